@@ -1,0 +1,79 @@
+# gnnqlab. Each target sets up what it needs first and installs nothing twice:
+#   make demo    two training runs on two workers, compared; writes runs/<id>/report.html
+#   make test    every test, the notebooks included
+#   make lab     JupyterLab in notebooks/
+#   make clean   removes the environment, builds and caches (runs/ stays)
+# Another interpreter: make demo PYTHON=/path/to/python3.11
+
+PYTHON ?=
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
+
+# A stamp carries the checksum of what was installed; the folder is part of it, because an
+# environment cannot be moved.
+DEPENDENCIES_SUM := $(shell { pwd; cat pyproject.toml constraints.txt; } | cksum | tr ' ' '-')
+PACKAGE_SUM := $(shell { cat pyproject.toml; find cuda_ext -type f 2>/dev/null | LC_ALL=C sort | xargs -r cat; } | cksum | tr ' ' '-')
+DEPENDENCIES := $(VENV)/.dependencies-$(DEPENDENCIES_SUM)
+PACKAGE := $(VENV)/.package-$(DEPENDENCIES_SUM)-$(PACKAGE_SUM)
+
+.PHONY: help setup demo test lab clean
+.DELETE_ON_ERROR:
+
+help:
+	@sed -n '2,6s/^# *//p' Makefile
+
+setup: $(PACKAGE)
+
+demo: $(PACKAGE)
+	@$(BIN)/gnnqlab compare --graph digits --model gcn --systems vanilla,fixed-bits --bits 2 --workers 2 --epochs 60
+
+test: $(PACKAGE)
+	@$(BIN)/python tests/run_all.py
+
+lab: $(PACKAGE)
+	@cd notebooks && ../$(BIN)/jupyter lab
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf gnnqlab/kernels/_lib
+
+# The pinned versions are those of Python 3.11, so the interpreter is checked before anything is downloaded.
+$(DEPENDENCIES): pyproject.toml constraints.txt
+	@is_311='import sys; sys.exit(sys.version_info[:2] != (3, 11))'; \
+	if [ ! -e "$(VENV)/.folder" ] || [ "$$(cat $(VENV)/.folder)" != "$$(pwd)" ] || ! $(BIN)/python -c "$$is_311" 2>/dev/null; then \
+	  found=; \
+	  for python in $(or $(PYTHON),python3.11 python3 python); do \
+	    if "$$python" -c "$$is_311" 2>/dev/null; then found="$$python"; break; fi; \
+	  done; \
+	  if [ -z "$$found" ]; then \
+	    echo "gnnqlab: the pinned versions need Python 3.11, found $$($(or $(PYTHON),python3) --version 2>/dev/null || echo none);" \
+	      "install it (Debian: apt-get install python3.11 python3.11-venv) or name one: make PYTHON=/path/to/python3.11" >&2; \
+	    exit 2; \
+	  fi; \
+	  "$$found" -c 'import ensurepip, venv' 2>/dev/null || { \
+	    echo "gnnqlab: $$found cannot make an environment of its own; install its venv module (Debian: apt-get install python3.11-venv)" >&2; \
+	    exit 2; }; \
+	  echo "gnnqlab: making $(VENV) with $$("$$found" --version)" >&2; \
+	  "$$found" -m venv --clear $(VENV); \
+	  pwd > $(VENV)/.folder; \
+	fi
+	@echo "gnnqlab: installing torch (the build that pip is configured for), then the other pinned packages" >&2
+	@$(PIP) -c constraints.txt torch==2.13.0
+	@$(PIP) -c constraints.txt $$($(BIN)/python -c "$$PRINT_REQUIREMENTS")
+	@rm -f $(VENV)/.dependencies-*; touch $@
+
+# Without a compiler the package installs too; `gnnqlab doctor` says which kernels are in use.
+$(PACKAGE): $(DEPENDENCIES)
+	@echo "gnnqlab: building the kernels and installing the package" >&2
+	@PATH="$$(pwd)/$(BIN):$$PATH" $(PIP) --no-build-isolation --no-deps --editable .
+	@rm -f $(VENV)/.package-*; touch $@
+
+define PRINT_REQUIREMENTS
+import tomllib
+project = tomllib.load(open("pyproject.toml", "rb"))["project"]
+extras = project["optional-dependencies"].values()
+print(*(line.replace(" ", "") for group in [project["dependencies"], *extras] for line in group))
+endef
+export PRINT_REQUIREMENTS
