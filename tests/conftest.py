@@ -1,0 +1,47 @@
+"""What all tests share: the choice of tests, the devices, and noise-free property tests."""
+
+from __future__ import annotations
+
+import os
+
+# One thread a process: the tests start several workers on few cores, and sums keep their order.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "gnnqlab",
+    deadline=None,  # a first call may build tables; the suite's own timeout catches what hangs
+    derandomize=True,  # the same examples on every machine: a red run can be repeated
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("gnnqlab")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--skip-slow", action="store_true", help="leave out the tests marked slow")
+
+
+def _has_cuda() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--skip-slow"):
+        for item in items:
+            if item.get_closest_marker("slow"):
+                item.add_marker(pytest.mark.skip(reason="slow: left out by --skip-slow"))
+    if any(item.get_closest_marker("gpu") for item in items) and not _has_cuda():
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="gpu: this machine has no CUDA device"))
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> str:
+    """Name of the device under test: one test body covers both."""
+    return str(request.param)
