@@ -40,7 +40,7 @@ clean:
 	rm -rf gnnqlab/kernels/_lib
 
 # The pinned versions are those of Python 3.11, so the interpreter is checked before anything is downloaded.
-$(DEPENDENCIES): pyproject.toml constraints.txt
+$(DEPENDENCIES):
 	@is_311='import sys; sys.exit(sys.version_info[:2] != (3, 11))'; \
 	if [ ! -e "$(VENV)/.folder" ] || [ "$$(cat $(VENV)/.folder)" != "$$(pwd)" ] || ! $(BIN)/python -c "$$is_311" 2>/dev/null; then \
 	  found=; \
@@ -60,7 +60,7 @@ $(DEPENDENCIES): pyproject.toml constraints.txt
 	  pwd > $(VENV)/.folder; \
 	fi
 	@echo "gnnqlab: installing torch (the build that pip is configured for), then the other pinned packages" >&2
-	@$(PIP) -c constraints.txt torch==2.13.0
+	@$(PIP) -c constraints.txt $$(grep "^torch==" constraints.txt)
 	@$(PIP) -c constraints.txt $$($(BIN)/python -c "$$PRINT_REQUIREMENTS")
 	@rm -f $(VENV)/.dependencies-*; touch $@
 
