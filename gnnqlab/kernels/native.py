@@ -1,0 +1,243 @@
+"""The compiled kernels: where the libraries are, what is loaded, and which backend is in use.
+
+CPU: ``_lib/libgnnqlab_cpu.so`` holds each operator once per instruction set, as ``gnnqlab_<operator>_<isa>``. The best
+one that the processor has is used; ``GNNQLAB_ISA=avx512|avx2|scalar`` forces another. CUDA: ``_lib/libgnnqlab_cuda.so``
+holds ``gnnqlab_<operator>_cuda``. Without a library the plain-PyTorch reference runs and one warning says why;
+``GNNQLAB_KERNELS=reference|native`` (or `use`) forces either.
+
+To add an operator: ``_spmm = declare("spmm", "p p i f")`` at the top of its module, then ``_spmm(...)`` on CPU tensors
+and ``_spmm.cuda(device, ...)`` on CUDA tensors, both only when ``active(device)`` is true.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch  # before the library is loaded: its OpenMP runtime then serves both
+
+__all__ = ["ISAS", "Kernel", "active", "declare", "isa", "openmp_runtimes", "status", "threads", "use"]
+
+ABI = 1
+"""Version of the C interface; a library of another version is not used."""
+
+ISAS = ("avx512", "avx2", "scalar")
+"""Instruction sets, the fastest first."""
+
+_FOLDER = Path(__file__).parent / "_lib"
+_TYPES = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "f": ctypes.c_float}
+_BACKENDS = ("native", "reference")
+
+_forced_backend: str | None = None
+_forced_isa: str | None = None
+
+
+class Kernel:
+    """One operator of the C interface; `declare` makes it.
+
+    Calling it runs the CPU function of the instruction set in use and returns its int64 result. What that means is the
+    operator's own business; by convention 0 is success.
+    """
+
+    def __init__(self, name: str, signature: str) -> None:
+        self.name = name
+        self._argtypes = [_TYPES[letter] for letter in signature.split()]
+        self._functions: dict[str, Callable[..., int]] = {}
+
+    def __call__(self, *arguments: Any) -> int:
+        name = isa()
+        function = self._functions.get(name)
+        if function is None:
+            function = self._functions[name] = self._bind(_cpu_library(), name, self._argtypes)
+        return function(*arguments)
+
+    def cuda(self, device: torch.device, *arguments: Any) -> None:
+        """Launch the CUDA function on the device's current stream.
+
+        Raises:
+            RuntimeError: if a launch was refused; what a kernel does wrong later shows at the next synchronisation.
+        """
+        function = self._functions.get("cuda")
+        if function is None:
+            function = self._functions["cuda"] = self._bind(_cuda_library(), "cuda", [*self._argtypes, ctypes.c_void_p])
+        with torch.cuda.device(device):
+            code = function(*arguments, torch.cuda.current_stream(device).cuda_stream)
+        if code:
+            text = _cuda_library().gnnqlab_cuda_error(code).decode()
+            raise RuntimeError(f"CUDA kernels must launch, got error {code} ({text}) from {self.name}")
+
+    def _bind(self, library: ctypes.CDLL, target: str, argtypes: list[Any]) -> Callable[..., int]:
+        function = getattr(library, f"gnnqlab_{self.name}_{target}")
+        function.argtypes, function.restype = argtypes, ctypes.c_int64
+        return function
+
+
+def declare(name: str, signature: str) -> Kernel:
+    """Name an operator of the C interface; nothing is loaded until it is called.
+
+    Args:
+        name: the operator; the C functions are ``int64_t gnnqlab_<name>_<isa>(...)`` and
+            ``int64_t gnnqlab_<name>_cuda(..., void *stream)``.
+        signature: one letter for each argument, separated by spaces: ``p`` pointer (an address or None), ``i`` int64,
+            ``f`` float32.
+    """
+    return Kernel(name, signature)
+
+
+def active(device: torch.device) -> bool:
+    """Whether tensors on this device go to compiled kernels; says once, by a warning, why they do not."""
+    backend = _forced_backend or os.environ.get("GNNQLAB_KERNELS")
+    if backend == "reference":
+        return False
+    if backend not in (None, "native"):
+        raise ValueError(f"GNNQLAB_KERNELS must be one of {_BACKENDS}, got {backend!r}")
+    reason = _missing(device.type)
+    if reason is None:
+        return True
+    if backend == "native":
+        raise RuntimeError(f"native kernels were asked for but {reason}")
+    _warn_once(f"gnnqlab runs its plain-PyTorch reference kernels on {device.type}: {reason}")
+    return False
+
+
+@contextlib.contextmanager
+def _restored(backend: str | None, forced: str | None) -> Iterator[None]:
+    global _forced_backend, _forced_isa
+    try:
+        yield
+    finally:
+        _forced_backend, _forced_isa = backend, forced
+
+
+def use(backend: str | None, *, isa: str | None = None) -> contextlib.AbstractContextManager[None]:
+    """Force a backend for this process, or ``None`` for the default; as a context manager, until the block ends.
+
+    Args:
+        backend: ``"native"``, ``"reference"`` or ``None``.
+        isa: one of `ISAS` that this processor has, or ``None`` for the default.
+
+    Raises:
+        ValueError: if a name is unknown.
+        RuntimeError: if the processor or the library lacks the instruction set.
+
+    Example:
+        >>> with use("reference"):
+        ...     active(torch.device("cpu"))
+        False
+    """
+    global _forced_backend, _forced_isa
+    if backend is not None and backend not in _BACKENDS:
+        raise ValueError(f"backend must be one of {_BACKENDS}, got {backend!r}")
+    if isa is not None:
+        _check_isa(isa, "isa")
+    restored = _restored(_forced_backend, _forced_isa)
+    _forced_backend, _forced_isa = backend, isa
+    return restored
+
+
+def isa() -> str:
+    """The instruction set in use on the CPU."""
+    return _forced_isa or _default_isa()
+
+
+def threads() -> int:
+    """How many threads a kernel may use: PyTorch's own setting."""
+    return torch.get_num_threads()
+
+
+def status() -> dict[str, Any]:
+    """For ``gnnqlab doctor``: backend, library, instruction sets, CUDA, and reasons for what is missing."""
+    cpu_reason, cuda_reason = _missing("cpu"), _missing("cuda")
+    backend = _forced_backend or os.environ.get("GNNQLAB_KERNELS") or ("reference" if cpu_reason else "native")
+    return {
+        "backend": backend,
+        "library": None if cpu_reason else str(_FOLDER / "libgnnqlab_cpu.so"),
+        "isa": None if cpu_reason else isa(),
+        "isas": [] if cpu_reason else [name for name in ISAS if _has_isa(name)],
+        "reason": cpu_reason,
+        "cuda": None if cuda_reason else str(_FOLDER / "libgnnqlab_cuda.so"),
+        "cuda_reason": cuda_reason,
+        "threads": threads(),
+        "openmp": openmp_runtimes(),
+    }
+
+
+def openmp_runtimes() -> list[str]:
+    """The OpenMP runtimes mapped into this process; more than one fight over the cores."""
+    maps = Path("/proc/self/maps")
+    if not maps.exists():
+        return []
+    found = re.findall(r"(/\S*/lib(?:gomp|iomp5|omp)[-.\w]*\.so[.\d]*)$", maps.read_text(), flags=re.MULTILINE)
+    return sorted(set(found))
+
+
+def _missing(device_type: str) -> str | None:
+    """Why there are no compiled kernels for a kind of device, or None."""
+    if device_type == "cpu":
+        return _load("libgnnqlab_cpu.so")[1]
+    if device_type == "cuda":
+        return _load("libgnnqlab_cuda.so")[1] if torch.cuda.is_available() else "PyTorch or this machine has no CUDA"
+    return f"there are no kernels for {device_type} tensors"
+
+
+def _cpu_library() -> ctypes.CDLL:
+    library, reason = _load("libgnnqlab_cpu.so")
+    if library is None:
+        raise RuntimeError(f"native kernels were called but {reason}")
+    return library
+
+
+def _cuda_library() -> ctypes.CDLL:
+    library, reason = _load("libgnnqlab_cuda.so")
+    if library is None:
+        raise RuntimeError(f"CUDA kernels were called but {reason}")
+    return library
+
+
+@functools.cache
+def _load(name: str) -> tuple[ctypes.CDLL | None, str | None]:
+    path = _FOLDER / name
+    if not path.exists():
+        return None, f"{name} was not built (no compiler at installation); reinstall the package with one"
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        return None, f"{name} does not load: {error}"
+    if library.gnnqlab_abi() != ABI:
+        return None, f"{name} is of another version of the package; reinstall it"
+    if name == "libgnnqlab_cuda.so":
+        library.gnnqlab_cuda_error.restype = ctypes.c_char_p
+    return library, None
+
+
+@functools.cache
+def _default_isa() -> str:
+    forced = os.environ.get("GNNQLAB_ISA")
+    if forced is not None:
+        _check_isa(forced, "GNNQLAB_ISA")
+        return forced
+    return next(name for name in ISAS if _has_isa(name))
+
+
+def _check_isa(name: str, setting: str) -> None:
+    if name not in ISAS:
+        raise ValueError(f"{setting} must be one of {ISAS}, got {name!r}")
+    if not _has_isa(name):
+        usable = ", ".join(known for known in ISAS if _has_isa(known))
+        raise RuntimeError(f"{setting} must be an instruction set of this processor, got {name!r}; it has {usable}")
+
+
+def _has_isa(name: str) -> bool:
+    return bool(_cpu_library().gnnqlab_has_isa(name.encode()))
+
+
+@functools.cache
+def _warn_once(text: str) -> None:
+    warnings.warn(text, RuntimeWarning, stacklevel=4)

@@ -1,0 +1,76 @@
+"""Counter-based noise in plain PyTorch: Philox4x32-7, sixteen bits for each element.
+
+Key: the two halves of the seed. Counter: (global node id, column // 8, epoch, stream). The four words of one block are
+eight 16-bit values, low half first, so column ``c`` owns half ``c % 2`` of word ``(c % 8) // 2``. Sixteen bits bias a
+rounding by at most 2**-17 of a step.
+
+Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011), with seven rounds.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["dropout", "dropout_values", "philox", "uniform16", "uniform16_at"]
+
+ROUNDS = 7
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+WEYL = (0x9E3779B9, 0xBB67AE85)
+_WORD = 0xFFFFFFFF
+
+
+def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Encrypt counters of four 32-bit words (int64 tensors in ``[0, 2**32)``) under a 64-bit seed."""
+    c0, c1, c2, c3 = counter
+    key0, key1 = seed & _WORD, seed >> 32
+    for _ in range(ROUNDS):
+        # The product wraps around in int64, but its 64 bits are the right ones.
+        product0, product1 = c0 * MULTIPLIERS[0], c2 * MULTIPLIERS[1]
+        c0 = ((product1 >> 32) & _WORD) ^ c1 ^ key0
+        c1 = product1 & _WORD
+        c2 = ((product0 >> 32) & _WORD) ^ c3 ^ key1
+        c3 = product0 & _WORD
+        key0, key1 = (key0 + WEYL[0]) & _WORD, (key1 + WEYL[1]) & _WORD
+    return c0, c1, c2, c3
+
+
+def uniform16(ids_N: Tensor, columns: int, *, seed: int, epoch: int, stream: int) -> Tensor:
+    """Sixteen random bits for each row id and column: int32 ``(N, columns)``."""
+    blocks = torch.arange(-(-columns // 8), device=ids_N.device)
+    ids_N1 = ids_N.long()[:, None]
+    shape = (ids_N.numel(), blocks.numel())
+    fixed = [torch.full((), value, dtype=torch.int64, device=ids_N.device) for value in (epoch, stream)]
+    words = philox((ids_N1.expand(shape), blocks.expand(shape), *(value.expand(shape) for value in fixed)), seed)
+    halves = [half for word in words for half in (word & 0xFFFF, word >> 16)]
+    return torch.stack(halves, dim=-1).reshape(ids_N.numel(), -1)[:, :columns].to(torch.int32)
+
+
+def uniform16_at(ids_E: Tensor, columns_E: Tensor, *, seed: int, epoch: int, stream: int) -> Tensor:
+    """The same bits for single elements ``(ids[e], columns[e])``: int32 ``(E,)``."""
+    ids_E, columns_E = ids_E.long(), columns_E.long()
+    fixed = [torch.full_like(ids_E, value) for value in (epoch, stream)]
+    words_E4 = torch.stack(philox((ids_E, columns_E // 8, *fixed), seed), dim=-1)
+    word_E = words_E4.gather(1, (columns_E % 8 // 2)[:, None])[:, 0]
+    return ((word_E >> (columns_E % 2 * 16)) & 0xFFFF).to(torch.int32)
+
+
+def dropout(x_ND: Tensor, ids_N: Tensor, *, threshold: int, seed: int, epoch: int, stream: int) -> Tensor:
+    """Keep the elements whose bits reach ``threshold`` and multiply them by ``65536 / (65536 - threshold)``."""
+    bits_ND = uniform16(ids_N, x_ND.shape[1], seed=seed, epoch=epoch, stream=stream)
+    return _masked(x_ND, bits_ND >= threshold, threshold)
+
+
+def dropout_values(
+    values_E: Tensor, ids_E: Tensor, columns_E: Tensor, *, threshold: int, seed: int, epoch: int, stream: int
+) -> Tensor:
+    """The mask of `dropout` for the stored elements of a sparse matrix."""
+    bits_E = uniform16_at(ids_E, columns_E, seed=seed, epoch=epoch, stream=stream)
+    return _masked(values_E, bits_E >= threshold, threshold)
+
+
+def _masked(x: Tensor, kept: Tensor, threshold: int) -> Tensor:
+    # bfloat16 in float32: one rounding at the end, as the compiled kernel does.
+    factor = torch.tensor(65536 / (65536 - threshold), dtype=torch.float32, device=x.device)
+    wide = x if x.dtype == torch.float64 else x.float()
+    return torch.where(kept, wide * factor, 0.0).to(x.dtype)
