@@ -1,0 +1,146 @@
+"""Sparse node features: CSR by row, for graphs whose feature matrix is mostly zeros.
+
+Shape legend: N nodes, D columns, nnz stored values, K selected rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gnnqlab.graph.checks import check_sparse_rows
+
+__all__ = ["Features", "SparseRows"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SparseRows:
+    """A float32 matrix that stores only its non-zero values, row after row (CSR).
+
+    Row ``v`` holds ``values[indptr[v]:indptr[v + 1]]`` in the columns
+    ``indices[indptr[v]:indptr[v + 1]]``, which are strictly ascending within a row.
+
+    Args:
+        indptr: int64, shape ``(N + 1,)``, from 0 to nnz, never falling.
+        indices: int32, shape ``(nnz,)``, columns in ``[0, num_columns)``.
+        values: float32, shape ``(nnz,)``, finite.
+        num_columns: number of columns D.
+
+    Raises:
+        TypeError, ValueError: when an array has the wrong type, shape or content; the text names
+            the rule, the first offending row and the way out.
+
+    Example:
+        >>> rows = SparseRows.from_dense(torch.tensor([[0.0, 2.0], [0.0, 0.0], [3.0, 0.0]]))
+        >>> rows.shape, rows.indices.tolist(), rows.values.tolist()
+        (torch.Size([3, 2]), [1, 0], [2.0, 3.0])
+    """
+
+    indptr: Tensor
+    indices: Tensor
+    values: Tensor
+    num_columns: int
+
+    def __post_init__(self) -> None:
+        check_sparse_rows(self)
+
+    @classmethod
+    def from_dense(cls, x_ND: Tensor) -> SparseRows:
+        """Store the non-zero values of a dense matrix.
+
+        Example:
+            >>> SparseRows.from_dense(torch.eye(2)).to_dense().tolist()
+            [[1.0, 0.0], [0.0, 1.0]]
+        """
+        row, column = torch.nonzero(x_ND, as_tuple=True)
+        counts = torch.bincount(row, minlength=x_ND.shape[0])
+        return cls(
+            indptr=torch.cat([counts.new_zeros(1), counts.cumsum(0)]),
+            indices=column.to(torch.int32),
+            values=x_ND[row, column].to(torch.float32),
+            num_columns=x_ND.shape[1],
+        )
+
+    @classmethod
+    def from_scipy(cls, matrix) -> SparseRows:
+        """Convert any ``scipy.sparse`` matrix or array; duplicate entries are summed."""
+        csr = matrix.tocsr().copy()
+        csr.sum_duplicates()
+        return cls(
+            indptr=torch.from_numpy(csr.indptr.astype("int64")),
+            indices=torch.from_numpy(csr.indices.astype("int32")),
+            values=torch.from_numpy(csr.data.astype("float32")),
+            num_columns=int(csr.shape[1]),
+        )
+
+    @property
+    def shape(self) -> torch.Size:
+        """``(N, D)``, as a dense matrix would have it."""
+        return torch.Size((self.indptr.numel() - 1, self.num_columns))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Always ``torch.float32``."""
+        return torch.float32
+
+    @property
+    def num_values(self) -> int:
+        """Stored values, nnz."""
+        return self.values.numel()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the three arrays."""
+        return self.indptr.nbytes + self.indices.nbytes + self.values.nbytes
+
+    def __len__(self) -> int:
+        return self.indptr.numel() - 1
+
+    def __repr__(self) -> str:
+        return f"SparseRows(shape={tuple(self.shape)}, values={self.num_values:,})"
+
+    def index_rows(self, ids: Tensor) -> SparseRows:
+        """Select rows, in the order given; a row may be asked for more than once.
+
+        Args:
+            ids: integer tensor, shape ``(K,)``, each in ``[0, N)``.
+
+        Returns:
+            A new matrix of shape ``(K, D)``.
+
+        Raises:
+            ValueError: if an id lies outside ``[0, N)``.
+
+        Example:
+            >>> rows = SparseRows.from_dense(torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
+            >>> rows.index_rows(torch.tensor([1, 1])).to_dense().tolist()
+            [[0.0, 2.0], [0.0, 2.0]]
+        """
+        ids = torch.as_tensor(ids).to(torch.int64)
+        if ids.numel() and (int(ids.min()) < 0 or int(ids.max()) >= len(self)):
+            raise ValueError(
+                f"row ids must lie in [0, {len(self)}), got values from {int(ids.min())} to {int(ids.max())}"
+            )
+        start = self.indptr[ids]
+        counts = self.indptr[ids + 1] - start
+        indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        # Position of every selected value: its row's start plus its rank within the row.
+        where = torch.arange(int(indptr[-1])) + torch.repeat_interleave(start - indptr[:-1], counts)
+        return SparseRows(
+            indptr=indptr,
+            indices=self.indices[where],
+            values=self.values[where],
+            num_columns=self.num_columns,
+        )
+
+    def to_dense(self) -> Tensor:
+        """The same matrix as a dense float32 tensor, shape ``(N, D)``."""
+        dense = torch.zeros(self.shape, dtype=torch.float32)
+        row = torch.repeat_interleave(torch.arange(len(self)), self.indptr.diff())
+        dense[row, self.indices.to(torch.int64)] = self.values
+        return dense
+
+
+Features = Tensor | SparseRows

@@ -1,0 +1,215 @@
+"""Random graphs of any size, seeded: planted partition (``sbm``) and power law (``rmat``).
+
+Shape legend: N nodes, D features, C classes, M undirected edges drawn.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnqlab.graph.edges import build_csr
+from gnnqlab.graph.graph import Graph
+from gnnqlab.graph.split import random_split
+
+__all__ = ["rmat", "sbm"]
+
+
+def sbm(
+    nodes: int,
+    classes: int,
+    degree: float,
+    *,
+    seed: int = 0,
+    features: int = 64,
+    homophily: float = 0.6,
+    signal: float = 0.6,
+    stray: float = 0.15,
+    name: str | None = None,
+) -> Graph:
+    """Planted-partition graph: nodes prefer neighbours of their own class.
+
+    Classes have equal sizes up to one node, in random order. ``nodes * degree / 2`` undirected
+    edges are drawn: one end uniformly; the other, with probability p, uniformly from the same
+    class, otherwise from another class. A share ``stray`` of the nodes draws and is drawn without
+    regard to class, so only its own features tell its class and no model reaches 100 %; p is set
+    so that a share ``homophily`` of all edges joins equal classes. Features are the class
+    direction, of length ``signal``, plus unit Gaussian noise: one row alone tells little, its
+    neighbourhood much. The split is a random 60/20/20.
+
+    Args:
+        nodes: number of nodes N, at least ``classes``.
+        classes: number of classes C, at least 2.
+        degree: mean number of neighbours before repeated edges are removed (self loop not
+            counted), at least 0.
+        seed: the graph is a function of it and of the other arguments.
+        features: feature width D, at least 1.
+        homophily: share of edges within a class, in ``[0, 1]``.
+        signal: distance of a class mean from the origin, in standard deviations of the noise.
+        stray: share of nodes whose neighbours ignore their class, in ``[0, 1)``.
+        name: by default ``sbm:NODES,CLASSES,DEGREE``.
+
+    Returns:
+        An undirected graph with one self loop per node.
+
+    Raises:
+        ValueError: if an argument is out of range, or the homophily cannot be reached.
+
+    Example:
+        >>> g = sbm(1000, 4, 10, seed=1)
+        >>> g.num_nodes, g.num_classes, g.is_symmetric, torch.bincount(g.labels).tolist()
+        (1000, 4, True, [250, 250, 250, 250])
+    """
+    _require("classes", classes, 2, None)
+    _require("nodes", nodes, classes, None)
+    _require("degree", degree, 0, None)
+    _require("features", features, 1, None)
+    _require("homophily", homophily, 0, 1)
+    _require("stray", stray, 0, 0.999)
+    rng = np.random.default_rng([seed, 0x5B3])
+    order = rng.permutation(nodes)
+    # Class c owns the slice [start[c], start[c + 1]) of ``order``.
+    start = np.arange(classes + 1, dtype=np.int64) * nodes // classes
+    label = np.empty(nodes, dtype=np.int64)
+    label[order] = np.repeat(np.arange(classes), np.diff(start))
+
+    is_stray = rng.random(nodes) < stray
+    drawn = round(nodes * degree / 2)
+    u = rng.integers(nodes, size=drawn)
+    # An edge follows the classes if neither end strays; the others join equal classes with
+    # probability 1 / C. So homophily = f p + (1 - f) / C, where f is the share that follows.
+    follows = ~is_stray[u]
+    share = (1 - stray) ** 2
+    p = (homophily - (1 - share) / classes) / share
+    if not 0 <= p <= 1:
+        low, high = (1 - share) / classes, share + (1 - share) / classes
+        raise ValueError(
+            f"homophily must lie in [{low:.3f}, {high:.3f}] with {classes} classes and stray={stray}, got {homophily}; "
+            "lower stray"
+        )
+    v = rng.integers(nodes, size=drawn)
+    # The second end of a following edge, drawn from the same class or from the classes after it.
+    same = rng.random(drawn) < p
+    shift = np.where(same, 0, rng.integers(1, classes, size=drawn))
+    target_class = (label[u] + shift) % classes
+    width = np.diff(start)[target_class]
+    chosen = order[start[target_class] + (rng.random(drawn) * width).astype(np.int64)]
+    # A stray node that was chosen by class is replaced by a stray node of any class, so that
+    # whom a stray node meets tells nothing, while degrees stay equal.
+    strays = np.flatnonzero(is_stray)
+    if strays.size:
+        hit = follows & is_stray[chosen]
+        chosen[hit] = strays[rng.integers(strays.size, size=int(hit.sum()))]
+    v[follows] = chosen[follows]
+
+    indptr, indices = build_csr(u, v, num_nodes=nodes)
+    direction = rng.standard_normal((classes, features), dtype=np.float32)
+    direction *= signal / np.linalg.norm(direction, axis=1, keepdims=True)
+    x = rng.standard_normal((nodes, features), dtype=np.float32)
+    x += direction[label]
+    name = name or f"sbm:{nodes},{classes},{degree:g}"
+    return _assemble(name, indptr, indices, torch.from_numpy(x), torch.from_numpy(label), classes, seed)
+
+
+def rmat(
+    scale: int,
+    degree: float,
+    *,
+    seed: int = 0,
+    features: int = 64,
+    classes: int = 16,
+    corners: tuple[float, float, float, float] = (0.57, 0.19, 0.19, 0.05),
+    name: str | None = None,
+) -> Graph:
+    """Power-law graph: recursive matrix (Chakrabarti et al., SDM 2004), Graph500's corners.
+
+    Each of ``2**scale * degree / 2`` undirected edges picks, ``scale`` times, one quadrant of the
+    adjacency matrix with the probabilities ``corners``. Node ids are then shuffled. Many edges
+    repeat and are kept once, so the mean degree is lower than ``degree``; many nodes have no
+    neighbour at all, as in the original.
+
+    Features are Gaussian. Labels come from a fixed random teacher, one graph convolution with
+    symmetric normalization followed by a random projection: ``argmax(standardize(Â X W))``, so a
+    node's class depends on its neighbours' features and can be learned by aggregating them. The
+    split is a random 60/20/20.
+
+    Args:
+        scale: the graph has ``2**scale`` nodes; 1 to 30.
+        degree: mean number of neighbours drawn, at least 0.
+        seed: the graph is a function of it and of the other arguments.
+        features: feature width D, at least 1.
+        classes: number of classes C, at least 2.
+        corners: probabilities of the four quadrants (both low, source low, source high, both
+            high); they sum to 1.
+        name: by default ``rmat:SCALE,DEGREE``.
+
+    Returns:
+        An undirected graph with one self loop per node.
+
+    Raises:
+        ValueError: if an argument is out of range.
+
+    Example:
+        >>> g = rmat(10, 16, seed=1)
+        >>> g.num_nodes, g.is_symmetric, int(g.in_degrees.max()) > 10 * 16
+        (1024, True, True)
+    """
+    _require("scale", scale, 1, 30)
+    _require("degree", degree, 0, None)
+    _require("features", features, 1, None)
+    _require("classes", classes, 2, None)
+    if len(corners) != 4 or min(corners) < 0 or abs(sum(corners) - 1) > 1e-6:
+        raise ValueError(f"corners must be four probabilities that sum to 1, got {corners}")
+    rng = np.random.default_rng([seed, 0x93A7])
+    nodes = 1 << scale
+    drawn = round(nodes * degree / 2)
+    u = np.zeros(drawn, dtype=np.int32)
+    v = np.zeros(drawn, dtype=np.int32)
+    both_low, source_low, source_high, _ = np.cumsum(corners).astype(np.float32)
+    for bit in range(scale):
+        draw = rng.random(drawn, dtype=np.float32)
+        u |= (draw >= source_low).astype(np.int32) << bit
+        v |= (((draw >= both_low) & (draw < source_low)) | (draw >= source_high)).astype(np.int32) << bit
+    new_id = rng.permutation(nodes).astype(np.int32)
+    indptr, indices = build_csr(new_id[u], new_id[v], num_nodes=nodes)
+    x = torch.from_numpy(rng.standard_normal((nodes, features), dtype=np.float32))
+    w = torch.from_numpy(rng.standard_normal((features, classes), dtype=np.float32))
+    z = _convolve(indptr, indices, x @ w)
+    z = (z - z.mean(0)) / z.std(0).clamp_min(1e-12)
+    return _assemble(name or f"rmat:{scale},{degree:g}", indptr, indices, x, z.argmax(1), classes, seed)
+
+
+def _convolve(indptr: Tensor, indices: Tensor, x: Tensor) -> Tensor:
+    """``D^-1/2 A D^-1/2 x`` for a graph whose every node has at least its self loop."""
+    norm = indptr.diff().to(torch.float32).rsqrt().unsqueeze(1)
+    summed = torch.nn.functional.embedding_bag(indices.to(torch.int64), x * norm, indptr[:-1], mode="sum")
+    return summed * norm
+
+
+def _assemble(name: str, indptr: Tensor, indices: Tensor, x: Tensor, label: Tensor, classes: int, seed: int) -> Graph:
+    nodes = x.shape[0]
+    masks = []
+    for part in random_split(torch.arange(nodes), seed=seed):
+        mask = torch.zeros(nodes, dtype=torch.bool)
+        mask[part] = True
+        masks.append(mask)
+    graph = Graph(
+        name=name,
+        indptr=indptr,
+        indices=indices,
+        features=x,
+        labels=label,
+        train_mask=masks[0],
+        val_mask=masks[1],
+        test_mask=masks[2],
+        num_classes=classes,
+    )
+    graph.__dict__["is_symmetric"] = True
+    return graph
+
+
+def _require(what: str, value: float, low: float, high: float | None) -> None:
+    if not low <= value <= (float("inf") if high is None else high):
+        limits = f"at least {low:g}" if high is None else f"in [{low:g}, {high:g}]"
+        raise ValueError(f"{what} must be {limits}, got {value}")

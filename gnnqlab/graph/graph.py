@@ -1,0 +1,407 @@
+"""``Graph``: one attributed graph in main memory, checked when it is built.
+
+Shape legend: N nodes, E edges, D features, C classes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnqlab.graph.checks import check_graph
+from gnnqlab.graph.convert import as_features, as_labels, as_mask
+from gnnqlab.graph.edges import SelfLoops, build_csr, edge_list
+from gnnqlab.graph.features import Features, SparseRows
+
+__all__ = ["Graph"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Graph:
+    """A graph as CSR by destination, with node features, targets and a split.
+
+    Row ``v`` of ``(indptr, indices)`` lists, in ascending order, the sources ``u`` of the edges
+    ``u -> v``: what node ``v`` aggregates. An undirected graph holds every edge both ways.
+    Use ``Graph.from_edges`` to build one from an edge list; the constructor takes arrays that
+    already have their final form and checks every one of them. Do not change the tensors
+    afterwards: ``content_hash`` is computed once.
+
+    A graph without labels (all -1, ``num_classes=0``) or without a split (three empty masks) is
+    good for partitioning; ``check_trainable`` says what training would miss.
+
+    Args:
+        name: how reports call it.
+        indptr: int64, shape ``(N + 1,)``.
+        indices: int32, shape ``(E,)``, in ``[0, N)``.
+        features: float32, shape ``(N, D)``, finite, or ``SparseRows`` of that shape; D may be 0.
+        labels: int64, shape ``(N,)``, in ``[0, num_classes)`` or -1 for "unlabelled"; or uint8,
+            shape ``(N, C)``, 0 or 1, when a node may have several classes.
+        train_mask, val_mask, test_mask: bool, shape ``(N,)``, disjoint, over labelled nodes.
+        num_classes: number of classes C.
+
+    Raises:
+        TypeError, ValueError: the text names the rule, what came and the way out.
+
+    Example:
+        >>> g = Graph.from_edges([0, 1], [1, 2], num_nodes=3, labels=[0, 1, 1], train_idx=[0, 1])
+        >>> g.num_nodes, g.num_edges, g.in_degrees.tolist(), g.is_symmetric
+        (3, 7, [2, 3, 2], True)
+    """
+
+    name: str
+    indptr: Tensor
+    indices: Tensor
+    features: Features
+    labels: Tensor
+    train_mask: Tensor
+    val_mask: Tensor
+    test_mask: Tensor
+    num_classes: int
+
+    def __post_init__(self) -> None:
+        check_graph(self)
+
+    @classmethod
+    def from_edges(
+        cls,
+        src: object,
+        dst: object,
+        *,
+        num_nodes: int,
+        features: object = None,
+        labels: object = None,
+        train_idx: object = None,
+        val_idx: object = None,
+        test_idx: object = None,
+        name: str = "graph",
+        num_classes: int | None = None,
+        symmetrize: bool = True,
+        deduplicate: bool = True,
+        self_loops: SelfLoops = "add",
+    ) -> Graph:
+        """Build a graph from an edge list in any order.
+
+        The defaults are the papers' convention: symmetrize, keep each edge once, remove the given
+        self loops and add exactly one per node.
+
+        Args:
+            src, dst: integers, shape ``(M,)``, the edges ``src[i] -> dst[i]``; any array-like.
+            num_nodes: number of nodes N.
+            features: ``None``, anything array-like of shape ``(N, D)``, a ``scipy.sparse`` matrix
+                or ``SparseRows``; becomes float32.
+            labels: ``None``, integers of shape ``(N,)`` with -1 for "unlabelled", or zeros and
+                ones of shape ``(N, C)``.
+            train_idx, val_idx, test_idx: node ids, or boolean masks of shape ``(N,)``.
+            num_classes: C; by default the largest label plus one, or the label columns.
+            symmetrize, deduplicate, self_loops: see ``build_csr``.
+
+        Raises:
+            TypeError, ValueError: the text names the rule, what came and the way out.
+
+        Example:
+            >>> g = Graph.from_edges([0, 0], [1, 1], num_nodes=2, symmetrize=False, self_loops="keep")
+            >>> g.indptr.tolist(), g.indices.tolist()
+            ([0, 0, 1], [0])
+        """
+        indptr, indices = build_csr(
+            src, dst, num_nodes=num_nodes, symmetrize=symmetrize, deduplicate=deduplicate, self_loops=self_loops
+        )
+        target, known_classes = as_labels(labels, num_nodes)
+        graph = cls(
+            name=name,
+            indptr=indptr,
+            indices=indices,
+            features=as_features(features, num_nodes),
+            labels=target,
+            train_mask=as_mask("train_idx", train_idx, num_nodes),
+            val_mask=as_mask("val_idx", val_idx, num_nodes),
+            test_mask=as_mask("test_idx", test_idx, num_nodes),
+            num_classes=known_classes if num_classes is None else num_classes,
+        )
+        if symmetrize:
+            graph.__dict__["is_symmetric"] = True
+        return graph
+
+    # ---- sizes -------------------------------------------------------------------------------
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return self.indptr.numel() - 1
+
+    @property
+    def num_edges(self) -> int:
+        """Stored directed edges E, self loops included."""
+        return self.indices.numel()
+
+    @property
+    def num_features(self) -> int:
+        """Feature width D."""
+        return int(self.features.shape[1])
+
+    @property
+    def multi_label(self) -> bool:
+        """True if a node may have several classes (scored by micro-F1, not accuracy)."""
+        return self.labels.dim() == 2
+
+    @property
+    def num_labelled(self) -> int:
+        """Nodes with a label; with multi-label targets all of them."""
+        return self.num_nodes if self.multi_label else int((self.labels >= 0).sum())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in self._arrays().values())
+
+    # ---- structure ---------------------------------------------------------------------------
+
+    @cached_property
+    def in_degrees(self) -> Tensor:
+        """Edges into each node, int64, shape ``(N,)``."""
+        return self.indptr.diff()
+
+    @cached_property
+    def out_degrees(self) -> Tensor:
+        """Edges out of each node, int64, shape ``(N,)``."""
+        return torch.bincount(self.indices, minlength=self.num_nodes)
+
+    @cached_property
+    def is_symmetric(self) -> bool:
+        """True if for every stored ``u -> v`` there is ``v -> u``, equally often."""
+        if not torch.equal(self.in_degrees, self.out_degrees):
+            return False
+        src, dst = edge_list(self.indptr, self.indices)
+        indptr, indices = build_csr(
+            dst, src, num_nodes=self.num_nodes, symmetrize=False, deduplicate=False, self_loops="keep"
+        )
+        return torch.equal(indices, self.indices) and torch.equal(indptr, self.indptr)
+
+    def edge_list(self) -> tuple[Tensor, Tensor]:
+        """All stored edges as ``(src, dst)``, int32, shape ``(E,)`` each, by destination."""
+        return edge_list(self.indptr, self.indices)
+
+    def with_edge_rules(
+        self,
+        *,
+        symmetrize: bool = False,
+        deduplicate: bool = False,
+        self_loops: SelfLoops = "keep",
+    ) -> Graph:
+        """The same nodes under other edge rules; by default nothing changes.
+
+        Example:
+            >>> g = Graph.from_edges([0], [1], num_nodes=2)
+            >>> g.num_edges, g.with_edge_rules(self_loops="remove").num_edges
+            (4, 2)
+        """
+        if not symmetrize and not deduplicate and self_loops == "keep":
+            return self
+        src, dst = self.edge_list()
+        indptr, indices = build_csr(
+            src,
+            dst,
+            num_nodes=self.num_nodes,
+            symmetrize=symmetrize,
+            deduplicate=deduplicate,
+            self_loops=self_loops,
+        )
+        return Graph(**{**self._fields(), "indptr": indptr, "indices": indices})
+
+    # ---- targets and splits ------------------------------------------------------------------
+
+    @property
+    def train_idx(self) -> Tensor:
+        """Training nodes, int64, ascending."""
+        return self.train_mask.nonzero().flatten()
+
+    @property
+    def val_idx(self) -> Tensor:
+        """Validation nodes, int64, ascending."""
+        return self.val_mask.nonzero().flatten()
+
+    @property
+    def test_idx(self) -> Tensor:
+        """Test nodes, int64, ascending."""
+        return self.test_mask.nonzero().flatten()
+
+    @property
+    def has_split(self) -> bool:
+        """True if there is a train split."""
+        return bool(self.train_mask.any())
+
+    def check_trainable(self) -> None:
+        """Refuse a graph that cannot be trained on, and say what it lacks.
+
+        Raises:
+            ValueError: without features, labels or a train split.
+
+        Example:
+            >>> Graph.from_edges([0], [1], num_nodes=2, name="bare").check_trainable()
+            Traceback (most recent call last):
+            ValueError: training needs features, labels and a train split, graph 'bare' has no features, labels, ...
+        """
+        missing = [
+            what
+            for what, there in (
+                ("features", self.num_features > 0),
+                ("labels", self.num_classes > 0 and self.num_labelled > 0),
+                ("train split", self.has_split),
+            )
+            if not there
+        ]
+        if missing:
+            raise ValueError(
+                f"training needs features, labels and a train split, graph {self.name!r} has no "
+                f"{', '.join(missing)}; give them to Graph.from_edges, or use the graph for partitioning only"
+            )
+
+    def with_split(self, train_idx: object, val_idx: object = None, test_idx: object = None) -> Graph:
+        """The same graph with another split, given as node ids or masks.
+
+        Example:
+            >>> g = Graph.from_edges([0], [1], num_nodes=2, labels=[0, 1]).with_split([0], [1])
+            >>> g.train_idx.tolist(), g.val_idx.tolist()
+            ([0], [1])
+        """
+        masks = {
+            "train_mask": as_mask("train_idx", train_idx, self.num_nodes),
+            "val_mask": as_mask("val_idx", val_idx, self.num_nodes),
+            "test_mask": as_mask("test_idx", test_idx, self.num_nodes),
+        }
+        return self._replace(**masks)
+
+    # ---- identity, disk, display -------------------------------------------------------------
+
+    @cached_property
+    def content_hash(self) -> str:
+        """32 hex digits over every array and ``num_classes``; the name does not count."""
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(f"num_classes={self.num_classes}".encode())
+        for field, array in self._arrays().items():
+            digest.update(f"|{field}:{array.dtype}:{tuple(array.shape)}|".encode())
+            digest.update(array.numpy().reshape(-1).view("uint8").data)
+        return digest.hexdigest()
+
+    def save(self, path: str | Path) -> Path:
+        """Write a folder of plain ``.npy`` arrays and a ``graph.json``; returns its path.
+
+        An existing saved graph at that path is replaced in one step; anything else is refused.
+        """
+        from gnnqlab.graph.storage import save_graph
+
+        return save_graph(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path, *, mmap: bool | None = None) -> Graph:
+        """Read a folder written by ``save``.
+
+        Args:
+            path: the folder.
+            mmap: map the arrays into memory instead of reading them; pages come as they are used
+                and values are not checked again. By default above 1 GiB.
+
+        Raises:
+            ValueError: if the folder is not a saved graph, or is damaged.
+        """
+        from gnnqlab.graph.storage import load_graph
+
+        return load_graph(Path(path), mmap=mmap)
+
+    def describe(self) -> dict[str, Any]:
+        """The facts worth a look, as plain numbers and strings that turn into JSON.
+
+        Example:
+            >>> Graph.from_edges([0], [1], num_nodes=2, name="pair").describe()["mean_degree"]
+            2.0
+        """
+        return {
+            "name": self.name,
+            "nodes": self.num_nodes,
+            "edges": self.num_edges,
+            "undirected": self.is_symmetric,
+            "mean_degree": round(self.num_edges / self.num_nodes, 2),
+            "max_in_degree": int(self.in_degrees.max()),
+            "features": self.num_features,
+            "sparse_features": isinstance(self.features, SparseRows),
+            "classes": self.num_classes,
+            "task": _task(self),
+            "train": int(self.train_mask.sum()),
+            "val": int(self.val_mask.sum()),
+            "test": int(self.test_mask.sum()),
+            "bytes": self.nbytes,
+            "content_hash": self.content_hash,
+        }
+
+    def __repr__(self) -> str:
+        return (
+            f"Graph({self.name!r}, nodes={self.num_nodes:,}, edges={self.num_edges:,}, "
+            f"features={self.num_features}, classes={self.num_classes}, {_task(self)}, "
+            f"train/val/test={int(self.train_mask.sum()):,}/{int(self.val_mask.sum()):,}/{int(self.test_mask.sum()):,})"
+        )
+
+    def _repr_html_(self) -> str:
+        """A small table for notebooks; display must not fail, whatever the tensors hold by now."""
+        try:
+            cells = "".join(
+                f"<tr><th style='text-align:left'>{html.escape(key.replace('_', ' '))}</th>"
+                f"<td style='text-align:right'>{html.escape(_cell(value))}</td></tr>"
+                for key, value in self.describe().items()
+                if key != "name"
+            )
+            return f"<table><caption>Graph <b>{html.escape(self.name)}</b></caption>{cells}</table>"
+        except Exception as error:
+            return f"<pre>Graph (cannot be described: {html.escape(f'{type(error).__name__}: {error}')})</pre>"
+
+    # ---- inside ------------------------------------------------------------------------------
+
+    def _fields(self) -> dict[str, Any]:
+        return {field: getattr(self, field) for field in self.__dataclass_fields__}
+
+    def _replace(self, **changes: Any) -> Graph:
+        """As ``dataclasses.replace``; what is known of the structure stays known."""
+        graph = Graph(**{**self._fields(), **changes})
+        for known in ("is_symmetric", "in_degrees", "out_degrees"):
+            if known in self.__dict__ and "indices" not in changes:
+                graph.__dict__[known] = self.__dict__[known]
+        return graph
+
+    def _arrays(self) -> dict[str, Tensor]:
+        """Every array under the name it has on disk, in a fixed order."""
+        features: dict[str, Tensor]
+        if isinstance(self.features, SparseRows):
+            features = {
+                "feature_indptr": self.features.indptr,
+                "feature_indices": self.features.indices,
+                "feature_values": self.features.values,
+            }
+        else:
+            features = {"features": self.features}
+        return {
+            "indptr": self.indptr,
+            "indices": self.indices,
+            **features,
+            "labels": self.labels,
+            "train_mask": self.train_mask,
+            "val_mask": self.val_mask,
+            "test_mask": self.test_mask,
+        }
+
+
+def _task(graph: Graph) -> str:
+    if graph.num_classes == 0:
+        return "structure only"
+    return "multi-label" if graph.multi_label else "single-label"
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, (int, float)) else str(value)

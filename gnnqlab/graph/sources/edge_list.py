@@ -1,0 +1,64 @@
+"""What a source has read, before edge rules and a split are applied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from gnnqlab.graph.convert import as_labels
+from gnnqlab.graph.edges import SelfLoops
+from gnnqlab.graph.graph import Graph
+from gnnqlab.graph.split import random_split
+
+__all__ = ["EdgeList"]
+
+
+@dataclass(kw_only=True)
+class EdgeList:
+    """A graph as its files give it: edges in any order, whatever labels and splits there are.
+
+    Every field has the meaning and the accepted types of the ``Graph.from_edges`` argument of the
+    same name.
+    """
+
+    name: str
+    src: object
+    dst: object
+    num_nodes: int
+    features: object = None
+    labels: object = None
+    train_idx: object = None
+    val_idx: object = None
+    test_idx: object = None
+    num_classes: int | None = None
+
+    def build(
+        self,
+        *,
+        symmetrize: bool | None = None,
+        deduplicate: bool | None = None,
+        self_loops: SelfLoops | None = None,
+        seed: int = 0,
+    ) -> Graph:
+        """Apply the edge rules (by default the papers') and, where there is no split, a random one."""
+        labels, _ = as_labels(self.labels, self.num_nodes)
+        splits = (self.train_idx, self.val_idx, self.test_idx)
+        labelled = torch.arange(self.num_nodes) if labels.dim() == 2 else (labels >= 0).nonzero().flatten()
+        if all(split is None for split in splits) and labelled.numel():
+            splits = random_split(labelled, seed=seed)
+        return Graph.from_edges(
+            self.src,
+            self.dst,
+            num_nodes=self.num_nodes,
+            features=self.features,
+            labels=None if self.labels is None else labels,
+            train_idx=splits[0],
+            val_idx=splits[1],
+            test_idx=splits[2],
+            name=self.name,
+            num_classes=self.num_classes,
+            symmetrize=True if symmetrize is None else symmetrize,
+            deduplicate=True if deduplicate is None else deduplicate,
+            self_loops="add" if self_loops is None else self_loops,
+        )

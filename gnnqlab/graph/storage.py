@@ -1,0 +1,130 @@
+"""A graph on disk: a folder of ``.npy`` arrays and one ``graph.json``, readable without pickle.
+
+The arrays are stored as they are in memory, so a large graph can be memory-mapped and several
+processes that read it share the same pages.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnqlab.graph.checks import check_shapes
+from gnnqlab.graph.features import SparseRows
+from gnnqlab.graph.graph import Graph
+
+__all__ = ["is_saved_graph", "load_graph", "save_graph"]
+
+FORMAT = "gnnqlab graph"
+VERSION = 1
+MMAP_BYTES = 1 << 30  # above this, reading everything at once is no longer a matter of a second
+
+
+def is_saved_graph(path: Path) -> bool:
+    """True if the folder holds a ``graph.json``."""
+    return (path / "graph.json").is_file()
+
+
+def save_graph(graph: Graph, path: Path) -> Path:
+    """Write ``graph`` to the folder ``path``; see ``Graph.save``."""
+    if path.exists() and not is_saved_graph(path):
+        raise ValueError(f"a graph is saved to a new folder or over a saved graph, got {path}; choose another path")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A reader never sees half a graph: everything is written beside it, then renamed.
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.part")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir()
+    try:
+        arrays = graph._arrays()
+        for field, array in arrays.items():
+            np.save(fresh / f"{field}.npy", array.numpy(), allow_pickle=False)
+        header = {
+            "format": FORMAT,
+            "version": VERSION,
+            "name": graph.name,
+            "num_classes": graph.num_classes,
+            "feature_columns": graph.num_features,
+            "arrays": {field: [str(array.numpy().dtype), list(array.shape)] for field, array in arrays.items()},
+            "content_hash": graph.content_hash,
+            "is_symmetric": graph.is_symmetric,
+        }
+        (fresh / "graph.json").write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
+        if path.exists():
+            old = path.with_name(f".{path.name}.{os.getpid()}.old")
+            os.replace(path, old)
+            os.replace(fresh, path)
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            os.replace(fresh, path)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return path
+
+
+def load_graph(path: Path, *, mmap: bool | None = None) -> Graph:
+    """Read the folder ``path``; see ``Graph.load``."""
+    if not is_saved_graph(path):
+        raise ValueError(f"a saved graph is a folder with a graph.json, {path} has none; Graph.save writes one")
+    header = json.loads((path / "graph.json").read_text(encoding="utf-8"))
+    if header.get("format") != FORMAT or header.get("version") != VERSION:
+        raise ValueError(
+            f"a saved graph must be of format {FORMAT!r} version {VERSION}, {path} is of "
+            f"{header.get('format')!r} version {header.get('version')}; save it again with this version of gnnqlab"
+        )
+    files = {field: path / f"{field}.npy" for field in header["arrays"]}
+    missing = [file.name for file in files.values() if not file.is_file()]
+    if missing:
+        raise ValueError(f"saved graph {path} is damaged: {', '.join(missing)} is missing; save it again")
+    if mmap is None:
+        mmap = sum(file.stat().st_size for file in files.values()) > MMAP_BYTES
+    arrays = {
+        field: _read_array(file, tuple(header["arrays"][field][1]), header["arrays"][field][0], mmap)
+        for field, file in files.items()
+    }
+    if "feature_indptr" in arrays:
+        features: Tensor | SparseRows = SparseRows(
+            indptr=arrays.pop("feature_indptr"),
+            indices=arrays.pop("feature_indices"),
+            values=arrays.pop("feature_values"),
+            num_columns=header["feature_columns"],
+        )
+    else:
+        features = arrays.pop("features")
+    fields = {"name": header["name"], "num_classes": header["num_classes"], "features": features, **arrays}
+    if not mmap:
+        graph = Graph(**fields)
+        if graph.content_hash != header["content_hash"]:
+            raise ValueError(
+                f"saved graph {path} is damaged: its content hash is {graph.content_hash}, graph.json says "
+                f"{header['content_hash']}; save it again"
+            )
+    else:
+        # Checking values would read the whole file, which mapping is there to avoid: they were
+        # checked before they were saved, and the sizes are checked here.
+        graph = object.__new__(Graph)
+        for field, value in fields.items():
+            object.__setattr__(graph, field, value)
+        check_shapes(graph)
+        graph.__dict__["content_hash"] = header["content_hash"]
+    graph.__dict__["is_symmetric"] = header["is_symmetric"]
+    return graph
+
+
+def _read_array(file: Path, shape: tuple[int, ...], dtype: str, mmap: bool) -> Tensor:
+    try:
+        # Copy-on-write: torch asks for writable memory, and a write must never reach the file.
+        array = np.load(file, mmap_mode="c" if mmap and 0 not in shape else None, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"saved graph file {file} cannot be read: {error}; save the graph again") from error
+    if array.shape != shape or str(array.dtype) != dtype:
+        raise ValueError(
+            f"saved graph file {file} must hold {dtype} of shape {shape}, got {array.dtype} of shape {array.shape}; "
+            "save the graph again"
+        )
+    return torch.from_numpy(array)
