@@ -1,0 +1,118 @@
+"""Names and files of a run folder, shared by everything that writes or reads one. Standard library only.
+
+RUN/config.json              the RunConfig as JSON
+RUN/status.json              what the guard last knew: state, epoch, errors (replaced as a whole)
+RUN/guard.json               processes of the run with their start times, to find strays
+RUN/events.jsonl             one line an event: launched, running, slow, stalled, failed, finished ...
+RUN/records-rankR.jsonl      written by training, as is traffic-rankR.jsonl
+RUN/heartbeat/rankR          see train/heartbeat.py
+RUN/errors/rankR.json        what a rank said before it failed; rankR.trace: stacks after a crash or a hang
+RUN/logs/rankR.log           output of a rank; agent.log: of torchrun; guard.log: of the guard
+RUN/tmp/                     temporary files of the run, removed at its end
+"""
+
+import json
+import os
+import secrets
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+__all__ = ["append_event", "create", "default_root", "new_id", "node_name", "read_json", "tail", "write_json"]
+
+_FREE_BYTES = 64 << 20
+"""A run starts only with this much free space; records of a long run take a few MB."""
+
+
+def default_root() -> Path:
+    """Where runs go: the environment variable ``GNNQLAB_RUNS``, else ``runs`` in the working folder."""
+    return Path(os.environ.get("GNNQLAB_RUNS") or "runs").absolute()
+
+
+def new_id(system: str) -> str:
+    """A name that sorts by time and is new, for instance ``20261121-071500-adaqp-ab12``."""
+    clean = "".join(c if c.isalnum() or c in "-_" else "-" for c in system)[:40] or "run"
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{clean}-{secrets.token_hex(2)}"
+
+
+def create(root: Path, run_id: str, *, exist_ok: bool = False) -> Path:
+    """Make a run folder, after making sure that it can be written and that there is room.
+
+    Raises:
+        RuntimeError: if the place cannot be written or is nearly full.
+    """
+    folder = root / run_id
+    try:
+        folder.mkdir(parents=True, exist_ok=exist_ok)
+        for name in ("heartbeat", "errors", "logs", "tmp"):
+            (folder / name).mkdir(exist_ok=exist_ok)
+        probe = folder / "tmp" / "probe"
+        probe.write_bytes(b"\0" * 4096)
+        probe.unlink()
+    except FileExistsError:
+        raise
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise RuntimeError(
+            f"the folder of a run must be writable, got {folder}: {error.strerror}; "
+            f"pass root=... or set GNNQLAB_RUNS to another place"
+        ) from error
+    free = shutil.disk_usage(folder).free
+    if free < _FREE_BYTES:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise RuntimeError(
+            f"a run needs {_FREE_BYTES >> 20} MB of free space, got {free} bytes under {root}; "
+            f"make room, pass root=... or set GNNQLAB_RUNS to another place"
+        )
+    return folder
+
+
+def node_name(stem: str, node: int) -> str:
+    """File name of one machine's guard: the first has the plain name, so that one machine has no numbers."""
+    return f"{stem}.json" if node == 0 else f"{stem}-node{node}.json"
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace a file as a whole: a reader sees the old text or the new one, never a part."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_text(json.dumps(value, indent=1))
+        partial.replace(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The object in a file, or ``None`` if it is missing or broken."""
+    try:
+        value = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def append_event(folder: Path, event: str, **fields: Any) -> None:
+    """Add one line to ``events.jsonl`` with one write; a full disk costs the line, not the run."""
+    line = json.dumps({"event": event, "time": time.time(), "monotonic_ns": time.monotonic_ns(), **fields})
+    try:
+        descriptor = os.open(folder / "events.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(descriptor, line.encode() + b"\n")
+        finally:
+            os.close(descriptor)
+    except OSError:
+        pass
+
+
+def tail(path: Path, limit: int = 2000) -> str:
+    """The end of a text file, from a line start; empty if there is none."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - limit))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return text if size <= limit else text.partition("\n")[2]

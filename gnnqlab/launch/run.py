@@ -1,0 +1,315 @@
+"""A run on disk and its handle; it works in any process, also after the one that launched the run is gone."""
+
+import dataclasses
+import html
+import json
+import os
+import signal
+import time
+import webbrowser
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.errors import WorkerFailed
+from gnnqlab.launch import folder as files
+from gnnqlab.launch import processes
+from gnnqlab.launch.progress import Progress
+from gnnqlab.launch.verdict import WorkerError
+from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gnnqlab.train.config import RunConfig
+
+__all__ = ["Run", "Stray", "cleanup", "runs"]
+
+_LIVE = ("starting", "running", "stalled")
+_POLL_S = 0.05
+
+
+class Run:
+    """A launched run.
+
+    Used with ``with``, it is stopped at the end of the block if it still trains.
+
+    Args:
+        folder: the run folder.
+
+    Raises:
+        ValueError: if the folder is not that of a run.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder).absolute()
+        if not (self.folder / "config.json").is_file():
+            raise ValueError(f"a run folder must hold config.json, got {self.folder}; runs() lists the runs")
+
+    # -- what it is -----------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """Name of the run, and of its folder."""
+        return self.folder.name
+
+    @property
+    def config(self) -> "RunConfig":
+        """The configuration it was launched with."""
+        from gnnqlab.train.config import RunConfig
+
+        return RunConfig.from_json(self._settings())
+
+    @property
+    def status(self) -> str:
+        """``starting``, ``running``, ``finished``, ``failed``, ``stopped``, or ``stalled``.
+
+        ``stalled`` is a run that stands still and may yet go on; it turns into ``failed`` when it is ended for that.
+        """
+        state: str = self._status()["state"]
+        return state
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that all workers have reached; -1 before the first."""
+        pulses = self._pulses()
+        return min(pulse.epoch for pulse in pulses) if pulses else int(self._status().get("epoch", -1))
+
+    @property
+    def errors(self) -> list[WorkerError]:
+        """What went wrong, the root cause first; empty while all is well."""
+        status = self._status()
+        found = [WorkerError.from_json(error) for error in status.get("errors", [])]
+        return [dataclasses.replace(error, traceback=self._traceback(error)) for error in found]
+
+    @property
+    def records(self) -> "pd.DataFrame":
+        """One row an epoch and worker; grows while the run trains."""
+        from gnnqlab.train.record import read_records
+
+        return read_records(self.folder)
+
+    @property
+    def traffic(self) -> "pd.DataFrame":
+        """One row an epoch, layer, direction, sender, receiver and bit-width."""
+        from gnnqlab.train.record import read_traffic
+
+        return read_traffic(self.folder)
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The figures of the run, as ``gnnqlab train --json`` prints them."""
+        from gnnqlab.train.record import summarize
+
+        return summarize(self.folder)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """What happened to the run, in order: launched, running, slow, stalled, recovered, its end."""
+        try:
+            lines = (self.folder / "events.jsonl").read_text().splitlines()
+        except OSError:
+            return []
+        found = []
+        for line in lines:
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                continue  # torn by a full disk
+        return found
+
+    def log(self, rank: int | None = None) -> str:
+        """Output of one worker; of torchrun if no rank is given."""
+        return files.tail(self.folder / "logs" / ("agent.log" if rank is None else f"rank{rank}.log"), 1 << 20)
+
+    # -- what one does with it ------------------------------------------------------------------------------------
+
+    def wait(self, timeout: float | None = None, *, progress: bool = False) -> "Run":
+        """Return when the run has finished or was stopped.
+
+        An interrupt (Ctrl-C, Kernel → Interrupt) stops the run, unless it was launched detached: then it only ends
+        the waiting.
+
+        Args:
+            timeout: seconds to wait at most; the run goes on afterwards.
+            progress: whether to show a bar with loss, scores and the time left.
+
+        Raises:
+            WorkerFailed: if the run failed; the text is ``errors[0].cause``.
+            TimeoutError: if the run is still at it.
+        """
+        began = time.monotonic()
+        with Progress(self.folder, self._epochs(), shown=progress) as bar:
+            try:
+                while (status := self._status())["state"] in _LIVE:
+                    bar.show(self.epoch, status.get("cause", ""))
+                    if timeout is not None and time.monotonic() - began >= timeout:
+                        raise TimeoutError(
+                            f"run {self.id} must end within {timeout:g} s to be waited for, got status "
+                            f"{status['state']} in epoch {self.epoch}; it goes on, wait again or stop it"
+                        )
+                    time.sleep(_POLL_S)
+            except KeyboardInterrupt:
+                if not self._settings()["launch"].get("detach"):
+                    self.stop()
+                raise
+            bar.show(self.epoch, "")
+        if status["state"] == "failed":
+            raise WorkerFailed(f"{status['cause']}; see {self.folder / 'logs'}")
+        return self
+
+    def stop(self, timeout: float = 5.0) -> "Run":
+        """End the run and all its processes; nothing happens if it has ended already."""
+        for pid, start in self._guards():
+            if processes.alive(pid, start):
+                os.kill(pid, signal.SIGTERM)
+                until = time.monotonic() + timeout
+                while processes.alive(pid, start) and time.monotonic() < until:
+                    time.sleep(0.01)
+                if processes.alive(pid, start):
+                    os.kill(pid, signal.SIGKILL)
+        _end_strays(self.folder)
+        return self
+
+    def open_report(self) -> Path:
+        """Show ``report.html`` in a browser; returns its path."""
+        report = self.folder / "report.html"
+        if not report.is_file():
+            raise RuntimeError(f"run {self.id} has no report yet, got status {self.status}; wait for its end")
+        webbrowser.open(report.as_uri())
+        return report
+
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        try:
+            return f"<Run {self.id}: {self._sentence()}>"
+        except Exception:  # a repr never raises
+            return f"<Run {self.folder}>"
+
+    def _repr_html_(self) -> str:
+        try:
+            rows = {"run": self.id, "status": self._sentence(), "folder": str(self.folder)}
+            settings = self._settings()
+            launch = settings["launch"]
+            rows["workers"] = f"{settings['workers']} ({launch['device']}, {launch['backend']})"
+            cells = "".join(
+                f"<tr><th scope='row' style='text-align:left'>{html.escape(name)}</th>"
+                f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
+                for name, value in rows.items()
+            )
+            return f"<table>{cells}</table>"
+        except Exception:  # a repr never raises
+            return f"<code>{html.escape(repr(self))}</code>"
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _sentence(self) -> str:
+        status = self._status()
+        text = str(status["state"])
+        if status["state"] in ("running", "stalled", "stopped", "failed") and self.epoch >= 0:
+            text += f", epoch {self.epoch}"
+        return text + (f": {status['cause']}" if status.get("cause") else "")
+
+    def _settings(self) -> dict[str, Any]:
+        settings = files.read_json(self.folder / "config.json")
+        if settings is None:
+            raise ValueError(f"config.json of a run must be a JSON object, got another text in {self.folder}")
+        return settings
+
+    def _epochs(self) -> int | None:
+        train = self._settings().get("train")
+        return train.get("epochs") if isinstance(train, dict) else None
+
+    def _status(self) -> dict[str, Any]:
+        """The guard's last word, or ours where the guard itself has been killed."""
+        path = self.folder / "status.json"
+        status = files.read_json(path) or {"state": "starting", "errors": []}
+        if status["state"] not in _LIVE:
+            return status
+        guards = self._guards()
+        if not guards or not self._comparable() or any(processes.alive(pid, start) for pid, start in guards):
+            return status
+        again = files.read_json(path) or status  # it may have ended properly since the first reading
+        if again["state"] not in _LIVE:
+            return again
+        epoch = max((pulse.epoch for pulse in self._pulses()), default=-1)
+        cause = "the guard of the run was killed, and the kernel ended its workers with it"
+        error = WorkerError(rank=-1, cause=cause, phase="start", epoch=epoch)
+        return {**again, "state": "failed", "cause": cause, "errors": [error.to_json()]}
+
+    def _guards(self) -> list[tuple[int, int]]:
+        guard = files.read_json(self.folder / "guard.json")
+        return [(guard["guard"][0], guard["guard"][1])] if guard else []
+
+    def _comparable(self) -> bool:
+        """Whether the pids of the run mean anything here (same machine, same boot)."""
+        guard = files.read_json(self.folder / "guard.json")
+        return guard is not None and guard["place"] == processes.place()
+
+    def _pulses(self) -> list[Pulse]:
+        pulses = []
+        for path in (self.folder / "heartbeat").glob("rank*"):
+            reader = HeartbeatReader.open(path)
+            if reader is not None:
+                pulses.append(reader.read())
+                reader.close()
+        return pulses
+
+    def _traceback(self, error: WorkerError) -> str:
+        """The whole stack, of which the heartbeat had room for the end only."""
+        full = files.read_json(self.folder / "errors" / f"rank{error.rank}.json")
+        return full["traceback"] if full and error.traceback else error.traceback
+
+
+def runs(root: Path | str | None = None) -> list[Run]:
+    """All runs under ``root``, the oldest first; also those of earlier kernels and other processes.
+
+    Args:
+        root: as for ``launch``.
+    """
+    place = files.default_root() if root is None else Path(root).absolute()
+    return [Run(path.parent) for path in sorted(place.glob("*/config.json"))]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Stray:
+    """A process that outlived its run."""
+
+    run: str
+    """Name of the run."""
+    role: str
+    """``agent`` or ``rank R``."""
+    pid: int
+    """Its number."""
+
+
+def cleanup(root: Path | str | None = None) -> list[Stray]:
+    """End processes of runs whose guard is gone, found by pid and start time; returns what was found.
+
+    Nothing is left behind in any way we know of; this is for the ways we do not.
+
+    Args:
+        root: as for ``launch``.
+    """
+    return [stray for run in runs(root) for stray in _end_strays(run.folder)]
+
+
+def _end_strays(folder: Path) -> list[Stray]:
+    strays = []
+    for path in sorted(folder.glob("guard*.json")):
+        guard = files.read_json(path)
+        if guard is None or guard["place"] != processes.place() or processes.alive(*guard["guard"]):
+            continue
+        named = {"agent": guard["agent"], **{f"rank {rank}": it for rank, it in guard["workers"].items()}}
+        for role, (pid, start) in named.items():
+            if processes.alive(pid, start):
+                os.kill(pid, signal.SIGKILL)
+                strays.append(Stray(run=folder.name, role=role, pid=pid))
+    return strays

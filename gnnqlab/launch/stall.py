@@ -1,0 +1,160 @@
+"""When is a run stuck, and because of whom? Rules over heartbeats and process states. Standard library only.
+
+A run is silent while no rank that still trains changes its phase. Who is to blame for a silence: the ranks that are
+not waiting for others; if all wait, the ones that are furthest behind. A rank to blame that uses the processor is
+*slow* and is given much more time than one that sleeps or was stopped, which *hangs*.
+
+=====================  ============================  =============================
+silence of             is reported after             ends the run after
+=====================  ============================  =============================
+a stopped process      max(3 s, 5 median epochs)     max(8 s, 20 median epochs)
+a sleeping rank        same                          same; 20 s over several machines
+a working rank         same, as ``slow``             max(60 s, 60 median epochs)
+a phase with a limit   half of its limit             its limit
+=====================  ============================  =============================
+
+Time in which the guard itself did not run (a suspended machine) does not count.
+"""
+
+import dataclasses
+import statistics
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from gnnqlab.launch import processes
+from gnnqlab.train.heartbeat import WAITING, Pulse
+
+__all__ = ["Rules", "Stall", "StallWatch"]
+
+_PHASE_LIMITS_S = {"start": 120.0, "load": 1800.0, "partition": 1800.0, "init": 60.0}
+_LOOK_S = 0.25
+_STEP_S = 0.5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rules:
+    """Settings of the table above."""
+
+    report_s: float | None = None
+    """Seconds of silence that are reported; ``None`` is the table's rule."""
+    stop_s: float | None = None
+    """Seconds of silence that end the run, whatever the ranks do; ``None`` is the table's rule."""
+    machines: int = 1
+    """Over several machines the one to blame may be out of sight."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Stall:
+    """A silence worth telling."""
+
+    kind: str
+    """``stopped``, ``hung``, ``slow`` or ``waiting`` (all ranks wait for each other)."""
+    ranks: tuple[int, ...]
+    """Who is to blame."""
+    silence_s: float
+    """Since when."""
+    fatal: bool
+    """Whether the run has to be ended."""
+
+
+@dataclasses.dataclass
+class _Seen:
+    count: int
+    silence_s: float = 0.0
+    stopped_s: float = 0.0
+    idle_s: float = 0.0
+    cpu: int = -1
+
+
+class StallWatch:
+    """Keeps the clocks; ``observe`` is called for every look at the heartbeats."""
+
+    def __init__(self, rules: Rules, look: Callable[[int], processes.Process | None] = processes.read) -> None:
+        self.rules, self._look = rules, look
+        self._seen: dict[int, _Seen] = {}
+        self._now: float | None = None
+        self._looked = 0.0
+        self._epoch: tuple[int, int] | None = None
+        self._epochs_s: deque[float] = deque(maxlen=20)
+
+    @property
+    def median_epoch_s(self) -> float:
+        """Median of the last epochs, 0 before the first."""
+        return statistics.median(self._epochs_s) if self._epochs_s else 0.0
+
+    def observe(self, now_s: float, pulses: Iterable[Pulse]) -> Stall | None:
+        """The silence to tell, if there is one now."""
+        step = 0.0 if self._now is None else min(now_s - self._now, _STEP_S)
+        self._now = now_s
+        active = [pulse for pulse in pulses if pulse.phase != "done"]
+        if not active:
+            return None
+        self._time_epochs(active[0])
+        for pulse in active:
+            seen = self._seen.get(pulse.rank)
+            if seen is None or seen.count != pulse.count:
+                self._seen[pulse.rank] = _Seen(pulse.count)
+            else:
+                seen.silence_s += step
+        if max(self._seen[pulse.rank].silence_s for pulse in active) < 0.3:
+            return None
+        if now_s - self._looked >= _LOOK_S:
+            self._look_at(active, min(now_s - self._looked, _STEP_S))
+            self._looked = now_s
+        return self._stopped(active) or self._silent(active)
+
+    def _time_epochs(self, pulse: Pulse) -> None:
+        if pulse.epoch < 0:
+            return
+        if self._epoch is not None and pulse.epoch > self._epoch[0]:
+            self._epochs_s.append((pulse.time_ns - self._epoch[1]) / 1e9 / (pulse.epoch - self._epoch[0]))
+        if self._epoch is None or pulse.epoch != self._epoch[0]:
+            self._epoch = (pulse.epoch, pulse.time_ns)
+
+    def _look_at(self, active: list[Pulse], elapsed: float) -> None:
+        for pulse in active:
+            seen, found = self._seen[pulse.rank], self._look(pulse.pid)
+            if found is None or found.start != pulse.start_time:
+                continue  # gone: the guard notices that elsewhere
+            seen.stopped_s = seen.stopped_s + elapsed if found.state in "Tt" else 0.0
+            works = found.cpu != seen.cpu or found.state in "RD"
+            seen.idle_s = 0.0 if works else seen.idle_s + elapsed
+            seen.cpu = found.cpu
+
+    def _limits(self) -> tuple[float, float]:
+        median = self.median_epoch_s
+        return self.rules.report_s or max(3.0, 5 * median), self.rules.stop_s or max(8.0, 20 * median)
+
+    def _stopped(self, active: list[Pulse]) -> Stall | None:
+        report_s, stop_s = self._limits()
+        for pulse in active:
+            seen = self._seen[pulse.rank]
+            # Looks come every quarter of a second, so the stop may be that much older than the first sight of it.
+            silence_s = min(seen.silence_s, seen.stopped_s + 2 * _LOOK_S) if seen.stopped_s else 0.0
+            if silence_s >= report_s:
+                return Stall(kind="stopped", ranks=(pulse.rank,), silence_s=silence_s, fatal=silence_s >= stop_s)
+        return None
+
+    def _silent(self, active: list[Pulse]) -> Stall | None:
+        silence_s = min(self._seen[pulse.rank].silence_s for pulse in active)
+        report_s, stop_s = self._limits()
+        if silence_s < min(report_s, 1e9):
+            return None
+        blamed = [pulse for pulse in active if pulse.phase not in WAITING]
+        if blamed:
+            idle = [pulse for pulse in blamed if self._seen[pulse.rank].idle_s >= min(2.0, report_s / 2)]
+            kind, blamed = ("hung", idle) if idle else ("slow", blamed)
+        else:
+            furthest_behind = min((pulse.epoch, pulse.count) for pulse in active)
+            kind, blamed = "waiting", [p for p in active if (p.epoch, p.count) == furthest_behind]
+        if kind == "slow" and self.rules.stop_s is None:
+            stop_s = max(60.0, 60 * self.median_epoch_s)
+        if kind == "waiting" and self.rules.machines > 1 and self.rules.stop_s is None:
+            stop_s = max(20.0, stop_s)
+        limit_s = max(pulse.limit_s or _PHASE_LIMITS_S.get(pulse.phase, 0.0) for pulse in blamed)
+        if limit_s:
+            report_s, stop_s = max(report_s, limit_s / 2), limit_s
+        if silence_s < report_s:
+            return None
+        ranks = tuple(pulse.rank for pulse in blamed)
+        return Stall(kind=kind, ranks=ranks, silence_s=silence_s, fatal=silence_s >= stop_s)

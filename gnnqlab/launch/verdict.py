@@ -1,0 +1,93 @@
+"""Who failed, and how to say it: from what was seen of every rank to one sentence. Standard library only, pure."""
+
+import dataclasses
+import signal as signals
+from collections.abc import Sequence
+from typing import Any
+
+from gnnqlab.train.heartbeat import PHASES
+
+__all__ = ["WorkerError", "is_consequence", "order", "place_of", "signal_name"]
+
+_TRANSPORT = (
+    "connection closed by peer",
+    "connection reset by peer",
+    "connection refused",
+    "connection was closed",
+    "connection was likely closed",
+    "connectfullmesh failed",
+    "broken pipe",
+    "socket closed",
+    "socket timeout",
+    "timed out waiting",
+    "wait timeout after",
+    "remote process exited",
+    "failed to recv",
+    "failed to send",
+    "recvvalue failed",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WorkerError:
+    """What went wrong in one rank."""
+
+    rank: int
+    """Number of the worker; -1 if it was not one of them (torchrun, the guard)."""
+    cause: str
+    """One sentence without a full stop: rank, what happened, epoch and phase."""
+    signal: int | None = None
+    """The signal that ended or stopped it, if it was one."""
+    phase: str
+    """What it was doing, one of ``gnnqlab.train.heartbeat.PHASES``."""
+    epoch: int
+    """The epoch it was in; -1 before the first."""
+    traceback: str = ""
+    """Python stack or stacks, where there were any."""
+    consequence: bool = False
+    """Whether it only noticed that another rank was gone."""
+    monotonic_ns: int = 0
+    """When, on the monotonic clock of its machine."""
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "WorkerError":
+        known = {field.name for field in dataclasses.fields(cls)}
+        return cls(**{name: item for name, item in value.items() if name in known})
+
+
+def is_consequence(text: str) -> bool:
+    """Whether an error only says that a connection to another worker broke.
+
+    Example:
+        >>> is_consequence("[pair.cc:553] Connection closed by peer [127.0.0.1]:34567")
+        True
+    """
+    lower = text.lower()
+    return any(pattern in lower for pattern in _TRANSPORT)
+
+
+def order(errors: Sequence[WorkerError]) -> list[WorkerError]:
+    """The root cause first: own errors before consequences, each in the order of time."""
+    return sorted(errors, key=lambda error: (error.consequence, error.monotonic_ns))
+
+
+def place_of(phase: str, epoch: int) -> str:
+    """Where in the run, for instance ``in epoch 12 while computing``.
+
+    Example:
+        >>> place_of("load", -1)
+        'while loading the graph'
+    """
+    doing = f"while {PHASES.get(phase, phase)}"
+    return doing if epoch < 0 else f"in epoch {epoch} {doing}"
+
+
+def signal_name(number: int) -> str:
+    """``SIGKILL`` for 9; the number itself where it has no name."""
+    try:
+        return signals.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

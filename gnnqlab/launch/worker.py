@@ -1,0 +1,176 @@
+"""Entry of each training process: torchrun runs this file once a rank, with the run folder as its argument.
+
+Only the standard library is imported before the process is tied to its parent, has its log and its heartbeat: from
+then on whatever happens is reported.
+"""
+
+import contextlib
+import datetime
+import faulthandler
+import importlib
+import json
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from gnnqlab.launch import processes
+from gnnqlab.train.heartbeat import Heartbeat
+
+__all__ = ["main"]
+
+_INIT_S = 60.0
+_GROUP_S = 1800.0
+"""The guard names a hang within seconds; the group's own timeout is only the last resort, so it is wide."""
+
+
+def main(folder: Path) -> None:
+    """Train as the rank that torchrun's environment names."""
+    _bind_to_parent()
+    rank, node = int(os.environ["RANK"]), int(os.environ.get("GNNQLAB_NODE", "0"))
+    _redirect(folder / "logs" / f"rank{rank}.log")
+    with open(folder / "errors" / f"rank{rank}.trace", "w") as trace:
+        faulthandler.enable(trace)
+        faulthandler.register(signal.SIGUSR1, trace)  # the guard asks a hung rank for its stacks
+        heartbeat = Heartbeat(folder / "heartbeat" / f"rank{rank}", rank, node=node)
+        with _reported(folder, rank, heartbeat):
+            _train(folder, rank, heartbeat)
+        faulthandler.unregister(signal.SIGUSR1)
+        faulthandler.disable()
+    (folder / "errors" / f"rank{rank}.trace").unlink(missing_ok=True)
+
+
+def _bind_to_parent() -> None:
+    """Take the default signal handlers back and die with the launcher."""
+    # A forked worker inherits torchrun's Python handlers, which never run while a C++ wait lasts.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+    processes.die_with_parent()
+    guard = os.environ.get("GNNQLAB_GUARD")  # pid:start time
+    if guard is not None:
+        pid, start = map(int, guard.split(":"))
+        if not processes.alive(pid, start):  # it died before the line above took effect
+            os._exit(1)
+    # A core file would be left behind and writing it delays the report; the stack is in errors/rankR.trace.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+
+def _redirect(log: Path) -> None:
+    """Send standard output and standard error, C++ included, to the log of this rank."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+    sys.stdout = open(1, "w", buffering=1, closefd=False, errors="replace")
+    sys.stderr = open(2, "w", buffering=1, closefd=False, errors="backslashreplace")
+
+
+@contextlib.contextmanager
+def _reported(folder: Path, rank: int, heartbeat: Heartbeat) -> Iterator[None]:
+    """Write down what went wrong, first of all, then let it go on its way."""
+    try:
+        yield
+    except BaseException as error:
+        phase, epoch = heartbeat.current
+        report: dict[str, Any] = {
+            "rank": rank,
+            "type": type(error).__name__,
+            "text": str(error)[:2000],
+            "phase": phase,
+            "epoch": epoch,
+            "monotonic_ns": time.monotonic_ns(),
+            "time": time.time(),
+        }
+        full = traceback.format_exc()
+        # json.dumps can make six bytes of one, and the heartbeat has 7.9 kB.
+        heartbeat.fail(json.dumps({**report, "text": report["text"][:300], "traceback": full[-900:]}).encode())
+        with contextlib.suppress(OSError):
+            _write_durably(folder / "errors" / f"rank{rank}.json", json.dumps({**report, "traceback": full}))
+        print(full, file=sys.stderr)
+        raise
+
+
+def _write_durably(path: Path, text: str) -> None:
+    partial = path.with_suffix(".partial")
+    with open(partial, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def _train(folder: Path, rank: int, heartbeat: Heartbeat) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    launch = config["launch"]
+    local_rank, local_workers = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+    workers = int(os.environ["WORLD_SIZE"])
+    if workers != config["workers"]:
+        raise RuntimeError(
+            f"torchrun must start the {config['workers']} workers of config.json, got {workers}; "
+            f"check --nnodes and --nproc-per-node"
+        )
+    threads = launch.get("threads_per_worker") or max(1, len(os.sched_getaffinity(0)) // local_workers)
+    _pin(local_rank, local_workers)
+
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(threads)
+    device = _device(launch["device"], local_rank)
+    fit = _entry()
+    from gnnqlab.train.config import RunConfig
+
+    run_config = RunConfig.from_json(config)
+    heartbeat.phase("init", limit_s=_INIT_S)
+    timeout_s = launch.get("group_timeout_s") or _GROUP_S
+    dist.init_process_group(
+        launch["backend"],
+        timeout=datetime.timedelta(seconds=timeout_s),
+        device_id=device if device.type == "cuda" and launch["backend"] == "nccl" else None,
+    )
+    fit(run_config, folder, rank, workers, heartbeat)
+    sys.stdout.flush()
+    heartbeat.phase("done")  # the run is finished here, whatever the rest of this process does
+    dist.destroy_process_group()
+
+
+def _pin(local_rank: int, local_workers: int) -> None:
+    """Give each worker cores of its own where there are enough; before torch makes its threads."""
+    cores = sorted(os.sched_getaffinity(0))
+    share = len(cores) // local_workers
+    if share >= 1:
+        os.sched_setaffinity(0, cores[local_rank * share : (local_rank + 1) * share])
+
+
+def _device(name: str, local_rank: int) -> Any:
+    import torch
+
+    if name != "cuda":
+        return torch.device(name)
+    if not torch.cuda.is_available():
+        raise RuntimeError(f"device cuda needs a GPU that torch {torch.__version__} can use, got none; use device cpu")
+    if local_rank >= torch.cuda.device_count():
+        raise RuntimeError(
+            f"each worker needs a GPU of its own, got local rank {local_rank} and {torch.cuda.device_count()} GPUs; "
+            f"launch fewer workers or use device cpu"
+        )
+    torch.cuda.set_device(local_rank)
+    return torch.device("cuda", local_rank)
+
+
+def _entry() -> Callable[..., None]:
+    """The training loop; tests put another one in its place with ``GNNQLAB_FIT="module:function"``."""
+    module, _, name = os.environ.get("GNNQLAB_FIT", "gnnqlab.train.loop:fit").partition(":")
+    fit: Callable[..., None] = getattr(importlib.import_module(module), name)
+    return fit
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,36 @@
+"""Stand-ins for training: short epochs with the phases and the communication of the real loop."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from gnnqlab.train.heartbeat import Heartbeat
+
+
+def fit(config: Any, folder: Path, rank: int, workers: int, heartbeat: Heartbeat) -> None:
+    """A ring of messages, an all-reduce and a short computation per epoch; FAKE_EPOCHS and FAKE_EPOCH_S set it."""
+    import torch
+    import torch.distributed as dist
+
+    epochs, compute_s = int(os.environ.get("FAKE_EPOCHS", "5")), float(os.environ.get("FAKE_EPOCH_S", "0.02"))
+    heartbeat.phase("load")
+    rows, received = torch.full((64, 16), float(rank)), torch.empty(64, 16)
+    heartbeat.phase("partition")
+    for epoch in range(epochs):
+        heartbeat.phase("compute", epoch=epoch)
+        time.sleep(compute_s)
+        heartbeat.phase("encode")
+        payload = rows.clone()
+        heartbeat.phase("wait")
+        if workers > 1:
+            sending = dist.isend(payload, (rank + 1) % workers)
+            assert sending is not None
+            dist.recv(received, (rank - 1) % workers)
+            sending.wait()
+        heartbeat.phase("reduce")
+        dist.all_reduce(payload)
+        heartbeat.phase("checkpoint")
+        with open(folder / f"records-rank{rank}.jsonl", "a") as file:
+            file.write(json.dumps({"epoch": epoch, "rank": rank, "loss": 1.0 / (epoch + 1)}) + "\n")
