@@ -64,8 +64,9 @@ STEPS = {
     "lint": lambda: run_check("ruff", "check", "--quiet", "."),
     "types": lambda: run_check("mypy"),
     "tests and docstrings": lambda: run_pytest("--durations=10"),
-    "notebooks": lambda: run_pytest("--nbval-lax", "--nbval-current-env", "--nbval-sanitize-with",
-                                    "tests/notebooks/sanitize.cfg", "notebooks"),
+    "notebooks": lambda: run_pytest(
+        "--nbval-lax", "--nbval-current-env", "--nbval-sanitize-with", "tests/notebooks/sanitize.cfg", "notebooks"
+    ),
 }
 
 

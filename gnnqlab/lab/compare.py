@@ -1,0 +1,121 @@
+"""Runs side by side: one table and the figures that explain it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from gnnqlab.lab import plots
+from gnnqlab.lab.bundle import Bundle, table_html
+from gnnqlab.lab.frames import (
+    RunLike,
+    by_epoch,
+    comparison_frame,
+    device_pairs,
+    human_bytes,
+    labels,
+    phase_seconds,
+    score_name,
+    volume_per_epoch,
+)
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["Comparison", "compare"]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs side by side; the first one is what the others are measured against.
+
+    At the end of a notebook cell it shows its table. The figures come as ``Bundle``: ``.figure`` is Plotly's,
+    ``.frame`` the numbers in it.
+    """
+
+    runs: tuple[RunLike, ...]
+
+    def to_frame(self) -> DataFrame:
+        """One row a run: accuracy, seconds and bytes per epoch, ratios to the first (``comparison_frame``)."""
+        return comparison_frame(self.runs)
+
+    @property
+    def records(self) -> dict[str, DataFrame]:
+        """The records of each run by its label."""
+        return {label: run.records for label, run in zip(labels(self.runs), self.runs)}
+
+    def convergence(
+        self,
+        value: Literal["loss", "train_score", "val_score", "test_score"] = "val_score",
+        *,
+        against: Literal["epoch", "time"] = "epoch",
+    ) -> Bundle:
+        """Loss or score by epoch or by seconds of training."""
+        import pandas as pd
+
+        score = score_name(self.runs[0].summary)
+        last = {label: by_epoch(records).dropna(subset=[value]).tail(1) for label, records in self.records.items()}
+        frame = pd.concat(last.values(), keys=last.keys(), names=["system"]).droplevel(1)
+        figure = plots.convergence(self.records, value=value, against=against, score=score)
+        return Bundle(figure, frame[["epoch", "time_s", value]])
+
+    def breakdown(self, *, per_worker: bool = False) -> Bundle:
+        """Where the time of an epoch goes, in seconds."""
+        import pandas as pd
+
+        frame = pd.concat({label: phase_seconds(one).iloc[0] for label, one in self.records.items()}, axis=1).T
+        frame.index.name = "system"
+        return Bundle(plots.breakdown(self.records, per_worker=per_worker), frame.fillna(0.0))
+
+    def volume(self) -> Bundle:
+        """Bytes sent in an epoch by all workers, payload and parameters."""
+        import pandas as pd
+
+        frame = pd.DataFrame({label: volume_per_epoch(records) for label, records in self.records.items()}).T
+        frame.index.name = "system"
+        return Bundle(plots.volume(self.records), frame)
+
+    def traffic(self, number: int = 0) -> Bundle:
+        """Bytes from worker to worker in one of the runs, the first if not said otherwise."""
+        run = self.runs[number]
+        workers = run.summary.get("workers")
+        figure = plots.traffic_map(run.traffic, label=labels(self.runs)[number], workers=workers)
+        return Bundle(figure, device_pairs(run.traffic, workers=workers))
+
+    def report(self, path: str | Path) -> Path:
+        """Write the comparison as one HTML page that works without a network; returns its path."""
+        from gnnqlab.lab.report import write_report
+
+        return write_report(self.runs, path)
+
+    def _short(self) -> DataFrame:
+        """The columns a person looks at first, in units a person reads."""
+        full = self.to_frame()
+        score = score_name(self.runs[0].summary)
+        short = full[["workers", "epochs"]].copy()
+        short[f"test {score}"] = [f"{100 * value:.2f} %" for value in full[score]]
+        short["epoch"] = [f"{1000 * seconds:.3g} ms" for seconds in full["epoch_s"]]
+        short["speed"] = [f"{ratio:.2f} ×" for ratio in full["speedup"]]
+        short["sent per epoch"] = [human_bytes(count) for count in full["bytes_per_epoch"]]
+        short["less sent"] = [f"{ratio:.1f} ×" for ratio in full["fewer_bytes"]]
+        return short
+
+    def __repr__(self) -> str:
+        return str(self._short().to_string())
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        caption = f"Compared with {labels(self.runs)[0]}"
+        return {"text/plain": repr(self), "text/html": table_html(self._short(), caption=caption)}
+
+
+def compare(runs: Sequence[RunLike]) -> Comparison:
+    """Put runs side by side; the first is the reference.
+
+    Raises:
+        ValueError: if there is no run.
+    """
+    if not runs:
+        raise ValueError("a comparison needs at least one run, got none; pass compare([run, other])")
+    return Comparison(tuple(runs))

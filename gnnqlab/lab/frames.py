@@ -1,0 +1,165 @@
+"""Tables behind the figures: records in, small DataFrames out. Units are in the column names.
+
+A *run* here is anything with ``records``, ``traffic`` (DataFrames), ``config`` and ``summary`` (dictionaries): a
+handle of a launched run, or a stand-in made from files.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gnnqlab.lab.theme import PHASES
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = [
+    "RunLike",
+    "by_epoch",
+    "comparison_frame",
+    "device_pairs",
+    "human_bytes",
+    "labels",
+    "phase_seconds",
+    "score_name",
+    "volume_per_epoch",
+]
+
+
+class RunLike(Protocol):
+    """What the lab needs to know of a run."""
+
+    @property
+    def records(self) -> DataFrame: ...
+
+    @property
+    def traffic(self) -> DataFrame: ...
+
+    @property
+    def config(self) -> Mapping[str, Any]: ...
+
+    @property
+    def summary(self) -> Mapping[str, Any]: ...
+
+
+def labels(runs: Sequence[RunLike]) -> list[str]:
+    """One name per run, its system's; runs of the same system are told apart by their id."""
+    systems = [str(run.summary["system"]) for run in runs]
+    names = [
+        system if systems.count(system) == 1 else f"{system} ({run.summary.get('run', number)})"
+        for number, (system, run) in enumerate(zip(systems, runs), start=1)
+    ]
+    return [name if names.count(name) == 1 else f"{name} #{number}" for number, name in enumerate(names, start=1)]
+
+
+def score_name(summary: Mapping[str, Any]) -> str:
+    """``accuracy`` for one label a node, ``micro-F1`` for several."""
+    return "micro-F1" if "test_f1_micro" in summary else "accuracy"
+
+
+def by_epoch(records: DataFrame) -> DataFrame:
+    """One row per epoch: loss and scores as all workers see them, and ``time_s``, the end of the epoch.
+
+    The slowest worker's epoch counts, since the others wait for it.
+    """
+    first = records.sort_values("rank").groupby("epoch", sort=True)
+    table = first[["loss", "train_score", "val_score", "test_score"]].first()
+    table["time_s"] = first["epoch_s"].max().cumsum()
+    return table.reset_index()
+
+
+def phase_seconds(records: DataFrame, *, per_worker: bool = False) -> DataFrame:
+    """Mean seconds per epoch of every phase that took any, one row per worker or one for their mean.
+
+    Means, because they add up to the mean epoch; the first epoch is left out where there are more than three,
+    since it also pays for warming up.
+    """
+    columns = [phase.column for phase in PHASES if phase.column in records.columns]
+    epochs = sorted(records["epoch"].unique())
+    steady = records[records["epoch"] > epochs[0]] if len(epochs) > 3 else records
+    table = steady.groupby("rank")[columns].mean()
+    if not per_worker:
+        table = table.mean().to_frame().T
+    return table.loc[:, table.max() > 0]
+
+
+def device_pairs(traffic: DataFrame, *, workers: int | None = None) -> DataFrame:
+    """Bytes per epoch that each worker (row) sends to each other (column), payload and parameters together."""
+    size = workers or (int(max(traffic["sender"].max(), traffic["receiver"].max())) + 1 if len(traffic) else 1)
+    epochs = max(traffic["epoch"].nunique(), 1)
+    total = traffic["payload_bytes"] + traffic["param_bytes"]
+    pairs = total.groupby([traffic["sender"], traffic["receiver"]]).sum() / epochs
+    ranks = range(size)
+    return pairs.unstack(fill_value=0.0).reindex(index=ranks, columns=ranks, fill_value=0.0)
+
+
+def volume_per_epoch(records: DataFrame) -> dict[str, float]:
+    """Mean bytes that all workers send in an epoch, as payload and as parameters (scales, zero-points)."""
+    epochs = max(records["epoch"].nunique(), 1)
+    return {
+        "payload": float(records["bytes_payload"].sum()) / epochs,
+        "parameters": float(records["bytes_params"].sum()) / epochs,
+    }
+
+
+def comparison_frame(runs: Sequence[RunLike]) -> DataFrame:
+    """Systems side by side, one row a run; ratios are to the first run, above 1 where it is surpassed.
+
+    Columns: ``workers, epochs, accuracy`` (or ``micro-F1``)``, best_val, epoch_s, speedup, bytes_per_epoch,
+    fewer_bytes, comm_s, comp_s, quant_s, assign_s, final_loss, peak_memory_bytes, link``.
+
+    Raises:
+        ValueError: if there is no run.
+    """
+    import pandas as pd
+
+    if not runs:
+        raise ValueError("a comparison needs at least one run, got none; pass compare([run, other])")
+    first = runs[0].summary
+    rows = []
+    for run in runs:
+        summary = run.summary
+        rows.append(
+            {
+                "workers": summary.get("workers"),
+                "epochs": summary.get("epochs"),
+                score_name(summary): summary.get("test_accuracy", summary.get("test_f1_micro")),
+                "best_val": summary.get("best_val"),
+                "epoch_s": summary.get("epoch_s"),
+                "speedup": _ratio(first.get("epoch_s"), summary.get("epoch_s")),
+                "bytes_per_epoch": summary.get("bytes_sent"),
+                "fewer_bytes": _ratio(first.get("bytes_sent"), summary.get("bytes_sent")),
+                "comm_s": summary.get("comm_s"),
+                "comp_s": summary.get("comp_s"),
+                "quant_s": summary.get("quant_s"),
+                "assign_s": summary.get("assign_s"),
+                "final_loss": summary.get("final_loss"),
+                "peak_memory_bytes": summary.get("peak_memory_bytes"),
+                "link": summary.get("link"),
+            }
+        )
+    return pd.DataFrame(rows, index=pd.Index(labels(runs), name="system"))
+
+
+def _ratio(reference: float | None, value: float | None) -> float:
+    if reference is None or value is None or not value:
+        return math.nan
+    return float(reference) / float(value)
+
+
+def human_bytes(count: float) -> str:
+    """Bytes in a unit a person reads, decimal as networks count.
+
+    Example:
+        >>> human_bytes(999), human_bytes(1234567)
+        ('999 B', '1.23 MB')
+    """
+    if not math.isfinite(count):
+        return "–"
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(count) < 999.5:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"

@@ -1,0 +1,339 @@
+"""A report of one or more runs: a single HTML page that works without a network, on a phone and in the dark."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.lab import plots
+from gnnqlab.lab.bundle import caption_of, table_html
+from gnnqlab.lab.frames import (
+    RunLike,
+    by_epoch,
+    comparison_frame,
+    device_pairs,
+    human_bytes,
+    labels,
+    phase_seconds,
+    score_name,
+    volume_per_epoch,
+)
+from gnnqlab.lab.theme import style_of, template
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from plotly.graph_objects import Figure
+
+__all__ = ["repeat_command", "write_report"]
+
+# Nothing may be fetched: the page is the same in ten years, in a plane, and tells no one that it was read.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
+
+
+def write_report(runs: Sequence[RunLike], path: str | Path) -> Path:
+    """Write the report of the runs; the first is what the others are compared with.
+
+    The page holds everything it needs, Plotly's script (5 MB) included, and may fetch nothing.
+
+    Args:
+        runs: one or more runs, see ``frames.RunLike``. A run without any recorded epoch appears in the table only.
+        path: the file to write; an existing one is replaced as a whole.
+
+    Returns:
+        The path that was written.
+
+    Raises:
+        ValueError: if there is no run.
+    """
+    if not runs:
+        raise ValueError("a report needs at least one run, got none; pass write_report([run], path)")
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_text(_page(runs), encoding="utf-8")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return path
+
+
+def repeat_command(run: RunLike) -> str:
+    """The command that repeats a run: the run's own if it keeps one, else built from its summary."""
+    own = getattr(run, "command", None) or run.config.get("command")
+    if own:
+        return own if isinstance(own, str) else shlex.join(map(str, own))
+    summary = run.summary
+    words = ["gnnqlab", "train"]
+    for option in ("graph", "system", "model", "workers", "epochs"):
+        if summary.get(option) is not None:
+            words += [f"--{option}", str(summary[option])]
+    for option in ("seed", "layers", "hidden", "dropout", "lr", "bits", "lam", "group_size", "period", "layer0"):
+        if isinstance(run.config.get(option), int | float | str) and not isinstance(run.config[option], bool):
+            words += [f"--{option.replace('_', '-')}", str(run.config[option])]
+    return shlex.join(words)
+
+
+def _page(runs: Sequence[RunLike]) -> str:
+    from plotly.offline import get_plotlyjs
+
+    here = Path(__file__).parent
+    names = labels(runs)
+    figures: dict[str, Figure] = {}
+    sections = [
+        _header(runs, names),
+        _section("Side by side" if len(runs) > 1 else "Result", _comparison(runs)),
+        *_figure_sections({name: run for name, run in zip(names, runs) if len(run.records)}, figures),
+        _section("Configuration", "".join(_configuration(name, run) for name, run in zip(names, runs))),
+    ]
+    drawn = {
+        "figures": {name: _bare(figure) for name, figure in figures.items()},
+        "templates": {"light": template(), "dark": template(dark=True)},
+    }
+    title = _title(runs, names)
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{html.escape(title)} · gnnqlab</title>
+<style>{(here / "report.css").read_text(encoding="utf-8")}</style>
+</head>
+<body>
+<main>
+{"".join(sections)}
+</main>
+<footer>Written by gnnqlab. This page holds all it needs and fetches nothing.</footer>
+<script type="application/json" id="figures">{_script_json(drawn)}</script>
+<script>{get_plotlyjs()}</script>
+<script>{(here / "report.js").read_text(encoding="utf-8")}</script>
+</body>
+</html>
+"""
+
+
+def _title(runs: Sequence[RunLike], names: Sequence[str]) -> str:
+    graphs = sorted({str(run.summary.get("graph", "a graph")) for run in runs})
+    shown = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return f"{shown} on {', '.join(graphs)}"
+
+
+def _header(runs: Sequence[RunLike], names: Sequence[str]) -> str:
+    summary = runs[0].summary
+    setting = [
+        str(summary["model"]).upper() if summary.get("model") else "",
+        _counted(summary.get("workers"), "worker"),
+        _counted(summary.get("epochs"), "epoch"),
+        f"link: {summary['link']}" if summary.get("link") else "",
+    ]
+    if len(runs) > 1:
+        facts = _comparing_facts(summary, runs[-1].summary, names[0], names[-1])
+    else:
+        facts = _single_facts(summary)
+    cards = "".join(
+        f'<div><dt>{html.escape(what)}</dt><dd class="value">{html.escape(value)}</dd>'
+        f'<dd class="note">{html.escape(note)}</dd></div>'
+        for what, value, note in facts
+    )
+    return (
+        f"<header><h1>{html.escape(_title(runs, names))}</h1>"
+        f'<p class="setting">{html.escape(" · ".join(filter(None, setting)))}</p>'
+        f'<dl class="facts">{cards}</dl></header>'
+    )
+
+
+def _comparing_facts(
+    first: Mapping[str, Any], other: Mapping[str, Any], reference: str, name: str
+) -> list[tuple[str, str, str]]:
+    """The three things to know of the last run beside the first: how well, how much, how fast."""
+    ours, theirs = _score(other), _score(first)
+    sent, sent_before = _number(other.get("bytes_sent")), _number(first.get("bytes_sent"))
+    epoch, epoch_before = _number(other.get("epoch_s")), _number(first.get("epoch_s"))
+    points = f"{100 * (ours - theirs):+.2f} points, " if math.isfinite(ours - theirs) else ""
+    return [
+        (f"Test {score_name(other)}, {name}", _percent(ours), f"{points}{reference} {_percent(theirs)}"),
+        (
+            f"Bytes sent, {name}",
+            _fraction(sent, sent_before),
+            f"{human_bytes(sent)} an epoch, {reference} {human_bytes(sent_before)}",
+        ),
+        (
+            f"Speed, {name}",
+            _ratio(epoch_before / epoch if epoch else math.nan, 2),
+            f"{_seconds(epoch)} an epoch, {reference} {_seconds(epoch_before)}",
+        ),
+    ]
+
+
+def _single_facts(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    best = _percent(_number(summary.get("best_val")))
+    return [
+        (f"Test {score_name(summary)}", _percent(_score(summary)), f"best on validation {best}"),
+        ("Bytes sent", human_bytes(_number(summary.get("bytes_sent"))), "an epoch, all workers"),
+        ("Epoch", _seconds(summary.get("epoch_s")), "median"),
+    ]
+
+
+def _comparison(runs: Sequence[RunLike]) -> str:
+    """A column per run, a row per quantity: few enough columns for a phone."""
+    frame = comparison_frame(runs)
+    summaries = [run.summary for run in runs]
+    rows: dict[str, list[str]] = {
+        f"test {'score' if len(set(map(score_name, summaries))) > 1 else score_name(summaries[0])}": [
+            _percent(_score(summary)) for summary in summaries
+        ],
+        "best on validation": [_percent(_number(summary.get("best_val"))) for summary in summaries],
+        "final loss": [f"{_number(value):.4g}" for value in frame["final_loss"]],
+        "epoch (median)": [_seconds(value) for value in frame["epoch_s"]],
+        "speed": [_ratio(value, 2) for value in frame["speedup"]],
+        "sent an epoch": [human_bytes(_number(value)) for value in frame["bytes_per_epoch"]],
+        "less sent": [_ratio(value, 1) for value in frame["fewer_bytes"]],
+        "communication": [_seconds(value) for value in frame["comm_s"]],
+        "computation": [_seconds(value) for value in frame["comp_s"]],
+        "coding": [_seconds(value) for value in frame["quant_s"]],
+        "choice of bits": [_seconds(value) for value in frame["assign_s"]],
+        "memory, worst worker": [human_bytes(_number(value)) for value in frame["peak_memory_bytes"]],
+    }
+    if len(runs) == 1:
+        rows = {name: cells for name, cells in rows.items() if name not in ("speed", "less sent")}
+    head = "".join(
+        f'<th scope="col"><span class="swatch" style="background:{style_of(name).color}"></span>'
+        f"{html.escape(name)}</th>"
+        for name in map(str, frame.index)
+    )
+    body = "".join(
+        f'<tr><th scope="row">{html.escape(name)}</th>{"".join(f"<td>{html.escape(cell)}</td>" for cell in cells)}</tr>'
+        for name, cells in rows.items()
+    )
+    against = f"; speed and bytes are measured against {labels(runs)[0]}" if len(runs) > 1 else ""
+    return (
+        '<div class="wide" tabindex="0" role="region" aria-label="Comparison table">'
+        f"<table><caption>Seconds and bytes are per epoch{html.escape(against)}.</caption>"
+        f"<thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _figure_sections(runs: Mapping[str, RunLike], figures: dict[str, Figure]) -> list[str]:
+    """The sections with figures; what they draw is put into ``figures`` by the id of its place."""
+    if not runs:
+        return [_section("Figures", "<p>No epoch was recorded, so there is nothing to draw.</p>")]
+    import pandas as pd
+
+    def place(figure: Figure, frame: DataFrame, *, full: bool = False) -> str:
+        name = f"figure-{len(figures) + 1}"
+        figures[name] = figure
+        caption, title = caption_of(figure), str(figure.layout.title.text)
+        return (
+            f"<figure{' class=full' if full else ''}><h3>{html.escape(title)}</h3>"
+            f'<div class="plot" id="{name}" role="img" aria-label="{html.escape(caption, quote=True)}" '
+            f'style="min-height:{figure.layout.height}px"></div><figcaption>{html.escape(caption)}</figcaption>'
+            '<details><summary>The numbers</summary><div class="wide" tabindex="0">'
+            f"{table_html(frame, caption=title)}</div></details></figure>"
+        )
+
+    records = {name: run.records for name, run in runs.items()}
+    score = score_name(next(iter(runs.values())).summary)
+    epochs = {name: by_epoch(one) for name, one in records.items()}
+    sections = []
+
+    def side_by_side(column: str) -> DataFrame:
+        return pd.concat({name: one.set_index("epoch")[column] for name, one in epochs.items()}, axis=1)
+
+    losses, times = side_by_side("loss"), side_by_side("time_s")
+    scores = side_by_side("val_score").dropna(how="all")
+    convergence = place(plots.convergence(records, value="loss"), _thinned(losses), full=len(scores) == 0)
+    if len(scores):
+        convergence += place(plots.convergence(records, score=score), _thinned(scores))
+        convergence += place(plots.convergence(records, against="time", score=score), _thinned(times), full=True)
+    sections.append(_section("Convergence", f'<div class="figures">{convergence}</div>'))
+    seconds = pd.concat({name: phase_seconds(one, per_worker=True) for name, one in records.items()}).fillna(0.0)
+    seconds.index = pd.Index([f"{name}, worker {rank}" for name, rank in seconds.index], name="system, worker")
+    sections.append(
+        _section("Time", f'<div class="figures">{place(plots.breakdown(records), seconds, full=True)}</div>')
+    )
+    sent = {name: run for name, run in runs.items() if len(run.traffic)}
+    if sent:
+        volumes = pd.DataFrame({name: volume_per_epoch(one) for name, one in records.items()}).T
+        bytes_ = place(plots.volume(records), volumes.rename_axis("system"), full=True)
+        pairs = {name: device_pairs(run.traffic, workers=run.summary.get("workers")) for name, run in sent.items()}
+        for name, run in sent.items():
+            # Each map has its own scale: on a common one, two-bit messages would be one dark square.
+            figure = plots.traffic_map(run.traffic, label=name, workers=run.summary.get("workers"))
+            bytes_ += place(figure, pairs[name].rename_axis("sender"))
+        sections.append(_section("Bytes", f'<div class="figures">{bytes_}</div>'))
+    return sections
+
+
+def _configuration(name: str, run: RunLike) -> str:
+    text = json.dumps(run.config, indent=2, ensure_ascii=False, default=str)
+    return (
+        f"<h3>{html.escape(name)}</h3><p>This command repeats it:</p>"
+        f'<pre class="command" tabindex="0"><code>{html.escape(repeat_command(run))}</code></pre>'
+        "<details><summary>Everything that was set</summary>"
+        f'<pre tabindex="0"><code>{html.escape(text)}</code></pre></details>'
+    )
+
+
+def _section(title: str, content: str) -> str:
+    return f"<section><h2>{html.escape(title)}</h2>{content}</section>"
+
+
+def _bare(figure: Figure) -> dict[str, Any]:
+    """Data and layout without what the page itself gives: title, colours and ground."""
+    plain: dict[str, Any] = json.loads(figure.to_json())
+    layout = {key: value for key, value in plain["layout"].items() if key not in ("title", "template", "meta")}
+    layout |= {"paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "margin": {"t": 24}}
+    return {"data": plain["data"], "layout": layout}
+
+
+def _script_json(value: object) -> str:
+    """JSON that cannot end the script element it stands in."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _thinned(table: DataFrame, rows: int = 24) -> DataFrame:
+    """Evenly spaced rows, the last one always there: a table to read, not a dump."""
+    step = max(1, math.ceil(len(table) / rows))
+    return table[(len(table) - 1) % step :: step]
+
+
+def _number(value: Any) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _score(summary: Mapping[str, Any]) -> float:
+    return _number(summary.get("test_accuracy", summary.get("test_f1_micro")))
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.2f} %" if math.isfinite(value) else "–"
+
+
+def _seconds(value: Any) -> str:
+    seconds = _number(value)
+    if not math.isfinite(seconds):
+        return "–"
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
+
+
+def _ratio(value: float, digits: int) -> str:
+    return f"{value:.{digits}f} ×" if math.isfinite(value) else "–"
+
+
+def _fraction(value: float, reference: float) -> str:
+    """``1/14.2`` where less is sent, ``1.3 ×`` where more is."""
+    ratio = reference / value if value and reference else math.nan
+    if not math.isfinite(ratio):
+        return "–"
+    return f"1/{ratio:.1f}" if ratio >= 1.05 else f"{1 / ratio:.2f} ×"
+
+
+def _counted(count: Any, noun: str) -> str:
+    return "" if count is None else f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,152 @@
+"""One look for every figure: a fixed colour, dash and marker per system, one template for light and for dark.
+
+Colours are those of Okabe and Ito, which people with any kind of colour vision tell apart; a dash and a marker go with
+each, so that a figure also works in grey. Yellow is left out of lines (too faint on white) and black is a grey that
+shows on both backgrounds.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = ["OKABE_ITO", "PHASES", "Phase", "Style", "finish", "style_of", "template"]
+
+OKABE_ITO = {
+    "grey": "#7d7d7d",
+    "orange": "#e69f00",
+    "sky": "#56b4e9",
+    "green": "#009e73",
+    "blue": "#0072b2",
+    "vermillion": "#d55e00",
+    "purple": "#cc79a7",
+}
+_DASHES = ("solid", "dash", "dot", "dashdot")
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Style:
+    """How one system is drawn everywhere."""
+
+    color: str
+    dash: str
+    symbol: str
+
+
+_SYSTEMS = {
+    "vanilla": Style(color=OKABE_ITO["grey"], dash="solid", symbol="circle"),
+    "fixed-bits": Style(color=OKABE_ITO["blue"], dash="dash", symbol="square"),
+    "random-bits": Style(color=OKABE_ITO["sky"], dash="dot", symbol="diamond"),
+    "adaqp": Style(color=OKABE_ITO["vermillion"], dash="solid", symbol="triangle-up"),
+    "adaqp-q": Style(color=OKABE_ITO["orange"], dash="dash", symbol="triangle-up"),
+    "sylvie": Style(color=OKABE_ITO["green"], dash="solid", symbol="x"),
+    "pipegcn": Style(color=OKABE_ITO["purple"], dash="dashdot", symbol="cross"),
+    "cdfgnn": Style(color=OKABE_ITO["sky"], dash="dashdot", symbol="star"),
+    "tango": Style(color=OKABE_ITO["orange"], dash="solid", symbol="star"),
+    "sancus": Style(color=OKABE_ITO["purple"], dash="dot", symbol="square"),
+    "bns-gcn": Style(color=OKABE_ITO["green"], dash="dot", symbol="triangle-up"),
+    "sar": Style(color=OKABE_ITO["blue"], dash="dashdot", symbol="circle"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """One part of an epoch: its column in the records, its words and its colour."""
+
+    column: str
+    label: str
+    color: str
+
+
+# Order of the bars: computing, then coding, then waiting for others, then what comes once an epoch.
+PHASES = (
+    Phase(column="central_s", label="central rows", color="#009e73"),
+    Phase(column="marginal_s", label="marginal rows", color="#7fceb9"),
+    Phase(column="dense_s", label="dense layers", color="#56b4e9"),
+    Phase(column="encode_s", label="encode", color="#cc79a7"),
+    Phase(column="decode_s", label="decode", color="#e5bcd3"),
+    Phase(column="wire_s", label="wire", color="#d55e00"),
+    Phase(column="wait_s", label="wait for messages", color="#e69f00"),
+    Phase(column="reduce_s", label="sum gradients", color="#f0e442"),
+    Phase(column="optimizer_s", label="optimizer", color="#0072b2"),
+    Phase(column="assign_s", label="assign bits", color="#6f4e9c"),
+    Phase(column="evaluate_s", label="evaluate", color="#9a9a9a"),
+    Phase(column="other_s", label="other", color="#c8c8c8"),
+)
+
+
+def style_of(label: str) -> Style:
+    """Colour, dash and marker of a system; the first word of the label is the system's name.
+
+    An unknown system gets a style that follows from its name, so it looks the same in every figure and on every
+    machine.
+
+    Example:
+        >>> style_of("vanilla").dash, style_of("vanilla (run 2)") == style_of("vanilla")
+        ('solid', True)
+    """
+    system = label.split(" ")[0]
+    if system in _SYSTEMS:
+        return _SYSTEMS[system]
+    number = zlib.crc32(system.encode())
+    colors = list(OKABE_ITO.values())[1:]  # grey is the baseline's
+    return Style(
+        color=colors[number % len(colors)],
+        dash=_DASHES[(number >> 8) % len(_DASHES)],
+        symbol=_SYMBOLS[(number >> 16) % len(_SYMBOLS)],
+    )
+
+
+def template(*, dark: bool = False) -> dict[str, Any]:
+    """The Plotly template of every figure, for a light or a dark page; the background shows through."""
+    ink, grid, axis = ("#e6e8ea", "#343a40", "#6c757d") if dark else ("#1f2328", "#e4e7eb", "#8c959f")
+    axes = {
+        "gridcolor": grid,
+        "linecolor": axis,
+        "tickcolor": axis,
+        "zeroline": False,
+        "showline": True,
+        "ticks": "outside",
+        "automargin": True,
+        "title": {"standoff": 10},
+    }
+    return {
+        "layout": {
+            "colorway": list(OKABE_ITO.values()),
+            "font": {"family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif", "size": 13, "color": ink},
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "title": {"x": 0.0, "xanchor": "left", "xref": "paper", "font": {"size": 15}},
+            "legend": {"orientation": "h", "x": 0.0, "y": 1.02, "xanchor": "left", "yanchor": "bottom"},
+            "margin": {"l": 56, "r": 16, "t": 64, "b": 52},
+            "hovermode": "closest",
+            "hoverlabel": {"bgcolor": "#22272e" if dark else "#ffffff", "font": {"color": ink}},
+            "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": axis, "activecolor": ink},
+            "xaxis": axes,
+            "yaxis": axes,
+        }
+    }
+
+
+def finish(figure: Figure, *, title: str, caption: str, dark: bool = False, height: int = 360) -> Figure:
+    """Give a figure its title, its look and the caption that says in words what it shows.
+
+    The caption is kept in ``layout.meta`` so that a page or a notebook can print it beside the figure and give it to
+    a screen reader.
+    """
+    # A picture on its own needs ground under it; a page with its own ground makes it transparent again.
+    ground = "#14171a" if dark else "#ffffff"
+    figure.update_layout(
+        template=template(dark=dark),
+        title={"text": title},
+        meta={"caption": caption},
+        height=height,
+        paper_bgcolor=ground,
+        plot_bgcolor=ground,
+    )
+    return figure

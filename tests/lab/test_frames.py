@@ -1,0 +1,78 @@
+"""Frames: numbers that can be checked by hand."""
+
+import math
+
+import pytest
+
+from gnnqlab.lab import frames
+from tests.lab.synthetic import make_run
+
+
+def test_by_epoch_counts_the_slowest_worker() -> None:
+    run = make_run(workers=3, epochs=5)
+    table = frames.by_epoch(run.records)
+    slowest = run.records[run.records["rank"] == 2]["epoch_s"].cumsum().to_numpy()
+    assert list(table["epoch"]) == [0, 1, 2, 3, 4]
+    assert table["time_s"].iloc[-1] >= slowest[-1]
+    assert table["val_score"].isna().tolist() == [False, True, False, True, False]
+
+
+def test_phases_add_up_to_the_mean_epoch() -> None:
+    records = make_run(epochs=10).records
+    steady = records[records["epoch"] > 0]
+    assert frames.phase_seconds(records).sum(axis=1).iloc[0] == pytest.approx(steady["epoch_s"].mean())
+    per_worker = frames.phase_seconds(records, per_worker=True)
+    assert per_worker.loc[1].sum() == pytest.approx(steady.loc[steady["rank"] == 1, "epoch_s"].mean())
+    assert "assign_s" not in per_worker.columns, "a phase that took no time is left out"
+
+
+def test_device_pairs_are_bytes_an_epoch() -> None:
+    run = make_run(workers=3, epochs=4, bits=2)
+    pairs = frames.device_pairs(run.traffic, workers=3)
+    assert pairs.loc[0, 0] == 0
+    assert pairs.loc[0, 1] == 4 * (1000 * 64 * 2 // 8 + 8000)
+    assert pairs.to_numpy().sum() == run.summary["bytes_sent"]
+
+
+def test_device_pairs_of_one_worker_are_empty() -> None:
+    run = make_run(workers=1, epochs=2)
+    assert frames.device_pairs(run.traffic, workers=1).to_numpy().tolist() == [[0.0]]
+
+
+def test_volume_is_split_into_payload_and_parameters() -> None:
+    run = make_run(workers=2, epochs=4, bits=2)
+    volume = frames.volume_per_epoch(run.records)
+    assert volume == {"payload": 2 * 4 * 16_000, "parameters": 2 * 4 * 8_000}
+
+
+def test_comparison_is_against_the_first_run() -> None:
+    runs = [make_run(), make_run("fixed-bits", bits=2)]
+    table = frames.comparison_frame(runs)
+    assert list(table.index) == ["vanilla", "fixed-bits"]
+    assert table.loc["vanilla", "fewer_bytes"] == 1.0
+    assert table.loc["fixed-bits", "fewer_bytes"] == pytest.approx(256_000 / 24_000)
+    assert "accuracy" in table.columns
+
+
+def test_comparison_survives_a_run_that_broke_off() -> None:
+    broken = make_run("fixed-bits", bits=2)
+    broken.summary = {"system": "fixed-bits"}
+    table = frames.comparison_frame([make_run(), broken])
+    assert math.isnan(table.loc["fixed-bits", "speedup"])
+
+
+def test_comparison_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one run, got none"):
+        frames.comparison_frame([])
+
+
+def test_runs_of_one_system_are_told_apart() -> None:
+    names = frames.labels([make_run(seed=1), make_run(seed=2), make_run("adaqp")])
+    assert len(set(names)) == 3
+    assert names[0].startswith("vanilla (") and names[2] == "adaqp"
+    assert len(set(frames.labels([make_run(), make_run()]))) == 2
+
+
+def test_several_labels_a_node_mean_micro_f1() -> None:
+    assert frames.score_name({"test_f1_micro": 0.5}) == "micro-F1"
+    assert frames.score_name({"test_accuracy": 0.5}) == "accuracy"

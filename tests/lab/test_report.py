@@ -1,0 +1,138 @@
+"""The report: one page, complete, that fetches nothing."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from gnnqlab.lab.report import repeat_command, write_report
+from tests.lab.synthetic import make_run
+
+VOID = {"meta", "br", "img", "link", "input", "hr"}
+
+
+class _Page(HTMLParser):
+    """Structure of the page: balanced tags, attributes by tag, the text of each script."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self.open, f"never closed: {self.open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.scripts[-1] += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("report") / "deeper" / "report.html"
+    written = write_report([make_run(), make_run("fixed-bits", bits=2, seed=1)], path)
+    assert written == path
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def page(text: str) -> _Page:
+    return _Page(text)
+
+
+def test_the_page_fetches_nothing(page: _Page) -> None:
+    assert not page.all("link") and not page.all("img")
+    assert all("src" not in script for script in page.all("script"))
+    (policy,) = [meta["content"] for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy"]
+    assert policy is not None and policy.startswith("default-src 'none'") and "connect-src" not in policy
+
+
+def test_plotly_is_there_once(page: _Page) -> None:
+    assert sum("plotly.js v" in script[:200] for script in page.scripts) == 1
+
+
+def test_the_headline_numbers_are_there(text: str) -> None:
+    visible = text.split("<script")[0]
+    for words in ("vanilla and fixed-bits on digits", "1/10.7", "93.35 %", "10.7 ×", "2.05 MB"):
+        assert words in visible
+    assert "gnnqlab train --graph digits --system fixed-bits --model gcn --workers 2 --epochs 40 --seed 1" in visible
+
+
+def test_the_configuration_is_there(text: str) -> None:
+    assert "&quot;hidden&quot;: 256" in text
+    assert "&quot;kind&quot;: &quot;float32&quot;" in text
+
+
+def test_every_figure_has_its_place_its_words_and_its_numbers(page: _Page) -> None:
+    drawn = json.loads(page.scripts[0])
+    places = {attributes["id"]: attributes for attributes in page.all("div") if attributes.get("class") == "plot"}
+    assert set(drawn["figures"]) == set(places) and len(places) == 7
+    for place in places.values():
+        assert place["role"] == "img" and len(place["aria-label"] or "") > 20
+    assert len(page.all("figcaption")) == len(places)
+    assert set(drawn["templates"]) == {"light", "dark"}
+
+
+def test_the_page_can_be_read_by_a_machine_that_reads_aloud(page: _Page, text: str) -> None:
+    assert page.all("html") == [{"lang": "en"}]
+    assert len(page.all("h1")) == 1 and len(page.all("h2")) == 5
+    assert len(page.all("caption")) == len(page.all("table"))
+    assert all(cell.get("scope") in ("row", "col") for cell in page.all("th"))
+    assert re.search(r'name="viewport"', text) and "prefers-color-scheme: dark" in text
+
+
+def test_names_cannot_break_the_page(tmp_path: Path) -> None:
+    run = make_run(epochs=3)
+    run.summary["graph"] = "</script><script>alert(1)</script>"
+    run.config["note"] = "<b>&"
+    run.summary["system"] = "</script><img src=x>"
+    page = _Page(write_report([run], tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert len(page.scripts) == 3 and not page.all("img") and not page.all("b")
+
+
+def test_one_worker_one_run(tmp_path: Path) -> None:
+    text = write_report([make_run(workers=1, epochs=3)], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Bytes from worker to worker" not in text.split("<script")[0]
+
+
+def test_a_run_without_an_epoch_is_in_the_table_only(tmp_path: Path) -> None:
+    broken = make_run("fixed-bits", epochs=3)
+    broken.records, broken.traffic = broken.records.iloc[:0], broken.traffic.iloc[:0]
+    broken.summary = {"system": "fixed-bits"}
+    write_report([make_run(epochs=3), broken], tmp_path / "both.html")
+    alone = write_report([broken], tmp_path / "alone.html").read_text(encoding="utf-8")
+    assert "No epoch was recorded" in alone
+
+
+def test_an_unfinished_first_epoch_without_scores(tmp_path: Path) -> None:
+    run = make_run(epochs=1)
+    run.records[["train_score", "val_score", "test_score"]] = float("nan")
+    write_report([run], tmp_path / "report.html")
+
+
+def test_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="at least one run, got none"):
+        write_report([], tmp_path / "report.html")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_knows_its_own_command_best() -> None:
+    run = make_run()
+    run.config["command"] = ["gnnqlab", "train", "--graph", "my graph.npz"]
+    assert repeat_command(run) == "gnnqlab train --graph 'my graph.npz'"
