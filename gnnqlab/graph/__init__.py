@@ -1,8 +1,9 @@
 """Graphs: the checked ``Graph``, generators, and readers by name or path."""
 
+from gnnqlab.graph.convert import from_dgl, from_pyg
 from gnnqlab.graph.features import Features, SparseRows
 from gnnqlab.graph.generate import rmat, sbm
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import load, names
 
-__all__ = ["Features", "Graph", "SparseRows", "load", "names", "rmat", "sbm"]
+__all__ = ["Features", "Graph", "SparseRows", "from_dgl", "from_pyg", "load", "names", "rmat", "sbm"]

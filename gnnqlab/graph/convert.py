@@ -1,89 +1,164 @@
-"""What ``Graph.from_edges`` accepts, turned into the types a ``Graph`` holds."""
+"""Graphs that already exist in other libraries: DGL and PyTorch Geometric objects in memory."""
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from gnnqlab.graph.features import Features, SparseRows
+from gnnqlab.graph.edge_list import EdgeList
+from gnnqlab.graph.edges import SelfLoops
+from gnnqlab.graph.graph import Graph
 
-__all__ = ["as_features", "as_labels", "as_mask"]
+__all__ = ["edges_of_dgl", "from_dgl", "from_pyg"]
 
-
-def as_features(features: object, num_nodes: int) -> Features:
-    """``None`` becomes zero columns, sparse matrices ``SparseRows``, anything else float32."""
-    if features is None:
-        return torch.zeros((num_nodes, 0), dtype=torch.float32)
-    if isinstance(features, SparseRows):
-        return features
-    if hasattr(features, "tocsr"):
-        return SparseRows.from_scipy(features)
-    dense = _tensor("features", features)
-    if dense.dim() != 2 or dense.dtype.is_complex:
-        raise TypeError(f"features must be real numbers of shape (N, D), got {_describe(dense)}")
-    return dense.to("cpu", torch.float32).contiguous()
+_FEATURES = ("feat", "features", "x")
+_LABELS = ("label", "labels", "y")
 
 
-def as_labels(labels: object, num_nodes: int) -> tuple[Tensor, int]:
-    """Targets and the number of classes they show; ``None`` becomes all unlabelled."""
-    if labels is None:
-        return torch.full((num_nodes,), -1, dtype=torch.int64), 0
-    target = _tensor("labels", labels).to("cpu")
-    if target.dim() == 1 and not target.dtype.is_floating_point and not target.dtype.is_complex:
-        target = target.to(torch.int64).contiguous()
-        return target, max(0, int(target.max()) + 1) if target.numel() else 0
-    if target.dim() == 2 and not target.dtype.is_complex:
-        wrong = (target != 0) & (target != 1)
-        if bool(wrong.any()):
-            node = int(wrong.any(1).to(torch.uint8).argmax())
-            raise ValueError(
-                f"multi-label targets must be 0 or 1, got {target[node][wrong[node]][0].item()} at node {node}"
-            )
-        return target.to(torch.uint8).contiguous(), target.shape[1]
-    raise TypeError(
-        "labels must be integers of shape (N,) with -1 for unlabelled nodes, or zeros and ones of "
-        f"shape (N, C), got {_describe(target)}"
+def from_dgl(
+    graph: Any,
+    *,
+    features: str | Tensor | None = None,
+    labels: str | Tensor | None = None,
+    name: str = "dgl",
+    num_classes: int | None = None,
+    split: int = 0,
+    symmetrize: bool | None = None,
+    deduplicate: bool | None = None,
+    self_loops: SelfLoops | None = None,
+    seed: int = 0,
+) -> Graph:
+    """Convert a homogeneous ``dgl.DGLGraph``.
+
+    Args:
+        graph: anything with ``edges()``, ``num_nodes()`` and ``ndata``.
+        features: a tensor ``(N, D)`` or the key in ``ndata``; by default ``feat``, ``features`` or
+            ``x``, whichever is there.
+        labels: the same for targets; by default ``label``, ``labels`` or ``y``.
+        name: how reports call the graph.
+        num_classes: by default as the labels show.
+        split: column of the masks where ``ndata`` has several splits.
+        symmetrize, deduplicate, self_loops: edge rules; ``None`` means the papers', see
+            ``build_csr``.
+        seed: of the random 60/20/20 split that a graph without ``train_mask`` gets.
+
+    Raises:
+        TypeError, ValueError: if the object is not such a graph, or a key is not in ``ndata``.
+    """
+    edges = edges_of_dgl(graph, features=features, labels=labels, name=name, num_classes=num_classes, split=split)
+    return edges.build(symmetrize=symmetrize, deduplicate=deduplicate, self_loops=self_loops, seed=seed)
+
+
+def from_pyg(
+    data: Any,
+    *,
+    name: str = "pyg",
+    num_classes: int | None = None,
+    split: int = 0,
+    symmetrize: bool | None = None,
+    deduplicate: bool | None = None,
+    self_loops: SelfLoops | None = None,
+    seed: int = 0,
+) -> Graph:
+    """Convert a homogeneous ``torch_geometric.data.Data``, or anything with its attributes.
+
+    Read are ``edge_index`` ``(2, M)``, ``num_nodes``, ``x``, ``y``, ``train_mask``, ``val_mask``
+    and ``test_mask``; all but the first may be missing or ``None``. The remaining arguments are
+    those of ``from_dgl``.
+
+    Raises:
+        TypeError, ValueError: if the object has no ``edge_index`` of that shape.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> g = from_pyg(SimpleNamespace(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=3))
+        >>> g.num_nodes, g.num_edges
+        (3, 7)
+    """
+    edge_index = getattr(data, "edge_index", None)
+    if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.shape[0] != 2:
+        raise TypeError(
+            f"from_pyg takes a homogeneous graph with edge_index of shape (2, M), got {type(data).__name__}; convert a "
+            "heterogeneous one with to_homogeneous(), a sparse adj_t with to_edge_index"
+        )
+    src, dst = edge_index.cpu()
+    x, y = getattr(data, "x", None), getattr(data, "y", None)
+    num_nodes = getattr(data, "num_nodes", None)
+    if num_nodes is None:
+        num_nodes = x.shape[0] if x is not None else int(edge_index.max()) + 1 if edge_index.numel() else 0
+    masks = [_mask(getattr(data, key, None), split) for key in ("train_mask", "val_mask", "test_mask")]
+    return EdgeList(
+        name=name,
+        src=src,
+        dst=dst,
+        num_nodes=int(num_nodes),
+        features=x,
+        labels=_targets(y),
+        train_idx=masks[0],
+        val_idx=masks[1],
+        test_idx=masks[2],
+        num_classes=num_classes,
+    ).build(symmetrize=symmetrize, deduplicate=deduplicate, self_loops=self_loops, seed=seed)
+
+
+def edges_of_dgl(
+    graph: Any,
+    *,
+    features: str | Tensor | None = None,
+    labels: str | Tensor | None = None,
+    name: str = "dgl",
+    num_classes: int | None = None,
+    split: int = 0,
+) -> EdgeList:
+    """What a DGL graph holds, before edge rules and a split are applied; see ``from_dgl``."""
+    if not all(hasattr(graph, attribute) for attribute in ("edges", "num_nodes", "ndata")):
+        raise TypeError(f"from_dgl takes a dgl.DGLGraph, got {type(graph).__name__}")
+    if not getattr(graph, "is_homogeneous", True):
+        raise TypeError("from_dgl takes a graph with one node and one edge type, got several; use dgl.to_homogeneous")
+    src, dst = graph.edges()
+    masks = [_mask(graph.ndata.get(key), split) for key in ("train_mask", "val_mask", "test_mask")]
+    return EdgeList(
+        name=name,
+        src=src.cpu(),
+        dst=dst.cpu(),
+        num_nodes=int(graph.num_nodes()),
+        features=_node_values("features", graph.ndata, features, _FEATURES),
+        labels=_targets(_node_values("labels", graph.ndata, labels, _LABELS)),
+        train_idx=masks[0],
+        val_idx=masks[1],
+        test_idx=masks[2],
+        num_classes=num_classes,
     )
 
 
-def as_mask(what: str, nodes: object, num_nodes: int) -> Tensor:
-    """A split as a boolean mask, from node ids or from a mask; ``None`` is empty."""
-    mask = torch.zeros(num_nodes, dtype=torch.bool)
-    if nodes is None:
-        return mask
-    given = _tensor(what, nodes).to("cpu")
-    if given.dtype == torch.bool:
-        if given.shape != mask.shape:
-            raise ValueError(f"{what} as a mask must have shape ({num_nodes},), got {tuple(given.shape)}")
-        return given.clone()
-    if given.numel() == 0:
-        if what == "train_idx":
-            raise ValueError("train_idx must name at least one node, got none; leave it out for a graph with no split")
-        return mask
-    if given.dim() != 1 or given.dtype.is_floating_point or given.dtype.is_complex:
-        raise TypeError(f"{what} must be a one-dimensional list of node ids or a boolean mask, got {_describe(given)}")
-    given = given.to(torch.int64)
-    low, high = (int(x) for x in torch.aminmax(given))
-    if low < 0 or high >= num_nodes:
-        at = int(((given < 0) | (given >= num_nodes)).to(torch.uint8).argmax())
-        raise ValueError(f"{what} must hold node ids in [0, {num_nodes}), got {int(given[at])} at position {at}")
-    mask[given] = True
-    return mask
+def _node_values(what: str, ndata: Any, given: str | Tensor | None, usual: tuple[str, ...]) -> Tensor | None:
+    if isinstance(given, Tensor):
+        return given
+    if given is None:
+        return next((ndata[key] for key in usual if key in ndata), None)
+    if given not in ndata:
+        raise ValueError(f"{what} must be a key of ndata, got {given!r}; there are {', '.join(ndata) or 'none'}")
+    return ndata[given]
 
 
-def _tensor(what: str, value: object) -> Tensor:
-    if isinstance(value, Tensor):
-        return value.detach()
-    array = np.asarray(value)
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"{what} must be numbers, got {type(value).__name__} that holds {array.dtype}")
-    if not array.flags.writeable or any(stride < 0 for stride in array.strides):
-        array = array.copy()
-    if array.dtype in (np.uint16, np.uint32, np.uint64):
-        array = array.astype(np.int64)
-    return torch.from_numpy(array)
+def _targets(labels: Tensor | None) -> Tensor | None:
+    """One column of class numbers is single-label, however it is shaped."""
+    if labels is None:
+        return None
+    flat = labels.flatten() if labels.dim() == 2 and labels.shape[1] == 1 else labels
+    if flat.dim() == 1 and flat.dtype.is_floating_point:
+        whole = torch.nan_to_num(flat, nan=-1.0)
+        return whole.to(torch.int64) if torch.equal(whole, whole.round()) else flat
+    return flat
 
 
-def _describe(tensor: Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
+def _mask(mask: Tensor | None, split: int) -> Tensor | None:
+    if mask is None:
+        return None
+    if mask.dim() == 2:
+        if not 0 <= split < mask.shape[1]:
+            raise ValueError(f"split must be in [0, {mask.shape[1]}), the number of splits in the masks, got {split}")
+        mask = mask[:, split]
+    return mask.to(torch.bool)

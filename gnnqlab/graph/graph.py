@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gnnqlab.graph.arguments import as_features, as_labels, as_mask
 from gnnqlab.graph.checks import check_graph
-from gnnqlab.graph.convert import as_features, as_labels, as_mask
 from gnnqlab.graph.edges import SelfLoops, build_csr, edge_list
 from gnnqlab.graph.features import Features, SparseRows
 

@@ -1,62 +1,115 @@
 """One ``.npz`` file per graph: edges, features, labels and splits as plain arrays.
 
-Keys: ``num_nodes``; ``edge_src``, ``edge_dst``; ``feat``, or ``feat_indptr``, ``feat_indices``,
-``feat_values`` and ``feat_dim``; ``label``; ``train_idx``, ``val_idx``, ``test_idx``. Only the
-first three are required.
+Our layout has the keys ``num_nodes``; ``edge_src``, ``edge_dst``; ``feat``, or ``feat_indptr``,
+``feat_indices``, ``feat_values`` and ``feat_dim``; ``label``; ``train_idx``, ``val_idx``,
+``test_idx``. Only the first three are required. Two public layouts are read as well: that of
+"A critical look at GNNs under heterophily" (Platonov et al., ICLR 2023) and that of "Pitfalls of
+GNN evaluation" (Shchur et al., 2018).
 """
 
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.features import SparseRows
-from gnnqlab.graph.sources.edge_list import EdgeList
 
 __all__ = ["read_npz"]
-
-_SPARSE = ("feat_indptr", "feat_indices", "feat_values", "feat_dim")
 
 
 def read_npz(path: Path) -> EdgeList:
     """Read a graph from one ``.npz`` file; nothing in it is unpickled.
 
     Raises:
-        ValueError: if the file is not readable or lacks a required key.
+        ValueError: if the file is not readable, or is of no known layout.
     """
     try:
         with np.load(path, allow_pickle=False) as archive:
-            arrays = {key: archive[key] for key in archive.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise ValueError("it holds one array")
+            keys = set(archive.files)
+            for required, read in _LAYOUTS:
+                if required <= keys:
+                    return read(archive, path.stem)
+    except (OSError, KeyError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
         raise ValueError(f"graph file {path} must be a .npz of plain arrays: {error}") from error
-    missing = [key for key in ("num_nodes", "edge_src", "edge_dst") if key not in arrays]
-    if missing:
-        raise ValueError(
-            f"graph file {path} must hold num_nodes, edge_src and edge_dst, it lacks {', '.join(missing)} and holds "
-            f"{', '.join(sorted(arrays)) or 'nothing'}"
-        )
-    features: object = arrays.get("feat")
-    if features is None and "feat_indptr" in arrays:
-        lacking = [key for key in _SPARSE if key not in arrays]
-        if lacking:
-            raise ValueError(f"sparse features in {path} must have {', '.join(_SPARSE)}, got no {', '.join(lacking)}")
-        features = SparseRows(
-            indptr=torch.from_numpy(arrays["feat_indptr"].astype(np.int64, copy=False)),
-            indices=torch.from_numpy(arrays["feat_indices"].astype(np.int32, copy=False)),
-            values=torch.from_numpy(arrays["feat_values"].astype(np.float32, copy=False)),
-            num_columns=int(arrays["feat_dim"]),
-        )
+    raise ValueError(
+        f"graph file {path} must hold num_nodes, edge_src and edge_dst, it holds {', '.join(sorted(keys)) or 'nothing'}"
+    )
+
+
+def _own(archive: Mapping[str, np.ndarray], name: str) -> EdgeList:
+    features: object = archive.get("feat")
+    if features is None and "feat_indptr" in archive:
+        features = _sparse_rows(archive, "feat_indptr", "feat_indices", "feat_values", int(archive["feat_dim"]))
     return EdgeList(
-        name=path.stem,
-        src=arrays["edge_src"],
-        dst=arrays["edge_dst"],
-        num_nodes=int(arrays["num_nodes"]),
+        name=name,
+        src=archive["edge_src"],
+        dst=archive["edge_dst"],
+        num_nodes=int(archive["num_nodes"]),
         features=features,
-        labels=arrays.get("label"),
-        train_idx=arrays.get("train_idx"),
-        val_idx=arrays.get("val_idx"),
-        test_idx=arrays.get("test_idx"),
+        labels=archive.get("label"),
+        train_idx=archive.get("train_idx"),
+        val_idx=archive.get("val_idx"),
+        test_idx=archive.get("test_idx"),
+    )
+
+
+def _heterophilous(archive: Mapping[str, np.ndarray], name: str) -> EdgeList:
+    """Edges as ``(M, 2)``, ten splits as rows of masks: the first is taken."""
+    edges, features = archive["edges"], archive["node_features"]
+    return EdgeList(
+        name=name,
+        src=edges[:, 0],
+        dst=edges[:, 1],
+        num_nodes=len(features),
+        features=features,
+        labels=archive["node_labels"].astype(np.int64),
+        train_idx=np.atleast_2d(archive["train_masks"])[0].astype(bool),
+        val_idx=np.atleast_2d(archive["val_masks"])[0].astype(bool),
+        test_idx=np.atleast_2d(archive["test_masks"])[0].astype(bool),
+    )
+
+
+def _pitfalls(archive: Mapping[str, np.ndarray], name: str) -> EdgeList:
+    """Adjacency and attributes as CSR parts; its other arrays are pickled names and stay unread."""
+    indptr = archive["adj_indptr"]
+    return EdgeList(
+        name=name,
+        src=np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)),
+        dst=archive["adj_indices"],
+        num_nodes=len(indptr) - 1,
+        features=_sparse_rows(archive, "attr_indptr", "attr_indices", "attr_data", int(archive["attr_shape"][1])),
+        labels=archive["labels"].astype(np.int64),
+    )
+
+
+_LAYOUTS = (
+    ({"num_nodes", "edge_src", "edge_dst"}, _own),
+    ({"edges", "node_features", "node_labels", "train_masks", "val_masks", "test_masks"}, _heterophilous),
+    ({"adj_indptr", "adj_indices", "attr_indptr", "attr_indices", "attr_data", "attr_shape", "labels"}, _pitfalls),
+)
+
+
+def _sparse_rows(
+    archive: Mapping[str, np.ndarray], indptr: str, indices: str, values: str, num_columns: int
+) -> SparseRows:
+    start, column = archive[indptr], archive[indices].astype(np.int32, copy=False)
+    ascending = (
+        np.diff(column.astype(np.int64) + num_columns * np.repeat(np.arange(len(start) - 1), np.diff(start))) > 0
+    )
+    if not ascending.all():
+        from scipy.sparse import csr_array
+
+        return SparseRows.from_scipy(csr_array((archive[values], column, start), shape=(len(start) - 1, num_columns)))
+    return SparseRows(
+        indptr=torch.from_numpy(start.astype(np.int64, copy=False)),
+        indices=torch.from_numpy(column),
+        values=torch.from_numpy(archive[values].astype(np.float32, copy=False)),
+        num_columns=num_columns,
     )

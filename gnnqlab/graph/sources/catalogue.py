@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.edges import SelfLoops
 from gnnqlab.graph.generate import rmat, sbm
 from gnnqlab.graph.graph import Graph
-from gnnqlab.graph.sources.arrays import read_npz
+from gnnqlab.graph.sources import downloads
 from gnnqlab.graph.sources.digits import read_digits
-from gnnqlab.graph.sources.edge_list import EdgeList
+from gnnqlab.graph.sources.paths import READABLE, read_path
 
 __all__ = ["Source", "load", "names"]
 
@@ -64,7 +65,62 @@ _SOURCES = (
         needs="nothing",
         read=_rmat,
     ),
+    Source(
+        name="cora",
+        about="citations: 2,708 nodes, 5,278 edges, 1,433 features, 7 classes",
+        needs="cora_v2.zip (DGL)",
+        read=lambda parameters, root, seed: downloads.load_citation("cora", root),
+    ),
+    Source(
+        name="citeseer",
+        about="citations: 3,327 nodes, 4,552 edges, 3,703 features, 6 classes",
+        needs="citeseer.zip (DGL)",
+        read=lambda parameters, root, seed: downloads.load_citation("citeseer", root),
+    ),
+    Source(
+        name="pubmed",
+        about="citations: 19,717 nodes, 44,324 edges, 500 features, 3 classes",
+        needs="pubmed.zip (DGL)",
+        read=lambda parameters, root, seed: downloads.load_citation("pubmed", root),
+    ),
+    Source(
+        name="reddit",
+        about="posts: 232,965 nodes, 57.3 M edges, 602 features, 41 classes",
+        needs="reddit.zip (DGL)",
+        read=lambda parameters, root, seed: downloads.load_reddit(root),
+    ),
+    Source(
+        name="yelp",
+        about="reviewers: 716,847 nodes, 7.0 M edges, 300 features, 100 labels",
+        needs="yelp.zip (DGL)",
+        read=lambda parameters, root, seed: downloads.load_yelp(root),
+    ),
+    Source(
+        name="ogbn-arxiv",
+        about="citations: 169,343 nodes, 1.2 M edges, 128 features, 40 classes",
+        needs="arxiv.zip (OGB)",
+        read=lambda parameters, root, seed: downloads.load_open("ogbn-arxiv", root),
+    ),
+    Source(
+        name="ogbn-products",
+        about="products: 2,449,029 nodes, 61.9 M edges, 100 features, 47 classes",
+        needs="products.zip (OGB)",
+        read=lambda parameters, root, seed: downloads.load_open("ogbn-products", root),
+    ),
+    Source(
+        name="papers100M",
+        about="citations: 111,059,956 nodes, 1.6 G edges, 128 features, 172 classes",
+        needs="papers100M-bin.zip (OGB)",
+        read=lambda parameters, root, seed: downloads.load_open("ogbn-papers100M", root),
+    ),
+    Source(
+        name="amazon-products",
+        about="products: 1,569,960 nodes, 132 M edges, 200 features, 107 labels",
+        needs="GraphSAINT files, by hand",
+        read=lambda parameters, root, seed: downloads.load_amazon_products(root),
+    ),
 )
+_ALIASES = {"ogbn-papers100M": "papers100M", "amazonproducts": "amazon-products", "arxiv": "ogbn-arxiv"}
 
 
 def load(
@@ -79,8 +135,12 @@ def load(
     """Load a graph by name or from a path.
 
     Args:
-        name_or_path: a name listed by ``names()``, or the path of a ``.npz`` file or saved graph.
-        root: where downloaded data lies.
+        name_or_path: a name listed by ``names()``, or a path: a ``.npz`` file, a DGL ``.bin``
+            file, a folder written by ``Graph.save``, ``FOLDER:NAME`` for planetoid files, a
+            GraphSAINT folder, an extracted OGB folder. Names go before paths; write ``./cora``
+            for a folder that is called like a known graph.
+        root: where downloaded data lies; see ``data_root`` for the default. A file ``NAME.npz`` or
+            a saved graph ``NAME`` there is taken first.
         symmetrize, deduplicate, self_loops: edge rules, see ``build_csr``. ``None`` means the
             papers' (reverse edges added, repeated edges kept once, exactly one self loop per node)
             for edge lists, and "as it is" for graphs that already went through them: generated and
@@ -118,30 +178,23 @@ def names() -> list[dict[str, str]]:
 
 def _read(name_or_path: str | Path, root: Path | None, seed: int) -> EdgeList | Graph:
     text = str(name_or_path)
-    stem, _, parameters = text.partition(":")
+    name = _ALIASES.get(text, text)
+    stem, colon, parameters = name.partition(":")
     for source in _SOURCES:
-        known, _, pattern = source.name.partition(":")
-        if stem == known and isinstance(name_or_path, str) and bool(pattern) == (":" in text):
+        known, pattern, _ = source.name.partition(":")
+        if stem == known and colon == pattern and isinstance(name_or_path, str):
             return source.read(parameters, root, seed)
-    path = Path(text).expanduser()
-    if path.exists():
-        return _read_path(path)
-    if path.suffix or len(path.parts) > 1:
-        raise ValueError(f"a graph must be a known name or a path that exists, there is no {text}; {_known(text)}")
-    raise ValueError(f"a graph must be a known name or a path that exists, got {text!r}; {_known(text)}")
-
-
-def _read_path(path: Path) -> EdgeList | Graph:
-    if path.is_dir():
-        return Graph.load(path)
-    return read_npz(path)
+    found = read_path(text)
+    if found is not None:
+        return found
+    raise ValueError(f"a graph must be a known name or an existing path, got {text!r}; {_known(stem)}")
 
 
 def _known(text: str) -> str:
-    stems = {source.name.partition(":")[0]: source.name for source in _SOURCES}
-    near = difflib.get_close_matches(text.partition(":")[0].lower(), stems, n=3, cutoff=0.6)
+    stems = {source.name.partition(":")[0].lower(): source.name for source in _SOURCES}
+    near = difflib.get_close_matches(text.lower(), stems, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(stems[stem] for stem in near)}? " if near else ""
-    return f"{hint}Known names: {', '.join(source.name for source in _SOURCES)}"
+    return f"{hint}Known names: {', '.join(source.name for source in _SOURCES)}; readable paths: {READABLE}"
 
 
 def _numbers(pattern: str, parameters: str, kinds: tuple[type, ...]) -> list:

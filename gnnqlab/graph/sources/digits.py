@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from gnnqlab.graph.sources.edge_list import EdgeList
+from gnnqlab.graph.edge_list import EdgeList
 
 __all__ = ["read_digits"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from gnnqlab.graph.convert import as_labels
+from gnnqlab.graph.arguments import as_labels
 from gnnqlab.graph.edges import SelfLoops
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.split import random_split

@@ -1,0 +1,99 @@
+"""What ``Graph.from_edges`` accepts, turned into the types a ``Graph`` holds."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnqlab.graph.features import Features, SparseRows
+
+__all__ = ["as_features", "as_labels", "as_mask"]
+
+
+def as_features(features: object, num_nodes: int) -> Features:
+    """``None`` becomes zero columns, sparse matrices ``SparseRows``, anything else float32."""
+    if features is None:
+        return torch.zeros((num_nodes, 0), dtype=torch.float32)
+    if isinstance(features, SparseRows):
+        return features
+    if hasattr(features, "tocsr"):
+        return SparseRows.from_scipy(features)
+    dense = _tensor("features", features)
+    if dense.layout != torch.strided:
+        coo = dense.to("cpu").to_sparse_coo().coalesce()
+        row, column = coo.indices()
+        counts = torch.bincount(row, minlength=coo.shape[0])
+        return SparseRows(
+            indptr=torch.cat([counts.new_zeros(1), counts.cumsum(0)]),
+            indices=column.to(torch.int32),
+            values=coo.values().to(torch.float32),
+            num_columns=coo.shape[1],
+        )
+    if dense.dim() != 2 or dense.dtype.is_complex:
+        raise TypeError(f"features must be real numbers of shape (N, D), got {_describe(dense)}")
+    return dense.to("cpu", torch.float32).contiguous()
+
+
+def as_labels(labels: object, num_nodes: int) -> tuple[Tensor, int]:
+    """Targets and the number of classes they show; ``None`` becomes all unlabelled."""
+    if labels is None:
+        return torch.full((num_nodes,), -1, dtype=torch.int64), 0
+    target = _tensor("labels", labels).to("cpu")
+    if target.dim() == 1 and not target.dtype.is_floating_point and not target.dtype.is_complex:
+        target = target.to(torch.int64).contiguous()
+        return target, max(0, int(target.max()) + 1) if target.numel() else 0
+    if target.dim() == 2 and not target.dtype.is_complex:
+        wrong = (target != 0) & (target != 1)
+        if bool(wrong.any()):
+            node = int(wrong.any(1).to(torch.uint8).argmax())
+            raise ValueError(
+                f"multi-label targets must be 0 or 1, got {target[node][wrong[node]][0].item()} at node {node}"
+            )
+        return target.to(torch.uint8).contiguous(), target.shape[1]
+    raise TypeError(
+        "labels must be integers of shape (N,) with -1 for unlabelled nodes, or zeros and ones of "
+        f"shape (N, C), got {_describe(target)}"
+    )
+
+
+def as_mask(what: str, nodes: object, num_nodes: int) -> Tensor:
+    """A split as a boolean mask, from node ids or from a mask; ``None`` is empty."""
+    mask = torch.zeros(num_nodes, dtype=torch.bool)
+    if nodes is None:
+        return mask
+    given = _tensor(what, nodes).to("cpu")
+    if given.dtype == torch.bool:
+        if given.shape != mask.shape:
+            raise ValueError(f"{what} as a mask must have shape ({num_nodes},), got {tuple(given.shape)}")
+        return given.clone()
+    if given.numel() == 0:
+        if what == "train_idx":
+            raise ValueError("train_idx must name at least one node, got none; leave it out for a graph with no split")
+        return mask
+    if given.dim() != 1 or given.dtype.is_floating_point or given.dtype.is_complex:
+        raise TypeError(f"{what} must be a one-dimensional list of node ids or a boolean mask, got {_describe(given)}")
+    given = given.to(torch.int64)
+    low, high = (int(x) for x in torch.aminmax(given))
+    if low < 0 or high >= num_nodes:
+        at = int(((given < 0) | (given >= num_nodes)).to(torch.uint8).argmax())
+        raise ValueError(f"{what} must hold node ids in [0, {num_nodes}), got {int(given[at])} at position {at}")
+    mask[given] = True
+    return mask
+
+
+def _tensor(what: str, value: object) -> Tensor:
+    if isinstance(value, Tensor):
+        return value.detach()
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{what} must be numbers, got {type(value).__name__} that holds {array.dtype}")
+    if not array.flags.writeable or any(stride < 0 for stride in array.strides):
+        array = array.copy()
+    if array.dtype in (np.uint16, np.uint32, np.uint64):
+        array = array.astype(np.int64)
+    return torch.from_numpy(array)
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"

@@ -1,0 +1,79 @@
+"""Folders in GraphSAINT's layout (Zeng et al., ICLR 2020): Yelp, AmazonProducts, Flickr, Reddit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from gnnqlab.graph.edge_list import EdgeList
+from gnnqlab.graph.sources.scipy_file import read_adjacency
+
+__all__ = ["FILES", "read_graphsaint", "standardize"]
+
+FILES = ("adj_full.npz", "feats.npy", "role.json", "class_map.json")
+
+
+def read_graphsaint(folder: Path, *, name: str | None = None, standardized: bool = False) -> EdgeList:
+    """Read a folder with ``adj_full.npz``, ``feats.npy``, ``role.json`` and ``class_map.json``.
+
+    A class map that gives each node a number is single-label, one that gives a list multi-label.
+
+    Args:
+        folder: where the four files are.
+        name: by default the folder's name.
+        standardized: shift and scale features by the training nodes' mean and deviation.
+
+    Raises:
+        ValueError: if a file is missing or malformed, or a node has no class.
+    """
+    missing = [file for file in FILES if not (folder / file).is_file()]
+    if missing:
+        raise ValueError(f"a GraphSAINT folder must hold {', '.join(FILES)}, {folder} lacks {', '.join(missing)}")
+    src, dst, num_nodes = read_adjacency(folder / "adj_full.npz")
+    try:
+        role = json.loads((folder / "role.json").read_text(encoding="utf-8"))
+        train, val, test = (np.asarray(role[key], dtype=np.int64) for key in ("tr", "va", "te"))
+        features = np.load(folder / "feats.npy", allow_pickle=False).astype(np.float32, copy=False)
+        class_map = json.loads((folder / "class_map.json").read_text(encoding="utf-8"))
+        node = np.fromiter((int(key) for key in class_map), dtype=np.int64, count=len(class_map))
+        classes = np.asarray(list(class_map.values()))
+    except (OSError, KeyError, ValueError, TypeError) as error:
+        raise ValueError(f"GraphSAINT folder {folder} cannot be read: {type(error).__name__}: {error}") from error
+    del class_map
+    if classes.dtype.kind not in "iuf" or classes.ndim not in (1, 2) or (node.size and node.max() >= num_nodes):
+        raise ValueError(
+            f"class_map.json in {folder} must map node ids below {num_nodes} to numbers or to lists of one length, got "
+            f"{classes.dtype} of shape {classes.shape}"
+        )
+    several = classes.ndim == 2
+    shape = (num_nodes, classes.shape[1]) if several else (num_nodes,)
+    labels = np.full(shape, 0 if several else -1, dtype=np.uint8 if several else np.int64)
+    labels[node] = classes
+    if standardized:
+        features = standardize(features, train)
+    return EdgeList(
+        name=name or folder.name,
+        src=src,
+        dst=dst,
+        num_nodes=num_nodes,
+        features=features,
+        labels=labels,
+        train_idx=train,
+        val_idx=val,
+        test_idx=test,
+    )
+
+
+def standardize(features: np.ndarray, train: np.ndarray) -> np.ndarray:
+    """``(x - mean) / deviation`` per column, both over the rows ``train``; constant columns only shift.
+
+    Example:
+        >>> standardize(np.array([[1.0], [3.0], [5.0]]), np.array([0, 1])).tolist()
+        [[-1.0], [1.0], [3.0]]
+    """
+    known = features[train].astype(np.float64)
+    mean, deviation = known.mean(0), known.std(0)
+    deviation[deviation == 0] = 1
+    return ((features - mean.astype(np.float32)) / deviation.astype(np.float32)).astype(np.float32)

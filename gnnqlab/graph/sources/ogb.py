@@ -1,0 +1,178 @@
+"""Node-property graphs of the Open Graph Benchmark (Hu et al., NeurIPS 2020).
+
+The extracted folder is read directly; the ``ogb`` package is used, where it is installed, to
+fetch a graph that is not here yet.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from gnnqlab.graph.edge_list import EdgeList
+from gnnqlab.graph.sources.fetch import check_reachable, fetch_archive
+from gnnqlab.graph.sources.where import data_root, find_folder, missing_data
+
+__all__ = ["ARCHIVES", "is_ogb_folder", "load_ogb", "read_ogb"]
+
+_BASE = "http://snap.stanford.edu/ogb/data/nodeproppred/"
+ARCHIVES = {
+    "ogbn-arxiv": "arxiv.zip",
+    "ogbn-products": "products.zip",
+    "ogbn-papers100M": "papers100M-bin.zip",
+}
+_CSV = ("raw/edge.csv.gz", "raw/node-feat.csv.gz", "raw/node-label.csv.gz", "raw/num-node-list.csv.gz")
+_BINARY = ("raw/data.npz", "raw/node-label.npz")
+
+
+def is_ogb_folder(folder: Path) -> bool:
+    """True if the folder has OGB's ``raw`` files, as text or binary."""
+    return any(all((folder / file).is_file() for file in files) for files in (_CSV, _BINARY))
+
+
+def load_ogb(name: str, root: str | Path | None = None) -> EdgeList:
+    """Read an OGB graph from the dataset root, fetching it first if it is not there.
+
+    Raises:
+        RuntimeError: if it is not here and cannot be fetched; the text says what to put where.
+    """
+    base = data_root(root)
+    folder = _find(name, base)
+    if folder is not None:
+        return read_ogb(folder, name=name)
+    url = _BASE + ARCHIVES[name]
+    target = base / name.replace("-", "_")
+    try:
+        check_reachable(url)
+        through_package = _through_package(name, base)
+        if through_package is not None:
+            return through_package
+        fetch_archive(url, target)
+    except (ConnectionError, OSError, EOFError, SystemExit) as error:
+        reason = str(error) or type(error).__name__
+        files = _BINARY if "papers" in name else _CSV
+        raise missing_data(name, (*files, "split/"), target, url=url, reason=reason) from None
+    folder = _find(name, base)
+    if folder is None:
+        raise RuntimeError(f"graph {name!r} was downloaded to {target}, but holds no raw/ folder; remove it, try again")
+    return read_ogb(folder, name=name)
+
+
+def read_ogb(folder: Path, *, name: str | None = None) -> EdgeList:
+    """Read an extracted OGB folder: ``raw/`` and ``split/``.
+
+    ``raw/`` holds ``edge.csv.gz``, ``node-feat.csv.gz``, ``node-label.csv.gz`` and
+    ``num-node-list.csv.gz``, or, for papers100M, ``data.npz`` and ``node-label.npz``. Labels that
+    are not a number become -1.
+
+    Raises:
+        ValueError: if a file is missing or malformed.
+        RuntimeError: if the memory of this machine cannot hold the binary form.
+    """
+    if not is_ogb_folder(folder):
+        raise ValueError(f"an OGB folder must hold {', '.join(_CSV)} or {', '.join(_BINARY)}, {folder} does not")
+    if (folder / _BINARY[0]).is_file():
+        edges, features, labels, num_nodes = _read_binary(folder)
+    else:
+        num_nodes = int(_csv(folder / _CSV[3]).reshape(-1)[0])
+        edges, labels = _csv(folder / _CSV[0]).T, _csv(folder / _CSV[2])
+        features = _csv(folder / _CSV[1], np.float32)
+    split = _split_folder(folder)
+    parts = {part: _csv(split / f"{part}.csv.gz").reshape(-1) for part in ("train", "valid", "test")}
+    return EdgeList(
+        name=name or folder.name.replace("_", "-"),
+        src=edges[0],
+        dst=edges[1],
+        num_nodes=num_nodes,
+        features=features.astype(np.float32, copy=False),
+        labels=_class_of(labels, num_nodes),
+        train_idx=parts["train"],
+        val_idx=parts["valid"],
+        test_idx=parts["test"],
+    )
+
+
+def _find(name: str, base: Path) -> Path | None:
+    stem = name.replace("-", "_")
+    # papers100M's archive and older releases name the inner folder in their own ways.
+    for files in (_CSV, _BINARY):
+        found = find_folder(base, (stem, name, ARCHIVES[name].removesuffix(".zip")), files)
+        if found is not None:
+            return found
+    return None
+
+
+def _through_package(name: str, base: Path) -> EdgeList | None:
+    """Through ``ogb``'s own loader, or ``None`` where it is not installed."""
+    try:
+        from ogb.nodeproppred import NodePropPredDataset
+    except ImportError:
+        return None
+    dataset = NodePropPredDataset(name=name, root=str(base))
+    graph, labels = dataset[0]
+    split = dataset.get_idx_split()
+    return EdgeList(
+        name=name,
+        src=graph["edge_index"][0],
+        dst=graph["edge_index"][1],
+        num_nodes=int(graph["num_nodes"]),
+        features=graph["node_feat"],
+        labels=_class_of(np.asarray(labels), int(graph["num_nodes"])),
+        train_idx=split["train"],
+        val_idx=split["valid"],
+        test_idx=split["test"],
+    )
+
+
+def _read_binary(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    # Features, a float32 copy, both edge directions as sort keys and as CSR.
+    needed = 3 * (folder / _BINARY[0]).stat().st_size
+    available = _available_bytes()
+    if available is not None and needed > available:
+        raise RuntimeError(
+            f"reading {folder} needs about {needed / 1e9:.0f} GB of memory, {available / 1e9:.0f} GB are available; "
+            "build it once on a larger machine, Graph.save it, and load the saved folder, which is memory-mapped"
+        )
+    with np.load(folder / _BINARY[0], allow_pickle=False) as archive:
+        edges, features = archive["edge_index"], archive["node_feat"]
+        num_nodes = int(np.asarray(archive["num_nodes_list"]).reshape(-1)[0])
+    with np.load(folder / _BINARY[1], allow_pickle=False) as archive:
+        labels = archive["node_label"]
+    return edges, features, labels, num_nodes
+
+
+def _class_of(labels: np.ndarray, num_nodes: int) -> np.ndarray:
+    flat = labels.reshape(num_nodes, -1)
+    if flat.shape[1] != 1:
+        return flat
+    column = flat[:, 0]
+    if column.dtype.kind == "f":
+        column = np.where(np.isnan(column), -1, column)
+    return column.astype(np.int64)
+
+
+def _split_folder(folder: Path) -> Path:
+    found = sorted(file.parent for file in folder.glob("split/*/train.csv.gz"))
+    if len(found) != 1:
+        raise ValueError(
+            f"an OGB folder must hold one split/KIND/ with train, valid and test.csv.gz, {folder} has {len(found)}"
+        )
+    return found[0]
+
+
+def _csv(file: Path, dtype: type | None = None) -> np.ndarray:
+    import pandas
+
+    try:
+        return pandas.read_csv(file, header=None, dtype=dtype).to_numpy()
+    except (OSError, ValueError, EOFError) as error:
+        raise ValueError(f"OGB file {file} cannot be read: {error}") from error
+
+
+def _available_bytes() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), None)

@@ -1,0 +1,160 @@
+"""The citation graphs of Planetoid (Yang et al., ICML 2016): folders with ``ind.NAME.*`` files.
+
+The files are Python 2 pickles. They are read by an unpickler that can build numpy arrays, sparse
+rows and dictionaries of lists and nothing else.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gnnqlab.graph.edge_list import EdgeList
+from gnnqlab.graph.features import SparseRows
+
+__all__ = ["PARTS", "planetoid_names", "read_planetoid"]
+
+PARTS = ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index")
+NUM_VAL = 500
+
+
+def planetoid_names(folder: Path) -> list[str]:
+    """Names for which the folder holds an ``ind.NAME.graph``."""
+    return sorted(file.name.removeprefix("ind.").removesuffix(".graph") for file in folder.glob("ind.*.graph"))
+
+
+def read_planetoid(folder: Path, name: str) -> EdgeList:
+    """Read one citation graph with its official split.
+
+    Training nodes are the rows of ``x`` (20 per class), validation the 500 after them, test the
+    ids of ``test.index``. Test rows are stored in the order of that file, all others by node id.
+    Ids that ``test.index`` skips (15 in citeseer) are nodes without features and label. Edges are
+    kept as stored: in both directions, a few of them twice.
+
+    Args:
+        folder: holds ``ind.NAME.x``, ``.y``, ``.tx``, ``.ty``, ``.allx``, ``.ally``, ``.graph``
+            and ``.test.index``.
+        name: NAME.
+
+    Raises:
+        ValueError: if a file is missing, malformed, or would build anything but arrays.
+    """
+    files = {part: folder / f"ind.{name}.{part}" for part in PARTS}
+    missing = [file.name for file in files.values() if not file.is_file()]
+    if missing:
+        raise ValueError(f"a planetoid graph must have all of ind.{name}.*, {folder} lacks {', '.join(missing)}")
+    allx, tx = (_sparse_rows(files[part]) for part in ("allx", "tx"))
+    ally, ty = (_one_hot(files[part]) for part in ("ally", "ty"))
+    num_train = len(_one_hot(files["y"]))
+    neighbours = _unpickle(files["graph"])
+    try:
+        test = np.loadtxt(files["test.index"], dtype=np.int64, ndmin=1)
+        degree = np.fromiter((len(lists) for lists in neighbours.values()), dtype=np.int64, count=len(neighbours))
+        node = np.fromiter(neighbours.keys(), dtype=np.int64, count=len(neighbours))
+        dst = np.fromiter((v for lists in neighbours.values() for v in lists), dtype=np.int64, count=int(degree.sum()))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"ind.{name}.graph and .test.index in {folder} cannot be read: {error}") from error
+    known = len(ally)
+    if len(allx) != known or len(tx) != len(ty) or len(test) != len(ty) or (len(test) and test.min() < known):
+        raise ValueError(
+            f"planetoid files must agree: rows of allx = ally, of tx = ty = test.index, test ids after them; got "
+            f"{len(allx)}, {known}, {len(tx)}, {len(ty)}, {len(test)} in {folder} for {name}"
+        )
+    num_nodes = int(test.max()) + 1 if len(test) else known
+
+    # Row of [allx; tx; one empty row] that each node takes; skipped ids take the empty one.
+    pick = np.full(num_nodes, known + len(test), dtype=np.int64)
+    pick[:known] = np.arange(known)
+    pick[test] = known + np.arange(len(test))
+    one_hot = np.concatenate([ally, ty, np.zeros_like(ally[:1])])[pick]
+    stacked = SparseRows(
+        indptr=torch.cat([allx.indptr, allx.num_values + tx.indptr[1:], (allx.num_values + tx.indptr)[-1:]]),
+        indices=torch.cat([allx.indices, tx.indices]),
+        values=torch.cat([allx.values, tx.values]),
+        num_columns=allx.num_columns,
+    )
+    return EdgeList(
+        name=name,
+        src=np.repeat(node, degree),
+        dst=dst,
+        num_nodes=num_nodes,
+        features=stacked.index_rows(torch.from_numpy(pick)),
+        labels=np.where(one_hot.any(1), one_hot.argmax(1), -1),
+        train_idx=np.arange(num_train),
+        val_idx=np.arange(num_train, min(num_train + NUM_VAL, known)),
+        test_idx=np.sort(test),
+        num_classes=one_hot.shape[1],
+    )
+
+
+class _StoredRows:
+    """Stands for scipy's ``csr_matrix``: keeps the state it was pickled with, runs nothing."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.state = state
+
+
+def _numeric_dtype(spec: object, *_: object) -> np.dtype:
+    dtype = np.dtype(str(spec))
+    if dtype.kind not in "biuf":
+        raise pickle.UnpicklingError(f"arrays must be numbers, got dtype {dtype}")
+    return dtype
+
+
+# numpy's own function for building an array while unpickling; its module has moved over the years.
+_RECONSTRUCT: Any = np.empty(0).__reduce__()[0]
+_ALLOWED: dict[str, Callable] = {
+    "numpy.core.multiarray._reconstruct": _RECONSTRUCT,
+    "numpy._core.multiarray._reconstruct": _RECONSTRUCT,
+    "numpy.ndarray": np.ndarray,
+    "numpy.dtype": _numeric_dtype,
+    "scipy.sparse.csr.csr_matrix": _StoredRows,
+    "scipy.sparse._csr.csr_matrix": _StoredRows,
+    "collections.defaultdict": defaultdict,
+    "__builtin__.list": list,
+    "builtins.list": list,
+}
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Callable:
+        found = _ALLOWED.get(f"{module}.{name}")
+        if found is None:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+        return found
+
+
+def _unpickle(file: Path) -> Any:
+    with file.open("rb") as stream:
+        try:
+            return _ArrayUnpickler(stream, encoding="latin1").load()
+        except Exception as error:  # a damaged pickle can fail in any way
+            raise ValueError(
+                f"planetoid files must hold only numpy arrays, sparse rows and lists, {file} was refused: {error}; do "
+                "not use a file from a source you do not trust"
+            ) from error
+
+
+def _sparse_rows(file: Path) -> SparseRows:
+    from scipy.sparse import csr_array
+
+    stored = _unpickle(file)
+    try:
+        state = stored.state
+        shape = tuple(int(length) for length in state.get("_shape", state.get("shape")))
+        return SparseRows.from_scipy(csr_array((state["data"], state["indices"], state["indptr"]), shape=shape))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{file} must hold a sparse matrix in CSR: {error}") from error
+
+
+def _one_hot(file: Path) -> np.ndarray:
+    array = _unpickle(file)
+    if not isinstance(array, np.ndarray) or array.ndim != 2:
+        raise ValueError(f"{file} must hold one row of class indicators per node, got {type(array).__name__}")
+    return array
