@@ -1,0 +1,254 @@
+"""One worker's share of a graph under an edge-cut.
+
+Local ids: owned nodes first (central, then marginal), then halo nodes grouped by their owner. The
+aggregation matrix of a shard has one row per owned node and one column per local id, so its rows split
+at the same line: the product of central rows needs no halo.
+
+Letters: N owned, C central, H halo, B boundary (summed over peers), E edges, P workers.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnqlab.graph.features import SparseRows
+
+if TYPE_CHECKING:
+    from gnnqlab.graph.graph import Graph
+
+__all__ = ["Shard", "build_shard"]
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Shard:
+    """What one worker knows: its rows, whom it owes which rows, and whose rows it needs.
+
+    A node is *marginal* if one of its in-neighbours is in the halo, else *central*; a node is
+    *boundary* for a peer if one of its out-neighbours lives there. On a directed graph the two differ.
+    """
+
+    rank: int
+    workers: int
+    num_global_nodes: int
+    num_central: int
+    num_classes: int
+    multi_label: bool
+    global_train: int
+    """Number of training nodes in the whole graph."""
+    global_val: int
+    global_test: int
+    owned: Tensor
+    """Global ids of owned nodes, central first, int64 ``(N,)``."""
+    halo: Tensor
+    """Global ids of halo nodes, grouped by owner, ascending within one, int64 ``(H,)``."""
+    halo_splits: Tensor
+    """Halo rows per owner, int64 ``(P,)``; zero for this rank."""
+    boundary: Tensor
+    """Local rows to send, grouped by receiver in the receiver's halo order, int64 ``(B,)``."""
+    boundary_splits: Tensor
+    """Rows to send per receiver, int64 ``(P,)``."""
+    indptr: Tensor
+    """CSR by destination over owned rows, int64 ``(N + 1,)``."""
+    indices: Tensor
+    """Local column ids, int32 ``(E,)``; columns from N on are halo nodes."""
+    in_degrees: Tensor
+    """Global in-degrees of local nodes, int64 ``(N + H,)``."""
+    out_degrees: Tensor
+    """Global out-degrees of local nodes, int64 ``(N + H,)``."""
+    features: Tensor | SparseRows | None
+    """Features of owned nodes."""
+    labels: Tensor | None
+    train_mask: Tensor | None
+    val_mask: Tensor | None
+    test_mask: Tensor | None
+
+    @property
+    def num_owned(self) -> int:
+        return self.owned.numel()
+
+    @property
+    def num_halo(self) -> int:
+        return self.halo.numel()
+
+    @property
+    def num_edges(self) -> int:
+        return self.indices.numel()
+
+    def alpha(self, kind: str) -> Tensor:
+        """Return α(u, v) of every local edge, from *global* degrees (AdaQP Eq. 3).
+
+        ``symmetric``: ``1 / sqrt(d_out(u) d_in(v))``, the norm of GCN. ``mean``: ``1 / d_in(v)``,
+        GraphSAGE-mean. ``sum``: 1. Degrees are clamped to at least 1.
+
+        Returns:
+            float32 ``(E,)`` in the order of ``indices``.
+
+        Raises:
+            ValueError: if ``kind`` is none of these.
+        """
+        return edge_weights(kind, self.indptr, self.indices, self.in_degrees, self.out_degrees)
+
+    def save(self, path: Path) -> None:
+        """Write the shard as an ``.npz`` without pickles, by way of a temporary file and a rename."""
+        arrays: dict[str, np.ndarray] = {}
+        scalars: dict[str, object] = {"format": FORMAT}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, SparseRows):
+                for part in ("indptr", "indices", "values"):
+                    arrays[f"{field.name}.{part}"] = getattr(value, part).numpy()
+                scalars[f"{field.name}.num_columns"] = value.num_columns
+            elif isinstance(value, Tensor):
+                arrays[field.name] = value.numpy()
+            else:
+                scalars[field.name] = value
+        temporary = path.with_name(f".{path.name}.tmp")
+        with temporary.open("wb") as file:
+            np.savez(file, scalars=np.frombuffer(json.dumps(scalars).encode(), dtype=np.uint8), **arrays)  # type: ignore[arg-type]
+        temporary.rename(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Shard:
+        """Read a shard that :meth:`save` wrote.
+
+        Raises:
+            ValueError: if the file is not a shard of this version.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                scalars = json.loads(file["scalars"].tobytes())
+                arrays = {name: torch.from_numpy(file[name]) for name in file.files if name != "scalars"}
+        except (ValueError, KeyError, OSError) as error:
+            raise ValueError(f"a shard must be an .npz written by Shard.save, {path} is not: {error}") from error
+        if scalars.pop("format", None) != FORMAT:
+            raise ValueError(f"{path} was written by another version; delete it and partition again")
+        if "features.num_columns" in scalars:
+            arrays["features"] = SparseRows(  # type: ignore[assignment]
+                indptr=arrays.pop("features.indptr"),
+                indices=arrays.pop("features.indices"),
+                values=arrays.pop("features.values"),
+                num_columns=scalars.pop("features.num_columns"),
+            )
+        return cls(**scalars, **arrays)
+
+
+def edge_weights(
+    kind: str, indptr: Tensor, indices: Tensor, in_degrees: Tensor, out_degrees: Tensor
+) -> Tensor:
+    """Return α(u, v) per stored edge of a CSR by destination; see :meth:`Shard.alpha`."""
+    num_rows = indptr.numel() - 1
+    in_clamped = in_degrees[:num_rows].clamp(min=1).double()
+    counts = indptr.diff()
+    if kind == "symmetric":
+        source = out_degrees.clamp(min=1).double().rsqrt()[indices.long()]
+        return (source * torch.repeat_interleave(in_clamped.rsqrt(), counts)).float()
+    if kind == "mean":
+        return torch.repeat_interleave(in_clamped.reciprocal(), counts).float()
+    if kind == "sum":
+        return torch.ones(indices.numel())
+    raise ValueError(f"alpha must be one of 'symmetric', 'mean', 'sum', got {kind!r}")
+
+
+def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
+    """Cut one worker's :class:`Shard` out of a graph.
+
+    Args:
+        graph: the whole graph.
+        owner: owner of every node, int64 ``(N_global,)``.
+        rank: the worker whose share to build.
+        workers: P.
+
+    Raises:
+        ValueError: if ``owner`` does not fit the graph or names a worker outside ``[0, P)``.
+    """
+    _check_owner(graph, owner, workers)
+    mine = owner == rank
+    degrees = graph.in_degrees
+    destination_owner = torch.repeat_interleave(owner, degrees)
+    source = graph.indices.long()
+    source_owner = owner[source]
+
+    inside = destination_owner == rank
+    remote = inside & (source_owner != rank)
+    destination = torch.repeat_interleave(torch.arange(graph.num_nodes), degrees)
+
+    marginal = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    marginal[destination[remote]] = True
+    central_ids = (mine & ~marginal).nonzero().flatten()
+    marginal_ids = (mine & marginal).nonzero().flatten()
+    owned = torch.cat([central_ids, marginal_ids])
+
+    halo = source[remote].unique()
+    halo = halo[torch.argsort(owner[halo], stable=True)]
+    halo_splits = owner[halo].bincount(minlength=workers)
+
+    local = torch.full((graph.num_nodes,), -1, dtype=torch.int32)
+    local[owned] = torch.arange(owned.numel(), dtype=torch.int32)
+    local[halo] = torch.arange(owned.numel(), owned.numel() + halo.numel(), dtype=torch.int32)
+
+    leaving = (source_owner == rank) & (destination_owner != rank)
+    pairs = (destination_owner[leaving] * graph.num_nodes + source[leaving]).unique()
+    receiver, sent = pairs // graph.num_nodes, pairs % graph.num_nodes
+
+    row_degrees = degrees[owned]
+    indptr = torch.zeros(owned.numel() + 1, dtype=torch.int64)
+    indptr[1:] = row_degrees.cumsum(0)
+    edge = torch.repeat_interleave(graph.indptr[owned] - indptr[:-1], row_degrees)
+    edge += torch.arange(edge.numel())
+
+    nodes = torch.cat([owned, halo])
+    return Shard(
+        rank=rank,
+        workers=workers,
+        num_global_nodes=graph.num_nodes,
+        num_central=central_ids.numel(),
+        num_classes=graph.num_classes,
+        multi_label=graph.multi_label,
+        global_train=_count(graph.train_mask),
+        global_val=_count(graph.val_mask),
+        global_test=_count(graph.test_mask),
+        owned=owned,
+        halo=halo,
+        halo_splits=halo_splits,
+        boundary=local[sent].long(),
+        boundary_splits=receiver.bincount(minlength=workers),
+        indptr=indptr,
+        indices=local[source[edge]],
+        in_degrees=degrees[nodes],
+        out_degrees=graph.out_degrees[nodes],
+        features=_rows(graph.features, owned),
+        labels=None if graph.labels is None else graph.labels[owned],
+        train_mask=None if graph.train_mask is None else graph.train_mask[owned],
+        val_mask=None if graph.val_mask is None else graph.val_mask[owned],
+        test_mask=None if graph.test_mask is None else graph.test_mask[owned],
+    )
+
+
+def _check_owner(graph: Graph, owner: Tensor, workers: int) -> None:
+    if owner.shape != (graph.num_nodes,) or owner.dtype != torch.int64:
+        raise ValueError(
+            f"owner must be an int64 tensor of shape ({graph.num_nodes},), got {owner.dtype} {tuple(owner.shape)}"
+        )
+    if owner.numel() and not 0 <= int(owner.min()) <= int(owner.max()) < workers:
+        raise ValueError(
+            f"owners must lie in [0, {workers}), got values from {int(owner.min())} to {int(owner.max())}"
+        )
+
+
+def _count(mask: Tensor | None) -> int:
+    return 0 if mask is None else int(mask.sum())
+
+
+def _rows(features: Tensor | SparseRows | None, ids: Tensor) -> Tensor | SparseRows | None:
+    if isinstance(features, SparseRows):
+        return features.index_rows(ids)
+    return None if features is None else features[ids]
