@@ -1,0 +1,197 @@
+"""One layer and direction of an exchange: rows in, messages out, rows back in.
+
+The channel joins plan, codec, bits and transport. Sender and receiver derive widths and layouts from the
+same policy, so they agree without asking each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gnnqlab.bits.policy import BitPolicy, Rows
+from gnnqlab.errors import NonFiniteMessage, NonFiniteRow
+from gnnqlab.kernels.noise import stream
+from gnnqlab.message.codec import Codec, Noise
+from gnnqlab.message.plan import Plan, Route
+from gnnqlab.message.transport import Transfer, Transport
+from gnnqlab.message.wire import Layout
+
+__all__ = ["Arrival", "Channel", "Pending", "Phases"]
+
+Phases = Callable[[str], AbstractContextManager[object]]
+"""Opens a named phase of the epoch's clock: ``with phases("encode"): ...``."""
+
+
+def no_phases(name: str) -> AbstractContextManager[object]:
+    """Measure nothing."""
+    return nullcontext()
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """One message as its receiver saw it: a row per bit-width of ``run.traffic``."""
+
+    layer: int
+    direction: str
+    sender: int
+    receiver: int
+    layout: Layout
+    seconds: float
+
+
+class Channel:
+    """Moves the rows of one (layer, direction) between this worker and its peers."""
+
+    def __init__(
+        self,
+        *,
+        layer: int,
+        direction: str,
+        plan: Plan,
+        codec: Codec,
+        bits: BitPolicy,
+        transport: Transport,
+        seed: int,
+        phases: Phases = no_phases,
+    ) -> None:
+        self.layer, self.direction, self.plan = layer, direction, plan
+        self._codec, self._bits, self._transport = codec, bits, transport
+        self._seed, self._phases = seed, phases
+        sender = plan.rank + 1 if direction == "backward" else 0
+        self._stream = stream(direction, layer, sender)
+        self._layouts: dict[tuple[str, int], Layout] = {}
+        self._laid_out_for: tuple[int, int] | None = None
+        self._buffers: dict[tuple[str, int], Tensor] = {}
+        self.bytes_payload = 0
+        """Payload bytes sent so far, all peers."""
+        self.bytes_params = 0
+        """Parameter bytes sent so far, all peers."""
+        self.wire_s = 0.0
+        """Seconds during which this channel had bytes under way."""
+        self.arrivals: list[Arrival] = []
+        """Messages received since the list was last cleared."""
+
+    def post(self, x: Tensor, out: Tensor, *, epoch: int) -> Pending:
+        """Encode the rows of ``x`` for every peer and start moving them.
+
+        Args:
+            x: float32 ``(n, D)``, the rows that the plan's send routes index.
+            out: float32 ``(m, D)``, where the plan's receive routes put rows; must live until ``wait``.
+            epoch: enters the noise, and decides which bit-widths are in force.
+
+        Raises:
+            NonFiniteMessage: if a row to send holds NaN or Inf.
+        """
+        self._lay_out(x.shape[1], epoch)
+        noise = Noise(self._seed, epoch, self._stream)
+        send, receive = {}, {}
+        with self._phases("encode"):
+            for route in self.plan.send:
+                layout = self._layouts["send", route.peer]
+                segment = self._buffer("send", route.peer, layout.num_bytes, x.device)
+                self._encode(x, route, layout, segment, noise)
+                send[route.peer] = segment
+                self.bytes_payload += layout.payload_bytes
+                self.bytes_params += layout.param_bytes
+        landed = set()
+        for route in self.plan.receive:
+            layout = self._layouts["receive", route.peer]
+            target = None
+            if route.contiguous and route.num_rows and not self.plan.accumulate:
+                first = int(route.rows[0])
+                target = self._codec.landing(out[first : first + route.num_rows])
+            if target is None:
+                target = self._buffer("receive", route.peer, layout.num_bytes, x.device)
+            else:
+                landed.add(route.peer)
+            receive[route.peer] = target
+        with self._phases("wait"):
+            transfer = self._transport.post(send, receive)
+        return Pending(self, transfer, receive, landed, out)
+
+    def _encode(self, x: Tensor, route: Route, layout: Layout, segment: Tensor, noise: Noise) -> None:
+        rows, ids = layout.arranged(route.rows), layout.arranged(route.ids)
+        try:
+            self._codec.encode(x, rows, ids, layout, segment, noise)
+        except NonFiniteRow as error:
+            raise NonFiniteMessage(
+                rank=self.plan.rank, layer=self.layer, direction=self.direction, node=int(ids[error.position])
+            ) from error
+
+    def _lay_out(self, columns: int, epoch: int) -> None:
+        wanted = (columns, self._bits.round(epoch))
+        if wanted == self._laid_out_for:
+            return
+        for side, routes in (("send", self.plan.send), ("receive", self.plan.receive)):
+            for route in routes:
+                sender, receiver = self.plan.rank, route.peer
+                if side == "receive":
+                    sender, receiver = receiver, sender
+                rows = Rows(
+                    layer=self.layer,
+                    direction=self.direction,
+                    sender=sender,
+                    receiver=receiver,
+                    ids=route.ids,
+                    seed=self._seed,
+                )
+                widths = self._bits.widths(rows, epoch)
+                self._layouts[side, route.peer] = self._codec.layout(widths, route.num_rows, columns)
+        self._laid_out_for = wanted
+
+    def _buffer(self, side: str, peer: int, size: int, device: torch.device) -> Tensor:
+        """Return a byte buffer that is kept from epoch to epoch, so that its pages stay mapped."""
+        kept = self._buffers.get((side, peer))
+        if kept is None or kept.numel() < size or kept.device != device:
+            kept = torch.empty(size, dtype=torch.uint8, device=device)
+            self._buffers[side, peer] = kept
+        return kept[:size]
+
+    def _finish(self, transfer: Transfer) -> None:
+        with self._phases("wait"):
+            transfer.wait()
+        self.wire_s += transfer.wire_s
+        for route in self.plan.receive:
+            layout = self._layouts["receive", route.peer]
+            seconds = transfer.seconds.get(route.peer, 0.0)
+            self.arrivals.append(
+                Arrival(self.layer, self.direction, route.peer, self.plan.rank, layout, seconds)
+            )
+
+    def _decode(self, pending: Pending) -> None:
+        with self._phases("decode"):
+            for route in sorted(self.plan.receive, key=lambda route: route.peer):
+                if route.peer in pending.landed:
+                    continue
+                layout = self._layouts["receive", route.peer]
+                rows = layout.arranged(route.rows)
+                segment = pending.receive[route.peer]
+                self._codec.decode(segment, layout, pending.out, rows, accumulate=self.plan.accumulate)
+
+
+class Pending:
+    """Rows under way."""
+
+    def __init__(
+        self, channel: Channel, transfer: Transfer, receive: dict[int, Tensor], landed: set[int], out: Tensor
+    ) -> None:
+        self._channel = channel
+        self.transfer, self.receive, self.landed, self.out = transfer, receive, landed, out
+
+    def arrive(self) -> None:
+        """Return when every byte has come."""
+        self._channel._finish(self.transfer)
+
+    def land(self) -> None:
+        """Put the rows that came into ``out``, or add them there, peer by peer in rank order."""
+        self._channel._decode(self)
+
+    def wait(self) -> None:
+        """Return when every row has come and stands in, or was added to, ``out``."""
+        self.arrive()
+        self.land()

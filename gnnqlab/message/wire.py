@@ -1,0 +1,102 @@
+"""The byte layout of one message: which row stands where.
+
+A message is ``[parameters of all rows][payload of all rows]``, rows grouped by bit-width, widest first, in
+plan order within one width. Both sides derive the same :class:`Layout` from the same widths, and the wire
+carries exactly ``num_bytes`` bytes: ``ceil(D * b / 8)`` of payload a row and two parameters (Z, S) of 4 or
+2 bytes each; float32 rows have none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["Layout", "Share", "lay_out"]
+
+
+@dataclass(frozen=True)
+class Share:
+    """What the rows of one bit-width take on the wire, in bytes."""
+
+    bits: int
+    rows: int
+    payload_bytes: int
+    param_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where every row of a message stands."""
+
+    num_rows: int
+    columns: int
+    bits: int | Tensor
+    """One width, or uint8 ``(n,)`` in wire order."""
+    order: Tensor | None
+    """Plan position of each wire position, int64 ``(n,)``; ``None`` if they agree."""
+    offsets: Tensor | None
+    """First payload byte of each row in wire order, int64 ``(n,)``; ``None`` if rows follow at one width."""
+    param_bytes: int
+    payload_bytes: int
+    shares: tuple[Share, ...]
+
+    @property
+    def num_bytes(self) -> int:
+        return self.param_bytes + self.payload_bytes
+
+    def split(self, segment: Tensor) -> tuple[Tensor, Tensor]:
+        """Return views of a uint8 segment: its parameters and its payload, both still bytes."""
+        return segment[: self.param_bytes], segment[self.param_bytes :]
+
+    def arranged(self, rows: Tensor) -> Tensor:
+        """Return plan-ordered values in wire order."""
+        return rows if self.order is None else rows[self.order]
+
+
+def lay_out(widths: int | Tensor, num_rows: int, columns: int, *, bytes_per_parameter: int) -> Layout:
+    """Lay out a message of ``num_rows`` rows.
+
+    Args:
+        widths: bits of every row, or uint8 ``(n,)`` in plan order.
+        num_rows: n.
+        columns: D, elements in a row.
+        bytes_per_parameter: 4 or 2; 0 if rows have no parameters.
+
+    Raises:
+        ValueError: if ``widths`` does not have one entry a row.
+
+    Example:
+        >>> layout = lay_out(torch.tensor([2, 8, 2], dtype=torch.uint8), 3, 5, bytes_per_parameter=4)
+        >>> layout.order.tolist(), layout.offsets.tolist(), layout.num_bytes
+        ([1, 0, 2], [0, 5, 7], 33)
+    """
+    if isinstance(widths, int):
+        share = _share(widths, num_rows, columns, bytes_per_parameter)
+        return Layout(num_rows, columns, widths, None, None, share.param_bytes, share.payload_bytes, (share,))
+    if widths.shape != (num_rows,):
+        raise ValueError(f"widths must have one entry a row, got shape {tuple(widths.shape)} for {num_rows} rows")
+    order = torch.argsort(widths, descending=True, stable=True)
+    bits = widths[order]
+    row_bytes = (bits.long() * columns + 7) // 8
+    offsets = row_bytes.cumsum(0) - row_bytes
+    values, counts = widths.unique(return_counts=True)
+    shares = tuple(
+        _share(width, count, columns, bytes_per_parameter)
+        for width, count in zip(values.tolist(), counts.tolist(), strict=True)
+    )
+    return Layout(
+        num_rows,
+        columns,
+        bits,
+        order,
+        offsets,
+        sum(share.param_bytes for share in shares),
+        sum(share.payload_bytes for share in shares),
+        shares,
+    )
+
+
+def _share(bits: int, rows: int, columns: int, bytes_per_parameter: int) -> Share:
+    return Share(bits, rows, rows * (-(-columns * bits // 8)), rows * 2 * bytes_per_parameter)
