@@ -1,0 +1,299 @@
+"""The exchange of an edge-cut: pull boundary rows forward, send the gradients of halo rows home.
+
+Letters: N owned, C central, H halo, D features. For ``y = A [x; halo]`` with rows of A split central |
+marginal, central rows need no halo; in the backward pass the gradients of halo rows, ``(A^T dy)[N:]``, go to
+their owners and are added to ``(A^T dy)[:N]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnqlab.bits.policy import BitPolicy, Fixed
+from gnnqlab.exchange.schedule import Schedule, Synchronous
+from gnnqlab.kernels.aggregate import Adjacency, spmm
+from gnnqlab.message.channel import Channel, Pending, Phases, no_phases
+from gnnqlab.message.codec import Codec, Float32
+from gnnqlab.message.plan import Plan, Route
+from gnnqlab.message.transport import Direct, Transport
+from gnnqlab.partition.shard import Shard
+
+__all__ = ["Halo", "HaloExchange"]
+
+
+@dataclass(frozen=True)
+class Halo:
+    """Recipe part of the axis ``exchange``: halo rows are copies of their owners' rows (edge-cut)."""
+
+
+class HaloExchange:
+    """Every channel of one worker under an edge-cut, and the products around them."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        *,
+        codec: Codec,
+        bits: BitPolicy,
+        schedule: Schedule,
+        transport: Transport,
+        seed: int,
+        keep_static: bool = False,
+        device: torch.device | str = "cpu",
+        phases: Phases = no_phases,
+    ) -> None:
+        self.num_owned, self.num_central, self.num_halo = shard.num_owned, shard.num_central, shard.num_halo
+        self._codec, self._bits, self._schedule, self._transport = codec, bits, schedule, transport
+        self._exact_transport = Direct(shard.rank, shard.workers)
+        self._seed, self._keep_static = seed, keep_static
+        self.phases = phases
+        self._plans = {
+            "forward": forward_plan(shard, device),
+            "backward": backward_plan(shard, device),
+        }
+        self._channels: dict[tuple[int, str, bool], Channel] = {}
+        self._halos: dict[tuple[int, int], Tensor] = {}
+        self._static: dict[int, Tensor] = {}
+
+    @property
+    def channels(self) -> list[Channel]:
+        """The channels of training passes; evaluation has its own, which count nowhere."""
+        return [channel for (_, _, exact), channel in self._channels.items() if not exact]
+
+    def channel(self, layer: int, direction: str, *, exact: bool) -> Channel:
+        """Return the channel of a layer and direction; ``exact`` ones move float32 rows."""
+        key = (layer, direction, exact)
+        if key not in self._channels:
+            self._channels[key] = Channel(
+                layer=layer,
+                direction=direction,
+                plan=self._plans[direction],
+                codec=Float32() if exact else self._codec,
+                bits=Fixed() if exact else self._bits,
+                transport=self._exact_transport if exact else self._transport,
+                seed=self._seed,
+                phases=no_phases if exact else self.phases,
+            )
+        return self._channels[key]
+
+    def aggregate(
+        self, adjacency: Adjacency, x: Tensor, *, layer: int, epoch: int, exact: bool, static: bool = False
+    ) -> Tensor:
+        """Return ``A [x; halo(x)]`` for owned rows, differentiable in ``x``.
+
+        Args:
+            adjacency: ``(N, N + H)``, central rows first.
+            x: rows of owned nodes, float32 ``(N, D)``.
+            layer: index of this exchange in the forward pass.
+            epoch: enters the noise of the messages.
+            exact: exchange float32 rows and leave no trace in the counts (evaluation).
+            static: ``x`` is the same in every epoch, so its halo may be kept.
+
+        Returns:
+            float32 ``(N, D)``.
+        """
+        result: Tensor = _Aggregate.apply(x, _Call(self, adjacency, layer, epoch, exact, static))
+        return result
+
+    def extend(self, x: Tensor, *, layer: int, epoch: int, exact: bool) -> Tensor:
+        """Return owned rows with halo rows behind them, ``(N + H, D)``, differentiable in ``x``."""
+        result: Tensor = _Extend.apply(x, _Call(self, None, layer, epoch, exact, False))
+        return result
+
+    def run(self, step: Any, *, exact: bool) -> None:
+        (Synchronous() if exact else self._schedule).run(step)
+
+    def halo_buffer(self, layer: int, x: Tensor) -> Tensor:
+        """Return the ``(H, D)`` buffer of a layer; it is kept from epoch to epoch."""
+        key = (layer, x.shape[1])
+        if key not in self._halos:
+            self._halos[key] = x.new_empty(self.num_halo, x.shape[1])
+        return self._halos[key]
+
+    def kept_halo(self, layer: int, x: Tensor, epoch: int) -> Tensor:
+        """Return the halo rows of a static input; they travel once, in full."""
+        if layer not in self._static:
+            halo = x.new_empty(self.num_halo, x.shape[1])
+            once = Channel(
+                layer=layer,
+                direction="forward",
+                plan=self._plans["forward"],
+                codec=Float32(),
+                bits=Fixed(),
+                transport=self._exact_transport,
+                seed=self._seed,
+                phases=self.phases,
+            )
+            self._channels[layer, "once", False] = once
+            once.post(x, halo, epoch=epoch).wait()
+            self._static[layer] = halo
+        return self._static[layer]
+
+    @property
+    def keeps_static(self) -> bool:
+        return self._keep_static
+
+
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """The arguments of one aggregation that are not tensors."""
+
+    exchange: HaloExchange
+    adjacency: Adjacency | None
+    layer: int
+    epoch: int
+    exact: bool
+    static: bool
+
+
+class _Forward:
+    """``y = A [x; halo]``."""
+
+    def __init__(self, call: _Call, x: Tensor) -> None:
+        assert call.adjacency is not None
+        self.call, self.x, self.adjacency = call, x, call.adjacency
+        self.out = x.new_empty(call.exchange.num_owned, x.shape[1])
+        self.pending: Pending | None = None
+
+    def prepare(self) -> None:
+        pass
+
+    def post(self) -> None:
+        call, exchange = self.call, self.call.exchange
+        if call.static and exchange.keeps_static:
+            self.halo = exchange.kept_halo(call.layer, self.x, call.epoch)
+            return
+        self.halo = exchange.halo_buffer(call.layer, self.x)
+        channel = exchange.channel(call.layer, "forward", exact=call.exact)
+        self.pending = channel.post(self.x, self.halo, epoch=call.epoch)
+
+    def independent(self) -> None:
+        central = self.call.exchange.num_central
+        with self.call.exchange.phases("central"):
+            spmm(self.adjacency, self.x, rows=(0, central), out=self.out[:central])
+
+    def wait(self) -> None:
+        if self.pending is not None:
+            self.pending.wait()
+
+    def dependent(self) -> None:
+        exchange = self.call.exchange
+        rows = (exchange.num_central, exchange.num_owned)
+        with exchange.phases("marginal"):
+            spmm(self.adjacency, self.x, self.halo, rows=rows, out=self.out[rows[0] :])
+
+
+class _Backward:
+    """``dx = (A^T dy)[:N] + gradients that other workers computed for these rows``."""
+
+    def __init__(self, call: _Call, gradient: Tensor) -> None:
+        assert call.adjacency is not None
+        self.call, self.gradient, self.adjacency = call, gradient, call.adjacency
+        self.out = gradient.new_empty(call.exchange.num_owned, gradient.shape[1])
+        self.pending: Pending
+
+    def prepare(self) -> None:
+        exchange = self.call.exchange
+        self.halo_gradient = exchange.halo_buffer(self.call.layer, self.gradient)
+        rows = (exchange.num_owned, exchange.num_owned + exchange.num_halo)
+        with exchange.phases("marginal"):
+            spmm(self.adjacency, self.gradient, rows=rows, transposed=True, out=self.halo_gradient)
+
+    def post(self) -> None:
+        channel = self.call.exchange.channel(self.call.layer, "backward", exact=self.call.exact)
+        self.pending = channel.post(self.halo_gradient, self.out, epoch=self.call.epoch)
+
+    def independent(self) -> None:
+        exchange = self.call.exchange
+        with exchange.phases("central"):
+            spmm(self.adjacency, self.gradient, rows=(0, exchange.num_owned), transposed=True, out=self.out)
+
+    def wait(self) -> None:
+        self.pending.arrive()
+
+    def dependent(self) -> None:
+        self.pending.land()
+
+
+class _Aggregate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, call: _Call) -> Tensor:
+        ctx.call = call
+        step = _Forward(call, x)
+        call.exchange.run(step, exact=call.exact)
+        return step.out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        step = _Backward(ctx.call, gradients[0].contiguous())
+        ctx.call.exchange.run(step, exact=ctx.call.exact)
+        return step.out, None
+
+
+class _Extend(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, call: _Call) -> Tensor:
+        ctx.call = call
+        exchange = call.exchange
+        out = x.new_empty(exchange.num_owned + exchange.num_halo, x.shape[1])
+        channel = exchange.channel(call.layer, "forward", exact=call.exact)
+        pending = channel.post(x, out[exchange.num_owned :], epoch=call.epoch)
+        out[: exchange.num_owned] = x
+        pending.wait()
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        call: _Call = ctx.call
+        exchange = call.exchange
+        gradient = gradients[0]
+        out = gradient[: exchange.num_owned].clone()
+        channel = exchange.channel(call.layer, "backward", exact=call.exact)
+        channel.post(gradient[exchange.num_owned :].contiguous(), out, epoch=call.epoch).wait()
+        return out, None
+
+
+def forward_plan(shard: Shard, device: torch.device | str = "cpu") -> Plan:
+    """Boundary rows out, halo rows in."""
+    boundary = shard.boundary.split(shard.boundary_splits.tolist())
+    return Plan(
+        rank=shard.rank,
+        workers=shard.workers,
+        send=_routes(lambda peer: boundary[peer], shard.owned, shard, device, contiguous=False),
+        receive=_routes(_halo_rows(shard), shard.halo, shard, device, contiguous=True),
+        accumulate=False,
+    )
+
+
+def backward_plan(shard: Shard, device: torch.device | str = "cpu") -> Plan:
+    """Gradients of halo rows out, gradients of boundary rows in, to be added."""
+    boundary = shard.boundary.split(shard.boundary_splits.tolist())
+    return Plan(
+        rank=shard.rank,
+        workers=shard.workers,
+        send=_routes(_halo_rows(shard), shard.halo, shard, device, contiguous=True),
+        receive=_routes(lambda peer: boundary[peer], shard.owned, shard, device, contiguous=False),
+        accumulate=True,
+    )
+
+
+def _halo_rows(shard: Shard) -> Callable[[int], Tensor]:
+    splits = torch.arange(shard.num_halo).split(shard.halo_splits.tolist())
+    return lambda peer: splits[peer]
+
+
+def _routes(
+    rows_of: Callable[[int], Tensor], ids: Tensor, shard: Shard, device: torch.device | str, *, contiguous: bool
+) -> tuple[Route, ...]:
+    peers = [(shard.rank + k) % shard.workers for k in range(1, shard.workers)]
+    return tuple(
+        Route(
+            peer=peer, rows=rows_of(peer).to(device), ids=ids[rows_of(peer)].to(device), contiguous=contiguous
+        )
+        for peer in peers
+    )
