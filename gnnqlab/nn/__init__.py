@@ -1,0 +1,6 @@
+"""What a model is made of, and the graph it sees."""
+
+from gnnqlab.nn.message_passing import GraphPass, LocalGraph, ModelGraph, WorkerGraph
+from gnnqlab.nn.models import ModelSettings, build_model
+
+__all__ = ["GraphPass", "LocalGraph", "ModelGraph", "ModelSettings", "WorkerGraph", "build_model"]

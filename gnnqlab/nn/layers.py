@@ -1,0 +1,75 @@
+"""The graph layers: one weighted sum of neighbours, one projection, in the cheaper order."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from gnnqlab.nn.message_passing import GraphPass
+from gnnqlab.nn.sparse_input import SparseInput, project
+
+__all__ = ["GraphConvolution", "SageConvolution", "projects_first"]
+
+
+def projects_first(in_features: int, out_features: int) -> bool:
+    """Whether rows are projected before they are aggregated, and so travel with the smaller width.
+
+    The rule of ``dgl.nn``'s ``GraphConv`` and ``SAGEConv``, the same for every system.
+    """
+    return in_features > out_features
+
+
+class GraphConvolution(nn.Module):
+    """GCN layer (Kipf & Welling, 2017): ``P X W + b`` with ``P = D_in^-1/2 A D_out^-1/2``.
+
+    Agrees with ``dgl.nn.GraphConv(norm="both")``: Glorot-uniform ``W (in, out)``, ``b = 0``.
+    """
+
+    def __init__(self, in_features: int, out_features: int, *, generator: torch.Generator) -> None:
+        super().__init__()
+        self.projects_first = projects_first(in_features, out_features)
+        self.weight = nn.Parameter(glorot(in_features, out_features, generator))
+        self.bias = nn.Parameter(torch.zeros(out_features))
+
+    def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
+        if self.projects_first:
+            return g.aggregate(project(x, self.weight), alpha="symmetric") + self.bias
+        return torch.addmm(self.bias, g.aggregate(_dense(x), alpha="symmetric"), self.weight)
+
+
+class SageConvolution(nn.Module):
+    """GraphSAGE-mean layer (Hamilton et al., 2017), full batch: ``X W_s + mean(X) W_n + b``.
+
+    Agrees with ``dgl.nn.SAGEConv("mean")``: Glorot-uniform weights with gain sqrt(2), ``b = 0``.
+    """
+
+    def __init__(self, in_features: int, out_features: int, *, generator: torch.Generator) -> None:
+        super().__init__()
+        self.projects_first = projects_first(in_features, out_features)
+        self.weight_self = nn.Parameter(glorot(in_features, out_features, generator, gain=math.sqrt(2)))
+        self.weight_neighbour = nn.Parameter(glorot(in_features, out_features, generator, gain=math.sqrt(2)))
+        self.bias = nn.Parameter(torch.zeros(out_features))
+
+    def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
+        if self.projects_first:
+            neighbours = g.aggregate(project(x, self.weight_neighbour), alpha="mean")
+            return project(x, self.weight_self) + neighbours + self.bias
+        x = _dense(x)
+        neighbours = torch.addmm(self.bias, g.aggregate(x, alpha="mean"), self.weight_neighbour)
+        return torch.addmm(neighbours, x, self.weight_self)
+
+
+def glorot(in_features: int, out_features: int, generator: torch.Generator, *, gain: float = 1.0) -> Tensor:
+    """Return Glorot-uniform weights ``(in, out)`` drawn from ``generator``."""
+    bound = gain * math.sqrt(6.0 / (in_features + out_features))
+    return torch.empty(in_features, out_features).uniform_(-bound, bound, generator=generator)
+
+
+def _dense(x: Tensor | SparseInput) -> Tensor:
+    if isinstance(x, SparseInput):
+        raise ValueError(
+            "features that are aggregated before they are projected must be dense; call densify_features() first"
+        )
+    return x

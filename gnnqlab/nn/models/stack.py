@@ -1,0 +1,61 @@
+"""The frame GCN and GraphSAGE share: dropout, convolution, LayerNorm, ReLU, layer after layer."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gnnqlab.nn.message_passing import GraphPass
+from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.nn.sparse_input import SparseInput
+
+__all__ = ["ConvolutionStack"]
+
+
+class _Layer(Protocol):
+    def __call__(self, in_features: int, out_features: int, *, generator: torch.Generator) -> nn.Module: ...
+
+
+class ConvolutionStack(nn.Module):
+    """``h <- ReLU(LayerNorm(conv(dropout(h))))``, the last layer without norm and ReLU.
+
+    Differs: AdaQP's code drops between convolution and norm; here, as in PipeGCN and BNS-GCN, a layer drops
+    its input. The raw features are dropped only if ``input_dropout`` says so.
+    """
+
+    def __init__(
+        self, layer: _Layer, settings: ModelSettings, in_features: int, num_classes: int, seed: int
+    ) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        widths = settings.widths(in_features, num_classes)
+        self.convolutions = nn.ModuleList(
+            layer(before, after, generator=generator)
+            for before, after in zip(widths[:-1], widths[1:], strict=True)
+        )
+        self.norms = None
+        if settings.norm == "layer":
+            self.norms = nn.ModuleList(nn.LayerNorm(width) for width in widths[1:-1])
+        self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
+
+    @property
+    def takes_sparse_input(self) -> bool:
+        """Whether sparse features need not be made dense: the first layer projects before it aggregates."""
+        return bool(self.convolutions[0].projects_first)
+
+    def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
+        h: Tensor | SparseInput = g.dropout(x, self.input_dropout)
+        last = len(self.convolutions) - 1
+        for index, convolution in enumerate(self.convolutions):
+            if index > 0:
+                h = g.dropout(h, self.dropout)
+            h = convolution(g, h)
+            if index < last:
+                if self.norms is not None:
+                    h = self.norms[index](h)
+                h = functional.relu(h, inplace=True)
+        assert isinstance(h, Tensor)
+        return h

@@ -1,0 +1,85 @@
+"""A wide, sparse feature matrix whose projection costs its stored values, not its width."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnqlab.graph.features import SparseRows
+from gnnqlab.kernels.aggregate import Adjacency, spmm
+from gnnqlab.kernels.noise import dropout_values
+
+__all__ = ["SparseInput", "project"]
+
+
+@dataclass(frozen=True, eq=False)
+class SparseInput:
+    """Features of owned nodes as a sparse matrix: rows are nodes, columns are features."""
+
+    matrix: Adjacency
+    values: Tensor
+    """Stored values, float32 ``(nnz,)``; those of the matrix, or what dropout left of them."""
+
+    @classmethod
+    def from_rows(cls, rows: SparseRows, device: torch.device | str = "cpu") -> SparseInput:
+        matrix = Adjacency(rows.indptr, rows.indices, rows.values, num_columns=rows.num_columns).to(device)
+        assert matrix.weights is not None
+        return cls(matrix, matrix.weights)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.matrix.num_rows, self.matrix.num_columns
+
+    def to_dense(self) -> Tensor:
+        """Return float32 ``(N, D)``."""
+        dense = torch.zeros(self.shape, device=self.values.device)
+        dense[self._row_of_value(), self.matrix.indices.long()] = self.values
+        return dense
+
+    def dropout(self, ids: Tensor, *, p: float, seed: int, epoch: int, stream: int) -> SparseInput:
+        """Drop stored values; the mask is that of the dense matrix, read at the stored places."""
+        values = dropout_values(
+            self.values,
+            ids[self._row_of_value()],
+            self.matrix.indices,
+            p=p,
+            seed=seed,
+            epoch=epoch,
+            stream=stream,
+        )
+        return SparseInput(self.matrix, values)
+
+    def _row_of_value(self) -> Tensor:
+        return torch.repeat_interleave(self.matrix.indptr.diff())
+
+
+def project(x: Tensor | SparseInput, weight: Tensor) -> Tensor:
+    """Return ``x @ weight``; a sparse ``x`` is multiplied by its stored values only."""
+    if isinstance(x, SparseInput):
+        product: Tensor = _SparseProduct.apply(weight, x)
+        return product
+    return x @ weight
+
+
+class _SparseProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, x: SparseInput) -> Tensor:
+        ctx.x = x
+        return spmm(_with_values(x.matrix, x.values), weight)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        x: SparseInput = ctx.x
+        transposed = x.matrix.transposed
+        if x.values is not x.matrix.weights:
+            transposed = _with_values(transposed, x.values[x.matrix.transposed_edges])
+        return spmm(transposed, gradients[0].contiguous()), None
+
+
+def _with_values(matrix: Adjacency, values: Tensor) -> Adjacency:
+    if values is matrix.weights:
+        return matrix
+    return Adjacency(matrix.indptr, matrix.indices, values, num_columns=matrix.num_columns)
