@@ -1,0 +1,11 @@
+"""Vanilla synchronous full-graph training: the reference of every comparison."""
+
+from gnnqlab.systems.system import System, register_system
+
+__all__ = ["vanilla"]
+
+
+@register_system
+def vanilla() -> System:
+    """Vanilla: METIS, every boundary row in float32, communicate then compute (AdaQP section 2.2)."""
+    return System(name="vanilla")
