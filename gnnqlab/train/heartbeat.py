@@ -51,7 +51,7 @@ class Pulse(NamedTuple):
     node: int
     pid: int
     start_time: int
-    count: int
+    beats: int
     epoch: int
     time_ns: int
     limit_s: float

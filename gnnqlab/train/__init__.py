@@ -1,0 +1,1 @@
+"""Training: configuration, one worker's loop, and what it records."""

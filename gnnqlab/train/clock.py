@@ -1,0 +1,83 @@
+"""Where an epoch's seconds go: exactly one phase is open at any time, so the phases add up to the epoch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+__all__ = ["PHASES", "Clock"]
+
+PHASES = (
+    "central",
+    "marginal",
+    "encode",
+    "decode",
+    "wait",
+    "dense",
+    "reduce",
+    "optimizer",
+    "evaluate",
+    "assign",
+    "other",
+)
+"""Phases of an epoch: the products of central and of marginal rows, quantization, waiting for messages,
+everything dense (projections, norms, losses), the gradient all-reduce, the step, evaluation, bit-width
+assignment, and what no other phase claims."""
+
+_BEATS = {"encode": "encode", "wait": "wait", "reduce": "reduce", "evaluate": "evaluate"}
+
+
+class Clock:
+    """Measures phases exclusively: opening one pauses the one around it.
+
+    Example:
+        >>> clock = Clock()
+        >>> with clock("dense"):
+        ...     with clock("wait"):
+        ...         pass
+        >>> sorted(name for name, seconds in clock.take().items() if seconds > 0)
+        ['dense', 'other', 'wait']
+    """
+
+    def __init__(self, beat: Callable[[str], None] = lambda phase: None) -> None:
+        self._beat = beat
+        self._folded = False
+        self._open = "other"
+        self._since = time.perf_counter()
+        self._seconds = dict.fromkeys(PHASES, 0.0)
+
+    @contextmanager
+    def __call__(self, phase: str) -> Iterator[None]:
+        if self._folded:
+            yield
+            return
+        around = self._switch(phase)
+        try:
+            yield
+        finally:
+            self._switch(around)
+
+    @contextmanager
+    def whole(self, phase: str) -> Iterator[None]:
+        """Open a phase that claims everything inside it, phases of its own included."""
+        with self(phase):
+            self._folded = True
+            try:
+                yield
+            finally:
+                self._folded = False
+
+    def take(self) -> dict[str, float]:
+        """Return seconds per phase since the last call, and start anew."""
+        self._switch(self._open)
+        seconds, self._seconds = self._seconds, dict.fromkeys(PHASES, 0.0)
+        return seconds
+
+    def _switch(self, phase: str) -> str:
+        now = time.perf_counter()
+        around = self._open
+        self._seconds[around] += now - self._since
+        self._open, self._since = phase, now
+        self._beat(_BEATS.get(phase, "compute"))
+        return around

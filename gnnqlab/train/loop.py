@@ -1,0 +1,159 @@
+"""What each launched process runs: shard, trainer, epochs, records."""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from gnnqlab.partition.shard import Shard
+from gnnqlab.train.clock import Clock
+from gnnqlab.train.config import RunConfig
+from gnnqlab.train.heartbeat import Heartbeat
+from gnnqlab.train.objective import Scores
+from gnnqlab.train.prepare import own_shard
+from gnnqlab.train.record import JsonLines, traffic_rows
+from gnnqlab.train.trainer import Trainer, worker_trainer
+
+__all__ = ["fit"]
+
+
+def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Heartbeat) -> None:
+    """Train one worker's share of a run from its first to its last epoch.
+
+    Args:
+        config: the run's configuration, the same on every worker.
+        folder: the run folder; records go there.
+        rank: this worker; ``torch.distributed`` is initialised if there are several.
+        workers: P.
+        heartbeat: told about every change of phase.
+    """
+    settings = config.train
+    shard = own_shard(
+        config.graph, config.system.partition, rank=rank, workers=workers, run=folder, heartbeat=heartbeat
+    )
+    clock = Clock(heartbeat.phase)
+    device = _device(config, rank)
+    heartbeat.phase("compute", epoch=-1, limit_s=600.0)
+    trainer = worker_trainer(shard, config.system, config.model, settings, device=device, clock=clock)
+    if rank == 0:
+        _write_facts(folder, config, shard, trainer, device)
+    records = JsonLines(folder / f"records-rank{rank}.jsonl")
+    traffic = JsonLines(folder / f"traffic-rank{rank}.jsonl")
+    meter = _Meter(trainer)
+    if workers > 1:
+        dist.barrier()
+    started = time.perf_counter()
+    for epoch in range(settings.epochs):
+        heartbeat.phase("compute", epoch=epoch)
+        clock.take()
+        begun = time.perf_counter()
+        loss = trainer.epoch(epoch)
+        epoch_s = time.perf_counter() - begun
+        scores = Scores(train=float("nan"), val=float("nan"), test=float("nan"))
+        if _evaluates(epoch, settings.epochs, settings.evaluate_every):
+            scores = trainer.evaluate(epoch)
+        seconds = clock.take()
+        records.write(
+            {
+                "epoch": epoch,
+                "rank": rank,
+                "time_s": round(time.perf_counter() - started, 6),
+                "loss": loss,
+                "train_score": _number(scores.train),
+                "val_score": _number(scores.val),
+                "test_score": _number(scores.test),
+                "epoch_s": round(epoch_s, 7),
+                **{f"{phase}_s": round(value, 7) for phase, value in seconds.items()},
+                **meter.read(),
+            }
+        )
+        traffic.write({"epoch": epoch, "rows": traffic_rows(meter.arrivals())})
+        _check_finite(loss, epoch)
+    records.close()
+    traffic.close()
+
+
+def _evaluates(epoch: int, epochs: int, every: int) -> bool:
+    return epoch == epochs - 1 or (every > 0 and epoch % every == 0)
+
+
+def _check_finite(loss: float, epoch: int) -> None:
+    if not torch.isfinite(torch.tensor(loss)):
+        raise RuntimeError(f"the loss must be finite, got {loss} in epoch {epoch}; lower the learning rate (--lr)")
+
+
+def _number(value: float) -> float | None:
+    return None if value != value else round(value, 6)
+
+
+def _device(config: RunConfig, rank: int) -> torch.device:
+    if config.launch.device == "cpu":
+        return torch.device("cpu")
+    device = torch.device("cuda", rank % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device
+
+
+def _write_facts(folder: Path, config: RunConfig, shard: Shard, trainer: Trainer, device: torch.device) -> None:
+    """Write what was found out while the run was set up, for tables and reports."""
+    facts = {
+        "multi_label": shard.multi_label,
+        "num_nodes": shard.num_global_nodes,
+        "num_classes": shard.num_classes,
+        "num_features": int(trainer.graph.features.shape[1]),
+        "num_parameters": trainer.parameters.values.numel(),
+        "device": str(device),
+        "backend": dist.get_backend() if dist.is_initialized() else "none",
+        "threads": torch.get_num_threads(),
+        "projects_first": [
+            bool(convolution.projects_first) for convolution in getattr(trainer.model, "convolutions", [])
+        ],
+        "layer0": config.train.layer0,
+        "torch": torch.__version__,
+    }
+    print(f"training on {facts['device']}, backend {facts['backend']}, {facts['threads']} thread(s) a worker", flush=True)
+    (folder / "facts.json").write_text(json.dumps(facts, indent=1))
+
+
+class _Meter:
+    """Turns the channels' running counts into figures per epoch."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+        self._before = (0, 0, 0.0)
+
+    def read(self) -> dict[str, float]:
+        channels = self._trainer.exchange.channels if self._trainer.exchange else []
+        now = (
+            sum(channel.bytes_payload for channel in channels),
+            sum(channel.bytes_params for channel in channels),
+            sum(channel.wire_s for channel in channels),
+        )
+        before, self._before = self._before, now
+        gradient_bytes = 4 * (self._trainer.parameters.values.numel() + 1) if self._trainer.distributed else 0
+        return {
+            "bytes_payload": now[0] - before[0],
+            "bytes_params": now[1] - before[1],
+            "bytes_gradients": gradient_bytes,
+            "wire_s": round(now[2] - before[2], 7),
+            "memory_bytes": _peak_memory(),
+        }
+
+    def arrivals(self) -> list:  # type: ignore[type-arg]
+        channels = self._trainer.exchange.channels if self._trainer.exchange else []
+        taken = [arrival for channel in channels for arrival in channel.arrivals]
+        for channel in channels:
+            channel.arrivals.clear()
+        return taken
+
+
+def _peak_memory() -> int:
+    """Return the most memory this process, or its GPU, has held, in bytes."""
+    if torch.cuda.is_initialized():
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,86 @@
+"""From a graph's name to this worker's shard on disk, partitioned once and found again by content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+
+from gnnqlab.graph.graph import Graph
+from gnnqlab.graph.sources import load
+from gnnqlab.partition.parts import Partitioner, cache_folder, shard_folder, shard_path, store_shards
+from gnnqlab.partition.shard import Shard
+from gnnqlab.train.heartbeat import Heartbeat
+
+__all__ = ["keep_graph", "own_shard"]
+
+_LONG_S = 24 * 3600.0
+"""Loading and partitioning may take hours on a large graph; the guard is told so."""
+
+
+def keep_graph(graph: Graph) -> str:
+    """Save a graph from memory where workers can load it; return its path, named by content."""
+    path = cache_folder() / "graphs" / graph.content_hash
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        graph.save(path)
+    return str(path)
+
+
+def own_shard(
+    source: str, partitioner: Partitioner, *, rank: int, workers: int, run: Path, heartbeat: Heartbeat
+) -> Shard:
+    """Return one worker's shard; on each machine one worker loads and partitions, the others wait for it.
+
+    A partition that was made before is read from the cache without loading the graph at all.
+    """
+    marker = run / "shards.json"
+    if int(os.environ.get("LOCAL_RANK", rank)) == 0:
+        folder = _shards(source, partitioner, workers, heartbeat)
+        partial = marker.with_suffix(".partial")
+        partial.write_text(json.dumps({"folder": str(folder)}))
+        partial.rename(marker)
+    else:
+        heartbeat.phase("partition", limit_s=_LONG_S)
+        while not marker.exists():
+            time.sleep(0.02)
+        folder = Path(json.loads(marker.read_text())["folder"])
+    heartbeat.phase("load", limit_s=600.0)
+    return Shard.load(shard_path(folder, rank))
+
+
+def _shards(source: str, partitioner: Partitioner, workers: int, heartbeat: Heartbeat) -> Path:
+    note = cache_folder() / "sources" / f"{_source_digest(source)}.json"
+    if note.exists():
+        folder = shard_folder(json.loads(note.read_text())["content"], partitioner, workers)
+        if all(shard_path(folder, rank).exists() for rank in range(workers)):
+            return folder
+    heartbeat.phase("load", limit_s=_LONG_S)
+    graph = load(source)
+    heartbeat.phase("partition", limit_s=_LONG_S)
+    folder = store_shards(
+        graph, partitioner, workers, progress=lambda rank: heartbeat.phase("partition", limit_s=_LONG_S)
+    )
+    note.parent.mkdir(parents=True, exist_ok=True)
+    partial = note.with_suffix(f".{os.getpid()}")
+    partial.write_text(json.dumps({"content": graph.content_hash}))
+    partial.rename(note)
+    return folder
+
+
+def _source_digest(source: str) -> str:
+    """Name a source by what would change its content: its text, the data folder, and a file's size and age."""
+    facts: list[object] = [source, os.environ.get("GNNQLAB_DATA"), os.getcwd(), _version()]
+    path = Path(source)
+    if path.exists():
+        files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+        facts += [[str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+    return hashlib.blake2b(json.dumps(facts).encode(), digest_size=12).hexdigest()
+
+
+def _version() -> str:
+    from gnnqlab import __version__
+
+    return __version__

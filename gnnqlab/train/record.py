@@ -1,0 +1,209 @@
+"""What every worker writes about every epoch, and how it is read back.
+
+``records-rankR.jsonl`` has one line an epoch; ``traffic-rankR.jsonl`` has one line an epoch with a row for each
+message that worker received, by bit-width. Each line is written with one system call, so a crash leaves at
+most one torn line, which readers skip.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gnnqlab.message.channel import Arrival
+
+__all__ = ["JsonLines", "read_records", "read_traffic", "summarize", "traffic_rows"]
+
+RECORD_COLUMNS = (
+    "epoch",
+    "rank",
+    "time_s",
+    "loss",
+    "train_score",
+    "val_score",
+    "test_score",
+    "epoch_s",
+    "central_s",
+    "marginal_s",
+    "encode_s",
+    "decode_s",
+    "wait_s",
+    "wire_s",
+    "dense_s",
+    "reduce_s",
+    "optimizer_s",
+    "evaluate_s",
+    "assign_s",
+    "other_s",
+    "bytes_payload",
+    "bytes_params",
+    "bytes_gradients",
+    "memory_bytes",
+)
+"""Columns of ``run.records``: seconds end in ``_s``; scores are NaN in epochs without evaluation; ``epoch_s`` is
+training alone, ``time_s`` the wall clock since training began; bytes are those this worker sent."""
+
+TRAFFIC_COLUMNS = (
+    "epoch",
+    "layer",
+    "direction",
+    "sender",
+    "receiver",
+    "bits",
+    "rows",
+    "payload_bytes",
+    "param_bytes",
+    "seconds",
+)
+"""Columns of ``run.traffic``; ``seconds`` is the time from the receiver's post until the whole message had come."""
+
+
+class JsonLines:
+    """An append-only file of JSON objects, one line and one write each; a full disk costs lines, not the run."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._torn = False
+        self._warned = False
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Append one object."""
+        line = (b"\n" if self._torn else b"") + json.dumps(record, separators=(",", ":")).encode() + b"\n"
+        try:
+            written = os.write(self._descriptor, line)
+        except OSError as error:
+            written = 0
+            if not self._warned:
+                print(f"records cannot be written ({error.strerror}); training goes on without them", flush=True)
+                self._warned = True
+        self._torn = written < len(line)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def traffic_rows(arrivals: Iterable[Arrival]) -> list[list[Any]]:
+    """Return one row for each message and bit-width, in the order of ``TRAFFIC_COLUMNS`` from ``layer`` on."""
+    return [
+        [
+            arrival.layer,
+            arrival.direction,
+            arrival.sender,
+            arrival.receiver,
+            share.bits,
+            share.rows,
+            share.payload_bytes,
+            share.param_bytes,
+            round(arrival.seconds, 7),
+        ]
+        for arrival in arrivals
+        for share in arrival.layout.shares
+        if share.rows
+    ]
+
+
+def read_records(folder: Path) -> pd.DataFrame:
+    """Return one row per epoch and worker, sorted; empty while nothing has been written."""
+    import pandas as pd
+
+    lines = [line for path in sorted(folder.glob("records-rank*.jsonl")) for line in _lines(path)]
+    frame = pd.DataFrame.from_records(lines, columns=list(RECORD_COLUMNS))
+    scores = [column for column in RECORD_COLUMNS if column.endswith("_score")]
+    frame[scores] = frame[scores].astype(float)
+    return frame.sort_values(["epoch", "rank"], ignore_index=True)
+
+
+def read_traffic(folder: Path) -> pd.DataFrame:
+    """Return one row per epoch, layer, direction, sender, receiver and bit-width."""
+    import pandas as pd
+
+    rows = [
+        [line["epoch"], *row]
+        for path in sorted(folder.glob("traffic-rank*.jsonl"))
+        for line in _lines(path)
+        for row in line["rows"]
+    ]
+    return pd.DataFrame(rows, columns=list(TRAFFIC_COLUMNS))
+
+
+def summarize(folder: Path) -> dict[str, Any]:
+    """Return the figures of a run that comparisons and ``--json`` show.
+
+    Seconds are medians over epochs of the slowest worker (``epoch_s``) or of the mean over workers (the
+    others); the first epoch is left out where there are more, because it also sets things up. Bytes are per
+    epoch, all workers. The test score is that of the epoch with the best validation score.
+    """
+    config = json.loads((folder / "config.json").read_text())
+    frame = read_records(folder)
+    summary: dict[str, Any] = {
+        "run": folder.name,
+        "system": config["system"]["name"],
+        "model": config["model"]["name"],
+        "graph": config["graph"],
+        "workers": config["workers"],
+        "epochs": 0,
+    }
+    if frame.empty:
+        return summary
+    complete = frame.groupby("epoch").filter(lambda rows: len(rows) == config["workers"])
+    frame = complete if not complete.empty else frame
+    epochs = frame.groupby("epoch")
+    settled = frame[frame["epoch"] > frame["epoch"].min()] if frame["epoch"].nunique() > 1 else frame
+
+    def median_of_means(*columns: str) -> float:
+        return float(settled.groupby("epoch")[list(columns)].mean().sum(axis=1).median())
+
+    first = frame[frame["rank"] == frame["rank"].min()]
+    evaluated = first.dropna(subset=["train_score"])
+    best = evaluated.loc[evaluated["val_score"].fillna(-1.0).idxmax()] if not evaluated.empty else None
+    metric = _metric(folder)
+    sent = settled.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1)
+    summary.update(
+        {
+            "epochs": int(frame["epoch"].max()) + 1,
+            metric: None if best is None else float(best["test_score"]),
+            "best_val": None if best is None or best["val_score"] != best["val_score"] else float(best["val_score"]),
+            "best_epoch": None if best is None else int(best["epoch"]),
+            "epoch_s": float(settled.groupby("epoch")["epoch_s"].max().median()),
+            "comm_s": median_of_means("wait_s", "reduce_s"),
+            "comp_s": median_of_means("central_s", "marginal_s", "dense_s", "optimizer_s"),
+            "quant_s": median_of_means("encode_s", "decode_s"),
+            "assign_s": median_of_means("assign_s"),
+            "bytes_sent": int(statistics.median(sent)),
+            "bytes_payload": int(settled.groupby("epoch")["bytes_payload"].sum().median()),
+            "bytes_params": int(settled.groupby("epoch")["bytes_params"].sum().median()),
+            "final_loss": float(epochs["loss"].first().iloc[-1]),
+            "wall_s": float(frame["time_s"].max()),
+            "peak_memory_bytes": int(frame["memory_bytes"].max()),
+            "layer0": config["train"]["layer0"],
+            "transport": config["train"]["transport"],
+            "link": "none" if config["workers"] == 1 else "loopback",
+        }
+    )
+    return summary
+
+
+def _metric(folder: Path) -> str:
+    try:
+        facts = json.loads((folder / "facts.json").read_text())
+    except (OSError, ValueError):
+        facts = {}
+    return "test_f1_micro" if facts.get("multi_label") else "test_accuracy"
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the whole lines of a file; a torn one is skipped."""
+    for line in path.read_bytes().split(b"\n"):
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            yield value

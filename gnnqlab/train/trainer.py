@@ -1,0 +1,112 @@
+"""One worker's training: an epoch and an evaluation, nothing of launching, files or graphs on disk."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from gnnqlab.exchange.halo import HaloExchange
+from gnnqlab.message.transport import make_transport
+from gnnqlab.nn.message_passing import ModelGraph, WorkerGraph
+from gnnqlab.nn.models.registry import ModelSettings, build_model
+from gnnqlab.partition.shard import Shard
+from gnnqlab.systems.system import System
+from gnnqlab.train.clock import Clock
+from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.objective import Objective, Scores
+from gnnqlab.train.parameters import Adam, FlatParameters
+
+__all__ = ["Trainer", "worker_trainer"]
+
+
+class Trainer:
+    """Trains one replica of a model on the rows of one graph or shard."""
+
+    def __init__(
+        self,
+        graph: ModelGraph,
+        objective: Objective,
+        model: nn.Module,
+        settings: TrainSettings,
+        *,
+        exchange: HaloExchange | None = None,
+        distributed: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        self.graph, self.objective, self.model, self.settings = graph, objective, model.to(graph.device), settings
+        self.exchange, self.distributed = exchange, distributed
+        self.clock = clock or Clock()
+        if not getattr(model, "takes_sparse_input", False):
+            graph.densify_features()
+        self.parameters = FlatParameters(self.model)
+        if distributed:
+            self.parameters.spread()
+        self.optimizer = Adam(self.parameters, lr=settings.lr, weight_decay=settings.weight_decay)
+
+    def gradients(self, epoch: int) -> float:
+        """Run one training pass; leave the summed gradients in ``parameters`` and return the loss.
+
+        Raises:
+            RuntimeError: if the loss is not finite.
+        """
+        self.parameters.zero()
+        with self.clock("dense"):
+            logits = self.model(self.graph.at(epoch, training=True), self.graph.features)
+            loss = self.objective.loss(logits)
+            loss.backward()
+        with self.clock("reduce"):
+            return self.parameters.reduce(loss, distributed=self.distributed)
+
+    def epoch(self, epoch: int) -> float:
+        """Train one epoch; return its loss (before the step)."""
+        loss = self.gradients(epoch)
+        with self.clock("optimizer"):
+            self.optimizer.step()
+        return loss
+
+    @torch.no_grad()
+    def evaluate(self, epoch: int) -> Scores:
+        """Return the scores of the current weights; rows are exchanged exactly, in float32."""
+        with self.clock.whole("evaluate"):
+            logits = self.model(self.graph.at(epoch, training=False), self.graph.features)
+            return self.objective.scores(logits, distributed=self.distributed)
+
+
+def worker_trainer(
+    shard: Shard,
+    system: System,
+    model: ModelSettings,
+    settings: TrainSettings,
+    *,
+    device: torch.device | str = "cpu",
+    clock: Clock | None = None,
+) -> Trainer:
+    """Return the trainer of one worker; ``torch.distributed`` must be initialised if there are several.
+
+    Raises:
+        ValueError: if the shard has nothing to learn from.
+    """
+    clock = clock or Clock()
+    exchange = HaloExchange(
+        shard,
+        codec=system.codec,
+        bits=system.bits,
+        schedule=system.schedule,
+        transport=make_transport(settings.transport, shard.rank, shard.workers),
+        seed=settings.seed,
+        keep_static=settings.layer0 == "once",
+        device=device,
+        phases=clock,
+    )
+    graph = WorkerGraph(shard, exchange, seed=settings.seed, device=device)
+    network = build_model(model, graph.features.shape[1], shard.num_classes, seed=settings.seed)
+    return Trainer(
+        graph,
+        Objective.of(shard, device),
+        network,
+        settings,
+        exchange=exchange,
+        distributed=shard.workers > 1 and dist.is_initialized(),
+        clock=clock,
+    )
