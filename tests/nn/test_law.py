@@ -1,0 +1,150 @@
+"""The law: with float32 messages, P workers give the losses, gradients and predictions of one process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from gnnqlab.graph import Graph
+from gnnqlab.nn import LocalGraph, ModelSettings, build_model
+from gnnqlab.partition import Random, build_shard
+from gnnqlab.systems import vanilla
+from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.objective import Objective
+from gnnqlab.train.trainer import Trainer, worker_trainer
+from tests.graphs import random_graph
+from tests.ranks import run_ranks
+
+# Sums run in another order on another number of workers: a few float32 roundings, each 6e-8 relative, grow by
+# the depth of the sums (degrees and columns of some tens) to at most about 1e-6 of the largest value.
+TOLERANCE = 1e-5
+EPOCHS = 3
+
+
+def one_process(graph: Graph, model: ModelSettings, settings: TrainSettings) -> dict:
+    local = LocalGraph(graph, seed=settings.seed)
+    network = build_model(model, graph.num_features, graph.num_classes, seed=settings.seed)
+    return train(Trainer(local, Objective.of(graph), network, settings))
+
+
+def train(trainer: Trainer) -> dict:
+    losses, gradients = [], []
+    for epoch in range(EPOCHS):
+        losses.append(trainer.gradients(epoch))
+        gradients.append(trainer.parameters.gradients.clone())
+        trainer.optimizer.step()
+    scores = trainer.evaluate(EPOCHS)
+    with torch.no_grad():
+        logits = trainer.model(trainer.graph.at(EPOCHS, training=False), trainer.graph.features)
+    return {
+        "losses": torch.tensor(losses),
+        "gradients": torch.stack(gradients),
+        "ids": trainer.graph.ids,
+        "logits": logits,
+        "scores": scores,
+    }
+
+
+def on_rank(rank: int, workers: int, graph: Graph, owner, model: ModelSettings, settings: TrainSettings) -> dict:
+    shard = build_shard(graph, owner, rank, workers)
+    return train(worker_trainer(shard, vanilla(), model, settings))
+
+
+def assert_same(results: list[dict], truth: dict) -> None:
+    logits = torch.empty_like(truth["logits"])
+    for result in results:
+        logits[result["ids"]] = result["logits"]
+        for name in ("losses", "gradients"):
+            scale = truth[name].abs().max()
+            assert (result[name] - truth[name]).abs().max() <= TOLERANCE * scale, name
+        assert result["scores"] == truth["scores"]
+    assert (logits - truth["logits"]).abs().max() <= TOLERANCE * truth["logits"].abs().max()
+
+
+CASES = [
+    ("gcn", False, 12, 2),
+    ("gcn", True, 12, 3),
+    ("graphsage", False, 40, 3),  # wider than hidden: rows are projected first
+    ("graphsage", True, 12, 4),
+    ("gcn", False, 40, 8),
+]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize(("model", "directed", "features", "layers"), CASES)
+def test_workers_equal_one_process(workers, model, directed, features, layers):
+    graph = random_graph(directed=directed, features=features, seed=layers)
+    shape = ModelSettings(name=model, layers=layers, hidden=16, dropout=0.3, input_dropout=0.1)
+    settings = TrainSettings(seed=5, weight_decay=1e-3)
+    owner = Random(seed=1).assign(graph, workers)
+    results = run_ranks(on_rank, workers, graph, owner, shape, settings)
+    assert_same(results, one_process(graph, shape, settings))
+
+
+@pytest.mark.parametrize("transport", ["ring", "all-to-all"])
+def test_every_transport_obeys(transport):
+    graph = random_graph()
+    shape = ModelSettings(layers=3, hidden=16)
+    settings = TrainSettings(transport=transport)
+    owner = Random(seed=2).assign(graph, 3)
+    assert_same(run_ranks(on_rank, 3, graph, owner, shape, settings), one_process(graph, shape, settings))
+
+
+def test_kept_layer_0_obeys():
+    graph = random_graph()
+    shape = ModelSettings(layers=3, hidden=16)
+    settings = TrainSettings(layer0="once")
+    owner = Random(seed=2).assign(graph, 3)
+    assert_same(run_ranks(on_rank, 3, graph, owner, shape, settings), one_process(graph, shape, settings))
+
+
+def test_multi_label_obeys():
+    graph = random_graph(multi_label=True)
+    shape = ModelSettings(name="graphsage", layers=2, hidden=16)
+    owner = Random(seed=2).assign(graph, 3)
+    settings = TrainSettings()
+    assert_same(run_ranks(on_rank, 3, graph, owner, shape, settings), one_process(graph, shape, settings))
+
+
+def test_sparse_features_obey():
+    from gnnqlab.graph import SparseRows
+
+    graph = random_graph(features=40)
+    dense = graph.features * (torch.rand(graph.features.shape, generator=torch.Generator().manual_seed(0)) < 0.2)
+    rows, columns = dense.nonzero(as_tuple=True)
+    indptr = torch.zeros(graph.num_nodes + 1, dtype=torch.int64)
+    indptr[1:] = rows.bincount(minlength=graph.num_nodes).cumsum(0)
+    sparse = SparseRows(
+        indptr=indptr, indices=columns.to(torch.int32), values=dense[rows, columns], num_columns=dense.shape[1]
+    )
+    shape = ModelSettings(layers=3, hidden=16, input_dropout=0.4)
+    settings = TrainSettings()
+    truth = one_process(replace(graph, features=dense), shape, settings)
+    owner = Random(seed=2).assign(graph, 3)
+    results = run_ranks(on_rank, 3, replace(graph, features=sparse), owner, shape, settings)
+    assert_same(results, truth)
+
+
+@pytest.mark.parametrize("name", ["empty halos", "a worker with nothing to learn", "a worker with no node"])
+def test_odd_partitions_obey(name):
+    graph = random_graph(nodes=40, edges=60, isolated=12)
+    owner = torch.zeros(graph.num_nodes, dtype=torch.int64)
+    if name == "empty halos":
+        owner[-12:] = 1  # isolated nodes only
+    elif name == "a worker with nothing to learn":
+        owner[graph.test_mask.nonzero().flatten()[:6]] = 1
+    workers = 2
+    shape = ModelSettings(layers=3, hidden=16)
+    settings = TrainSettings()
+    results = run_ranks(on_rank, workers, graph, owner, shape, settings)
+    assert_same(results, one_process(graph, shape, settings))
+
+
+def test_no_self_loops_and_isolated_nodes_obey():
+    graph = random_graph(self_loops="remove", isolated=5)
+    shape = ModelSettings(layers=2, hidden=16)
+    settings = TrainSettings()
+    owner = Random(seed=4).assign(graph, 4)
+    assert_same(run_ranks(on_rank, 4, graph, owner, shape, settings), one_process(graph, shape, settings))
