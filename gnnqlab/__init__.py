@@ -1,0 +1,100 @@
+"""gnnqlab: a laboratory for quantized distributed full-graph GNN training.
+
+    import gnnqlab as gq
+    graph = gq.load("digits")
+    run = gq.launch(graph, model="gcn", system="fixed-bits", bits=2, workers=2, epochs=60)
+    run.wait()
+
+Names come on demand, so that ``import gnnqlab`` stays light.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Fixed": "gnnqlab.bits",
+    "Float32": "gnnqlab.message",
+    "Graph": "gnnqlab.graph",
+    "METIS": "gnnqlab.partition",
+    "MODELS": "gnnqlab.nn.models",
+    "Random": "gnnqlab.partition",
+    "Run": "gnnqlab.launch",
+    "SYSTEMS": "gnnqlab.systems",
+    "Stochastic": "gnnqlab.message",
+    "System": "gnnqlab.systems",
+    "UniformRandom": "gnnqlab.bits",
+    "cleanup": "gnnqlab.launch",
+    "compare": "gnnqlab.lab",
+    "configure": "gnnqlab.train.configure",
+    "from_dgl": "gnnqlab.graph",
+    "from_pyg": "gnnqlab.graph",
+    "launch": "gnnqlab.launch",
+    "load": "gnnqlab.graph",
+    "partition": "gnnqlab.partition",
+    "preset": "gnnqlab.train.presets",
+    "register_model": "gnnqlab.nn.models",
+    "register_system": "gnnqlab.systems",
+    "runs": "gnnqlab.launch",
+    "systems": "gnnqlab.systems",
+}
+
+__all__ = [
+    "MODELS",
+    "METIS",
+    "SYSTEMS",
+    "Fixed",
+    "Float32",
+    "Graph",
+    "Random",
+    "Run",
+    "Stochastic",
+    "System",
+    "UniformRandom",
+    "cleanup",
+    "compare",
+    "configure",
+    "from_dgl",
+    "from_pyg",
+    "launch",
+    "load",
+    "partition",
+    "preset",
+    "register_model",
+    "register_system",
+    "runs",
+    "systems",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = importlib.import_module(_HOMES[name])
+    # A room with a verb of its own name (partition, launch) is a module that can be called.
+    value = home if home.__name__ == f"{__name__}.{name}" else getattr(home, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])
+
+
+if TYPE_CHECKING:
+    from gnnqlab import systems
+    from gnnqlab.bits import Fixed, UniformRandom
+    from gnnqlab.graph import Graph, from_dgl, from_pyg, load
+    
+    from gnnqlab.lab import compare
+    from gnnqlab.launch import Run, cleanup, runs
+    from gnnqlab.launch.start import launch
+    from gnnqlab.message import Float32, Stochastic
+    from gnnqlab.nn.models import MODELS, register_model
+    from gnnqlab.partition import METIS, Random, partition
+    from gnnqlab.systems import SYSTEMS, System, register_system
+    from gnnqlab.train.configure import configure
+    from gnnqlab.train.presets import preset

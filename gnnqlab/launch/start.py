@@ -1,0 +1,45 @@
+"""``gq.launch``: from a graph and a few words to a run under way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from gnnqlab.graph.graph import Graph
+from gnnqlab.launch import local
+from gnnqlab.launch.run import Run
+from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.systems.system import System
+from gnnqlab.train.configure import configure
+
+__all__ = ["launch"]
+
+
+def launch(
+    graph: Graph | str | Path,
+    *,
+    model: str | ModelSettings = "gcn",
+    system: str | System = "vanilla",
+    workers: int = 2,
+    out: str | Path | None = None,
+    wait: bool = False,
+    **settings: Any,
+) -> Run:
+    """Start a distributed training in processes of its own; return its handle at once.
+
+    Args:
+        graph: a graph, or its name or path.
+        model: a model's name, or its settings.
+        system: a system's name, or a :class:`System`.
+        workers: number of partitions, one process each.
+        out: folder for the run's own folder; ``$GNNQLAB_RUNS`` or ``runs`` by default.
+        wait: return only when the run has ended.
+        **settings: see :func:`gnnqlab.configure`: ``epochs``, ``seed``, ``layers``, ``hidden``, ``dropout``,
+            ``lr``, ``bits``, ``device`` and so on.
+
+    Raises:
+        ValueError: if a name, a setting or a value is wrong.
+        RuntimeError: if the run folder cannot be written.
+    """
+    config = configure(graph, model=model, system=system, workers=workers, **settings)
+    return local.launch(config, root=out, wait=wait)
