@@ -8,16 +8,25 @@ kernels give the same bytes.
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import torch
 from torch import Tensor
 
 from gnnqlab.errors import NonFiniteRow
+from gnnqlab.kernels import native
 from gnnqlab.kernels.noise import check_counter
 from gnnqlab.kernels.reference import codec as reference
 
 __all__ = ["WIDTHS", "decode_rows", "encode_rows", "row_bytes"]
 
 WIDTHS = (1, 2, 4, 8)
+
+_encode_rows = native.declare("encode_rows", "p i i i i p i i p p i p p i p i p i i i i")
+_decode_rows = native.declare("decode_rows", "p i p i p i p p i i i p i i i i")
+
+# What a kernel returns: 0, or the first refused position * 8 + one of these (core/codec.h).
+_NON_FINITE, _NO_SUCH_ROW, _ID_TOO_LARGE, _NO_SUCH_WIDTH, _OUTSIDE_PAYLOAD = range(1, 6)
 
 
 def row_bytes(columns: int, bits: int | Tensor) -> int | Tensor:
@@ -73,17 +82,13 @@ def encode_rows(
         >>> payload.tolist() == [0 + (1 << 2) + (3 << 4)], params.tolist()
         (True, [[0.0, 1.0]])
     """
-    check_counter(seed, epoch, stream)
-    _check_rows(x, rows, payload, params, (torch.float32, torch.bfloat16), "x")
-    bits_n, offsets_n = _places(bits, offsets, rows.numel(), x.shape[1], payload)
-    if ids.shape != rows.shape:
-        raise ValueError(f"there must be one id for each of {rows.numel()} rows, got shape {tuple(ids.shape)}")
-    bad = reference.encode_rows(
-        x, rows, ids, bits_n, offsets_n, payload, params,
-        seed=seed, epoch=epoch, stream=stream, ranges_n=ranges,
-    )  # fmt: skip
-    if bad >= 0:
-        raise NonFiniteRow(bad)
+    bits_n, width = _split(bits)
+    if torch.compiler.is_compiling():
+        torch.ops.gnnqlab.encode_rows(
+            x, rows, ids, bits_n, width, offsets, payload, params, ranges, seed, epoch, stream
+        )
+    else:
+        _encode(x, rows, ids, bits_n, width, offsets, payload, params, ranges, seed, epoch, stream)
 
 
 def decode_rows(
@@ -114,43 +119,193 @@ def decode_rows(
         >>> out.tolist()
         [[0.0, 1.0, 3.0]]
     """
-    if rows is None:
-        rows = torch.arange(params.shape[0], device=params.device)
-    _check_rows(out, rows, payload, params, (torch.float32,), "out")
-    bits_n, offsets_n = _places(bits, offsets, rows.numel(), out.shape[1], payload)
-    reference.decode_rows(payload, params, bits_n, offsets_n, out, rows, accumulate=accumulate)
+    bits_n, width = _split(bits)
+    if torch.compiler.is_compiling():
+        torch.ops.gnnqlab.decode_rows(payload, params, bits_n, width, offsets, out, rows, accumulate)
+    else:
+        _decode(payload, params, bits_n, width, offsets, out, rows, accumulate)
 
 
-def _check_rows(
-    matrix: Tensor, rows: Tensor, payload: Tensor, params: Tensor, types: tuple[torch.dtype, ...], name: str
+def _encode(
+    x: Tensor,
+    rows: Tensor,
+    ids: Tensor,
+    bits: Tensor | None,
+    width: int,
+    offsets: Tensor | None,
+    payload: Tensor,
+    params: Tensor,
+    ranges: Tensor | None,
+    seed: int,
+    epoch: int,
+    stream: int,
 ) -> None:
+    check_counter(seed, epoch, stream)
+    count, columns = rows.numel(), x.shape[1]
+    _check_rows(x, (torch.float32, torch.bfloat16), "x")
+    _check_packed(payload, params, bits, width, offsets, count)
+    _check_lists(x.device, count, rows=(rows, _INDEX), ids=(ids, (torch.int64,)), ranges=(ranges, (torch.float32,)))
+    if count == 0 or columns == 0:
+        params.zero_()
+        return
+    if native.active(x.device):
+        refusal = _encode_rows(
+            x.data_ptr(), x.dtype == torch.bfloat16, x.shape[0], x.stride(0), columns,
+            rows.data_ptr(), rows.dtype == torch.int32, count, ids.data_ptr(), _address(bits), width,
+            _address(offsets), payload.data_ptr(), payload.numel(), params.data_ptr(),
+            params.dtype == torch.bfloat16, _address(ranges), seed, epoch, stream, native.threads(),
+        )  # fmt: skip
+    else:
+        bits_n, offsets_n = _places(bits, width, offsets, count, columns, payload.device)
+        refusal = _first_refusal(rows, x.shape[0], ids, bits_n, offsets_n, columns, payload)
+        if not refusal:
+            bad = reference.encode_rows(
+                x, rows, ids, bits_n, offsets_n, payload, params,
+                seed=seed, epoch=epoch, stream=stream, ranges_n=ranges,
+            )  # fmt: skip
+            refusal = bad * 8 + _NON_FINITE if bad >= 0 else 0
+    if refusal:
+        _raise(refusal, rows, x.shape[0], ids, bits if bits is not None else width, offsets, payload)
+
+
+def _decode(
+    payload: Tensor,
+    params: Tensor,
+    bits: Tensor | None,
+    width: int,
+    offsets: Tensor | None,
+    out: Tensor,
+    rows: Tensor | None,
+    accumulate: bool,
+) -> None:
+    count, columns = params.shape[0] if rows is None else rows.numel(), out.shape[1]
+    _check_rows(out, (torch.float32,), "out")
+    _check_packed(payload, params, bits, width, offsets, count)
+    _check_lists(out.device, count, rows=(rows, _INDEX))
+    if count == 0 or columns == 0:
+        return
+    if native.active(out.device):
+        refusal = _decode_rows(
+            payload.data_ptr(), payload.numel(), params.data_ptr(), params.dtype == torch.bfloat16,
+            _address(bits), width, _address(offsets), out.data_ptr(), out.shape[0], out.stride(0), columns,
+            _address(rows), rows is not None and rows.dtype == torch.int32, count, accumulate, native.threads(),
+        )  # fmt: skip
+    else:
+        rows = torch.arange(count, device=out.device) if rows is None else rows
+        bits_n, offsets_n = _places(bits, width, offsets, count, columns, payload.device)
+        refusal = _first_refusal(rows, out.shape[0], None, bits_n, offsets_n, columns, payload)
+        if not refusal:
+            reference.decode_rows(payload, params, bits_n, offsets_n, out, rows, accumulate=accumulate)
+    if refusal:
+        _raise(refusal, rows, out.shape[0], None, bits if bits is not None else width, offsets, payload)
+
+
+_INDEX = (torch.int64, torch.int32)
+
+
+def _address(tensor: Tensor | None) -> int | None:
+    return None if tensor is None else tensor.data_ptr()
+
+
+def _split(bits: int | Tensor) -> tuple[Tensor | None, int]:
+    return (bits, 0) if isinstance(bits, Tensor) else (None, bits)
+
+
+def _check_rows(matrix: Tensor, types: tuple[torch.dtype, ...], name: str) -> None:
     if matrix.dim() != 2 or matrix.dtype not in types or (matrix.stride(1) != 1 and matrix.shape[1] > 1):
         raise ValueError(
             f"{name} must be a matrix of {' or '.join(map(str, types))} with contiguous rows, "
             f"got {matrix.dtype} of shape {tuple(matrix.shape)} and strides {matrix.stride()}"
         )
-    if params.shape != (rows.numel(), 2) or params.dtype not in (torch.float32, torch.bfloat16):
-        raise ValueError(
-            f"params must be float32 or bfloat16 of shape ({rows.numel()}, 2), "
-            f"got {params.dtype} of shape {tuple(params.shape)}"
-        )
+
+
+def _check_packed(
+    payload: Tensor, params: Tensor, bits: Tensor | None, width: int, offsets: Tensor | None, count: int
+) -> None:
     if payload.dtype != torch.uint8 or payload.dim() != 1 or not payload.is_contiguous():
         raise ValueError(f"payload must be one contiguous uint8 vector, got {payload.dtype} {tuple(payload.shape)}")
+    if params.dtype not in (torch.float32, torch.bfloat16) or params.shape != (count, 2) or not params.is_contiguous():
+        raise ValueError(
+            f"params must be contiguous float32 or bfloat16 of shape ({count}, 2), "
+            f"got {params.dtype} of shape {tuple(params.shape)} and strides {params.stride()}"
+        )
+    if bits is None and width not in WIDTHS:
+        raise ValueError(f"bits must be one of {WIDTHS}, got {width}")
+    if bits is not None and offsets is None:
+        raise ValueError("offsets must be given when each row has its own width, got None")
+    _check_lists(payload.device, count, bits=(bits, (torch.uint8,)), offsets=(offsets, (torch.int64,)))
+
+
+def _check_lists(device: torch.device, count: int, **lists: tuple[Tensor | None, tuple[torch.dtype, ...]]) -> None:
+    for name, (entries, types) in lists.items():
+        if entries is None:
+            continue
+        if entries.dtype not in types or entries.shape != (count,) or not entries.is_contiguous():
+            raise ValueError(
+                f"{name} must be contiguous {' or '.join(map(str, types))} of shape ({count},), "
+                f"got {entries.dtype} of shape {tuple(entries.shape)}"
+            )
+        if entries.device != device:
+            raise ValueError(f"{name} must be on {device} like the rows, got {entries.device}")
 
 
 def _places(
-    bits: int | Tensor, offsets: Tensor | None, rows: int, columns: int, payload: Tensor
+    bits: Tensor | None, width: int, offsets: Tensor | None, count: int, columns: int, device: torch.device
 ) -> tuple[Tensor, Tensor]:
     """Width and offset of each row as tensors."""
-    if isinstance(bits, int):
-        if bits not in WIDTHS:
-            raise ValueError(f"bits must be one of {WIDTHS}, got {bits}")
-        size = row_bytes(columns, bits)
-        if offsets is None:
-            if rows * size > payload.numel():
-                raise ValueError(f"payload must hold {rows} rows of {size} bytes, got {payload.numel()} bytes")
-            offsets = torch.arange(rows, device=payload.device) * size
-        bits = torch.full((rows,), bits, dtype=torch.uint8, device=payload.device)
-    elif offsets is None:
-        raise ValueError("offsets must be given when each row has its own width, got None")
+    if bits is None:
+        bits = torch.full((count,), width, dtype=torch.uint8, device=device)
+    if offsets is None:
+        offsets = torch.arange(count, device=device) * row_bytes(columns, width)
     return bits, offsets
+
+
+def _first_refusal(
+    rows: Tensor, limit: int, ids: Tensor | None, bits: Tensor, offsets: Tensor, columns: int, payload: Tensor
+) -> int:
+    """The first position that the kernels refuse, and why, in their own code."""
+    checks = [
+        (_NO_SUCH_ROW, (rows < 0) | (rows >= limit)),
+        (_NO_SUCH_WIDTH, ~torch.isin(bits, torch.tensor(WIDTHS, dtype=bits.dtype, device=bits.device))),
+        (_OUTSIDE_PAYLOAD, (offsets < 0) | (offsets + row_bytes(columns, bits) > payload.numel())),
+    ]
+    if ids is not None:
+        checks.append((_ID_TOO_LARGE, (ids < 0) | (ids >= 1 << 32)))
+    return min((int(bad.nonzero()[0, 0]) * 8 + reason for reason, bad in checks if bad.any()), default=0)
+
+
+def _raise(
+    refusal: int,
+    rows: Tensor | None,
+    limit: int,
+    ids: Tensor | None,
+    bits: Tensor | int,
+    offsets: Tensor | None,
+    payload: Tensor,
+) -> NoReturn:
+    position, reason = divmod(refusal, 8)
+    at = f"at position {position}"
+    if reason == _NON_FINITE:
+        raise NonFiniteRow(position)
+    if reason == _NO_SUCH_ROW:
+        raise ValueError(f"rows must be in [0, {limit}), got {position if rows is None else int(rows[position])} {at}")
+    if reason == _ID_TOO_LARGE and ids is not None:
+        raise ValueError(f"node ids must be in [0, 2**32), got {int(ids[position])} {at}")
+    if reason == _NO_SUCH_WIDTH and isinstance(bits, Tensor):
+        raise ValueError(f"bits must be one of {WIDTHS}, got {int(bits[position])} {at}")
+    place = "rows one after another" if offsets is None else f"offset {int(offsets[position])}"
+    raise ValueError(f"a row must lie inside the payload of {payload.numel()} bytes, got {place} {at}")
+
+
+native.register(
+    "encode_rows(Tensor x, Tensor rows, Tensor ids, Tensor? bits, int width, Tensor? offsets, Tensor(a!) payload, "
+    "Tensor(b!) params, Tensor(c!)? ranges, int seed, int epoch, int stream) -> ()",
+    _encode,
+    fake=lambda *_: None,
+)
+native.register(
+    "decode_rows(Tensor payload, Tensor params, Tensor? bits, int width, Tensor? offsets, Tensor(a!) out, "
+    "Tensor? rows, bool accumulate) -> ()",
+    _decode,
+    fake=lambda *_: None,
+)

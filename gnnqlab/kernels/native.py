@@ -6,7 +6,8 @@ holds ``gnnqlab_<operator>_cuda``. Without a library the plain-PyTorch reference
 ``GNNQLAB_KERNELS=reference|native`` (or `use`) forces either.
 
 To add an operator: ``_spmm = declare("spmm", "p p i f")`` at the top of its module, then ``_spmm(...)`` on CPU tensors
-and ``_spmm.cuda(device, ...)`` on CUDA tensors, both only when ``active(device)`` is true.
+and ``_spmm.cuda(device, ...)`` on CUDA tensors, both only when ``active(device)`` is true. `register` makes it an
+operator of PyTorch for compiled graphs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 
 import torch  # before the library is loaded: its OpenMP runtime then serves both
 
-__all__ = ["ISAS", "Kernel", "active", "declare", "isa", "openmp_runtimes", "status", "threads", "use"]
+__all__ = ["ISAS", "Kernel", "active", "declare", "isa", "openmp_runtimes", "register", "status", "threads", "use"]
 
 ABI = 1
 """Version of the C interface; a library of another version is not used."""
@@ -33,6 +34,7 @@ ISAS = ("avx512", "avx2", "scalar")
 
 _FOLDER = Path(__file__).parent / "_lib"
 _TYPES = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "f": ctypes.c_float}
+_LIBRARY = torch.library.Library("gnnqlab", "FRAGMENT")
 _BACKENDS = ("native", "reference")
 
 _forced_backend: str | None = None
@@ -89,6 +91,32 @@ def declare(name: str, signature: str) -> Kernel:
             ``f`` float32.
     """
     return Kernel(name, signature)
+
+
+def register(
+    schema: str,
+    function: Callable[..., Any],
+    *,
+    fake: Callable[..., Any],
+    backward: Callable[..., Any] | None = None,
+    setup: Callable[..., None] | None = None,
+) -> None:
+    """Make ``torch.ops.gnnqlab.<name>``, for compiled graphs; eager code calls the function itself.
+
+    Args:
+        schema: name, arguments and results, in PyTorch's notation.
+        function: runs on CPU and CUDA tensors.
+        fake: the shapes of the results.
+        backward, setup: the gradient and what it keeps, as ``torch.library.register_autograd`` takes them; without them
+            the operator has no gradient.
+    """
+    name = schema.split("(")[0]
+    _LIBRARY.define(schema)
+    for key in ("CPU", "CUDA"):
+        _LIBRARY.impl(name, function, key)
+    torch.library.register_fake(f"gnnqlab::{name}", fake, lib=_LIBRARY)
+    if backward is not None:
+        torch.library.register_autograd(f"gnnqlab::{name}", backward, setup_context=setup, lib=_LIBRARY)
 
 
 def active(device: torch.device) -> bool:

@@ -11,13 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gnnqlab.kernels import native
 from gnnqlab.kernels.reference import noise as reference
 
 __all__ = ["check_counter", "dropout", "dropout_values", "stream", "uniform16"]
 
 KINDS = {"forward": 0, "backward": 1, "dropout": 2, "bits": 3, "sample": 4}
 
-_ELEMENTS = {torch.float32: 0, torch.bfloat16: 1}
+_uniform16 = native.declare("uniform16", "p i i i i i i p i")
+_dropout_rows = native.declare("dropout", "p i i i i p i i i i i p i")
+_dropout_values = native.declare("dropout_values", "p i p i p i i i i i p i")
 
 
 def stream(kind: str, layer: int, sender: int = 0) -> int:
@@ -50,8 +53,14 @@ def uniform16(ids: Tensor, columns: int, *, seed: int, epoch: int, stream: int) 
         ValueError: if the counter does not fit (see `check_counter`).
     """
     check_counter(seed, epoch, stream)
-    _check_ids(ids)
-    return reference.uniform16(ids, columns, seed=seed, epoch=epoch, stream=stream)
+    ids = _as_ids(ids)
+    if not native.active(ids.device):
+        _check_ids(ids)
+        return reference.uniform16(ids, columns, seed=seed, epoch=epoch, stream=stream)
+    out = torch.empty(ids.numel(), columns, dtype=torch.int32, device=ids.device)
+    arguments = (*_list(ids), ids.numel(), columns, seed, epoch, stream, out.data_ptr())
+    _run(_uniform16, ids, arguments)
+    return out
 
 
 def dropout(x: Tensor, ids: Tensor, *, p: float, seed: int, epoch: int, stream: int) -> Tensor:
@@ -108,7 +117,9 @@ def dropout_values(
     check_counter(seed, epoch, stream)
     if threshold == 0:
         return values
-    return reference.dropout_values(values, ids, columns, threshold=threshold, seed=seed, epoch=epoch, stream=stream)
+    if torch.compiler.is_compiling():
+        return torch.ops.gnnqlab.dropout_values(values, ids, columns, threshold, seed, epoch, stream)
+    return _DropoutValues.apply(values, ids, columns, threshold, seed, epoch, stream)
 
 
 def check_counter(seed: int, epoch: int, stream: int) -> None:
@@ -127,14 +138,65 @@ def _threshold(p: float) -> int:
     return min(round(p * 65536), 65535)
 
 
+def _as_ids(ids: Tensor) -> Tensor:
+    if ids.dtype not in (torch.int64, torch.int32):
+        raise ValueError(f"node ids and columns must be int64 or int32, got {ids.dtype}")
+    return ids.contiguous()
+
+
 def _check_ids(ids: Tensor) -> None:
     if ids.numel() and not (0 <= int(ids.min()) and int(ids.max()) < 1 << 32):
         raise ValueError(f"node ids must be in [0, 2**32), got {int(ids.min())} to {int(ids.max())}")
 
 
-def _dropout(x: Tensor, ids: Tensor, threshold: int, seed: int, epoch: int, stream: int) -> Tensor:
-    _check_ids(ids)
-    return reference.dropout(x, ids, threshold=threshold, seed=seed, epoch=epoch, stream=stream)
+def _list(indices: Tensor) -> tuple[int, int]:
+    """An index list for the C interface: its address, and whether it is int32."""
+    return indices.data_ptr(), int(indices.dtype == torch.int32)
+
+
+def _run(kernel: native.Kernel, ids: Tensor, arguments: tuple[Any, ...]) -> None:
+    if ids.is_cuda:
+        kernel.cuda(ids.device, *arguments)
+    elif kernel(*arguments, native.threads()):
+        _check_ids(ids)
+
+
+# The operators. Eager calls go past the dispatcher (a tenth of its cost); compiled graphs see the operator.
+
+
+def _drop(x: Tensor, ids: Tensor, threshold: int, seed: int, epoch: int, stream: int) -> Tensor:
+    ids = _as_ids(ids)
+    if x.dtype not in (torch.float32, torch.bfloat16) or not native.active(x.device):
+        _check_ids(ids)
+        return reference.dropout(x, ids, threshold=threshold, seed=seed, epoch=epoch, stream=stream)
+    rows, columns = x.shape
+    if columns > 1 and x.stride(1) != 1:
+        x = x.contiguous()
+    out = torch.empty((rows, columns), dtype=x.dtype, device=x.device)
+    arguments = (
+        x.data_ptr(), int(x.dtype == torch.bfloat16), x.stride(0), rows, columns,
+        *_list(ids), threshold, seed, epoch, stream, out.data_ptr(),
+    )  # fmt: skip
+    _run(_dropout_rows, ids, arguments)
+    return out
+
+
+def _drop_values(
+    values: Tensor, ids: Tensor, columns: Tensor, threshold: int, seed: int, epoch: int, stream: int
+) -> Tensor:
+    ids, columns = _as_ids(ids), _as_ids(columns)
+    if values.dtype != torch.float32 or not native.active(values.device):
+        _check_ids(ids)
+        return reference.dropout_values(
+            values, ids, columns, threshold=threshold, seed=seed, epoch=epoch, stream=stream
+        )
+    values = values.contiguous()
+    out = torch.empty_like(values)
+    arguments = (
+        values.data_ptr(), values.numel(), *_list(ids), *_list(columns), threshold, seed, epoch, stream, out.data_ptr()
+    )  # fmt: skip
+    _run(_dropout_values, ids, arguments)
+    return out
 
 
 class _Dropout(torch.autograd.Function):
@@ -142,9 +204,51 @@ class _Dropout(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, ids: Tensor, *settings: int) -> Tensor:
         ctx.save_for_backward(ids)
         ctx.settings = settings
-        return _dropout(x, ids, *settings)
+        return _drop(x, ids, *settings)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (ids,) = ctx.saved_tensors
         return _Dropout.apply(grad, ids, *ctx.settings), None, None, None, None, None
+
+
+class _DropoutValues(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, ids: Tensor, columns: Tensor, *settings: int) -> Tensor:
+        ctx.save_for_backward(ids, columns)
+        ctx.settings = settings
+        return _drop_values(values, ids, columns, *settings)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return _DropoutValues.apply(grad, *ctx.saved_tensors, *ctx.settings), None, None, None, None, None, None
+
+
+def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*(value for value in inputs[1:] if isinstance(value, Tensor)))
+    ctx.settings = [value for value in inputs[1:] if not isinstance(value, Tensor)]
+
+
+def _dropout_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    return torch.ops.gnnqlab.dropout(grad, *ctx.saved_tensors, *ctx.settings), *(None,) * 5
+
+
+def _dropout_values_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    return torch.ops.gnnqlab.dropout_values(grad, *ctx.saved_tensors, *ctx.settings), *(None,) * 6
+
+
+native.register(
+    "dropout(Tensor x, Tensor ids, int threshold, int seed, int epoch, int stream) -> Tensor",
+    _drop,
+    fake=lambda x, *_: x.new_empty(x.shape),
+    backward=_dropout_backward,
+    setup=_keep_inputs,
+)
+native.register(
+    "dropout_values(Tensor values, Tensor ids, Tensor columns, int threshold, int seed, int epoch, int stream)"
+    " -> Tensor",
+    _drop_values,
+    fake=lambda values, *_: values.new_empty(values.shape),
+    backward=_dropout_values_backward,
+    setup=_keep_inputs,
+)

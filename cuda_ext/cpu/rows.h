@@ -1,0 +1,37 @@
+// What the kernels do to one row: row_range, RowNoise, encode_row, decode_row, drop_row; and helpers around rows.
+#pragma once
+
+#if defined(__AVX2__)
+#include "cpu/rows_vector.h"
+#else
+#include "cpu/rows_scalar.h"
+#endif
+
+namespace gnnqlab {
+namespace {
+
+// An index list of int64 or int32; with neither, 0, 1, 2, ...
+struct Indices {
+    const void *list;
+    bool narrow;
+    int64_t operator[](int64_t i) const {
+        if (!list) return i;
+        return narrow ? int64_t(((const int32_t *)list)[i]) : ((const int64_t *)list)[i];
+    }
+};
+
+// Worth a thread: a share of rows that takes longer than waking the thread.
+GNNQLAB_FN int useful_threads(int64_t rows, int64_t columns, int64_t threads) {
+    const int64_t worth = rows * columns / 16384 + 1, most = worth < rows ? worth : rows;
+    return int(most < threads ? (most < 1 ? 1 : most) : threads);
+}
+
+GNNQLAB_FN void prefetch(const void *from, int64_t bytes) {
+    for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch((const char *)from + line);
+}
+
+// The first position that was refused wins, whatever thread saw it: smaller is earlier, 0 is none.
+GNNQLAB_FN int64_t earlier(int64_t a, int64_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
+
+}  // namespace
+}  // namespace gnnqlab

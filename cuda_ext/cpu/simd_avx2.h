@@ -1,0 +1,140 @@
+// The vector vocabulary in AVX2. simd.h says what each word means.
+#pragma once
+
+#include <immintrin.h>
+
+#include "core/bfloat16.h"
+
+namespace gnnqlab {
+namespace {
+
+constexpr int lanes = 8;
+using Floats = __m256;
+using Ints = __m256i;
+using Flags = __m256;
+
+GNNQLAB_FN Floats fill(float value) { return _mm256_set1_ps(value); }
+GNNQLAB_FN Floats load(const float *x) { return _mm256_loadu_ps(x); }
+GNNQLAB_FN Floats load(const Bfloat16 *x) {
+    const __m256i words = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)x));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
+}
+GNNQLAB_FN void store(float *out, Floats x) { _mm256_storeu_ps(out, x); }
+GNNQLAB_FN void stream(float *out, Floats x) { _mm256_stream_ps(out, x); }
+GNNQLAB_FN void stream_end() { _mm_sfence(); }
+GNNQLAB_FN void store(Bfloat16 *out, Floats x) {
+    const __m256i bits = _mm256_castps_si256(x);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i even = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
+    const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    const __m256i high = _mm256_srli_epi32(_mm256_blendv_epi8(even, quiet, nan), 16);
+    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(high, high), 0x08);
+    _mm_storeu_si128((__m128i *)out, _mm256_castsi256_si128(packed));
+}
+GNNQLAB_FN Floats add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
+GNNQLAB_FN Floats subtract(Floats a, Floats b) { return _mm256_sub_ps(a, b); }
+GNNQLAB_FN Floats multiply(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
+GNNQLAB_FN Floats smaller(Floats a, Floats b) { return _mm256_min_ps(a, b); }
+GNNQLAB_FN Floats larger(Floats a, Floats b) { return _mm256_max_ps(a, b); }
+GNNQLAB_FN float smallest(Floats x) {
+    __m128 half = _mm_min_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    half = _mm_min_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_min_ss(half, _mm_shuffle_ps(half, half, 1)));
+}
+GNNQLAB_FN float largest(Floats x) {
+    __m128 half = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    half = _mm_max_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_max_ss(half, _mm_shuffle_ps(half, half, 1)));
+}
+GNNQLAB_FN Flags unordered(Floats a, Floats b) { return _mm256_cmp_ps(a, b, _CMP_UNORD_Q); }
+GNNQLAB_FN Flags either(Flags a, Flags b) { return _mm256_or_ps(a, b); }
+GNNQLAB_FN bool any(Flags flags) { return _mm256_movemask_ps(flags) != 0; }
+
+GNNQLAB_FN Ints fill_ints(int32_t value) { return _mm256_set1_epi32(value); }
+GNNQLAB_FN Ints round_to_ints(Floats x) { return _mm256_cvtps_epi32(x); }
+GNNQLAB_FN Ints smaller(Ints a, Ints b) { return _mm256_min_epi32(a, b); }
+GNNQLAB_FN Ints add(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
+GNNQLAB_FN Ints load_noise(const uint16_t *noise) {
+    return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)noise));
+}
+
+// Keep x * factor where the noise reaches the threshold (1 to 65535), else 0.
+GNNQLAB_FN Floats keep(Floats x, Floats factor, const uint16_t *noise, uint16_t threshold) {
+    const __m256i kept = _mm256_cmpgt_epi32(load_noise(noise), _mm256_set1_epi32(threshold - 1));
+    return _mm256_and_ps(_mm256_castsi256_ps(kept), multiply(x, factor));
+}
+
+template <int b>
+GNNQLAB_FN void store_codes(Ints v0, Ints v1, Ints v2, Ints v3, uint8_t *out) {
+    const __m256i low = _mm256_packus_epi32(_mm256_srli_epi32(v0, 16), _mm256_srli_epi32(v1, 16));
+    const __m256i high = _mm256_packus_epi32(_mm256_srli_epi32(v2, 16), _mm256_srli_epi32(v3, 16));
+    // Packing works inside 128-bit lanes: 4-byte piece 4 * lane + k belongs at 2 * k + lane.
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    const __m256i codes = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order);
+    if constexpr (b == 8) {
+        _mm256_storeu_si256((__m256i *)out, codes);
+    } else if constexpr (b == 1) {
+        const uint32_t word = uint32_t(_mm256_movemask_epi8(_mm256_slli_epi16(codes, 7)));
+        __builtin_memcpy(out, &word, 4);
+    } else {
+        const __m256i pairs = _mm256_maddubs_epi16(codes, _mm256_set1_epi16(b == 4 ? 0x1001 : 0x0401));
+        if constexpr (b == 4) {
+            const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi16(pairs, pairs), 0x08);
+            _mm_storeu_si128((__m128i *)out, _mm256_castsi256_si128(packed));
+        } else {
+            const __m256i quads = _mm256_madd_epi16(pairs, _mm256_set1_epi32(0x00100001));
+            const __m256i words = _mm256_packus_epi32(quads, quads);
+            const __m256i packed = _mm256_packus_epi16(words, words);
+            const uint32_t parts[2] = {uint32_t(_mm256_extract_epi32(packed, 0)),
+                                       uint32_t(_mm256_extract_epi32(packed, 4))};
+            __builtin_memcpy(out, parts, 8);
+        }
+    }
+}
+
+// What one row needs for decoding: the values of all codes of 1 or 2 bits, or scale and zero-point for 4 and 8.
+template <int b>
+struct Decoder {
+    Floats scale, zero, table;
+
+    GNNQLAB_FN Decoder make(float scale, float zero) {
+        const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+        const __m256 code = _mm256_cvtepi32_ps(_mm256_and_si256(lane, _mm256_set1_epi32((1 << b) - 1)));
+        return {fill(scale), fill(zero), add(multiply(code, fill(scale)), fill(zero))};
+    }
+
+    // Eight values from b bytes.
+    __attribute__((always_inline)) inline Floats values(const uint8_t *in) const {
+        if constexpr (b == 8) {
+            const __m256i codes = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)in));
+            return add(multiply(_mm256_cvtepi32_ps(codes), scale), zero);
+        } else {
+            uint32_t word = 0;
+            __builtin_memcpy(&word, in, b);
+            const __m256i lane = _mm256_setr_epi32(0, b, 2 * b, 3 * b, 4 * b, 5 * b, 6 * b, 7 * b);
+            const __m256i codes = _mm256_srlv_epi32(_mm256_set1_epi32(int(word)), lane);
+            if constexpr (b < 4) return _mm256_permutevar8x32_ps(table, codes);
+            const __m256i only = _mm256_and_si256(codes, _mm256_set1_epi32(15));
+            return add(multiply(_mm256_cvtepi32_ps(only), scale), zero);
+        }
+    }
+};
+
+constexpr int long_lanes = 4;
+using Longs = __m256i;
+GNNQLAB_FN Longs load_longs(const uint64_t *x) { return _mm256_loadu_si256((const __m256i *)x); }
+GNNQLAB_FN Longs fill_longs(uint64_t value) { return _mm256_set1_epi64x(int64_t(value)); }
+GNNQLAB_FN Longs add_longs(Longs a, Longs b) { return _mm256_add_epi64(a, b); }
+GNNQLAB_FN Longs multiply32(Longs a, Longs b) { return _mm256_mul_epu32(a, b); }
+GNNQLAB_FN Longs high32(Longs a) { return _mm256_srli_epi64(a, 32); }
+GNNQLAB_FN Longs exclusive_or(Longs a, Longs b, Longs c) { return _mm256_xor_si256(_mm256_xor_si256(a, b), c); }
+GNNQLAB_FN void store_blocks(uint16_t *out, Longs c0, Longs c1, Longs c2, Longs c3) {
+    const __m256i front = _mm256_blend_epi32(c0, _mm256_slli_epi64(c1, 32), 0xAA);
+    const __m256i back = _mm256_blend_epi32(c2, _mm256_slli_epi64(c3, 32), 0xAA);
+    _mm256_storeu_si256((__m256i *)out, _mm256_unpacklo_epi64(front, back));
+    _mm256_storeu_si256((__m256i *)(out + 16), _mm256_unpackhi_epi64(front, back));
+}
+
+}  // namespace
+}  // namespace gnnqlab
