@@ -10,10 +10,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
 
-# A stamp carries the checksum of what was installed; the folder is part of it, because an
+# A stamp carries the checksum of what was installed, the compilers found included; the folder is part of it, because an
 # environment cannot be moved.
 DEPENDENCIES_SUM := $(shell { pwd; cat pyproject.toml constraints.txt; } | cksum | tr ' ' '-')
-PACKAGE_SUM := $(shell { cat pyproject.toml; find cuda_ext -type f 2>/dev/null | LC_ALL=C sort | xargs -r cat; } | cksum | tr ' ' '-')
+PACKAGE_SUM := $(shell { cat pyproject.toml; find cuda_ext -type f 2>/dev/null | LC_ALL=C sort | xargs -r cat; command -v c++ g++ clang++ nvcc; } | cksum | tr ' ' '-')
 DEPENDENCIES := $(VENV)/.dependencies-$(DEPENDENCIES_SUM)
 PACKAGE := $(VENV)/.package-$(DEPENDENCIES_SUM)-$(PACKAGE_SUM)
 
@@ -64,10 +64,12 @@ $(DEPENDENCIES):
 	@$(PIP) -c constraints.txt $$($(BIN)/python -c "$$PRINT_REQUIREMENTS")
 	@rm -f $(VENV)/.dependencies-*; touch $@
 
-# Without a compiler the package installs too; `gnnqlab doctor` says which kernels are in use.
+# Without a compiler the package installs too; `gnnqlab doctor` says which kernels are in use. The libraries go
+# beside the sources, where they are found whichever way the package is imported.
 $(PACKAGE): $(DEPENDENCIES)
 	@echo "gnnqlab: building the kernels and installing the package" >&2
-	@PATH="$$(pwd)/$(BIN):$$PATH" $(PIP) --no-build-isolation --no-deps --editable .
+	@PATH="$$(pwd)/$(BIN):$$PATH" $(PIP) --no-build-isolation --no-deps --editable . \
+	  --config-settings=cmake.define.GNNQLAB_DESTINATION="$$(pwd)/gnnqlab/kernels/_lib"
 	@rm -f $(VENV)/.package-*; touch $@
 
 define PRINT_REQUIREMENTS

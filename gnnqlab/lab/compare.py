@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from gnnqlab.lab import plots
 from gnnqlab.lab.bundle import Bundle, table_html
 from gnnqlab.lab.frames import (
-    RunLike,
     by_epoch,
     comparison_frame,
     device_pairs,
     human_bytes,
-    labels,
     phase_seconds,
-    score_name,
     volume_per_epoch,
 )
+from gnnqlab.lab.snapshot import RunLike, Snapshot, labels, score_name, take
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -35,7 +33,7 @@ class Comparison:
     ``.frame`` the numbers in it.
     """
 
-    runs: tuple[RunLike, ...]
+    runs: tuple[Snapshot, ...]
 
     def to_frame(self) -> DataFrame:
         """One row a run: accuracy, seconds and bytes per epoch, ratios to the first (``comparison_frame``)."""
@@ -59,7 +57,7 @@ class Comparison:
         last = {label: by_epoch(records).dropna(subset=[value]).tail(1) for label, records in self.records.items()}
         frame = pd.concat(last.values(), keys=last.keys(), names=["system"]).droplevel(1)
         figure = plots.convergence(self.records, value=value, against=against, score=score)
-        return Bundle(figure, frame[["epoch", "time_s", value]])
+        return Bundle(figure, frame[["epoch", "train_s", value]])
 
     def breakdown(self, *, per_worker: bool = False) -> Bundle:
         """Where the time of an epoch goes, in seconds."""
@@ -111,11 +109,11 @@ class Comparison:
 
 
 def compare(runs: Sequence[RunLike]) -> Comparison:
-    """Put runs side by side; the first is the reference.
+    """Put runs side by side, as they stand now; the first is the reference.
 
     Raises:
         ValueError: if there is no run.
     """
     if not runs:
         raise ValueError("a comparison needs at least one run, got none; pass compare([run, other])")
-    return Comparison(tuple(runs))
+    return Comparison(tuple(take(run) for run in runs))

@@ -1,93 +1,61 @@
-"""Tables behind the figures: records in, small DataFrames out. Units are in the column names.
-
-A *run* here is anything with ``records``, ``traffic`` (DataFrames), ``config`` and ``summary`` (dictionaries): a
-handle of a launched run, or a stand-in made from files.
-"""
+"""Tables behind the figures: records in, small DataFrames out. Units are in the column names."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from gnnqlab.lab.snapshot import RunLike, labels, score_name, take
 from gnnqlab.lab.theme import PHASES
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 __all__ = [
-    "RunLike",
     "by_epoch",
     "comparison_frame",
     "device_pairs",
     "human_bytes",
-    "labels",
     "phase_seconds",
-    "score_name",
+    "settled",
     "volume_per_epoch",
 ]
 
 
-class RunLike(Protocol):
-    """What the lab needs to know of a run."""
-
-    @property
-    def records(self) -> DataFrame: ...
-
-    @property
-    def traffic(self) -> DataFrame: ...
-
-    @property
-    def config(self) -> Mapping[str, Any]: ...
-
-    @property
-    def summary(self) -> Mapping[str, Any]: ...
-
-
-def labels(runs: Sequence[RunLike]) -> list[str]:
-    """One name per run, its system's; runs of the same system are told apart by their id."""
-    systems = [str(run.summary["system"]) for run in runs]
-    names = [
-        system if systems.count(system) == 1 else f"{system} ({run.summary.get('run', number)})"
-        for number, (system, run) in enumerate(zip(systems, runs), start=1)
-    ]
-    return [name if names.count(name) == 1 else f"{name} #{number}" for number, name in enumerate(names, start=1)]
-
-
-def score_name(summary: Mapping[str, Any]) -> str:
-    """``accuracy`` for one label a node, ``micro-F1`` for several."""
-    return "micro-F1" if "test_f1_micro" in summary else "accuracy"
+def settled(frame: DataFrame) -> DataFrame:
+    """Without the first epoch, where there are more: it also pays for setting things up."""
+    return frame[frame["epoch"] > frame["epoch"].min()] if frame["epoch"].nunique() > 1 else frame
 
 
 def by_epoch(records: DataFrame) -> DataFrame:
-    """One row per epoch: loss and scores as all workers see them, and ``time_s``, the end of the epoch.
+    """One row per epoch: loss and scores as all workers see them, and ``train_s``, seconds trained by its end.
 
-    The slowest worker's epoch counts, since the others wait for it.
+    The slowest worker's epoch counts, since the others wait for it; evaluation is left out.
     """
     first = records.sort_values("rank").groupby("epoch", sort=True)
     table = first[["loss", "train_score", "val_score", "test_score"]].first()
-    table["time_s"] = first["epoch_s"].max().cumsum()
+    table["train_s"] = first["epoch_s"].max().cumsum()
     return table.reset_index()
 
 
 def phase_seconds(records: DataFrame, *, per_worker: bool = False) -> DataFrame:
     """Mean seconds per epoch of every phase that took any, one row per worker or one for their mean.
 
-    Means, because they add up to the mean epoch; the first epoch is left out where there are more than three,
-    since it also pays for warming up.
+    Means of the settled epochs, because means add up to the mean epoch. Evaluation is no part of an epoch, and the time
+    bytes spend on the wire is hidden in other phases or shows as waiting, so neither is here.
     """
     columns = [phase.column for phase in PHASES if phase.column in records.columns]
-    epochs = sorted(records["epoch"].unique())
-    steady = records[records["epoch"] > epochs[0]] if len(epochs) > 3 else records
-    table = steady.groupby("rank")[columns].mean()
+    table = settled(records).groupby("rank")[columns].mean()
     if not per_worker:
         table = table.mean().to_frame().T
     return table.loc[:, table.max() > 0]
 
 
 def device_pairs(traffic: DataFrame, *, workers: int | None = None) -> DataFrame:
-    """Bytes per epoch that each worker (row) sends to each other (column), payload and parameters together."""
+    """Bytes per settled epoch that each worker (row) sends to each other (column), payload and parameters."""
     size = workers or (int(max(traffic["sender"].max(), traffic["receiver"].max())) + 1 if len(traffic) else 1)
+    traffic = settled(traffic)
     epochs = max(traffic["epoch"].nunique(), 1)
     total = traffic["payload_bytes"] + traffic["param_bytes"]
     pairs = total.groupby([traffic["sender"], traffic["receiver"]]).sum() / epochs
@@ -96,7 +64,8 @@ def device_pairs(traffic: DataFrame, *, workers: int | None = None) -> DataFrame
 
 
 def volume_per_epoch(records: DataFrame) -> dict[str, float]:
-    """Mean bytes that all workers send in an epoch, as payload and as parameters (scales, zero-points)."""
+    """Mean bytes that all workers send in a settled epoch, as payload and as parameters (scales, zero-points)."""
+    records = settled(records)
     epochs = max(records["epoch"].nunique(), 1)
     return {
         "payload": float(records["bytes_payload"].sum()) / epochs,
@@ -117,10 +86,11 @@ def comparison_frame(runs: Sequence[RunLike]) -> DataFrame:
 
     if not runs:
         raise ValueError("a comparison needs at least one run, got none; pass compare([run, other])")
-    first = runs[0].summary
+    snapshots = [take(run) for run in runs]
+    first = snapshots[0].summary
     rows = []
-    for run in runs:
-        summary = run.summary
+    for snapshot in snapshots:
+        summary = snapshot.summary
         rows.append(
             {
                 "workers": summary.get("workers"),
@@ -140,7 +110,7 @@ def comparison_frame(runs: Sequence[RunLike]) -> DataFrame:
                 "link": summary.get("link"),
             }
         )
-    return pd.DataFrame(rows, index=pd.Index(labels(runs), name="system"))
+    return pd.DataFrame(rows, index=pd.Index(labels(snapshots), name="system"))
 
 
 def _ratio(reference: float | None, value: float | None) -> float:

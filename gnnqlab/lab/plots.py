@@ -39,7 +39,7 @@ def convergence(
     Args:
         records_by_system: ``run.records`` by label; epochs without the value (not evaluated) are left out.
         value: the column to draw.
-        against: ``"epoch"``, or ``"time"``: seconds of training since the first epoch began.
+        against: ``"epoch"``, or ``"time"``: seconds of training, evaluation left out.
         score: what the scores are, ``"accuracy"`` or ``"micro-F1"``; shown in percent.
         dark: colours for a dark page.
 
@@ -61,7 +61,7 @@ def convergence(
         table = by_epoch(records).dropna(subset=[value])
         style = style_of(label)
         y = table[value] * (100 if percent else 1)
-        x = table["epoch"] if against == "epoch" else table["time_s"]
+        x = table["epoch"] if against == "epoch" else table["train_s"]
         figure.add_scatter(
             x=x.tolist(),
             y=y.tolist(),

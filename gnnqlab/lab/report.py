@@ -6,7 +6,6 @@ import html
 import json
 import math
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,23 +13,21 @@ from typing import TYPE_CHECKING, Any
 from gnnqlab.lab import plots
 from gnnqlab.lab.bundle import caption_of, table_html
 from gnnqlab.lab.frames import (
-    RunLike,
     by_epoch,
     comparison_frame,
     device_pairs,
     human_bytes,
-    labels,
     phase_seconds,
-    score_name,
     volume_per_epoch,
 )
+from gnnqlab.lab.snapshot import RunLike, Snapshot, graph_name, labels, repeat_command, score_name, take
 from gnnqlab.lab.theme import style_of, template
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
 
-__all__ = ["repeat_command", "write_report"]
+__all__ = ["write_report"]
 
 # Nothing may be fetched: the page is the same in ten years, in a plane, and tells no one that it was read.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
@@ -42,7 +39,7 @@ def write_report(runs: Sequence[RunLike], path: str | Path) -> Path:
     The page holds everything it needs, Plotly's script (5 MB) included, and may fetch nothing.
 
     Args:
-        runs: one or more runs, see ``frames.RunLike``. A run without any recorded epoch appears in the table only.
+        runs: one or more runs, see ``snapshot.RunLike``. A run without any recorded epoch appears in the table only.
         path: the file to write; an existing one is replaced as a whole.
 
     Returns:
@@ -57,30 +54,14 @@ def write_report(runs: Sequence[RunLike], path: str | Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        partial.write_text(_page(runs), encoding="utf-8")
+        partial.write_text(_page([take(run) for run in runs]), encoding="utf-8")
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
     return path
 
 
-def repeat_command(run: RunLike) -> str:
-    """The command that repeats a run: the run's own if it keeps one, else built from its summary."""
-    own = getattr(run, "command", None) or run.config.get("command")
-    if own:
-        return own if isinstance(own, str) else shlex.join(map(str, own))
-    summary = run.summary
-    words = ["gnnqlab", "train"]
-    for option in ("graph", "system", "model", "workers", "epochs"):
-        if summary.get(option) is not None:
-            words += [f"--{option}", str(summary[option])]
-    for option in ("seed", "layers", "hidden", "dropout", "lr", "bits", "lam", "group_size", "period", "layer0"):
-        if isinstance(run.config.get(option), int | float | str) and not isinstance(run.config[option], bool):
-            words += [f"--{option.replace('_', '-')}", str(run.config[option])]
-    return shlex.join(words)
-
-
-def _page(runs: Sequence[RunLike]) -> str:
+def _page(runs: Sequence[Snapshot]) -> str:
     from plotly.offline import get_plotlyjs
 
     here = Path(__file__).parent
@@ -119,13 +100,13 @@ def _page(runs: Sequence[RunLike]) -> str:
 """
 
 
-def _title(runs: Sequence[RunLike], names: Sequence[str]) -> str:
-    graphs = sorted({str(run.summary.get("graph", "a graph")) for run in runs})
+def _title(runs: Sequence[Snapshot], names: Sequence[str]) -> str:
+    graphs = sorted({graph_name(run.summary) for run in runs})
     shown = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     return f"{shown} on {', '.join(graphs)}"
 
 
-def _header(runs: Sequence[RunLike], names: Sequence[str]) -> str:
+def _header(runs: Sequence[Snapshot], names: Sequence[str]) -> str:
     summary = runs[0].summary
     setting = [
         str(summary["model"]).upper() if summary.get("model") else "",
@@ -181,7 +162,7 @@ def _single_facts(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     ]
 
 
-def _comparison(runs: Sequence[RunLike]) -> str:
+def _comparison(runs: Sequence[Snapshot]) -> str:
     """A column per run, a row per quantity: few enough columns for a phone."""
     frame = comparison_frame(runs)
     summaries = [run.summary for run in runs]
@@ -220,7 +201,7 @@ def _comparison(runs: Sequence[RunLike]) -> str:
     )
 
 
-def _figure_sections(runs: Mapping[str, RunLike], figures: dict[str, Figure]) -> list[str]:
+def _figure_sections(runs: Mapping[str, Snapshot], figures: dict[str, Figure]) -> list[str]:
     """The sections with figures; what they draw is put into ``figures`` by the id of its place."""
     if not runs:
         return [_section("Figures", "<p>No epoch was recorded, so there is nothing to draw.</p>")]
@@ -246,7 +227,7 @@ def _figure_sections(runs: Mapping[str, RunLike], figures: dict[str, Figure]) ->
     def side_by_side(column: str) -> DataFrame:
         return pd.concat({name: one.set_index("epoch")[column] for name, one in epochs.items()}, axis=1)
 
-    losses, times = side_by_side("loss"), side_by_side("time_s")
+    losses, times = side_by_side("loss"), side_by_side("train_s")
     scores = side_by_side("val_score").dropna(how="all")
     convergence = place(plots.convergence(records, value="loss"), _thinned(losses), full=len(scores) == 0)
     if len(scores):
@@ -271,11 +252,11 @@ def _figure_sections(runs: Mapping[str, RunLike], figures: dict[str, Figure]) ->
     return sections
 
 
-def _configuration(name: str, run: RunLike) -> str:
+def _configuration(name: str, run: Snapshot) -> str:
     text = json.dumps(run.config, indent=2, ensure_ascii=False, default=str)
     return (
         f"<h3>{html.escape(name)}</h3><p>This command repeats it:</p>"
-        f'<pre class="command" tabindex="0"><code>{html.escape(repeat_command(run))}</code></pre>'
+        f'<pre class="command" tabindex="0"><code>{html.escape(repeat_command(run.config))}</code></pre>'
         "<details><summary>Everything that was set</summary>"
         f'<pre tabindex="0"><code>{html.escape(text)}</code></pre></details>'
     )

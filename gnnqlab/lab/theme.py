@@ -70,13 +70,11 @@ PHASES = (
     Phase(column="dense_s", label="dense layers", color="#56b4e9"),
     Phase(column="encode_s", label="encode", color="#cc79a7"),
     Phase(column="decode_s", label="decode", color="#e5bcd3"),
-    Phase(column="wire_s", label="wire", color="#d55e00"),
-    Phase(column="wait_s", label="wait for messages", color="#e69f00"),
-    Phase(column="reduce_s", label="sum gradients", color="#f0e442"),
+    Phase(column="wait_s", label="wait for messages", color="#d55e00"),
+    Phase(column="reduce_s", label="sum gradients", color="#e69f00"),
     Phase(column="optimizer_s", label="optimizer", color="#0072b2"),
     Phase(column="assign_s", label="assign bits", color="#6f4e9c"),
-    Phase(column="evaluate_s", label="evaluate", color="#9a9a9a"),
-    Phase(column="other_s", label="other", color="#c8c8c8"),
+    Phase(column="other_s", label="other", color="#b0b0b0"),
 )
 
 

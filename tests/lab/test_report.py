@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnqlab.lab.report import repeat_command, write_report
+from gnnqlab.lab.report import write_report
 from tests.lab.synthetic import make_run
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -71,12 +71,12 @@ def test_the_headline_numbers_are_there(text: str) -> None:
     visible = text.split("<script")[0]
     for words in ("vanilla and fixed-bits on digits", "1/10.7", "93.35 %", "10.7 ×", "2.05 MB"):
         assert words in visible
-    assert "gnnqlab train --graph digits --system fixed-bits --model gcn --workers 2 --epochs 40 --seed 1" in visible
+    assert "gnnqlab train --graph digits --system fixed-bits --workers 2 --model gcn --layers 3 --hidden 256" in visible
 
 
 def test_the_configuration_is_there(text: str) -> None:
     assert "&quot;hidden&quot;: 256" in text
-    assert "&quot;kind&quot;: &quot;float32&quot;" in text
+    assert "&quot;name&quot;: &quot;float32&quot;" in text
 
 
 def test_every_figure_has_its_place_its_words_and_its_numbers(page: _Page) -> None:
@@ -130,9 +130,3 @@ def test_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="at least one run, got none"):
         write_report([], tmp_path / "report.html")
     assert not list(tmp_path.iterdir())
-
-
-def test_a_run_knows_its_own_command_best() -> None:
-    run = make_run()
-    run.config["command"] = ["gnnqlab", "train", "--graph", "my graph.npz"]
-    assert repeat_command(run) == "gnnqlab train --graph 'my graph.npz'"

@@ -1,0 +1,70 @@
+"""A run as it stood: names, and the command that repeats it."""
+
+import shlex
+
+import pytest
+
+from gnnqlab.lab import snapshot
+from tests.lab.synthetic import make_run
+
+
+def test_runs_of_one_system_are_told_apart() -> None:
+    names = snapshot.labels([make_run(seed=1), make_run(seed=2), make_run("adaqp")])
+    assert len(set(names)) == 3
+    assert names[0].startswith("vanilla (") and names[2] == "adaqp"
+    assert len(set(snapshot.labels([make_run(), make_run()]))) == 2
+
+
+def test_several_labels_a_node_mean_micro_f1() -> None:
+    assert snapshot.score_name({"test_f1_micro": 0.5}) == "micro-F1"
+    assert snapshot.score_name({"test_accuracy": 0.5}) == "accuracy"
+
+
+def test_a_handle_is_read_once() -> None:
+    from gnnqlab.train.configure import configure
+
+    class Handle:
+        reads = 0
+        config = configure("digits", system="fixed-bits", bits=4)
+        summary = make_run().summary
+        traffic = make_run(epochs=2).traffic
+
+        @property
+        def records(self):
+            self.reads += 1
+            return make_run(epochs=2).records
+
+    handle = Handle()
+    taken = snapshot.take(handle)
+    assert snapshot.take(taken) is taken and handle.reads == 1
+    assert taken.config["system"]["bits"]["bits"] == 4
+
+
+@pytest.mark.parametrize(
+    "system, settings",
+    [
+        ("vanilla", {"layer0": "once"}),
+        ("fixed-bits", {"bits": 4, "lr": 0.005}),
+        ("random-bits", {"period": 7, "layers": 2}),
+    ],
+)
+def test_the_command_repeats_the_run(system: str, settings: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the command line makes of the command is the configuration it was made from."""
+    tyro = pytest.importorskip("tyro")
+    from gnnqlab import cli
+    from gnnqlab.train.configure import configure
+
+    config = configure("digits", model="graphsage", system=system, workers=3, seed=5, epochs=7, **settings)
+    words = shlex.split(snapshot.repeat_command(config.to_json()))
+    assert words[:2] == ["gnnqlab", "train"]
+    parsed = tyro.cli(cli.Train, args=words[2:])
+    assert parsed.configure(parsed.system, **parsed.recipe_settings()) == config
+
+
+def test_a_system_made_in_python_has_no_command() -> None:
+    assert snapshot.repeat_command({"system": {"name": "custom"}, "graph": "digits", "workers": 2}).startswith("#")
+
+
+def test_a_graph_from_a_file_goes_by_its_name() -> None:
+    assert snapshot.graph_name({"graph": "/home/ada/graphs/roads.npz"}) == "roads.npz"
+    assert snapshot.graph_name({"graph": "sbm:1000,4,8"}) == "sbm:1000,4,8"
