@@ -6,6 +6,8 @@ The names come on demand: the guard and the workers import this package before t
 import importlib
 from typing import Any
 
+from gnnqlab.callable_module import make_callable
+
 _HOMES = {
     "Run": "run",
     "Stray": "run",
@@ -24,3 +26,6 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+make_callable(__name__, "gnnqlab.launch.start", "launch")

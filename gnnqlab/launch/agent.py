@@ -14,11 +14,11 @@ __all__ = ["main"]
 def main(arguments: list[str]) -> int:
     """Run torchrun; its exit code."""
     if "--start-method=fork" in arguments:
-        module = os.environ.get("GNNQLAB_FIT", "gnnqlab.train.loop:fit").partition(":")[0]
-        try:
-            importlib.import_module(module)
-        except Exception as error:  # the workers meet it again and report it properly
-            print(f"cannot import {module} ahead of the workers: {error}", file=sys.stderr)
+        for module in ("gnnqlab.train.config", os.environ.get("GNNQLAB_FIT", "gnnqlab.train.loop:fit")):
+            try:
+                importlib.import_module(module.partition(":")[0])
+            except Exception as error:  # the workers meet it again and report it properly
+                print(f"cannot import {module} ahead of the workers: {error}", file=sys.stderr)
     from torch.distributed.run import main as torchrun
 
     try:

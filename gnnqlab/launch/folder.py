@@ -68,9 +68,9 @@ def create(root: Path, run_id: str, *, exist_ok: bool = False) -> Path:
     return folder
 
 
-def node_name(stem: str, node: int) -> str:
+def node_name(stem: str, node: int, suffix: str = ".json") -> str:
     """File name of one machine's guard: the first has the plain name, so that one machine has no numbers."""
-    return f"{stem}.json" if node == 0 else f"{stem}-node{node}.json"
+    return f"{stem}{suffix}" if node == 0 else f"{stem}-node{node}{suffix}"
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -11,7 +11,6 @@ of every orphan below it, so no process of the run escapes; if it is itself kill
 import argparse
 import json
 import os
-import re
 import select
 import shutil
 import signal
@@ -24,8 +23,9 @@ from typing import Any
 from gnnqlab.launch import folder as files
 from gnnqlab.launch import processes
 from gnnqlab.launch.stall import Rules, Stall, StallWatch
-from gnnqlab.launch.verdict import WorkerError, is_consequence, order, place_of, signal_name
-from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
+from gnnqlab.launch.verdict import WorkerError, order, signal_name
+from gnnqlab.launch.witness import Witness
+from gnnqlab.train.heartbeat import Pulse
 
 __all__ = ["Guard", "main"]
 
@@ -33,8 +33,11 @@ _POLL_S = 0.05
 _STATUS_S = 1.0
 _SETTLE_S, _SETTLE_CONSEQUENCE_S = 0.05, 1.0
 """Waiting for an earlier cause after the first sign of trouble; longer while only consequences are known."""
-_FAILED_GRACE_S, _STOPPED_GRACE_S, _FINISHED_GRACE_S = 0.5, 1.0, 3.0
+_GRACE_S = {"failed": 0.5, "stopped": 1.0, "finished": 3.0}
+"""What processes get to end by themselves before SIGKILL."""
 _START_S = 120.0
+_JOIN_S = 900.0
+"""Several machines are started by hand or by a queue, one after the other."""
 
 
 class Guard:
@@ -62,89 +65,78 @@ class Guard:
         watch_stdin: bool = False,
     ) -> None:
         self.folder, self.command, self.node = folder, command, node
-        self.local_workers, self.launcher, self.watch_stdin = local_workers, launcher, watch_stdin
-        self.state = "starting"
-        self.cause = ""
+        self.launcher, self.watch_stdin = launcher, watch_stdin
+        self.state, self.cause = "starting", ""
+        self._agent_log = folder / "logs" / files.node_name("agent", node, ".log")
+        self._witness = Witness(
+            folder, local_workers=local_workers, node=node, agent_log=self._agent_log, appeared=self._appeared
+        )
         self._watch = StallWatch(rules)
-        self._readers: dict[int, HeartbeatReader] = {}
-        self._pulses: dict[int, Pulse] = {}
-        self._pidfds: dict[int, int] = {}
-        self._errors: dict[int, WorkerError] = {}
-        self._ended: dict[int, int] = {}
-        self._trouble_s: float | None = None
-        self._agent_ended_s: float | None = None
         self._stall: Stall | None = None
-        self._stack_asked = False
+        self._trouble_s: float | None = None
         self._signal: int | None = None
         self._status_s = 0.0
-        self._oom_kills = _oom_kills()
         self._poll = select.poll()
-
-    # -- life -----------------------------------------------------------------------------------------------------
+        self._deaths: dict[int, int] = {}
 
     def run(self) -> int:
         """From start to the end of the last process; 0 finished, 1 failed, 130 stopped."""
         processes.become_subreaper()
         self._began_s = time.monotonic()
-        wake = self._catch_signals()
+        self._catch_signals()
         self._start_agent()
         self._write_guard()
         self._set("starting")
-        self._poll.register(wake, select.POLLIN)
-        if self.watch_stdin:
-            self._poll.register(0, select.POLLIN)
         if self.launcher is not None:
-            self._watch_pid(*self.launcher)
+            self._wake_at_death(*self.launcher)
         while self.state in ("starting", "running", "stalled"):
-            self._poll.poll(_POLL_S * 1000)
-            self._step(time.monotonic(), wake)
+            self._rest()
+            self._step(time.monotonic())
         return self._finish()
 
-    def _step(self, now_s: float, wake: int) -> None:
-        try:
-            os.read(wake, 64)
-        except BlockingIOError:
-            pass
-        self._ended.update(processes.collect())
+    def _step(self, now_s: float) -> None:
         if self._signal is not None:
             return self._set("stopped", f"stopped by {signal_name(self._signal)}")
         if self._launcher_gone():
             return self._set("stopped", "the process that launched the run has ended")
-        self._read_heartbeats()
-        self._read_errors()
-        self._read_deaths(now_s)
-        if len(self._pulses) == self.local_workers and all(p.phase == "done" for p in self._pulses.values()):
+        self._witness.look()
+        if self._witness.all_done:
             return self._set("finished")
-        if self._trouble_s is None and (self._errors or self._agent_status() is not None):
-            self._trouble_s = now_s
-        if self._trouble_s is not None:
-            return self._judge(now_s)
+        if self._witness.errors or self._agent_status is not None:
+            return self._judge_trouble(now_s)
         self._judge_silence(now_s)
-        if self.state == "starting" and any(p.epoch >= 0 for p in self._pulses.values()):
+        if self.state == "starting" and self._witness.training:
             self._set("running")
         if now_s - self._status_s >= _STATUS_S:
             self._write_status()
 
     def _finish(self) -> int:
         """End what is left, tidy up, write the last status."""
-        grace = {"failed": _FAILED_GRACE_S, "stopped": _STOPPED_GRACE_S}.get(self.state, 0.0)
+        grace_s = _GRACE_S[self.state]
         if self.state == "finished":
             # All results are on disk; the processes get a moment to leave by themselves.
-            until = time.monotonic() + _FINISHED_GRACE_S
+            until = time.monotonic() + grace_s
             while time.monotonic() < until and processes.tree(os.getpid()):
-                self._ended.update(processes.collect())
                 time.sleep(0.02)
-            self._warn_of_bad_exits()
-        left = processes.end(os.getpid(), grace_s=grace)
+                self._witness.ended.update(processes.collect())
+            if self._agent_status:
+                files.append_event(self.folder, "bad exit after the end", wait_status=self._agent_status)
+        elif processes.alive(self.agent_pid, self._agent_start):
+            # torchrun has nothing to save, and its workers go with it; SIGTERM would make it fill its log.
+            os.kill(self.agent_pid, signal.SIGKILL)
+        left = processes.end(os.getpid(), grace_s=grace_s)
         shutil.rmtree(self.folder / "tmp", ignore_errors=True)
-        self._write_status(ended=not left, left=[process.pid for process in left])
+        self._write_status(ended=True, left=[process.pid for process in left])
         return {"finished": 0, "stopped": 130}.get(self.state, 1)
 
-    # -- starting -------------------------------------------------------------------------------------------------
+    # -- starting and waking --------------------------------------------------------------------------------------
 
-    def _catch_signals(self) -> int:
-        read_end, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    def _catch_signals(self) -> None:
+        self._wake, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+        self._poll.register(self._wake, select.POLLIN)
+        if self.watch_stdin:
+            self._poll.register(0, select.POLLIN)
 
         def remember(number: int, _frame: object) -> None:
             self._signal = number
@@ -152,7 +144,6 @@ class Guard:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, remember)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # wakes the loop
-        return read_end
 
     def _start_agent(self) -> None:
         environment = {
@@ -161,8 +152,7 @@ class Guard:
             "GNNQLAB_GUARD": f"{os.getpid()}:{processes.start_time(os.getpid())}",
             "GNNQLAB_NODE": str(self.node),
         }
-        with open(self.folder / "logs" / files.node_name("agent", self.node).replace(".json", ".log"), "ab") as log:
-            self._agent_log = Path(log.name)
+        with open(self._agent_log, "ab") as log:
             # preexec_fn is safe here: this process has one thread, which stays until the end.
             agent = subprocess.Popen(
                 self.command,
@@ -175,25 +165,31 @@ class Guard:
         self.agent_pid, self._agent_start = agent.pid, processes.start_time(agent.pid)
         agent.returncode = 0  # collected by processes.collect(), not by subprocess
 
-    def _watch_pid(self, pid: int, start: int) -> None:
-        """Wake up when this process ends; where that cannot be had, polling notices it as well."""
+    def _rest(self) -> None:
+        """Until the next look is due, or something has happened."""
+        for descriptor, _ in self._poll.poll(_POLL_S * 1000):
+            if descriptor == self._wake:
+                os.read(self._wake, 64)
+            elif descriptor in self._deaths:
+                self._poll.unregister(descriptor)
+                os.close(descriptor)
+                del self._deaths[descriptor]
+
+    def _wake_at_death(self, pid: int, start: int) -> None:
+        """Where the kernel does not offer this, polling notices a death as well."""
         try:
             descriptor = os.pidfd_open(pid)
         except OSError:
             return
         if processes.alive(pid, start):
-            self._pidfds[pid] = descriptor
+            self._deaths[descriptor] = pid
             self._poll.register(descriptor, select.POLLIN)
         else:
             os.close(descriptor)
 
-    def _unwatch_pid(self, pid: int) -> None:
-        descriptor = self._pidfds.pop(pid, None)
-        if descriptor is not None:
-            self._poll.unregister(descriptor)
-            os.close(descriptor)
-
-    # -- looking --------------------------------------------------------------------------------------------------
+    def _appeared(self, pulse: Pulse) -> None:
+        self._wake_at_death(pulse.pid, pulse.start_time)
+        self._write_guard()
 
     def _launcher_gone(self) -> bool:
         if self.launcher is not None and not processes.alive(*self.launcher):
@@ -204,269 +200,97 @@ class Guard:
         probe.register(0, select.POLLIN)
         return any(event & (select.POLLHUP | select.POLLERR) for _, event in probe.poll(0))
 
-    def _read_heartbeats(self) -> None:
-        if len(self._readers) < self.local_workers:
-            for path in (self.folder / "heartbeat").glob("rank*"):
-                rank = int(path.name.removeprefix("rank"))
-                if rank in self._readers:
-                    continue
-                reader = HeartbeatReader.open(path)
-                if reader is None:
-                    continue
-                pulse = reader.read()
-                if pulse.node != self.node:  # another machine's, on a shared disk
-                    reader.close()
-                    continue
-                self._readers[rank] = reader
-                self._watch_pid(pulse.pid, pulse.start_time)
-                self._pulses[rank] = pulse
-                self._write_guard()
-        self._pulses = {rank: self._readers[rank].read() for rank in sorted(self._readers)}
-
-    def _read_errors(self) -> None:
-        for rank, reader in self._readers.items():
-            if rank in self._errors or (text := reader.error()) is None:
-                continue
-            found: dict[str, Any] = json.loads(text)
-            what = found["type"] + (f": {found['text']}" if found["text"] else "")
-            self._errors[rank] = WorkerError(
-                rank=rank,
-                cause=f"rank {rank} raised {what}, {place_of(found['phase'], found['epoch'])}",
-                phase=found["phase"],
-                epoch=found["epoch"],
-                traceback=found["traceback"],
-                consequence=is_consequence(found["text"]),
-                monotonic_ns=found["monotonic_ns"],
-            )
-
-    def _read_deaths(self, now_s: float) -> None:
-        for rank, pulse in self._pulses.items():
-            if rank in self._errors or pulse.phase == "done" or processes.alive(pulse.pid, pulse.start_time):
-                continue
-            pulse = self._readers[rank].read()
-            if pulse.phase == "done" or self._readers[rank].error() is not None:
-                continue  # said so in the very last moment
-            code = self._exit_status(pulse)
-            self._unwatch_pid(pulse.pid)
-            self._errors[rank] = self._death(pulse, code)
-
-    def _exit_status(self, pulse: Pulse) -> int | None:
-        """Wait status of a dead worker: as its zombie shows it, as collected here, or as the agent logs it."""
-        if pulse.pid in self._ended:
-            return self._ended[pulse.pid]
-        found = processes.read(pulse.pid)
-        if found is not None and found.start == pulse.start_time and found.state in "ZX":
-            return found.code
-        pattern = rf"exitcode: (-?\d+)\) local_rank: \d+ \(pid: {pulse.pid}\)"
-        until = time.monotonic() + 0.3
-        while time.monotonic() < until:
-            match = re.search(pattern, files.tail(self._agent_log, 20000))
-            if match:
-                code = int(match.group(1))
-                return -code if code < 0 else code << 8
-            time.sleep(0.02)
-        return None
-
-    def _death(self, pulse: Pulse, status: int | None) -> WorkerError:
-        number: int | None = None
-        if status is None:
-            what = "died"
-        elif os.WIFSIGNALED(status):
-            number = os.WTERMSIG(status)
-            what = f"was killed (signal {number}, {signal_name(number)})"
-            if number == signal.SIGKILL and _oom_kills() > self._oom_kills:
-                what += " when this machine ran out of memory"
-        else:
-            what = f"exited with code {os.WEXITSTATUS(status)} before it was finished"
-        trace = files.tail(self.folder / "errors" / f"rank{pulse.rank}.trace", 8000)
-        return WorkerError(
-            rank=pulse.rank,
-            cause=f"rank {pulse.rank} {what} {place_of(pulse.phase, pulse.epoch)}",
-            signal=number,
-            phase=pulse.phase,
-            epoch=pulse.epoch,
-            traceback=trace,
-            consequence=number == signal.SIGTERM,
-            monotonic_ns=time.monotonic_ns(),
-        )
-
-    def _agent_status(self) -> int | None:
-        return self._ended.get(self.agent_pid)
-
     # -- judging --------------------------------------------------------------------------------------------------
 
-    def _judge(self, now_s: float) -> None:
+    @property
+    def _agent_status(self) -> int | None:
+        """Wait status of torchrun, ``None`` while it runs."""
+        return self._witness.ended.get(self.agent_pid)
+
+    def _judge_trouble(self, now_s: float) -> None:
         """Fail with the earliest real cause, once an even earlier one has had time to show."""
-        assert self._trouble_s is not None
-        found = order(list(self._errors.values()))
-        status = self._agent_status()
-        killed_agent = status is not None and os.WIFSIGNALED(status)
-        clear = killed_agent or (bool(found) and not found[0].consequence)
+        self._trouble_s = now_s if self._trouble_s is None else self._trouble_s
+        found, status = order(list(self._witness.errors.values())), self._agent_status
+        agent_killed = status is not None and os.WIFSIGNALED(status)
+        clear = agent_killed or (bool(found) and not found[0].consequence)
         if now_s - self._trouble_s < (_SETTLE_S if clear else _SETTLE_CONSEQUENCE_S):
             return
-        if status is not None and (killed_agent or not found):
+        if status is not None and (agent_killed or not found):
             # The kernel kills the workers with their agent: their deaths are consequences.
-            found = [self._agent_error(status), *(error for error in found if not error.signal)]
+            found = [self._witness.agent_ended(status), *(error for error in found if error.signal is None)]
         self._fail(found)
 
-    def _agent_error(self, status: int) -> WorkerError:
-        if os.WIFSIGNALED(status):
-            number = os.WTERMSIG(status)
-            cause = f"torchrun, which started the workers, was killed (signal {number}, {signal_name(number)})"
-        else:
-            number = None
-            cause = f"torchrun ended with code {os.WEXITSTATUS(status)} before the workers were finished"
-        epochs = [pulse.epoch for pulse in self._pulses.values()]
-        phases = [pulse.phase for pulse in self._pulses.values()]
-        phase, epoch = (phases[0], min(epochs)) if epochs else ("start", -1)
-        return WorkerError(
-            rank=-1,
-            cause=f"{cause} {place_of(phase, epoch)}",
-            signal=number,
-            phase=phase,
-            epoch=epoch,
-            traceback=files.tail(self._agent_log, 4000),
-            monotonic_ns=time.monotonic_ns(),
-        )
+    def _judge_silence(self, now_s: float) -> None:
+        if not self._witness.pulses:
+            limit_s = _START_S if self._watch.rules.machines == 1 else _JOIN_S
+            if now_s - self._began_s > limit_s:
+                self._fail([self._witness.never_started(limit_s)])
+            return
+        stall = self._watch.observe(now_s, self._witness.pulses.values())
+        before, self._stall = self._stall, stall
+        if stall is None:
+            if before is not None:
+                files.append_event(self.folder, "recovered", kind=before.kind, ranks=before.ranks)
+                self._set("running" if self._witness.training else "starting")
+            return
+        if before is None and stall.kind != "stopped":
+            self._witness.ask_for_stacks()
+        found = self._witness.stalled(stall)
+        if stall.fatal:
+            return self._fail(found)
+        if before is None or (before.kind, before.ranks) != (stall.kind, stall.ranks):
+            if stall.kind == "slow":
+                files.append_event(self.folder, "slow", text=found[0].cause, ranks=stall.ranks)
+            else:
+                self._set("stalled", found[0].cause)
 
     def _fail(self, found: list[WorkerError]) -> None:
-        self._errors = {error.rank: error for error in found}
+        self._witness.errors = {error.rank: error for error in found}
         cause = found[0].cause
-        if found[0].consequence and self.node_count > 1:
+        if found[0].consequence and self._watch.rules.machines > 1:
             cause += "; the cause may be on another machine"
         self._set("failed", cause)
-
-    @property
-    def node_count(self) -> int:
-        return self._watch.rules.machines
-
-    def _judge_silence(self, now_s: float) -> None:
-        if not self._pulses:
-            if now_s - self._began_s > _START_S:
-                self._fail([self._never_started()])
-            return
-        stall = self._watch.observe(now_s, self._pulses.values())
-        if stall is None:
-            if self._stall is not None:
-                files.append_event(self.folder, "recovered", ranks=self._stall.ranks, kind=self._stall.kind)
-                self._stall, self._stack_asked = None, False
-                self._set("running" if any(p.epoch >= 0 for p in self._pulses.values()) else "starting")
-            return
-        news = self._stall is None or (self._stall.kind, self._stall.ranks) != (stall.kind, stall.ranks)
-        self._stall = stall
-        if not self._stack_asked and stall.kind != "stopped":
-            self._stack_asked = True
-            self._ask_for_stacks()
-        if stall.fatal:
-            return self._fail(self._stall_errors(stall))
-        if news:
-            files.append_event(
-                self.folder,
-                "slow" if stall.kind == "slow" else "stalled",
-                kind=stall.kind,
-                ranks=stall.ranks,
-                silence_s=round(stall.silence_s, 2),
-                text=self._stall_errors(stall)[0].cause,
-            )
-            if stall.kind != "slow":
-                self._set("stalled", self._stall_errors(stall)[0].cause)
-
-    def _never_started(self) -> WorkerError:
-        return WorkerError(
-            rank=-1,
-            cause=f"no worker has started within {_START_S:.0f} s",
-            phase="start",
-            epoch=-1,
-            traceback=files.tail(self._agent_log, 4000),
-            monotonic_ns=time.monotonic_ns(),
-        )
-
-    def _ask_for_stacks(self) -> None:
-        """A hung rank writes where it hangs (faulthandler; works inside a C++ wait as well)."""
-        for pulse in self._pulses.values():
-            found = processes.read(pulse.pid)
-            if found is not None and found.start == pulse.start_time and found.state not in "TtZX":
-                os.kill(pulse.pid, signal.SIGUSR1)
-
-    def _stall_errors(self, stall: Stall) -> list[WorkerError]:
-        how = {
-            "stopped": "was stopped (SIGSTOP) and has not moved for {:.1f} s",
-            "hung": "hangs: it has slept for {:.1f} s",
-            "slow": "has worked on one step for {:.1f} s",
-            "waiting": "has waited for {:.1f} s, as all others do,",
-        }[stall.kind].format(stall.silence_s)
-        errors = []
-        for rank in stall.ranks:
-            pulse = self._pulses[rank]
-            errors.append(
-                WorkerError(
-                    rank=rank,
-                    cause=f"rank {rank} {how} {place_of(pulse.phase, pulse.epoch)}",
-                    signal=signal.SIGSTOP if stall.kind == "stopped" else None,
-                    phase=pulse.phase,
-                    epoch=pulse.epoch,
-                    traceback=files.tail(self.folder / "errors" / f"rank{rank}.trace", 8000),
-                    monotonic_ns=time.monotonic_ns(),
-                )
-            )
-        return errors
-
-    def _warn_of_bad_exits(self) -> None:
-        status = self._agent_status()
-        if status:
-            files.append_event(self.folder, "bad exit after the run was finished", status=status)
 
     # -- writing --------------------------------------------------------------------------------------------------
 
     def _set(self, state: str, cause: str = "") -> None:
-        if state == self.state and cause == self.cause and self._status_s:
-            return
         self.state, self.cause = state, cause
-        self._write_status()
         files.append_event(self.folder, state, node=self.node, **({"text": cause} if cause else {}))
+        self._write_status()
         print(f"{self.folder.name}: {state}{': ' + cause if cause else ''}", file=sys.stderr, flush=True)
 
     def _write_status(self, **more: Any) -> None:
         self._status_s = time.monotonic()
-        errors = order(list(self._errors.values()))
+        errors = order(list(self._witness.errors.values()))
         if not errors and self.state == "stalled" and self._stall is not None:
-            errors = self._stall_errors(self._stall)
+            errors = self._witness.stalled(self._stall)
         status = {
             "state": self.state,
             "cause": self.cause,
             "time": time.time(),
             "monotonic_ns": time.monotonic_ns(),
-            "epoch": min((pulse.epoch for pulse in self._pulses.values()), default=-1),
-            "ranks": {rank: {"phase": p.phase, "epoch": p.epoch} for rank, p in self._pulses.items()},
+            "epoch": self._witness.epoch,
+            "ranks": {rank: {"phase": p.phase, "epoch": p.epoch} for rank, p in self._witness.pulses.items()},
             "errors": [error.to_json() for error in errors],
             **more,
         }
-        try:
-            files.write_json(self.folder / files.node_name("status", self.node), status)
-        except OSError as error:  # a full disk must not end the guard
-            print(f"cannot write status.json: {error}", file=sys.stderr, flush=True)
+        self._write(files.node_name("status", self.node), status)
 
     def _write_guard(self) -> None:
         guard = {
             "place": processes.place(),
             "guard": [os.getpid(), processes.start_time(os.getpid())],
             "agent": [self.agent_pid, self._agent_start],
-            "workers": {rank: [pulse.pid, pulse.start_time] for rank, pulse in self._pulses.items()},
+            "workers": {rank: [p.pid, p.start_time] for rank, p in self._witness.pulses.items()},
             "launcher": self.launcher,
         }
+        self._write(files.node_name("guard", self.node), guard)
+
+    def _write(self, name: str, value: dict[str, Any]) -> None:
         try:
-            files.write_json(self.folder / files.node_name("guard", self.node), guard)
-        except OSError as error:
-            print(f"cannot write guard.json: {error}", file=sys.stderr, flush=True)
-
-
-def _oom_kills() -> int:
-    """How often this machine has killed a process for want of memory."""
-    try:
-        with open("/proc/vmstat") as file:
-            return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), 0)
-    except OSError:
-        return 0
+            files.write_json(self.folder / name, value)
+        except OSError as error:  # a full disk must not end the guard
+            print(f"cannot write {name}: {error}", file=sys.stderr, flush=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -474,6 +298,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m gnnqlab.launch.guard")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--config", help="JSON of the run; makes the folder, for a machine without it")
+    parser.add_argument("--machines", type=int, default=1, help="machines of the run")
     parser.add_argument("--node", type=int, default=0, help="number of this machine")
     parser.add_argument("--launcher", help="PID:START of the process whose end ends the run")
     parser.add_argument("--watch-stdin", action="store_true", help="the end of standard input ends the run")
@@ -490,17 +315,21 @@ def main(arguments: list[str] | None = None) -> int:
     if config is None:
         parser.error(f"a run folder must hold config.json, got {folder}")
     launch = config["launch"]
-    machines = launch.get("nnodes") or 1
     guard = Guard(
         folder,
         command,
-        local_workers=config["workers"] // machines,
-        rules=Rules(report_s=launch.get("stall_report_s"), stop_s=launch.get("stall_stop_s"), machines=machines),
+        local_workers=config["workers"] // given.machines,
+        rules=Rules(report_s=launch["stall_report_s"], stop_s=launch["stall_stop_s"], machines=given.machines),
         node=given.node,
-        launcher=tuple(map(int, given.launcher.split(":"))) if given.launcher else None,
+        launcher=_pid_and_start(given.launcher) if given.launcher else None,
         watch_stdin=given.watch_stdin,
     )
     return guard.run()
+
+
+def _pid_and_start(text: str) -> tuple[int, int]:
+    pid, _, start = text.partition(":")
+    return int(pid), int(start)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import sysconfig
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gnnqlab.launch import folder as files
 from gnnqlab.launch import processes
@@ -16,7 +16,7 @@ from gnnqlab.launch.run import Run
 if TYPE_CHECKING:
     from gnnqlab.train.config import RunConfig
 
-__all__ = ["agent_command", "launch", "worker_environment"]
+__all__ = ["agent_command", "launch", "worker_arguments"]
 
 _GUARDS: dict[Path, subprocess.Popen[bytes]] = {}
 """Guards of this process. They hold the pipe whose end ends the run, so they must outlive a forgotten handle."""
@@ -51,15 +51,9 @@ def launch(config: "RunConfig", *, root: Path | str | None = None, wait: bool = 
     return run.wait() if wait else run
 
 
-def agent_command(settings: dict[str, object], folder: Path) -> list[str]:
-    """The torchrun command for all workers of a run on this machine.
-
-    On CPU the agent imports torch and the training modules once and forks the workers; a process that uses CUDA
-    cannot be forked, so there each worker starts and imports for itself.
-    """
-    launch = settings["launch"]
-    assert isinstance(launch, dict)
-    command = [
+def agent_command(settings: dict[str, Any], folder: Path) -> list[str]:
+    """The torchrun command for all workers of a run on this machine."""
+    return [
         sys.executable,
         "-m",
         "gnnqlab.launch.agent",
@@ -68,35 +62,30 @@ def agent_command(settings: dict[str, object], folder: Path) -> list[str]:
         f"--nproc-per-node={settings['workers']}",
         "--max-restarts=0",
         f"--log-dir={folder / 'tmp'}",
+        *worker_arguments(settings["launch"], str(Path(__file__).with_name("worker.py"))),
+        str(folder),
     ]
-    return command + worker_arguments(str(launch.get("start_method")), str(launch["device"])) + [str(folder)]
 
 
-def worker_arguments(start_method: str, device: str) -> list[str]:
-    """How torchrun starts the worker: forked from the agent, or by itself."""
-    if start_method == "fork":
-        if device == "cuda":
-            raise ValueError("start_method must be spawn for device cuda (a forked process cannot use it), got fork")
-        return ["--start-method=fork", "--run-path", str(Path(__file__).with_name("worker.py"))]
-    return ["-m", "gnnqlab.launch.worker"]
+def worker_arguments(launch: dict[str, Any], worker_file: str) -> list[str]:
+    """How torchrun starts the workers.
+
+    On CPU the agent imports torch and the training modules once and forks the workers; a process that uses CUDA
+    cannot be forked, so there each worker starts and imports for itself.
+    """
+    method = launch["start_method"] or ("spawn" if launch["device"] == "cuda" else "fork")
+    return ["--start-method=fork", "--run-path", worker_file] if method == "fork" else ["-m", "gnnqlab.launch.worker"]
 
 
-def worker_environment(settings: dict[str, object]) -> dict[str, str]:
-    """Variables that every process of the run gets on top of the ones it inherits."""
-    launch = settings["launch"]
-    workers = settings["workers"]
-    assert isinstance(launch, dict) and isinstance(workers, int)
-    threads = launch.get("threads_per_worker") or max(1, len(os.sched_getaffinity(0)) * _machines(launch) // workers)
-    environment = {"OMP_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"}
-    if _machines(launch) == 1:
-        environment["GLOO_SOCKET_IFNAME"] = "lo"  # stays up whatever happens to the network
-    return environment
-
-
-def _machines(launch: dict[str, object]) -> int:
-    machines = launch.get("nnodes") or 1
-    assert isinstance(machines, int)
-    return machines
+def _environment(settings: dict[str, Any]) -> dict[str, str]:
+    threads = settings["launch"]["threads_per_worker"]
+    threads = threads or max(1, len(os.sched_getaffinity(0)) // settings["workers"])
+    return {
+        **os.environ,
+        **_import_path(),
+        "OMP_NUM_THREADS": str(threads),
+        "GLOO_SOCKET_IFNAME": "lo",  # stays up whatever happens to the network
+    }
 
 
 def _new_folder(root: Path, system: str) -> Path:
@@ -107,17 +96,13 @@ def _new_folder(root: Path, system: str) -> Path:
             continue
 
 
-def _system_name(settings: dict[str, object]) -> str:
-    system = settings.get("system")
-    if isinstance(system, dict):
-        system = system.get("name")
-    return system if isinstance(system, str) else "run"
+def _system_name(settings: dict[str, Any]) -> str:
+    system = settings["system"]
+    return str(system.get("name") or "run") if isinstance(system, dict) else str(system)
 
 
-def _start_guard(folder: Path, settings: dict[str, object]) -> None:
-    launch = settings["launch"]
-    assert isinstance(launch, dict)
-    detach = bool(launch.get("detach"))
+def _start_guard(folder: Path, settings: dict[str, Any]) -> None:
+    detach = settings["launch"]["detach"]
     command = [sys.executable, "-m", "gnnqlab.launch.guard"]
     if not detach:
         # The pipe may have been inherited by a child that lives on, so the pid is watched as well.
@@ -130,17 +115,20 @@ def _start_guard(folder: Path, settings: dict[str, object]) -> None:
             stdout=log,
             stderr=log,
             start_new_session=True,  # Ctrl-C in a terminal is for the launching process alone
-            env={**os.environ, **_import_path(), **worker_environment(settings)},
+            env=_environment(settings),
         )
     _GUARDS[folder] = guard
     threading.Thread(target=_collect, args=(folder, guard), daemon=True).start()
     until = time.monotonic() + 10
     while not (folder / "guard.json").exists():
         if guard.poll() is not None or time.monotonic() > until:
-            raise RuntimeError(
+            cause = (
                 f"the guard of a run must start, got code {guard.poll()}: "
                 f"{files.tail(folder / 'logs' / 'guard.log') or 'no output'}"
             )
+            guard.kill()
+            files.write_json(folder / "status.json", {"state": "failed", "cause": cause, "epoch": -1, "errors": []})
+            raise RuntimeError(cause)
         time.sleep(0.005)
 
 

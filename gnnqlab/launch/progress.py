@@ -17,16 +17,17 @@ class Progress:
 
     Args:
         folder: the run folder.
-        epochs: epochs in all, if known.
+        epochs: epochs in all.
         shown: whether there is a bar.
     """
 
-    def __init__(self, folder: Path, epochs: int | None, *, shown: bool) -> None:
-        self._folder, self._bar = folder, None
+    def __init__(self, folder: Path, epochs: int, *, shown: bool) -> None:
+        self._folder = folder
+        self._bar: Any = None
         if shown:
             from tqdm.auto import tqdm
 
-            self._bar: Any = tqdm(total=epochs, unit="epoch", desc="starting", dynamic_ncols=True)
+            self._bar = tqdm(total=epochs, unit="epoch", desc="starting", dynamic_ncols=True)
 
     def show(self, epoch: int, trouble: str) -> None:
         """Move the bar; ``epoch`` is the one that runs, so that many are complete."""

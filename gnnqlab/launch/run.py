@@ -27,6 +27,7 @@ __all__ = ["Run", "Stray", "cleanup", "runs"]
 
 _LIVE = ("starting", "running", "stalled")
 _POLL_S = 0.05
+_START_S = 20.0
 
 
 class Run:
@@ -150,7 +151,7 @@ class Run:
                         )
                     time.sleep(_POLL_S)
             except KeyboardInterrupt:
-                if not self._settings()["launch"].get("detach"):
+                if not self._settings()["launch"]["detach"]:
                     self.stop()
                 raise
             bar.show(self.epoch, "")
@@ -160,7 +161,7 @@ class Run:
 
     def stop(self, timeout: float = 5.0) -> "Run":
         """End the run and all its processes; nothing happens if it has ended already."""
-        for pid, start in self._guards():
+        for pid, start in self._guards() if self._comparable() else []:
             if processes.alive(pid, start):
                 os.kill(pid, signal.SIGTERM)
                 until = time.monotonic() + timeout
@@ -223,9 +224,9 @@ class Run:
             raise ValueError(f"config.json of a run must be a JSON object, got another text in {self.folder}")
         return settings
 
-    def _epochs(self) -> int | None:
-        train = self._settings().get("train")
-        return train.get("epochs") if isinstance(train, dict) else None
+    def _epochs(self) -> int:
+        epochs: int = self._settings()["train"]["epochs"]
+        return epochs
 
     def _status(self) -> dict[str, Any]:
         """The guard's last word, or ours where the guard itself has been killed."""
@@ -234,7 +235,12 @@ class Run:
         if status["state"] not in _LIVE:
             return status
         guards = self._guards()
-        if not guards or not self._comparable() or any(processes.alive(pid, start) for pid, start in guards):
+        if not guards:
+            if time.time() - status.get("time", time.time()) < _START_S:
+                return status
+            cause = "the process that launched the run ended before the guard had started"
+            return {**status, "state": "failed", "cause": cause}
+        if not self._comparable() or any(processes.alive(pid, start) for pid, start in guards):
             return status
         again = files.read_json(path) or status  # it may have ended properly since the first reading
         if again["state"] not in _LIVE:

@@ -17,6 +17,7 @@ Time in which the guard itself did not run (a suspended machine) does not count.
 """
 
 import dataclasses
+import os
 import statistics
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -28,6 +29,7 @@ __all__ = ["Rules", "Stall", "StallWatch"]
 
 _PHASE_LIMITS_S = {"start": 120.0, "load": 1800.0, "partition": 1800.0, "init": 60.0}
 _LOOK_S = 0.25
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _STEP_S = 0.5
 
 
@@ -59,7 +61,7 @@ class Stall:
 
 @dataclasses.dataclass
 class _Seen:
-    count: int
+    beats: int
     silence_s: float = 0.0
     stopped_s: float = 0.0
     idle_s: float = 0.0
@@ -92,8 +94,8 @@ class StallWatch:
         self._time_epochs(active[0])
         for pulse in active:
             seen = self._seen.get(pulse.rank)
-            if seen is None or seen.count != pulse.count:
-                self._seen[pulse.rank] = _Seen(pulse.count)
+            if seen is None or seen.beats != pulse.beats:
+                self._seen[pulse.rank] = _Seen(pulse.beats)
             else:
                 seen.silence_s += step
         if max(self._seen[pulse.rank].silence_s for pulse in active) < 0.3:
@@ -117,8 +119,9 @@ class StallWatch:
             if found is None or found.start != pulse.start_time:
                 continue  # gone: the guard notices that elsewhere
             seen.stopped_s = seen.stopped_s + elapsed if found.state in "Tt" else 0.0
-            works = found.cpu != seen.cpu or found.state in "RD"
-            seen.idle_s = 0.0 if works else seen.idle_s + elapsed
+            # Wakes now and then (a signal, a timer) are no work: a tenth of the time on the processor is.
+            works = found.state in "RD" or (found.cpu - seen.cpu) / _TICKS_PER_S > 0.1 * elapsed
+            seen.idle_s = max(0.0, seen.idle_s - 2 * elapsed) if works and seen.cpu >= 0 else seen.idle_s + elapsed
             seen.cpu = found.cpu
 
     def _limits(self) -> tuple[float, float]:
@@ -138,15 +141,15 @@ class StallWatch:
     def _silent(self, active: list[Pulse]) -> Stall | None:
         silence_s = min(self._seen[pulse.rank].silence_s for pulse in active)
         report_s, stop_s = self._limits()
-        if silence_s < min(report_s, 1e9):
+        if silence_s < report_s:
             return None
         blamed = [pulse for pulse in active if pulse.phase not in WAITING]
         if blamed:
             idle = [pulse for pulse in blamed if self._seen[pulse.rank].idle_s >= min(2.0, report_s / 2)]
             kind, blamed = ("hung", idle) if idle else ("slow", blamed)
         else:
-            furthest_behind = min((pulse.epoch, pulse.count) for pulse in active)
-            kind, blamed = "waiting", [p for p in active if (p.epoch, p.count) == furthest_behind]
+            furthest_behind = min((pulse.epoch, pulse.beats) for pulse in active)
+            kind, blamed = "waiting", [p for p in active if (p.epoch, p.beats) == furthest_behind]
         if kind == "slow" and self.rules.stop_s is None:
             stop_s = max(60.0, 60 * self.median_epoch_s)
         if kind == "waiting" and self.rules.machines > 1 and self.rules.stop_s is None:

@@ -116,24 +116,24 @@ def _train(folder: Path, rank: int, heartbeat: Heartbeat) -> None:
             f"torchrun must start the {config['workers']} workers of config.json, got {workers}; "
             f"check --nnodes and --nproc-per-node"
         )
-    threads = launch.get("threads_per_worker") or max(1, len(os.sched_getaffinity(0)) // local_workers)
+    threads = launch["threads_per_worker"] or max(1, len(os.sched_getaffinity(0)) // local_workers)
     _pin(local_rank, local_workers)
 
     import torch
     import torch.distributed as dist
 
     torch.set_num_threads(threads)
-    device = _device(launch["device"], local_rank)
+    device = _device(launch["device"], launch["backend"], local_rank)
     fit = _entry()
     from gnnqlab.train.config import RunConfig
 
     run_config = RunConfig.from_json(config)
     heartbeat.phase("init", limit_s=_INIT_S)
-    timeout_s = launch.get("group_timeout_s") or _GROUP_S
+    timeout_s = launch["group_timeout_s"] or _GROUP_S
     dist.init_process_group(
         launch["backend"],
         timeout=datetime.timedelta(seconds=timeout_s),
-        device_id=device if device.type == "cuda" and launch["backend"] == "nccl" else None,
+        device_id=device if launch["backend"] == "nccl" else None,
     )
     fit(run_config, folder, rank, workers, heartbeat)
     sys.stdout.flush()
@@ -149,20 +149,21 @@ def _pin(local_rank: int, local_workers: int) -> None:
         os.sched_setaffinity(0, cores[local_rank * share : (local_rank + 1) * share])
 
 
-def _device(name: str, local_rank: int) -> Any:
+def _device(name: str, backend: str, local_rank: int) -> Any:
     import torch
 
-    if name != "cuda":
-        return torch.device(name)
+    if name == "cpu":
+        return torch.device("cpu")
     if not torch.cuda.is_available():
         raise RuntimeError(f"device cuda needs a GPU that torch {torch.__version__} can use, got none; use device cpu")
-    if local_rank >= torch.cuda.device_count():
+    gpus = torch.cuda.device_count()
+    if backend == "nccl" and local_rank >= gpus:
         raise RuntimeError(
-            f"each worker needs a GPU of its own, got local rank {local_rank} and {torch.cuda.device_count()} GPUs; "
-            f"launch fewer workers or use device cpu"
+            f"over nccl each worker needs a GPU of its own, got local rank {local_rank} and {gpus} GPUs; "
+            f"launch fewer workers or use backend gloo"
         )
-    torch.cuda.set_device(local_rank)
-    return torch.device("cuda", local_rank)
+    torch.cuda.set_device(local_rank % gpus)
+    return torch.device("cuda", local_rank % gpus)
 
 
 def _entry() -> Callable[..., None]:

@@ -1,0 +1,168 @@
+"""One run over several machines: the torchrun line of each, and a SLURM script. A guard watches on every machine.
+
+The run id is torchrun's rendezvous id, so all lines of a run must come from one call site with one ``run_id``.
+"""
+
+import fcntl
+import json
+import shlex
+import socket
+import struct
+import sys
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.launch.folder import new_id
+from gnnqlab.launch.local import worker_arguments
+
+if TYPE_CHECKING:
+    from gnnqlab.train.config import RunConfig
+
+__all__ = ["interface_address", "slurm_script", "torchrun_command"]
+
+_JOIN_S = 900
+_WORKER_FILE = '"$(python -c "import gnnqlab.launch.worker as w; print(w.__file__)")"'
+
+
+def torchrun_command(
+    config: "RunConfig",
+    nnodes: int,
+    node_rank: int,
+    address: str,
+    port: int,
+    interface: str,
+    *,
+    run_id: str | None = None,
+    root: str = "runs",
+) -> str:
+    """The shell line that starts one machine's share of a run.
+
+    Args:
+        config: the run; its ``workers`` are shared out evenly.
+        nnodes: machines in all.
+        node_rank: this machine, 0 to ``nnodes - 1``; machine 0 hosts the rendezvous.
+        address: address of machine 0 on ``interface``.
+        port: a free port of machine 0.
+        interface: network interface that the workers talk over, by its name on this machine.
+        run_id: name of the run, the same on all machines.
+        root: folder for runs on this machine.
+
+    Raises:
+        ValueError: if the machines cannot share the workers evenly, or the number of the machine is out of range.
+    """
+    if not 0 <= node_rank < nnodes:
+        raise ValueError(f"node_rank must lie in [0, {nnodes}), got {node_rank}")
+    own_address = address if node_rank == 0 else f'"$(python -m gnnqlab.launch.cluster {shlex.quote(interface)})"'
+    return _line(
+        config.to_json(),
+        nnodes,
+        node=str(node_rank),
+        is_host=str(int(node_rank == 0)),
+        endpoint=f"{address}:{port}",
+        own_address=own_address,
+        interface=interface,
+        settings_text=shlex.quote(json.dumps(config.to_json(), separators=(",", ":"))),
+        root=root,
+        run_id=run_id or new_id(_system_name(config)),
+    )
+
+
+def slurm_script(
+    config: "RunConfig", nnodes: int, port: int, interface: str, *, run_id: str | None = None, root: str = "runs"
+) -> str:
+    """A script for ``sbatch`` that starts the run on ``nnodes`` machines.
+
+    Args:
+        config: the run; its ``workers`` are shared out evenly.
+        nnodes: machines in all.
+        port: a free port of the first machine.
+        interface: network interface that the workers talk over, by its name on all machines.
+        run_id: name of the run.
+        root: folder for runs, seen from each machine.
+    """
+    settings = config.to_json()
+    line = _line(
+        settings,
+        nnodes,
+        node='"$SLURM_NODEID"',
+        is_host='"$((SLURM_NODEID == 0))"',
+        endpoint=f'"$GNNQLAB_HOST":{port}',
+        own_address=f'"$(python -m gnnqlab.launch.cluster {shlex.quote(interface)})"',
+        interface=interface,
+        settings_text='"$GNNQLAB_CONFIG"',
+        root=root,
+        run_id=run_id or new_id(_system_name(config)),
+    )
+    gpus = (
+        f"#SBATCH --gpus-per-node={settings['workers'] // nnodes}\n" if settings["launch"]["device"] == "cuda" else ""
+    )
+    return f"""#!/bin/bash
+#SBATCH --job-name=gnnqlab
+#SBATCH --nodes={nnodes}
+#SBATCH --ntasks-per-node=1
+#SBATCH --exclusive
+{gpus}set -euo pipefail
+first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+GNNQLAB_HOST=$(srun --nodes=1 --ntasks=1 --nodelist="$first" python -m gnnqlab.launch.cluster {shlex.quote(interface)})
+GNNQLAB_CONFIG={shlex.quote(json.dumps(settings, separators=(",", ":")))}
+export GNNQLAB_HOST GNNQLAB_CONFIG
+srun --nodes={nnodes} --ntasks-per-node=1 --kill-on-bad-exit=1 bash -c {shlex.quote(line)}
+"""
+
+
+def _line(
+    settings: dict[str, Any],
+    nnodes: int,
+    *,
+    node: str,
+    is_host: str,
+    endpoint: str,
+    own_address: str,
+    interface: str,
+    settings_text: str,
+    root: str,
+    run_id: str,
+) -> str:
+    workers, launch = settings["workers"], settings["launch"]
+    if nnodes < 1 or workers % nnodes:
+        raise ValueError(f"workers must be a multiple of the machines, got {workers} workers on {nnodes} machines")
+    name = shlex.quote(interface)
+    folder = shlex.quote(f"{root}/{run_id}")
+    parts = [f"GLOO_SOCKET_IFNAME={name} NCCL_SOCKET_IFNAME={name}"]
+    if launch["threads_per_worker"]:
+        parts[0] += f" OMP_NUM_THREADS={launch['threads_per_worker']}"
+    parts += [
+        f"python -m gnnqlab.launch.guard --machines={nnodes} --node={node} --config={settings_text} {folder} --",
+        f"python -m torch.distributed.run --nnodes={nnodes} --nproc-per-node={workers // nnodes} --max-restarts=0",
+        f"--rdzv-backend=c10d --rdzv-endpoint={endpoint} --rdzv-id={run_id}",
+        f"--rdzv-conf=is_host={is_host},join_timeout={_JOIN_S} --local-addr={own_address} --log-dir={folder}/tmp",
+        f"{' '.join(worker_arguments(launch, _WORKER_FILE))} {folder}",
+    ]
+    return " \\\n  ".join(parts)
+
+
+def interface_address(interface: str) -> str:
+    """IPv4 address of a network interface of this machine.
+
+    Example:
+        >>> interface_address("lo")
+        '127.0.0.1'
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        request = struct.pack("256s", interface.encode()[:15])
+        try:
+            answer = fcntl.ioctl(probe.fileno(), 0x8915, request)  # SIOCGIFADDR
+        except OSError as error:
+            raise RuntimeError(
+                f"the interface must have an IPv4 address, got {interface!r}: {error.strerror}; "
+                f"this machine has {', '.join(name for _, name in socket.if_nameindex())}"
+            ) from error
+    return socket.inet_ntoa(answer[20:24])
+
+
+def _system_name(config: "RunConfig") -> str:
+    system = config.to_json()["system"]
+    return str(system.get("name") or "run") if isinstance(system, dict) else str(system)
+
+
+if __name__ == "__main__":
+    print(interface_address(sys.argv[1]))

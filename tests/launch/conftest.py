@@ -1,0 +1,99 @@
+"""Launched runs of a fake training, and a check after each test that nothing of them is left."""
+
+import os
+import secrets
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gnnqlab.launch import Run, launch, processes
+from gnnqlab.train.config import LaunchSettings, RunConfig, TrainSettings
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def config(workers: int = 3, **launch_settings: object) -> RunConfig:
+    """A run whose training is ``tests.launch.fakes:fit``."""
+    return RunConfig(
+        graph="unused",
+        workers=workers,
+        train=TrainSettings(epochs=5),
+        launch=LaunchSettings(**launch_settings),  # type: ignore[arg-type]
+    )
+
+
+def wait_until(condition: Callable[[], object], *, within_s: float, what: str) -> float:
+    """Seconds until the condition held."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < within_s, f"not within {within_s} s: {what}"
+        time.sleep(0.01)
+    return time.monotonic() - began
+
+
+class Bench:
+    """What a test needs to launch runs and to see their processes."""
+
+    def __init__(self, root: Path, environment: pytest.MonkeyPatch) -> None:
+        self.root, self._environment = root, environment
+        self._mark = f"GNNQLAB_TEST_MARK={secrets.token_hex(8)}"
+        environment.setenv(*self._mark.split("="))
+        environment.setenv("GNNQLAB_FIT", "tests.launch.fakes:fit")
+        environment.setenv("PYTHONPATH", str(REPOSITORY))
+        environment.setenv("TMPDIR", str(root / "temporary"))
+        (root / "temporary").mkdir(parents=True)
+
+    def set(self, **variables: object) -> None:
+        for name, value in variables.items():
+            self._environment.setenv(name, str(value))
+
+    def launch(self, workers: int = 3, **launch_settings: object) -> Run:
+        return launch(config(workers, **launch_settings), root=self.root / "runs")
+
+    def running(self, run: Run) -> Run:
+        """The run once it trains; imports are slow on a busy machine."""
+        wait_until(lambda: run.epoch >= 1 and run.status != "starting", within_s=60, what="the first epoch")
+        assert run.status == "running", run.errors
+        return run
+
+    def processes(self) -> list[int]:
+        """All processes of the launched runs, by a mark in their environment, wherever they hide."""
+        found = []
+        for name in os.listdir("/proc"):
+            if not name.isdigit() or int(name) == os.getpid():
+                continue
+            try:
+                environment = Path(f"/proc/{name}/environ").read_bytes()
+            except OSError:
+                continue
+            if self._mark.encode() in environment.split(b"\0"):
+                found.append(int(name))
+        return found
+
+    def guard(self, run: Run) -> int:
+        return run._guards()[0][0]
+
+    def agent(self, run: Run) -> int:
+        children = [process for process in processes.tree(self.guard(run)) if process.parent == self.guard(run)]
+        assert len(children) == 1
+        return children[0].pid
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    before = set(os.listdir("/dev/shm"))
+    bench = Bench(tmp_path, monkeypatch)
+    yield bench
+    try:
+        # 5 s is the promise for the end of all processes, however the run ended.
+        wait_until(lambda: not bench.processes(), within_s=5, what=f"the end of {bench.processes()}")
+    finally:
+        for pid in bench.processes():
+            os.kill(pid, signal.SIGKILL)
+    shared = [name for name in set(os.listdir("/dev/shm")) - before if name.startswith(("torch_", "sem.", "psm_"))]
+    assert not shared
+    assert not list((tmp_path / "temporary").iterdir())
+    assert not list(tmp_path.glob("runs/*/tmp"))

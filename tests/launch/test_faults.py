@@ -1,0 +1,147 @@
+"""Every way a run can go wrong: who did it, where, how soon it is said, and that nothing is left."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from gnnqlab.errors import WorkerFailed
+from gnnqlab.launch import Run, runs
+from tests.launch.conftest import REPOSITORY, Bench, wait_until
+
+
+def failed(bench: Bench, fault: dict[str, object], workers: int = 3, **settings: object) -> tuple[Run, float, str]:
+    """A run with a fault, the seconds until it was reported, and the message of ``wait``."""
+    bench.set(FAKE_EPOCHS=100_000, GNNQLAB_FAULT=json.dumps({"rank": 1, **fault}))
+    run = bench.launch(workers, **settings)
+    with pytest.raises(WorkerFailed) as caught:
+        run.wait(timeout=100)
+    fault_ns = int((run.folder / "heartbeat" / f"fault-rank{fault.get('rank', 1)}").read_text())
+    reported = next(event for event in run.events if event["event"] in ("stalled", "failed"))
+    seconds = (reported["monotonic_ns"] - fault_ns) / 1e9
+    print(f"{fault}: reported after {seconds:.2f} s: {caught.value}")
+    assert run.status == "failed"
+    return run, seconds, str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "phase, epoch, delay, where",
+    [
+        ("partition", None, 0.0, "while partitioning the graph"),
+        ("init", None, 0.0, "while joining the process group"),
+        ("wait", 3, 0.0, "in epoch 3 while waiting for boundary messages"),
+        ("compute", 5, 0.01, "in epoch 5 while computing"),
+    ],
+)
+def test_a_killed_rank(bench: Bench, phase: str, epoch: int | None, delay: float, where: str) -> None:
+    run, seconds, message = failed(bench, {"kind": "kill", "phase": phase, "epoch": epoch, "delay": delay})
+    assert message.startswith(f"rank 1 was killed (signal 9, SIGKILL) {where}; see ")
+    first = run.errors[0]
+    assert (first.rank, first.signal, first.phase, first.epoch) == (1, 9, phase, -1 if epoch is None else epoch)
+    assert all(error.consequence for error in run.errors[1:])
+    assert seconds < 2
+
+
+def test_a_crashed_rank(bench: Bench) -> None:
+    run, seconds, message = failed(bench, {"kind": "segv", "phase": "reduce", "epoch": 2})
+    assert message.startswith("rank 1 was killed (signal 11, SIGSEGV) in epoch 2 while summing gradients")
+    assert "Segmentation fault" in run.errors[0].traceback and "fakes.py" in run.errors[0].traceback
+    assert seconds < 2
+    assert not list(REPOSITORY.glob("core*"))
+
+
+def test_an_exception(bench: Bench) -> None:
+    run, seconds, message = failed(bench, {"kind": "raise", "phase": "encode", "epoch": 4, "rank": 2})
+    assert message.startswith(
+        "rank 2 raised ArithmeticError: a fault on purpose in phase encode, in epoch 4 while encoding messages; see "
+    )
+    assert 'fakes.py", line' in run.errors[0].traceback
+    assert run.errors[0].traceback.startswith("Traceback (most recent call last):")
+    assert run.errors[0].traceback in run.log(2)
+    assert seconds < 2
+
+
+def test_a_rank_that_leaves_early(bench: Bench) -> None:
+    _, seconds, message = failed(bench, {"kind": "exit", "phase": "wait", "epoch": 2})
+    assert message.startswith("rank 1 exited with code 3 before it was finished, in epoch 2 while waiting")
+    assert seconds < 2
+
+
+def test_a_stopped_rank_with_the_rules_as_they_are(bench: Bench) -> None:
+    run, seconds, message = failed(bench, {"kind": "stop", "phase": "reduce", "epoch": 3})
+    assert message.startswith("rank 1 was stopped (SIGSTOP) and has not moved for ")
+    assert "in epoch 3 while summing gradients" in message
+    assert run.errors[0].signal == signal.SIGSTOP
+    assert seconds < 5  # 10 s is the promise
+    whole_s = (run.events[-1]["monotonic_ns"] - run.events[-2]["monotonic_ns"]) / 1e9 + seconds
+    print(f"ended after {whole_s:.2f} s")
+    assert whole_s < 10
+
+
+def test_a_hung_rank_shows_where(bench: Bench) -> None:
+    fault: dict[str, object] = {"kind": "sleep", "phase": "compute", "epoch": 3}
+    run, seconds, message = failed(bench, fault, stall_report_s=1.0, stall_stop_s=2.5)
+    assert message.startswith("rank 1 hangs: it has slept for") and "in epoch 3 while computing" in message
+    assert "in _act" in run.errors[0].traceback  # the line it hangs in
+    assert seconds < 4
+
+
+def test_a_slow_rank_is_no_failure(bench: Bench) -> None:
+    bench.set(GNNQLAB_FAULT='{"kind": "slow", "rank": 1, "phase": "compute", "epoch": 2, "delay": 1.2}')
+    run = bench.launch(stall_report_s=0.6).wait()
+    assert run.status == "finished" and run.errors == []
+    kinds = [event["event"] for event in run.events]
+    assert "slow" in kinds and "recovered" in kinds
+
+
+def test_workers_that_cannot_even_start(bench: Bench) -> None:
+    bench.set(GNNQLAB_FIT="tests.launch.nowhere:fit")
+    with pytest.raises(WorkerFailed, match="raised ModuleNotFoundError: No module named 'tests.launch.nowhere'"):
+        bench.launch(2).wait()
+
+
+def test_the_launching_process_is_killed(bench: Bench) -> None:
+    bench.set(FAKE_EPOCHS=100_000)
+    code = (
+        "import time; from tests.launch.conftest import config; from gnnqlab.launch import launch; "
+        f"run = launch(config(3), root={str(bench.root / 'runs')!r}); time.sleep(1000)"
+    )
+    launcher = subprocess.Popen([sys.executable, "-c", code], cwd=REPOSITORY)
+    try:
+        wait_until(lambda: runs(bench.root / "runs"), within_s=60, what="the run")
+        run = bench.running(runs(bench.root / "runs")[0])
+    finally:
+        launcher.kill()
+        launcher.wait()
+    gone_s = wait_until(lambda: not bench.processes(), within_s=5, what="the end of all processes")
+    print(f"launching process killed: nothing left after {gone_s:.2f} s")
+    assert run.status == "stopped" and "the process that launched the run has ended" in repr(run)
+
+
+def test_the_agent_is_killed(bench: Bench) -> None:
+    bench.set(FAKE_EPOCHS=100_000)
+    run = bench.running(bench.launch())
+    os.kill(bench.agent(run), signal.SIGKILL)
+    began = time.monotonic()
+    with pytest.raises(WorkerFailed, match=r"torchrun, which started the workers, was killed \(signal 9, SIGKILL\)"):
+        run.wait(timeout=20)
+    print(f"agent killed: reported after {time.monotonic() - began:.2f} s")
+    assert run.errors[0].rank == -1
+    gone_s = wait_until(lambda: not bench.processes(), within_s=5, what="the end of all processes")
+    print(f"agent killed: nothing left {gone_s:.2f} s later")
+
+
+def test_the_guard_is_killed(bench: Bench) -> None:
+    bench.set(FAKE_EPOCHS=100_000)
+    run = bench.running(bench.launch())
+    os.kill(bench.guard(run), signal.SIGKILL)
+    gone_s = wait_until(lambda: not bench.processes(), within_s=5, what="the end of all processes")
+    print(f"guard killed: nothing left after {gone_s:.2f} s")
+    with pytest.raises(WorkerFailed, match="the guard of the run was killed"):
+        run.wait(timeout=20)
+    assert run.status == "failed"
+    (run.folder / "tmp").exists() and __import__("shutil").rmtree(run.folder / "tmp")

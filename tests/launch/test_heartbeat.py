@@ -1,0 +1,114 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gnnqlab.launch import processes
+from gnnqlab.train.fault import Fault
+from gnnqlab.train.heartbeat import PHASES, Heartbeat, HeartbeatReader
+
+
+def reader(path: Path) -> HeartbeatReader:
+    found = HeartbeatReader.open(path)
+    assert found is not None
+    return found
+
+
+def test_a_reader_sees_who_writes_and_where_it_is(tmp_path: Path) -> None:
+    heartbeat = Heartbeat(tmp_path / "rank3", 3, node=1)
+    watching = reader(tmp_path / "rank3")
+    pulse = watching.read()
+    assert (pulse.rank, pulse.node, pulse.pid, pulse.phase, pulse.epoch) == (3, 1, os.getpid(), "start", -1)
+    assert pulse.start_time == processes.start_time(os.getpid())
+    before = pulse.beats
+    heartbeat.phase("compute", epoch=7)
+    heartbeat.phase("evaluate", limit_s=90.0)
+    pulse = watching.read()
+    assert (pulse.phase, pulse.epoch, pulse.limit_s, pulse.beats - before) == ("evaluate", 7, 90.0, 2)
+    heartbeat.phase("wait")
+    assert watching.read().limit_s == 0.0
+    watching.close()
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_every_phase_fits_the_file(tmp_path: Path, name: str) -> None:
+    Heartbeat(tmp_path / "rank0").phase(name)
+    assert reader(tmp_path / "rank0").read().phase == name
+
+
+def test_a_missing_or_unfinished_file_has_no_reader(tmp_path: Path) -> None:
+    assert HeartbeatReader.open(tmp_path / "rank0") is None
+    (tmp_path / "rank0").write_bytes(b"")
+    assert HeartbeatReader.open(tmp_path / "rank0") is None
+    (tmp_path / "rank0").write_bytes(bytes(8192))
+    assert HeartbeatReader.open(tmp_path / "rank0") is None
+
+
+def test_an_unknown_phase_is_refused() -> None:
+    with pytest.raises(ValueError, match="a phase must be one of start, load.*, got 'lunch'"):
+        Heartbeat(None).phase("lunch")
+
+
+def test_an_error_of_any_length_is_kept_up_to_the_room_there_is(tmp_path: Path) -> None:
+    heartbeat = Heartbeat(tmp_path / "rank0")
+    watching = reader(tmp_path / "rank0")
+    assert watching.error() is None
+    heartbeat.fail(b"short")
+    assert watching.error() == b"short"
+    heartbeat.fail(b"x" * 100_000)
+    assert 7000 < len(watching.error() or b"") < 8192
+    assert watching.read().phase == "start"  # the rest of the file is untouched
+
+
+def test_the_last_position_outlives_a_killed_process(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from gnnqlab.train.heartbeat import Heartbeat; "
+        "h = Heartbeat(Path(sys.argv[1]), 1); h.phase('compute', epoch=4); h.phase('reduce')"
+    )
+    fault = json.dumps({"kind": "kill", "rank": 1, "phase": "reduce", "epoch": 4})
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "rank1")], env={**os.environ, "GNNQLAB_FAULT": fault}
+    )
+    assert ended.returncode == -signal.SIGKILL
+    pulse = reader(tmp_path / "rank1").read()
+    assert (pulse.phase, pulse.epoch) == ("reduce", 4)
+    assert (tmp_path / "fault-rank1").read_text().isdigit()
+
+
+def test_a_phase_costs_microseconds(tmp_path: Path) -> None:
+    heartbeat = Heartbeat(tmp_path / "rank0")
+    best = float("inf")
+    for _ in range(20):
+        began = time.perf_counter()
+        for _ in range(500):
+            heartbeat.phase("compute")
+        best = min(best, (time.perf_counter() - began) / 500)
+    print(f"heartbeat: {best * 1e6:.2f} µs a phase")
+    assert best < 20e-6  # about 1 µs; the bound leaves room for a busy machine
+
+
+def test_a_fault_meets_only_its_own_rank_phase_and_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GNNQLAB_FAULT", '{"kind": "raise", "rank": 2, "phase": "encode", "epoch": 1}')
+    assert Fault.from_environment(0, None) is None
+    heartbeat = Heartbeat(None, 2)
+    heartbeat.phase("encode", epoch=0)
+    heartbeat.phase("compute", epoch=1)
+    with pytest.raises(ArithmeticError, match="on purpose in phase encode"):
+        heartbeat.phase("encode")
+    heartbeat.phase("encode")  # it strikes once
+
+
+def test_an_unknown_fault_is_refused() -> None:
+    with pytest.raises(ValueError, match="the kind of a fault must be one of kill, stop.*, got 'lunch'"):
+        Fault(kind="lunch", phase="wait")
+
+
+def test_the_guard_imports_nothing_heavy() -> None:
+    code = "import sys, gnnqlab.launch.guard; print(*{'torch', 'numpy', 'pandas'} & set(sys.modules))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == ""

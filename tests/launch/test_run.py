@@ -1,0 +1,164 @@
+"""The life of a launched run that nothing goes wrong with, and of its handle."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gnnqlab.errors import WorkerFailed
+from gnnqlab.launch import Run, cleanup, launch, processes, runs
+from gnnqlab.launch import folder as files
+from tests.launch.conftest import REPOSITORY, Bench, config, wait_until
+
+
+def test_a_run_from_launch_to_its_end(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    began = time.monotonic()
+    run = bench.launch(workers=2)
+    returned_s = time.monotonic() - began
+    first_s = returned_s + wait_until(lambda: run.epoch >= 1, within_s=60, what="the first epoch")
+    assert run.wait(progress=True) is run
+    assert (run.status, run.epoch, run.errors) == ("finished", 4, [])
+    assert Run(run.folder).status == "finished"
+    assert [event["event"] for event in run.events] == ["launched", "starting", "running", "finished"]
+    assert run.config == config(2)
+    assert {path.name for path in run.folder.glob("records-*")} == {"records-rank0.jsonl", "records-rank1.jsonl"}
+    assert "loss=0.2000" in capsys.readouterr().err
+    print(f"launch returned after {returned_s:.2f} s, first epoch after {first_s:.2f} s")
+    assert returned_s < 2
+    gone_s = wait_until(lambda: not bench.processes(), within_s=5, what="the end of all processes")
+    print(f"all processes gone {gone_s:.2f} s after the end")
+    assert [found.id for found in runs(bench.root / "runs")] == [run.id]
+    run.stop()  # of a finished run: nothing
+    assert run.status == "finished"
+
+
+def test_workers_have_default_signals_their_own_cores_and_no_compiler(bench: Bench) -> None:
+    bench.set(GNNQLAB_FIT="tests.launch.fakes:inspect")
+    run = bench.launch(workers=2).wait()
+    facts = [files.read_json(run.folder / f"facts{rank}.json") or {} for rank in range(2)]
+    cores = len(os.sched_getaffinity(0))
+    assert all(fact["default_signals"] and fact["parent_death"] == signal.SIGKILL for fact in facts)
+    assert all(fact["temporary"] == str(run.folder / "tmp") for fact in facts)
+    assert all(fact["threads"] == max(1, cores // 2) for fact in facts)
+    assert not any(fact["dynamo"] for fact in facts)  # importing torch._dynamo would cost 2 s a worker
+    if cores >= 2:
+        assert not set(facts[0]["cores"]) & set(facts[1]["cores"])
+    assert "a line for the log" in run.log(1) and "a line for the log" not in run.log(0)
+
+
+def test_a_run_started_without_fork(bench: Bench) -> None:
+    run = bench.launch(workers=1, start_method="spawn", threads_per_worker=1).wait(timeout=60)
+    assert run.status == "finished"
+
+
+def test_stopping_at_the_end_of_a_block_and_two_runs_at_once(bench: Bench) -> None:
+    bench.set(FAKE_EPOCHS=100_000)
+    with bench.launch(workers=2) as first, bench.launch(workers=2) as second:
+        bench.running(first), bench.running(second)
+        assert len({run.id for run in runs(bench.root / "runs")}) == 2
+        with pytest.raises(TimeoutError, match=r"must end within 0.1 s to be waited for, got status running"):
+            first.wait(timeout=0.1)
+        began = time.monotonic()
+        first.stop()
+        print(f"stopped, nothing left, after {time.monotonic() - began:.2f} s")
+        assert first.status == "stopped" and first.wait() is first
+        at = second.epoch
+        wait_until(lambda: second.epoch > at, within_s=10, what="the other run going on")
+        assert second.status == "running"
+    assert second.status == "stopped"
+    assert "stopped by SIGTERM" in repr(second)
+
+
+def test_an_interrupt_while_waiting_stops_the_run(bench: Bench) -> None:
+    bench.set(FAKE_EPOCHS=100_000)
+    run = bench.running(bench.launch(workers=1))
+    interrupt = subprocess.Popen(["sh", "-c", f"sleep 0.3; kill -INT {os.getpid()}"])
+    with pytest.raises(KeyboardInterrupt):
+        run.wait()
+    interrupt.wait()
+    assert run.status == "stopped"
+
+
+def test_a_detached_run_outlives_its_launcher_and_is_found_again(bench: Bench) -> None:
+    bench.set(FAKE_EPOCHS=100_000)
+    code = (
+        "from tests.launch.conftest import config; from gnnqlab.launch import launch; "
+        f"launch(config(2, detach=True), root={str(bench.root / 'runs')!r})"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
+    (run,) = runs(bench.root / "runs")
+    bench.running(run)
+    at = run.epoch
+    wait_until(lambda: run.epoch > at, within_s=10, what="progress without the launcher")
+    run.stop()
+    assert run.status == "stopped" and not bench.processes()
+
+
+def test_a_handle_needs_a_run_folder(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"a run folder must hold config.json, got .*; runs\(\) lists the runs"):
+        Run(tmp_path)
+    assert runs(tmp_path) == [] and runs(tmp_path / "nowhere") == []
+
+
+def made(root: Path, **status: object) -> Run:
+    """A run folder without processes."""
+    folder = files.create(root, "20260101-000000-made-0000")
+    files.write_json(folder / "config.json", config(2).to_json())
+    files.write_json(folder / "status.json", {"state": "running", "epoch": 3, "errors": [], **status})
+    return Run(folder)
+
+
+def test_a_run_that_never_got_its_guard_is_no_running_run(tmp_path: Path) -> None:
+    run = made(tmp_path, state="starting", time=time.time() - 60)
+    assert run.status == "failed"
+    with pytest.raises(WorkerFailed, match="ended before the guard had started"):
+        run.wait()
+
+
+def test_a_run_of_another_machine_is_believed(tmp_path: Path) -> None:
+    run = made(tmp_path)
+    guard = {"place": {"host": "elsewhere"}, "guard": [1, 1], "agent": [1, 1], "workers": {}}
+    files.write_json(run.folder / "guard.json", guard)
+    assert run.status == "running" and run.epoch == 3 and cleanup(tmp_path) == []
+
+
+def test_cleanup_ends_strays_and_only_them(tmp_path: Path) -> None:
+    run = made(tmp_path)
+    stray, stranger = (subprocess.Popen(["sleep", "60"]) for _ in range(2))
+    try:
+        guard = {
+            "place": processes.place(),
+            "guard": [stray.pid, 1],  # a number that somebody else has now
+            "agent": [stray.pid, processes.start_time(stray.pid)],
+            "workers": {"0": [stranger.pid, processes.start_time(stranger.pid) - 1]},
+        }
+        files.write_json(run.folder / "guard.json", guard)
+        assert run.status == "failed" and "the guard of the run was killed" in run.errors[0].cause
+        (found,) = cleanup(tmp_path)
+        assert (found.run, found.role, found.pid) == (run.id, "agent", stray.pid)
+        assert stray.wait(timeout=5) == -signal.SIGKILL and stranger.poll() is None
+        assert cleanup(tmp_path) == []
+    finally:
+        stray.kill(), stranger.kill()
+        stray.wait(), stranger.wait()
+
+
+def test_a_repr_never_raises(tmp_path: Path) -> None:
+    run = made(tmp_path, cause="<b>rank 1</b> was killed", state="failed")
+    assert "&lt;b&gt;rank 1" in run._repr_html_() and "2 (cpu, gloo)" in run._repr_html_()
+    (run.folder / "config.json").write_text("{")
+    (run.folder / "status.json").write_text('{"state": 3}')
+    assert "made" in repr(run) and "made" in run._repr_html_()
+
+
+def test_a_report_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="has no report yet, got status finished"):
+        made(tmp_path, state="finished").open_report()
+
+
+def test_waiting_for_the_run_within_launch(bench: Bench) -> None:
+    assert launch(config(1), root=bench.root / "runs", wait=True).status == "finished"

@@ -1,0 +1,54 @@
+"""What the guard concludes where torchrun was faster than it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from gnnqlab.launch import folder as files
+from gnnqlab.launch.witness import Witness
+from gnnqlab.train.heartbeat import Heartbeat
+
+
+def dead_rank(folder: Path, rank: int) -> int:
+    """A heartbeat whose process has been collected by somebody else; its pid."""
+    code = (
+        "import sys; from pathlib import Path; from gnnqlab.train.heartbeat import Heartbeat; "
+        f"Heartbeat(Path(sys.argv[1]), {rank}).phase('wait', epoch=2)"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code, str(folder / "heartbeat" / f"rank{rank}")])
+    child.wait()
+    return child.pid
+
+
+def witness(folder: Path, workers: int) -> Witness:
+    return Witness(folder, local_workers=workers, node=0, agent_log=folder / "agent.log", appeared=lambda pulse: None)
+
+
+def test_the_rank_that_torchrun_names_is_the_cause(tmp_path: Path) -> None:
+    folder = files.create(tmp_path, "run")
+    pids = [dead_rank(folder, rank) for rank in range(3)]
+    (folder / "agent.log").write_text(f"failed (exitcode: -9) local_rank: 1 (pid: {pids[1]}) of fn: main\n")
+    seeing = witness(folder, 3)
+    seeing.look()
+    assert seeing.errors[1].signal == signal.SIGKILL and not seeing.errors[1].consequence
+    assert "in epoch 2 while waiting for boundary messages" in seeing.errors[1].cause
+    assert seeing.errors[0].consequence and "was ended with the others" in seeing.errors[2].cause
+
+
+def test_a_rank_of_which_nobody_knows_how_it_ended(tmp_path: Path) -> None:
+    folder = files.create(tmp_path, "run")
+    dead_rank(folder, 0)
+    seeing = witness(folder, 1)
+    seeing.look()
+    assert seeing.errors[0].cause == "rank 0 died in epoch 2 while waiting for boundary messages"
+
+
+def test_ranks_of_another_machine_on_a_shared_disk_are_left_alone(tmp_path: Path) -> None:
+    folder = files.create(tmp_path, "run")
+    Heartbeat(folder / "heartbeat" / "rank0", 0)
+    Heartbeat(folder / "heartbeat" / "rank1", 1, node=1)
+    seeing = witness(folder, 1)
+    seeing.look()
+    assert list(seeing.pulses) == [0] and seeing.pulses[0].pid == os.getpid() and not seeing.errors
