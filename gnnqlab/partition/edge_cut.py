@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -29,7 +29,6 @@ class METIS:
     """What METIS minimises: ``cut`` (edges) or ``vol`` (rows that travel)."""
     balance_edges: bool = False
     """Also balance the number of in-edges over the workers."""
-
     def __post_init__(self) -> None:
         if self.objective not in ("cut", "vol"):
             raise ValueError(f"METIS objective must be 'cut' or 'vol', got {self.objective!r}")
@@ -58,10 +57,12 @@ class METIS:
                 f"METIS needs DGL, which does not import here ({error}); install dgl==1.1.3 or choose the "
                 "partition 'random'"
             ) from error
-        destination = torch.repeat_interleave(graph.in_degrees)
+        source, destination = graph.indices.long(), torch.repeat_interleave(graph.in_degrees)
+        # METIS does not allow self loops; given some, it cuts worse and differently at every call.
+        between = source != destination
         with _quiet():
             owner = dgl.metis_partition_assignment(
-                dgl.graph((graph.indices.long(), destination), num_nodes=graph.num_nodes),
+                dgl.graph((source[between], destination[between]), num_nodes=graph.num_nodes),
                 workers,
                 balance_edges=self.balance_edges,
                 objtype=self.objective,
@@ -102,18 +103,17 @@ def _check_workers(graph: Graph, workers: int) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep METIS's and DGL's C-level chatter (with its wrong edge cut) off standard output."""
-    sys.stdout.flush()
-    saved, sink = os.dup(1), os.open(os.devnull, os.O_WRONLY)
-    saved_error = os.dup(2)
-    try:
-        os.dup2(sink, 1)
-        os.dup2(sink, 2)
-        yield
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os.dup2(saved, 1)
-        os.dup2(saved_error, 2)
-        for descriptor in (saved, saved_error, sink):
-            os.close(descriptor)
+    """Keep METIS's and DGL's chatter (with its wrong edge cut) off both output streams, C's and Python's."""
+    flush = ctypes.CDLL(None).fflush  # C's own buffers, or its lines come out after the streams are back
+    flush(None)
+    saved = [os.dup(descriptor) for descriptor in (1, 2)]
+    with open(os.devnull, "w") as sink, contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
+        try:
+            for descriptor in (1, 2):
+                os.dup2(sink.fileno(), descriptor)
+            yield
+        finally:
+            flush(None)
+            for descriptor, before in zip((1, 2), saved, strict=True):
+                os.dup2(before, descriptor)
+                os.close(before)

@@ -64,7 +64,7 @@ class Shard:
     """Global in-degrees of local nodes, int64 ``(N + H,)``."""
     out_degrees: Tensor
     """Global out-degrees of local nodes, int64 ``(N + H,)``."""
-    features: Tensor | SparseRows | None
+    features: Tensor | SparseRows
     """Features of owned nodes."""
     labels: Tensor | None
     train_mask: Tensor | None
@@ -248,7 +248,5 @@ def _count(mask: Tensor | None) -> int:
     return 0 if mask is None else int(mask.sum())
 
 
-def _rows(features: Tensor | SparseRows | None, ids: Tensor) -> Tensor | SparseRows | None:
-    if isinstance(features, SparseRows):
-        return features.index_rows(ids)
-    return None if features is None else features[ids]
+def _rows(features: Tensor | SparseRows, ids: Tensor) -> Tensor | SparseRows:
+    return features.index_rows(ids) if isinstance(features, SparseRows) else features[ids]

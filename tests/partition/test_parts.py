@@ -1,0 +1,88 @@
+"""Partitioners, partitions kept on disk, and what is said before a large one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import gnnqlab as gq
+from gnnqlab.partition import METIS, Random
+from gnnqlab.partition.parts import shard_folder, shard_path, store_shards, warn_if_large
+from gnnqlab.partition.shard import Shard
+from tests.graphs import random_graph
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("GNNQLAB_CACHE", str(tmp_path))
+
+
+def test_metis_cuts_less_than_chance_and_says_nothing(capfd):
+    pytest.importorskip("dgl", reason="METIS comes with DGL, which is not installed")
+    graph = gq.load("sbm:600,4,12")
+    metis = gq.partition(graph, METIS(), workers=4).quality
+    chance = gq.partition(graph, Random(), workers=4).quality
+    assert metis.edge_cut < 0.7 * chance.edge_cut
+    assert metis.node_imbalance < 1.1
+    assert capfd.readouterr().out == ""
+
+
+def test_metis_is_deterministic():
+    pytest.importorskip("dgl", reason="METIS comes with DGL, which is not installed")
+    graph = random_graph()  # with self loops, which METIS must not see
+    assert len({tuple(METIS().assign(graph, 3).tolist()) for _ in range(10)}) == 1
+
+
+def test_random_shares_are_even_and_seeded():
+    graph = random_graph()
+    owner = Random(seed=3).assign(graph, 7)
+    counts = owner.bincount()
+    assert counts.max() - counts.min() <= 1
+    assert torch.equal(owner, Random(seed=3).assign(graph, 7))
+    assert not torch.equal(owner, Random(seed=4).assign(graph, 7))
+
+
+def test_hosts_tell_inner_from_outer():
+    graph = random_graph()
+    quality = gq.partition(graph, Random(), hosts=2, per_host=2).quality
+    halo = quality.halo_rows
+    assert quality.inner == int(halo[0, 1] + halo[1, 0] + halo[2, 3] + halo[3, 2])
+    assert quality.inner + quality.outer == int(halo.sum())
+
+
+def test_counts_must_agree():
+    with pytest.raises(ValueError, match=r"workers must equal hosts \* per_host, got 3 != 2 \* 2"):
+        gq.partition(random_graph(), Random(), workers=3, hosts=2)
+    with pytest.raises(ValueError, match=r"workers must be between 1 and the number of nodes \(60\), got 61"):
+        gq.partition(random_graph(), Random(), workers=61)
+
+
+def test_shards_are_made_once_and_named_by_content():
+    graph = random_graph()
+    folder = store_shards(graph, Random(), 2)
+    assert Shard.load(shard_path(folder, 1)).rank == 1
+    stamp = shard_path(folder, 0).stat().st_mtime_ns
+    assert store_shards(graph, Random(), 2) == folder
+    assert shard_path(folder, 0).stat().st_mtime_ns == stamp
+    others = {
+        shard_folder(graph.content_hash, Random(seed=1), 2),
+        shard_folder(graph.content_hash, Random(), 3),
+        shard_folder(random_graph(seed=1).content_hash, Random(), 2),
+    }
+    assert len(others) == 3 and folder not in others
+
+
+def test_the_memory_of_a_large_partition_is_said_first(capsys):
+    class Large:
+        name, num_nodes, num_edges, num_features = "large", 10**6, 2 * 10**7, 100
+
+    warn_if_large(Large(), 4)
+    said = capsys.readouterr().err
+    assert "20,000,000 edges" in said and "GiB for the partition" in said and "GiB for the shard" in said
+    warn_if_large(random_graph(), 4)
+    assert capsys.readouterr().err == ""
+
+
+def test_objective_is_checked():
+    with pytest.raises(ValueError, match="METIS objective must be 'cut' or 'vol', got 'edges'"):
+        METIS(objective="edges")
