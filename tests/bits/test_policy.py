@@ -1,0 +1,51 @@
+"""Bit policies: allowed widths only, the same on both sides, and the right shares."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gnnqlab.bits import Fixed, Rows, UniformRandom
+
+
+def rows(n: int = 4000, **changes) -> Rows:
+    facts = {"layer": 1, "direction": "forward", "sender": 0, "receiver": 1, "ids": torch.arange(n), "seed": 3}
+    return Rows(**{**facts, **changes})
+
+
+def test_random_widths_are_allowed_ones_in_equal_shares():
+    widths = UniformRandom(among=(2, 4, 8)).widths(rows(30000), 0)
+    values, counts = widths.unique(return_counts=True)
+    assert values.tolist() == [2, 4, 8]
+    # five standard errors of a share of one third over 30 000 draws
+    assert ((counts / 30000 - 1 / 3).abs() < 5 * (2 / 9 / 30000) ** 0.5).all()
+
+
+def test_random_widths_change_with_the_period_only():
+    policy = UniformRandom(period=10)
+    first = policy.widths(rows(), 0)
+    assert torch.equal(first, policy.widths(rows(), 9))
+    assert not torch.equal(first, policy.widths(rows(), 10))
+    assert policy.round(9) == 0 and policy.round(10) == 1
+
+
+def test_forward_width_belongs_to_the_row_backward_to_row_and_sender():
+    policy = UniformRandom()
+    assert torch.equal(policy.widths(rows(receiver=1), 0), policy.widths(rows(receiver=2), 0))
+    one = policy.widths(rows(direction="backward", sender=1, receiver=0), 0)
+    two = policy.widths(rows(direction="backward", sender=2, receiver=0), 0)
+    assert not torch.equal(one, two)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Fixed(bits=3), r"bits must be one of \(1, 2, 4, 8, 32\), got 3"),
+        (lambda: UniformRandom(among=(2, 3)), r"widths to draw from must be among \(1, 2, 4, 8\), got \(2, 3\)"),
+        (lambda: UniformRandom(among=()), "widths to draw from must be among"),
+        (lambda: UniformRandom(period=0), "period must be at least 1 epoch, got 0"),
+    ],
+)
+def test_bad_settings_are_refused(make, text):
+    with pytest.raises(ValueError, match=text):
+        make()

@@ -1,0 +1,44 @@
+"""The byte layout: every row has its place, none overlaps, and the size is what the format promises."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnnqlab.message.wire import lay_out
+
+
+@given(
+    widths=st.lists(st.sampled_from([1, 2, 4, 8]), max_size=40),
+    columns=st.integers(1, 70),
+    parameter=st.sampled_from([2, 4]),
+)
+def test_rows_follow_each_other_without_gap(widths, columns, parameter):
+    layout = lay_out(torch.tensor(widths, dtype=torch.uint8), len(widths), columns, bytes_per_parameter=parameter)
+    sizes = [-(-columns * width // 8) for width in widths]
+    assert layout.payload_bytes == sum(sizes)
+    assert layout.num_bytes == sum(sizes) + 2 * parameter * len(widths)
+    assert sum(share.rows for share in layout.shares) == len(widths)
+    place = 0
+    for position, plan_row in enumerate(layout.order.tolist()):
+        assert int(layout.offsets[position]) == place
+        assert int(layout.bits[position]) == widths[plan_row]
+        place += sizes[plan_row]
+
+
+def test_wide_rows_come_first_and_keep_their_order():
+    layout = lay_out(torch.tensor([2, 8, 2, 8], dtype=torch.uint8), 4, 8, bytes_per_parameter=4)
+    assert layout.order.tolist() == [1, 3, 0, 2]
+
+
+def test_one_width_needs_no_table():
+    layout = lay_out(2, 10, 9, bytes_per_parameter=4)
+    assert layout.order is None and layout.offsets is None
+    assert (layout.payload_bytes, layout.param_bytes) == (30, 80)
+
+
+def test_widths_must_fit():
+    with pytest.raises(ValueError, match=r"widths must have one entry a row, got shape \(2,\) for 3 rows"):
+        lay_out(torch.tensor([2, 2], dtype=torch.uint8), 3, 4, bytes_per_parameter=4)
