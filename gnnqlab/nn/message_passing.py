@@ -31,9 +31,9 @@ class ModelGraph(ABC):
     features: Tensor | SparseInput
     seed: int
 
-    def __init__(self, features: Tensor | SparseRows | None, device: torch.device | str) -> None:
-        if features is None:
-            raise ValueError("training needs node features, this graph has none; pass features= to from_edges")
+    def __init__(self, features: Tensor | SparseRows, device: torch.device | str) -> None:
+        if features.shape[1] == 0:
+            raise ValueError("training needs node features, this graph has none; pass features= to Graph.from_edges")
         if isinstance(features, SparseRows):
             self.features = SparseInput.from_rows(features, device)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,7 @@ from gnnqlab.partition.parts import Partitioner
 from gnnqlab.systems.defaults import AllRows, Float32Products, NoCache
 from gnnqlab.systems.parts import PARTS, part_from_json, part_to_json
 
-__all__ = ["SYSTEMS", "System", "make_system", "register_system"]
+__all__ = ["SYSTEMS", "System", "make_system", "register_system", "settings_for"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +111,7 @@ def make_system(system: str | System, **settings: Any) -> System:
     if system not in SYSTEMS:
         raise ValueError(f"system must be one of {sorted(SYSTEMS)}, got {system!r}")
     recipe = SYSTEMS[system]
-    known = _settings_of(recipe)
+    known = settings_of(recipe)
     unknown = sorted(set(settings) - set(known))
     if unknown:
         takes = f"takes {sorted(known)}" if known else "takes no settings"
@@ -118,6 +119,14 @@ def make_system(system: str | System, **settings: Any) -> System:
     return dataclasses.replace(recipe(**settings), name=system)
 
 
-def _settings_of(recipe: Recipe) -> list[str]:
-    code = recipe.__code__
-    return list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+def settings_of(recipe: Recipe) -> list[str]:
+    """Return the names of what a recipe can be told."""
+    return list(inspect.signature(recipe).parameters)
+
+
+def settings_for(system: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return those of ``settings`` that the recipe of a system takes: what a comparison gives to each."""
+    if system not in SYSTEMS:
+        raise ValueError(f"system must be one of {sorted(SYSTEMS)}, got {system!r}")
+    known = settings_of(SYSTEMS[system])
+    return {name: value for name, value in settings.items() if name in known}

@@ -1,0 +1,1 @@
+"""The measurements behind every number in the README."""

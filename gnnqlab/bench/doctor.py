@@ -1,0 +1,105 @@
+"""What this machine can do for gnnqlab, and what is missing: one row a check, with the way out."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import sys
+from typing import Any
+
+__all__ = ["examine"]
+
+
+def examine() -> list[dict[str, Any]]:
+    """Return rows ``{"check", "found", "ok", "way_out"}``; ``ok`` is ``yes``, ``no`` or ``optional``."""
+    return [_python(), *_packages(), *_kernels(), *_compilers(), *_devices(), _cores(), _memory(), _browser(), _hosts()]
+
+
+def _check(name: str, found: str, ok: bool, way_out: str = "", *, optional: bool = False) -> dict[str, Any]:
+    verdict = "yes" if ok else "optional" if optional else "no"
+    return {"check": name, "found": found, "ok": verdict, "way_out": "" if ok else way_out}
+
+
+def _python() -> dict[str, Any]:
+    ok = sys.version_info[:2] == (3, 11)
+    return _check(
+        "python", platform.python_version(), ok, "3.11 is what the pinned versions, DGL above all, need", optional=True
+    )
+
+
+def _packages() -> list[dict[str, Any]]:
+    uses = {
+        "torch": "tensors and torch.distributed",
+        "dgl": "METIS, DGL's readers and layers; without it use the partition 'random'",
+        "cvxpy": "the assigner's reference model",
+        "plotly": "figures and reports",
+        "ipywidgets": "widgets",
+        "jupyterlab": "notebooks",
+        "tqdm": "progress bars",
+    }
+    rows = []
+    for package, use in uses.items():
+        try:
+            rows.append(_check(package, importlib.metadata.version(package), True))
+        except importlib.metadata.PackageNotFoundError:
+            optional = package not in ("torch", "plotly", "tqdm")
+            rows.append(_check(package, "missing", False, f"install it for {use}", optional=optional))
+    return rows
+
+
+def _kernels() -> list[dict[str, Any]]:
+    from gnnqlab.kernels import native
+
+    status = native.status()
+    found = f"{status['backend']}, {status['isa'] or 'plain PyTorch'}, {status['threads']} thread(s)"
+    compiled = status["backend"] == "native"
+    way_out = status["reason"] or "GNNQLAB_KERNELS asks for the reference; unset it"
+    rows = [_check("kernels", found, compiled, way_out)]
+    runtimes = status["openmp"]
+    if len(runtimes) > 1:
+        rows.append(_check("OpenMP", ", ".join(runtimes), False, "more than one runtime fights over the cores"))
+    rows.append(
+        _check("CUDA kernels", status["cuda"] or "none", bool(status["cuda"]), status["cuda_reason"], optional=True)
+    )
+    return rows
+
+
+def _compilers() -> list[dict[str, Any]]:
+    compiler = next((name for name in ("c++", "g++", "clang++") if shutil.which(name)), None)
+    nvcc = shutil.which("nvcc")
+    return [
+        _check("C++ compiler", compiler or "none", compiler is not None, "install g++ and build again", optional=True),
+        _check("nvcc", nvcc or "none", nvcc is not None, "needed to build the CUDA kernels only", optional=True),
+    ]
+
+
+def _devices() -> list[dict[str, Any]]:
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    found = ", ".join(torch.cuda.get_device_name(index) for index in range(count)) or "none"
+    return [_check("GPU", found, count > 0, "training runs on the CPU", optional=True)]
+
+
+def _cores() -> dict[str, Any]:
+    cores = len(os.sched_getaffinity(0))
+    return _check("cores", str(cores), cores >= 2, "two workers share one core: expect waiting", optional=True)
+
+
+def _memory() -> dict[str, Any]:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return _check("memory", f"{total / 2**30:.1f} GiB", total > 2 * 2**30, "small graphs only", optional=True)
+
+
+def _browser() -> dict[str, Any]:
+    found = next((path for name in ("chromium", "google-chrome", "chrome") if (path := shutil.which(name))), None)
+    return _check("browser for pictures", found or "none", found is not None, "install chromium", optional=True)
+
+
+def _hosts() -> dict[str, Any]:
+    able = os.geteuid() == 0 and shutil.which("ip") is not None and shutil.which("tc") is not None
+    return _check(
+        "emulated hosts", "network namespaces" if able else "none", able, "needs root and iproute2", optional=True
+    )
