@@ -66,10 +66,10 @@ class Shard:
     """Global out-degrees of local nodes, int64 ``(N + H,)``."""
     features: Tensor | SparseRows
     """Features of owned nodes."""
-    labels: Tensor | None
-    train_mask: Tensor | None
-    val_mask: Tensor | None
-    test_mask: Tensor | None
+    labels: Tensor
+    train_mask: Tensor
+    val_mask: Tensor
+    test_mask: Tensor
 
     @property
     def num_owned(self) -> int:
@@ -213,9 +213,9 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
         num_central=central_ids.numel(),
         num_classes=graph.num_classes,
         multi_label=graph.multi_label,
-        global_train=_count(graph.train_mask),
-        global_val=_count(graph.val_mask),
-        global_test=_count(graph.test_mask),
+        global_train=int(graph.train_mask.sum()),
+        global_val=int(graph.val_mask.sum()),
+        global_test=int(graph.test_mask.sum()),
         owned=owned,
         halo=halo,
         halo_splits=halo_splits,
@@ -226,10 +226,10 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
         in_degrees=degrees[nodes],
         out_degrees=graph.out_degrees[nodes],
         features=_rows(graph.features, owned),
-        labels=None if graph.labels is None else graph.labels[owned],
-        train_mask=None if graph.train_mask is None else graph.train_mask[owned],
-        val_mask=None if graph.val_mask is None else graph.val_mask[owned],
-        test_mask=None if graph.test_mask is None else graph.test_mask[owned],
+        labels=graph.labels[owned],
+        train_mask=graph.train_mask[owned],
+        val_mask=graph.val_mask[owned],
+        test_mask=graph.test_mask[owned],
     )
 
 
@@ -242,10 +242,6 @@ def _check_owner(graph: Graph, owner: Tensor, workers: int) -> None:
         raise ValueError(
             f"owners must lie in [0, {workers}), got values from {int(owner.min())} to {int(owner.max())}"
         )
-
-
-def _count(mask: Tensor | None) -> int:
-    return 0 if mask is None else int(mask.sum())
 
 
 def _rows(features: Tensor | SparseRows, ids: Tensor) -> Tensor | SparseRows:

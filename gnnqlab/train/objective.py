@@ -47,12 +47,13 @@ class Objective:
         Raises:
             ValueError: if there is nothing to learn from.
         """
-        if part.labels is None or part.train_mask is None or part.val_mask is None or part.test_mask is None:
-            raise ValueError("training needs labels and splits, this graph has none; it can only be partitioned")
         masks = tuple(mask.to(device) for mask in (part.train_mask, part.val_mask, part.test_mask))
         global_train = part.global_train if isinstance(part, Shard) else int(part.train_mask.sum())
         if global_train == 0:
-            raise ValueError("training needs at least one training node, the train split is empty")
+            raise ValueError(
+                "training needs at least one labelled training node, this graph has none and can only be partitioned; "
+                "pass labels= and train_idx= to Graph.from_edges"
+            )
         return cls(
             labels=part.labels.to(device),
             masks=(masks[0], masks[1], masks[2]),

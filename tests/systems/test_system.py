@@ -1,0 +1,92 @@
+"""Systems: complete, refusable, replaceable, and the same after a trip through JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+
+import pytest
+
+import gnnqlab as gq
+from gnnqlab.systems import SYSTEMS, System, make_system, register_system
+from gnnqlab.systems.parts import PARTS, part_from_json, part_to_json
+from gnnqlab.systems.system import settings_for
+
+
+@pytest.mark.parametrize("name", sorted(SYSTEMS))
+def test_every_recipe_survives_json(name):
+    system = make_system(name)
+    assert system.name == name
+    assert System.from_json(json.loads(json.dumps(system.to_json()))) == system
+
+
+@pytest.mark.parametrize("axis", sorted(PARTS))
+def test_every_part_survives_json(axis):
+    for kind in PARTS[axis].values():
+        part = kind()
+        assert part_from_json(axis, json.loads(json.dumps(part_to_json(axis, part)))) == part
+
+
+def test_a_variant_is_one_replaced_axis():
+    system = replace(gq.systems.vanilla(), partition=gq.Random(seed=3))
+    assert system.codec == gq.Float32() and system.partition == gq.Random(seed=3)
+
+
+def test_bits_the_codec_cannot_write_are_refused():
+    with pytest.raises(ValueError, match=r"Float32 writes \[32\], got \[2\]; choose codec Stochastic\(\)"):
+        replace(gq.systems.vanilla(), bits=gq.Fixed(bits=2))
+    with pytest.raises(ValueError, match=r"Stochastic writes \[1, 2, 4, 8\], got \[32\]; choose codec Float32\(\)"):
+        replace(gq.systems.vanilla(), codec=gq.Stochastic())
+
+
+def test_unknown_names_list_the_known_ones():
+    with pytest.raises(ValueError, match=r"system must be one of \[.*'vanilla'\], got 'vanila'"):
+        make_system("vanila")
+    with pytest.raises(ValueError, match=r"system 'fixed-bits' takes \['bits'\], got \['lam'\]"):
+        make_system("fixed-bits", lam=0.5)
+    with pytest.raises(ValueError, match="system 'vanilla' takes no settings"):
+        make_system("vanilla", bits=2)
+    with pytest.raises(ValueError, match=r"codec must be one of \['float32', 'stochastic'\] or module:Class"):
+        part_from_json("codec", {"name": "zip"})
+    with pytest.raises(ValueError, match=r"bits 'fixed' has the settings \['bits'\], got \['width'\]"):
+        part_from_json("bits", {"name": "fixed", "width": 2})
+    with pytest.raises(ValueError, match="a system has the axes"):
+        System.from_json({"name": "x", "colour": {"name": "red"}})
+
+
+@dataclass(frozen=True)
+class OwnSchedule:
+    """A part from outside the package."""
+
+    delay: int = 1
+
+    def run(self, step):
+        step.prepare()
+
+
+def test_a_part_of_your_own_is_found_by_import():
+    system = replace(gq.systems.vanilla(), schedule=OwnSchedule(delay=2))
+    value = system.to_json()
+    assert value["schedule"] == {"name": f"{__name__}:OwnSchedule", "delay": 2}
+    assert System.from_json(value) == system
+
+
+def test_a_part_from_a_notebook_cell_is_refused_with_the_way_out():
+    kind = type("Own", (OwnSchedule,), {"__module__": "__main__"})
+    with pytest.raises(ValueError, match="Own is defined in a notebook cell or script.*move it to a module"):
+        part_to_json("schedule", kind())
+
+
+def test_a_second_registration_is_an_error():
+    def vanilla():
+        return gq.systems.vanilla()
+
+    with pytest.raises(ValueError, match="'vanilla' is registered already"):
+        register_system(vanilla)
+
+
+def test_a_comparison_gives_each_system_what_it_takes():
+    given = {"bits": 2, "period": 10}
+    assert settings_for("vanilla", given) == {}
+    assert settings_for("fixed-bits", given) == {"bits": 2}
+    assert settings_for("random-bits", given) == {"period": 10}

@@ -1,0 +1,92 @@
+"""Configurations: refused when wrong, lossless through JSON, and repeatable from the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import gnnqlab as gq
+from gnnqlab.train.command import command_of
+from gnnqlab.train.config import LaunchSettings, RunConfig, TrainSettings
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"system": "fixed-bits", "bits": 4, "layers": 2, "lr": 0.003, "layer0": "once"},
+        {"system": "random-bits", "among": (1, 8), "period": 7, "transport": "ring", "workers": 5},
+        {"model": "graphsage", "device": "cuda", "backend": "nccl"},
+    ],
+)
+def test_json_loses_nothing(settings):
+    config = gq.configure("digits", **settings)
+    assert RunConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"epochs": 0}, "epochs must be at least 1, got 0"),
+        ({"lr": 0.0}, "lr must be positive, got 0.0"),
+        ({"lr": float("nan")}, "lr must be positive, got nan"),
+        ({"seed": -1}, r"seed must lie in \[0, 2\*\*63\), got -1"),
+        ({"weight_decay": -1.0}, "weight_decay must not be negative, got -1.0"),
+        ({"evaluate_every": -1}, "evaluate_every must not be negative, got -1"),
+        ({"layer0": "never"}, "layer0 must be 'resend' or 'once', got 'never'"),
+        ({"transport": "pigeon"}, "transport must be one of"),
+        ({"workers": 0}, "workers must be at least 1, got 0"),
+        ({"layers": 0}, "layers and hidden must be at least 1, got 0 and 256"),
+        ({"dropout": 1.0}, r"dropout must lie in \[0, 1\), got 1.0"),
+        ({"model": "gnc"}, "model must be one of .*, got 'gnc'"),
+        ({"norm": "batch"}, "norm must be 'layer' or 'none', got 'batch'"),
+        ({"device": "tpu"}, "device must be 'cpu' or 'cuda', got 'tpu'"),
+        ({"backend": "mpi"}, "backend must be 'gloo' or 'nccl', got 'mpi'"),
+        ({"backend": "nccl"}, "backend 'nccl' moves GPU memory, got device 'cpu'"),
+        ({"device": "cuda", "start_method": "fork"}, "start_method 'fork' cannot carry CUDA"),
+        ({"threads_per_worker": 0}, "threads_per_worker must be positive, got 0"),
+        ({"layer0": "once", "input_dropout": 0.5}, "layer0 'once' keeps the rows of layer 0"),
+        ({"colour": "red"}, r"system 'vanilla' takes no settings, got \['colour'\]"),
+    ],
+)
+def test_bad_values_are_refused_with_rule_and_value(settings, text):
+    with pytest.raises(ValueError, match=text):
+        gq.configure("digits", **settings)
+
+
+def test_unknown_keys_on_disk_are_refused():
+    value = RunConfig(graph="digits").to_json()
+    with pytest.raises(ValueError, match=r"a run's configuration has no \['colour'\]"):
+        RunConfig.from_json({**value, "colour": "red"})
+    with pytest.raises(ValueError, match=r"train has the settings .*, got \['speed'\]"):
+        RunConfig.from_json({**value, "train": {"speed": 3}})
+
+
+def test_start_method_follows_the_device():
+    assert LaunchSettings().start_method == "fork"
+    assert LaunchSettings(device="cuda").start_method == "spawn"
+
+
+def test_presets_are_those_of_table_8():
+    model, train = gq.preset("ogbn-products", model="graphsage")
+    assert (model.layers, model.hidden, model.dropout, train.lr, train.epochs) == (3, 256, 0.5, 0.01, 250)
+    with pytest.raises(ValueError, match="AdaQP Table 8 has presets for"):
+        gq.preset("cora")
+
+
+def test_the_command_of_a_run_repeats_it(monkeypatch):
+    from gnnqlab import cli
+
+    config = gq.configure(
+        "digits", system="fixed-bits", bits=4, layers=2, dropout=0.1, seed=3, transport="ring", workers=3
+    )
+    words = command_of(config).split()
+    seen = []
+    monkeypatch.setattr(cli.Train, "run", lambda self: seen.append(self.configure(self.system, **self.recipe_settings())))
+    cli.main(words[1:])
+    assert seen == [config]
+
+
+def test_train_settings_have_the_tables_learning_rate():
+    assert TrainSettings().lr == 0.01

@@ -1,0 +1,52 @@
+"""Losses and scores, worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from gnnqlab.graph import Graph
+from gnnqlab.train.objective import Objective
+
+
+def graph(labels, train=(0, 1), val=(2,), test=(3,)):
+    return Graph.from_edges(
+        torch.tensor([0, 1]),
+        torch.tensor([1, 2]),
+        num_nodes=4,
+        features=torch.eye(4),
+        labels=labels,
+        train_idx=torch.tensor(train),
+        val_idx=torch.tensor(val, dtype=torch.int64),
+        test_idx=torch.tensor(test, dtype=torch.int64),
+        name="four",
+        num_classes=2,
+    )
+
+
+def test_accuracy_and_cross_entropy():
+    objective = Objective.of(graph(torch.tensor([0, 1, 1, 0])))
+    logits = torch.tensor([[0.0, 0.0], [0.0, math.log(3)], [1.0, 0.0], [1.0, 0.0]])
+    assert objective.loss(logits).item() == pytest.approx((math.log(2) + math.log(4 / 3)) / 2)
+    scores = objective.scores(logits, distributed=False)
+    assert (scores.train, scores.val, scores.test) == (1.0, 0.0, 1.0)
+
+
+def test_micro_f1_sums_before_it_divides():
+    labels = torch.tensor([[1, 0], [1, 1], [0, 0], [1, 0]], dtype=torch.uint8)
+    objective = Objective.of(graph(labels, train=(0, 1), val=(2,), test=(3,)))
+    logits = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0], [-1.0, 1.0]])
+    scores = objective.scores(logits, distributed=False)
+    assert scores.train == pytest.approx(2 * 2 / (2 * 2 + 1 + 1))  # 2 hits, 1 false alarm, 1 miss
+    assert math.isnan(scores.val)  # nothing to find and nothing claimed
+    assert scores.test == 0.0
+    flat = torch.zeros(4, 2)
+    assert objective.loss(flat).item() == pytest.approx(2 * math.log(2))  # summed over classes, mean over nodes
+
+
+def test_what_cannot_be_learnt_is_refused():
+    structure = Graph.from_edges(torch.tensor([0]), torch.tensor([1]), num_nodes=2, name="structure")
+    with pytest.raises(ValueError, match="training needs at least one labelled training node, this graph has none"):
+        Objective.of(structure)
