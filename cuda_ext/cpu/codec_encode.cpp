@@ -30,6 +30,7 @@ struct EncodeCall {
 
 constexpr int most_rows_a_batch = 16;
 constexpr int64_t batch_bytes = 8192;
+constexpr int64_t bytes_ahead = 16384;
 
 GNNQLAB_FN int64_t refusal(const EncodeCall &call, int64_t i) {
     const int64_t row = call.rows[i], b = call.width_of(i), offset = call.offset_of(i);
@@ -55,20 +56,20 @@ template <class T>
 int64_t encode_span(const EncodeCall &call, int64_t begin, int64_t end) {
     const int64_t bytes = call.columns * int64_t(sizeof(T)), fitting = batch_bytes / bytes;
     const int batch = int(fitting < 1 ? 1 : fitting > most_rows_a_batch ? most_rows_a_batch : fitting);
+    const int64_t ahead = bytes_ahead / bytes + 1;
     const auto address = [&](int64_t i) { return (const T *)call.x + call.rows[i] * call.x_stride; };
     const auto fetch = [&](int64_t i, int64_t from, int64_t to) {
         if (i < end) prefetch((const char *)address(i) + from, to - from);
     };
-    RowNoise noise(call.noise, call.columns, batch);
+    RowNoise noise(call.noise, call.columns);
     RowParameters parameters[most_rows_a_batch];
     uint32_t ids[most_rows_a_batch];
     int64_t refused = 0;
-    for (int64_t i = begin; i < begin + batch; i++) fetch(i, 0, bytes);
+    for (int64_t i = begin; i < begin + ahead; i++) fetch(i, 0, bytes);
     for (int64_t first = begin; first < end; first += batch) {
         const int rows = int(end - first < batch ? end - first : batch);
         for (int k = 0; k < rows; k++) {
             const int64_t i = first + k;
-            fetch(i + batch, 0, bytes / 2);
             ids[k] = uint32_t(call.ids[i]);
             parameters[k].finite = false;
             if (const int64_t reason = refusal(call, i)) {
@@ -80,17 +81,18 @@ int64_t encode_span(const EncodeCall &call, int64_t begin, int64_t end) {
             if (!parameters[k].finite) refused = earlier(refused, i * 8 + non_finite);
             write_params(call, i, parameters[k]);
         }
-        noise.draw(ids, rows);
         for (int k = 0; k < rows; k++) {
             const int64_t i = first + k;
-            fetch(i + batch, bytes / 2, bytes);
+            fetch(i + ahead, 0, bytes / 2);
+            const auto row_noise = noise.draw(ids, k, rows);
+            fetch(i + ahead, bytes / 2, bytes);
             if (!parameters[k].finite) continue;
             uint8_t *out = call.payload + call.offset_of(i);
             switch (call.width_of(i)) {
-                case 1: encode_row<1>(address(i), call.columns, parameters[k], noise.row(k), out); break;
-                case 2: encode_row<2>(address(i), call.columns, parameters[k], noise.row(k), out); break;
-                case 4: encode_row<4>(address(i), call.columns, parameters[k], noise.row(k), out); break;
-                default: encode_row<8>(address(i), call.columns, parameters[k], noise.row(k), out); break;
+                case 1: encode_row<1>(address(i), call.columns, parameters[k], row_noise, out); break;
+                case 2: encode_row<2>(address(i), call.columns, parameters[k], row_noise, out); break;
+                case 4: encode_row<4>(address(i), call.columns, parameters[k], row_noise, out); break;
+                default: encode_row<8>(address(i), call.columns, parameters[k], row_noise, out); break;
             }
         }
     }

@@ -9,7 +9,7 @@ constexpr int rows_a_batch = 16;
 
 template <class Row>
 int64_t each_row(const Noise &noise, Indices ids, int64_t columns, int64_t begin, int64_t end, const Row &visit) {
-    RowNoise drawn(noise, columns, rows_a_batch);
+    RowNoise drawn(noise, columns);
     uint32_t batch[rows_a_batch];
     int64_t refused = 0;
     for (int64_t first = begin; first < end; first += rows_a_batch) {
@@ -19,8 +19,7 @@ int64_t each_row(const Noise &noise, Indices ids, int64_t columns, int64_t begin
             if (id < 0 || id > int64_t(UINT32_MAX)) refused = earlier(refused, (first + k) * 8 + id_too_large);
             batch[k] = uint32_t(id);
         }
-        drawn.draw(batch, rows);
-        for (int k = 0; k < rows; k++) visit(first + k, drawn.row(k));
+        for (int k = 0; k < rows; k++) visit(first + k, drawn.draw(batch, k, rows));
     }
     return refused;
 }

@@ -32,13 +32,11 @@ struct RowNoiseAt {
 
 class RowNoise {
   public:
-    RowNoise(const Noise &noise, int64_t, int) : noise_(noise) {}
-    void draw(const uint32_t *ids, int) { ids_ = ids; }
-    RowNoiseAt row(int row) const { return {&noise_, ids_[row]}; }
+    RowNoise(const Noise &noise, int64_t) : noise_(noise) {}
+    RowNoiseAt draw(const uint32_t *ids, int k, int) const { return {&noise_, ids[k]}; }
 
   private:
     Noise noise_;
-    const uint32_t *ids_ = nullptr;
 };
 
 GNNQLAB_FN int columns_in_block(int64_t column, int64_t columns) {

@@ -47,96 +47,104 @@ GNNQLAB_FN RowRange row_range(const T *x, int64_t columns) {
             largest(larger(larger(high[0], high[1]), larger(high[2], high[3]))), any(nan)};
 }
 
-// Block that ends up at 128-bit place `lane` of 2 * long_lanes after store_blocks: the even places come first.
-constexpr int blocks_a_call = 2 * long_lanes;
+// Four words of `long_lanes` counters, each in the lower half of a 64-bit lane. What is in the upper halves does not
+// matter: multiply32 does not look at them.
+struct Counters {
+    Longs c0, c1, c2, c3;
+};
 
-// Philox on two vectors of counters; the uneven words start as the same value in every lane.
-GNNQLAB_FN void philox_blocks(const Noise &noise, const Longs ids[2], const Longs blocks[2], uint16_t *out) {
-    Longs c0[2], c1[2], c2[2], c3[2];
-    const Longs multiplier0 = fill_longs(philox_multiplier0), multiplier1 = fill_longs(philox_multiplier1);
-    for (int k = 0; k < 2; k++) {
-        c0[k] = ids[k], c1[k] = blocks[k];
-        c2[k] = fill_longs(noise.epoch), c3[k] = fill_longs(noise.stream);
-    }
-    uint32_t key0 = noise.key0, key1 = noise.key1;
-    for (int round = 0; round < philox_rounds; round++) {
-        const Longs round_key0 = fill_longs(key0), round_key1 = fill_longs(key1);
-        for (int k = 0; k < 2; k++) {
-            // The upper halves of the words hold whatever was left there: multiply32 does not look at them.
-            const Longs product0 = multiply32(c0[k], multiplier0), product1 = multiply32(c2[k], multiplier1);
-            c0[k] = exclusive_or(high32(product1), c1[k], round_key0);
-            c1[k] = product1;
-            c2[k] = exclusive_or(high32(product0), c3[k], round_key1);
-            c3[k] = product0;
-        }
-        key0 += philox_weyl0;
-        key1 += philox_weyl1;
-    }
-    for (int k = 0; k < 2; k++) store_blocks(out + k * long_lanes * block_columns, c0[k], c1[k], c2[k], c3[k]);
-}
+// The first three rounds of one row. Only the block differs between its counters, so half of every product is the same
+// for the whole row and is computed once, here.
+struct RowStart {
+    uint32_t first0, second2, third0, third2, third3;
 
-// The noise of a few rows, computed in full vectors: several short rows share one call.
+    GNNQLAB_FN RowStart make(const Noise &noise, uint32_t id) {
+        const uint32_t key0[3] = {noise.key0, noise.key0 + philox_weyl0, noise.key0 + 2 * philox_weyl0};
+        const uint32_t key1[3] = {noise.key1, noise.key1 + philox_weyl1, noise.key1 + 2 * philox_weyl1};
+        const uint64_t of_id = uint64_t(id) * philox_multiplier0, of_epoch = uint64_t(noise.epoch) * philox_multiplier1;
+        const uint64_t of_word2 = uint64_t(uint32_t(of_id >> 32) ^ noise.stream ^ key1[0]) * philox_multiplier1;
+        const uint64_t of_word0 = uint64_t(uint32_t(of_word2 >> 32) ^ uint32_t(of_epoch) ^ key0[1]) * philox_multiplier0;
+        return {uint32_t(of_epoch >> 32) ^ key0[0], uint32_t(of_id) ^ key1[1], uint32_t(of_word2) ^ key0[2],
+                uint32_t(of_word0 >> 32) ^ key1[2], uint32_t(of_word0)};
+    }
+};
+
+// The noise of one row at a time, computed a vector of blocks at a time; rows of few columns share a vector.
 class RowNoise {
   public:
-    RowNoise(const Noise &noise, int64_t columns, int rows) : noise_(noise), blocks_((columns + 7) / 8) {
-        blocks_a_row_ = (blocks_ + blocks_a_call - 1) / blocks_a_call * blocks_a_call;
-        for (shared_ = 1; 2 * shared_ * blocks_ <= blocks_a_call; shared_ *= 2) blocks_a_row_ = blocks_a_call / (2 * shared_);
-        const int64_t values = (blocks_a_row_ * (rows + shared_) + blocks_a_call) * block_columns;
-        values_ = (uint16_t *)std::aligned_alloc(64, (size_t(values) * 2 + 63) / 64 * 64);
+    RowNoise(const Noise &noise, int64_t columns) : noise_(noise), blocks_((columns + 7) / 8) {
+        for (shared_ = 1; 2 * shared_ * blocks_ <= long_lanes; shared_ *= 2) {}
+        const int64_t vectors = (blocks_ + long_lanes - 1) / long_lanes;
+        const int64_t bytes = vectors * long_lanes * block_columns * 2 + group * 2;
+        values_ = (uint16_t *)std::aligned_alloc(64, size_t(bytes + 63) / 64 * 64);
+        for (int round = 0; round < philox_rounds; round++) {
+            key0_[round] = fill_longs(noise.key0 + uint32_t(round) * philox_weyl0);
+            key1_[round] = fill_longs(noise.key1 + uint32_t(round) * philox_weyl1);
+        }
     }
     ~RowNoise() { std::free(values_); }
     RowNoise(const RowNoise &) = delete;
     RowNoise &operator=(const RowNoise &) = delete;
 
-    void draw(const uint32_t *ids, int rows) {
-        for (int row = 0; row < rows; row += shared_) {
-            uint16_t *out = values_ + row * blocks_a_row_ * block_columns;
-            if (shared_ == 1) {
-                const Longs id[2] = {fill_longs(ids[row]), fill_longs(ids[row])};
-                for (int64_t first = 0; first < blocks_; first += blocks_a_call) {
-                    const Longs base = fill_longs(uint64_t(first));
-                    const Longs block[2] = {add_longs(load_longs(lane_block), base),
-                                            add_longs(load_longs(lane_block + long_lanes), base)};
-                    philox_blocks(noise_, id, block, out + first * block_columns);
-                }
-            } else {
-                uint64_t id_of[blocks_a_call], block_of[blocks_a_call];
-                for (int lane = 0; lane < blocks_a_call; lane++) {
-                    const int place = int(lane_block[lane]), other = row + place / int(blocks_a_row_);
-                    id_of[lane] = ids[other < rows ? other : rows - 1];
-                    block_of[lane] = uint64_t(place % int(blocks_a_row_));
-                }
-                const Longs id[2] = {load_longs(id_of), load_longs(id_of + long_lanes)};
-                const Longs block[2] = {load_longs(block_of), load_longs(block_of + long_lanes)};
-                philox_blocks(noise_, id, block, out);
-            }
+    // Noise of row k of a batch, to be asked for in order; readable up to a whole group beyond the row's columns.
+    __attribute__((always_inline)) inline const uint16_t *draw(const uint32_t *ids, int k, int rows) {
+        if (shared_ > 1) {
+            if (k % shared_ == 0) draw_shared(ids + k, rows - k);
+            return values_ + k % shared_ * (long_lanes / shared_) * block_columns;
+        }
+        const RowStart start = RowStart::make(noise_, ids[k]);
+        for (int64_t block = 0; block < blocks_; block += long_lanes)
+            draw_vector(start, block, values_ + block * block_columns);
+        return values_;
+    }
+
+  private:
+    __attribute__((always_inline)) inline void finish(Counters c, int round, uint16_t *out) const {
+        for (;; round++) {
+            const Longs product0 = multiply32(c.c0, fill_longs(philox_multiplier0));
+            const Longs product1 = multiply32(c.c2, fill_longs(philox_multiplier1));
+            if (round == philox_rounds - 1)
+                return store_blocks(out, product0, product1, c.c1, c.c3, key0_[round], key1_[round]);
+            c.c0 = exclusive_or(high32(product1), c.c1, key0_[round]);
+            c.c1 = product1;
+            c.c2 = exclusive_or(high32(product0), c.c3, key1_[round]);
+            c.c3 = product0;
         }
     }
 
-    // Noise of the drawn row's columns; readable up to a whole group beyond them.
-    const uint16_t *row(int row) const { return values_ + row * blocks_a_row_ * block_columns; }
+    __attribute__((always_inline)) inline void draw_vector(const RowStart &start, int64_t block, uint16_t *out) const {
+        const Longs blocks = add_longs(load_longs(block_of_lane), fill_longs(uint64_t(block)));
+        const Longs product0 =
+            multiply32(exclusive_or(blocks, fill_longs(start.first0)), fill_longs(philox_multiplier0));
+        const Longs product1 =
+            multiply32(exclusive_or(high32(product0), fill_longs(start.second2)), fill_longs(philox_multiplier1));
+        finish({exclusive_or(high32(product1), fill_longs(start.third0)), product1,
+                exclusive_or(product0, fill_longs(start.third2)), fill_longs(start.third3)}, 3, out);
+    }
 
-  private:
-    static constexpr uint64_t lane_block[blocks_a_call] = {
-#if defined(__AVX512BW__)
-        0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15,
-#else
-        0, 2, 1, 3, 4, 6, 5, 7,
-#endif
-    };
+    void draw_shared(const uint32_t *ids, int rows) const {
+        uint64_t id[long_lanes], block[long_lanes];
+        for (int lane = 0; lane < long_lanes; lane++) {
+            const int place = int(block_of_lane[lane]), blocks = long_lanes / shared_, row = place / blocks;
+            id[lane] = ids[row < rows ? row : rows - 1];
+            block[lane] = uint64_t(place % blocks);
+        }
+        finish({load_longs(id), load_longs(block), fill_longs(noise_.epoch), fill_longs(noise_.stream)}, 0, values_);
+    }
+
     Noise noise_;
-    int64_t blocks_, blocks_a_row_;
-    int shared_;
+    int64_t blocks_;  // of a row
+    int shared_;      // rows in a vector
     uint16_t *values_;
+    Longs key0_[philox_rounds], key1_[philox_rounds];
 };
 
 template <int b, class T>
 GNNQLAB_FN void encode_group(const T *x, const uint16_t *noise, Floats zero, Floats steps, uint8_t *out) {
-    const Ints top = fill_ints(((1 << b) - 1) << 16);
     Ints v[4];
     for (int k = 0; k < 4; k++) {
         const Ints fixed = round_to_ints(multiply(subtract(load(x + k * lanes), zero), steps));
-        v[k] = add(smaller(fixed, top), load_noise(noise + k * lanes));
+        v[k] = add(fixed, load_noise(noise + k * lanes));  // store_codes clamps what the definition clamps here
     }
     store_codes<b>(v[0], v[1], v[2], v[3], out);
 }

@@ -51,9 +51,7 @@ GNNQLAB_FN Flags unordered(Floats a, Floats b) { return _mm256_cmp_ps(a, b, _CMP
 GNNQLAB_FN Flags either(Flags a, Flags b) { return _mm256_or_ps(a, b); }
 GNNQLAB_FN bool any(Flags flags) { return _mm256_movemask_ps(flags) != 0; }
 
-GNNQLAB_FN Ints fill_ints(int32_t value) { return _mm256_set1_epi32(value); }
 GNNQLAB_FN Ints round_to_ints(Floats x) { return _mm256_cvtps_epi32(x); }
-GNNQLAB_FN Ints smaller(Ints a, Ints b) { return _mm256_min_epi32(a, b); }
 GNNQLAB_FN Ints add(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
 GNNQLAB_FN Ints load_noise(const uint16_t *noise) {
     return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)noise));
@@ -71,7 +69,8 @@ GNNQLAB_FN void store_codes(Ints v0, Ints v1, Ints v2, Ints v3, uint8_t *out) {
     const __m256i high = _mm256_packus_epi32(_mm256_srli_epi32(v2, 16), _mm256_srli_epi32(v3, 16));
     // Packing works inside 128-bit lanes: 4-byte piece 4 * lane + k belongs at 2 * k + lane.
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    const __m256i codes = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order);
+    const __m256i packed = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order);
+    const __m256i codes = b == 8 ? packed : _mm256_min_epu8(packed, _mm256_set1_epi8((1 << b) - 1));
     if constexpr (b == 8) {
         _mm256_storeu_si256((__m256i *)out, codes);
     } else if constexpr (b == 1) {
@@ -80,14 +79,14 @@ GNNQLAB_FN void store_codes(Ints v0, Ints v1, Ints v2, Ints v3, uint8_t *out) {
     } else {
         const __m256i pairs = _mm256_maddubs_epi16(codes, _mm256_set1_epi16(b == 4 ? 0x1001 : 0x0401));
         if constexpr (b == 4) {
-            const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi16(pairs, pairs), 0x08);
-            _mm_storeu_si128((__m128i *)out, _mm256_castsi256_si128(packed));
+            const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packus_epi16(pairs, pairs), 0x08);
+            _mm_storeu_si128((__m128i *)out, _mm256_castsi256_si128(bytes));
         } else {
             const __m256i quads = _mm256_madd_epi16(pairs, _mm256_set1_epi32(0x00100001));
             const __m256i words = _mm256_packus_epi32(quads, quads);
-            const __m256i packed = _mm256_packus_epi16(words, words);
-            const uint32_t parts[2] = {uint32_t(_mm256_extract_epi32(packed, 0)),
-                                       uint32_t(_mm256_extract_epi32(packed, 4))};
+            const __m256i bytes = _mm256_packus_epi16(words, words);
+            const uint32_t parts[2] = {uint32_t(_mm256_extract_epi32(bytes, 0)),
+                                       uint32_t(_mm256_extract_epi32(bytes, 4))};
             __builtin_memcpy(out, parts, 8);
         }
     }
@@ -128,10 +127,13 @@ GNNQLAB_FN Longs fill_longs(uint64_t value) { return _mm256_set1_epi64x(int64_t(
 GNNQLAB_FN Longs add_longs(Longs a, Longs b) { return _mm256_add_epi64(a, b); }
 GNNQLAB_FN Longs multiply32(Longs a, Longs b) { return _mm256_mul_epu32(a, b); }
 GNNQLAB_FN Longs high32(Longs a) { return _mm256_srli_epi64(a, 32); }
+GNNQLAB_FN Longs exclusive_or(Longs a, Longs b) { return _mm256_xor_si256(a, b); }
 GNNQLAB_FN Longs exclusive_or(Longs a, Longs b, Longs c) { return _mm256_xor_si256(_mm256_xor_si256(a, b), c); }
-GNNQLAB_FN void store_blocks(uint16_t *out, Longs c0, Longs c1, Longs c2, Longs c3) {
-    const __m256i front = _mm256_blend_epi32(c0, _mm256_slli_epi64(c1, 32), 0xAA);
-    const __m256i back = _mm256_blend_epi32(c2, _mm256_slli_epi64(c3, 32), 0xAA);
+constexpr uint64_t block_of_lane[long_lanes] = {0, 2, 1, 3};
+GNNQLAB_FN void store_blocks(uint16_t *out, Longs p0, Longs p1, Longs c1, Longs c3, Longs key0, Longs key1) {
+    const __m256i low = _mm256_set1_epi64x(0xFFFFFFFF);
+    const __m256i front = _mm256_xor_si256(_mm256_shuffle_epi32(p1, 0xB1), _mm256_and_si256(_mm256_xor_si256(c1, key0), low));
+    const __m256i back = _mm256_xor_si256(_mm256_shuffle_epi32(p0, 0xB1), _mm256_and_si256(_mm256_xor_si256(c3, key1), low));
     _mm256_storeu_si256((__m256i *)out, _mm256_unpacklo_epi64(front, back));
     _mm256_storeu_si256((__m256i *)(out + 16), _mm256_unpackhi_epi64(front, back));
 }

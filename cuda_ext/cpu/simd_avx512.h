@@ -38,12 +38,10 @@ GNNQLAB_FN Floats larger(Floats a, Floats b) { return _mm512_max_ps(a, b); }
 GNNQLAB_FN float smallest(Floats x) { return _mm512_reduce_min_ps(x); }
 GNNQLAB_FN float largest(Floats x) { return _mm512_reduce_max_ps(x); }
 GNNQLAB_FN Flags unordered(Floats a, Floats b) { return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q); }
-GNNQLAB_FN Flags either(Flags a, Flags b) { return a | b; }
-GNNQLAB_FN bool any(Flags flags) { return flags != 0; }
+GNNQLAB_FN Flags either(Flags a, Flags b) { return _kor_mask16(a, b); }
+GNNQLAB_FN bool any(Flags flags) { return !_kortestz_mask16_u8(flags, flags); }
 
-GNNQLAB_FN Ints fill_ints(int32_t value) { return _mm512_set1_epi32(value); }
 GNNQLAB_FN Ints round_to_ints(Floats x) { return _mm512_cvtps_epi32(x); }
-GNNQLAB_FN Ints smaller(Ints a, Ints b) { return _mm512_min_epi32(a, b); }
 GNNQLAB_FN Ints add(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
 GNNQLAB_FN Ints load_noise(const uint16_t *noise) {
     return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)noise));
@@ -61,7 +59,8 @@ GNNQLAB_FN void store_codes(Ints v0, Ints v1, Ints v2, Ints v3, uint8_t *out) {
     const __m512i high = _mm512_packus_epi32(_mm512_srli_epi32(v2, 16), _mm512_srli_epi32(v3, 16));
     // Packing works inside 128-bit lanes: 4-byte piece 4 * lane + k belongs at 4 * k + lane.
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    const __m512i codes = _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high));
+    const __m512i packed = _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high));
+    const __m512i codes = b == 8 ? packed : _mm512_min_epu8(packed, _mm512_set1_epi8((1 << b) - 1));
     if constexpr (b == 8) {
         _mm512_storeu_si512(out, codes);
     } else if constexpr (b == 1) {
@@ -117,10 +116,13 @@ GNNQLAB_FN Longs fill_longs(uint64_t value) { return _mm512_set1_epi64(int64_t(v
 GNNQLAB_FN Longs add_longs(Longs a, Longs b) { return _mm512_add_epi64(a, b); }
 GNNQLAB_FN Longs multiply32(Longs a, Longs b) { return _mm512_mul_epu32(a, b); }
 GNNQLAB_FN Longs high32(Longs a) { return _mm512_srli_epi64(a, 32); }
+GNNQLAB_FN Longs exclusive_or(Longs a, Longs b) { return _mm512_xor_si512(a, b); }
 GNNQLAB_FN Longs exclusive_or(Longs a, Longs b, Longs c) { return _mm512_ternarylogic_epi64(a, b, c, 0x96); }
-GNNQLAB_FN void store_blocks(uint16_t *out, Longs c0, Longs c1, Longs c2, Longs c3) {
-    const __m512i front = _mm512_mask_shuffle_epi32(c0, 0xAAAA, c1, _MM_PERM_CCAA);
-    const __m512i back = _mm512_mask_shuffle_epi32(c2, 0xAAAA, c3, _MM_PERM_CCAA);
+constexpr uint64_t block_of_lane[long_lanes] = {0, 4, 1, 5, 2, 6, 3, 7};
+GNNQLAB_FN void store_blocks(uint16_t *out, Longs p0, Longs p1, Longs c1, Longs c3, Longs key0, Longs key1) {
+    const __m512i swapped0 = _mm512_shuffle_epi32(p0, _MM_PERM_CDAB), swapped1 = _mm512_shuffle_epi32(p1, _MM_PERM_CDAB);
+    const __m512i front = _mm512_mask_ternarylogic_epi32(swapped1, 0x5555, c1, key0, 0x96);
+    const __m512i back = _mm512_mask_ternarylogic_epi32(swapped0, 0x5555, c3, key1, 0x96);
     _mm512_storeu_si512(out, _mm512_unpacklo_epi64(front, back));
     _mm512_storeu_si512(out + 32, _mm512_unpackhi_epi64(front, back));
 }
