@@ -6,6 +6,7 @@ Shape legend: N nodes, D columns, nnz stored values, K selected rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -64,7 +65,7 @@ class SparseRows:
         )
 
     @classmethod
-    def from_scipy(cls, matrix) -> SparseRows:
+    def from_scipy(cls, matrix: Any) -> SparseRows:
         """Convert any ``scipy.sparse`` matrix or array; duplicate entries are summed."""
         csr = matrix.tocsr().copy()
         csr.sum_duplicates()

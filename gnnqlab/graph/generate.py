@@ -24,7 +24,7 @@ def sbm(
     seed: int = 0,
     features: int = 64,
     homophily: float = 0.6,
-    signal: float = 0.6,
+    signal: float = 1.0,
     stray: float = 0.15,
     name: str | None = None,
 ) -> Graph:
@@ -104,12 +104,9 @@ def sbm(
     v[follows] = chosen[follows]
 
     indptr, indices = build_csr(u, v, num_nodes=nodes)
-    direction = rng.standard_normal((classes, features), dtype=np.float32)
-    direction *= signal / np.linalg.norm(direction, axis=1, keepdims=True)
-    x = rng.standard_normal((nodes, features), dtype=np.float32)
-    x += direction[label]
+    x = _class_features(label, classes, features, signal, rng)
     name = name or f"sbm:{nodes},{classes},{degree:g}"
-    return _assemble(name, indptr, indices, torch.from_numpy(x), torch.from_numpy(label), classes, seed)
+    return _assemble(name, indptr, indices, x, label, classes, seed)
 
 
 def rmat(
@@ -118,28 +115,34 @@ def rmat(
     *,
     seed: int = 0,
     features: int = 64,
-    classes: int = 16,
+    classes: int | None = None,
+    homophily: float = 0.6,
+    signal: float = 1.0,
     corners: tuple[float, float, float, float] = (0.57, 0.19, 0.19, 0.05),
     name: str | None = None,
 ) -> Graph:
     """Power-law graph: recursive matrix (Chakrabarti et al., SDM 2004), Graph500's corners.
 
     Each of ``2**scale * degree / 2`` undirected edges picks, ``scale`` times, one quadrant of the
-    adjacency matrix with the probabilities ``corners``. Node ids are then shuffled. Many edges
-    repeat and are kept once, so the mean degree is lower than ``degree``; many nodes have no
-    neighbour at all, as in the original.
+    adjacency matrix with the probabilities ``corners``; in the end node ids are shuffled. Many
+    edges repeat and are kept once, so the mean degree is lower than ``degree``; many nodes have
+    no neighbour at all, as in the original. Features and split are those of ``sbm``.
 
-    Features are Gaussian. Labels come from a fixed random teacher, one graph convolution with
-    symmetric normalization followed by a random projection: ``argmax(standardize(Â X W))``, so a
-    node's class depends on its neighbours' features and can be learned by aggregating them. The
-    split is a random 60/20/20.
+    Differs: the original has no classes. Here the nodes that differ only in the lowest bits of
+    their id, and so are about equally popular, are one of each class, in random order; a share
+    ``homophily`` of the edges is moved to that sibling of its second end that has the class of
+    its first. The skew of the degrees stays, classes have equal sizes.
 
     Args:
-        scale: the graph has ``2**scale`` nodes; 1 to 30.
+        scale: the graph has ``2**scale`` nodes; 2 to 30.
         degree: mean number of neighbours drawn, at least 0.
         seed: the graph is a function of it and of the other arguments.
         features: feature width D, at least 1.
-        classes: number of classes C, at least 2.
+        classes: number of classes C, a power of two, at least 2 and at most ``2**(scale - 1)``; by
+            default 16, less in graphs of under 256 nodes.
+        homophily: share of edges that are moved into a class, in ``[0, 1]``; others join equal
+            classes by chance.
+        signal: distance of a class mean from the origin, in standard deviations of the noise.
         corners: probabilities of the four quadrants (both low, source low, source high, both
             high); they sum to 1.
         name: by default ``rmat:SCALE,DEGREE``.
@@ -155,10 +158,14 @@ def rmat(
         >>> g.num_nodes, g.is_symmetric, int(g.in_degrees.max()) > 10 * 16
         (1024, True, True)
     """
-    _require("scale", scale, 1, 30)
+    _require("scale", scale, 2, 30)
     _require("degree", degree, 0, None)
     _require("features", features, 1, None)
-    _require("classes", classes, 2, None)
+    _require("homophily", homophily, 0, 1)
+    if classes is None:
+        classes = min(16, 1 << (scale // 2))
+    if not 2 <= classes <= 1 << (scale - 1) or classes & (classes - 1):
+        raise ValueError(f"classes must be a power of two in [2, {1 << (scale - 1)}], got {classes}")
     if len(corners) != 4 or min(corners) < 0 or abs(sum(corners) - 1) > 1e-6:
         raise ValueError(f"corners must be four probabilities that sum to 1, got {corners}")
     rng = np.random.default_rng([seed, 0x93A7])
@@ -171,23 +178,35 @@ def rmat(
         draw = rng.random(drawn, dtype=np.float32)
         u |= (draw >= source_low).astype(np.int32) << bit
         v |= (((draw >= both_low) & (draw < source_low)) | (draw >= source_high)).astype(np.int32) << bit
+
+    # Siblings share all bits but the lowest; a random pattern per family deals the classes out.
+    low = classes - 1
+    pattern = np.repeat(rng.integers(classes, size=nodes // classes, dtype=np.int32), classes)
+    label_of = (np.arange(nodes, dtype=np.int32) & low) ^ pattern
+    moved = rng.random(drawn, dtype=np.float32) < homophily
+    v[moved] = (v[moved] & ~low) | (label_of[u[moved]] ^ pattern[v[moved]])
+
     new_id = rng.permutation(nodes).astype(np.int32)
     indptr, indices = build_csr(new_id[u], new_id[v], num_nodes=nodes)
-    x = torch.from_numpy(rng.standard_normal((nodes, features), dtype=np.float32))
-    w = torch.from_numpy(rng.standard_normal((features, classes), dtype=np.float32))
-    z = _convolve(indptr, indices, x @ w)
-    z = (z - z.mean(0)) / z.std(0).clamp_min(1e-12)
-    return _assemble(name or f"rmat:{scale},{degree:g}", indptr, indices, x, z.argmax(1), classes, seed)
+    label = np.empty(nodes, dtype=np.int64)
+    label[new_id] = label_of
+    x = _class_features(label, classes, features, signal, rng)
+    return _assemble(name or f"rmat:{scale},{degree:g}", indptr, indices, x, label, classes, seed)
 
 
-def _convolve(indptr: Tensor, indices: Tensor, x: Tensor) -> Tensor:
-    """``D^-1/2 A D^-1/2 x`` for a graph whose every node has at least its self loop."""
-    norm = indptr.diff().to(torch.float32).rsqrt().unsqueeze(1)
-    summed = torch.nn.functional.embedding_bag(indices.to(torch.int64), x * norm, indptr[:-1], mode="sum")
-    return summed * norm
+def _class_features(label: np.ndarray, classes: int, features: int, signal: float, rng: np.random.Generator) -> Tensor:
+    """A random direction per class, of length ``signal``, plus unit Gaussian noise."""
+    direction = rng.standard_normal((classes, features), dtype=np.float32)
+    direction *= signal / np.linalg.norm(direction, axis=1, keepdims=True)
+    x = rng.standard_normal((len(label), features), dtype=np.float32)
+    for start in range(0, len(label), 1 << 16):  # so that the directions are never gathered for all nodes at once
+        x[start : start + (1 << 16)] += direction[label[start : start + (1 << 16)]]
+    return torch.from_numpy(x)
 
 
-def _assemble(name: str, indptr: Tensor, indices: Tensor, x: Tensor, label: Tensor, classes: int, seed: int) -> Graph:
+def _assemble(
+    name: str, indptr: Tensor, indices: Tensor, x: Tensor, label: np.ndarray, classes: int, seed: int
+) -> Graph:
     nodes = x.shape[0]
     masks = []
     for part in random_split(torch.arange(nodes), seed=seed):
@@ -199,7 +218,7 @@ def _assemble(name: str, indptr: Tensor, indices: Tensor, x: Tensor, label: Tens
         indptr=indptr,
         indices=indices,
         features=x,
-        labels=label,
+        labels=torch.from_numpy(label),
         train_mask=masks[0],
         val_mask=masks[1],
         test_mask=masks[2],

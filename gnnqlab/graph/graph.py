@@ -6,7 +6,6 @@ Shape legend: N nodes, E edges, D features, C classes.
 from __future__ import annotations
 
 import hashlib
-import html
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from gnnqlab.graph.arguments import as_features, as_labels, as_mask
 from gnnqlab.graph.checks import check_graph
+from gnnqlab.graph.describe import describe, html_table, one_line
 from gnnqlab.graph.edges import SelfLoops, build_csr, edge_list
 from gnnqlab.graph.features import Features, SparseRows
 
@@ -322,43 +322,13 @@ class Graph:
             >>> Graph.from_edges([0], [1], num_nodes=2, name="pair").describe()["mean_degree"]
             2.0
         """
-        return {
-            "name": self.name,
-            "nodes": self.num_nodes,
-            "edges": self.num_edges,
-            "undirected": self.is_symmetric,
-            "mean_degree": round(self.num_edges / self.num_nodes, 2),
-            "max_in_degree": int(self.in_degrees.max()),
-            "features": self.num_features,
-            "sparse_features": isinstance(self.features, SparseRows),
-            "classes": self.num_classes,
-            "task": _task(self),
-            "train": int(self.train_mask.sum()),
-            "val": int(self.val_mask.sum()),
-            "test": int(self.test_mask.sum()),
-            "bytes": self.nbytes,
-            "content_hash": self.content_hash,
-        }
+        return describe(self)
 
     def __repr__(self) -> str:
-        return (
-            f"Graph({self.name!r}, nodes={self.num_nodes:,}, edges={self.num_edges:,}, "
-            f"features={self.num_features}, classes={self.num_classes}, {_task(self)}, "
-            f"train/val/test={int(self.train_mask.sum()):,}/{int(self.val_mask.sum()):,}/{int(self.test_mask.sum()):,})"
-        )
+        return one_line(self)
 
     def _repr_html_(self) -> str:
-        """A small table for notebooks; display must not fail, whatever the tensors hold by now."""
-        try:
-            cells = "".join(
-                f"<tr><th style='text-align:left'>{html.escape(key.replace('_', ' '))}</th>"
-                f"<td style='text-align:right'>{html.escape(_cell(value))}</td></tr>"
-                for key, value in self.describe().items()
-                if key != "name"
-            )
-            return f"<table><caption>Graph <b>{html.escape(self.name)}</b></caption>{cells}</table>"
-        except Exception as error:
-            return f"<pre>Graph (cannot be described: {html.escape(f'{type(error).__name__}: {error}')})</pre>"
+        return html_table(self)
 
     # ---- inside ------------------------------------------------------------------------------
 
@@ -393,15 +363,3 @@ class Graph:
             "val_mask": self.val_mask,
             "test_mask": self.test_mask,
         }
-
-
-def _task(graph: Graph) -> str:
-    if graph.num_classes == 0:
-        return "structure only"
-    return "multi-label" if graph.multi_label else "single-label"
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, (int, float)) else str(value)

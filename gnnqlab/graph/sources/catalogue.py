@@ -61,7 +61,7 @@ _SOURCES = (
     ),
     Source(
         name="rmat:SCALE,DEGREE",
-        about="generated: power law with 2**SCALE nodes, labels by a random teacher",
+        about="generated: power law with 2**SCALE nodes, planted classes",
         needs="nothing",
         read=_rmat,
     ),
