@@ -19,8 +19,21 @@ import time
 from pathlib import Path
 from typing import Any
 
-__all__ = ["append_event", "create", "default_root", "new_id", "node_name", "read_json", "tail", "write_json"]
+__all__ = [
+    "RESERVE",
+    "append_event",
+    "create",
+    "default_root",
+    "new_id",
+    "node_name",
+    "read_json",
+    "tail",
+    "write_json",
+]
 
+RESERVE = "reserve"
+"""A file in ``tmp`` that gives its space back when the disk is full, so that the run can still say so."""
+_RESERVE_BYTES = 256 << 10
 _FREE_BYTES = 64 << 20
 """A run starts only with this much free space; records of a long run take a few MB."""
 
@@ -47,9 +60,7 @@ def create(root: Path, run_id: str, *, exist_ok: bool = False) -> Path:
         folder.mkdir(parents=True, exist_ok=exist_ok)
         for name in ("heartbeat", "errors", "logs", "tmp"):
             (folder / name).mkdir(exist_ok=exist_ok)
-        probe = folder / "tmp" / "probe"
-        probe.write_bytes(b"\0" * 4096)
-        probe.unlink()
+        (folder / "tmp" / RESERVE).write_bytes(bytes(_RESERVE_BYTES))
     except FileExistsError:
         raise
     except OSError as error:

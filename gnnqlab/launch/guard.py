@@ -29,6 +29,7 @@ from gnnqlab.train.heartbeat import Pulse
 
 __all__ = ["Guard", "main"]
 
+_LIVE = ("starting", "running", "stalled")
 _POLL_S = 0.05
 _STATUS_S = 1.0
 _SETTLE_S, _SETTLE_CONSEQUENCE_S = 0.05, 1.0
@@ -89,7 +90,7 @@ class Guard:
         self._set("starting")
         if self.launcher is not None:
             self._wake_at_death(*self.launcher)
-        while self.state in ("starting", "running", "stalled"):
+        while self.state in _LIVE:
             self._rest()
             self._step(time.monotonic())
         return self._finish()
@@ -287,10 +288,14 @@ class Guard:
         self._write(files.node_name("guard", self.node), guard)
 
     def _write(self, name: str, value: dict[str, Any]) -> None:
-        try:
-            files.write_json(self.folder / name, value)
-        except OSError as error:  # a full disk must not end the guard
-            print(f"cannot write {name}: {error}", file=sys.stderr, flush=True)
+        for _ in range(2):
+            try:
+                return files.write_json(self.folder / name, value)
+            except OSError as error:  # a full disk must not end the guard
+                print(f"cannot write {name}: {error}", file=sys.stderr, flush=True)
+                if self.state in _LIVE:  # the next one may succeed; the room in reserve is for the last word
+                    return
+                (self.folder / "tmp" / files.RESERVE).unlink(missing_ok=True)
 
 
 def main(arguments: list[str] | None = None) -> int:

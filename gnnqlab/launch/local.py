@@ -16,7 +16,7 @@ from gnnqlab.launch.run import Run
 if TYPE_CHECKING:
     from gnnqlab.train.config import RunConfig
 
-__all__ = ["agent_command", "launch", "worker_arguments"]
+__all__ = ["agent_command", "launch", "plain_torchrun", "worker_arguments"]
 
 _GUARDS: dict[Path, subprocess.Popen[bytes]] = {}
 """Guards of this process. They hold the pipe whose end ends the run, so they must outlive a forgotten handle."""
@@ -52,18 +52,25 @@ def launch(config: "RunConfig", *, root: Path | str | None = None, wait: bool = 
 
 
 def agent_command(settings: dict[str, Any], folder: Path) -> list[str]:
-    """The torchrun command for all workers of a run on this machine."""
+    """The command of the guard: torchrun with a head start for all workers of a run on this machine."""
+    start = worker_arguments(settings["launch"], str(Path(__file__).with_name("worker.py")))
+    return [sys.executable, "-m", "gnnqlab.launch.agent", *_torchrun_arguments(settings, folder), *start, str(folder)]
+
+
+def plain_torchrun(settings: dict[str, Any], folder: Path) -> list[str]:
+    """The same workers under torchrun alone: what a guard is measured against."""
+    start = ["-m", "gnnqlab.launch.worker"]
+    arguments = _torchrun_arguments(settings, folder)
+    return [sys.executable, "-m", "torch.distributed.run", *arguments, *start, str(folder)]
+
+
+def _torchrun_arguments(settings: dict[str, Any], folder: Path) -> list[str]:
     return [
-        sys.executable,
-        "-m",
-        "gnnqlab.launch.agent",
         "--standalone",
         "--local-addr=127.0.0.1",  # no name lookup, which can take seconds without a network
         f"--nproc-per-node={settings['workers']}",
         "--max-restarts=0",
         f"--log-dir={folder / 'tmp'}",
-        *worker_arguments(settings["launch"], str(Path(__file__).with_name("worker.py"))),
-        str(folder),
     ]
 
 

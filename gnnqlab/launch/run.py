@@ -4,6 +4,7 @@ import dataclasses
 import html
 import json
 import os
+import shutil
 import signal
 import time
 import webbrowser
@@ -170,6 +171,8 @@ class Run:
                 if processes.alive(pid, start):
                     os.kill(pid, signal.SIGKILL)
         _end_strays(self.folder)
+        if self._comparable():
+            shutil.rmtree(self.folder / "tmp", ignore_errors=True)  # the guard has, unless it was killed
         return self
 
     def open_report(self) -> Path:
@@ -308,7 +311,7 @@ def cleanup(root: Path | str | None = None) -> list[Stray]:
 
 
 def _end_strays(folder: Path) -> list[Stray]:
-    strays = []
+    strays: list[Stray] = []
     for path in sorted(folder.glob("guard*.json")):
         guard = files.read_json(path)
         if guard is None or guard["place"] != processes.place() or processes.alive(*guard["guard"]):
@@ -318,4 +321,5 @@ def _end_strays(folder: Path) -> list[Stray]:
             if processes.alive(pid, start):
                 os.kill(pid, signal.SIGKILL)
                 strays.append(Stray(run=folder.name, role=role, pid=pid))
+        shutil.rmtree(folder / "tmp", ignore_errors=True)
     return strays

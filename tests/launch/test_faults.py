@@ -108,7 +108,11 @@ def test_the_launching_process_is_killed(bench: Bench) -> None:
     bench.set(FAKE_EPOCHS=100_000)
     code = (
         "import time; from tests.launch.conftest import config; from gnnqlab.launch import launch; "
-        f"run = launch(config(3), root={str(bench.root / 'runs')!r}); time.sleep(1000)"
+        f"run = launch(config(3), root={str(bench.root / 'runs')!r})\n"
+        "import os\n"
+        "if os.fork() == 0:\n"  # a child that lives on and has inherited the pipe to the guard
+        "    time.sleep(1000)\n"
+        "time.sleep(1000)"
     )
     launcher = subprocess.Popen([sys.executable, "-c", code], cwd=REPOSITORY)
     try:
@@ -117,7 +121,8 @@ def test_the_launching_process_is_killed(bench: Bench) -> None:
     finally:
         launcher.kill()
         launcher.wait()
-    gone_s = wait_until(lambda: not bench.processes(), within_s=5, what="the end of all processes")
+    gone_s = wait_until(lambda: len(bench.processes()) == 1, within_s=5, what="the end of all processes")
+    os.kill(bench.processes()[0], signal.SIGKILL)
     print(f"launching process killed: nothing left after {gone_s:.2f} s")
     assert run.status == "stopped" and "the process that launched the run has ended" in repr(run)
 
@@ -144,4 +149,28 @@ def test_the_guard_is_killed(bench: Bench) -> None:
     with pytest.raises(WorkerFailed, match="the guard of the run was killed"):
         run.wait(timeout=20)
     assert run.status == "failed"
-    (run.folder / "tmp").exists() and __import__("shutil").rmtree(run.folder / "tmp")
+    run.stop()  # tidies up what the guard no longer can
+    assert not (run.folder / "tmp").exists()
+
+
+def test_a_full_disk(bench: Bench) -> None:
+    place = bench.root / "runs"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=80m", "tmpfs", str(place)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("a small disk needs the right to mount one")
+    try:
+        bench.set(FAKE_EPOCHS=100_000)
+        run = bench.running(bench.launch(2))
+        with open(place / "filling", "wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+            while True:
+                file.write(bytes(1 << 16))
+        with pytest.raises(WorkerFailed, match=r"raised OSError: \[Errno 28\] No space left on device, in epoch"):
+            run.wait(timeout=20)
+        assert "fakes.py" in run.errors[0].traceback
+        wait_until(lambda: not bench.processes(), within_s=5, what="the end of all processes")
+        assert run.status == "failed"
+    finally:
+        for pid in bench.processes():
+            os.kill(pid, signal.SIGKILL)
+        subprocess.run(["umount", "-l", str(place)], check=True)

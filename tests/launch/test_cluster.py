@@ -1,0 +1,166 @@
+"""What is printed for several machines really runs: on this machine twice, and in two network namespaces."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gnnqlab.launch import Run, slurm_script, torchrun_command
+from gnnqlab.launch import folder as files
+from gnnqlab.launch.cluster import interface_address
+from tests.launch.conftest import Bench, config, wait_until
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def lines(bench: Bench, address: str = "127.0.0.1", interfaces: tuple[str, str] = ("lo", "lo")) -> list[str]:
+    port = free_port()
+    return [
+        torchrun_command(
+            config(2), 2, node, address, port, interfaces[node], run_id="both", root=str(bench.root / "runs")
+        )
+        for node in range(2)
+    ]
+
+
+def state(bench: Bench, node: int) -> dict[str, object]:
+    return files.read_json(bench.root / "runs" / "both" / files.node_name("status", node)) or {}
+
+
+def test_two_agents_on_one_machine(bench: Bench) -> None:
+    machines = [subprocess.Popen(["bash", "-c", line], stdin=subprocess.DEVNULL) for line in lines(bench)]
+    assert [machine.wait(timeout=90) for machine in machines] == [0, 0]
+    run = Run(bench.root / "runs" / "both")
+    assert run.status == "finished" and state(bench, 1)["state"] == "finished"
+    assert {path.name for path in run.folder.glob("records-*")} == {"records-rank0.jsonl", "records-rank1.jsonl"}
+
+
+def test_a_fault_on_one_machine_ends_both(bench: Bench) -> None:
+    bench.set(FAKE_EPOCHS=100_000, GNNQLAB_FAULT='{"kind": "kill", "rank": 1, "phase": "wait", "epoch": 3}')
+    machines = [subprocess.Popen(["bash", "-c", line], stdin=subprocess.DEVNULL) for line in lines(bench)]
+    assert [machine.wait(timeout=90) for machine in machines] == [1, 1]
+    causes = sorted(str(state(bench, node)["cause"]) for node in range(2))
+    # The rendezvous deals out the ranks, so either line may have started rank 1.
+    assert re.match(r"rank 0 lost its connection to another worker, .*may be on another machine$", causes[0])
+    assert causes[1] == "rank 1 was killed (signal 9, SIGKILL) in epoch 3 while waiting for boundary messages"
+
+
+def test_the_slurm_script_with_stand_ins_for_slurm(bench: Bench, tmp_path: Path) -> None:
+    commands = tmp_path / "commands"
+    commands.mkdir()
+    (commands / "scontrol").write_text("#!/bin/bash\nprintf 'node-a\\nnode-b\\n'\n")
+    (commands / "srun").write_text(
+        '#!/bin/bash\nnodes=1\nwhile [[ $1 == --* ]]; do [[ $1 == --nodes=* ]] && nodes="${1#--nodes=}"; shift; done\n'
+        'for ((i = 0; i < nodes; i++)); do SLURM_NODEID=$i "$@" & jobs+=($!); done\n'
+        'code=0; for job in "${jobs[@]}"; do wait "$job" || code=$?; done; exit $code\n'
+    )
+    for command in commands.iterdir():
+        command.chmod(0o755)
+    script = slurm_script(config(2), 2, free_port(), "lo", run_id="both", root=str(bench.root / "runs"))
+    assert "#SBATCH --nodes=2\n" in script and "gpus" not in script
+    environment = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}", "SLURM_JOB_NODELIST": "node-[a-b]"}
+    subprocess.run(["bash", "-c", script], env=environment, stdin=subprocess.DEVNULL, check=True, timeout=90)
+    assert [state(bench, node)["state"] for node in range(2)] == ["finished", "finished"]
+
+
+@pytest.fixture
+def namespaces() -> Iterator[tuple[str, str]]:
+    """Two network namespaces joined by a wire, 10.99.7.1 and 10.99.7.2; gone afterwards."""
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        pytest.skip("network namespaces need root and the ip command")
+    names = (f"gnnq{os.getpid()}a", f"gnnq{os.getpid()}b")
+
+    def ip(*words: str) -> None:
+        subprocess.run(["ip", *words], check=True, capture_output=True)
+
+    try:
+        try:
+            for name in names:
+                ip("netns", "add", name)
+            ip("link", "add", "wire0", "netns", names[0], "type", "veth", "peer", "name", "wire1", "netns", names[1])
+            for number, name in enumerate(names):
+                ip("-n", name, "addr", "add", f"10.99.7.{number + 1}/24", "dev", f"wire{number}")
+                ip("-n", name, "link", "set", f"wire{number}", "up")
+                ip("-n", name, "link", "set", "lo", "up")
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"this machine allows no network namespaces: {error.stderr.decode().strip()}")
+        yield names
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+
+def test_two_machines_and_a_cut_wire(bench: Bench, namespaces: tuple[str, str]) -> None:
+    bench.set(FAKE_EPOCHS=100_000)
+    machines = [
+        subprocess.Popen(["ip", "netns", "exec", name, "bash", "-c", line], stdin=subprocess.DEVNULL)
+        for name, line in zip(namespaces, lines(bench, "10.99.7.1", ("wire0", "wire1")))
+    ]
+    try:
+        run_folder = bench.root / "runs" / "both"
+        wait_until(lambda: (run_folder / "config.json").exists(), within_s=60, what="the run folder")
+        run = Run(run_folder)
+        wait_until(lambda: run.epoch >= 1, within_s=60, what="the first epoch")
+        subprocess.run(["ip", "-n", namespaces[0], "link", "set", "wire0", "down"], check=True)
+        time.sleep(2)
+        assert [state(bench, node)["state"] for node in range(2)] == ["running", "running"]
+        subprocess.run(["ip", "-n", namespaces[0], "link", "set", "wire0", "up"], check=True)
+        at = run.epoch
+        seconds = wait_until(lambda: run.epoch > at + 1, within_s=10, what="training after a short cut")
+        print(f"wire cut for 2 s: training went on {seconds:.1f} s later")
+    finally:
+        for machine in machines:
+            machine.send_signal(signal.SIGTERM)
+    assert [machine.wait(timeout=20) for machine in machines] == [130, 130]
+
+
+@pytest.mark.slow
+def test_a_wire_cut_for_good_ends_both_machines(bench: Bench, namespaces: tuple[str, str]) -> None:
+    bench.set(FAKE_EPOCHS=100_000)
+    machines = [
+        subprocess.Popen(["ip", "netns", "exec", name, "bash", "-c", line], stdin=subprocess.DEVNULL)
+        for name, line in zip(namespaces, lines(bench, "10.99.7.1", ("wire0", "wire1")))
+    ]
+    run_folder = bench.root / "runs" / "both"
+    wait_until(lambda: (run_folder / "config.json").exists(), within_s=60, what="the run folder")
+    wait_until(lambda: Run(run_folder).epoch >= 1, within_s=60, what="the first epoch")
+    subprocess.run(["ip", "-n", namespaces[0], "link", "set", "wire0", "down"], check=True)
+    began = time.monotonic()
+    assert [machine.wait(timeout=60) for machine in machines] == [1, 1]
+    print(f"wire cut for good: both machines ended after {time.monotonic() - began:.1f} s")
+    assert time.monotonic() - began < 30
+    assert all("has waited for 20." in str(state(bench, node)["cause"]) for node in range(2))
+
+
+def test_the_text_names_host_addresses_and_interface() -> None:
+    first, second = (torchrun_command(config(4), 2, n, "10.0.0.1", 29400, "eth0", run_id="x") for n in range(2))
+    for word in ("--nnodes=2", "--nproc-per-node=2", "--rdzv-endpoint=10.0.0.1:29400", "--rdzv-id=x"):
+        assert word in first and word in second
+    assert "GLOO_SOCKET_IFNAME=eth0" in first and "is_host=1" in first and "--local-addr=10.0.0.1" in first
+    assert "is_host=0" in second and '"$(python -m gnnqlab.launch.cluster eth0)"' in second
+    assert "--node=0" in first and "--node=1" in second
+
+
+def test_machines_that_cannot_share_the_workers_are_refused() -> None:
+    with pytest.raises(ValueError, match="workers must be a multiple of the machines, got 3 workers on 2 machines"):
+        torchrun_command(config(3), 2, 0, "10.0.0.1", 29400, "eth0")
+    with pytest.raises(ValueError, match=r"node_rank must lie in \[0, 2\), got 2"):
+        torchrun_command(config(4), 2, 2, "10.0.0.1", 29400, "eth0")
+
+
+def test_an_interface_without_address_is_named() -> None:
+    assert interface_address("lo") == "127.0.0.1"
+    with pytest.raises(RuntimeError, match=r"must have an IPv4 address, got 'nowhere0': .*; this machine has .*lo"):
+        interface_address("nowhere0")
