@@ -10,73 +10,19 @@ values, so ``aggregate(features, weight)`` is ``X @ W`` and its gradient ``X.T @
 from __future__ import annotations
 
 import dataclasses
-from functools import cached_property
+from typing import Any, overload
 
 import torch
 from torch import Tensor
 
+from gnnqlab.kernels import native
+from gnnqlab.kernels.adjacency import Adjacency, Csr, address, describe
 from gnnqlab.kernels.reference import aggregate as reference
 
 __all__ = ["Adjacency", "QuantizedRows", "aggregate", "quantize_rows", "spmm"]
 
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Adjacency:
-    """A sparse matrix by rows (CSR): row ``i`` sums the columns ``indices[indptr[i]:indptr[i + 1]]``.
-
-    ``indptr (rows + 1,)`` int64, ``indices (E,)`` int32 in ``[0, num_columns)`` in any order and possibly repeated,
-    ``weights (E,)`` float32 or None for a plain sum. The tensors are checked once, here, and must not change after.
-
-    Raises:
-        ValueError: if the tensors do not describe such a matrix.
-
-    Example:
-        >>> adj = Adjacency(torch.tensor([0, 2, 2]), torch.tensor([0, 2], dtype=torch.int32), num_columns=3)
-        >>> spmm(adj, torch.tensor([[1.0], [2.0], [4.0]])).flatten().tolist()
-        [5.0, 0.0]
-    """
-
-    indptr: Tensor
-    indices: Tensor
-    weights: Tensor | None = None
-    num_columns: int = dataclasses.field(kw_only=True)
-
-    def __post_init__(self) -> None:
-        _check_csr(self.indptr, self.indices, self.weights, self.num_columns)
-
-    @property
-    def num_rows(self) -> int:
-        return self.indptr.numel() - 1
-
-    @property
-    def num_edges(self) -> int:
-        return self.indices.numel()
-
-    @property
-    def device(self) -> torch.device:
-        return self.indptr.device
-
-    def to(self, device: torch.device | str) -> Adjacency:
-        """The same matrix on another device (itself if it is there already)."""
-        if torch.device(device) == self.device:
-            return self
-        weights = None if self.weights is None else self.weights.to(device)
-        return Adjacency(self.indptr.to(device), self.indices.to(device), weights, num_columns=self.num_columns)
-
-    @cached_property
-    def transposed(self) -> Adjacency:
-        """The matrix by columns, built once; each column's rows ascend, each weight stays with its edge."""
-        indptr, indices, weights, _ = self._transposition
-        return Adjacency(indptr, indices, weights, num_columns=self.num_rows)
-
-    @cached_property
-    def transposed_edges(self) -> Tensor:
-        """For each edge of ``transposed`` its place among this matrix's edges, int64."""
-        return self._transposition[3]
-
-    @cached_property
-    def _transposition(self) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-        return reference.transpose(self.indptr, self.indices, self.weights, self.num_columns)
+_spmm = native.declare("spmm", "p p p i i i i p i i p p i p p i i i")
+_ROW_TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.int8: 2}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -88,10 +34,12 @@ class QuantizedRows:
 
     def __post_init__(self) -> None:
         if self.codes.dtype != torch.int8 or self.codes.dim() != 2:
-            raise ValueError(f"codes must be int8 of shape (N, D), got {_describe(self.codes)}")
+            raise ValueError(f"codes must be int8 of shape (N, D), got {describe(self.codes)}")
+        if not self.scales.is_contiguous():
+            raise ValueError(f"scales must be contiguous, got strides {self.scales.stride()}; use scales.contiguous()")
         if self.scales.dtype != torch.float32 or self.scales.shape != self.codes.shape[:1]:
             raise ValueError(
-                f"scales must be float32 of shape ({self.codes.shape[0]},), one per row, got {_describe(self.scales)}"
+                f"scales must be float32 of shape ({self.codes.shape[0]},), one per row, got {describe(self.scales)}"
             )
 
     @property
@@ -150,25 +98,15 @@ def spmm(
     _check_sources(matrix, codes, scales, halo_codes, halo_scales)
     if out is not None:
         _check_out(out, codes, stop - start)
-    summed = reference.spmm(
-        matrix.indptr,
-        matrix.indices,
-        matrix.weights,
-        codes,
-        halo_codes,
-        start=start,
-        stop=stop,
-        scales=None if scales is None else (scales, halo_scales),
-    )
-    if out is None:
-        return summed
-    return out.add_(summed) if accumulate else out.copy_(summed)
+    csr = (matrix.indptr, matrix.indices, matrix.weights)
+    return _sum_rows(csr, start, stop, (codes, scales), (halo_codes, halo_scales), out, accumulate)
 
 
 def aggregate(adj: Adjacency, x: Tensor) -> Tensor:
     """Sum each row's neighbours, differentiable in ``x``: ``out = A @ x``, ``dx = A.T @ dout``.
 
-    The weights of the adjacency are constants. The transpose is built at the first call whose ``x`` needs a gradient.
+    The weights of the adjacency are constants. The transpose is built at the first backward pass; touch
+    ``adj.transposed`` before ``torch.compile``, which cannot look into the building of it.
 
     Args:
         adj: ``(M, N)`` sparse, square or not.
@@ -184,61 +122,162 @@ def aggregate(adj: Adjacency, x: Tensor) -> Tensor:
         >>> x.grad.tolist()
         [[1.0], [1.0]]
     """
-    return _Aggregate.apply(x, adj)
+    _check_sources(adj, x, None, None, None)
+    if not torch.compiler.is_compiling():
+        return _EagerAggregate.apply(x, adj)
+    turned = adj.transposed.csr if x.requires_grad else (None, None, None)
+    return torch.ops.gnnqlab.aggregate(*adj.csr, *turned, x)
 
 
-class _Aggregate(torch.autograd.Function):
+class _EagerAggregate(torch.autograd.Function):
+    """What the operator below does, with a quarter of its overhead."""
+
     @staticmethod
-    def forward(ctx, x: Tensor, adj: Adjacency) -> Tensor:
+    def forward(ctx: Any, x: Tensor, adj: Adjacency) -> Tensor:
         ctx.adj, ctx.dtype = adj, x.dtype
-        return spmm(adj, x.detach())
+        return _sum_rows(adj.csr, 0, adj.num_rows, (x, None), (None, None), None, False)
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:
-        return spmm(ctx.adj, grad, transposed=True).to(ctx.dtype), None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return _EagerAggregate.apply(grad, ctx.adj.transposed).to(ctx.dtype), None
 
 
+# The operator that a compiled graph sees: the matrix, its transpose (needed for a gradient only) and the rows.
+_library = torch.library.Library("gnnqlab", "FRAGMENT")
+_library.define(
+    "aggregate(Tensor indptr, Tensor indices, Tensor? weights, "
+    "Tensor? turned_indptr, Tensor? turned_indices, Tensor? turned_weights, Tensor x) -> Tensor"
+)
+
+
+def _aggregate(
+    indptr: Tensor,
+    indices: Tensor,
+    weights: Tensor | None,
+    turned_indptr: Tensor | None,
+    turned_indices: Tensor | None,
+    turned_weights: Tensor | None,
+    x: Tensor,
+) -> Tensor:
+    return _sum_rows((indptr, indices, weights), 0, indptr.numel() - 1, (x, None), (None, None), None, False)
+
+
+def _aggregate_fake(
+    indptr: Tensor,
+    indices: Tensor,
+    weights: Tensor | None,
+    turned_indptr: Tensor | None,
+    turned_indices: Tensor | None,
+    turned_weights: Tensor | None,
+    x: Tensor,
+) -> Tensor:
+    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+    return x.new_empty((indptr.shape[0] - 1, x.shape[1]), dtype=dtype)
+
+
+def _aggregate_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:6])
+    ctx.dtype = inputs[6].dtype
+
+
+def _aggregate_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    matrix, turned = ctx.saved_tensors[:3], ctx.saved_tensors[3:]
+    x_grad = torch.ops.gnnqlab.aggregate(*turned, *matrix, grad).to(ctx.dtype)
+    return None, None, None, None, None, None, x_grad
+
+
+for _device in ("CPU", "CUDA"):
+    _library.impl("aggregate", _aggregate, _device)
+torch.library.register_fake("gnnqlab::aggregate", _aggregate_fake, lib=_library)
+torch.library.register_autograd(
+    "gnnqlab::aggregate", _aggregate_backward, setup_context=_aggregate_context, lib=_library
+)
+
+
+def _sum_rows(
+    csr: Csr,
+    start: int,
+    stop: int,
+    source: tuple[Tensor, Tensor | None],
+    halo_source: tuple[Tensor | None, Tensor | None],
+    out: Tensor | None,
+    accumulate: bool,
+) -> Tensor:
+    """The product of checked operands; a source is its rows and, of int8 rows, their scales."""
+    (x, scales), (halo, halo_scales) = source, halo_source
+    if x.dtype == torch.float64 or not native.active(x.device):
+        both = None if scales is None else (scales, halo_scales)
+        summed = reference.spmm(*csr, x, halo, start=start, stop=stop, scales=both)
+        if out is None:
+            return summed
+        return out.add_(summed) if accumulate else out.copy_(summed)
+    if out is None:
+        out = x.new_empty((stop - start, x.shape[1]), dtype=torch.float32)
+    x, into = _unit_columns(x), _unit_columns(out)
+    halo = None if halo is None else _unit_columns(halo)
+    indptr, indices, weights = csr
+    arguments = (
+        indptr.data_ptr(),
+        indices.data_ptr(),
+        address(weights),
+        start,
+        stop,
+        _ROW_TYPES[x.dtype],
+        x.shape[1],
+        x.data_ptr(),
+        x.shape[0],
+        x.stride(0),
+        address(scales),
+        address(halo),
+        0 if halo is None else halo.stride(0),
+        address(halo_scales),
+        into.data_ptr(),
+        into.stride(0),
+        accumulate,
+        native.threads(),
+    )
+    if x.is_cuda:
+        _spmm.cuda(x.device, *arguments)
+    else:
+        _spmm(*arguments)
+    return out if into is out else out.copy_(into)
+
+
+def _unit_columns(rows: Tensor) -> Tensor:
+    """The rows with neighbouring columns side by side; they may still lie further apart than their length."""
+    return rows if rows.stride(1) == 1 or rows.shape[1] <= 1 else rows.contiguous()
+
+
+@overload
+def _split(rows: Tensor | QuantizedRows) -> tuple[Tensor, Tensor | None]: ...
+@overload
+def _split(rows: None) -> tuple[None, None]: ...
+@overload
+def _split(rows: Tensor | QuantizedRows | None) -> tuple[Tensor | None, Tensor | None]: ...
 def _split(rows: Tensor | QuantizedRows | None) -> tuple[Tensor | None, Tensor | None]:
     return (rows.codes, rows.scales) if isinstance(rows, QuantizedRows) else (rows, None)
-
-
-def _describe(tensor: Tensor) -> str:
-    return f"{tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}"
-
-
-def _check_csr(indptr: Tensor, indices: Tensor, weights: Tensor | None, num_columns: int) -> None:
-    if indptr.dtype != torch.int64 or indptr.dim() != 1 or indptr.numel() == 0:
-        raise ValueError(f"indptr must be int64 with one entry more than there are rows, got {_describe(indptr)}")
-    if indices.dtype != torch.int32 or indices.dim() != 1:
-        raise ValueError(f"indices must be int32 in one dimension, got {_describe(indices)}; use indices.int()")
-    if weights is not None and (weights.dtype != torch.float32 or weights.shape != indices.shape):
-        raise ValueError(f"weights must be float32, one for each of {indices.numel()} edges, got {_describe(weights)}")
-    if not 0 <= num_columns < 2**31:
-        raise ValueError(f"num_columns must be in [0, 2**31), got {num_columns}")
-    if int(indptr[0]) != 0 or int(indptr[-1]) != indices.numel() or bool((indptr.diff() < 0).any()):
-        raise ValueError(
-            f"indptr must rise from 0 to the number of edges, {indices.numel()}, "
-            f"got {int(indptr[0])} to {int(indptr[-1])}" + (", falling in between" if indptr.numel() > 2 else "")
-        )
-    if indices.numel():
-        least, most = (int(bound) for bound in torch.aminmax(indices))
-        if least < 0 or most >= num_columns:
-            raise ValueError(f"indices must be in [0, {num_columns}), got {least} to {most}; is num_columns right?")
 
 
 def _check_sources(
     matrix: Adjacency, x: Tensor, scales: Tensor | None, halo: Tensor | None, halo_scales: Tensor | None
 ) -> None:
     if x.dim() != 2 or x.dtype not in (torch.float32, torch.float64, torch.bfloat16, torch.int8):
-        raise ValueError(f"x must be float32, bfloat16 or QuantizedRows of shape (N, D), got {_describe(x)}")
+        raise ValueError(f"x must be float32, bfloat16 or QuantizedRows of shape (N, D), got {describe(x)}")
+    if x.device != matrix.device:
+        raise ValueError(f"x must be on the adjacency's device, {matrix.device}, got {x.device}; use adj.to(x.device)")
     if x.dtype == torch.int8 and scales is None:
         raise ValueError("int8 rows need their scales, got a bare int8 tensor; pass QuantizedRows(codes, scales)")
     if halo is None:
         if x.shape[0] > matrix.num_columns:
             raise ValueError(f"x must have at most {matrix.num_columns} rows, one per column, got {x.shape[0]}")
         return
-    if halo.dtype != x.dtype or halo.dim() != 2 or halo.shape[1] != x.shape[1] or (scales is None) != (halo_scales is None):
-        raise ValueError(f"halo must be like x, {_describe(x)}, got {_describe(halo)}")
+    if (
+        halo.dtype != x.dtype
+        or halo.dim() != 2
+        or halo.shape[1] != x.shape[1]
+        or (scales is None) != (halo_scales is None)
+    ):
+        raise ValueError(f"halo must be like x, {describe(x)}, got {describe(halo)}")
     if x.shape[0] + halo.shape[0] != matrix.num_columns:
         raise ValueError(
             f"x and halo together must have {matrix.num_columns} rows, one per column, "
@@ -249,4 +288,4 @@ def _check_sources(
 def _check_out(out: Tensor, x: Tensor, num_rows: int) -> None:
     dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
     if out.dtype != dtype or out.shape != (num_rows, x.shape[1]):
-        raise ValueError(f"out must be {dtype} of shape ({num_rows}, {x.shape[1]}), got {_describe(out)}")
+        raise ValueError(f"out must be {dtype} of shape ({num_rows}, {x.shape[1]}), got {describe(out)}")

@@ -62,7 +62,7 @@ def transpose(
 
     Returns:
         ``indptr (C + 1,)`` int64, ``indices (E,)`` int32, the permuted weights, and for each edge of the result its
-        place in the input, int64.
+        place in the input, int32.
     """
     edges = torch.sort(indices, stable=True).indices
     counts = torch.bincount(indices, minlength=num_columns)
@@ -71,7 +71,7 @@ def transpose(
     rows = torch.repeat_interleave(
         torch.arange(indptr.numel() - 1, dtype=torch.int32, device=indptr.device), indptr.diff()
     )
-    return turned_indptr, rows[edges], None if weights is None else weights[edges], edges
+    return turned_indptr, rows[edges], None if weights is None else weights[edges], edges.int()
 
 
 def _columns(x_ND: Tensor, halo_HD: Tensor | None, scales: tuple[Tensor, Tensor | None] | None) -> Tensor:

@@ -1,0 +1,67 @@
+// Weighted neighbour sums: where an edge's source row lies, and what a stored element is worth.
+//
+// Column c of a matrix is row c of `rows`, and from `num_rows` on row c - num_rows of `halo`: the rows that other
+// workers own stay in their own buffer. A sum is out[i] = sum_e w_e * value(indices_e), in the order of the edges.
+#pragma once
+
+#include <cstring>
+
+#include "core/port.h"
+
+namespace gnnqlab {
+
+// How rows are stored; the sums are float32 for each.
+enum RowType : int64_t { kFloat32 = 0, kBfloat16 = 1, kInt8 = 2 };
+
+GNNQLAB_FN float element(const float *row, int64_t column) { return row[column]; }
+GNNQLAB_FN float element(const int8_t *row, int64_t column) { return float(row[column]); }
+GNNQLAB_FN float element(const uint16_t *row, int64_t column) { // bfloat16: the upper half of a float32
+    const uint32_t bits = uint32_t(row[column]) << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+// Rounded once where the processor has the instruction, so AVX2, AVX-512 and CUDA give the same sums.
+GNNQLAB_FN float multiply_add(float weight, float value, float sum) {
+#if defined(__FMA__) || defined(__CUDA_ARCH__) || defined(__ARM_FEATURE_FMA)
+    return __builtin_fmaf(weight, value, sum);
+#else
+    return weight * value + sum;
+#endif
+}
+
+namespace {
+
+// Compressed sparse rows. Without weights every edge weighs 1.
+struct Matrix {
+    const int64_t *indptr;
+    const int32_t *indices;
+    const float *weights;
+};
+
+// The rows of all columns, T elements wide `stride` apart. `scales` multiply whole rows (int8 codes).
+template <typename T> struct Sources {
+    const T *rows;
+    int64_t num_rows, stride;
+    const float *scales;
+    const T *halo;
+    int64_t halo_stride;
+    const float *halo_scales;
+};
+
+} // namespace
+
+template <bool kHalo, typename T> GNNQLAB_FN const T *source_row(const Sources<T> &from, int32_t column) {
+    const int64_t c = column;
+    if (!kHalo) return from.rows + c * from.stride;
+    return c < from.num_rows ? from.rows + c * from.stride : from.halo + (c - from.num_rows) * from.halo_stride;
+}
+
+template <bool kHalo, typename T> GNNQLAB_FN const float *source_scale(const Sources<T> &from, int32_t column) {
+    const int64_t c = column;
+    if (!kHalo) return from.scales + c;
+    return c < from.num_rows ? from.scales + c : from.halo_scales + (c - from.num_rows);
+}
+
+} // namespace gnnqlab

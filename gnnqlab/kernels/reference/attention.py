@@ -1,0 +1,119 @@
+"""Attention over edges in plain PyTorch: what the compiled kernels must equal, differentiable by PyTorch itself.
+
+Shapes: N owned rows, H halo rows, R rows of the matrix, E edges, K heads, F features of a head. What is given per
+source lies in ``(N + H, ...)`` here; the owner of two buffers concatenates them first.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+__all__ = [
+    "attend",
+    "attend_columns",
+    "attend_rows",
+    "edge_rows",
+    "sddmm_add",
+    "sddmm_dot",
+    "segment_softmax",
+    "segment_sum",
+    "softmax_backward",
+    "softmax_parts",
+    "weighted_sum",
+]
+
+
+def edge_rows(indptr: Tensor) -> Tensor:
+    """The row of each edge, int64."""
+    return torch.repeat_interleave(torch.arange(indptr.numel() - 1, device=indptr.device), indptr.diff())
+
+
+def sddmm_dot(indptr: Tensor, indices: Tensor, x_NKF: Tensor, y_RKF: Tensor) -> Tensor:
+    """``out[e, k] = <x[source of e, k], y[row of e, k]>``, ``(E, K)``."""
+    return (x_NKF[indices] * y_RKF[edge_rows(indptr)]).sum(-1)
+
+
+def sddmm_add(indptr: Tensor, indices: Tensor, source_NK: Tensor, target_RK: Tensor) -> Tensor:
+    """``out[e, k] = source[source of e, k] + target[row of e, k]``, ``(E, K)``."""
+    return source_NK[indices] + target_RK[edge_rows(indptr)]
+
+
+def segment_sum(indptr: Tensor, values_EK: Tensor) -> Tensor:
+    """The sum over each row's edges, ``(R, ...)``."""
+    sums = values_EK.new_zeros((indptr.numel() - 1, *values_EK.shape[1:]))
+    return sums.index_add(0, edge_rows(indptr), values_EK)
+
+
+def softmax_parts(indptr: Tensor, logits_EK: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each row the largest logit and the reciprocal of ``sum exp(logit - largest)``; zeros if it has no edges."""
+    rows = edge_rows(indptr)
+    largest = logits_EK.new_full((indptr.numel() - 1, logits_EK.shape[1]), -torch.inf)
+    places = rows.unsqueeze(1).expand_as(logits_EK)
+    largest = largest.scatter_reduce(0, places, logits_EK.detach(), "amax")
+    sums = segment_sum(indptr, torch.exp(logits_EK - largest[rows]))
+    filled = (indptr.diff() > 0).unsqueeze(1)
+    largest = torch.where(filled, largest, 0.0)
+    return largest, torch.where(filled, 1.0 / torch.where(filled, sums, 1.0), 0.0)
+
+
+def segment_softmax(indptr: Tensor, logits_EK: Tensor) -> Tensor:
+    """Softmax over each row's edges, for each head."""
+    rows = edge_rows(indptr)
+    largest, reciprocal = softmax_parts(indptr, logits_EK)
+    return torch.exp(logits_EK - largest[rows]) * reciprocal[rows]
+
+
+def softmax_backward(indptr: Tensor, attention_EK: Tensor, grad_EK: Tensor) -> Tensor:
+    """``a (da - sum a da)``, the gradient of the logits."""
+    sums = segment_sum(indptr, attention_EK * grad_EK)
+    return attention_EK * (grad_EK - sums[edge_rows(indptr)])
+
+
+def weighted_sum(indptr: Tensor, indices: Tensor, weights_EK: Tensor, x_NKF: Tensor) -> Tensor:
+    """``out[i, k] = sum_e weights[e, k] x[source of e, k]``, ``(R, K, F)``."""
+    return segment_sum(indptr, weights_EK.unsqueeze(-1) * x_NKF[indices])
+
+
+def attend(
+    indptr: Tensor, indices: Tensor, values_NKF: Tensor, source_NK: Tensor, target_RK: Tensor, slope: float
+) -> Tensor:
+    """``out[i] = sum_e softmax_e(leaky(source + target[i])) values[source of e]``, ``(R, K, F)``."""
+    logits = functional.leaky_relu(sddmm_add(indptr, indices, source_NK, target_RK), slope)
+    return weighted_sum(indptr, indices, segment_softmax(indptr, logits), values_NKF)
+
+
+def attend_rows(
+    indptr: Tensor, indices: Tensor, values_NKF: Tensor, source_NK: Tensor, target_RK: Tensor, slope: float
+) -> tuple[Tensor, Tensor]:
+    """``attend`` and its row statistics ``(R, 2, K)``: the largest logit and the reciprocal of the sum."""
+    logits = functional.leaky_relu(sddmm_add(indptr, indices, source_NK, target_RK), slope)
+    parts = torch.stack(softmax_parts(indptr, logits), 1)
+    return attend(indptr, indices, values_NKF, source_NK, target_RK, slope), parts
+
+
+def attend_columns(
+    turned_indptr: Tensor,
+    turned_indices: Tensor,
+    values_CKF: Tensor,
+    source_CK: Tensor,
+    packed_R4K: Tensor,
+    grad_RKF: Tensor,
+    slope: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The backward pass of a range of columns, each of whose edges is one of ``turned_indices``.
+
+    ``packed`` holds of each row its target logit, largest logit, reciprocal sum and ``<grad, out>``.
+
+    Returns:
+        Gradients of the values and source logits of these columns, and of each edge's ``source + target``.
+    """
+    columns, rows = edge_rows(turned_indptr), turned_indices.long()
+    target, largest, reciprocal, row_dots = packed_R4K[rows].unbind(1)
+    sums = source_CK[columns] + target
+    attention = torch.exp(functional.leaky_relu(sums, slope) - largest) * reciprocal
+    dots = sddmm_dot(turned_indptr, turned_indices, grad_RKF, values_CKF)
+    edge_grads = attention * (dots - row_dots) * torch.where(sums > 0, 1.0, slope)
+    values_grad = weighted_sum(turned_indptr, turned_indices, attention, grad_RKF)
+    return values_grad, segment_sum(turned_indptr, edge_grads), edge_grads
