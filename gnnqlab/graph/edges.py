@@ -117,4 +117,5 @@ def _node_ids(what: str, ids: object, num_nodes: int) -> np.ndarray:
             f"{what} must hold node ids in [0, {num_nodes}), got {array[at]} at position {at}; "
             "raise num_nodes or renumber the nodes"
         )
-    return array
+    # numpy does not combine uint64 with signed integers.
+    return array.astype(np.int64) if array.dtype == np.uint64 else array

@@ -11,6 +11,7 @@ the same on machines with and without DGL.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from gnnqlab.graph.sources.fetch import fetch_archive
@@ -18,7 +19,6 @@ from gnnqlab.graph.sources.where import missing_data
 
 __all__ = ["fetch_dgl_archive"]
 
-_BASE = "https://data.dgl.ai/dataset/"
 _CLASSES = {
     "reddit": ("RedditDataset", "reddit.zip"),
     "yelp": ("YelpDataset", "yelp.zip"),
@@ -35,6 +35,8 @@ def fetch_dgl_archive(name: str, files: tuple[str, ...], root: Path) -> None:
         RuntimeError: if that fails; the text says which ``files`` to put where.
     """
     class_name, archive = _CLASSES[name]
+    # DGL_REPO is DGL's own setting for a mirror.
+    url = f"{os.environ.get('DGL_REPO', 'https://data.dgl.ai').rstrip('/')}/dataset/{archive}"
     reason: list[str] = []
 
     def fetch(url: str, folder: Path) -> None:
@@ -50,7 +52,7 @@ def fetch_dgl_archive(name: str, files: tuple[str, ...], root: Path) -> None:
         try:
             from dgl import data as dgl_data
         except ImportError:
-            fetch(_BASE + archive, root / name)
+            fetch(url, root / name)
             return
 
         class FilesOnly(getattr(dgl_data, class_name)):  # type: ignore[misc]
@@ -68,6 +70,4 @@ def fetch_dgl_archive(name: str, files: tuple[str, ...], root: Path) -> None:
 
         FilesOnly(raw_dir=str(root), verbose=False)
     except (ConnectionError, OSError) as error:
-        raise missing_data(
-            name, files, root / name, url=_BASE + archive, reason=reason[0] if reason else str(error)
-        ) from None
+        raise missing_data(name, files, root / name, url=url, reason=reason[0] if reason else str(error)) from None

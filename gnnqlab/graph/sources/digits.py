@@ -30,14 +30,13 @@ def read_digits() -> EdgeList:
             "generated graph such as sbm:2000,8,10"
         ) from error
     images, labels = load_digits(return_X_y=True)
-    pixel = images.astype(np.int64)
-    square = (pixel * pixel).sum(1)
-    distance = square[:, None] + square[None, :] - 2 * (pixel @ pixel.T)
-    np.fill_diagonal(distance, np.iinfo(np.int64).max // 4096)
-    nodes = len(pixel)
-    # (distance, id) as one integer: the smallest ten are the nearest, ties resolved by id.
-    ranked = np.sort(distance * nodes + np.arange(nodes), axis=1)[:, :NEIGHBOURS]
-    nearest = ranked % nodes
+    nodes = len(images)
+    square = (images * images).sum(1)
+    distance = square[:, None] + square[None, :] - 2 * (images @ images.T)
+    np.fill_diagonal(distance, 2**20)  # farther than any image: 64 pixels differ by at most 16
+    # (distance, id) as one integer, exact in float64: the smallest ten are the nearest, ties resolved by id.
+    ranked = np.partition(distance * nodes + np.arange(nodes), NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
+    nearest = np.sort(ranked, axis=1).astype(np.int64) % nodes
     return EdgeList(
         name="digits",
         src=nearest.reshape(-1),

@@ -55,7 +55,7 @@ def load_amazon_products(root: Path | None) -> EdgeList | Graph:
 
 def load_open(name: str, root: Path | None) -> EdgeList | Graph:
     """A graph of the Open Graph Benchmark."""
-    return _prepared(name, root) or load_ogb(name, root)
+    return _prepared(name, root) or _prepared(name.removeprefix("ogbn-"), root) or load_ogb(name, root)
 
 
 def _prepared(name: str, root: Path | None) -> EdgeList | Graph | None:

@@ -18,15 +18,16 @@ STALL_S = 20.0  # a transfer that brings nothing for so long has failed
 _BLOCK = 1 << 20
 
 
-def check_reachable(url: str, *, seconds: float = REACH_S) -> int | None:
+def check_reachable(url: str, *, seconds: float | None = None) -> int | None:
     """Ask the server for the size of ``url``; proxies of the environment are honoured.
 
     Returns:
         The size in bytes, or ``None`` if the server does not tell.
 
     Raises:
-        ConnectionError: with one line of reason, after at most ``seconds``.
+        ConnectionError: with one line of reason, after at most ``seconds`` (5 by default).
     """
+    seconds = REACH_S if seconds is None else seconds
     answer: list[int | None] = []
     failure: list[str] = []
 

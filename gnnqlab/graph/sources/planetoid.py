@@ -20,7 +20,8 @@ from gnnqlab.graph.features import SparseRows
 
 __all__ = ["PARTS", "planetoid_names", "read_planetoid"]
 
-PARTS = ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index")
+# ``x`` repeats the first rows of ``allx`` and is not read.
+PARTS = ("y", "tx", "ty", "allx", "ally", "graph", "test.index")
 NUM_VAL = 500
 
 
@@ -32,14 +33,14 @@ def planetoid_names(folder: Path) -> list[str]:
 def read_planetoid(folder: Path, name: str) -> EdgeList:
     """Read one citation graph with its official split.
 
-    Training nodes are the rows of ``x`` (20 per class), validation the 500 after them, test the
+    Training nodes are the rows of ``y`` (20 per class), validation the 500 after them, test the
     ids of ``test.index``. Test rows are stored in the order of that file, all others by node id.
     Ids that ``test.index`` skips (15 in citeseer) are nodes without features and label. Edges are
     kept as stored: in both directions, a few of them twice.
 
     Args:
-        folder: holds ``ind.NAME.x``, ``.y``, ``.tx``, ``.ty``, ``.allx``, ``.ally``, ``.graph``
-            and ``.test.index``.
+        folder: holds ``ind.NAME.y``, ``.tx``, ``.ty``, ``.allx``, ``.ally``, ``.graph`` and
+            ``.test.index``.
         name: NAME.
 
     Raises:
@@ -107,6 +108,11 @@ def _numeric_dtype(spec: object, *_: object) -> np.dtype:
     return dtype
 
 
+def _latin1(text: str, _: str) -> bytes:
+    """How Python 3 writes bytes for Python 2 to read."""
+    return text.encode("latin1")
+
+
 # numpy's own function for building an array while unpickling; its module has moved over the years.
 _RECONSTRUCT: Any = np.empty(0).__reduce__()[0]
 _ALLOWED: dict[str, Callable] = {
@@ -116,6 +122,7 @@ _ALLOWED: dict[str, Callable] = {
     "numpy.dtype": _numeric_dtype,
     "scipy.sparse.csr.csr_matrix": _StoredRows,
     "scipy.sparse._csr.csr_matrix": _StoredRows,
+    "_codecs.encode": _latin1,
     "collections.defaultdict": defaultdict,
     "__builtin__.list": list,
     "builtins.list": list,

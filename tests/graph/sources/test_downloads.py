@@ -1,0 +1,190 @@
+"""Downloads: from a server of our own, and what is said in seconds when there is no network."""
+
+from __future__ import annotations
+
+import http.server
+import shutil
+import socket
+import sys
+import threading
+import time
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gnnqlab.graph import load
+from gnnqlab.graph.sources import fetch, ogb
+from tests.graph.sources import files
+
+NEEDS_DOWNLOAD = (
+    "cora", "citeseer", "pubmed", "reddit", "yelp", "ogbn-arxiv", "ogbn-products", "papers100M", "amazon-products",
+)  # fmt: skip
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Path]]:
+    """Address and folder of a web server on this machine; DGL's own setting points at it."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, directory=str(folder), **kwargs)
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as running:
+        thread = threading.Thread(target=running.serve_forever, daemon=True)
+        thread.start()
+        address = f"http://127.0.0.1:{running.server_port}/"
+        monkeypatch.setenv("DGL_REPO", address)
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        yield address, folder
+        running.shutdown()
+        thread.join()
+
+
+def zipped(folder: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.make_archive(str(target.with_suffix("")), "zip", folder)
+
+
+@pytest.fixture
+def no_dgl(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in [name for name in sys.modules if name == "dgl" or name.startswith("dgl.")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "dgl", None)
+
+
+@pytest.fixture(params=["with DGL", "without DGL"])
+def dgl_or_not(request: pytest.FixtureRequest) -> None:
+    if request.param == "with DGL":
+        pytest.importorskip("dgl", reason="DGL is not installed")
+    else:
+        request.getfixturevalue("no_dgl")
+
+
+@pytest.mark.usefixtures("dgl_or_not")
+def test_dgl_archives(server: tuple[str, Path], tmp_path: Path) -> None:
+    _, folder = server
+    zipped(files.write_reddit(tmp_path / "r"), folder / "dataset" / "reddit.zip")
+    zipped(files.write_graphsaint(tmp_path / "y", several=True), folder / "dataset" / "yelp.zip")
+    zipped(files.write_planetoid(tmp_path / "c", "cora_v2"), folder / "dataset" / "cora_v2.zip")
+    root = tmp_path / "root"
+    first = load("reddit", root=root)
+    # The same with and without DGL, and as read from the files by hand: nodes keep their numbers.
+    assert first.content_hash == load(tmp_path / "r").content_hash
+    assert load("yelp", root=root).multi_label
+    assert load("cora", root=root).name == "cora"
+    shutil.rmtree(folder / "dataset")
+    assert load("reddit", root=root).content_hash == first.content_hash  # from the disk
+    leftovers = [file.name for file in root.iterdir() if file.name.startswith(".") or file.suffix == ".zip"]
+    assert leftovers == []
+
+
+def test_ogb_archive(server: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    address, folder = server
+    files.write_ogb(tmp_path / "z" / "arxiv")
+    zipped(tmp_path / "z", folder / "arxiv.zip")
+    monkeypatch.setattr(ogb, "_BASE", address)
+    monkeypatch.setitem(sys.modules, "ogb", None)
+    g = load("ogbn-arxiv", root=tmp_path / "root")
+    assert g.content_hash == load(tmp_path / "z" / "arxiv").content_hash
+
+
+def test_ogb_package_is_used_where_installed(
+    server: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, folder = server
+    (folder / "arxiv.zip").write_bytes(b"only asked for, not fetched")
+    monkeypatch.setattr(ogb, "_BASE", address)
+
+    class NodePropPredDataset:
+        def __init__(self, name: str, root: str) -> None:
+            assert (name, root) == ("ogbn-arxiv", str(tmp_path))
+
+        def __getitem__(self, index: int) -> tuple[dict, np.ndarray]:
+            graph = {"edge_index": np.array([[0, 1], [1, 2]]), "num_nodes": 3, "node_feat": np.eye(3)}
+            return graph, np.array([[0], [1], [1]])
+
+        def get_idx_split(self) -> dict[str, np.ndarray]:
+            return {"train": np.array([0]), "valid": np.array([1]), "test": np.array([2])}
+
+    package, inner = types.ModuleType("ogb"), types.ModuleType("ogb.nodeproppred")
+    inner.NodePropPredDataset = NodePropPredDataset  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ogb", package)
+    monkeypatch.setitem(sys.modules, "ogb.nodeproppred", inner)
+    g = load("ogbn-arxiv", root=tmp_path)
+    assert (g.num_nodes, g.num_edges, g.num_classes, g.labels.tolist()) == (3, 7, 2, [0, 1, 1])
+
+
+@pytest.mark.parametrize("name", NEEDS_DOWNLOAD)
+def test_without_network_one_line_in_seconds(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Nothing listens on a port that was just closed; names that do not exist are tested below.
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        dead = f"http://127.0.0.1:{taken.getsockname()[1]}/"
+    monkeypatch.setenv("DGL_REPO", dead)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(ogb, "_BASE", dead)
+    start = time.monotonic()
+    with pytest.raises(RuntimeError) as caught:
+        load(name, root=tmp_path)
+    assert time.monotonic() - start < 30  # 0.1 s and, once, the import of DGL
+    text = str(caught.value)
+    assert "\n" not in text
+    assert "is not on this machine and cannot be downloaded: " in text
+    assert f"into {tmp_path}" in text and "; put " in text and "GNNQLAB_DATA" in text
+    expected = {"reddit": "reddit_graph.npz", "yelp": "class_map.json", "amazon-products": "adj_full.npz"}
+    assert expected.get(name, "raw/" if "ogbn" in name or "papers" in name else f"ind.{name}.allx") in text
+
+
+def test_unknown_host() -> None:
+    with pytest.raises(ConnectionError, match=r"nowhere.invalid does not answer \(.+\)"):
+        fetch.check_reachable("http://nowhere.invalid/file.zip")
+
+
+def test_a_server_that_never_answers() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        start = time.monotonic()
+        with pytest.raises(ConnectionError, match=r"127.0.0.1:\d+ does not answer"):
+            fetch.check_reachable(f"http://127.0.0.1:{silent.getsockname()[1]}/file.zip", seconds=0.3)
+        assert time.monotonic() - start < 3
+
+
+def test_refused_and_broken_archives(server: tuple[str, Path], tmp_path: Path) -> None:
+    address, folder = server
+    with pytest.raises(ConnectionError, match="does not answer \\(HTTP 404"):
+        fetch.fetch_archive(address + "none.zip", tmp_path / "g")
+    (folder / "bad.zip").write_bytes(b"no zip at all")
+    with pytest.raises(ConnectionError, match=r"bad.zip: File is not a zip file"):
+        fetch.fetch_archive(address + "bad.zip", tmp_path / "g")
+    assert not (tmp_path / "g").exists() and not [f for f in tmp_path.iterdir() if f.name.startswith(".g")]
+
+
+def test_a_full_disk_is_noticed_before_the_transfer(
+    server: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, folder = server
+    (folder / "big.zip").write_bytes(bytes(1000))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: types.SimpleNamespace(free=2000))
+    with pytest.raises(OSError, match=r"big.zip has 0.0 GB and needs about 0 GB to unpack, .* has 0.0 GB left"):
+        fetch.fetch_archive(address + "big.zip", tmp_path / "g")
+
+
+def test_archive_without_the_files(server: tuple[str, Path], tmp_path: Path) -> None:
+    _, folder = server
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "readme").write_text("nothing")
+    zipped(tmp_path / "empty", folder / "dataset" / "reddit.zip")
+    with pytest.raises(
+        RuntimeError, match=r"was downloaded to .*, but lacks reddit_graph.npz, reddit_data.npz; put them"
+    ):
+        load("reddit", root=tmp_path / "root")
