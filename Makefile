@@ -1,8 +1,9 @@
 # gnnqlab. Each target sets up what it needs first and installs nothing twice:
-#   make demo    two training runs on two workers, compared; writes runs/<id>/report.html
-#   make test    every test, the notebooks included
-#   make lab     JupyterLab in notebooks/
-#   make clean   removes the environment, builds and caches (runs/ stays)
+#   make demo       two training runs on two workers, compared; writes runs/<id>/report.html
+#   make test       every test, the notebooks included
+#   make lab        JupyterLab in notebooks/
+#   make notebooks  runs every notebook and keeps its outputs, to be committed
+#   make clean      removes the environment, builds and caches (runs/ stays)
 # Another interpreter: make demo PYTHON=/path/to/python3.11
 
 PYTHON ?=
@@ -17,11 +18,11 @@ PACKAGE_SUM := $(shell { cat pyproject.toml; find cuda_ext -type f 2>/dev/null |
 DEPENDENCIES := $(VENV)/.dependencies-$(DEPENDENCIES_SUM)
 PACKAGE := $(VENV)/.package-$(DEPENDENCIES_SUM)-$(PACKAGE_SUM)
 
-.PHONY: help setup demo test lab clean
+.PHONY: help setup demo test lab notebooks clean
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '2,6s/^# *//p' Makefile
+	@sed -n '1,7s/^# \{0,1\}//p' Makefile
 
 setup: $(PACKAGE)
 
@@ -32,7 +33,10 @@ test: $(PACKAGE)
 	@$(BIN)/python tests/run_all.py
 
 lab: $(PACKAGE)
-	@cd notebooks && ../$(BIN)/jupyter lab
+	@cd notebooks && GNNQLAB_RUNS="$${GNNQLAB_RUNS:-$(CURDIR)/runs}" ../$(BIN)/jupyter lab
+
+notebooks: $(PACKAGE)
+	@$(BIN)/python tests/notebooks/execute.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -6,6 +6,7 @@ closing line counts tests; a failed lint or type check counts as one failure eac
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -50,7 +51,8 @@ def run_pytest(*arguments: str) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
         command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments]
-        code = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL).returncode
+        environment = {**os.environ, "GNNQLAB_RUNS": str(Path(folder, "runs"))}
+        code = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, env=environment).returncode
         return read_junit(report, exit_code=code)
 
 

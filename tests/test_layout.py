@@ -12,8 +12,8 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "gnnqlab"
 ROOMS = (
-    "errors", "callable_module", "theory", "kernels", "graph", "partition", "bits", "message", "exchange", "nn", "systems",
-    "train", "launch", "lab", "bench", "cli",
+    "errors", "callable_module", "theory", "kernels", "graph", "partition", "bits", "message", "exchange", "nn",
+    "systems", "train", "launch", "lab", "bench", "cli",
 )  # fmt: skip
 # Libraries that take long to import, or that a small installation has not got.
 HEAVY = {

@@ -95,7 +95,10 @@ def _png(figure: Figure) -> bytes | None:
     if not _picture_server():
         return None
     try:
-        return bytes(figure.to_image(format="png", width=760, height=figure.layout.height or 360, scale=1))
+        import kaleido
+
+        size = {"format": "png", "width": 760, "height": figure.layout.height or 360, "scale": 1}
+        return bytes(kaleido.calc_fig_sync(figure.to_dict(), opts=size))
     except Exception:
         return None
 

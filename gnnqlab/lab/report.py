@@ -197,7 +197,17 @@ def _comparison(runs: Sequence[Snapshot]) -> str:
     return (
         '<div class="wide" tabindex="0" role="region" aria-label="Comparison table">'
         f"<table><caption>Seconds and bytes are per epoch{html.escape(against)}.</caption>"
-        f"<thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f"<thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table></div>{_link_note(summaries)}"
+    )
+
+
+def _link_note(summaries: Sequence[Mapping[str, Any]]) -> str:
+    """Say what a speed measured without a network is worth."""
+    if len(summaries) == 1 or not any(summary.get("link") == "loopback" for summary in summaries):
+        return ""
+    return (
+        '<p class="note">These workers share one machine (loopback): bytes move through memory there, so sending fewer '
+        "of them saves little time. Over a network the time follows the bytes.</p>"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -50,13 +50,29 @@ def take(run: RunLike) -> Snapshot:
 
 
 def labels(runs: Sequence[Snapshot]) -> list[str]:
-    """One name per run, its system's; runs of the same system are told apart by their id."""
+    """One name per run, its system's; runs of the same system are told apart by the settings that differ."""
     systems = [str(run.summary["system"]) for run in runs]
-    names = [
-        system if systems.count(system) == 1 else f"{system} ({run.summary.get('run', number)})"
-        for number, (system, run) in enumerate(zip(systems, runs), start=1)
-    ]
+    names = list(systems)
+    for system in set(systems):
+        same = [number for number, name in enumerate(systems) if name == system]
+        settings = [dict(_settings(runs[number].config)) for number in same]
+        differ = [key for key in settings[0] if len({str(one.get(key)) for one in settings}) > 1]
+        for number, one in zip(same, settings):
+            if differ:
+                words = ", ".join(f"{key.rpartition('.')[2]} {one.get(key)}" for key in differ[:3])
+                names[number] = f"{system} ({words})"
     return [name if names.count(name) == 1 else f"{name} #{number}" for number, name in enumerate(names, start=1)]
+
+
+def _settings(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every setting by its path; where processes run is no property of the training."""
+    for key, value in config.items():
+        if prefix + key == "launch":
+            continue
+        if isinstance(value, Mapping):
+            yield from _settings(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
 
 
 def graph_name(summary: Mapping[str, Any]) -> str:

@@ -131,7 +131,9 @@ def template(*, dark: bool = False) -> dict[str, Any]:
     }
 
 
-def finish(figure: Figure, *, title: str, caption: str, dark: bool = False, height: int = 360) -> Figure:
+def finish(
+    figure: Figure, *, title: str, caption: str, dark: bool = False, height: int = 360, legend_rows: int = 1
+) -> Figure:
     """Give a figure its title, its look and the caption that says in words what it shows.
 
     The caption is kept in ``layout.meta`` so that a page or a notebook can print it beside the figure and give it to
@@ -141,9 +143,10 @@ def finish(figure: Figure, *, title: str, caption: str, dark: bool = False, heig
     ground = "#14171a" if dark else "#ffffff"
     figure.update_layout(
         template=template(dark=dark),
-        title={"text": title},
+        title={"text": title, "yref": "container", "y": 0.98, "yanchor": "top", "automargin": True},
         meta={"caption": caption},
-        height=height,
+        height=height + 20 * (legend_rows - 1),
+        margin={"t": 46 + 20 * legend_rows},
         paper_bgcolor=ground,
         plot_bgcolor=ground,
     )

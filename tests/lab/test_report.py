@@ -74,6 +74,10 @@ def test_the_headline_numbers_are_there(text: str) -> None:
     assert "gnnqlab train --graph digits --system fixed-bits --workers 2 --model gcn --layers 3 --hidden 256" in visible
 
 
+def test_a_speed_without_a_network_is_called_one(text: str) -> None:
+    assert "share one machine (loopback)" in text
+
+
 def test_the_configuration_is_there(text: str) -> None:
     assert "&quot;hidden&quot;: 256" in text
     assert "&quot;name&quot;: &quot;float32&quot;" in text

@@ -8,11 +8,14 @@ from gnnqlab.lab import snapshot
 from tests.lab.synthetic import make_run
 
 
-def test_runs_of_one_system_are_told_apart() -> None:
-    names = snapshot.labels([make_run(seed=1), make_run(seed=2), make_run("adaqp")])
-    assert len(set(names)) == 3
-    assert names[0].startswith("vanilla (") and names[2] == "adaqp"
-    assert len(set(snapshot.labels([make_run(), make_run()]))) == 2
+def test_runs_of_one_system_are_told_apart_by_what_differs() -> None:
+    runs = [make_run("fixed-bits", bits=2), make_run("fixed-bits", bits=4), make_run("adaqp")]
+    assert snapshot.labels(runs) == ["fixed-bits (bits 2)", "fixed-bits (bits 4)", "adaqp"]
+    assert snapshot.labels([make_run(seed=1), make_run(seed=2)]) == ["vanilla (seed 1)", "vanilla (seed 2)"]
+
+
+def test_equal_runs_are_counted() -> None:
+    assert snapshot.labels([make_run(), make_run()]) == ["vanilla #1", "vanilla #2"]
 
 
 def test_several_labels_a_node_mean_micro_f1() -> None:

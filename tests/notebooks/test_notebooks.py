@@ -1,0 +1,86 @@
+"""Every notebook as it is committed: small, without state, and with outputs that a reader without a kernel can see.
+
+That they run, and that marked cells still print what is stored, is nbval's part (see run_all.py).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+FOLDER = Path(__file__).parent.parent.parent / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+PLOTLY = "application/vnd.plotly.v1+json"
+SEEN_WITHOUT_SCRIPTS = {"image/png", "text/html"}
+
+pytestmark = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def _read(path: Path) -> nbformat.NotebookNode:
+    book = nbformat.read(path, as_version=4)
+    nbformat.validate(book)
+    return book
+
+
+def _code(path: Path) -> list[nbformat.NotebookNode]:
+    return [cell for cell in _read(path).cells if cell.cell_type == "code"]
+
+
+def test_small_and_without_state(path: Path) -> None:
+    assert path.stat().st_size < 1_000_000
+    assert set(_read(path).metadata) == {"kernelspec", "language_info"}, "make notebooks leaves nothing else"
+
+
+def test_numbered_and_titled(path: Path) -> None:
+    number = re.match(r"(\d\d)_[a-z0-9_]+$", path.stem)
+    assert number, "notebooks are numbered and in lower case"
+    title = _read(path).cells[0].source.splitlines()[0]
+    assert title.startswith(f"# {int(number[1])} · ")
+
+
+def test_a_marked_cell_has_stored_output(path: Path) -> None:
+    """nbval passes a marked cell without one."""
+    for cell in _code(path):
+        if "NBVAL_CHECK_OUTPUT" in cell.source:
+            assert cell.outputs, f"marked, but without stored output:\n{cell.source}"
+
+
+def test_every_figure_can_be_seen_without_scripts(path: Path) -> None:
+    for cell in _code(path):
+        for output in cell.outputs:
+            kinds = set(output.get("data", {}))
+            if PLOTLY in kinds:
+                assert kinds & SEEN_WITHOUT_SCRIPTS, f"end with a Bundle (gnnqlab.lab.show):\n{cell.source}"
+            assert "application/vnd.jupyter.widget-view+json" not in kinds, "GNNQLAB_STATIC=1 leaves no live widget"
+
+
+def test_every_picture_is_described(path: Path) -> None:
+    for cell in _code(path):
+        for output in cell.outputs:
+            if "image/png" in output.get("data", {}):
+                assert len(output.metadata["image/png"]["alt"]) > 20
+
+
+def test_no_error_is_stored(path: Path) -> None:
+    for cell in _code(path):
+        assert all(output.output_type != "error" for output in cell.outputs), cell.source
+
+
+def test_cells_are_thin(path: Path) -> None:
+    for cell in _code(path):
+        lines = [line for line in cell.source.splitlines() if line.strip()]
+        assert len(lines) <= 12, f"move code that is longer to the library:\n{cell.source}"
+        tree = ast.parse(cell.source)
+        assert not any(isinstance(node, ast.ClassDef) for node in ast.walk(tree)), "workers cannot import a cell"
+
+
+def test_executing_keeps_no_path_of_the_machine(path: Path) -> None:
+    from tests.notebooks.execute import clean
+
+    book = _read(path)
+    clean(book)
+    assert book == _read(path), "a committed notebook is what make notebooks wrote"
