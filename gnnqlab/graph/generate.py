@@ -64,6 +64,7 @@ def sbm(
     _require("classes", classes, 2, None)
     _require("nodes", nodes, classes, None)
     _require("degree", degree, 0, None)
+    _require("seed", seed, 0, None)
     _require("features", features, 1, None)
     _require("homophily", homophily, 0, 1)
     _require("stray", stray, 0, 0.999)
@@ -160,6 +161,7 @@ def rmat(
     """
     _require("scale", scale, 2, 30)
     _require("degree", degree, 0, None)
+    _require("seed", seed, 0, None)
     _require("features", features, 1, None)
     _require("homophily", homophily, 0, 1)
     if classes is None:

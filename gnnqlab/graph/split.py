@@ -23,7 +23,7 @@ def random_split(
         Three sorted int64 tensors, disjoint, that together hold every candidate.
 
     Raises:
-        ValueError: if a share is outside its range.
+        ValueError: if a share is outside its range or the seed negative.
 
     Example:
         >>> [len(part) for part in random_split(torch.arange(10), seed=0)]
@@ -31,6 +31,8 @@ def random_split(
     """
     if not (0 <= train <= 1 and 0 <= val <= 1 and train + val <= 1 + 1e-9):
         raise ValueError(f"shares must lie in [0, 1] and sum to at most 1, got train={train}, val={val}")
+    if seed < 0:
+        raise ValueError(f"seed must be at least 0, got {seed}")
     ids = torch.as_tensor(candidates).to(torch.int64)
     order = torch.from_numpy(np.random.default_rng([seed, 0x5911]).permutation(ids.numel()))
     num_train = round(train * ids.numel())

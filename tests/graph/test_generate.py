@@ -107,6 +107,7 @@ def test_edgeless_and_smallest() -> None:
             lambda: sbm(10, 2, 2, homophily=0.95),
             r"homophily must lie in \[0.139, 0.861\] with 2 classes and stray=0.15, got 0.95; lower stray",
         ),
+        (lambda: sbm(10, 2, 2, seed=-1), "seed must be at least 0, got -1"),
         (lambda: rmat(31, 2), r"scale must be in \[2, 30\], got 31"),
         (lambda: rmat(4, 2, classes=3), r"classes must be a power of two in \[2, 8\], got 3"),
         (lambda: rmat(4, 2, classes=16), r"classes must be a power of two in \[2, 8\], got 16"),

@@ -28,3 +28,5 @@ def test_seeds_differ() -> None:
 def test_shares_out_of_range() -> None:
     with pytest.raises(ValueError, match=r"shares must lie in \[0, 1\] and sum to at most 1, got train=0.8, val=0.3"):
         random_split(torch.arange(4), seed=0, train=0.8, val=0.3)
+    with pytest.raises(ValueError, match="seed must be at least 0, got -1"):
+        random_split(torch.arange(4), seed=-1)
