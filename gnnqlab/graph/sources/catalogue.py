@@ -15,7 +15,7 @@ from gnnqlab.graph.sources import downloads
 from gnnqlab.graph.sources.digits import read_digits
 from gnnqlab.graph.sources.paths import READABLE, read_path
 
-__all__ = ["Source", "load", "names"]
+__all__ = ["Source", "expect", "load", "names"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +166,23 @@ def load(
     )
 
 
+def expect(name_or_path: str | Path) -> None:
+    """Refuse at once, without reading anything, what ``load`` would not find.
+
+    Raises:
+        ValueError: for an unknown name, a generated name with wrong parameters, or a path with nothing at it.
+    """
+    text = str(name_or_path)
+    source, parameters = _find(text)
+    if source is None:
+        folder = text.rpartition(":")[0] or text
+        if not Path(text).expanduser().exists() and not Path(folder).expanduser().is_dir():
+            raise ValueError(_unknown(text))
+    elif ":" in source.name:
+        pattern = source.name.partition(":")[2]
+        _numbers(source.name, parameters, (float,) * len(pattern.split(",")))
+
+
 def names() -> list[dict[str, str]]:
     """Every known name with what it is and what it needs, for tables.
 
@@ -178,16 +195,27 @@ def names() -> list[dict[str, str]]:
 
 def _read(name_or_path: str | Path, root: Path | None, seed: int) -> EdgeList | Graph:
     text = str(name_or_path)
-    name = _ALIASES.get(text, text)
-    stem, colon, parameters = name.partition(":")
-    for source in _SOURCES:
-        known, pattern, _ = source.name.partition(":")
-        if stem == known and colon == pattern and isinstance(name_or_path, str):
-            return source.read(parameters, root, seed)
+    source, parameters = _find(text)
+    if source is not None and isinstance(name_or_path, str):
+        return source.read(parameters, root, seed)
     found = read_path(text)
     if found is not None:
         return found
-    raise ValueError(f"a graph must be a known name or an existing path, got {text!r}; {_known(stem)}")
+    raise ValueError(_unknown(text))
+
+
+def _find(text: str) -> tuple[Source | None, str]:
+    """Return the source of a name, if it is one, and the part of the name behind its colon."""
+    stem, colon, parameters = _ALIASES.get(text, text).partition(":")
+    for source in _SOURCES:
+        known, pattern, _ = source.name.partition(":")
+        if stem == known and colon == pattern:
+            return source, parameters
+    return None, ""
+
+
+def _unknown(text: str) -> str:
+    return f"a graph must be a known name or an existing path, got {text!r}; {_known(text.partition(':')[0])}"
 
 
 def _known(text: str) -> str:

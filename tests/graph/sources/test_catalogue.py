@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,20 @@ def test_digits() -> None:
     assert g.content_hash == "48c1869505d3e1256c540091277ebfb0"
     directed = load("digits", symmetrize=False, self_loops="remove")
     assert torch.equal(directed.in_degrees, torch.full((1797,), 10))
+
+
+def test_digits_are_those_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    g = load("digits")
+    assert (g.features.numpy() * 16 == images).all() and (g.labels.numpy() == labels).all()
+    # Where the bundled file has moved, or scikit-learn is absent.
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert load("digits").content_hash == g.content_hash
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(RuntimeError, match="graph 'digits' needs scikit-learn, which bundles its images: .*; install"):
+        load("digits")
 
 
 def test_digits_lists_the_nearest() -> None:
