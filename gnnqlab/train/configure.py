@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnqlab.graph.graph import Graph
+from gnnqlab.graph.sources.catalogue import expect
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.systems.system import System, make_system
 from gnnqlab.train.config import LaunchSettings, RunConfig, TrainSettings
@@ -66,5 +67,6 @@ def configure(
 def _source(graph: Graph | str | Path) -> str:
     if isinstance(graph, Graph):
         return keep_graph(graph)
+    expect(graph)
     path = Path(graph)
     return str(path.absolute()) if path.exists() else str(graph)

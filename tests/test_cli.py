@@ -1,0 +1,81 @@
+"""The command line as its contract says: exit codes, one-line reasons, one JSON object."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from gnnqlab import cli
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["train", "--system", "vanila"], "system must be one of"),
+        (["train", "--bits", "2"], "system 'vanilla' takes no settings, got ['bits']"),
+        (["train", "--system", "fixed-bits", "--bits", "3"], "bits must be one of (1, 2, 4, 8, 32), got 3"),
+        (["train", "--epochs", "0"], "epochs must be at least 1, got 0"),
+        (["train", "--epochs", "many"], "invalid literal for int() with base 10: 'many'"),
+        (["train", "--graph", "digit"], "got 'digit'; did you mean digits"),
+        (["train", "--graph", "sbm:10"], "a generated graph must be named sbm:NODES,CLASSES,DEGREE"),
+        (["train", "--partition", "hash"], "partition must be one of ['metis', 'random'], got 'hash'"),
+        (["train", "--nnodes", "2"], "this command launches on one machine, got --nnodes 2; add --print-command"),
+        (["compare", "--systems", ","], "systems must name at least one system"),
+        (["compare", "--systems", "vanilla", "--bits", "2"], "none of the systems ['vanilla'] takes ['bits']"),
+        (["bench", "speed"], "bench must be one of"),
+        (["trian"], "trian"),
+        (["train", "--colour", "red"], "--colour"),
+    ],
+)
+def test_a_mistake_is_one_line_and_code_2(words, text, capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("GNNQLAB_RUNS", str(tmp_path))
+    with pytest.raises(SystemExit) as end:
+        cli.main(words)
+    said = capsys.readouterr()
+    assert end.value.code == 2
+    assert text in said.err
+    assert len(said.err.strip().splitlines()) == 1
+    assert said.err.startswith("gnnqlab: ")
+    assert said.out == ""
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["systems", "graphs", "models", "doctor", "runs"])
+def test_lists_come_as_tables_and_as_json(name, capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("GNNQLAB_RUNS", str(tmp_path))
+    cli.main([name])
+    assert capsys.readouterr().out.strip()
+    cli.main([name, "--json"])
+    (rows,) = json.loads(capsys.readouterr().out.splitlines()[-1]).values()
+    assert isinstance(rows, list)
+
+
+def test_printed_commands_name_every_machine(capsys):
+    cli.main(["train", "--nnodes", "2", "--workers", "4", "--print-command", "--address", "10.1.2.3"])
+    said = capsys.readouterr().out
+    assert said.count("# machine ") == 2 and "10.1.2.3" in said and "#SBATCH --nodes=2" in said
+
+
+def test_two_systems_are_trained_and_compared(tmp_path):
+    environment = {**os.environ, "GNNQLAB_RUNS": str(tmp_path / "runs"), "GNNQLAB_CACHE": str(tmp_path / "cache")}
+    words = "compare --graph digits --systems vanilla,fixed-bits --bits 2 --workers 2 --epochs 25 --hidden 64 --json"
+    done = subprocess.run(
+        [sys.executable, "-m", "gnnqlab.cli", *words.split()],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    vanilla, two_bits = result["runs"]
+    assert (vanilla["system"], two_bits["system"]) == ("vanilla", "fixed-bits")
+    assert vanilla["test_accuracy"] > 0.9 and two_bits["test_accuracy"] > vanilla["test_accuracy"] - 0.05
+    assert two_bits["bytes_payload"] <= vanilla["bytes_payload"] / 10
+    page = (tmp_path / "runs").glob("*/report.html")
+    assert any("fixed-bits" in file.read_text() for file in page)
+    assert "epoch" in done.stderr  # progress goes to standard error
