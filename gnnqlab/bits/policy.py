@@ -100,5 +100,5 @@ class UniformRandom:
         backward = rows.direction == "backward"
         key = stream("bits", 2 * rows.layer + backward, rows.sender + 1 if backward else 0)
         draw = uniform16(rows.ids, 1, seed=rows.seed, epoch=self.round(epoch), stream=key).flatten()
-        table = torch.tensor(self.among, dtype=torch.uint8)
+        table = torch.tensor(self.among, dtype=torch.uint8, device=rows.ids.device)
         return table[(draw.long() * len(self.among)) >> 16]

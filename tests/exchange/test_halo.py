@@ -1,0 +1,97 @@
+"""The halo exchange: extending rows, keeping static ones, and the order of the verbs."""
+
+from __future__ import annotations
+
+import torch
+
+from gnnqlab.bits import Fixed
+from gnnqlab.exchange import HaloExchange, Synchronous
+from gnnqlab.message import Float32
+from gnnqlab.message.transport import make_transport
+from gnnqlab.nn import LocalGraph, ModelSettings, WorkerGraph
+from gnnqlab.partition import Random, build_shard
+from gnnqlab.systems import vanilla
+from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.trainer import worker_trainer
+from tests.graphs import random_graph
+from tests.ranks import run_ranks
+
+
+def worker_graph(rank, workers, graph, owner, **changes):
+    shard = build_shard(graph, owner, rank, workers)
+    settings = {
+        "codec": Float32(),
+        "bits": Fixed(),
+        "schedule": Synchronous(),
+        "transport": make_transport("direct", rank, workers),
+        "seed": 0,
+    }
+    exchange = HaloExchange(shard, **{**settings, **changes})
+    return shard, exchange, WorkerGraph(shard, exchange)
+
+
+def extended(rank, workers, graph, owner):
+    shard, _, worker = worker_graph(rank, workers, graph, owner)
+    x = graph.features[shard.owned].clone().requires_grad_()
+    y = worker.at(0, training=True).extend(x)
+    nodes = torch.cat([shard.owned, shard.halo])
+    assert torch.equal(y.detach(), graph.features[nodes])
+    y.sum().backward()
+    return shard.owned, shard.halo, x.grad[:, 0]
+
+
+def test_extended_rows_come_with_their_gradients():
+    graph = random_graph(seed=8)
+    results = run_ranks(extended, 3, graph, Random(seed=1).assign(graph, 3))
+    copies = torch.zeros(graph.num_nodes)
+    for owned, halo, _ in results:
+        copies[owned] += 1
+        copies[halo] += 1
+    for owned, _, gradient in results:
+        assert torch.equal(gradient, copies[owned])
+
+
+def test_one_process_extends_nothing():
+    graph = random_graph()
+    assert LocalGraph(graph).at(0, training=True).extend(graph.features) is graph.features
+
+
+def bytes_by_epoch(rank, workers, graph, owner, layer0):
+    shard = build_shard(graph, owner, rank, workers)
+    settings = TrainSettings(layer0=layer0)
+    trainer = worker_trainer(shard, vanilla(), ModelSettings(layers=2, hidden=16), settings)
+    counts = []
+    for epoch in range(3):
+        before = sum(channel.bytes_payload for channel in trainer.exchange.channels)
+        trainer.epoch(epoch)
+        counts.append(sum(channel.bytes_payload for channel in trainer.exchange.channels) - before)
+        trainer.evaluate(epoch)
+    return counts, shard.boundary.numel(), shard.num_halo
+
+
+def test_bytes_equal_the_formula():
+    # Vanilla: 4 bytes x rows x width, forward at every layer, backward from the second on (X needs no gradient);
+    # layer 0 aggregates 12 features (12 < 16), layer 1 projects 16 to 4 classes first and sends 4.
+    graph = random_graph(seed=8)
+    owner = Random(seed=1).assign(graph, 3)
+    for layer0 in ("resend", "once"):
+        for counts, boundary, halo in run_ranks(bytes_by_epoch, 3, graph, owner, layer0):
+            later = 4 * boundary * (0 if layer0 == "once" else 12) + 4 * (boundary + halo) * 4
+            first = 4 * boundary * 12 + 4 * (boundary + halo) * 4
+            assert counts == [first, later, later]
+
+
+class Recorder:
+    """Writes down which verb ran."""
+
+    def __init__(self):
+        self.verbs = []
+
+    def __getattr__(self, verb):
+        return lambda: self.verbs.append(verb)
+
+
+def test_synchronous_waits_before_it_computes():
+    step = Recorder()
+    Synchronous().run(step)
+    assert step.verbs == ["prepare", "post", "wait", "independent", "dependent"]
