@@ -1,6 +1,7 @@
 """The parts of attention over edges: sampled products, softmax over each row's edges, weighted sums.
 
-Shapes as in ``attention``: N owned rows, H halo rows, R rows of the adjacency, E edges, K heads, F features of a head. All are float32; other types take the plain-PyTorch way.
+Shapes as in ``attention``: N owned rows, H halo rows, R rows of the adjacency, E edges, K heads, F features of a head.
+All are float32; other types take the plain-PyTorch way.
 """
 
 from __future__ import annotations
