@@ -88,7 +88,6 @@ if TYPE_CHECKING:
     from gnnqlab import systems
     from gnnqlab.bits import Fixed, UniformRandom
     from gnnqlab.graph import Graph, from_dgl, from_pyg, load
-    
     from gnnqlab.lab import compare
     from gnnqlab.launch import Run, cleanup, runs
     from gnnqlab.launch.start import launch

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from gnnqlab.lab.console import bench_table, plain_table, run_table
+
 if TYPE_CHECKING:
     from gnnqlab.launch.run import Run
     from gnnqlab.train.config import RunConfig
@@ -90,9 +92,7 @@ class _Options:
             for option in dataclasses.fields(_Options)
             if option.name not in own and getattr(self, option.name) is not None
         }
-        config = configure(
-            self.graph, model=self.model, system=system, workers=self.workers, **shared, **settings
-        )
+        config = configure(self.graph, model=self.model, system=system, workers=self.workers, **shared, **settings)
         if self.partition is not None:
             known = PARTS["partition"]
             if self.partition not in known:
@@ -139,7 +139,7 @@ class Train(_Options):
         report = write_report([run], run.folder / "report.html")
         summary = run.summary
         if not self.json:
-            print(_table([summary]))
+            print(run_table([summary]))
             print(f"report: {report}")
         return summary
 
@@ -177,7 +177,9 @@ class Compare(_Options):
 
         names = [name.strip() for name in self.systems.split(",") if name.strip()]
         if not names:
-            raise ValueError("systems must name at least one system, got none; for instance --systems vanilla,fixed-bits")
+            raise ValueError(
+                "systems must name at least one system, got none; for instance --systems vanilla,fixed-bits"
+            )
         given = self.recipe_settings()
         chosen = {name: settings_for(name, given) for name in names}
         unused = set(given) - {setting for settings in chosen.values() for setting in settings}
@@ -193,7 +195,7 @@ class Compare(_Options):
         folder = files.create(Path(self.out) if self.out else files.default_root(), files.new_id("compare"))
         report = comparison.report(folder / "report.html")
         if not self.json:
-            print(_table([run.summary for run in runs]))
+            print(run_table([run.summary for run in runs]))
             print(f"report: {report}")
         return {"runs": [run.summary for run in runs], "report": str(report)}
 
@@ -214,7 +216,7 @@ class Bench:
 
         result = measure(self.name, repeats=self.repeats)
         if not self.json:
-            print(_bench_table(result["rows"]))
+            print(bench_table(result["rows"]))
         return result
 
 
@@ -225,7 +227,7 @@ class _List:
 
     def _show(self, rows: list[dict[str, Any]], key: str) -> dict[str, Any]:
         if not self.json:
-            print(_plain_table(rows))
+            print(plain_table(rows))
         return {key: rows}
 
 
@@ -361,58 +363,6 @@ def _follow(run: Run) -> None:
         file=sys.stderr,
     )
     run.wait(progress=True)
-
-
-def _table(summaries: list[dict[str, Any]]) -> str:
-    """Return runs side by side; ratios are against the first."""
-    first = summaries[0]
-    rows = []
-    for summary in summaries:
-        score = summary.get("test_accuracy", summary.get("test_f1_micro"))
-        rows.append(
-            {
-                "system": summary["system"],
-                "test": "" if score is None else f"{100 * score:.2f} %",
-                "epoch": f"{1000 * summary['epoch_s']:.1f} ms",
-                "speed": f"{first['epoch_s'] / summary['epoch_s']:.2f}x",
-                "waiting": f"{1000 * summary['comm_s']:.1f} ms",
-                "computing": f"{1000 * summary['comp_s']:.1f} ms",
-                "quantizing": f"{1000 * summary['quant_s']:.1f} ms",
-                "MB/epoch": f"{summary['bytes_sent'] / 1e6:.3f}",
-                "fewer bytes": f"{first['bytes_sent'] / max(summary['bytes_sent'], 1):.1f}x",
-                "link": summary["link"],
-            }
-        )
-    return _plain_table(rows)
-
-
-def _bench_table(rows: list[dict[str, Any]]) -> str:
-    def number(value: Any) -> str:
-        return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
-
-    return _plain_table(
-        [
-            {
-                "case": row["case"],
-                "figure": row["figure"],
-                "ours": f"{number(row['value'])} {row['unit']}",
-                "beside": f"{row['rival']} {number(row['rival_value'])}",
-                "ratio": number(row["ratio"]),
-                "goal": number(row["goal"]),
-                "reached": {True: "yes", False: "NO", None: ""}[row["reached"]],
-            }
-            for row in rows
-        ]
-    )
-
-
-def _plain_table(rows: list[dict[str, Any]]) -> str:
-    if not rows:
-        return "(nothing)"
-    columns = list(rows[0])
-    cells = [columns, *[[str(row.get(column, "")) for column in columns] for row in rows]]
-    widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in cells)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ same process, epoch by epoch in turn. The rival gets the features as DGL takes t
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import tempfile
 import time
@@ -94,7 +95,7 @@ def _dgl_epoch(graph: Any, settings: Any, objective: Any) -> Callable[[int], obj
     class Rival(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            pairs = list(zip(widths[:-1], widths[1:], strict=True))
+            pairs = list(itertools.pairwise(widths))
             if settings.name == "gcn":
                 self.convolutions = nn.ModuleList(GraphConv(*pair, norm="both") for pair in pairs)
             else:

@@ -292,8 +292,6 @@ def _routes(
 ) -> tuple[Route, ...]:
     peers = [(shard.rank + k) % shard.workers for k in range(1, shard.workers)]
     return tuple(
-        Route(
-            peer=peer, rows=rows_of(peer).to(device), ids=ids[rows_of(peer)].to(device), contiguous=contiguous
-        )
+        Route(peer=peer, rows=rows_of(peer).to(device), ids=ids[rows_of(peer)].to(device), contiguous=contiguous)
         for peer in peers
     )

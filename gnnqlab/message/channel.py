@@ -159,9 +159,7 @@ class Channel:
         for route in self.plan.receive:
             layout = self._layouts["receive", route.peer]
             seconds = transfer.seconds.get(route.peer, 0.0)
-            self.arrivals.append(
-                Arrival(self.layer, self.direction, route.peer, self.plan.rank, layout, seconds)
-            )
+            self.arrivals.append(Arrival(self.layer, self.direction, route.peer, self.plan.rank, layout, seconds))
 
     def _decode(self, pending: Pending) -> None:
         with self._phases("decode"):

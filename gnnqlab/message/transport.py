@@ -7,7 +7,7 @@ bytes themselves travels. Receives are posted before sends, and are from named r
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import torch
@@ -176,7 +176,7 @@ def _start(operations: list[dist.P2POp]) -> list[dist.Work]:
     return [operation.op(operation.tensor, operation.peer) for operation in operations]
 
 
-TRANSPORTS = {"direct": Direct, "ring": Ring, "all-to-all": AllToAll}
+TRANSPORTS: dict[str, Callable[[int, int], Transport]] = {"direct": Direct, "ring": Ring, "all-to-all": AllToAll}
 
 
 def make_transport(name: str, rank: int, workers: int) -> Transport:

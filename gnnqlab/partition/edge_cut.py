@@ -29,6 +29,7 @@ class METIS:
     """What METIS minimises: ``cut`` (edges) or ``vol`` (rows that travel)."""
     balance_edges: bool = False
     """Also balance the number of in-edges over the workers."""
+
     def __post_init__(self) -> None:
         if self.objective not in ("cut", "vol"):
             raise ValueError(f"METIS objective must be 'cut' or 'vol', got {self.objective!r}")
@@ -96,9 +97,7 @@ class Random:
 
 def _check_workers(graph: Graph, workers: int) -> None:
     if not 1 <= workers <= max(graph.num_nodes, 1):
-        raise ValueError(
-            f"workers must be between 1 and the number of nodes ({graph.num_nodes}), got {workers}"
-        )
+        raise ValueError(f"workers must be between 1 and the number of nodes ({graph.num_nodes}), got {workers}")
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -138,12 +138,11 @@ class Shard:
                 values=arrays.pop("features.values"),
                 num_columns=scalars.pop("features.num_columns"),
             )
-        return cls(**scalars, **arrays)
+        values: dict[str, Any] = {**scalars, **arrays}
+        return cls(**values)
 
 
-def edge_weights(
-    kind: str, indptr: Tensor, indices: Tensor, in_degrees: Tensor, out_degrees: Tensor
-) -> Tensor:
+def edge_weights(kind: str, indptr: Tensor, indices: Tensor, in_degrees: Tensor, out_degrees: Tensor) -> Tensor:
     """Return α(u, v) per stored edge of a CSR by destination; see :meth:`Shard.alpha`."""
     num_rows = indptr.numel() - 1
     in_clamped = in_degrees[:num_rows].clamp(min=1).double()
@@ -239,9 +238,7 @@ def _check_owner(graph: Graph, owner: Tensor, workers: int) -> None:
             f"owner must be an int64 tensor of shape ({graph.num_nodes},), got {owner.dtype} {tuple(owner.shape)}"
         )
     if owner.numel() and not 0 <= int(owner.min()) <= int(owner.max()) < workers:
-        raise ValueError(
-            f"owners must lie in [0, {workers}), got values from {int(owner.min())} to {int(owner.max())}"
-        )
+        raise ValueError(f"owners must lie in [0, {workers}), got values from {int(owner.min())} to {int(owner.max())}")
 
 
 def _rows(features: Tensor | SparseRows, ids: Tensor) -> Tensor | SparseRows:

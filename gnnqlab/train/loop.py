@@ -116,7 +116,9 @@ def _write_facts(folder: Path, config: RunConfig, shard: Shard, trainer: Trainer
         "layer0": config.train.layer0,
         "torch": torch.__version__,
     }
-    print(f"training on {facts['device']}, backend {facts['backend']}, {facts['threads']} thread(s) a worker", flush=True)
+    print(
+        f"training on {facts['device']}, backend {facts['backend']}, {facts['threads']} thread(s) a worker", flush=True
+    )
     (folder / "facts.json").write_text(json.dumps(facts, indent=1))
 
 

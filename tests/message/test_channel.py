@@ -129,9 +129,7 @@ def poisoned(rank, workers, graph, owner, codec, bits):
 @pytest.mark.parametrize(("name", "codec", "bits"), PAIRS[:3], ids=[pair[0] for pair in PAIRS[:3]])
 def test_a_row_that_is_not_finite_is_named(name, codec, bits):
     graph = random_graph(seed=5)
-    for rank, (text, node) in enumerate(
-        run_ranks(poisoned, 2, graph, Random(seed=1).assign(graph, 2), codec, bits)
-    ):
+    for rank, (text, node) in enumerate(run_ranks(poisoned, 2, graph, Random(seed=1).assign(graph, 2), codec, bits)):
         assert f"rank {rank}, layer 2, forward: the row of global node {node} holds NaN" in text
 
 

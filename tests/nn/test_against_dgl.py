@@ -62,4 +62,6 @@ def check(graph, ours, theirs, pairs):
     for own_name, other_name in pairs:
         gradient = theirs.get_parameter(other_name).grad
         own = ours.get_parameter(own_name).grad
-        torch.testing.assert_close(own, gradient if gradient.shape == own.shape and "fc" not in other_name else gradient.T)
+        torch.testing.assert_close(
+            own, gradient if gradient.shape == own.shape and "fc" not in other_name else gradient.T
+        )

@@ -73,9 +73,7 @@ def test_what_one_sends_is_what_the_other_expects(graph, workers, seed):
 def test_alpha_comes_from_global_degrees(graph, workers, seed):
     weights = edge_weights("symmetric", graph.indptr, graph.indices, graph.in_degrees, graph.out_degrees)
     destinations = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.in_degrees)
-    whole = dict(
-        zip(zip(graph.indices.tolist(), destinations.tolist(), strict=True), weights.tolist(), strict=True)
-    )
+    whole = dict(zip(zip(graph.indices.tolist(), destinations.tolist(), strict=True), weights.tolist(), strict=True))
     for shard in shards_of(graph, workers, seed):
         sources = torch.cat([shard.owned, shard.halo])[shard.indices.long()]
         local = torch.repeat_interleave(shard.owned, shard.indptr.diff())

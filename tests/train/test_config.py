@@ -83,7 +83,9 @@ def test_the_command_of_a_run_repeats_it(monkeypatch):
     )
     words = command_of(config).split()
     seen = []
-    monkeypatch.setattr(cli.Train, "run", lambda self: seen.append(self.configure(self.system, **self.recipe_settings())))
+    monkeypatch.setattr(
+        cli.Train, "run", lambda self: seen.append(self.configure(self.system, **self.recipe_settings()))
+    )
     cli.main(words[1:])
     assert seen == [config]
 

@@ -9,7 +9,7 @@ from gnnqlab.train.record import RECORD_COLUMNS, JsonLines, read_records, read_t
 
 
 def record(epoch, rank, **changes):
-    values = {name: 0.0 for name in RECORD_COLUMNS}
+    values = dict.fromkeys(RECORD_COLUMNS, 0.0)
     values |= {"epoch": epoch, "rank": rank, "loss": 1.0 / (epoch + 1), "epoch_s": 0.1 * (rank + 1)}
     values |= {"bytes_payload": 100, "bytes_params": 10, "memory_bytes": 5 + rank, "wait_s": 0.02, "time_s": epoch}
     return {**values, **changes}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Protocol
 
 import torch
@@ -26,15 +27,12 @@ class ConvolutionStack(nn.Module):
     its input. The raw features are dropped only if ``input_dropout`` says so.
     """
 
-    def __init__(
-        self, layer: _Layer, settings: ModelSettings, in_features: int, num_classes: int, seed: int
-    ) -> None:
+    def __init__(self, layer: _Layer, settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
         widths = settings.widths(in_features, num_classes)
         self.convolutions = nn.ModuleList(
-            layer(before, after, generator=generator)
-            for before, after in zip(widths[:-1], widths[1:], strict=True)
+            layer(before, after, generator=generator) for before, after in itertools.pairwise(widths)
         )
         self.norms = None
         if settings.norm == "layer":
@@ -52,10 +50,10 @@ class ConvolutionStack(nn.Module):
         for index, convolution in enumerate(self.convolutions):
             if index > 0:
                 h = g.dropout(h, self.dropout)
-            h = convolution(g, h)
-            if index < last:
-                if self.norms is not None:
-                    h = self.norms[index](h)
-                h = functional.relu(h, inplace=True)
-        assert isinstance(h, Tensor)
-        return h
+            y: Tensor = convolution(g, h)
+            if index == last:
+                break
+            if self.norms is not None:
+                y = self.norms[index](y)
+            h = functional.relu(y, inplace=True)
+        return y
