@@ -73,7 +73,7 @@ struct RowStart {
 class RowNoise {
   public:
     RowNoise(const Noise &noise, int64_t columns) : noise_(noise), blocks_((columns + 7) / 8) {
-        for (shared_ = 1; 2 * shared_ * blocks_ <= long_lanes; shared_ *= 2) {}
+        for (shared_ = 1; shared_ < long_lanes && 2 * shared_ * blocks_ <= long_lanes; shared_ *= 2) {}
         const int64_t vectors = (blocks_ + long_lanes - 1) / long_lanes;
         const int64_t bytes = vectors * long_lanes * block_columns * 2 + group * 2;
         values_ = (uint16_t *)std::aligned_alloc(64, size_t(bytes + 63) / 64 * 64);

@@ -121,7 +121,7 @@ def register(
 
 def active(device: torch.device) -> bool:
     """Whether tensors on this device go to compiled kernels; says once, by a warning, why they do not."""
-    backend = _forced_backend or os.environ.get("GNNQLAB_KERNELS")
+    backend = _forced_backend or os.environ.get("GNNQLAB_KERNELS") or None
     if backend == "reference":
         return False
     if backend not in (None, "native"):
@@ -248,7 +248,7 @@ def _load(name: str) -> tuple[ctypes.CDLL | None, str | None]:
 @functools.cache
 def _default_isa() -> str:
     forced = os.environ.get("GNNQLAB_ISA")
-    if forced is not None:
+    if forced:
         _check_isa(forced, "GNNQLAB_ISA")
         return forced
     return next(name for name in ISAS if _has_isa(name))

@@ -43,7 +43,7 @@ def uniform16(ids_N: Tensor, columns: int, *, seed: int, epoch: int, stream: int
     fixed = [torch.full((), value, dtype=torch.int64, device=ids_N.device) for value in (epoch, stream)]
     words = philox((ids_N1.expand(shape), blocks.expand(shape), *(value.expand(shape) for value in fixed)), seed)
     halves = [half for word in words for half in (word & 0xFFFF, word >> 16)]
-    return torch.stack(halves, dim=-1).reshape(ids_N.numel(), -1)[:, :columns].to(torch.int32)
+    return torch.stack(halves, dim=-1).reshape(ids_N.numel(), 8 * blocks.numel())[:, :columns].to(torch.int32)
 
 
 def uniform16_at(ids_E: Tensor, columns_E: Tensor, *, seed: int, epoch: int, stream: int) -> Tensor:

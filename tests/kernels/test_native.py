@@ -1,0 +1,120 @@
+"""Which kernels are loaded: choice of backend and instruction set, and what importing the operators costs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from gnnqlab.kernels import native
+
+from .backends import AVAILABLE
+
+needs_library = pytest.mark.skipif(not AVAILABLE, reason=f"no compiled kernels: {native.status()['reason']}")
+
+
+def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, timeout=120
+    )
+
+
+def test_reference_can_be_forced_and_is_restored():
+    before = native.active(torch.device("cpu"))
+    with native.use("reference"):
+        assert not native.active(torch.device("cpu"))
+        assert native.status()["backend"] == "reference"
+    assert native.active(torch.device("cpu")) == before
+
+
+def test_environment_forces_the_reference():
+    done = run(
+        "import torch; from gnnqlab.kernels import native; print(native.active(torch.device('cpu')))",
+        GNNQLAB_KERNELS="reference",
+    )
+    assert done.stdout.strip() == "False", done.stderr
+
+
+@needs_library
+def test_environment_forces_an_instruction_set():
+    done = run("from gnnqlab.kernels import native; print(native.isa())", GNNQLAB_ISA="scalar")
+    assert done.stdout.strip() == "scalar", done.stderr
+
+
+@needs_library
+def test_unknown_instruction_set_is_refused():
+    done = run("from gnnqlab.kernels import native; native.isa()", GNNQLAB_ISA="sse9")
+    assert "GNNQLAB_ISA must be one of ('avx512', 'avx2', 'scalar'), got 'sse9'" in done.stderr
+
+
+@needs_library
+def test_missing_instruction_set_is_refused(monkeypatch):
+    monkeypatch.setattr(native, "_has_isa", lambda name: name == "scalar")
+    with pytest.raises(
+        RuntimeError, match="isa must be an instruction set of this processor, got 'avx512'; it has scalar"
+    ):
+        native.use("native", isa="avx512")
+
+
+def test_unknown_backend_is_refused():
+    with pytest.raises(ValueError, match="backend must be one of"):
+        native.use("fast")
+
+
+def test_missing_library_warns_once_and_runs_the_reference():
+    code = """
+import warnings, pathlib, torch
+from gnnqlab.kernels import native, noise
+native._FOLDER = pathlib.Path("/nowhere")
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for _ in range(3):
+        noise.dropout(torch.ones(2, 3), torch.arange(2), p=0.5, seed=0, epoch=0, stream=0)
+print(len(caught), caught[0].category.__name__, caught[0].message)
+"""
+    done = run(code, GNNQLAB_KERNELS="", GNNQLAB_ISA="")
+    assert done.stdout.startswith("1 RuntimeWarning gnnqlab runs its plain-PyTorch reference kernels on cpu"), (
+        done.stderr
+    )
+    assert "was not built" in done.stdout
+
+
+def test_missing_library_refuses_forced_native():
+    code = """
+import pathlib, torch
+from gnnqlab.kernels import native
+native._FOLDER = pathlib.Path("/nowhere")
+native.active(torch.device("cpu"))
+"""
+    assert "native kernels were asked for but" in run(code, GNNQLAB_KERNELS="native").stderr
+
+
+@needs_library
+def test_one_openmp_runtime():
+    assert len(native.status()["openmp"]) <= 1, native.status()["openmp"]
+
+
+def test_operators_import_without_dynamo():
+    code = """
+import sys, torch
+from gnnqlab.kernels import codec, noise
+x = torch.randn(4, 8, requires_grad=True)
+noise.dropout(x, torch.arange(4), p=0.5, seed=0, epoch=0, stream=0).sum().backward()
+torch.ops.gnnqlab.dropout(x, torch.arange(4), 5, 0, 0, 0).sum().backward()
+print("torch._dynamo" in sys.modules)
+"""
+    done = run(code)
+    assert done.stdout.strip() == "False", done.stderr
+
+
+@needs_library
+def test_no_undefined_or_foreign_symbols():
+    """The library needs only the C library and OpenMP: nothing of torch, so no torch version can break it."""
+    done = subprocess.run(["readelf", "-d", native.status()["library"]], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip("readelf is not installed")
+    needed = [line.split("[")[1].rstrip("]") for line in done.stdout.splitlines() if "NEEDED" in line]
+    assert not [name for name in needed if name.startswith(("libtorch", "libc10", "libpython"))], needed
