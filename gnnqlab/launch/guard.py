@@ -25,7 +25,6 @@ from gnnqlab.launch import processes
 from gnnqlab.launch.stall import Rules, Stall, StallWatch
 from gnnqlab.launch.verdict import WorkerError, order, signal_name
 from gnnqlab.launch.witness import Witness
-from gnnqlab.train.heartbeat import Pulse
 
 __all__ = ["Guard", "main"]
 
@@ -78,7 +77,6 @@ class Guard:
         self._signal: int | None = None
         self._status_s = 0.0
         self._poll = select.poll()
-        self._deaths: dict[int, int] = {}
 
     def run(self) -> int:
         """From start to the end of the last process; 0 finished, 1 failed, 130 stopped."""
@@ -89,7 +87,7 @@ class Guard:
         self._write_guard()
         self._set("starting")
         if self.launcher is not None:
-            self._wake_at_death(*self.launcher)
+            self._wake_at(processes.open_pidfd(*self.launcher))
         while self.state in _LIVE:
             self._rest()
             self._step(time.monotonic())
@@ -171,25 +169,15 @@ class Guard:
         for descriptor, _ in self._poll.poll(_POLL_S * 1000):
             if descriptor == self._wake:
                 os.read(self._wake, 64)
-            elif descriptor in self._deaths:
-                self._poll.unregister(descriptor)
-                os.close(descriptor)
-                del self._deaths[descriptor]
+            elif descriptor != 0:
+                self._poll.unregister(descriptor)  # a death is news only once
 
-    def _wake_at_death(self, pid: int, start: int) -> None:
-        """Where the kernel does not offer this, polling notices a death as well."""
-        try:
-            descriptor = os.pidfd_open(pid)
-        except OSError:
-            return
-        if processes.alive(pid, start):
-            self._deaths[descriptor] = pid
-            self._poll.register(descriptor, select.POLLIN)
-        else:
-            os.close(descriptor)
+    def _wake_at(self, pidfd: int | None) -> None:
+        if pidfd is not None:  # else polling notices a death as well
+            self._poll.register(pidfd, select.POLLIN)
 
-    def _appeared(self, pulse: Pulse) -> None:
-        self._wake_at_death(pulse.pid, pulse.start_time)
+    def _appeared(self, pidfd: int | None) -> None:
+        self._wake_at(pidfd)
         self._write_guard()
 
     def _launcher_gone(self) -> bool:

@@ -5,8 +5,10 @@ system has given to somebody else in the meantime is never taken for ours.
 """
 
 import ctypes
+import fcntl
 import os
 import signal
+import struct
 import time
 from typing import NamedTuple
 
@@ -17,6 +19,8 @@ __all__ = [
     "collect",
     "die_with_parent",
     "end",
+    "exit_status",
+    "open_pidfd",
     "place",
     "read",
     "start_time",
@@ -24,6 +28,9 @@ __all__ = [
 ]
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PIDFD_INFO = struct.Struct("<QQ11Ii")  # mask, cgroup, pids and user ids, exit code
+_PIDFD_GET_INFO = 3 << 30 | _PIDFD_INFO.size << 16 | 0xFF << 8 | 11
+_PIDFD_INFO_EXIT = 1 << 3
 
 
 class Process(NamedTuple):
@@ -64,6 +71,33 @@ def alive(pid: int, start: int) -> bool:
     """Whether exactly this process still runs; one that has ended and waits to be collected does not."""
     found = read(pid)
     return found is not None and found.start == start and found.state not in "ZX"
+
+
+def open_pidfd(pid: int, start: int) -> int | None:
+    """A descriptor that becomes readable when exactly this process ends; ``None`` where that cannot be had."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        return None
+    if alive(pid, start):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def exit_status(pid: int, start: int, pidfd: int | None) -> int | None:
+    """Wait status of an ended process that may be another's child, even if that one has collected it (Linux 6.15)."""
+    found = read(pid)
+    if found is not None and found.start == start and found.state == "Z":
+        return found.code
+    if pidfd is None:
+        return None
+    try:
+        asked = _PIDFD_INFO.pack(_PIDFD_INFO_EXIT, *([0] * 13))
+        mask, *_, code = _PIDFD_INFO.unpack(fcntl.ioctl(pidfd, _PIDFD_GET_INFO, asked))
+    except OSError:
+        return None
+    return int(code) if mask & _PIDFD_INFO_EXIT else None
 
 
 def tree(root: int) -> list[Process]:

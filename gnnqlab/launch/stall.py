@@ -1,17 +1,19 @@
 """When is a run stuck, and because of whom? Rules over heartbeats and process states. Standard library only.
 
 A run is silent while no rank that still trains changes its phase. Who is to blame for a silence: the ranks that are
-not waiting for others; if all wait, the ones that are furthest behind. A rank to blame that uses the processor is
-*slow* and is given much more time than one that sleeps or was stopped, which *hangs*.
+not waiting for others; if all wait, the ones that are furthest behind. If any rank to blame uses the processor, the
+run is *slow* and is given much more time than one whose ranks to blame all sleep: those *hang*.
 
-=====================  ============================  =============================
-silence of             is reported after             ends the run after
-=====================  ============================  =============================
-a stopped process      max(3 s, 5 median epochs)     max(8 s, 20 median epochs)
-a sleeping rank        same                          same; 20 s over several machines
-a working rank         same, as ``slow``             max(60 s, 60 median epochs)
-a phase with a limit   half of its limit             its limit
-=====================  ============================  =============================
+=======================  ============================  ==========================================
+silence of               is reported after             ends the run after
+=======================  ============================  ==========================================
+a stopped process        max(3 s, 5 median epochs)     max(8 s, 20 median epochs)
+sleeping ranks           same                          same; over several machines, where the one
+                                                       to blame may be out of sight, 20 s at
+                                                       least, and 600 s before the second epoch
+a working rank           same, as ``slow``             max(600 s, 60 median epochs)
+a phase with a limit     half of its limit             its limit
+=======================  ============================  ==========================================
 
 Time in which the guard itself did not run (a suspended machine) does not count.
 """
@@ -28,6 +30,7 @@ from gnnqlab.train.heartbeat import WAITING, Pulse
 __all__ = ["Rules", "Stall", "StallWatch"]
 
 _PHASE_LIMITS_S = {"start": 120.0, "load": 1800.0, "partition": 1800.0, "init": 60.0}
+_WORKING_S = 600.0
 _LOOK_S = 0.25
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _STEP_S = 0.5
@@ -42,7 +45,7 @@ class Rules:
     stop_s: float | None = None
     """Seconds of silence that end the run, whatever the ranks do; ``None`` is the table's rule."""
     machines: int = 1
-    """Over several machines the one to blame may be out of sight."""
+    """How many machines the run has."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -145,15 +148,16 @@ class StallWatch:
             return None
         blamed = [pulse for pulse in active if pulse.phase not in WAITING]
         if blamed:
-            idle = [pulse for pulse in blamed if self._seen[pulse.rank].idle_s >= min(2.0, report_s / 2)]
-            kind, blamed = ("hung", idle) if idle else ("slow", blamed)
+            idle_s = min(2.0, report_s / 2)
+            busy = [pulse for pulse in blamed if self._seen[pulse.rank].idle_s < idle_s]
+            kind, blamed = ("slow", busy) if busy else ("hung", blamed)
         else:
             furthest_behind = min((pulse.epoch, pulse.beats) for pulse in active)
             kind, blamed = "waiting", [p for p in active if (p.epoch, p.beats) == furthest_behind]
-        if kind == "slow" and self.rules.stop_s is None:
-            stop_s = max(60.0, 60 * self.median_epoch_s)
-        if kind == "waiting" and self.rules.machines > 1 and self.rules.stop_s is None:
-            stop_s = max(20.0, stop_s)
+        if self.rules.stop_s is None and kind == "slow":
+            stop_s = max(_WORKING_S, 60 * self.median_epoch_s)
+        elif self.rules.stop_s is None and self.rules.machines > 1:
+            stop_s = max(20.0, stop_s) if self._epochs_s else _WORKING_S
         limit_s = max(pulse.limit_s or _PHASE_LIMITS_S.get(pulse.phase, 0.0) for pulse in blamed)
         if limit_s:
             report_s, stop_s = max(report_s, limit_s / 2), limit_s

@@ -26,11 +26,11 @@ class Witness:
         local_workers: how many ranks this machine has.
         node: number of this machine.
         agent_log: output of torchrun, the last source for the exit code of a worker.
-        appeared: called for each rank's first heartbeat.
+        appeared: called for each rank's first heartbeat, with the descriptor that tells of its death.
     """
 
     def __init__(
-        self, folder: Path, *, local_workers: int, node: int, agent_log: Path, appeared: Callable[[Pulse], None]
+        self, folder: Path, *, local_workers: int, node: int, agent_log: Path, appeared: Callable[[int | None], None]
     ) -> None:
         self.folder, self.local_workers, self.node = folder, local_workers, node
         self.agent_log, self._appeared = agent_log, appeared
@@ -38,6 +38,7 @@ class Witness:
         self.errors: dict[int, WorkerError] = {}
         self.ended: dict[int, int] = {}
         self._readers: dict[int, HeartbeatReader] = {}
+        self._pidfds: dict[int, int | None] = {}
         self._oom_kills = _oom_kills()
 
     @property
@@ -143,7 +144,8 @@ class Witness:
                 continue
             self._readers[rank] = reader
             self.pulses[rank] = pulse
-            self._appeared(pulse)
+            self._pidfds[rank] = processes.open_pidfd(pulse.pid, pulse.start_time)
+            self._appeared(self._pidfds[rank])
 
     def _read_error(self, rank: int) -> None:
         text = self._readers[rank].error()
@@ -173,13 +175,19 @@ class Witness:
             pulse = self.pulses[rank] = self._readers[rank].read()
             if pulse.phase != "done" and self._readers[rank].error() is None:  # else it said so in the last moment
                 dead[rank] = self._exit_status(pulse)
-        if dead and not self.errors and all(status is None for status in dead.values()):
+        if None in dead.values() and not self._explained(dead):
             self._ask_the_log(dead)
         # torchrun ends the others with SIGTERM, and may have collected them before they were looked at.
-        causes = {rank for rank, status in dead.items() if status not in (None, signal.SIGTERM)}
+        explained = self._explained(dead)
         for rank, status in dead.items():
-            consequence = status == signal.SIGTERM or (status is None and bool(causes or self.errors))
+            consequence = status == signal.SIGTERM or (status is None and explained)
             self.errors[rank] = self._death(self.pulses[rank], status, consequence)
+
+    def _explained(self, dead: dict[int, int | None]) -> bool:
+        """Whether a cause is among what is known: not a lost connection, not torchrun's SIGTERM."""
+        return any(not error.consequence for error in self.errors.values()) or any(
+            status not in (None, signal.SIGTERM) for status in dead.values()
+        )
 
     def _death(self, pulse: Pulse, status: int | None, consequence: bool) -> WorkerError:
         number: int | None = None
@@ -204,16 +212,18 @@ class Witness:
         )
 
     def _exit_status(self, pulse: Pulse) -> int | None:
-        """Wait status of a dead worker, as its zombie shows it or as it was collected here."""
-        found = processes.read(pulse.pid)
-        if found is not None and found.start == pulse.start_time and found.state == "Z":
-            return found.code
-        self.ended.update(processes.collect())
-        return self.ended.get(pulse.pid)
+        status = processes.exit_status(pulse.pid, pulse.start_time, self._pidfds[pulse.rank])
+        if status is None:
+            self.ended.update(processes.collect())
+            status = self.ended.get(pulse.pid)
+        return status
 
     def _ask_the_log(self, dead: dict[int, int | None]) -> None:
-        """Find the exit code of workers that torchrun has collected in what it says about the first of them."""
-        until = time.monotonic() + 0.3
+        """Find the exit code of workers that torchrun has collected in what it says about the first of them.
+
+        Only an older kernel needs this.
+        """
+        until = time.monotonic() + 1.0
         while time.monotonic() < until:
             said = files.tail(self.agent_log, 20000)
             for rank in dead:

@@ -48,7 +48,7 @@ class World:
         ]
         return self.watch.observe(self.now_s, pulses)
 
-    def until(self, *, fatal: bool, at_most_s: float = 200.0) -> tuple[float, Stall]:
+    def until(self, *, fatal: bool, at_most_s: float = 700.0) -> tuple[float, Stall]:
         """Seconds until the first silence that is told, or that ends the run."""
         began = self.now_s
         while self.now_s - began < at_most_s:
@@ -117,7 +117,7 @@ def test_a_sleeping_rank_is_the_one_that_does_not_wait_for_others() -> None:
     assert (stall.kind, stall.ranks) == ("hung", (1,)) and seconds + more <= 8.5
 
 
-def test_a_working_rank_is_slow_and_has_a_minute() -> None:
+def test_a_working_rank_is_slow_and_has_ten_minutes() -> None:
     world = World(Rank(0), Rank(1))
     world.train(5, 0.2)
     world.beat(world.ranks[0], "wait")
@@ -126,7 +126,17 @@ def test_a_working_rank_is_slow_and_has_a_minute() -> None:
     seconds, stall = world.until(fatal=False)
     assert (stall.kind, stall.ranks, stall.fatal) == ("slow", (1,), False) and seconds <= 3.5
     more, stall = world.until(fatal=True)
-    assert stall.kind == "slow" and 59 < seconds + more < 62
+    assert stall.kind == "slow" and 599 < seconds + more < 602
+
+
+def test_a_rank_that_waits_in_a_phase_of_its_own_does_not_hang_while_another_works() -> None:
+    world = World(Rank(0), Rank(1))
+    for rank in world.ranks:
+        world.beat(rank, "evaluate", 0)  # the first evaluation of a large graph, before any epoch is known
+    world.ranks[1].state = "R"
+    for _ in range(2000):
+        stall = world.tick()
+        assert stall is None or (stall.kind, stall.ranks, stall.fatal) == ("slow", (1,), False)
 
 
 def test_the_odd_wake_up_is_no_work() -> None:
@@ -155,6 +165,14 @@ def test_over_several_machines_waiting_is_given_longer() -> None:
     world.train(4, 0.2)
     seconds, stall = world.until(fatal=True)
     assert stall.kind == "waiting" and 19 < seconds < 21
+
+
+def test_over_several_machines_the_first_epoch_may_be_long_elsewhere() -> None:
+    world = World(Rank(0), Rank(1), rules=Rules(machines=2))
+    for rank in world.ranks:
+        world.beat(rank, "wait", 0)
+    seconds, _ = world.until(fatal=True)
+    assert 599 < seconds < 602
 
 
 def test_long_epochs_widen_all_limits() -> None:

@@ -1,5 +1,6 @@
 """What the guard concludes where torchrun was faster than it."""
 
+import json
 import os
 import signal
 import subprocess
@@ -7,6 +8,8 @@ import sys
 from pathlib import Path
 
 from gnnqlab.launch import folder as files
+from gnnqlab.launch import processes
+from gnnqlab.launch.verdict import order
 from gnnqlab.launch.witness import Witness
 from gnnqlab.train.heartbeat import Heartbeat
 
@@ -23,7 +26,7 @@ def dead_rank(folder: Path, rank: int) -> int:
 
 
 def witness(folder: Path, workers: int) -> Witness:
-    return Witness(folder, local_workers=workers, node=0, agent_log=folder / "agent.log", appeared=lambda pulse: None)
+    return Witness(folder, local_workers=workers, node=0, agent_log=folder / "agent.log", appeared=lambda pidfd: None)
 
 
 def test_the_rank_that_torchrun_names_is_the_cause(tmp_path: Path) -> None:
@@ -35,6 +38,20 @@ def test_the_rank_that_torchrun_names_is_the_cause(tmp_path: Path) -> None:
     assert seeing.errors[1].signal == signal.SIGKILL and not seeing.errors[1].consequence
     assert "in epoch 2 while waiting for boundary messages" in seeing.errors[1].cause
     assert seeing.errors[0].consequence and "was ended with the others" in seeing.errors[2].cause
+
+
+def test_the_rank_that_torchrun_names_is_the_cause_even_after_lost_connections(tmp_path: Path) -> None:
+    folder = files.create(tmp_path, "run")
+    pid = dead_rank(folder, 1)
+    (folder / "agent.log").write_text(f"failed (exitcode: -11) local_rank: 1 (pid: {pid}) of fn: main\n")
+    report = {"type": "RuntimeError", "text": "Connection closed by peer", "phase": "wait", "epoch": 2}
+    Heartbeat(folder / "heartbeat" / "rank0", 0).fail(
+        json.dumps({**report, "traceback": "", "monotonic_ns": 1}).encode()
+    )
+    seeing = witness(folder, 2)
+    seeing.look()
+    assert [error.rank for error in order(list(seeing.errors.values()))] == [1, 0]
+    assert seeing.errors[1].signal == signal.SIGSEGV
 
 
 def test_a_rank_of_which_nobody_knows_how_it_ended(tmp_path: Path) -> None:
@@ -52,3 +69,14 @@ def test_ranks_of_another_machine_on_a_shared_disk_are_left_alone(tmp_path: Path
     seeing = witness(folder, 1)
     seeing.look()
     assert list(seeing.pulses) == [0] and seeing.pulses[0].pid == os.getpid() and not seeing.errors
+
+
+def test_the_end_of_a_process_that_another_has_collected() -> None:
+    for command, status in (("exit 3", 3 << 8), ("kill -9 $$", signal.SIGKILL)):
+        child = subprocess.Popen(["sh", "-c", f"read line; {command}"], stdin=subprocess.PIPE)
+        start = processes.start_time(child.pid)
+        pidfd = processes.open_pidfd(child.pid, start)
+        child.communicate(b"\n")
+        kernel = tuple(map(int, os.uname().release.split(".")[:2]))
+        assert processes.exit_status(child.pid, start, pidfd) == (status if kernel >= (6, 15) else None)
+        assert processes.open_pidfd(child.pid, start) is None
