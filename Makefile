@@ -9,7 +9,7 @@
 PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --progress-bar off
 
 # A stamp carries the checksum of what was installed, the compilers found included; the folder is part of it, because an
 # environment cannot be moved.

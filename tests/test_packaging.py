@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -108,9 +109,10 @@ def empty_checkout(tmp_path: Path) -> Path:
 
 
 def _make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["make", "--no-print-directory", *arguments], cwd=folder, capture_output=True, text=True, timeout=60
-    )
+    command = ["make", "--no-print-directory", *arguments]
+    # These tests may themselves run under make, whose flags and depth are no part of what a user types.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, env=environment)
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
