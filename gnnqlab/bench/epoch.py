@@ -1,12 +1,16 @@
 """A whole epoch: ours on one worker beside the same model in ``dgl.nn``, and where two workers' time goes.
 
-Both train the same 3-layer model of width 256 with the same dropout, LayerNorm and Adam on the same graph in the
-same process, epoch by epoch in turn. The rival gets the features as DGL takes them, dense.
+All train the same 3-layer model of width 256 with the same dropout, LayerNorm and Adam on the same graph, epoch by
+epoch in turn, each in a process of its own. The rival gets the features as DGL takes them, dense; a second one also
+gets what ours tells the C library about memory.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
+import multiprocessing
+import os
 import statistics
 import tempfile
 import time
@@ -40,52 +44,101 @@ def epoch(repeats: int = 5, graphs: tuple[str, ...] = GRAPHS) -> list[dict[str, 
 
 
 def _one_worker(name: str, path: str, repeats: int) -> list[dict[str, Any]]:
-    import torch
-
-    from gnnqlab.graph import load
-    from gnnqlab.nn import LocalGraph, ModelSettings, build_model
-    from gnnqlab.train.config import TrainSettings
-    from gnnqlab.train.objective import Objective
-    from gnnqlab.train.trainer import Trainer
-
-    graph = load(path)
     rows = []
     for model in ("gcn", "graphsage"):
-        settings = ModelSettings(name=model)
-        local = LocalGraph(graph)
-        network = build_model(settings, graph.num_features, graph.num_classes, seed=0)
-        trainer = Trainer(local, Objective.of(graph), network, TrainSettings())
-        contestants: dict[str, Callable[[int], object]] = {"ours": trainer.epoch}
-        try:
-            contestants["dgl"] = _dgl_epoch(graph, settings, trainer.objective)
-        except ImportError as error:
-            print(f"bench epoch: DGL does not import ({error}); ours stands alone", flush=True)
-        seconds = _interleaved(contestants, repeats)
-        ours, rival = statistics.median(seconds["ours"]), None
-        if "dgl" in seconds:
-            rival = statistics.median(seconds["dgl"])
-        rows.append(
-            row(
-                f"{name}, {model}, one worker, {torch.get_num_threads()} thread(s)",
-                f"epoch ({min(seconds['ours']):.3g} to {max(seconds['ours']):.3g} s)",
-                ours,
-                "s",
-                "dgl.nn, one process",
-                rival,
-                None if rival is None else rival / ours,
-                GOAL,
+        contestants = {"ours": _ours}
+        if importlib.util.find_spec("dgl") is not None:
+            contestants |= {"dgl.nn": _dgl, "dgl.nn, pages kept": _dgl_with_pages_kept}
+        seconds = _in_turn(contestants, path, model, repeats)
+        ours = statistics.median(seconds["ours"])
+        for rival in [rival for rival in seconds if rival != "ours"] or [None]:
+            other = None if rival is None else statistics.median(seconds[rival])
+            rows.append(
+                row(
+                    f"{name}, {model}, one worker, {len(os.sched_getaffinity(0))} thread(s)",
+                    f"epoch ({min(seconds['ours']):.3g} to {max(seconds['ours']):.3g} s)",
+                    ours,
+                    "s",
+                    rival or "DGL is not installed",
+                    other,
+                    None if other is None else other / ours,
+                    GOAL if rival == "dgl.nn" else None,
+                )
             )
-        )
     return rows
 
 
-def _dgl_epoch(graph: Any, settings: Any, objective: Any) -> Callable[[int], object]:
+def _in_turn(
+    contestants: dict[str, Callable[[str, str], Callable[[int], object]]], path: str, model: str, repeats: int
+) -> dict[str, list[float]]:
+    """Return seconds of each contestant's epochs, taken in turn, each in a process of its own, after two warm-ups."""
+    context = multiprocessing.get_context("spawn")
+    lines, processes = {}, []
+    for name, prepare in contestants.items():
+        lines[name], theirs = context.Pipe()
+        processes.append(context.Process(target=_contest, args=(prepare, path, model, theirs), daemon=True))
+        processes[-1].start()
+        lines[name].recv()  # one sets up at a time, so that none is measured while another loads
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for number in range(repeats + 2):
+        for name, line in lines.items():
+            line.send(number)
+            taken = line.recv()
+            if number > 1:
+                seconds[name].append(taken)
+    for line, process in zip(lines.values(), processes, strict=True):
+        line.send(None)
+        process.join()
+    return seconds
+
+
+def _contest(prepare: Callable[[str, str], Callable[[int], object]], path: str, model: str, line: Any) -> None:
+    import torch
+
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    run = prepare(path, model)
+    line.send("ready")
+    while (number := line.recv()) is not None:
+        begun = time.perf_counter()
+        run(number)
+        line.send(time.perf_counter() - begun)
+
+
+def _ours(path: str, model: str) -> Callable[[int], object]:
+    from gnnqlab.graph import load
+    from gnnqlab.nn import LocalGraph, ModelSettings, build_model
+    from gnnqlab.train.config import TrainSettings
+    from gnnqlab.train.memory import keep_pages
+    from gnnqlab.train.objective import Objective
+    from gnnqlab.train.trainer import Trainer
+
+    keep_pages()
+    graph = load(path)
+    network = build_model(ModelSettings(name=model), graph.num_features, graph.num_classes, seed=0)
+    return Trainer(LocalGraph(graph), Objective.of(graph), network, TrainSettings()).epoch
+
+
+def _dgl_with_pages_kept(path: str, model: str) -> Callable[[int], object]:
+    """DGL with the C library told what ours tells it."""
+    from gnnqlab.train.memory import keep_pages
+
+    keep_pages()
+    return _dgl(path, model)
+
+
+def _dgl(path: str, model: str) -> Callable[[int], object]:
     import dgl
     import torch
     from dgl.nn.pytorch import GraphConv, SAGEConv
     from torch import nn
     from torch.nn import functional
 
+    from gnnqlab.graph import load
+    from gnnqlab.nn import ModelSettings
+    from gnnqlab.train.objective import Objective
+
+    graph, settings = load(path), ModelSettings(name=model)
+    objective = Objective.of(graph)
     destination = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.in_degrees)
     structure = dgl.graph((graph.indices.long(), destination), num_nodes=graph.num_nodes)
     structure.create_formats_()
@@ -96,7 +149,7 @@ def _dgl_epoch(graph: Any, settings: Any, objective: Any) -> Callable[[int], obj
         def __init__(self) -> None:
             super().__init__()
             pairs = list(itertools.pairwise(widths))
-            if settings.name == "gcn":
+            if model == "gcn":
                 self.convolutions = nn.ModuleList(GraphConv(*pair, norm="both") for pair in pairs)
             else:
                 self.convolutions = nn.ModuleList(SAGEConv(*pair, "mean") for pair in pairs)
@@ -111,27 +164,15 @@ def _dgl_epoch(graph: Any, settings: Any, objective: Any) -> Callable[[int], obj
                     h = functional.relu(self.norms[index](h))
             return h
 
-    model = Rival()
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    network = Rival()
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
 
     def train(_: int) -> None:
         optimizer.zero_grad()
-        objective.loss(model(features)).backward()
+        objective.loss(network(features)).backward()
         optimizer.step()
 
     return train
-
-
-def _interleaved(contestants: dict[str, Callable[[int], object]], repeats: int) -> dict[str, list[float]]:
-    """Return seconds of each contestant's epochs, taken in turn after one warm-up each."""
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    for number in range(repeats + 1):
-        for name, run in contestants.items():
-            begun = time.perf_counter()
-            run(number)
-            if number:
-                seconds[name].append(time.perf_counter() - begun)
-    return seconds
 
 
 def _two_workers(name: str, path: str) -> list[dict[str, Any]]:

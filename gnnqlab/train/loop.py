@@ -14,6 +14,7 @@ from gnnqlab.partition.shard import Shard
 from gnnqlab.train.clock import Clock
 from gnnqlab.train.config import RunConfig
 from gnnqlab.train.heartbeat import Heartbeat
+from gnnqlab.train.memory import keep_pages
 from gnnqlab.train.objective import Scores
 from gnnqlab.train.prepare import own_shard
 from gnnqlab.train.record import JsonLines, traffic_rows
@@ -33,6 +34,7 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
         heartbeat: told about every change of phase.
     """
     settings = config.train
+    keep_pages()
     shard = own_shard(
         config.graph, config.system.partition, rank=rank, workers=workers, run=folder, heartbeat=heartbeat
     )
