@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +14,8 @@ import torch
 from gnnqlab.kernels import native
 
 from .backends import AVAILABLE
+
+SOURCES = Path(__file__).parents[2] / "cuda_ext"
 
 needs_library = pytest.mark.skipif(not AVAILABLE, reason=f"no compiled kernels: {native.status()['reason']}")
 
@@ -118,3 +122,28 @@ def test_no_undefined_or_foreign_symbols():
         pytest.skip("readelf is not installed")
     needed = [line.split("[")[1].rstrip("]") for line in done.stdout.splitlines() if "NEEDED" in line]
     assert not [name for name in needed if name.startswith(("libtorch", "libc10", "libpython"))], needed
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (shutil.which("cmake") and shutil.which("c++")), reason="slow: needs cmake and a C++ compiler")
+@pytest.mark.skipif(not SOURCES.exists(), reason="slow: needs the source tree")
+def test_random_calls_stay_in_bounds(tmp_path):
+    """The address sanitizer over random calls in buffers of exactly the promised size, sets against each other."""
+    # The sanitizer must be the first library of a process, which a preloaded one prevents.
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    for command in (
+        [
+            "cmake",
+            "-S",
+            str(SOURCES),
+            "-B",
+            str(tmp_path),
+            "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
+            "-DGNNQLAB_SANITIZE=ON",
+        ],
+        ["cmake", "--build", str(tmp_path), "--target", "codec_fuzz", "--parallel", "2"],
+        [str(tmp_path / "codec_fuzz"), "200000", "1"],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=280)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    assert "no difference" in done.stdout
