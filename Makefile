@@ -4,7 +4,7 @@
 #   make lab        JupyterLab in notebooks/
 #   make notebooks  runs every notebook and keeps its outputs, to be committed
 #   make clean      removes the environment, builds and caches (runs/ stays)
-# Another interpreter: make demo PYTHON=/path/to/python3.11
+# Another interpreter: make demo PYTHON=/path/to/python3.11; more for JupyterLab: make lab LAB="--no-browser --port 9999"
 
 PYTHON ?=
 VENV := .venv
@@ -33,7 +33,8 @@ test: $(PACKAGE)
 	@$(BIN)/python tests/run_all.py
 
 lab: $(PACKAGE)
-	@cd notebooks && GNNQLAB_RUNS="$${GNNQLAB_RUNS:-$(CURDIR)/runs}" ../$(BIN)/jupyter lab
+	@cd notebooks && GNNQLAB_RUNS="$${GNNQLAB_RUNS:-$(CURDIR)/runs}" \
+	  ../$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB)
 
 notebooks: $(PACKAGE)
 	@$(BIN)/python tests/notebooks/execute.py
