@@ -77,7 +77,7 @@ class HaloExchange:
                 bits=Fixed() if exact else self._bits,
                 transport=self._exact_transport if exact else self._transport,
                 seed=self._seed,
-                phases=no_phases if exact else self.phases,
+                phases=self.phases,
             )
         return self._channels[key]
 

@@ -50,7 +50,10 @@ class Clock:
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
         if self._folded:
+            # The seconds belong to the phase around; who watches must still see a worker wait for another.
+            self._beat(_BEATS.get(phase, _BEATS.get(self._open, "compute")))
             yield
+            self._beat(_BEATS.get(self._open, "compute"))
             return
         around = self._switch(phase)
         try:

@@ -66,7 +66,7 @@ class LaunchSettings:
     stall_report_s: float | None = None
     """Silence after which a worker is reported; default: max(3 s, 5 median epochs)."""
     stall_stop_s: float | None = None
-    """Silence after which a run is stopped; default: max(10 s, 20 median epochs)."""
+    """Silence after which a run is stopped; default: max(8 s, 20 median epochs)."""
     detach: bool = False
     """Let the run live on when the process that launched it ends."""
 

@@ -40,7 +40,6 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
     )
     clock = Clock(heartbeat.phase)
     device = _device(config, rank)
-    heartbeat.phase("compute", epoch=-1, limit_s=600.0)
     trainer = worker_trainer(shard, config.system, config.model, settings, device=device, clock=clock)
     if rank == 0:
         _write_facts(folder, config, shard, trainer, device)

@@ -35,6 +35,14 @@ def test_a_whole_phase_claims_what_is_inside():
     assert seconds["evaluate"] >= 0.005 and seconds["central"] == 0.0
 
 
+def test_waiting_is_seen_inside_a_whole_phase():
+    beats = []
+    clock = Clock(beats.append)
+    with clock.whole("evaluate"), clock("wait"):
+        pass
+    assert beats == ["evaluate", "wait", "evaluate", "compute"]
+
+
 def test_the_phase_around_opens_again_after_an_error():
     beats = []
     clock = Clock(beats.append)
