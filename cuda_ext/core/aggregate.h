@@ -24,7 +24,9 @@ GNNQLAB_FN float element(const uint16_t *row, int64_t column) { // bfloat16: the
 
 // Rounded once where the processor has the instruction, so AVX2, AVX-512 and CUDA give the same sums.
 GNNQLAB_FN float multiply_add(float weight, float value, float sum) {
-#if defined(__FMA__) || defined(__CUDA_ARCH__) || defined(__ARM_FEATURE_FMA)
+#if defined(__CUDA_ARCH__)
+    return __fmaf_rn(weight, value, sum);
+#elif defined(__FMA__) || defined(__ARM_FEATURE_FMA)
     return __builtin_fmaf(weight, value, sum);
 #else
     return weight * value + sum;
@@ -52,6 +54,11 @@ template <typename T> struct Sources {
 
 } // namespace
 
+GNNQLAB_FN Sources<float> plain_rows(const float *x, int64_t num_x, int64_t stride, const float *halo, int64_t halo_stride) {
+    return {x, num_x, stride, nullptr, halo, halo_stride, nullptr};
+}
+
+// Without kHalo no column may lie in the halo; with it, there need not be one.
 template <bool kHalo, typename T> GNNQLAB_FN const T *source_row(const Sources<T> &from, int32_t column) {
     const int64_t c = column;
     if (!kHalo) return from.rows + c * from.stride;

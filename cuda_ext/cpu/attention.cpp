@@ -87,10 +87,6 @@ void put_heads(const float *from, const int32_t *edges, int64_t first, int64_t c
     }
 }
 
-const Sources<float> rows_of(const float *x, int64_t num_x, int64_t stride, const float *halo, int64_t halo_stride) {
-    return {x, num_x, stride, nullptr, halo, halo_stride, nullptr};
-}
-
 } // namespace
 
 // Rows [start, stop): out[i - start] (stride out_stride) and stats[i - start] = largest logits, reciprocal sums (2, heads).
@@ -100,8 +96,8 @@ GNNQLAB_EXPORT(attend)
  const float *x, int64_t num_x, int64_t x_stride, const float *halo, int64_t halo_stride, const float *source,
  const float *halo_source, const float *target, float slope, float *out, int64_t out_stride, float *stats,
  int64_t threads) {
-    const Sources<float> from = rows_of(x, num_x, x_stride, halo, halo_stride);
-    const Sources<float> logits = rows_of(source, num_x, heads, halo_source, heads);
+    const Sources<float> from = plain_rows(x, num_x, x_stride, halo, halo_stride);
+    const Sources<float> logits = plain_rows(source, num_x, heads, halo_source, heads);
     const auto pass = halo ? row_pass<true, false, true> : row_pass<false, false, true>;
     const int64_t end = indptr[stop];
     for_rows(indptr, start, stop, heads, threads, [=](int64_t row, float *attention) {
@@ -134,7 +130,7 @@ GNNQLAB_EXPORT(attend_backward)
  int64_t heads, int64_t features, const float *x, int64_t x_stride, const float *source, const float *packed,
  const float *grad, int64_t grad_stride, float slope, float *x_grad, int64_t x_grad_stride, float *source_grad,
  float *edge_grad, int64_t threads) {
-    const Sources<float> from = rows_of(grad, 0, grad_stride, nullptr, 0);
+    const Sources<float> from = plain_rows(grad, 0, grad_stride, nullptr, 0);
     const int64_t end = turned_indptr[stop];
     for_rows(turned_indptr, start, stop, 4 * heads, threads, [=](int64_t column, float *scratch) {
         const int64_t first = turned_indptr[column], count = turned_indptr[column + 1] - first, local = column - start;
@@ -181,7 +177,7 @@ GNNQLAB_EXPORT(sddmm_dot)
 (const int64_t *indptr, const int32_t *indices, int64_t rows, int64_t heads, int64_t features, const float *x,
  int64_t num_x, int64_t x_stride, const float *halo, int64_t halo_stride, const float *y, int64_t y_stride,
  float *edge_out, int64_t threads) {
-    const Sources<float> from = rows_of(x, num_x, x_stride, halo, halo_stride);
+    const Sources<float> from = plain_rows(x, num_x, x_stride, halo, halo_stride);
     const auto pass = halo ? row_pass<true, true, false> : row_pass<false, true, false>;
     const int64_t end = indptr[rows];
     for_rows(indptr, 0, rows, heads, threads, [=](int64_t row, float *dots) {
@@ -197,7 +193,7 @@ GNNQLAB_EXPORT(sddmm_dot)
 GNNQLAB_EXPORT(sddmm_add)
 (const int64_t *indptr, const int32_t *indices, int64_t rows, int64_t heads, const float *source, int64_t num_source,
  const float *halo_source, const float *target, float *edge_out, int64_t threads) {
-    const Sources<float> logits = rows_of(source, num_source, heads, halo_source, heads);
+    const Sources<float> logits = plain_rows(source, num_source, heads, halo_source, heads);
     for_rows(indptr, 0, rows, 0, threads, [=](int64_t row, float *) {
         for (int64_t edge = indptr[row]; edge < indptr[row + 1]; edge++) {
             const float *theirs = source_row<true>(logits, indices[edge]);
@@ -245,7 +241,7 @@ GNNQLAB_EXPORT(weighted_sum)
 (const int64_t *indptr, const int32_t *indices, const int32_t *places, int64_t rows, int64_t heads, int64_t features,
  const float *weights, const float *x, int64_t num_x, int64_t x_stride, const float *halo, int64_t halo_stride,
  float *out, int64_t out_stride, int64_t threads) {
-    const Sources<float> from = rows_of(x, num_x, x_stride, halo, halo_stride);
+    const Sources<float> from = plain_rows(x, num_x, x_stride, halo, halo_stride);
     const auto pass = halo ? row_pass<true, false, true> : row_pass<false, false, true>;
     const int64_t end = indptr[rows];
     for_rows(indptr, 0, rows, heads, threads, [=](int64_t row, float *scratch) {

@@ -1,0 +1,102 @@
+// Weighted neighbour sums on CUDA devices; arguments as on the CPU (cpu/aggregate.cpp), `threads` is not used.
+#include "core/aggregate.h"
+#include "cuda/teams.cuh"
+
+namespace gnnqlab {
+namespace {
+
+struct Output {
+    float *rows;
+    int64_t stride;
+    bool accumulate;
+};
+
+template <typename T, int kVec, int kReps>
+__global__ void __launch_bounds__(kThreads)
+    sum_rows(Matrix matrix, Sources<T> from, Output out, int64_t start, int64_t stop, int64_t columns) {
+    constexpr bool kScales = sizeof(T) == 1;
+    const Columns<kVec, kReps> mine{int64_t(blockIdx.y) * Columns<kVec, kReps>::kTile, columns};
+    for_rows(matrix.indptr, start, stop, [&](const auto &team) {
+        float sums[kReps][kVec] = {};
+        for (int64_t base = team.begin; base < team.end; base += kWarpSize) {
+            // A lane reads one edge; then all lanes go through the 32 edges together.
+            const int64_t edge = base + team.lane();
+            const int count = int(team.end - base < kWarpSize ? team.end - base : kWarpSize);
+            int32_t column = 0;
+            float weight = 1.0f;
+            if (edge < team.end) {
+                column = matrix.indices[edge];
+                if (matrix.weights) weight = matrix.weights[edge];
+                if (kScales) weight *= *source_scale<true>(from, column);
+            }
+#pragma unroll 4
+            for (int k = 0; k < count; k++) {
+                const T *row = source_row<true>(from, __shfl_sync(kAllLanes, column, k));
+                const float factor = __shfl_sync(kAllLanes, weight, k);
+#pragma unroll
+                for (int rep = 0; rep < kReps; rep++)
+                    if (mine.has(rep)) {
+                        const Run<T, kVec> run = load_run<T, kVec>(row + mine.at(rep));
+#pragma unroll
+                        for (int v = 0; v < kVec; v++)
+                            sums[rep][v] = multiply_add(factor, element(run.elements, v), sums[rep][v]);
+                    }
+            }
+        }
+        float *to = out.rows + (team.row - start) * out.stride;
+#pragma unroll
+        for (int rep = 0; rep < kReps; rep++)
+#pragma unroll
+            for (int v = 0; v < kVec; v++) {
+                const float sum = team.sum_warps(sums[rep][v]);
+                if (team.writes() && mine.has(rep)) {
+                    float *place = to + mine.at(rep) + v;
+                    *place = out.accumulate ? *place + sum : sum;
+                }
+            }
+    });
+}
+
+template <typename T, int kVec, int kReps>
+int64_t launch(const Matrix &matrix, const Sources<T> &from, const Output &out, int64_t start, int64_t stop,
+               int64_t columns, cudaStream_t stream) {
+    constexpr int kTile = Columns<kVec, kReps>::kTile;
+    const dim3 grid = grid_of(stop - start, (columns + kTile - 1) / kTile);
+    sum_rows<T, kVec, kReps><<<grid, kThreads, 0, stream>>>(matrix, from, out, start, stop, columns);
+    return cudaGetLastError();
+}
+
+template <typename T>
+int64_t sum(const Matrix &matrix, const Sources<T> &from, const Output &out, int64_t start, int64_t stop,
+            int64_t columns, cudaStream_t stream) {
+    constexpr int kWide = sizeof(T) == 4 ? 4 : 8; // 16 bytes of float32 or bfloat16, 8 of int8
+    constexpr int kReps = 8 / kWide;              // 256 columns a warp
+    const bool wide = columns % kWide == 0 && columns > kWarpSize && aligned<kWide>(from.rows, from.stride, sizeof(T)) &&
+                      (!from.halo || aligned<kWide>(from.halo, from.halo_stride, sizeof(T)));
+    if (wide && columns > kWarpSize * kWide) return launch<T, kWide, kReps>(matrix, from, out, start, stop, columns, stream);
+    if (wide) return launch<T, kWide, 1>(matrix, from, out, start, stop, columns, stream);
+    if (columns > 2 * kWarpSize) return launch<T, 1, 4>(matrix, from, out, start, stop, columns, stream);
+    return launch<T, 1, 1>(matrix, from, out, start, stop, columns, stream);
+}
+
+} // namespace
+
+GNNQLAB_CUDA_EXPORT(spmm)
+(const int64_t *indptr, const int32_t *indices, const float *weights, int64_t start, int64_t stop, int64_t row_type,
+ int64_t columns, const void *x, int64_t num_x, int64_t x_stride, const float *x_scales, const void *halo,
+ int64_t halo_stride, const float *halo_scales, float *out, int64_t out_stride, int64_t accumulate, int64_t,
+ void *stream) {
+    if (start >= stop || columns == 0) return cudaSuccess;
+    const Matrix matrix{indptr, indices, weights};
+    const Output to{out, out_stride, accumulate != 0};
+    const auto run = [&](auto type) {
+        using T = decltype(type);
+        const Sources<T> from{(const T *)x, num_x, x_stride, x_scales, (const T *)halo, halo_stride, halo_scales};
+        return sum<T>(matrix, from, to, start, stop, columns, cudaStream_t(stream));
+    };
+    if (row_type == kFloat32) return run(float());
+    if (row_type == kBfloat16) return run(uint16_t());
+    return row_type == kInt8 ? run(int8_t()) : int64_t(cudaErrorInvalidValue);
+}
+
+} // namespace gnnqlab
