@@ -1,6 +1,8 @@
 """A progress bar for a run that trains elsewhere: epoch, loss, scores, time left."""
 
 import json
+import sys
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -9,7 +11,9 @@ from gnnqlab.launch import folder as files
 
 __all__ = ["Progress"]
 
-_SHOWN = ("loss", "train_score", "val_score", "test_score")
+_SHOWN = {"loss": "loss", "train_score": "train", "val_score": "val", "test_score": "test"}
+_TERMINAL_S, _FILE_S = 0.1, 10.0
+"""Seconds between two drawings of the bar: on a screen that redraws it, and in a file that keeps every one."""
 
 
 class Progress:
@@ -24,10 +28,12 @@ class Progress:
     def __init__(self, folder: Path, epochs: int, *, shown: bool) -> None:
         self._folder = folder
         self._bar: Any = None
+        self._drawn = float("-inf")
+        self._every_s = _TERMINAL_S if sys.stderr.isatty() or "ipykernel" in sys.modules else _FILE_S
         if shown:
             from tqdm.auto import tqdm
 
-            self._bar = tqdm(total=epochs, unit="epoch", desc="starting", dynamic_ncols=True)
+            self._bar = tqdm(total=epochs, unit="epoch", desc="starting", dynamic_ncols=True, mininterval=self._every_s)
 
     def show(self, epoch: int, trouble: str) -> None:
         """Move the bar; ``epoch`` is the one that runs, so that many are complete."""
@@ -37,12 +43,14 @@ class Progress:
         done = max(int(record.get("epoch", -1)) + 1, self._bar.n)
         if epoch >= 0:
             self._bar.set_description_str("training", refresh=False)
-        figures = {name: record[name] for name in _SHOWN if isinstance(record.get(name), float)}
+        figures = {short: record[name] for name, short in _SHOWN.items() if isinstance(record.get(name), float)}
         self._bar.set_postfix({name: f"{value:.4f}" for name, value in figures.items()}, refresh=False)
         if trouble:
             self._bar.set_description_str(trouble, refresh=False)
-        self._bar.update(done - self._bar.n)
-        self._bar.refresh()
+        self._bar.n = done
+        if time.monotonic() - self._drawn >= self._every_s:
+            self._drawn = time.monotonic()
+            self._bar.refresh()
 
     def __enter__(self) -> "Progress":
         return self
