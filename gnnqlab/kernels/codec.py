@@ -8,7 +8,7 @@ kernels give the same bytes.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from gnnqlab.kernels import native
 from gnnqlab.kernels.noise import check_counter
 from gnnqlab.kernels.reference import codec as reference
 
-__all__ = ["WIDTHS", "decode_rows", "encode_rows", "row_bytes"]
+__all__ = ["WIDTHS", "decode_rows", "encode_rows", "raise_refused", "row_bytes"]
 
 WIDTHS = (1, 2, 4, 8)
 
@@ -72,7 +72,8 @@ def encode_rows(
         ranges: float32, receives ``max - min`` of each row (before any rounding of parameters).
 
     Raises:
-        NonFiniteRow: if a row holds NaN or Inf or its range overflows; the attribute ``position`` indexes ``rows``.
+        NonFiniteRow: if a row holds NaN or Inf or its range overflows; the attribute ``position`` indexes ``rows``. On
+            CUDA this and wrong entries are raised by `raise_refused`.
         ValueError: if shapes, types, widths, ids or places do not fit.
 
     Example:
@@ -149,11 +150,12 @@ def _encode(
         params.zero_()
         return
     if native.active(x.device):
-        refusal = _encode_rows(
+        refusal = _run(
+            _encode_rows, x.device,
             x.data_ptr(), x.dtype == torch.bfloat16, x.shape[0], x.stride(0), columns,
             rows.data_ptr(), rows.dtype == torch.int32, count, ids.data_ptr(), _address(bits), width,
             _address(offsets), payload.data_ptr(), payload.numel(), params.data_ptr(),
-            params.dtype == torch.bfloat16, _address(ranges), seed, epoch, stream, native.threads(),
+            params.dtype == torch.bfloat16, _address(ranges), seed, epoch, stream,
         )  # fmt: skip
     else:
         bits_n, offsets_n = _places(bits, width, offsets, count, columns, payload.device)
@@ -185,10 +187,11 @@ def _decode(
     if count == 0 or columns == 0:
         return
     if native.active(out.device):
-        refusal = _decode_rows(
+        refusal = _run(
+            _decode_rows, out.device,
             payload.data_ptr(), payload.numel(), params.data_ptr(), params.dtype == torch.bfloat16,
             _address(bits), width, _address(offsets), out.data_ptr(), out.shape[0], out.stride(0), columns,
-            _address(rows), rows is not None and rows.dtype == torch.int32, count, accumulate, native.threads(),
+            _address(rows), rows is not None and rows.dtype == torch.int32, count, accumulate,
         )  # fmt: skip
     else:
         rows = torch.arange(count, device=out.device) if rows is None else rows
@@ -198,6 +201,34 @@ def _decode(
             reference.decode_rows(payload, params, bits_n, offsets_n, out, rows, accumulate=accumulate)
     if refusal:
         _raise(refusal, rows, out.shape[0], None, bits if bits is not None else width, offsets, payload)
+
+
+def raise_refused(device: torch.device) -> None:
+    """Raise for the first row that CUDA kernels refused since the last call.
+
+    A CUDA kernel cannot raise without making everybody wait, so encoding on CUDA reports here, once an epoch say.
+
+    Raises:
+        NonFiniteRow: if that row held NaN or Inf or its range overflowed.
+        ValueError: if a row, id, width or place did not fit.
+    """
+    refusal = native.take_refusal(device)
+    position, reason = divmod(refusal, 8)
+    if reason == _NON_FINITE:
+        raise NonFiniteRow(position)
+    if refusal:
+        what = {_NO_SUCH_ROW: "rows", _ID_TOO_LARGE: "node ids", _NO_SUCH_WIDTH: "widths"}.get(
+            reason, "payload offsets"
+        )
+        raise ValueError(f"{what} must be in range, got one that is not at position {position} of a call on {device}")
+
+
+def _run(kernel: native.Kernel, device: torch.device, *arguments: Any) -> int:
+    """What the kernel refused; on CUDA that is noted on the device instead."""
+    if device.type == "cpu":
+        return kernel(*arguments, native.threads())
+    kernel.cuda(device, *arguments, native.refused(device).data_ptr())
+    return 0
 
 
 _INDEX = (torch.int64, torch.int32)

@@ -24,7 +24,20 @@ from typing import Any
 
 import torch  # before the library is loaded: its OpenMP runtime then serves both
 
-__all__ = ["ISAS", "Kernel", "active", "declare", "isa", "openmp_runtimes", "register", "status", "threads", "use"]
+__all__ = [
+    "ISAS",
+    "Kernel",
+    "active",
+    "declare",
+    "isa",
+    "openmp_runtimes",
+    "refused",
+    "register",
+    "status",
+    "take_refusal",
+    "threads",
+    "use",
+]
 
 ABI = 1
 """Version of the C interface; a library of another version is not used."""
@@ -35,6 +48,7 @@ ISAS = ("avx512", "avx2", "scalar")
 _FOLDER = Path(__file__).parent / "_lib"
 _TYPES = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "f": ctypes.c_float}
 _LIBRARY = torch.library.Library("gnnqlab", "FRAGMENT")
+_NOTHING_REFUSED = 2**63 - 1
 _BACKENDS = ("native", "reference")
 
 _forced_backend: str | None = None
@@ -142,6 +156,20 @@ def _restored(backend: str | None, forced: str | None) -> Iterator[None]:
         yield
     finally:
         _forced_backend, _forced_isa = backend, forced
+
+
+@functools.cache
+def refused(device: torch.device) -> torch.Tensor:
+    """Where CUDA kernels note the first position they refuse: nothing waits for it until `take_refusal`."""
+    return torch.full((1,), _NOTHING_REFUSED, dtype=torch.int64, device=device)
+
+
+def take_refusal(device: torch.device) -> int:
+    """What CUDA kernels refused since the last call: 0, or position * 8 + reason; waits for the device."""
+    noted = refused(device)
+    code = int(noted)
+    noted.fill_(_NOTHING_REFUSED)
+    return 0 if code == _NOTHING_REFUSED else code
 
 
 def use(backend: str | None, *, isa: str | None = None) -> contextlib.AbstractContextManager[None]:

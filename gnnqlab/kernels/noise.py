@@ -156,7 +156,7 @@ def _list(indices: Tensor) -> tuple[int, int]:
 
 def _run(kernel: native.Kernel, ids: Tensor, arguments: tuple[Any, ...]) -> None:
     if ids.is_cuda:
-        kernel.cuda(ids.device, *arguments)
+        kernel.cuda(ids.device, *arguments, native.refused(ids.device).data_ptr())
     elif kernel(*arguments, native.threads()):
         _check_ids(ids)
 

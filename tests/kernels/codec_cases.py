@@ -32,33 +32,42 @@ class Call:
     )
 
 
-def encode(call: Call) -> tuple[Tensor, Tensor, Tensor, int]:
+def encode(call: Call, device: torch.device | None = None) -> tuple[Tensor, Tensor, Tensor, int]:
     """Payload, parameters, ranges and the position of the first bad row (or -1)."""
     count = call.rows.numel()
     size = call.payload_bytes
     if size is None:
         assert isinstance(call.bits, int)
         size = count * codec.row_bytes(call.x.shape[1], call.bits)
-    payload = torch.full((size,), 77, dtype=torch.uint8)
-    params, ranges, bad = torch.full((count, 2), 5.0, dtype=call.params), torch.full((count,), 9.0), -1
+    payload = torch.full((size,), 77, dtype=torch.uint8, device=device)
+    params = torch.full((count, 2), 5.0, dtype=call.params, device=device)
+    ranges, bad = torch.full((count,), 9.0, device=device), -1
+    x, rows, ids, bits, offsets = (on(part, device) for part in (call.x, call.rows, call.ids, call.bits, call.offsets))
     try:
-        codec.encode_rows(
-            call.x, call.rows, call.ids, call.bits, call.offsets, payload, params, **call.settings, ranges=ranges
-        )
+        codec.encode_rows(x, rows, ids, bits, offsets, payload, params, **call.settings, ranges=ranges)
+        if device is not None:
+            codec.raise_refused(device)
     except NonFiniteRow as error:
         bad = error.position
-    return payload, params, ranges, bad
+    return payload.cpu(), params.cpu(), ranges.cpu(), bad
 
 
-def decode(call: Call, *, accumulate: bool | None = None) -> Tensor:
+def on(part, device: torch.device | None):
+    """The tensor on another device; anything else as it is."""
+    return part.to(device) if isinstance(part, Tensor) and device is not None else part
+
+
+def decode(call: Call, *, accumulate: bool | None = None, device: torch.device | None = None) -> Tensor:
     """The call's rows, decoded in reverse order into a wider matrix whose other elements must stay."""
     payload, params, _, _ = encode(call)
     count, columns = call.rows.numel(), call.x.shape[1]
     wide = torch.arange(count * (columns + call.pad), dtype=torch.float32).reshape(count, columns + call.pad)
+    wide, payload, params = on(wide, device), on(payload, device), on(params, device)
+    bits, offsets = on(call.bits, device), on(call.offsets, device)
     accumulate = call.accumulate if accumulate is None else accumulate
-    rows = None if call.offsets is None else torch.arange(count).flip(0).to(call.rows.dtype)
-    codec.decode_rows(payload, params, call.bits, call.offsets, wide[:, :columns], rows, accumulate=accumulate)
-    return wide
+    rows = None if offsets is None else torch.arange(count, device=device).flip(0).to(call.rows.dtype)
+    codec.decode_rows(payload, params, bits, offsets, wide[:, :columns], rows, accumulate=accumulate)
+    return wide.cpu()
 
 
 def same(got: tuple[Tensor, Tensor, Tensor, int], expected: tuple[Tensor, Tensor, Tensor, int]) -> bool:

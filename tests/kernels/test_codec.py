@@ -309,3 +309,31 @@ def test_codec_compiles():
 
     x = torch.randn(6, 9)
     assert torch.equal(torch.compile(roundtrip, backend="aot_eager", fullgraph=True)(x), roundtrip(x))
+
+
+def test_refusals_noted_on_a_device_are_raised_when_asked_for():
+    device = torch.device("cpu")  # the note is a tensor like any other
+    codec.raise_refused(device)
+    native.refused(device).fill_(7 * 8 + 1)
+    with pytest.raises(NonFiniteRow, match="in row 7"):
+        codec.raise_refused(device)
+    codec.raise_refused(device)
+    native.refused(device).fill_(3 * 8 + 5)
+    with pytest.raises(ValueError, match="payload offsets must be in range, got one that is not at position 3"):
+        codec.raise_refused(device)
+
+
+@pytest.mark.gpu
+def test_cuda_gives_the_same_bytes():
+    device = torch.device("cuda", 0)
+    assert native.active(device), native.status()["cuda_reason"]
+    for seed in range(300):
+        call = random_call(seed, columns=None if seed % 10 else 1 + 7 * seed)
+        with native.use("reference"):
+            expected, expected_decoded = encode(call), decode(call)
+        got, decoded = encode(call, device), decode(call, device=device)
+        assert same(got, expected), seed
+        assert expected[3] >= 0 or torch.equal(decoded, expected_decoded), seed
+        ids = torch.arange(call.x.shape[0])
+        dropped = [noise.dropout(x, ids.to(x.device), p=0.4, **SETTINGS).cpu() for x in (call.x, call.x.to(device))]
+        assert torch.equal(*(d.nan_to_num(0.0) for d in dropped)), seed

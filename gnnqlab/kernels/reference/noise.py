@@ -38,10 +38,8 @@ def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], seed: int) -> tuple[T
 def uniform16(ids_N: Tensor, columns: int, *, seed: int, epoch: int, stream: int) -> Tensor:
     """Sixteen random bits for each row id and column: int32 ``(N, columns)``."""
     blocks = torch.arange(-(-columns // 8), device=ids_N.device)
-    ids_N1 = ids_N.long()[:, None]
-    shape = (ids_N.numel(), blocks.numel())
-    fixed = [torch.full((), value, dtype=torch.int64, device=ids_N.device) for value in (epoch, stream)]
-    words = philox((ids_N1.expand(shape), blocks.expand(shape), *(value.expand(shape) for value in fixed)), seed)
+    rows_NB, blocks_NB = torch.broadcast_tensors(ids_N.long()[:, None], blocks)
+    words = philox((rows_NB, blocks_NB, torch.full_like(rows_NB, epoch), torch.full_like(rows_NB, stream)), seed)
     halves = [half for word in words for half in (word & 0xFFFF, word >> 16)]
     return torch.stack(halves, dim=-1).reshape(ids_N.numel(), 8 * blocks.numel())[:, :columns].to(torch.int32)
 
@@ -49,8 +47,8 @@ def uniform16(ids_N: Tensor, columns: int, *, seed: int, epoch: int, stream: int
 def uniform16_at(ids_E: Tensor, columns_E: Tensor, *, seed: int, epoch: int, stream: int) -> Tensor:
     """The same bits for single elements ``(ids[e], columns[e])``: int32 ``(E,)``."""
     ids_E, columns_E = ids_E.long(), columns_E.long()
-    fixed = [torch.full_like(ids_E, value) for value in (epoch, stream)]
-    words_E4 = torch.stack(philox((ids_E, columns_E // 8, *fixed), seed), dim=-1)
+    counter = (ids_E, columns_E // 8, torch.full_like(ids_E, epoch), torch.full_like(ids_E, stream))
+    words_E4 = torch.stack(philox(counter, seed), dim=-1)
     word_E = words_E4.gather(1, (columns_E % 8 // 2)[:, None])[:, 0]
     return ((word_E >> (columns_E % 2 * 16)) & 0xFFFF).to(torch.int32)
 
