@@ -12,6 +12,7 @@ import dataclasses
 import io
 import itertools
 import json
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -70,6 +71,8 @@ class _Options:
     """Bits per element, for systems with one width: 1, 2, 4 or 8."""
     period: int | None = None
     """Epochs between changes of bit-widths, for systems that change them."""
+    parameters: str | None = None
+    """Type of a row's zero-point and scale on the wire, for quantized messages: float32 or bfloat16."""
     device: str = "cpu"
     """cpu or cuda."""
     backend: str = "gloo"
@@ -86,7 +89,7 @@ class _Options:
         from gnnqlab.systems.parts import PARTS
         from gnnqlab.train.configure import configure
 
-        own = {"graph", "model", "workers", "partition", "bits", "period", "out", "json"}
+        own = {"graph", "model", "workers", "partition", "bits", "period", "parameters", "out", "json"}
         shared = {
             option.name: getattr(self, option.name)
             for option in dataclasses.fields(_Options)
@@ -104,7 +107,7 @@ class _Options:
 
     def recipe_settings(self) -> dict[str, Any]:
         """Return the options that belong to a system's recipe, those that were given."""
-        given = {"bits": self.bits, "period": self.period}
+        given = {"bits": self.bits, "period": self.period, "parameters": self.parameters}
         return {name: value for name, value in given.items() if value is not None}
 
 
@@ -362,6 +365,9 @@ def _follow(run: Run) -> None:
         f"{settings.launch.device} over {settings.launch.backend}",
         file=sys.stderr,
     )
+    cores = len(os.sched_getaffinity(0))
+    if settings.launch.device == "cpu" and settings.workers > cores:
+        print(f"{settings.workers} workers share {cores} core(s): they will wait for each other", file=sys.stderr)
     run.wait(progress=True)
 
 

@@ -112,7 +112,7 @@ class HaloExchange:
         """Return the ``(H, D)`` buffer of a layer; it is kept from epoch to epoch."""
         key = (layer, x.shape[1])
         if key not in self._halos:
-            self._halos[key] = x.new_empty(self.num_halo, x.shape[1])
+            self._halos[key] = self._codec.rows(self.num_halo, x.shape[1], x.device)
         return self._halos[key]
 
     def kept_halo(self, layer: int, x: Tensor, epoch: int) -> Tensor:

@@ -15,6 +15,9 @@ from gnnqlab.message.wire import Layout, lay_out
 
 __all__ = ["Codec", "Float32", "Noise", "Stochastic"]
 
+_LINE = 16
+"""Elements of a cache line: rows that begin on one are written past the caches."""
+
 
 @dataclass(frozen=True)
 class Noise:
@@ -31,6 +34,9 @@ class Codec(Protocol):
     @property
     def widths(self) -> tuple[int, ...]:
         """Bit-widths this codec can write."""
+
+    def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
+        """Return an uninitialised ``(n, D)`` buffer in the form that decoding fills fastest."""
 
     def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
         """Lay out a message."""
@@ -52,6 +58,9 @@ class Float32:
     @property
     def widths(self) -> tuple[int, ...]:
         return (32,)
+
+    def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
+        return torch.empty(num_rows, columns, device=device)  # without gaps, so that messages land in it
 
     def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
         return lay_out(32, num_rows, columns, bytes_per_parameter=0)
@@ -97,6 +106,10 @@ class Stochastic:
     @property
     def widths(self) -> tuple[int, ...]:
         return WIDTHS
+
+    def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
+        stride = -(-columns // _LINE) * _LINE
+        return torch.empty(num_rows, stride, device=device)[:, :columns]
 
     @property
     def _parameter_dtype(self) -> torch.dtype:

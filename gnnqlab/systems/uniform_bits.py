@@ -13,12 +13,13 @@ __all__ = ["fixed_bits", "random_bits"]
 
 
 @register_system
-def fixed_bits(*, bits: int = 2) -> System:
+def fixed_bits(*, bits: int = 2, parameters: str = "float32") -> System:
     """Every message in ``bits`` bits, else Vanilla (SYLVIE Tables IV and X, fixed b)."""
-    return replace(vanilla(), name="fixed-bits", codec=Stochastic(), bits=Fixed(bits=bits))
+    return replace(vanilla(), name="fixed-bits", codec=Stochastic(parameters=parameters), bits=Fixed(bits=bits))
 
 
 @register_system
-def random_bits(*, among: tuple[int, ...] = (2, 4, 8), period: int = 50) -> System:
+def random_bits(*, among: tuple[int, ...] = (2, 4, 8), period: int = 50, parameters: str = "float32") -> System:
     """Each message's width drawn uniformly from a set every ``period`` epochs (AdaQP Table 6, Uniform)."""
-    return replace(vanilla(), name="random-bits", codec=Stochastic(), bits=UniformRandom(among=among, period=period))
+    bits = UniformRandom(among=among, period=period)
+    return replace(vanilla(), name="random-bits", codec=Stochastic(parameters=parameters), bits=bits)

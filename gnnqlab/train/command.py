@@ -35,7 +35,8 @@ def command_of(config: RunConfig) -> str | None:
             words += [f"--{field.name.replace('_', '-')}", str(value)]
     recipe = SYSTEMS[config.system.name]
     for name, parameter in inspect.signature(recipe).parameters.items():
-        value = getattr(config.system.bits, name, parameter.default)
+        axes = (config.system.bits, config.system.codec)
+        value = next((getattr(axis, name) for axis in axes if hasattr(axis, name)), parameter.default)
         if value != parameter.default:
             words += [f"--{name.replace('_', '-')}", str(value)]
     usual = recipe().partition

@@ -42,7 +42,7 @@ def test_bits_the_codec_cannot_write_are_refused():
 def test_unknown_names_list_the_known_ones():
     with pytest.raises(ValueError, match=r"system must be one of \[.*'vanilla'\], got 'vanila'"):
         make_system("vanila")
-    with pytest.raises(ValueError, match=r"system 'fixed-bits' takes \['bits'\], got \['lam'\]"):
+    with pytest.raises(ValueError, match=r"system 'fixed-bits' takes \['bits', 'parameters'\], got \['lam'\]"):
         make_system("fixed-bits", lam=0.5)
     with pytest.raises(ValueError, match="system 'vanilla' takes no settings"):
         make_system("vanilla", bits=2)
