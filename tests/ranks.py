@@ -7,6 +7,7 @@ import os
 import pickle
 import queue
 import tempfile
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -33,12 +34,20 @@ def run_ranks(function: Callable[..., Any], workers: int, *arguments: Any, timeo
             process.start()
         results: dict[int, Any] = {}
         try:
+            until = time.monotonic() + timeout_s
             while len(results) < workers:
+                # Codes first, answers second: an answer put before the end of its process is never missed.
+                codes = {rank: process.exitcode for rank, process in enumerate(processes)}
                 try:
-                    rank, failure, result = answers.get(timeout=timeout_s)
+                    rank, failure, result = answers.get(timeout=0.5)
                 except queue.Empty:
-                    missing = sorted(set(range(workers)) - set(results))
-                    raise AssertionError(f"ranks {missing} gave no answer within {timeout_s} s") from None
+                    gone = {rank: code for rank, code in codes.items() if code is not None and rank not in results}
+                    if gone or time.monotonic() > until:
+                        missing = sorted(set(range(workers)) - set(results))
+                        raise AssertionError(
+                            f"ranks {missing} gave no answer within {timeout_s} s; ended without one: {gone}"
+                        ) from None
+                    continue
                 if failure is not None:
                     raise AssertionError(f"rank {rank} failed:\n{failure}")
                 results[rank] = pickle.loads(result)
