@@ -84,7 +84,7 @@ int64_t sum(const Matrix &matrix, const Sources<T> &from, const Output &out, int
 GNNQLAB_CUDA_EXPORT(spmm)
 (const int64_t *indptr, const int32_t *indices, const float *weights, int64_t start, int64_t stop, int64_t row_type,
  int64_t columns, const void *x, int64_t num_x, int64_t x_stride, const float *x_scales, const void *halo,
- int64_t halo_stride, const float *halo_scales, float *out, int64_t out_stride, int64_t accumulate, int64_t,
+ int64_t, int64_t halo_stride, const float *halo_scales, float *out, int64_t out_stride, int64_t accumulate, int64_t,
  void *stream) {
     if (start >= stop || columns == 0) return cudaSuccess;
     const Matrix matrix{indptr, indices, weights};

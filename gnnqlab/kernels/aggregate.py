@@ -21,7 +21,7 @@ from gnnqlab.kernels.reference import aggregate as reference
 
 __all__ = ["Adjacency", "QuantizedRows", "aggregate", "quantize_rows", "spmm"]
 
-_spmm = native.declare("spmm", "p p p i i i i p i i p p i p p i i i")
+_spmm = native.declare("spmm", "p p p i i i i p i i p p i i p p i i i")
 _ROW_TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.int8: 2}
 
 
@@ -229,6 +229,7 @@ def _sum_rows(
         x.stride(0),
         address(scales),
         address(halo),
+        0 if halo is None else halo.shape[0],
         0 if halo is None else halo.stride(0),
         address(halo_scales),
         into.data_ptr(),

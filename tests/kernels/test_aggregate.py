@@ -178,6 +178,24 @@ def test_same_bits_for_any_threads_and_repeats() -> None:
         assert all(torch.equal(a, b) for a, b in zip(seen[0], other))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_rows_beyond_the_cache_give_the_same_bits(
+    backend: tuple[str, str | None], dtype: torch.dtype, weighted: bool
+) -> None:
+    """Large products go line by line through a packed copy of the rows; columns and edges keep their order."""
+    if backend[0] == "reference":
+        pytest.skip("the reference has one way only")
+    adj = matrix(400, 9000, 150_000, seed=11, weighted=weighted)
+    width = 1000 if dtype == torch.float32 else 2000  # above 32 MB, and no multiple of a line
+    x = torch.randn(9000, width, generator=torch.Generator().manual_seed(1)).to(dtype)
+    whole = spmm(adj, x)
+    for part in (slice(0, 100), slice(width - 77, width)):
+        assert torch.equal(spmm(adj, x[:, part]), whole[:, part])
+    assert torch.equal(spmm(adj, x[:5000], x[5000:]), whole)
+    assert torch.equal(spmm(adj, x, out=torch.ones_like(whole), accumulate=True), whole + 1.0)
+
+
 @pytest.mark.skipif(len(native.status()["isas"]) < 3, reason="this processor lacks AVX2 or AVX-512")
 @pytest.mark.parametrize("columns", [5, 37, 256])
 def test_same_bits_from_avx2_and_avx512(columns: int) -> None:
