@@ -7,7 +7,7 @@ import ctypes
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -24,6 +24,9 @@ class METIS:
 
     The default of AdaQP, SYLVIE, PipeGCN and BNS-GCN.
     """
+
+    repeatable: ClassVar[bool] = False
+    """METIS cuts the same graph differently from call to call, so the first cut is kept and used again."""
 
     objective: str = "cut"
     """What METIS minimises: ``cut`` (edges) or ``vol`` (rows that travel)."""

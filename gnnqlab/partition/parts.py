@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -12,6 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from gnnqlab.partition.edge_cut import METIS
@@ -90,8 +93,26 @@ def partition(
             "workers, or hosts and per_host"
         )
     warn_if_large(graph, workers)
-    owner = (partitioner or METIS()).assign(graph, workers)
+    owner = owners(graph, partitioner or METIS(), workers)
     return Parts(graph=graph, owner=owner, workers=workers, per_host=per_host)
+
+
+def owners(graph: Graph, partitioner: Partitioner, workers: int) -> Tensor:
+    """Return the owner of every node; of a partitioner that is not repeatable, the first answer, kept on disk.
+
+    So a partition that was looked at is the one that a run trains on.
+    """
+    if getattr(partitioner, "repeatable", True):
+        return partitioner.assign(graph, workers)
+    kept = shard_folder(graph.content_hash, partitioner, workers) / "owner.npy"
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        partial = kept.with_name(f".owner-{os.getpid()}.npy")
+        np.save(partial, partitioner.assign(graph, workers).numpy())
+        with contextlib.suppress(FileExistsError):
+            os.link(partial, kept)  # whoever is first decides
+        partial.unlink()
+    return torch.from_numpy(np.load(kept, allow_pickle=False))
 
 
 def memory_estimate(num_nodes: int, num_edges: int, num_features: int, workers: int) -> dict[str, int]:
@@ -157,7 +178,7 @@ def store_shards(
     if all(shard_path(folder, rank).exists() for rank in range(workers)):
         return folder
     warn_if_large(graph, workers)
-    owner = partitioner.assign(graph, workers)
+    owner = owners(graph, partitioner, workers)
     folder.mkdir(parents=True, exist_ok=True)
     for rank in range(workers):
         build_shard(graph, owner, rank, workers).save(shard_path(folder, rank))

@@ -47,7 +47,7 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
     traffic = JsonLines(folder / f"traffic-rank{rank}.jsonl")
     meter = _Meter(trainer)
     if workers > 1:
-        dist.barrier()
+        _check_same_partition(shard)
     started = time.perf_counter()
     for epoch in range(settings.epochs):
         heartbeat.phase("compute", epoch=epoch)
@@ -77,6 +77,20 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
         _check_finite(loss, epoch)
     records.close()
     traffic.close()
+
+
+def _check_same_partition(shard: Shard) -> None:
+    """Refuse shards of different partitions, which machines without a common cache can make; also a barrier."""
+    counts = torch.zeros(2, shard.workers, shard.workers, dtype=torch.int64)
+    counts[0, :, shard.rank] = shard.halo_splits
+    counts[1, shard.rank] = shard.boundary_splits
+    counts = counts.to("cuda") if dist.get_backend() == "nccl" else counts
+    dist.all_reduce(counts)
+    if not torch.equal(counts[0], counts[1]):
+        raise RuntimeError(
+            "workers must hold shards of one partition, got rows to send that nobody expects; let all machines share "
+            "the folder GNNQLAB_CACHE, or choose the partition 'random'"
+        )
 
 
 def _evaluates(epoch: int, epochs: int, every: int) -> bool:
