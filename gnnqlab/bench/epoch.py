@@ -14,7 +14,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,9 @@ __all__ = ["epoch"]
 
 GRAPHS = ("coauthor_physics", "sbm:200000,16,50")
 GOAL = 1.8
+
+Prepare = Callable[[str, str], Callable[[int], object]]
+"""Sets up (graph, model) and returns what trains one epoch."""
 
 
 def epoch(repeats: int = 5, graphs: tuple[str, ...] = GRAPHS) -> list[dict[str, Any]]:
@@ -46,12 +49,13 @@ def epoch(repeats: int = 5, graphs: tuple[str, ...] = GRAPHS) -> list[dict[str, 
 def _one_worker(name: str, path: str, repeats: int) -> list[dict[str, Any]]:
     rows = []
     for model in ("gcn", "graphsage"):
-        contestants = {"ours": _ours}
+        contestants: dict[str, Prepare] = {"ours": _ours}
         if importlib.util.find_spec("dgl") is not None:
             contestants |= {"dgl.nn": _dgl, "dgl.nn, pages kept": _dgl_with_pages_kept}
         seconds = _in_turn(contestants, path, model, repeats)
         ours = statistics.median(seconds["ours"])
-        for rival in [rival for rival in seconds if rival != "ours"] or [None]:
+        rivals: list[str | None] = [name for name in seconds if name != "ours"]
+        for rival in rivals or [None]:
             other = None if rival is None else statistics.median(seconds[rival])
             rows.append(
                 row(
@@ -68,9 +72,7 @@ def _one_worker(name: str, path: str, repeats: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _in_turn(
-    contestants: dict[str, Callable[[str, str], Callable[[int], object]]], path: str, model: str, repeats: int
-) -> dict[str, list[float]]:
+def _in_turn(contestants: Mapping[str, Prepare], path: str, model: str, repeats: int) -> dict[str, list[float]]:
     """Return seconds of each contestant's epochs, taken in turn, each in a process of its own, after two warm-ups."""
     context = multiprocessing.get_context("spawn")
     lines, processes = {}, []
@@ -92,7 +94,7 @@ def _in_turn(
     return seconds
 
 
-def _contest(prepare: Callable[[str, str], Callable[[int], object]], path: str, model: str, line: Any) -> None:
+def _contest(prepare: Prepare, path: str, model: str, line: Any) -> None:
     import torch
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
