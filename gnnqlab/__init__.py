@@ -20,11 +20,13 @@ _HOMES = {
     "Float32": "gnnqlab.message",
     "Graph": "gnnqlab.graph",
     "METIS": "gnnqlab.partition",
+    "Overlapped": "gnnqlab.exchange",
     "MODELS": "gnnqlab.nn.models",
     "Random": "gnnqlab.partition",
     "Run": "gnnqlab.launch",
     "SYSTEMS": "gnnqlab.systems",
     "Stochastic": "gnnqlab.message",
+    "Synchronous": "gnnqlab.exchange",
     "System": "gnnqlab.systems",
     "UniformRandom": "gnnqlab.bits",
     "cleanup": "gnnqlab.launch",
@@ -49,9 +51,11 @@ __all__ = [
     "Fixed",
     "Float32",
     "Graph",
+    "Overlapped",
     "Random",
     "Run",
     "Stochastic",
+    "Synchronous",
     "System",
     "UniformRandom",
     "cleanup",
@@ -87,6 +91,7 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from gnnqlab import systems
     from gnnqlab.bits import Fixed, UniformRandom
+    from gnnqlab.exchange import Overlapped, Synchronous
     from gnnqlab.graph import Graph, from_dgl, from_pyg, load
     from gnnqlab.lab import compare
     from gnnqlab.launch import Run, cleanup, runs

@@ -1,6 +1,6 @@
 """Which rows travel, to whom, and in which order."""
 
 from gnnqlab.exchange.halo import Halo, HaloExchange
-from gnnqlab.exchange.schedule import Schedule, Synchronous
+from gnnqlab.exchange.schedule import Overlapped, Schedule, Synchronous
 
-__all__ = ["Halo", "HaloExchange", "Schedule", "Synchronous"]
+__all__ = ["Halo", "HaloExchange", "Overlapped", "Schedule", "Synchronous"]

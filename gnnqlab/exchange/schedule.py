@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Schedule", "Step", "Synchronous"]
+__all__ = ["Overlapped", "Schedule", "Step", "Synchronous"]
 
 
 class Step(Protocol):
@@ -43,4 +43,20 @@ class Synchronous:
         step.post()
         step.wait()
         step.independent()
+        step.dependent()
+
+
+@dataclass(frozen=True)
+class Overlapped:
+    """Compute what needs no other worker while rows are under way (AdaQP section 3.2, Fig. 7).
+
+    Forward, central rows are multiplied while boundary rows travel; backward, the gradients of halo rows are
+    computed first and travel while the gradients of owned rows are computed.
+    """
+
+    def run(self, step: Step) -> None:
+        step.prepare()
+        step.post()
+        step.independent()
+        step.wait()
         step.dependent()

@@ -12,7 +12,7 @@ from typing import Any
 
 from gnnqlab.bits.policy import Fixed, UniformRandom
 from gnnqlab.exchange.halo import Halo
-from gnnqlab.exchange.schedule import Synchronous
+from gnnqlab.exchange.schedule import Overlapped, Synchronous
 from gnnqlab.message.codec import Float32, Stochastic
 from gnnqlab.partition.edge_cut import METIS, Random
 from gnnqlab.systems.defaults import AllRows, Float32Products, NoCache
@@ -26,7 +26,7 @@ PARTS: dict[str, dict[str, type]] = {
     "cache": {"none": NoCache},
     "codec": {"float32": Float32, "stochastic": Stochastic},
     "bits": {"fixed": Fixed, "uniform-random": UniformRandom},
-    "schedule": {"synchronous": Synchronous},
+    "schedule": {"synchronous": Synchronous, "overlapped": Overlapped},
     "compute": {"float32": Float32Products},
 }
 """Axis -> name -> class."""

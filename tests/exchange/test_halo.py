@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from gnnqlab.bits import Fixed
-from gnnqlab.exchange import HaloExchange, Synchronous
+from gnnqlab.exchange import HaloExchange, Overlapped, Synchronous
 from gnnqlab.message import Float32
 from gnnqlab.message.transport import make_transport
 from gnnqlab.nn import LocalGraph, ModelSettings, WorkerGraph
@@ -95,3 +95,9 @@ def test_synchronous_waits_before_it_computes():
     step = Recorder()
     Synchronous().run(step)
     assert step.verbs == ["prepare", "post", "wait", "independent", "dependent"]
+
+
+def test_overlapped_computes_before_it_waits():
+    step = Recorder()
+    Overlapped().run(step)
+    assert step.verbs == ["prepare", "post", "independent", "wait", "dependent"]

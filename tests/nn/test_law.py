@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from gnnqlab.exchange import Overlapped
 from gnnqlab.graph import Graph
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random, build_shard
@@ -47,9 +48,15 @@ def train(trainer: Trainer) -> dict:
     }
 
 
-def on_rank(rank: int, workers: int, graph: Graph, owner, model: ModelSettings, settings: TrainSettings) -> dict:
+def on_rank(
+    rank: int, workers: int, graph: Graph, owner, model: ModelSettings, settings: TrainSettings, **axes
+) -> dict:
     shard = build_shard(graph, owner, rank, workers)
-    return train(worker_trainer(shard, vanilla(), model, settings))
+    return train(worker_trainer(shard, replace(vanilla(), **axes), model, settings))
+
+
+def overlapped_on_rank(*arguments) -> dict:
+    return on_rank(*arguments, schedule=Overlapped())
 
 
 def assert_same(results: list[dict], truth: dict) -> None:
@@ -90,6 +97,15 @@ def test_every_transport_obeys(transport):
     settings = TrainSettings(transport=transport)
     owner = Random(seed=2).assign(graph, 3)
     assert_same(run_ranks(on_rank, 3, graph, owner, shape, settings), one_process(graph, shape, settings))
+
+
+@pytest.mark.parametrize("transport", ["direct", "ring", "all-to-all"])
+def test_the_overlapped_schedule_obeys(transport):
+    graph = random_graph()
+    shape = ModelSettings(layers=3, hidden=16)
+    settings = TrainSettings(transport=transport)
+    owner = Random(seed=2).assign(graph, 3)
+    assert_same(run_ranks(overlapped_on_rank, 3, graph, owner, shape, settings), one_process(graph, shape, settings))
 
 
 def test_kept_layer_0_obeys():
