@@ -1,7 +1,4 @@
-// Encode: gather rows, find their range, round stochastically, pack. A batch of rows stays in the first cache between
-// the pass over ranges and the pass over codes, while the next batch's rows are on their way.
-#include <omp.h>
-
+// Encode: gather rows, find their range, round stochastically, pack.
 #include "cpu/export.h"
 #include "cpu/rows.h"
 
@@ -13,7 +10,7 @@ struct EncodeCall {
     int64_t x_rows, x_stride, columns;
     Indices rows;
     int64_t count;
-    const int64_t *ids;
+    Indices ids;
     const uint8_t *bits;  // or null: `width` for all
     int64_t width;
     const int64_t *offsets;  // or null: one after another
@@ -24,13 +21,16 @@ struct EncodeCall {
     float *ranges;  // or null
     Noise noise;
 
+    template <class T>
+    const T *address(int64_t i) const {
+        return (const T *)x + rows[i] * x_stride;
+    }
     int64_t width_of(int64_t i) const { return bits ? bits[i] : width; }
     int64_t offset_of(int64_t i) const { return offsets ? offsets[i] : i * row_bytes(columns, width); }
 };
 
-constexpr int most_rows_a_batch = 16;
-constexpr int64_t batch_bytes = 8192;
-constexpr int64_t bytes_ahead = 16384;
+constexpr int64_t most_rows_a_batch = 16;
+constexpr int64_t batch_bytes = 8192, bytes_ahead = 16384, pages_at_once = 16;
 
 GNNQLAB_FN int64_t refusal(const EncodeCall &call, int64_t i) {
     const int64_t row = call.rows[i], b = call.width_of(i), offset = call.offset_of(i);
@@ -52,48 +52,55 @@ GNNQLAB_FN void write_params(const EncodeCall &call, int64_t i, const RowParamet
     if (call.ranges) call.ranges[i] = row.range;
 }
 
+// The range of row i and its parameters, written; or why it is refused.
+template <class T>
+GNNQLAB_FN int64_t look_over(const EncodeCall &call, int64_t i, RowParameters &row) {
+    row.finite = false;
+    if (const int64_t reason = refusal(call, i)) return i * 8 + reason;
+    const RowRange range = row_range(call.address<T>(i), call.columns);
+    row = row_parameters(range.lowest, range.highest, range.has_nan, int(call.width_of(i)), call.sixteen);
+    write_params(call, i, row);
+    return row.finite ? 0 : i * 8 + non_finite;
+}
+
+template <class T, class RowNoise>
+GNNQLAB_FN void write_codes(const EncodeCall &call, int64_t i, const RowParameters &row, RowNoise noise) {
+    const T *x = call.address<T>(i);
+    uint8_t *out = call.payload + call.offset_of(i);
+    switch (call.width_of(i)) {
+        case 1: return encode_row<1>(x, call.columns, row, noise, out);
+        case 2: return encode_row<2>(x, call.columns, row, noise, out);
+        case 4: return encode_row<4>(x, call.columns, row, noise, out);
+        default: return encode_row<8>(x, call.columns, row, noise, out);
+    }
+}
+
+// A batch of rows stays in the first cache between the pass over ranges and the pass over codes. Meanwhile later rows are
+// on their way from memory, a part of a row with every step, so that memory and arithmetic are busy side by side.
 template <class T>
 int64_t encode_span(const EncodeCall &call, int64_t begin, int64_t end) {
     const int64_t bytes = call.columns * int64_t(sizeof(T)), fitting = batch_bytes / bytes;
-    const int batch = int(fitting < 1 ? 1 : fitting > most_rows_a_batch ? most_rows_a_batch : fitting);
-    const int64_t ahead = bytes_ahead / bytes + 1;
-    const auto address = [&](int64_t i) { return (const T *)call.x + call.rows[i] * call.x_stride; };
+    const int64_t batch = fitting < 1 ? 1 : fitting > most_rows_a_batch ? most_rows_a_batch : fitting;
+    const int64_t ahead = bytes_ahead / bytes + 1, half = (bytes / 2 + 63) / 64 * 64;
     const auto fetch = [&](int64_t i, int64_t from, int64_t to) {
-        if (i < end) prefetch((const char *)address(i) + from, to - from);
+        if (i < end) prefetch((const char *)call.address<T>(i) + from, to - from);
     };
     RowNoise noise(call.noise, call.columns);
-    RowParameters parameters[most_rows_a_batch];
-    uint32_t ids[most_rows_a_batch];
-    int64_t refused = 0;
+    RowParameters rows[most_rows_a_batch];
+    int64_t refused = 0, touched = begin + ahead;
     for (int64_t i = begin; i < begin + ahead; i++) fetch(i, 0, bytes);
     for (int64_t first = begin; first < end; first += batch) {
-        const int rows = int(end - first < batch ? end - first : batch);
-        for (int k = 0; k < rows; k++) {
-            const int64_t i = first + k;
-            ids[k] = uint32_t(call.ids[i]);
-            parameters[k].finite = false;
-            if (const int64_t reason = refusal(call, i)) {
-                refused = earlier(refused, i * 8 + reason);
-                continue;
-            }
-            const RowRange range = row_range(address(i), call.columns);
-            parameters[k] = row_parameters(range.lowest, range.highest, range.has_nan, int(call.width_of(i)), call.sixteen);
-            if (!parameters[k].finite) refused = earlier(refused, i * 8 + non_finite);
-            write_params(call, i, parameters[k]);
-        }
-        for (int k = 0; k < rows; k++) {
-            const int64_t i = first + k;
-            fetch(i + ahead, 0, bytes / 2);
-            const auto row_noise = noise.draw(ids, k, rows);
-            fetch(i + ahead, bytes / 2, bytes);
-            if (!parameters[k].finite) continue;
-            uint8_t *out = call.payload + call.offset_of(i);
-            switch (call.width_of(i)) {
-                case 1: encode_row<1>(address(i), call.columns, parameters[k], row_noise, out); break;
-                case 2: encode_row<2>(address(i), call.columns, parameters[k], row_noise, out); break;
-                case 4: encode_row<4>(address(i), call.columns, parameters[k], row_noise, out); break;
-                default: encode_row<8>(address(i), call.columns, parameters[k], row_noise, out); break;
-            }
+        const int64_t last = end - first < batch ? end : first + batch;
+        // First and last line of some later rows at once: their pages are looked up side by side, while one look-up amid
+        // the arithmetic would hold everything up.
+        for (; touched < last + ahead; touched += pages_at_once)
+            for (int64_t i = touched; i < touched + pages_at_once; i++) fetch(i, 0, 1), fetch(i, bytes - 1, bytes);
+        for (int64_t i = first; i < last; i++) refused = earlier(refused, look_over<T>(call, i, rows[i - first]));
+        for (int64_t i = first; i < last; i++) {
+            fetch(i + ahead, 0, half);
+            const auto drawn = noise.draw(call.ids, i, i - begin, end);
+            fetch(i + ahead, half, bytes);
+            if (rows[i - first].finite) write_codes<T>(call, i, rows[i - first], drawn);
         }
     }
     return refused;
@@ -109,7 +116,7 @@ GNNQLAB_EXPORT(encode_rows)
  int64_t rows_narrow, int64_t count, const int64_t *ids, const uint8_t *bits, int64_t width, const int64_t *offsets,
  uint8_t *payload, int64_t payload_bytes, void *params, int64_t params_sixteen, float *ranges, int64_t seed,
  int64_t epoch, int64_t stream, int64_t threads) {
-    const EncodeCall call = {x, x_rows, x_stride, columns, {rows, rows_narrow != 0}, count, ids, bits, width, offsets,
+    const EncodeCall call = {x, x_rows, x_stride, columns, {rows, rows_narrow != 0}, count, {ids, false}, bits, width, offsets,
                              payload, payload_bytes, params, params_sixteen != 0, ranges,
                              make_noise(seed, epoch, stream)};
     const int used = useful_threads(count, columns, threads);

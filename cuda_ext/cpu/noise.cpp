@@ -5,21 +5,13 @@
 namespace gnnqlab {
 namespace {
 
-constexpr int rows_a_batch = 16;
-
 template <class Row>
-int64_t each_row(const Noise &noise, Indices ids, int64_t columns, int64_t begin, int64_t end, const Row &visit) {
-    RowNoise drawn(noise, columns);
-    uint32_t batch[rows_a_batch];
+int64_t each_row(const Noise &noise, const Indices &ids, int64_t columns, int64_t begin, int64_t end, const Row &visit) {
+    RowNoise rows(noise, columns);
     int64_t refused = 0;
-    for (int64_t first = begin; first < end; first += rows_a_batch) {
-        const int rows = int(end - first < rows_a_batch ? end - first : rows_a_batch);
-        for (int k = 0; k < rows; k++) {
-            const int64_t id = ids[first + k];
-            if (id < 0 || id > int64_t(UINT32_MAX)) refused = earlier(refused, (first + k) * 8 + id_too_large);
-            batch[k] = uint32_t(id);
-        }
-        for (int k = 0; k < rows; k++) visit(first + k, drawn.draw(batch, k, rows));
+    for (int64_t i = begin; i < end; i++) {
+        if (ids[i] < 0 || ids[i] > int64_t(UINT32_MAX)) refused = earlier(refused, i * 8 + id_too_large);
+        visit(i, rows.draw(ids, i, i - begin, end));
     }
     return refused;
 }

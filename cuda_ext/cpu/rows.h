@@ -10,16 +10,6 @@
 namespace gnnqlab {
 namespace {
 
-// An index list of int64 or int32; with neither, 0, 1, 2, ...
-struct Indices {
-    const void *list;
-    bool narrow;
-    int64_t operator[](int64_t i) const {
-        if (!list) return i;
-        return narrow ? int64_t(((const int32_t *)list)[i]) : ((const int64_t *)list)[i];
-    }
-};
-
 // Worth a thread: a share of rows that takes longer than waking the thread.
 GNNQLAB_FN int useful_threads(int64_t rows, int64_t columns, int64_t threads) {
     const int64_t worth = rows * columns / 16384 + 1, most = worth < rows ? worth : rows;
@@ -30,7 +20,9 @@ GNNQLAB_FN int useful_threads(int64_t rows, int64_t columns, int64_t threads) {
 // misses were always taken.
 GNNQLAB_FN void prefetch(const void *from, int64_t bytes) {
     asm volatile("");  // without an effect that GCC can see, it takes the whole function away
-    for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch((const char *)from + line, 0, 2);
+    const uintptr_t end = uintptr_t(from) + uintptr_t(bytes);
+    for (uintptr_t line = uintptr_t(from) & ~uintptr_t(63); line < end; line += 64)
+        __builtin_prefetch((const void *)line, 0, 2);
 }
 
 // The first position that was refused wins, whatever thread saw it: smaller is earlier, 0 is none.

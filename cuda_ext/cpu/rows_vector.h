@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "core/codec.h"
+#include "cpu/indices.h"
 #include "cpu/simd.h"
 
 namespace gnnqlab {
@@ -86,13 +87,14 @@ class RowNoise {
     RowNoise(const RowNoise &) = delete;
     RowNoise &operator=(const RowNoise &) = delete;
 
-    // Noise of row k of a batch, to be asked for in order; readable up to a whole group beyond the row's columns.
-    __attribute__((always_inline)) inline const uint16_t *draw(const uint32_t *ids, int k, int rows) {
+    // Noise of row i of a list, to be asked for in order, `drawn` rows before it; readable up to a whole group beyond the row's columns.
+    __attribute__((always_inline)) inline const uint16_t *draw(const Indices &ids, int64_t i, int64_t drawn, int64_t end) {
         if (shared_ > 1) {
-            if (k % shared_ == 0) draw_shared(ids + k, rows - k);
-            return values_ + k % shared_ * (long_lanes / shared_) * block_columns;
+            const int place = int(drawn % shared_);
+            if (place == 0) draw_shared(ids, i, end);
+            return values_ + place * (long_lanes / shared_) * block_columns;
         }
-        const RowStart start = RowStart::make(noise_, ids[k]);
+        const RowStart start = RowStart::make(noise_, uint32_t(ids[i]));
         for (int64_t block = 0; block < blocks_; block += long_lanes)
             draw_vector(start, block, values_ + block * block_columns);
         return values_;
@@ -122,11 +124,12 @@ class RowNoise {
                 exclusive_or(product0, fill_longs(start.third2)), fill_longs(start.third3)}, 3, out);
     }
 
-    void draw_shared(const uint32_t *ids, int rows) const {
+    void draw_shared(const Indices &ids, int64_t first, int64_t end) const {
         uint64_t id[long_lanes], block[long_lanes];
         for (int lane = 0; lane < long_lanes; lane++) {
-            const int place = int(block_of_lane[lane]), blocks = long_lanes / shared_, row = place / blocks;
-            id[lane] = ids[row < rows ? row : rows - 1];
+            const int place = int(block_of_lane[lane]), blocks = long_lanes / shared_;
+            const int64_t row = first + place / blocks;
+            id[lane] = uint32_t(ids[row < end ? row : end - 1]);
             block[lane] = uint64_t(place % blocks);
         }
         finish({load_longs(id), load_longs(block), fill_longs(noise_.epoch), fill_longs(noise_.stream)}, 0, values_);
