@@ -73,6 +73,8 @@ class Channel:
         """Parameter bytes sent so far, all peers."""
         self.wire_s = 0.0
         """Seconds during which this channel had bytes under way."""
+        self.ranges: dict[int, Tensor] = {}
+        """Range (max - min) of each row in the last message to a peer, plan order: the trace of the assigner."""
         self.arrivals: list[Arrival] = []
         """Messages received since the list was last cleared."""
 
@@ -117,11 +119,15 @@ class Channel:
     def _encode(self, x: Tensor, route: Route, layout: Layout, segment: Tensor, noise: Noise) -> None:
         rows, ids = layout.arranged(route.rows), layout.arranged(route.ids)
         try:
-            self._codec.encode(x, rows, ids, layout, segment, noise)
+            ranges = self._codec.encode(x, rows, ids, layout, segment, noise)
         except NonFiniteRow as error:
             raise NonFiniteMessage(
                 rank=self.plan.rank, layer=self.layer, direction=self.direction, node=int(ids[error.position])
             ) from error
+        if ranges is not None:
+            self.ranges[route.peer] = (
+                ranges if layout.order is None else torch.empty_like(ranges).index_copy_(0, layout.order, ranges)
+            )
 
     def _lay_out(self, columns: int, epoch: int) -> None:
         wanted = (columns, self._bits.round(epoch))

@@ -41,8 +41,14 @@ class Codec(Protocol):
     def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
         """Lay out a message."""
 
-    def encode(self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise) -> None:
-        """Write ``x[rows]`` (both in wire order) into a uint8 segment of ``layout.num_bytes``."""
+    def encode(
+        self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
+    ) -> Tensor | None:
+        """Write ``x[rows]`` (both in wire order) into a uint8 segment of ``layout.num_bytes``.
+
+        Returns:
+            The range (max - min) of each row, float32 ``(n,)`` in wire order, if encoding finds it anyway.
+        """
 
     def decode(self, segment: Tensor, layout: Layout, out: Tensor, rows: Tensor, *, accumulate: bool) -> None:
         """Put the rows of a segment at ``out[rows]``, or add them there."""
@@ -65,7 +71,9 @@ class Float32:
     def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
         return lay_out(32, num_rows, columns, bytes_per_parameter=0)
 
-    def encode(self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise) -> None:
+    def encode(
+        self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
+    ) -> Tensor | None:
         """Gather rows.
 
         Raises:
@@ -77,6 +85,7 @@ class Float32:
             finite = torch.isfinite(gathered).all(dim=1)
             if not bool(finite.all()):
                 raise NonFiniteRow(int((~finite).nonzero()[0, 0]))
+        return None
 
     def decode(self, segment: Tensor, layout: Layout, out: Tensor, rows: Tensor, *, accumulate: bool) -> None:
         received = segment.view(torch.float32).view(layout.num_rows, layout.columns)
@@ -118,13 +127,16 @@ class Stochastic:
     def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
         return lay_out(widths, num_rows, columns, bytes_per_parameter=self._parameter_dtype.itemsize)
 
-    def encode(self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise) -> None:
-        """Quantize and pack rows.
+    def encode(
+        self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
+    ) -> Tensor | None:
+        """Quantize and pack rows; their ranges are found on the way.
 
         Raises:
             NonFiniteRow: if a row holds NaN or Inf, or its range overflows.
         """
         parameters, payload = layout.split(segment)
+        ranges = torch.empty(layout.num_rows, device=x.device)
         encode_rows(
             x,
             rows,
@@ -136,7 +148,9 @@ class Stochastic:
             seed=noise.seed,
             epoch=noise.epoch,
             stream=noise.stream,
+            ranges=ranges,
         )
+        return ranges
 
     def decode(self, segment: Tensor, layout: Layout, out: Tensor, rows: Tensor, *, accumulate: bool) -> None:
         parameters, payload = layout.split(segment)

@@ -7,6 +7,7 @@ import torch.distributed as dist
 from torch import nn
 
 from gnnqlab.exchange.halo import HaloExchange
+from gnnqlab.kernels.codec import raise_refused
 from gnnqlab.message.transport import make_transport
 from gnnqlab.nn.message_passing import ModelGraph, WorkerGraph
 from gnnqlab.nn.models.registry import ModelSettings, build_model
@@ -48,7 +49,7 @@ class Trainer:
         """Run one training pass; leave the summed gradients in ``parameters`` and return the loss.
 
         Raises:
-            RuntimeError: if the loss is not finite.
+            NonFiniteMessage: if a row to send holds NaN or Inf (NonFiniteRow on CUDA).
         """
         self.parameters.zero()
         with self.clock("dense"):
@@ -56,7 +57,10 @@ class Trainer:
             loss = self.objective.loss(logits)
             loss.backward()
         with self.clock("reduce"):
-            return self.parameters.reduce(loss, distributed=self.distributed)
+            total = self.parameters.reduce(loss, distributed=self.distributed)
+        if self.graph.device.type == "cuda":
+            raise_refused(self.graph.device)  # kernels there cannot stop a training themselves
+        return total
 
     def epoch(self, epoch: int) -> float:
         """Train one epoch; return its loss (before the step)."""

@@ -155,6 +155,30 @@ def constant(rank, workers, graph, owner):
     return bool((out == torch.tensor(0.1)).all())
 
 
+def traced(rank, workers, graph, owner):
+    shard = build_shard(graph, owner, rank, workers)
+    plan = forward_plan(shard)
+    channel = Channel(
+        layer=0,
+        direction="forward",
+        plan=plan,
+        codec=Stochastic(),
+        bits=UniformRandom(),
+        transport=make_transport("direct", rank, workers),
+        seed=0,
+    )
+    x = rows_of(shard.owned, rank)
+    channel.post(x, torch.empty(shard.num_halo, COLUMNS), epoch=0).wait()
+    return all(
+        torch.equal(channel.ranges[route.peer], x[route.rows].amax(1) - x[route.rows].amin(1)) for route in plan.send
+    )
+
+
+def test_encoding_traces_the_range_of_every_row_in_plan_order():
+    graph = random_graph(seed=5)
+    assert all(run_ranks(traced, 3, graph, Random(seed=1).assign(graph, 3)))
+
+
 def test_unknown_names_list_the_known_ones():
     with pytest.raises(ValueError, match=r"transport must be one of \['all-to-all', 'direct', 'ring'\], got 'mpi'"):
         make_transport("mpi", 0, 1)
