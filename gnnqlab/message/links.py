@@ -1,0 +1,46 @@
+"""Times transfers between workers, for the cost model ``seconds = θ · bytes + γ`` of each device pair."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+
+from gnnqlab.message.transport import Direct
+
+__all__ = ["SIZES", "time_transfers"]
+
+SIZES = (4 * 2**10, 32 * 2**10, 128 * 2**10, 512 * 2**10, 2**20)
+"""Bytes of the timed messages: from where latency rules to where the rate does."""
+
+
+def time_transfers(
+    rank: int, workers: int, *, sizes: tuple[int, ...] = SIZES, repeats: int = 5
+) -> dict[int, list[tuple[int, float]]]:
+    """Time messages of several sizes in ring rounds: in round k, rank r sends to r + k and receives from r − k.
+
+    Args:
+        rank: this worker.
+        workers: P; every worker must call this together.
+        sizes: bytes of the messages.
+        repeats: transfers of each size; at least five, because one sample is noise.
+
+    Returns:
+        For each sender the ``(bytes, seconds)`` of its messages as this worker, their receiver, saw them.
+
+    Raises:
+        ValueError: if there are fewer than five repeats.
+    """
+    if repeats < 5:
+        raise ValueError(f"repeats must be at least 5, for medians that hold, got {repeats}")
+    transport = Direct(rank, workers)
+    seen: dict[int, list[tuple[int, float]]] = {}
+    for k in range(1, workers):
+        source, target = (rank - k) % workers, (rank + k) % workers
+        for size in sizes:
+            outgoing, incoming = torch.zeros(size, dtype=torch.uint8), torch.zeros(size, dtype=torch.uint8)
+            for _ in range(repeats):
+                dist.barrier()
+                transfer = transport.post({target: outgoing}, {source: incoming})
+                transfer.wait()
+                seen.setdefault(source, []).append((size, transfer.seconds[source]))
+    return seen
