@@ -32,12 +32,26 @@ struct EncodeCall {
 constexpr int64_t most_rows_a_batch = 16;
 constexpr int64_t batch_bytes = 8192, bytes_ahead = 16384, pages_at_once = 16;
 
-GNNQLAB_FN int64_t refusal(const EncodeCall &call, int64_t i) {
-    const int64_t row = call.rows[i], b = call.width_of(i), offset = call.offset_of(i);
-    if (row < 0 || row >= call.x_rows) return no_such_row;
-    if (call.ids[i] < 0 || call.ids[i] > int64_t(UINT32_MAX)) return id_too_large;
+// Where a row comes from and goes to, and what its first pass finds; x is null if the row is refused.
+template <class T>
+struct Row {
+    const T *x;
+    uint8_t *out;
+    int width;
+    RowRange range;
+    RowParameters parameters;
+};
+
+// The reason why row i is refused, or 0.
+template <class T>
+GNNQLAB_FN int64_t locate(const EncodeCall &call, int64_t i, Row<T> &row) {
+    const int64_t source = call.rows[i], id = call.ids[i], b = call.width_of(i), offset = call.offset_of(i);
+    row.x = nullptr;
+    if (source < 0 || source >= call.x_rows) return no_such_row;
+    if (id < 0 || id > int64_t(UINT32_MAX)) return id_too_large;
     if (!is_width(b)) return no_such_width;
     if (offset < 0 || offset > call.payload_bytes - row_bytes(call.columns, b)) return outside_payload;
+    row = {call.address<T>(i), call.payload + offset, int(b), {}, {}};
     return 0;
 }
 
@@ -52,26 +66,13 @@ GNNQLAB_FN void write_params(const EncodeCall &call, int64_t i, const RowParamet
     if (call.ranges) call.ranges[i] = row.range;
 }
 
-// The range of row i and its parameters, written; or why it is refused.
-template <class T>
-GNNQLAB_FN int64_t look_over(const EncodeCall &call, int64_t i, RowParameters &row) {
-    row.finite = false;
-    if (const int64_t reason = refusal(call, i)) return i * 8 + reason;
-    const RowRange range = row_range(call.address<T>(i), call.columns);
-    row = row_parameters(range.lowest, range.highest, range.has_nan, int(call.width_of(i)), call.sixteen);
-    write_params(call, i, row);
-    return row.finite ? 0 : i * 8 + non_finite;
-}
-
 template <class T, class RowNoise>
-GNNQLAB_FN void write_codes(const EncodeCall &call, int64_t i, const RowParameters &row, RowNoise noise) {
-    const T *x = call.address<T>(i);
-    uint8_t *out = call.payload + call.offset_of(i);
-    switch (call.width_of(i)) {
-        case 1: return encode_row<1>(x, call.columns, row, noise, out);
-        case 2: return encode_row<2>(x, call.columns, row, noise, out);
-        case 4: return encode_row<4>(x, call.columns, row, noise, out);
-        default: return encode_row<8>(x, call.columns, row, noise, out);
+GNNQLAB_FN void write_codes(const EncodeCall &call, const Row<T> &row, RowNoise noise) {
+    switch (row.width) {
+        case 1: return encode_row<1>(row.x, call.columns, row.parameters, noise, row.out);
+        case 2: return encode_row<2>(row.x, call.columns, row.parameters, noise, row.out);
+        case 4: return encode_row<4>(row.x, call.columns, row.parameters, noise, row.out);
+        default: return encode_row<8>(row.x, call.columns, row.parameters, noise, row.out);
     }
 }
 
@@ -86,7 +87,7 @@ int64_t encode_span(const EncodeCall &call, int64_t begin, int64_t end) {
         if (i < end) prefetch((const char *)call.address<T>(i) + from, to - from);
     };
     RowNoise noise(call.noise, call.columns);
-    RowParameters rows[most_rows_a_batch];
+    Row<T> rows[most_rows_a_batch];
     int64_t refused = 0, touched = begin + ahead;
     for (int64_t i = begin; i < begin + ahead; i++) fetch(i, 0, bytes);
     for (int64_t first = begin; first < end; first += batch) {
@@ -95,12 +96,26 @@ int64_t encode_span(const EncodeCall &call, int64_t begin, int64_t end) {
         // the arithmetic would hold everything up.
         for (; touched < last + ahead; touched += pages_at_once)
             for (int64_t i = touched; i < touched + pages_at_once; i++) fetch(i, 0, 1), fetch(i, bytes - 1, bytes);
-        for (int64_t i = first; i < last; i++) refused = earlier(refused, look_over<T>(call, i, rows[i - first]));
+        for (int64_t i = first; i < last; i++) {
+            Row<T> &row = rows[i - first];
+            if (const int64_t reason = locate(call, i, row)) refused = earlier(refused, i * 8 + reason);
+            else row.range = row_range(row.x, call.columns);
+        }
+        for (int64_t i = first; i < last; i++) {  // in a loop of their own the divisions need not wait for each other
+            Row<T> &row = rows[i - first];
+            if (!row.x) continue;
+            const RowRange range = row.range;
+            row.parameters = row_parameters(range.lowest, range.highest, range.has_nan, row.width, call.sixteen);
+            write_params(call, i, row.parameters);
+            if (row.parameters.finite) continue;
+            row.x = nullptr;
+            refused = earlier(refused, i * 8 + non_finite);
+        }
         for (int64_t i = first; i < last; i++) {
             fetch(i + ahead, 0, half);
-            const auto drawn = noise.draw(call.ids, i, i - begin, end);
+            const auto drawn = noise.draw(call.ids, i, end);
             fetch(i + ahead, half, bytes);
-            if (rows[i - first].finite) write_codes<T>(call, i, rows[i - first], drawn);
+            if (rows[i - first].x) write_codes(call, rows[i - first], drawn);
         }
     }
     return refused;

@@ -11,7 +11,7 @@ int64_t each_row(const Noise &noise, const Indices &ids, int64_t columns, int64_
     int64_t refused = 0;
     for (int64_t i = begin; i < end; i++) {
         if (ids[i] < 0 || ids[i] > int64_t(UINT32_MAX)) refused = earlier(refused, i * 8 + id_too_large);
-        visit(i, rows.draw(ids, i, i - begin, end));
+        visit(i, rows.draw(ids, i, end));
     }
     return refused;
 }

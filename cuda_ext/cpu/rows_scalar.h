@@ -34,7 +34,7 @@ struct RowNoiseAt {
 class RowNoise {
   public:
     RowNoise(const Noise &noise, int64_t) : noise_(noise) {}
-    RowNoiseAt draw(const Indices &ids, int64_t i, int64_t, int64_t) const { return {&noise_, uint32_t(ids[i])}; }
+    RowNoiseAt draw(const Indices &ids, int64_t i, int64_t) const { return {&noise_, uint32_t(ids[i])}; }
 
   private:
     Noise noise_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdlib>
+#include <utility>
 
 #include "core/codec.h"
 #include "cpu/indices.h"
@@ -70,13 +71,16 @@ struct RowStart {
     }
 };
 
-// The noise of one row at a time, computed a vector of blocks at a time; rows of few columns share a vector.
+// The noise of one row at a time, computed a few vectors of blocks side by side, because a vector's rounds wait for each
+// other: rows of few columns are drawn together, those of very few columns share a vector.
 class RowNoise {
   public:
     RowNoise(const Noise &noise, int64_t columns) : noise_(noise), blocks_((columns + 7) / 8) {
+        vectors_ = (blocks_ + long_lanes - 1) / long_lanes;
         for (shared_ = 1; shared_ < long_lanes && 2 * shared_ * blocks_ <= long_lanes; shared_ *= 2) {}
-        const int64_t vectors = (blocks_ + long_lanes - 1) / long_lanes;
-        const int64_t bytes = vectors * long_lanes * block_columns * 2 + group * 2;
+        together_ = place_ = shared_ > 1 ? shared_ : vectors_ == 1 ? side_by_side : vectors_ == 2 ? side_by_side / 2 : 1;
+        stride_ = (shared_ > 1 ? long_lanes / shared_ : vectors_ * long_lanes) * block_columns;
+        const int64_t bytes = (stride_ * together_ + group) * 2;
         values_ = (uint16_t *)std::aligned_alloc(64, size_t(bytes + 63) / 64 * 64);
         for (int round = 0; round < philox_rounds; round++) {
             key0_[round] = fill_longs(noise.key0 + uint32_t(round) * philox_weyl0);
@@ -87,41 +91,81 @@ class RowNoise {
     RowNoise(const RowNoise &) = delete;
     RowNoise &operator=(const RowNoise &) = delete;
 
-    // Noise of row i of a list, to be asked for in order, `drawn` rows before it; readable up to a whole group beyond the row's columns.
-    __attribute__((always_inline)) inline const uint16_t *draw(const Indices &ids, int64_t i, int64_t drawn, int64_t end) {
-        if (shared_ > 1) {
-            const int place = int(drawn % shared_);
-            if (place == 0) draw_shared(ids, i, end);
-            return values_ + place * (long_lanes / shared_) * block_columns;
+    // Noise of row i of a list that ends at `end`; rows must be asked for one after another. Readable up to a whole
+    // group beyond the row's columns.
+    __attribute__((always_inline)) inline const uint16_t *draw(const Indices &ids, int64_t i, int64_t end) {
+        if (place_ >= together_) {
+            place_ = 0;
+            if (shared_ > 1) draw_shared(ids, i, end);
+            else if (together_ == side_by_side) draw_rows<side_by_side, 1>(ids, i, end);
+            else if (together_ == side_by_side / 2) draw_rows<side_by_side / 2, 2>(ids, i, end);
+            else draw_row(RowStart::make(noise_, uint32_t(ids[i])));
         }
-        const RowStart start = RowStart::make(noise_, uint32_t(ids[i]));
-        for (int64_t block = 0; block < blocks_; block += long_lanes)
-            draw_vector(start, block, values_ + block * block_columns);
-        return values_;
+        return values_ + place_++ * stride_;
     }
 
   private:
-    __attribute__((always_inline)) inline void finish(Counters c, int round, uint16_t *out) const {
-        for (;; round++) {
-            const Longs product0 = multiply32(c.c0, fill_longs(philox_multiplier0));
-            const Longs product1 = multiply32(c.c2, fill_longs(philox_multiplier1));
-            if (round == philox_rounds - 1)
-                return store_blocks(out, product0, product1, c.c1, c.c3, key0_[round], key1_[round]);
-            c.c0 = exclusive_or(high32(product1), c.c1, key0_[round]);
-            c.c1 = product1;
-            c.c2 = exclusive_or(high32(product0), c.c3, key1_[round]);
-            c.c3 = product0;
-        }
+    static constexpr int side_by_side = 4;
+
+    // The rounds from `first` on, of several vectors of counters side by side; their noise one after another.
+    template <int first, class... Vectors>
+    __attribute__((always_inline)) inline void finish(uint16_t *out, Vectors... counters) const {
+        for (int round = first; round < philox_rounds - 1; round++) (advance(counters, round), ...);
+        int vector = 0;
+        (store_last(counters, out + vector++ * long_lanes * block_columns), ...);
     }
 
-    __attribute__((always_inline)) inline void draw_vector(const RowStart &start, int64_t block, uint16_t *out) const {
+    __attribute__((always_inline)) inline void advance(Counters &c, int round) const {
+        const Longs product0 = multiply32(c.c0, fill_longs(philox_multiplier0));
+        const Longs product1 = multiply32(c.c2, fill_longs(philox_multiplier1));
+        c.c0 = exclusive_or(high32(product1), c.c1, key0_[round]);
+        c.c1 = product1;
+        c.c2 = exclusive_or(high32(product0), c.c3, key1_[round]);
+        c.c3 = product0;
+    }
+
+    __attribute__((always_inline)) inline void store_last(const Counters &c, uint16_t *out) const {
+        const Longs product0 = multiply32(c.c0, fill_longs(philox_multiplier0));
+        const Longs product1 = multiply32(c.c2, fill_longs(philox_multiplier1));
+        store_blocks(out, product0, product1, c.c1, c.c3, key0_[philox_rounds - 1], key1_[philox_rounds - 1]);
+    }
+
+    // A row's counters from `block` on after three rounds.
+    __attribute__((always_inline)) inline Counters third_round(const RowStart &start, int64_t block) const {
         const Longs blocks = add_longs(load_longs(block_of_lane), fill_longs(uint64_t(block)));
         const Longs product0 =
             multiply32(exclusive_or(blocks, fill_longs(start.first0)), fill_longs(philox_multiplier0));
         const Longs product1 =
             multiply32(exclusive_or(high32(product0), fill_longs(start.second2)), fill_longs(philox_multiplier1));
-        finish({exclusive_or(high32(product1), fill_longs(start.third0)), product1,
-                exclusive_or(product0, fill_longs(start.third2)), fill_longs(start.third3)}, 3, out);
+        return {exclusive_or(high32(product1), fill_longs(start.third0)), product1,
+                exclusive_or(product0, fill_longs(start.third2)), fill_longs(start.third3)};
+    }
+
+    // Some vectors of each of some rows, from `block` on.
+    template <int vectors, size_t... k>
+    __attribute__((always_inline)) inline void draw_vectors(std::index_sequence<k...>, const RowStart *starts,
+                                                            int64_t block, uint16_t *out) const {
+        finish<3>(out, third_round(starts[k / vectors], block + int64_t(k % vectors) * long_lanes)...);
+    }
+
+    __attribute__((always_inline)) inline void draw_row(const RowStart &start) const {
+        int64_t vector = 0;
+        const auto draw = [&](auto count) {
+            uint16_t *out = values_ + vector * long_lanes * block_columns;
+            draw_vectors<count>(std::make_index_sequence<count>(), &start, vector * long_lanes, out);
+            vector += count;
+        };
+        while (vector + side_by_side <= vectors_) draw(std::integral_constant<int, side_by_side>());
+        while (vector + 2 <= vectors_) draw(std::integral_constant<int, 2>());
+        while (vector < vectors_) draw(std::integral_constant<int, 1>());
+    }
+
+    template <int rows, int vectors>
+    __attribute__((always_inline)) inline void draw_rows(const Indices &ids, int64_t first, int64_t end) const {
+        RowStart starts[rows];
+        for (int k = 0; k < rows; k++)
+            starts[k] = RowStart::make(noise_, uint32_t(ids[first + k < end ? first + k : end - 1]));
+        draw_vectors<vectors>(std::make_index_sequence<rows * vectors>(), starts, 0, values_);
     }
 
     void draw_shared(const Indices &ids, int64_t first, int64_t end) const {
@@ -132,24 +176,29 @@ class RowNoise {
             id[lane] = uint32_t(ids[row < end ? row : end - 1]);
             block[lane] = uint64_t(place % blocks);
         }
-        finish({load_longs(id), load_longs(block), fill_longs(noise_.epoch), fill_longs(noise_.stream)}, 0, values_);
+        finish<0>(values_, Counters{load_longs(id), load_longs(block), fill_longs(noise_.epoch), fill_longs(noise_.stream)});
     }
 
     Noise noise_;
-    int64_t blocks_;  // of a row
-    int shared_;      // rows in a vector
+    int64_t blocks_, vectors_;  // of a row
+    int shared_;                // rows in one vector
+    int together_, place_;      // rows drawn at once; the next one of them
+    int64_t stride_;            // values between two of them
     uint16_t *values_;
     Longs key0_[philox_rounds], key1_[philox_rounds];
 };
 
+template <class T>
+GNNQLAB_FN Ints fixed_point(const T *x, const uint16_t *noise, Floats zero, Floats steps) {
+    return add(round_to_ints(multiply(subtract(load(x), zero), steps)), load_noise(noise));
+}
+
+// store_codes clamps what the definition clamps before the noise is added; no difference to the code.
 template <int b, class T>
 GNNQLAB_FN void encode_group(const T *x, const uint16_t *noise, Floats zero, Floats steps, uint8_t *out) {
-    Ints v[4];
-    for (int k = 0; k < 4; k++) {
-        const Ints fixed = round_to_ints(multiply(subtract(load(x + k * lanes), zero), steps));
-        v[k] = add(fixed, load_noise(noise + k * lanes));  // store_codes clamps what the definition clamps here
-    }
-    store_codes<b>(v[0], v[1], v[2], v[3], out);
+    store_codes<b>(fixed_point(x, noise, zero, steps), fixed_point(x + lanes, noise + lanes, zero, steps),
+                   fixed_point(x + 2 * lanes, noise + 2 * lanes, zero, steps),
+                   fixed_point(x + 3 * lanes, noise + 3 * lanes, zero, steps), out);
 }
 
 template <int b, class T>
