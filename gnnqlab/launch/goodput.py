@@ -1,0 +1,53 @@
+"""The two ends of a plain socket transfer, each a process of its own; ``EmulatedHosts.goodput`` starts them.
+
+``python -m gnnqlab.launch.goodput receive ADDRESS SECONDS`` prints its port, then ``[bytes, seconds]``;
+``python -m gnnqlab.launch.goodput send ADDRESS PORT BYTES SECONDS`` sends to it. Standard library only.
+"""
+
+import json
+import socket
+import sys
+import time
+
+__all__ = ["receive", "send"]
+
+_PIECE = 1 << 18
+_WARM_SHARE = 0.1
+"""The first part is not counted: the bucket of the rate limit is full, and TCP finds its window."""
+
+
+def receive(address: str, limit_s: float) -> tuple[int, float]:
+    """Bytes after the first tenth, and the seconds they took."""
+    with socket.create_server((address, 0)) as server:
+        print(server.getsockname()[1], flush=True)
+        server.settimeout(limit_s)
+        connection, _ = server.accept()
+    buffer = bytearray(_PIECE)
+    with connection:
+        connection.settimeout(limit_s)
+        warm = int(_WARM_SHARE * int.from_bytes(connection.recv(8, socket.MSG_WAITALL), "big"))
+        received, counted_from, began = 0, 0, 0.0
+        while count := connection.recv_into(buffer):
+            received += count
+            if not counted_from and received >= warm:
+                counted_from, began = received, time.perf_counter()
+        return received - counted_from, time.perf_counter() - began
+
+
+def send(address: str, port: int, num_bytes: int, limit_s: float) -> None:
+    """Send ``num_bytes`` zeros, announced in the first eight bytes."""
+    piece = bytes(_PIECE)
+    until = time.monotonic() + limit_s
+    with socket.create_connection((address, port), timeout=limit_s) as connection:
+        connection.sendall(num_bytes.to_bytes(8, "big"))
+        left = num_bytes
+        while left and time.monotonic() < until:
+            connection.sendall(piece[: min(left, _PIECE)])
+            left -= min(left, _PIECE)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "receive":
+        print(json.dumps(receive(sys.argv[2], float(sys.argv[3]))))
+    else:
+        send(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]))

@@ -1,0 +1,251 @@
+"""Emulated hosts: what they make, what they leave behind (nothing), and rows that cross their wire."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gnnqlab.launch import processes
+from gnnqlab.launch.emulated import EmulatedHosts, available, leftovers, parse_link
+from tests.launch.conftest import REPOSITORY, wait_until
+
+needs_hosts = pytest.mark.usefixtures("possible")
+
+
+@pytest.fixture(scope="module")
+def possible() -> None:
+    reason = available()
+    if reason is not None:
+        pytest.skip(f"no emulated hosts: {reason}")
+
+
+def namespaces(pid: int) -> list[str]:
+    """The namespaces that a process owns."""
+    return sorted(path.name for path in Path("/run/netns").glob(f"gnnq-{pid}-*"))
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    """Links of the machine and processes of this test are afterwards what they were."""
+    links, own = set(os.listdir("/sys/class/net")), os.getpid()
+    before = {process.pid for process in processes.tree(own)}
+    yield
+    assert namespaces(own) == []
+    assert set(os.listdir("/sys/class/net")) == links
+    assert {process.pid for process in processes.tree(own)} <= before
+
+
+@pytest.mark.parametrize(
+    ("link", "rate"),
+    [("1gbit", 10**9), ("2.5Gbit", 2_500_000_000), ("100mbit", 10**8), ("8000kbit", 8_000_000), (" 10gbit ", 10**10)],
+)
+def test_a_link_is_read(link: str, rate: int) -> None:
+    assert parse_link(link) == rate
+
+
+@pytest.mark.parametrize("link", ["", "fast", "1gb", "1gbps", "-1gbit", "1 000mbit", "1e9", "gbit", "1gbit/s"])
+def test_a_link_that_cannot_be_read_is_refused(link: str) -> None:
+    with pytest.raises(ValueError, match=f"link must be a number with kbit, mbit or gbit, got {link!r}; write '1gbit'"):
+        parse_link(link)
+
+
+@pytest.mark.parametrize("link", ["0gbit", "999kbit", "101gbit"])
+def test_a_link_out_of_range_is_refused(link: str) -> None:
+    with pytest.raises(ValueError, match=f"link must lie between 1mbit and 100gbit, got '{link}'"):
+        parse_link(link)
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    for hosts in (1, 65):
+        with pytest.raises(ValueError, match=f"emulated hosts must number 2 to 64, got {hosts}"):
+            EmulatedHosts(hosts, "1gbit")
+    hosts = EmulatedHosts(2, "1gbit")
+    with pytest.raises(ValueError, match=r"host must lie in \[0, 2\), got 2"):
+        hosts.address(2)
+    with pytest.raises(RuntimeError, match=r"emulated hosts must be up to run a command; use them in a with block"):
+        hosts.command(0, ["true"])
+    hosts.down()  # nothing to do
+
+
+@pytest.mark.parametrize("link", ["1mbit", "100mbit", "1gbit", "10gbit", "100gbit"])
+def test_a_frame_is_short_and_the_bucket_holds_little_more(link: str) -> None:
+    hosts = EmulatedHosts(2, link)
+    assert 1500 <= hosts.frame_bytes <= 60_000
+    # A longer frame than 1500 bytes takes at most half a millisecond; the bucket adds what a late timer costs.
+    assert hosts.frame_bytes == 1500 or hosts.frame_bytes <= hosts.rate / 8 * 0.5e-3
+    assert hosts.frame_bytes < hosts.burst_bytes <= hosts.frame_bytes + 64 + hosts.rate / 8 * 0.1e-3
+
+
+def test_without_the_commands_the_reason_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert available() == "the command ip and tc is missing; install iproute2"
+    with pytest.raises(RuntimeError, match=r"emulated hosts need the command ip, got .*; install iproute2"):
+        EmulatedHosts(2, "1gbit").up()
+
+
+@needs_hosts
+@pytest.mark.parametrize("count", [2, 3])
+def test_hosts_reach_each_other_and_leave_nothing(count: int, nothing_left: None) -> None:
+    with EmulatedHosts(count, "1gbit") as hosts, EmulatedHosts(2, "1gbit") as others:
+        hosts.up()  # again: nothing changes
+        assert len(namespaces(os.getpid())) == (2 if count == 2 else 4) + 2
+        assert len({hosts.command(host, [])[3] for host in range(count)} | {others.command(0, [])[3]}) == count + 1
+        for host in range(count):
+            shown = subprocess.run(hosts.command(host, ["ip", "-br", "-4", "address"]), capture_output=True, text=True)
+            assert shown.stdout.split()[3].startswith(hosts.interface(host))
+            assert shown.stdout.split()[5] == f"{hosts.address(host)}/24"
+        assert 0.7 < hosts.goodput(count - 1, 0, seconds=0.1).share < 1.05
+    hosts.down()  # again
+
+
+@needs_hosts
+def test_the_rate_is_held_and_can_be_changed(nothing_left: None) -> None:
+    with EmulatedHosts(2, "200mbit") as hosts:
+        for link in ("200mbit", "50mbit", "1gbit"):
+            hosts.shape(link)
+            goodput = hosts.goodput(seconds=0.2)
+            print(f"{link}: goodput {goodput.measured / 1e6:.1f} MB/s, {goodput.share:.2f} of the rate")
+            assert goodput.nominal == parse_link(link) / 8
+            # Frames have headers and a busy machine pauses; the bucket is at most a twentieth of the transfer.
+            assert 0.7 < goodput.share < 1.05
+
+
+_OWNER = """
+import os, signal, sys
+from gnnqlab.launch.emulated import EmulatedHosts
+hosts = EmulatedHosts(3, "1gbit")
+hosts.up()
+print(len(hosts._names), flush=True)
+{end}
+"""
+_ENDS = {
+    "killed": "os.kill(os.getpid(), signal.SIGKILL)",
+    "terminated": "os.kill(os.getpid(), signal.SIGTERM)",
+    "forgotten": "os._exit(0)",
+    "killed with its janitor": "os.kill(hosts._janitor.pid, 9); os.kill(os.getpid(), 9)",
+}
+
+
+def owner(end: str) -> subprocess.Popen[str]:
+    """A process that makes three hosts and a switch, and then ends as told."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _OWNER.format(end=end)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "4\n"
+    return process
+
+
+@needs_hosts
+@pytest.mark.parametrize("end", ["killed", "terminated", "forgotten"])
+def test_hosts_go_with_their_owner(end: str) -> None:
+    with owner(_ENDS[end]) as process:
+        process.wait()
+        wait_until(lambda: not namespaces(process.pid), within_s=5, what="the end of its namespaces")
+
+
+@needs_hosts
+def test_hosts_go_with_their_owner_though_a_child_lives_on() -> None:
+    code = "child = os.fork()\nif child == 0: signal.pause()\nprint(child, flush=True); os.kill(os.getpid(), 9)"
+    with owner(code) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        try:
+            wait_until(lambda: not namespaces(process.pid), within_s=5, what="the end of its namespaces")
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+@needs_hosts
+def test_what_even_the_janitor_left_is_removed_by_the_next(nothing_left: None) -> None:
+    with owner(_ENDS["killed with its janitor"]) as process:
+        process.wait()
+    assert len(namespaces(process.pid)) == 4
+    assert set(namespaces(process.pid)) <= set(leftovers())
+    with EmulatedHosts(2, "1gbit") as hosts:
+        assert not namespaces(process.pid)
+        assert not set(leftovers()) & {hosts.command(host, [])[3] for host in range(2)}
+
+
+@needs_hosts
+def test_two_ranks_exchange_rows_across_the_wire(tmp_path: Path, nothing_left: None) -> None:
+    with EmulatedHosts(2, "1gbit") as hosts:
+        workers = []
+        for rank in range(2):
+            command = [sys.executable, "-m", "tests.launch.test_emulated", str(tmp_path), str(rank)]
+            environment = os.environ | {
+                "GLOO_SOCKET_IFNAME": hosts.interface(rank),
+                "PYTHONPATH": str(REPOSITORY),
+                "OMP_NUM_THREADS": "1",
+            }
+            workers.append(subprocess.Popen(hosts.command(rank, command), env=environment, cwd=REPOSITORY))
+        try:
+            assert [worker.wait(timeout=60) for worker in workers] == [0, 0]
+        finally:
+            for worker in workers:
+                worker.kill()
+    answers = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2)]
+    for answer in answers:
+        assert answer["exact"]
+        assert answer["worst_step"] <= 1.0 + 1e-5  # rounding to float32 on both ways
+        # 300 rows of 64 float32, and of 16 bytes with two parameters: they went over this interface.
+        assert answer["sent"] >= 300 * 64 * 4 + 300 * (16 + 8)
+
+
+def exchange_rows(folder: Path, rank: int) -> None:
+    """Send rows 0, 2, 4 ... of this rank to the other, as float32 and in 2 bits; write what came."""
+    import torch
+    import torch.distributed as dist
+
+    from gnnqlab.bits.policy import Fixed
+    from gnnqlab.message.channel import Channel
+    from gnnqlab.message.codec import Codec, Float32, Stochastic
+    from gnnqlab.message.plan import Plan, Route
+    from gnnqlab.message.transport import Direct
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", store=dist.FileStore(str(folder / "store"), 2), rank=rank, world_size=2)
+    xs = [torch.randn(600, 64, generator=torch.Generator().manual_seed(worker)) for worker in range(2)]
+    rows = torch.arange(0, 600, 2)
+    send = Route(peer=1 - rank, rows=rows, ids=rows + 600 * rank, contiguous=False)
+    receive = Route(peer=1 - rank, rows=torch.arange(300), ids=rows + 600 * (1 - rank), contiguous=True)
+    plan = Plan(rank=rank, workers=2, send=(send,), receive=(receive,), accumulate=False)
+
+    def exchanged(codec: Codec, bits: int) -> torch.Tensor:
+        channel = Channel(
+            layer=0,
+            direction="forward",
+            plan=plan,
+            codec=codec,
+            bits=Fixed(bits=bits),
+            transport=Direct(rank, 2),
+            seed=1,
+        )
+        halo = torch.full((300, 64), torch.nan)
+        channel.post(xs[rank], halo, epoch=0).wait()
+        return halo
+
+    expected = xs[1 - rank][rows]
+    low, high = torch.aminmax(expected, dim=1, keepdim=True)
+    answer = {
+        "exact": torch.equal(exchanged(Float32(), 32), expected),
+        "worst_step": ((exchanged(Stochastic(), 2) - expected).abs() / ((high - low) / 3)).max().item(),
+        "sent": int(Path("/sys/class/net/eth0/statistics/tx_bytes").read_text()),
+    }
+    (folder / f"rank{rank}.json").write_text(json.dumps(answer))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    exchange_rows(Path(sys.argv[1]), int(sys.argv[2]))
