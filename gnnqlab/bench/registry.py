@@ -12,6 +12,7 @@ __all__ = ["BENCHES", "machine", "measure", "row"]
 BENCHES = {
     "codec": "gnnqlab.bench.codec",
     "epoch": "gnnqlab.bench.epoch",
+    "exchange": "gnnqlab.bench.exchange",
     "faults": "gnnqlab.bench.faults",
     "sddmm": "gnnqlab.bench.sddmm",
     "spmm": "gnnqlab.bench.spmm",
