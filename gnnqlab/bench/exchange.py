@@ -7,8 +7,8 @@ a third of a 2-bit exchange. A figure is the median over repeats, in which all c
 
 Wire time stands beside the bytes over the goodput of a plain socket, measured in the same run. Gloo's
 ``all_to_all_single`` posts sends before receives: a worker that comes a little later than the other announces that it
-can receive behind its own message, so the two messages cross one after the other. The rival is therefore float32 over the
-transport that moves it fastest.
+can receive behind its own message, so the two messages cross one after the other. Hence the rival of every case is
+float32 over the transport that moves it fastest.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def available() -> str | None:
         return f"network namespaces need Linux, this is {sys.platform}"
     missing = [command for command in ("ip", "tc") if shutil.which(command) is None]
     if missing:
-        return f"the command {' and '.join(missing)} is missing; install iproute2"
+        return f"missing command: {', '.join(missing)}; install iproute2"
     if os.geteuid() != 0:
         return "network namespaces need root"
     hosts = EmulatedHosts(2, "1gbit")

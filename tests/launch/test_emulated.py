@@ -85,7 +85,7 @@ def test_a_frame_is_short_and_the_bucket_holds_little_more(link: str) -> None:
 
 def test_without_the_commands_the_reason_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    assert available() == "the command ip and tc is missing; install iproute2"
+    assert available() == "missing command: ip, tc; install iproute2"
     with pytest.raises(RuntimeError, match=r"emulated hosts need the command ip, got .*; install iproute2"):
         EmulatedHosts(2, "1gbit").up()
 
