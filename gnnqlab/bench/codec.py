@@ -1,0 +1,175 @@
+"""The message codec beside the memory it has to move: memcpy, ``index_select`` and plain torch operations.
+
+Encoding gathers half of the rows of a matrix that no cache holds: *ascending*, as a shard's send list is, and
+*shuffled*, the worst case. Decoding scatters as many rows into a halo whose rows start at multiples of 64 bytes.
+All figures count the float32 bytes of the messages, so memcpy's is what a second copy of them would cost.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.bench.pinned import interleaved, median, run_pinned, spread
+from gnnqlab.bench.registry import row
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["codec"]
+
+FLOATS = 1 << 25
+"""Elements of the source matrix: 128 MiB."""
+
+ENCODE_GOALS = {64: 0.7, 256: 1.0, 602: 0.8}  # against memcpy
+GATHER_GOALS = {64: 1.5, 256: 1.5}  # against index_select
+DECODE_GOALS = {128: 2.0, 256: 2.0}  # against memcpy
+TORCH_GOAL = 15.0
+SETTINGS: dict[str, Any] = {"seed": 1, "epoch": 0, "stream": 0}
+
+
+def codec(repeats: int = 15, threads: tuple[int, ...] | None = None) -> list[dict[str, Any]]:
+    """Measure with one thread and with two pinned ones (where there are two cores).
+
+    Returns:
+        Rows as :func:`gnnqlab.bench.registry.measure` describes them; values in GB/s of float32 message bytes.
+    """
+    import os
+
+    counts = threads or tuple(range(1, min(2, len(os.sched_getaffinity(0))) + 1))
+    return [
+        line
+        for count in counts
+        for line in run_pinned("gnnqlab.bench.codec:measure_threads", threads=count, repeats=repeats)
+    ]
+
+
+def measure_threads(repeats: int) -> list[dict[str, Any]]:
+    """All cases, with the threads of this process."""
+    rows = []
+    for columns in (64, 128, 256, 602):
+        widths = (1, 2, 4, 8) if columns == 256 else (2,)
+        for order in ("ascending", "shuffled"):
+            rows += _encode_rows(columns, widths if order == "ascending" else (2,), order, repeats)
+        rows += _decode_rows(columns, widths, repeats)
+    return rows + _dropout_rows(256, repeats)
+
+
+def _encode_rows(columns: int, widths: tuple[int, ...], order: str, repeats: int) -> list[dict[str, Any]]:
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(FLOATS // columns, columns, generator=generator)
+    chosen = torch.randperm(x.shape[0], generator=generator)[: x.shape[0] // 2]
+    rows = chosen.sort().values if order == "ascending" else chosen
+    message, copy = x[rows], torch.empty(rows.numel(), columns)
+    contestants: dict[str, Callable[[], object]] = {
+        "memcpy": lambda: copy.copy_(message),
+        "index_select": lambda: torch.index_select(x, 0, rows, out=copy),
+    }
+    for bits in widths:
+        contestants[f"{bits} bit"] = _encoder(x, rows, bits)
+    in_torch = columns == 256 and order == "ascending"
+    if in_torch:
+        contestants["torch"] = lambda: _encode_in_torch(x, rows, 2)
+    seconds = interleaved(contestants, repeats)
+    case = f"encode, D = {columns}, {order} rows, {torch.get_num_threads()} thread(s)"
+    lines = []
+    for bits in widths:
+        against = [("memcpy", ENCODE_GOALS), ("index_select", GATHER_GOALS)]
+        lines += [_versus(seconds, f"{bits} bit", rival, case, message, goals.get(columns)) for rival, goals in against]
+    if in_torch:
+        lines.append(_versus(seconds, "2 bit", "torch", case, message, TORCH_GOAL))
+    return lines
+
+
+def _decode_rows(columns: int, widths: tuple[int, ...], repeats: int) -> list[dict[str, Any]]:
+    import torch
+
+    from gnnqlab.kernels.codec import decode_rows, encode_rows, row_bytes
+
+    count = FLOATS // columns // 2
+    generator = torch.Generator().manual_seed(0)
+    message = torch.randn(count, columns, generator=generator)
+    copy, halo, every = torch.empty_like(message), _aligned_rows(count, columns), torch.arange(count)
+    places = torch.randperm(count, generator=generator)
+    contestants: dict[str, Callable[[], object]] = {"memcpy": lambda: copy.copy_(message)}
+    for bits in widths:
+        payload = torch.empty(count * int(row_bytes(columns, bits)), dtype=torch.uint8)
+        params = torch.empty(count, 2)
+        encode_rows(message, every, every, bits, None, payload, params, **SETTINGS)
+        decode = functools.partial(decode_rows, payload, params, bits, None, halo, places)
+        contestants[f"{bits} bit"] = decode
+        contestants[f"{bits} bit, added"] = functools.partial(decode, accumulate=True)
+    seconds = interleaved(contestants, repeats)
+    case = f"decode, D = {columns}, {torch.get_num_threads()} thread(s)"
+    goal = DECODE_GOALS.get(columns)
+    return [
+        _versus(seconds, name, "memcpy", case, message, None if "added" in name else goal)
+        for name in contestants
+        if name != "memcpy"
+    ]
+
+
+def _dropout_rows(columns: int, repeats: int) -> list[dict[str, Any]]:
+    import torch
+
+    from gnnqlab.kernels.noise import dropout
+
+    x = torch.randn(FLOATS // columns // 2, columns)
+    ids = torch.arange(x.shape[0])
+    seconds = interleaved(
+        {
+            "dropout": lambda: dropout(x, ids, p=0.5, **SETTINGS),
+            "torch dropout": lambda: torch.nn.functional.dropout(x, p=0.5),
+            "clone": lambda: x.clone(),
+        },
+        repeats,
+    )
+    case = f"dropout, D = {columns}, {torch.get_num_threads()} thread(s)"
+    return [_versus(seconds, "dropout", rival, case, x, None) for rival in ("torch dropout", "clone")]
+
+
+def _encoder(x: Tensor, rows: Tensor, bits: int) -> Callable[[], object]:
+    import torch
+
+    from gnnqlab.kernels.codec import encode_rows, row_bytes
+
+    payload = torch.empty(rows.numel() * int(row_bytes(x.shape[1], bits)), dtype=torch.uint8)
+    params, ranges = torch.empty(rows.numel(), 2), torch.empty(rows.numel())
+    return functools.partial(encode_rows, x, rows, rows, bits, None, payload, params, **SETTINGS, ranges=ranges)
+
+
+def _encode_in_torch(x: Tensor, rows: Tensor, bits: int, chunk: int = 2048) -> list[Tensor]:
+    """The same result but for its noise, by torch operations in place on pieces that fit the cache."""
+    import torch
+
+    packed, levels, per_byte = [], 2**bits - 1, 8 // bits
+    shifts = torch.arange(per_byte, dtype=torch.uint8) * bits
+    for piece in rows.split(chunk):
+        values = torch.index_select(x, 0, piece)
+        low, high = torch.aminmax(values, dim=1, keepdim=True)
+        values.sub_(low).mul_(levels / (high - low)).add_(torch.rand_like(values)).floor_().clamp_(max=levels)
+        codes = values.to(torch.uint8).unflatten(1, (-1, per_byte))
+        packed.append(codes.bitwise_left_shift_(shifts).sum(dim=2, dtype=torch.uint8))
+    return packed
+
+
+def _aligned_rows(count: int, columns: int) -> Tensor:
+    """Zeros whose rows start at multiples of 64 bytes."""
+    import torch
+
+    stride = -(-columns // 16) * 16
+    block = torch.zeros(count * stride + 16)
+    first = -(block.data_ptr() // 4) % 16
+    return block[first : first + count * stride].view(count, stride)[:, :columns]
+
+
+def _versus(
+    seconds: dict[str, list[float]], ours: str, rival: str, case: str, message: Tensor, goal: float | None
+) -> dict[str, Any]:
+    gigabytes = message.numel() * message.element_size() / 1e9
+    value, rival_value = median(seconds[ours]), median(seconds[rival])
+    figure = f"{ours} ({spread(seconds[ours])}; rival {spread(seconds[rival])})"
+    return row(case, figure, gigabytes / value, "GB/s", rival, gigabytes / rival_value, rival_value / value, goal)

@@ -1,0 +1,28 @@
+"""The codec benchmark answers in the agreed form; its figures are its own business."""
+
+from __future__ import annotations
+
+import torch
+
+from gnnqlab.bench import codec
+
+
+def test_rows_have_the_agreed_form(monkeypatch):
+    monkeypatch.setattr(codec, "FLOATS", 1 << 16)
+    rows = codec.measure_threads(repeats=1)
+    fields = {"case", "figure", "value", "unit", "rival", "rival_value", "ratio", "goal", "reached"}
+    assert all(set(row) == fields and row["value"] > 0 and row["ratio"] > 0 for row in rows)
+    assert {row["rival"] for row in rows} == {"memcpy", "index_select", "torch", "torch dropout", "clone"}
+    assert all((row["reached"] is None) == (row["goal"] is None) for row in rows)
+
+
+def test_plain_torch_rival_rounds_to_the_same_two_codes():
+    x, rows = torch.tensor([[0.0, 0.5, 1.5, 3.0]]), torch.tensor([0])
+    (packed,) = codec._encode_in_torch(x, rows, bits=2)
+    codes = [int(packed[0, 0]) >> shift & 3 for shift in (0, 2, 4, 6)]
+    assert codes[0] == 0 and codes[1] in (0, 1) and codes[2] in (1, 2) and codes[3] == 3
+
+
+def test_halo_rows_are_aligned():
+    rows = codec._aligned_rows(3, 5)
+    assert rows.shape == (3, 5) and all(row.data_ptr() % 64 == 0 for row in rows)
