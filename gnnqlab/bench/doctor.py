@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import shutil
 import sys
 from typing import Any
 
@@ -99,7 +98,8 @@ def _browser() -> dict[str, Any]:
 
 
 def _hosts() -> dict[str, Any]:
-    able = os.geteuid() == 0 and shutil.which("ip") is not None and shutil.which("tc") is not None
-    return _check(
-        "emulated hosts", "network namespaces" if able else "none", able, "needs root and iproute2", optional=True
-    )
+    from gnnqlab.launch.emulated import available
+
+    reason = available()
+    found = "network namespaces" if reason is None else "none"
+    return _check("emulated hosts", found, reason is None, reason or "", optional=True)

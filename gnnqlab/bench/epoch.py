@@ -95,6 +95,10 @@ def _in_turn(contestants: Mapping[str, Prepare], path: str, model: str, repeats:
 
 
 def _contest(prepare: Prepare, path: str, model: str, line: Any) -> None:
+    from gnnqlab.train.memory import keep_pages
+
+    if prepare is not _dgl:
+        keep_pages()
     import torch
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
@@ -110,21 +114,16 @@ def _ours(path: str, model: str) -> Callable[[int], object]:
     from gnnqlab.graph import load
     from gnnqlab.nn import LocalGraph, ModelSettings, build_model
     from gnnqlab.train.config import TrainSettings
-    from gnnqlab.train.memory import keep_pages
     from gnnqlab.train.objective import Objective
     from gnnqlab.train.trainer import Trainer
 
-    keep_pages()
     graph = load(path)
     network = build_model(ModelSettings(name=model), graph.num_features, graph.num_classes, seed=0)
     return Trainer(LocalGraph(graph), Objective.of(graph), network, TrainSettings()).epoch
 
 
 def _dgl_with_pages_kept(path: str, model: str) -> Callable[[int], object]:
-    """DGL with the C library told what ours tells it."""
-    from gnnqlab.train.memory import keep_pages
-
-    keep_pages()
+    """DGL with the C library and PyTorch told what ours tells them."""
     return _dgl(path, model)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gnnqlab.errors import WorkerFailed
 from gnnqlab.launch import folder as files
 from gnnqlab.launch import processes
+from gnnqlab.launch.emulated import remove_leftovers
 from gnnqlab.launch.progress import Progress
 from gnnqlab.launch.verdict import WorkerError
 from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
@@ -302,12 +303,16 @@ class Stray:
 def cleanup(root: Path | str | None = None) -> list[Stray]:
     """End processes of runs whose guard is gone, found by pid and start time; returns what was found.
 
+    Emulated hosts whose owner is gone are removed too.
+
     Nothing is left behind in any way we know of; this is for the ways we do not.
 
     Args:
         root: as for ``launch``.
     """
-    return [stray for run in runs(root) for stray in _end_strays(run.folder)]
+    strays = [stray for run in runs(root) for stray in _end_strays(run.folder)]
+    remove_leftovers()
+    return strays
 
 
 def _end_strays(folder: Path) -> list[Stray]:

@@ -8,6 +8,7 @@ the kernel for fresh, zeroed pages each time: 200 000 page faults and a third of
 from __future__ import annotations
 
 import ctypes
+import os
 
 __all__ = ["keep_pages"]
 
@@ -16,7 +17,11 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 
 
 def keep_pages() -> bool:
-    """Tell the C library to keep freed memory; return whether it can (glibc can)."""
+    """Tell the C library to keep freed memory; return whether it can (glibc can).
+
+    PyTorch is asked for large pages too; it listens if its first tensor is still to come.
+    """
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
