@@ -98,7 +98,9 @@ native.active(torch.device("cpu"))
 
 @needs_library
 def test_one_openmp_runtime():
-    assert len(native.status()["openmp"]) <= 1, native.status()["openmp"]
+    # In a process of its own: other tests load packages that bring a runtime along.
+    done = run("from gnnqlab.kernels import native; print(len(native.status()['openmp']))")
+    assert done.stdout.strip() in ("0", "1"), done.stdout
 
 
 def test_operators_import_without_dynamo():
