@@ -34,7 +34,6 @@ def run_pinned(function: str, *, threads: int, **arguments: Any) -> list[dict[st
         "OMP_PROC_BIND": "true",
         "OMP_PLACES": places,
         "DGLBACKEND": "pytorch",
-        "THP_MEM_ALLOC_ENABLE": "1",  # as launched workers have it; for every contestant
     }
     finished = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "gnnqlab.bench.pinned", function, json.dumps(arguments)],

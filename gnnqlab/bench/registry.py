@@ -77,5 +77,6 @@ def machine() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "python": platform.python_version(),
         "torch": torch.__version__,
+        "large_pages": os.environ.get("THP_MEM_ALLOC_ENABLE") == "1",
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
