@@ -1,0 +1,1 @@
+"""What the papers prove, as pure functions of tensors and numbers."""

@@ -1,0 +1,226 @@
+"""What stochastic rounding does to a decoded row (AdaQP Theorem 1) and to a weight gradient (AdaQP Theorem 3).
+
+Letters: K messages, D columns, V rows that receive messages, E pairs (message, receiving row).
+
+The variance of a vector or matrix x is one number, ``E||x - E x||^2``: the sum over its elements, in squared units of
+x. So all norms here are Euclidean (Frobenius for a gradient matrix), and ``D S^2 / 6`` belongs to a whole row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "AVERAGE", "WORST",
+    "DecodedMoments", "GradientBound",
+    "decoded_moments", "exact_variance", "gradient_variance_bound", "received_variance", "rounding_fractions",
+    "shared_variance", "step_widths",
+]  # fmt: skip
+
+AVERAGE = 1 / 6
+"""``E[σ(1 - σ)]`` for fractions σ uniform in [0, 1): the constant that Theorem 1 states as the variance."""
+WORST = 1 / 4
+"""``max σ(1 - σ)``, at σ = 1/2: no row has more than ``D S^2 / 4``."""
+
+
+def step_widths(ranges: Tensor, bits: int | Tensor) -> Tensor:
+    """Return the step ``S = range / (2^b - 1)`` of each row, in the unit of the range (AdaQP Eq. 4).
+
+    Args:
+        ranges: ``max - min`` of each row, ``(K,)``.
+        bits: one width, or one a row ``(K,)``. Widths from 16 on stand for rows sent as they are: no step.
+
+    Returns:
+        float64 ``(K,)``.
+
+    Example:
+        >>> step_widths(torch.tensor([3.0, 3.0]), torch.tensor([1, 2])).tolist()
+        [3.0, 1.0]
+    """
+    widths = torch.as_tensor(bits, device=ranges.device).double()
+    return torch.where(widths < 16, ranges.double() / (2.0**widths - 1), 0.0)
+
+
+def rounding_fractions(rows_KD: Tensor, bits: int | Tensor) -> Tensor:
+    """Return the fractions ``σ = (x - Z) / S - floor((x - Z) / S)`` that stochastic rounding decides on.
+
+    A constant row has no step and no fraction.
+
+    Returns:
+        float64 ``(K, D)`` in [0, 1).
+    """
+    x_KD = rows_KD.double()
+    zero_K1, top_K1 = x_KD.amin(dim=1, keepdim=True), x_KD.amax(dim=1, keepdim=True)
+    scale_K1 = step_widths((top_K1 - zero_K1)[:, 0], bits)[:, None]
+    steps_KD = torch.where(scale_K1 > 0, (x_KD - zero_K1) / scale_K1, 0.0)
+    return steps_KD - steps_KD.floor()
+
+
+def exact_variance(rows_KD: Tensor, bits: int | Tensor) -> Tensor:
+    """Return the variance of each decoded row, given the row: ``S^2 Σ σ(1 - σ)`` (AdaQP Eqs. 15, 16).
+
+    Args:
+        rows_KD: the rows before encoding, any unit.
+        bits: one width, or one a row ``(K,)``.
+
+    Returns:
+        float64 ``(K,)``, squared units of the rows.
+
+    Example:
+        >>> exact_variance(torch.tensor([[0.0, 1.0, 4.0]]), 1).tolist()  # S = 4, σ = 0, 1/4, 0
+        [3.0]
+    """
+    sigma_KD = rounding_fractions(rows_KD, bits)
+    ranges_K = (rows_KD.amax(dim=1) - rows_KD.amin(dim=1)).double()
+    return step_widths(ranges_K, bits) ** 2 * (sigma_KD * (1 - sigma_KD)).sum(dim=1)
+
+
+@dataclass(frozen=True, eq=False)
+class DecodedMoments:
+    """Theorem 1 for given rows; every field is float64 ``(K,)``."""
+
+    bias: Tensor
+    """``||E[decoded] - row||``: zero. (The codec draws 16 bits an element, which leaves at most 2^-17 of a step.)"""
+    exact: Tensor
+    """``S^2 Σ σ(1 - σ)``: the variance of this very row."""
+    average: Tensor
+    """``D S^2 / 6``: its mean if fractions were uniform; what the paper states."""
+    worst: Tensor
+    """``D S^2 / 4``: never exceeded."""
+
+
+def decoded_moments(rows_KD: Tensor, bits: int | Tensor) -> DecodedMoments:
+    """Return bias and variance of each decoded row (AdaQP Theorem 1, Eqs. 13-17).
+
+    Differs: the paper calls ``D S^2 / 6`` the variance. It is the average over uniform fractions; the variance of a
+    given row is ``exact``, between 0 (every value on the grid) and ``worst``.
+
+    Example:
+        >>> moments = decoded_moments(torch.tensor([[0.0, 1.0, 4.0]]), 1)
+        >>> moments.bias.tolist(), moments.exact.tolist(), moments.average.tolist(), moments.worst.tolist()
+        ([0.0], [3.0], [8.0], [12.0])
+    """
+    columns = rows_KD.shape[1]
+    ranges_K = (rows_KD.amax(dim=1) - rows_KD.amin(dim=1)).double()
+    square_K = step_widths(ranges_K, bits) ** 2 * columns
+    return DecodedMoments(
+        bias=torch.zeros_like(square_K),
+        exact=exact_variance(rows_KD, bits),
+        average=square_K * AVERAGE,
+        worst=square_K * WORST,
+    )
+
+
+def received_variance(
+    message_E: Tensor, row_E: Tensor, alpha_E: Tensor, variance_K: Tensor, *, num_rows: int
+) -> Tensor:
+    """Return ``Σ_k α(k, v)^2 Var[k]`` for each row v: the noise that messages bring into its weighted sum.
+
+    Args:
+        message_E: which message, int64.
+        row_E: which row takes it, int64 in ``[0, num_rows)``.
+        alpha_E: with what coefficient.
+        variance_K: variance of each message, for instance ``D S^2 / 6``.
+
+    Returns:
+        float64 ``(V,)``.
+
+    Example:
+        >>> k, v = torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1])
+        >>> received_variance(k, v, torch.tensor([1.0, 0.5, 2.0]), torch.tensor([4.0, 3.0]), num_rows=2).tolist()
+        [4.0, 13.0]
+    """
+    noise_E = alpha_E.double() ** 2 * variance_K.double()[message_E]
+    return noise_E.new_zeros(num_rows).index_add_(0, row_E, noise_E)
+
+
+def shared_variance(noise_E: Tensor, alpha_E: Tensor, variance_E: Tensor) -> float:
+    """Return ``Σ_k (Σ_v α(k, v) sd[k])^2``: what unit gradients make of messages that several rows share.
+
+    Theorem 3 adds variances over rows v as if each drew noise of its own (Eq. 25). But all rows of a worker read the
+    *same* decoded message k, so its error e enters the gradient as ``(Σ_v α(k, v) δ_v) e^T``, and only
+    ``||Σ_v α(k, v) δ_v|| <= Σ_v α(k, v) N`` holds for any δ. Times N^2 this sum takes the place of
+    ``N^2 Σ_v Σ_k α^2 Var[k]``.
+
+    Args:
+        noise_E: which rounding noise enters (equal numbers share theirs), int64 from 0.
+        alpha_E: with what coefficient.
+        variance_E: variance of the message that brings it.
+
+    Example:
+        >>> shared_variance(torch.tensor([0, 0]), torch.tensor([0.5, 0.5]), torch.tensor([4.0, 4.0]))
+        4.0
+    """
+    if noise_E.numel() == 0:
+        return 0.0
+    pulls_E = alpha_E.double().abs() * variance_E.double().sqrt()
+    sums = pulls_E.new_zeros(int(noise_E.max()) + 1).index_add_(0, noise_E, pulls_E)
+    return float((sums**2).sum())
+
+
+@dataclass(frozen=True)
+class GradientBound:
+    """The three terms of ``Q^l``, in squared units of the weight gradient."""
+
+    product: float
+    """Noise of both factors at once: ``Σ_v A_v B_v``."""
+    from_gradients: float
+    """``M^2 Σ_v B_v``: noise of gradient messages on exact rows."""
+    from_rows: float
+    """``N^2 Σ_v A_v``: noise of row messages under exact gradients."""
+
+    @property
+    def total(self) -> float:
+        """``Q^l``, a bound on ``E||dW - E dW||^2``."""
+        return self.product + self.from_gradients + self.from_rows
+
+
+def gradient_variance_bound(
+    rows_V: Tensor, gradients_V: Tensor, *, largest_row: float, largest_gradient: float, as_printed: bool = False
+) -> GradientBound:
+    """Return the bound on the variance of one layer's weight gradient (AdaQP Theorem 3, Eqs. 9, 23-28).
+
+    The gradient is ``dW = Σ_v b_v a_v^T`` with ``a_v`` the aggregated row that W multiplies and ``b_v`` the gradient
+    that reaches W's output. If the noise of the two is independent with variances A_v and B_v, then::
+
+        Var[b_v a_v^T] = E||b_v||^2 E||a_v||^2 - ||E b_v||^2 ||E a_v||^2
+                       = A_v B_v + ||E a_v||^2 B_v + ||E b_v||^2 A_v  <=  A_v B_v + M^2 B_v + N^2 A_v
+
+    and ``Q^l`` sums this over v. With ``A_v = Σ_k α^2 D S^2 / 6`` and the like for B_v the product carries 1/36.
+
+    What it leaves out: noise that other layers hand on through activations, and that rows sharing a message do not err
+    independently (`shared_variance`).
+
+    Differs: Eqs. 9 and 28 print 1/6 on the product; ``(1/6) (1/6) = 1/36`` follows from Eq. 27.
+
+    Args:
+        rows_V: ``A_v``, noise of the aggregated rows, from `received_variance`.
+        gradients_V: ``B_v``, noise of the aggregated gradients.
+        largest_row: ``M = max_v ||E a_v||`` (Assumption 2).
+        largest_gradient: ``N = max_v ||E b_v||``.
+        as_printed: put 1/6 where 1/36 belongs; right only if A and B came with `AVERAGE`.
+
+    Raises:
+        ValueError: if A and B are not one number a row.
+
+    Example:
+        >>> a, b = torch.tensor([6.0]), torch.tensor([6.0])
+        >>> gradient_variance_bound(a, b, largest_row=1.0, largest_gradient=2.0)
+        GradientBound(product=36.0, from_gradients=6.0, from_rows=24.0)
+        >>> gradient_variance_bound(a, b, largest_row=1.0, largest_gradient=2.0, as_printed=True).product
+        216.0
+    """
+    if rows_V.shape != gradients_V.shape or rows_V.dim() != 1:
+        raise ValueError(
+            f"both noises need one number for each row, got shapes {tuple(rows_V.shape)} and "
+            f"{tuple(gradients_V.shape)}; sum them with received_variance"
+        )
+    product = float((rows_V.double() * gradients_V.double()).sum())
+    return GradientBound(
+        product=product * (6 if as_printed else 1),
+        from_gradients=largest_row**2 * float(gradients_V.double().sum()),
+        from_rows=largest_gradient**2 * float(rows_V.double().sum()),
+    )
