@@ -1,0 +1,280 @@
+"""All workers of a system as threads of this process, for measurements that need their insides.
+
+The shards, exchanges, channels and codecs are those of real workers; only the bytes pass through queues instead of
+sockets. Threads instead of processes, because a measurement wants the rows and gradients of *every* worker in one
+place after each pass, hundreds of times, and in a notebook cell: nothing has to be started, pickled or imported
+elsewhere. How fast it is says nothing about training.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gnnqlab.bits.policy import BitPolicy, Rows
+from gnnqlab.exchange.halo import HaloExchange
+from gnnqlab.exchange.schedule import Synchronous
+from gnnqlab.graph.graph import Graph
+from gnnqlab.message.codec import Codec, Float32, Noise
+from gnnqlab.message.transport import Transfer
+from gnnqlab.message.wire import Layout
+from gnnqlab.nn.message_passing import GraphPass, LocalGraph, WorkerGraph
+from gnnqlab.nn.models.registry import ModelSettings, build_model
+from gnnqlab.partition.shard import Shard, build_shard
+from gnnqlab.systems.system import System
+from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.objective import Objective
+from gnnqlab.train.trainer import Trainer
+
+__all__ = [
+    "FrozenBits", "GraphFactory", "LoopBack", "Mail", "OrExact", "PeerGone", "SmoothStack", "ThreadedWorkers",
+    "exact_trainer",
+]  # fmt: skip
+
+_PATIENCE_S = 60.0
+Result = TypeVar("Result")
+
+
+class PeerGone(RuntimeError):
+    """A worker that waits in vain, because another has failed."""
+
+
+class Mail:
+    """The queues between every pair of workers, in order of posting."""
+
+    def __init__(self) -> None:
+        self._boxes: dict[tuple[int, int], queue.SimpleQueue[Tensor | None]] = defaultdict(queue.SimpleQueue)
+
+    def put(self, sender: int, receiver: int, message: Tensor | None) -> None:
+        self._boxes[sender, receiver].put(message)
+
+    def get(self, sender: int, receiver: int) -> Tensor:
+        """Return the next message.
+
+        Raises:
+            PeerGone: if the sender failed, or sends nothing.
+        """
+        try:
+            message = self._boxes[sender, receiver].get(timeout=_PATIENCE_S)
+        except queue.Empty:
+            message = None
+        if message is None:
+            raise PeerGone(f"worker {receiver} needs a message of worker {sender}, got none; see that worker's error")
+        return message
+
+
+class LoopBack:
+    """A transport between threads: a message is a copy in a queue."""
+
+    def __init__(self, mail: Mail, rank: int) -> None:
+        self.mail, self.rank = mail, rank
+
+    def post(self, send: Mapping[int, Tensor], receive: Mapping[int, Tensor]) -> Transfer:
+        for peer, buffer in send.items():
+            self.mail.put(self.rank, peer, buffer.clone())
+        return _LoopBackTransfer(self, receive)
+
+
+class _LoopBackTransfer(Transfer):
+    def __init__(self, transport: LoopBack, receive: Mapping[int, Tensor]) -> None:
+        super().__init__()
+        self._transport, self._receive = transport, receive
+
+    def _finish(self) -> None:
+        for peer, buffer in self._receive.items():
+            buffer.copy_(self._transport.mail.get(peer, self._transport.rank))
+            self._arrived(peer)
+
+
+class FrozenBits:
+    """The widths that a policy gives in one epoch, in every epoch, so that only the noise changes.
+
+    Args:
+        policy: the system's own.
+        epoch: whose widths.
+        only: the ``(direction, layer)`` whose messages are quantized, all others travel in 32 bits; by default all are.
+    """
+
+    def __init__(self, policy: BitPolicy, epoch: int = 0, only: Collection[tuple[str, int]] | None = None) -> None:
+        self._policy, self._epoch, self._only = policy, epoch, only
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        return self._policy.choices
+
+    def round(self, epoch: int) -> int:
+        return 0
+
+    def widths(self, rows: Rows, epoch: int) -> int | Tensor:
+        if self._only is not None and (rows.direction, rows.layer) not in self._only:
+            return 32
+        return self._policy.widths(rows, self._epoch)
+
+
+class OrExact:
+    """A codec that also takes messages wholly in 32 bits, whatever the system's own can write."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec, self._exact = codec, Float32()
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return tuple({*self._codec.widths, 32})
+
+    def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
+        return self._codec.rows(num_rows, columns, device)
+
+    def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
+        exact = isinstance(widths, int) and widths == 32
+        return (self._exact if exact else self._codec).layout(widths, num_rows, columns)
+
+    def encode(self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise) -> None:
+        self._for(layout).encode(x, rows, ids, layout, segment, noise)
+
+    def decode(self, segment: Tensor, layout: Layout, out: Tensor, rows: Tensor, *, accumulate: bool) -> None:
+        self._for(layout).decode(segment, layout, out, rows, accumulate=accumulate)
+
+    def landing(self, out: Tensor) -> Tensor | None:
+        return None
+
+    def _for(self, layout: Layout) -> Codec:
+        return self._exact if isinstance(layout.bits, int) and layout.bits == 32 else self._codec
+
+
+GraphFactory = Callable[[Shard, HaloExchange, int], WorkerGraph]
+"""``(shard, exchange, seed) -> graph``: how a measurement looks into the passes of a worker."""
+
+
+class ThreadedWorkers:
+    """One trainer a worker, joined by queues.
+
+    Each leaves *its share* of loss and gradients in its parameters: the shares add up to those of the graph.
+
+    Args:
+        graph: the whole graph.
+        owner: owner of every node, int64 ``(N,)``.
+        system: codec and bits are taken from it; the schedule is synchronous, since no time is measured.
+        bits: instead of the system's own policy.
+        make_graph: instead of a plain `WorkerGraph`.
+        smooth: put GELU in the place of ReLU.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        owner: Tensor,
+        system: System,
+        model: ModelSettings,
+        settings: TrainSettings,
+        *,
+        workers: int,
+        bits: BitPolicy | None = None,
+        make_graph: GraphFactory | None = None,
+        smooth: bool = False,
+    ) -> None:
+        self._mail = Mail()
+        self.trainers: list[Trainer] = []
+        self.shards = [build_shard(graph, owner, rank, workers) for rank in range(workers)]
+        for shard in self.shards:
+            exchange = HaloExchange(
+                shard,
+                codec=OrExact(system.codec),
+                bits=system.bits if bits is None else bits,
+                schedule=Synchronous(),
+                transport=LoopBack(self._mail, shard.rank),
+                seed=settings.seed,
+            )
+            if make_graph is None:
+                view = WorkerGraph(shard, exchange, seed=settings.seed)
+            else:
+                view = make_graph(shard, exchange, settings.seed)
+            network = _network(model, graph, settings.seed, smooth)
+            self.trainers.append(Trainer(view, Objective.of(shard), network, settings, exchange=exchange))
+
+    def run(self, work: Callable[[Trainer], Result]) -> list[Result]:
+        """Return ``[work(trainer) for every worker]``, all at once, each in a thread.
+
+        Raises:
+            Exception: what the first worker that failed by itself raised.
+        """
+        with _one_thread(), ThreadPoolExecutor(len(self.trainers)) as pool:
+            futures = [pool.submit(self._run_one, rank, work) for rank in range(len(self.trainers))]
+        errors = [error for future in futures if (error := future.exception()) is not None]
+        if errors:
+            raise next((error for error in errors if not isinstance(error, PeerGone)), errors[0])
+        return [future.result() for future in futures]
+
+    def gradients(self, epoch: int) -> tuple[float, Tensor]:
+        """Run one training pass; return the loss and the flat gradient of the whole graph."""
+        losses = self.run(lambda trainer: trainer.gradients(epoch))
+        return sum(losses), torch.stack([trainer.parameters.gradients for trainer in self.trainers]).sum(0)
+
+    def set_weights(self, weights: Tensor) -> None:
+        """Give every worker the same flat weights.
+
+        Raises:
+            ValueError: if they do not fit the model.
+        """
+        for trainer in self.trainers:
+            values = trainer.parameters.values
+            if weights.shape != values.shape:
+                raise ValueError(
+                    f"weights must be flat, one for each of {values.numel()} parameters, got shape "
+                    f"{tuple(weights.shape)}; take them from trainer.parameters.values"
+                )
+            values.copy_(weights)
+
+    def _run_one(self, rank: int, work: Callable[[Trainer], Result]) -> Result:
+        try:
+            return work(self.trainers[rank])
+        except BaseException:
+            for peer in range(len(self.trainers)):
+                self._mail.put(rank, peer, None)  # nobody waits for a worker that is gone
+            raise
+
+
+def exact_trainer(graph: Graph, model: ModelSettings, *, seed: int = 0, smooth: bool = False) -> Trainer:
+    """Return the trainer of the same model on the whole graph in one process: exact losses and gradients."""
+    network = _network(model, graph, seed, smooth)
+    return Trainer(LocalGraph(graph, seed=seed), Objective.of(graph), network, TrainSettings(seed=seed))
+
+
+class SmoothStack(nn.Module):
+    """The convolutions and norms of a stack with GELU in the place of ReLU: a gradient without kinks."""
+
+    def __init__(self, stack: Any) -> None:
+        super().__init__()
+        self.convolutions, self.norms = stack.convolutions, stack.norms
+        self.takes_sparse_input = bool(stack.takes_sparse_input)
+
+    def forward(self, g: GraphPass, x: Tensor) -> Tensor:
+        last = len(self.convolutions) - 1
+        for index, convolution in enumerate(self.convolutions):
+            x = convolution(g, x)
+            if index < last:
+                x = functional.gelu(x if self.norms is None else self.norms[index](x))
+        return x
+
+
+def _network(model: ModelSettings, graph: Graph, seed: int, smooth: bool) -> nn.Module:
+    network = build_model(model, graph.num_features, graph.num_classes, seed=seed)
+    return SmoothStack(network) if smooth else network
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Small products gain nothing from threads inside threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
