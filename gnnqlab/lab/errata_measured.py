@@ -1,0 +1,353 @@
+"""What the differences listed in `gnnqlab.lab.errata` do, measured: one small seeded function each, kept once run.
+
+Rows are N(0, 1) unless said otherwise; "step" is the width S of a quantization step.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from gnnqlab.kernels.aggregate import spmm
+from gnnqlab.kernels.codec import decode_rows, encode_rows, row_bytes
+from gnnqlab.theory.variance import decoded_moments, received_variance, step_widths
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from gnnqlab.graph.graph import Graph
+    from gnnqlab.systems.system import System
+
+__all__ = ["MEASUREMENTS", "Effect"]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What was measured, in words and numbers."""
+
+    text: str
+    figures: dict[str, float]
+
+
+MEASUREMENTS: dict[str, Callable[[], Effect]] = {}
+"""Id -> function; each computes its effect at the first call."""
+
+
+def _measures(name: str) -> Callable[[Callable[[], Effect]], Callable[[], Effect]]:
+    def register(function: Callable[[], Effect]) -> Callable[[], Effect]:
+        MEASUREMENTS[name] = cache(function)
+        return MEASUREMENTS[name]
+
+    return register
+
+
+def _normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@_measures("AQ-1")
+def squared_sum_for_sum_of_squares() -> Effect:
+    """Rank the messages of a power-law graph by (Σα)² and by Σα²; then by their true weight, ||Σ_v α δ_v||²."""
+    seen = _power_law_pass()
+    by_sum, by_squares = seen["sum_alpha"] ** 2, seen["sum_squares"]
+    figures = {
+        "rank_correlation": _rank_correlation(by_sum, by_squares),
+        "rank_correlation_mean": _rank_correlation(seen["sum_mean"] ** 2, seen["sum_mean_squares"]),
+        "squares_with_truth": _rank_correlation(by_squares, seen["true_weight"]),
+        "sum_with_truth": _rank_correlation(by_sum, seen["true_weight"]),
+    }
+    return Effect(
+        f"on a power-law graph their ranks correlate {figures['rank_correlation']:.2f} with GCN's α, "
+        f"{figures['rank_correlation_mean']:.2f} with GraphSAGE's; with a message's true weight at a GCN's "
+        f"first weights Σα² {figures['squares_with_truth']:.2f}, (Σα)² {figures['sum_with_truth']:.2f}",
+        figures,
+    )
+
+
+@_measures("AQ-2")
+def parameters_cut_after_encoding() -> Effect:
+    """Decode with bf16 parameters codes that were computed with float32 ones; the expected error is known exactly."""
+    rows_KD = _normal(2000, 256)
+    figures: dict[str, float] = {}
+    for bits in (8, 4, 2, 1):
+        low_K1, top_K1 = rows_KD.amin(1, keepdim=True), rows_KD.amax(1, keepdim=True)
+        scale_K1 = (top_K1 - low_K1) / (2**bits - 1)
+        cut_scale_K1, cut_low_K1 = scale_K1.bfloat16().float(), low_K1.bfloat16().float()
+        expected_code_KD = (rows_KD - low_K1) / scale_K1
+        bias_KD = expected_code_KD * cut_scale_K1 + cut_low_K1 - rows_KD
+        variance = decoded_moments(rows_KD, bits).exact.sum()
+        figures[f"bias_{bits}"] = float((bias_KD / scale_K1).abs().mean())
+        figures[f"worst_{bits}"] = float((bias_KD / scale_K1).abs().max())
+        figures[f"mse_ratio_{bits}"] = float(1 + bias_KD.double().square().sum() / variance)
+    figures["ours_in_standard_errors"] = _bias_of_codec(bits=8)
+    return Effect(
+        f"at 8 bits mean |bias| {figures['bias_8']:.2f} step, worst {figures['worst_8']:.2f}, squared error "
+        f"{figures['mse_ratio_8']:.2f}×; 4 bits {figures['bias_4']:.3f} step; 2 bits {figures['bias_2']:.4f}; "
+        f"1 bit {figures['bias_1']:.4f}. Ours: {figures['ours_in_standard_errors']:.2f} standard errors from none",
+        figures,
+    )
+
+
+def _bias_of_codec(*, bits: int, repeats: int = 200) -> float:
+    """Distance of the mean decoded row from the row under our codec with bf16 parameters, in standard errors."""
+    rows_KD = _normal(32, 64, seed=1)
+    numbers_K = torch.arange(32)
+    payload = torch.zeros(32 * int(row_bytes(64, bits)), dtype=torch.uint8)
+    params, out_KD = torch.zeros(32, 2, dtype=torch.bfloat16), torch.empty_like(rows_KD)
+    errors = []
+    for epoch in range(repeats):
+        encode_rows(rows_KD, numbers_K, numbers_K, bits, None, payload, params, seed=0, epoch=epoch, stream=0)
+        decode_rows(payload, params, bits, None, out_KD, None)
+        errors.append(out_KD.double() - rows_KD.double())
+    stacked = torch.stack(errors)
+    return float(stacked.mean(0).norm() / (stacked.var(0).sum() / repeats).sqrt())
+
+
+@_measures("AQ-3")
+def no_clamp() -> Effect:
+    """Count the uniform numbers of 24 bits for which floor(h + u) of a row's largest value leaves 8 bits."""
+    rows_KD = _normal(2000, 256)
+    low_K, top_K = rows_KD.amin(1), rows_KD.amax(1)
+    steps_K = (top_K - low_K) / ((top_K - low_K) / 255)
+    window = 4096
+    u_U = 1 - torch.arange(window, dtype=torch.float32) / 2**24
+    spilled = sum(int((torch.floor(part[:, None] + u_U) > 255).sum()) for part in steps_K.split(250))
+    rate = spilled / (len(steps_K) * 2**24)
+    return Effect(f"one row in {1 / rate:,.0f} spills at 8 bits (floor in float32, u of 24 bits)", {"rate": rate})
+
+
+@_measures("AQ-4")
+def constant_rows() -> Effect:
+    """Quantize ReLU rows, some of them dead, by the formula as it stands, and by our codec."""
+    rows_KD = torch.relu(_normal(400, 32))
+    rows_KD[::10] = 0.0
+    low_K1, top_K1 = rows_KD.amin(1, keepdim=True), rows_KD.amax(1, keepdim=True)
+    plain_KD = torch.round((rows_KD - low_K1) * (3 / (top_K1 - low_K1))) * ((top_K1 - low_K1) / 3) + low_K1
+    numbers_K = torch.arange(400)
+    payload, params = torch.zeros(400 * 8, dtype=torch.uint8), torch.zeros(400, 2)
+    encode_rows(rows_KD, numbers_K, numbers_K, 2, None, payload, params, seed=0, epoch=0, stream=0)
+    out_KD = torch.empty_like(rows_KD)
+    decode_rows(payload, params, 2, None, out_KD, None)
+    figures = {
+        "dead_rows": 0.1,
+        "nan_rows": float(plain_KD.isnan().any(1).float().mean()),
+        "our_error": float((out_KD[::10] - rows_KD[::10]).abs().max()),
+    }
+    return Effect(
+        f"{figures['nan_rows']:.0%} of rows become NaN where {figures['dead_rows']:.0%} are dead; ours err by "
+        f"{figures['our_error']:g} there",
+        figures,
+    )
+
+
+@_measures("AQ-14")
+def product_term() -> Effect:
+    """Theorem 3 with the product term as printed, over the same as derived, for the layer it matters most to."""
+    figures = {}
+    for bits in (1, 2, 8):
+        frame = _small_check(bits, smooth=False, repeats=2)
+        figures[f"bits_{bits}"] = float((frame["printed"] / frame["bound"]).max())
+    return Effect(
+        f"the term is 6× too large; Q^l grows by {figures['bits_1'] - 1:.0%} at 1 bit, {figures['bits_2'] - 1:.1%} at "
+        f"2 and {figures['bits_8'] - 1:.2%} at 8 on a small graph",
+        figures,
+    )
+
+
+@_measures("AQ-15")
+def average_called_variance() -> Effect:
+    """Exact variance over D S²/6, for normal rows and for rows after ReLU."""
+    figures = {}
+    for kind, rows_KD in (("normal", _normal(2000, 256)), ("relu", torch.relu(_normal(2000, 256)))):
+        for bits in (1, 2, 4, 8):
+            moments = decoded_moments(rows_KD, bits)
+            figures[f"{kind}_{bits}"] = float(moments.exact.sum() / moments.average.sum())
+    normal = ", ".join(f"{figures[f'normal_{bits}']:.2f}" for bits in (1, 2, 4, 8))
+    relu = ", ".join(f"{figures[f'relu_{bits}']:.2f}" for bits in (1, 2, 4, 8))
+    return Effect(f"exact / average at 1, 2, 4, 8 bits: {normal} on N(0,1); {relu} after ReLU (worst: 1.5)", figures)
+
+
+@_measures("AQ-17")
+def shared_messages() -> Effect:
+    """First-order noise that messages bring into a weight gradient: as Eq. 25 adds it up, and as it is."""
+    seen = _power_law_pass()
+    ratio = float(seen["shared_noise"].sum() / seen["separate_noise"].sum())
+    return Effect(
+        f"the noise of layer 0's rows is {ratio:.2f}× what Eq. 25 gives on a power-law graph", {"ratio": ratio}
+    )
+
+
+@_measures("AQ-18")
+def activations_left_out() -> Effect:
+    """Measured gradient variance over Theorem 3's bound, with ReLU and with GELU in its place."""
+    figures = {}
+    for bits in (2, 8):
+        for name, smooth in (("relu", False), ("gelu", True)):
+            figures[f"{name}_{bits}"] = float(_small_check(bits, smooth=smooth)["ratio"].iloc[-1])
+    return Effect(
+        f"variance / bound: ReLU {figures['relu_2']:.2f} at 2 bits, {figures['relu_8']:.1f} at 8; "
+        f"GELU {figures['gelu_2']:.2f} and {figures['gelu_8']:.2f}",
+        figures,
+    )
+
+
+@_measures("AQ-19")
+def biased_gradient() -> Effect:
+    """Distance of the mean gradient from the exact one; about one standard error if there is no bias."""
+    figures = {}
+    for name, smooth in (("relu", False), ("gelu", True)):
+        whole = _small_check(8, smooth=smooth).iloc[-1]
+        figures[name] = float(whole["bias"] / whole["standard_error"])
+        figures[f"{name}_relative"] = float(whole["bias"] / whole["norm"])
+    return Effect(
+        f"at 8 bits the mean of 32 gradients lies {figures['relu']:.1f} standard errors off with ReLU "
+        f"({figures['relu_relative']:.2%} of the gradient), {figures['gelu']:.1f} with GELU",
+        figures,
+    )
+
+
+@_measures("SY-1")
+def sign_of_the_descent_rate() -> Effect:
+    """Run SYLVIE's rule for 60 epochs of a loss that falls ever more slowly, with either sign."""
+    losses = [0.2 + 0.9**epoch for epoch in range(61)]
+    figures = {name: _orchestrated(losses, sign) for name, sign in (("written", 1.0), ("descent", -1.0))}
+    return Effect(
+        f"while the loss levels off the rule as written ends at {figures['written']:.0f} bit, with the other sign at "
+        f"{figures['descent']:.0f}; the prose wants more bits",
+        figures,
+    )
+
+
+def _orchestrated(losses: list[float], sign: float, *, delta: int = 5) -> float:
+    rates = [sign * (after - before) for before, after in itertools.pairwise(losses)]
+    bits = 1
+    for epoch in range(delta, len(rates)):
+        bits = min(2 * bits, 8) if rates[epoch] < rates[epoch - delta] else max(bits // 2, 1)
+    return float(bits)
+
+
+@_measures("CD-1")
+def one_code_too_many() -> Effect:
+    """The code of a row's largest value when a step is range / 2^B."""
+    rows_KD = _normal(200, 64)
+    range_K = rows_KD.amax(1) - rows_KD.amin(1)
+    top = {bits: float(torch.round(range_K / (range_K / 2**bits)).max()) for bits in (4, 8)}
+    return Effect(
+        f"the largest code is {top[8]:.0f} at B = 8 and {top[4]:.0f} at B = 4: {int(top[8]).bit_length()} and "
+        f"{int(top[4]).bit_length()} bits",
+        {f"top_{bits}": code for bits, code in top.items()},
+    )
+
+
+@_measures("CD-2")
+def undecoded_cache() -> Effect:
+    """Send 4-bit deltas of a drifting row, once with the sender keeping what receivers decode, once its own value."""
+    figures = {}
+    for name, keeps_decoded in (("own", False), ("decoded", True)):
+        generator = torch.Generator().manual_seed(0)
+        value, kept, replica = (torch.zeros(64) for _ in range(3))
+        for _ in range(100):
+            value = value + torch.randn(64, generator=generator)
+            delta = value - kept
+            step = (delta.amax() - delta.amin()) / 15
+            sent = torch.round((delta - delta.amin()) / step) * step + delta.amin()
+            replica = replica + sent
+            kept = replica.clone() if keeps_decoded else value
+        figures[name] = float((replica - value).square().mean().sqrt() / step)
+    return Effect(
+        f"after 100 deltas of 4 bits replicas are {figures['own']:.1f} steps off if the sender keeps its own value, "
+        f"{figures['decoded']:.2f} if it keeps the decoded one",
+        figures,
+    )
+
+
+@cache
+def _small_check(bits: int, *, smooth: bool, repeats: int = 32) -> DataFrame:
+    """Theorem 3 on a small graph, two workers."""
+    from gnnqlab.graph.generate import sbm
+    from gnnqlab.lab.theory_check import gradient_variance
+    from gnnqlab.nn.models.registry import ModelSettings
+
+    shape = ModelSettings(name="gcn", layers=2, hidden=32, norm="none")
+    graph = sbm(200, 4, 8, features=16)
+    return gradient_variance(graph, _quantized(bits), shape, workers=2, repeats=repeats, smooth=smooth)
+
+
+def _quantized(bits: int) -> System:
+    from gnnqlab.partition.edge_cut import Random
+    from gnnqlab.systems.system import make_system
+
+    return replace(make_system("fixed-bits", bits=bits), partition=Random())
+
+
+@cache
+def _power_law_pass() -> dict[str, Tensor]:
+    """What layer 0 of a GCN makes of each message of a power-law graph, four workers; one entry a halo row."""
+    from gnnqlab.graph.generate import rmat
+    from gnnqlab.lab.gradient_trace import TracedGraph, watch
+    from gnnqlab.lab.in_process import ThreadedWorkers
+    from gnnqlab.nn.models.registry import ModelSettings
+    from gnnqlab.systems.system import make_system
+    from gnnqlab.train.config import TrainSettings
+
+    graph: Graph = rmat(11, 8, features=16)
+    system = _quantized(8)
+    workers = ThreadedWorkers(
+        graph,
+        system.partition.assign(graph, 4),
+        make_system("vanilla"),
+        ModelSettings(layers=2, hidden=32, norm="none", dropout=0.0),
+        TrainSettings(),
+        workers=4,
+        make_graph=TracedGraph,
+    )
+    views = [trainer.graph for trainer in workers.trainers if isinstance(trainer.graph, TracedGraph)]
+    for trainer, view in zip(workers.trainers, views, strict=True):
+        watch(trainer.model, view)
+    workers.gradients(0)
+    parts: list[dict[str, Tensor]] = []
+    for view in views:
+        shard, layer = view.shard, view.layers[0]
+        gradient = layer.output_gradient
+        assert gradient is not None
+        alpha = shard.alpha(layer.alpha)
+        row = torch.repeat_interleave(torch.arange(shard.num_owned), shard.indptr.diff())
+        remote = shard.indices >= shard.num_owned
+        column, alpha, row = shard.indices[remote].long() - shard.num_owned, alpha[remote], row[remote]
+        halo = (shard.num_owned, shard.num_owned + shard.num_halo)
+        true_weight = spmm(view.adjacency(layer.alpha), gradient, rows=halo, transposed=True).double().square().sum(1)
+        squares = gradient.double().square().sum(1)
+        variance = step_widths(_ranges(graph, shard.halo), 8) ** 2
+        mean = shard.alpha("mean")[remote]
+        ones = torch.ones(shard.num_halo)
+        separate = received_variance(row, column, alpha, squares, num_rows=shard.num_halo)
+        parts.append(
+            {
+                "sum_alpha": torch.zeros(shard.num_halo).index_add_(0, column, alpha).double(),
+                "sum_squares": received_variance(column, column, alpha, ones, num_rows=shard.num_halo),
+                "sum_mean": torch.zeros(shard.num_halo).index_add_(0, column, mean).double(),
+                "sum_mean_squares": received_variance(column, column, mean, ones, num_rows=shard.num_halo),
+                "true_weight": true_weight,
+                "shared_noise": true_weight * variance,
+                "separate_noise": separate * variance,
+            }
+        )
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
+def _ranges(graph: Graph, nodes: Tensor) -> Tensor:
+    rows = graph.features[nodes]  # type: ignore[index]
+    return rows.amax(1) - rows.amin(1)
+
+
+def _rank_correlation(a: Tensor, b: Tensor) -> float:
+    """Spearman's."""
+    import pandas as pd
+
+    return float(pd.Series(a.numpy()).rank().corr(pd.Series(b.numpy()).rank()))
