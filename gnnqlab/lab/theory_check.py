@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from gnnqlab.bits.policy import BitPolicy
 from gnnqlab.graph.graph import Graph
 from gnnqlab.kernels.aggregate import spmm
 from gnnqlab.lab.gradient_trace import LayerMeans, TracedGraph, watch
@@ -32,7 +33,9 @@ _LOOKS = 16
 """Passes whose rows and gradients are looked at; their means change little after that."""
 
 
-def check(run: Run | RunConfig, *, repeats: int = 64, weights: Tensor | None = None) -> DataFrame:
+def check(
+    run: Run | RunConfig, *, repeats: int = 64, weights: Tensor | None = None, bits: BitPolicy | None = None
+) -> DataFrame:
     """Measure the gradient variance of a run's system on its graph and set it beside Theorem 3's bound.
 
     The run's graph, partitioner, system, model and seed are used; the workers are threads of this process and dropout
@@ -42,6 +45,7 @@ def check(run: Run | RunConfig, *, repeats: int = 64, weights: Tensor | None = N
         run: a run, or its configuration.
         repeats: backward passes, at least 2.
         weights: flat weights to measure at; by default the run's first ones, drawn from its seed.
+        bits: instead of the system's own policy, for instance widths that an assigner found.
 
     Returns:
         What `gradient_variance` returns.
@@ -64,6 +68,7 @@ def check(run: Run | RunConfig, *, repeats: int = 64, weights: Tensor | None = N
         workers=config.workers,
         repeats=repeats,
         weights=weights,
+        bits=bits,
         seed=config.train.seed,
     )
 
@@ -76,6 +81,7 @@ def gradient_variance(
     workers: int = 2,
     repeats: int = 64,
     weights: Tensor | None = None,
+    bits: BitPolicy | None = None,
     seed: int = 0,
     only: Collection[tuple[str, int]] | None = None,
     smooth: bool = False,
@@ -90,6 +96,7 @@ def gradient_variance(
         workers: number of partitions.
         repeats: R, passes with independent noise, at least 2.
         weights: flat weights; by default those drawn from ``seed``.
+        bits: instead of the system's own policy; asked for the widths of epoch 0, which then stay.
         seed: of weights and noise.
         only: quantize just these ``(direction, layer)``, for instance ``{("backward", 1)}``.
         smooth: put GELU in the place of ReLU.
@@ -120,7 +127,7 @@ def gradient_variance(
     if repeats < 2:
         raise ValueError(f"repeats must be at least 2 to have a variance, got {repeats}")
     shape = ModelSettings(name=model) if isinstance(model, str) else model
-    passes = _Passes(graph, make_system(system, **settings), shape, workers, seed, smooth)
+    passes = _Passes(graph, make_system(system, **settings), shape, workers, seed, smooth, bits)
     if weights is not None:
         passes.set_weights(weights)
     exact = passes.exact_gradient()
@@ -215,8 +222,16 @@ class _Passes:
     """Repeated passes of one system at fixed weights, and what they showed of each layer."""
 
     def __init__(
-        self, graph: Graph, system: System, model: ModelSettings, workers: int, seed: int, smooth: bool
+        self,
+        graph: Graph,
+        system: System,
+        model: ModelSettings,
+        workers: int,
+        seed: int,
+        smooth: bool,
+        bits: BitPolicy | None,
     ) -> None:
+        self._bits = system.bits if bits is None else bits
         self._graph, self._system, self._workers, self._smooth = graph, system, workers, smooth
         self._model = replace(model, dropout=0.0, input_dropout=0.0)
         self._settings = TrainSettings(seed=seed)
@@ -241,7 +256,7 @@ class _Passes:
 
     def repeat(self, repeats: int, only: Collection[tuple[str, int]] | None) -> _Sample:
         """Return the gradients of passes that differ in their noise; the first call also looks at the layers."""
-        bits = FrozenBits(self._system.bits, only=only)
+        bits = FrozenBits(self._bits, only=only)
         workers = ThreadedWorkers(
             self._graph,
             self._owner,

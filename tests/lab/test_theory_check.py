@@ -8,6 +8,7 @@ from functools import cache
 import pytest
 import torch
 
+from gnnqlab.bits import Fixed
 from gnnqlab.graph import load
 from gnnqlab.lab.in_process import LoopBack, Mail, ThreadedWorkers, exact_trainer
 from gnnqlab.lab.theory_check import check, gradient_variance
@@ -110,6 +111,13 @@ def test_mixed_widths_and_sage_layers_are_named():
     frame = gradient_variance(graph, recipe, shape("graphsage", norm="layer"), workers=3, repeats=4)
     assert frame["weight"].tolist() == ["weight_self", "weight_neighbour"] * 2 + ["all"]
     assert frame["bound"].iloc[-1] > 0
+
+
+def test_another_policy_can_be_given():
+    graph = random_graph()
+    settings = {"workers": 2, "repeats": 3, "only": {("backward", 1)}}
+    given = gradient_variance(graph, system(2), shape("gcn"), bits=Fixed(bits=8), **settings)
+    assert given.equals(gradient_variance(graph, system(8), shape("gcn"), **settings))
 
 
 def test_weights_can_be_given():
