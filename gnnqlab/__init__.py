@@ -32,6 +32,7 @@ _HOMES = {
     "cleanup": "gnnqlab.launch",
     "compare": "gnnqlab.lab",
     "configure": "gnnqlab.train.configure",
+    "errata": "gnnqlab.lab.errata",
     "from_dgl": "gnnqlab.graph",
     "from_pyg": "gnnqlab.graph",
     "launch": "gnnqlab.launch",
@@ -61,6 +62,7 @@ __all__ = [
     "cleanup",
     "compare",
     "configure",
+    "errata",
     "from_dgl",
     "from_pyg",
     "launch",
@@ -94,6 +96,7 @@ if TYPE_CHECKING:
     from gnnqlab.exchange import Overlapped, Synchronous
     from gnnqlab.graph import Graph, from_dgl, from_pyg, load
     from gnnqlab.lab import compare
+    from gnnqlab.lab.errata import errata
     from gnnqlab.launch import Run, cleanup, runs
     from gnnqlab.launch.start import launch
     from gnnqlab.message import Float32, Stochastic
