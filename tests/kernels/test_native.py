@@ -72,7 +72,7 @@ def test_missing_library_warns_once_and_runs_the_reference():
     code = """
 import warnings, pathlib, torch
 from gnnqlab.kernels import native, noise
-native._FOLDER = pathlib.Path("/nowhere")
+native._library_path = lambda name: pathlib.Path("/nowhere", name)
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     for _ in range(3):
@@ -90,7 +90,7 @@ def test_missing_library_refuses_forced_native():
     code = """
 import pathlib, torch
 from gnnqlab.kernels import native
-native._FOLDER = pathlib.Path("/nowhere")
+native._library_path = lambda name: pathlib.Path("/nowhere", name)
 native.active(torch.device("cpu"))
 """
     assert "native kernels were asked for but" in run(code, GNNQLAB_KERNELS="native").stderr
@@ -149,3 +149,14 @@ def test_random_calls_stay_in_bounds(tmp_path):
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=280)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     assert "no difference" in done.stdout
+
+
+def test_the_library_is_found_in_either_folder_of_an_editable_install(tmp_path, monkeypatch):
+    import gnnqlab.kernels
+
+    built = tmp_path / "_lib" / "libgnnqlab_some.so"
+    built.parent.mkdir()
+    built.touch()
+    monkeypatch.setattr(gnnqlab.kernels, "__path__", [*gnnqlab.kernels.__path__, str(tmp_path)])
+    assert native._library_path("libgnnqlab_some.so") == built
+    assert native._library_path("libgnnqlab_none.so").parent.name == "_lib"
