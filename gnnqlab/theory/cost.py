@@ -1,0 +1,281 @@
+"""What an exchange will take: ``seconds = θ · bytes + γ`` for every ordered pair of workers (AdaQP Eq. 10).
+
+θ is in seconds a byte, γ in seconds; both are fitted from timed transfers and never negative. Index ``[s, r]`` is the
+transfer from worker s to worker r. All arrays are float64.
+
+Letters: P workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["REPEATS", "LinkCost", "all_at_once_s", "epoch_s", "exchange_s", "fit", "ring_round_s", "ring_s"]
+
+Array = NDArray[np.float64]
+Samples = Iterable[tuple[int, float]]
+"""``(bytes, seconds)`` of single transfers."""
+
+REPEATS = 5
+"""Transfers of one size that a median needs; one sample alone is noise."""
+
+
+def fit(sizes_bytes: ArrayLike, seconds: ArrayLike) -> tuple[float, float, float]:
+    """Fit ``seconds = θ · bytes + γ`` to timed transfers of one pair (AdaQP, the cost model under Eq. 10).
+
+    The median of each size counts, and θ, γ >= 0 minimise the squared *relative* error of the medians: a message of
+    a few kilobytes then says as much about γ as a large one says about θ.
+
+    Differs: the released code fits one sample a size, and its γ may be negative.
+
+    Args:
+        sizes_bytes: ``(n,)``, each size at least :data:`REPEATS` times, in any order.
+        seconds: ``(n,)``, how long each took; positive.
+
+    Returns:
+        θ in seconds a byte, γ in seconds, and R² of the medians (1 if the line goes through all of them).
+
+    Raises:
+        ValueError: if there are fewer than two sizes, or fewer than five transfers of one.
+
+    Example:
+        >>> theta, gamma, r_squared = fit([100] * 5 + [300] * 5, [3.0] * 4 + [9.0] + [7.0] * 5)
+        >>> round(theta, 9), round(gamma, 9), round(r_squared, 9)
+        (0.02, 1.0, 1.0)
+    """
+    medians = _medians(zip(np.asarray(sizes_bytes).tolist(), np.asarray(seconds, dtype=np.float64).tolist()))
+    rare = {size: count for size, (_, count) in medians.items() if count < REPEATS}
+    if rare:
+        size, count = next(iter(rare.items()))
+        raise ValueError(f"every size must be timed at least {REPEATS} times, got {count} of {size} bytes")
+    if len(medians) < 2:
+        raise ValueError(f"sizes must be at least two different ones, got {sorted(medians)}")
+    theta, gamma, r_squared = _line(_moments({size: value for size, (value, _) in medians.items()}))
+    return float(theta), float(gamma), float(r_squared)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinkCost:
+    """θ, γ and R² of every ordered pair of workers."""
+
+    theta_s_per_byte: Array
+    """``(P, P)``; the diagonal is zero."""
+    gamma_s: Array
+    """``(P, P)``."""
+    r_squared: Array
+    """``(P, P)``; 1 on the diagonal, and where a rate was given instead of measured."""
+    moments: Array
+    """``(P, P, 2, 6)``: sums over median transfers that the fit needs, weighted by ``1 / seconds²`` and by 1."""
+
+    @property
+    def workers(self) -> int:
+        return self.theta_s_per_byte.shape[0]
+
+    @classmethod
+    def measured(cls, workers: int, samples: Mapping[tuple[int, int], Samples]) -> LinkCost:
+        """Fit every pair from its timed transfers.
+
+        Args:
+            workers: P.
+            samples: (sender, receiver) -> ``(bytes, seconds)`` of its transfers, as for :func:`fit`.
+
+        Raises:
+            ValueError: if a pair is missing, or its transfers are too few.
+        """
+        moments = np.zeros((workers, workers, 2, 6))
+        for sender in range(workers):
+            for receiver in range(workers):
+                if sender == receiver:
+                    continue
+                if (sender, receiver) not in samples:
+                    raise ValueError(f"every pair must be timed, got no transfer from {sender} to {receiver}")
+                medians = _medians(samples[sender, receiver])
+                if len(medians) < 2 or min(count for _, count in medians.values()) < REPEATS:
+                    raise ValueError(
+                        f"each pair needs two sizes or more, each timed at least {REPEATS} times, got "
+                        f"{ {size: count for size, (_, count) in sorted(medians.items())} } "
+                        f"(bytes: times) from {sender} to {receiver}"
+                    )
+                moments[sender, receiver] = _moments({size: value for size, (value, _) in medians.items()})
+        return cls._of(moments)
+
+    @classmethod
+    def uniform(cls, workers: int, *, bytes_per_s: float, latency_s: float = 0.0) -> LinkCost:
+        """Return the model of equal links, for plans and tests.
+
+        Example:
+            >>> LinkCost.uniform(2, bytes_per_s=100.0, latency_s=1.0).seconds([[0, 50], [0, 0]]).tolist()
+            [[0.0, 1.5], [0.0, 0.0]]
+        """
+        if not bytes_per_s > 0 or latency_s < 0:
+            raise ValueError(f"rate must be positive and latency not negative, got {bytes_per_s} and {latency_s}")
+        one = _moments({size: latency_s + size / bytes_per_s for size in (2**12, 2**20)})
+        moments = np.zeros((workers, workers, 2, 6))
+        moments[~np.eye(workers, dtype=bool)] = one
+        cost = cls._of(moments)
+        apart = 1.0 - np.eye(workers)
+        # The very numbers that were asked for, not what is left of them after the fit.
+        return cls(
+            theta_s_per_byte=apart / bytes_per_s,
+            gamma_s=apart * latency_s,
+            r_squared=np.ones((workers, workers)),
+            moments=cost.moments,
+        )
+
+    def updated(self, samples: Mapping[tuple[int, int], Samples], *, keep: float = 0.5) -> LinkCost:
+        """Return the model refreshed with transfers of training itself.
+
+        Old medians count ``keep`` times what they did, each new one counts 1, and the line is fitted again. A size
+        seen fewer than five times is left out; a pair without any new median stays as it is.
+
+        Args:
+            samples: (sender, receiver) -> ``(bytes, seconds)``; pairs may be missing.
+            keep: weight of what is known, in (0, 1].
+
+        Raises:
+            ValueError: if ``keep`` is outside (0, 1] or a pair is unknown.
+        """
+        if not 0 < keep <= 1:
+            raise ValueError(f"keep must lie in (0, 1], got {keep}")
+        moments = self.moments.copy()
+        for (sender, receiver), transfers in samples.items():
+            if sender == receiver or not (0 <= sender < self.workers and 0 <= receiver < self.workers):
+                raise ValueError(f"pairs must be two of {self.workers} workers, got {(sender, receiver)}")
+            medians = {size: value for size, (value, count) in _medians(transfers).items() if count >= REPEATS}
+            if medians:
+                moments[sender, receiver] = keep * moments[sender, receiver] + _moments(medians)
+        fresh = self._of(moments)
+        changed = (moments != self.moments).any(axis=(2, 3))
+        return LinkCost(
+            theta_s_per_byte=np.where(changed, fresh.theta_s_per_byte, self.theta_s_per_byte),
+            gamma_s=np.where(changed, fresh.gamma_s, self.gamma_s),
+            r_squared=np.where(changed, fresh.r_squared, self.r_squared),
+            moments=moments,
+        )
+
+    def seconds(self, sent_bytes: ArrayLike) -> Array:
+        """Return what each transfer takes, ``(P, P)``; a pair with nothing to send sends nothing.
+
+        Args:
+            sent_bytes: ``(P, P)``, parameters of rows included.
+
+        Raises:
+            ValueError: if the shape is not ``(P, P)``.
+        """
+        amount = np.asarray(sent_bytes, dtype=np.float64)
+        if amount.shape != self.theta_s_per_byte.shape:
+            raise ValueError(f"bytes must have shape {self.theta_s_per_byte.shape}, got {amount.shape}")
+        return np.where(amount > 0, self.theta_s_per_byte * amount + self.gamma_s, 0.0)
+
+    @classmethod
+    def _of(cls, moments: Array) -> LinkCost:
+        theta, gamma, r_squared = _line(moments)
+        return cls(theta_s_per_byte=theta, gamma_s=gamma, r_squared=r_squared, moments=moments)
+
+
+def ring_round_s(cost: LinkCost, sent_bytes: ArrayLike) -> Array:
+    """Return the seconds of each ring round, ``(P - 1,)``: its slowest pair's (AdaQP Eq. 10, Fig. 8).
+
+    In round k, worker r sends to r + k (mod P).
+    """
+    seconds = cost.seconds(sent_bytes)
+    sender = np.arange(cost.workers)
+    return np.array([seconds[sender, (sender + k) % cost.workers].max() for k in range(1, cost.workers)])
+
+
+def ring_s(cost: LinkCost, sent_bytes: ArrayLike) -> float:
+    """Return the seconds of an exchange in ring rounds: their sum.
+
+    Example:
+        >>> ring_s(LinkCost.uniform(3, bytes_per_s=10.0), [[0, 20, 20], [30, 0, 10], [10, 40, 0]])
+        6.0
+    """
+    return float(ring_round_s(cost, sent_bytes).sum())
+
+
+def all_at_once_s(cost: LinkCost, sent_bytes: ArrayLike) -> float:
+    """Return the seconds of an exchange whose messages are all posted at once: the busiest sender's sum.
+
+    Example:
+        >>> all_at_once_s(LinkCost.uniform(3, bytes_per_s=10.0), [[0, 20, 20], [30, 0, 10], [10, 40, 0]])
+        5.0
+    """
+    return float(cost.seconds(sent_bytes).sum(axis=1).max(initial=0.0))
+
+
+def exchange_s(cost: LinkCost, sent_bytes: ArrayLike, *, transport: str = "direct") -> float:
+    """Return the seconds of one exchange over a transport by name: ``ring``, or ``direct`` (all at once).
+
+    Raises:
+        ValueError: if the name is neither.
+    """
+    if transport not in ("ring", "direct"):
+        raise ValueError(f"transport must be 'ring' or 'direct', got {transport!r}")
+    return ring_s(cost, sent_bytes) if transport == "ring" else all_at_once_s(cost, sent_bytes)
+
+
+def epoch_s(exchanges_s: ArrayLike, central_s: ArrayLike, other_s: float, *, overlapped: bool) -> float:
+    """Predict an epoch from its exchanges, one per layer and direction.
+
+    Args:
+        exchanges_s: what each exchange takes on the wire.
+        central_s: computation beside each exchange that needs nothing from it.
+        other_s: everything else: marginal rows, dense products, loss, optimizer, encoding and decoding.
+        overlapped: whether central rows are computed while their exchange is under way.
+
+    Example:
+        >>> [epoch_s([3.0, 1.0], [2.0, 2.0], 4.0, overlapped=overlapped) for overlapped in (True, False)]
+        [9.0, 12.0]
+    """
+    wire, central = np.asarray(exchanges_s, dtype=np.float64), np.asarray(central_s, dtype=np.float64)
+    both = np.maximum(wire, central) if overlapped else wire + central
+    return float(both.sum() + other_s)
+
+
+def _medians(samples: Iterable[tuple[float, float]]) -> dict[int, tuple[float, int]]:
+    """Size -> median seconds and how many there were.
+
+    Raises:
+        ValueError: if a transfer has no positive size or no positive, finite time.
+    """
+    seen: dict[int, list[float]] = {}
+    for size, seconds in samples:
+        if not (size > 0 and 0 < seconds < np.inf):
+            raise ValueError(f"transfers must have positive bytes and finite positive seconds, got {(size, seconds)}")
+        seen.setdefault(int(size), []).append(seconds)
+    return {size: (float(np.median(times)), len(times)) for size, times in seen.items()}
+
+
+def _moments(medians: Mapping[int, float]) -> Array:
+    """Sums of ``w · (1, x, y, x², xy, y²)`` with ``w = 1 / y²`` and with ``w = 1``, ``(2, 6)``."""
+    x = np.array(list(medians), dtype=np.float64)
+    y = np.array(list(medians.values()))
+    terms = np.stack([np.ones_like(x), x, y, x * x, x * y, y * y])
+    return np.stack([(terms / y**2).sum(axis=1), terms.sum(axis=1)])
+
+
+def _line(moments: Array) -> tuple[Array, Array, Array]:
+    """Non-negative least squares of ``y = θ x + γ`` from moments ``(..., 2, 6)``, and R² without weights."""
+    one, x, y, xx, xy, _ = np.moveaxis(moments[..., 0, :], -1, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        spread = one * xx - x * x
+        free = (one * xy - x * y) / spread, (y * xx - x * xy) / spread
+        no_gamma, no_theta = xy / xx, y / one
+    known = one > 0
+    solvable = known & (spread > 1e-9 * one * xx) & (free[0] >= 0) & (free[1] >= 0)
+    # With two unknowns, if the free optimum is not allowed, the best allowed point has θ = 0 or γ = 0.
+    flat = known & ~solvable & np.nan_to_num(free[0] < 0) & (spread > 1e-9 * one * xx)
+    theta = np.where(solvable, free[0], np.where(flat, 0.0, no_gamma))
+    gamma = np.where(solvable, free[1], np.where(flat, no_theta, 0.0))
+    theta, gamma = np.where(known, theta, 0.0), np.where(known, gamma, 0.0)
+
+    one, x, y, xx, xy, yy = np.moveaxis(moments[..., 1, :], -1, 0)
+    error = yy - 2 * theta * xy - 2 * gamma * y + theta**2 * xx + 2 * theta * gamma * x + gamma**2 * one
+    with np.errstate(divide="ignore", invalid="ignore"):
+        total = yy - y * y / one
+        r_squared = 1 - np.maximum(error, 0) / total
+    return theta, gamma, np.where(known & (total > 1e-12 * yy), r_squared, 1.0)
