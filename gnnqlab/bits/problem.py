@@ -1,0 +1,356 @@
+"""Which width for which group: AdaQP's bi-objective problem, for one layer and direction (Eq. 12).
+
+Minimise over widths b_g of the allowed set::
+
+    λ · (V - V_utopia) / (V_nadir - V_utopia)  +  (1 - λ) · (T - T_utopia) / (T_nadir - T_utopia)
+
+    V = Σ_g β_g / (2^b_g - 1)^2                  the variance that rounding brings (Eq. 11)
+    T = Σ_r Z_r                                  the seconds of the exchange
+    Z_r >= Σ_i in l (θ_i · bytes_i + γ_i)        for every link l of round r (Eq. 10)
+
+Utopia is V with the widest and T with the narrowest width everywhere, nadir is V with the narrowest and T with the
+widest; times are the maximum over the links of each round in both. λ = 1 minds only variance, λ = 0 only time. Without
+the normalisation λ would mean nothing: V and T have different units.
+
+Differs: the paper sets no scale for λ, and the released code takes the minimum over devices at utopia.
+
+A *link* is what transfers queue on. In ring rounds every device pair is a link of its own, and the round takes as
+long as its slowest pair; if everything is posted at once there is one round, and a link for every sender.
+
+Letters: G groups, I device pairs, L links, R rounds, B widths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gnnqlab.theory.cost import LinkCost
+
+__all__ = ["Message", "Problem", "Solution", "assemble", "row_bytes", "row_variance"]
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+Widths = NDArray[np.uint8]
+
+EXACT_FROM = 16
+"""Widths from here on stand for rows sent as they are: no rounding, no parameters."""
+KNOWN = (1, 2, 4, 8, 16, 32)
+
+
+def row_bytes(width: int, columns: int, bytes_per_parameter: int) -> int:
+    """Return what one row takes on the wire: ``ceil(D · b / 8)`` of payload and two parameters.
+
+    Example:
+        >>> row_bytes(2, 5, 4), row_bytes(32, 5, 4)
+        (10, 20)
+    """
+    return -(-columns * width // 8) + (0 if width >= EXACT_FROM else 2 * bytes_per_parameter)
+
+
+def row_variance(width: int) -> float:
+    """Return ``1 / (2^b - 1)^2``, which β is multiplied by."""
+    return 0.0 if width >= EXACT_FROM else 1.0 / (2**width - 1) ** 2
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """One layer and direction. Groups may stand in any order; every array is checked when the problem is made."""
+
+    widths: tuple[int, ...]
+    """Allowed bit-widths, ascending."""
+    columns: int
+    """D, elements in a row."""
+    lam: float
+    """λ in [0, 1]: 1 minds only variance, 0 only time."""
+    group_pair: Index
+    """Device pair of each group, ``(G,)``."""
+    group_rows: Index
+    """Rows in each group, ``(G,)``."""
+    group_beta: Array
+    """Sum of β over each group, ``(G,)``."""
+    pair_link: Index
+    """Link that each pair's transfers queue on, ``(I,)``."""
+    link_round: Index
+    """Round of each link, ``(L,)``."""
+    theta_s_per_byte: Array
+    """θ of each pair, ``(I,)``."""
+    gamma_s: Array
+    """γ of each pair, ``(I,)``."""
+    bytes_per_parameter: int = 4
+    """Bytes of a zero-point, and of a scale: 4, or 2."""
+
+    def __post_init__(self) -> None:
+        for name in ("group_pair", "group_rows", "pair_link", "link_round"):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.int64))
+        for name in ("group_beta", "theta_s_per_byte", "gamma_s"):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.float64))
+        object.__setattr__(self, "widths", tuple(int(width) for width in self.widths))
+        self._check()
+
+    def _check(self) -> None:
+        if not self.widths or list(self.widths) != sorted(set(self.widths)) or not set(self.widths) <= set(KNOWN):
+            raise ValueError(f"widths must be some of {KNOWN}, ascending, got {self.widths}")
+        if not 0 <= self.lam <= 1:
+            raise ValueError(f"λ must lie in [0, 1], got {self.lam}")
+        if self.columns < 1:
+            raise ValueError(f"columns must be at least 1, got {self.columns}")
+        if self.group_rows.size == 0:
+            raise ValueError("there must be at least one group of rows to assign a width to, got none: no messages")
+        groups, pairs, links = self.group_rows.size, self.theta_s_per_byte.size, self.link_round.size
+        for name, length in (("group_pair", groups), ("group_beta", groups), ("pair_link", pairs), ("gamma_s", pairs)):
+            if getattr(self, name).shape != (length,):
+                raise ValueError(f"{name} must have {length} entries, got shape {getattr(self, name).shape}")
+        if self.group_rows.min() < 1:
+            raise ValueError(f"every group must have at least one row, got {self.group_rows.min()}")
+        for name in ("group_beta", "theta_s_per_byte", "gamma_s"):
+            values = getattr(self, name)
+            wrong = ~(np.isfinite(values) & (values >= 0))
+            if wrong.any():
+                raise ValueError(
+                    f"{name} must be finite and not negative, got {values[wrong][0]} at {int(wrong.argmax())}"
+                )
+        for name, limit in (("group_pair", pairs), ("pair_link", links)):
+            index = getattr(self, name)
+            if index.min() < 0 or index.max() >= limit or np.bincount(index, minlength=limit).min() == 0:
+                raise ValueError(f"{name} must name each of {limit} at least once and no other; leave out what is idle")
+        rounds = int(self.link_round.max()) + 1
+        if self.link_round.min() < 0 or np.bincount(self.link_round, minlength=rounds).min() == 0:
+            raise ValueError("link_round must count rounds from 0 and leave out none; leave out what is idle")
+
+    @property
+    def num_rounds(self) -> int:
+        return int(self.link_round.max()) + 1
+
+    @cached_property
+    def width_bytes(self) -> Array:
+        """Bytes of one row at each width, ``(B,)``."""
+        sizes = [row_bytes(width, self.columns, self.bytes_per_parameter) for width in self.widths]
+        return np.array(sizes, dtype=np.float64)
+
+    @cached_property
+    def width_variance(self) -> Array:
+        """``1 / (2^b - 1)^2`` of each width, ``(B,)``."""
+        return np.array([row_variance(width) for width in self.widths])
+
+    @cached_property
+    def cheapest(self) -> int:
+        """Index of the width with the fewest bytes; of equal ones the one with least variance."""
+        return int(np.lexsort((self.width_variance, self.width_bytes))[0])
+
+    @cached_property
+    def finest(self) -> int:
+        """Index of the width with the least variance; of equal ones the one with the fewest bytes."""
+        return int(np.lexsort((self.width_bytes, self.width_variance))[0])
+
+    @cached_property
+    def group_s_per_byte(self) -> Array:
+        """Seconds that one byte more in every row of a group takes, ``(G,)``."""
+        return self.group_rows * self.theta_s_per_byte[self.group_pair]
+
+    @cached_property
+    def group_link(self) -> Index:
+        """``(G,)``."""
+        return self.pair_link[self.group_pair]
+
+    @cached_property
+    def in_order(self) -> bool:
+        """Whether groups stand link by link."""
+        return bool((self.group_link[1:] >= self.group_link[:-1]).all())
+
+    def by_link(self, values: Array) -> Array:
+        """Return the sum of a value per group over each link, ``(L,)``."""
+        if self.in_order:
+            return np.add.reduceat(values, self._link_starts)
+        return np.bincount(self.group_link, values, minlength=self.link_round.size).astype(np.float64)
+
+    @cached_property
+    def _link_starts(self) -> Index:
+        return np.searchsorted(self.group_link, np.arange(self.link_round.size))
+
+    @cached_property
+    def link_gamma_s(self) -> Array:
+        """Seconds a link takes for any message at all, ``(L,)``."""
+        return np.bincount(self.pair_link, self.gamma_s, minlength=self.link_round.size).astype(np.float64)
+
+    @cached_property
+    def link_s_per_byte(self) -> Array:
+        """Seconds that one byte more in every row of a link takes, ``(L,)``."""
+        return self.by_link(self.group_s_per_byte)
+
+    @cached_property
+    def link_beta(self) -> Array:
+        """Sum of β over each link, ``(L,)``."""
+        return self.by_link(self.group_beta)
+
+    def variance(self, choice: Index) -> float:
+        """Return V for the index of a width per group, ``(G,)``."""
+        return float((self.group_beta * self.width_variance[choice]).sum())
+
+    def link_s(self, choice: Index) -> Array:
+        """Return the seconds of every link, ``(L,)``."""
+        return self.link_gamma_s + self.by_link(self.group_s_per_byte * self.width_bytes[choice])
+
+    def round_s(self, link_s: Array) -> Array:
+        """Return ``Z_r``, the slowest link of every round, ``(R,)``."""
+        slowest = np.zeros(self.num_rounds)
+        np.maximum.at(slowest, self.link_round, link_s)
+        return slowest
+
+    def seconds(self, choice: Index) -> float:
+        """Return T."""
+        return float(self.round_s(self.link_s(choice)).sum())
+
+    @cached_property
+    def ends(self) -> tuple[float, float, float, float]:
+        """Utopia and nadir of V, utopia and nadir of T."""
+        total = float(self.link_beta.sum())
+        v = [total * float(self.width_variance[index]) for index in (self.finest, self.cheapest)]
+        links = [self.link_gamma_s + self.link_s_per_byte * self.width_bytes[i] for i in (self.cheapest, self.finest)]
+        t = [float(self.round_s(link_s).sum()) for link_s in links]
+        return v[0], v[1], t[0], t[1]
+
+    @cached_property
+    def weights(self) -> tuple[float, float]:
+        """What one unit of V and one second of T count in the objective; 0 where there is nothing to choose."""
+        utopia_v, nadir_v, utopia_t, nadir_t = self.ends
+        spread_v, spread_t = nadir_v - utopia_v, nadir_t - utopia_t
+        return (
+            self.lam / spread_v if spread_v > 0 else 0.0,
+            (1 - self.lam) / spread_t if spread_t > 1e-12 * nadir_t else 0.0,
+        )
+
+    def objective(self, variance: float, seconds: float) -> float:
+        """Return the normalised objective, 0 at utopia of both and at most 1."""
+        weight_v, weight_t = self.weights
+        return weight_v * (variance - self.ends[0]) + weight_t * (seconds - self.ends[2])
+
+    def choice(self, widths: ArrayLike) -> Index:
+        """Return the index of each width, ``(G,)``.
+
+        Raises:
+            ValueError: if one is not allowed, or there is not one a group.
+        """
+        chosen = np.asarray(widths)
+        if chosen.shape != self.group_rows.shape or not np.isin(chosen, self.widths).all():
+            raise ValueError(f"each of {self.group_rows.size} groups needs one of the widths {self.widths}")
+        return np.searchsorted(np.array(self.widths), chosen)
+
+    def solution(self, choice: Index, bound: float) -> Solution:
+        """Return a choice with everything that can be said of it.
+
+        Args:
+            choice: index of a width per group.
+            bound: no assignment has a smaller objective than this.
+        """
+        link_s = self.link_s(choice)
+        variance, seconds = self.variance(choice), float(self.round_s(link_s).sum())
+        objective = max(0.0, self.objective(variance, seconds))  # below 0 there are only rounding errors
+        return Solution(
+            widths=np.array(self.widths, dtype=np.uint8)[choice],
+            objective=objective,
+            variance=variance,
+            seconds=seconds,
+            link_s=link_s,
+            bound=min(bound, objective),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """An assignment of widths to groups, and how far from the best it can be."""
+
+    widths: Widths
+    """Bits of each group, uint8 ``(G,)``."""
+    objective: float
+    """Normalised, as :class:`Problem` defines it."""
+    variance: float
+    """V."""
+    seconds: float
+    """T."""
+    link_s: Array
+    """Seconds of each link, ``(L,)``."""
+    bound: float
+    """A proved lower bound on the objective of every assignment."""
+
+    @property
+    def gap(self) -> float:
+        """How far the objective can be from the best, as a share of itself: 0 if it is the best."""
+        distance = self.objective - self.bound
+        # Below this both numbers are rounding errors of terms that are at most 1.
+        return distance / self.objective if distance > 1e-14 else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Message:
+    """The groups of one message; ``Groups`` of :mod:`gnnqlab.bits.groups` has both arrays."""
+
+    sender: int
+    receiver: int
+    rows: ArrayLike
+    """Rows in each group."""
+    beta: ArrayLike
+    """Sum of β over each group."""
+
+
+def assemble(
+    messages: Sequence[Message],
+    cost: LinkCost,
+    *,
+    columns: int,
+    lam: float,
+    widths: tuple[int, ...] = (2, 4, 8),
+    bytes_per_parameter: int = 4,
+    transport: str = "direct",
+) -> Problem:
+    """Return the problem of one layer and direction.
+
+    Groups stand in the order of the messages, so ``np.split(solution.widths, ends)`` takes the widths apart again. A
+    message without rows is left out.
+
+    Args:
+        messages: at most one per ordered pair of workers.
+        cost: θ and γ of every pair.
+        columns: D.
+        lam: λ.
+        widths: allowed bit-widths.
+        bytes_per_parameter: of a zero-point, and of a scale.
+        transport: ``ring``: the slowest pair of each round counts (the paper); ``direct``: everything is posted at
+            once, and the busiest sender counts.
+
+    Raises:
+        ValueError: if a pair comes twice, no message has rows, or the transport is unknown.
+    """
+    if transport not in ("ring", "direct"):
+        raise ValueError(f"transport must be 'ring' or 'direct', got {transport!r}")
+    sized = [(message, np.asarray(message.rows, dtype=np.int64)) for message in messages]
+    busy = [(message, rows) for message, rows in sized if rows.size]
+    if not busy:
+        raise ValueError("there must be at least one group of rows to assign a width to, got none: no messages")
+    senders = np.array([message.sender for message, _ in busy])
+    receivers = np.array([message.receiver for message, _ in busy])
+    if len(set(zip(senders.tolist(), receivers.tolist()))) < len(busy) or (senders == receivers).any():
+        raise ValueError("messages must be between two workers, and at most one for each ordered pair")
+    if transport == "ring":
+        pair_link = np.arange(len(busy))
+        link_round = np.unique((receivers - senders) % cost.workers, return_inverse=True)[1]
+    else:
+        pair_link = np.unique(senders, return_inverse=True)[1]
+        link_round = np.zeros(pair_link.max() + 1, dtype=np.int64)
+    return Problem(
+        widths=widths,
+        columns=columns,
+        lam=lam,
+        group_pair=np.repeat(np.arange(len(busy)), [rows.size for _, rows in busy]),
+        group_rows=np.concatenate([rows for _, rows in busy]),
+        group_beta=np.concatenate([np.asarray(message.beta, dtype=np.float64) for message, _ in busy]),
+        pair_link=pair_link,
+        link_round=link_round,
+        theta_s_per_byte=cost.theta_s_per_byte[senders, receivers],
+        gamma_s=cost.gamma_s[senders, receivers],
+        bytes_per_parameter=bytes_per_parameter,
+    )
