@@ -10,6 +10,7 @@ from typing import Any
 __all__ = ["BENCHES", "machine", "measure", "row"]
 
 BENCHES = {
+    "assigner": "gnnqlab.bench.assigner",
     "codec": "gnnqlab.bench.codec",
     "epoch": "gnnqlab.bench.epoch",
     "exchange": "gnnqlab.bench.exchange",
