@@ -76,10 +76,15 @@ def test_stopping_at_the_end_of_a_block_and_two_runs_at_once(bench: Bench) -> No
 def test_an_interrupt_while_waiting_stops_the_run(bench: Bench) -> None:
     bench.set(FAKE_EPOCHS=100_000)
     run = bench.running(bench.launch(workers=1))
-    interrupt = subprocess.Popen(["sh", "-c", f"sleep 0.3; kill -INT {os.getpid()}"])
-    with pytest.raises(KeyboardInterrupt):
-        run.wait()
-    interrupt.wait()
+    # Where tests run in the background, an interrupt is ignored from the start.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        interrupt = subprocess.Popen(["sh", "-c", f"sleep 0.3; kill -INT {os.getpid()}"])
+        with pytest.raises(KeyboardInterrupt):
+            run.wait(timeout=30)
+        interrupt.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert run.status == "stopped"
 
 
