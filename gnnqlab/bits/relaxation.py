@@ -249,8 +249,8 @@ def relax(problem: Problem, ups: Upgrades) -> Relaxed:
     def worth(state: Index) -> Array:
         """Objective saved per second by one second more in the round, ``(R,)``."""
         slope = ups.slope[state]
-        saved: Array = weight_v * np.bincount(round_of, np.where(np.isfinite(slope), slope, 0.0), minlength=rounds)
-        return saved
+        saved = np.bincount(round_of, np.where(np.isfinite(slope), slope, 0.0), minlength=rounds)
+        return (weight_v * saved).astype(np.float64)
 
     low, high = least.copy(), np.maximum(most, least)
     low_state = ups.at(low[round_of])

@@ -112,7 +112,7 @@ def _assign(
     left *= weight_v * problem.width_variance[ups.hull[-1]]
     bound = np.where(complete, np.maximum(proved, np.minimum(steps.bound, steps.reached) + left), proved)
     link_v = problem.by_link(problem.group_beta * problem.width_variance[choice])
-    reached = weight_v * np.bincount(problem.link_round, link_v, minlength=problem.num_rounds)
+    reached = np.bincount(problem.link_round, weight_v * link_v, minlength=problem.num_rounds).astype(np.float64)
     reached += weight_t * problem.round_s(problem.link_s(choice))
     return _Found(choice, reached, bound)
 
