@@ -69,6 +69,10 @@ class _Options:
     """Partitioner instead of the system's own: metis or random."""
     bits: int | None = None
     """Bits per element, for systems with one width: 1, 2, 4 or 8."""
+    lam: float | None = None
+    """λ in [0, 1] of systems that assign bits: 1 minds only variance, 0 only time."""
+    group_size: int | None = None
+    """Rows that share a width, for systems that assign bits."""
     period: int | None = None
     """Epochs between changes of bit-widths, for systems that change them."""
     parameters: str | None = None
@@ -89,7 +93,19 @@ class _Options:
         from gnnqlab.systems.parts import PARTS
         from gnnqlab.train.configure import configure
 
-        own = {"graph", "model", "workers", "partition", "bits", "period", "parameters", "out", "json"}
+        own = {
+            "graph",
+            "model",
+            "workers",
+            "partition",
+            "bits",
+            "lam",
+            "group_size",
+            "period",
+            "parameters",
+            "out",
+            "json",
+        }
         shared = {
             option.name: getattr(self, option.name)
             for option in dataclasses.fields(_Options)
@@ -107,7 +123,8 @@ class _Options:
 
     def recipe_settings(self) -> dict[str, Any]:
         """Return the options that belong to a system's recipe, those that were given."""
-        given = {"bits": self.bits, "period": self.period, "parameters": self.parameters}
+        names = ("bits", "lam", "group_size", "period", "parameters")
+        given = {name: getattr(self, name) for name in names}
         return {name: value for name, value in given.items() if value is not None}
 
 

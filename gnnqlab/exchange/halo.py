@@ -59,6 +59,8 @@ class HaloExchange:
         self._channels: dict[tuple[int, str, bool], Channel] = {}
         self._halos: dict[tuple[int, int], Tensor] = {}
         self._static: dict[int, Tensor] = {}
+        self.adjacencies: dict[int, Adjacency] = {}
+        """Matrix that each layer of a training pass used last."""
 
     @property
     def channels(self) -> list[Channel]:
@@ -97,6 +99,8 @@ class HaloExchange:
         Returns:
             float32 ``(N, D)``.
         """
+        if not exact:
+            self.adjacencies[layer] = adjacency
         result: Tensor = _Aggregate.apply(x, _Call(self, adjacency, layer, epoch, exact, static))
         return result
 

@@ -78,6 +78,12 @@ class Channel:
         self.arrivals: list[Arrival] = []
         """Messages received since the list was last cleared."""
 
+    @property
+    def columns(self) -> int:
+        """D of the last message."""
+        assert self._laid_out_for is not None, "nothing was sent yet"
+        return self._laid_out_for[0]
+
     def post(self, x: Tensor, out: Tensor, *, epoch: int) -> Pending:
         """Encode the rows of ``x`` for every peer and start moving them.
 

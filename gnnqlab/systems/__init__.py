@@ -1,7 +1,19 @@
 """Systems as choices along eight axes: one recipe a file."""
 
+from gnnqlab.systems.adaqp import adaqp, adaqp_p, adaqp_q
 from gnnqlab.systems.system import SYSTEMS, System, make_system, register_system
 from gnnqlab.systems.uniform_bits import fixed_bits, random_bits
 from gnnqlab.systems.vanilla import vanilla
 
-__all__ = ["SYSTEMS", "System", "fixed_bits", "make_system", "random_bits", "register_system", "vanilla"]
+__all__ = [
+    "SYSTEMS",
+    "System",
+    "adaqp",
+    "adaqp_p",
+    "adaqp_q",
+    "fixed_bits",
+    "make_system",
+    "random_bits",
+    "register_system",
+    "vanilla",
+]

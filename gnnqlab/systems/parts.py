@@ -10,6 +10,7 @@ import dataclasses
 import importlib
 from typing import Any
 
+from gnnqlab.bits.assigned import Assigned
 from gnnqlab.bits.policy import Fixed, UniformRandom
 from gnnqlab.exchange.halo import Halo
 from gnnqlab.exchange.schedule import Overlapped, Synchronous
@@ -25,7 +26,7 @@ PARTS: dict[str, dict[str, type]] = {
     "sampler": {"all": AllRows},
     "cache": {"none": NoCache},
     "codec": {"float32": Float32, "stochastic": Stochastic},
-    "bits": {"fixed": Fixed, "uniform-random": UniformRandom},
+    "bits": {"fixed": Fixed, "uniform-random": UniformRandom, "assigned": Assigned},
     "schedule": {"synchronous": Synchronous, "overlapped": Overlapped},
     "compute": {"float32": Float32Products},
 }

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from gnnqlab.partition.shard import Shard
+from gnnqlab.train.assignment import Assigner
 from gnnqlab.train.clock import Clock
 from gnnqlab.train.config import RunConfig
 from gnnqlab.train.heartbeat import Heartbeat
@@ -73,10 +74,22 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
                 **meter.read(),
             }
         )
+        if trainer.assigner is not None and rank == 0:
+            _write_assignments(folder, trainer.assigner)
         traffic.write({"epoch": epoch, "rows": traffic_rows(meter.arrivals())})
         _check_finite(loss, epoch)
     records.close()
     traffic.close()
+
+
+def _write_assignments(folder: Path, assigner: Assigner) -> None:
+    """Append what was assigned since the last call to ``assignments.jsonl``."""
+    solved, assigner.history[:] = list(assigner.history), []
+    if solved:
+        lines = JsonLines(folder / "assignments.jsonl")
+        for entry in solved:
+            lines.write(entry)
+        lines.close()
 
 
 def _check_same_partition(shard: Shard) -> None:

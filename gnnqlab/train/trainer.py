@@ -6,6 +6,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from gnnqlab.bits.assigned import Assigned, AssignedWidths
+from gnnqlab.bits.policy import BitPolicy
 from gnnqlab.exchange.halo import HaloExchange
 from gnnqlab.kernels.codec import raise_refused
 from gnnqlab.message.transport import make_transport
@@ -13,6 +15,7 @@ from gnnqlab.nn.message_passing import ModelGraph, WorkerGraph
 from gnnqlab.nn.models.registry import ModelSettings, build_model
 from gnnqlab.partition.shard import Shard
 from gnnqlab.systems.system import System
+from gnnqlab.train.assignment import Assigner
 from gnnqlab.train.clock import Clock
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.objective import Objective, Scores
@@ -34,7 +37,9 @@ class Trainer:
         exchange: HaloExchange | None = None,
         distributed: bool = False,
         clock: Clock | None = None,
+        assigner: Assigner | None = None,
     ) -> None:
+        self.assigner = assigner
         self.graph, self.objective, self.model, self.settings = graph, objective, model.to(graph.device), settings
         self.exchange, self.distributed = exchange, distributed
         self.clock = clock or Clock()
@@ -67,6 +72,9 @@ class Trainer:
         loss = self.gradients(epoch)
         with self.clock("optimizer"):
             self.optimizer.step()
+        if self.assigner is not None:
+            with self.clock.whole("assign"):
+                self.assigner.after_epoch(epoch)
         return loss
 
     @torch.no_grad()
@@ -92,10 +100,12 @@ def worker_trainer(
         ValueError: if the shard has nothing to learn from.
     """
     clock = clock or Clock()
+    distributed = shard.workers > 1 and dist.is_initialized()
+    bits: BitPolicy = AssignedWidths(system.bits) if isinstance(system.bits, Assigned) else system.bits
     exchange = HaloExchange(
         shard,
         codec=system.codec,
-        bits=system.bits,
+        bits=bits,
         schedule=system.schedule,
         transport=make_transport(settings.transport, shard.rank, shard.workers),
         seed=settings.seed,
@@ -103,6 +113,10 @@ def worker_trainer(
         device=device,
         phases=clock,
     )
+    assigner = None
+    if isinstance(bits, AssignedWidths) and distributed:
+        per_parameter = system.codec.layout(bits.choices[0], 1, 1).param_bytes // 2
+        assigner = Assigner(bits, shard, exchange, bytes_per_parameter=per_parameter, transport=settings.transport)
     graph = WorkerGraph(shard, exchange, seed=settings.seed, device=device)
     network = build_model(model, graph.features.shape[1], shard.num_classes, seed=settings.seed)
     return Trainer(
@@ -111,6 +125,7 @@ def worker_trainer(
         network,
         settings,
         exchange=exchange,
-        distributed=shard.workers > 1 and dist.is_initialized(),
+        distributed=distributed,
         clock=clock,
+        assigner=assigner,
     )
