@@ -5,18 +5,23 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import shlex
+from typing import Any
 
-from gnnqlab.systems.system import SYSTEMS
+from gnnqlab.partition.edge_cut import METIS, Random
+from gnnqlab.systems.system import SYSTEMS, make_system
 from gnnqlab.train.config import RunConfig
 
 __all__ = ["command_of"]
+
+_OPTIONS = {"bits", "lam", "group_size", "period", "parameters"}
+"""Settings of recipes that the command line has an option for."""
 
 
 def command_of(config: RunConfig) -> str | None:
     """Return the ``gnnqlab train`` line for a configuration, with what differs from the defaults.
 
     Returns:
-        The line, or ``None`` if the system is no registered recipe and so has no line.
+        The line, or ``None`` if no line makes this system: it is no registered recipe, or was changed in a way without option.
 
     Example:
         >>> from gnnqlab.train.configure import configure
@@ -33,13 +38,25 @@ def command_of(config: RunConfig) -> str | None:
             if field.name in ("name", "epochs", "start_method", "detach") or value == field.default:
                 continue
             words += [f"--{field.name.replace('_', '-')}", str(value)]
-    recipe = SYSTEMS[config.system.name]
-    for name, parameter in inspect.signature(recipe).parameters.items():
-        axes = (config.system.bits, config.system.codec)
+    settings = _settings_of(config)
+    usual = make_system(config.system.name, **settings)
+    words += [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    partition = config.system.partition
+    if partition != usual.partition:
+        words += ["--partition", type(partition).__name__.lower()]
+    if not set(settings) <= _OPTIONS or partition not in (usual.partition, METIS(), Random(seed=config.train.seed)):
+        return None
+    if dataclasses.replace(usual, partition=partition) != config.system:
+        return None
+    return shlex.join(words)
+
+
+def _settings_of(config: RunConfig) -> dict[str, Any]:
+    """Return what the recipe must be told to make this system, where that differs from its defaults."""
+    axes = (config.system.bits, config.system.codec)
+    settings = {}
+    for name, parameter in inspect.signature(SYSTEMS[config.system.name]).parameters.items():
         value = next((getattr(axis, name) for axis in axes if hasattr(axis, name)), parameter.default)
         if value != parameter.default:
-            words += [f"--{name.replace('_', '-')}", str(value)]
-    usual = recipe().partition
-    if config.system.partition != usual:
-        words += ["--partition", type(config.system.partition).__name__.lower()]
-    return shlex.join(words)
+            settings[name] = value
+    return settings

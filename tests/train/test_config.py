@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -88,6 +89,13 @@ def test_the_command_of_a_run_repeats_it(monkeypatch):
     )
     cli.main(words[1:])
     assert seen == [config]
+
+
+def test_what_no_line_can_make_has_no_line():
+    assert command_of(gq.configure("digits", system="adaqp", when="blocking")) is None
+    assert command_of(gq.configure("digits", system="random-bits", among=(1, 8))) is None
+    changed = dataclasses.replace(gq.systems.fixed_bits(), schedule=gq.Overlapped())
+    assert command_of(gq.configure("digits", system=changed)) is None
 
 
 def test_train_settings_have_the_tables_learning_rate():
