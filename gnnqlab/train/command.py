@@ -21,7 +21,7 @@ def command_of(config: RunConfig) -> str | None:
     """Return the ``gnnqlab train`` line for a configuration, with what differs from the defaults.
 
     Returns:
-        The line, or ``None`` if no line makes this system: it is no registered recipe, or was changed in a way without option.
+        The line, or ``None`` if none makes this system: it is no registered recipe, or was changed without option.
 
     Example:
         >>> from gnnqlab.train.configure import configure
