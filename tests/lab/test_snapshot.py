@@ -54,13 +54,13 @@ def test_a_handle_is_read_once() -> None:
 def test_the_command_repeats_the_run(system: str, settings: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
     """What the command line makes of the command is the configuration it was made from."""
     tyro = pytest.importorskip("tyro")
-    from gnnqlab import cli
+    from gnnqlab.cli.train import Train
     from gnnqlab.train.configure import configure
 
     config = configure("digits", model="graphsage", system=system, workers=3, seed=5, epochs=7, **settings)
     words = shlex.split(snapshot.repeat_command(config.to_json()))
     assert words[:2] == ["gnnqlab", "train"]
-    parsed = tyro.cli(cli.Train, args=words[2:])
+    parsed = tyro.cli(Train, args=words[2:])
     assert parsed.configure(parsed.system, **parsed.recipe_settings()) == config
 
 

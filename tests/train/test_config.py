@@ -78,15 +78,14 @@ def test_presets_are_those_of_table_8():
 
 def test_the_command_of_a_run_repeats_it(monkeypatch):
     from gnnqlab import cli
+    from gnnqlab.cli.train import Train
 
     config = gq.configure(
         "digits", system="fixed-bits", bits=4, layers=2, dropout=0.1, seed=3, transport="ring", workers=3
     )
     words = command_of(config).split()
     seen = []
-    monkeypatch.setattr(
-        cli.Train, "run", lambda self: seen.append(self.configure(self.system, **self.recipe_settings()))
-    )
+    monkeypatch.setattr(Train, "run", lambda self: seen.append(self.configure(self.system, **self.recipe_settings())))
     cli.main(words[1:])
     assert seen == [config]
 

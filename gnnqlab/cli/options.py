@@ -1,0 +1,110 @@
+"""The options that every run shares, and the configuration they make."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gnnqlab.train.config import RunConfig
+
+__all__ = ["Options"]
+
+
+@dataclass(kw_only=True)
+class Options:
+    """What every run shares."""
+
+    graph: str = "digits"
+    """Name or path of a graph; `gnnqlab graphs` lists the names."""
+    model: str = "gcn"
+    """Model; `gnnqlab models` lists them."""
+    workers: int = 2
+    """Partitions, one process each."""
+    epochs: int = 60
+    """Full-graph epochs."""
+    seed: int = 0
+    """Seeds weights, dropout, message noise and random partitions."""
+    layers: int = 3
+    """Graph layers."""
+    hidden: int = 256
+    """Width of every layer but the last."""
+    dropout: float = 0.5
+    """Probability of dropping an element of a hidden layer's input."""
+    input_dropout: float = 0.0
+    """The same for the raw features."""
+    norm: str = "layer"
+    """layer (LayerNorm between layers) or none."""
+    lr: float = 0.01
+    """Learning rate of Adam."""
+    weight_decay: float = 0.0
+    """L2 penalty."""
+    evaluate_every: int = 1
+    """Epochs between evaluations; 0: only after the last."""
+    layer0: str = "resend"
+    """Static layer-0 features: resend every epoch, or send them once, in full, and keep them."""
+    transport: str = "direct"
+    """How bytes move: direct, ring or all-to-all."""
+    partition: str | None = None
+    """Partitioner instead of the system's own: metis or random."""
+    bits: int | None = None
+    """Bits per element, for systems with one width: 1, 2, 4 or 8."""
+    lam: float | None = None
+    """λ in [0, 1] of systems that assign bits: 1 minds only variance, 0 only time."""
+    group_size: int | None = None
+    """Rows that share a width, for systems that assign bits."""
+    period: int | None = None
+    """Epochs between changes of bit-widths, for systems that change them."""
+    parameters: str | None = None
+    """Type of a row's zero-point and scale on the wire, for quantized messages: float32 or bfloat16."""
+    device: str = "cpu"
+    """cpu or cuda."""
+    backend: str = "gloo"
+    """gloo, or nccl with one GPU a worker."""
+    threads_per_worker: int | None = None
+    """Compute threads of each worker; default: the cores at hand shared out evenly."""
+    out: Path | None = None
+    """Folder for runs; default: $GNNQLAB_RUNS, else runs."""
+    json: bool = False
+    """End standard output with one JSON object."""
+
+    def configure(self, system: str, **settings: Any) -> RunConfig:
+        """Return the configuration of one run of ``system``."""
+        from gnnqlab.systems.parts import PARTS
+        from gnnqlab.train.configure import configure
+
+        own = {
+            "graph",
+            "model",
+            "workers",
+            "partition",
+            "bits",
+            "lam",
+            "group_size",
+            "period",
+            "parameters",
+            "out",
+            "json",
+        }
+        shared = {
+            option.name: getattr(self, option.name)
+            for option in dataclasses.fields(Options)
+            if option.name not in own and getattr(self, option.name) is not None
+        }
+        config = configure(self.graph, model=self.model, system=system, workers=self.workers, **shared, **settings)
+        if self.partition is not None:
+            known = PARTS["partition"]
+            if self.partition not in known:
+                raise ValueError(f"partition must be one of {sorted(known)}, got {self.partition!r}")
+            seeded = {"seed": self.seed} if self.partition == "random" else {}
+            part = known[self.partition](**seeded)
+            config = dataclasses.replace(config, system=dataclasses.replace(config.system, partition=part))
+        return config
+
+    def recipe_settings(self) -> dict[str, Any]:
+        """Return the options that belong to a system's recipe, those that were given."""
+        names = ("bits", "lam", "group_size", "period", "parameters")
+        given = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in given.items() if value is not None}

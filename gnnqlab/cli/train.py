@@ -1,0 +1,124 @@
+"""The commands that train: one system, or several for a comparison."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.cli.options import Options
+from gnnqlab.lab.console import run_table
+
+if TYPE_CHECKING:
+    from gnnqlab.launch.run import Run
+    from gnnqlab.train.config import RunConfig
+
+__all__ = ["Compare", "Train"]
+
+
+@dataclass(kw_only=True)
+class Train(Options):
+    """Train one system on launched workers."""
+
+    system: str = "vanilla"
+    """System; `gnnqlab systems` lists them."""
+    nnodes: int = 1
+    """Machines; with more than one use --print-command."""
+    address: str = "10.0.0.1"
+    """Address of the first machine, for --print-command."""
+    port: int = 29500
+    """A free port of the first machine, for --print-command."""
+    interface: str = "eth0"
+    """Network interface the workers talk over, for --print-command."""
+    print_command: bool = False
+    """Print the torchrun line for every machine and a SLURM script, and train nothing."""
+
+    def run(self) -> dict[str, Any]:
+        from gnnqlab.lab.report import write_report
+        from gnnqlab.launch.local import launch
+
+        config = self.configure(self.system, **self.recipe_settings())
+        if self.print_command:
+            return self._print_command(config)
+        if self.nnodes != 1:
+            raise ValueError(f"this command launches on one machine, got --nnodes {self.nnodes}; add --print-command")
+        run = launch(config, root=self.out)
+        _follow(run)
+        report = write_report([run], run.folder / "report.html")
+        summary = run.summary
+        if not self.json:
+            print(run_table([summary]))
+            print(f"report: {report}")
+        return summary
+
+    def _print_command(self, config: RunConfig) -> dict[str, Any]:
+        from gnnqlab.launch.cluster import slurm_script, torchrun_command
+        from gnnqlab.launch.folder import new_id
+
+        root, run_id = str(self.out or "runs"), new_id(self.system)
+        commands = [
+            torchrun_command(
+                config, self.nnodes, node, self.address, self.port, self.interface, run_id=run_id, root=root
+            )
+            for node in range(self.nnodes)
+        ]
+        script = slurm_script(config, self.nnodes, self.port, self.interface, run_id=run_id, root=root)
+        if not self.json:
+            for node, command in enumerate(commands):
+                print(f"# machine {node}\n{command}\n")
+            print(f"# or, for sbatch:\n{script}")
+        return {"commands": commands, "slurm": script}
+
+
+@dataclass(kw_only=True)
+class Compare(Options):
+    """Train several systems on the same graph, partition, seed and link, one after the other."""
+
+    systems: str = "vanilla,fixed-bits"
+    """Names separated by commas; the first is the reference."""
+
+    def run(self) -> dict[str, Any]:
+        from gnnqlab.lab.compare import compare
+        from gnnqlab.launch import folder as files
+        from gnnqlab.launch.local import launch
+        from gnnqlab.systems.system import settings_for
+
+        names = [name.strip() for name in self.systems.split(",") if name.strip()]
+        if not names:
+            raise ValueError(
+                "systems must name at least one system, got none; for instance --systems vanilla,fixed-bits"
+            )
+        given = self.recipe_settings()
+        chosen = {name: settings_for(name, given) for name in names}
+        unused = set(given) - {setting for settings in chosen.values() for setting in settings}
+        if unused:
+            raise ValueError(f"none of the systems {names} takes {sorted(unused)}; leave it out or add one that does")
+        configs = [self.configure(name, **chosen[name]) for name in names]
+        runs = []
+        for config in configs:
+            run = launch(config, root=self.out)
+            runs.append(run)
+            _follow(run)
+        comparison = compare(runs)
+        folder = files.create(Path(self.out) if self.out else files.default_root(), files.new_id("compare"))
+        report = comparison.report(folder / "report.html")
+        if not self.json:
+            print(run_table([run.summary for run in runs]))
+            print(f"report: {report}")
+        return {"runs": [run.summary for run in runs], "report": str(report)}
+
+
+def _follow(run: Run) -> None:
+    """Wait for a run with a progress bar; its first line says where it trains."""
+    settings = run.config
+    print(
+        f"{run.id}: {settings.system.name}, {settings.model.name}, {settings.workers} worker(s) on "
+        f"{settings.launch.device} over {settings.launch.backend}",
+        file=sys.stderr,
+    )
+    cores = len(os.sched_getaffinity(0))
+    if settings.launch.device == "cpu" and settings.workers > cores:
+        print(f"{settings.workers} workers share {cores} core(s): they will wait for each other", file=sys.stderr)
+    run.wait(progress=True)
