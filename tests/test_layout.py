@@ -13,7 +13,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "gnnqlab"
 ROOMS = (
     "errors", "callable_module", "theory", "kernels", "graph", "partition", "bits", "message", "exchange", "nn",
-    "systems", "train", "launch", "lab", "bench", "cli",
+    "systems", "train", "launch", "measure", "tune", "lab", "bench", "cli",
 )  # fmt: skip
 # Libraries that take long to import, or that a small installation has not got.
 HEAVY = {

@@ -1,6 +1,6 @@
 """Where the papers, their own text and their released code disagree, and which way gnnqlab goes.
 
-The texts are data; what a difference *does* is measured here, by the functions of `gnnqlab.lab.errata_measured`.
+The texts are data; what a difference *does* is measured here, by the functions of `gnnqlab.measure.errata_measured`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gnnqlab.lab.errata_measured import MEASUREMENTS
+from gnnqlab.measure.errata_measured import MEASUREMENTS
 
 if TYPE_CHECKING:
     from pandas import DataFrame

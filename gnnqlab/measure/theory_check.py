@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from gnnqlab.bits.policy import BitPolicy
 from gnnqlab.graph.graph import Graph
 from gnnqlab.kernels.aggregate import spmm
-from gnnqlab.lab.gradient_trace import LayerMeans, TracedGraph, watch
-from gnnqlab.lab.in_process import FrozenBits, ThreadedWorkers, exact_trainer
+from gnnqlab.measure.gradient_trace import LayerMeans, TracedGraph, watch
+from gnnqlab.measure.in_process import FrozenBits, ThreadedWorkers, exact_trainer
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.systems.system import System, make_system
 from gnnqlab.theory.variance import AVERAGE, WORST, GradientBound, gradient_variance_bound

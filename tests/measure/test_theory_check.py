@@ -10,8 +10,8 @@ import torch
 
 from gnnqlab.bits import Fixed
 from gnnqlab.graph import load
-from gnnqlab.lab.in_process import LoopBack, Mail, ThreadedWorkers, exact_trainer
-from gnnqlab.lab.theory_check import check, gradient_variance
+from gnnqlab.measure.in_process import LoopBack, Mail, ThreadedWorkers, exact_trainer
+from gnnqlab.measure.theory_check import check, gradient_variance
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
 from gnnqlab.systems import fixed_bits, random_bits, vanilla

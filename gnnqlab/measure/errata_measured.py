@@ -271,7 +271,7 @@ def undecoded_cache() -> Effect:
 def _small_check(bits: int, *, smooth: bool, repeats: int = 32) -> DataFrame:
     """Theorem 3 on a small graph, two workers."""
     from gnnqlab.graph.generate import sbm
-    from gnnqlab.lab.theory_check import gradient_variance
+    from gnnqlab.measure.theory_check import gradient_variance
     from gnnqlab.nn.models.registry import ModelSettings
 
     shape = ModelSettings(name="gcn", layers=2, hidden=32, norm="none")
@@ -290,8 +290,8 @@ def _quantized(bits: int) -> System:
 def _power_law_pass() -> dict[str, Tensor]:
     """What layer 0 of a GCN makes of each message of a power-law graph, four workers; one entry a halo row."""
     from gnnqlab.graph.generate import rmat
-    from gnnqlab.lab.gradient_trace import TracedGraph, watch
-    from gnnqlab.lab.in_process import ThreadedWorkers
+    from gnnqlab.measure.gradient_trace import TracedGraph, watch
+    from gnnqlab.measure.in_process import ThreadedWorkers
     from gnnqlab.nn.models.registry import ModelSettings
     from gnnqlab.systems.system import make_system
     from gnnqlab.train.config import TrainSettings

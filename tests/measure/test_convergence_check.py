@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from gnnqlab.graph import load
-from gnnqlab.lab.convergence_check import convergence, curvature
-from gnnqlab.lab.in_process import exact_trainer
+from gnnqlab.measure.convergence_check import convergence, curvature
+from gnnqlab.measure.in_process import exact_trainer
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
 from gnnqlab.systems import fixed_bits

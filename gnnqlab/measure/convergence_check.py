@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from gnnqlab.graph.graph import Graph
-from gnnqlab.lab.in_process import FrozenBits, ThreadedWorkers, exact_trainer
+from gnnqlab.measure.in_process import FrozenBits, ThreadedWorkers, exact_trainer
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.systems.system import System, make_system
 from gnnqlab.theory.convergence import Smoothness, convergence_bound, largest_step, smoothness
