@@ -65,6 +65,14 @@ class Options:
     """gloo, or nccl with one GPU a worker."""
     threads_per_worker: int | None = None
     """Compute threads of each worker; default: the cores at hand shared out evenly."""
+    hosts: int | None = None
+    """Emulated hosts that share the workers out evenly; default: 2 with --link or --comm-share, else 1."""
+    link: str | None = None
+    """Rate of each host's link, for instance 1gbit or 100mbit."""
+    comm_share: float | None = None
+    """Instead of --link: find the rate at which Vanilla spends this share of its epoch communicating."""
+    wire: str = "auto"
+    """How hosts are joined: emulated (network namespaces), paced (a loopback slowed down) or auto."""
     out: Path | None = None
     """Folder for runs; default: $GNNQLAB_RUNS, else runs."""
     json: bool = False

@@ -35,43 +35,18 @@ from types import TracebackType
 from typing import Self
 
 from gnnqlab.launch import processes
+from gnnqlab.train.link import INTERFACE, MOST_HOSTS, parse_link
 
-__all__ = ["EmulatedHosts", "Goodput", "available", "leftovers", "parse_link", "remove_leftovers"]
+__all__ = ["EmulatedHosts", "Goodput", "available", "leftovers", "remove_leftovers"]
 
-INTERFACE = "eth0"
 _NAMESPACES = Path("/run/netns")
 _NAME = re.compile(r"gnnq-(?P<pid>\d+)-(?P<start>\d+)-\d+-(h\d+|switch)")
-_LINK = re.compile(r"(\d+(?:\.\d+)?)(k|m|g)bit", re.IGNORECASE)
-_FACTORS = {"k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
-_SLOWEST, _FASTEST = 1_000_000, 100_000_000_000
 _MTU = (1_500, 60_000)
 _FRAME_S = 0.5e-3
 _WAKE_S = 0.1e-3
 """What the bucket's timer may be late: with room for one frame alone the wire lost 3 % of its rate."""
 _QUEUE_S = 0.4
-_MOST_HOSTS = 64
 _COUNTER = itertools.count()
-
-
-def parse_link(link: str) -> int:
-    """Bits per second of a link's name.
-
-    Raises:
-        ValueError: if it is not a number with ``kbit``, ``mbit`` or ``gbit``, or out of range.
-
-    Example:
-        >>> parse_link("1gbit"), parse_link("2.5Gbit")
-        (1000000000, 2500000000)
-    """
-    found = _LINK.fullmatch(link.strip())
-    if found is None:
-        raise ValueError(
-            f"link must be a number with kbit, mbit or gbit, got {link!r}; write '1gbit' for 10^9 bits per second"
-        )
-    rate = round(float(found[1]) * _FACTORS[found[2].lower()])
-    if not _SLOWEST <= rate <= _FASTEST:
-        raise ValueError(f"link must lie between 1mbit and 100gbit, got {link!r}")
-    return rate
 
 
 def available() -> str | None:
@@ -122,8 +97,8 @@ class EmulatedHosts:
     """
 
     def __init__(self, hosts: int, link: str) -> None:
-        if not 2 <= hosts <= _MOST_HOSTS:
-            raise ValueError(f"emulated hosts must number 2 to {_MOST_HOSTS}, got {hosts}")
+        if not 2 <= hosts <= MOST_HOSTS:
+            raise ValueError(f"emulated hosts must number 2 to {MOST_HOSTS}, got {hosts}")
         self.hosts, self.link = hosts, link
         self.rate = parse_link(link)
         self._names: list[str] = []
@@ -241,6 +216,16 @@ class EmulatedHosts:
         if not self._names:
             raise RuntimeError("emulated hosts must be up to run a command; use them in a with block, or call up()")
         return ["ip", "netns", "exec", self._names[host], *argv]
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Network namespace of each host, while they are up."""
+        return tuple(self._names[: self.hosts])
+
+    @property
+    def janitor(self) -> int | None:
+        """Pid of the process that tidies up after the owner, while the hosts are up; it must outlive the owner."""
+        return None if self._janitor is None else self._janitor.pid
 
     def address(self, host: int) -> str:
         """IPv4 address of a host, known to the other hosts only."""

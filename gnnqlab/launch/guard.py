@@ -22,6 +22,7 @@ from typing import Any
 
 from gnnqlab.launch import folder as files
 from gnnqlab.launch import processes
+from gnnqlab.launch.hosts import RunLink
 from gnnqlab.launch.stall import Rules, Stall, StallWatch
 from gnnqlab.launch.verdict import WorkerError, order, signal_name
 from gnnqlab.launch.witness import Witness
@@ -48,6 +49,7 @@ class Guard:
         command: the torchrun command line.
         local_workers: how many ranks this machine has.
         rules: when a silence is reported and ended.
+        link: what joins the workers; up from before the first worker starts until the last has ended.
         node: number of this machine.
         launcher: pid and start time of the process whose end ends the run, if any.
         watch_stdin: whether the end of standard input ends the run.
@@ -60,12 +62,14 @@ class Guard:
         *,
         local_workers: int,
         rules: Rules,
+        link: RunLink,
         node: int = 0,
         launcher: tuple[int, int] | None = None,
         watch_stdin: bool = False,
     ) -> None:
         self.folder, self.command, self.node = folder, command, node
         self.launcher, self.watch_stdin = launcher, watch_stdin
+        self._link = link
         self.state, self.cause = "starting", ""
         self._agent_log = folder / "logs" / files.node_name("agent", node, ".log")
         self._witness = Witness(
@@ -83,6 +87,7 @@ class Guard:
         processes.become_subreaper()
         self._began_s = time.monotonic()
         self._catch_signals()
+        self._link.up()
         self._start_agent()
         self._write_guard()
         self._set("starting")
@@ -115,7 +120,7 @@ class Guard:
         if self.state == "finished":
             # All results are on disk; the processes get a moment to leave by themselves.
             until = time.monotonic() + grace_s
-            while time.monotonic() < until and processes.tree(os.getpid()):
+            while time.monotonic() < until and self._processes():
                 time.sleep(0.02)
                 self._witness.ended.update(processes.collect())
             if self._agent_status:
@@ -123,10 +128,15 @@ class Guard:
         elif processes.alive(self.agent_pid, self._agent_start):
             # torchrun has nothing to save, and its workers go with it; SIGTERM would make it fill its log.
             os.kill(self.agent_pid, signal.SIGKILL)
-        left = processes.end(os.getpid(), grace_s=grace_s)
+        left = processes.end(os.getpid(), grace_s=grace_s, spare=self._link.spared)
+        self._link.down()
         shutil.rmtree(self.folder / "tmp", ignore_errors=True)
         self._write_status(ended=True, left=[process.pid for process in left])
         return {"finished": 0, "stopped": 130}.get(self.state, 1)
+
+    def _processes(self) -> list[processes.Process]:
+        """What is left of agent and workers."""
+        return [process for process in processes.tree(os.getpid()) if process.pid not in self._link.spared]
 
     # -- starting and waking --------------------------------------------------------------------------------------
 
@@ -312,7 +322,13 @@ def main(arguments: list[str] | None = None) -> int:
         folder,
         command,
         local_workers=config["workers"] // given.machines,
-        rules=Rules(report_s=launch["stall_report_s"], stop_s=launch["stall_stop_s"], machines=given.machines),
+        rules=Rules(
+            report_s=launch["stall_report_s"],
+            stop_s=launch["stall_stop_s"],
+            machines=given.machines,
+            slow_wire=launch["hosts"] > 1,
+        ),
+        link=RunLink(folder, launch),
         node=given.node,
         launcher=_pid_and_start(given.launcher) if given.launcher else None,
         watch_stdin=given.watch_stdin,

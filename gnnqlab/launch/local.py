@@ -127,7 +127,7 @@ def _start_guard(folder: Path, settings: dict[str, Any]) -> None:
         )
     _GUARDS[folder] = guard
     threading.Thread(target=_collect, args=(folder, guard), daemon=True).start()
-    until = time.monotonic() + 10
+    until = time.monotonic() + (10 if settings["launch"]["hosts"] == 1 else 60)  # the guard makes the link first
     while not (folder / "guard.json").exists():
         if guard.poll() is not None or time.monotonic() > until:
             cause = (

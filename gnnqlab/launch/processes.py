@@ -10,6 +10,7 @@ import os
 import signal
 import struct
 import time
+from collections.abc import Collection
 from typing import NamedTuple
 
 __all__ = [
@@ -144,8 +145,8 @@ def _prctl(option: int, value: int) -> None:
         raise RuntimeError(f"prctl({option}) must be allowed, got errno {number}: {os.strerror(number)}")
 
 
-def end(root: int, *, grace_s: float, limit_s: float = 10.0) -> list[Process]:
-    """End every descendant of ``root``: first gently, then with SIGKILL, until none is left.
+def end(root: int, *, grace_s: float, limit_s: float = 10.0, spare: Collection[int] = ()) -> list[Process]:
+    """End every descendant of ``root`` but ``spare``: first gently, then with SIGKILL, until none is left.
 
     Never by group, session or name: torchrun gives each worker a session of its own.
 
@@ -156,7 +157,7 @@ def end(root: int, *, grace_s: float, limit_s: float = 10.0) -> list[Process]:
     warned: set[int] = set()
     while True:
         collect()
-        left = [process for process in tree(root) if process.state not in "ZX"]
+        left = [process for process in tree(root) if process.state not in "ZX" and process.pid not in spare]
         elapsed = time.monotonic() - began
         if not left or elapsed > limit_s:
             return left

@@ -9,8 +9,9 @@ silence of               is reported after             ends the run after
 =======================  ============================  ==========================================
 a stopped process        max(3 s, 5 median epochs)     max(8 s, 20 median epochs)
 sleeping ranks           same                          same; over several machines, where the one
-                                                       to blame may be out of sight, 20 s at
-                                                       least, and 600 s before the second epoch
+                                                       to blame may be out of sight, and over a
+                                                       slow wire, 20 s at least, and 600 s before
+                                                       the second epoch
 a working rank           same, as ``slow``             max(600 s, 60 median epochs)
 a phase with a limit     half of its limit             its limit
 =======================  ============================  ==========================================
@@ -46,6 +47,8 @@ class Rules:
     """Seconds of silence that end the run, whatever the ranks do; ``None`` is the table's rule."""
     machines: int = 1
     """How many machines the run has."""
+    slow_wire: bool = False
+    """Whether a message may take long: the workers are on emulated hosts, joined by a link of any rate."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -156,7 +159,7 @@ class StallWatch:
             kind, blamed = "waiting", [p for p in active if (p.epoch, p.beats) == furthest_behind]
         if self.rules.stop_s is None and kind == "slow":
             stop_s = max(_WORKING_S, 60 * self.median_epoch_s)
-        elif self.rules.stop_s is None and self.rules.machines > 1:
+        elif self.rules.stop_s is None and (self.rules.machines > 1 or self.rules.slow_wire):
             stop_s = max(20.0, stop_s) if self._epochs_s else _WORKING_S
         limit_s = max(pulse.limit_s or _PHASE_LIMITS_S.get(pulse.phase, 0.0) for pulse in blamed)
         if limit_s:

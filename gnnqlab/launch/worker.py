@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from gnnqlab.launch import processes
+from gnnqlab.launch.hosts import enter
 from gnnqlab.train.heartbeat import Heartbeat
+from gnnqlab.train.link import Link
 
 __all__ = ["main"]
 
@@ -129,16 +131,32 @@ def _train(folder: Path, rank: int, heartbeat: Heartbeat) -> None:
 
     run_config = RunConfig.from_json(config)
     heartbeat.phase("init", limit_s=_INIT_S)
-    timeout_s = launch["group_timeout_s"] or _GROUP_S
+    timeout = datetime.timedelta(seconds=launch["group_timeout_s"] or _GROUP_S)
     dist.init_process_group(
         launch["backend"],
-        timeout=datetime.timedelta(seconds=timeout_s),
+        timeout=timeout,
         device_id=device if launch["backend"] == "nccl" else None,
+        **_store_from_outside(Link.of(folder, workers), rank, workers, timeout),
     )
     fit(run_config, folder, rank, workers, heartbeat)
     sys.stdout.flush()
     heartbeat.phase("done")  # the run is finished here, whatever the rest of this process does
     dist.destroy_process_group()
+
+
+def _store_from_outside(link: Link, rank: int, workers: int, timeout: datetime.timedelta) -> dict[str, Any]:
+    """Enter the emulated host of this rank, if there is one; what the process group then needs to be told.
+
+    The connection to torchrun's store is made before, on the loopback of the machine; Gloo makes its own after, so
+    they cross the link.
+    """
+    if link.kind != "emulated":
+        return {}
+    import torch.distributed as dist
+
+    store, _, _ = next(dist.rendezvous("env://", rank, workers, timeout=timeout))
+    enter(link.namespaces[link.host(rank, workers)])
+    return {"store": store, "rank": rank, "world_size": workers}
 
 
 def _pin(local_rank: int, local_workers: int) -> None:

@@ -15,6 +15,8 @@ __all__ = ["command_of"]
 
 _OPTIONS = {"bits", "lam", "group_size", "period", "parameters"}
 """Settings of recipes that the command line has an option for."""
+_NO_OPTIONS = {"name", "epochs", "start_method", "detach", "vanilla_share"}
+"""Settings of a run that it has none for, or that are said otherwise."""
 
 
 def command_of(config: RunConfig) -> str | None:
@@ -33,9 +35,10 @@ def command_of(config: RunConfig) -> str | None:
     words = ["gnnqlab", "train", "--graph", config.graph, "--system", config.system.name]
     words += ["--model", config.model.name, "--workers", str(config.workers), "--epochs", str(config.train.epochs)]
     for section in (config.model, config.train, config.launch):
+        usual_section = type(section)()
         for field in dataclasses.fields(section):
             value = getattr(section, field.name)
-            if field.name in ("name", "epochs", "start_method", "detach") or value == field.default:
+            if field.name in _NO_OPTIONS or value == getattr(usual_section, field.name):
                 continue
             words += [f"--{field.name.replace('_', '-')}", str(value)]
     settings = _settings_of(config)

@@ -9,6 +9,7 @@ from typing import Any
 from gnnqlab.message.transport import TRANSPORTS
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.systems.system import System, make_system
+from gnnqlab.train.link import MOST_HOSTS, parse_link
 
 __all__ = ["LaunchSettings", "RunConfig", "TrainSettings"]
 
@@ -61,6 +62,18 @@ class LaunchSettings:
     """Compute threads of each worker; default: the cores at hand shared out evenly."""
     start_method: str | None = None
     """How torchrun starts workers: ``fork`` (default on CPU) or ``spawn`` (default on CUDA)."""
+    hosts: int | None = None
+    """Emulated hosts that share the workers out evenly, 1 to 64; default: 2 if there is a link, else 1."""
+    link: str | None = None
+    """Rate of each host's link, each way, for instance ``1gbit`` (the default with several hosts)."""
+    comm_share: float | None = None
+    """Instead of ``link``: share of its epoch that Vanilla spends communicating, between 0.02 and 0.98. The rate that
+    makes it so is found by short runs before the launch (``gnnqlab.launch.calibrate``)."""
+    vanilla_share: float | None = None
+    """What Vanilla's share was at this ``link``, where calibration has found it."""
+    wire: str = "auto"
+    """How hosts are joined: ``emulated`` (network namespaces), ``paced`` (a loopback slowed down), or ``auto``: the
+    first, and where the machine does not allow that, the second."""
     group_timeout_s: float | None = None
     """Limit of one collective operation; default: the last resort behind the guard's own rules."""
     stall_report_s: float | None = None
@@ -83,10 +96,34 @@ class LaunchSettings:
             object.__setattr__(self, "start_method", "fork" if self.device == "cpu" else "spawn")
         if self.start_method == "fork" and self.device == "cuda":
             raise ValueError("start_method 'fork' cannot carry CUDA into workers; choose 'spawn'")
+        self._check_hosts()
         for name in ("threads_per_worker", "group_timeout_s", "stall_report_s", "stall_stop_s"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ValueError(f"{name} must be positive, got {value}")
+
+    def _check_hosts(self) -> None:
+        asked = self.link is not None or self.comm_share is not None
+        if self.hosts is None:
+            object.__setattr__(self, "hosts", 2 if asked else 1)
+        assert self.hosts is not None
+        if not 1 <= self.hosts <= MOST_HOSTS:
+            raise ValueError(f"hosts must number 1 to {MOST_HOSTS}, got {self.hosts}")
+        if self.hosts == 1 and asked:
+            setting = "comm_share" if self.link is None else "link"
+            raise ValueError(f"{setting} is about the wire between hosts, got hosts 1; choose hosts 2, or leave it out")
+        if self.link is not None and self.comm_share is not None:
+            raise ValueError(f"comm_share chooses the rate of the link, got link {self.link!r} as well; give one")
+        if self.comm_share is not None and not 0.02 <= self.comm_share <= 0.98:
+            raise ValueError(f"comm_share must lie in [0.02, 0.98], got {self.comm_share}")
+        if self.wire not in ("auto", "emulated", "paced"):
+            raise ValueError(f"wire must be 'auto', 'emulated' or 'paced', got {self.wire!r}")
+        if self.hosts > 1 and self.backend != "gloo":
+            raise ValueError(f"emulated hosts are joined for backend 'gloo', got {self.backend!r}")
+        if self.link is not None:
+            parse_link(self.link)
+        elif self.hosts > 1 and self.comm_share is None:
+            object.__setattr__(self, "link", "1gbit")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +142,11 @@ class RunConfig:
     def __post_init__(self) -> None:
         if self.workers < 1:
             raise ValueError(f"workers must be at least 1, got {self.workers}")
+        assert self.launch.hosts is not None
+        if self.workers % self.launch.hosts:
+            raise ValueError(
+                f"workers must be a multiple of the hosts, got {self.workers} worker(s) on {self.launch.hosts} hosts"
+            )
         if self.train.layer0 == "once" and self.model.input_dropout > 0:
             raise ValueError(
                 f"layer0 'once' keeps the rows of layer 0, which input_dropout {self.model.input_dropout} changes in "

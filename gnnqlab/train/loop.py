@@ -15,6 +15,7 @@ from gnnqlab.train.assignment import Assigner
 from gnnqlab.train.clock import Clock
 from gnnqlab.train.config import RunConfig
 from gnnqlab.train.heartbeat import Heartbeat
+from gnnqlab.train.link import Crossing, Link
 from gnnqlab.train.memory import keep_pages
 from gnnqlab.train.objective import Scores
 from gnnqlab.train.prepare import own_shard
@@ -48,6 +49,7 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
     traffic = JsonLines(folder / f"traffic-rank{rank}.jsonl")
     meter = _Meter(trainer)
     if workers > 1:
+    crossing = Crossing(Link.of(folder, workers), rank, workers)
         _check_same_partition(shard)
     started = time.perf_counter()
     for epoch in range(settings.epochs):
@@ -55,9 +57,11 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
         clock.take()
         begun = time.perf_counter()
         loss = trainer.epoch(epoch)
+        crossing.take()
         epoch_s = time.perf_counter() - begun
         scores = Scores(train=float("nan"), val=float("nan"), test=float("nan"))
         if _evaluates(epoch, settings.epochs, settings.evaluate_every):
+        bytes_wire = crossing.take()
             scores = trainer.evaluate(epoch)
         seconds = clock.take()
         records.write(
@@ -74,6 +78,7 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
                 **meter.read(),
             }
         )
+                "bytes_wire": bytes_wire,
         if trainer.assigner is not None and rank == 0:
             _write_assignments(folder, trainer.assigner)
         traffic.write({"epoch": epoch, "rows": traffic_rows(meter.arrivals())})

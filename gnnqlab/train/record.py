@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.train.link import Link
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -45,10 +47,12 @@ RECORD_COLUMNS = (
     "bytes_payload",
     "bytes_params",
     "bytes_gradients",
+    "bytes_wire",
     "memory_bytes",
 )
 """Columns of ``run.records``: seconds end in ``_s``; scores are NaN in epochs without evaluation; ``epoch_s`` is
-training alone, ``time_s`` the wall clock since training began; bytes are those this worker sent."""
+training alone, ``time_s`` the wall clock since training began; bytes are those this worker sent, but ``bytes_wire``
+are those its emulated host sent to the others during the training part, headers included (its first worker counts)."""
 
 TRAFFIC_COLUMNS = (
     "epoch",
@@ -184,10 +188,23 @@ def summarize(folder: Path) -> dict[str, Any]:
             "peak_memory_bytes": int(frame["memory_bytes"].max()),
             "layer0": config["train"]["layer0"],
             "transport": config["train"]["transport"],
-            "link": "none" if config["workers"] == 1 else "loopback",
+            **_link(folder, config, settled),
         }
     )
     return summary
+
+
+def _link(folder: Path, config: dict[str, Any], settled: pd.DataFrame) -> dict[str, Any]:
+    """Return which link joined the workers, and how much of its rate it kept."""
+    link = Link.of(folder, config["workers"])
+    figures: dict[str, Any] = {"link": link.label, "hosts": link.hosts}
+    if link.bytes_per_s is not None:
+        figures["link_bytes_per_s"] = link.bytes_per_s
+        figures["goodput_bytes_per_s"] = link.goodput
+        figures["vanilla_share"] = config["launch"].get("vanilla_share")
+    if link.kind == "emulated":
+        figures["bytes_wire"] = int(settled.groupby("epoch")["bytes_wire"].sum().median())
+    return figures
 
 
 def _metric(folder: Path) -> str:

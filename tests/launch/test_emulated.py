@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from gnnqlab.launch import processes
-from gnnqlab.launch.emulated import EmulatedHosts, available, leftovers, parse_link
+from gnnqlab.launch.emulated import EmulatedHosts, available, leftovers
+from gnnqlab.train.link import parse_link
 from tests.launch.conftest import REPOSITORY, wait_until
 
 needs_hosts = pytest.mark.usefixtures("possible")
@@ -40,26 +41,6 @@ def nothing_left() -> Iterator[None]:
     assert namespaces(own) == []
     assert set(os.listdir("/sys/class/net")) == links
     assert {process.pid for process in processes.tree(own)} <= before
-
-
-@pytest.mark.parametrize(
-    ("link", "rate"),
-    [("1gbit", 10**9), ("2.5Gbit", 2_500_000_000), ("100mbit", 10**8), ("8000kbit", 8_000_000), (" 10gbit ", 10**10)],
-)
-def test_a_link_is_read(link: str, rate: int) -> None:
-    assert parse_link(link) == rate
-
-
-@pytest.mark.parametrize("link", ["", "fast", "1gb", "1gbps", "-1gbit", "1 000mbit", "1e9", "gbit", "1gbit/s"])
-def test_a_link_that_cannot_be_read_is_refused(link: str) -> None:
-    with pytest.raises(ValueError, match=f"link must be a number with kbit, mbit or gbit, got {link!r}; write '1gbit'"):
-        parse_link(link)
-
-
-@pytest.mark.parametrize("link", ["0gbit", "999kbit", "101gbit"])
-def test_a_link_out_of_range_is_refused(link: str) -> None:
-    with pytest.raises(ValueError, match=f"link must lie between 1mbit and 100gbit, got '{link}'"):
-        parse_link(link)
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:

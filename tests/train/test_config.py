@@ -19,6 +19,8 @@ from gnnqlab.train.config import LaunchSettings, RunConfig, TrainSettings
         {"system": "fixed-bits", "bits": 4, "layers": 2, "lr": 0.003, "layer0": "once"},
         {"system": "random-bits", "among": (1, 8), "period": 7, "transport": "ring", "workers": 5},
         {"model": "graphsage", "device": "cuda", "backend": "nccl"},
+        {"workers": 4, "hosts": 2, "link": "200mbit", "wire": "paced", "vanilla_share": 0.75},
+        {"comm_share": 0.75},
     ],
 )
 def test_json_loses_nothing(settings):
@@ -48,6 +50,16 @@ def test_json_loses_nothing(settings):
         ({"device": "cuda", "start_method": "fork"}, "start_method 'fork' cannot carry CUDA"),
         ({"threads_per_worker": 0}, "threads_per_worker must be positive, got 0"),
         ({"layer0": "once", "input_dropout": 0.5}, "layer0 'once' keeps the rows of layer 0"),
+        ({"link": "fast"}, "link must be a number with kbit, mbit or gbit, got 'fast'"),
+        ({"link": "1gbit", "hosts": 1}, "link is about the wire between hosts, got hosts 1; choose hosts 2"),
+        ({"comm_share": 0.5, "hosts": 1}, "comm_share is about the wire between hosts, got hosts 1"),
+        ({"comm_share": 0.5, "link": "1gbit"}, "comm_share chooses the rate of the link, got link '1gbit' as well"),
+        ({"comm_share": 1.0}, r"comm_share must lie in \[0.02, 0.98\], got 1.0"),
+        ({"hosts": 0}, "hosts must number 1 to 64, got 0"),
+        ({"workers": 3, "hosts": 2}, r"workers must be a multiple of the hosts, got 3 worker\(s\) on 2 hosts"),
+        ({"workers": 1, "link": "1gbit"}, r"workers must be a multiple of the hosts, got 1 worker\(s\) on 2 hosts"),
+        ({"hosts": 2, "backend": "nccl", "device": "cuda"}, "emulated hosts are joined for backend 'gloo', got 'nccl'"),
+        ({"wire": "string"}, "wire must be 'auto', 'emulated' or 'paced', got 'string'"),
         ({"colour": "red"}, r"system 'vanilla' takes no settings, got \['colour'\]"),
     ],
 )
@@ -99,3 +111,11 @@ def test_what_no_line_can_make_has_no_line():
 
 def test_train_settings_have_the_tables_learning_rate():
     assert TrainSettings().lr == 0.01
+
+
+def test_a_link_means_two_hosts_and_two_hosts_a_link():
+    assert LaunchSettings(link="100mbit").hosts == 2
+    assert LaunchSettings(comm_share=0.75).hosts == 2
+    assert LaunchSettings(hosts=4).link == "1gbit"
+    assert (LaunchSettings().hosts, LaunchSettings().link) == (1, None)
+    assert LaunchSettings(hosts=2, comm_share=0.75).link is None
