@@ -48,20 +48,20 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
     records = JsonLines(folder / f"records-rank{rank}.jsonl")
     traffic = JsonLines(folder / f"traffic-rank{rank}.jsonl")
     meter = _Meter(trainer)
-    if workers > 1:
     crossing = Crossing(Link.of(folder, workers), rank, workers)
+    if workers > 1:
         _check_same_partition(shard)
     started = time.perf_counter()
     for epoch in range(settings.epochs):
         heartbeat.phase("compute", epoch=epoch)
         clock.take()
+        crossing.take()
         begun = time.perf_counter()
         loss = trainer.epoch(epoch)
-        crossing.take()
         epoch_s = time.perf_counter() - begun
+        bytes_wire = crossing.take()
         scores = Scores(train=float("nan"), val=float("nan"), test=float("nan"))
         if _evaluates(epoch, settings.epochs, settings.evaluate_every):
-        bytes_wire = crossing.take()
             scores = trainer.evaluate(epoch)
         seconds = clock.take()
         records.write(
@@ -76,9 +76,9 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
                 "epoch_s": round(epoch_s, 7),
                 **{f"{phase}_s": round(value, 7) for phase, value in seconds.items()},
                 **meter.read(),
+                "bytes_wire": bytes_wire,
             }
         )
-                "bytes_wire": bytes_wire,
         if trainer.assigner is not None and rank == 0:
             _write_assignments(folder, trainer.assigner)
         traffic.write({"epoch": epoch, "rows": traffic_rows(meter.arrivals())})
