@@ -43,6 +43,7 @@ _HOMES = {
     "register_system": "gnnqlab.systems",
     "runs": "gnnqlab.launch",
     "systems": "gnnqlab.systems",
+    "theory": "gnnqlab.theory",
 }
 
 __all__ = [
@@ -73,6 +74,7 @@ __all__ = [
     "register_system",
     "runs",
     "systems",
+    "theory",
 ]
 
 
@@ -91,7 +93,7 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    from gnnqlab import systems
+    from gnnqlab import systems, theory
     from gnnqlab.bits import Fixed, UniformRandom
     from gnnqlab.exchange import Overlapped, Synchronous
     from gnnqlab.graph import Graph, from_dgl, from_pyg, load

@@ -84,6 +84,11 @@ class AssignedWidths:
         key = (rows.layer, rows.direction, rows.sender, rows.receiver)
         return self._table.get(key, self.settings.start)
 
+    @property
+    def table(self) -> dict[tuple[int, str, int, int], Tensor]:
+        """The assignment in force: (layer, direction, sender, receiver) -> width of every row, uint8 ``(n,)``."""
+        return dict(self._table)
+
     def install(self, table: dict[tuple[int, str, int, int], Tensor]) -> None:
         """Put an assignment in force; both ends of every message must do so between the same two epochs.
 

@@ -77,7 +77,7 @@ class LoopBack:
     def __init__(self, mail: Mail, rank: int) -> None:
         self.mail, self.rank = mail, rank
 
-    def post(self, send: Mapping[int, Tensor], receive: Mapping[int, Tensor]) -> Transfer:
+    def post(self, send: Mapping[int, Tensor], receive: Mapping[int, Tensor], headers: Any = None) -> Transfer:
         for peer, buffer in send.items():
             self.mail.put(self.rank, peer, buffer.clone())
         return _LoopBackTransfer(self, receive)
@@ -136,8 +136,10 @@ class OrExact:
         exact = isinstance(widths, int) and widths == 32
         return (self._exact if exact else self._codec).layout(widths, num_rows, columns)
 
-    def encode(self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise) -> None:
-        self._for(layout).encode(x, rows, ids, layout, segment, noise)
+    def encode(
+        self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
+    ) -> Tensor | None:
+        return self._for(layout).encode(x, rows, ids, layout, segment, noise)
 
     def decode(self, segment: Tensor, layout: Layout, out: Tensor, rows: Tensor, *, accumulate: bool) -> None:
         self._for(layout).decode(segment, layout, out, rows, accumulate=accumulate)
@@ -216,6 +218,14 @@ class ThreadedWorkers:
         """Run one training pass; return the loss and the flat gradient of the whole graph."""
         losses = self.run(lambda trainer: trainer.gradients(epoch))
         return sum(losses), torch.stack([trainer.parameters.gradients for trainer in self.trainers]).sum(0)
+
+    def step(self, epoch: int) -> float:
+        """Train one epoch, every worker with the gradient of the whole graph; return its loss (before the step)."""
+        loss, gradient = self.gradients(epoch)
+        for trainer in self.trainers:
+            trainer.parameters.gradients.copy_(gradient)
+            trainer.optimizer.step()
+        return loss
 
     def set_weights(self, weights: Tensor) -> None:
         """Give every worker the same flat weights.

@@ -6,71 +6,29 @@ Letters: R repeats, V nodes, L graph layers.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gnnqlab.bits.policy import BitPolicy
 from gnnqlab.graph.graph import Graph
-from gnnqlab.kernels.aggregate import spmm
 from gnnqlab.measure.gradient_trace import LayerMeans, TracedGraph, watch
 from gnnqlab.measure.in_process import FrozenBits, ThreadedWorkers, exact_trainer
+from gnnqlab.measure.weight_terms import Place, WeightTerms, weight_terms
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.systems.system import System, make_system
-from gnnqlab.theory.variance import AVERAGE, WORST, GradientBound, gradient_variance_bound
-from gnnqlab.train.config import RunConfig, TrainSettings
+from gnnqlab.theory.variance import AVERAGE, WORST
+from gnnqlab.train.config import TrainSettings
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from gnnqlab.launch.run import Run
-
-__all__ = ["check", "gradient_variance"]
+__all__ = ["gradient_variance"]
 
 _LOOKS = 16
 """Passes whose rows and gradients are looked at; their means change little after that."""
-
-
-def check(
-    run: Run | RunConfig, *, repeats: int = 64, weights: Tensor | None = None, bits: BitPolicy | None = None
-) -> DataFrame:
-    """Measure the gradient variance of a run's system on its graph and set it beside Theorem 3's bound.
-
-    The run's graph, partitioner, system, model and seed are used; the workers are threads of this process and dropout
-    is off, since its masks would change with the noise.
-
-    Args:
-        run: a run, or its configuration.
-        repeats: backward passes, at least 2.
-        weights: flat weights to measure at; by default the run's first ones, drawn from its seed.
-        bits: instead of the system's own policy, for instance widths that an assigner found.
-
-    Returns:
-        What `gradient_variance` returns.
-
-    Raises:
-        ValueError: if the run keeps layer-0 rows, or its model is none that the theorem speaks of.
-    """
-    from gnnqlab.graph.sources import load
-
-    config = run if isinstance(run, RunConfig) else run.config
-    if config.train.layer0 == "once":
-        raise ValueError(
-            "the check sends the rows of layer 0 in every pass, this run sent them once; use a configuration with "
-            "layer0 'resend'"
-        )
-    return gradient_variance(
-        load(config.graph),
-        config.system,
-        config.model,
-        workers=config.workers,
-        repeats=repeats,
-        weights=weights,
-        bits=bits,
-        seed=config.train.seed,
-    )
 
 
 def gradient_variance(
@@ -132,42 +90,31 @@ def gradient_variance(
         passes.set_weights(weights)
     exact = passes.exact_gradient()
     everything = passes.repeat(repeats, only)
-    samples: dict[frozenset[tuple[str, int]], _Sample] = {}
+    samples: dict[frozenset[Place], _Sample] = {}
     rows: list[dict[str, Any]] = []
-    for weight in passes.weights:
-        factors = passes.terms(weight)
-        chosen = frozenset(factors.messages if only is None else factors.messages & set(only))
+    terms, noise = passes.terms(), passes.noise()
+    for weight in terms:
+        chosen = weight.messages if only is None else weight.messages & set(only)
         if chosen not in samples:
             samples[chosen] = passes.repeat(repeats, chosen)
-        bound = factors.bound(AVERAGE).total
-        printed, worst = factors.bound(AVERAGE, as_printed=True).total, factors.bound(WORST).total
         rows.append(
             {
                 "layer": weight.layer,
                 "weight": weight.name,
                 **everything.figures(weight.span, exact),
                 "own": samples[chosen].variance(weight.span),
-                "bound": bound,
-                "printed": printed,
-                "worst": worst,
-                "shared": factors.shared_bound(),
+                "bound": weight.bound(noise, AVERAGE).total,
+                "printed": weight.bound(noise, AVERAGE, as_printed=True).total,
+                "worst": weight.bound(noise, WORST).total,
+                "shared": passes.shared_bound(weight, noise),
             }
         )
-    matrices = torch.cat([weight.span for weight in passes.weights])
+    matrices = torch.cat([weight.span for weight in terms])
     sums = {name: sum(float(row[name]) for row in rows) for name in ("own", "bound", "printed", "worst", "shared")}
     rows.append({"layer": -1, "weight": "all", **everything.figures(matrices, exact), **sums})
     frame = pd.DataFrame(rows)
     frame.insert(4, "ratio", frame["measured"] / frame["bound"].where(frame["bound"] > 0))
     return frame
-
-
-@dataclass(frozen=True, eq=False)
-class _Weight:
-    """A weight matrix and where its elements stand among the flat parameters."""
-
-    layer: int
-    name: str
-    span: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,35 +134,6 @@ class _Sample:
             "standard_error": (variance / len(self.gradients)) ** 0.5,
             "norm": float(exact[span].norm()),
         }
-
-
-@dataclass
-class _Terms:
-    """Theorem 3's symbols for one weight; noises are in units of the constant c of ``c D S^2``."""
-
-    rows: Tensor
-    """``A_v / c``, float64 ``(V,)``."""
-    gradients: Tensor
-    """``B_v / c``."""
-    shared: float
-    """``Σ_k (Σ_v α sd)^2 / c``, to which ``Σ_v A_v`` grows where rows share their messages."""
-    largest_row: float
-    largest_gradient: float
-    messages: set[tuple[str, int]] = field(default_factory=set)
-    """The (direction, layer) of the messages that enter."""
-
-    def bound(self, constant: float, *, as_printed: bool = False) -> GradientBound:
-        return gradient_variance_bound(
-            constant * self.rows,
-            constant * self.gradients,
-            largest_row=self.largest_row,
-            largest_gradient=self.largest_gradient,
-            as_printed=as_printed,
-        )
-
-    def shared_bound(self) -> float:
-        bound = self.bound(WORST)
-        return bound.product + bound.from_gradients + self.largest_gradient**2 * WORST * self.shared
 
 
 class _Passes:
@@ -238,8 +156,6 @@ class _Passes:
         self._owner = system.partition.assign(graph, workers)
         self._exact = exact_trainer(graph, self._model, seed=seed, smooth=smooth)
         self._layers: list[LayerMeans] = []
-        self._convolutions: Any = self._exact.model.convolutions
-        self.weights = _weights(self._exact.model)
 
     def set_weights(self, weights: Tensor) -> None:
         values = self._exact.parameters.values
@@ -274,7 +190,8 @@ class _Passes:
             watch(trainer.model, graph)
         look = not self._layers
         if look:
-            self._layers = [LayerMeans(index) for index in range(len(self._convolutions))]
+            convolutions: Any = self._exact.model.convolutions
+            self._layers = [LayerMeans(index) for index in range(len(convolutions))]
         gradients = []
         for epoch in range(repeats):
             gradients.append(workers.gradients(epoch)[1].clone())
@@ -283,60 +200,19 @@ class _Passes:
                     layer.add(graphs, bits)
         return _Sample(torch.stack(gradients))
 
-    def terms(self, weight: _Weight) -> _Terms:
-        """Return Theorem 3's symbols for a weight, from the passes that were looked at."""
-        layer = self._layers[weight.layer]
-        noise, messages = self._output_gradient_noise(weight.layer)
-        nothing = torch.zeros_like(noise)
-        if weight.name == "weight_self":
-            return _Terms(nothing, noise, 0.0, layer.largest("input"), layer.largest("output_gradient"), messages)
-        if not self._convolutions[weight.layer].projects_first:
-            return _Terms(
-                layer.mean("rows_noise"),
-                noise,
-                float(layer.mean("shared")),
-                layer.largest("sums"),
-                layer.largest("output_gradient"),
-                messages | {("forward", weight.layer)},
-            )
-        # Y = A (X W), so dW = X^T (A^T dY): this layer's backward messages meet X, and what noise dY has meets A X.
-        given = layer.mean("input").float()
-        largest = layer.largest("input")
-        summed = spmm(self._exact.graph.adjacency(layer.alpha), given).norm(dim=1).max()
-        stretch = float(summed) / largest if largest else 0.0
-        noise = layer.mean("gradients_noise") + noise * stretch**2
-        return _Terms(
-            nothing, noise, 0.0, largest, layer.largest("rows_gradient"), messages | {("backward", weight.layer)}
-        )
+    def terms(self) -> list[WeightTerms]:
+        """Return Theorem 3's symbols of every weight, from the passes that were looked at."""
+        return weight_terms(self._exact.model, self._layers, self._exact.graph.adjacency)
 
-    def _output_gradient_noise(self, index: int) -> tuple[Tensor, set[tuple[str, int]]]:
-        """Noise in the gradient of a layer's output: the next layer's backward messages, through norm and activation.
+    def noise(self) -> dict[Place, Tensor]:
+        """Return the noise that each node receives, in units of the constant c of ``c D S^2``."""
+        names = {"forward": "rows_noise", "backward": "gradients_noise"}
+        return {
+            (direction, layer.layer): layer.mean(name) for layer in self._layers for direction, name in names.items()
+        }
 
-        ReLU does not lengthen a gradient; LayerNorm does by at most ``max |γ| / standard deviation of the row``; a next
-        layer that projects first by the largest singular value of its matrix.
-        """
-        if index + 1 == len(self._layers):
-            return torch.zeros(self._graph.num_nodes, dtype=torch.float64), set()
-        noise = self._layers[index + 1].mean("gradients_noise")
-        following = self._convolutions[index + 1]
-        if following.projects_first:
-            matrix = following.weight_neighbour if hasattr(following, "weight_neighbour") else following.weight
-            noise = noise * float(torch.linalg.matrix_norm(matrix.detach(), 2)) ** 2
-        norms = getattr(self._exact.model, "norms", None)
-        if norms is not None:
-            norm = norms[index]
-            spread = self._layers[index].mean("output").var(1, correction=0) + norm.eps
-            noise = noise * float(norm.weight.detach().abs().max()) ** 2 / spread
-        return noise, {("backward", index + 1)}
-
-
-def _weights(model: nn.Module) -> list[_Weight]:
-    """The weight matrices of a stack of convolutions, in the order of its flat parameters."""
-    found, offset = [], 0
-    for name, parameter in model.named_parameters():
-        parts = name.split(".")
-        if parts[0] == "convolutions" and parts[-1].startswith("weight"):
-            span = torch.arange(offset, offset + parameter.numel())
-            found.append(_Weight(int(parts[1]), parts[-1], span))
-        offset += parameter.numel()
-    return found
+    def shared_bound(self, terms: WeightTerms, noise: dict[Place, Tensor]) -> float:
+        """Return the worst case when rows that share a message no longer count as independent."""
+        bound = terms.bound(noise, WORST)
+        shared = 0.0 if terms.rows is None else float(self._layers[terms.rows].mean("shared"))
+        return bound.product + bound.from_gradients + terms.largest_gradient**2 * WORST * shared

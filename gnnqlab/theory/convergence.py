@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gnnqlab.callable_module import make_callable
+
 __all__ = ["ConvergenceBound", "Smoothness", "convergence_bound", "largest_step", "smoothness"]
 
 
@@ -143,3 +145,6 @@ def smoothness(
 
 def _flat(tensors: Iterable[Tensor]) -> Tensor:
     return torch.cat([tensor.reshape(-1) for tensor in tensors])
+
+
+make_callable(__name__, "gnnqlab.measure.convergence_check", "convergence")

@@ -69,6 +69,8 @@ class Assigner:
         self._use: dict[int, dict[int, Tensor]] = {}
         self._groups: dict[tuple[int, str, int], Groups] = {}
         self._pending: Future[dict[tuple[int, str, int], np.ndarray]] | None = None
+        self.widths = widths
+        """The assignment in force."""
         self.history: list[dict[str, Any]] = []
         """One entry for every solved problem; whoever reads it clears it."""
 

@@ -15,7 +15,7 @@ from gnnqlab.train.assignment import Assigner
 from gnnqlab.train.clock import Clock
 from gnnqlab.train.config import RunConfig
 from gnnqlab.train.heartbeat import Heartbeat
-from gnnqlab.train.link import Crossing, Link
+from gnnqlab.train.installed import save_widths
 from gnnqlab.train.memory import keep_pages
 from gnnqlab.train.objective import Scores
 from gnnqlab.train.prepare import own_shard
@@ -48,18 +48,16 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
     records = JsonLines(folder / f"records-rank{rank}.jsonl")
     traffic = JsonLines(folder / f"traffic-rank{rank}.jsonl")
     meter = _Meter(trainer)
-    crossing = Crossing(Link.of(folder, workers), rank, workers)
     if workers > 1:
         _check_same_partition(shard)
+    installed = 0
     started = time.perf_counter()
     for epoch in range(settings.epochs):
         heartbeat.phase("compute", epoch=epoch)
         clock.take()
-        crossing.take()
         begun = time.perf_counter()
         loss = trainer.epoch(epoch)
         epoch_s = time.perf_counter() - begun
-        bytes_wire = crossing.take()
         scores = Scores(train=float("nan"), val=float("nan"), test=float("nan"))
         if _evaluates(epoch, settings.epochs, settings.evaluate_every):
             scores = trainer.evaluate(epoch)
@@ -76,11 +74,12 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
                 "epoch_s": round(epoch_s, 7),
                 **{f"{phase}_s": round(value, 7) for phase, value in seconds.items()},
                 **meter.read(),
-                "bytes_wire": bytes_wire,
             }
         )
-        if trainer.assigner is not None and rank == 0:
-            _write_assignments(folder, trainer.assigner)
+        if trainer.assigner is not None:
+            if rank == 0:
+                _write_assignments(folder, trainer.assigner)
+            installed = _keep_widths(folder, rank, trainer.assigner, installed)
         traffic.write({"epoch": epoch, "rows": traffic_rows(meter.arrivals())})
         _check_finite(loss, epoch)
     records.close()
@@ -95,6 +94,14 @@ def _write_assignments(folder: Path, assigner: Assigner) -> None:
         for entry in solved:
             lines.write(entry)
         lines.close()
+
+
+def _keep_widths(folder: Path, rank: int, assigner: Assigner, installed: int) -> int:
+    """Write the assignment in force if it is a new one; return its number."""
+    number = assigner.widths.round(0)
+    if number != installed:
+        save_widths(folder, rank, assigner.widths)
+    return number
 
 
 def _check_same_partition(shard: Shard) -> None:

@@ -11,11 +11,11 @@ import torch
 from gnnqlab.bits import Fixed
 from gnnqlab.graph import load
 from gnnqlab.measure.in_process import LoopBack, Mail, ThreadedWorkers, exact_trainer
-from gnnqlab.measure.theory_check import check, gradient_variance
+from gnnqlab.measure.theory_check import gradient_variance
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
 from gnnqlab.systems import fixed_bits, random_bits, vanilla
-from gnnqlab.train.config import RunConfig, TrainSettings
+from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.trainer import worker_trainer
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
@@ -127,16 +127,6 @@ def test_weights_can_be_given():
     assert frame["norm"].iloc[-1] == 0  # every gradient of a matrix meets a zero factor or a zero row
     with pytest.raises(ValueError, match="weights must be flat, one for each of"):
         gradient_variance(graph, system(2), model, workers=2, repeats=2, weights=zeros[1:])
-
-
-def test_check_reads_a_configuration():
-    config = RunConfig(graph="sbm:60,3,6", system=system(4), model=shape("gcn", dropout=0.5), workers=2)
-    frame = check(config, repeats=3)
-    assert frame["layer"].tolist() == [0, 1, -1]
-    with pytest.raises(ValueError, match="layer0 'resend'"):
-        check(replace(config, train=TrainSettings(layer0="once")))
-    with pytest.raises(ValueError, match="repeats must be at least 2"):
-        check(config, repeats=1)
 
 
 def on_rank(rank, workers, shards, recipe, model):
