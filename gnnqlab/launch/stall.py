@@ -82,7 +82,7 @@ class StallWatch:
         self._seen: dict[int, _Seen] = {}
         self._now: float | None = None
         self._looked = 0.0
-        self._epoch: tuple[int, int] | None = None
+        self._epoch = -1
         self._epochs_s: deque[float] = deque(maxlen=20)
 
     @property
@@ -112,12 +112,9 @@ class StallWatch:
         return self._stopped(active) or self._silent(active)
 
     def _time_epochs(self, pulse: Pulse) -> None:
-        if pulse.epoch < 0:
-            return
-        if self._epoch is not None and pulse.epoch > self._epoch[0]:
-            self._epochs_s.append((pulse.time_ns - self._epoch[1]) / 1e9 / (pulse.epoch - self._epoch[0]))
-        if self._epoch is None or pulse.epoch != self._epoch[0]:
-            self._epoch = (pulse.epoch, pulse.time_ns)
+        if pulse.epoch_s and pulse.epoch != self._epoch:
+            self._epochs_s.append(pulse.epoch_s)
+            self._epoch = pulse.epoch
 
     def _look_at(self, active: list[Pulse], elapsed: float) -> None:
         for pulse in active:

@@ -37,15 +37,20 @@ WAITING = frozenset({"init", "wait", "reduce"})
 
 _BYTES = 8192
 _HEADER = struct.Struct("<8sIIqq")  # magic, rank, node, pid, start time of the process
-_LIVE = struct.Struct("<Qqqd16sQ")  # counter, epoch, time in ns, limit in s, phase, counter again (torn if unequal)
+# counter, epoch, time in ns, limit in s, length of the last epoch in s, phase, counter again (torn if unequal)
+_LIVE = struct.Struct("<Qqqdd16sQ")
 _ERROR = struct.Struct("<I")  # length of the JSON text that follows
 _LIVE_AT, _ERROR_AT = 64, 256
-_MAGIC = b"GNNQ-HB1"
+_MAGIC = b"GNNQ-HB2"
 _CODES = {name: name.encode() for name in PHASES}
 
 
 class Pulse(NamedTuple):
-    """One reading of a heartbeat; ``epoch`` is -1 before the first one, ``limit_s`` is 0 where the phase set none."""
+    """One reading of a heartbeat.
+
+    ``epoch`` is -1 before the first one, ``limit_s`` is 0 where the phase set none. ``epoch_s`` is what the last
+    complete epoch took, 0 before there is one: the rank times it, since a reader can miss whole epochs.
+    """
 
     rank: int
     node: int
@@ -55,6 +60,7 @@ class Pulse(NamedTuple):
     epoch: int
     time_ns: int
     limit_s: float
+    epoch_s: float
     phase: str
 
 
@@ -75,6 +81,7 @@ class Heartbeat:
 
     def __init__(self, path: Path | None, rank: int = 0, *, node: int = 0) -> None:
         self._count, self._epoch, self._name = 0, -1, "start"
+        self._epoch_ns, self._epoch_s = 0, 0.0
         self._fault: Fault | None = None
         self._buffer: mmap.mmap | bytearray
         if path is None:
@@ -115,12 +122,15 @@ class Heartbeat:
         code = _CODES.get(name)
         if code is None:
             raise ValueError(f"a phase must be one of {', '.join(PHASES)}, got {name!r}")
-        if epoch is not None:
-            self._epoch = epoch
+        now_ns = time.monotonic_ns()
+        if epoch is not None and epoch != self._epoch:
+            if self._epoch >= 0:
+                self._epoch_s = (now_ns - self._epoch_ns) / 1e9
+            self._epoch, self._epoch_ns = epoch, now_ns
         self._count += 1
         self._name = name
-        now_ns = time.monotonic_ns()
-        _LIVE.pack_into(self._buffer, _LIVE_AT, self._count, self._epoch, now_ns, limit_s or 0.0, code, self._count)
+        count = self._count
+        _LIVE.pack_into(self._buffer, _LIVE_AT, count, self._epoch, now_ns, limit_s or 0.0, self._epoch_s, code, count)
         if self._fault is not None:
             self._fault.strike(name, self._epoch)
 
@@ -158,10 +168,11 @@ class HeartbeatReader:
         """The rank's present position."""
         _, rank, node, pid, start_time = _HEADER.unpack_from(self._buffer, 0)
         for _ in range(100):
-            count, epoch, time_ns, limit_s, code, again = _LIVE.unpack_from(self._buffer, _LIVE_AT)
+            count, epoch, time_ns, limit_s, epoch_s, code, again = _LIVE.unpack_from(self._buffer, _LIVE_AT)
             if count == again:
                 break
-        return Pulse(rank, node, pid, start_time, count, epoch, time_ns, limit_s, code.rstrip(b"\0").decode())
+        phase = code.rstrip(b"\0").decode()
+        return Pulse(rank, node, pid, start_time, count, epoch, time_ns, limit_s, epoch_s, phase)
 
     def error(self) -> bytes | None:
         """The error the rank left, if any."""

@@ -35,6 +35,19 @@ def test_a_reader_sees_who_writes_and_where_it_is(tmp_path: Path) -> None:
     watching.close()
 
 
+def test_a_rank_times_its_epochs_itself(tmp_path: Path) -> None:
+    heartbeat = Heartbeat(tmp_path / "rank0")
+    watching = reader(tmp_path / "rank0")
+    heartbeat.phase("compute", epoch=50)  # the first one of a resumed training
+    assert watching.read().epoch_s == 0.0
+    began = watching.read().time_ns
+    heartbeat.phase("wait", epoch=50)
+    heartbeat.phase("compute", epoch=51)
+    assert watching.read().epoch_s == (watching.read().time_ns - began) / 1e9 > 0.0
+    heartbeat.phase("wait")
+    assert watching.read().epoch_s > 0.0
+
+
 @pytest.mark.parametrize("name", PHASES)
 def test_every_phase_fits_the_file(tmp_path: Path, name: str) -> None:
     Heartbeat(tmp_path / "rank0").phase(name)

@@ -15,12 +15,14 @@ class Rank:
 
     number: int
     phase: str = "compute"
-    epoch: int = 0
+    epoch: int = -1
     limit_s: float = 0.0
     state: str = "S"
     beats: int = 0
     cpu: float = 0.0
     beat_s: float = 0.0
+    began_s: float = 0.0
+    epoch_s: float = 0.0
 
 
 class World:
@@ -36,14 +38,16 @@ class World:
 
     def beat(self, rank: Rank, phase: str, epoch: int | None = None) -> None:
         rank.phase, rank.beats, rank.beat_s = phase, rank.beats + 1, self.now_s
-        rank.epoch = rank.epoch if epoch is None else epoch
+        if epoch is not None and epoch != rank.epoch:
+            rank.epoch_s = 0.0 if rank.epoch < 0 else self.now_s - rank.began_s
+            rank.epoch, rank.began_s = epoch, self.now_s
 
     def tick(self, seconds: float = 0.05) -> Stall | None:
         self.now_s += seconds
         for rank in self.ranks:
             rank.cpu += seconds if rank.state == "R" else 0.0
         pulses = [
-            Pulse(r.number, 0, r.number, 0, r.beats, r.epoch, int(r.beat_s * 1e9), r.limit_s, r.phase)
+            Pulse(r.number, 0, r.number, 0, r.beats, r.epoch, int(r.beat_s * 1e9), r.limit_s, r.epoch_s, r.phase)
             for r in self.ranks
         ]
         return self.watch.observe(self.now_s, pulses)
@@ -173,6 +177,18 @@ def test_over_several_machines_the_first_epoch_may_be_long_elsewhere() -> None:
         world.beat(rank, "wait", 0)
     seconds, _ = world.until(fatal=True)
     assert 599 < seconds < 602
+
+
+def test_an_epoch_that_passed_between_two_looks_counts() -> None:
+    world = World(Rank(0), Rank(1), rules=Rules(machines=2))
+    world.tick()
+    for epoch in (0, 1):
+        world.now_s += 0.02
+        for rank in world.ranks:
+            world.beat(rank, "wait", epoch)
+    seconds, stall = world.until(fatal=True)
+    assert (stall.kind, stall.ranks) == ("waiting", (0, 1)) and 19 < seconds < 21
+    assert world.watch.median_epoch_s == pytest.approx(0.02)
 
 
 def test_long_epochs_widen_all_limits() -> None:
