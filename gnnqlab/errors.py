@@ -1,6 +1,6 @@
 """The package's own exceptions; everything else is a plain ``ValueError``, ``TypeError`` or ``RuntimeError``."""
 
-__all__ = ["NonFiniteMessage", "NonFiniteRow", "WorkerFailed"]
+__all__ = ["NonFiniteMessage", "NonFiniteRow", "UnexpectedMessage", "WorkerFailed"]
 
 
 class NonFiniteRow(ValueError):
@@ -22,6 +22,30 @@ class NonFiniteMessage(RuntimeError):
         super().__init__(
             f"messages must be finite: rank {rank}, layer {layer}, {direction}: the row of global node "
             f"{node} holds NaN, Inf or an overflowing range; training has diverged, lower the learning rate"
+        )
+
+
+class UnexpectedMessage(RuntimeError):
+    """A message that is not the one its receiver waits for: stale, foreign, of another length, or changed."""
+
+    def __init__(
+        self,
+        *,
+        sender: int,
+        receiver: int,
+        layer: int,
+        direction: str,
+        epoch: int,
+        what: str,
+        expected: object,
+        found: object,
+        advice: str,
+    ) -> None:
+        self.sender, self.receiver, self.layer, self.direction, self.epoch = sender, receiver, layer, direction, epoch
+        self.what, self.expected, self.found = what, expected, found
+        super().__init__(
+            f"a message must be the one its receiver waits for: rank {receiver} from rank {sender}, layer {layer}, "
+            f"{direction}, epoch {epoch}: {what} must be {expected}, got {found}; {advice}"
         )
 
 

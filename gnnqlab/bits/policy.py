@@ -7,7 +7,7 @@ ever travels.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -16,8 +16,8 @@ from gnnqlab.kernels.noise import stream, uniform16
 
 __all__ = ["WIDTHS", "BitPolicy", "Fixed", "Rows", "UniformRandom"]
 
-WIDTHS = (1, 2, 4, 8)
-"""Bit-widths that the stochastic codec knows."""
+WIDTHS = (1, 2, 4, 8, 16, 32)
+"""Bit-widths of a row; 32 is float32 as it stands."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,12 +52,14 @@ class BitPolicy(Protocol):
 class Fixed:
     """Every row in the same number of bits; 32 means float32."""
 
+    steerable: ClassVar[tuple[str, ...]] = ("bits",)
+    """Settings that may change while a run trains."""
     bits: int = 32
-    """Bits per element: 1, 2, 4 or 8 with a stochastic codec, 32 with float32 messages."""
+    """Bits per element: 1, 2, 4, 8, 16 or 32 with a stochastic codec, 32 with float32 messages."""
 
     def __post_init__(self) -> None:
-        if self.bits not in (*WIDTHS, 32):
-            raise ValueError(f"bits must be one of {(*WIDTHS, 32)}, got {self.bits}")
+        if self.bits not in WIDTHS:
+            raise ValueError(f"bits must be one of {WIDTHS}, got {self.bits}")
 
     @property
     def choices(self) -> tuple[int, ...]:
@@ -77,6 +79,8 @@ class UniformRandom:
     The draw is a function of (seed, round, layer, direction, sender, global node id), so both sides make it.
     """
 
+    steerable: ClassVar[tuple[str, ...]] = ("among", "period")
+    """Settings that may change while a run trains."""
     among: tuple[int, ...] = (2, 4, 8)
     """Widths to draw from."""
     period: int = 50

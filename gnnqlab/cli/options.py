@@ -47,10 +47,12 @@ class Options:
     """Static layer-0 features: resend every epoch, or send them once, in full, and keep them."""
     transport: str = "direct"
     """How bytes move: direct, ring or all-to-all."""
+    gradients: str = "float32"
+    """Weight gradients are summed in float32, or in bfloat16 while the backward pass goes on."""
     partition: str | None = None
     """Partitioner instead of the system's own: metis or random."""
     bits: int | None = None
-    """Bits per element, for systems with one width: 1, 2, 4 or 8."""
+    """Bits per element, for systems with one width: 1, 2, 4, 8, 16 or 32."""
     lam: float | None = None
     """λ in [0, 1] of systems that assign bits: 1 minds only variance, 0 only time."""
     group_size: int | None = None

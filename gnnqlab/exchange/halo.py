@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from gnnqlab.bits.policy import BitPolicy, Fixed
-from gnnqlab.exchange.schedule import Schedule, Synchronous
+from gnnqlab.exchange.schedule import Schedule, Step, Synchronous
+from gnnqlab.exchange.timeline import Timeline
 from gnnqlab.kernels.aggregate import Adjacency, spmm
 from gnnqlab.message.channel import Channel, Pending, Phases, no_phases
 from gnnqlab.message.codec import Codec, Float32
@@ -43,15 +44,25 @@ class HaloExchange:
         schedule: Schedule,
         transport: Transport,
         seed: int,
+        exact_transport: Transport | None = None,
+        run: int | None = None,
         keep_static: bool = False,
         device: torch.device | str = "cpu",
         phases: Phases = no_phases,
     ) -> None:
+        """Prepare the exchange of one shard.
+
+        Args:
+            exact_transport: moves rows outside training (evaluation, static rows); :class:`Direct` by default.
+            run: number of the run in the headers of messages; ``None`` sends messages without headers.
+            keep_static: whether static rows travel once and are kept.
+            phases: the epoch's clock.
+        """
         self.num_owned, self.num_central, self.num_halo = shard.num_owned, shard.num_central, shard.num_halo
         self._codec, self._bits, self._schedule, self._transport = codec, bits, schedule, transport
-        self._exact_transport = Direct(shard.rank, shard.workers)
-        self._seed, self._keep_static = seed, keep_static
-        self.phases = phases
+        self._exact_transport = exact_transport or Direct(shard.rank, shard.workers)
+        self._seed, self._run, self._keep_static = seed, run, keep_static
+        self.timeline = Timeline(phases)
         self._plans = {
             "forward": forward_plan(shard, device),
             "backward": backward_plan(shard, device),
@@ -79,7 +90,8 @@ class HaloExchange:
                 bits=Fixed() if exact else self._bits,
                 transport=self._exact_transport if exact else self._transport,
                 seed=self._seed,
-                phases=self.phases,
+                run=self._run,
+                phases=self.timeline,
             )
         return self._channels[key]
 
@@ -109,8 +121,13 @@ class HaloExchange:
         result: Tensor = _Extend.apply(x, _Call(self, None, layer, epoch, exact, False))
         return result
 
-    def run(self, step: Any, *, exact: bool) -> None:
-        (Synchronous() if exact else self._schedule).run(step)
+    def run(self, step: Step, call: _Call, direction: str) -> None:
+        """Run a step by the schedule; by a synchronous one, and unseen, outside training."""
+        if call.exact:
+            Synchronous().run(step)
+        else:
+            with self.timeline.at(call.layer, direction):
+                self._schedule.run(step)
 
     def halo_buffer(self, layer: int, x: Tensor) -> Tensor:
         """Return the ``(H, D)`` buffer of a layer; it is kept from epoch to epoch."""
@@ -131,7 +148,8 @@ class HaloExchange:
                 bits=Fixed(),
                 transport=self._exact_transport,
                 seed=self._seed,
-                phases=self.phases,
+                run=self._run,
+                phases=self.timeline,
             )
             self._channels[layer, "once", False] = once
             once.post(x, halo, epoch=epoch).wait()
@@ -178,7 +196,7 @@ class _Forward:
 
     def independent(self) -> None:
         central = self.call.exchange.num_central
-        with self.call.exchange.phases("central"):
+        with self.call.exchange.timeline("central"):
             spmm(self.adjacency, self.x, rows=(0, central), out=self.out[:central])
 
     def wait(self) -> None:
@@ -188,7 +206,7 @@ class _Forward:
     def dependent(self) -> None:
         exchange = self.call.exchange
         rows = (exchange.num_central, exchange.num_owned)
-        with exchange.phases("marginal"):
+        with exchange.timeline("marginal"):
             spmm(self.adjacency, self.x, self.halo, rows=rows, out=self.out[rows[0] :])
 
 
@@ -205,7 +223,7 @@ class _Backward:
         exchange = self.call.exchange
         self.halo_gradient = exchange.halo_buffer(self.call.layer, self.gradient)
         rows = (exchange.num_owned, exchange.num_owned + exchange.num_halo)
-        with exchange.phases("marginal"):
+        with exchange.timeline("marginal"):
             spmm(self.adjacency, self.gradient, rows=rows, transposed=True, out=self.halo_gradient)
 
     def post(self) -> None:
@@ -214,7 +232,7 @@ class _Backward:
 
     def independent(self) -> None:
         exchange = self.call.exchange
-        with exchange.phases("central"):
+        with exchange.timeline("central"):
             spmm(self.adjacency, self.gradient, rows=(0, exchange.num_owned), transposed=True, out=self.out)
 
     def wait(self) -> None:
@@ -229,13 +247,13 @@ class _Aggregate(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, call: _Call) -> Tensor:
         ctx.call = call
         step = _Forward(call, x)
-        call.exchange.run(step, exact=call.exact)
+        call.exchange.run(step, call, "forward")
         return step.out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         step = _Backward(ctx.call, gradients[0].contiguous())
-        ctx.call.exchange.run(step, exact=ctx.call.exact)
+        ctx.call.exchange.run(step, ctx.call, "backward")
         return step.out, None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from gnnqlab.bits.policy import BitPolicy, Rows
 from gnnqlab.errors import NonFiniteMessage, NonFiniteRow
 from gnnqlab.kernels.noise import stream
 from gnnqlab.message.codec import Codec, Noise
+from gnnqlab.message.header import Header, Headers, checksum
 from gnnqlab.message.plan import Plan, Route
 from gnnqlab.message.transport import Transfer, Transport
 from gnnqlab.message.wire import Layout
@@ -42,6 +43,9 @@ class Arrival:
     receiver: int
     layout: Layout
     seconds: float
+    """From the receiver's post until the whole message had come."""
+    posted: float = 0.0
+    """When the receiver posted, by ``time.perf_counter``."""
 
 
 class Channel:
@@ -57,9 +61,16 @@ class Channel:
         bits: BitPolicy,
         transport: Transport,
         seed: int,
+        run: int | None = None,
         phases: Phases = no_phases,
     ) -> None:
+        """Open the channel.
+
+        Args:
+            run: number of the run in the headers of messages; ``None`` sends messages without headers.
+        """
         self.layer, self.direction, self.plan = layer, direction, plan
+        self._run = run
         self._codec, self._bits, self._transport = codec, bits, transport
         self._seed, self._phases = seed, phases
         sender = plan.rank + 1 if direction == "backward" else 0
@@ -71,6 +82,8 @@ class Channel:
         """Payload bytes sent so far, all peers."""
         self.bytes_params = 0
         """Parameter bytes sent so far, all peers."""
+        self.bytes_headers = 0
+        """Header bytes sent so far, all peers."""
         self.wire_s = 0.0
         """Seconds during which this channel had bytes under way."""
         self.ranges: dict[int, Tensor] = {}
@@ -106,6 +119,7 @@ class Channel:
                 send[route.peer] = segment
                 self.bytes_payload += layout.payload_bytes
                 self.bytes_params += layout.param_bytes
+            headers = self._headers(send, x.shape[1], epoch)
         landed = set()
         for route in self.plan.receive:
             layout = self._layouts["receive", route.peer]
@@ -118,9 +132,39 @@ class Channel:
             else:
                 landed.add(route.peer)
             receive[route.peer] = target
-        with self._phases("wait"):
-            transfer = self._transport.post(send, receive)
-        return Pending(self, transfer, receive, landed, out)
+        with self._phases("post"):
+            transfer = self._transport.post(send, receive, headers)
+        return Pending(self, transfer, receive, landed, out, headers)
+
+    def _headers(self, send: dict[int, Tensor], columns: int, epoch: int) -> Headers | None:
+        if self._run is None:
+            return None
+        rank, sent, expected = self.plan.rank, {}, {}
+        for peer, segment in send.items():
+            if segment.numel():
+                known = self._header("send", peer, rank, peer, columns, epoch)
+                sent[peer] = replace(known, checksum=checksum(segment))
+        for route in self.plan.receive:
+            if self._layouts["receive", route.peer].num_bytes:
+                expected[route.peer] = self._header("receive", route.peer, route.peer, rank, columns, epoch)
+        headers = Headers(sent, expected)
+        self.bytes_headers += headers.num_bytes
+        return headers
+
+    def _header(self, side: str, peer: int, sender: int, receiver: int, columns: int, epoch: int) -> Header:
+        assert self._run is not None
+        layout = self._layouts[side, peer]
+        return Header(
+            direction=self.direction,
+            run=self._run,
+            epoch=epoch,
+            layer=self.layer,
+            sender=sender,
+            receiver=receiver,
+            columns=columns,
+            length=layout.num_bytes,
+            layout=layout.digest,
+        )
 
     def _encode(self, x: Tensor, route: Route, layout: Layout, segment: Tensor, noise: Noise) -> None:
         rows, ids = layout.arranged(route.rows), layout.arranged(route.ids)
@@ -171,16 +215,20 @@ class Channel:
         for route in self.plan.receive:
             layout = self._layouts["receive", route.peer]
             seconds = transfer.seconds.get(route.peer, 0.0)
-            self.arrivals.append(Arrival(self.layer, self.direction, route.peer, self.plan.rank, layout, seconds))
+            self.arrivals.append(
+                Arrival(self.layer, self.direction, route.peer, self.plan.rank, layout, seconds, transfer.started)
+            )
 
     def _decode(self, pending: Pending) -> None:
         with self._phases("decode"):
             for route in sorted(self.plan.receive, key=lambda route: route.peer):
+                layout = self._layouts["receive", route.peer]
+                segment = pending.receive[route.peer]
+                if pending.headers is not None and segment.numel():
+                    pending.headers.verify(route.peer, segment)
                 if route.peer in pending.landed:
                     continue
-                layout = self._layouts["receive", route.peer]
                 rows = layout.arranged(route.rows)
-                segment = pending.receive[route.peer]
                 self._codec.decode(segment, layout, pending.out, rows, accumulate=self.plan.accumulate)
 
 
@@ -188,20 +236,39 @@ class Pending:
     """Rows under way."""
 
     def __init__(
-        self, channel: Channel, transfer: Transfer, receive: dict[int, Tensor], landed: set[int], out: Tensor
+        self,
+        channel: Channel,
+        transfer: Transfer,
+        receive: dict[int, Tensor],
+        landed: set[int],
+        out: Tensor,
+        headers: Headers | None,
     ) -> None:
         self._channel = channel
         self.transfer, self.receive, self.landed, self.out = transfer, receive, landed, out
+        self.headers = headers
 
     def arrive(self) -> None:
-        """Return when every byte has come."""
+        """Return when every byte has come.
+
+        Raises:
+            UnexpectedMessage: if a message has a header that does not belong here.
+        """
         self._channel._finish(self.transfer)
 
     def land(self) -> None:
-        """Put the rows that came into ``out``, or add them there, peer by peer in rank order."""
+        """Put the rows that came into ``out``, or add them there, peer by peer in rank order.
+
+        Raises:
+            UnexpectedMessage: if a message does not have the checksum of its header.
+        """
         self._channel._decode(self)
 
     def wait(self) -> None:
-        """Return when every row has come and stands in, or was added to, ``out``."""
+        """Return when every row has come and stands in, or was added to, ``out``.
+
+        Raises:
+            UnexpectedMessage: if a message is not the expected one.
+        """
         self.arrive()
         self.land()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,6 +13,7 @@ from torch import Tensor
 from gnnqlab.bits.policy import WIDTHS
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels.codec import decode_rows, encode_rows
+from gnnqlab.message.wide import decode_16, decode_32, encode_16, encode_32
 from gnnqlab.message.wire import Layout, lay_out
 
 __all__ = ["Codec", "Float32", "Noise", "Stochastic"]
@@ -69,7 +72,7 @@ class Float32:
         return torch.empty(num_rows, columns, device=device)  # without gaps, so that messages land in it
 
     def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
-        return lay_out(32, num_rows, columns, bytes_per_parameter=0)
+        return lay_out(32, num_rows, columns, bytes_per_parameter=4)
 
     def encode(
         self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
@@ -102,15 +105,18 @@ class Float32:
 class Stochastic:
     """Stochastic integer quantization, one scale and zero-point a row (AdaQP Eqs. 4, 5; SYLVIE Eq. 3).
 
-    ``q = floor((h - Z) / S + u)``, ``S = (max - min) / (2^b - 1)``, ``Z = min``, so ``E[q S + Z] = h``.
+    ``q = floor((h - Z) / S + u)``, ``S = (max - min) / (2^b - 1)``, ``Z = min``, so ``E[q S + Z] = h``. One message
+    may hold rows of 1, 2, 4, 8 and 16 bits, and rows of 32 bits, which are float32 as it stands.
     """
 
     parameters: str = "float32"
-    """Type in which Z and S travel: ``float32``, or ``bfloat16`` (rounded outwards before encoding)."""
+    """Type in which Z and S travel: ``float32``; ``bfloat16``, rounded outwards before encoding; or
+    ``bfloat16-after``, cut after encoding against float32 ones, as AdaQP's published code does: decoding is biased."""
 
     def __post_init__(self) -> None:
-        if self.parameters not in ("float32", "bfloat16"):
-            raise ValueError(f"codec parameters must be 'float32' or 'bfloat16', got {self.parameters!r}")
+        if self.parameters not in _PARAMETERS:
+            known = ", ".join(map(repr, _PARAMETERS))
+            raise ValueError(f"codec parameters must be one of {known}, got {self.parameters!r}")
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -122,7 +128,7 @@ class Stochastic:
 
     @property
     def _parameter_dtype(self) -> torch.dtype:
-        return torch.float32 if self.parameters == "float32" else torch.bfloat16
+        return _PARAMETERS[self.parameters]
 
     def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
         return lay_out(widths, num_rows, columns, bytes_per_parameter=self._parameter_dtype.itemsize)
@@ -135,34 +141,97 @@ class Stochastic:
         Raises:
             NonFiniteRow: if a row holds NaN or Inf, or its range overflows.
         """
-        parameters, payload = layout.split(segment)
         ranges = torch.empty(layout.num_rows, device=x.device)
-        encode_rows(
-            x,
-            rows,
-            ids,
-            layout.bits,
-            layout.offsets,
-            payload,
-            parameters.view(self._parameter_dtype).view(layout.num_rows, 2),
-            seed=noise.seed,
-            epoch=noise.epoch,
-            stream=noise.stream,
-            ranges=ranges,
-        )
+        key = {"seed": noise.seed, "epoch": noise.epoch, "stream": noise.stream}
+        sent = self._parameters(layout, segment)
+        params = torch.empty(sent.shape, device=x.device) if self.parameters == "bfloat16-after" else sent
+        for part in _parts(layout, segment):
+            of = part.rows
+            with _counted_from(of.start):
+                if part.width == 32:
+                    encode_32(x, rows[of], part.payload, ranges[of])
+                elif part.width == 16:
+                    encode_16(x, rows[of], ids[of], part.payload, params[part.params], ranges[of], **key)
+                else:
+                    encode_rows(
+                        x,
+                        rows[of],
+                        ids[of],
+                        part.bits,
+                        part.offsets,
+                        part.payload,
+                        params[part.params],
+                        ranges=ranges[of],
+                        **key,
+                    )
+        if params is not sent:
+            sent.copy_(params)
         return ranges
 
     def decode(self, segment: Tensor, layout: Layout, out: Tensor, rows: Tensor, *, accumulate: bool) -> None:
-        parameters, payload = layout.split(segment)
-        decode_rows(
-            payload,
-            parameters.view(self._parameter_dtype).view(layout.num_rows, 2),
-            layout.bits,
-            layout.offsets,
-            out,
-            rows,
-            accumulate=accumulate,
-        )
+        params = self._parameters(layout, segment)
+        for part in _parts(layout, segment):
+            target = rows[part.rows]
+            if part.width == 32:
+                decode_32(part.payload, out, target, accumulate=accumulate)
+            elif part.width == 16:
+                decode_16(part.payload, params[part.params], out, target, accumulate=accumulate)
+            else:
+                decode_rows(
+                    part.payload, params[part.params], part.bits, part.offsets, out, target, accumulate=accumulate
+                )
+
+    def _parameters(self, layout: Layout, segment: Tensor) -> Tensor:
+        return layout.split(segment)[0].view(self._parameter_dtype).view(-1, 2)
 
     def landing(self, out: Tensor) -> Tensor | None:
         return None
+
+
+_PARAMETERS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "bfloat16-after": torch.bfloat16}
+"""Name -> type of Z and S on the wire."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """The rows of a message that one routine writes: those of 32 bits, those of 16, those of 8 and fewer."""
+
+    width: int
+    """32, 16, or 8 for all that the kernels write."""
+    rows: slice
+    params: slice
+    payload: Tensor
+    bits: int | Tensor
+    offsets: Tensor | None
+
+
+def _parts(layout: Layout, segment: Tensor) -> Iterator[_Part]:
+    payload = layout.split(segment)[1]
+    exact, wide = layout.rows_of(32), layout.rows_of(16)
+    if exact:
+        size = 4 * exact * layout.columns
+        yield _Part(32, slice(0, exact), slice(0, 0), payload[:size], 32, None)
+        payload = payload[size:]
+    if wide:
+        size = 2 * wide * layout.columns
+        yield _Part(16, slice(exact, exact + wide), slice(0, wide), payload[:size], 16, None)
+        payload = payload[size:]
+    narrow = slice(exact + wide, layout.num_rows)
+    if exact or wide:
+        if narrow.start < narrow.stop:
+            assert isinstance(layout.bits, Tensor) and layout.offsets is not None
+            offsets = layout.offsets[narrow] - layout.offsets[narrow.start]
+            yield _Part(8, narrow, slice(wide, narrow.stop - exact), payload, layout.bits[narrow], offsets)
+    else:
+        yield _Part(8, narrow, narrow, payload, layout.bits, layout.offsets)
+
+
+@contextmanager
+def _counted_from(first: int) -> Iterator[None]:
+    """Count the row that a routine refuses from the beginning of the message."""
+    try:
+        yield
+    except NonFiniteRow as error:
+        if not first:
+            raise
+        raise NonFiniteRow(first + error.position) from error

@@ -1,13 +1,15 @@
 """How bytes move between workers: ring, direct and all-to-all over ``torch.distributed``.
 
-A transport takes one uint8 tensor per peer each way. Sizes are known on both sides, so nothing but the
-bytes themselves travels. Receives are posted before sends, and are from named ranks only.
+A transport takes one uint8 tensor per peer each way, and a header for each if there are headers. Sizes are known on
+both sides, so nothing but these bytes travels. Receives are posted before sends, and are from named ranks only. A
+header is checked before anybody waits for the body behind it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
@@ -15,12 +17,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from gnnqlab.message.header import TAG, Headers
+
 __all__ = ["TRANSPORTS", "AllToAll", "Direct", "Ring", "Transfer", "Transport", "make_transport"]
 
 Buffers = Mapping[int, Tensor]
 
 
-class Transfer:
+class Transfer(ABC):
     """An exchange under way."""
 
     def __init__(self) -> None:
@@ -31,12 +35,17 @@ class Transfer:
         """Seconds from the post until everything had come and gone."""
 
     def wait(self) -> None:
-        """Return when every byte has come and every send buffer may be used again."""
+        """Return when every byte has come and every send buffer may be used again.
+
+        Raises:
+            UnexpectedMessage: if a header is not the expected one.
+        """
         self._finish()
         self.wire_s = self.wire_s or time.perf_counter() - self.started
 
+    @abstractmethod
     def _finish(self) -> None:
-        raise NotImplementedError
+        """Wait; call :meth:`_arrived` for each peer whose message has come."""
 
     def _arrived(self, peer: int) -> None:
         self.seconds[peer] = time.perf_counter() - self.started
@@ -45,7 +54,7 @@ class Transfer:
 class Transport(Protocol):
     """Moves one message to, and one from, every peer."""
 
-    def post(self, send: Buffers, receive: Buffers) -> Transfer:
+    def post(self, send: Buffers, receive: Buffers, headers: Headers | None = None) -> Transfer:
         """Start an exchange; the buffers must live until its ``wait`` returns."""
 
 
@@ -59,26 +68,19 @@ class Direct:
         self.rank, self.workers = rank, workers
         self._watcher = ThreadPoolExecutor(1, thread_name_prefix="transport")
 
-    def post(self, send: Buffers, receive: Buffers) -> Transfer:
-        return _DirectTransfer(self._watcher, send, receive)
+    def post(self, send: Buffers, receive: Buffers, headers: Headers | None = None) -> Transfer:
+        return _DirectTransfer(self._watcher, send, receive, headers)
 
 
 class _DirectTransfer(Transfer):
-    def __init__(self, watcher: ThreadPoolExecutor, send: Buffers, receive: Buffers) -> None:
+    def __init__(self, watcher: ThreadPoolExecutor, send: Buffers, receive: Buffers, headers: Headers | None) -> None:
         super().__init__()
-        self._staged = _Staged(send, receive)
-        operations = [dist.P2POp(dist.irecv, buffer, peer) for peer, buffer in self._staged.receive.items()]
-        operations += [dist.P2POp(dist.isend, buffer, peer) for peer, buffer in self._staged.send.items()]
-        self._works = _start(operations)
-        self._peers = list(self._staged.receive)
-        on_host = not any(operation.tensor.is_cuda for operation in operations)
-        self._watched = watcher.submit(self._watch) if on_host and operations else None
+        self._staged = _Staged(send, receive, headers)
+        self._posted = _Posted(self._staged, self._staged.receive, self._staged.send)
+        self._watched = watcher.submit(self._watch) if self._staged.on_host else None
 
     def _watch(self) -> None:
-        for index, work in enumerate(self._works):
-            work.wait()
-            if index < len(self._peers):
-                self._arrived(self._peers[index])
+        self._posted.wait(self._arrived)
         self.wire_s = time.perf_counter() - self.started
 
     def _finish(self) -> None:
@@ -95,52 +97,50 @@ class Ring:
     def __init__(self, rank: int, workers: int) -> None:
         self.rank, self.workers = rank, workers
 
-    def post(self, send: Buffers, receive: Buffers) -> Transfer:
-        return _RingTransfer(self, send, receive)
+    def post(self, send: Buffers, receive: Buffers, headers: Headers | None = None) -> Transfer:
+        return _RingTransfer(self, send, receive, headers)
 
 
 class _RingTransfer(Transfer):
-    def __init__(self, ring: Ring, send: Buffers, receive: Buffers) -> None:
+    def __init__(self, ring: Ring, send: Buffers, receive: Buffers, headers: Headers | None) -> None:
         super().__init__()
         self._ring = ring
-        self._staged = _Staged(send, receive)
-        self._works = self._start_round(1)
+        self._staged = _Staged(send, receive, headers)
+        self._posted = self._start_round(1)
 
-    def _start_round(self, k: int) -> list[dist.Work]:
-        ring = self._ring
-        source, target = (ring.rank - k) % ring.workers, (ring.rank + k) % ring.workers
-        operations = []
-        if source in self._staged.receive:
-            operations.append(dist.P2POp(dist.irecv, self._staged.receive[source], source))
-        if target in self._staged.send:
-            operations.append(dist.P2POp(dist.isend, self._staged.send[target], target))
-        return _start(operations)
+    def _start_round(self, k: int) -> _Posted:
+        source, target = (self._ring.rank - k) % self._ring.workers, (self._ring.rank + k) % self._ring.workers
+        sources = [source] if source in self._staged.receive else []
+        targets = [target] if target in self._staged.send else []
+        return _Posted(self._staged, sources, targets)
 
     def _finish(self) -> None:
         for k in range(1, self._ring.workers):
-            for work in self._works:
-                work.wait()
-            source = (self._ring.rank - k) % self._ring.workers
-            if source in self._staged.receive:
-                self._arrived(source)
-            self._works = self._start_round(k + 1) if k + 1 < self._ring.workers else []
+            self._posted.wait(self._arrived)
+            if k + 1 < self._ring.workers:
+                self._posted = self._start_round(k + 1)
         self._staged.land()
 
 
 class AllToAll:
-    """One collective ``all_to_all_single`` with uneven parts; joins and splits the buffers by copying."""
+    """One collective ``all_to_all_single`` with uneven parts; joins and splits the buffers by copying.
+
+    A collective has no tags, so headers are exchanged and checked before it is posted.
+    """
 
     def __init__(self, rank: int, workers: int) -> None:
         self.rank, self.workers = rank, workers
 
-    def post(self, send: Buffers, receive: Buffers) -> Transfer:
-        return _AllToAllTransfer(self.workers, send, receive)
+    def post(self, send: Buffers, receive: Buffers, headers: Headers | None = None) -> Transfer:
+        return _AllToAllTransfer(self.workers, send, receive, headers)
 
 
 class _AllToAllTransfer(Transfer):
-    def __init__(self, workers: int, send: Buffers, receive: Buffers) -> None:
+    def __init__(self, workers: int, send: Buffers, receive: Buffers, headers: Headers | None) -> None:
         super().__init__()
-        self._staged = _Staged(send, receive)
+        self._staged = _Staged(send, receive, headers)
+        if self._staged.headers is not None:
+            _Posted(self._staged, self._staged.receive, self._staged.send, bodies=False).wait(lambda peer: None)
         nothing = torch.empty(0, dtype=torch.uint8)
         parts = [self._staged.send.get(peer, nothing) for peer in range(workers)]
         device = next(iter(self._staged.send.values()), nothing).device
@@ -165,15 +165,19 @@ class _AllToAllTransfer(Transfer):
 class _Staged:
     """The buffers as the backend can take them: Gloo moves host memory, so device buffers pass through it."""
 
-    def __init__(self, send: Buffers, receive: Buffers) -> None:
+    def __init__(self, send: Buffers, receive: Buffers, headers: Headers | None) -> None:
         send = {peer: buffer for peer, buffer in send.items() if buffer.numel()}
         receive = {peer: buffer for peer, buffer in receive.items() if buffer.numel()}
+        self.headers = headers
         self._targets: Buffers = {}
-        on_device = any(buffer.is_cuda for buffer in (*send.values(), *receive.values()))
-        if on_device and dist.get_backend() == "gloo":
-            self._targets = receive
+        devices = {buffer.device for buffer in (*send.values(), *receive.values()) if buffer.is_cuda}
+        self.on_host = not devices
+        if devices and dist.get_backend() == "gloo":
+            self._targets, self.on_host = receive, True
             send = {peer: buffer.cpu() for peer, buffer in send.items()}
             receive = {peer: torch.empty_like(buffer, device="cpu") for peer, buffer in receive.items()}
+        elif devices and headers is not None:
+            headers.to(devices.pop())
         self.send, self.receive = send, receive
 
     def land(self) -> None:
@@ -182,12 +186,61 @@ class _Staged:
             target.copy_(self.receive[peer])
 
 
+class _Posted:
+    """Messages under way: receives from some peers and sends to others, each behind its header."""
+
+    def __init__(self, staged: _Staged, sources: Iterable[int], targets: Iterable[int], *, bodies: bool = True) -> None:
+        self._headers, self._bodies, self._sources = staged.headers, bodies, list(sources)
+        headers, operations = staged.headers, []
+        for peer in self._sources:
+            if headers is not None:
+                operations.append(dist.P2POp(dist.irecv, headers.receive[peer], peer, tag=TAG))
+            if bodies:
+                tag = 0 if headers is None else headers.expected[peer].tag
+                operations.append(dist.P2POp(dist.irecv, staged.receive[peer], peer, tag=tag))
+        for peer in targets:
+            if headers is not None:
+                operations.append(dist.P2POp(dist.isend, headers.send[peer], peer, tag=TAG))
+            if bodies:
+                tag = 0 if headers is None else headers.sent[peer].tag
+                operations.append(dist.P2POp(dist.isend, staged.send[peer], peer, tag=tag))
+        self._works = _start(operations)
+        self._joint = len(self._works) < len(operations)
+
+    def wait(self, arrived: Callable[[int], None]) -> None:
+        """Return when everything has come and gone.
+
+        Raises:
+            UnexpectedMessage: if a header is not the expected one; its body is not waited for.
+        """
+        works = iter(self._works)
+        if self._joint:  # NCCL answers with one work for all
+            for work in works:
+                work.wait()
+        for peer in self._sources:
+            if self._headers is not None:
+                _await_next(works)
+                self._headers.came(peer)
+            if self._bodies:
+                _await_next(works)
+                arrived(peer)
+        for work in works:
+            work.wait()
+
+
+def _await_next(works: Iterator[dist.Work]) -> None:
+    work = next(works, None)
+    if work is not None:
+        work.wait()
+
+
 def _start(operations: list[dist.P2POp]) -> list[dist.Work]:
     if not operations:
         return []
     if dist.get_backend() == "nccl":
-        return dist.batch_isend_irecv(operations)
-    return [operation.op(operation.tensor, operation.peer) for operation in operations]
+        works: list[dist.Work] = dist.batch_isend_irecv(operations)
+        return works
+    return [operation.op(operation.tensor, operation.peer, tag=operation.tag) for operation in operations]
 
 
 TRANSPORTS: dict[str, Callable[[int, int], Transport]] = {"direct": Direct, "ring": Ring, "all-to-all": AllToAll}

@@ -3,12 +3,14 @@
 A message is ``[parameters of all rows][payload of all rows]``, rows grouped by bit-width, widest first, in
 plan order within one width. Both sides derive the same :class:`Layout` from the same widths, and the wire
 carries exactly ``num_bytes`` bytes: ``ceil(D * b / 8)`` of payload a row and two parameters (Z, S) of 4 or
-2 bytes each; float32 rows have none.
+2 bytes each; rows of 32 bits, which are float32 as it stands, have none. Widest first also keeps every word aligned.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -46,6 +48,18 @@ class Layout:
     def num_bytes(self) -> int:
         return self.param_bytes + self.payload_bytes
 
+    @cached_property
+    def digest(self) -> int:
+        """64 bits that tell this layout from others: shape, type of the parameters, and every row's width."""
+        known = hashlib.blake2b(repr((self.num_rows, self.columns, self.shares)).encode(), digest_size=8)
+        if self.order is not None:
+            known.update(self.order.cpu().numpy().tobytes())
+        return int.from_bytes(known.digest(), "little")
+
+    def rows_of(self, bits: int) -> int:
+        """Return how many rows have this width."""
+        return sum(share.rows for share in self.shares if share.bits == bits)
+
     def split(self, segment: Tensor) -> tuple[Tensor, Tensor]:
         """Return views of a uint8 segment: its parameters and its payload, both still bytes."""
         return segment[: self.param_bytes], segment[self.param_bytes :]
@@ -62,7 +76,7 @@ def lay_out(widths: int | Tensor, num_rows: int, columns: int, *, bytes_per_para
         widths: bits of every row, or uint8 ``(n,)`` in plan order.
         num_rows: n.
         columns: D, elements in a row.
-        bytes_per_parameter: 4 or 2; 0 if rows have no parameters.
+        bytes_per_parameter: 4 or 2.
 
     Raises:
         ValueError: if ``widths`` does not have one entry a row.
@@ -99,4 +113,5 @@ def lay_out(widths: int | Tensor, num_rows: int, columns: int, *, bytes_per_para
 
 
 def _share(bits: int, rows: int, columns: int, bytes_per_parameter: int) -> Share:
-    return Share(bits, rows, rows * (-(-columns * bits // 8)), rows * 2 * bytes_per_parameter)
+    param_bytes = 0 if bits == 32 else rows * 2 * bytes_per_parameter
+    return Share(bits, rows, rows * (-(-columns * bits // 8)), param_bytes)

@@ -51,10 +51,9 @@ class System:
         known = set(self.codec.widths)
         wanted = set(self.bits.choices)
         if not wanted <= known:
-            way_out = "choose codec Stochastic()" if known == {32} else "choose codec Float32()"
             raise ValueError(
                 f"bits must be widths that the codec can write: {type(self.codec).__name__} writes {sorted(known)}, "
-                f"got {sorted(wanted)}; {way_out} or other bits"
+                f"got {sorted(wanted)}; choose codec Stochastic() or other bits"
             )
 
     def to_json(self) -> dict[str, Any]:

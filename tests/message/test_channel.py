@@ -182,5 +182,7 @@ def test_encoding_traces_the_range_of_every_row_in_plan_order():
 def test_unknown_names_list_the_known_ones():
     with pytest.raises(ValueError, match=r"transport must be one of \['all-to-all', 'direct', 'ring'\], got 'mpi'"):
         make_transport("mpi", 0, 1)
-    with pytest.raises(ValueError, match="codec parameters must be 'float32' or 'bfloat16', got 'int8'"):
+    with pytest.raises(
+        ValueError, match="codec parameters must be one of 'float32', 'bfloat16', 'bfloat16-after', got 'int8'"
+    ):
         Stochastic(parameters="int8")

@@ -35,8 +35,11 @@ def test_a_variant_is_one_replaced_axis():
 def test_bits_the_codec_cannot_write_are_refused():
     with pytest.raises(ValueError, match=r"Float32 writes \[32\], got \[2\]; choose codec Stochastic\(\)"):
         replace(gq.systems.vanilla(), bits=gq.Fixed(bits=2))
-    with pytest.raises(ValueError, match=r"Stochastic writes \[1, 2, 4, 8\], got \[32\]; choose codec Float32\(\)"):
-        replace(gq.systems.vanilla(), codec=gq.Stochastic())
+
+
+def test_the_stochastic_codec_writes_every_width():
+    assert replace(gq.systems.vanilla(), codec=gq.Stochastic()).bits == gq.Fixed(bits=32)
+    assert replace(gq.systems.vanilla(), codec=gq.Stochastic(), bits=gq.Fixed(bits=16)).bits.choices == (16,)
 
 
 def test_unknown_names_list_the_known_ones():
