@@ -82,6 +82,7 @@ class Compare(Options):
     def run(self) -> dict[str, Any]:
         from gnnqlab.lab.compare import compare
         from gnnqlab.launch import folder as files
+        from gnnqlab.launch.calibrate import settle
         from gnnqlab.launch.local import launch
         from gnnqlab.systems.system import settings_for
 
@@ -95,7 +96,7 @@ class Compare(Options):
         unused = set(given) - {setting for settings in chosen.values() for setting in settings}
         if unused:
             raise ValueError(f"none of the systems {names} takes {sorted(unused)}; leave it out or add one that does")
-        configs = [self.configure(name, **chosen[name]) for name in names]
+        configs = settle([self.configure(name, **chosen[name]) for name in names])
         runs = []
         for config in configs:
             run = launch(config, root=self.out)

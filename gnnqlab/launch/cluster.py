@@ -123,6 +123,11 @@ def _line(
     run_id: str,
 ) -> str:
     workers, launch = settings["workers"], settings["launch"]
+    if launch["hosts"] > 1:
+        raise ValueError(
+            f"emulated hosts are of one machine, got hosts {launch['hosts']} in a command for several; leave hosts, "
+            "link and comm_share out"
+        )
     if nnodes < 1 or workers % nnodes:
         raise ValueError(f"workers must be a multiple of the machines, got {workers} workers on {nnodes} machines")
     name = shlex.quote(interface)

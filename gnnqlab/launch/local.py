@@ -25,7 +25,8 @@ _GUARDS: dict[Path, subprocess.Popen[bytes]] = {}
 def launch(config: "RunConfig", *, root: Path | str | None = None, wait: bool = False) -> Run:
     """Start the run that ``config`` describes in processes of its own and return its handle.
 
-    The run ends when this process does, however it ends, unless ``config.launch.detach`` is true.
+    The run ends when this process does, however it ends, unless ``config.launch.detach`` is true. Where the settings
+    have a ``comm_share``, the rate of the link is found first, by short runs.
 
     Args:
         config: what to train and how to launch it.
@@ -41,6 +42,10 @@ def launch(config: "RunConfig", *, root: Path | str | None = None, wait: bool = 
     if not sys.platform.startswith("linux"):
         raise RuntimeError(f"launching needs Linux (its /proc and parent-death signals), got {sys.platform}")
     place = files.default_root() if root is None else Path(root).absolute()
+    if config.launch.comm_share is not None:
+        from gnnqlab.launch.calibrate import settle
+
+        [config] = settle([config])
     settings = config.to_json()
     folder = _new_folder(place, _system_name(settings))
     files.write_json(folder / "config.json", settings)

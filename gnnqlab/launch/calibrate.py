@@ -1,0 +1,157 @@
+"""The rate of a link at which Vanilla spends a given share of its epoch communicating (AdaQP Table 1).
+
+Short Vanilla runs over the very hosts that the training will have are measured, not computed: on emulated hosts the
+wire takes processor time as well. The first one, without a link, tells how long it computes and how much it sends.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gnnqlab.launch import local
+from gnnqlab.systems.system import make_system
+from gnnqlab.train.config import RunConfig
+from gnnqlab.train.link import link_name, parse_link
+
+__all__ = ["Calibration", "Trial", "calibrate", "first_rate", "next_rate", "search", "settle"]
+
+_TOLERANCE = 0.01
+_TRIES = 4
+_EPOCHS = (8, 60)
+_TRIAL_S = 3.0
+"""A trial has the epochs that fit into this time, within the bounds above."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One short Vanilla run."""
+
+    link: str
+    """Rate of the link."""
+    share: float
+    """Communication by epoch time, medians."""
+    epoch_s: float
+    """Median epoch."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """What was asked for, what was tried and what was found."""
+
+    wanted: float
+    """Share of Vanilla's epoch that communication should take."""
+    trials: tuple[Trial, ...]
+    """All trials, in order."""
+
+    @property
+    def best(self) -> Trial:
+        """The trial that came nearest."""
+        return min(self.trials, key=lambda trial: abs(trial.share - self.wanted))
+
+
+def first_rate(num_bytes: float, compute_s: float, share: float) -> float:
+    """Bits per second at which ``num_bytes`` take ``share`` of an epoch that computes for ``compute_s``.
+
+    ``share = t / (t + compute_s)``, so the bytes must take ``t = share / (1 - share) * compute_s``.
+
+    Example:
+        >>> round(first_rate(3e6, 0.1, 0.75))  # three parts of four: 0.3 s
+        80000000
+    """
+    return 8 * num_bytes / (share / (1 - share) * compute_s)
+
+
+def next_rate(rate: float, share: float, wanted: float) -> float:
+    """A better rate after one at which communication took ``share``, if its time goes with the inverse rate.
+
+    Example:
+        >>> round(next_rate(80e6, 0.8, 0.75))  # 4 parts to 1, should be 3 to 1
+        106666667
+    """
+    return rate * (share / (1 - share)) / (wanted / (1 - wanted))
+
+
+def search(measure: Callable[[str], Trial], rate: float, wanted: float) -> Calibration:
+    """Try links until one is within a point of the wanted share, four at most.
+
+    Args:
+        measure: trains Vanilla over a link of the given name.
+        rate: bits per second of the first link.
+        wanted: share of the epoch.
+    """
+    trials: list[Trial] = []
+    for _ in range(_TRIES):
+        link = link_name(rate)
+        if any(trial.link == link for trial in trials):
+            break  # at the end of what a link may have, or of its three digits
+        trials.append(measure(link))
+        share = min(max(trials[-1].share, 0.001), 0.999)
+        if abs(share - wanted) <= _TOLERANCE:
+            break
+        rate = next_rate(parse_link(link), share, wanted)
+    return Calibration(wanted=wanted, trials=tuple(trials))
+
+
+def calibrate(config: RunConfig) -> Calibration:
+    """Find the link for ``config.launch.comm_share``; takes five short runs at most.
+
+    Raises:
+        WorkerFailed: if one of them fails.
+    """
+    wanted = config.launch.comm_share
+    assert wanted is not None and config.launch.hosts is not None
+    summary = _vanilla(config, epochs=_EPOCHS[0], hosts=1, link=None)
+    compute_s = max(summary["epoch_s"] - summary["comm_s"], 1e-4)
+    sent = _sent_by_host(summary["bytes_sent"], summary["bytes_gradients"], config.workers, config.launch.hosts)
+    least, most = _EPOCHS
+    epochs = min(max(math.ceil(_TRIAL_S * (1 - wanted) / compute_s), least), most)
+
+    def measure(link: str) -> Trial:
+        found = _vanilla(config, epochs=epochs, hosts=config.launch.hosts, link=link)
+        trial = Trial(link=link, share=found["comm_s"] / found["epoch_s"], epoch_s=found["epoch_s"])
+        print(
+            f"calibrating the link: at {link} Vanilla communicates {100 * trial.share:.1f} % of its epoch "
+            f"({100 * wanted:g} % wanted)",
+            file=sys.stderr,
+            flush=True,
+        )
+        return trial
+
+    return search(measure, first_rate(sent, compute_s, wanted), wanted)
+
+
+def settle(configs: Sequence[RunConfig]) -> list[RunConfig]:
+    """Return the configurations with a link in place of ``comm_share``, the same for all: found for the first one."""
+    if configs[0].launch.comm_share is None:
+        return list(configs)
+    best = calibrate(configs[0]).best
+    return [_changed(config, link=best.link, comm_share=None, vanilla_share=round(best.share, 4)) for config in configs]
+
+
+def _sent_by_host(messages: float, gradients: float, workers: int, hosts: int) -> float:
+    """Estimate what a host sends to others in an epoch: its share of all messages, and of a ring all-reduce."""
+    to_others = (workers - workers / hosts) / (workers - 1)
+    return messages * to_others / hosts + 2 * (workers - 1) / workers * gradients
+
+
+def _vanilla(config: RunConfig, *, epochs: int, **launch: Any) -> dict[str, Any]:
+    """The summary of a short Vanilla run with the graph, model and partition of another."""
+    system = dataclasses.replace(make_system("vanilla"), partition=config.system.partition)
+    train = dataclasses.replace(config.train, epochs=epochs, evaluate_every=0)
+    short = dataclasses.replace(config, system=system, train=train)
+    short = _changed(short, comm_share=None, vanilla_share=None, detach=False, **launch)
+    with (
+        tempfile.TemporaryDirectory(prefix="gnnqlab-") as root,
+        local.launch(short, root=root) as run,  # the end of the block waits for the guard, and so for a quiet machine
+    ):
+        gradients = run.wait().records["bytes_gradients"].max()
+        return {**run.summary, "bytes_gradients": int(gradients)}
+
+
+def _changed(config: RunConfig, **launch: Any) -> RunConfig:
+    return dataclasses.replace(config, launch=dataclasses.replace(config.launch, **launch))
