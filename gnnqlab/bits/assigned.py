@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -18,6 +19,8 @@ class Assigned:
     Until the first assignment every row travels in ``start`` bits.
     """
 
+    steerable: ClassVar[tuple[str, ...]] = ("among", "lam", "group_size", "period")
+    """Settings that may change while a run trains."""
     among: tuple[int, ...] = (2, 4, 8)
     """Widths to choose from."""
     lam: float = 0.5
@@ -37,6 +40,11 @@ class Assigned:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "among", tuple(sorted(self.among)))
+        for name in ("group_size", "period"):
+            if not isinstance(getattr(self, name), int):
+                raise TypeError(f"{name} must be a whole number, got {getattr(self, name)!r}")
+        if isinstance(self.lam, bool) or not isinstance(self.lam, int | float):
+            raise TypeError(f"lam must be a number in [0, 1], got {self.lam!r}")
         if not self.among or not set(self.among) <= set(WIDTHS):
             raise ValueError(f"widths to choose from must be among {WIDTHS}, got {self.among}")
         if not 0.0 <= self.lam <= 1.0:
@@ -70,6 +78,8 @@ class AssignedWidths:
 
     def __init__(self, settings: Assigned) -> None:
         self.settings = settings
+        self.asked = False
+        """Whether settings have changed, so that a new period begins: the next assignment is due at once."""
         self._table: dict[tuple[int, str, int, int], Tensor] = {}
         self._installed = 0
 
@@ -88,6 +98,17 @@ class AssignedWidths:
     def table(self) -> dict[tuple[int, str, int, int], Tensor]:
         """The assignment in force: (layer, direction, sender, receiver) -> width of every row, uint8 ``(n,)``."""
         return dict(self._table)
+
+    def steer(self, settings: Assigned) -> None:
+        """Change the settings, on all workers between the same two epochs; a new period begins.
+
+        Widths in force stay until the assignment that is due now.
+        """
+        self.settings, self.asked = settings, True
+
+    def assigns_after(self, epoch: int) -> bool:
+        """Whether the ranges of this epoch are used: by the calendar, or because the settings have changed."""
+        return self.asked or self.settings.assigns_after(epoch)
 
     def install(self, table: dict[tuple[int, str, int, int], Tensor]) -> None:
         """Put an assignment in force; both ends of every message must do so between the same two epochs.

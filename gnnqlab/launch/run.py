@@ -161,6 +161,30 @@ class Run:
             raise WorkerFailed(f"{status['cause']}; see {self.folder / 'logs'}")
         return self
 
+    def control(self, **changes: Any) -> int:
+        """Change settings of a run while it trains; all workers follow between the same two epochs.
+
+        With assigned bit-widths a new period begins: rows are weighed after the epoch in which the change came in,
+        and their widths follow one epoch later. ``events`` and ``assignments.jsonl`` say what was in force when.
+
+        Args:
+            **changes: what the system's policy for bit-widths lets change: ``lam``, ``period``, ``group_size`` and
+                ``among`` (AdaQP), ``among`` and ``period`` (random widths), ``bits`` (one width).
+
+        Returns:
+            The version of the settings, 1 for the first change.
+
+        Raises:
+            ValueError: if the system has no such setting, or a value is out of its range; nothing changes then.
+            TypeError: if a value is of the wrong kind.
+            RuntimeError: if the run has ended.
+        """
+        from gnnqlab.train.control import write_control
+
+        if (status := self.status) not in _LIVE:
+            raise RuntimeError(f"run {self.id} must be under way to be steered, got status {status}; launch a new one")
+        return write_control(self.folder, self.config.system, changes)
+
     def stop(self, timeout: float = 5.0) -> "Run":
         """End the run and all its processes; nothing happens if it has ended already."""
         for pid, start in self._guards() if self._comparable() else []:

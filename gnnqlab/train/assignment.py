@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from gnnqlab.bits.assigned import AssignedWidths
+from gnnqlab.bits.assigned import Assigned, AssignedWidths
 from gnnqlab.bits.groups import Groups, beta, group, use_of_halo
 from gnnqlab.bits.problem import Message, assemble
 from gnnqlab.bits.solver import solve
@@ -59,7 +59,7 @@ class Assigner:
         bytes_per_parameter: int,
         transport: str,
     ) -> None:
-        self._widths, self._settings = widths, widths.settings
+        self._widths = widths
         self._shard, self._exchange = shard, exchange
         self._bytes_per_parameter = bytes_per_parameter
         self._transport = "ring" if transport == "ring" else "direct"
@@ -74,13 +74,18 @@ class Assigner:
         self.history: list[dict[str, Any]] = []
         """One entry for every solved problem; whoever reads it clears it."""
 
+    @property
+    def _settings(self) -> Assigned:
+        return self._widths.settings
+
     def after_epoch(self, epoch: int) -> None:
         """Install what was solved beside this epoch, and start an assignment where one is due."""
         if self._pending is not None:
             self._install()
-        if self._settings.assigns_after(epoch):
+        if self._widths.assigns_after(epoch):
+            self._widths.asked = False
             self._begin(epoch)
-            if self._settings.when == "blocking":
+            if self._widths.settings.when == "blocking":
                 self._install()
 
     def _begin(self, epoch: int) -> None:

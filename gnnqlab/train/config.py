@@ -10,6 +10,7 @@ from gnnqlab.message.transport import TRANSPORTS
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.systems.system import System, make_system
 from gnnqlab.train.link import MOST_HOSTS, parse_link
+from gnnqlab.train.reduction import GRADIENTS
 
 __all__ = ["LaunchSettings", "RunConfig", "TrainSettings"]
 
@@ -32,6 +33,9 @@ class TrainSettings:
     """What static layer-0 features do: ``resend`` in every epoch (AdaQP), or travel ``once``, in full."""
     transport: str = "direct"
     """How bytes move: ``direct``, ``ring`` or ``all-to-all``."""
+    gradients: str = "float32"
+    """Type in which weight gradients are summed over workers: ``float32``, or ``bfloat16``, layer by layer under the
+    backward pass."""
 
     def __post_init__(self) -> None:
         if self.epochs < 1:
@@ -48,6 +52,8 @@ class TrainSettings:
             raise ValueError(f"layer0 must be 'resend' or 'once', got {self.layer0!r}")
         if self.transport not in TRANSPORTS:
             raise ValueError(f"transport must be one of {sorted(TRANSPORTS)}, got {self.transport!r}")
+        if self.gradients not in GRADIENTS:
+            raise ValueError(f"gradients must be one of {GRADIENTS}, got {self.gradients!r}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,10 @@ from gnnqlab.partition.shard import Shard
 from gnnqlab.train.assignment import Assigner
 from gnnqlab.train.clock import Clock
 from gnnqlab.train.config import RunConfig
+from gnnqlab.train.control import Control
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.installed import save_widths
+from gnnqlab.train.link import Crossing, Link
 from gnnqlab.train.memory import keep_pages
 from gnnqlab.train.objective import Scores
 from gnnqlab.train.prepare import own_shard
@@ -48,6 +50,9 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
     records = JsonLines(folder / f"records-rank{rank}.jsonl")
     traffic = JsonLines(folder / f"traffic-rank{rank}.jsonl")
     meter = _Meter(trainer)
+    assert trainer.policy is not None
+    trainer.control = Control(folder, rank, config.system, trainer.policy, distributed=trainer.distributed)
+    crossing = Crossing(Link.of(folder, workers), rank, workers)
     if workers > 1:
         _check_same_partition(shard)
     installed = 0
@@ -55,9 +60,11 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
     for epoch in range(settings.epochs):
         heartbeat.phase("compute", epoch=epoch)
         clock.take()
+        crossing.take()
         begun = time.perf_counter()
         loss = trainer.epoch(epoch)
         epoch_s = time.perf_counter() - begun
+        bytes_wire = crossing.take()
         scores = Scores(train=float("nan"), val=float("nan"), test=float("nan"))
         if _evaluates(epoch, settings.epochs, settings.evaluate_every):
             scores = trainer.evaluate(epoch)
@@ -74,6 +81,7 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
                 "epoch_s": round(epoch_s, 7),
                 **{f"{phase}_s": round(value, 7) for phase, value in seconds.items()},
                 **meter.read(),
+                "bytes_wire": bytes_wire,
             }
         )
         if trainer.assigner is not None:
@@ -154,6 +162,7 @@ def _write_facts(folder: Path, config: RunConfig, shard: Shard, trainer: Trainer
             bool(convolution.projects_first) for convolution in getattr(trainer.model, "convolutions", [])
         ],
         "layer0": config.train.layer0,
+        "gradients": config.train.gradients,
         "torch": torch.__version__,
     }
     print(
@@ -177,11 +186,10 @@ class _Meter:
             sum(channel.wire_s for channel in channels),
         )
         before, self._before = self._before, now
-        gradient_bytes = 4 * (self._trainer.parameters.values.numel() + 1) if self._trainer.distributed else 0
         return {
             "bytes_payload": now[0] - before[0],
             "bytes_params": now[1] - before[1],
-            "bytes_gradients": gradient_bytes,
+            "bytes_gradients": self._trainer.reduction.sent_bytes,
             "wire_s": round(now[2] - before[2], 7),
             "memory_bytes": _peak_memory(),
         }

@@ -1,4 +1,4 @@
-"""All parameters in one buffer: one all-reduce, one fused step of Adam."""
+"""All parameters in one buffer: one all-reduce (see ``reduction.py``), one fused step of Adam."""
 
 from __future__ import annotations
 
@@ -12,40 +12,33 @@ __all__ = ["Adam", "FlatParameters"]
 class FlatParameters:
     """A model's parameters and gradients as views of two flat float32 buffers.
 
-    The gradient buffer has one element more, for the loss, so that one all-reduce sums both.
+    The gradient buffer has two elements more, for the loss and a flag, so that one all-reduce sums all.
     """
 
     def __init__(self, model: nn.Module) -> None:
         parameters = list(model.parameters())
+        self.list: list[nn.Parameter] = parameters
+        """In the order of the buffers."""
         sizes = [parameter.numel() for parameter in parameters]
         device = parameters[0].device if parameters else torch.device("cpu")
         self.values = torch.empty(sum(sizes), device=device)
-        self._reduced = torch.zeros(sum(sizes) + 1, device=device)
+        self.summed = torch.zeros(sum(sizes) + 2, device=device)
+        """Gradients, loss, flag: what is summed over workers."""
         offset = 0
         for parameter, size in zip(parameters, sizes, strict=True):
             view = self.values[offset : offset + size].view_as(parameter)
             view.copy_(parameter.detach())
             parameter.data = view
-            parameter.grad = self._reduced[offset : offset + size].view_as(parameter)
+            parameter.grad = self.summed[offset : offset + size].view_as(parameter)
             offset += size
 
     @property
     def gradients(self) -> Tensor:
-        return self._reduced[:-1]
+        return self.summed[:-2]
 
     def zero(self) -> None:
-        """Clear gradients and loss."""
-        self._reduced.zero_()
-
-    def reduce(self, loss: Tensor, *, distributed: bool) -> float:
-        """Sum gradients and loss over all workers; return the summed loss.
-
-        Each worker's loss must be a sum over its rows divided by *global* counts, so that sums are means.
-        """
-        self._reduced[-1] = loss.detach()
-        if distributed:
-            dist.all_reduce(self._reduced)
-        return float(self._reduced[-1])
+        """Clear gradients, loss and flag."""
+        self.summed.zero_()
 
     def spread(self) -> None:
         """Make every worker start from the values of rank 0."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
 import torch.distributed as dist
 from torch import nn
 
 from gnnqlab.bits.assigned import Assigned, AssignedWidths
-from gnnqlab.bits.policy import BitPolicy
+from gnnqlab.bits.steered import Steered
 from gnnqlab.exchange.halo import HaloExchange
 from gnnqlab.kernels.codec import raise_refused
 from gnnqlab.message.transport import make_transport
@@ -20,8 +22,17 @@ from gnnqlab.train.clock import Clock
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.objective import Objective, Scores
 from gnnqlab.train.parameters import Adam, FlatParameters
+from gnnqlab.train.reduction import make_reduction
 
 __all__ = ["Trainer", "worker_trainer"]
+
+
+class _Steering(Protocol):
+    """Brings settings from outside into a training; see ``control.py``."""
+
+    def look(self) -> bool: ...
+
+    def follow(self, epoch: int) -> None: ...
 
 
 class Trainer:
@@ -38,8 +49,14 @@ class Trainer:
         distributed: bool = False,
         clock: Clock | None = None,
         assigner: Assigner | None = None,
+        policy: AssignedWidths | Steered | None = None,
     ) -> None:
         self.assigner = assigner
+        self.policy = policy
+        """The widths in force, where they can be steered."""
+        self.control: _Steering | None = None
+        """Who brings news from outside, if anybody does."""
+        self._news = False
         self.graph, self.objective, self.model, self.settings = graph, objective, model.to(graph.device), settings
         self.exchange, self.distributed = exchange, distributed
         self.clock = clock or Clock()
@@ -48,6 +65,7 @@ class Trainer:
         self.parameters = FlatParameters(self.model)
         if distributed:
             self.parameters.spread()
+        self.reduction = make_reduction(self.parameters, gradients=settings.gradients, distributed=distributed)
         self.optimizer = Adam(self.parameters, lr=settings.lr, weight_decay=settings.weight_decay)
 
     def gradients(self, epoch: int) -> float:
@@ -60,9 +78,10 @@ class Trainer:
         with self.clock("dense"):
             logits = self.model(self.graph.at(epoch, training=True), self.graph.features)
             loss = self.objective.loss(logits)
+            self.reduction.begin(loss, self.control is not None and self.control.look())
             loss.backward()
         with self.clock("reduce"):
-            total = self.parameters.reduce(loss, distributed=self.distributed)
+            total, self._news = self.reduction.finish()
         if self.graph.device.type == "cuda":
             raise_refused(self.graph.device)  # kernels there cannot stop a training themselves
         return total
@@ -72,10 +91,15 @@ class Trainer:
         loss = self.gradients(epoch)
         with self.clock("optimizer"):
             self.optimizer.step()
+        if self._news and self.control is not None:
+            self.control.follow(epoch)
         if self.assigner is not None:
             with self.clock.whole("assign"):
                 self.assigner.after_epoch(epoch)
         return loss
+
+    def close(self) -> None:
+        """Return when nothing of this training is under way any more."""
 
     @torch.no_grad()
     def evaluate(self, epoch: int) -> Scores:
@@ -101,7 +125,7 @@ def worker_trainer(
     """
     clock = clock or Clock()
     distributed = shard.workers > 1 and dist.is_initialized()
-    bits: BitPolicy = AssignedWidths(system.bits) if isinstance(system.bits, Assigned) else system.bits
+    bits = AssignedWidths(system.bits) if isinstance(system.bits, Assigned) else Steered(system.bits)
     exchange = HaloExchange(
         shard,
         codec=system.codec,
@@ -128,4 +152,5 @@ def worker_trainer(
         distributed=distributed,
         clock=clock,
         assigner=assigner,
+        policy=bits,
     )

@@ -102,7 +102,7 @@ def test_every_solution_is_certified():
         ({"lam": 1.5}, r"lam must lie in \[0, 1\], got 1.5"),
         ({"among": (2, 3)}, "widths to choose from must be among"),
         ({"group_size": 0}, "group_size and period must be at least 1, got 0 and 50"),
-        ({"start": 16}, "start must be one of"),
+        ({"start": 3}, "start must be one of"),
         ({"first": -1}, "first must not be negative, got -1"),
         ({"when": "later"}, "when must be 'background' or 'blocking', got 'later'"),
     ],

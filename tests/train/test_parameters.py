@@ -21,7 +21,6 @@ def test_adam_equals_torch():
         flat.zero()
         loss = model(x).square().mean()
         loss.backward()
-        assert flat.reduce(loss, distributed=False) == loss.item()
         ours.step()
         theirs.zero_grad()
         other(x).square().mean().backward()

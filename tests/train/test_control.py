@@ -1,0 +1,142 @@
+"""Steering a run: refused or followed by all workers at once, and nothing else about the run changes."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import numpy as np
+import pytest
+
+import gnnqlab as gq
+from gnnqlab.nn import ModelSettings
+from gnnqlab.partition import Random, build_shard
+from gnnqlab.systems import make_system
+from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.control import CONTROL, Control, steered, write_control
+from gnnqlab.train.trainer import worker_trainer
+from tests.graphs import random_graph
+from tests.ranks import run_ranks
+
+
+def control_of(folder):
+    return json.loads((folder / CONTROL).read_text())
+
+
+def test_changes_add_up_under_a_new_version(tmp_path):
+    system = make_system("adaqp")
+    assert write_control(tmp_path, system, {"lam": np.float64(0.25)}) == 1
+    assert write_control(tmp_path, system, {"among": (2, 8), "period": np.int64(7)}) == 2
+    assert control_of(tmp_path) == {"version": 2, "settings": {"lam": 0.25, "among": [2, 8], "period": 7}}
+    assert [path.name for path in tmp_path.iterdir()] == [CONTROL]
+
+
+@pytest.mark.parametrize(
+    ("system", "changes", "error", "text"),
+    [
+        ("adaqp", {"lam": 1.5}, ValueError, r"lam must lie in \[0, 1\], got 1.5"),
+        ("adaqp", {"lam": "high"}, TypeError, r"lam must be a number in \[0, 1\], got 'high'"),
+        ("adaqp", {"period": 0}, ValueError, "group_size and period must be at least 1, got 100 and 0"),
+        ("adaqp", {"period": 2.5}, TypeError, "period must be a whole number, got 2.5"),
+        ("adaqp", {"among": (2, 3)}, ValueError, "widths to choose from must be among"),
+        ("adaqp", {"bits": 4}, ValueError, r"\['among', 'group_size', 'lam', 'period'\] can change, got \['bits'\]"),
+        ("fixed-bits", {"bits": 3}, ValueError, "bits must be one of"),
+        ("fixed-bits", {"lam": 0.5}, ValueError, r"while system 'fixed-bits' trains, \['bits'\] can change"),
+        ("vanilla", {"bits": 8}, ValueError, "system 'vanilla' has nothing that can change while it trains"),
+        ("adaqp", {}, ValueError, "control needs at least one setting to change, got none"),
+    ],
+)
+def test_bad_changes_are_refused_and_the_file_stays(tmp_path, system, changes, error, text):
+    if system == "adaqp":
+        write_control(tmp_path, make_system(system), {"lam": 0.1})
+    with pytest.raises(error, match=text):
+        write_control(tmp_path, make_system(system), changes)
+    if system == "adaqp":
+        assert control_of(tmp_path) == {"version": 1, "settings": {"lam": 0.1}}
+
+
+class Remembers:
+    def __init__(self):
+        self.settings = []
+
+    def steer(self, settings):
+        self.settings.append(settings)
+
+
+def test_a_broken_file_is_refused_in_words_and_changes_nothing(tmp_path):
+    policy = Remembers()
+    control = Control(tmp_path, 0, make_system("adaqp"), policy, distributed=False)
+    assert not control.look()
+    for text in ("{", '{"version": 1}', '{"version": 1, "settings": {"lam": 7}}', '{"version": 1, "settings": [1]}'):
+        (tmp_path / CONTROL).unlink(missing_ok=True)
+        (tmp_path / CONTROL).write_text(text)
+        os.utime(tmp_path / CONTROL, ns=(time.time_ns(), time.time_ns()))
+        assert not control.look() and policy.settings == []
+    events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert {event["event"] for event in events} == {"control refused"} and len(events) == 4
+    assert "lam must lie in [0, 1], got 7" in events[2]["cause"]
+    (tmp_path / CONTROL).unlink()
+    write_control(tmp_path, make_system("adaqp"), {"lam": 0.9})
+    assert control.look()
+    control.follow(epoch=4)
+    assert policy.settings == [steered(make_system("adaqp"), {"lam": 0.9}).bits] and control.version == 1
+    assert not control.look()
+
+
+def steered_training(rank, workers, graph, owner, folder, name, changes, at):
+    """Train 8 epochs; before epoch ``at``, rank 0 changes settings. Return losses and bytes sent, epoch by epoch."""
+    shard = build_shard(graph, owner, rank, workers)
+    system = make_system(name)
+    trainer = worker_trainer(shard, system, ModelSettings(layers=2, hidden=16, dropout=0.0), TrainSettings())
+    trainer.control = Control(folder, rank, system, trainer.policy, distributed=True)
+    losses, sent = [], []
+    for epoch in range(8):
+        if epoch == at and rank == 0:
+            write_control(folder, system, changes)
+        losses.append(trainer.epoch(epoch))
+        sent.append(sum(channel.bytes_payload for channel in trainer.exchange.channels))
+    trainer.close()
+    return losses, np.diff(sent, prepend=0).tolist()
+
+
+def test_all_ranks_change_a_fixed_width_at_the_same_epoch(tmp_path):
+    graph = random_graph(nodes=80, edges=300, seed=3)
+    owner = Random(seed=1).assign(graph, 3)
+    results = run_ranks(steered_training, 3, graph, owner, tmp_path, "fixed-bits", {"bits": 8}, 3)
+    plain = run_ranks(steered_training, 3, graph, owner, tmp_path / "none", "fixed-bits", {}, None)
+    for (losses, sent), (plain_losses, plain_sent) in zip(results, plain, strict=True):
+        assert losses[:4] == plain_losses[:4]  # until the change, bit for bit
+        assert losses[4:] != plain_losses[4:]
+        assert losses == results[0][0]
+        assert sent[:4] == plain_sent[:4]
+        assert sent[4:] == [4 * before for before in plain_sent[4:]]  # 8 bits for 2; 16 columns have no padding
+
+
+def test_a_launched_run_is_steered_and_says_so(tmp_path):
+    with gq.launch("digits", system="adaqp", epochs=20_000, evaluate_every=0, hidden=16, out=tmp_path) as run:
+        until = time.monotonic() + 60
+        while run.epoch < 5 and time.monotonic() < until:
+            time.sleep(0.01)
+        assert run.control(lam=0.0, among=(2,), period=1000) == 1
+        with pytest.raises(ValueError, match=r"lam must lie in \[0, 1\], got 2"):
+            run.control(lam=2)
+        while not (told := [event for event in run.events if event["event"] == "control"]):
+            assert time.monotonic() < until and run.status in ("starting", "running"), run.errors
+            time.sleep(0.01)
+        changed = told[0]["epoch"]
+        while run.epoch < changed + 5:
+            assert time.monotonic() < until and run.status == "running", run.errors
+            time.sleep(0.01)
+    assert told[0]["version"] == 1 and told[0]["settings"] == {"lam": 0.0, "among": [2], "period": 1000}
+    traffic = run.traffic
+    # weighed after the epoch before ``changed``, solved beside it, in force after it, on both workers
+    after = traffic[(traffic.epoch > changed) & (traffic.epoch < changed + 4)]
+    assert set(after.bits) == {2} and set(after.receiver) == {0, 1}
+    before = traffic[traffic.epoch == changed]
+    assert set(before.bits) > {2}
+    assert run.status == "stopped"
+    with pytest.raises(RuntimeError, match="must be under way to be steered, got status stopped"):
+        run.control(lam=0.5)
+    losses = run.records.groupby("epoch").loss.nunique()
+    assert (losses == 1).all()

@@ -1,0 +1,68 @@
+"""Summed gradients: float32 at once, bfloat16 meanwhile, and flags that travel along."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gnnqlab.nn import ModelSettings
+from gnnqlab.partition import Random, build_shard
+from gnnqlab.systems import make_system
+from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.reduction import Meanwhile
+from gnnqlab.train.trainer import worker_trainer
+from tests.graphs import random_graph
+from tests.ranks import run_ranks
+
+
+def gradients_of(rank, workers, graph, owner, kind):
+    shard = build_shard(graph, owner, rank, workers)
+    model = ModelSettings(layers=3, hidden=160, dropout=0.0)
+    trainer = worker_trainer(shard, make_system("vanilla"), model, TrainSettings(gradients=kind, epochs=1))
+    posted = []
+    if isinstance(trainer.reduction, Meanwhile):
+        finish = trainer.reduction.finish
+        trainer.reduction.finish = lambda: (posted.append(len(trainer.reduction._works)), finish())[1]
+    losses = [trainer.gradients(0)]
+    gradients = trainer.parameters.gradients.clone()
+    losses += [trainer.epoch(epoch) for epoch in range(3)]
+    sent = trainer.reduction.sent_bytes
+    return {"losses": losses, "gradients": gradients, "posted": posted, "sent": sent}
+
+
+@pytest.fixture(scope="module")
+def sums():
+    graph = random_graph(nodes=80, edges=300, seed=3)
+    owner = Random(seed=1).assign(graph, 3)
+    return {kind: run_ranks(gradients_of, 3, graph, owner, kind) for kind in ("float32", "bfloat16")}
+
+
+def test_bfloat16_gradients_are_those_of_float32_but_for_rounding(sums):
+    exact, rounded = sums["float32"][0]["gradients"], sums["bfloat16"][0]["gradients"]
+    assert not torch.equal(exact, rounded)
+    # Three terms and two partial sums, each rounded by 2^-9 of its size at most; a term can exceed the sum, hence
+    # the largest gradient of all stands for the size of every term.
+    assert (exact - rounded).abs().max() <= 5 * 2.0**-9 * exact.abs().max()
+    assert sums["bfloat16"][0]["losses"][0] == sums["float32"][0]["losses"][0]  # the loss is never rounded
+
+
+def test_every_worker_holds_the_same_sums(sums):
+    for results in sums.values():
+        assert all(torch.equal(result["gradients"], results[0]["gradients"]) for result in results)
+        assert all(result["losses"] == results[0]["losses"] for result in results)
+
+
+def test_gradients_of_later_layers_are_under_way_before_the_backward_pass_ends(sums):
+    for result in sums["bfloat16"]:
+        # loss and flag, then the layers as they become whole: all but the last message at least
+        assert all(posted >= 3 for posted in result["posted"])
+
+
+def test_bfloat16_halves_the_bytes(sums):
+    exact, rounded = sums["float32"][0]["sent"], sums["bfloat16"][0]["sent"]
+    assert rounded == (exact - 8) / 2 + 8
+
+
+def test_unknown_types_are_refused():
+    with pytest.raises(ValueError, match=r"gradients must be one of \('float32', 'bfloat16'\), got 'int8'"):
+        TrainSettings(gradients="int8")
