@@ -10,6 +10,7 @@ from torch import Tensor
 from gnnqlab.graph.graph import Graph
 from gnnqlab.measure.in_process import FrozenBits, ThreadedWorkers, exact_trainer
 from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.partition.parts import owners
 from gnnqlab.systems.system import System, make_system
 from gnnqlab.theory.convergence import Smoothness, convergence_bound, largest_step, smoothness
 from gnnqlab.train.config import TrainSettings
@@ -105,7 +106,7 @@ def convergence(
     exact = exact_trainer(graph, shape, seed=seed, smooth=smooth)
     quantized = ThreadedWorkers(
         graph,
-        recipe.partition.assign(graph, workers),
+        owners(graph, recipe.partition, workers),
         recipe,
         shape,
         TrainSettings(seed=seed),

@@ -18,6 +18,7 @@ from gnnqlab.measure.gradient_trace import LayerMeans, TracedGraph, watch
 from gnnqlab.measure.in_process import FrozenBits, ThreadedWorkers, exact_trainer
 from gnnqlab.measure.weight_terms import Place, WeightTerms, weight_terms
 from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.partition.parts import owners
 from gnnqlab.systems.system import System, make_system
 from gnnqlab.theory.variance import AVERAGE, WORST
 from gnnqlab.train.config import TrainSettings
@@ -153,7 +154,7 @@ class _Passes:
         self._graph, self._system, self._workers, self._smooth = graph, system, workers, smooth
         self._model = replace(model, dropout=0.0, input_dropout=0.0)
         self._settings = TrainSettings(seed=seed)
-        self._owner = system.partition.assign(graph, workers)
+        self._owner = owners(graph, system.partition, workers)
         self._exact = exact_trainer(graph, self._model, seed=seed, smooth=smooth)
         self._layers: list[LayerMeans] = []
 
