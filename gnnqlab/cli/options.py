@@ -12,6 +12,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Options"]
 
+_RECIPE = {
+    "bits": "bits",
+    "lam": "lam",
+    "group_size": "group_size",
+    "period": "period",
+    "widths": "among",
+    "when": "when",
+    "as_released": "as_released",
+    "parameters": "parameters",
+}
+"""Option -> the setting of a system's recipe that it is for."""
+_APART = ("graph", "model", "workers", "partition", "out", "json")
+"""Options that are no settings of a section of the configuration."""
+
 
 @dataclass(kw_only=True)
 class Options:
@@ -59,6 +73,12 @@ class Options:
     """Rows that share a width, for systems that assign bits."""
     period: int | None = None
     """Epochs between changes of bit-widths, for systems that change them."""
+    widths: str | None = None
+    """Bits per element to choose from, for systems that choose, for instance 2,4,8."""
+    when: str | None = None
+    """Bit-widths are assigned in the background, beside the next epoch, or blocking, while training waits."""
+    as_released: bool = False
+    """Weight rows as AdaQP's published code does, for systems that assign bits."""
     parameters: str | None = None
     """Type of a row's zero-point and scale on the wire, for quantized messages: float32 or bfloat16."""
     device: str = "cpu"
@@ -85,23 +105,10 @@ class Options:
         from gnnqlab.systems.parts import PARTS
         from gnnqlab.train.configure import configure
 
-        own = {
-            "graph",
-            "model",
-            "workers",
-            "partition",
-            "bits",
-            "lam",
-            "group_size",
-            "period",
-            "parameters",
-            "out",
-            "json",
-        }
         shared = {
             option.name: getattr(self, option.name)
             for option in dataclasses.fields(Options)
-            if option.name not in own and getattr(self, option.name) is not None
+            if option.name not in (*_APART, *_RECIPE) and getattr(self, option.name) is not None
         }
         config = configure(self.graph, model=self.model, system=system, workers=self.workers, **shared, **settings)
         if self.partition is not None:
@@ -115,6 +122,14 @@ class Options:
 
     def recipe_settings(self) -> dict[str, Any]:
         """Return the options that belong to a system's recipe, those that were given."""
-        names = ("bits", "lam", "group_size", "period", "parameters")
-        given = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in given.items() if value is not None}
+        given = {setting: getattr(self, option) for option, setting in _RECIPE.items()}
+        if self.widths is not None:
+            given["among"] = _numbers(self.widths)
+        return {name: value for name, value in given.items() if value is not None and value is not False}
+
+
+def _numbers(widths: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(width) for width in widths.split(","))
+    except ValueError:
+        raise ValueError(f"widths must be numbers with commas between, got {widths!r}; write 2,4,8") from None

@@ -19,12 +19,13 @@ def adaqp(
     lam: float = 0.5,
     group_size: int = 100,
     period: int = 50,
+    among: tuple[int, ...] = (2, 4, 8),
     when: str = "background",
     parameters: str = "float32",
     as_released: bool = False,
 ) -> System:
     """AdaQP: assigned bit-widths, exchange hidden behind central nodes (sections 3 and 4)."""
-    assigned = Assigned(lam=lam, group_size=group_size, period=period, when=when, as_released=as_released)
+    assigned = Assigned(lam=lam, group_size=group_size, period=period, among=among, when=when, as_released=as_released)
     return replace(
         vanilla(), name="adaqp", codec=Stochastic(parameters=parameters), bits=assigned, schedule=Overlapped()
     )
@@ -32,10 +33,25 @@ def adaqp(
 
 @register_system
 def adaqp_q(
-    *, lam: float = 0.5, group_size: int = 100, period: int = 50, when: str = "background", parameters: str = "float32"
+    *,
+    lam: float = 0.5,
+    group_size: int = 100,
+    period: int = 50,
+    among: tuple[int, ...] = (2, 4, 8),
+    when: str = "background",
+    parameters: str = "float32",
+    as_released: bool = False,
 ) -> System:
     """AdaQP without overlap: the quantization half of its ablation."""
-    whole = adaqp(lam=lam, group_size=group_size, period=period, when=when, parameters=parameters)
+    whole = adaqp(
+        lam=lam,
+        group_size=group_size,
+        period=period,
+        among=among,
+        when=when,
+        parameters=parameters,
+        as_released=as_released,
+    )
     return replace(whole, name="adaqp-q", schedule=Synchronous())
 
 

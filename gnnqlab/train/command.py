@@ -13,9 +13,27 @@ from gnnqlab.train.config import RunConfig
 
 __all__ = ["command_of"]
 
-_OPTIONS = {"bits", "lam", "group_size", "period", "parameters"}
-"""Settings of recipes that the command line has an option for."""
-_NO_OPTIONS = {"name", "epochs", "start_method", "detach", "vanilla_share"}
+_OPTIONS = {
+    "bits": "--bits",
+    "lam": "--lam",
+    "group_size": "--group-size",
+    "period": "--period",
+    "among": "--widths",
+    "when": "--when",
+    "as_released": "--as-released",
+    "parameters": "--parameters",
+}
+"""Setting of recipes -> the option that the command line has for it."""
+_NO_OPTIONS = {
+    "name",
+    "epochs",
+    "start_method",
+    "detach",
+    "vanilla_share",
+    "group_timeout_s",
+    "stall_report_s",
+    "stall_stop_s",
+}
 """Settings of a run that it has none for, or that are said otherwise."""
 
 
@@ -43,15 +61,26 @@ def command_of(config: RunConfig) -> str | None:
             words += [f"--{field.name.replace('_', '-')}", str(value)]
     settings = _settings_of(config)
     usual = make_system(config.system.name, **settings)
-    words += [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    words += [word for name, value in settings.items() for word in _words(_OPTIONS.get(name, name), value)]
     partition = config.system.partition
     if partition != usual.partition:
         words += ["--partition", type(partition).__name__.lower()]
-    if not set(settings) <= _OPTIONS or partition not in (usual.partition, METIS(), Random(seed=config.train.seed)):
+    if not set(settings) <= set(_OPTIONS) or partition not in (
+        usual.partition,
+        METIS(),
+        Random(seed=config.train.seed),
+    ):
         return None
     if dataclasses.replace(usual, partition=partition) != config.system:
         return None
     return shlex.join(words)
+
+
+def _words(option: str, value: Any) -> list[str]:
+    """Return an option and its value; one that is on or off has none, several numbers have commas between."""
+    if value is True:
+        return [option]
+    return [option, ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
 
 
 def _settings_of(config: RunConfig) -> dict[str, Any]:

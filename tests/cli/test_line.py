@@ -17,7 +17,7 @@ from gnnqlab import cli
     [
         (["train", "--system", "vanila"], "system must be one of"),
         (["train", "--bits", "2"], "system 'vanilla' takes no settings, got ['bits']"),
-        (["train", "--system", "fixed-bits", "--bits", "3"], "bits must be one of (1, 2, 4, 8, 32), got 3"),
+        (["train", "--system", "fixed-bits", "--bits", "3"], "bits must be one of (1, 2, 4, 8, 16, 32), got 3"),
         (["train", "--epochs", "0"], "epochs must be at least 1, got 0"),
         (["train", "--epochs", "many"], "invalid literal for int() with base 10: 'many'"),
         (["train", "--graph", "digit"], "got 'digit'; did you mean digits"),
@@ -26,6 +26,9 @@ from gnnqlab import cli
         (["train", "--nnodes", "2"], "this command launches on one machine, got --nnodes 2; add --print-command"),
         (["compare", "--systems", ","], "systems must name at least one system"),
         (["compare", "--systems", "vanilla", "--bits", "2"], "none of the systems ['vanilla'] takes ['bits']"),
+        (["train", "--system", "adaqp", "--widths", "2;4"], "widths must be numbers with commas between, got '2;4'"),
+        (["train", "--system", "adaqp", "--widths", "2,3"], "widths to choose from must be among"),
+        (["train", "--system", "adaqp", "--when", "never"], "when must be 'background' or 'blocking', got 'never'"),
         (["bench", "speed"], "bench must be one of"),
         (["trian"], "trian"),
         (["train", "--colour", "red"], "--colour"),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 
 import pytest
 
 import gnnqlab as gq
+from gnnqlab.bits.assigned import Assigned
+from gnnqlab.systems.system import SYSTEMS, settings_of
 from gnnqlab.train.command import command_of
 from gnnqlab.train.config import LaunchSettings, RunConfig, TrainSettings
 
@@ -88,25 +91,56 @@ def test_presets_are_those_of_table_8():
         gq.preset("cora")
 
 
-def test_the_command_of_a_run_repeats_it(monkeypatch):
+@pytest.fixture
+def made_by(monkeypatch):
+    """The configuration that the command line makes of a command."""
     from gnnqlab import cli
     from gnnqlab.cli.train import Train
 
+    seen = []
+    monkeypatch.setattr(Train, "run", lambda self: seen.append(self.configure(self.system, **self.recipe_settings())))
+
+    def parse(command):
+        cli.main(shlex.split(command)[1:])
+        return seen.pop()
+
+    return parse
+
+
+def test_the_command_of_a_run_repeats_it(made_by):
     config = gq.configure(
         "digits", system="fixed-bits", bits=4, layers=2, dropout=0.1, seed=3, transport="ring", workers=3
     )
-    words = command_of(config).split()
-    seen = []
-    monkeypatch.setattr(Train, "run", lambda self: seen.append(self.configure(self.system, **self.recipe_settings())))
-    cli.main(words[1:])
-    assert seen == [config]
+    assert made_by(command_of(config)) == config
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_setting_of_a_recipe_has_an_option(system, made_by):
+    other = {"bits": 4, "lam": 0.25, "group_size": 7, "period": 3, "among": (2, 8), "when": "blocking"}
+    other |= {"as_released": True, "parameters": "bfloat16"}
+    settings = {name: other[name] for name in settings_of(SYSTEMS[system])}
+    config = gq.configure("digits", system=system, **settings)
+    assert made_by(command_of(config)) == config
+
+
+@pytest.mark.parametrize("section", ["model", "train", "launch"])
+def test_every_setting_of_a_run_has_an_option_or_changes_no_result(section):
+    from gnnqlab.cli.options import Options
+
+    without = {"name", "start_method", "detach", "vanilla_share", "group_timeout_s", "stall_report_s", "stall_stop_s"}
+    known = {option.name for option in dataclasses.fields(Options)}
+    fields = {field.name for field in dataclasses.fields(getattr(RunConfig(graph="digits"), section))}
+    assert fields - without <= known
+    launch = LaunchSettings(detach=True, group_timeout_s=9.0, stall_report_s=1.0, stall_stop_s=2.0)
+    plain = RunConfig(graph="digits")
+    assert command_of(dataclasses.replace(plain, launch=launch)) == command_of(plain)
 
 
 def test_what_no_line_can_make_has_no_line():
-    assert command_of(gq.configure("digits", system="adaqp", when="blocking")) is None
-    assert command_of(gq.configure("digits", system="random-bits", among=(1, 8))) is None
     changed = dataclasses.replace(gq.systems.fixed_bits(), schedule=gq.Overlapped())
     assert command_of(gq.configure("digits", system=changed)) is None
+    later = dataclasses.replace(gq.systems.adaqp(), bits=Assigned(first=5))
+    assert command_of(gq.configure("digits", system=later)) is None
 
 
 def test_train_settings_have_the_tables_learning_rate():
