@@ -206,6 +206,8 @@ class _Part:
 
 
 def _parts(layout: Layout, segment: Tensor) -> Iterator[_Part]:
+    if not layout.num_rows:
+        return
     payload = layout.split(segment)[1]
     exact, wide = layout.rows_of(32), layout.rows_of(16)
     if exact:

@@ -49,6 +49,10 @@ def encode_16(
     Raises:
         NonFiniteRow: if a row holds NaN or Inf or its range overflows.
     """
+    if x.shape[1] == 0:
+        params.zero_()
+        ranges.zero_()
+        return
     codes = payload.view(torch.int16).view(rows.numel(), x.shape[1])
     for block in _blocks(rows.numel(), x.shape[1]):
         x_mD = x[rows[block]]
@@ -104,5 +108,5 @@ def _put(values: Tensor, out: Tensor, rows: Tensor, accumulate: bool) -> None:
 
 def _blocks(num_rows: int, columns: int) -> Iterator[slice]:
     size = max(1, _BLOCK // max(columns, 1))
-    for first in range(0, num_rows if columns else 0, size):
+    for first in range(0, num_rows, size):
         yield slice(first, min(first + size, num_rows))
