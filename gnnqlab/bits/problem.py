@@ -37,8 +37,8 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 Widths = NDArray[np.uint8]
 
-EXACT_FROM = 16
-"""Widths from here on stand for rows sent as they are: no rounding, no parameters."""
+EXACT = 32
+"""This width is float32 as it stands: no rounding, no parameters."""
 KNOWN = (1, 2, 4, 8, 16, 32)
 
 
@@ -49,12 +49,12 @@ def row_bytes(width: int, columns: int, bytes_per_parameter: int) -> int:
         >>> row_bytes(2, 5, 4), row_bytes(32, 5, 4)
         (10, 20)
     """
-    return -(-columns * width // 8) + (0 if width >= EXACT_FROM else 2 * bytes_per_parameter)
+    return -(-columns * width // 8) + (0 if width == EXACT else 2 * bytes_per_parameter)
 
 
 def row_variance(width: int) -> float:
     """Return ``1 / (2^b - 1)^2``, which β is multiplied by."""
-    return 0.0 if width >= EXACT_FROM else 1.0 / (2**width - 1) ** 2
+    return 0.0 if width == EXACT else 1.0 / (2**width - 1) ** 2
 
 
 @dataclass(frozen=True, eq=False)

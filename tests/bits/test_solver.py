@@ -170,8 +170,8 @@ def test_hull_leaves_out_widths_that_cost_more_for_less():
     assert lower_hull(replace(one, widths=(2, 4, 8), columns=64)).tolist() == [0, 1, 2]
     # One column: a byte of payload at each width, so only the finest is worth its byte.
     assert lower_hull(replace(one, widths=(1, 2, 4, 8), columns=1)).tolist() == [3]
-    # Exact rows carry no parameters; two columns of 16 bits are shorter than 8 bits and their parameters.
-    assert lower_hull(replace(one, widths=(2, 8, 16), columns=2, bytes_per_parameter=4)).tolist() == [2]
+    # Exact rows carry no parameters; two columns of 32 bits are shorter than 8 bits and their parameters.
+    assert lower_hull(replace(one, widths=(2, 8, 32), columns=2, bytes_per_parameter=4)).tolist() == [2]
 
 
 def test_bad_multipliers_prove_nothing():
