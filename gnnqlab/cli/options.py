@@ -78,9 +78,10 @@ class Options:
     when: str | None = None
     """Bit-widths are assigned in the background, beside the next epoch, or blocking, while training waits."""
     as_released: bool = False
-    """Weight rows as AdaQP's published code does, for systems that assign bits."""
+    """Weight rows and cut their parameters as AdaQP's published code does."""
     parameters: str | None = None
-    """Type of a row's zero-point and scale on the wire, for quantized messages: float32 or bfloat16."""
+    """Type of a row's zero-point and scale on the wire, for quantized messages: float32, bfloat16 or bfloat16-after
+    (cut after encoding, as AdaQP's published code does)."""
     device: str = "cpu"
     """cpu or cuda."""
     backend: str = "gloo"

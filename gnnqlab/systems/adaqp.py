@@ -24,7 +24,20 @@ def adaqp(
     parameters: str = "float32",
     as_released: bool = False,
 ) -> System:
-    """AdaQP: assigned bit-widths, exchange hidden behind central nodes (sections 3 and 4)."""
+    """AdaQP: assigned bit-widths, exchange hidden behind central nodes (sections 3 and 4).
+
+    ``as_released`` does what the published code does in place of the paper: it weights rows with (Σα)² and cuts their
+    parameters to bfloat16 after encoding, which biases what is decoded. :func:`gnnqlab.errata` has the effects.
+
+    Raises:
+        ValueError: if ``as_released`` goes with another type of the parameters than its own.
+    """
+    if as_released:
+        if parameters not in ("float32", "bfloat16-after"):
+            raise ValueError(
+                f"as_released sends parameters 'bfloat16-after', got {parameters!r}; leave out one of both"
+            )
+        parameters = "bfloat16-after"
     assigned = Assigned(lam=lam, group_size=group_size, period=period, among=among, when=when, as_released=as_released)
     return replace(
         vanilla(), name="adaqp", codec=Stochastic(parameters=parameters), bits=assigned, schedule=Overlapped()

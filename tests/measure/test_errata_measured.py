@@ -20,7 +20,7 @@ def test_parameters_cut_after_encoding_bias_high_widths_only():
     found = figures("AQ-2")
     assert 0.1 < found["bias_8"] < 0.5 and found["mse_ratio_8"] > 1.2
     assert found["bias_2"] < 0.01 and found["bias_1"] < 0.01
-    assert found["ours_in_standard_errors"] < 1.2
+    assert found["ours_in_standard_errors"] < 1.2 < 2 < found["cut_in_standard_errors"]
 
 
 def test_missing_clamp_spills_rarely_but_does():

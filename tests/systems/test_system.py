@@ -93,3 +93,12 @@ def test_a_comparison_gives_each_system_what_it_takes():
     assert settings_for("vanilla", given) == {}
     assert settings_for("fixed-bits", given) == {"bits": 2}
     assert settings_for("random-bits", given) == {"period": 10}
+
+
+def test_as_released_does_both_things_that_the_published_code_does():
+    released = gq.systems.adaqp(as_released=True)
+    assert released.bits.as_released and released.codec == gq.Stochastic(parameters="bfloat16-after")
+    assert not gq.systems.adaqp().bits.as_released and gq.systems.adaqp().codec == gq.Stochastic()
+    assert System.from_json(json.loads(json.dumps(released.to_json()))) == released
+    with pytest.raises(ValueError, match="as_released sends parameters 'bfloat16-after', got 'bfloat16'"):
+        gq.systems.adaqp(as_released=True, parameters="bfloat16")
