@@ -40,6 +40,7 @@ class Bench:
 
     def __init__(self, root: Path, environment: pytest.MonkeyPatch) -> None:
         self.root, self._environment = root, environment
+        self._shared: set[Path] = set()
         self._mark = f"GNNQLAB_TEST_MARK={secrets.token_hex(8)}"
         environment.setenv(*self._mark.split("="))
         environment.setenv("GNNQLAB_FIT", "tests.launch.fakes:fit")
@@ -59,6 +60,7 @@ class Bench:
         """The run once it trains; imports are slow on a busy machine."""
         wait_until(lambda: run.epoch >= 1 and run.status != "starting", within_s=60, what="the first epoch")
         assert run.status == "running", run.errors
+        self.processes()  # a look at what they share
         return run
 
     def processes(self) -> list[int]:
@@ -73,7 +75,12 @@ class Bench:
                 continue
             if self._mark.encode() in environment.split(b"\0"):
                 found.append(int(name))
+                self._shared |= _shared_memory(int(name))
         return found
+
+    def shared_memory(self) -> list[Path]:
+        """What is left of the shared memory that processes of the launched runs were seen with."""
+        return sorted(path for path in self._shared if path.exists())
 
     def guard(self, run: Run) -> int:
         return run._guards()[0][0]
@@ -84,20 +91,18 @@ class Bench:
         return children[0].pid
 
 
-def _mapped(name: str) -> bool:
-    """Whether shared memory belongs to a living process: somebody else's, since ours are gone."""
-    for path in Path("/proc").glob("[0-9]*/maps"):
-        try:
-            if f"/dev/shm/{name}" in path.read_text():
-                return True
-        except OSError:
-            continue
-    return not Path("/dev/shm", name).exists()
+def _shared_memory(pid: int) -> set[Path]:
+    """Files under ``/dev/shm`` that a process has mapped; those with a name."""
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    except OSError:
+        return set()
+    names = (line.split(maxsplit=5)[5] for line in lines if "/dev/shm/" in line)
+    return {Path(name) for name in names if not name.endswith(" (deleted)")}
 
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    before = set(os.listdir("/dev/shm"))
     bench = Bench(tmp_path, monkeypatch)
     yield bench
     try:
@@ -106,6 +111,6 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     finally:
         for pid in bench.processes():
             os.kill(pid, signal.SIGKILL)
-    assert not [name for name in set(os.listdir("/dev/shm")) - before if not _mapped(name)]
+    assert not bench.shared_memory()
     assert not list((tmp_path / "temporary").iterdir())
     assert not list(tmp_path.glob("runs/*/tmp"))

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import re
 import shutil
 import socket
@@ -19,10 +20,13 @@ from tests.launch.conftest import Bench, config, wait_until
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    """A port that nobody has, below those that the system gives away: it stays free until torchrun takes it."""
+    least = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for port in random.SystemRandom().sample(range(2048, max(least, 32768)), 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("a hundred ports in a row are taken")
 
 
 def lines(bench: Bench, address: str = "127.0.0.1", interfaces: tuple[str, str] = ("lo", "lo")) -> list[str]:

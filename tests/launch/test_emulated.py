@@ -39,7 +39,8 @@ def nothing_left() -> Iterator[None]:
     before = {process.pid for process in processes.tree(own)}
     yield
     assert namespaces(own) == []
-    assert set(os.listdir("/sys/class/net")) == links
+    # Another's link may come and go; one of ours would stay.
+    wait_until(lambda: set(os.listdir("/sys/class/net")) <= links, within_s=5, what="no new link of this machine")
     assert {process.pid for process in processes.tree(own)} <= before
 
 
@@ -149,10 +150,14 @@ def test_hosts_go_with_their_owner_though_a_child_lives_on() -> None:
 
 @needs_hosts
 def test_what_even_the_janitor_left_is_removed_by_the_next(nothing_left: None) -> None:
-    with owner(_ENDS["killed with its janitor"]) as process:
-        process.wait()
-    assert len(namespaces(process.pid)) == 4
-    assert set(namespaces(process.pid)) <= set(leftovers())
+    for _ in range(5):
+        with owner(_ENDS["killed with its janitor"]) as process:
+            process.wait()
+        left = namespaces(process.pid)
+        if set(left) <= set(leftovers()) and len(left) == 4:
+            break  # else hosts that somebody else just made have removed some already
+    else:
+        raise AssertionError(f"four namespaces must be left, got {left}")
     with EmulatedHosts(2, "1gbit") as hosts:
         assert not namespaces(process.pid)
         assert not set(leftovers()) & {hosts.command(host, [])[3] for host in range(2)}

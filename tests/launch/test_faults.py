@@ -46,12 +46,13 @@ def test_a_killed_rank(bench: Bench, phase: str, epoch: int | None, delay: float
     assert seconds < 2
 
 
-def test_a_crashed_rank(bench: Bench) -> None:
+def test_a_crashed_rank(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(bench.root)
     run, seconds, message = failed(bench, {"kind": "segv", "phase": "reduce", "epoch": 2})
     assert message.startswith("rank 1 was killed (signal 11, SIGSEGV) in epoch 2 while summing gradients")
     assert "Segmentation fault" in run.errors[0].traceback and "fakes.py" in run.errors[0].traceback
     assert seconds < 2
-    assert not list(REPOSITORY.glob("core*"))
+    assert not list(bench.root.glob("core*"))
 
 
 def test_an_exception(bench: Bench) -> None:

@@ -103,6 +103,24 @@ def test_a_detached_run_outlives_its_launcher_and_is_found_again(bench: Bench) -
     assert run.status == "stopped" and not bench.processes()
 
 
+def test_the_bench_sees_shared_memory_that_its_own_processes_leave(bench: Bench) -> None:
+    code = (
+        "import mmap, os; path = f'/dev/shm/gnnqlab-test-{os.getpid()}'; file = open(path, 'w+b'); "
+        "file.truncate(4096); shared = mmap.mmap(file.fileno(), 4096); print(path, flush=True); input()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        path = Path(child.stdout.readline().decode().strip())
+        try:
+            assert bench.processes() == [child.pid]
+            child.kill()
+            child.wait()
+            assert bench.shared_memory() == [path]
+        finally:
+            path.unlink()
+    assert bench.shared_memory() == []
+
+
 def test_a_handle_needs_a_run_folder(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a run folder must hold config.json, got .*; runs\(\) lists the runs"):
         Run(tmp_path)
