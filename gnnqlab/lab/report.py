@@ -20,7 +20,7 @@ from gnnqlab.lab.frames import (
     phase_seconds,
     volume_per_epoch,
 )
-from gnnqlab.lab.snapshot import RunLike, Snapshot, graph_name, labels, repeat_command, score_name, take
+from gnnqlab.lab.snapshot import RunLike, Snapshot, graph_name, labels, score_name, take
 from gnnqlab.lab.theme import style_of, template
 
 if TYPE_CHECKING:
@@ -264,12 +264,25 @@ def _figure_sections(runs: Mapping[str, Snapshot], figures: dict[str, Figure]) -
 
 def _configuration(name: str, run: Snapshot) -> str:
     text = json.dumps(run.config, indent=2, ensure_ascii=False, default=str)
+    command = _command(run.config)
+    how = "<p>No command line makes this run; from Python, launch it with the configuration below.</p>"
+    if command is not None:
+        how = "<p>This command repeats it:</p>"
+        how += f'<pre class="command" tabindex="0"><code>{html.escape(command)}</code></pre>'
     return (
-        f"<h3>{html.escape(name)}</h3><p>This command repeats it:</p>"
-        f'<pre class="command" tabindex="0"><code>{html.escape(repeat_command(run.config))}</code></pre>'
-        "<details><summary>Everything that was set</summary>"
+        f"<h3>{html.escape(name)}</h3>{how}<details><summary>Everything that was set</summary>"
         f'<pre tabindex="0"><code>{html.escape(text)}</code></pre></details>'
     )
+
+
+def _command(config: Mapping[str, Any]) -> str | None:
+    from gnnqlab.train.command import command_of
+    from gnnqlab.train.config import RunConfig
+
+    try:
+        return command_of(RunConfig.from_json(dict(config)))
+    except (ImportError, KeyError, TypeError, ValueError):
+        return None  # of another version, or with a part that is not at hand: the report is still worth having
 
 
 def _section(title: str, content: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["RunLike", "Snapshot", "graph_name", "labels", "repeat_command", "score_name", "take"]
+__all__ = ["RunLike", "Snapshot", "graph_name", "labels", "score_name", "take"]
 
 
 class RunLike(Protocol):
@@ -84,30 +83,3 @@ def graph_name(summary: Mapping[str, Any]) -> str:
 def score_name(summary: Mapping[str, Any]) -> str:
     """``accuracy`` for one label a node, ``micro-F1`` for several."""
     return "micro-F1" if "test_f1_micro" in summary else "accuracy"
-
-
-def repeat_command(config: Mapping[str, Any]) -> str:
-    """The command that repeats a run, from its configuration as JSON; every setting is spelled out.
-
-    A system that was put together in Python has no name to give, so its command is a comment that says so.
-
-    Example:
-        >>> repeat_command({"graph": "digits", "workers": 2, "system": {"name": "vanilla"}, "train": {"epochs": 9}})
-        'gnnqlab train --graph digits --system vanilla --workers 2 --epochs 9'
-    """
-    system = config.get("system", {})
-    name = system.get("name", "custom")
-    if name == "custom":
-        return "# a system put together in Python: launch it with its configuration below"
-    words = ["gnnqlab", "train", "--graph", config["graph"], "--system", name, "--workers", config["workers"]]
-    model = config.get("model", {})
-    words += ["--model", model["name"]] if "name" in model else []
-    bits = system.get("bits", {})
-    part_of_recipe = {key: bits[key] for key in ("bits", "period") if key in bits and bits[key] != 32}
-    partition = system.get("partition", {}).get("name", "metis")
-    options = {**model, **config.get("train", {}), **part_of_recipe, "partition": partition}
-    for option, value in options.items():
-        if option == "name" or value is None or (option, value) == ("partition", "metis"):
-            continue
-        words += [f"--{option.replace('_', '-')}", value]
-    return shlex.join(map(str, words))

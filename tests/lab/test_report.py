@@ -1,5 +1,6 @@
 """The report: one page, complete, that fetches nothing."""
 
+import dataclasses
 import json
 import re
 from html.parser import HTMLParser
@@ -7,10 +8,23 @@ from pathlib import Path
 
 import pytest
 
+from gnnqlab.bits.policy import Fixed
+from gnnqlab.exchange.schedule import Overlapped
 from gnnqlab.lab.report import write_report
+from gnnqlab.systems.uniform_bits import fixed_bits
+from gnnqlab.train.command import command_of
+from gnnqlab.train.config import RunConfig
+from gnnqlab.train.configure import configure
 from tests.lab.synthetic import make_run
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
+
+
+@dataclasses.dataclass(frozen=True)
+class EightBits(Fixed):
+    """A policy of one's own."""
+
+    bits: int = 8
 
 
 class _Page(HTMLParser):
@@ -71,7 +85,6 @@ def test_the_headline_numbers_are_there(text: str) -> None:
     visible = text.split("<script")[0]
     for words in ("vanilla and fixed-bits on digits", "1/10.7", "93.35 %", "10.7 ×", "2.05 MB"):
         assert words in visible
-    assert "gnnqlab train --graph digits --system fixed-bits --workers 2 --model gcn --layers 3 --hidden 256" in visible
 
 
 def test_a_speed_without_a_network_is_called_one(text: str) -> None:
@@ -81,6 +94,29 @@ def test_a_speed_without_a_network_is_called_one(text: str) -> None:
 def test_the_configuration_is_there(text: str) -> None:
     assert "&quot;hidden&quot;: 256" in text
     assert "&quot;name&quot;: &quot;float32&quot;" in text
+
+
+def _with(config: RunConfig, folder: Path) -> str:
+    """The visible part of the report of a run with this configuration."""
+    run = dataclasses.replace(make_run(epochs=3), config=config.to_json())
+    return write_report([run], folder / "report.html").read_text(encoding="utf-8").split("<script")[0]
+
+
+def test_the_command_that_repeats_a_run_is_there(tmp_path: Path) -> None:
+    config = configure("digits", system="adaqp", among=(2, 8), when="blocking", epochs=3)
+    command = command_of(config)
+    assert command is not None and f'This command repeats it:</p><pre class="command" tabindex="0"><code>{command}' in (
+        _with(config, tmp_path)
+    )
+
+
+@pytest.mark.parametrize("change", ["a changed axis", "a part of one's own"])
+def test_a_run_that_no_command_makes_says_so(change: str, tmp_path: Path) -> None:
+    config = configure("digits", system=dataclasses.replace(fixed_bits(bits=4), schedule=Overlapped()))
+    if change == "a part of one's own":
+        config = configure("digits", system=dataclasses.replace(fixed_bits(bits=8), bits=EightBits()))
+    visible = _with(config, tmp_path)
+    assert "No command line makes this run" in visible and "gnnqlab train" not in visible
 
 
 def test_every_figure_has_its_place_its_words_and_its_numbers(page: _Page) -> None:

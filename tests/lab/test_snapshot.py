@@ -1,8 +1,4 @@
-"""A run as it stood: names, and the command that repeats it."""
-
-import shlex
-
-import pytest
+"""A run as it stood, and its names."""
 
 from gnnqlab.lab import snapshot
 from tests.lab.synthetic import make_run
@@ -41,31 +37,6 @@ def test_a_handle_is_read_once() -> None:
     taken = snapshot.take(handle)
     assert snapshot.take(taken) is taken and handle.reads == 1
     assert taken.config["system"]["bits"]["bits"] == 4
-
-
-@pytest.mark.parametrize(
-    "system, settings",
-    [
-        ("vanilla", {"layer0": "once"}),
-        ("fixed-bits", {"bits": 4, "lr": 0.005}),
-        ("random-bits", {"period": 7, "layers": 2}),
-    ],
-)
-def test_the_command_repeats_the_run(system: str, settings: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the command line makes of the command is the configuration it was made from."""
-    tyro = pytest.importorskip("tyro")
-    from gnnqlab.cli.train import Train
-    from gnnqlab.train.configure import configure
-
-    config = configure("digits", model="graphsage", system=system, workers=3, seed=5, epochs=7, **settings)
-    words = shlex.split(snapshot.repeat_command(config.to_json()))
-    assert words[:2] == ["gnnqlab", "train"]
-    parsed = tyro.cli(Train, args=words[2:])
-    assert parsed.configure(parsed.system, **parsed.recipe_settings()) == config
-
-
-def test_a_system_made_in_python_has_no_command() -> None:
-    assert snapshot.repeat_command({"system": {"name": "custom"}, "graph": "digits", "workers": 2}).startswith("#")
 
 
 def test_a_graph_from_a_file_goes_by_its_name() -> None:
