@@ -20,6 +20,7 @@ _HOMES = {
     "Float32": "gnnqlab.message",
     "Graph": "gnnqlab.graph",
     "METIS": "gnnqlab.partition",
+    "MessagePlayer": "gnnqlab.lab.message_player",
     "Overlapped": "gnnqlab.exchange",
     "MODELS": "gnnqlab.nn.models",
     "Random": "gnnqlab.partition",
@@ -39,6 +40,7 @@ _HOMES = {
     "load": "gnnqlab.graph",
     "partition": "gnnqlab.partition",
     "preset": "gnnqlab.train.presets",
+    "probe": "gnnqlab.tune.probe",
     "register_model": "gnnqlab.nn.models",
     "register_system": "gnnqlab.systems",
     "runs": "gnnqlab.launch",
@@ -53,6 +55,7 @@ __all__ = [
     "Fixed",
     "Float32",
     "Graph",
+    "MessagePlayer",
     "Overlapped",
     "Random",
     "Run",
@@ -70,6 +73,7 @@ __all__ = [
     "load",
     "partition",
     "preset",
+    "probe",
     "register_model",
     "register_system",
     "runs",
@@ -99,6 +103,7 @@ if TYPE_CHECKING:
     from gnnqlab.graph import Graph, from_dgl, from_pyg, load
     from gnnqlab.lab import compare
     from gnnqlab.lab.errata import errata
+    from gnnqlab.lab.message_player import MessagePlayer
     from gnnqlab.launch import Run, cleanup, runs
     from gnnqlab.launch.start import launch
     from gnnqlab.message import Float32, Stochastic
@@ -107,3 +112,4 @@ if TYPE_CHECKING:
     from gnnqlab.systems import SYSTEMS, System, register_system
     from gnnqlab.train.configure import configure
     from gnnqlab.train.presets import preset
+    from gnnqlab.tune.probe import probe

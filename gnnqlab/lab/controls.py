@@ -1,0 +1,85 @@
+"""What every view with controls shares: names for screen readers, the page's theme, and a form without a kernel."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = ["make_access", "replace_figure", "shows_static"]
+
+# Sliders of ipywidgets leave their handle without a name; here it gets the text of the label beside it. The
+# theme is read from the page, because figures cannot see it.
+_SCRIPT = """
+function render({ model, el }) {
+  const root = () => el.closest(".jp-OutputArea-output, .lm-Widget.jp-Cell-outputArea") || document.body;
+  const name = () => {
+    for (const label of root().querySelectorAll(".widget-label")) {
+      const text = label.textContent.trim();
+      if (!text || !label.parentElement) continue;
+      for (const control of label.parentElement.querySelectorAll(".noUi-handle, input, select, [contenteditable]"))
+        if (control.getAttribute("aria-label") !== text) control.setAttribute("aria-label", text);
+    }
+  };
+  const theme = () => {
+    const light = document.body.dataset.jpThemeLight;
+    const dark = light === undefined ? matchMedia("(prefers-color-scheme: dark)").matches : light === "false";
+    if (model.get("dark") !== dark) { model.set("dark", dark); model.save_changes(); }
+  };
+  const named = new MutationObserver(name);
+  const themed = new MutationObserver(theme);
+  const changes = { childList: true, subtree: true, characterData: true };
+  requestAnimationFrame(() => { name(); named.observe(root(), changes); });
+  theme();
+  themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
+  return () => { named.disconnect(); themed.disconnect(); };
+}
+export default { render };
+"""
+
+
+def shows_static() -> bool:
+    """Whether views put out pictures instead of controls: asked for by ``GNNQLAB_STATIC=1``, or nothing else can be.
+
+    Example:
+        >>> import os
+        >>> os.environ["GNNQLAB_STATIC"] = "1"
+        >>> shows_static()
+        True
+        >>> del os.environ["GNNQLAB_STATIC"]
+    """
+    if os.environ.get("GNNQLAB_STATIC", "") not in ("", "0"):
+        return True
+    return any(importlib.util.find_spec(name) is None for name in ("ipywidgets", "anywidget"))
+
+
+def make_access() -> Any:
+    """Return a widget without a face that names every control beside it and reports the theme in ``dark``.
+
+    It stands in the same box as the controls; observe its trait ``dark`` to redraw figures.
+    """
+    return _access_class()()
+
+
+@functools.cache
+def _access_class() -> Any:
+    import anywidget
+    import traitlets
+
+    class Access(anywidget.AnyWidget):  # type: ignore[misc]
+        _esm = _SCRIPT
+        dark = traitlets.Bool(False).tag(sync=True)
+
+    return Access
+
+
+def replace_figure(shown: Any, figure: Figure) -> None:
+    """Put another figure in the place of what a ``FigureWidget`` shows, with one message to the page."""
+    with shown.batch_update():
+        shown.data = ()
+        shown.layout = figure.layout
+        shown.add_traces(figure.data)
