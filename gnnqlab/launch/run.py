@@ -100,6 +100,16 @@ class Run:
         return read_traffic(self.folder)
 
     @property
+    def timeline(self) -> "pd.DataFrame":
+        """One row a part of a layer's exchange (encode, post, central, wait, transfer ...) in the epochs recorded.
+
+        Columns: ``epoch, layer, direction, rank, what, peer, start_s, end_s``.
+        """
+        from gnnqlab.train.timeline import read_timeline
+
+        return read_timeline(self.folder)
+
+    @property
     def summary(self) -> dict[str, Any]:
         """The figures of the run, as ``gnnqlab train --json`` prints them."""
         from gnnqlab.train.record import summarize

@@ -33,6 +33,10 @@ class TrainSettings:
     """What static layer-0 features do: ``resend`` in every epoch (AdaQP), or travel ``once``, in full."""
     transport: str = "direct"
     """How bytes move: ``direct``, ``ring`` or ``all-to-all``."""
+    headers: str = "on"
+    """``on``: a header ahead of each message is checked, with the message's checksum; or ``off``."""
+    timeline_every: int = 50
+    """Epochs between those whose timeline is recorded; epoch 2 is as well. 0: none."""
     gradients: str = "float32"
     """Type in which weight gradients are summed over workers: ``float32``, or ``bfloat16``, layer by layer under the
     backward pass."""
@@ -50,6 +54,10 @@ class TrainSettings:
             raise ValueError(f"evaluate_every must not be negative, got {self.evaluate_every}")
         if self.layer0 not in ("resend", "once"):
             raise ValueError(f"layer0 must be 'resend' or 'once', got {self.layer0!r}")
+        if self.headers not in ("on", "off"):
+            raise ValueError(f"headers must be 'on' or 'off', got {self.headers!r}")
+        if self.timeline_every < 0:
+            raise ValueError(f"timeline_every must not be negative, got {self.timeline_every}")
         if self.transport not in TRANSPORTS:
             raise ValueError(f"transport must be one of {sorted(TRANSPORTS)}, got {self.transport!r}")
         if self.gradients not in GRADIENTS:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from gnnqlab.message.channel import Arrival
 
-__all__ = ["JsonLines", "read_records", "read_traffic", "summarize", "traffic_rows"]
+__all__ = ["JsonLines", "read_lines", "read_records", "read_traffic", "summarize", "traffic_rows"]
 
 RECORD_COLUMNS = (
     "epoch",
@@ -46,6 +46,7 @@ RECORD_COLUMNS = (
     "other_s",
     "bytes_payload",
     "bytes_params",
+    "bytes_headers",
     "bytes_gradients",
     "bytes_wire",
     "memory_bytes",
@@ -117,7 +118,7 @@ def read_records(folder: Path) -> pd.DataFrame:
     """Return one row per epoch and worker, sorted; empty while nothing has been written."""
     import pandas as pd
 
-    lines = [line for path in sorted(folder.glob("records-rank*.jsonl")) for line in _lines(path)]
+    lines = [line for path in sorted(folder.glob("records-rank*.jsonl")) for line in read_lines(path)]
     frame = pd.DataFrame.from_records(lines, columns=list(RECORD_COLUMNS))
     scores = [column for column in RECORD_COLUMNS if column.endswith("_score")]
     frame[scores] = frame[scores].astype(float)
@@ -131,7 +132,7 @@ def read_traffic(folder: Path) -> pd.DataFrame:
     rows = [
         [line["epoch"], *row]
         for path in sorted(folder.glob("traffic-rank*.jsonl"))
-        for line in _lines(path)
+        for line in read_lines(path)
         for row in line["rows"]
     ]
     return pd.DataFrame(rows, columns=list(TRAFFIC_COLUMNS))
@@ -183,6 +184,7 @@ def summarize(folder: Path) -> dict[str, Any]:
             "bytes_sent": int(statistics.median(sent)),
             "bytes_payload": int(settled.groupby("epoch")["bytes_payload"].sum().median()),
             "bytes_params": int(settled.groupby("epoch")["bytes_params"].sum().median()),
+            "bytes_headers": int(settled.groupby("epoch")["bytes_headers"].sum().median()),
             "final_loss": float(epochs["loss"].first().iloc[-1]),
             "wall_s": float(frame["time_s"].max()),
             "peak_memory_bytes": int(frame["memory_bytes"].max()),
@@ -215,7 +217,7 @@ def _metric(folder: Path) -> str:
     return "test_f1_micro" if facts.get("multi_label") else "test_accuracy"
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the whole lines of a file; a torn one is skipped."""
     for line in path.read_bytes().split(b"\n"):
         try:
