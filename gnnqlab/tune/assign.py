@@ -1,0 +1,160 @@
+"""Widths for traced messages: what a run's policy would choose, found in milliseconds.
+
+Groups are kept by epoch and group size, so that λ can move without sorting rows again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnqlab.bits.assigned import Assigned, AssignedWidths
+from gnnqlab.bits.groups import group
+from gnnqlab.bits.policy import BitPolicy
+from gnnqlab.bits.problem import Message, Problem, assemble
+from gnnqlab.bits.solver import solve
+from gnnqlab.theory.cost import LinkCost
+from gnnqlab.tune.trace import Trace, TracedMessage
+
+__all__ = ["Desk"]
+
+Place = tuple[int, str]
+Widths = Mapping[Place, Sequence[Tensor]]
+"""(layer, direction) -> width of every row of each of its messages, in the order of `Trace.at`."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Grouped:
+    """The groups of one message, and which of them each row is in."""
+
+    rows: np.ndarray
+    beta: np.ndarray
+    group_of_row: np.ndarray
+
+    @classmethod
+    def of(cls, beta: Tensor, size: int) -> _Grouped:
+        made = group(beta, size)
+        number = np.empty(beta.numel(), dtype=np.int64)
+        number[made.order.numpy()] = np.arange(beta.numel()) // size
+        return cls(made.rows.numpy(), made.beta.numpy(), number)
+
+
+@dataclass(eq=False)
+class Desk:
+    """Solves the assignments of one trace."""
+
+    trace: Trace
+    bytes_per_parameter: int = 4
+    _groups: dict[tuple[int, int], dict[Place, list[_Grouped]]] = field(default_factory=dict)
+    _betas: dict[tuple[int, Place], list[Tensor]] = field(default_factory=dict)
+    _here: dict[Place, list[TracedMessage]] = field(default_factory=dict)
+
+    def messages(self, place: Place) -> list[TracedMessage]:
+        """Return the messages of a layer and direction."""
+        if place not in self._here:
+            self._here[place] = self.trace.at(place)
+        return self._here[place]
+
+    def betas(self, index: int, place: Place) -> list[Tensor]:
+        """Return β of every row of a place's messages at a traced epoch."""
+        if (index, place) not in self._betas:
+            self._betas[index, place] = [message.beta(index) for message in self.messages(place)]
+        return self._betas[index, place]
+
+    def groups(self, index: int, size: int) -> dict[Place, list[_Grouped]]:
+        """Return the groups of every message at a traced epoch."""
+        if (index, size) not in self._groups:
+            self._groups[index, size] = {
+                place: [_Grouped.of(beta, size) for beta in self.betas(index, place)] for place in self.trace.places
+            }
+        return self._groups[index, size]
+
+    def problems(self, settings: Assigned, cost: LinkCost, *, index: int, transport: str) -> dict[Place, Problem]:
+        """Return the bi-objective problem of every layer and direction."""
+        found = {}
+        for place, groups in self.groups(index, settings.group_size).items():
+            messages = [
+                Message(message.sender, message.receiver, each.rows, each.beta)
+                for message, each in zip(self.messages(place), groups, strict=True)
+            ]
+            found[place] = assemble(
+                messages,
+                cost,
+                columns=self.messages(place)[0].columns,
+                lam=settings.lam,
+                widths=settings.among,
+                bytes_per_parameter=self.bytes_per_parameter,
+                transport="ring" if transport == "ring" else "direct",
+            )
+        return found
+
+    def assigned(self, settings: Assigned, cost: LinkCost, *, index: int, transport: str) -> dict[Place, list[Tensor]]:
+        """Return the widths that the assigner chooses.
+
+        Args:
+            settings: λ, group size and the widths to choose from.
+            cost: θ and γ of every pair.
+            index: which of the traced epochs.
+            transport: ``direct`` or ``ring``.
+        """
+        widths = {}
+        for place, problem in self.problems(settings, cost, index=index, transport=transport).items():
+            groups = self.groups(index, settings.group_size)[place]
+            ends = np.cumsum([each.rows.size for each in groups])[:-1]
+            parts = np.split(solve(problem).widths, ends)
+            widths[place] = [
+                torch.from_numpy(part[each.group_of_row]) for each, part in zip(groups, parts, strict=True)
+            ]
+        return widths
+
+    def chosen(self, policy: BitPolicy) -> dict[Place, list[Tensor]]:
+        """Return the widths that a policy without a plan gives in epoch 0."""
+        return {
+            place: [
+                torch.as_tensor(policy.widths(message.rows(self.trace.seed), 0)).expand(message.num_rows)
+                for message in self.messages(place)
+            ]
+            for place in self.trace.places
+        }
+
+    def installed(self, widths: Widths, settings: Assigned | None = None) -> AssignedWidths:
+        """Return a policy that answers with these widths, for measurements with them."""
+        policy = AssignedWidths(settings or Assigned())
+        table = {
+            (message.layer, message.direction, message.sender, message.receiver): rows.to(torch.uint8).clone()
+            for place, parts in widths.items()
+            for message, rows in zip(self.messages(place), parts, strict=True)
+        }
+        policy.install(table)
+        return policy
+
+    def variance(self, widths: Widths, index: int) -> dict[Place, float]:
+        """Return V of every layer and direction at a traced epoch: ``Σ β / (2^b - 1)^2``."""
+        return {
+            place: sum(
+                float((beta * _row_variance(rows)).sum())
+                for beta, rows in zip(self.betas(index, place), parts, strict=True)
+            )
+            for place, parts in widths.items()
+        }
+
+    def sent_bytes(self, widths: Widths) -> dict[Place, np.ndarray]:
+        """Return what travels from worker to worker, ``(P, P)`` for every layer and direction."""
+        found = {}
+        for place, parts in widths.items():
+            sent = np.zeros((self.trace.workers, self.trace.workers))
+            for message, rows in zip(self.messages(place), parts, strict=True):
+                bits = rows.long()
+                payload = (bits * message.columns + 7) // 8
+                parameters = (bits < 16).long() * 2 * self.bytes_per_parameter
+                sent[message.sender, message.receiver] = float((payload + parameters).sum())
+            found[place] = sent
+        return found
+
+
+def _row_variance(bits: Tensor) -> Tensor:
+    return torch.where(bits < 16, 1 / (2.0 ** bits.double() - 1) ** 2, 0.0)

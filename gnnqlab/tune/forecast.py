@@ -1,0 +1,106 @@
+"""What a setting is predicted to do: seconds of an epoch by phase, bytes, widths, and the noise in the gradients.
+
+Letters: P workers.
+"""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["Forecast"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Forecast:
+    """One system with its settings on one graph and link, before it is trained."""
+
+    system: str
+    lam: float | None
+    """λ; ``None`` for a system that assigns nothing, as are the group size and the widths to choose from."""
+    group_size: int | None
+    widths: tuple[int, ...] | None
+    period: int | None
+    """Epochs between assignments; it does not change the epoch that is predicted, but how stale widths become."""
+    phases: dict[str, float]
+    """Seconds of an epoch by phase; ``wire`` is what of the transfers nothing hides. They add up to ``epoch_s``."""
+    wire_s: float
+    """Seconds that rows are under way, hidden or not."""
+    vanilla_s: float
+    """Epoch of Vanilla on the same link."""
+    bytes_sent: int
+    """By all workers in an epoch, parameters of rows included; gradients of weights not."""
+    variance: dict[tuple[int, str], float]
+    """V of each (layer, direction): ``Σ β / (2^b - 1)^2``, what the assigner minimises."""
+    bounds: dict[str, float]
+    """Theorem 3's bound of each weight, ``layer.weight``, at the last traced epoch; empty where it was not traced."""
+    noise_share: float | None
+    """The bounds of all weights together over the squared norm of the exact gradient."""
+    rows: dict[int, int]
+    """Bit-width -> rows an epoch, all layers and both directions."""
+    pair_bits: Array
+    """Mean bits an element from worker to worker, ``(P, P)``; NaN where nothing travels."""
+    link: str
+    error: float | None = None
+    """Median relative error of such predictions in finished runs, if there were any."""
+
+    @property
+    def epoch_s(self) -> float:
+        """Predicted seconds of a usual epoch: no evaluation, no assignment."""
+        return sum(self.phases.values())
+
+    @property
+    def speedup(self) -> float:
+        """Over Vanilla on the same link."""
+        return self.vanilla_s / self.epoch_s
+
+    @property
+    def total_variance(self) -> float:
+        """V over all layers and directions."""
+        return sum(self.variance.values())
+
+    @property
+    def total_bound(self) -> float | None:
+        """Theorem 2's Q²: the bounds of all weights together."""
+        return sum(self.bounds.values()) if self.bounds else None
+
+    @property
+    def mean_bits(self) -> float:
+        """Bits of a row on average."""
+        rows = sum(self.rows.values())
+        return sum(width * count for width, count in self.rows.items()) / rows if rows else float("nan")
+
+    def to_frame(self) -> DataFrame:
+        """Return the phases: one row each, ``seconds`` and ``share`` of the epoch."""
+        import pandas as pd
+
+        frame = pd.DataFrame({"seconds": pd.Series(self.phases, dtype=float)})
+        frame["share"] = frame["seconds"] / self.epoch_s
+        return frame.rename_axis("phase")
+
+    def _title(self) -> str:
+        settings = "" if self.lam is None else f" λ = {self.lam:g}, groups of {self.group_size}"
+        spread = "" if self.error is None else f" ± {self.error:.0%}"
+        noise = "" if self.noise_share is None else f", noise at most {self.noise_share:.2g}× the squared gradient"
+        return (
+            f"{self.system}{settings} over {self.link}: {self.epoch_s * 1e3:.2f} ms an epoch{spread}, "
+            f"{self.speedup:.2f}× Vanilla, {self.bytes_sent / 1e3:.0f} kB, {self.mean_bits:.2f} bits a row{noise}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<Forecast {self._title()}>"
+
+    def _repr_html_(self) -> str:
+        frame = self.to_frame()
+        frame["seconds"] = frame["seconds"].map("{:.3g}".format)
+        frame["share"] = frame["share"].map("{:.1%}".format)
+        return f"<p>{html.escape(self._title())}</p>{frame.to_html()}"

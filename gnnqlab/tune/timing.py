@@ -1,0 +1,214 @@
+"""What an epoch of launched workers spends where: two short runs, one with float32 rows, one with mixed widths.
+
+Threads of one process time differently from launched workers, so these are runs like any other, on the same link. Their
+records give the computation, which no bit-width changes; encoding and decoding, whose work is the same whatever the
+widths; and from the two volumes the θ and γ of the link. What was measured is kept and found again by configuration
+and machine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import platform
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gnnqlab.launch.local import launch
+from gnnqlab.launch.run import Run
+from gnnqlab.partition.parts import cache_folder
+from gnnqlab.systems.system import make_system
+from gnnqlab.train.config import RunConfig
+from gnnqlab.train.link import Link
+from gnnqlab.tune.wire import GOODPUT, Wire
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Spent", "Timing", "measure_timing", "spent"]
+
+COMMUNICATION = ("wait", "post")
+"""Phases that the wire decides."""
+_APART = ("evaluate", "assign")
+"""Phases that are not part of a usual training epoch."""
+_SETTLING = 3
+"""First epochs, which also set things up."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """Where the epochs of one run went: medians over epochs of means over workers, in seconds."""
+
+    epoch_s: float
+    phases: dict[str, float]
+    """Every phase but communication."""
+    busiest_bytes: float
+    """What the busiest link carried one way, summed over the exchanges of an epoch."""
+    exchanges: int
+    """An epoch."""
+
+    @property
+    def communication_s(self) -> float:
+        """What the other phases leave of the epoch."""
+        return max(0.0, self.epoch_s - sum(self.phases.values()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """What was measured of one graph, model and link."""
+
+    exact: Spent
+    """Float32 rows."""
+    quantized: Spent
+    """Rows of 2, 4 and 8 bits."""
+    gradient_bytes: int
+    """What is summed over the workers at the end of each epoch."""
+    workers: int
+    hosts: int
+    link: str
+    """As tables call it."""
+    bytes_per_s: float | None
+    """Nominal rate of a host's link; none on a loopback."""
+    transport: str
+
+    @property
+    def wire(self) -> Wire:
+        """θ and γ from the two volumes, never negative; θ stays near the rate of a link that has one."""
+        exact, quantized = self.exact, self.quantized
+        volume, seconds = (
+            np.array([exact.busiest_bytes, quantized.busiest_bytes]),
+            np.array([exact.communication_s, quantized.communication_s]),
+        )
+        spread = volume[0] - volume[1]
+        theta = (seconds[0] - seconds[1]) / spread if spread > 0 else 0.0
+        if self.bytes_per_s is not None:
+            theta = float(np.clip(theta, 1 / self.bytes_per_s, 1.15 / GOODPUT / self.bytes_per_s))
+        theta = min(max(0.0, theta), float(seconds[0] / volume[0]) if volume[0] > 0 else 0.0)
+        gamma = max(0.0, float((seconds - theta * volume).mean()) / max(1, exact.exchanges))
+        return Wire(
+            workers=self.workers,
+            hosts=self.hosts,
+            theta_s_per_byte=theta,
+            gamma_s=gamma,
+            transport=self.transport,
+            name=self.link,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON; :meth:`from_json` undoes it."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Timing:
+        """Return what :meth:`to_json` wrote."""
+        parts = {name: Spent(**value[name]) for name in ("exact", "quantized")}
+        return cls(**{**value, **parts})
+
+
+def measure_timing(config: RunConfig, *, epochs: int = 20, fresh: bool = False) -> Timing:
+    """Launch the two short runs, or find what an earlier call measured.
+
+    Args:
+        config: graph, model, workers, link; the system does not matter but for its partitioner.
+        epochs: of each run, at least 5; the first 3 are left out.
+        fresh: measure again even if this was measured before.
+
+    Raises:
+        ValueError: if ``epochs`` is less than 5.
+    """
+    if epochs <= _SETTLING + 1:
+        raise ValueError(f"epochs must be at least {_SETTLING + 2}, the first {_SETTLING} are left out, got {epochs}")
+    short = dataclasses.replace(config.train, epochs=epochs, evaluate_every=0)
+    path = cache_folder() / "timings" / f"{_digest(config)}.json"
+    if not fresh and path.exists():
+        return Timing.from_json(json.loads(path.read_text()))
+    found = []
+    with tempfile.TemporaryDirectory(prefix="gnnqlab-probe-") as root:
+        for name in ("vanilla", "random-bits"):
+            system = dataclasses.replace(make_system(name), partition=config.system.partition)
+            run = launch(dataclasses.replace(config, system=system, train=short), root=root, wait=True)
+            found.append(spent(run))
+        link = Link.of(run.folder, config.workers)
+        gradient_bytes = int(run.records["bytes_gradients"].iloc[-1])
+    timing = Timing(
+        exact=found[0],
+        quantized=found[1],
+        gradient_bytes=gradient_bytes,
+        workers=config.workers,
+        hosts=link.hosts,
+        link=link.label,
+        bytes_per_s=link.bytes_per_s,
+        transport=config.train.transport,
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(f".{os.getpid()}")
+    partial.write_text(json.dumps(timing.to_json()))
+    partial.rename(path)
+    return timing
+
+
+def spent(run: Run) -> Spent:
+    """Return where a finished run's epochs went; its first ones are left out if there are more."""
+    records, workers = run.records, run.config.workers
+    settled = records[records["epoch"] >= min(_SETTLING, max(0, int(records["epoch"].max()) - 1))]
+    # Evaluation lies outside of epoch_s, assignment inside.
+    whole = (settled["epoch_s"] - settled["assign_s"]).groupby(settled["epoch"]).mean()
+    names = [name for name in _phases(records) if name not in (*COMMUNICATION, *_APART)]
+    means = settled.groupby("epoch")[[f"{name}_s" for name in names]].mean().median()
+    link = Link.of(run.folder, workers)
+    wire = Wire(
+        workers=workers,
+        hosts=link.hosts,
+        theta_s_per_byte=0.0,
+        transport="ring" if run.config.train.transport == "ring" else "direct",
+    )
+    volume, exchanges = _busiest(run.traffic, wire, int(settled["epoch"].max()))
+    return Spent(
+        epoch_s=float(whole.median()),
+        phases={name: float(means[f"{name}_s"]) for name in names},
+        busiest_bytes=volume,
+        exchanges=exchanges,
+    )
+
+
+def _phases(records: pd.DataFrame) -> list[str]:
+    from gnnqlab.train.clock import PHASES
+
+    return [name for name in PHASES if f"{name}_s" in records.columns]
+
+
+def _busiest(traffic: pd.DataFrame, wire: Wire, epoch: int) -> tuple[float, int]:
+    """Return the bytes of the busiest link, summed over the exchanges of an epoch, and how many there were."""
+    total, exchanges = 0.0, 0
+    for _, rows in traffic[traffic["epoch"] == epoch].groupby(["layer", "direction"]):
+        sent = np.zeros((wire.workers, wire.workers))
+        amount = (rows["payload_bytes"] + rows["param_bytes"]).to_numpy()
+        np.add.at(sent, (rows["sender"].to_numpy(), rows["receiver"].to_numpy()), amount)
+        total += wire.busiest_bytes(sent)
+        exchanges += 1
+    return total, exchanges
+
+
+def _digest(config: RunConfig) -> str:
+    """Name a measurement by what decides it: configuration, package and machine."""
+    from gnnqlab import __version__
+
+    facts = config.to_json()
+    facts["system"] = facts["system"]["partition"]
+    facts["train"] = {"transport": config.train.transport, "layer0": config.train.layer0}
+    facts["graph"] = _content(config.graph)
+    machine = [platform.node(), len(os.sched_getaffinity(0)), __version__]
+    return hashlib.blake2b(json.dumps([facts, machine], sort_keys=True).encode(), digest_size=12).hexdigest()
+
+
+def _content(source: str) -> list[Any]:
+    path = Path(source)
+    if not path.is_file():
+        return [source]
+    return [str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns]

@@ -1,0 +1,321 @@
+"""What a few epochs show of a training's messages: who sends how many rows to whom, and how far each row spans.
+
+The workers are threads of this process; they send 8 bits, as a run does before its first assignment, so the ranges are
+those that its assigner will see. Nothing is timed here.
+
+Letters: n rows of one message, T traced epochs, V nodes of the graph, E pairs (row, node that it reaches).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gnnqlab.bits.groups import beta, use_of_halo
+from gnnqlab.bits.policy import Fixed, Rows
+from gnnqlab.graph.graph import Graph
+from gnnqlab.measure.gradient_trace import LayerMeans, TracedGraph, watch
+from gnnqlab.measure.in_process import ThreadedWorkers
+from gnnqlab.measure.weight_terms import Place, WeightTerms, weight_terms
+from gnnqlab.nn.message_passing import LocalGraph
+from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.partition.parts import owners
+from gnnqlab.partition.shard import Shard
+from gnnqlab.systems.system import System, make_system
+from gnnqlab.theory.variance import step_widths
+from gnnqlab.train.config import TrainSettings
+
+__all__ = ["Reach", "Theorem", "Trace", "TracedMessage", "trace"]
+
+_LARGEST = 1 << 28
+"""Elements of the features above which Theorem 3's factors are left out: they are needed densely."""
+
+
+@dataclass(frozen=True, eq=False)
+class TracedMessage:
+    """The rows that one worker sends another at one layer, in one direction."""
+
+    layer: int
+    direction: str
+    sender: int
+    receiver: int
+    columns: int
+    """D."""
+    ids: Tensor
+    """Global node ids in wire order, int64 ``(n,)``."""
+    use: Tensor
+    """c_k of :mod:`gnnqlab.bits.groups`, float64 ``(n,)``."""
+    ranges: Tensor
+    """``max - min`` of each row in each traced epoch, float32 ``(T, n)``."""
+
+    @property
+    def place(self) -> tuple[int, str]:
+        return self.layer, self.direction
+
+    @property
+    def num_rows(self) -> int:
+        return self.ids.numel()
+
+    def beta(self, index: int) -> Tensor:
+        """Return β of each row at the traced epoch of this index, float64 ``(n,)``."""
+        return beta(self.use, self.ranges[index], self.columns)
+
+    def rows(self, seed: int) -> Rows:
+        """Return the rows as a bit policy is asked about them."""
+        return Rows(
+            layer=self.layer,
+            direction=self.direction,
+            sender=self.sender,
+            receiver=self.receiver,
+            ids=self.ids,
+            seed=seed,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """Which nodes the rows of one layer and direction reach: the rows of its messages stand one after another."""
+
+    row: Tensor
+    """Row, int64 ``(E,)``."""
+    node: Tensor
+    """Global id of the node whose sum it enters, int64 ``(E,)``."""
+    squared_alpha: Tensor
+    """With what squared coefficient, float64 ``(E,)``."""
+
+    def noise(self, squared_steps: Tensor, num_nodes: int) -> Tensor:
+        """Return ``Σ_k α^2 D S^2`` of every node, float64 ``(V,)``; steps are one a row, ``D S^2``."""
+        noise = torch.zeros(num_nodes, dtype=torch.float64)
+        return noise.index_add_(0, self.node, self.squared_alpha * squared_steps[self.row])
+
+
+@dataclass(frozen=True, eq=False)
+class Theorem:
+    """What Theorem 3 needs beside the widths, at the weights of the last traced epoch."""
+
+    terms: Sequence[WeightTerms]
+    reach: Mapping[tuple[int, str], Reach]
+    squared_gradient: float
+    """``||∇L||^2`` of the weight matrices, exact."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Every message of a training, over some epochs."""
+
+    epochs: tuple[int, ...]
+    """Epochs whose ranges are kept."""
+    messages: tuple[TracedMessage, ...]
+    shards: tuple[Shard, ...]
+    losses: tuple[float, ...]
+    """One an epoch from 0 to the last traced one."""
+    theorem: Theorem | None
+    seed: int
+
+    @property
+    def workers(self) -> int:
+        return len(self.shards)
+
+    @property
+    def places(self) -> list[tuple[int, str]]:
+        """Every (layer, direction) in which rows travel, in order."""
+        return sorted({message.place for message in self.messages})
+
+    def at(self, place: tuple[int, str]) -> list[TracedMessage]:
+        """Return the messages of a layer and direction."""
+        return [message for message in self.messages if message.place == place]
+
+    def index(self, epoch: int) -> int:
+        """Return which of the kept epochs is the last one up to ``epoch``; the first if there is none."""
+        return max((index for index, kept in enumerate(self.epochs) if kept <= epoch), default=0)
+
+    def noise(self, widths: Mapping[tuple[int, str], Tensor], index: int) -> dict[Place, Tensor]:
+        """Return the noise that each node receives, in units of the constant c of ``c D S^2``.
+
+        Args:
+            widths: (layer, direction) -> width of every row of its messages, one message after another.
+            index: which of the kept epochs.
+        """
+        assert self.theorem is not None
+        nodes = self.shards[0].num_global_nodes
+        nothing = torch.zeros(nodes, dtype=torch.float64)
+        layers = 1 + max(layer for layer, _ in self.places)
+        found: dict[Place, Tensor] = {
+            (direction, layer): nothing for layer in range(layers) for direction in ("forward", "backward")
+        }
+        for (layer, direction), reach in self.theorem.reach.items():
+            here = self.at((layer, direction))
+            ranges = torch.cat([message.ranges[index] for message in here])
+            steps = step_widths(ranges, widths[layer, direction]) ** 2 * here[0].columns
+            found[direction, layer] = reach.noise(steps, nodes)
+        return found
+
+
+def trace(
+    graph: Graph,
+    model: ModelSettings,
+    system: System | None = None,
+    *,
+    workers: int,
+    epochs: int = 24,
+    settings: TrainSettings | None = None,
+    theorem: bool = True,
+) -> Trace:
+    """Train some epochs on workers in this process and keep what their messages show.
+
+    Args:
+        graph: the whole graph.
+        model: with dropout as in training.
+        system: its partitioner is used; METIS by default.
+        workers: number of partitions, at least 2.
+        epochs: how many to train, at least 2; ranges are kept at 1, 2, 4, 8 and so on, and at the last one.
+        settings: seed and learning rate.
+        theorem: also find what Theorem 3 needs, one more pass without dropout.
+
+    Raises:
+        ValueError: if there is one worker only, or fewer than two epochs.
+
+    Example:
+        >>> from gnnqlab.graph import load
+        >>> from gnnqlab.partition import Random
+        >>> recipe = replace(make_system("vanilla"), partition=Random())
+        >>> seen = trace(load("sbm:60,3,6"), ModelSettings(layers=2, hidden=8), recipe, workers=2, epochs=5)
+        >>> seen.epochs, seen.places
+        ((1, 2, 4), [(0, 'backward'), (0, 'forward'), (1, 'backward'), (1, 'forward')])
+    """
+    if workers < 2:
+        raise ValueError(f"workers must be at least 2 to exchange messages, got {workers}")
+    if epochs < 2:
+        raise ValueError(f"epochs must be at least 2, since the first assignment follows epoch 1, got {epochs}")
+    settings = settings or TrainSettings()
+    owner = owners(graph, (system or make_system("vanilla")).partition, workers)
+    threads = ThreadedWorkers(
+        graph, owner, make_system("fixed-bits", bits=8), model, settings, workers=workers, bits=Fixed(bits=8)
+    )
+    kept = sorted({*(2**power for power in range(64) if 2**power < epochs), epochs - 1})
+    losses, ranges = [], []
+    weights = threads.trainers[0].parameters.values
+    for epoch in range(epochs):
+        weights = threads.trainers[0].parameters.values.clone()
+        losses.append(threads.step(epoch))
+        if epoch in kept:
+            ranges.append(_ranges(threads))
+    messages = tuple(_messages(threads, ranges))
+    known = None
+    if theorem and graph.num_nodes * graph.num_features <= _LARGEST:
+        places = sorted({message.place for message in messages})
+        known = _theorem(graph, owner, model, weights, settings, places)
+    return Trace(
+        epochs=tuple(kept),
+        messages=messages,
+        shards=tuple(threads.shards),
+        losses=tuple(losses),
+        theorem=known,
+        seed=settings.seed,
+    )
+
+
+Key = tuple[int, str, int, int]
+"""(layer, direction, sender, receiver)."""
+
+
+def _ranges(threads: ThreadedWorkers) -> dict[Key, Tensor]:
+    found = {}
+    for trainer, shard in zip(threads.trainers, threads.shards, strict=True):
+        assert trainer.exchange is not None
+        for channel in trainer.exchange.channels:
+            for peer, ranges in channel.ranges.items():
+                if ranges.numel():
+                    found[channel.layer, channel.direction, shard.rank, peer] = ranges.clone()
+    return found
+
+
+def _messages(threads: ThreadedWorkers, ranges: list[dict[Key, Tensor]]) -> list[TracedMessage]:
+    found = []
+    for layer, direction, sender, receiver in sorted(ranges[0]):
+        holder, owner = (receiver, sender) if direction == "forward" else (sender, receiver)
+        shard, exchange = threads.shards[holder], threads.trainers[sender].exchange
+        assert exchange is not None
+        # Forward rows arrive in, and backward rows leave from, the halo of the worker that computes with them.
+        place = torch.arange(shard.num_halo).split(shard.halo_splits.tolist())[owner]
+        found.append(
+            TracedMessage(
+                layer=layer,
+                direction=direction,
+                sender=sender,
+                receiver=receiver,
+                columns=exchange.channel(layer, direction, exact=False).columns,
+                ids=shard.halo[place],
+                use=use_of_halo(shard, _alpha(threads, holder, layer), direction)[place],
+                ranges=torch.stack([seen[layer, direction, sender, receiver] for seen in ranges]),
+            )
+        )
+    return found
+
+
+def _alpha(threads: ThreadedWorkers, rank: int, layer: int) -> Tensor:
+    exchange = threads.trainers[rank].exchange
+    assert exchange is not None
+    weights = exchange.adjacencies[layer].weights
+    assert weights is not None
+    return weights
+
+
+def _theorem(
+    graph: Graph,
+    owner: Tensor,
+    model: ModelSettings,
+    weights: Tensor,
+    settings: TrainSettings,
+    places: list[tuple[int, str]],
+) -> Theorem:
+    exact = ThreadedWorkers(
+        graph,
+        owner,
+        make_system("vanilla"),
+        replace(model, dropout=0.0, input_dropout=0.0),
+        settings,
+        workers=int(owner.max()) + 1,
+        make_graph=TracedGraph,
+    )
+    exact.set_weights(weights)
+    views = [trainer.graph for trainer in exact.trainers if isinstance(trainer.graph, TracedGraph)]
+    for trainer, view in zip(exact.trainers, views, strict=True):
+        watch(trainer.model, view)
+    _, gradient = exact.gradients(0)
+    means = [LayerMeans(layer) for layer in sorted(views[0].layers)]
+    for mean in means:
+        mean.add(views, Fixed())
+    terms = weight_terms(exact.trainers[0].model, means, LocalGraph(graph).adjacency)
+    reach = {place: _reach(exact, *place) for place in places}
+    squared = float(gradient[torch.cat([each.span for each in terms])].double().square().sum())
+    return Theorem(terms, reach, squared)
+
+
+def _reach(threads: ThreadedWorkers, layer: int, direction: str) -> Reach:
+    """Rows stand as in `Trace.at`: by sender, then by receiver."""
+    parts, start = [], 0
+    workers = len(threads.shards)
+    for sender in range(workers):
+        for receiver in range(workers):
+            holder, owner = (receiver, sender) if direction == "forward" else (sender, receiver)
+            shard = threads.shards[holder]
+            rows = int(shard.halo_splits[owner])
+            if sender == receiver or not rows:
+                continue
+            first = int(shard.halo_splits[:owner].sum())
+            if direction == "backward":
+                row = torch.arange(rows)
+                parts.append((row + start, shard.halo[first : first + rows], torch.ones(rows, dtype=torch.float64)))
+            else:
+                column = shard.indices.long() - shard.num_owned - first
+                some = ((column >= 0) & (column < rows)).nonzero().flatten()
+                destination = torch.repeat_interleave(torch.arange(shard.num_owned), shard.indptr.diff())[some]
+                alpha = _alpha(threads, holder, layer)[some].double()
+                parts.append((column[some] + start, shard.owned[destination], alpha**2))
+            start += rows
+    nothing = (torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64), torch.zeros(0).double())
+    return Reach(*(torch.cat(list(column)) for column in zip(*(parts or [nothing]), strict=True)))

@@ -1,0 +1,128 @@
+"""What the wire between the workers takes: ``γ + θ · bytes`` an exchange, where the bytes of the busiest link count.
+
+On a loopback every worker is a link of its own; of emulated hosts each has one wire, which its workers share, and rows
+between workers of one host do not cross it.
+
+Letters: P workers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnqlab.theory.cost import LinkCost
+from gnnqlab.train.link import parse_link
+
+__all__ = ["GOODPUT", "Wire"]
+
+Array = NDArray[np.float64]
+
+GOODPUT = 0.97
+"""Share of a link's rate that rows get: frames have headers, and the bucket of the limit wakes late."""
+_WITHIN_HOST = 2e9
+"""Bytes per second between workers of one host."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wire:
+    """The links of P workers, equal ones."""
+
+    workers: int
+    hosts: int = 1
+    """Rank r lives on host ``r // (P / hosts)``."""
+    theta_s_per_byte: float
+    """θ of a link."""
+    gamma_s: float = 0.0
+    """γ of an exchange: what it takes however short the messages are, and waiting for slower workers."""
+    transport: str = "direct"
+    """``direct`` or ``ring``: whether messages go at once, or round by round."""
+    name: str = "loopback"
+    """As it is shown."""
+
+    def __post_init__(self) -> None:
+        if self.workers < 1 or self.hosts < 1 or self.workers % self.hosts:
+            raise ValueError(
+                f"workers must be a multiple of the hosts, got {self.workers} worker(s) on {self.hosts} hosts"
+            )
+        if self.theta_s_per_byte < 0 or self.gamma_s < 0:
+            raise ValueError(f"θ and γ must not be negative, got {self.theta_s_per_byte} and {self.gamma_s}")
+
+    @classmethod
+    def of_rate(
+        cls, link: str, *, workers: int, hosts: int = 2, gamma_s: float = 0.0, transport: str = "direct"
+    ) -> Wire:
+        """Return the wire of a link by its name, for instance ``1gbit``; nothing is measured.
+
+        Example:
+            >>> wire = Wire.of_rate("80mbit", workers=2)
+            >>> round(wire.exchange_s(np.array([[0, 9_700_000], [0, 0]])), 6)
+            1.0
+        """
+        theta = 8 / parse_link(link) / GOODPUT
+        return cls(
+            workers=workers, hosts=hosts, theta_s_per_byte=theta, gamma_s=gamma_s, transport=transport, name=link
+        )
+
+    def busiest_bytes(self, sent_bytes: Array) -> float:
+        """Return the bytes that the busiest link carries one way in one exchange; of ring rounds, their sum.
+
+        Args:
+            sent_bytes: from worker to worker, ``(P, P)``.
+        """
+        across = np.where(self._apart(), sent_bytes, 0.0)
+        if self.transport != "ring":
+            return self._busiest(across)
+        rank = np.arange(self.workers)
+        rounds = ((rank[None, :] - rank[:, None]) % self.workers == k for k in range(1, self.workers))
+        return sum(self._busiest(np.where(each, across, 0.0)) for each in rounds)
+
+    def exchange_s(self, sent_bytes: Array) -> float:
+        """Return the seconds of one exchange."""
+        return self.gamma_s + self.theta_s_per_byte * self.busiest_bytes(sent_bytes)
+
+    def reduce_bytes(self, num_bytes: int) -> float:
+        """Return what each link carries one way while gradients of ``num_bytes`` are summed in a ring."""
+        return 2 * (self.workers - 1) / self.workers * num_bytes if self.workers > 1 else 0.0
+
+    def cost(self) -> LinkCost:
+        """Return θ and γ of every pair as a run's assigner would time them, in ring rounds.
+
+        Workers of one host that send at once to other hosts share its wire.
+        """
+        rank = np.arange(self.workers)
+        apart = self._apart()
+        theta = np.full((self.workers, self.workers), 1 / _WITHIN_HOST)
+        for k in range(1, self.workers):
+            target = (rank + k) % self.workers
+            crossing = apart[rank, target]
+            sharing = np.bincount(self._host(rank), crossing, minlength=self.hosts)[self._host(rank)]
+            theta[rank[crossing], target[crossing]] = self.theta_s_per_byte * np.maximum(sharing[crossing], 1)
+            if self.hosts == 1:
+                theta[rank, target] = self.theta_s_per_byte
+        np.fill_diagonal(theta, 0.0)
+        gamma = np.full_like(theta, self.gamma_s)
+        np.fill_diagonal(gamma, 0.0)
+        empty = LinkCost.uniform(self.workers, bytes_per_s=_WITHIN_HOST)
+        return LinkCost(theta_s_per_byte=theta, gamma_s=gamma, r_squared=empty.r_squared, moments=empty.moments)
+
+    def _host(self, rank: NDArray[np.int64]) -> NDArray[np.int64]:
+        return rank * self.hosts // self.workers
+
+    def _apart(self) -> NDArray[np.bool_]:
+        """Which pairs are joined by a link, ``(P, P)``."""
+        rank = np.arange(self.workers)
+        if self.hosts == 1:
+            return rank[:, None] != rank[None, :]
+        host = self._host(rank)
+        return np.asarray(host[:, None] != host[None, :])
+
+    def _busiest(self, across: Array) -> float:
+        if self.hosts == 1:
+            return float(across.sum(axis=1).max(initial=0.0))
+        host = self._host(np.arange(self.workers))
+        leaving = np.bincount(host, across.sum(axis=1), minlength=self.hosts)
+        entering = np.bincount(host, across.sum(axis=0), minlength=self.hosts)
+        return float(max(leaving.max(), entering.max()))

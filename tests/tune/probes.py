@@ -1,0 +1,52 @@
+"""A probe of a small graph whose seconds are written down instead of measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+from gnnqlab.graph import load
+from gnnqlab.nn import ModelSettings
+from gnnqlab.partition import Random
+from gnnqlab.systems import vanilla
+from gnnqlab.train.config import RunConfig
+from gnnqlab.tune.probe import Probe
+from gnnqlab.tune.timing import Spent, Timing
+from gnnqlab.tune.trace import Trace, trace
+
+GRAPH = "sbm:120,3,6"
+MODEL = ModelSettings(layers=2, hidden=16, dropout=0.5)
+PHASES = {"central": 2.0, "marginal": 1.0, "encode": 0.5, "decode": 0.25, "dense": 4.0, "reduce": 1.0}
+RATE = 1000.0
+"""Bytes per second of the written-down link."""
+GAMMA = 0.125
+
+
+@cache
+def seen(workers: int = 2, model: str = "gcn") -> Trace:
+    recipe = replace(vanilla(), partition=Random())
+    return trace(load(GRAPH), replace(MODEL, name=model), recipe, workers=workers, epochs=9)
+
+
+def timing(workers: int = 2) -> Timing:
+    """What a link of RATE bytes per second and GAMMA an exchange would have shown."""
+
+    def spent(volume: float) -> Spent:
+        whole = sum(PHASES.values()) + 4 * GAMMA + volume / RATE
+        return Spent(epoch_s=whole, phases=dict(PHASES), busiest_bytes=volume, exchanges=4)
+
+    return Timing(
+        exact=spent(40_000.0),
+        quantized=spent(8_000.0),
+        gradient_bytes=1000,
+        workers=workers,
+        hosts=1,
+        link="loopback",
+        bytes_per_s=None,
+        transport="direct",
+    )
+
+
+def written_down(workers: int = 2) -> Probe:
+    config = RunConfig(graph=GRAPH, model=MODEL, workers=workers, system=replace(vanilla(), partition=Random()))
+    return Probe(config=config, trace=seen(workers), timing=timing(workers), wire=timing(workers).wire)

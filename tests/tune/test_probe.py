@@ -1,0 +1,113 @@
+"""Forecasts from seconds that are written down: every number can be worked out by hand."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+import gnnqlab as gq
+from gnnqlab.bits import Fixed
+from gnnqlab.tune.assign import Desk
+from gnnqlab.tune.drift import Drift
+from gnnqlab.tune.timing import Timing
+from tests.tune.probes import GAMMA, PHASES, RATE, seen, timing, written_down
+
+
+def test_two_volumes_give_the_link():
+    wire = timing().wire
+    assert wire.theta_s_per_byte == pytest.approx(1 / RATE) and wire.gamma_s == pytest.approx(GAMMA)
+    assert Timing.from_json(timing().to_json()) == timing()
+
+
+def test_vanilla_is_computation_and_wire():
+    probe = written_down()
+    found = probe.vanilla
+    exact = {(m.layer, m.direction): 0.0 for m in probe.trace.messages}
+    for message in probe.trace.messages:
+        exact[message.place] = max(exact[message.place], 4.0 * message.num_rows * message.columns)
+    assert found.wire_s == pytest.approx(sum(exact.values()) / RATE + len(exact) * GAMMA)
+    assert found.epoch_s == pytest.approx(sum(PHASES.values()) + found.wire_s)
+    assert found.speedup == pytest.approx(1.0) and found.rows == {32: sum(m.num_rows for m in probe.trace.messages)}
+    assert found.total_variance == 0.0 and found.noise_share == 0.0
+    assert found.to_frame()["share"].sum() == pytest.approx(1.0)
+
+
+def test_overlap_hides_central_rows_and_no_more():
+    probe = written_down()
+    hidden = probe.vanilla.epoch_s - probe.forecast(system="adaqp-p").epoch_s
+    assert hidden == pytest.approx(PHASES["central"])  # every exchange takes longer than its share of them
+    slow = probe.forecast(system="adaqp-q", lam=0.5).epoch_s - probe.forecast(lam=0.5).epoch_s
+    assert 0 < slow <= PHASES["central"] + 1e-9
+
+
+def test_lambda_trades_time_for_variance():
+    probe = written_down()
+    front = probe.front((0.0, 0.5, 1.0), group_size=5)
+    assert front[0].epoch_s <= front[1].epoch_s <= front[2].epoch_s
+    assert front[0].total_variance >= front[1].total_variance >= front[2].total_variance
+    assert front[0].total_bound >= front[1].total_bound >= front[2].total_bound > 0
+    assert front[2].rows[8] > 0.95 * sum(front[2].rows.values())  # a row that is constant has no variance to mind
+    assert front[1].speedup > 1 and "λ = 0.5" in repr(front[1]) and "seconds" in front[1]._repr_html_()
+    assert list(probe.front_frame((0.0, 1.0))["lam"]) == [0.0, 1.0]
+
+
+def test_widths_histogram_and_pairs_agree():
+    probe = written_down(3)
+    found = probe.forecast(lam=0.4, group_size=4, widths=(1, 2, 8))
+    assert set(found.rows) <= {1, 2, 8} and sum(found.rows.values()) == sum(m.num_rows for m in probe.trace.messages)
+    assert np.isnan(np.diag(found.pair_bits)).all()
+    off = found.pair_bits[~np.eye(3, dtype=bool)]
+    assert off.min() >= 1 and off.max() <= 8
+    policy = Desk(probe.trace).installed(probe.widths(found))
+    message = probe.trace.messages[0]
+    assert policy.widths(message.rows(0), 0).numel() == message.num_rows
+
+
+def test_another_link_changes_the_wire_and_the_sum_of_gradients():
+    probe = written_down()
+    slow = probe.over("1mbit", hosts=2)
+    assert slow.vanilla.phases["dense"] == PHASES["dense"]
+    assert slow.wire.theta_s_per_byte < 1 / RATE  # the written-down link is slower still
+    assert slow.vanilla.phases["reduce"] < PHASES["reduce"]
+    assert slow.vanilla.epoch_s < probe.vanilla.epoch_s
+
+
+def test_forecasts_are_kept_and_quick():
+    probe = written_down(3)
+    first = probe.forecast(lam=0.31)
+    assert probe.forecast(lam=0.31) is first
+    begun = time.process_time()
+    probe.forecast(lam=0.32)
+    assert time.process_time() - begun < 0.1
+
+
+def test_settings_that_do_not_fit_are_refused():
+    probe = written_down()
+    with pytest.raises(ValueError, match="'fixed-bits' assigns no widths, so it takes no \\['lam'\\]"):
+        probe.forecast(system="fixed-bits", lam=0.5)
+    with pytest.raises(ValueError, match="lam must lie in"):
+        probe.forecast(lam=2.0)
+    with pytest.raises(ValueError, match="layer0 'once'"):
+        gq.probe("digits", layer0="once")
+
+
+def test_an_assignment_is_never_worse_than_chance_of_the_same_bytes():
+    """V at the bytes that λ = 0.5 spends lies below that of rows drawn at random."""
+    desk = Desk(seen())
+    probe = written_down()
+    adaptive = probe.forecast(lam=0.5, group_size=1)
+    chance = probe.forecast(system="random-bits")
+    assert adaptive.bytes_sent <= chance.bytes_sent and adaptive.total_variance < chance.total_variance
+    assert desk.variance(desk.chosen(Fixed(bits=32)), 0) == dict.fromkeys(seen().places, 0.0)
+
+
+def test_drift_grows_with_age_and_decides_the_period():
+    found = written_down().drift(lam=0.5, group_size=5)
+    assert found.ages[0] == 1 and all(loss >= 0 for loss in found.loss)
+    assert found.to_frame().columns.tolist() == ["age", "loss"]
+    steep = Drift(ages=(1, 10), loss=(0.0, 1.0))
+    assert steep.at(0) == 0 and steep.at(10) == 1 and steep.at(1000) == 1
+    assert steep.of_period(2) < steep.of_period(20)
+    assert steep.period(0.05, periods=(1, 2, 50)) == 2 and Drift(ages=(), loss=()).period() == 200

@@ -1,0 +1,76 @@
+"""What a trace keeps is what launched workers would send, and the noise it predicts is Theorem 3's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from gnnqlab.bits import Fixed
+from gnnqlab.graph import load
+from gnnqlab.measure.in_process import ThreadedWorkers
+from gnnqlab.measure.theory_check import gradient_variance
+from gnnqlab.partition import Random
+from gnnqlab.systems import fixed_bits, vanilla
+from gnnqlab.theory.variance import AVERAGE
+from gnnqlab.train.config import TrainSettings
+from gnnqlab.tune.assign import Desk
+from gnnqlab.tune.trace import trace
+from tests.tune.probes import GRAPH, MODEL, seen
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_messages_hold_the_rows_of_the_shards(workers):
+    found = seen(workers)
+    assert found.epochs == (1, 2, 4, 8) and len(found.losses) == 9
+    assert found.losses[-1] < found.losses[0]
+    for message in found.messages:
+        forward = message.direction == "forward"
+        holder, owner = (message.receiver, message.sender) if forward else (message.sender, message.receiver)
+        shard = found.shards[holder]
+        assert torch.equal(message.ids, shard.halo.split(shard.halo_splits.tolist())[owner])
+        assert message.ranges.shape == (4, message.num_rows) and bool((message.ranges >= 0).all())
+        # What another worker computes with my row is more than nothing; what I send home is added as it is.
+        assert bool((message.use > 0).all()) and (forward or bool((message.use == 1).all()))
+
+
+def test_noise_of_a_place_adds_up_to_its_variance():
+    """Σ_v Σ_k α² D S² / 6 is the sum of β / (2^b - 1)²: the same messages, by node and by row."""
+    found, desk = seen(3), Desk(seen(3))
+    widths = desk.chosen(Fixed(bits=2))
+    joined = {place: torch.cat(parts) for place, parts in widths.items()}
+    noise = found.noise(joined, 1)
+    for (layer, direction), variance in desk.variance(widths, 1).items():
+        assert float(noise[direction, layer].sum()) * AVERAGE == pytest.approx(variance, rel=1e-6)
+
+
+@pytest.mark.parametrize("model", ["gcn", "graphsage"])
+def test_bounds_are_those_of_the_check(model):
+    """At the same weights, the trace's bound and the one that `gradient_variance` finds from real passes."""
+    shape = replace(MODEL, name=model, dropout=0.0)
+    recipe = replace(vanilla(), partition=Random())
+    graph = load(GRAPH)
+    found = trace(graph, shape, recipe, workers=2, epochs=2)
+    eight = {place: torch.cat(parts).long() for place, parts in Desk(found).chosen(Fixed(bits=8)).items()}
+    bounds = [each.bound(found.noise(eight, 0), AVERAGE).total for each in found.theorem.terms]
+    # The trace looks at the weights of its last epoch, here those after epoch 0.
+    system = replace(fixed_bits(bits=8), partition=Random())
+    threads = ThreadedWorkers(graph, Random().assign(graph, 2), system, shape, TrainSettings(), workers=2)
+    threads.step(0)
+    weights = threads.trainers[0].parameters.values
+    frame = gradient_variance(graph, system, shape, workers=2, repeats=2, weights=weights)
+    # Quantized passes against an exact one: rounding to 8 bits moves a range by a hundredth or so.
+    assert bounds == pytest.approx(frame["bound"].tolist()[:-1], rel=0.05)
+
+
+def test_what_cannot_be_traced_is_refused():
+    with pytest.raises(ValueError, match="workers must be at least 2 to exchange messages, got 1"):
+        trace(load(GRAPH), MODEL, workers=1)
+    with pytest.raises(ValueError, match="epochs must be at least 2"):
+        trace(load(GRAPH), MODEL, workers=2, epochs=1)
+
+
+def test_the_theorem_may_be_left_out():
+    recipe = replace(vanilla(), partition=Random())
+    assert trace(load(GRAPH), MODEL, recipe, workers=2, epochs=2, theorem=False).theorem is None
