@@ -1,9 +1,10 @@
 """One whole exchange between two workers, float32 beside 1, 2, 4 and 8 bits, over a 1 Gbit link.
 
 Each worker sends half of its rows to the other: encode, post, wait, decode into the halo, through the channels that
-training uses. The workers stand on emulated hosts, and once more on the loopback for information. Each has one core of
-its own and, where that is allowed, comes before other processes, since one slice of processor time of somebody else is
-a third of a 2-bit exchange. A figure is the median over repeats, in which all cases take turns, of the slower worker.
+training uses, with headers and checksums; what these cost is measured beside it. The workers stand on emulated hosts,
+and once more on the loopback for information. Each has one core of its own and, where that is allowed, comes before
+other processes, since one slice of processor time of somebody else is a third of a 2-bit exchange. A figure is the
+median over repeats, in which all cases take turns, of the slower worker.
 
 Wire time stands beside the bytes over the goodput of a plain socket, measured in the same run. Gloo's
 ``all_to_all_single`` posts sends before receives: a worker that comes a little later than the other announces that it
@@ -45,6 +46,8 @@ CASES = {"float32": (32, "float32")} | {
     for parameters in ("float32", "bfloat16")
 }
 """Name -> bit-width and type of Z and S."""
+BARE = {f"{name}, no header": CASES[name] for name in ("float32", "2 bit, float32 parameters")}
+"""The same without the header that goes ahead of a message, and without its checksum."""
 TRANSPORTS = ("direct", "ring", "all-to-all")
 TIME_GOALS = {name: 11.0 for name in CASES if name.startswith("2 bit")}
 WIRE_GOAL = 1 / 1.10
@@ -97,6 +100,11 @@ def _rows(place: str, results: dict[str, Any], num_rows: int, goodput: float | N
                 value, rival = median(wire), results["bytes"][name] / goodput
                 figure = f"wire time of {name} ({spread(wire)})"
                 lines.append(row(case, figure, value, "s", "bytes over goodput", rival, rival / value, WIRE_GOAL))
+        for name in BARE:
+            whole, bare = measured[name.removesuffix(", no header")]["whole"], measured[name]["whole"]
+            figure = f"{name.removesuffix(', no header')} with header ({spread(whole)}; rival {spread(bare)})"
+            value, rival = median(whole), median(bare)
+            lines.append(row(case, figure, value, "s", "without header", rival, rival / value))
     return lines
 
 
@@ -148,14 +156,14 @@ def _work(folder: str, rank: int, repeats: int, num_rows: int, transports: list[
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=datetime.timedelta(seconds=60))
     seconds, sizes = _measure(rank, repeats, num_rows, transports)
     # Each part's slower worker, and whether both came first.
-    everything = torch.tensor([seconds[transport][name] for transport in seconds for name in CASES])
+    everything = torch.tensor([seconds[transport][name] for transport in seconds for name in (*CASES, *BARE)])
     dist.all_reduce(everything, dist.ReduceOp.MAX)
     both_ahead = torch.tensor(int(ahead))
     dist.all_reduce(both_ahead, dist.ReduceOp.MIN)
     if rank == 0:
         parts = iter(everything.tolist())
         slower = {
-            transport: {name: dict(zip(PARTS, zip(*next(parts), strict=True), strict=True)) for name in CASES}
+            transport: {name: dict(zip(PARTS, zip(*next(parts), strict=True), strict=True)) for name in (*CASES, *BARE)}
             for transport in seconds
         }
         results = {"seconds": slower, "bytes": sizes, "ahead": bool(both_ahead)}
@@ -189,12 +197,12 @@ def _measure(
     halo = Stochastic().rows(num_rows, COLUMNS, x.device)
     clock: dict[str, float] = {}
     channels = {
-        (transport, name): _channel(plan, *CASES[name], make_transport(transport, rank, 2), clock)
+        (transport, name): _channel(plan, *of, make_transport(transport, rank, 2), clock, header=name in CASES)
         for transport in transports
-        for name in CASES
+        for name, of in {**CASES, **BARE}.items()
     }
     seconds: dict[str, dict[str, list[list[float]]]] = {
-        transport: {name: [] for name in CASES} for transport in transports
+        transport: {name: [] for name in (*CASES, *BARE)} for transport in transports
     }
     sizes = {}
     for epoch in range(-1, repeats):
@@ -232,7 +240,9 @@ def plan_between(rank: int, num_rows: int) -> Plan:
     return Plan(rank=rank, workers=2, send=(send,), receive=(receive,), accumulate=False)
 
 
-def _channel(plan: Plan, bits: int, parameters: str, transport: Transport, clock: dict[str, float]) -> Channel:
+def _channel(
+    plan: Plan, bits: int, parameters: str, transport: Transport, clock: dict[str, float], *, header: bool
+) -> Channel:
     from gnnqlab.bits.policy import Fixed
     from gnnqlab.message.channel import Channel
     from gnnqlab.message.codec import Float32, Stochastic
@@ -251,6 +261,7 @@ def _channel(plan: Plan, bits: int, parameters: str, transport: Transport, clock
         bits=Fixed(bits=bits),
         transport=transport,
         seed=1,
+        run=1 if header else None,
         phases=phases,
     )
 
