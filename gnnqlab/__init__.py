@@ -23,6 +23,7 @@ _HOMES = {
     "MessagePlayer": "gnnqlab.lab.message_player",
     "Overlapped": "gnnqlab.exchange",
     "MODELS": "gnnqlab.nn.models",
+    "PartitionExplorer": "gnnqlab.lab.partition_explorer",
     "Random": "gnnqlab.partition",
     "Run": "gnnqlab.launch",
     "SYSTEMS": "gnnqlab.systems",
@@ -57,6 +58,7 @@ __all__ = [
     "Graph",
     "MessagePlayer",
     "Overlapped",
+    "PartitionExplorer",
     "Random",
     "Run",
     "Stochastic",
@@ -104,6 +106,7 @@ if TYPE_CHECKING:
     from gnnqlab.lab import compare
     from gnnqlab.lab.errata import errata
     from gnnqlab.lab.message_player import MessagePlayer
+    from gnnqlab.lab.partition_explorer import PartitionExplorer
     from gnnqlab.launch import Run, cleanup, runs
     from gnnqlab.launch.start import launch
     from gnnqlab.message import Float32, Stochastic
