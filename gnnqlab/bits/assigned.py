@@ -80,6 +80,8 @@ class AssignedWidths:
         self.settings = settings
         self.asked = False
         """Whether settings have changed, so that a new period begins: the next assignment is due at once."""
+        self.version = 0
+        """Version of the settings; 0: those of the launch."""
         self._table: dict[tuple[int, str, int, int], Tensor] = {}
         self._installed = 0
 
@@ -99,12 +101,12 @@ class AssignedWidths:
         """The assignment in force: (layer, direction, sender, receiver) -> width of every row, uint8 ``(n,)``."""
         return dict(self._table)
 
-    def steer(self, settings: Assigned) -> None:
+    def steer(self, settings: Assigned, *, version: int = 0) -> None:
         """Change the settings, on all workers between the same two epochs; a new period begins.
 
         Widths in force stay until the assignment that is due now.
         """
-        self.settings, self.asked = settings, True
+        self.settings, self.version, self.asked = settings, version, True
 
     def assigns_after(self, epoch: int) -> bool:
         """Whether the ranges of this epoch are used: by the calendar, or because the settings have changed."""

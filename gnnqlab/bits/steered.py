@@ -26,6 +26,8 @@ class Steered:
 
     def __init__(self, settings: BitPolicy) -> None:
         self.settings = settings
+        self.version = 0
+        """Version of the settings; 0: those of the launch."""
         self._changes = 0
 
     @property
@@ -38,7 +40,7 @@ class Steered:
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:
         return self.settings.widths(rows, epoch)
 
-    def steer(self, settings: BitPolicy) -> None:
+    def steer(self, settings: BitPolicy, *, version: int = 0) -> None:
         """Put other settings in force; both ends of every message must do so between the same two epochs."""
-        self.settings = settings
+        self.settings, self.version = settings, version
         self._changes += 1

@@ -110,6 +110,20 @@ class Run:
         return read_timeline(self.folder)
 
     @property
+    def assignments(self) -> "pd.DataFrame":
+        """One row an assignment of bit-widths, layer and direction: what was chosen, from when on, how surely."""
+        from gnnqlab.train.record import read_assignments
+
+        return read_assignments(self.folder)
+
+    @property
+    def links(self) -> "pd.DataFrame":
+        """The cost model of every pair of workers (θ, γ, R²) at each assignment."""
+        from gnnqlab.train.record import read_links
+
+        return read_links(self.folder)
+
+    @property
     def summary(self) -> dict[str, Any]:
         """The figures of the run, as ``gnnqlab train --json`` prints them."""
         from gnnqlab.train.record import summarize

@@ -31,7 +31,7 @@ CONTROL = "control.json"
 class Steerable(Protocol):
     """A policy in force whose settings can be replaced between epochs."""
 
-    def steer(self, settings: Any) -> None:
+    def steer(self, settings: Any, *, version: int) -> None:
         """Put other settings in force."""
 
 
@@ -148,7 +148,7 @@ class Control:
         self.version, settings = shared[0]
         self._news = None
         assert hasattr(self._policy, "steer"), "steered() has refused what cannot be steered"
-        self._policy.steer(steered(self._system, settings).bits)
+        self._policy.steer(steered(self._system, settings).bits, version=self.version)
         if self._rank == 0:
             self._tell("control", epoch=epoch + 1, version=self.version, settings=settings)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import time
 from pathlib import Path
@@ -22,6 +23,7 @@ from gnnqlab.train.memory import keep_pages
 from gnnqlab.train.objective import Scores
 from gnnqlab.train.prepare import own_shard
 from gnnqlab.train.record import JsonLines, traffic_rows
+from gnnqlab.train.timeline import TimelineFile
 from gnnqlab.train.trainer import Trainer, worker_trainer
 
 __all__ = ["fit"]
@@ -44,11 +46,14 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
     )
     clock = Clock(heartbeat.phase)
     device = _device(config, rank)
-    trainer = worker_trainer(shard, config.system, config.model, settings, device=device, clock=clock)
+    trainer = worker_trainer(
+        shard, config.system, config.model, settings, device=device, clock=clock, run=_identity(config)
+    )
     if rank == 0:
         _write_facts(folder, config, shard, trainer, device)
     records = JsonLines(folder / f"records-rank{rank}.jsonl")
     traffic = JsonLines(folder / f"traffic-rank{rank}.jsonl")
+    timeline = TimelineFile(folder, rank, trainer.exchange, settings.timeline_every)
     meter = _Meter(trainer)
     assert trainer.policy is not None
     trainer.control = Control(folder, rank, config.system, trainer.policy, distributed=trainer.distributed)
@@ -61,6 +66,7 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
         heartbeat.phase("compute", epoch=epoch)
         clock.take()
         crossing.take()
+        timeline.begin(epoch)
         begun = time.perf_counter()
         loss = trainer.epoch(epoch)
         epoch_s = time.perf_counter() - begun
@@ -84,14 +90,25 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
                 "bytes_wire": bytes_wire,
             }
         )
+        arrivals = meter.arrivals()
+        timeline.end(epoch, arrivals)
         if trainer.assigner is not None:
+            trainer.assigner.observe(arrivals)
             if rank == 0:
                 _write_assignments(folder, trainer.assigner)
             installed = _keep_widths(folder, rank, trainer.assigner, installed)
-        traffic.write({"epoch": epoch, "rows": traffic_rows(meter.arrivals())})
+        traffic.write({"epoch": epoch, "rows": traffic_rows(arrivals)})
         _check_finite(loss, epoch)
+    trainer.close()
     records.close()
     traffic.close()
+
+
+def _identity(config: RunConfig) -> str:
+    """Return what tells the messages of this run from those of others; the same on every machine."""
+    whole = config.to_json()
+    kept = {part: whole[part] for part in ("system", "model", "train", "workers")}
+    return json.dumps(kept, sort_keys=True) + os.environ.get("TORCHELASTIC_RUN_ID", "")
 
 
 def _write_assignments(folder: Path, assigner: Assigner) -> None:
@@ -176,21 +193,23 @@ class _Meter:
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
-        self._before = (0, 0, 0.0)
+        self._before = (0, 0, 0, 0.0)
 
     def read(self) -> dict[str, float]:
         channels = self._trainer.exchange.channels if self._trainer.exchange else []
         now = (
             sum(channel.bytes_payload for channel in channels),
             sum(channel.bytes_params for channel in channels),
+            sum(channel.bytes_headers for channel in channels),
             sum(channel.wire_s for channel in channels),
         )
         before, self._before = self._before, now
         return {
             "bytes_payload": now[0] - before[0],
             "bytes_params": now[1] - before[1],
+            "bytes_headers": now[2] - before[2],
             "bytes_gradients": self._trainer.reduction.sent_bytes,
-            "wire_s": round(now[2] - before[2], 7),
+            "wire_s": round(now[3] - before[3], 7),
             "memory_bytes": _peak_memory(),
         }
 

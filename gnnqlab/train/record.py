@@ -21,7 +21,16 @@ if TYPE_CHECKING:
 
     from gnnqlab.message.channel import Arrival
 
-__all__ = ["JsonLines", "read_lines", "read_records", "read_traffic", "summarize", "traffic_rows"]
+__all__ = [
+    "JsonLines",
+    "read_assignments",
+    "read_lines",
+    "read_links",
+    "read_records",
+    "read_traffic",
+    "summarize",
+    "traffic_rows",
+]
 
 RECORD_COLUMNS = (
     "epoch",
@@ -138,11 +147,48 @@ def read_traffic(folder: Path) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(TRAFFIC_COLUMNS))
 
 
+def read_assignments(folder: Path) -> pd.DataFrame:
+    """Return one row per assignment, layer and direction: rows by width, certified gap, settings in force.
+
+    ``epoch`` is the one whose ranges were weighed, ``from_epoch`` the first in which the widths were in force;
+    ``solve_s`` is the solver's time beside the epoch, not what training was held up by (``assign_s`` of the records).
+    """
+    import pandas as pd
+
+    rows = [
+        {**_of_assignment(line), **problem, **line["settings"]}
+        for line in _assignment_lines(folder)
+        for problem in line["problems"]
+    ]
+    return pd.DataFrame(rows)
+
+
+def read_links(folder: Path) -> pd.DataFrame:
+    """Return the cost model at every assignment: one row per pair of workers, with θ, γ and R².
+
+    ``transfers`` is the number of training's own messages that refreshed it.
+    """
+    import pandas as pd
+
+    lines = _assignment_lines(folder)
+    return pd.DataFrame([{**_of_assignment(line), **link} for line in lines for link in line["links"]])
+
+
+def _assignment_lines(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "assignments.jsonl"
+    return list(read_lines(path)) if path.exists() else []
+
+
+def _of_assignment(line: dict[str, Any]) -> dict[str, Any]:
+    return {name: line[name] for name in ("epoch", "from_epoch", "version")}
+
+
 def summarize(folder: Path) -> dict[str, Any]:
     """Return the figures of a run that comparisons and ``--json`` show.
 
     Seconds are medians over epochs of the slowest worker (``epoch_s``) or of the mean over workers (the
-    others); the first epoch is left out where there are more, because it also sets things up. Bytes are per
+    others); the first epoch is left out where there are more, because it also sets things up. ``assign_s`` is a
+    mean over all epochs instead, since few epochs assign; ``assign_share`` is its share of training time. Bytes are per
     epoch, all workers. The test score is that of the epoch with the best validation score.
     """
     config = json.loads((folder / "config.json").read_text())
@@ -180,7 +226,8 @@ def summarize(folder: Path) -> dict[str, Any]:
             "comm_s": median_of_means("wait_s", "reduce_s"),
             "comp_s": median_of_means("central_s", "marginal_s", "dense_s", "optimizer_s"),
             "quant_s": median_of_means("encode_s", "decode_s"),
-            "assign_s": median_of_means("assign_s"),
+            "assign_s": float(frame["assign_s"].mean()),
+            "assign_share": float(frame["assign_s"].sum() / frame["epoch_s"].sum()) if frame["epoch_s"].any() else 0.0,
             "bytes_sent": int(statistics.median(sent)),
             "bytes_payload": int(settled.groupby("epoch")["bytes_payload"].sum().median()),
             "bytes_params": int(settled.groupby("epoch")["bytes_params"].sum().median()),
@@ -191,6 +238,7 @@ def summarize(folder: Path) -> dict[str, Any]:
             "layer0": config["train"]["layer0"],
             "transport": config["train"]["transport"],
             **_link(folder, config, settled),
+            **_assignments(folder),
         }
     )
     return summary
@@ -207,6 +255,19 @@ def _link(folder: Path, config: dict[str, Any], settled: pd.DataFrame) -> dict[s
     if link.kind == "emulated":
         figures["bytes_wire"] = int(settled.groupby("epoch")["bytes_wire"].sum().median())
     return figures
+
+
+def _assignments(folder: Path) -> dict[str, Any]:
+    """Return how often widths were assigned, and how well the line fits of the last cost model hold."""
+    lines = _assignment_lines(folder)
+    if not lines:
+        return {}
+    return {
+        "assignments": len(lines),
+        "solve_s": sum(problem["solve_s"] for problem in lines[-1]["problems"]),
+        "gap": max(problem["gap"] for problem in lines[-1]["problems"]),
+        "link_r_squared": min(link["r_squared"] for link in lines[-1]["links"]),
+    }
 
 
 def _metric(folder: Path) -> str:

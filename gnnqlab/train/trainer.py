@@ -12,6 +12,7 @@ from gnnqlab.bits.assigned import Assigned, AssignedWidths
 from gnnqlab.bits.steered import Steered
 from gnnqlab.exchange.halo import HaloExchange
 from gnnqlab.kernels.codec import raise_refused
+from gnnqlab.message.header import run_number
 from gnnqlab.message.transport import make_transport
 from gnnqlab.nn.message_passing import ModelGraph, WorkerGraph
 from gnnqlab.nn.models.registry import ModelSettings, build_model
@@ -100,6 +101,8 @@ class Trainer:
 
     def close(self) -> None:
         """Return when nothing of this training is under way any more."""
+        if self.assigner is not None:
+            self.assigner.close()
 
     @torch.no_grad()
     def evaluate(self, epoch: int) -> Scores:
@@ -117,8 +120,16 @@ def worker_trainer(
     *,
     device: torch.device | str = "cpu",
     clock: Clock | None = None,
+    run: str = "",
 ) -> Trainer:
     """Return the trainer of one worker; ``torch.distributed`` must be initialised if there are several.
+
+    Args:
+        shard: its share of the graph.
+        system, model, settings: the same on every worker.
+        device: where it trains.
+        clock: measures its epochs.
+        run: tells the run's messages from those of others; the same on every worker.
 
     Raises:
         ValueError: if the shard has nothing to learn from.
@@ -133,6 +144,7 @@ def worker_trainer(
         schedule=system.schedule,
         transport=make_transport(settings.transport, shard.rank, shard.workers),
         seed=settings.seed,
+        run=run_number(run) if settings.headers == "on" else None,
         keep_static=settings.layer0 == "once",
         device=device,
         phases=clock,
@@ -140,7 +152,9 @@ def worker_trainer(
     assigner = None
     if isinstance(bits, AssignedWidths) and distributed:
         per_parameter = system.codec.layout(bits.choices[0], 1, 1).param_bytes // 2
-        assigner = Assigner(bits, shard, exchange, bytes_per_parameter=per_parameter, transport=settings.transport)
+        assigner = Assigner(
+            bits, shard, exchange, bytes_per_parameter=per_parameter, transport=settings.transport, phases=clock
+        )
     graph = WorkerGraph(shard, exchange, seed=settings.seed, device=device)
     network = build_model(model, graph.features.shape[1], shard.num_classes, seed=settings.seed)
     return Trainer(

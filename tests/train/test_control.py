@@ -60,7 +60,7 @@ class Remembers:
     def __init__(self):
         self.settings = []
 
-    def steer(self, settings):
+    def steer(self, settings, *, version):
         self.settings.append(settings)
 
 
@@ -116,7 +116,8 @@ def test_all_ranks_change_a_fixed_width_at_the_same_epoch(tmp_path):
 def test_a_launched_run_is_steered_and_says_so(tmp_path):
     with gq.launch("digits", system="adaqp", epochs=20_000, evaluate_every=0, hidden=16, out=tmp_path) as run:
         until = time.monotonic() + 60
-        while run.epoch < 5 and time.monotonic() < until:
+        while run.epoch < 5:
+            assert time.monotonic() < until and run.status in ("starting", "running"), run.errors
             time.sleep(0.01)
         assert run.control(lam=0.0, among=(2,), period=1000) == 1
         with pytest.raises(ValueError, match=r"lam must lie in \[0, 1\], got 2"):

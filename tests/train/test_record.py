@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 
 import gnnqlab as gq
-from gnnqlab.train.record import RECORD_COLUMNS, JsonLines, read_records, read_traffic, summarize
+from gnnqlab.train.record import (
+    RECORD_COLUMNS,
+    JsonLines,
+    read_assignments,
+    read_links,
+    read_records,
+    read_traffic,
+    summarize,
+)
 
 
 def record(epoch, rank, **changes):
@@ -75,3 +83,66 @@ def test_a_summary_has_the_fields_of_the_contract(tmp_path):
 def test_a_summary_of_a_run_that_just_began(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(gq.configure("digits").to_json()))
     assert summarize(tmp_path)["epochs"] == 0
+
+
+def assignment(epoch, **changes):
+    problem = {"layer": 0, "direction": "forward", "rows": {"2": 5, "8": 1}, "variance": 1.0, "predicted_s": 0.1}
+    link = {"sender": 0, "receiver": 1, "theta_s_per_byte": 1e-8, "gamma_s": 1e-4, "r_squared": 0.9, "transfers": 30}
+    return {
+        "epoch": epoch,
+        "from_epoch": epoch + 2,
+        "version": 0,
+        "settings": {"lam": 0.5, "period": 5},
+        "problems": [{**problem, "gap": 1e-6, "solve_s": 0.01}, {**problem, "layer": 1, "gap": 1e-5, "solve_s": 0.02}],
+        "links": [link, {**link, "sender": 1, "receiver": 0, "r_squared": 0.7}],
+        **changes,
+    }
+
+
+def test_assignments_come_back_by_problem_and_by_link(tmp_path):
+    assert read_assignments(tmp_path).empty and read_links(tmp_path).empty
+    lines = JsonLines(tmp_path / "assignments.jsonl")
+    for epoch in (1, 4):
+        lines.write(assignment(epoch))
+    lines.close()
+    frame, links = read_assignments(tmp_path), read_links(tmp_path)
+    assert frame[["epoch", "from_epoch", "layer", "lam"]].to_numpy().tolist() == [
+        [1, 3, 0, 0.5],
+        [1, 3, 1, 0.5],
+        [4, 6, 0, 0.5],
+        [4, 6, 1, 0.5],
+    ]
+    assert links[["epoch", "sender", "receiver"]].to_numpy().tolist() == [[1, 0, 1], [1, 1, 0], [4, 0, 1], [4, 1, 0]]
+
+
+def test_a_summary_says_what_assignment_took(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(gq.configure("digits", system="adaqp").to_json()))
+    for rank in (0, 1):
+        write(tmp_path, rank, [record(e, rank, epoch_s=1.0, assign_s=0.08 if e == 1 else 0.0) for e in range(4)])
+    lines = JsonLines(tmp_path / "assignments.jsonl")
+    lines.write(assignment(1))
+    lines.close()
+    summary = summarize(tmp_path)
+    assert summary["assign_s"] == 0.02 and summary["assign_share"] == 0.02
+    assert (summary["assignments"], summary["gap"], summary["link_r_squared"]) == (1, 1e-5, 0.7)
+    assert abs(summary["solve_s"] - 0.03) < 1e-12
+
+
+def test_phases_of_a_launched_run_add_up(tmp_path):
+    run = gq.launch("digits", system="adaqp", epochs=8, period=3, hidden=32, out=tmp_path, wait=True)
+    frame = run.records
+    phases = [column for column in frame if column.endswith("_s") and column not in ("time_s", "epoch_s", "wire_s")]
+    spare = frame[phases].sum(axis=1) - frame.epoch_s - frame.evaluate_s
+    assert (spare > -1e-5).all() and (spare < 0.02 + 0.5 * frame.epoch_s).all()  # bookkeeping between training parts
+    assert frame.assign_s[frame.epoch.isin([1, 2, 3, 5, 6])].gt(0).all()
+    assert (frame.epoch_s < frame.time_s.groupby(frame["rank"]).diff().fillna(frame.time_s) + 1e-4).all()
+    for name in ("central_s", "encode_s", "decode_s", "wire_s", "dense_s", "reduce_s", "optimizer_s"):
+        assert frame[name].gt(0).all(), name
+    assert frame.loss.groupby(frame.epoch).nunique().eq(1).all() and frame.val_score.between(0, 1).all()
+    traffic = run.traffic
+    sent = traffic.groupby(["epoch", "sender"])[["payload_bytes", "param_bytes"]].sum()
+    recorded = frame.set_index(["epoch", "rank"])[["bytes_payload", "bytes_params"]]
+    assert (sent.to_numpy() == recorded.to_numpy()).all()
+    assignments = run.assignments
+    assert sorted(set(assignments.epoch)) == [1, 2, 5] and (assignments.gap >= 0).all()
+    assert len(run.links) == 2 * 3

@@ -1,0 +1,173 @@
+"""What training's own messages took, as samples for the cost model ``seconds = θ · bytes + γ`` of each pair.
+
+A message is on the wire from the moment when *both* ends have posted until it has wholly come. A receiver that was
+early has waited for a late sender, not for the wire, so its waiting does not count: the sender's post is taken from
+the sender's own clock.
+
+With everything posted at once, the messages of one sender share its link, and each of them seems to take as long as
+all of them together. So they do take that long *together*: a message is charged its share, by bytes, of the time
+until the last of them had come. The shares of a sender add up to what its link was busy for, which is what
+``theory.cost.all_at_once_s`` sums. With two workers a share is the whole.
+
+Letters: P workers, E epochs since samples were last taken.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+
+from gnnqlab.message.channel import Arrival
+
+__all__ = ["Transfers", "Witnessed", "clock_offsets", "machine", "samples"]
+
+Place = tuple[int, str]
+"""(layer, direction)."""
+Array = NDArray[np.float64]
+
+_ROUND_TRIPS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Witnessed:
+    """What one worker saw of the exchanges since samples were last taken; plain arrays, to be shared."""
+
+    posted: dict[Place, Array] = field(default_factory=dict)
+    """When this worker posted each exchange, ``(E,)``, by its own clock."""
+    came: dict[tuple[Place, int], Array] = field(default_factory=dict)
+    """(place, sender) -> bytes of its messages, and when each had come, ``(E, 2)``; 0 bytes: there was none."""
+
+
+class Transfers:
+    """Collects the arrivals of one worker, epoch by epoch.
+
+    Args:
+        most: epochs to keep at most; the oldest are forgotten.
+    """
+
+    def __init__(self, most: int = 100) -> None:
+        self._most = most
+        self._posted: dict[Place, list[float]] = defaultdict(list)
+        self._came: dict[tuple[Place, int], list[tuple[float, float]]] = defaultdict(list)
+
+    def observe(self, arrivals: Iterable[Arrival]) -> None:
+        """Take what one epoch brought, evaluation left out."""
+        seen = set()
+        for one in arrivals:
+            place = (one.layer, one.direction)
+            if place not in seen:
+                seen.add(place)
+                self._posted[place].append(one.posted)
+            size = float(one.layout.num_bytes) if one.seconds > 0 else 0.0
+            self._came[place, one.sender].append((size, one.posted + one.seconds))
+
+    def take(self) -> Witnessed:
+        """Return what was seen, and begin anew."""
+        taken = Witnessed(
+            {place: np.array(times[-self._most :]) for place, times in self._posted.items()},
+            {key: np.array(messages[-self._most :]) for key, messages in self._came.items()},
+        )
+        self._posted.clear()
+        self._came.clear()
+        return taken
+
+
+def samples(
+    witnessed: Sequence[Witnessed], offsets_s: Sequence[float] | None = None
+) -> dict[tuple[int, int], list[tuple[int, float]]]:
+    """Return (sender, receiver) -> ``(bytes, seconds)`` of training's messages, as the cost model takes them.
+
+    Args:
+        witnessed: what each worker saw, in rank order.
+        offsets_s: what to add to each worker's clock, ``(P,)``; nothing on one machine.
+
+    Example:
+        >>> posted = {(0, "forward"): np.array([1.0])}
+        >>> early = Witnessed(posted, {((0, "forward"), 1): np.array([[100.0, 4.0]])})
+        >>> late = Witnessed({(0, "forward"): np.array([3.0])}, {((0, "forward"), 0): np.array([[50.0, 3.5]])})
+        >>> samples([early, late])  # worker 0 came two seconds too early, which is nothing that the wire took
+        {(0, 1): [(50, 0.5)], (1, 0): [(100, 1.0)]}
+    """
+    workers = len(witnessed)
+    offsets = np.zeros(workers) if offsets_s is None else np.asarray(offsets_s, dtype=np.float64)
+    found: dict[tuple[int, int], list[tuple[int, float]]] = {}
+    places = sorted({place for one in witnessed for place in one.posted})
+    for place in places:
+        if any(place not in one.posted for one in witnessed):
+            continue
+        epochs = min(one.posted[place].size for one in witnessed)
+        posted = np.stack(
+            [one.posted[place][-epochs:] + offset for one, offset in zip(witnessed, offsets, strict=True)]
+        )
+        for sender in range(workers):
+            received = {
+                receiver: witnessed[receiver].came[place, sender][-epochs:]
+                for receiver in range(workers)
+                if (place, sender) in witnessed[receiver].came
+            }
+            if not received:
+                continue
+            receivers = np.array(list(received))
+            sizes = np.stack([messages[:, 0] for messages in received.values()])
+            came = np.stack([messages[:, 1] for messages in received.values()]) + offsets[receivers, None]
+            took = np.where(sizes > 0, came - np.maximum(posted[receivers], posted[sender]), 0.0)
+            together, sent = took.max(axis=0), sizes.sum(axis=0)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                shares = together * sizes / sent
+            for row, receiver in enumerate(receivers.tolist()):
+                good = (sizes[row] > 0) & (shares[row] > 0)
+                pairs = zip(sizes[row, good].astype(int).tolist(), shares[row, good].tolist(), strict=True)
+                found.setdefault((sender, receiver), []).extend(pairs)
+    return found
+
+
+def machine() -> str:
+    """Name what a monotonic clock is good for: this boot of this machine."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def clock_offsets(
+    rank: int, machines: Sequence[str], group: dist.ProcessGroup | None = None, *, seconds: float = 0.0
+) -> list[float]:
+    """Return what to add to each worker's clock to get rank 0's; every worker must call this together.
+
+    Workers of one machine share a clock. For another machine the quickest of several round trips to one of its
+    workers counts: its clock is read half a round trip after the question.
+
+    Args:
+        rank: this worker.
+        machines: the machine of each worker, ``(P,)``.
+        group: process group of the round trips.
+        seconds: added to this worker's clock, to try it out.
+    """
+    first = {name: machines.index(name) for name in reversed(machines)}
+    found = torch.zeros(len(machines), dtype=torch.float64)
+    for peer in sorted(set(first.values()) - {0}):
+        question, answer = torch.zeros(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+        quickest = float("inf")
+        for _ in range(_ROUND_TRIPS):
+            if rank == 0:
+                asked = time.perf_counter() + seconds
+                dist.send(question, peer, group=group)
+                dist.recv(answer, peer, group=group)
+                round_trip = time.perf_counter() + seconds - asked
+                if round_trip < quickest:
+                    quickest, found[peer] = round_trip, asked + round_trip / 2 - float(answer)
+            elif rank == peer:
+                dist.recv(question, 0, group=group)
+                answer[0] = time.perf_counter() + seconds
+                dist.send(answer, 0, group=group)
+    if len(first) > 1:
+        dist.broadcast(found, 0, group=group)
+    return [float(found[first[name]]) for name in machines]
