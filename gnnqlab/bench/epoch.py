@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from gnnqlab.bench.link import over_link
 from gnnqlab.bench.registry import row
 
 __all__ = ["epoch"]
@@ -29,14 +30,40 @@ Prepare = Callable[[str, str], Callable[[int], object]]
 """Sets up (graph, model) and returns what trains one epoch."""
 
 
-def epoch(repeats: int = 5, graphs: tuple[str, ...] = GRAPHS) -> list[dict[str, Any]]:
+def epoch(
+    repeats: int | None = None,
+    *,
+    link: str | None = None,
+    comm_share: float | None = None,
+    hosts: int | None = None,
+    workers: tuple[int, ...] | None = None,
+    graph: str | None = None,
+    epochs: int | None = None,
+    seeds: int | None = None,
+) -> list[dict[str, Any]]:
     """Measure epochs; ``coauthor_physics`` is looked for among downloaded data and in ``shared/data``.
+
+    Args:
+        repeats: interleaved repeats; 5 by default, 3 over a link.
+        link, comm_share: with one of them systems are measured side by side over a link between emulated hosts
+            (:func:`gnnqlab.bench.link.over_link`), where the other options belong.
+        hosts, workers, graph, epochs, seeds: see there.
 
     Returns:
         Rows as :func:`gnnqlab.bench.registry.measure` describes them.
+
+    Raises:
+        ValueError: if an option that belongs to a link comes without one.
     """
+    own = {"hosts": hosts, "workers": workers, "graph": graph, "epochs": epochs, "seeds": seeds}
+    given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+    if link is not None or comm_share is not None:
+        return over_link(repeats or 3, link=link, comm_share=comm_share, **given)
+    if given:
+        raise ValueError(f"bench epoch takes {sorted(given)} together with a link only; add --link or --comm-share")
+    repeats = 5 if repeats is None else repeats
     rows = []
-    for name in graphs:
+    for name in GRAPHS:
         path = _find(name)
         if path is None:
             print(f"bench epoch: {name}.npz is not here, so its rows are left out", flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import platform
 from typing import Any
@@ -21,20 +22,28 @@ BENCHES = {
 """Name -> module with a function of that name, ``(repeats=...) -> rows``."""
 
 
-def measure(name: str, *, repeats: int | None = None) -> dict[str, Any]:
+def measure(name: str, *, repeats: int | None = None, **options: Any) -> dict[str, Any]:
     """Run one measurement.
+
+    Args:
+        name: which.
+        repeats: interleaved repeats; the measurement's own number by default.
+        **options: what only this measurement takes.
 
     Returns:
         ``{"bench", "machine", "rows"}``; a row is ``{"case", "figure", "value", "unit", "rival", "rival_value",
         "ratio", "goal", "reached"}``, a ratio above 1 means ours is better.
 
     Raises:
-        ValueError: if the name is unknown; the message lists the known ones.
+        ValueError: if the name is unknown (the message lists the known ones), or does not take an option.
     """
     if name not in BENCHES:
         raise ValueError(f"bench must be one of {sorted(BENCHES)}, got {name!r}")
     function = getattr(importlib.import_module(BENCHES[name]), name)
-    rows = function() if repeats is None else function(repeats=repeats)
+    unknown = sorted(set(options) - set(inspect.signature(function).parameters))
+    if unknown:
+        raise ValueError(f"bench {name} takes no {unknown}; leave it out")
+    rows = function(**options) if repeats is None else function(repeats=repeats, **options)
     return {"bench": name, "machine": machine(), "rows": rows}
 
 

@@ -20,13 +20,38 @@ class Bench:
     """Which measurement; without one of the known names they are listed."""
     repeats: int | None = None
     """Interleaved repeats; default: the measurement's own."""
+    link: str | None = None
+    """epoch: measure systems side by side over emulated hosts with links of this rate, for instance 1gbit."""
+    comm_share: float | None = None
+    """epoch: instead of --link, the share of its epoch that Vanilla communicates."""
+    hosts: int | None = None
+    """epoch, with a link: emulated hosts; default 2."""
+    workers: str | None = None
+    """epoch, with a link: numbers of workers, separated by commas; default 2,4."""
+    graph: str | None = None
+    """epoch, with a link: name or path; default: a planted partition of 40 000 nodes."""
+    epochs: int | None = None
+    """epoch, with a link: epochs of each run; default 15."""
+    seeds: int | None = None
+    """epoch, with a link: seeds over which the accuracies of Vanilla and AdaQP are compared; default: none."""
     json: bool = False
     """End standard output with one JSON object."""
 
     def run(self) -> dict[str, Any]:
         from gnnqlab.bench.registry import measure
 
-        result = measure(self.name, repeats=self.repeats)
+        names = ("link", "comm_share", "hosts", "graph", "epochs", "seeds")
+        options = {name: value for name in names if (value := getattr(self, name)) is not None}
+        if self.workers is not None:
+            options["workers"] = _numbers(self.workers)
+        result = measure(self.name, repeats=self.repeats, **options)
         if not self.json:
             print(bench_table(result["rows"]))
         return result
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError:
+        raise ValueError(f"workers must be whole numbers separated by commas, got {text!r}; for instance 2,4") from None
