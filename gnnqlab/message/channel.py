@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -139,15 +139,15 @@ class Channel:
     def _headers(self, send: dict[int, Tensor], columns: int, epoch: int) -> Headers | None:
         if self._run is None:
             return None
-        rank, sent, expected = self.plan.rank, {}, {}
+        rank, sent, sums, expected = self.plan.rank, {}, {}, {}
         for peer, segment in send.items():
             if segment.numel():
-                known = self._header("send", peer, rank, peer, columns, epoch)
-                sent[peer] = replace(known, checksum=checksum(segment))
+                sent[peer] = self._header("send", peer, rank, peer, columns, epoch)
+                sums[peer] = checksum(segment)
         for route in self.plan.receive:
             if self._layouts["receive", route.peer].num_bytes:
                 expected[route.peer] = self._header("receive", route.peer, route.peer, rank, columns, epoch)
-        headers = Headers(sent, expected)
+        headers = Headers(sent, sums, expected)
         self.bytes_headers += headers.num_bytes
         return headers
 
