@@ -36,8 +36,10 @@ Key = tuple[int, str, int, int]
 """(layer, direction, sender, receiver)."""
 T = TypeVar("T")
 
-_KEEP = 0.25
-"""What earlier timings still count when training's own transfers refresh the cost model."""
+_KEEP = 0.05
+"""What earlier timings still count when training's own transfers refresh the cost model: little, because relative
+errors are fitted, so that the small seconds of a quiet link would outvote those of a busy one; but not nothing, because
+messages of training may all be of one size, and a line needs two."""
 
 
 @dataclass(frozen=True, eq=False)
