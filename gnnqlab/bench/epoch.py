@@ -15,9 +15,9 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
+from gnnqlab.bench.graphs import find_graph
 from gnnqlab.bench.link import over_link
 from gnnqlab.bench.registry import row
 
@@ -64,7 +64,7 @@ def epoch(
     repeats = 5 if repeats is None else repeats
     rows = []
     for name in GRAPHS:
-        path = _find(name)
+        path = find_graph(name)
         if path is None:
             print(f"bench epoch: {name}.npz is not here, so its rows are left out", flush=True)
             continue
@@ -231,12 +231,3 @@ def _two_workers(name: str, path: str) -> list[dict[str, Any]]:
             0.95,
         )
     ]
-
-
-def _find(name: str) -> str | None:
-    from gnnqlab.graph.sources.where import data_root
-
-    if ":" in name:
-        return name
-    places = [Path(data_root()), Path("shared/data"), Path("../shared/data")]
-    return next((str(path) for place in places if (path := place / f"{name}.npz").exists()), None)

@@ -18,6 +18,7 @@ BENCHES = {
     "faults": "gnnqlab.bench.faults",
     "sddmm": "gnnqlab.bench.sddmm",
     "spmm": "gnnqlab.bench.spmm",
+    "variance": "gnnqlab.bench.variance",
 }
 """Name -> module with a function of that name, ``(repeats=...) -> rows``."""
 
