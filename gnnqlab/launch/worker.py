@@ -131,13 +131,20 @@ def _train(folder: Path, rank: int, heartbeat: Heartbeat) -> None:
 
     run_config = RunConfig.from_json(config)
     heartbeat.phase("init", limit_s=_INIT_S)
+    link = Link.of(folder, workers)
     timeout = datetime.timedelta(seconds=launch["group_timeout_s"] or _GROUP_S)
     dist.init_process_group(
         launch["backend"],
         timeout=timeout,
         device_id=device if launch["backend"] == "nccl" else None,
-        **_store_from_outside(Link.of(folder, workers), rank, workers, timeout),
+        **_store_from_outside(link, rank, workers, timeout),
     )
+    if link.kind == "paced":
+        from gnnqlab.launch.paced import pace
+
+        # In a ring a worker sends to one other at a time, else to all on other hosts at once.
+        others = workers - workers // link.hosts
+        pace(link, rank, workers, at_once=1 if config["train"]["transport"] == "ring" else others)
     fit(run_config, folder, rank, workers, heartbeat)
     sys.stdout.flush()
     heartbeat.phase("done")  # the run is finished here, whatever the rest of this process does

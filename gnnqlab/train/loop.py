@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from gnnqlab.message.paced import Pacer
 from gnnqlab.partition.shard import Shard
 from gnnqlab.train.assignment import Assigner
 from gnnqlab.train.clock import Clock
@@ -46,8 +47,10 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
     )
     clock = Clock(heartbeat.phase)
     device = _device(config, rank)
+    link = Link.of(folder, workers)
+    pacer = _pacer(link, rank, workers, folder)
     trainer = worker_trainer(
-        shard, config.system, config.model, settings, device=device, clock=clock, run=_identity(config)
+        shard, config.system, config.model, settings, device=device, clock=clock, run=_identity(config), pacer=pacer
     )
     if rank == 0:
         _write_facts(folder, config, shard, trainer, device)
@@ -57,7 +60,7 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
     meter = _Meter(trainer)
     assert trainer.policy is not None
     trainer.control = Control(folder, rank, config.system, trainer.policy, distributed=trainer.distributed)
-    crossing = Crossing(Link.of(folder, workers), rank, workers)
+    crossing = Crossing(link, rank, workers)
     if workers > 1:
         _check_same_partition(shard)
     installed = 0
@@ -154,6 +157,15 @@ def _check_finite(loss: float, epoch: int) -> None:
 
 def _number(value: float) -> float | None:
     return None if value != value else round(value, 6)
+
+
+def _pacer(link: Link, rank: int, workers: int, folder: Path) -> Pacer | None:
+    """Return what slows this worker's messages down, if its link is not a real one."""
+    if link.kind != "paced":
+        return None
+    assert link.bytes_per_s is not None
+    board = folder / "tmp" / "paced"
+    return Pacer(rank, workers, hosts=link.hosts, bytes_per_s=link.bytes_per_s, board=board)
 
 
 def _device(config: RunConfig, rank: int) -> torch.device:

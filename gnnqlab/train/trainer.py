@@ -13,7 +13,8 @@ from gnnqlab.bits.steered import Steered
 from gnnqlab.exchange.halo import HaloExchange
 from gnnqlab.kernels.codec import raise_refused
 from gnnqlab.message.header import run_number
-from gnnqlab.message.transport import make_transport
+from gnnqlab.message.paced import Paced, Pacer
+from gnnqlab.message.transport import Direct, Transport, make_transport
 from gnnqlab.nn.message_passing import ModelGraph, WorkerGraph
 from gnnqlab.nn.models.registry import ModelSettings, build_model
 from gnnqlab.partition.shard import Shard
@@ -121,6 +122,7 @@ def worker_trainer(
     device: torch.device | str = "cpu",
     clock: Clock | None = None,
     run: str = "",
+    pacer: Pacer | None = None,
 ) -> Trainer:
     """Return the trainer of one worker; ``torch.distributed`` must be initialised if there are several.
 
@@ -130,6 +132,7 @@ def worker_trainer(
         device: where it trains.
         clock: measures its epochs.
         run: tells the run's messages from those of others; the same on every worker.
+        pacer: slows messages down to the rate of a link that is not there.
 
     Raises:
         ValueError: if the shard has nothing to learn from.
@@ -137,12 +140,17 @@ def worker_trainer(
     clock = clock or Clock()
     distributed = shard.workers > 1 and dist.is_initialized()
     bits = AssignedWidths(system.bits) if isinstance(system.bits, Assigned) else Steered(system.bits)
+    transport = make_transport(settings.transport, shard.rank, shard.workers)
+    exact: Transport = Direct(shard.rank, shard.workers)
+    if pacer is not None:
+        transport, exact = Paced(transport, pacer), Paced(exact, pacer)
     exchange = HaloExchange(
         shard,
         codec=system.codec,
         bits=bits,
         schedule=system.schedule,
-        transport=make_transport(settings.transport, shard.rank, shard.workers),
+        transport=transport,
+        exact_transport=exact,
         seed=settings.seed,
         run=run_number(run) if settings.headers == "on" else None,
         keep_static=settings.layer0 == "once",

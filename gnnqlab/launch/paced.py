@@ -1,0 +1,64 @@
+"""Slow this worker's connections to other hosts down to the rate of a link that is not there.
+
+The kernel spaces what a connection sends (``SO_MAX_PACING_RATE``), without any right: gradients, evaluation and large
+messages take their time. Up to 128 kB go at once, so small messages are held back by ``gnnqlab.message.paced`` as well.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from gnnqlab.train.link import Link
+
+__all__ = ["pace"]
+
+_SO_MAX_PACING_RATE = 47
+
+Address = tuple[str, int]
+
+
+def pace(link: Link, rank: int, workers: int, *, at_once: int) -> int:
+    """Limit what this worker sends to other hosts; every worker must call it together, after joining the group.
+
+    Args:
+        link: the link.
+        rank: this worker.
+        workers: P.
+        at_once: connections over which a worker sends at the same time; they share its part of the link.
+
+    Returns:
+        How many connections were slowed down.
+    """
+    import torch.distributed as dist
+
+    assert link.bytes_per_s is not None
+    own = _connections()
+    everyone: list[list[Address]] = [[] for _ in range(workers)]
+    dist.all_gather_object(everyone, [address for address, _, _ in own])
+    owner = {address: other for other, addresses in enumerate(everyone) for address in addresses}
+    rate = int(link.bytes_per_s / (workers // link.hosts) / max(at_once, 1))
+    slowed = 0
+    for _, peer, descriptor in own:
+        other = owner.get(peer)
+        if other is not None and link.host(other, workers) != link.host(rank, workers):
+            with socket.socket(fileno=os.dup(descriptor)) as connection:
+                connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, rate)
+            slowed += 1
+    return slowed
+
+
+def _connections() -> list[tuple[Address, Address, int]]:
+    """Own address, address of the other end, and descriptor of every TCP connection of this process."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if not os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                continue
+            with socket.socket(fileno=os.dup(int(name))) as connection:
+                if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM:
+                    own, peer = connection.getsockname()[:2], connection.getpeername()[:2]
+                    found.append((own, peer, int(name)))
+        except OSError:
+            continue  # closed meanwhile, or not connected
+    return found
