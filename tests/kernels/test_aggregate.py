@@ -178,22 +178,33 @@ def test_same_bits_for_any_threads_and_repeats() -> None:
         assert all(torch.equal(a, b) for a, b in zip(seen[0], other))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kind", ["float32", "bfloat16", "int8"])
 @pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("lines", [2, 1])
 def test_rows_beyond_the_cache_give_the_same_bits(
-    backend: tuple[str, str | None], dtype: torch.dtype, weighted: bool
+    backend: tuple[str, str | None], kind: str, weighted: bool, lines: int
 ) -> None:
-    """Large products go line by line through a packed copy of the rows; columns and edges keep their order."""
+    """Large products go a few lines at a time through a packed copy; columns and edges keep their order."""
     if backend[0] == "reference":
         pytest.skip("the reference has one way only")
-    adj = matrix(400, 9000, 150_000, seed=11, weighted=weighted)
-    width = 1000 if dtype == torch.float32 else 2000  # above 32 MB, and no multiple of a line
-    x = torch.randn(9000, width, generator=torch.Generator().manual_seed(1)).to(dtype)
-    whole = spmm(adj, x)
-    for part in (slice(0, 100), slice(width - 77, width)):
-        assert torch.equal(spmm(adj, x[:, part]), whole[:, part])
-    assert torch.equal(spmm(adj, x[:5000], x[5000:]), whole)
-    assert torch.equal(spmm(adj, x, out=torch.ones_like(whole), accumulate=True), whole + 1.0)
+    # Two lines of each row fit the 13 MB that packing may take, or one line only; no width is a multiple of a line.
+    num_columns = 9000 if lines == 2 else 110_000
+    width = {"float32": 200, "bfloat16": 370, "int8": 2400}[kind] if lines == 2 else {"int8": 200}.get(kind, 75)
+    adj = matrix(400, num_columns, 6 * num_columns, seed=11, weighted=weighted)
+    x = torch.randn(num_columns, width, generator=torch.Generator().manual_seed(1))
+    rows = quantize_rows(x)
+
+    def stored(columns: slice = slice(None), part: slice = slice(None)) -> Tensor | QuantizedRows:
+        if kind == "int8":
+            return QuantizedRows(rows.codes[part, columns].contiguous(), rows.scales[part].contiguous())
+        return x[part, columns].to(getattr(torch, kind))
+
+    whole = spmm(adj, stored())
+    for columns in (slice(0, 3), slice(width - 3, width)):
+        assert torch.equal(spmm(adj, stored(columns)), whole[:, columns])
+    assert torch.equal(spmm(adj, stored(part=slice(5000)), stored(part=slice(5000, None))), whole)
+    assert torch.equal(spmm(adj, stored(), rows=(100, 399)), whole[100:399])
+    assert torch.equal(spmm(adj, stored(), out=torch.ones_like(whole), accumulate=True), whole + 1.0)
 
 
 @pytest.mark.skipif(len(native.status()["isas"]) < 3, reason="this processor lacks AVX2 or AVX-512")
