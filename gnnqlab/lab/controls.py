@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["make_access", "replace_figure", "shows_static"]
+__all__ = ["WIDTH", "make_access", "replace_figure", "shows_static"]
+
+WIDTH = 860
+"""Pixels of a figure among controls; without a width it takes less room than a page has."""
 
 # Sliders of ipywidgets leave their handle without a name; here it gets the text of the label beside it. The
 # theme is read from the page, because figures cannot see it.
@@ -78,8 +81,9 @@ def _access_class() -> Any:
 
 
 def replace_figure(shown: Any, figure: Figure) -> None:
-    """Put another figure in the place of what a ``FigureWidget`` shows, with one message to the page."""
+    """Put another figure in the place of what a ``FigureWidget`` shows."""
     with shown.batch_update():
         shown.data = ()
         shown.layout = figure.layout
+        shown.layout.width = WIDTH
         shown.add_traces(figure.data)

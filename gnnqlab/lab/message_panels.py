@@ -88,8 +88,8 @@ def draw_pack(figure: Figure, walk: MessageWalk, at: Place) -> None:
         )
     figure.add_heatmap(
         z=tint,
-        x=[str(bit) for bit in range(7, -1, -1)],
-        y=[f"byte {byte}" for byte in range(len(payload))],
+        x=list(range(8)),
+        y=list(range(len(payload))),
         colorscale=[[place, color] for place, color in zip((0, 1 / 3, 2 / 3, 1), _TINTS)],
         zmin=0,
         zmax=3,
@@ -100,7 +100,7 @@ def draw_pack(figure: Figure, walk: MessageWalk, at: Place) -> None:
         texttemplate="%{text}",
         textfont={"color": "#1f2328"},
         customdata=hover,
-        hovertemplate="%{y}, bit %{x}: %{customdata}<extra></extra>",
+        hovertemplate="byte %{y}: %{customdata}<extra></extra>",
         **_cell(at),
     )
     for byte, value in enumerate(payload if at is None else ()):
@@ -114,16 +114,19 @@ def draw_pack(figure: Figure, walk: MessageWalk, at: Place) -> None:
             x=1.01,
             xref="x domain",
             xanchor="left",
-            y=f"byte {byte}",
+            y=byte,
             text=f"= {value} · {which}",
             showarrow=False,
             font={"size": 11},
         )
-    figure.update_xaxes(title_text="bit, 7 is the highest", showgrid=False, type="category", **_cell(at))
-    figure.update_yaxes(autorange="reversed", showgrid=False, **_cell(at))
+    # Numbers with words for ticks: a page that swaps one step for the next stumbles over a change to categories.
+    words = [str(bit) for bit in range(7, -1, -1)]
+    figure.update_xaxes(title_text="bit", tickvals=list(range(8)), ticktext=words, showgrid=False, **_cell(at))
+    ends = [len(payload) - 0.5, -0.5]
+    figure.update_yaxes(title_text="byte of the payload", range=ends, tickformat="d", showgrid=False, **_cell(at))
+    figure.update_yaxes(nticks=len(payload) + 1, **_cell(at))
     if at is None:
         figure.update_xaxes(domain=[0, 0.72])
-        figure.update_yaxes(title_text="byte of the payload")
 
 
 def draw_wire(figure: Figure, walk: MessageWalk, at: Place) -> None:
@@ -135,15 +138,15 @@ def draw_wire(figure: Figure, walk: MessageWalk, at: Place) -> None:
     packed = "in mixed bits" if mixed else f"in {in_words(walk)}"
     for kind, (name, color) in kinds.items():
         runs = [(run.first, run.size) for run in walk.wire if run.kind == kind and run.node != walk.node]
-        _add_runs(figure, packed, runs if few else _joined(runs), name, color, at)
+        _add_runs(figure, 0, runs if few else _joined(runs), name, color, at)
     own = [run for run in walk.wire if run.node == walk.node]
     name = f"row {walk.node}"
-    _add_runs(figure, packed, [(run.first, run.size) for run in own], name, OKABE_ITO["vermillion"], at)
+    _add_runs(figure, 0, [(run.first, run.size) for run in own], name, OKABE_ITO["vermillion"], at)
     row_bytes = 4 * walk.row.numel()
     rows = [(place * row_bytes, row_bytes) for place in range(len(walk.widths))]
-    _add_runs(figure, "in float32", rows if few else _joined(rows), "the same rows", OKABE_ITO["grey"], at)
+    _add_runs(figure, 1, rows if few else _joined(rows), "the same rows", OKABE_ITO["grey"], at)
     total, whole = walk.layout.num_bytes, row_bytes * len(rows)
-    for end, line in ((total, packed), (whole, "in float32")):
+    for line, end in enumerate((total, whole)):
         figure.add_annotation(
             x=end, y=line, text=f" {human_bytes(end)}", showarrow=False, xanchor="left", **_reference(figure, at)
         )
@@ -151,7 +154,7 @@ def draw_wire(figure: Figure, walk: MessageWalk, at: Place) -> None:
         words = f"row {walk.node}: {', '.join(f'{one.kind} {one.first}–{one.first + one.size - 1}' for one in own)}"
         figure.add_annotation(
             x=run.first + run.size / 2,
-            y=packed,
+            y=0,
             text=words if at is None and run is own[-1] else "",
             showarrow=True,
             arrowcolor=OKABE_ITO["vermillion"],
@@ -165,7 +168,8 @@ def draw_wire(figure: Figure, walk: MessageWalk, at: Place) -> None:
         )
     figure.update_layout(barmode="overlay", bargap=0.45)
     figure.update_xaxes(title_text="byte of the message", range=[0, 1.16 * whole], **_cell(at))
-    figure.update_yaxes(range=[1.5, -0.9], showgrid=False, **_cell(at))
+    lines = [packed, "in float32"]
+    figure.update_yaxes(range=[1.5, -0.9], tickvals=[0, 1], ticktext=lines, showgrid=False, **_cell(at))
 
 
 def draw_unpack(figure: Figure, walk: MessageWalk, at: Place) -> None:
@@ -239,7 +243,7 @@ def _add_stems(figure: Figure, walk: MessageWalk, start: list[float], end: list[
     )
 
 
-def _add_runs(figure: Figure, line: str, runs: list[tuple[int, int]], name: str, color: str, at: Place) -> None:
+def _add_runs(figure: Figure, line: int, runs: list[tuple[int, int]], name: str, color: str, at: Place) -> None:
     edge = {"color": "#ffffff", "width": 0.5 if 2 < len(runs) <= _FEW_ROWS else 0}
     figure.add_bar(
         y=[line] * len(runs),

@@ -56,7 +56,7 @@ def test_marks_arrive_where_the_codes_say() -> None:
 def test_the_wire_is_drawn_to_the_byte(rows: int) -> None:
     widths = torch.tensor([(2, 4, 8)[place % 3] for place in range(rows)], dtype=torch.uint8)
     walk = MessageWalk.of(_message(rows), bits=widths)
-    bars = [trace for trace in draw_step(walk, "wire").figure.data if trace.y[0] != "in float32"]
+    bars = [trace for trace in draw_step(walk, "wire").figure.data if trace.y[0] == 0]
     assert sum(sum(bar.x) for bar in bars) == walk.layout.num_bytes == walk.segment.numel()
     own = next(bar for bar in bars if bar.name == f"row {walk.node}")
     assert list(own.x) == [8, len(walk.payload)]
