@@ -17,7 +17,7 @@ from gnnqlab.bits.policy import BitPolicy, Rows
 from gnnqlab.errors import NonFiniteMessage, NonFiniteRow
 from gnnqlab.kernels.noise import stream
 from gnnqlab.message.codec import Codec, Noise
-from gnnqlab.message.header import Header, Headers, checksum
+from gnnqlab.message.header import Header, Headers
 from gnnqlab.message.plan import Plan, Route
 from gnnqlab.message.transport import Transfer, Transport
 from gnnqlab.message.wire import Layout
@@ -139,15 +139,14 @@ class Channel:
     def _headers(self, send: dict[int, Tensor], columns: int, epoch: int) -> Headers | None:
         if self._run is None:
             return None
-        rank, sent, sums, expected = self.plan.rank, {}, {}, {}
+        rank, sent, expected = self.plan.rank, {}, {}
         for peer, segment in send.items():
             if segment.numel():
                 sent[peer] = self._header("send", peer, rank, peer, columns, epoch)
-                sums[peer] = checksum(segment)
         for route in self.plan.receive:
             if self._layouts["receive", route.peer].num_bytes:
                 expected[route.peer] = self._header("receive", route.peer, route.peer, rank, columns, epoch)
-        headers = Headers(sent, sums, expected)
+        headers = Headers(sent, expected)
         self.bytes_headers += headers.num_bytes
         return headers
 

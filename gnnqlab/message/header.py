@@ -1,9 +1,12 @@
-"""What stands before a message: whose it is, of when, how long and with which sum.
+"""What goes with a message: whose it is, of when, how long and with which sum.
 
-The header is a message of its own, ``SIZE`` bytes, posted ahead of the body, so that rows still land where they
-belong without a copy. The body's tag is drawn from everything that both sides know of it. A body of another epoch,
-layer, direction or length therefore never meets the wrong buffer; its header does, and says what is wrong. (Gloo
-ends the process if a message is longer than its buffer, and takes a shorter one in silence.)
+The header is a message of its own, ``SIZE`` bytes beside the body, so that rows still land where they belong without
+a copy. The body's tag is drawn from everything that both sides know of it. A body of another epoch, layer, direction or
+length therefore never meets the wrong buffer; its header does, and says what is wrong. (Gloo ends the process if a
+message is longer than its buffer, and takes a shorter one in silence.)
+
+A header is sent behind its body and waited for first: the checksum is found while the body is under way, and whoever
+waits is woken once.
 """
 
 from __future__ import annotations
@@ -128,33 +131,34 @@ _ADVICE = {
 class Headers:
     """The headers of one exchange on one worker: those it sends, and those it expects."""
 
-    def __init__(self, sent: Mapping[int, Header], sums: Mapping[int, int], expected: Mapping[int, Header]) -> None:
-        """Write the headers.
+    def __init__(self, sent: Mapping[int, Header], expected: Mapping[int, Header]) -> None:
+        """Prepare the headers.
 
         Args:
             sent: peer -> header of the message to it.
-            sums: peer -> checksum of that message.
             expected: peer -> header of the message from it.
         """
         self.sent, self.expected = sent, expected
-        self.send = {
-            peer: torch.frombuffer(bytearray(header.pack(sums[peer])), dtype=torch.uint8)
-            for peer, header in sent.items()
-        }
-        """Bytes of the headers to send, uint8 ``(SIZE,)`` each."""
+        self.send: dict[int, Tensor] = {}
+        """Bytes of the headers that are sealed, uint8 ``(SIZE,)`` each."""
         self.receive = {peer: torch.empty(SIZE, dtype=torch.uint8) for peer in expected}
         """Where headers arrive."""
         self._sums: dict[int, int] = {}
 
-    def to(self, device: torch.device) -> None:
-        """Move the bytes to a device, for a backend that moves only its memory."""
-        self.send = {peer: buffer.to(device) for peer, buffer in self.send.items()}
+    def seal(self, peer: int, body: Tensor, device: torch.device | str = "cpu") -> Tensor:
+        """Return the bytes of the header to a peer, with the checksum of the body."""
+        packed = bytearray(self.sent[peer].pack(checksum(body)))
+        self.send[peer] = torch.frombuffer(packed, dtype=torch.uint8).to(device)
+        return self.send[peer]
+
+    def receive_on(self, device: torch.device) -> None:
+        """Let headers arrive on a device, for a backend that moves only its memory."""
         self.receive = {peer: buffer.to(device) for peer, buffer in self.receive.items()}
 
     @property
     def num_bytes(self) -> int:
         """Bytes that the headers add to what this worker sends."""
-        return SIZE * len(self.send)
+        return SIZE * len(self.sent)
 
     def came(self, peer: int) -> None:
         """Check the header that came from a peer.

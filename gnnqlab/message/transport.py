@@ -2,7 +2,7 @@
 
 A transport takes one uint8 tensor per peer each way, and a header for each if there are headers. Sizes are known on
 both sides, so nothing but these bytes travels. Receives are posted before sends, and are from named ranks only. A
-header is checked before anybody waits for the body behind it.
+header is checked before anybody waits for its body.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class _Staged:
             send = {peer: buffer.cpu() for peer, buffer in send.items()}
             receive = {peer: torch.empty_like(buffer, device="cpu") for peer, buffer in receive.items()}
         elif devices and headers is not None:
-            headers.to(devices.pop())
+            headers.receive_on(devices.pop())
         self.send, self.receive = send, receive
 
     def land(self) -> None:
@@ -187,25 +187,30 @@ class _Staged:
 
 
 class _Posted:
-    """Messages under way: receives from some peers and sends to others, each behind its header."""
+    """Messages under way: receives from some peers and sends to others, and the header of each."""
 
     def __init__(self, staged: _Staged, sources: Iterable[int], targets: Iterable[int], *, bodies: bool = True) -> None:
-        self._headers, self._bodies, self._sources = staged.headers, bodies, list(sources)
-        headers, operations = staged.headers, []
+        headers = staged.headers
+        self._headers, self._bodies, self._sources, targets = headers, bodies, list(sources), list(targets)
+        receives: list[_Operation] = []
         for peer in self._sources:
             if headers is not None:
-                operations.append(dist.P2POp(dist.irecv, headers.receive[peer], peer, tag=TAG))
+                receives.append((dist.irecv, headers.receive[peer], peer, TAG))
             if bodies:
                 tag = 0 if headers is None else headers.expected[peer].tag
-                operations.append(dist.P2POp(dist.irecv, staged.receive[peer], peer, tag=tag))
-        for peer in targets:
-            if headers is not None:
-                operations.append(dist.P2POp(dist.isend, headers.send[peer], peer, tag=TAG))
-            if bodies:
-                tag = 0 if headers is None else headers.sent[peer].tag
-                operations.append(dist.P2POp(dist.isend, staged.send[peer], peer, tag=tag))
-        self._works = _start(operations)
-        self._joint = len(self._works) < len(operations)
+                receives.append((dist.irecv, staged.receive[peer], peer, tag))
+        sends: list[_Operation] = []
+        for peer in targets if bodies else ():
+            sends.append((dist.isend, staged.send[peer], peer, 0 if headers is None else headers.sent[peer].tag))
+        self._joint = dist.get_backend() == "nccl"
+        self._works = [] if self._joint else _start(receives + sends)
+        seals: list[_Operation] = []
+        for peer in targets if headers is not None else ():
+            assert headers is not None
+            body = staged.send[peer]  # on its way already, unless all is posted at once
+            seal = headers.seal(peer, body, body.device if self._joint else "cpu")
+            seals.append((dist.isend, seal, peer, TAG))
+        self._works += _start_jointly(receives + seals + sends) if self._joint else _start(seals)
 
     def wait(self, arrived: Callable[[int], None]) -> None:
         """Return when everything has come and gone.
@@ -214,7 +219,7 @@ class _Posted:
             UnexpectedMessage: if a header is not the expected one; its body is not waited for.
         """
         works = iter(self._works)
-        if self._joint:  # NCCL answers with one work for all
+        if self._joint:  # one work for all
             for work in works:
                 work.wait()
         for peer in self._sources:
@@ -234,13 +239,20 @@ def _await_next(works: Iterator[dist.Work]) -> None:
         work.wait()
 
 
-def _start(operations: list[dist.P2POp]) -> list[dist.Work]:
-    if not operations:
-        return []
-    if dist.get_backend() == "nccl":
-        works: list[dist.Work] = dist.batch_isend_irecv(operations)
-        return works
-    return [operation.op(operation.tensor, operation.peer, tag=operation.tag) for operation in operations]
+_Operation = tuple[Callable[..., dist.Work | None], Tensor, int, int]
+"""Function, buffer, peer, tag."""
+
+
+def _start(operations: Iterable[_Operation]) -> list[dist.Work]:
+    works = [operate(buffer, peer, tag=tag) for operate, buffer, peer, tag in operations]
+    return [work for work in works if work is not None]
+
+
+def _start_jointly(operations: Iterable[_Operation]) -> list[dist.Work]:
+    """Start all as NCCL needs it: in one group, which has one work for all."""
+    posted = [dist.P2POp(operate, buffer, peer, tag=tag) for operate, buffer, peer, tag in operations]
+    works: list[dist.Work] = dist.batch_isend_irecv(posted) if posted else []
+    return works
 
 
 TRANSPORTS: dict[str, Callable[[int, int], Transport]] = {"direct": Direct, "ring": Ring, "all-to-all": AllToAll}

@@ -96,12 +96,16 @@ class Counting:
     """A transport that counts the bytes of what passes through it."""
 
     def __init__(self, inner):
-        self.inner, self.bodies, self.headers = inner, 0, 0
+        self.inner, self.bodies, self.posted = inner, 0, []
 
     def post(self, send, receive, headers=None):
         self.bodies += sum(buffer.numel() for buffer in send.values())
-        self.headers += sum(buffer.numel() for buffer in headers.send.values()) if headers else 0
+        self.posted.append(headers)
         return self.inner.post(send, receive, headers)
+
+    @property
+    def headers(self):
+        return sum(buffer.numel() for headers in self.posted for buffer in headers.send.values())
 
 
 def one_exchange(rank, workers, graph, owner, transport, direction, codec, bits, wrong):
@@ -197,9 +201,16 @@ class Flipping:
         self.inner = inner
 
     def post(self, send, receive, headers=None):
-        for buffer in send.values():
-            buffer[-1] ^= 16
-        return self.inner.post(send, receive, headers)
+        transfer = self.inner.post(send, receive, headers)
+        finish = transfer._finish
+
+        def finish_and_flip():
+            finish()
+            for buffer in receive.values():
+                buffer[-1] ^= 16
+
+        transfer._finish = finish_and_flip
+        return transfer
 
 
 def flipped(rank, workers, graph, owner, codec, bits):
