@@ -211,7 +211,9 @@ class Guard:
         self._trouble_s = now_s if self._trouble_s is None else self._trouble_s
         found, status = order(list(self._witness.errors.values())), self._agent_status
         agent_killed = status is not None and os.WIFSIGNALED(status)
-        clear = agent_killed or (bool(found) and not found[0].consequence)
+        # A killed torchrun takes its workers along at once, but is collected only after the last of its threads.
+        agent_dying = status is None and not processes.alive(self.agent_pid, self._agent_start)
+        clear = agent_killed or (bool(found) and not found[0].consequence and not agent_dying)
         if now_s - self._trouble_s < (_SETTLE_S if clear else _SETTLE_CONSEQUENCE_S):
             return
         if status is not None and (agent_killed or not found):
