@@ -43,6 +43,24 @@ class Adjacency:
     def __post_init__(self) -> None:
         _check_csr(self.indptr, self.indices, self.weights, self.num_columns)
 
+    @classmethod
+    def of_checked(
+        cls,
+        indptr: Tensor,
+        indices: Tensor,
+        weights: Tensor | None = None,
+        *,
+        num_columns: int,
+        turned: Adjacency | None = None,
+        turned_edges: Tensor | None = None,
+    ) -> Adjacency:
+        """A matrix from tensors of another one: not checked again, and a given transpose is not built again."""
+        matrix = object.__new__(cls)
+        known = {"transposed": turned, "transposed_edges": turned_edges}
+        matrix.__dict__.update(indptr=indptr, indices=indices, weights=weights, num_columns=num_columns)
+        matrix.__dict__.update({name: value for name, value in known.items() if value is not None})
+        return matrix
+
     @property
     def num_rows(self) -> int:
         return self.indptr.numel() - 1

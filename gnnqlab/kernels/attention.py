@@ -16,19 +16,16 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gnnqlab.kernels import native
-from gnnqlab.kernels.adjacency import Adjacency, address, describe
+from gnnqlab.kernels.adjacency import Adjacency, describe
+from gnnqlab.kernels.attention_passes import attend_columns, attend_rows, pack_rows
 from gnnqlab.kernels.reference import attention as reference
 from gnnqlab.kernels.sddmm import (
-    call,
-    csr_addresses,
-    head_rows,
     join,
     runs_natively,
     sddmm_add,
     sddmm_dot,
     segment_softmax,
     segment_sum,
-    source_addresses,
     weighted_sum,
 )
 
@@ -43,9 +40,6 @@ __all__ = [
     "segment_sum",
     "weighted_sum",
 ]
-
-_attend = native.declare("attend", "p p i i i i p i i p i p p p f p i p i")
-_attend_backward = native.declare("attend_backward", "p p p i i i i p i p p p i f p i p p i")
 
 
 def attend(
@@ -62,7 +56,8 @@ def attend(
 
     ``a_e = softmax over the row's edges of leaky(source_logits[u] + target_logits[i])`` and
     ``out[i] = sum_e a_e values[u]`` (GAT, Velickovic et al. 2018, equations 2 to 4; the logit is the sum of a
-    source half and a target half).
+    source half and a target half). Touch ``adj.transposed_edges`` before ``torch.compile`` if there is a gradient: the
+    compiler cannot look into the building of it.
 
     Args:
         adj: who attends to whom; its weights are not used.
@@ -84,25 +79,26 @@ def attend(
     """
     _check_slope(slope)
     _check_operands(adj, values, source_logits, target_logits, halo_values, halo_logits)
+    operands = (values, source_logits, target_logits, halo_values, halo_logits)
+    if torch.compiler.is_compiling():
+        turned: tuple[Tensor | None, ...] = (None, None, None)
+        if any(operand is not None and operand.requires_grad for operand in operands):
+            turned = (adj.transposed.indptr, adj.transposed.indices, adj.transposed_edges)
+        attended: Tensor = torch.ops.gnnqlab.attend(adj.indptr, adj.indices, *turned, *operands, slope)[0]
+        return attended
     if not runs_natively(values):
         return reference.attend(
             adj.indptr, adj.indices, join(values, halo_values), join(source_logits, halo_logits), target_logits, slope
         )
-    return _Attend.apply(adj, values, source_logits, target_logits, halo_values, halo_logits, slope)
+    return _EagerAttend.apply(adj, *operands, slope)
 
 
-class _Attend(torch.autograd.Function):
+class _EagerAttend(torch.autograd.Function):
+    """What the operator below does, with less overhead and the transpose built only for a backward pass."""
+
     @staticmethod
-    def forward(
-        ctx: Any,
-        adj: Adjacency,
-        values: Tensor,
-        source: Tensor,
-        target: Tensor,
-        halo_values: Tensor | None,
-        halo_source: Tensor | None,
-        slope: float,
-    ) -> Tensor:
+    def forward(ctx: Any, adj: Adjacency, *operands: Any) -> Tensor:
+        values, source, target, halo_values, halo_source, slope = operands
         out, stats = attend_rows(adj, values, source, target, halo_values, halo_source, slope=slope)
         ctx.adj, ctx.slope = adj, slope
         ctx.save_for_backward(values, source, target, halo_values, halo_source, out, stats)
@@ -111,164 +107,92 @@ class _Attend(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        values, source, target, halo_values, halo_source, out, stats = ctx.saved_tensors
-        adj, num_owned = ctx.adj, values.shape[0]
-        edge_grads = grad.new_empty((adj.num_edges, source.shape[1]))
-        packed = pack_rows(target, stats, grad, out)
-        owned = attend_columns(adj, values, source, packed, grad, edge_grads, columns=(0, num_owned), slope=ctx.slope)
-        halo: tuple[Tensor | None, Tensor | None] = (None, None)
-        if halo_values is not None:
-            halo = attend_columns(
-                adj,
-                halo_values,
-                halo_source,
-                packed,
-                grad,
-                edge_grads,
-                columns=(num_owned, adj.num_columns),
-                slope=ctx.slope,
-            )
-        return None, *owned, segment_sum(adj, edge_grads), *halo, None
+        return None, *_gradients(ctx.adj, (*ctx.saved_tensors, grad), ctx.slope), None
 
 
-def attend_rows(
-    adj: Adjacency,
-    values: Tensor,
-    source_logits: Tensor,
-    target_logits: Tensor,
-    halo_values: Tensor | None = None,
-    halo_logits: Tensor | None = None,
-    *,
-    slope: float = 0.2,
-    rows: tuple[int, int] | None = None,
-    out: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """`attend` for some rows, with no gradient recorded: for a caller that overlaps rows with messages.
-
-    Args:
-        rows: ``(start, stop)``; rows that use no halo column may be asked for without the halo.
-        target_logits: of all rows of the adjacency, ``(R, K)``.
-        out: ``(stop - start, K, F)``, written; made if not given.
-
-    Returns:
-        The sums, and ``stats`` ``(stop - start, 2, K)``: each row's largest logit and reciprocal sum, for the backward
-        pass. Those of row ranges are put together by ``torch.cat``.
-    """
-    start, stop = (0, adj.num_rows) if rows is None else rows
-    if not 0 <= start <= stop <= adj.num_rows:
-        raise ValueError(f"rows must satisfy 0 <= start <= stop <= {adj.num_rows}, got ({start}, {stop})")
-    num_heads, num_features = values.shape[1:]
-    if not runs_natively(values):
-        first, last = int(adj.indptr[start]), int(adj.indptr[stop])
-        summed, stats = reference.attend_rows(
-            adj.indptr[start : stop + 1] - first,
-            adj.indices[first:last],
-            join(values, halo_values),
-            join(source_logits, halo_logits),
-            target_logits[start:stop],
-            slope,
-        )
-        return (summed if out is None else out.copy_(summed)), stats
-    if out is None:
-        out = values.new_empty((stop - start, num_heads, num_features))
-    stats = values.new_empty((stop - start, 2, num_heads))
-    values, into = head_rows(values), head_rows(out)
-    halo_values = None if halo_values is None else head_rows(halo_values)
-    source_logits, target_logits = source_logits.contiguous(), target_logits.contiguous()
-    halo_logits = None if halo_logits is None else halo_logits.contiguous()
-    call(
-        _attend,
-        values,
-        *csr_addresses(adj),
-        start,
-        stop,
-        num_heads,
-        num_features,
-        *source_addresses(values, halo_values),
-        source_logits.data_ptr(),
-        address(halo_logits),
-        target_logits.data_ptr(),
-        slope,
-        into.data_ptr(),
-        into.stride(0),
-        stats.data_ptr(),
-    )
-    return (out if into is out else out.copy_(into)), stats
+def _gradients(adj: Adjacency, saved: tuple[Tensor, ...], slope: float) -> tuple[Tensor | None, ...]:
+    """Of the five operands, from them (the last two may be None), the sums, their statistics and their gradient."""
+    values, source, target, halo_values, halo_source, out, stats, grad = saved
+    num_owned = values.shape[0]
+    edge_grads = grad.new_empty((adj.num_edges, source.shape[1]))
+    packed = pack_rows(target, stats, grad, out)
+    owned = attend_columns(adj, values, source, packed, grad, edge_grads, columns=(0, num_owned), slope=slope)
+    halo: tuple[Tensor | None, Tensor | None] = (None, None)
+    if halo_values is not None and halo_source is not None:
+        columns = (num_owned, adj.num_columns)
+        halo = attend_columns(adj, halo_values, halo_source, packed, grad, edge_grads, columns=columns, slope=slope)
+    return *owned, segment_sum(adj, edge_grads), *halo
 
 
-def pack_rows(target_logits: Tensor, stats: Tensor, grad: Tensor, out: Tensor) -> Tensor:
-    """What the backward pass needs of each row, ``(R, 4, K)``: target logit, stats, and ``<grad, out>``."""
-    return torch.cat((target_logits.unsqueeze(1), stats, (grad * out).sum(-1).unsqueeze(1)), 1)
+# The operators that a compiled graph sees: the matrix, its transpose (needed for a gradient only) and the operands.
+def _matrix(
+    num_columns: int,
+    indptr: Tensor,
+    indices: Tensor,
+    turned_indptr: Tensor | None,
+    turned_indices: Tensor | None,
+    turned_edges: Tensor | None,
+) -> Adjacency:
+    if turned_indptr is None or turned_indices is None:
+        return Adjacency.of_checked(indptr, indices, num_columns=num_columns)
+    turned = Adjacency.of_checked(turned_indptr, turned_indices, num_columns=indptr.numel() - 1)
+    return Adjacency.of_checked(indptr, indices, num_columns=num_columns, turned=turned, turned_edges=turned_edges)
 
 
-def attend_columns(
-    adj: Adjacency,
-    values: Tensor,
-    source_logits: Tensor,
-    packed: Tensor,
-    grad: Tensor,
-    edge_grads: Tensor,
-    *,
-    columns: tuple[int, int],
-    slope: float = 0.2,
-) -> tuple[Tensor, Tensor]:
-    """The backward pass of `attend` for some columns: the owned ones, or the halo's, whose gradients go home.
+def _num_columns(values: Tensor, halo_values: Tensor | None) -> int:
+    return values.shape[0] + (0 if halo_values is None else halo_values.shape[0])
 
-    Args:
-        values: ``(C, K, F)`` and ``source_logits`` ``(C, K)`` of just these columns.
-        packed: ``(R, 4, K)`` from `pack_rows`; ``grad`` ``(R, K, F)``: the gradient of the sums.
-        edge_grads: ``(E, K)``; the places of these columns' edges are written. Once all columns have been asked for,
-            ``segment_sum(adj, edge_grads)`` is the gradient of the target logits.
 
-    Returns:
-        The gradients of ``values`` and ``source_logits``.
-    """
-    start, stop = columns
-    turned, num_heads, num_features = adj.transposed, values.shape[1], values.shape[2]
-    if not 0 <= start <= stop <= adj.num_columns or values.shape[0] != stop - start:
-        raise ValueError(
-            f"columns must lie in [0, {adj.num_columns}] and values have one row each, "
-            f"got ({start}, {stop}) and {values.shape[0]} rows"
-        )
-    if not runs_natively(values):
-        first, last = int(turned.indptr[start]), int(turned.indptr[stop])
-        values_grad, source_grad, grads = reference.attend_columns(
-            turned.indptr[start : stop + 1] - first,
-            turned.indices[first:last],
-            values,
-            source_logits,
-            packed,
-            grad,
-            slope,
-        )
-        edge_grads[adj.transposed_edges[first:last].long()] = grads
-        return values_grad, source_grad
-    values, grad = head_rows(values), head_rows(grad)
-    source_logits, packed = source_logits.contiguous(), packed.contiguous()
-    values_grad = values.new_empty((stop - start, num_heads, num_features))
-    source_grad = values.new_empty((stop - start, num_heads))
-    call(
-        _attend_backward,
-        values,
-        *csr_addresses(turned),
-        adj.transposed_edges.data_ptr(),
-        start,
-        stop,
-        num_heads,
-        num_features,
-        values.data_ptr(),
-        values.stride(0),
-        source_logits.data_ptr(),
-        packed.data_ptr(),
-        grad.data_ptr(),
-        grad.stride(0),
-        slope,
-        values_grad.data_ptr(),
-        values_grad.stride(0),
-        source_grad.data_ptr(),
-        edge_grads.data_ptr(),
-    )
-    return values_grad, source_grad
+def _operator(*inputs: Any) -> tuple[Tensor, Tensor]:
+    *matrix, values, source, target, halo_values, halo_source, slope = inputs
+    adj = _matrix(_num_columns(values, halo_values), *matrix)
+    return attend_rows(adj, values, source, target, halo_values, halo_source, slope=slope)
+
+
+def _operator_fake(*inputs: Any) -> tuple[Tensor, Tensor]:
+    indptr, values = inputs[0], inputs[5]
+    num_rows, (_, num_heads, num_features) = indptr.shape[0] - 1, values.shape
+    return values.new_empty((num_rows, num_heads, num_features)), values.new_empty((num_rows, 2, num_heads))
+
+
+def _operator_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(*inputs[:-1], *output)
+    ctx.slope = inputs[-1]
+    ctx.mark_non_differentiable(output[1])
+
+
+def _operator_backward(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
+    gradients = torch.ops.gnnqlab.attend_backward(*ctx.saved_tensors, grad, ctx.slope)
+    without_halo = ctx.saved_tensors[8] is None
+    return *[None] * 5, *gradients[:3], *([None] * 2 if without_halo else gradients[3:]), None
+
+
+def _backward_operator(*inputs: Any) -> tuple[Tensor, ...]:
+    matrix, operands, slope = inputs[:5], inputs[5:-1], inputs[-1]
+    adj = _matrix(_num_columns(operands[0], operands[3]), *matrix)
+    # A schema knows no optional results: without a halo its gradients are empty.
+    return tuple(operands[0].new_empty(0) if part is None else part for part in _gradients(adj, operands, slope))
+
+
+def _backward_fake(*inputs: Any) -> tuple[Tensor, ...]:
+    return tuple(inputs[5].new_empty(0 if operand is None else operand.shape) for operand in inputs[5:10])
+
+
+_MATRIX = "Tensor indptr, Tensor indices, Tensor? turned_indptr, Tensor? turned_indices, Tensor? turned_edges"
+_OPERANDS = "Tensor values, Tensor source_logits, Tensor target_logits, Tensor? halo_values, Tensor? halo_logits"
+native.register(
+    f"attend({_MATRIX}, {_OPERANDS}, float slope) -> (Tensor, Tensor)",
+    _operator,
+    fake=_operator_fake,
+    backward=_operator_backward,
+    setup=_operator_setup,
+)
+native.register(
+    f"attend_backward({_MATRIX}, {_OPERANDS}, Tensor out, Tensor stats, Tensor grad, float slope)"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    _backward_operator,
+    fake=_backward_fake,
+)
 
 
 def _check_slope(slope: float) -> None:

@@ -196,3 +196,37 @@ def test_mistakes_are_explained() -> None:
         attend(case.adj, case.values.bfloat16(), *arguments[1:])
     with pytest.raises(ValueError, match="rows must satisfy"):
         attend_rows(case.adj, *arguments, rows=(3, 11))
+
+
+@pytest.mark.parametrize("halo", [True, False])
+@pytest.mark.parametrize("needs_grad", [True, False])
+def test_operator_passes_opcheck(backend: tuple[str, str | None], halo: bool, needs_grad: bool) -> None:
+    case = Case(2, 3, halo=5 if halo else 0)
+    operands = [tensor.detach().requires_grad_(needs_grad) for tensor in case.operands(torch.float32)]
+    if not halo:
+        operands[3:] = [None, None]
+    turned = case.adj.transposed
+    matrix = (case.adj.indptr, case.adj.indices, turned.indptr, turned.indices, case.adj.transposed_edges)
+    torch.library.opcheck(torch.ops.gnnqlab.attend.default, (*matrix, *operands, 0.2))
+    plain = [None if operand is None else operand.detach() for operand in operands]
+    out, stats = torch.ops.gnnqlab.attend(*matrix, *plain, 0.2)
+    backward = (*matrix, *plain, out, stats, torch.ones_like(out), 0.2)
+    torch.library.opcheck(torch.ops.gnnqlab.attend_backward.default, backward)
+
+
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+@pytest.mark.parametrize("halo", [True, False])
+def test_compiled_attention_equals_eager(halo: bool) -> None:
+    case = Case(2, 3, halo=5 if halo else 0)
+    assert case.adj.transposed_edges.numel() == case.adj.num_edges
+
+    def layer(*operands: Tensor) -> Tensor:
+        return torch.relu(attend(case.adj, *operands))
+
+    results = []
+    for run in (layer, torch.compile(layer, fullgraph=True, backend="aot_eager")):
+        operands = case.operands(torch.float32)[: 5 if halo else 3]
+        out = run(*operands)
+        results.append((out.detach(), *torch.autograd.grad(out, operands, case.grad)))
+    for eager, compiled in zip(*results):
+        assert torch.equal(eager, compiled)
