@@ -81,6 +81,40 @@ def test_bytes_equal_the_formula():
             assert counts == [first, later, later]
 
 
+class Counting:
+    """A transport that counts its exchanges."""
+
+    def __init__(self, inner):
+        self.inner, self.posted = inner, 0
+
+    def post(self, *buffers):
+        self.posted += 1
+        return self.inner.post(*buffers)
+
+
+def posted_by_kind(rank, workers, graph, owner):
+    training, exact = (Counting(make_transport("direct", rank, workers)) for _ in range(2))
+    shard, exchange, worker = worker_graph(
+        rank, workers, graph, owner, transport=training, exact_transport=exact, keep_static=True
+    )
+    adjacency, x = worker.adjacency("symmetric"), graph.features[shard.owned]
+    counts = []
+    for epoch, evaluates, static in ((0, False, False), (0, True, False), (1, False, True), (2, False, True)):
+        y = exchange.aggregate(adjacency, x, layer=0, epoch=epoch, exact=evaluates, static=static)
+        counts.append((training.posted, exact.posted))
+    return counts, shard.owned, y
+
+
+def test_rows_outside_training_take_the_transport_given_for_them():
+    graph = random_graph(seed=8)
+    results = run_ranks(posted_by_kind, 3, graph, Random(seed=1).assign(graph, 3))
+    whole = LocalGraph(graph).at(0, training=True).aggregate(graph.features)
+    for counts, owned, y in results:
+        # a training pass; an evaluation; static rows, which travel once; and rest afterwards
+        assert counts == [(1, 0), (1, 1), (1, 2), (1, 2)]
+        assert torch.allclose(y, whole[owned], atol=1e-5)
+
+
 class Recorder:
     """Writes down which verb ran."""
 
