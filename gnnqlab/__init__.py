@@ -31,6 +31,7 @@ _HOMES = {
     "Synchronous": "gnnqlab.exchange",
     "System": "gnnqlab.systems",
     "UniformRandom": "gnnqlab.bits",
+    "autotune": "gnnqlab.tune.autotune",
     "cleanup": "gnnqlab.launch",
     "compare": "gnnqlab.lab",
     "configure": "gnnqlab.train.configure",
@@ -65,6 +66,7 @@ __all__ = [
     "Synchronous",
     "System",
     "UniformRandom",
+    "autotune",
     "cleanup",
     "compare",
     "configure",
@@ -115,4 +117,5 @@ if TYPE_CHECKING:
     from gnnqlab.systems import SYSTEMS, System, register_system
     from gnnqlab.train.configure import configure
     from gnnqlab.train.presets import preset
+    from gnnqlab.tune.autotune import autotune
     from gnnqlab.tune.probe import probe

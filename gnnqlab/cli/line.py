@@ -14,13 +14,14 @@ from typing import Any
 
 import tyro
 
+from gnnqlab.cli.autotune import Autotune
 from gnnqlab.cli.bench import Bench
 from gnnqlab.cli.lists import Doctor, Graphs, Models, Runs, Systems
 from gnnqlab.cli.train import Compare, Train
 
 __all__ = ["main"]
 
-Command = Train | Compare | Bench | Systems | Graphs | Models | Runs | Doctor
+Command = Train | Compare | Autotune | Bench | Systems | Graphs | Models | Runs | Doctor
 
 
 @dataclass

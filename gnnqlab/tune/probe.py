@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from gnnqlab.bits.assigned import Assigned
+from gnnqlab.bits.assigned import Assigned, AssignedWidths
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.exchange.schedule import Overlapped
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import load
+from gnnqlab.launch.calibrate import settle
 from gnnqlab.message.codec import Float32
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.systems.system import System, make_system
@@ -24,6 +25,7 @@ from gnnqlab.train.configure import configure
 from gnnqlab.tune.assign import Desk, Widths
 from gnnqlab.tune.drift import Drift, drift
 from gnnqlab.tune.forecast import Forecast
+from gnnqlab.tune.past import median_error, past
 from gnnqlab.tune.timing import Spent, Timing, measure_timing
 from gnnqlab.tune.trace import Trace, trace
 from gnnqlab.tune.wire import Wire
@@ -153,6 +155,14 @@ class Probe:
         bits = replace(recipe.bits, lam=chosen.lam, group_size=chosen.group_size, among=chosen.widths)
         return self._desk.assigned(bits, self.wire.cost(), index=self._at(bits, index), transport=self.wire.transport)
 
+    def installed(self, forecast: Forecast) -> AssignedWidths:
+        """Return a policy that answers with the widths of a forecast, for measurements with them."""
+        return self._desk.installed(self.widths(forecast))
+
+    def past(self, root: Path | str | None = None) -> DataFrame:
+        """Return predicted and measured epochs of finished runs like this; see :func:`gnnqlab.tune.past.past`."""
+        return past(self, root)
+
     def over(self, link: str, *, hosts: int = 2) -> Probe:
         """Return the probe for another link, by arithmetic: computation stays, the wire's rate is what its name says.
 
@@ -244,7 +254,7 @@ class Probe:
 
 
 def probe(
-    graph: Graph | str | Path,
+    graph: Graph | str | Path | RunConfig,
     *,
     model: str | ModelSettings = "gcn",
     workers: int = 2,
@@ -260,7 +270,7 @@ def probe(
     kept in the cache and found again.
 
     Args:
-        graph: a graph, or its name or path.
+        graph: a graph, or its name or path; or the whole configuration of a run, whose system does not matter.
         model: a model's name, or its settings.
         workers: number of partitions, at least 2.
         epochs: to trace; more of them show how ranges move on, which decides the period.
@@ -278,15 +288,35 @@ def probe(
     Example:
         ``gq.probe("digits", workers=4, hosts=2, link="100mbit").forecast(lam=0.5)``
     """
-    config = configure(graph, model=model, system="vanilla", workers=workers, **settings)
+    config = _vanilla(graph, model, workers, settings)
     if config.train.layer0 != "resend":
         raise ValueError("a probe is about rows that travel in every epoch, got layer0 'once'; choose 'resend'")
     whole = graph if isinstance(graph, Graph) else load(config.graph)
     seen = trace(
-        whole, config.model, config.system, workers=workers, epochs=epochs, settings=config.train, theorem=theorem
+        whole,
+        config.model,
+        config.system,
+        workers=config.workers,
+        epochs=epochs,
+        settings=config.train,
+        theorem=theorem,
     )
     timing = measure_timing(config, epochs=timed_epochs, fresh=fresh)
-    return Probe(config=config, trace=seen, timing=timing, wire=timing.wire)
+    found = Probe(config=config, trace=seen, timing=timing, wire=timing.wire)
+    return replace(found, error=median_error(found.past()["error"]))
+
+
+def _vanilla(
+    graph: Graph | str | Path | RunConfig, model: str | ModelSettings, workers: int, settings: dict[str, Any]
+) -> RunConfig:
+    """Return the configuration of Vanilla; the rate of a link that is asked for by its share is found first."""
+    if isinstance(graph, RunConfig):
+        if settings:
+            raise ValueError(f"a configuration holds all settings, got {sorted(settings)} as well; replace them in it")
+        config = replace(graph, system=replace(make_system("vanilla"), partition=graph.system.partition))
+    else:
+        config = configure(graph, model=model, system="vanilla", workers=workers, **settings)
+    return settle([config])[0] if config.launch.comm_share is not None else config
 
 
 def _central_work(seen: Trace) -> dict[tuple[int, str], float]:

@@ -112,6 +112,8 @@ class Trace:
     shards: tuple[Shard, ...]
     losses: tuple[float, ...]
     """One an epoch from 0 to the last traced one."""
+    weights: Tensor
+    """Flat, those of the last traced epoch's pass."""
     theorem: Theorem | None
     seed: int
 
@@ -213,6 +215,7 @@ def trace(
         messages=messages,
         shards=tuple(threads.shards),
         losses=tuple(losses),
+        weights=weights,
         theorem=known,
         seed=settings.seed,
     )

@@ -1,0 +1,347 @@
+"""``gq.autotune``: λ, group size and period chosen by prediction and confirmed by short runs.
+
+The paper sets them by hand (AdaQP Table 8, Figs. 10 and 11). Here every λ and group size is forecast from one probe,
+the period follows from how fast ranges move on, and the best few are trained for some epochs beside Vanilla.
+"""
+
+from __future__ import annotations
+
+import html
+import itertools
+import math
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.bits.assigned import Assigned
+from gnnqlab.graph.graph import Graph
+from gnnqlab.graph.sources import load
+from gnnqlab.launch.local import launch
+from gnnqlab.measure.gradient_noise import gradient_noise
+from gnnqlab.systems.system import make_system
+from gnnqlab.train.config import RunConfig
+from gnnqlab.tune.drift import PERIODS
+from gnnqlab.tune.forecast import Forecast
+from gnnqlab.tune.probe import Probe, probe
+from gnnqlab.tune.timing import spent
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["TARGETS", "Autotuned", "Trial", "autotune", "search"]
+
+TARGETS = ("time", "accuracy", "balanced")
+LAMS = tuple(round(0.1 * step, 1) for step in range(11))
+GROUP_SIZES = (10, 30, 100, 300)
+_EPOCHS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One setting, as it was predicted and as a short run and repeated passes came out."""
+
+    system: str
+    lam: float | None
+    group_size: int | None
+    period: int | None
+    predicted_s: float
+    measured_s: float
+    predicted_bound: float | None
+    """Theorem 3 over all weights."""
+    measured_variance: float | None
+    """Of the gradient, at the weights of the last traced epoch."""
+    predicted_bytes: int
+    measured_bytes: int
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured seconds, less 1."""
+        return self.predicted_s / self.measured_s - 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Autotuned:
+    """The setting that was chosen, and all that was predicted and measured on the way to it."""
+
+    target: str
+    probe: Probe
+    best: Trial
+    vanilla: Trial
+    trials: tuple[Trial, ...]
+    """Every setting that was tried, the one predicted best first."""
+    searched: int
+    """Settings that were forecast."""
+    drift_loss: float
+    """What the chosen period is predicted to lose to stale widths, as a share of the objective."""
+    config: RunConfig
+    """To train with the setting: ``gnnqlab.launch.local.launch(tuned.config)``."""
+
+    @property
+    def lam(self) -> float:
+        assert self.best.lam is not None
+        return self.best.lam
+
+    @property
+    def group_size(self) -> int:
+        assert self.best.group_size is not None
+        return self.best.group_size
+
+    @property
+    def period(self) -> int:
+        assert self.best.period is not None
+        return self.best.period
+
+    @property
+    def speedup(self) -> float:
+        """Measured, over Vanilla."""
+        return self.vanilla.measured_s / self.best.measured_s
+
+    @property
+    def predicted_speedup(self) -> float:
+        return self.vanilla.predicted_s / self.best.predicted_s
+
+    def to_frame(self) -> DataFrame:
+        """Return Vanilla and every trial, predicted beside measured."""
+        import pandas as pd
+
+        return pd.DataFrame([_words(trial) for trial in (self.vanilla, *self.trials)])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``gnnqlab autotune --json`` prints."""
+        return {
+            "graph": self.config.graph,
+            "model": self.config.model.name,
+            "workers": self.config.workers,
+            "link": self.probe.wire.name,
+            "target": self.target,
+            "lam": self.lam,
+            "group_size": self.group_size,
+            "period": self.period,
+            "predicted": {
+                "epoch_s": self.best.predicted_s,
+                "speedup": self.predicted_speedup,
+                "variance_bound": self.best.predicted_bound,
+                "bytes_sent": self.best.predicted_bytes,
+                "stale_loss": self.drift_loss,
+            },
+            "measured": {
+                "epoch_s": self.best.measured_s,
+                "speedup": self.speedup,
+                "variance": self.best.measured_variance,
+                "bytes_sent": self.best.measured_bytes,
+            },
+            "vanilla": _words(self.vanilla),
+            "trials": [_words(trial) for trial in self.trials],
+            "searched": self.searched,
+        }
+
+    def __repr__(self) -> str:
+        return f"<Autotuned {self._title()}>"
+
+    def _repr_html_(self) -> str:
+        shown = self.to_frame().to_html(index=False, float_format="{:.4g}".format)
+        return f"<p>{html.escape(self._title())}</p>{shown}"
+
+    def _title(self) -> str:
+        return (
+            f"for {self.target}: λ = {self.lam:g}, groups of {self.group_size}, period {self.period}; predicted "
+            f"{self.predicted_speedup:.2f}×, measured {self.speedup:.2f}× Vanilla over {self.probe.wire.name}"
+        )
+
+
+def autotune(
+    graph: Graph | str | Path | RunConfig,
+    *,
+    target: str = "balanced",
+    most_variance: float = 300.0,
+    most_slower: float = 0.1,
+    most_stale: float = 0.1,
+    widths: Sequence[int] = (2, 4, 8),
+    confirm: int = 2,
+    repeats: int = 12,
+    epochs: int = _EPOCHS,
+    known: Probe | None = None,
+    out: Path | str | None = None,
+    say: Callable[[str], None] = lambda line: None,
+    **settings: Any,
+) -> Autotuned:
+    """Choose λ, group size and period of AdaQP for a graph, a model and a link.
+
+    Args:
+        graph: a graph, its name or path, or a whole configuration.
+        target: ``time``: the fastest whose bound on the gradient variance (Theorem 3) is at most ``most_variance``
+            times that of λ = 1; ``accuracy``: the smallest bound whose epoch is at most ``most_slower`` longer than
+            the fastest; ``balanced``: nearest to both optima, time and the logarithm of the bound counted equally.
+        most_variance: for ``time``; with 2, 4 and 8 bits, 4 everywhere leave 289 times the variance of 8.
+        most_slower: for ``accuracy``; 0.1 is a tenth.
+        most_stale: what widths may lose by growing old before they are assigned anew, as a share of the objective;
+            the longest period within it is taken.
+        widths: bit-widths to choose from.
+        confirm: how many of the best to train, at least 1.
+        repeats: passes for each measured variance, at least 2; 0 measures none.
+        epochs: of each confirming run, at least 6.
+        known: a probe of the same thing, if there is one.
+        out: folder for the confirming runs; by default they are not kept.
+        say: called with a line about each step.
+        **settings: as for :func:`gnnqlab.probe`.
+
+    Returns:
+        An :class:`Autotuned`: ``.lam``, ``.group_size``, ``.period``, ``.config``; ``.to_frame()`` puts predicted and
+        measured side by side.
+
+    Raises:
+        ValueError: if the target is unknown or a number out of its range.
+
+    Example:
+        ``gq.autotune("digits", target="time", hosts=2, link="100mbit")``
+    """
+    _check(target, most_variance, most_slower, confirm, repeats, epochs)
+    say("probing: traces ranges, launches two short runs")
+    seen = known or probe(graph, **settings)
+    ranked = search(seen, target=target, most_variance=most_variance, most_slower=most_slower, widths=tuple(widths))
+    searched = len(LAMS) * len(GROUP_SIZES)
+    whole = graph if isinstance(graph, Graph) else load(seen.config.graph)
+    chosen = []
+    for forecast in ranked[:confirm]:
+        assert forecast.lam is not None and forecast.group_size is not None
+        moved = seen.drift(lam=forecast.lam, group_size=forecast.group_size, widths=widths)
+        chosen.append(replace(forecast, period=moved.period(most_stale, periods=PERIODS)))
+    with tempfile.TemporaryDirectory(prefix="gnnqlab-autotune-") as folder:
+        root = folder if out is None else out
+
+        def tried(forecast: Forecast) -> Trial:
+            say(f"training {epochs} epochs: {forecast!r}")
+            return _trial(seen, whole, forecast, epochs=epochs, repeats=repeats, root=root)
+
+        vanilla = tried(seen.vanilla)
+        trials = tuple(tried(forecast) for forecast in chosen)
+    best = min(trials, key=lambda trial: _score(trial, target, trials))
+    assert best.lam is not None and best.group_size is not None and best.period is not None
+    moved = seen.drift(lam=best.lam, group_size=best.group_size, widths=widths)
+    return Autotuned(
+        target=target,
+        probe=seen,
+        best=best,
+        vanilla=vanilla,
+        trials=trials,
+        searched=searched,
+        drift_loss=moved.of_period(best.period),
+        config=_config(seen, best.lam, best.group_size, best.period, tuple(widths)),
+    )
+
+
+def search(
+    seen: Probe,
+    *,
+    target: str = "balanced",
+    most_variance: float = 300.0,
+    most_slower: float = 0.1,
+    widths: tuple[int, ...] = (2, 4, 8),
+) -> list[Forecast]:
+    """Forecast every λ and group size; return those that meet the target, the best first, the fastest if none does."""
+    found = [
+        seen.forecast(lam=lam, group_size=size, widths=widths) for size, lam in itertools.product(GROUP_SIZES, LAMS)
+    ]
+    fastest = min(each.epoch_s for each in found)
+    least = min(_noise(each) for each in found)
+    if target == "time":
+        meeting = [each for each in found if _noise(each) <= most_variance * least]
+        return sorted(meeting, key=lambda each: (each.epoch_s, _noise(each)))
+    if target == "accuracy":
+        meeting = [each for each in found if each.epoch_s <= (1 + most_slower) * fastest]
+        return sorted(meeting, key=lambda each: (_noise(each), each.epoch_s))
+    slowest, most = max(each.epoch_s for each in found), max(_noise(each) for each in found)
+
+    def distance(each: Forecast) -> float:
+        slower = (each.epoch_s - fastest) / (slowest - fastest) if slowest > fastest else 0.0
+        noisier = math.log(_noise(each) / least) / math.log(most / least) if most > least else 0.0
+        return math.hypot(slower, noisier)
+
+    return sorted(found, key=distance)
+
+
+def _noise(forecast: Forecast) -> float:
+    """The bound where it was traced, else V; positive, so that it has a logarithm."""
+    bound = forecast.total_bound
+    return max(forecast.total_variance if bound is None else bound, 1e-300)
+
+
+def _score(trial: Trial, target: str, trials: Sequence[Trial]) -> float:
+    """What confirms: among the settings predicted best, time as measured; for accuracy the variance as measured."""
+    if target == "time":
+        return trial.measured_s
+    noise = trial.measured_variance if trial.measured_variance is not None else trial.predicted_bound or 0.0
+    if target == "accuracy":
+        return noise
+    return trial.measured_s * max(noise, 1e-300) ** 0.1  # ten times the variance weigh as much as a quarter more time
+
+
+def _trial(seen: Probe, graph: Graph, forecast: Forecast, *, epochs: int, repeats: int, root: Any) -> Trial:
+    config = seen.config
+    if forecast.lam is not None:
+        assert forecast.group_size is not None and forecast.period is not None and forecast.widths is not None
+        config = _config(seen, forecast.lam, forecast.group_size, forecast.period, forecast.widths)
+    run = launch(replace(config, train=replace(config.train, epochs=epochs, evaluate_every=0)), root=root, wait=True)
+    variance = None
+    if repeats and forecast.lam is not None:
+        bits = seen.installed(forecast)
+        variance = gradient_noise(
+            graph,
+            bits,
+            config.model,
+            workers=config.workers,
+            repeats=repeats,
+            weights=seen.trace.weights,
+            system=config.system,
+            seed=config.train.seed,
+        ).variance
+    return Trial(
+        system=forecast.system,
+        lam=forecast.lam,
+        group_size=forecast.group_size,
+        period=forecast.period,
+        predicted_s=forecast.epoch_s,
+        measured_s=spent(run).epoch_s,
+        predicted_bound=forecast.total_bound,
+        measured_variance=variance,
+        predicted_bytes=forecast.bytes_sent,
+        measured_bytes=run.summary["bytes_sent"],
+    )
+
+
+def _config(seen: Probe, lam: float, group_size: int, period: int, widths: tuple[int, ...]) -> RunConfig:
+    system = make_system("adaqp")
+    assert isinstance(system.bits, Assigned)
+    bits = replace(system.bits, lam=lam, group_size=group_size, period=period, among=widths)
+    return replace(seen.config, system=replace(system, partition=seen.config.system.partition, bits=bits))
+
+
+def _words(trial: Trial) -> dict[str, Any]:
+    return {
+        "system": trial.system,
+        "lam": trial.lam,
+        "group_size": trial.group_size,
+        "period": trial.period,
+        "predicted_s": trial.predicted_s,
+        "measured_s": trial.measured_s,
+        "error": trial.error,
+        "predicted_bound": trial.predicted_bound,
+        "measured_variance": trial.measured_variance,
+        "predicted_bytes": trial.predicted_bytes,
+        "measured_bytes": trial.measured_bytes,
+    }
+
+
+def _check(target: str, most_variance: float, most_slower: float, confirm: int, repeats: int, epochs: int) -> None:
+    if target not in TARGETS:
+        raise ValueError(f"target must be one of {TARGETS}, got {target!r}")
+    if most_variance < 1:
+        raise ValueError(f"most_variance must be at least 1, the variance of λ = 1 itself, got {most_variance}")
+    if most_slower < 0:
+        raise ValueError(f"most_slower must not be negative, got {most_slower}")
+    if confirm < 1 or epochs < 6:
+        raise ValueError(f"confirm must be at least 1 and epochs at least 6, got {confirm} and {epochs}")
+    if repeats < 0 or repeats == 1:
+        raise ValueError(f"repeats must be 0, or at least 2 to have a variance, got {repeats}")

@@ -1,0 +1,88 @@
+"""How good predictions were: finished runs held against what would have been predicted for them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.launch.run import Run, runs
+from gnnqlab.train.config import RunConfig
+from gnnqlab.tune.timing import spent
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from gnnqlab.tune.probe import Probe
+
+__all__ = ["median_error", "past"]
+
+_LATEST = 40
+"""Runs to look at; older ones were measured on a machine that has changed since."""
+_FEWEST = 6
+"""Epochs that a run needs to have a median."""
+
+
+def past(probe: Probe, root: Path | str | None = None) -> DataFrame:
+    """Return predicted and measured epochs of finished runs of the same graph, model, workers and link.
+
+    Args:
+        probe: what predicts.
+        root: folder of runs, as for ``gq.runs``.
+
+    Returns:
+        One row a run: ``run, system, lam, predicted_s, measured_s, error`` (predicted over measured, less 1).
+    """
+    import pandas as pd
+
+    columns = ["run", "system", "lam", "predicted_s", "measured_s", "error"]
+    rows = [_row(probe, run) for run in _like(probe.config, runs(root)[-_LATEST:])]
+    return pd.DataFrame([row for row in rows if row is not None], columns=columns)
+
+
+def median_error(errors: Iterable[float]) -> float | None:
+    """Return the median of the sizes of some errors; ``None`` of none.
+
+    Example:
+        >>> median_error([-0.25, 0.125, 0.5]), median_error([])
+        (0.25, None)
+    """
+    sizes = [abs(error) for error in errors]
+    return statistics.median(sizes) if sizes else None
+
+
+def _like(config: RunConfig, found: Iterable[Run]) -> Iterable[Run]:
+    for run in found:
+        try:
+            other = run.config
+        except (ValueError, KeyError, TypeError):
+            continue  # written by another version
+        same = (
+            (other.graph, other.model, other.workers) == (config.graph, config.model, config.workers)
+            and (other.launch.hosts, other.launch.link) == (config.launch.hosts, config.launch.link)
+            and (other.train.layer0, other.train.transport) == (config.train.layer0, config.train.transport)
+            and other.system.partition == config.system.partition
+        )
+        if same and other.train.epochs >= _FEWEST and run.status == "finished":
+            yield run
+
+
+def _row(probe: Probe, run: Run) -> dict[str, Any] | None:
+    system = run.config.system
+    try:
+        forecast = probe.forecast(system=system)
+    except ValueError:
+        return None  # a system that is not predicted
+    measured = spent(run).epoch_s
+    if not (measured > 0 and math.isfinite(forecast.epoch_s)):
+        return None
+    return {
+        "run": run.id,
+        "system": system.name,
+        "lam": forecast.lam,
+        "predicted_s": forecast.epoch_s,
+        "measured_s": measured,
+        "error": forecast.epoch_s / measured - 1,
+    }
