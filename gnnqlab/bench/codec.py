@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.bench.pinned import interleaved, median, run_pinned, spread
+from gnnqlab.bench.pinned import interleaved, median, run_each, spread
 from gnnqlab.bench.registry import row
 
 if TYPE_CHECKING:
@@ -35,14 +35,7 @@ def codec(repeats: int = 15, threads: tuple[int, ...] | None = None) -> list[dic
     Returns:
         Rows as :func:`gnnqlab.bench.registry.measure` describes them; values in GB/s of float32 message bytes.
     """
-    import os
-
-    counts = threads or tuple(range(1, min(2, len(os.sched_getaffinity(0))) + 1))
-    return [
-        line
-        for count in counts
-        for line in run_pinned("gnnqlab.bench.codec:measure_threads", threads=count, repeats=repeats)
-    ]
+    return run_each(__name__ + ":measure_threads", threads=threads, repeats=repeats)
 
 
 def measure_threads(repeats: int) -> list[dict[str, Any]]:

@@ -15,7 +15,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["interleaved", "median", "run_pinned", "spread"]
+__all__ = ["interleaved", "median", "run_each", "run_pinned", "spread"]
+
+
+def run_each(function: str, *, threads: tuple[int, ...] | None, **arguments: Any) -> list[dict[str, Any]]:
+    """The rows of `run_pinned` for each number of threads; None: for one and, where there are two cores, two."""
+    counts = threads or tuple(range(1, min(2, len(os.sched_getaffinity(0))) + 1))
+    return [row for count in counts for row in run_pinned(function, threads=count, **arguments)]
 
 
 def run_pinned(function: str, *, threads: int, **arguments: Any) -> list[dict[str, Any]]:

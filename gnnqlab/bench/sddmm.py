@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.bench.pinned import interleaved, median, run_pinned, spread
+from gnnqlab.bench.pinned import interleaved, median, run_each, spread
 from gnnqlab.bench.registry import row
-from gnnqlab.bench.spmm import power_law
+from gnnqlab.bench.spmm import dgl_graph, power_law
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from gnnqlab.kernels.aggregate import Adjacency
 
 __all__ = ["sddmm"]
 
@@ -34,14 +32,7 @@ def sddmm(repeats: int = 5, threads: tuple[int, ...] | None = None) -> list[dict
     Returns:
         Rows as :func:`gnnqlab.bench.registry.measure` describes them.
     """
-    import os
-
-    counts = threads or tuple(range(1, min(2, len(os.sched_getaffinity(0))) + 1))
-    return [
-        line
-        for count in counts
-        for line in run_pinned("gnnqlab.bench.sddmm:measure_threads", threads=count, repeats=repeats)
-    ]
+    return run_each(__name__ + ":measure_threads", threads=threads, repeats=repeats)
 
 
 def measure_threads(repeats: int) -> list[dict[str, Any]]:
@@ -61,7 +52,7 @@ def measure_threads(repeats: int) -> list[dict[str, Any]]:
     contenders: dict[str, Callable[[], object]] = {"ours dot": lambda: sddmm_dot(adj, values, grad)}
     ways = {"ours": lambda values, source, target: attend(adj, values, source, target, slope=SLOPE)}
     try:
-        graph = _dgl_graph(adj)
+        graph = dgl_graph(adj)
         ways["DGL"] = lambda values, source, target: _dgl_attend(graph, values, source, target)
         contenders["DGL dot"] = lambda: _dgl_dot(graph, values, grad)
     except ImportError as error:
@@ -99,16 +90,6 @@ def _both(way: Callable[..., Tensor], inputs: tuple[Tensor, ...], grad: Tensor) 
     import torch
 
     return lambda: torch.autograd.grad(way(*inputs), inputs, grad)
-
-
-def _dgl_graph(adj: Adjacency) -> Any:
-    import dgl
-    import torch
-
-    rows = torch.repeat_interleave(torch.arange(adj.num_rows), adj.indptr.diff())
-    graph = dgl.graph((adj.indices.long(), rows), num_nodes=adj.num_rows)
-    graph.create_formats_()
-    return graph
 
 
 def _dgl_attend(graph: Any, values: Tensor, source: Tensor, target: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.bench.pinned import interleaved, median, run_pinned, spread
+from gnnqlab.bench.pinned import interleaved, median, run_each, spread
 from gnnqlab.bench.registry import row
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from gnnqlab.kernels.aggregate import Adjacency
 
-__all__ = ["power_law", "spmm"]
+__all__ = ["dgl_graph", "power_law", "spmm"]
 
 COLUMNS = 256
 LARGE, SMALL = (200_000, 9_300_000), (20_000, 6_600_000)
@@ -34,14 +34,7 @@ def spmm(repeats: int = 7, threads: tuple[int, ...] | None = None) -> list[dict[
     Returns:
         Rows as :func:`gnnqlab.bench.registry.measure` describes them.
     """
-    import os
-
-    counts = threads or tuple(range(1, min(2, len(os.sched_getaffinity(0))) + 1))
-    return [
-        line
-        for count in counts
-        for line in run_pinned("gnnqlab.bench.spmm:measure_threads", threads=count, repeats=repeats)
-    ]
+    return run_each(__name__ + ":measure_threads", threads=threads, repeats=repeats)
 
 
 def measure_threads(repeats: int) -> list[dict[str, Any]]:
@@ -76,6 +69,17 @@ def power_law(num_nodes: int, num_edges: int, *, exponent: float = 0.5, seed: in
     indptr[1:] = torch.bincount(keys // num_nodes, minlength=num_nodes).cumsum(0)
     weights = torch.rand(keys.numel(), generator=generator)
     return Adjacency(indptr, (keys % num_nodes).int(), weights, num_columns=num_nodes)
+
+
+def dgl_graph(adj: Adjacency) -> Any:
+    """The same graph for DGL, with every format that its kernels may want built."""
+    import dgl
+    import torch
+
+    rows = torch.repeat_interleave(torch.arange(adj.num_rows), adj.indptr.diff())
+    graph = dgl.graph((adj.indices.long(), rows), num_nodes=adj.num_rows)
+    graph.create_formats_()
+    return graph
 
 
 def _graph_rows(size: tuple[int, int], repeats: int) -> list[dict[str, Any]]:
@@ -166,13 +170,9 @@ def _csr_product(adj: Adjacency, x: Tensor) -> Callable[[], object]:
 
 
 def _dgl_sum(adj: Adjacency, x: Tensor) -> Callable[[], object]:
-    import dgl
     import dgl.function as fn
-    import torch
 
-    rows = torch.repeat_interleave(torch.arange(adj.num_rows), adj.indptr.diff())
-    graph = dgl.graph((adj.indices.long(), rows), num_nodes=adj.num_rows)
-    graph.create_formats_()
+    graph = dgl_graph(adj)
     graph.ndata["x"] = x
 
     def run() -> object:
