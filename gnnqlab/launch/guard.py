@@ -87,7 +87,11 @@ class Guard:
         processes.become_subreaper()
         self._began_s = time.monotonic()
         self._catch_signals()
-        self._link.up()
+        try:
+            self._link.up()
+        except RuntimeError as error:  # whoever launches waits for guard.json, or for this end and its reason
+            print(error, file=sys.stderr)
+            return 1
         self._start_agent()
         self._write_guard()
         self._set("starting")

@@ -1,0 +1,147 @@
+"""Runs over emulated hosts: the same results, bytes that really cross the wire, and nothing left however they end."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gnnqlab as gq
+from gnnqlab.errors import WorkerFailed
+from gnnqlab.launch import folder as files
+from gnnqlab.launch import hosts, processes
+from gnnqlab.launch.emulated import available
+from gnnqlab.launch.hosts import enter
+from gnnqlab.launch.run import Run
+from gnnqlab.train.link import Link
+from tests.launch.conftest import REPOSITORY, Bench, wait_until
+
+
+@pytest.fixture(scope="module")
+def possible() -> None:
+    reason = available()
+    if reason is not None:
+        pytest.skip(f"no emulated hosts: {reason}")
+
+
+def namespaces(run: Run) -> list[Path]:
+    """Those of the run's hosts that are there."""
+    names = Link.of(run.folder, 2).namespaces
+    assert len(names) == 2
+    return [path for name in names if (path := Path("/run/netns", name)).exists()]
+
+
+def gone(run: Run) -> bool:
+    """Whether neither hosts nor guard are left."""
+    return not namespaces(run) and not any(processes.alive(pid, start) for pid, start in run._guards())
+
+
+@pytest.fixture
+def nothing_left(tmp_path: Path) -> Iterator[None]:
+    yield
+    for folder in (tmp_path / "runs").iterdir():
+        wait_until(functools.partial(gone, Run(folder)), within_s=5, what="the end of hosts and guard")
+
+
+def train(root: Path, **settings: object) -> Run:
+    return gq.launch("digits", workers=2, epochs=4, evaluate_every=0, out=root, wait=True, **settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("possible", "nothing_left")
+def test_a_run_over_two_hosts_gives_the_results_of_a_loopback(tmp_path: Path) -> None:
+    system = {"system": "fixed-bits", "bits": 4}
+    apart = train(tmp_path / "runs", link="100mbit", **system)
+    together = train(tmp_path / "together", **system)
+    losses = [run.records.pivot(index="epoch", columns="rank", values="loss").to_numpy() for run in (apart, together)]
+    assert (losses[0] == losses[1]).all()
+    summary = apart.summary
+    assert (summary["link"], summary["hosts"]) == ("100mbit emulated, 2 hosts", 2)
+    assert together.summary["link"] == "loopback"
+    assert summary["link_bytes_per_s"] == 12.5e6
+    assert 0 < summary["goodput_bytes_per_s"] / 12.5e6 < 1.05  # however busy the machine is
+    # Everything crossed the wire: messages, and the gradients, which two workers exchange once each way.
+    counted = apart.records[["bytes_payload", "bytes_params", "bytes_gradients"]].iloc[2:].sum().sum() / 3
+    assert 1.0 < summary["bytes_wire"] / counted < 1.1
+    assert [event["event"] for event in apart.events if "link" in event["event"]] == ["emulated link"]
+    assert together.records["bytes_wire"].isna().all()
+
+
+def test_a_paced_run_gives_the_results_of_a_loopback_and_says_what_it_is(tmp_path: Path) -> None:
+    paced = train(tmp_path / "runs", link="50mbit", wire="paced")
+    together = train(tmp_path / "together")
+    assert paced.records["loss"].tolist() == together.records["loss"].tolist()
+    assert paced.summary["link"] == "50mbit paced, 2 hosts"
+    assert Link.of(paced.folder, 2).reason == "it was asked for"
+    # Four messages an epoch and worker, 250 kB in all, at 6.25 MB/s.
+    sent = paced.records.query("epoch > 0 and rank == 0")["bytes_payload"].median()
+    assert paced.records.query("epoch > 0")["wire_s"].median() > 0.95 * sent / 6.25e6
+
+
+def test_without_the_right_to_emulate_the_link_is_paced_and_the_reason_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise RuntimeError("emulated hosts need the right to run 'ip netns add', got no")
+
+    monkeypatch.setattr(hosts.EmulatedHosts, "up", refuse)
+    launch = {"hosts": 2, "link": "1gbit", "wire": "auto"}
+    link = hosts.RunLink(tmp_path, launch)
+    link.up()
+    found = Link.of(tmp_path, 2)
+    assert (found.label, found.reason[:14]) == ("1gbit paced, 2 hosts", "emulated hosts")
+    assert link.spared == frozenset()
+    link.down()
+    with pytest.raises(RuntimeError, match="emulated hosts need the right to run"):
+        hosts.RunLink(tmp_path, {**launch, "wire": "emulated"}).up()
+
+
+def test_a_machine_that_cannot_emulate_says_so_at_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(RuntimeError, match="the guard of a run must start.*emulated hosts need the command ip"):
+        gq.launch("digits", link="1gbit", wire="emulated", out=tmp_path)
+
+
+def test_a_host_that_is_gone_cannot_be_entered() -> None:
+    with pytest.raises(RuntimeError, match="the emulated host gnnq-nowhere must be up, got No such file"):
+        enter("gnnq-nowhere")
+
+
+_LAUNCHER = """
+import os, signal
+from tests.launch.conftest import config
+from gnnqlab.launch import launch
+run = launch(config(2, link="1gbit"), root={root!r})
+print(run.folder, flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.usefixtures("possible", "nothing_left")
+@pytest.mark.parametrize("victim", ["launcher", "guard", "worker"])
+def test_nothing_is_left_whoever_is_killed(bench: Bench, victim: str) -> None:
+    bench.set(FAKE_EPOCHS=100_000)
+    command = [sys.executable, "-c", _LAUNCHER.format(root=str(bench.root / "runs"))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as launcher:
+        try:
+            assert launcher.stdout is not None
+            run = bench.running(Run(launcher.stdout.readline().strip()))
+            assert len(namespaces(run)) == 2
+            known = files.read_json(run.folder / "guard.json")
+            assert known is not None
+            pids = {name: known[name][0] for name in ("launcher", "guard")} | {"worker": run._pulses()[0].pid}
+            os.kill(pids[victim], signal.SIGKILL)
+            wait_until(lambda: not namespaces(run), within_s=5, what="the end of the hosts")
+        finally:
+            launcher.kill()
+    if victim == "launcher":
+        assert run.wait(timeout=10).status == "stopped"
+    else:
+        with pytest.raises(WorkerFailed):
+            run.wait(timeout=10)
+    run.stop()
