@@ -22,6 +22,20 @@ EXERCISES = {
     "01.rows": Exercise(
         7, "Worker 1 keeps 5, 6, 8 and 9. Which of them does worker 0 need now, and which does it send?"
     ),
+    "02.alpha": Exercise(30**-0.5, "Count the neighbours of 4 and of 7 in the whole graph, and the node itself."),
+    "02.halo": Exercise(
+        16, "Go through workers 0 to 4 (nodes 0 1, 2 3, 4 5, 6 7, 8 9) and list which other nodes each one touches."
+    ),
+    "02.bytes": Exercise(1000 * 0.5 * 256 * 4, "The ratio is halo rows per owned node; a float32 takes four bytes."),
+    "03.loss": Exercise(0.6, "Not the mean of the two means: worker 0 has three times as many training nodes."),
+    "03.alpha": Exercise(
+        0.25, "Inside worker 0, node 3 has neighbours 1, 2, 4 and itself; node 1 has 0, 2, 3 and itself."
+    ),
+    "03.bytes": Exercise(4 * 85_000, "Gradients are summed once an epoch, whatever the graph: one float32 a weight."),
+    "04.step": Exercise(2, "Two bits have four marks, and four marks have three steps between them."),
+    "04.chance": Exercise(0.6, "It stands at (2.2 - Z) / S = 1.6 on the ruler; what is left after the 1?"),
+    "04.variance": Exercise(0.96, "The smallest and the largest stand on marks. For the third it is S² σ (1 - σ)."),
+    "04.bytes": Exercise(33, "100 codes of 2 bits, and two float32 parameters."),
 }
 """By notebook and name."""
 
