@@ -49,8 +49,16 @@ class Options:
     """Probability of dropping an element of a hidden layer's input."""
     input_dropout: float = 0.0
     """The same for the raw features."""
-    norm: str = "layer"
-    """layer (LayerNorm between layers) or none."""
+    norm: str | None = None
+    """layer (LayerNorm between layers) or none; default: as the model's authors do."""
+    heads: int = 1
+    """Attention heads, for gat."""
+    initial_share: float = 0.1
+    """α of gcnii: share of the first rows in every layer's input."""
+    identity_decay: float = 0.5
+    """λ of gcnii: layer l mixes its weights in by ln(λ/l + 1)."""
+    jump: str = "cat"
+    """How jknet joins its layers: cat, max or lstm."""
     lr: float = 0.01
     """Learning rate of Adam."""
     weight_decay: float = 0.0
@@ -67,6 +75,8 @@ class Options:
     """Epochs between those whose timeline is recorded, besides epoch 2; 0: none."""
     gradients: str = "float32"
     """Weight gradients are summed in float32, or in bfloat16 while the backward pass goes on."""
+    checkpoint_every: int = 0
+    """Epochs between checkpoints, from which a run can be resumed; 0: none."""
     partition: str | None = None
     """Partitioner instead of the system's own: metis or random."""
     bits: int | None = None

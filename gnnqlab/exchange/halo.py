@@ -24,7 +24,7 @@ from gnnqlab.message.plan import Plan, Route
 from gnnqlab.message.transport import Direct, Transport
 from gnnqlab.partition.shard import Shard
 
-__all__ = ["Halo", "HaloExchange"]
+__all__ = ["Call", "Halo", "HaloExchange"]
 
 
 @dataclass(frozen=True)
@@ -113,15 +113,15 @@ class HaloExchange:
         """
         if not exact:
             self.adjacencies[layer] = adjacency
-        result: Tensor = _Aggregate.apply(x, _Call(self, adjacency, layer, epoch, exact, static))
+        result: Tensor = _Aggregate.apply(x, Call(self, adjacency, layer, epoch, exact, static))
         return result
 
     def extend(self, x: Tensor, *, layer: int, epoch: int, exact: bool) -> Tensor:
         """Return owned rows with halo rows behind them, ``(N + H, D)``, differentiable in ``x``."""
-        result: Tensor = _Extend.apply(x, _Call(self, None, layer, epoch, exact, False))
+        result: Tensor = _Extend.apply(x, Call(self, None, layer, epoch, exact, False))
         return result
 
-    def run(self, step: Step, call: _Call, direction: str) -> None:
+    def run(self, step: Step, call: Call, direction: str) -> None:
         """Run a step by the schedule; by a synchronous one, and unseen, outside training."""
         if call.exact:
             Synchronous().run(step)
@@ -162,7 +162,7 @@ class HaloExchange:
 
 
 @dataclass(frozen=True, eq=False)
-class _Call:
+class Call:
     """The arguments of one aggregation that are not tensors."""
 
     exchange: HaloExchange
@@ -176,7 +176,7 @@ class _Call:
 class _Forward:
     """``y = A [x; halo]``."""
 
-    def __init__(self, call: _Call, x: Tensor) -> None:
+    def __init__(self, call: Call, x: Tensor) -> None:
         assert call.adjacency is not None
         self.call, self.x, self.adjacency = call, x, call.adjacency
         self.out = x.new_empty(call.exchange.num_owned, x.shape[1])
@@ -213,7 +213,7 @@ class _Forward:
 class _Backward:
     """``dx = (A^T dy)[:N] + gradients that other workers computed for these rows``."""
 
-    def __init__(self, call: _Call, gradient: Tensor) -> None:
+    def __init__(self, call: Call, gradient: Tensor) -> None:
         assert call.adjacency is not None
         self.call, self.gradient, self.adjacency = call, gradient, call.adjacency
         self.out = gradient.new_empty(call.exchange.num_owned, gradient.shape[1])
@@ -244,7 +244,7 @@ class _Backward:
 
 class _Aggregate(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, call: _Call) -> Tensor:
+    def forward(ctx: Any, x: Tensor, call: Call) -> Tensor:
         ctx.call = call
         step = _Forward(call, x)
         call.exchange.run(step, call, "forward")
@@ -259,7 +259,7 @@ class _Aggregate(torch.autograd.Function):
 
 class _Extend(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, call: _Call) -> Tensor:
+    def forward(ctx: Any, x: Tensor, call: Call) -> Tensor:
         ctx.call = call
         exchange = call.exchange
         out = x.new_empty(exchange.num_owned + exchange.num_halo, x.shape[1])
@@ -271,7 +271,7 @@ class _Extend(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        call: _Call = ctx.call
+        call: Call = ctx.call
         exchange = call.exchange
         gradient = gradients[0]
         out = gradient[: exchange.num_owned].clone()

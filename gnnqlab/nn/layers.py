@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from gnnqlab.nn.message_passing import GraphPass
 from gnnqlab.nn.sparse_input import SparseInput, project
 
-__all__ = ["GraphConvolution", "SageConvolution", "projects_first"]
+__all__ = ["GraphConvolution", "Projection", "SageConvolution", "glorot", "projects_first"]
 
 
 def projects_first(in_features: int, out_features: int) -> bool:
@@ -59,6 +59,22 @@ class SageConvolution(nn.Module):
         x = _dense(x)
         neighbours = torch.addmm(self.bias, g.aggregate(x, alpha="mean"), self.weight_neighbour)
         return torch.addmm(neighbours, x, self.weight_self)
+
+
+class Projection(nn.Module):
+    """``X W + b``, weights ``(in, out)`` and bias uniform within 1/sqrt(in), as ``torch.nn.Linear`` draws them.
+
+    Sparse features cost their stored values only.
+    """
+
+    def __init__(self, in_features: int, out_features: int, *, generator: torch.Generator) -> None:
+        super().__init__()
+        bound = 1 / math.sqrt(in_features)
+        self.weight = nn.Parameter(torch.empty(in_features, out_features).uniform_(-bound, bound, generator=generator))
+        self.bias = nn.Parameter(torch.empty(out_features).uniform_(-bound, bound, generator=generator))
+
+    def forward(self, x: Tensor | SparseInput) -> Tensor:
+        return project(x, self.weight) + self.bias
 
 
 def glorot(in_features: int, out_features: int, generator: torch.Generator, *, gain: float = 1.0) -> Tensor:

@@ -1,4 +1,4 @@
-"""The face of a graph that a model sees: aggregate, extend, dropout; the same, distributed or not.
+"""The face of a graph that a model sees: aggregate, attend, extend, dropout; the same, distributed or not.
 
 A model is called with one *pass* over a graph, ``model(graph.at(epoch, training=True), graph.features)``,
 and never knows how many workers there are. Randomness inside a pass is a function of (seed, epoch, place in
@@ -8,14 +8,17 @@ the model, global node id, column), so a row's dropout mask does not depend on w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import overload
 
 import torch
 from torch import Tensor
 
+from gnnqlab.exchange.attention import attend as attend_over_halo
 from gnnqlab.exchange.halo import HaloExchange
 from gnnqlab.graph.features import SparseRows
 from gnnqlab.graph.graph import Graph
 from gnnqlab.kernels.aggregate import Adjacency, aggregate
+from gnnqlab.kernels.attention import attend
 from gnnqlab.kernels.noise import dropout, stream
 from gnnqlab.nn.sparse_input import SparseInput
 from gnnqlab.partition.shard import Shard, edge_weights
@@ -63,6 +66,11 @@ class ModelGraph(ABC):
     def _aggregate(self, x: Tensor, alpha: str, hop: int, epoch: int, training: bool) -> Tensor: ...
 
     @abstractmethod
+    def _attend(
+        self, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float, hop: int, epoch: int, training: bool
+    ) -> Tensor: ...
+
+    @abstractmethod
     def _extend(self, x: Tensor, hop: int, epoch: int, training: bool) -> Tensor: ...
 
 
@@ -93,11 +101,31 @@ class GraphPass:
         self._hops += 1
         return self.graph._aggregate(x, alpha, self._hops - 1, self.epoch, self.training)
 
+    def attend(self, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float = 0.2) -> Tensor:
+        """Return ``y_v = sum over u in N(v) of softmax_u(leaky(<a_target, z_v> + <a_source, z_u>)) z_u`` (GAT).
+
+        A self loop of the graph lets v attend to itself.
+
+        Args:
+            z: projected rows of owned nodes, float32 ``(N, K, F)``: K heads of F features.
+            a_source, a_target: the two halves of the attention vector, ``(K, F)``.
+            slope: of the leaky rectifier, in (0, 1].
+
+        Returns:
+            float32 ``(N, K, F)``; zeros for a node without neighbours.
+        """
+        self._hops += 1
+        return self.graph._attend(z, a_source, a_target, slope, self._hops - 1, self.epoch, self.training)
+
     def extend(self, x: Tensor) -> Tensor:
         """Return the rows of owned nodes with those of halo nodes behind them, for anything else."""
         self._hops += 1
         return self.graph._extend(x, self._hops - 1, self.epoch, self.training)
 
+    @overload
+    def dropout(self, x: Tensor, p: float) -> Tensor: ...
+    @overload
+    def dropout(self, x: Tensor | SparseInput, p: float) -> Tensor | SparseInput: ...
     def dropout(self, x: Tensor | SparseInput, p: float) -> Tensor | SparseInput:
         """Drop each element with probability p and rescale the others; nothing outside training."""
         if not self.training or p == 0.0:
@@ -125,6 +153,12 @@ class LocalGraph(ModelGraph):
 
     def _aggregate(self, x: Tensor, alpha: str, hop: int, epoch: int, training: bool) -> Tensor:
         return aggregate(self.adjacency(alpha), x)
+
+    def _attend(
+        self, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float, hop: int, epoch: int, training: bool
+    ) -> Tensor:
+        source, target = (z * a_source).sum(-1), (z * a_target).sum(-1)
+        return attend(self.adjacency("sum"), z, source, target, slope=slope)
 
     def _extend(self, x: Tensor, hop: int, epoch: int, training: bool) -> Tensor:
         return x
@@ -154,6 +188,21 @@ class WorkerGraph(ModelGraph):
             epoch=epoch,
             exact=not training,
             static=x is self.features,
+        )
+
+    def _attend(
+        self, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float, hop: int, epoch: int, training: bool
+    ) -> Tensor:
+        return attend_over_halo(
+            self._exchange,
+            self.adjacency("sum"),
+            z,
+            a_source,
+            a_target,
+            slope=slope,
+            layer=hop,
+            epoch=epoch,
+            exact=not training,
         )
 
     def _extend(self, x: Tensor, hop: int, epoch: int, training: bool) -> Tensor:

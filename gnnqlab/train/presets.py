@@ -1,35 +1,101 @@
-"""Training configurations of the papers, by graph."""
+"""Training configurations of the papers, by graph and model."""
 
 from __future__ import annotations
 
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.train.config import TrainSettings
 
-__all__ = ["PRESETS", "preset"]
+__all__ = ["ADAQP", "SYLVIE", "preset"]
 
-PRESETS: dict[str, tuple[float, int]] = {
+ADAQP: dict[str, tuple[float, int]] = {
     "reddit": (0.5, 500),
     "yelp": (0.1, 1000),
     "ogbn-products": (0.5, 250),
     "amazon-products": (0.5, 1200),
 }
-"""AdaQP Table 8: graph -> (dropout, epochs); all train 3 layers of 256 with LayerNorm and Adam at 0.01."""
+"""AdaQP Table 8: graph -> (dropout, epochs); GCN and GraphSAGE, 3 layers of 256, LayerNorm, Adam at 0.01."""
+
+_SHALLOW = {
+    "reddit": (4, 256, 2000, 0.5),
+    "yelp": (4, 512, 2000, 0.1),
+    "ogbn-products": (3, 128, 500, 0.3),
+    "amazon-products": (4, 128, 2000, 0.1),
+}
+SYLVIE: dict[str, dict[str, tuple[int, int, int, float]]] = {
+    "gcn": _SHALLOW,
+    "graphsage": _SHALLOW,
+    "gcnii": {
+        "reddit": (8, 256, 1000, 0.5),
+        "yelp": (8, 512, 1000, 0.5),
+        "ogbn-products": (8, 128, 500, 0.5),
+        "amazon-products": (6, 128, 2000, 0.5),
+    },
+    "dagnn": {
+        "reddit": (8, 256, 1000, 0.8),
+        "ogbn-products": (8, 128, 500, 0.8),
+        "amazon-products": (6, 256, 1000, 0.5),
+    },
+    "sgc": {
+        "reddit": (8, 256, 1000, 0.1),
+        "yelp": (8, 512, 1000, 0.0),
+        "ogbn-products": (8, 128, 500, 0.0),
+        "amazon-products": (6, 256, 500, 0.0),
+    },
+    "gat": {
+        "reddit": (2, 256, 200, 0.5),
+        "yelp": (2, 256, 1000, 0.1),
+        "ogbn-products": (3, 128, 200, 0.3),
+        "amazon-products": (3, 128, 1000, 0.1),
+    },
+    "jknet": {"reddit": (8, 128, 800, 0.5)},
+}
+"""SYLVIE Table VI: model -> graph -> (layers, hidden, epochs, dropout).
+
+The paper gives no learning rates. Those here are of the systems and authors it builds on: PipeGCN's scripts for
+GCN, GraphSAGE and GAT, 0.01 of the models' authors for the others.
+"""
+_PIPEGCN_LR = {"reddit": 0.01, "yelp": 0.001, "ogbn-products": 0.003, "amazon-products": 0.01}
 
 
-def preset(graph: str, *, model: str = "gcn", seed: int = 0) -> tuple[ModelSettings, TrainSettings]:
-    """Return the settings AdaQP trained a graph with (Table 8).
+def preset(
+    graph: str, *, model: str = "gcn", paper: str = "adaqp", seed: int = 0
+) -> tuple[ModelSettings, TrainSettings]:
+    """Return the settings that a paper trained a model on a graph with (AdaQP Table 8, SYLVIE Table VI).
+
+    Args:
+        graph: ``reddit``, ``yelp``, ``ogbn-products`` or ``amazon-products``.
+        model: a model of that paper.
+        paper: ``adaqp`` or ``sylvie``.
+        seed: of the run.
 
     Raises:
-        ValueError: if the table has no row for the graph.
+        ValueError: if the paper's table has no such row.
 
     Example:
         >>> model, train = preset("yelp")
         >>> model.dropout, train.epochs
         (0.1, 1000)
+        >>> preset("reddit", model="gat", paper="sylvie")[0].layers
+        2
     """
-    if graph not in PRESETS:
-        raise ValueError(f"AdaQP Table 8 has presets for {sorted(PRESETS)}, got {graph!r}; give the settings yourself")
-    dropout, epochs = PRESETS[graph]
-    return ModelSettings(name=model, layers=3, hidden=256, dropout=dropout), TrainSettings(
-        epochs=epochs, lr=0.01, seed=seed
-    )
+    if paper == "adaqp":
+        _expect("model", model, ("gcn", "graphsage"), "AdaQP Table 8")
+        _expect("graph", graph, tuple(ADAQP), "AdaQP Table 8")
+        dropout, epochs = ADAQP[graph]
+        layers, hidden, lr = 3, 256, 0.01
+    elif paper == "sylvie":
+        _expect("model", model, tuple(SYLVIE), "SYLVIE Table VI")
+        _expect("graph", graph, tuple(SYLVIE[model]), f"SYLVIE Table VI, {model},")
+        layers, hidden, epochs, dropout = SYLVIE[model][graph]
+        lr = _PIPEGCN_LR[graph] if model in ("gcn", "graphsage", "gat") else 0.01
+    else:
+        raise ValueError(f"paper must be 'adaqp' or 'sylvie', got {paper!r}")
+    shape = ModelSettings(name=model, layers=layers, hidden=hidden, dropout=dropout)
+    return shape, TrainSettings(epochs=epochs, lr=lr, seed=seed)
+
+
+def _expect(what: str, value: str, known: tuple[str, ...], table: str) -> None:
+    if value not in known:
+        raise ValueError(
+            f"{table} has presets for the {what}s {sorted(known)}, got {value!r}; give the settings yourself"
+        )

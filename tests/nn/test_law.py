@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gnnqlab.exchange import Overlapped
+from gnnqlab.exchange import Overlapped, Synchronous
 from gnnqlab.graph import Graph
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random, build_shard
@@ -59,6 +59,10 @@ def overlapped_on_rank(*arguments) -> dict:
     return on_rank(*arguments, schedule=Overlapped())
 
 
+def on_rank_scheduled(*arguments) -> dict:
+    return on_rank(*arguments[:-1], schedule=arguments[-1])
+
+
 def assert_same(results: list[dict], truth: dict) -> None:
     logits = torch.empty_like(truth["logits"])
     for result in results:
@@ -88,6 +92,38 @@ def test_workers_equal_one_process(workers, model, directed, features, layers):
     owner = Random(seed=1).assign(graph, workers)
     results = run_ranks(on_rank, workers, graph, owner, shape, settings)
     assert_same(results, one_process(graph, shape, settings))
+
+
+MODELS = {
+    "gat": ModelSettings(name="gat", layers=2, hidden=16, dropout=0.3, input_dropout=0.1),
+    "gat, 4 heads": ModelSettings(name="gat", layers=3, hidden=16, dropout=0.3, heads=4),
+    "gcnii": ModelSettings(name="gcnii", layers=4, hidden=16, dropout=0.3, input_dropout=0.1),
+    "gcnii, 32 layers": ModelSettings(name="gcnii", layers=32, hidden=8, norm="layer"),
+    "dagnn": ModelSettings(name="dagnn", layers=6, hidden=16, input_dropout=0.2),
+    "sgc": ModelSettings(name="sgc", layers=8, hidden=16, dropout=0.1),
+    "jknet, cat": ModelSettings(name="jknet", layers=3, hidden=16),
+    "jknet, max": ModelSettings(name="jknet", layers=3, hidden=16, jump="max"),
+    "jknet, lstm": ModelSettings(name="jknet", layers=3, hidden=8, jump="lstm"),
+}
+
+
+@pytest.mark.parametrize(("directed", "schedule"), [(True, Synchronous()), (False, Overlapped())])
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_obeys(name, directed, schedule):
+    graph = random_graph(directed=directed, isolated=4)
+    # Adam makes a whole step of a gradient that is nothing but rounding, and 32 layers have some: so a small one.
+    settings = TrainSettings(seed=7, lr=1e-4 if MODELS[name].layers == 32 else 0.01)
+    owner = Random(seed=3).assign(graph, 3)
+    results = run_ranks(on_rank_scheduled, 3, graph, owner, MODELS[name], settings, schedule)
+    assert_same(results, one_process(graph, MODELS[name], settings))
+
+
+def test_attention_without_self_loops_obeys():
+    graph = random_graph(self_loops="remove", isolated=5)
+    settings = TrainSettings()
+    owner = Random(seed=4).assign(graph, 4)
+    shape = MODELS["gat, 4 heads"]
+    assert_same(run_ranks(on_rank, 4, graph, owner, shape, settings), one_process(graph, shape, settings))
 
 
 @pytest.mark.parametrize("transport", ["ring", "all-to-all"])

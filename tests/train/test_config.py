@@ -46,7 +46,7 @@ def test_json_loses_nothing(settings):
         ({"layers": 0}, "layers and hidden must be at least 1, got 0 and 256"),
         ({"dropout": 1.0}, r"dropout must lie in \[0, 1\), got 1.0"),
         ({"model": "gnc"}, "model must be one of .*, got 'gnc'"),
-        ({"norm": "batch"}, "norm must be 'layer' or 'none', got 'batch'"),
+        ({"norm": "batch"}, r"norm of gcn must be one of \('layer', 'none'\), got 'batch'"),
         ({"device": "tpu"}, "device must be 'cpu' or 'cuda', got 'tpu'"),
         ({"backend": "mpi"}, "backend must be 'gloo' or 'nccl', got 'mpi'"),
         ({"backend": "nccl"}, "backend 'nccl' moves GPU memory, got device 'cpu'"),
@@ -89,6 +89,13 @@ def test_presets_are_those_of_table_8():
     assert (model.layers, model.hidden, model.dropout, train.lr, train.epochs) == (3, 256, 0.5, 0.01, 250)
     with pytest.raises(ValueError, match="AdaQP Table 8 has presets for"):
         gq.preset("cora")
+
+
+def test_presets_are_those_of_table_vi():
+    model, train = gq.preset("amazon-products", model="gcnii", paper="sylvie")
+    assert (model.layers, model.hidden, model.dropout, train.epochs) == (6, 128, 0.5, 2000)
+    with pytest.raises(ValueError, match="SYLVIE Table VI, jknet, has presets for the graphs .'reddit'., got 'yelp'"):
+        gq.preset("yelp", model="jknet", paper="sylvie")
 
 
 @pytest.fixture

@@ -1,7 +1,24 @@
 """The models, each written once for any graph, distributed or not."""
 
+from gnnqlab.nn.models.dagnn import dagnn
+from gnnqlab.nn.models.gat import gat
 from gnnqlab.nn.models.gcn import gcn
+from gnnqlab.nn.models.gcnii import gcnii
 from gnnqlab.nn.models.graphsage import graphsage
+from gnnqlab.nn.models.jknet import jknet
 from gnnqlab.nn.models.registry import MODELS, ModelSettings, build_model, register_model
+from gnnqlab.nn.models.sgc import sgc
 
-__all__ = ["MODELS", "ModelSettings", "build_model", "gcn", "graphsage", "register_model"]
+__all__ = [
+    "MODELS",
+    "ModelSettings",
+    "build_model",
+    "dagnn",
+    "gat",
+    "gcn",
+    "gcnii",
+    "graphsage",
+    "jknet",
+    "register_model",
+    "sgc",
+]

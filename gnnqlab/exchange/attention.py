@@ -1,0 +1,178 @@
+"""Attention over an edge-cut: the five verbs with softmax-weighted sums in place of sums (GAT).
+
+Letters: N owned, H halo, K heads, F features of a head. What travels is ``z = h W``, ``(K F)`` wide; the logits are
+linear in it, ``s_u = <a_source, z_u>``, so a receiver computes those of halo rows itself and a message needs no room
+for them. Backward, each halo row's ``∂z``, which holds what came through its logit too, goes home.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnqlab.exchange.halo import Call, HaloExchange
+from gnnqlab.kernels.adjacency import Adjacency
+from gnnqlab.kernels.attention import attend_columns, attend_rows, pack_rows, segment_sum
+from gnnqlab.message.channel import Pending
+
+__all__ = ["attend"]
+
+
+def attend(
+    exchange: HaloExchange,
+    adjacency: Adjacency,
+    z: Tensor,
+    a_source: Tensor,
+    a_target: Tensor,
+    *,
+    slope: float,
+    layer: int,
+    epoch: int,
+    exact: bool,
+) -> Tensor:
+    """Return attention-weighted sums of ``[z; halo(z)]`` for owned rows, differentiable in z and both vectors.
+
+    ``e_vu = leaky(<a_target, z_v> + <a_source, z_u>)``, ``out_v = sum over u of softmax_u(e_vu) z_u``
+    (GAT, Velickovic et al. 2018, Eq. 2 to 4).
+
+    Args:
+        exchange: of this worker.
+        adjacency: ``(N, N + H)``, central rows first; weights are not used.
+        z: projected rows of owned nodes, float32 ``(N, K, F)``.
+        a_source, a_target: the two halves of the attention vector, ``(K, F)``.
+        slope: of the leaky rectifier.
+        layer, epoch, exact: as for :meth:`HaloExchange.aggregate`.
+
+    Returns:
+        float32 ``(N, K, F)``.
+    """
+    call = Call(exchange, adjacency, layer, epoch, exact, static=False)
+    result: Tensor = _Attend.apply(z, a_source, a_target, call, slope)
+    return result
+
+
+class _Forward:
+    def __init__(self, call: Call, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float) -> None:
+        assert call.adjacency is not None
+        self.call, self.adjacency, self.z, self.slope = call, call.adjacency, z, slope
+        self.a_source = a_source
+        self.source, self.target = (z * a_source).sum(-1), (z * a_target).sum(-1)
+        self.halo = z.new_empty(call.exchange.num_halo, *z.shape[1:])  # kept for the backward pass
+        self.out = torch.empty_like(z)
+        self.stats: list[Tensor] = []
+        self.pending: Pending
+
+    def prepare(self) -> None:
+        pass
+
+    def post(self) -> None:
+        call = self.call
+        channel = call.exchange.channel(call.layer, "forward", exact=call.exact)
+        self.pending = channel.post(self.z.flatten(1), self.halo.flatten(1), epoch=call.epoch)
+
+    def independent(self) -> None:
+        with self.call.exchange.timeline("central"):
+            self._rows(0, self.call.exchange.num_central)
+
+    def wait(self) -> None:
+        self.pending.wait()
+
+    def dependent(self) -> None:
+        exchange = self.call.exchange
+        with exchange.timeline("marginal"):
+            self.halo_source = (self.halo * self.a_source).sum(-1)
+            self._rows(exchange.num_central, exchange.num_owned)
+
+    def _rows(self, first: int, last: int) -> None:
+        halo = (self.halo, self.halo_source) if last > self.call.exchange.num_central else (None, None)
+        _, stats = attend_rows(
+            self.adjacency,
+            self.z,
+            self.source,
+            self.target,
+            *halo,
+            slope=self.slope,
+            rows=(first, last),
+            out=self.out[first:last],
+        )
+        self.stats.append(stats)
+
+
+class _Backward:
+    def __init__(self, call: Call, slope: float, saved: tuple[Tensor, ...], gradient: Tensor) -> None:
+        assert call.adjacency is not None
+        self.call, self.adjacency, self.slope = call, call.adjacency, slope
+        self.z, self.a_source, self.a_target, self.source, target, self.halo, halo_source, out, stats = saved
+        self.halo_source, self.gradient = halo_source, gradient
+        self.packed = pack_rows(target, stats, gradient, out)
+        self.edge_gradients = gradient.new_empty(call.adjacency.num_edges, self.source.shape[1])
+        self.pending: Pending
+
+    def prepare(self) -> None:
+        exchange = self.call.exchange
+        with exchange.timeline("marginal"):
+            owned, columns = exchange.num_owned, exchange.num_owned + exchange.num_halo
+            self.halo_gradient, d_source = self._columns(self.halo, self.halo_source, owned, columns)
+            self.d_a_source = (d_source.unsqueeze(-1) * self.halo).sum(0)
+            self.halo_gradient += d_source.unsqueeze(-1) * self.a_source
+
+    def post(self) -> None:
+        call = self.call
+        self.out = torch.empty_like(self.z)
+        channel = call.exchange.channel(call.layer, "backward", exact=call.exact)
+        self.pending = channel.post(self.halo_gradient.flatten(1), self.out.flatten(1), epoch=call.epoch)
+
+    def independent(self) -> None:
+        with self.call.exchange.timeline("central"):
+            d_z, d_source = self._columns(self.z, self.source, 0, self.call.exchange.num_owned)
+            d_target = segment_sum(self.adjacency, self.edge_gradients)
+            self.d_a_source += (d_source.unsqueeze(-1) * self.z).sum(0)
+            self.d_a_target = (d_target.unsqueeze(-1) * self.z).sum(0)
+            torch.add(d_z, d_source.unsqueeze(-1) * self.a_source, out=self.out)
+            self.out += d_target.unsqueeze(-1) * self.a_target
+
+    def wait(self) -> None:
+        self.pending.arrive()
+
+    def dependent(self) -> None:
+        self.pending.land()
+
+    def _columns(self, values: Tensor, logits: Tensor, first: int, last: int) -> tuple[Tensor, Tensor]:
+        return attend_columns(
+            self.adjacency,
+            values,
+            logits,
+            self.packed,
+            self.gradient,
+            self.edge_gradients,
+            columns=(first, last),
+            slope=self.slope,
+        )
+
+
+class _Attend(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, a_source: Tensor, a_target: Tensor, call: Call, slope: float) -> Tensor:
+        step = _Forward(call, z.contiguous(), a_source, a_target, slope)
+        call.exchange.run(step, call, "forward")
+        ctx.call, ctx.slope = call, slope
+        ctx.save_for_backward(
+            step.z,
+            a_source,
+            a_target,
+            step.source,
+            step.target,
+            step.halo,
+            step.halo_source,
+            step.out,
+            torch.cat(step.stats),
+        )
+        return step.out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        step = _Backward(ctx.call, ctx.slope, ctx.saved_tensors, gradients[0].contiguous())
+        ctx.call.exchange.run(step, ctx.call, "backward")
+        return step.out, step.d_a_source, step.d_a_target, None, None

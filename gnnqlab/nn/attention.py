@@ -1,0 +1,51 @@
+"""The layer of GAT: neighbours weighed by attention, head by head."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from gnnqlab.nn.layers import glorot
+from gnnqlab.nn.message_passing import GraphPass
+from gnnqlab.nn.sparse_input import SparseInput, project
+
+__all__ = ["AttentionConvolution"]
+
+
+class AttentionConvolution(nn.Module):
+    """GAT layer (Velickovic et al., 2018): ``y_v = sum over u of softmax_u(leaky(<a_t, z_v> + <a_s, z_u>)) z_u + b``.
+
+    With ``z = X W``. Heads stand side by side in hidden layers; the output layer takes their mean. Agrees with
+    ``dgl.nn.GATConv`` with one ``W`` for both ends (``a_source`` is its ``attn_l``, ``a_target`` its ``attn_r``).
+
+    Differs: attention itself is never dropped; rows always travel projected.
+    """
+
+    projects_first = True
+    slope = 0.2
+    """Of the leaky rectifier."""
+
+    def __init__(
+        self, in_features: int, out_features: int, *, heads: int, mean: bool, generator: torch.Generator
+    ) -> None:
+        """Draw the weights.
+
+        Args:
+            out_features: width of the result.
+            mean: whether heads are averaged, and so ``out_features`` wide each; else they share it out.
+            generator: source of the weights: Glorot with gain sqrt(2).
+        """
+        super().__init__()
+        self.heads, self.mean = heads, mean
+        per_head = out_features if mean else out_features // heads
+        self.weight = nn.Parameter(glorot(in_features, heads * per_head, generator, gain=math.sqrt(2)))
+        self.a_source = nn.Parameter(glorot(heads, per_head, generator, gain=math.sqrt(2)))
+        self.a_target = nn.Parameter(glorot(heads, per_head, generator, gain=math.sqrt(2)))
+        self.bias = nn.Parameter(torch.zeros(out_features))
+
+    def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
+        z = project(x, self.weight).unflatten(1, self.a_source.shape)
+        y = g.attend(z, self.a_source, self.a_target, slope=self.slope)
+        return (y.mean(1) if self.mean else y.flatten(1)) + self.bias

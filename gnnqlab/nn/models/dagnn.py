@@ -1,0 +1,47 @@
+"""DAGNN (Liu et al., 2020): transform first, then look far, and let each node choose how far."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gnnqlab.nn.layers import Projection
+from gnnqlab.nn.message_passing import GraphPass
+from gnnqlab.nn.models.registry import ModelSettings, register_model
+from gnnqlab.nn.sparse_input import SparseInput
+
+__all__ = ["DAGNN", "dagnn"]
+
+
+@register_model(norms=("none",))
+def dagnn(settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
+    """DAGNN: a two-layer perceptron, then hops without weights whose results each node gates."""
+    return DAGNN(settings, in_features, num_classes, seed)
+
+
+class DAGNN(nn.Module):
+    """``Z = MLP(X)``, ``H_k = P^k Z``, ``out = sum over k = 0..K of sigmoid(<H_k, w> + c) H_k``; K is ``layers``.
+
+    Every exchange is as wide as there are classes. The gate has a bias, as the authors' code has.
+    """
+
+    takes_sparse_input = True
+
+    def __init__(self, settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.first = Projection(in_features, settings.hidden, generator=generator)
+        self.second = Projection(settings.hidden, num_classes, generator=generator)
+        self.gate = Projection(num_classes, 1, generator=generator)
+        self.hops = settings.layers
+        self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
+
+    def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
+        z = functional.relu(self.first(g.dropout(x, self.input_dropout)))
+        h: Tensor = self.second(g.dropout(z, self.dropout))
+        out = torch.sigmoid(self.gate(h)) * h
+        for _ in range(self.hops):
+            h = g.aggregate(h, alpha="symmetric")
+            out = out + torch.sigmoid(self.gate(h)) * h
+        return out

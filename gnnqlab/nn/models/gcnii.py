@@ -1,0 +1,62 @@
+"""GCNII (Chen et al., 2020): a GCN that stays trainable at any depth."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gnnqlab.nn.layers import Projection
+from gnnqlab.nn.message_passing import GraphPass
+from gnnqlab.nn.models.registry import ModelSettings, register_model
+from gnnqlab.nn.sparse_input import SparseInput
+
+__all__ = ["GCNII", "gcnii"]
+
+
+@register_model(norms=("none", "layer"), takes=("initial_share", "identity_decay"))
+def gcnii(settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
+    """GCNII: every layer keeps a share of the first rows, and of itself."""
+    return GCNII(settings, in_features, num_classes, seed)
+
+
+class GCNII(nn.Module):
+    """``H^l = ReLU(((1 - α) P H^(l-1) + α H^0) ((1 - θ_l) I + θ_l W^l))``, ``θ_l = ln(λ/l + 1)``, l = 1..L.
+
+    ``H^0 = ReLU(X W_0 + b_0)``, and a projection to the classes behind the last layer. Agrees with
+    ``dgl.nn.GCN2Conv`` without bias; weights are drawn as the authors do, uniform within 1/sqrt(width).
+    """
+
+    takes_sparse_input = True
+
+    def __init__(self, settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        width = settings.hidden
+        self.first = Projection(in_features, width, generator=generator)
+        bound = 1 / math.sqrt(width)
+        self.weights = nn.ParameterList(
+            torch.empty(width, width).uniform_(-bound, bound, generator=generator) for _ in range(settings.layers)
+        )
+        self.last = Projection(width, num_classes, generator=generator)
+        self.norms = None
+        if settings.norm == "layer":
+            self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(settings.layers))
+        self.initial_share = settings.initial_share
+        self.thetas = [math.log(settings.identity_decay / layer + 1) for layer in range(1, settings.layers + 1)]
+        self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
+
+    def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
+        h0 = functional.relu(self.first(g.dropout(x, self.input_dropout)))
+        h: Tensor = h0
+        for index, (weight, theta) in enumerate(zip(self.weights, self.thetas, strict=True)):
+            neighbours = g.aggregate(g.dropout(h, self.dropout), alpha="symmetric")
+            mixed = torch.lerp(neighbours, h0, self.initial_share)
+            y = torch.addmm(mixed, mixed, weight, beta=1 - theta, alpha=theta)
+            if self.norms is not None:
+                y = self.norms[index](y)
+            h = functional.relu(y, inplace=True)
+        logits: Tensor = self.last(g.dropout(h, self.dropout))
+        return logits

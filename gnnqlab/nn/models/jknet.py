@@ -1,0 +1,83 @@
+"""JKNet (Xu et al., 2018): the output sees every layer, not the last one alone."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gnnqlab.nn.layers import GraphConvolution, Projection
+from gnnqlab.nn.message_passing import GraphPass
+from gnnqlab.nn.models.registry import ModelSettings, register_model
+from gnnqlab.nn.sparse_input import SparseInput
+
+__all__ = ["JKNet", "jknet"]
+
+
+@register_model(takes=("jump",))
+def jknet(settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
+    """JKNet: GCN layers whose results are joined for the output: side by side, by maximum, or weighed by an LSTM."""
+    return JKNet(settings, in_features, num_classes, seed)
+
+
+class JKNet(nn.Module):
+    """``h^t = ReLU(norm(P dropout(h^(t-1)) W^t + b^t))`` for t = 1..T, ``out = join(h^1, ..., h^T) W + b``.
+
+    Joining needs no other node: ``cat`` puts layers side by side, ``max`` takes the largest of each element, ``lstm``
+    weighs each node's layers by a softmax over a bidirectional LSTM's scores (T d / 2 units a direction). Agrees
+    with ``dgl.nn.JumpingKnowledge``. Differs: the DGL example sums neighbours once more before the output.
+    """
+
+    def __init__(self, settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        width, layers = settings.hidden, settings.layers
+        self.convolutions = nn.ModuleList(
+            GraphConvolution(in_features if index == 0 else width, width, generator=generator)
+            for index in range(layers)
+        )
+        self.norms = None
+        if settings.norm == "layer":
+            self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(layers))
+        self.jump = settings.jump
+        if self.jump == "lstm":
+            units = max(1, layers * width // 2)
+            self.lstm = nn.LSTM(width, units, bidirectional=True, batch_first=True)
+            bound = 1 / math.sqrt(units)
+            for parameter in self.lstm.parameters():
+                nn.init.uniform_(parameter, -bound, bound, generator=generator)
+            self.score = Projection(2 * units, 1, generator=generator)
+        self.last = Projection(layers * width if self.jump == "cat" else width, num_classes, generator=generator)
+        self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
+
+    @property
+    def takes_sparse_input(self) -> bool:
+        """Whether sparse features need not be made dense: the first layer projects before it aggregates."""
+        first = self.convolutions[0]
+        assert isinstance(first, GraphConvolution)
+        return first.projects_first
+
+    def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
+        h: Tensor | SparseInput = g.dropout(x, self.input_dropout)
+        seen: list[Tensor] = []
+        for index, convolution in enumerate(self.convolutions):
+            if index > 0:
+                h = g.dropout(h, self.dropout)
+            y: Tensor = convolution(g, h)
+            if self.norms is not None:
+                y = self.norms[index](y)
+            h = functional.relu(y, inplace=True)
+            seen.append(h)
+        logits: Tensor = self.last(g.dropout(self._join(seen), self.dropout))
+        return logits
+
+    def _join(self, seen: list[Tensor]) -> Tensor:
+        if self.jump == "cat":
+            return torch.cat(seen, 1)
+        if self.jump == "max":
+            return torch.stack(seen).amax(0)
+        stacked = torch.stack(seen, 1)
+        scores = self.score(self.lstm(stacked)[0])
+        return (torch.softmax(scores, 1) * stacked).sum(1)

@@ -1,0 +1,95 @@
+"""What a model is told, and what its formula says where a setting is extreme."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gnnqlab.nn import LocalGraph, ModelSettings, build_model
+from tests.graphs import random_graph
+
+
+def logits(name: str, **settings) -> torch.Tensor:
+    graph = random_graph()
+    model = build_model(ModelSettings(name=name, hidden=8, dropout=0.0, **settings), 12, 4, seed=1)
+    return model(LocalGraph(graph).at(0, training=False), graph.features)
+
+
+def test_a_model_has_the_norm_its_authors_use():
+    assert ModelSettings(name="gat").norm == "layer"
+    assert ModelSettings(name="gcnii").norm == "none"
+    assert ModelSettings(name="gcnii", norm="layer").norm == "layer"
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"name": "gcn", "heads": 2}, r"heads is a setting of \['gat'\], got 2 for 'gcn'; leave it out"),
+        ({"name": "gat", "hidden": 10, "heads": 4}, "heads must share hidden out evenly, got 4 heads for 10"),
+        ({"name": "sgc", "norm": "layer"}, r"norm of sgc must be one of \('none',\), got 'layer'"),
+        ({"name": "gcnii", "initial_share": 1.5}, r"initial_share must lie in \[0, 1\]"),
+        ({"name": "jknet", "jump": "sum"}, "jump must be one of .*, got 'sum'"),
+        ({"name": "gin"}, "model must be one of .*'sgc'.*, got 'gin'"),
+    ],
+)
+def test_mistakes_are_refused(settings, text):
+    with pytest.raises(ValueError, match=text):
+        ModelSettings(**settings)
+
+
+def test_gcnii_that_keeps_its_first_rows_needs_no_neighbour():
+    """α = 1: every layer starts from H^0, so an edge changes nothing."""
+    shape = ModelSettings(name="gcnii", layers=3, hidden=8, initial_share=1.0)
+    graph, other = random_graph(edges=240), random_graph(edges=10)
+    model = build_model(shape, 12, 4, seed=1)
+    outputs = [model(LocalGraph(g).at(0, training=False), graph.features) for g in (graph, other)]
+    torch.testing.assert_close(*outputs)
+
+
+def test_dagnn_weighs_what_gcn_sums():
+    """With a gate shut off for good (bias to minus infinity) nothing is left."""
+    graph = random_graph()
+    model = build_model(ModelSettings(name="dagnn", layers=4, hidden=8), 12, 4, seed=1)
+    with torch.no_grad():
+        model.gate.bias.fill_(-1e9)
+        assert not model(LocalGraph(graph).at(0, training=False), graph.features).any()
+
+
+def test_attention_without_preference_is_the_mean():
+    graph = random_graph()
+    model = build_model(ModelSettings(name="gat", layers=1, hidden=8), 12, 4, seed=1)
+    layer = model.convolutions[0]
+    with torch.no_grad():
+        layer.a_source.zero_()
+        layer.a_target.zero_()
+        g = LocalGraph(graph).at(0, training=False)
+        torch.testing.assert_close(
+            model(g, graph.features), g.aggregate(graph.features @ layer.weight, alpha="mean") + layer.bias
+        )
+
+
+def test_heads_share_the_width():
+    assert logits("gat", layers=2, heads=4).shape == (60, 4)
+
+
+def test_the_largest_of_equal_layers_is_that_layer():
+    """JKNet's max of one layer is the layer: as ``cat`` of one layer."""
+    torch.testing.assert_close(logits("jknet", layers=1, jump="max"), logits("jknet", layers=1, jump="cat"))
+
+
+@pytest.mark.parametrize("name", ["gcn", "graphsage", "gat", "gcnii", "dagnn", "sgc", "jknet"])
+def test_every_model_learns_at_depth_8(name):
+    """The loss falls by a tenth in 40 steps; a sign or a missing gradient would not let it."""
+    graph = random_graph(nodes=120, edges=400)
+    model = build_model(ModelSettings(name=name, layers=8, hidden=16, dropout=0.0), 12, 4, seed=1)
+    local = LocalGraph(graph)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    losses = []
+    for epoch in range(40):
+        out = model(local.at(epoch, training=True), local.features)
+        loss = torch.nn.functional.cross_entropy(out[graph.train_mask], graph.labels[graph.train_mask])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.9 * losses[0]
