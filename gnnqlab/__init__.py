@@ -45,6 +45,7 @@ _HOMES = {
     "probe": "gnnqlab.tune.probe",
     "register_model": "gnnqlab.nn.models",
     "register_system": "gnnqlab.systems",
+    "resume": "gnnqlab.launch",
     "runs": "gnnqlab.launch",
     "systems": "gnnqlab.systems",
     "theory": "gnnqlab.theory",
@@ -80,6 +81,7 @@ __all__ = [
     "probe",
     "register_model",
     "register_system",
+    "resume",
     "runs",
     "systems",
     "theory",
@@ -109,7 +111,7 @@ if TYPE_CHECKING:
     from gnnqlab.lab.errata import errata
     from gnnqlab.lab.message_player import MessagePlayer
     from gnnqlab.lab.partition_explorer import PartitionExplorer
-    from gnnqlab.launch import Run, cleanup, runs
+    from gnnqlab.launch import Run, cleanup, resume, runs
     from gnnqlab.launch.start import launch
     from gnnqlab.message import Float32, Stochastic
     from gnnqlab.nn.models import MODELS, register_model

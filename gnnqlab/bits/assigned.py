@@ -120,3 +120,7 @@ class AssignedWidths:
         """
         self._table = table
         self._installed += 1
+
+    def reinstall(self, table: dict[tuple[int, str, int, int], Tensor], installed: int) -> None:
+        """Put back the assignment of an earlier training, the ``installed``-th of its own."""
+        self._table, self._installed = table, installed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from dataclasses import dataclass
@@ -34,17 +35,38 @@ class Train(Options):
     """Network interface the workers talk over, for --print-command."""
     print_command: bool = False
     """Print the torchrun line for every machine and a SLURM script, and train nothing."""
+    resume: Path | None = None
+    """Folder or name of a run that ended early: go on from its newest checkpoint, with its own settings."""
 
     def run(self) -> dict[str, Any]:
-        from gnnqlab.lab.report import write_report
         from gnnqlab.launch.local import launch
 
+        if self.resume is not None:
+            return self._finish(self._resumed(self.resume))
         config = self.configure(self.system, **self.recipe_settings())
         if self.print_command:
             return self._print_command(config)
         if self.nnodes != 1:
             raise ValueError(f"this command launches on one machine, got --nnodes {self.nnodes}; add --print-command")
-        run = launch(config, root=self.out)
+        return self._finish(launch(config, root=self.out))
+
+    def _resumed(self, place: Path) -> Run:
+        from gnnqlab.launch import folder as files
+        from gnnqlab.launch.continuation import resume
+
+        free = {"resume", "epochs", "out", "json"}
+        changed = [field for field in dataclasses.fields(self) if getattr(self, field.name) != field.default]
+        others = [f"--{field.name.replace('_', '-')}" for field in changed if field.name not in free]
+        if others:
+            raise ValueError(f"--resume goes on with the settings of its run, got {others} as well; leave them out")
+        epochs = self.epochs if any(field.name == "epochs" for field in changed) else None
+        folder = place if place.exists() else (self.out or files.default_root()) / place
+        return resume(folder, epochs=epochs, root=self.out)
+
+    def _finish(self, run: Run) -> dict[str, Any]:
+        """Follow a run to its end, write its report and show its figures."""
+        from gnnqlab.lab.report import write_report
+
         _follow(run)
         report = write_report([run], run.folder / "report.html")
         summary = run.summary

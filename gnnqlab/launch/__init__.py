@@ -14,12 +14,13 @@ _HOMES = {
     "WorkerError": "verdict",
     "cleanup": "run",
     "launch": "local",
+    "resume": "continuation",
     "runs": "run",
     "slurm_script": "cluster",
     "torchrun_command": "cluster",
 }
 
-__all__ = ["Run", "Stray", "WorkerError", "cleanup", "launch", "runs", "slurm_script", "torchrun_command"]
+__all__ = ["Run", "Stray", "WorkerError", "cleanup", "launch", "resume", "runs", "slurm_script", "torchrun_command"]
 
 
 def __getattr__(name: str) -> Any:

@@ -6,6 +6,7 @@ RUN/guard.json               processes of the run with their start times, to fin
 RUN/events.jsonl             one line an event: launched, running, slow, stalled, failed, finished ...
 RUN/records-rankR.jsonl      written by training, as is traffic-rankR.jsonl
 RUN/assignments.jsonl        one line an assignment of bit-widths: settings, solutions, cost model
+RUN/checkpoints/             the newest two checkpoints, see train/checkpoint.py
 RUN/control.json             settings changed while it trains (``Run.control``); read by rank 0 once an epoch
 RUN/heartbeat/rankR          see train/heartbeat.py
 RUN/errors/rankR.json        what a rank said before it failed; rankR.trace: stacks after a crash or a hang

@@ -1,11 +1,13 @@
 """Launch a training on this machine: a run folder, a guard, torchrun, and a handle that returns at once."""
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +24,13 @@ _GUARDS: dict[Path, subprocess.Popen[bytes]] = {}
 """Guards of this process. They hold the pipe whose end ends the run, so they must outlive a forgotten handle."""
 
 
-def launch(config: "RunConfig", *, root: Path | str | None = None, wait: bool = False) -> Run:
+def launch(
+    config: "RunConfig",
+    *,
+    root: Path | str | None = None,
+    wait: bool = False,
+    prepare: Callable[[Path], None] | None = None,
+) -> Run:
     """Start the run that ``config`` describes in processes of its own and return its handle.
 
     The run ends when this process does, however it ends, unless ``config.launch.detach`` is true. Where the settings
@@ -32,6 +40,7 @@ def launch(config: "RunConfig", *, root: Path | str | None = None, wait: bool = 
         config: what to train and how to launch it.
         root: folder in which the run's own folder is made; ``GNNQLAB_RUNS``, else ``runs``, if it is not given.
         wait: whether to return only when the run has ended (``Run.wait``).
+        prepare: puts files into the new run folder before anything starts.
 
     Returns:
         The handle; ``Run(handle.folder)`` in any other process is as good.
@@ -51,6 +60,12 @@ def launch(config: "RunConfig", *, root: Path | str | None = None, wait: bool = 
     files.write_json(folder / "config.json", settings)
     files.write_json(folder / "status.json", {"state": "starting", "epoch": -1, "errors": [], "time": time.time()})
     files.append_event(folder, "launched", by=os.getpid())
+    if prepare is not None:
+        try:
+            prepare(folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
     _start_guard(folder, settings)
     run = Run(folder)
     return run.wait() if wait else run

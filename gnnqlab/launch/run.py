@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
     from gnnqlab.train.config import RunConfig
 
-__all__ = ["Run", "Stray", "cleanup", "runs"]
+__all__ = ["LIVE", "Run", "Stray", "cleanup", "runs"]
 
-_LIVE = ("starting", "running", "stalled")
+LIVE = ("starting", "running", "stalled")
+"""Status of a run that is under way."""
 _POLL_S = 0.05
 _START_S = 20.0
 
@@ -168,7 +169,7 @@ class Run:
         began = time.monotonic()
         with Progress(self.folder, self._epochs(), shown=progress) as bar:
             try:
-                while (status := self._status())["state"] in _LIVE:
+                while (status := self._status())["state"] in LIVE:
                     bar.show(self.epoch, status.get("cause", ""))
                     if timeout is not None and time.monotonic() - began >= timeout:
                         raise TimeoutError(
@@ -205,9 +206,15 @@ class Run:
         """
         from gnnqlab.train.control import write_control
 
-        if (status := self.status) not in _LIVE:
+        if (status := self.status) not in LIVE:
             raise RuntimeError(f"run {self.id} must be under way to be steered, got status {status}; launch a new one")
         return write_control(self.folder, self.config.system, changes)
+
+    def resume(self, *, epochs: int | None = None, wait: bool = False) -> "Run":
+        """Go on from the newest checkpoint of a run that has ended, as a new run; see ``gq.resume``."""
+        from gnnqlab.launch.continuation import resume
+
+        return resume(self, epochs=epochs, wait=wait)
 
     def stop(self, timeout: float = 5.0) -> "Run":
         """End the run and all its processes; nothing happens if it has ended already."""
@@ -284,7 +291,7 @@ class Run:
         """The guard's last word, or ours where the guard itself has been killed."""
         path = self.folder / "status.json"
         status = files.read_json(path) or {"state": "starting", "errors": []}
-        if status["state"] not in _LIVE:
+        if status["state"] not in LIVE:
             return status
         guards = self._guards()
         if not guards:
@@ -295,7 +302,7 @@ class Run:
         if not self._comparable() or any(processes.alive(pid, start) for pid, start in guards):
             return status
         again = files.read_json(path) or status  # it may have ended properly since the first reading
-        if again["state"] not in _LIVE:
+        if again["state"] not in LIVE:
             return again
         epoch = max((pulse.epoch for pulse in self._pulses()), default=-1)
         cause = "the guard of the run was killed, and the kernel ended its workers with it"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 
-from gnnqlab.message.transport import Direct
+from gnnqlab.message.transport import Direct, Transport
 
 __all__ = ["SIZES", "time_transfers"]
 
@@ -15,13 +15,19 @@ them; what its own messages take is learnt from those."""
 
 
 def time_transfers(
-    rank: int, workers: int, *, sizes: tuple[int, ...] = SIZES, repeats: int = 5
+    rank: int,
+    workers: int,
+    *,
+    transport: Transport | None = None,
+    sizes: tuple[int, ...] = SIZES,
+    repeats: int = 5,
 ) -> dict[int, list[tuple[int, float]]]:
     """Time messages of several sizes in ring rounds: in round k, rank r sends to r + k and receives from r − k.
 
     Args:
         rank: this worker.
         workers: P; every worker must call this together.
+        transport: moves the messages; by default :class:`Direct`.
         sizes: bytes of the messages.
         repeats: transfers of each size; at least five, because one sample is noise.
 
@@ -33,7 +39,7 @@ def time_transfers(
     """
     if repeats < 5:
         raise ValueError(f"repeats must be at least 5, for medians that hold, got {repeats}")
-    transport = Direct(rank, workers)
+    transport = transport or Direct(rank, workers)
     seen: dict[int, list[tuple[int, float]]] = {}
     for k in range(1, workers):
         source, target = (rank - k) % workers, (rank + k) % workers

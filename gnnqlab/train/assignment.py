@@ -26,6 +26,7 @@ from gnnqlab.bits.solver import solve
 from gnnqlab.exchange.halo import HaloExchange
 from gnnqlab.message.channel import Arrival, Phases, no_phases
 from gnnqlab.message.links import time_transfers
+from gnnqlab.message.transport import Transport
 from gnnqlab.partition.shard import Shard
 from gnnqlab.theory.cost import LinkCost
 from gnnqlab.train.transfers import Place, Transfers, Witnessed, clock_offsets, machine, samples
@@ -35,6 +36,9 @@ __all__ = ["Assigner"]
 Key = tuple[int, str, int, int]
 """(layer, direction, sender, receiver)."""
 T = TypeVar("T")
+
+_COST = ("theta_s_per_byte", "gamma_s", "r_squared", "moments")
+"""The arrays of a cost model."""
 
 _KEEP = 0.05
 """What earlier timings still count when training's own transfers refresh the cost model: little, because relative
@@ -70,6 +74,16 @@ class _Solved:
     figures: dict[str, Any]
 
 
+@dataclass(frozen=True, eq=False)
+class _Kept:
+    """What of an assigner has to survive it."""
+
+    facts: dict[str, Any]
+    table: dict[Key, Tensor]
+    pending: dict[Key, Tensor]
+    cost: dict[str, Tensor]
+
+
 class Assigner:
     """Assigns widths to the rows that one worker sends, together with its peers.
 
@@ -79,6 +93,7 @@ class Assigner:
         exchange: its channels, whose traces are weighed.
         bytes_per_parameter: bytes of a zero-point, and of a scale.
         transport: name of the transport of training's messages.
+        wire: moves the messages that are timed before the first assignment; by default ``Direct``.
         phases: the epoch's clock, told when this worker waits for others.
     """
 
@@ -90,6 +105,7 @@ class Assigner:
         *,
         bytes_per_parameter: int,
         transport: str,
+        wire: Transport | None = None,
         phases: Phases = no_phases,
     ) -> None:
         self.widths = widths
@@ -99,6 +115,7 @@ class Assigner:
         self.history: list[dict[str, Any]] = []
         """One entry for every assignment that was put in force; whoever reads it clears it."""
         self._shard, self._exchange, self._phases = shard, exchange, phases
+        self._wire = wire
         self._bytes_per_parameter = bytes_per_parameter
         self._transport = "ring" if transport == "ring" else "direct"
         # Others are seen to arrive when somebody waits for them, and computing would count as transfer.
@@ -123,6 +140,34 @@ class Assigner:
             self._begin(epoch)
             if self.widths.settings.when == "blocking":
                 self._install(epoch)
+
+    @property
+    def rank(self) -> int:
+        return self._shard.rank
+
+    @property
+    def workers(self) -> int:
+        return self._shard.workers
+
+    def state(self) -> _Kept:
+        """Return what an assigner needs to go on; an assignment that is under way is waited for."""
+        table, entry = ({}, None) if self._pending is None else self._pending.result()
+        cost = {} if self.cost is None else {name: torch.from_numpy(getattr(self.cost, name)) for name in _COST}
+        facts = {"asked": self.widths.asked, "installed": self.widths.round(0), "pending": entry}
+        return _Kept(facts, self.widths.table, table, cost)
+
+    def load(
+        self, facts: dict[str, Any], table: dict[Key, Tensor], pending: dict[Key, Tensor], cost: dict[str, Tensor]
+    ) -> None:
+        """Go on as the assigner did whose state it is; tables may hold messages of other workers too."""
+        own = {key: rows for key, rows in table.items() if self.rank in key[2:]}
+        self.widths.reinstall(own, facts["installed"])
+        self.widths.asked = facts["asked"]
+        if facts["pending"] is not None:
+            self._pending = Future()
+            self._pending.set_result(({k: rows for k, rows in pending.items() if self.rank in k[2:]}, facts["pending"]))
+        if cost:
+            self.cost = LinkCost(**{name: cost[name].numpy() for name in _COST})
 
     def close(self) -> None:
         """Return when nothing is under way any more; an assignment that is not in force yet is dropped."""
@@ -153,7 +198,7 @@ class Assigner:
 
     def _time_links(self) -> LinkCost:
         rank, workers = self._shard.rank, self._shard.workers
-        gathered = self._gather(time_transfers(rank, workers))
+        gathered = self._gather(time_transfers(rank, workers, transport=self._wire))
         timed = {
             (sender, receiver): seen for receiver, all_seen in enumerate(gathered) for sender, seen in all_seen.items()
         }
@@ -165,20 +210,23 @@ class Assigner:
         self, epoch: int, traces: list[_Trace], settings: Assigned, version: int, witnessed: Witnessed
     ) -> tuple[dict[Key, Tensor], dict[str, Any]]:
         """Return the widths of the rows that this worker sends and receives, and what is written about them."""
+        begun = time.thread_time()
         groups, mine = self._weigh(traces, settings)
         gathered = self._gather((mine, witnessed, machine()))
         summaries = {one.key: one for summaries, _, _ in gathered for one in summaries}
         counts = self._refresh([seen for _, seen, _ in gathered], [name for _, _, name in gathered])
         solved = self._solve_all(summaries, settings)
         chosen = {key: widths for one in solved for key, widths in one.widths.items()}
+        table = self._exchanged(groups, chosen, summaries)
         entry = {
             "epoch": epoch,
             "version": version,
             "settings": {name: getattr(settings, name) for name in settings.steerable},
             "problems": [one.figures for one in solved],
             "links": self._links(counts),
+            "cpu_s": round(time.thread_time() - begun, 6),  # taken from training where cores are scarce
         }
-        return self._exchanged(groups, chosen, summaries), entry
+        return table, entry
 
     def _weigh(self, traces: list[_Trace], settings: Assigned) -> tuple[dict[Key, Groups], list[_Summary]]:
         """Group the rows of every message this worker sent in the epoch that was traced."""

@@ -40,6 +40,8 @@ class TrainSettings:
     gradients: str = "float32"
     """Type in which weight gradients are summed over workers: ``float32``, or ``bfloat16``, layer by layer under the
     backward pass."""
+    checkpoint_every: int = 0
+    """Epochs between checkpoints, from which a run can be resumed; the end is one too. 0: none."""
 
     def __post_init__(self) -> None:
         if self.epochs < 1:
@@ -52,6 +54,8 @@ class TrainSettings:
             raise ValueError(f"weight_decay must not be negative, got {self.weight_decay}")
         if self.evaluate_every < 0:
             raise ValueError(f"evaluate_every must not be negative, got {self.evaluate_every}")
+        if self.checkpoint_every < 0:
+            raise ValueError(f"checkpoint_every must not be negative, got {self.checkpoint_every}")
         if self.layer0 not in ("resend", "once"):
             raise ValueError(f"layer0 must be 'resend' or 'once', got {self.layer0!r}")
         if self.headers not in ("on", "off"):

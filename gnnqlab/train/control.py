@@ -12,7 +12,6 @@ import dataclasses
 import fcntl
 import json
 import os
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,7 +20,7 @@ import torch.distributed as dist
 
 from gnnqlab.bits.policy import BitPolicy
 from gnnqlab.systems.system import System
-from gnnqlab.train.record import JsonLines
+from gnnqlab.train.record import tell
 
 __all__ = ["CONTROL", "Control", "Steerable", "steered", "write_control"]
 
@@ -112,6 +111,8 @@ class Control:
         self._news: tuple[int, dict[str, Any]] | None = None
         self.version = 0
         """Version of the settings in force; 0: those of the launch."""
+        self.settings: dict[str, Any] = {}
+        """Every setting that was changed since the launch."""
 
     def look(self) -> bool:
         """Return whether this worker has news: on rank 0, a version that is new and holds water."""
@@ -131,7 +132,7 @@ class Control:
                 raise ValueError(f'{CONTROL} must hold {{"version": number, "settings": object}}')
             steered(self._system, news[1])
         except (TypeError, ValueError) as error:
-            self._tell("control refused", cause=str(error))
+            tell(self._folder, "control refused", cause=str(error))
             return False
         self._news = news if news[0] != self.version else None
         return self._news is not None
@@ -145,17 +146,16 @@ class Control:
         shared: list[Any] = [self._news]
         if self._distributed:
             dist.broadcast_object_list(shared, src=0)
-        self.version, settings = shared[0]
         self._news = None
-        assert hasattr(self._policy, "steer"), "steered() has refused what cannot be steered"
-        self._policy.steer(steered(self._system, settings).bits, version=self.version)
+        self.adopt(*shared[0])
         if self._rank == 0:
-            self._tell("control", epoch=epoch + 1, version=self.version, settings=settings)
+            tell(self._folder, "control", epoch=epoch + 1, version=self.version, settings=self.settings)
 
-    def _tell(self, event: str, **fields: Any) -> None:
-        lines = JsonLines(self._folder / "events.jsonl")
-        lines.write({"event": event, "time": time.time(), "monotonic_ns": time.monotonic_ns(), **fields})
-        lines.close()
+    def adopt(self, version: int, settings: dict[str, Any]) -> None:
+        """Put settings in force that are known to hold water."""
+        self.version, self.settings = version, settings
+        assert hasattr(self._policy, "steer"), "steered() has refused what cannot be steered"
+        self._policy.steer(steered(self._system, settings).bits, version=version)
 
 
 def _read(path: Path) -> tuple[int, dict[str, Any]] | None:

@@ -24,6 +24,7 @@ from gnnqlab.train.memory import keep_pages
 from gnnqlab.train.objective import Scores
 from gnnqlab.train.prepare import own_shard
 from gnnqlab.train.record import JsonLines, traffic_rows
+from gnnqlab.train.state import Keeper
 from gnnqlab.train.timeline import TimelineFile
 from gnnqlab.train.trainer import Trainer, worker_trainer
 
@@ -59,13 +60,16 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
     timeline = TimelineFile(folder, rank, trainer.exchange, settings.timeline_every)
     meter = _Meter(trainer)
     assert trainer.policy is not None
-    trainer.control = Control(folder, rank, config.system, trainer.policy, distributed=trainer.distributed)
+    control = Control(folder, rank, config.system, trainer.policy, distributed=trainer.distributed)
+    trainer.control = control
+    keeper = Keeper(folder, config, rank, trainer, control, heartbeat)
     crossing = Crossing(link, rank, workers)
     if workers > 1:
         _check_same_partition(shard)
     installed = 0
-    started = time.perf_counter()
-    for epoch in range(settings.epochs):
+    first, earlier_s = keeper.resume()
+    started = time.perf_counter() - earlier_s
+    for epoch in range(first, settings.epochs):
         heartbeat.phase("compute", epoch=epoch)
         clock.take()
         crossing.take()
@@ -102,6 +106,8 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
             installed = _keep_widths(folder, rank, trainer.assigner, installed)
         traffic.write({"epoch": epoch, "rows": traffic_rows(arrivals)})
         _check_finite(loss, epoch)
+        keeper.after(epoch, time.perf_counter() - started)
+    keeper.close()
     trainer.close()
     records.close()
     traffic.close()

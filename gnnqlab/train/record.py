@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import statistics
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ __all__ = [
     "read_records",
     "read_traffic",
     "summarize",
+    "tell",
     "traffic_rows",
 ]
 
@@ -101,6 +103,13 @@ class JsonLines:
 
     def close(self) -> None:
         os.close(self._descriptor)
+
+
+def tell(folder: Path, event: str, **fields: Any) -> None:
+    """Add one line to the ``events.jsonl`` of a run."""
+    lines = JsonLines(folder / "events.jsonl")
+    lines.write({"event": event, "time": time.time(), "monotonic_ns": time.monotonic_ns(), **fields})
+    lines.close()
 
 
 def traffic_rows(arrivals: Iterable[Arrival]) -> list[list[Any]]:
@@ -180,7 +189,7 @@ def _assignment_lines(folder: Path) -> list[dict[str, Any]]:
 
 
 def _of_assignment(line: dict[str, Any]) -> dict[str, Any]:
-    return {name: line[name] for name in ("epoch", "from_epoch", "version")}
+    return {name: line[name] for name in ("epoch", "from_epoch", "version", "cpu_s")}
 
 
 def summarize(folder: Path) -> dict[str, Any]:
@@ -258,13 +267,14 @@ def _link(folder: Path, config: dict[str, Any], settled: pd.DataFrame) -> dict[s
 
 
 def _assignments(folder: Path) -> dict[str, Any]:
-    """Return how often widths were assigned, and how well the line fits of the last cost model hold."""
+    """Return how often widths were assigned, processor time of rank 0 each, and what the last one is worth."""
     lines = _assignment_lines(folder)
     if not lines:
         return {}
     return {
         "assignments": len(lines),
         "solve_s": sum(problem["solve_s"] for problem in lines[-1]["problems"]),
+        "assign_cpu_s": sum(line["cpu_s"] for line in lines) / len(lines),
         "gap": max(problem["gap"] for problem in lines[-1]["problems"]),
         "link_r_squared": min(link["r_squared"] for link in lines[-1]["links"]),
     }

@@ -161,7 +161,13 @@ def worker_trainer(
     if isinstance(bits, AssignedWidths) and distributed:
         per_parameter = system.codec.layout(bits.choices[0], 1, 1).param_bytes // 2
         assigner = Assigner(
-            bits, shard, exchange, bytes_per_parameter=per_parameter, transport=settings.transport, phases=clock
+            bits,
+            shard,
+            exchange,
+            bytes_per_parameter=per_parameter,
+            transport=settings.transport,
+            wire=exact,
+            phases=clock,
         )
     graph = WorkerGraph(shard, exchange, seed=settings.seed, device=device)
     network = build_model(model, graph.features.shape[1], shard.num_classes, seed=settings.seed)

@@ -92,6 +92,7 @@ def assignment(epoch, **changes):
         "epoch": epoch,
         "from_epoch": epoch + 2,
         "version": 0,
+        "cpu_s": 0.05,
         "settings": {"lam": 0.5, "period": 5},
         "problems": [{**problem, "gap": 1e-6, "solve_s": 0.01}, {**problem, "layer": 1, "gap": 1e-5, "solve_s": 0.02}],
         "links": [link, {**link, "sender": 1, "receiver": 0, "r_squared": 0.7}],

@@ -1,0 +1,212 @@
+"""Checkpoints: whole or not there, refused when changed, and a training that goes on bit for bit."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+import gnnqlab as gq
+from gnnqlab.errors import WorkerFailed
+from gnnqlab.launch import folder as files
+from gnnqlab.train.checkpoint import Checkpoint, Checkpoints, newest_checkpoint, read_checkpoint, write_checkpoint
+from gnnqlab.train.heartbeat import Heartbeat
+from gnnqlab.train.state import Keeper, config_digest
+
+
+def some(epoch=3):
+    tensors = {
+        "values": torch.arange(7.0),
+        "steps": torch.tensor(5.0),
+        "widths/0-forward-0-1": torch.tensor([2, 8, 4], dtype=torch.uint8),
+        "pending/0-forward-0-1": torch.empty(0, dtype=torch.uint8),
+        "cost/theta": torch.ones(2, 2, dtype=torch.float64),
+    }
+    return Checkpoint(epoch, tensors, {"control": {"version": 0, "settings": {}}, "time_s": 1.5})
+
+
+def equal(one, other):
+    return (
+        (one.epoch, one.facts, list(one.tensors)) == (other.epoch, other.facts, list(other.tensors))
+        and all(torch.equal(one.tensors[name], other.tensors[name]) for name in one.tensors)
+        and all(one.tensors[name].dtype == other.tensors[name].dtype for name in one.tensors)
+    )
+
+
+def test_what_is_written_comes_back(tmp_path):
+    write_checkpoint(tmp_path / "one", some())
+    assert equal(read_checkpoint(tmp_path / "one"), some())
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]
+
+
+def test_others_can_read_the_file(tmp_path):
+    safetensors = pytest.importorskip("safetensors.torch")
+    write_checkpoint(tmp_path / "one", some())
+    theirs = safetensors.load_file(tmp_path / "one")
+    assert all(torch.equal(theirs[name], tensor) for name, tensor in some().tensors.items())
+
+
+def test_torn_and_changed_files_are_refused(tmp_path):
+    write_checkpoint(tmp_path / "one", some())
+    whole = (tmp_path / "one").read_bytes()
+    draw = random.Random(0)
+    for _ in range(300):
+        broken = bytearray(whole)
+        if draw.random() < 0.5:
+            broken = broken[: draw.randrange(len(whole))]
+        for _ in range(draw.randrange(1, 4)):
+            if broken:
+                broken[draw.randrange(len(broken))] ^= 1 << draw.randrange(8)
+        (tmp_path / "broken").write_bytes(broken)
+        try:
+            read = read_checkpoint(tmp_path / "broken")
+        except ValueError as error:
+            assert "a checkpoint must be" in str(error)
+        else:  # a flipped bit in a name, or in the text of the facts, is no flaw of the tensors
+            assert set(map(tuple, (t.shape for t in read.tensors.values()))) == {(7,), (), (3,), (0,), (2, 2)}
+
+
+def test_the_newest_whole_one_is_taken_and_two_are_kept(tmp_path, capsys):
+    keeper = Checkpoints(tmp_path)
+    for epoch in (2, 4, 6):
+        state = some(epoch)
+        assert keeper.save(epoch, state.tensors, state.facts) is None
+    assert keeper.finish() is None
+    files = sorted((tmp_path / "checkpoints").iterdir())
+    assert [path.name for path in files] == ["epoch-000004.safetensors", "epoch-000006.safetensors"]
+    assert newest_checkpoint(tmp_path).epoch == 6
+    files[1].write_bytes(files[1].read_bytes()[:-1])
+    assert newest_checkpoint(tmp_path).epoch == 4
+    assert "the one before is taken" in capsys.readouterr().out
+    assert newest_checkpoint(tmp_path / "nowhere") is None
+
+
+def test_state_is_copied_before_training_goes_on(tmp_path):
+    keeper, values = Checkpoints(tmp_path), torch.zeros(1 << 20)
+    keeper.save(1, {"values": values}, {})
+    values.fill_(1.0)
+    keeper.finish()
+    assert not newest_checkpoint(tmp_path).tensors["values"].any()
+
+
+def test_a_failure_is_told_and_leaves_nothing(tmp_path):
+    (tmp_path / "checkpoints").write_text("in the way")
+    keeper = Checkpoints(tmp_path)
+    assert keeper.save(1, {"values": torch.zeros(3)}, {}) is None
+    assert keeper.finish().startswith("checkpoint failed: ")
+    with pytest.raises(OSError):
+        write_checkpoint(tmp_path / "nowhere" / "one", some())
+
+
+WRITER = """
+import sys, torch
+from pathlib import Path
+from gnnqlab.train.checkpoint import Checkpoints
+keeper = Checkpoints(Path(sys.argv[1]))
+print("ready", flush=True)
+for epoch in range(1, 100000):
+    keeper.save(epoch, {"values": torch.full((200_000,), float(epoch))}, {})
+"""
+
+
+def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(tmp_path):
+    draw = random.Random(1)
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE)
+    writer.stdout.readline()
+    while newest_checkpoint(tmp_path) is None:
+        time.sleep(0.01)
+    time.sleep(0.2 + 0.2 * draw.random())
+    writer.kill()
+    writer.wait()
+    writer.stdout.close()
+    found = newest_checkpoint(tmp_path)
+    assert found is not None and (found.tensors["values"] == found.epoch).all()
+
+
+SETTINGS = {"epochs": 12, "hidden": 16, "layers": 2, "checkpoint_every": 4, "workers": 2}
+# One assignment early; later ones would be solved for times that are measured anew.
+ADAQP = {"system": "adaqp", "period": 100, "group_size": 20}
+
+
+def final(run):
+    return read_checkpoint(run.folder / "checkpoints" / "epoch-000012.safetensors")
+
+
+def test_a_killed_run_goes_on_bit_for_bit(tmp_path, monkeypatch):
+    settings = {"system": "fixed-bits", "gradients": "bfloat16"}
+    straight = gq.launch("digits", **SETTINGS, **settings, out=tmp_path, wait=True)
+    monkeypatch.setenv("GNNQLAB_FAULT", json.dumps({"kind": "kill", "rank": 1, "phase": "wait", "epoch": 10}))
+    killed = gq.launch("digits", **SETTINGS, **settings, out=tmp_path)
+    with pytest.raises(WorkerFailed, match="rank 1 was killed"):
+        killed.wait()
+    monkeypatch.delenv("GNNQLAB_FAULT")
+    resumed = gq.resume(killed, wait=True)
+    assert resumed.id != killed.id and resumed.status == "finished"
+    told = next(event for event in resumed.events if event["event"] == "resumed")
+    assert (told["of"], told["epoch"]) == (killed.id, 8)
+    assert equal_but_time(final(straight), final(resumed))
+    columns = ["epoch", "rank", "loss", "val_score", "test_score", "bytes_payload", "bytes_params"]
+    assert straight.records[columns].equals(resumed.records[columns])
+    assert (resumed.records.groupby("rank").time_s.diff().dropna() > 0).all()
+
+
+def equal_but_time(one, other):
+    one.facts.pop("time_s"), other.facts.pop("time_s")
+    return equal(one, other)
+
+
+def test_an_assignment_goes_on_too_also_one_that_was_under_way(tmp_path):
+    # Weighed after epoch 1, in force from epoch 3: after 2 epochs the assignment is under way.
+    settings = {**SETTINGS, **ADAQP, "epochs": 2, "checkpoint_every": 2}
+    first = gq.launch("digits", **settings, out=tmp_path, wait=True)
+    before = read_checkpoint(first.folder / "checkpoints" / "epoch-000002.safetensors")
+    chosen = {name: rows for name, rows in before.tensors.items() if name.startswith("pending/")}
+    assert chosen and not any(name.startswith("widths/") for name in before.tensors)
+    one = gq.resume(first, epochs=8, wait=True)
+    two = gq.resume(one, epochs=12, wait=True)  # from epoch 8, with the assignment in force
+    bits = two.traffic.groupby("epoch").bits.unique()
+    assert set(bits[2]) == {8} and set(bits[3]) != {8} and set(bits[11]) == set(bits[3])
+    assert set(two.assignments.from_epoch) == {3} and two.assignments.equals(one.assignments)
+    after = final(two).tensors
+    assert all(torch.equal(after[name.replace("pending", "widths")], rows) for name, rows in chosen.items())
+    again = gq.resume(first, epochs=12, wait=True)
+    assert equal_but_time(final(two), final(again))
+
+
+def ended(root, epoch=None, **settings):
+    """The folder of a run that has ended, without its training."""
+    config = gq.configure("digits", epochs=2, hidden=16, workers=1, **settings)
+    folder = files.create(root, files.new_id("made"))
+    files.write_json(folder / "config.json", config.to_json())
+    files.write_json(folder / "status.json", {"state": "finished", "epoch": 1, "errors": []})
+    if epoch is not None:
+        (folder / "checkpoints").mkdir()
+        facts = {"config": config_digest(config)}
+        write_checkpoint(folder / "checkpoints" / f"epoch-{epoch:06d}.safetensors", Checkpoint(epoch, {}, facts))
+    return gq.Run(folder)
+
+
+def test_what_cannot_be_resumed_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="has no checkpoint to go on from; launch runs with checkpoint_every"):
+        ended(tmp_path).resume()
+    with pytest.raises(ValueError, match="has trained 2 epochs already, got epochs 2; ask for more"):
+        gq.resume(ended(tmp_path, epoch=2))
+    running = ended(tmp_path, epoch=2)
+    files.write_json(running.folder / "status.json", {"state": "running", "epoch": 1, "errors": []})
+    with pytest.raises(RuntimeError, match="must have ended to be resumed, got status starting|running"):
+        gq.resume(running, epochs=4)
+
+
+def test_a_checkpoint_of_another_training_is_refused(tmp_path):
+    config = gq.configure("digits", hidden=16, workers=1)
+    longer = gq.configure("digits", hidden=16, workers=1, epochs=9, checkpoint_every=3)
+    assert config_digest(config) == config_digest(longer)
+    other = ended(tmp_path, epoch=1, lr=0.5)
+    keeper = Keeper(other.folder, config, 0, trainer=None, control=None, heartbeat=Heartbeat(None))
+    with pytest.raises(RuntimeError, match="a checkpoint belongs to the configuration it was taken under"):
+        keeper.resume()
