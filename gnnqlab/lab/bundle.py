@@ -12,6 +12,7 @@ import functools
 import html
 import os
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
 
-__all__ = ["Bundle", "caption_of", "show", "table_html"]
+__all__ = ["Bundle", "caption_of", "name_links", "show", "table_html"]
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
@@ -61,6 +62,14 @@ def caption_of(figure: Figure) -> str:
     """What the figure shows, in words."""
     meta = figure.layout.meta
     return str(meta["caption"]) if isinstance(meta, dict) and "caption" in meta else str(figure.layout.title.text or "")
+
+
+def name_links(figure: Figure, links: Iterable[str | None]) -> Figure:
+    """Add to the caption which link joined the workers of the runs shown."""
+    named = sorted({link for link in links if link and link != "none"})
+    if named:
+        figure.update_layout(meta={"caption": f"{caption_of(figure)} Link: {' and '.join(named)}."})
+    return figure
 
 
 def table_html(frame: DataFrame, *, caption: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from gnnqlab.lab import plots
-from gnnqlab.lab.bundle import Bundle, table_html
+from gnnqlab.lab.bundle import Bundle, name_links, table_html
 from gnnqlab.lab.frames import (
     by_epoch,
     comparison_frame,
@@ -21,6 +21,7 @@ from gnnqlab.lab.snapshot import RunLike, Snapshot, labels, score_name, take
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+    from plotly.graph_objects import Figure
 
 __all__ = ["Comparison", "compare"]
 
@@ -57,7 +58,7 @@ class Comparison:
         last = {label: by_epoch(records).dropna(subset=[value]).tail(1) for label, records in self.records.items()}
         frame = pd.concat(last.values(), keys=last.keys(), names=["system"]).droplevel(1)
         figure = plots.convergence(self.records, value=value, against=against, score=score)
-        return Bundle(figure, frame[["epoch", "train_s", value]])
+        return Bundle(self._linked(figure), frame[["epoch", "train_s", value]])
 
     def breakdown(self, *, per_worker: bool = False) -> Bundle:
         """Where the time of an epoch goes, in seconds."""
@@ -65,7 +66,7 @@ class Comparison:
 
         frame = pd.concat({label: phase_seconds(one).iloc[0] for label, one in self.records.items()}, axis=1).T
         frame.index.name = "system"
-        return Bundle(plots.breakdown(self.records, per_worker=per_worker), frame.fillna(0.0))
+        return Bundle(self._linked(plots.breakdown(self.records, per_worker=per_worker)), frame.fillna(0.0))
 
     def volume(self) -> Bundle:
         """Bytes sent in an epoch by all workers, payload and parameters."""
@@ -73,20 +74,23 @@ class Comparison:
 
         frame = pd.DataFrame({label: volume_per_epoch(records) for label, records in self.records.items()}).T
         frame.index.name = "system"
-        return Bundle(plots.volume(self.records), frame)
+        return Bundle(self._linked(plots.volume(self.records)), frame)
 
     def traffic(self, number: int = 0) -> Bundle:
         """Bytes from worker to worker in one of the runs, the first if not said otherwise."""
         run = self.runs[number]
         workers = run.summary.get("workers")
         figure = plots.traffic_map(run.traffic, label=labels(self.runs)[number], workers=workers)
-        return Bundle(figure, device_pairs(run.traffic, workers=workers))
+        return Bundle(self._linked(figure), device_pairs(run.traffic, workers=workers))
 
     def report(self, path: str | Path) -> Path:
         """Write the comparison as one HTML page that works without a network; returns its path."""
         from gnnqlab.lab.report import write_report
 
         return write_report(self.runs, path)
+
+    def _linked(self, figure: Figure) -> Figure:
+        return name_links(figure, (run.summary.get("link") for run in self.runs))
 
     def _short(self) -> DataFrame:
         """The columns a person looks at first, in units a person reads."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab import plots
-from gnnqlab.lab.bundle import caption_of, table_html
+from gnnqlab.lab.bundle import caption_of, name_links, table_html
 from gnnqlab.lab.frames import (
     by_epoch,
     comparison_frame,
@@ -203,7 +203,13 @@ def _comparison(runs: Sequence[Snapshot]) -> str:
 
 def _link_note(summaries: Sequence[Mapping[str, Any]]) -> str:
     """Say what a speed measured without a network is worth."""
-    if len(summaries) == 1 or not any(summary.get("link") == "loopback" for summary in summaries):
+    links = [str(summary.get("link") or "") for summary in summaries]
+    if any("paced" in link for link in links):
+        return (
+            '<p class="note">The hosts of these runs are not emulated, because the machine does not allow it: the '
+            "workers share a loopback that was slowed down to the rate of the link (paced).</p>"
+        )
+    if len(summaries) == 1 or "loopback" not in links:
         return ""
     return (
         '<p class="note">These workers share one machine (loopback): bytes move through memory there, so sending fewer '
@@ -219,7 +225,7 @@ def _figure_sections(runs: Mapping[str, Snapshot], figures: dict[str, Figure]) -
 
     def place(figure: Figure, frame: DataFrame, *, full: bool = False) -> str:
         name = f"figure-{len(figures) + 1}"
-        figures[name] = figure
+        figures[name] = name_links(figure, (run.summary.get("link") for run in runs.values()))
         caption, title = caption_of(figure), str(figure.layout.title.text)
         return (
             f"<figure{' class=full' if full else ''}><h3>{html.escape(title)}</h3>"

@@ -10,6 +10,7 @@ import pytest
 
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.exchange.schedule import Overlapped
+from gnnqlab.lab import compare
 from gnnqlab.lab.report import write_report
 from gnnqlab.systems.uniform_bits import fixed_bits
 from gnnqlab.train.command import command_of
@@ -89,6 +90,20 @@ def test_the_headline_numbers_are_there(text: str) -> None:
 
 def test_a_speed_without_a_network_is_called_one(text: str) -> None:
     assert "share one machine (loopback)" in text
+
+
+@pytest.mark.parametrize(("link", "noted"), [("100mbit emulated, 2 hosts", False), ("100mbit paced, 2 hosts", True)])
+def test_every_page_and_figure_says_which_link_it_was(link: str, noted: bool, tmp_path: Path) -> None:
+    runs = [make_run(), make_run("fixed-bits", bits=2)]
+    for run in runs:
+        run.summary["link"] = link
+    text = write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert f"link: {link}" in text
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", text)
+    assert captions and all(caption.endswith(f"Link: {link}.") for caption in captions)
+    assert ("slowed down to the rate of the link (paced)" in text) == noted
+    assert "share one machine (loopback)" not in text
+    assert compare(runs).breakdown().figure.layout.meta["caption"].endswith(f"Link: {link}.")
 
 
 def test_the_configuration_is_there(text: str) -> None:
