@@ -17,6 +17,9 @@ from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
 
 __all__ = ["Witness"]
 
+_ASK_S = 3.0
+"""What torchrun may take, on a busy machine, from a worker's death to its words about it."""
+
 
 class Witness:
     """Collects the evidence; the guard judges it.
@@ -221,10 +224,12 @@ class Witness:
     def _ask_the_log(self, dead: dict[int, int | None]) -> None:
         """Find the exit code of workers that torchrun has collected in what it says about the first of them.
 
-        Only an older kernel needs this.
+        An older kernel needs this, and a rank that was gone before it was first seen.
         """
-        until = time.monotonic() + 1.0
-        while time.monotonic() < until:
+        until = time.monotonic() + _ASK_S
+        while True:
+            # Of the guard's children only torchrun ends by itself; then its log is complete.
+            last = bool(self.ended) or time.monotonic() >= until
             said = files.tail(self.agent_log, 20000)
             for rank in dead:
                 match = re.search(rf"exitcode: (-?\d+)\) local_rank: \d+ \(pid: {self.pulses[rank].pid}\)", said)
@@ -232,7 +237,10 @@ class Witness:
                     code = int(match.group(1))
                     dead[rank] = -code if code < 0 else code << 8
                     return
+            if last:
+                return
             time.sleep(0.02)
+            self.ended.update(processes.collect())
 
     def _trace(self, rank: int) -> str:
         return files.tail(self.folder / "errors" / f"rank{rank}.trace", 8000)

@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 from gnnqlab.launch import folder as files
@@ -54,11 +56,26 @@ def test_the_rank_that_torchrun_names_is_the_cause_even_after_lost_connections(t
     assert seeing.errors[1].signal == signal.SIGSEGV
 
 
+def test_torchrun_is_given_time_to_name_a_rank(tmp_path: Path) -> None:
+    folder = files.create(tmp_path, "run")
+    pid = dead_rank(folder, 0)
+    said = f"failed (exitcode: -9) local_rank: 0 (pid: {pid}) of fn: main\n"
+    late = threading.Timer(1.2, (folder / "agent.log").write_text, [said])
+    late.start()
+    seeing = witness(folder, 1)
+    seeing.look()
+    late.join()
+    assert seeing.errors[0].signal == signal.SIGKILL
+
+
 def test_a_rank_of_which_nobody_knows_how_it_ended(tmp_path: Path) -> None:
     folder = files.create(tmp_path, "run")
     dead_rank(folder, 0)
     seeing = witness(folder, 1)
+    seeing.ended[123] = 1 << 8  # torchrun, without a word
+    began = time.monotonic()
     seeing.look()
+    assert time.monotonic() - began < 1.0
     assert seeing.errors[0].cause == "rank 0 died in epoch 2 while waiting for boundary messages"
 
 
