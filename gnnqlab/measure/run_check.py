@@ -12,8 +12,9 @@ from gnnqlab.bits.assigned import Assigned
 from gnnqlab.bits.policy import BitPolicy
 from gnnqlab.graph.sources import load
 from gnnqlab.launch.run import Run
-from gnnqlab.measure.in_process import exact_trainer
+from gnnqlab.measure.gradient_noise import trained_weights
 from gnnqlab.measure.theory_check import gradient_variance
+from gnnqlab.train.checkpoint import newest_checkpoint
 from gnnqlab.train.config import RunConfig
 from gnnqlab.train.installed import load_widths
 
@@ -83,7 +84,7 @@ def check(
     run: Run | RunConfig,
     *,
     repeats: int = 64,
-    trained: int = 0,
+    trained: int | None = None,
     weights: Tensor | None = None,
     bits: BitPolicy | None = None,
 ) -> TheoryCheck:
@@ -97,7 +98,7 @@ def check(
             is used.
         repeats: backward passes, at least 2.
         trained: epochs that the first weights are trained for, in this process with exact messages, before anything
-            is measured.
+            is measured; by default none, and of a run that kept checkpoints the newest one's weights are used.
         weights: flat weights to measure at, in the place of these.
         bits: instead of the system's own widths.
 
@@ -120,15 +121,16 @@ def check(
             "the check sends the rows of layer 0 in every pass, this run sent them once; use a configuration with "
             "layer0 'resend'"
         )
-    if trained < 0:
+    if trained is not None and trained < 0:
         raise ValueError(f"trained must not be negative, got {trained}")
     graph = load(config.graph)
     policy, words = (bits, "widths as given") if bits is not None else _policy(run, config)
+    if weights is None and trained is None and isinstance(run, Run):
+        checkpoint = newest_checkpoint(run.folder)
+        if checkpoint is not None:
+            weights, trained = checkpoint.tensors["values"], checkpoint.epoch
     if weights is None and trained:
-        copy = exact_trainer(graph, config.model, seed=config.train.seed)
-        for epoch in range(trained):
-            copy.epoch(epoch)
-        weights = copy.parameters.values.clone()
+        weights = trained_weights(graph, config.model, trained, seed=config.train.seed)
     frame = gradient_variance(
         graph,
         config.system,
@@ -139,7 +141,7 @@ def check(
         bits=policy,
         seed=config.train.seed,
     )
-    return TheoryCheck(frame, config.system.name, words, repeats, trained)
+    return TheoryCheck(frame, config.system.name, words, repeats, trained or 0)
 
 
 def _policy(run: Run | RunConfig, config: RunConfig) -> tuple[BitPolicy, str]:

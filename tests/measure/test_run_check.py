@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 import gnnqlab as gq
+from gnnqlab.bits import Fixed
 from gnnqlab.launch import local
 from gnnqlab.measure.run_check import check
 from gnnqlab.nn import ModelSettings
@@ -50,7 +51,7 @@ def test_trained_weights_have_other_gradients():
 def test_a_run_that_assigned_is_checked_with_its_last_assignment(tmp_path):
     settings = config(
         adaqp(lam=0.5, group_size=10, period=4),
-        train=TrainSettings(epochs=7, evaluate_every=0),
+        train=TrainSettings(epochs=7, evaluate_every=0, checkpoint_every=3),
         launch=LaunchSettings(threads_per_worker=1),
     )
     assert check(settings, repeats=2).widths == "start width, 8 bits"
@@ -68,8 +69,9 @@ def test_a_run_that_assigned_is_checked_with_its_last_assignment(tmp_path):
         assert {bits: sent[*key, bits] for bits in values.tolist()} == dict(zip(values.tolist(), counts.tolist()))
     found = gq.theory.check(gq.Run(run.folder), repeats=6)
     assert found.widths == "last assignment, λ = 0.5"
-    eight = check(settings, repeats=6)
-    assert found.bound["all"] > eight.bound["all"]
+    assert found.trained == 7  # a run that keeps checkpoints also keeps its end
+    eight = check(gq.Run(run.folder), bits=Fixed(bits=8), repeats=6)
+    assert found.bound["all"] > eight.bound["all"] and eight.widths == "widths as given"
 
 
 def test_convergence_is_found_under_its_name():
