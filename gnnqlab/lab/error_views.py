@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["decoded_draws", "error_clouds", "variance_chart", "variance_table"]
 
 _WIDTHS = (1, 2, 4, 8)
-_MOST_POINTS = 400
+_MOST_POINTS = 200
 
 
 def decoded_draws(message: RealMessage, bits: int, draws: int) -> Tensor:

@@ -163,9 +163,11 @@ class MessageWalk:
 
     @property
     def marks(self) -> Tensor:
-        """Where each value stands on the ruler, ``(x - Z) / S`` in steps, float64 ``(D,)``."""
-        steps = (self.row.double() - self.zero) / self.scale if self.scale else self.row.double() * 0
-        return steps
+        """Where each value stands on the ruler, ``(x - Z) / S``, float64 ``(D,)``: to 1/65536 step, as in the codec."""
+        if self.scale == 0:
+            return self.row.double() * 0
+        steps = (self.row - self._travelling[0]) * (65536.0 / self._travelling[1])
+        return (steps.round().clamp(0, (2**self.bits - 1) << 16) / 65536).double()
 
     @cached_property
     def noise(self) -> Tensor:
