@@ -1,5 +1,5 @@
 # gnnqlab. Each target sets up what it needs first and installs nothing twice:
-#   make demo       two training runs on two workers, compared; writes runs/<id>/report.html
+#   make demo       three training runs on two emulated hosts, compared; writes runs/<id>/report.html
 #   make test       every test, the notebooks included
 #   make lab        JupyterLab in notebooks/
 #   make notebooks  runs every notebook and keeps its outputs, to be committed
@@ -27,7 +27,8 @@ help:
 setup: $(PACKAGE)
 
 demo: $(PACKAGE)
-	@$(BIN)/gnnqlab compare --graph digits --model gcn --systems vanilla,fixed-bits --bits 2 --workers 2 --epochs 60
+	@$(BIN)/gnnqlab compare --graph digits --model gcn --hidden 64 --systems vanilla,fixed-bits,adaqp --bits 2 --workers 2 \
+	  --epochs 60 --evaluate-every 5 --hosts 2 --link 20mbit
 
 test: $(PACKAGE)
 	@$(BIN)/python tests/run_all.py
