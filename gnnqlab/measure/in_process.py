@@ -3,7 +3,7 @@
 The shards, exchanges, channels and codecs are those of real workers; only the bytes pass through queues instead of
 sockets. Threads instead of processes, because a measurement wants the rows and gradients of *every* worker in one
 place after each pass, hundreds of times, and in a notebook cell: nothing has to be started, pickled or imported
-elsewhere. How fast it is says nothing about training.
+elsewhere. Whole passes take longer than in processes of their own.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from gnnqlab.nn.message_passing import GraphPass, LocalGraph, WorkerGraph
 from gnnqlab.nn.models.registry import ModelSettings, build_model
 from gnnqlab.partition.shard import Shard, build_shard
 from gnnqlab.systems.system import System
+from gnnqlab.train.clock import Clock
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.objective import Objective
 from gnnqlab.train.trainer import Trainer
@@ -183,6 +184,8 @@ class ThreadedWorkers:
         smooth: bool = False,
     ) -> None:
         self._mail = Mail()
+        self.clocks = [Clock() for _ in range(workers)]
+        """One a worker: computation takes about as long as it would in processes, waiting says nothing."""
         self.trainers: list[Trainer] = []
         self.shards = [build_shard(graph, owner, rank, workers) for rank in range(workers)]
         for shard in self.shards:
@@ -193,13 +196,15 @@ class ThreadedWorkers:
                 schedule=Synchronous(),
                 transport=LoopBack(self._mail, shard.rank),
                 seed=settings.seed,
+                phases=self.clocks[shard.rank],
             )
             if make_graph is None:
                 view = WorkerGraph(shard, exchange, seed=settings.seed)
             else:
                 view = make_graph(shard, exchange, settings.seed)
             network = _network(model, graph, settings.seed, smooth)
-            self.trainers.append(Trainer(view, Objective.of(shard), network, settings, exchange=exchange))
+            clock = self.clocks[shard.rank]
+            self.trainers.append(Trainer(view, Objective.of(shard), network, settings, exchange=exchange, clock=clock))
 
     def run(self, work: Callable[[Trainer], Result]) -> list[Result]:
         """Return ``[work(trainer) for every worker]``, all at once, each in a thread.

@@ -24,9 +24,10 @@ from gnnqlab.train.config import RunConfig
 from gnnqlab.train.configure import configure
 from gnnqlab.tune.assign import Desk, Widths
 from gnnqlab.tune.drift import Drift, drift
+from gnnqlab.tune.estimate import estimate_timing
 from gnnqlab.tune.forecast import Forecast
 from gnnqlab.tune.past import median_error, past
-from gnnqlab.tune.timing import Spent, Timing, measure_timing
+from gnnqlab.tune.timing import Spent, Timing, kept_timing, measure_timing
 from gnnqlab.tune.trace import Trace, trace
 from gnnqlab.tune.wire import Wire
 
@@ -180,9 +181,10 @@ class Probe:
 
     def __repr__(self) -> str:
         rows = sum(message.num_rows for message in self.trace.messages)
+        seconds = "" if self.timing.launched else " (a guess)"
         return (
             f"<Probe of {Path(self.config.graph).name}: {self.config.model.name}, {self.config.workers} workers over "
-            f"{self.wire.name}, {rows} rows an epoch; Vanilla {self.vanilla.epoch_s * 1e3:.2f} ms>"
+            f"{self.wire.name}, {rows} rows an epoch; Vanilla {self.vanilla.epoch_s * 1e3:.2f} ms{seconds}>"
         )
 
     def _at(self, bits: Assigned, index: int | None = None) -> int:
@@ -261,6 +263,7 @@ def probe(
     epochs: int = 24,
     timed_epochs: int = 20,
     fresh: bool = False,
+    launched: bool = True,
     theorem: bool = True,
     **settings: Any,
 ) -> Probe:
@@ -276,6 +279,8 @@ def probe(
         epochs: to trace; more of them show how ranges move on, which decides the period.
         timed_epochs: of each launched run.
         fresh: time again even if this was timed before.
+        launched: time launched runs, some seconds the first time. If not, and nothing was kept from before, seconds are
+            a guess from the traced epochs and the rate of the link: there at once, and off by half or so.
         theorem: also trace what Theorem 3's bound needs.
         **settings: as for :func:`gnnqlab.configure`: ``hosts``, ``link``, ``layers``, ``hidden``, ``transport`` ...
 
@@ -301,7 +306,9 @@ def probe(
         settings=config.train,
         theorem=theorem,
     )
-    timing = measure_timing(config, epochs=timed_epochs, fresh=fresh)
+    timing = None if launched else kept_timing(config)
+    if timing is None:
+        timing = measure_timing(config, epochs=timed_epochs, fresh=fresh) if launched else estimate_timing(config, seen)
     found = Probe(config=config, trace=seen, timing=timing, wire=timing.wire)
     return replace(found, error=median_error(found.past()["error"]))
 

@@ -31,7 +31,7 @@ from gnnqlab.tune.wire import GOODPUT, Wire
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Spent", "Timing", "measure_timing", "spent"]
+__all__ = ["Spent", "Timing", "kept_timing", "measure_timing", "spent"]
 
 COMMUNICATION = ("wait", "post")
 """Phases that the wire decides."""
@@ -76,6 +76,8 @@ class Timing:
     bytes_per_s: float | None
     """Nominal rate of a host's link; none on a loopback."""
     transport: str
+    launched: bool = True
+    """Whether launched runs were timed; if not, this is a guess from threads of one process."""
 
     @property
     def wire(self) -> Wire:
@@ -125,9 +127,10 @@ def measure_timing(config: RunConfig, *, epochs: int = 20, fresh: bool = False) 
     if epochs <= _SETTLING + 1:
         raise ValueError(f"epochs must be at least {_SETTLING + 2}, the first {_SETTLING} are left out, got {epochs}")
     short = dataclasses.replace(config.train, epochs=epochs, evaluate_every=0)
-    path = cache_folder() / "timings" / f"{_digest(config)}.json"
-    if not fresh and path.exists():
-        return Timing.from_json(json.loads(path.read_text()))
+    kept = None if fresh else kept_timing(config)
+    if kept is not None:
+        return kept
+    path = _path(config)
     found = []
     with tempfile.TemporaryDirectory(prefix="gnnqlab-probe-") as root:
         for name in ("vanilla", "random-bits"):
@@ -151,6 +154,12 @@ def measure_timing(config: RunConfig, *, epochs: int = 20, fresh: bool = False) 
     partial.write_text(json.dumps(timing.to_json()))
     partial.rename(path)
     return timing
+
+
+def kept_timing(config: RunConfig) -> Timing | None:
+    """Return what an earlier call measured, or ``None``."""
+    path = _path(config)
+    return Timing.from_json(json.loads(path.read_text())) if path.exists() else None
 
 
 def spent(run: Run) -> Spent:
@@ -193,6 +202,10 @@ def _busiest(traffic: pd.DataFrame, wire: Wire, epoch: int) -> tuple[float, int]
         total += wire.busiest_bytes(sent)
         exchanges += 1
     return total, exchanges
+
+
+def _path(config: RunConfig) -> Path:
+    return cache_folder() / "timings" / f"{_digest(config)}.json"
 
 
 def _digest(config: RunConfig) -> str:

@@ -8,6 +8,7 @@ Letters: n rows of one message, T traced epochs, V nodes of the graph, E pairs (
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -115,6 +116,8 @@ class Trace:
     weights: Tensor
     """Flat, those of the last traced epoch's pass."""
     theorem: Theorem | None
+    phases: Mapping[str, float]
+    """Seconds of computation by phase, medians over epochs of means over workers, in threads of this process."""
     seed: int
 
     @property
@@ -198,11 +201,14 @@ def trace(
         graph, owner, make_system("fixed-bits", bits=8), model, settings, workers=workers, bits=Fixed(bits=8)
     )
     kept = sorted({*(2**power for power in range(64) if 2**power < epochs), epochs - 1})
-    losses, ranges = [], []
+    losses, ranges, seconds = [], [], []
     weights = threads.trainers[0].parameters.values
     for epoch in range(epochs):
         weights = threads.trainers[0].parameters.values.clone()
+        for clock in threads.clocks:
+            clock.take()
         losses.append(threads.step(epoch))
+        seconds.append([clock.take() for clock in threads.clocks])
         if epoch in kept:
             ranges.append(_ranges(threads))
     messages = tuple(_messages(threads, ranges))
@@ -217,8 +223,18 @@ def trace(
         losses=tuple(losses),
         weights=weights,
         theorem=known,
+        phases=_phases(seconds),
         seed=settings.seed,
     )
+
+
+def _phases(seconds: list[list[dict[str, float]]]) -> dict[str, float]:
+    """The first epoch sets things up; what no phase claims is the pause between two passes."""
+    names = ("central", "marginal", "encode", "decode", "dense", "optimizer")
+    return {
+        name: statistics.median(statistics.fmean(worker[name] for worker in epoch) for epoch in seconds[1:])
+        for name in names
+    }
 
 
 Key = tuple[int, str, int, int]

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import gnnqlab as gq
 from gnnqlab.bits import Fixed
+from gnnqlab.train.config import LaunchSettings
 from gnnqlab.tune.assign import Desk
 from gnnqlab.tune.drift import Drift
+from gnnqlab.tune.estimate import estimate_timing
+from gnnqlab.tune.probe import Probe
 from gnnqlab.tune.timing import Timing
+from gnnqlab.tune.wire import GOODPUT
 from tests.tune.probes import GAMMA, PHASES, RATE, seen, timing, written_down
 
 
@@ -111,3 +116,16 @@ def test_drift_grows_with_age_and_decides_the_period():
     assert steep.at(0) == 0 and steep.at(10) == 1 and steep.at(1000) == 1
     assert steep.of_period(2) < steep.of_period(20)
     assert steep.period(0.05, periods=(1, 2, 50)) == 2 and Drift(ages=(), loss=()).period() == 200
+
+
+def test_a_guess_needs_no_run():
+    """The wire by arithmetic, computation from the traced epochs: there at once, and it says that it is a guess."""
+    config = written_down().config
+    slow = replace(config, launch=LaunchSettings(hosts=2, link="1mbit"))
+    guessed = {name: estimate_timing(each, seen()) for name, each in (("loop", config), ("slow", slow))}
+    assert not guessed["loop"].launched and guessed["loop"].link == "loopback"
+    assert guessed["slow"].wire.theta_s_per_byte == pytest.approx(8e-6 / GOODPUT, rel=0.01)
+    assert guessed["slow"].exact.communication_s > 10 * guessed["loop"].exact.communication_s
+    assert set(guessed["loop"].exact.phases) >= {"central", "marginal", "encode", "decode", "dense", "reduce"}
+    probe = Probe(config=slow, trace=seen(), timing=guessed["slow"], wire=guessed["slow"].wire)
+    assert probe.forecast(lam=0.0).speedup > 1 and "guess" in repr(probe)

@@ -1,0 +1,62 @@
+"""A first guess at the seconds of an epoch without launching anything: from the clocks of the traced epochs.
+
+Good enough to show something at once; a launched measurement (:mod:`gnnqlab.tune.timing`) is what predicts well.
+Threads of one process share an interpreter, and nobody waits for a network here: the wire is arithmetic.
+"""
+
+from __future__ import annotations
+
+from gnnqlab.bits.policy import Fixed
+from gnnqlab.train.config import RunConfig
+from gnnqlab.train.link import Link
+from gnnqlab.tune.assign import Desk
+from gnnqlab.tune.timing import Spent, Timing
+from gnnqlab.tune.trace import Trace
+from gnnqlab.tune.wire import GOODPUT, Wire
+
+__all__ = ["estimate_timing"]
+
+_LOOPBACK = 1e9
+"""Bytes per second between two processes of one machine."""
+_GAMMA_S = 3e-4
+"""An exchange of short messages between two processes."""
+_COPY = 0.4
+"""Copying float32 rows, as a share of rounding them."""
+
+
+def estimate_timing(config: RunConfig, seen: Trace) -> Timing:
+    """Return what a launched measurement might find.
+
+    Args:
+        config: what was probed; its link's rate counts.
+        seen: its trace, whose epochs were timed.
+    """
+    hosts = config.launch.hosts or 1
+    kind = "emulated" if hosts > 1 else "loopback"
+    link = Link(kind=kind, hosts=hosts, name=config.launch.link or "")
+    theta = 1 / _LOOPBACK if link.bytes_per_s is None else 1 / GOODPUT / link.bytes_per_s
+    transport = "ring" if config.train.transport == "ring" else "direct"
+    wire = Wire(workers=config.workers, hosts=hosts, theta_s_per_byte=theta, gamma_s=_GAMMA_S, transport=transport)
+    gradient_bytes = 4 * (seen.weights.numel() + 1)
+    phases = dict(seen.phases)
+    phases["reduce"] = phases.get("reduce", 0.0) + _GAMMA_S + theta * wire.reduce_bytes(gradient_bytes)
+    copied = {name: (_COPY if name in ("encode", "decode") else 1.0) * value for name, value in phases.items()}
+    desk = Desk(seen)
+
+    def spent(bits: int, each: dict[str, float]) -> Spent:
+        sent = desk.sent_bytes(desk.chosen(Fixed(bits=bits)))
+        volume = sum(wire.busiest_bytes(amount) for amount in sent.values())
+        whole = sum(each.values()) + len(sent) * _GAMMA_S + theta * volume
+        return Spent(epoch_s=whole, phases=each, busiest_bytes=volume, exchanges=len(sent))
+
+    return Timing(
+        exact=spent(32, copied),
+        quantized=spent(8, phases),
+        gradient_bytes=gradient_bytes,
+        workers=config.workers,
+        hosts=hosts,
+        link=link.label,
+        bytes_per_s=link.bytes_per_s,
+        transport=config.train.transport,
+        launched=False,
+    )
