@@ -20,7 +20,7 @@ def launch(
     *,
     model: str | ModelSettings = "gcn",
     system: str | System = "vanilla",
-    workers: int = 2,
+    workers: int | None = None,
     out: str | Path | None = None,
     wait: bool = False,
     **settings: Any,
@@ -31,11 +31,12 @@ def launch(
         graph: a graph, or its name or path.
         model: a model's name, or its settings.
         system: a system's name, or a :class:`System`.
-        workers: number of partitions, one process each.
+        workers: number of partitions, one process each; 2 if nothing says otherwise.
         out: folder for the run's own folder; ``$GNNQLAB_RUNS`` or ``runs`` by default.
         wait: return only when the run has ended.
         **settings: see :func:`gnnqlab.configure`: ``epochs``, ``seed``, ``layers``, ``hidden``, ``dropout``,
-            ``lr``, ``bits``, ``device`` and so on.
+            ``lr``, ``bits``, ``device``, ``hosts``, ``workers_per_host``, ``link``, ``comm_share`` and so on. With a
+            ``comm_share`` the rate of the link is found first, by short runs.
 
     Raises:
         ValueError: if a name, a setting or a value is wrong.

@@ -23,7 +23,8 @@ def configure(
     *,
     model: str | ModelSettings = "gcn",
     system: str | System = "vanilla",
-    workers: int = 2,
+    workers: int | None = None,
+    workers_per_host: int | None = None,
     **settings: Any,
 ) -> RunConfig:
     """Return the configuration of a run.
@@ -32,7 +33,8 @@ def configure(
         graph: a graph, or its name or path. A graph in memory is kept in the cache for the workers.
         model: a model's name, or its settings.
         system: a system's name, or a :class:`System`.
-        workers: number of partitions, one process each.
+        workers: number of partitions, one process each; 2 if nothing says otherwise.
+        workers_per_host: instead of it, how many of them each of ``hosts`` (2 by default) has.
         **settings: any field of ``TrainSettings`` (``epochs``, ``seed``, ``lr``, ``layer0`` ...), of
             ``ModelSettings`` (``layers``, ``hidden``, ``dropout`` ...), of ``LaunchSettings`` (``device``,
             ``threads_per_worker`` ...), or what the system's recipe takes (``bits`` ...).
@@ -49,6 +51,14 @@ def configure(
         for field in dataclasses.fields(kind):
             if field.name in settings and field.name != "name":
                 chosen[section][field.name] = settings.pop(field.name)
+    if workers_per_host is not None:
+        hosts = chosen["launch"]["hosts"] = chosen["launch"].get("hosts") or 2
+        if workers is not None and workers != hosts * workers_per_host:
+            raise ValueError(
+                f"workers must be hosts times workers_per_host, got {workers} for {hosts} times {workers_per_host}; "
+                "leave one out"
+            )
+        workers = hosts * workers_per_host
     recipe = make_system(system, **settings)
     if isinstance(model, ModelSettings):
         model_settings = dataclasses.replace(model, **chosen["model"])
@@ -59,7 +69,7 @@ def configure(
         system=recipe,
         model=model_settings,
         train=TrainSettings(**chosen["train"]),
-        workers=workers,
+        workers=2 if workers is None else workers,
         launch=LaunchSettings(**chosen["launch"]),
     )
 

@@ -160,3 +160,12 @@ def test_a_link_means_two_hosts_and_two_hosts_a_link():
     assert LaunchSettings(hosts=4).link == "1gbit"
     assert (LaunchSettings().hosts, LaunchSettings().link) == (1, None)
     assert LaunchSettings(hosts=2, comm_share=0.75).link is None
+
+
+def test_workers_of_a_host_make_the_number_of_workers():
+    assert gq.configure("digits", hosts=3, workers_per_host=2).workers == 6
+    config = gq.configure("digits", workers_per_host=4, link="1gbit")
+    assert (config.workers, config.launch.hosts) == (8, 2)
+    assert gq.configure("digits").workers == 2
+    with pytest.raises(ValueError, match="workers must be hosts times workers_per_host, got 3 for 2 times 2"):
+        gq.configure("digits", workers=3, workers_per_host=2)
