@@ -9,6 +9,7 @@ elsewhere. Whole passes take longer than in processes of their own.
 from __future__ import annotations
 
 import queue
+import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -184,8 +185,9 @@ class ThreadedWorkers:
         smooth: bool = False,
     ) -> None:
         self._mail = Mail()
-        self.clocks = [Clock() for _ in range(workers)]
-        """One a worker: computation takes about as long as it would in processes, waiting says nothing."""
+        self._clocks = [Clock(timer=time.thread_time) for _ in range(workers)]
+        self.seconds: list[dict[str, float]] = []
+        """Processor time of each worker in the last pass, by phase: about what it would be in processes."""
         self.trainers: list[Trainer] = []
         self.shards = [build_shard(graph, owner, rank, workers) for rank in range(workers)]
         for shard in self.shards:
@@ -196,14 +198,14 @@ class ThreadedWorkers:
                 schedule=Synchronous(),
                 transport=LoopBack(self._mail, shard.rank),
                 seed=settings.seed,
-                phases=self.clocks[shard.rank],
+                phases=self._clocks[shard.rank],
             )
             if make_graph is None:
                 view = WorkerGraph(shard, exchange, seed=settings.seed)
             else:
                 view = make_graph(shard, exchange, settings.seed)
             network = _network(model, graph, settings.seed, smooth)
-            clock = self.clocks[shard.rank]
+            clock = self._clocks[shard.rank]
             self.trainers.append(Trainer(view, Objective.of(shard), network, settings, exchange=exchange, clock=clock))
 
     def run(self, work: Callable[[Trainer], Result]) -> list[Result]:
@@ -221,8 +223,15 @@ class ThreadedWorkers:
 
     def gradients(self, epoch: int) -> tuple[float, Tensor]:
         """Run one training pass; return the loss and the flat gradient of the whole graph."""
-        losses = self.run(lambda trainer: trainer.gradients(epoch))
-        return sum(losses), torch.stack([trainer.parameters.gradients for trainer in self.trainers]).sum(0)
+
+        def one(trainer: Trainer) -> tuple[float, dict[str, float]]:
+            trainer.clock.take()  # each pass runs in a thread of its own, whose time begins at 0
+            return trainer.gradients(epoch), trainer.clock.take()
+
+        results = self.run(one)
+        self.seconds = [seconds for _, seconds in results]
+        gradients = torch.stack([trainer.parameters.gradients for trainer in self.trainers])
+        return sum(loss for loss, _ in results), gradients.sum(0)
 
     def step(self, epoch: int) -> float:
         """Train one epoch, every worker with the gradient of the whole graph; return its loss (before the step)."""

@@ -40,11 +40,19 @@ class Clock:
         ['dense', 'other', 'wait']
     """
 
-    def __init__(self, beat: Callable[[str], None] = lambda phase: None) -> None:
-        self._beat = beat
+    def __init__(
+        self, beat: Callable[[str], None] = lambda phase: None, *, timer: Callable[[], float] = time.perf_counter
+    ) -> None:
+        """Start in the phase ``other``.
+
+        Args:
+            beat: told about every change of phase.
+            timer: seconds; ``time.thread_time`` counts only those in which this thread computed.
+        """
+        self._beat, self._timer = beat, timer
         self._folded = False
         self._open = "other"
-        self._since = time.perf_counter()
+        self._since = timer()
         self._seconds = dict.fromkeys(PHASES, 0.0)
 
     @contextmanager
@@ -78,7 +86,7 @@ class Clock:
         return seconds
 
     def _switch(self, phase: str) -> str:
-        now = time.perf_counter()
+        now = self._timer()
         around = self._open
         self._seconds[around] += now - self._since
         self._open, self._since = phase, now

@@ -1,7 +1,8 @@
 """A first guess at the seconds of an epoch without launching anything: from the clocks of the traced epochs.
 
-Good enough to show something at once; a launched measurement (:mod:`gnnqlab.tune.timing`) is what predicts well.
-Threads of one process share an interpreter, and nobody waits for a network here: the wire is arithmetic.
+Good enough to show something at once; a launched measurement (:mod:`gnnqlab.tune.timing`) is what predicts well. The
+processor time of a thread is about what a worker of its own takes; nobody waits for a network here: the wire is
+arithmetic.
 """
 
 from __future__ import annotations

@@ -280,7 +280,7 @@ def probe(
         timed_epochs: of each launched run.
         fresh: time again even if this was timed before.
         launched: time launched runs, some seconds the first time. If not, and nothing was kept from before, seconds are
-            a guess from the traced epochs and the rate of the link: there at once, and off by half or so.
+            a guess from the traced epochs' processor time and the rate of the link.
         theorem: also trace what Theorem 3's bound needs.
         **settings: as for :func:`gnnqlab.configure`: ``hosts``, ``link``, ``layers``, ``hidden``, ``transport`` ...
 

@@ -117,7 +117,7 @@ class Trace:
     """Flat, those of the last traced epoch's pass."""
     theorem: Theorem | None
     phases: Mapping[str, float]
-    """Seconds of computation by phase, medians over epochs of means over workers, in threads of this process."""
+    """Processor time by phase in threads of this process: the least of all epochs, mean over workers."""
     seed: int
 
     @property
@@ -205,10 +205,8 @@ def trace(
     weights = threads.trainers[0].parameters.values
     for epoch in range(epochs):
         weights = threads.trainers[0].parameters.values.clone()
-        for clock in threads.clocks:
-            clock.take()
         losses.append(threads.step(epoch))
-        seconds.append([clock.take() for clock in threads.clocks])
+        seconds.append(threads.seconds)
         if epoch in kept:
             ranges.append(_ranges(threads))
     messages = tuple(_messages(threads, ranges))
@@ -229,12 +227,9 @@ def trace(
 
 
 def _phases(seconds: list[list[dict[str, float]]]) -> dict[str, float]:
-    """The first epoch sets things up; what no phase claims is the pause between two passes."""
-    names = ("central", "marginal", "encode", "decode", "dense", "optimizer")
-    return {
-        name: statistics.median(statistics.fmean(worker[name] for worker in epoch) for epoch in seconds[1:])
-        for name in names
-    }
+    """The first epoch sets things up."""
+    names = ("central", "marginal", "encode", "decode", "dense")
+    return {name: min(statistics.fmean(worker[name] for worker in epoch) for epoch in seconds[1:]) for name in names}
 
 
 Key = tuple[int, str, int, int]

@@ -49,3 +49,11 @@ def test_the_phase_around_opens_again_after_an_error():
     with pytest.raises(KeyError), clock("encode"):
         raise KeyError
     assert beats[-2:] == ["encode", "compute"]
+
+
+def test_a_clock_may_count_something_else():
+    ticks = iter(range(100))
+    clock = Clock(timer=lambda: float(next(ticks)))
+    with clock("dense"):
+        pass
+    assert clock.take()["dense"] == 1.0
