@@ -217,7 +217,17 @@ class Run:
         return resume(self, epochs=epochs, wait=wait)
 
     def stop(self, timeout: float = 5.0) -> "Run":
-        """End the run and all its processes; nothing happens if it has ended already."""
+        """End the run and all its processes; nothing happens if it has ended already.
+
+        A run that takes checkpoints takes one more first, if its epoch ends in time.
+
+        Args:
+            timeout: seconds for the checkpoint, and again for an end in good order.
+        """
+        if self.status == "running" and self._settings()["train"].get("checkpoint_every"):
+            from gnnqlab.launch.continuation import checkpoint_now
+
+            checkpoint_now(self, timeout)
         for pid, start in self._guards() if self._comparable() else []:
             if processes.alive(pid, start):
                 os.kill(pid, signal.SIGTERM)

@@ -22,9 +22,11 @@ from gnnqlab.bits.policy import BitPolicy
 from gnnqlab.systems.system import System
 from gnnqlab.train.record import tell
 
-__all__ = ["CONTROL", "Control", "Steerable", "steered", "write_control"]
+__all__ = ["CHECKPOINT_NOW", "CONTROL", "Control", "Steerable", "steered", "write_control"]
 
 CONTROL = "control.json"
+CHECKPOINT_NOW = "checkpoint-now"
+"""A file that asks for a checkpoint after the present epoch; rank 0 removes it once that is on the disk."""
 
 
 class Steerable(Protocol):
@@ -109,15 +111,22 @@ class Control:
         self._policy, self._distributed = policy, distributed
         self._seen: tuple[int, int] | None = None
         self._news: tuple[int, dict[str, Any]] | None = None
+        self._asked = False
         self.version = 0
         """Version of the settings in force; 0: those of the launch."""
         self.settings: dict[str, Any] = {}
         """Every setting that was changed since the launch."""
+        self.checkpoint_now = False
+        """Whether a checkpoint is asked for after the present epoch; whoever takes it clears this."""
 
     def look(self) -> bool:
-        """Return whether this worker has news: on rank 0, a version that is new and holds water."""
+        """Return whether this worker has news: on rank 0, a version that holds water, or a wish for a checkpoint."""
         if self._rank != 0:
             return False
+        self._asked = os.path.exists(self._folder / CHECKPOINT_NOW)
+        return self._look_for_settings() or self._asked
+
+    def _look_for_settings(self) -> bool:
         try:
             found = os.stat(self._path)
         except OSError:
@@ -138,16 +147,19 @@ class Control:
         return self._news is not None
 
     def follow(self, epoch: int) -> None:
-        """Put the new settings in force after an epoch; every worker must call this together.
+        """Take the news after an epoch, put new settings in force; every worker must call this together.
 
         Args:
             epoch: the epoch that has just ended.
         """
-        shared: list[Any] = [self._news]
+        shared: list[Any] = [self._news, self._asked]
         if self._distributed:
             dist.broadcast_object_list(shared, src=0)
         self._news = None
-        self.adopt(*shared[0])
+        news, self.checkpoint_now = shared
+        if news is None:
+            return
+        self.adopt(*news)
         if self._rank == 0:
             tell(self._folder, "control", epoch=epoch + 1, version=self.version, settings=self.settings)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from gnnqlab.train.assignment import Assigner, Key
 from gnnqlab.train.checkpoint import Checkpoint, Checkpoints, newest_checkpoint
 from gnnqlab.train.config import RunConfig
-from gnnqlab.train.control import Control
+from gnnqlab.train.control import CHECKPOINT_NOW, Control
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.record import tell
 from gnnqlab.train.trainer import Trainer
@@ -148,13 +148,18 @@ class Keeper:
         return epoch, facts.get("time_s", 0.0)
 
     def after(self, epoch: int, time_s: float) -> None:
-        """Take a checkpoint after an epoch if one is due."""
-        if self._every == 0 or ((epoch + 1) % self._every and epoch + 1 != self._epochs):
+        """Take a checkpoint after an epoch if one is due, or asked for."""
+        due = self._every > 0 and ((epoch + 1) % self._every == 0 or epoch + 1 == self._epochs)
+        asked, self._control.checkpoint_now = self._control.checkpoint_now, False
+        if not (due or asked):
             return
         self._heartbeat.phase("checkpoint", limit_s=_LIMIT_S)
         tensors, facts = capture(self._trainer, self._control)
         if self._rank == 0:
             self._report(self._files.save(epoch + 1, tensors, {**facts, "config": self._config, "time_s": time_s}))
+            if asked:
+                self._report(self._files.finish())
+                (self._folder / CHECKPOINT_NOW).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Return when the last checkpoint is on the disk."""

@@ -178,6 +178,19 @@ def test_an_assignment_goes_on_too_also_one_that_was_under_way(tmp_path):
     assert equal_but_time(final(two), final(again))
 
 
+def test_a_stopped_run_has_a_checkpoint_of_its_last_epoch(tmp_path):
+    settings = {**SETTINGS, "epochs": 30_000, "checkpoint_every": 20_000, "evaluate_every": 0}
+    run = gq.launch("digits", system="vanilla", **settings, out=tmp_path)
+    until = time.monotonic() + 60
+    while run.status != "running" or run.epoch < 3:
+        assert time.monotonic() < until and run.status in ("starting", "running"), run.errors
+        time.sleep(0.01)
+    reached = run.epoch
+    run.stop(timeout=30)
+    assert run.status == "stopped" and not (run.folder / "checkpoint-now").exists()
+    assert reached < newest_checkpoint(run.folder).epoch <= run.records.epoch.max() + 1
+
+
 def ended(root, epoch=None, **settings):
     """The folder of a run that has ended, without its training."""
     config = gq.configure("digits", epochs=2, hidden=16, workers=1, **settings)

@@ -14,7 +14,7 @@ from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import make_system
 from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.control import CONTROL, Control, steered, write_control
+from gnnqlab.train.control import CHECKPOINT_NOW, CONTROL, Control, steered, write_control
 from gnnqlab.train.trainer import worker_trainer
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
@@ -82,6 +82,15 @@ def test_a_broken_file_is_refused_in_words_and_changes_nothing(tmp_path):
     control.follow(epoch=4)
     assert policy.settings == [steered(make_system("adaqp"), {"lam": 0.9}).bits] and control.version == 1
     assert not control.look()
+
+
+def test_a_checkpoint_can_be_asked_for(tmp_path):
+    policy = Remembers()
+    control = Control(tmp_path, 0, make_system("vanilla"), policy, distributed=False)
+    (tmp_path / CHECKPOINT_NOW).touch()
+    assert control.look() and not control.checkpoint_now
+    control.follow(epoch=0)
+    assert control.checkpoint_now and policy.settings == [] and control.version == 0
 
 
 def steered_training(rank, workers, graph, owner, folder, name, changes, at):
