@@ -25,6 +25,9 @@ __all__ = ["Bundle", "caption_of", "name_links", "show", "table_html"]
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 
+_LEFT = ' style="text-align:left"'
+
+
 @dataclass(frozen=True)
 class Bundle:
     """A figure together with the numbers it shows."""
@@ -78,12 +81,17 @@ def table_html(frame: DataFrame, *, caption: str) -> str:
     head = "".join(f'<th scope="col">{html.escape(str(name))}</th>' for name in names)
     rows = "".join(
         f'<tr><th scope="row">{html.escape(str(index))}</th>'
-        + "".join(f"<td>{html.escape(_cell(value))}</td>" for value in row)
+        + "".join(f"<td{_LEFT if _is_words(value) else ''}>{html.escape(_cell(value))}</td>" for value in row)
         + "</tr>"
         for index, row in zip(frame.index, frame.itertuples(index=False, name=None))
     )
     caption = html.escape(caption)
     return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _is_words(value: object) -> bool:
+    """Notebooks set cells flush right, as numbers want it and sentences do not."""
+    return isinstance(value, str) and len(value) > 20
 
 
 def _cell(value: object) -> str:

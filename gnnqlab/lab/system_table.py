@@ -24,6 +24,7 @@ class SystemTable:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         import html
+        import re
 
         first = self.frame.iloc[0]
         page = table_html(self.frame, caption="Systems as choices along the axes; bold: unlike the first")
@@ -31,7 +32,7 @@ class SystemTable:
             for choice in set(self.frame[axis]) - {first[axis]}:
                 cell = html.escape(choice)
                 page = page.replace(f"<td>{cell}</td>", f"<td><b>{cell}</b></td>")
-        return {"text/plain": repr(self), "text/html": page}
+        return {"text/plain": repr(self), "text/html": re.sub("``(.+?)``", r"<code>\1</code>", page)}
 
 
 def systems_by_axes() -> SystemTable:
@@ -50,7 +51,7 @@ def systems_by_axes() -> SystemTable:
     for name, recipe in SYSTEMS.items():
         choices = {axis: part["name"] for axis, part in recipe().to_json().items() if isinstance(part, dict)}
         about = (recipe.__doc__ or "").partition("\n")[0].partition(": ")
-        lines[name] = {**choices, "in words": (about[2] or about[0]).rstrip(".").replace("``", "")}
+        lines[name] = {**choices, "in words": (about[2] or about[0]).rstrip(".")}
     frame = pd.DataFrame.from_dict(lines, orient="index")
     frame.index.name = "system"
     differing = [axis for axis in frame.columns if axis == "in words" or frame[axis].nunique() > 1]
