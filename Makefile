@@ -3,6 +3,7 @@
 #   make test       every test, the notebooks included
 #   make lab        JupyterLab in notebooks/
 #   make notebooks  runs every notebook and keeps its outputs, to be committed
+#   make gpu        where there is a GPU: builds, tests and measures the CUDA kernels with the Python and PyTorch at hand
 #   make clean      removes the environment, builds and caches (runs/ stays)
 # Another interpreter: make demo PYTHON=/path/to/python3.11; more for JupyterLab: make lab LAB="--no-browser --port 9999"
 
@@ -18,11 +19,11 @@ PACKAGE_SUM := $(shell { cat pyproject.toml; find cuda_ext -type f 2>/dev/null |
 DEPENDENCIES := $(VENV)/.dependencies-$(DEPENDENCIES_SUM)
 PACKAGE := $(VENV)/.package-$(DEPENDENCIES_SUM)-$(PACKAGE_SUM)
 
-.PHONY: help setup demo test lab notebooks clean
+.PHONY: help setup demo test lab notebooks gpu clean
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '1,7s/^# \{0,1\}//p' Makefile
+	@sed -n '1,8s/^# \{0,1\}//p' Makefile
 
 setup: $(PACKAGE)
 
@@ -39,6 +40,10 @@ lab: $(PACKAGE)
 
 notebooks: $(PACKAGE)
 	@$(BIN)/python tests/notebooks/execute.py
+
+# Not in .venv: its PyTorch is the one pip is configured for, which need not have CUDA.
+gpu:
+	@$(or $(PYTHON),python3) tests/run_gpu.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -12,9 +12,11 @@ struct Output {
 };
 
 template <typename T, int kVec, int kReps>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     sum_rows(Matrix matrix, Sources<T> from, Output out, int64_t start, int64_t stop, int64_t columns) {
     constexpr bool kScales = sizeof(T) == 1;
+    // Rows in flight: four, but two where each takes two wide loads of a lane, which is enough and leaves no register over.
+    constexpr int kInFlight = kVec > 1 && kReps > 1 ? 2 : 4;
     const Columns<kVec, kReps> mine{int64_t(blockIdx.y) * Columns<kVec, kReps>::kTile, columns};
     for_rows(matrix.indptr, start, stop, [&](const auto &team) {
         float sums[kReps][kVec] = {};
@@ -29,7 +31,7 @@ __global__ void __launch_bounds__(kThreads)
                 if (matrix.weights) weight = matrix.weights[edge];
                 if (kScales) weight *= *source_scale<true>(from, column);
             }
-#pragma unroll 4
+#pragma unroll kInFlight
             for (int k = 0; k < count; k++) {
                 const T *row = source_row<true>(from, __shfl_sync(kAllLanes, column, k));
                 const float factor = __shfl_sync(kAllLanes, weight, k);

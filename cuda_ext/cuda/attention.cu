@@ -70,7 +70,7 @@ struct Logits {
 };
 
 template <int kVec, int kReps>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     attend_rows(Matrix matrix, Sources<float> from, Logits logits, int64_t start, int64_t stop, int64_t features,
                 float *out, int64_t out_stride, float *stats) {
     const int64_t head = blockIdx.y, heads = logits.heads;
@@ -102,7 +102,7 @@ struct Gradients {
 };
 
 template <int kVec, int kReps>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     attend_columns(Matrix turned, const int32_t *places, int64_t start, int64_t stop, int64_t heads, int64_t features,
                    const float *x, int64_t x_stride, const float *source, const float *packed, const float *grad,
                    int64_t grad_stride, float slope, Gradients to) {

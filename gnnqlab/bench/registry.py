@@ -16,6 +16,7 @@ BENCHES = {
     "epoch": "gnnqlab.bench.epoch",
     "exchange": "gnnqlab.bench.exchange",
     "faults": "gnnqlab.bench.faults",
+    "gpu": "gnnqlab.bench.gpu",
     "predict": "gnnqlab.bench.predict",
     "sddmm": "gnnqlab.bench.sddmm",
     "spmm": "gnnqlab.bench.spmm",

@@ -1,0 +1,56 @@
+"""The GPU benchmark refuses without a GPU, and what it computes is tested on the CPU with another clock."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gnnqlab.bench import gpu, pinned
+from gnnqlab.bench.registry import measure
+from gnnqlab.bench.spmm import power_law
+from gnnqlab.kernels.aggregate import spmm
+
+FIELDS = {"case", "figure", "value", "unit", "rival", "rival_value", "ratio", "goal", "reached"}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_refusal_without_a_device() -> None:
+    with pytest.raises(RuntimeError, match="must find a CUDA device and its kernels, got no CUDA device"):
+        measure("gpu")
+
+
+@pytest.fixture
+def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "DEVICE", "cpu")
+    monkeypatch.setattr(gpu, "FLOATS", 1 << 16)
+    monkeypatch.setattr(gpu, "event_seconds", pinned.interleaved)
+
+
+def check(rows: list[dict[str, object]]) -> None:
+    assert rows and all(set(row) == FIELDS and row["value"] > 0 and row["ratio"] > 0 for row in rows)
+
+
+def test_codec_and_noise(on_cpu: None) -> None:
+    rows = gpu._codec_rows(1)
+    check(rows)
+    ceilings = [row for row in rows if row["goal"] == gpu.COPY_GOAL]
+    assert {row["rival"] for row in ceilings} == {"device copy"} and len(ceilings) == 2 * (3 + 4)
+    # 512 of 1024 rows, 64 columns: the floats, 16 bytes of codes, 8 of parameters, row numbers and ids of 8 bytes each.
+    encode, gather = rows[0], rows[3]
+    assert encode["value"] * gather["value"] == pytest.approx(512 * (64 * 4 + 16 + 8 + 16) / 1e9)
+    check(gpu._noise_rows(1))
+
+
+def test_sums_and_attention(on_cpu: None) -> None:
+    adj = power_law(300, 3000)
+    check(gpu._sum_rows("small", adj, 1))
+    check(gpu._attention_rows(adj, 3))
+    x = torch.randn(300, 8)
+    torch.testing.assert_close(gpu.cusparse(adj, x, torch.full_like(x, torch.nan))(), spmm(adj, x))
+
+
+@pytest.mark.gpu
+def test_events_measure_the_device() -> None:
+    x = torch.randn(1 << 26, device="cuda")
+    seconds = gpu.event_seconds({"long": lambda: x.sin(), "short": lambda: x[:1024].sin()}, 5)
+    assert pinned.median(seconds["long"]) > 2 * pinned.median(seconds["short"]) > 0
