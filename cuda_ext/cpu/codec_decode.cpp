@@ -43,8 +43,10 @@ GNNQLAB_FN void decode_to(const DecodeCall &call, const uint8_t *in, float scale
 int64_t decode_span(const DecodeCall &call, int64_t begin, int64_t end) {
     int64_t refused = 0;
     for (int64_t i = begin; i < end; i++) {
-        if (call.accumulate && i + rows_ahead < end)
-            prefetch(call.out + call.rows[i + rows_ahead] * call.out_stride, call.columns * 4);
+        if (call.accumulate && i + rows_ahead < end) {
+            const float *later = call.out + call.rows[i + rows_ahead] * call.out_stride;
+            prefetch(uintptr_t(later), uintptr_t(later + call.columns));
+        }
         if (const int64_t reason = refusal(call, i)) {
             refused = earlier(refused, i * 8 + reason);
             continue;

@@ -10,7 +10,7 @@ struct EncodeCall {
     int64_t x_rows, x_stride, columns;
     Indices rows;
     int64_t count;
-    Indices ids;
+    const int64_t *ids;
     const uint8_t *bits;  // or null: `width` for all
     int64_t width;
     const int64_t *offsets;  // or null: one after another
@@ -20,103 +20,194 @@ struct EncodeCall {
     bool sixteen;
     float *ranges;  // or null
     Noise noise;
+};
 
-    template <class T>
-    const T *address(int64_t i) const {
-        return (const T *)x + rows[i] * x_stride;
+constexpr int most_rows_a_batch = 16, most_rows_ahead = 64, rows_looked_up = 16;
+constexpr int64_t batch_bytes = 8192, bytes_ahead = 16384, page_bytes = 4096;
+
+// Rows on their way from memory. Of some rows at once the first line is asked for, and the last one if another page has
+// it: their pages are looked up side by side, while one look-up amid the arithmetic would hold everything up. The other
+// lines follow row by row.
+template <class T>
+class Upcoming {
+  public:
+    Upcoming(const EncodeCall &call, int64_t begin, int64_t end)
+        : call_(call), bytes_(call.columns * int64_t(sizeof(T))), end_(end), seen_(begin) {
+        ahead_ = bytes_ahead / bytes_ < most_rows_ahead ? bytes_ahead / bytes_ + 1 : most_rows_ahead;
+        see(begin);
+        for (int64_t i = begin - ahead_; i < begin; i++) fetch_front(i), fetch_back(i);
     }
-    int64_t width_of(int64_t i) const { return bits ? bits[i] : width; }
-    int64_t offset_of(int64_t i) const { return offsets ? offsets[i] : i * row_bytes(columns, width); }
+
+    // Row i, or the first row of x if there is no such row; seen before.
+    const T *operator[](int64_t i) const { return rows_[i % ring]; }
+
+    // Looks up all rows that are asked for before row `last` is encoded.
+    __attribute__((always_inline)) inline void see(int64_t last) {
+        for (; seen_ < last + ahead_; seen_ += rows_looked_up)
+            for (int64_t i = seen_; i < seen_ + rows_looked_up && i < end_; i++) {
+                const int64_t row = call_.rows[i];
+                const bool fits = row >= 0 && row < call_.x_rows;
+                if (!fits) refused_ = earlier(refused_, i * 8 + no_such_row);
+                const T *x = rows_[i % ring] = (const T *)call_.x + (fits ? row : 0) * call_.x_stride;
+                const uintptr_t start = uintptr_t(x), last = start + uintptr_t(bytes_ - 1);
+                prefetch_line(start);
+                prefetch_line((start ^ last) < page_bytes ? start : last);
+            }
+    }
+
+    // While row i is encoded: half of the lines of a later row.
+    __attribute__((always_inline)) inline void fetch_front(int64_t i) const {
+        if (i + ahead_ < end_) prefetch(second_line(i + ahead_), middle(i + ahead_));
+    }
+    __attribute__((always_inline)) inline void fetch_back(int64_t i) const {
+        if (i + ahead_ < end_) prefetch(middle(i + ahead_), uintptr_t(rows_[(i + ahead_) % ring]) + uintptr_t(bytes_));
+    }
+
+    int64_t refused() const { return refused_; }
+
+  private:
+    static constexpr int64_t ring = 128;
+    static_assert(ring >= most_rows_ahead + most_rows_a_batch + rows_looked_up);
+
+    uintptr_t second_line(int64_t i) const { return (uintptr_t(rows_[i % ring]) & ~uintptr_t(63)) + 64; }
+    uintptr_t middle(int64_t i) const { return second_line(i) + uintptr_t(bytes_) / 128 * 64; }
+
+    const EncodeCall &call_;
+    int64_t bytes_, ahead_, end_, seen_, refused_ = 0;
+    const T *rows_[ring];
 };
 
-constexpr int64_t most_rows_a_batch = 16;
-constexpr int64_t batch_bytes = 8192, bytes_ahead = 16384, pages_at_once = 16;
-
-// Where a row comes from and goes to, and what its first pass finds; x is null if the row is refused.
+// Where some rows come from and go to, and what the first pass finds; `out` is null if a row is refused.
 template <class T>
-struct Row {
-    const T *x;
-    uint8_t *out;
-    int width;
-    RowRange range;
-    RowParameters parameters;
+struct Batch {
+    const T *x[most_rows_a_batch];
+    uint8_t *out[most_rows_a_batch];
+    int32_t width[most_rows_a_batch];
+    float lowest[most_rows_a_batch], highest[most_rows_a_batch];
+    float zero[most_rows_a_batch], scale[most_rows_a_batch], steps[most_rows_a_batch], range[most_rows_a_batch];
+    int32_t finite[most_rows_a_batch];
 };
 
-// The reason why row i is refused, or 0.
+// Widths and places of the rows from `first` on; the result is the first one refused, or 0.
 template <class T>
-GNNQLAB_FN int64_t locate(const EncodeCall &call, int64_t i, Row<T> &row) {
-    const int64_t source = call.rows[i], id = call.ids[i], b = call.width_of(i), offset = call.offset_of(i);
-    row.x = nullptr;
-    if (source < 0 || source >= call.x_rows) return no_such_row;
-    if (id < 0 || id > int64_t(UINT32_MAX)) return id_too_large;
-    if (!is_width(b)) return no_such_width;
-    if (offset < 0 || offset > call.payload_bytes - row_bytes(call.columns, b)) return outside_payload;
-    row = {call.address<T>(i), call.payload + offset, int(b), {}, {}};
-    return 0;
+GNNQLAB_FN int64_t place(const EncodeCall &call, int64_t first, int64_t count, Batch<T> &batch) {
+    if (!call.bits && !call.offsets) {  // checked for all rows at once
+        const int64_t bytes = row_bytes(call.columns, call.width);
+        for (int64_t k = 0; k < count; k++) {
+            batch.out[k] = call.payload + (first + k) * bytes;
+            batch.width[k] = int32_t(call.width);
+        }
+        return 0;
+    }
+    int64_t refused = 0;
+    for (int64_t k = 0; k < count; k++) {
+        const int64_t i = first + k, b = call.bits ? call.bits[i] : call.width;
+        const int64_t offset = call.offsets ? call.offsets[i] : i * row_bytes(call.columns, b);
+        const bool known = is_width(b), fits = offset >= 0 && offset <= call.payload_bytes - row_bytes(call.columns, b);
+        if (!known || !fits) refused = earlier(refused, i * 8 + (known ? outside_payload : no_such_width));
+        batch.out[k] = known && fits ? call.payload + offset : nullptr;
+        batch.width[k] = known ? int32_t(b) : 1;
+    }
+    return refused;
 }
 
-GNNQLAB_FN void write_params(const EncodeCall &call, int64_t i, const RowParameters &row) {
-    if (call.sixteen) {  // exact: rounded already
-        ((Bfloat16 *)call.params)[2 * i] = {uint16_t(float_bits(row.zero) >> 16)};
-        ((Bfloat16 *)call.params)[2 * i + 1] = {uint16_t(float_bits(row.scale) >> 16)};
-    } else {
-        ((float *)call.params)[2 * i] = row.zero;
-        ((float *)call.params)[2 * i + 1] = row.scale;
+GNNQLAB_FN int64_t refused_id(const EncodeCall &call, int64_t first, int64_t count) {
+    uint64_t any = 0;
+    for (int64_t k = 0; k < count; k++) any |= uint64_t(call.ids[first + k]);
+    if (any <= UINT32_MAX) return 0;
+    while (uint64_t(call.ids[first]) <= UINT32_MAX) first++;
+    return first * 8 + id_too_large;
+}
+
+template <bool sixteen, class T>
+GNNQLAB_FN void find_parameters(Batch<T> &batch) {
+    for (int k = 0; k < most_rows_a_batch; k++) {  // of whole batches, which is what compilers make vectors of
+        const float lowest = batch.lowest[k], highest = batch.highest[k];
+        const RowParameters row = row_parameters(lowest, highest, !(lowest <= highest), batch.width[k], sixteen);
+        batch.zero[k] = row.zero;
+        batch.scale[k] = row.scale;
+        batch.steps[k] = row.steps;
+        batch.range[k] = row.range;
+        batch.finite[k] = row.finite;
     }
-    if (call.ranges) call.ranges[i] = row.range;
+}
+
+template <class T>
+GNNQLAB_FN void write_params(const EncodeCall &call, int64_t first, int64_t count, const Batch<T> &batch) {
+    for (int64_t k = 0; k < count; k++) {
+        const int64_t i = first + k;
+        if (call.sixteen) {  // exact: rounded already
+            ((Bfloat16 *)call.params)[2 * i] = {uint16_t(float_bits(batch.zero[k]) >> 16)};
+            ((Bfloat16 *)call.params)[2 * i + 1] = {uint16_t(float_bits(batch.scale[k]) >> 16)};
+        } else {
+            ((float *)call.params)[2 * i] = batch.zero[k];
+            ((float *)call.params)[2 * i + 1] = batch.scale[k];
+        }
+        if (call.ranges) call.ranges[i] = batch.range[k];
+    }
 }
 
 template <class T, class RowNoise>
-GNNQLAB_FN void write_codes(const EncodeCall &call, const Row<T> &row, RowNoise noise) {
-    switch (row.width) {
-        case 1: return encode_row<1>(row.x, call.columns, row.parameters, noise, row.out);
-        case 2: return encode_row<2>(row.x, call.columns, row.parameters, noise, row.out);
-        case 4: return encode_row<4>(row.x, call.columns, row.parameters, noise, row.out);
-        default: return encode_row<8>(row.x, call.columns, row.parameters, noise, row.out);
+GNNQLAB_FN void write_codes(const Batch<T> &batch, int64_t k, int64_t columns, RowNoise noise) {
+    const T *x = batch.x[k];
+    uint8_t *out = batch.out[k];
+    const float zero = batch.zero[k], steps = batch.steps[k];
+    switch (batch.width[k]) {
+        case 1: return encode_row<1>(x, columns, zero, steps, noise, out);
+        case 2: return encode_row<2>(x, columns, zero, steps, noise, out);
+        case 4: return encode_row<4>(x, columns, zero, steps, noise, out);
+        default: return encode_row<8>(x, columns, zero, steps, noise, out);
     }
 }
 
-// A batch of rows stays in the first cache between the pass over ranges and the pass over codes. Meanwhile later rows are
-// on their way from memory, a part of a row with every step, so that memory and arithmetic are busy side by side.
+// A batch of rows stays in the first cache between the pass over ranges and the pass over codes. Meanwhile later rows
+// are on their way from memory, a part of a row with every step, so that memory and arithmetic are busy side by side.
 template <class T>
 int64_t encode_span(const EncodeCall &call, int64_t begin, int64_t end) {
-    const int64_t bytes = call.columns * int64_t(sizeof(T)), fitting = batch_bytes / bytes;
-    const int64_t batch = fitting < 1 ? 1 : fitting > most_rows_a_batch ? most_rows_a_batch : fitting;
-    const int64_t ahead = bytes_ahead / bytes + 1, half = (bytes / 2 + 63) / 64 * 64;
-    const auto fetch = [&](int64_t i, int64_t from, int64_t to) {
-        if (i < end) prefetch((const char *)call.address<T>(i) + from, to - from);
-    };
+    int64_t rows = batch_bytes / (call.columns * int64_t(sizeof(T))) / rows_at_once * rows_at_once;
+    rows = rows < rows_at_once ? rows_at_once : rows > most_rows_a_batch ? most_rows_a_batch : rows;
+    const Indices ids = {call.ids, false};
     RowNoise noise(call.noise, call.columns);
-    Row<T> rows[most_rows_a_batch];
-    int64_t refused = 0, touched = begin + ahead;
-    for (int64_t i = begin; i < begin + ahead; i++) fetch(i, 0, bytes);
-    for (int64_t first = begin; first < end; first += batch) {
-        const int64_t last = end - first < batch ? end : first + batch;
-        // First and last line of some later rows at once: their pages are looked up side by side, while one look-up amid
-        // the arithmetic would hold everything up.
-        for (; touched < last + ahead; touched += pages_at_once)
-            for (int64_t i = touched; i < touched + pages_at_once; i++) fetch(i, 0, 1), fetch(i, bytes - 1, bytes);
-        for (int64_t i = first; i < last; i++) {
-            Row<T> &row = rows[i - first];
-            if (const int64_t reason = locate(call, i, row)) refused = earlier(refused, i * 8 + reason);
-            else row.range = row_range(row.x, call.columns);
+    Upcoming<T> upcoming(call, begin, end);
+    Batch<T> batch = {};
+    int64_t refused = 0;
+    for (int64_t first = begin; first < end; first += rows) {
+        const int64_t count = end - first < rows ? end - first : rows;
+        upcoming.see(first + count);
+        refused = earlier(refused, place(call, first, count, batch));
+        refused = earlier(refused, refused_id(call, first, count));
+        for (int64_t k = 0; k < rows; k++) batch.x[k] = upcoming[first + (k < count ? k : 0)];
+        for (int64_t k = 0; k < count; k += rows_at_once)
+            row_ranges(batch.x + k, call.columns, batch.lowest + k, batch.highest + k);
+        if (call.sixteen) find_parameters<true>(batch);
+        else find_parameters<false>(batch);
+        write_params(call, first, count, batch);
+        for (int64_t k = 0; k < count; k++) {
+            upcoming.fetch_front(first + k);
+            const auto drawn = noise.draw(ids, first + k, end);
+            upcoming.fetch_back(first + k);
+            if (!batch.out[k]) continue;
+            if (batch.finite[k]) write_codes(batch, k, call.columns, drawn);
+            else refused = earlier(refused, (first + k) * 8 + non_finite);
         }
-        for (int64_t i = first; i < last; i++) {  // in a loop of their own the divisions need not wait for each other
-            Row<T> &row = rows[i - first];
-            if (!row.x) continue;
-            const RowRange range = row.range;
-            row.parameters = row_parameters(range.lowest, range.highest, range.has_nan, row.width, call.sixteen);
-            write_params(call, i, row.parameters);
-            if (row.parameters.finite) continue;
-            row.x = nullptr;
-            refused = earlier(refused, i * 8 + non_finite);
-        }
-        for (int64_t i = first; i < last; i++) {
-            fetch(i + ahead, 0, half);
-            const auto drawn = noise.draw(call.ids, i, end);
-            fetch(i + ahead, half, bytes);
-            if (rows[i - first].x) write_codes(call, rows[i - first], drawn);
-        }
+    }
+    return earlier(refused, upcoming.refused());
+}
+
+template <class T>
+int64_t encode_all(const EncodeCall &call, int64_t threads) {
+    if (!call.x_rows) return no_such_row;  // of the first row
+    int64_t count = call.count, refused = 0;
+    if (!call.bits && !call.offsets) {
+        const int64_t fitting = call.payload_bytes / row_bytes(call.columns, call.width);
+        if (fitting < count) refused = fitting * 8 + outside_payload, count = fitting;
+    }
+    const int used = useful_threads(count, call.columns, threads);
+#pragma omp parallel for num_threads(used) schedule(static) if (used > 1)
+    for (int part = 0; part < used; part++) {
+        const int64_t found = encode_span<T>(call, count * part / used, count * (part + 1) / used);
+#pragma omp critical(gnnqlab_refused)
+        refused = earlier(refused, found);
     }
     return refused;
 }
@@ -131,17 +222,8 @@ GNNQLAB_EXPORT(encode_rows)
  int64_t rows_narrow, int64_t count, const int64_t *ids, const uint8_t *bits, int64_t width, const int64_t *offsets,
  uint8_t *payload, int64_t payload_bytes, void *params, int64_t params_sixteen, float *ranges, int64_t seed,
  int64_t epoch, int64_t stream, int64_t threads) {
-    const EncodeCall call = {x, x_rows, x_stride, columns, {rows, rows_narrow != 0}, count, {ids, false}, bits, width, offsets,
+    const EncodeCall call = {x, x_rows, x_stride, columns, {rows, rows_narrow != 0}, count, ids, bits, width, offsets,
                              payload, payload_bytes, params, params_sixteen != 0, ranges,
                              make_noise(seed, epoch, stream)};
-    const int used = useful_threads(count, columns, threads);
-    int64_t refused = 0;
-#pragma omp parallel for num_threads(used) schedule(static) if (used > 1)
-    for (int part = 0; part < used; part++) {
-        const int64_t begin = count * part / used, end = count * (part + 1) / used;
-        const int64_t found = x_sixteen ? encode_span<Bfloat16>(call, begin, end) : encode_span<float>(call, begin, end);
-#pragma omp critical(gnnqlab_refused)
-        refused = earlier(refused, found);
-    }
-    return refused;
+    return x_sixteen ? encode_all<Bfloat16>(call, threads) : encode_all<float>(call, threads);
 }

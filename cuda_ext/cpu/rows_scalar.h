@@ -7,21 +7,22 @@
 namespace gnnqlab {
 namespace {
 
-struct RowRange {
-    float lowest, highest;
-    bool has_nan;
-};
+constexpr int rows_at_once = 1;
 
+// Least and largest value of a row; NaN if it has any.
 template <class T>
-GNNQLAB_FN RowRange row_range(const T *x, int64_t columns) {
-    RowRange range = {to_float(x[0]), to_float(x[0]), false};
+GNNQLAB_FN void row_ranges(const T *const *rows, int64_t columns, float *lowest, float *highest) {
+    const T *x = rows[0];
+    float low = to_float(x[0]), high = low;
+    bool has_nan = false;
     for (int64_t c = 0; c < columns; c++) {
         const float v = to_float(x[c]);
-        range.lowest = v < range.lowest ? v : range.lowest;
-        range.highest = v > range.highest ? v : range.highest;
-        range.has_nan |= v != v;
+        low = v < low ? v : low;
+        high = v > high ? v : high;
+        has_nan |= v != v;
     }
-    return range;
+    *lowest = has_nan ? NAN : low;
+    *highest = high;
 }
 
 // Computed where it is used; a row's noise is its counter.
@@ -45,7 +46,8 @@ GNNQLAB_FN int columns_in_block(int64_t column, int64_t columns) {
 }
 
 template <int b, class T>
-GNNQLAB_FN void encode_row(const T *x, int64_t columns, const RowParameters &row, RowNoiseAt noise, uint8_t *out) {
+GNNQLAB_FN void encode_row(const T *x, int64_t columns, float zero, float steps, RowNoiseAt noise, uint8_t *out) {
+    const RowParameters row = {zero, 0.0f, steps, 0.0f, true};
     for (int64_t c = 0; c < columns; c += block_columns) {
         const int count = columns_in_block(c, columns);
         const uint64_t packed = encode_block<b>(x + c, count, row, noise.block(c));

@@ -13,40 +13,62 @@ namespace {
 
 constexpr int group = 4 * lanes;
 
-struct RowRange {
-    float lowest, highest;
-    bool has_nan;
+// Finds the least and the largest value of a row by integer comparisons of its bits, which more units of a processor
+// do: as signed numbers the bits of positive floats are ordered and above those of negative ones; as unsigned numbers
+// those of either sign are ordered by magnitude, negative floats above positive ones. Infinities and NaN have the
+// largest magnitudes of their sign, so a row that has one shows it.
+struct Extremes {
+    static constexpr uint32_t sign = 0x80000000u;
+    Ints top;    // largest signed: the largest value, unless all are negative
+    Ints most;   // largest unsigned: the least value, if any is negative
+    Ints least;  // least unsigned: the least value if none is negative, the largest if all are
+
+    template <class T>
+    GNNQLAB_FN Extremes of(const T *x, int64_t columns) {
+        T few[lanes];
+        if (columns < lanes) {  // fill up a vector with copies of the first column
+            for (int c = 0; c < lanes; c++) few[c] = x[c < columns ? c : 0];
+            x = few;
+            columns = lanes;
+        }
+        Extremes found = {bits(load(x)), bits(load(x)), bits(load(x))};
+        int64_t c = 0;
+        for (; c + group <= columns; c += group)
+            for (int k = 0; k < 4; k++) found.see(in_register(bits(load(x + c + k * lanes))));
+        for (; c < columns; c += lanes)  // the last vector reaches back over columns already seen
+            found.see(in_register(bits(load(x + (c + lanes <= columns ? c : columns - lanes)))));
+        return found;
+    }
+
+    // In a form in which the largest unsigned element counts.
+    __attribute__((always_inline)) inline Ints folded() const {
+        return fold_three(exclusive_or(top, fill_ints(sign)), most, exclusive_or(least, fill_ints(~0u)));
+    }
+
+    __attribute__((always_inline)) inline void see(Ints v) {
+        top = larger_signed(top, v);
+        most = larger_unsigned(most, v);
+        least = smaller_unsigned(least, v);
+    }
 };
 
+// Least and largest value of each of `rows_at_once` rows; one of them is not finite if any value is not.
+template <class T, size_t... k>
+GNNQLAB_FN void row_ranges(std::index_sequence<k...>, const T *const *rows, int64_t columns, float *lowest,
+                           float *highest) {
+    uint32_t folded[lanes];
+    store(folded, fold_rows(Extremes::of(rows[k], columns).folded()...));
+    for (int row = 0; row < rows_at_once; row++) {
+        const uint32_t sign = Extremes::sign;
+        const uint32_t top = folded[4 * row] ^ sign, most = folded[4 * row + 1], least = ~folded[4 * row + 2];
+        lowest[row] = bits_float(most & sign ? most : least);
+        highest[row] = bits_float(top & sign ? least : top);
+    }
+}
+
 template <class T>
-GNNQLAB_FN RowRange row_range(const T *x, int64_t columns) {
-    T few[lanes];
-    if (columns < lanes) {  // fill up a vector with copies of the first column
-        for (int c = 0; c < lanes; c++) few[c] = x[c < columns ? c : 0];
-        x = few;
-        columns = lanes;
-    }
-    Floats low[4], high[4];
-    Flags nan = unordered(fill(0.0f), fill(0.0f));
-    for (int k = 0; k < 4; k++) low[k] = high[k] = load(x);
-    int64_t c = 0;
-    for (; c + group <= columns; c += group) {
-        Floats v[4];
-        for (int k = 0; k < 4; k++) {
-            v[k] = load(x + c + k * lanes);
-            low[k] = smaller(low[k], v[k]);
-            high[k] = larger(high[k], v[k]);
-        }
-        nan = either(nan, either(unordered(v[0], v[1]), unordered(v[2], v[3])));
-    }
-    for (; c < columns; c += lanes) {  // the last vector reaches back over columns already seen
-        const Floats v = load(x + (c + lanes <= columns ? c : columns - lanes));
-        low[0] = smaller(low[0], v);
-        high[0] = larger(high[0], v);
-        nan = either(nan, unordered(v, v));
-    }
-    return {smallest(smaller(smaller(low[0], low[1]), smaller(low[2], low[3]))),
-            largest(larger(larger(high[0], high[1]), larger(high[2], high[3]))), any(nan)};
+GNNQLAB_FN void row_ranges(const T *const *rows, int64_t columns, float *lowest, float *highest) {
+    row_ranges(std::make_index_sequence<rows_at_once>(), rows, columns, lowest, highest);
 }
 
 // Four words of `long_lanes` counters, each in the lower half of a 64-bit lane. What is in the upper halves does not
@@ -55,24 +77,12 @@ struct Counters {
     Longs c0, c1, c2, c3;
 };
 
-// The first three rounds of one row. Only the block differs between its counters, so half of every product is the same
-// for the whole row and is computed once, here.
-struct RowStart {
-    uint32_t first0, second2, third0, third2, third3;
-
-    GNNQLAB_FN RowStart make(const Noise &noise, uint32_t id) {
-        const uint32_t key0[3] = {noise.key0, noise.key0 + philox_weyl0, noise.key0 + 2 * philox_weyl0};
-        const uint32_t key1[3] = {noise.key1, noise.key1 + philox_weyl1, noise.key1 + 2 * philox_weyl1};
-        const uint64_t of_id = uint64_t(id) * philox_multiplier0, of_epoch = uint64_t(noise.epoch) * philox_multiplier1;
-        const uint64_t of_word2 = uint64_t(uint32_t(of_id >> 32) ^ noise.stream ^ key1[0]) * philox_multiplier1;
-        const uint64_t of_word0 = uint64_t(uint32_t(of_word2 >> 32) ^ uint32_t(of_epoch) ^ key0[1]) * philox_multiplier0;
-        return {uint32_t(of_epoch >> 32) ^ key0[0], uint32_t(of_id) ^ key1[1], uint32_t(of_word2) ^ key0[2],
-                uint32_t(of_word0 >> 32) ^ key1[2], uint32_t(of_word0)};
-    }
-};
-
 // The noise of one row at a time, computed a few vectors of blocks side by side, because a vector's rounds wait for each
 // other: rows of few columns are drawn together, those of very few columns share a vector.
+//
+// A call's counters differ in row and block. After two rounds c0 and c1 depend on the row alone, c2 is a row's part xor a
+// block's part, and c3 depends on the block alone. So blocks' parts are computed once a call, rows' parts once a row and
+// for a vector of rows at once, and what is left of the first three rounds is one multiplication.
 class RowNoise {
   public:
     RowNoise(const Noise &noise, int64_t columns) : noise_(noise), blocks_((columns + 7) / 8) {
@@ -80,11 +90,20 @@ class RowNoise {
         for (shared_ = 1; shared_ < long_lanes && 2 * shared_ * blocks_ <= long_lanes; shared_ *= 2) {}
         together_ = place_ = shared_ > 1 ? shared_ : vectors_ == 1 ? side_by_side : vectors_ == 2 ? side_by_side / 2 : 1;
         stride_ = (shared_ > 1 ? long_lanes / shared_ : vectors_ * long_lanes) * block_columns;
-        const int64_t bytes = (stride_ * together_ + group) * 2;
-        values_ = (uint16_t *)std::aligned_alloc(64, size_t(bytes + 63) / 64 * 64);
+        const int64_t value_bytes = ((stride_ * together_ + group) * 2 + 63) / 64 * 64;
+        values_ = (uint16_t *)std::aligned_alloc(64, size_t(value_bytes + 2 * vectors_ * long_lanes * 8));
+        of_block_ = (uint64_t *)((char *)values_ + value_bytes);
         for (int round = 0; round < philox_rounds; round++) {
             key0_[round] = fill_longs(noise.key0 + uint32_t(round) * philox_weyl0);
             key1_[round] = fill_longs(noise.key1 + uint32_t(round) * philox_weyl1);
+        }
+        const Longs of_epoch = multiply32(fill_longs(noise.epoch), fill_longs(philox_multiplier1));
+        const Longs first = exclusive_or(high32(of_epoch), key0_[0]);
+        for (int64_t vector = 0; vector < vectors_; vector++) {
+            const Longs block = add_longs(load_longs(block_of_lane), fill_longs(uint64_t(vector * long_lanes)));
+            const Longs product = multiply32(exclusive_or(block, first), fill_longs(philox_multiplier0));
+            store(of_block_ + 2 * vector * long_lanes, high32(product));
+            store(of_block_ + (2 * vector + 1) * long_lanes, product);
         }
     }
     ~RowNoise() { std::free(values_); }
@@ -96,10 +115,15 @@ class RowNoise {
     __attribute__((always_inline)) inline const uint16_t *draw(const Indices &ids, int64_t i, int64_t end) {
         if (place_ >= together_) {
             place_ = 0;
-            if (shared_ > 1) draw_shared(ids, i, end);
-            else if (together_ == side_by_side) draw_rows<side_by_side, 1>(ids, i, end);
-            else if (together_ == side_by_side / 2) draw_rows<side_by_side / 2, 2>(ids, i, end);
-            else draw_row(RowStart::make(noise_, uint32_t(ids[i])));
+            if (shared_ > 1) {
+                draw_shared(ids, i, end);
+            } else {
+                if (started_ == long_lanes) start_rows(ids, i, end);
+                if (together_ == side_by_side) draw_rows<side_by_side, 1>();
+                else if (together_ == side_by_side / 2) draw_rows<side_by_side / 2, 2>();
+                else draw_row();
+                started_ += together_;
+            }
         }
         return values_ + place_++ * stride_;
     }
@@ -130,29 +154,49 @@ class RowNoise {
         store_blocks(out, product0, product1, c.c1, c.c3, key0_[philox_rounds - 1], key1_[philox_rounds - 1]);
     }
 
-    // A row's counters from `block` on after three rounds.
-    __attribute__((always_inline)) inline Counters third_round(const RowStart &start, int64_t block) const {
-        const Longs blocks = add_longs(load_longs(block_of_lane), fill_longs(uint64_t(block)));
-        const Longs product0 =
-            multiply32(exclusive_or(blocks, fill_longs(start.first0)), fill_longs(philox_multiplier0));
-        const Longs product1 =
-            multiply32(exclusive_or(high32(product0), fill_longs(start.second2)), fill_longs(philox_multiplier1));
-        return {exclusive_or(high32(product1), fill_longs(start.third0)), product1,
-                exclusive_or(product0, fill_longs(start.third2)), fill_longs(start.third3)};
+    void start_rows(const Indices &ids, int64_t first, int64_t end) {
+        uint64_t some[long_lanes];
+        const uint64_t *id = (const uint64_t *)ids.list + first;
+        if (!ids.list || ids.narrow || first + long_lanes > end) {
+            for (int k = 0; k < long_lanes; k++) some[k] = uint64_t(ids[first + k < end ? first + k : end - 1]);
+            id = some;
+        }
+        const Longs m0 = fill_longs(philox_multiplier0), m1 = fill_longs(philox_multiplier1);
+        const Longs of_id = multiply32(load_longs(id), m0);
+        const Longs word2 = multiply32(exclusive_or(high32(of_id), fill_longs(noise_.stream), key1_[0]), m1);
+        const Longs of_epoch = multiply32(fill_longs(noise_.epoch), m1);
+        const Longs word0 = multiply32(exclusive_or(high32(word2), of_epoch, key0_[1]), m0);
+        store(second2_, exclusive_or(of_id, key1_[1]));
+        store(third0_, exclusive_or(word2, key0_[2]));
+        store(third2_, exclusive_or(high32(word0), key1_[2]));
+        store(fourth2_, exclusive_or(word0, key1_[3]));
+        started_ = 0;
     }
 
-    // Some vectors of each of some rows, from `block` on.
+    // One vector of counters of a started row after four rounds.
+    __attribute__((always_inline)) inline Counters fourth_round(int row, int64_t vector) const {
+        const Longs high = load_longs(of_block_ + 2 * vector * long_lanes);
+        const Longs low = load_longs(of_block_ + (2 * vector + 1) * long_lanes);
+        const Longs third1 = multiply32(exclusive_or(high, fill_longs(second2_[row])), fill_longs(philox_multiplier1));
+        const Longs third0 = exclusive_or(high32(third1), fill_longs(third0_[row]));
+        const Longs product0 = multiply32(third0, fill_longs(philox_multiplier0));
+        const Longs product1 = multiply32(exclusive_or(low, fill_longs(third2_[row])), fill_longs(philox_multiplier1));
+        return {exclusive_or(high32(product1), third1, key0_[3]), product1,
+                exclusive_or(high32(product0), fill_longs(fourth2_[row])), product0};
+    }
+
+    // Some vectors of each of some rows, from `vector` on.
     template <int vectors, size_t... k>
-    __attribute__((always_inline)) inline void draw_vectors(std::index_sequence<k...>, const RowStart *starts,
-                                                            int64_t block, uint16_t *out) const {
-        finish<3>(out, third_round(starts[k / vectors], block + int64_t(k % vectors) * long_lanes)...);
+    __attribute__((always_inline)) inline void draw_vectors(std::index_sequence<k...>, int64_t vector,
+                                                            uint16_t *out) const {
+        finish<4>(out, fourth_round(started_ + int(k / vectors), vector + int64_t(k % vectors))...);
     }
 
-    __attribute__((always_inline)) inline void draw_row(const RowStart &start) const {
+    __attribute__((always_inline)) inline void draw_row() const {
         int64_t vector = 0;
         const auto draw = [&](auto count) {
             uint16_t *out = values_ + vector * long_lanes * block_columns;
-            draw_vectors<count>(std::make_index_sequence<count>(), &start, vector * long_lanes, out);
+            draw_vectors<count>(std::make_index_sequence<count>(), vector, out);
             vector += count;
         };
         while (vector + side_by_side <= vectors_) draw(std::integral_constant<int, side_by_side>());
@@ -161,11 +205,8 @@ class RowNoise {
     }
 
     template <int rows, int vectors>
-    __attribute__((always_inline)) inline void draw_rows(const Indices &ids, int64_t first, int64_t end) const {
-        RowStart starts[rows];
-        for (int k = 0; k < rows; k++)
-            starts[k] = RowStart::make(noise_, uint32_t(ids[first + k < end ? first + k : end - 1]));
-        draw_vectors<vectors>(std::make_index_sequence<rows * vectors>(), starts, 0, values_);
+    __attribute__((always_inline)) inline void draw_rows() const {
+        draw_vectors<vectors>(std::make_index_sequence<rows * vectors>(), 0, values_);
     }
 
     void draw_shared(const Indices &ids, int64_t first, int64_t end) const {
@@ -183,35 +224,42 @@ class RowNoise {
     int64_t blocks_, vectors_;  // of a row
     int shared_;                // rows in one vector
     int together_, place_;      // rows drawn at once; the next one of them
+    int started_ = long_lanes;  // the next of the rows whose parts are computed
     int64_t stride_;            // values between two of them
     uint16_t *values_;
+    uint64_t *of_block_;  // of each vector of blocks the parts in c2 and c3 after two rounds
+    // Rows' parts: in c2 after two rounds, in c0 and c2 after three, in c2 after four.
+    uint64_t second2_[long_lanes], third0_[long_lanes], third2_[long_lanes], fourth2_[long_lanes];
     Longs key0_[philox_rounds], key1_[philox_rounds];
 };
 
-template <class T>
-GNNQLAB_FN Ints fixed_point(const T *x, const uint16_t *noise, Floats zero, Floats steps) {
-    return add(round_to_ints(multiply(subtract(load(x), zero), steps)), load_noise(noise));
+GNNQLAB_FN Ints fixed_point(Floats x, Floats zero, Floats steps) {
+    return round_to_ints(multiply(subtract(x, zero), steps));
 }
 
-// store_codes clamps what the definition clamps before the noise is added; no difference to the code.
+// The definition clamps to (2^b - 1) * 65536. With up to 4 bits nothing is above: three roundings stretch the largest
+// value by less than the half that would round up. With 8 bits packing saturates, after the noise, which is the same.
 template <int b, class T>
 GNNQLAB_FN void encode_group(const T *x, const uint16_t *noise, Floats zero, Floats steps, uint8_t *out) {
-    store_codes<b>(fixed_point(x, noise, zero, steps), fixed_point(x + lanes, noise + lanes, zero, steps),
-                   fixed_point(x + 2 * lanes, noise + 2 * lanes, zero, steps),
-                   fixed_point(x + 3 * lanes, noise + 3 * lanes, zero, steps), out);
+    store_codes<b>(fixed_point(load(x), zero, steps), fixed_point(load(x + lanes), zero, steps),
+                   fixed_point(load(x + 2 * lanes), zero, steps), fixed_point(load(x + 3 * lanes), zero, steps), noise,
+                   out);
 }
 
 template <int b, class T>
-GNNQLAB_FN void encode_row(const T *x, int64_t columns, const RowParameters &row, const uint16_t *noise, uint8_t *out) {
-    const Floats zero = fill(row.zero), steps = fill(row.steps);
+GNNQLAB_FN void encode_row(const T *x, int64_t columns, float row_zero, float row_steps, const uint16_t *noise,
+                           uint8_t *out) {
+    const Floats zero = fill(row_zero), steps = fill(row_steps);
     int64_t c = 0;
     for (; c + group <= columns; c += group) encode_group<b>(x + c, noise + c, zero, steps, out + c * b / 8);
     if (c == columns) return;
-    float rest[group];
+    const int left = int(columns - c);
+    const auto rest = [&](int k) {
+        return fixed_point(load_first(x + c + k * lanes, left - k * lanes, zero), zero, steps);
+    };
     uint8_t bytes[group * b / 8];
-    for (int i = 0; i < group; i++) rest[i] = i < columns - c ? to_float(x[c + i]) : row.zero;
-    encode_group<b>(rest, noise + c, zero, steps, bytes);
-    std::memcpy(out + c * b / 8, bytes, size_t(row_bytes(columns - c, b)));
+    store_codes<b>(rest(0), rest(1), rest(2), rest(3), noise + c, bytes);
+    std::memcpy(out + c * b / 8, bytes, size_t(row_bytes(left, b)));
 }
 
 enum class Target { put, stream, accumulate };

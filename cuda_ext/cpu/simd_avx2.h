@@ -11,13 +11,23 @@ namespace {
 constexpr int lanes = 8;
 using Floats = __m256;
 using Ints = __m256i;
-using Flags = __m256;
 
 GNNQLAB_FN Floats fill(float value) { return _mm256_set1_ps(value); }
 GNNQLAB_FN Floats load(const float *x) { return _mm256_loadu_ps(x); }
 GNNQLAB_FN Floats load(const Bfloat16 *x) {
     const __m256i words = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)x));
     return _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
+}
+GNNQLAB_FN Floats load_first(const float *x, int count, Floats others) {
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    const __m256i first = _mm256_cmpgt_epi32(_mm256_set1_epi32(count), lane);
+    return _mm256_blendv_ps(others, _mm256_maskload_ps(x, first), _mm256_castsi256_ps(first));
+}
+GNNQLAB_FN Floats load_first(const Bfloat16 *x, int count, Floats others) {
+    float all[lanes];
+    _mm256_storeu_ps(all, others);
+    for (int lane = 0; lane < lanes && lane < count; lane++) all[lane] = to_float(x[lane]);
+    return _mm256_loadu_ps(all);
 }
 GNNQLAB_FN void store(float *out, Floats x) { _mm256_storeu_ps(out, x); }
 GNNQLAB_FN void stream(float *out, Floats x) { _mm256_stream_ps(out, x); }
@@ -35,21 +45,27 @@ GNNQLAB_FN void store(Bfloat16 *out, Floats x) {
 GNNQLAB_FN Floats add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
 GNNQLAB_FN Floats subtract(Floats a, Floats b) { return _mm256_sub_ps(a, b); }
 GNNQLAB_FN Floats multiply(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
-GNNQLAB_FN Floats smaller(Floats a, Floats b) { return _mm256_min_ps(a, b); }
-GNNQLAB_FN Floats larger(Floats a, Floats b) { return _mm256_max_ps(a, b); }
-GNNQLAB_FN float smallest(Floats x) {
-    __m128 half = _mm_min_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-    half = _mm_min_ps(half, _mm_movehl_ps(half, half));
-    return _mm_cvtss_f32(_mm_min_ss(half, _mm_shuffle_ps(half, half, 1)));
+
+GNNQLAB_FN Ints bits(Floats x) { return _mm256_castps_si256(x); }
+GNNQLAB_FN Ints in_register(Ints x) {
+    asm("" : "+x"(x));
+    return x;
 }
-GNNQLAB_FN float largest(Floats x) {
-    __m128 half = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-    half = _mm_max_ps(half, _mm_movehl_ps(half, half));
-    return _mm_cvtss_f32(_mm_max_ss(half, _mm_shuffle_ps(half, half, 1)));
+GNNQLAB_FN Ints fill_ints(uint32_t value) { return _mm256_set1_epi32(int(value)); }
+GNNQLAB_FN void store(uint32_t *out, Ints x) { _mm256_storeu_si256((__m256i *)out, x); }
+GNNQLAB_FN Ints larger_signed(Ints a, Ints b) { return _mm256_max_epi32(a, b); }
+GNNQLAB_FN Ints larger_unsigned(Ints a, Ints b) { return _mm256_max_epu32(a, b); }
+GNNQLAB_FN Ints smaller_unsigned(Ints a, Ints b) { return _mm256_min_epu32(a, b); }
+
+constexpr int rows_at_once = 2;
+GNNQLAB_FN Ints fold_three(Ints a, Ints b, Ints c) {  // [a, b, c, c] in either 128-bit lane
+    const Ints ab = larger_unsigned(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+    const Ints cc = larger_unsigned(_mm256_unpacklo_epi32(c, c), _mm256_unpackhi_epi32(c, c));
+    return larger_unsigned(_mm256_unpacklo_epi64(ab, cc), _mm256_unpackhi_epi64(ab, cc));
 }
-GNNQLAB_FN Flags unordered(Floats a, Floats b) { return _mm256_cmp_ps(a, b, _CMP_UNORD_Q); }
-GNNQLAB_FN Flags either(Flags a, Flags b) { return _mm256_or_ps(a, b); }
-GNNQLAB_FN bool any(Flags flags) { return _mm256_movemask_ps(flags) != 0; }
+GNNQLAB_FN Ints fold_rows(Ints row0, Ints row1) {
+    return larger_unsigned(_mm256_permute2x128_si256(row0, row1, 0x20), _mm256_permute2x128_si256(row0, row1, 0x31));
+}
 
 GNNQLAB_FN Ints round_to_ints(Floats x) { return _mm256_cvtps_epi32(x); }
 GNNQLAB_FN Ints add(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
@@ -64,13 +80,13 @@ GNNQLAB_FN Floats keep(Floats x, Floats factor, const uint16_t *noise, uint16_t 
 }
 
 template <int b>
-GNNQLAB_FN void store_codes(Ints v0, Ints v1, Ints v2, Ints v3, uint8_t *out) {
-    const __m256i low = _mm256_packus_epi32(_mm256_srli_epi32(v0, 16), _mm256_srli_epi32(v1, 16));
-    const __m256i high = _mm256_packus_epi32(_mm256_srli_epi32(v2, 16), _mm256_srli_epi32(v3, 16));
-    // Packing works inside 128-bit lanes: 4-byte piece 4 * lane + k belongs at 2 * k + lane.
+GNNQLAB_FN void store_codes(Ints v0, Ints v1, Ints v2, Ints v3, const uint16_t *noise, uint8_t *out) {
+    const auto rounded = [&](Ints v, int k) { return _mm256_srli_epi32(add(v, load_noise(noise + k * lanes)), 16); };
+    const __m256i low = _mm256_packus_epi32(rounded(v0, 0), rounded(v1, 1));
+    const __m256i high = _mm256_packus_epi32(rounded(v2, 2), rounded(v3, 3));
+    // Packing works inside 128-bit lanes, 4-byte piece 4 * lane + k belongs at 2 * k + lane; and it saturates.
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    const __m256i packed = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order);
-    const __m256i codes = b == 8 ? packed : _mm256_min_epu8(packed, _mm256_set1_epi8((1 << b) - 1));
+    const __m256i codes = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order);
     if constexpr (b == 8) {
         _mm256_storeu_si256((__m256i *)out, codes);
     } else if constexpr (b == 1) {
@@ -123,6 +139,7 @@ struct Decoder {
 constexpr int long_lanes = 4;
 using Longs = __m256i;
 GNNQLAB_FN Longs load_longs(const uint64_t *x) { return _mm256_loadu_si256((const __m256i *)x); }
+GNNQLAB_FN void store(uint64_t *out, Longs x) { _mm256_storeu_si256((__m256i *)out, x); }
 GNNQLAB_FN Longs fill_longs(uint64_t value) { return _mm256_set1_epi64x(int64_t(value)); }
 GNNQLAB_FN Longs add_longs(Longs a, Longs b) { return _mm256_add_epi64(a, b); }
 GNNQLAB_FN Longs multiply32(Longs a, Longs b) { return _mm256_mul_epu32(a, b); }

@@ -11,13 +11,20 @@ namespace {
 constexpr int lanes = 16;
 using Floats = __m512;
 using Ints = __m512i;
-using Flags = __mmask16;
 
 GNNQLAB_FN Floats fill(float value) { return _mm512_set1_ps(value); }
 GNNQLAB_FN Floats load(const float *x) { return _mm512_loadu_ps(x); }
 GNNQLAB_FN Floats load(const Bfloat16 *x) {
     const __m512i words = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)x));
     return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
+}
+GNNQLAB_FN __mmask16 first_lanes(int count) { return __mmask16(_bzhi_u32(0xFFFF, unsigned(count < 0 ? 0 : count))); }
+GNNQLAB_FN Floats load_first(const float *x, int count, Floats others) {
+    return _mm512_mask_loadu_ps(others, first_lanes(count), x);
+}
+GNNQLAB_FN Floats load_first(const Bfloat16 *x, int count, Floats others) {
+    const __m512i words = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first_lanes(count), x));
+    return _mm512_mask_mov_ps(others, first_lanes(count), _mm512_castsi512_ps(_mm512_slli_epi32(words, 16)));
 }
 GNNQLAB_FN void store(float *out, Floats x) { _mm512_storeu_ps(out, x); }
 GNNQLAB_FN void stream(float *out, Floats x) { _mm512_stream_ps(out, x); }
@@ -33,34 +40,56 @@ GNNQLAB_FN void store(Bfloat16 *out, Floats x) {
 GNNQLAB_FN Floats add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
 GNNQLAB_FN Floats subtract(Floats a, Floats b) { return _mm512_sub_ps(a, b); }
 GNNQLAB_FN Floats multiply(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
-GNNQLAB_FN Floats smaller(Floats a, Floats b) { return _mm512_min_ps(a, b); }
-GNNQLAB_FN Floats larger(Floats a, Floats b) { return _mm512_max_ps(a, b); }
-GNNQLAB_FN float smallest(Floats x) { return _mm512_reduce_min_ps(x); }
-GNNQLAB_FN float largest(Floats x) { return _mm512_reduce_max_ps(x); }
-GNNQLAB_FN Flags unordered(Floats a, Floats b) { return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q); }
-GNNQLAB_FN Flags either(Flags a, Flags b) { return _kor_mask16(a, b); }
-GNNQLAB_FN bool any(Flags flags) { return !_kortestz_mask16_u8(flags, flags); }
 
-GNNQLAB_FN Ints round_to_ints(Floats x) { return _mm512_cvtps_epi32(x); }
-GNNQLAB_FN Ints add(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
-GNNQLAB_FN Ints load_noise(const uint16_t *noise) {
-    return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)noise));
+GNNQLAB_FN Ints bits(Floats x) { return _mm512_castps_si512(x); }
+GNNQLAB_FN Ints in_register(Ints x) {
+    asm("" : "+v"(x));
+    return x;
+}
+GNNQLAB_FN Ints fill_ints(uint32_t value) { return _mm512_set1_epi32(int(value)); }
+GNNQLAB_FN void store(uint32_t *out, Ints x) { _mm512_storeu_si512(out, x); }
+GNNQLAB_FN Ints larger_signed(Ints a, Ints b) { return _mm512_max_epi32(a, b); }
+GNNQLAB_FN Ints larger_unsigned(Ints a, Ints b) { return _mm512_max_epu32(a, b); }
+GNNQLAB_FN Ints smaller_unsigned(Ints a, Ints b) { return _mm512_min_epu32(a, b); }
+
+constexpr int rows_at_once = 4;
+GNNQLAB_FN Ints fold_three(Ints a, Ints b, Ints c) {  // [a, b, c, c] in every 128-bit lane
+    const Ints ab = larger_unsigned(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    const Ints cc = larger_unsigned(_mm512_unpacklo_epi32(c, c), _mm512_unpackhi_epi32(c, c));
+    return larger_unsigned(_mm512_unpacklo_epi64(ab, cc), _mm512_unpackhi_epi64(ab, cc));
+}
+GNNQLAB_FN Ints fold_rows(Ints row0, Ints row1, Ints row2, Ints row3) {
+    const auto halves = [](Ints a, Ints b) {
+        return larger_unsigned(_mm512_shuffle_i32x4(a, b, 0x44), _mm512_shuffle_i32x4(a, b, 0xEE));
+    };
+    const Ints front = halves(row0, row1), back = halves(row2, row3);
+    return larger_unsigned(_mm512_shuffle_i32x4(front, back, 0x88), _mm512_shuffle_i32x4(front, back, 0xDD));
 }
 
+GNNQLAB_FN Ints round_to_ints(Floats x) { return _mm512_cvtps_epi32(x); }
+GNNQLAB_FN Ints exclusive_or(Ints a, Ints b) { return _mm512_xor_si512(a, b); }
 // Keep x * factor where the noise reaches the threshold (1 to 65535), else 0.
 GNNQLAB_FN Floats keep(Floats x, Floats factor, const uint16_t *noise, uint16_t threshold) {
     const __m256i bits = _mm256_loadu_si256((const __m256i *)noise);
     return _mm512_maskz_mul_ps(_mm256_cmpge_epu16_mask(bits, _mm256_set1_epi16(int16_t(threshold))), x, factor);
 }
 
+// The upper halves of two vectors, one more where the noise carries out of the lower halves.
+GNNQLAB_FN Ints round_up(Ints v0, Ints v1, const uint16_t *noise) {
+    const __m512i column = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i fourfold = _mm512_mullo_epi32(column, _mm512_set1_epi32(0x00040004));
+    const __m512i even = _mm512_add_epi32(fourfold, _mm512_set1_epi32(0x00020000));
+    const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(0x00010001));
+    const __m512i low = _mm512_permutex2var_epi16(v0, even, v1), high = _mm512_permutex2var_epi16(v0, odd, v1);
+    const __mmask32 carry = _mm512_cmplt_epu16_mask(_mm512_add_epi16(low, _mm512_loadu_si512(noise)), low);
+    return _mm512_mask_sub_epi16(high, carry, high, _mm512_set1_epi16(-1));
+}
+
 template <int b>
-GNNQLAB_FN void store_codes(Ints v0, Ints v1, Ints v2, Ints v3, uint8_t *out) {
-    const __m512i low = _mm512_packus_epi32(_mm512_srli_epi32(v0, 16), _mm512_srli_epi32(v1, 16));
-    const __m512i high = _mm512_packus_epi32(_mm512_srli_epi32(v2, 16), _mm512_srli_epi32(v3, 16));
-    // Packing works inside 128-bit lanes: 4-byte piece 4 * lane + k belongs at 4 * k + lane.
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    const __m512i packed = _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high));
-    const __m512i codes = b == 8 ? packed : _mm512_min_epu8(packed, _mm512_set1_epi8((1 << b) - 1));
+GNNQLAB_FN void store_codes(Ints v0, Ints v1, Ints v2, Ints v3, const uint16_t *noise, uint8_t *out) {
+    // Packing works inside 128-bit lanes, and saturates.
+    const __m512i packed = _mm512_packus_epi16(round_up(v0, v1, noise), round_up(v2, v3, noise + 2 * lanes));
+    const __m512i codes = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), packed);
     if constexpr (b == 8) {
         _mm512_storeu_si512(out, codes);
     } else if constexpr (b == 1) {
@@ -112,11 +141,11 @@ struct Decoder {
 constexpr int long_lanes = 8;
 using Longs = __m512i;
 GNNQLAB_FN Longs load_longs(const uint64_t *x) { return _mm512_loadu_si512(x); }
+GNNQLAB_FN void store(uint64_t *out, Longs x) { _mm512_storeu_si512(out, x); }
 GNNQLAB_FN Longs fill_longs(uint64_t value) { return _mm512_set1_epi64(int64_t(value)); }
 GNNQLAB_FN Longs add_longs(Longs a, Longs b) { return _mm512_add_epi64(a, b); }
 GNNQLAB_FN Longs multiply32(Longs a, Longs b) { return _mm512_mul_epu32(a, b); }
 GNNQLAB_FN Longs high32(Longs a) { return _mm512_srli_epi64(a, 32); }
-GNNQLAB_FN Longs exclusive_or(Longs a, Longs b) { return _mm512_xor_si512(a, b); }
 GNNQLAB_FN Longs exclusive_or(Longs a, Longs b, Longs c) { return _mm512_ternarylogic_epi64(a, b, c, 0x96); }
 constexpr uint64_t block_of_lane[long_lanes] = {0, 4, 1, 5, 2, 6, 3, 7};
 GNNQLAB_FN void store_blocks(uint16_t *out, Longs p0, Longs p1, Longs c1, Longs c3, Longs key0, Longs key1) {

@@ -190,6 +190,30 @@ def test_every_place_of_a_nan_is_seen(backend):
 
 
 @pytest.mark.parametrize("backend", EVERY)
+@pytest.mark.parametrize("params", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("bits", [0x7F800001, 0x7FFFFFFF, 0xFF800001, 0xFFFFFFFF])
+def test_every_kind_of_nan_is_seen(backend, params, bits):
+    # Rounding the lowest bits of 0xFFFFFFFF down would carry it over to zero.
+    x = torch.randn(1, 40)
+    x.view(torch.int32)[0, 20] = bits - (bits >> 31 << 32)
+    row = torch.zeros(1, dtype=torch.int64)
+    with use(backend):
+        assert encode(Call(x, row, row, 2, None, params))[3] == 0
+
+
+@pytest.mark.parametrize("backend", EVERY)
+@pytest.mark.parametrize("columns", [1, 3, 16, 40, 64, 131])
+def test_ranges_of_rows_of_either_sign(backend, columns):
+    x = torch.rand(4, columns, generator=torch.Generator().manual_seed(columns)) + 0.5
+    x = torch.cat([x, -x, x - 1, torch.relu(x - 1), -torch.relu(x - 1)])
+    rows = torch.arange(x.shape[0])
+    with use(backend):
+        _, params, ranges, _ = encode(Call(x, rows, rows, 1, None, torch.float32))
+    assert torch.equal(params[:, 0], x.amin(1) + 0.0)
+    assert torch.equal(ranges, x.amax(1) - x.amin(1))
+
+
+@pytest.mark.parametrize("backend", EVERY)
 def test_bfloat16_parameters_refuse_a_range_they_cannot_hold(backend):
     x, row = torch.tensor([[0.0, 3.4e38]]), torch.zeros(1, dtype=torch.int64)
     with use(backend):
