@@ -1,4 +1,4 @@
-"""Fair timing: each thread on a core of its own, contestants in turn, medians.
+"""Fair timing: each thread on a core of its own, contestants in random order, medians.
 
 How threads are bound is decided when OpenMP starts, so each number of threads is measured in a process of its own.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -55,12 +56,18 @@ def run_pinned(function: str, *, threads: int, **arguments: Any) -> list[dict[st
 
 
 def interleaved(contestants: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
-    """Seconds of each contestant's runs: one warm-up each, then all in turn, ``repeats`` times."""
+    """Seconds of each contestant's runs: one warm-up each, then all in a random order, ``repeats`` times.
+
+    Whoever runs after a contestant that left much written data in the caches pays for bringing it to memory; in a fixed
+    order that would always be the same one.
+    """
+    order, shuffle = list(contestants.items()), random.Random(0).shuffle
     for run in contestants.values():
         run()
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(repeats):
-        for name, run in contestants.items():
+        shuffle(order)
+        for name, run in order:
             start = time.perf_counter()
             run()
             seconds[name].append(time.perf_counter() - start)
