@@ -27,6 +27,7 @@ _HOMES = {
     "Random": "gnnqlab.partition",
     "Run": "gnnqlab.launch",
     "SYSTEMS": "gnnqlab.systems",
+    "Tuner": "gnnqlab.lab.tuner",
     "Stochastic": "gnnqlab.message",
     "Synchronous": "gnnqlab.exchange",
     "System": "gnnqlab.systems",
@@ -66,6 +67,7 @@ __all__ = [
     "Stochastic",
     "Synchronous",
     "System",
+    "Tuner",
     "UniformRandom",
     "autotune",
     "cleanup",
@@ -111,6 +113,7 @@ if TYPE_CHECKING:
     from gnnqlab.lab.errata import errata
     from gnnqlab.lab.message_player import MessagePlayer
     from gnnqlab.lab.partition_explorer import PartitionExplorer
+    from gnnqlab.lab.tuner import Tuner
     from gnnqlab.launch import Run, cleanup, resume, runs
     from gnnqlab.launch.start import launch
     from gnnqlab.message import Float32, Stochastic

@@ -1,0 +1,157 @@
+"""Controls of the tuner: a slider with a number box, check boxes, lists; each with room for why a value was refused."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gnnqlab.bits.policy import WIDTHS
+from gnnqlab.lab.tuner_settings import KNOBS
+
+__all__ = ["Choice", "Number", "Several"]
+
+_WIDE, _LABEL = "400px", "88px"
+Turned = Callable[[str, Any], None]
+"""Called with a setting's name and the value that was asked for."""
+
+
+class _Control:
+    """One setting on the screen."""
+
+    def __init__(self, name: str, turned: Turned) -> None:
+        import ipywidgets as widgets
+
+        self.name, self.knob = name, KNOBS[name]
+        self._turned, self._quiet = turned, False
+        self._note = widgets.HTML()
+        self._note.layout.display = "none"
+
+    def refuse(self, reason: str) -> None:
+        """Say beside the control why a value was refused; nothing clears it."""
+        self._note.value = f'<span role="alert" style="color:#d55e00">✗ {html.escape(reason)}</span>' if reason else ""
+        self._note.layout.display = None if reason else "none"
+
+    def _ask(self, value: Any) -> None:
+        if not self._quiet:
+            self._turned(self.name, value)
+
+    def _place(self, *controls: Any) -> Any:
+        import ipywidgets as widgets
+
+        row = widgets.HBox(list(controls), layout={"align_items": "center"})
+        return widgets.VBox([row, self._note], layout={"width": _WIDE})
+
+
+class Number(_Control):
+    """A slider, and a box in which the same number is typed.
+
+    Args:
+        name: the setting.
+        value: to start with.
+        turned: is told what was asked for.
+        step: of the slider.
+        logarithmic: whether the slider counts in powers of ten.
+        at_once: whether it speaks while it is dragged, or when it is let go.
+    """
+
+    def __init__(
+        self, name: str, value: float, turned: Turned, *, step: float, logarithmic: bool = False, at_once: bool = True
+    ) -> None:
+        import ipywidgets as widgets
+
+        super().__init__(name, turned)
+        knob, whole = self.knob, name != "lam"
+        shared = {
+            "description": knob.label, "tooltip": knob.help, "continuous_update": at_once, "readout": False,
+            "layout": {"width": "300px"}, "style": {"description_width": _LABEL},
+        }  # fmt: skip
+        self._logarithmic = logarithmic
+        if logarithmic:
+            ends = {"min": math.log10(knob.least), "max": math.log10(knob.most)}
+            self.slider = widgets.FloatLogSlider(value=value, step=step, **ends, **shared)
+        else:
+            kind = widgets.IntSlider if whole else widgets.FloatSlider
+            self.slider = kind(value=value, min=knob.least, max=knob.most, step=step, **shared)
+        typed = widgets.IntText if whole else widgets.FloatText
+        # The description is there for screen readers; the slider beside it shows the same word.
+        self.box = typed(
+            value, description=f"{knob.label}, exactly", tooltip=knob.help, step=1 if whole else 0.01,
+            layout={"width": "84px"}, style={"description_width": "0px"},
+        )  # fmt: skip
+        self.slider.observe(self._slid, names="value")
+        self.box.observe(lambda change: self._ask(change["new"]), names="value")
+        self.widget = self._place(self.slider, self.box)
+
+    def show(self, value: float) -> None:
+        """Stand at a value, without telling anybody."""
+        self._quiet = True
+        try:
+            if self._slid_value() != value:
+                self.slider.value = value
+            self.box.value = value
+        finally:
+            self._quiet = False
+
+    def _slid(self, change: Any) -> None:
+        self._ask(self._slid_value())
+
+    def _slid_value(self) -> float:
+        return round(self.slider.value) if self._logarithmic else round(self.slider.value, 6)
+
+
+class Choice(_Control):
+    """A list of which one is chosen."""
+
+    def __init__(self, name: str, value: Any, turned: Turned, options: Sequence[Any]) -> None:
+        import ipywidgets as widgets
+
+        super().__init__(name, turned)
+        self.list = widgets.Dropdown(
+            options=list(dict.fromkeys([*options, value])), value=value, description=self.knob.label,
+            tooltip=self.knob.help, layout={"width": "300px"}, style={"description_width": _LABEL},
+        )  # fmt: skip
+        self.list.observe(lambda change: self._ask(change["new"]), names="value")
+        self.widget = self._place(self.list)
+
+    def show(self, value: Any) -> None:
+        """Stand at a value, without telling anybody."""
+        self._quiet = True
+        try:
+            self.list.value = value
+        finally:
+            self._quiet = False
+
+
+class Several(_Control):
+    """Check boxes, one a bit-width."""
+
+    def __init__(self, name: str, value: Sequence[int], turned: Turned) -> None:
+        import ipywidgets as widgets
+
+        super().__init__(name, turned)
+        self.boxes = {
+            width: widgets.Checkbox(
+                width in value, description=f"{width} bit{'s' * (width > 1)}", indent=False, tooltip=self.knob.help,
+                layout={"width": "66px"},
+            )
+            for width in WIDTHS
+            if width <= 8
+        }  # fmt: skip
+        for box in self.boxes.values():
+            box.observe(self._ticked, names="value")
+        label = widgets.Label(self.knob.label, layout={"width": _LABEL, "justify_content": "flex-end"})
+        self.widget = self._place(label, *self.boxes.values())
+
+    def show(self, value: Sequence[int]) -> None:
+        """Stand at a value, without telling anybody."""
+        self._quiet = True
+        try:
+            for width, box in self.boxes.items():
+                box.value = width in value
+        finally:
+            self._quiet = False
+
+    def _ticked(self, change: Any) -> None:
+        self._ask(tuple(width for width, box in self.boxes.items() if box.value))

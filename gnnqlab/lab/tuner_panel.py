@@ -1,0 +1,243 @@
+"""The tuner on the screen: controls, one figure, two lines of words. All it knows is in the model and the session."""
+
+from __future__ import annotations
+
+import html
+import threading
+import time
+from typing import Any
+
+from gnnqlab.lab.controls import WIDTH, make_access
+from gnnqlab.lab.tuner_controls import Choice, Number, Several
+from gnnqlab.lab.tuner_model import TunerModel
+from gnnqlab.lab.tuner_session import TunerSession
+from gnnqlab.lab.tuner_settings import LINKS, PRESETS
+from gnnqlab.lab.tuner_updates import Updater
+from gnnqlab.lab.tuner_views import Shown, change_figure, draw_tuner
+from gnnqlab.nn.models.registry import MODELS
+from gnnqlab.tune.probe import LAMS
+
+__all__ = ["TunerPanel"]
+
+_LIVE_S = 0.25
+"""Seconds between two looks at a run that trains."""
+_REST_S = 0.4
+"""A knob at rest for so long is passed on to the run; a probed place is timed after three times that."""
+_AS_SET = "as set"
+
+
+class TunerPanel:
+    """Controls round a model and a session; every change is drawn in one place, by one thread.
+
+    Args:
+        model: the knobs.
+        session: what Train and Stop do.
+        measure: whether launched runs are timed in the background, once for each place.
+    """
+
+    def __init__(self, model: TunerModel, session: TunerSession, *, measure: bool = True) -> None:
+        import ipywidgets as widgets
+        from plotly.graph_objects import FigureWidget
+
+        self.model, self.session = model, session
+        self._measure = measure
+        self._lock = threading.RLock()
+        self._turned_at = time.monotonic()
+        self._steered = self._timing = False
+        self._trouble = ""
+        self.updater = Updater(self.draw)
+        self._make_controls()
+        self.words = widgets.HTML('<p role="status">The graph is being probed: a few epochs in this process …</p>')
+        self.title, self.status, self.code = widgets.HTML(), widgets.HTML(), widgets.HTML()
+        self.title.value = "<b>Tuner</b>"
+        self.code.layout.display = "none"
+        self.figure = FigureWidget(draw_tuner(Shown()))
+        self.figure.layout.width = WIDTH
+        self.access = make_access()
+        self.access.observe(self._recolour, names="dark")
+        left = [self.controls[name].widget for name in ("lam", "group_size", "period", "widths")]
+        right = [self.controls[name].widget for name in ("workers", "layers", "hidden")]
+        lists = [self.controls[name].widget for name in ("model", "link")]
+        knobs = widgets.HBox(
+            [widgets.VBox([*left, self.preset]), widgets.VBox([*right, *lists])], layout={"flex_flow": "row wrap"}
+        )
+        buttons = widgets.HBox([self.train, self.stop, self.reset, self.show_code])
+        self.box = widgets.VBox(
+            [self.title, knobs, buttons, self.code, self.words, self.status, self.figure, self.access]
+        )
+        self._say()
+        self.updater.ask()
+
+    # -- controls -------------------------------------------------------------------------------------------------
+
+    def _make_controls(self) -> None:
+        import ipywidgets as widgets
+
+        now, turned = self.model.settings, self._turned
+        self.controls: dict[str, Any] = {
+            "lam": Number("lam", now.lam, turned, step=0.01),
+            "group_size": Number("group_size", now.group_size, turned, step=0.05, logarithmic=True),
+            "period": Number("period", now.period, turned, step=1),
+            "widths": Several("widths", now.widths, turned),
+            "workers": Number("workers", now.workers, turned, step=1, at_once=False),
+            "layers": Number("layers", now.layers, turned, step=1, at_once=False),
+            "hidden": Number("hidden", now.hidden, turned, step=8, at_once=False),
+            "model": Choice("model", now.model, turned, sorted(MODELS)),
+            "link": Choice("link", now.link, turned, LINKS),
+        }
+        self.preset = widgets.Dropdown(
+            options=[_AS_SET, *PRESETS], description="Preset", tooltip="Take λ, group size, period and widths at once",
+            layout={"width": "300px"}, style={"description_width": "88px"},
+        )  # fmt: skip
+        self.preset.observe(self._take_preset, names="value")
+        self.train = _button("Train", "play", "Launch a run with these settings, in processes of its own")
+        self.stop = _button("Stop", "stop", "End the run and all its processes")
+        self.reset = _button("Reset", "undo", "Turn every knob back to where the tuner began")
+        self.show_code = _button("Code", "code", "Show or hide the lines of Python that do the same")
+        self.train.on_click(lambda button: self._in_background(self.session.train))
+        self.stop.on_click(lambda button: self._in_background(self.session.stop))
+        self.reset.on_click(lambda button: self._move(self.model.reset))
+        self.show_code.on_click(self._toggle_code)
+
+    def _turned(self, name: str, value: Any) -> None:
+        with self._lock:
+            try:
+                self.model.choose(**{name: value})
+            except (TypeError, ValueError) as error:
+                self.controls[name].refuse(str(error))
+                return
+            self._moved()
+
+    def _take_preset(self, change: Any) -> None:
+        if change["new"] != _AS_SET:
+            self._move(lambda: self.model.preset(change["new"]))
+
+    def _move(self, how: Any) -> None:
+        with self._lock:
+            how()
+            self._moved()
+
+    def follow(self) -> None:
+        """Show where the model stands after it was turned elsewhere."""
+        with self._lock:
+            self._moved()
+
+    def _moved(self) -> None:
+        """All controls stand where the model does; the rest follows from the updater."""
+        now = self.model.settings
+        for name, control in self.controls.items():
+            control.refuse("")
+            control.show(getattr(now, name))
+        fitting = (name for name, knobs in PRESETS.items() if all(getattr(now, key) == at for key, at in knobs.items()))
+        self.preset.value = next(fitting, _AS_SET)
+        self._turned_at, self._steered, self._trouble = time.monotonic(), False, ""
+        self.updater.ask()
+
+    def _toggle_code(self, button: Any) -> None:
+        self.code.layout.display = "none" if self.code.layout.display is None else None
+        self.updater.ask()
+
+    def _in_background(self, what: Any) -> None:
+        """Launching and stopping take seconds; a callback returns at once."""
+
+        def work() -> None:
+            try:
+                what()
+            except Exception as error:  # the reason belongs on the screen, whatever it is
+                self._trouble = str(error)
+            self.updater.ask()
+
+        self._trouble = ""
+        self.train.disabled = True
+        threading.Thread(target=work, daemon=True).start()
+
+    def _recolour(self, change: Any) -> None:
+        with self._lock:
+            fresh = draw_tuner(Shown(), dark=self.access.dark)
+            with self.figure.batch_update():
+                self.figure.layout.template = fresh.layout.template
+                self.figure.layout.paper_bgcolor = fresh.layout.paper_bgcolor
+                self.figure.layout.plot_bgcolor = fresh.layout.plot_bgcolor
+                self.figure.data[1].textfont = fresh.data[1].textfont
+
+    # -- drawing --------------------------------------------------------------------------------------------------
+
+    def draw(self) -> float | None:
+        """Bring the screen up to date; returns when to look again, ``None`` if nothing moves by itself."""
+        try:
+            return self._draw()
+        except Exception as error:  # a thread has nobody else to tell
+            self._trouble = f"{type(error).__name__}: {error}"
+            self._say()
+            return None
+
+    def _draw(self) -> float | None:
+        settings = self.model.settings
+        if not self.model.probed:
+            self.words.value = '<p role="status">A few epochs are traced in this process …</p>'
+        shown = Shown.of(self.model, measured=self.session.measured, front=self.model.has_front)
+        if self.model.settings is not settings:
+            self.updater.ask()  # turned meanwhile
+            return None
+        self._show(shown)
+        for lam in LAMS:
+            if self.updater.asked or self.model.has_front:
+                break
+            self.model.at(lam)  # one at a time, so that the next move need not wait for the whole front
+        else:
+            self._show(Shown.of(self.model, measured=self.session.measured))
+        if not self.updater.asked and not self.model.has_aging:
+            self.model.stale_loss  # noqa: B018  (found once, said from then on)
+            self._say()
+        return self._look_after()
+
+    def _show(self, shown: Shown) -> None:
+        with self._lock:
+            change_figure(self.figure, shown)
+            self._say()
+
+    def _say(self) -> None:
+        """Words and buttons; they cost next to nothing."""
+        live = self.session.under_way
+        self.train.disabled, self.stop.disabled = live, not live
+        if self.model.probed:
+            self.title.value = f"<b>{html.escape(self.model.title)}</b>"
+            self.words.value = _line(self.model.sentence)
+        trouble = f'<br><span role="alert" style="color:#d55e00">✗ {html.escape(self._trouble)}</span>'
+        self.status.value = _line(self.session.sentence, *([trouble] if self._trouble else []))
+        if self.code.layout.display is None:
+            self.code.value = f"<pre tabindex='0' aria-label='Python'>{html.escape(self.model.to_code())}</pre>"
+
+    def _look_after(self) -> float | None:
+        """Pass knobs at rest on to the run, time a place that stays; returns when to look again."""
+        rested = time.monotonic() - self._turned_at
+        if self.session.under_way:
+            if not self._steered and rested >= _REST_S:
+                self._steered = True
+                self.session.steer()
+            return _LIVE_S
+        if self._measure and not self.model.timed and not self._timing:
+            if rested < 3 * _REST_S:
+                return 3 * _REST_S - rested + 0.01
+            self._timing = True
+            threading.Thread(target=self._time_place, daemon=True).start()
+        return None
+
+    def _time_place(self) -> None:
+        try:
+            self.session.time_place()
+        except Exception as error:
+            self._trouble, self._measure = f"timing launched runs failed: {error}", False
+        finally:
+            self._timing = False
+        self.updater.ask()
+
+
+def _button(name: str, icon: str, tooltip: str) -> Any:
+    import ipywidgets as widgets
+
+    return widgets.Button(description=name, icon=icon, tooltip=tooltip, layout={"width": "100px"})
+
+
+def _line(words: str, *more: str) -> str:
+    return f'<p role="status" style="max-width:70em;line-height:1.5">{html.escape(words)}{"".join(more)}</p>'
