@@ -29,7 +29,7 @@ from gnnqlab.message.links import time_transfers
 from gnnqlab.message.transport import Transport
 from gnnqlab.partition.shard import Shard
 from gnnqlab.theory.cost import LinkCost
-from gnnqlab.train.transfers import Place, Transfers, Witnessed, clock_offsets, machine, samples
+from gnnqlab.train.transfers import Place, Transfers, Witnessed, clock_offsets, machine, refreshed, samples
 
 __all__ = ["Assigner"]
 
@@ -39,11 +39,6 @@ T = TypeVar("T")
 
 _COST = ("theta_s_per_byte", "gamma_s", "r_squared", "moments")
 """The arrays of a cost model."""
-
-_KEEP = 0.05
-"""What earlier timings still count when training's own transfers refresh the cost model: little, because relative
-errors are fitted, so that the small seconds of a quiet link would outvote those of a busy one; but not nothing, because
-messages of training may all be of one size, and a line needs two."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +209,7 @@ class Assigner:
         groups, mine = self._weigh(traces, settings)
         gathered = self._gather((mine, witnessed, machine()))
         summaries = {one.key: one for summaries, _, _ in gathered for one in summaries}
-        counts = self._refresh([seen for _, seen, _ in gathered], [name for _, _, name in gathered])
+        links = self._refresh([seen for _, seen, _ in gathered], [name for _, _, name in gathered])
         solved = self._solve_all(summaries, settings)
         chosen = {key: widths for one in solved for key, widths in one.widths.items()}
         table = self._exchanged(groups, chosen, summaries)
@@ -223,7 +218,7 @@ class Assigner:
             "version": version,
             "settings": {name: getattr(settings, name) for name in settings.steerable},
             "problems": [one.figures for one in solved],
-            "links": self._links(counts),
+            "links": links,
             "cpu_s": round(time.thread_time() - begun, 6),  # taken from training where cores are scarce
         }
         return table, entry
@@ -258,13 +253,26 @@ class Assigner:
             )
         return self._use[layer]
 
-    def _refresh(self, witnessed: list[Witnessed], machines: list[str]) -> dict[tuple[int, int], int]:
-        """Fit the cost model again with what training's messages took; return how many of each pair were seen."""
+    def _refresh(self, witnessed: list[Witnessed], machines: list[str]) -> list[dict[str, Any]]:
+        """Fit the cost model again with what training's messages took; return it as one row a pair."""
         assert self.cost is not None
-        offsets = clock_offsets(self._shard.rank, machines, self._group)
-        taken = samples(witnessed, offsets)
-        self.cost = self.cost.updated(taken, keep=_KEEP)
-        return {pair: len(seen) for pair, seen in taken.items()}
+        taken = samples(witnessed, clock_offsets(self.rank, machines, self._group))
+        cost, changed = refreshed(self.cost, taken)
+        self.cost = cost
+        return [
+            {
+                "sender": sender,
+                "receiver": receiver,
+                "theta_s_per_byte": float(cost.theta_s_per_byte[sender, receiver]),
+                "gamma_s": float(cost.gamma_s[sender, receiver]),
+                "r_squared": float(cost.r_squared[sender, receiver]),
+                "transfers": len(taken.get((sender, receiver), ())),
+                "refreshed": bool(changed[sender, receiver]),
+            }
+            for sender in range(cost.workers)
+            for receiver in range(cost.workers)
+            if sender != receiver
+        ]
 
     def _solve_all(self, summaries: Mapping[Key, _Summary], settings: Assigned) -> list[_Solved]:
         """Solve every problem, each on one worker; return all solutions, the same on every worker."""
@@ -322,24 +330,6 @@ class Assigner:
         for peer, keys in coming.items():
             table |= dict(zip(keys, received[peer].split([lengths[key] for key in keys]), strict=True))
         return table
-
-    def _links(self, counts: Mapping[tuple[int, int], int]) -> list[dict[str, Any]]:
-        """Return the cost model as one row a pair, with the number of training's transfers that went into it."""
-        assert self.cost is not None
-        cost = self.cost
-        return [
-            {
-                "sender": sender,
-                "receiver": receiver,
-                "theta_s_per_byte": float(cost.theta_s_per_byte[sender, receiver]),
-                "gamma_s": float(cost.gamma_s[sender, receiver]),
-                "r_squared": float(cost.r_squared[sender, receiver]),
-                "transfers": counts.get((sender, receiver), 0),
-            }
-            for sender in range(cost.workers)
-            for receiver in range(cost.workers)
-            if sender != receiver
-        ]
 
     def _gather(self, mine: T) -> list[T]:
         """Return what every worker holds, in rank order."""

@@ -175,7 +175,7 @@ def read_assignments(folder: Path) -> pd.DataFrame:
 def read_links(folder: Path) -> pd.DataFrame:
     """Return the cost model at every assignment: one row per pair of workers, with θ, γ and R².
 
-    ``transfers`` is the number of training's own messages that refreshed it.
+    ``transfers`` is the number of training's own messages seen, ``refreshed`` whether they made a new line.
     """
     import pandas as pd
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,14 +26,19 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 from gnnqlab.message.channel import Arrival
+from gnnqlab.theory.cost import LinkCost
 
-__all__ = ["Transfers", "Witnessed", "clock_offsets", "machine", "samples"]
+__all__ = ["Transfers", "Witnessed", "clock_offsets", "machine", "refreshed", "samples"]
 
 Place = tuple[int, str]
 """(layer, direction)."""
 Array = NDArray[np.float64]
 
 _ROUND_TRIPS = 8
+_KEEP = 0.05
+"""What earlier timings still count when training's own transfers refresh the cost model: little, because relative
+errors are fitted, so that the small seconds of a quiet link would outvote those of a busy one; but not nothing, because
+messages of training may all be of one size, and a line needs two."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +132,30 @@ def samples(
                 pairs = zip(sizes[row, good].astype(int).tolist(), shares[row, good].tolist(), strict=True)
                 found.setdefault((sender, receiver), []).extend(pairs)
     return found
+
+
+def refreshed(
+    cost: LinkCost, taken: Mapping[tuple[int, int], Sequence[tuple[int, float]]]
+) -> tuple[LinkCost, NDArray[np.bool_]]:
+    """Fit the cost model again with training's own transfers.
+
+    A pair keeps its line where the new one would explain the transfers worse than their mean does (R² < 0): on a busy
+    machine they may tell of waiting for a processor, and nothing of the link. What was seen still enters the next fit.
+
+    Args:
+        cost: the model so far.
+        taken: (sender, receiver) -> ``(bytes, seconds)``, see :func:`samples`.
+
+    Returns:
+        The model, and which pairs have a new line, ``(P, P)``.
+    """
+    fresh = cost.updated(taken, keep=_KEEP)
+    changed: NDArray[np.bool_] = (fresh.moments != cost.moments).any(axis=(2, 3)) & (fresh.r_squared >= 0)
+    merged = {
+        name: np.where(changed, getattr(fresh, name), getattr(cost, name))
+        for name in ("theta_s_per_byte", "gamma_s", "r_squared")
+    }
+    return replace(fresh, **merged), changed
 
 
 def machine() -> str:

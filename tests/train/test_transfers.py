@@ -10,7 +10,7 @@ import pytest
 from gnnqlab.message.channel import Arrival
 from gnnqlab.message.wire import lay_out
 from gnnqlab.theory.cost import LinkCost, all_at_once_s
-from gnnqlab.train.transfers import Transfers, clock_offsets, machine, samples
+from gnnqlab.train.transfers import Transfers, clock_offsets, machine, refreshed, samples
 from tests.ranks import run_ranks
 
 PLACE = (1, "backward")
@@ -83,6 +83,22 @@ def test_a_layer_that_not_every_worker_saw_is_left_out():
     seen = exchange([[0, 10], [10, 0]], posted=[0.0, 0.0], theta=[1.0, 1.0])
     seen[1].posted.clear()
     assert samples(seen) == {}
+
+
+def test_a_line_that_explains_nothing_is_not_taken_but_remembered():
+    before = [(size, 1e-3 + 1e-6 * size) for size in (500, 5000) for _ in range(5)]
+    cost = LinkCost.measured(2, {(0, 1): before, (1, 0): before})
+    noise = [(size, seconds) for size, seconds in ((900, 9.0), (1000, 0.1), (1100, 7.0), (5000, 0.2)) for _ in range(5)]
+    line = [(size, 2e-3 + 4e-6 * size) for size in (1000, 3000, 5000) for _ in range(5)]
+    kept, changed = refreshed(cost, {(0, 1): noise, (1, 0): line})
+    assert changed.tolist() == [[False, False], [True, False]]
+    assert kept.theta_s_per_byte[0, 1] == cost.theta_s_per_byte[0, 1] and kept.r_squared[0, 1] == cost.r_squared[0, 1]
+    assert not np.array_equal(kept.moments[0, 1], cost.moments[0, 1])
+    assert kept.theta_s_per_byte[1, 0] > 2e-6 and kept.r_squared[1, 0] > 0
+    for _ in range(4):
+        kept, changed = refreshed(kept, {(0, 1): line})
+    assert changed.tolist() == [[False, True], [False, False]]
+    assert kept.theta_s_per_byte[0, 1] == pytest.approx(4e-6, rel=0.05)
 
 
 def test_old_epochs_are_forgotten():
