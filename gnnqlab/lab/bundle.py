@@ -91,7 +91,7 @@ def table_html(frame: DataFrame, *, caption: str) -> str:
 
 def _is_words(value: object) -> bool:
     """Notebooks set cells flush right, as numbers want it and sentences do not."""
-    return isinstance(value, str) and len(value) > 20
+    return isinstance(value, str) and len(value) > 11 and value[:1].isalpha()
 
 
 def _cell(value: object) -> str:

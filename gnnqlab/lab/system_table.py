@@ -31,7 +31,7 @@ class SystemTable:
         for axis in self.frame.columns[:-1]:
             for choice in set(self.frame[axis]) - {first[axis]}:
                 cell = html.escape(choice)
-                page = page.replace(f"<td>{cell}</td>", f"<td><b>{cell}</b></td>")
+                page = re.sub(f"(<td[^>]*>){re.escape(cell)}</td>", rf"\1<b>{cell}</b></td>", page)
         return {"text/plain": repr(self), "text/html": re.sub("``(.+?)``", r"<code>\1</code>", page)}
 
 
