@@ -33,14 +33,17 @@ if TYPE_CHECKING:
 __all__ = ["fit_alone", "over_link", "usual_graph", "wire_share"]
 
 MODELS = ("gcn", "graphsage")
-SYSTEMS: Mapping[str, Mapping[str, Any]] = {
+CONTESTANTS: Mapping[str, Mapping[str, Any]] = {
     "vanilla": {},
-    "fixed-bits": {"bits": 2},
-    "adaqp-p": {},
-    "adaqp-q": {},
-    "adaqp": {},
+    "fixed-bits": {"system": "fixed-bits", "bits": 2},
+    "adaqp-p": {"system": "adaqp-p"},
+    "adaqp-q": {"system": "adaqp-q"},
+    "adaqp": {"system": "adaqp"},
+    "adaqp in bfloat16": {"system": "adaqp", "parameters": "bfloat16", "gradients": "bfloat16"},
 }
-"""Contestants, with what their recipes are told."""
+"""Systems with their settings. The last one sends everything else in 16 bits too: parameters of rows, and gradients of
+weights, layer by layer under the backward pass."""
+WITH_GOALS = ("adaqp", "adaqp in bfloat16")
 ALONE = "computation alone"
 SPEED_GOALS = {1: 3.3, 2: 3.0}
 """Throughput over Vanilla at 75 % communication, by workers on a host."""
@@ -56,7 +59,7 @@ def over_link(
     workers: tuple[int, ...] = (2, 4),
     graph: str | None = None,
     models: Sequence[str] = MODELS,
-    systems: Sequence[str] = tuple(SYSTEMS),
+    contestants: Sequence[str] = tuple(CONTESTANTS),
     epochs: int = 15,
     seeds: int = 0,
 ) -> list[dict[str, Any]]:
@@ -70,7 +73,7 @@ def over_link(
         workers: numbers of workers.
         graph: name or path; the usual graph if there is none.
         models: names of models.
-        systems: names of contestants, ``vanilla`` first.
+        contestants: which of ``CONTESTANTS``, ``vanilla`` first.
         epochs: epochs of each run.
         seeds: trainings of 60 epochs with Vanilla and AdaQP whose accuracies are compared; without a link, because
             results do not depend on it.
@@ -95,10 +98,10 @@ def over_link(
                 "hosts": hosts,
             }
             configs = [
-                configure(source, system=name, link=link, comm_share=comm_share, **shared, **SYSTEMS[name])
-                for name in systems
+                configure(source, link=link, comm_share=comm_share, **shared, **CONTESTANTS[name])
+                for name in contestants
             ]
-            rows += _side_by_side(settle(configs), repeats)
+            rows += _side_by_side(dict(zip(contestants, settle(configs), strict=True)), repeats)
         if seeds:
             rows += _accuracies(source, model, workers[0], seeds)
     return rows
@@ -126,8 +129,7 @@ class _Measured:
     score: float
 
 
-def _side_by_side(configs: list[RunConfig], repeats: int) -> list[dict[str, Any]]:
-    contestants = {config.system.name: config for config in configs}
+def _side_by_side(contestants: Mapping[str, RunConfig], repeats: int) -> list[dict[str, Any]]:
     found: dict[str, list[_Measured]] = {}
     for number in range(repeats):
         for name in (ALONE, *contestants):
@@ -136,7 +138,7 @@ def _side_by_side(configs: list[RunConfig], repeats: int) -> list[dict[str, Any]
             found.setdefault(name, []).append(latest)
             what = f"{config.model.name}, {config.workers} workers, repeat {number}: {name}"
             print(f"{what} {latest.epoch_s:.3f} s an epoch", file=sys.stderr, flush=True)
-    config = configs[0]
+    config = contestants["vanilla"]
     assert config.launch.hosts is not None
     case = f"{config.model.name}, {config.workers} workers, {found['vanilla'][0].label}"
     return _Table(case, config.workers // config.launch.hosts, found).rows()
@@ -165,7 +167,7 @@ class _Table:
         return rows
 
     def _beside_vanilla(self, name: str) -> list[dict[str, Any]]:
-        main = name == "adaqp"  # the others are its parts, and have no goals
+        main = name in WITH_GOALS  # the others are its parts
         epoch_s, alone_s = self._median(name, "epoch_s"), self._median(ALONE, "compute_s")
         assign_s = self._median(name, "assign_s")
         rows = [

@@ -83,10 +83,10 @@ def test_mistakes_are_refused_before_anything_is_trained(capsys: pytest.CaptureF
 
 
 def test_all_systems_are_measured_over_one_link() -> None:
-    systems = ("vanilla", "adaqp")
-    rows = over_link(1, link="200mbit", workers=(2,), graph="digits", models=("gcn",), systems=systems, epochs=4)
+    names = ("vanilla", "adaqp in bfloat16")
+    rows = over_link(1, link="200mbit", workers=(2,), graph="digits", models=("gcn",), contestants=names, epochs=4)
     assert {row["case"].split(", ")[0] for row in rows} == {"gcn"}
     assert "200mbit" in rows[0]["case"]
-    assert {row["figure"].split(":")[0] for row in rows[1:]} == set(systems)
+    assert {row["figure"].split(":")[0] for row in rows[1:]} == set(names)
     fewer = {row["figure"]: row["ratio"] for row in rows}
-    assert fewer["adaqp: bytes an epoch"] > 2  # 8 bits of 32 at most, and two parameters a row
+    assert fewer["adaqp in bfloat16: bytes an epoch"] > 2  # 8 bits of 32 at most, and two parameters a row
