@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AssignerPlayer": "gnnqlab.lab.assigner_player",
     "Fixed": "gnnqlab.bits",
     "Float32": "gnnqlab.message",
     "Graph": "gnnqlab.graph",
@@ -56,6 +57,7 @@ __all__ = [
     "MODELS",
     "METIS",
     "SYSTEMS",
+    "AssignerPlayer",
     "Fixed",
     "Float32",
     "Graph",
@@ -110,6 +112,7 @@ if TYPE_CHECKING:
     from gnnqlab.exchange import Overlapped, Synchronous
     from gnnqlab.graph import Graph, from_dgl, from_pyg, load
     from gnnqlab.lab import compare
+    from gnnqlab.lab.assigner_player import AssignerPlayer
     from gnnqlab.lab.errata import errata
     from gnnqlab.lab.message_player import MessagePlayer
     from gnnqlab.lab.partition_explorer import PartitionExplorer
