@@ -21,6 +21,8 @@ _RECIPE = {
     "when": "when",
     "as_released": "as_released",
     "parameters": "parameters",
+    "feature_smoothing": "feature_smoothing",
+    "gradient_smoothing": "gradient_smoothing",
 }
 """Option -> the setting of a system's recipe that it is for."""
 _APART = ("graph", "model", "workers", "partition", "out", "json")
@@ -96,6 +98,10 @@ class Options:
     parameters: str | None = None
     """Type of a row's zero-point and scale on the wire, for quantized messages: float32, bfloat16 or bfloat16-after
     (cut after encoding, as AdaQP's published code does)."""
+    feature_smoothing: float | None = None
+    """γ in [0, 1) by which halo rows that are an epoch old are averaged, for pipelined systems."""
+    gradient_smoothing: float | None = None
+    """The same for their gradients."""
     device: str = "cpu"
     """cpu or cuda."""
     backend: str = "gloo"

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gnnqlab.exchange.arrivals import AddedRows, PlacedRows
 from gnnqlab.exchange.halo import Call, HaloExchange
 from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.kernels.attention import attend_columns, attend_rows, pack_rows, segment_sum
-from gnnqlab.message.channel import Pending
 
 __all__ = ["attend"]
 
@@ -59,10 +59,9 @@ class _Forward:
         self.call, self.adjacency, self.z, self.slope = call, call.adjacency, z, slope
         self.a_source = a_source
         self.source, self.target = (z * a_source).sum(-1), (z * a_target).sum(-1)
-        self.halo = z.new_empty(call.exchange.num_halo, *z.shape[1:])  # kept for the backward pass
+        self.came = PlacedRows(z.new_empty(call.exchange.num_halo, *z.shape[1:]))  # kept for the backward pass
         self.out = torch.empty_like(z)
         self.stats: list[Tensor] = []
-        self.pending: Pending
 
     def prepare(self) -> None:
         pass
@@ -70,14 +69,17 @@ class _Forward:
     def post(self) -> None:
         call = self.call
         channel = call.exchange.channel(call.layer, "forward", exact=call.exact)
-        self.pending = channel.post(self.z.flatten(1), self.halo.flatten(1), epoch=call.epoch)
+        self.came.pending = channel.post(self.z.flatten(1), self.came.into.flatten(1), epoch=call.epoch)
 
     def independent(self) -> None:
         with self.call.exchange.timeline("central"):
             self._rows(0, self.call.exchange.num_central)
 
     def wait(self) -> None:
-        self.pending.wait()
+        self.halo = self.came.finish()
+
+    def take(self, rows: Tensor) -> None:
+        self.halo = rows
 
     def dependent(self) -> None:
         exchange = self.call.exchange
@@ -108,7 +110,9 @@ class _Backward:
         self.halo_source, self.gradient = halo_source, gradient
         self.packed = pack_rows(target, stats, gradient, out)
         self.edge_gradients = gradient.new_empty(call.adjacency.num_edges, self.source.shape[1])
-        self.pending: Pending
+        self.out = torch.empty_like(self.z)
+        self.came = AddedRows(self.out.flatten(1), apart=call.exchange.lag > 0 and not call.exact)
+        self.taken: Tensor | None = None
 
     def prepare(self) -> None:
         exchange = self.call.exchange
@@ -120,9 +124,8 @@ class _Backward:
 
     def post(self) -> None:
         call = self.call
-        self.out = torch.empty_like(self.z)
         channel = call.exchange.channel(call.layer, "backward", exact=call.exact)
-        self.pending = channel.post(self.halo_gradient.flatten(1), self.out.flatten(1), epoch=call.epoch)
+        self.came.pending = channel.post(self.halo_gradient.flatten(1), self.came.into, epoch=call.epoch)
 
     def independent(self) -> None:
         with self.call.exchange.timeline("central"):
@@ -134,10 +137,13 @@ class _Backward:
             self.out += d_target.unsqueeze(-1) * self.a_target
 
     def wait(self) -> None:
-        self.pending.arrive()
+        self.came.arrive()
+
+    def take(self, rows: Tensor) -> None:
+        self.taken = rows
 
     def dependent(self) -> None:
-        self.pending.land()
+        self.came.add_to(self.out.flatten(1), self.taken)
 
     def _columns(self, values: Tensor, logits: Tensor, first: int, last: int) -> tuple[Tensor, Tensor]:
         return attend_columns(

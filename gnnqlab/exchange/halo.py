@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from gnnqlab.bits.policy import BitPolicy, Fixed
+from gnnqlab.exchange.arrivals import AddedRows, PlacedRows
 from gnnqlab.exchange.schedule import Schedule, Step, Synchronous
 from gnnqlab.exchange.timeline import Timeline
 from gnnqlab.kernels.aggregate import Adjacency, spmm
-from gnnqlab.message.channel import Channel, Pending, Phases, no_phases
+from gnnqlab.message.channel import Channel, Phases, no_phases
 from gnnqlab.message.codec import Codec, Float32
 from gnnqlab.message.plan import Plan, Route
 from gnnqlab.message.transport import Direct, Transport
@@ -59,7 +60,10 @@ class HaloExchange:
             phases: the epoch's clock.
         """
         self.num_owned, self.num_central, self.num_halo = shard.num_owned, shard.num_central, shard.num_halo
-        self._codec, self._bits, self._schedule, self._transport = codec, bits, schedule, transport
+        self._codec, self._bits, self._transport = codec, bits, transport
+        self.lag = schedule.lag
+        self.schedule = schedule.runner()
+        """Runs the steps of training passes."""
         self._exact_transport = exact_transport or Direct(shard.rank, shard.workers)
         self._seed, self._run, self._keep_static = seed, run, keep_static
         self.timeline = Timeline(phases)
@@ -68,7 +72,7 @@ class HaloExchange:
             "backward": backward_plan(shard, device),
         }
         self._channels: dict[tuple[int, str, bool], Channel] = {}
-        self._halos: dict[tuple[int, int], Tensor] = {}
+        self._halos: dict[tuple[int, int, int], Tensor] = {}
         self._static: dict[int, Tensor] = {}
         self.adjacencies: dict[int, Adjacency] = {}
         """Matrix that each layer of a training pass used last."""
@@ -127,11 +131,14 @@ class HaloExchange:
             Synchronous().run(step)
         else:
             with self.timeline.at(call.layer, direction):
-                self._schedule.run(step)
+                self.schedule.run(step, (call.layer, direction))
 
-    def halo_buffer(self, layer: int, x: Tensor) -> Tensor:
-        """Return the ``(H, D)`` buffer of a layer; it is kept from epoch to epoch."""
-        key = (layer, x.shape[1])
+    def halo_buffer(self, layer: int, x: Tensor, place: int = 0) -> Tensor:
+        """Return an ``(H, D)`` buffer of a layer; it is kept from epoch to epoch.
+
+        With rows of two epochs and their gradients about at once, each has a ``place`` of its own.
+        """
+        key = (layer, x.shape[1], place if self.lag else 0)
         if key not in self._halos:
             self._halos[key] = self._codec.rows(self.num_halo, x.shape[1], x.device)
         return self._halos[key]
@@ -180,7 +187,7 @@ class _Forward:
         assert call.adjacency is not None
         self.call, self.x, self.adjacency = call, x, call.adjacency
         self.out = x.new_empty(call.exchange.num_owned, x.shape[1])
-        self.pending: Pending | None = None
+        self.came: PlacedRows
 
     def prepare(self) -> None:
         pass
@@ -188,11 +195,12 @@ class _Forward:
     def post(self) -> None:
         call, exchange = self.call, self.call.exchange
         if call.static and exchange.keeps_static:
-            self.halo = exchange.kept_halo(call.layer, self.x, call.epoch)
+            self.came = PlacedRows(exchange.kept_halo(call.layer, self.x, call.epoch))
             return
-        self.halo = exchange.halo_buffer(call.layer, self.x)
+        # Outside training a buffer of another place, so that evaluation leaves rows under way alone.
+        self.came = PlacedRows(exchange.halo_buffer(call.layer, self.x, 3 if call.exact else call.epoch % 2))
         channel = exchange.channel(call.layer, "forward", exact=call.exact)
-        self.pending = channel.post(self.x, self.halo, epoch=call.epoch)
+        self.came.pending = channel.post(self.x, self.came.into, epoch=call.epoch)
 
     def independent(self) -> None:
         central = self.call.exchange.num_central
@@ -200,8 +208,10 @@ class _Forward:
             spmm(self.adjacency, self.x, rows=(0, central), out=self.out[:central])
 
     def wait(self) -> None:
-        if self.pending is not None:
-            self.pending.wait()
+        self.halo = self.came.finish()
+
+    def take(self, rows: Tensor) -> None:
+        self.halo = rows
 
     def dependent(self) -> None:
         exchange = self.call.exchange
@@ -217,18 +227,19 @@ class _Backward:
         assert call.adjacency is not None
         self.call, self.gradient, self.adjacency = call, gradient, call.adjacency
         self.out = gradient.new_empty(call.exchange.num_owned, gradient.shape[1])
-        self.pending: Pending
+        self.came = AddedRows(self.out, apart=call.exchange.lag > 0 and not call.exact)
+        self.taken: Tensor | None = None
 
     def prepare(self) -> None:
         exchange = self.call.exchange
-        self.halo_gradient = exchange.halo_buffer(self.call.layer, self.gradient)
+        self.halo_gradient = exchange.halo_buffer(self.call.layer, self.gradient, 2)
         rows = (exchange.num_owned, exchange.num_owned + exchange.num_halo)
         with exchange.timeline("marginal"):
             spmm(self.adjacency, self.gradient, rows=rows, transposed=True, out=self.halo_gradient)
 
     def post(self) -> None:
         channel = self.call.exchange.channel(self.call.layer, "backward", exact=self.call.exact)
-        self.pending = channel.post(self.halo_gradient, self.out, epoch=self.call.epoch)
+        self.came.pending = channel.post(self.halo_gradient, self.came.into, epoch=self.call.epoch)
 
     def independent(self) -> None:
         exchange = self.call.exchange
@@ -236,10 +247,13 @@ class _Backward:
             spmm(self.adjacency, self.gradient, rows=(0, exchange.num_owned), transposed=True, out=self.out)
 
     def wait(self) -> None:
-        self.pending.arrive()
+        self.came.arrive()
+
+    def take(self, rows: Tensor) -> None:
+        self.taken = rows
 
     def dependent(self) -> None:
-        self.pending.land()
+        self.came.add_to(self.out, self.taken)
 
 
 class _Aggregate(torch.autograd.Function):

@@ -1,15 +1,34 @@
-"""The axis ``schedule``: in which order the five verbs of an exchange run."""
+"""The axis ``schedule``: in which order the verbs of an exchange run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol, Self
 
-__all__ = ["Overlapped", "Schedule", "Step", "Synchronous"]
+from torch import Tensor
+
+__all__ = ["Came", "Overlapped", "Place", "Runner", "Schedule", "Step", "Synchronous"]
+
+Place = tuple[int, str]
+"""(layer, direction)."""
+
+
+class Came(Protocol):
+    """Rows on their way from other workers."""
+
+    def finish(self) -> Tensor:
+        """Return the rows once all have come."""
 
 
 class Step(Protocol):
-    """One layer's aggregation in one direction, as five verbs; an exchange says what each does."""
+    """One layer's aggregation in one direction, as five verbs; an exchange says what each does.
+
+    A schedule that uses rows of an earlier epoch calls ``take`` in place of ``wait``.
+    """
+
+    @property
+    def came(self) -> Came:
+        """What is on its way for this step; there once it has posted."""
 
     def prepare(self) -> None:
         """Compute what has to travel."""
@@ -26,19 +45,45 @@ class Step(Protocol):
     def dependent(self) -> None:
         """Compute what needed it."""
 
+    def take(self, rows: Tensor) -> None:
+        """Use rows that came for the step of an earlier epoch."""
+
+
+class Runner(Protocol):
+    """Runs the steps of one worker's training."""
+
+    def run(self, step: Step, place: Place) -> None:
+        """Run the verbs of ``step``."""
+
+    def drain(self) -> None:
+        """Return when nothing is under way any more."""
+
 
 class Schedule(Protocol):
-    """Runs the verbs of a step."""
+    """Recipe part of the axis."""
 
-    def run(self, step: Step) -> None:
-        """Run every verb of ``step`` once."""
+    lag: ClassVar[int]
+    """Epochs between the post of a row and its use, at most."""
+
+    def runner(self) -> Runner:
+        """Return what runs this schedule on one worker."""
+
+
+class _Stateless:
+    lag: ClassVar[int] = 0
+
+    def runner(self) -> Self:
+        return self
+
+    def drain(self) -> None:
+        pass
 
 
 @dataclass(frozen=True)
-class Synchronous:
+class Synchronous(_Stateless):
     """Communicate, then compute: the schedule of Vanilla."""
 
-    def run(self, step: Step) -> None:
+    def run(self, step: Step, place: Place | None = None) -> None:
         step.prepare()
         step.post()
         step.wait()
@@ -47,14 +92,14 @@ class Synchronous:
 
 
 @dataclass(frozen=True)
-class Overlapped:
+class Overlapped(_Stateless):
     """Compute what needs no other worker while rows are under way (AdaQP section 3.2, Fig. 7).
 
     Forward, central rows are multiplied while boundary rows travel; backward, the gradients of halo rows are
     computed first and travel while the gradients of owned rows are computed.
     """
 
-    def run(self, step: Step) -> None:
+    def run(self, step: Step, place: Place | None = None) -> None:
         step.prepare()
         step.post()
         step.independent()

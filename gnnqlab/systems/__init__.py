@@ -1,6 +1,7 @@
 """Systems as choices along eight axes: one recipe a file."""
 
 from gnnqlab.systems.adaqp import adaqp, adaqp_p, adaqp_q
+from gnnqlab.systems.pipegcn import pipegcn
 from gnnqlab.systems.system import SYSTEMS, System, make_system, register_system
 from gnnqlab.systems.uniform_bits import fixed_bits, random_bits
 from gnnqlab.systems.vanilla import vanilla
@@ -13,6 +14,7 @@ __all__ = [
     "adaqp_q",
     "fixed_bits",
     "make_system",
+    "pipegcn",
     "random_bits",
     "register_system",
     "vanilla",

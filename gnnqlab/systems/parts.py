@@ -13,6 +13,7 @@ from typing import Any
 from gnnqlab.bits.assigned import Assigned
 from gnnqlab.bits.policy import Fixed, UniformRandom
 from gnnqlab.exchange.halo import Halo
+from gnnqlab.exchange.pipeline import AdaptivePipeline, Pipelined
 from gnnqlab.exchange.schedule import Overlapped, Synchronous
 from gnnqlab.message.codec import Float32, Stochastic
 from gnnqlab.partition.edge_cut import METIS, Random
@@ -27,7 +28,12 @@ PARTS: dict[str, dict[str, type]] = {
     "cache": {"none": NoCache},
     "codec": {"float32": Float32, "stochastic": Stochastic},
     "bits": {"fixed": Fixed, "uniform-random": UniformRandom, "assigned": Assigned},
-    "schedule": {"synchronous": Synchronous, "overlapped": Overlapped},
+    "schedule": {
+        "synchronous": Synchronous,
+        "overlapped": Overlapped,
+        "pipelined": Pipelined,
+        "adaptive-pipeline": AdaptivePipeline,
+    },
     "compute": {"float32": Float32Products},
 }
 """Axis -> name -> class."""

@@ -22,6 +22,8 @@ _OPTIONS = {
     "when": "--when",
     "as_released": "--as-released",
     "parameters": "--parameters",
+    "feature_smoothing": "--feature-smoothing",
+    "gradient_smoothing": "--gradient-smoothing",
 }
 """Setting of recipes -> the option that the command line has for it."""
 _NO_OPTIONS = {
@@ -85,7 +87,7 @@ def _words(option: str, value: Any) -> list[str]:
 
 def _settings_of(config: RunConfig) -> dict[str, Any]:
     """Return what the recipe must be told to make this system, where that differs from its defaults."""
-    axes = (config.system.bits, config.system.codec)
+    axes = (config.system.bits, config.system.codec, config.system.schedule)
     settings = {}
     for name, parameter in inspect.signature(SYSTEMS[config.system.name]).parameters.items():
         value = next((getattr(axis, name) for axis in axes if hasattr(axis, name)), parameter.default)

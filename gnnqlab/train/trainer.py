@@ -102,6 +102,8 @@ class Trainer:
 
     def close(self) -> None:
         """Return when nothing of this training is under way any more."""
+        if self.exchange is not None:
+            self.exchange.schedule.drain()
         if self.assigner is not None:
             self.assigner.close()
 

@@ -1,0 +1,196 @@
+"""Yesterday's rows: against a dense training whose halo rows and halo gradients are those of the epoch before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from gnnqlab.bits.policy import Fixed
+from gnnqlab.exchange import AdaptivePipeline, Pipelined
+from gnnqlab.message.codec import Stochastic
+from gnnqlab.nn import LocalGraph, ModelSettings, build_model
+from gnnqlab.partition import Random, build_shard
+from gnnqlab.systems import vanilla
+from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.objective import Objective
+from gnnqlab.train.trainer import Trainer, worker_trainer
+from tests.graphs import random_graph
+from tests.ranks import run_ranks
+
+TOLERANCE = 1e-5  # as in test_law
+EPOCHS = 6
+SHAPES = {
+    "gcn": ModelSettings(layers=3, hidden=16, dropout=0.3),
+    "graphsage": ModelSettings(name="graphsage", layers=2, hidden=16, dropout=0.3),
+}
+
+
+class StaleGraph(LocalGraph):
+    """A whole graph of which edges between workers see the rows of the epoch before (PipeGCN's formulas, dense)."""
+
+    def __init__(self, graph, owner, *, seed, features=0.0, gradients=0.0, fresh=()):
+        super().__init__(graph, seed=seed)
+        self.owner, self.rows, self.gradients, self.fresh = owner, {}, {}, set(fresh)
+        self.smoothing = features, gradients
+        self.means = {}
+
+    def _aggregate(self, x, alpha, hop, epoch, training):
+        adjacency = self.adjacency(alpha)
+        dense = torch.zeros(self.ids.numel(), self.ids.numel())
+        row = torch.repeat_interleave(self.ids, adjacency.indptr.diff())
+        dense[row, adjacency.indices.long()] = adjacency.weights
+        across = self.owner[:, None] != self.owner[None, :]
+        if not training:
+            return dense @ x
+        return _Stale.apply(x, dense * ~across, dense * across, self, hop, epoch)
+
+    def before(self, kind, hop, now, epoch):
+        """What edges between workers see, and keep what the next epoch sees."""
+        store, smoothing = (self.rows, self.smoothing[0]) if kind == "rows" else (self.gradients, self.smoothing[1])
+        seen = now if hop not in store or epoch in self.fresh else store[hop]
+        if smoothing and seen is not now:
+            mean = self.means.get((kind, hop))
+            seen = self.means[kind, hop] = seen if mean is None else smoothing * mean + (1 - smoothing) * seen
+        store[hop] = now
+        return seen
+
+
+class _Stale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, inside, across, graph, hop, epoch):
+        ctx.saved = inside, across, graph, hop, epoch
+        return inside @ x + across @ graph.before("rows", hop, x.detach().clone(), epoch)
+
+    @staticmethod
+    def backward(ctx, dy):
+        inside, across, graph, hop, epoch = ctx.saved
+        # What travels is A_bd^T dy of the epoch before.
+        home = graph.before("gradients", hop, across.T @ dy, epoch)
+        return inside.T @ dy + home, None, None, None, None, None
+
+
+def train(trainer, fresh=()):
+    losses, gradients = [], []
+    for epoch in range(EPOCHS):
+        if trainer.exchange is not None:
+            trainer.exchange.schedule.fresh = epoch in fresh
+        losses.append(trainer.gradients(epoch))
+        gradients.append(trainer.parameters.gradients.clone())
+        trainer.optimizer.step()
+        if epoch % 2:
+            trainer.evaluate(epoch)  # leaves what is under way alone
+    with torch.no_grad():
+        logits = trainer.model(trainer.graph.at(EPOCHS, training=False), trainer.graph.features)
+    trainer.close()
+    return {
+        "losses": torch.tensor(losses),
+        "gradients": torch.stack(gradients),
+        "logits": logits,
+        "ids": trainer.graph.ids,
+    }
+
+
+def on_rank(rank, workers, graph, owner, shape, settings, axes, fresh):
+    shard = build_shard(graph, owner, rank, workers)
+    return train(worker_trainer(shard, replace(vanilla(), **axes), shape, settings), fresh)
+
+
+def check(shape, schedule, *, workers=3, fresh=(), layer0="resend", **smoothing):
+    graph, settings = random_graph(), TrainSettings(seed=3, layer0=layer0)
+    owner = Random(seed=1).assign(graph, workers)
+    results = run_ranks(on_rank, workers, graph, owner, shape, settings, {"schedule": schedule}, fresh)
+    stale = StaleGraph(graph, owner, seed=3, fresh=fresh, **smoothing)
+    network = build_model(shape, graph.num_features, graph.num_classes, seed=3)
+    truth = train(Trainer(stale, Objective.of(graph), network, settings))
+    logits = torch.empty_like(truth["logits"])
+    for result in results:
+        logits[result["ids"]] = result["logits"]
+        for name in ("losses", "gradients"):
+            assert (result[name] - truth[name]).abs().max() <= TOLERANCE * truth[name].abs().max(), name
+    assert (logits - truth["logits"]).abs().max() <= TOLERANCE * truth["logits"].abs().max()
+    return truth
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_rows_are_one_epoch_old(name):
+    check(SHAPES[name], Pipelined())
+
+
+def test_layer_0_may_travel_once():
+    check(SHAPES["gcn"], Pipelined(), layer0="once")
+
+
+def test_smoothing():
+    check(
+        SHAPES["gcn"],
+        Pipelined(feature_smoothing=0.9, gradient_smoothing=0.5),
+        features=0.9,
+        gradients=0.5,
+    )
+
+
+def test_fresh_epochs_between():
+    truth = check(SHAPES["gcn"], AdaptivePipeline(), fresh=(2, 4))
+    stale = check(SHAPES["gcn"], Pipelined())
+    assert not torch.equal(truth["losses"], stale["losses"])  # the test can tell them apart
+
+
+def test_always_fresh_is_the_law():
+    graph, settings, shape = random_graph(), TrainSettings(seed=3), SHAPES["gcn"]
+    owner = Random(seed=1).assign(graph, 2)
+    axes = {"schedule": AdaptivePipeline()}
+    results = run_ranks(on_rank, 2, graph, owner, shape, settings, axes, range(EPOCHS))
+    network = build_model(shape, graph.num_features, graph.num_classes, seed=3)
+    truth = train(Trainer(LocalGraph(graph, seed=3), Objective.of(graph), network, settings))
+    for result in results:
+        assert (result["gradients"] - truth["gradients"]).abs().max() <= TOLERANCE * truth["gradients"].abs().max()
+
+
+def frozen_on_rank(rank, workers, graph, owner, shape):
+    """Train with frozen weights and no dropout; return the error of the logits in every epoch."""
+    shard = build_shard(graph, owner, rank, workers)
+    trainer = worker_trainer(shard, replace(vanilla(), schedule=Pipelined()), shape, TrainSettings())
+    with torch.no_grad():
+        for index, values in enumerate(trainer.model.parameters()):
+            values.copy_(torch.randn(values.shape, generator=torch.Generator().manual_seed(index)))
+    seen = []
+    for epoch in range(5):
+        logits = trainer.model(trainer.graph.at(epoch, training=True), trainer.graph.features)
+        seen.append(logits.detach().clone())
+        trainer.objective.loss(logits).backward()
+    trainer.close()
+    return seen
+
+
+def test_what_does_not_change_is_exact():
+    shape = ModelSettings(layers=3, hidden=8, dropout=0.0)
+    graph = random_graph()
+    for seen in run_ranks(frozen_on_rank, 3, graph, Random(seed=1).assign(graph, 3), shape):
+        for later in seen[1:]:
+            torch.testing.assert_close(later, seen[0])
+
+
+@pytest.mark.parametrize("model", ["gat", "gcnii"])
+def test_other_models_and_bits_train(model):
+    graph = random_graph()
+    shape = ModelSettings(name=model, layers=2, hidden=16, dropout=0.0)
+    axes = {"schedule": Pipelined(), "codec": Stochastic(), "bits": Fixed(bits=4)}
+    owner = Random(seed=1).assign(graph, 3)
+    results = run_ranks(on_rank, 3, graph, owner, shape, TrainSettings(), axes, ())
+    for result in results:
+        assert torch.isfinite(result["losses"]).all()
+        assert result["losses"][-1] < result["losses"][0]
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Pipelined(feature_smoothing=1.0), r"feature_smoothing must lie in \[0, 1\), got 1.0"),
+        (lambda: AdaptivePipeline(bound=0), "bound must be at least 1 epoch, got 0"),
+    ],
+)
+def test_mistakes_are_refused(make, text):
+    with pytest.raises(ValueError, match=text):
+        make()
