@@ -264,6 +264,7 @@ def probe(
     timed_epochs: int = 20,
     fresh: bool = False,
     launched: bool = True,
+    quantile: float = 0.5,
     theorem: bool = True,
     **settings: Any,
 ) -> Probe:
@@ -281,6 +282,7 @@ def probe(
         fresh: time again even if this was timed before.
         launched: time launched runs, some seconds the first time. If not, and nothing was kept from before, seconds are
             a guess from the traced epochs' processor time and the rate of the link.
+        quantile: over the epochs of launched runs; see :func:`gnnqlab.tune.timing.spent`.
         theorem: also trace what Theorem 3's bound needs.
         **settings: as for :func:`gnnqlab.configure`: ``hosts``, ``link``, ``layers``, ``hidden``, ``transport`` ...
 
@@ -308,7 +310,10 @@ def probe(
     )
     timing = None if launched else kept_timing(config)
     if timing is None:
-        timing = measure_timing(config, epochs=timed_epochs, fresh=fresh) if launched else estimate_timing(config, seen)
+        if launched:
+            timing = measure_timing(config, epochs=timed_epochs, fresh=fresh, quantile=quantile)
+        else:
+            timing = estimate_timing(config, seen)
     found = Probe(config=config, trace=seen, timing=timing, wire=timing.wire)
     return replace(found, error=median_error(found.past()["error"]))
 

@@ -34,7 +34,7 @@ def test_a_place_is_probed_once_and_its_settings_are_run(monkeypatch):
 
     monkeypatch.setattr("gnnqlab.tune.probe.probe", lambda *_, **settings: Probe())
     monkeypatch.setattr("gnnqlab.launch.start.launch", lambda graph, **settings: None)
-    monkeypatch.setattr("gnnqlab.tune.timing.spent", lambda run: Spent())
+    monkeypatch.setattr("gnnqlab.tune.timing.spent", lambda run, quantile: Spent())
     monkeypatch.setattr("gnnqlab.launch.emulated.available", lambda: "not tried")
     rows = predict.predict(epochs=6)
     assert len(rows) == predict.PLACES * predict.SETTINGS + 2 and len(asked) == len(rows) - 2
