@@ -44,8 +44,8 @@ def predict(repeats: int = 1, *, seeds: int = 0, epochs: int = _EPOCHS) -> list[
     if reason is not None:
         print(f"bench predict: over the loopback, since hosts cannot be emulated ({reason})", flush=True)
     rows, errors, again = [], [], []
+    draw = random.Random(seeds)
     for number in range(repeats * PLACES):
-        draw = random.Random(1000 * seeds + number)
         place: dict[str, Any] = {
             "graph": GRAPHS[number % len(GRAPHS)],
             "model": draw.choice(("gcn", "graphsage")),
