@@ -10,7 +10,7 @@ from gnnqlab.callable_module import make_callable
 
 _HOMES = {
     "Run": "run",
-    "Stray": "run",
+    "Stray": "strays",
     "WorkerError": "verdict",
     "cleanup": "run",
     "launch": "local",

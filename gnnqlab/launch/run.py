@@ -17,6 +17,7 @@ from gnnqlab.launch import folder as files
 from gnnqlab.launch import processes
 from gnnqlab.launch.emulated import remove_leftovers
 from gnnqlab.launch.progress import Progress
+from gnnqlab.launch.strays import Stray, end_strays
 from gnnqlab.launch.verdict import WorkerError
 from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from gnnqlab.train.config import RunConfig
 
-__all__ = ["LIVE", "Run", "Stray", "cleanup", "runs"]
+__all__ = ["LIVE", "Run", "cleanup", "runs"]
 
 LIVE = ("starting", "running", "stalled")
 """Status of a run that is under way."""
@@ -116,6 +117,13 @@ class Run:
         from gnnqlab.train.record import read_assignments
 
         return read_assignments(self.folder)
+
+    @property
+    def decisions(self) -> "pd.DataFrame":
+        """What was decided about widths and staleness while the run trained: ``epoch, what, why`` (SYLVIE)."""
+        from gnnqlab.train.record import read_decisions
+
+        return read_decisions(self.folder)
 
     @property
     def links(self) -> "pd.DataFrame":
@@ -236,7 +244,7 @@ class Run:
                     time.sleep(0.01)
                 if processes.alive(pid, start):
                     os.kill(pid, signal.SIGKILL)
-        _end_strays(self.folder)
+        end_strays(self.folder)
         if self._comparable():
             shutil.rmtree(self.folder / "tmp", ignore_errors=True)  # the guard has, unless it was killed
         return self
@@ -353,18 +361,6 @@ def runs(root: Path | str | None = None) -> list[Run]:
     return [Run(path.parent) for path in sorted(place.glob("*/config.json"))]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Stray:
-    """A process that outlived its run."""
-
-    run: str
-    """Name of the run."""
-    role: str
-    """``agent`` or ``rank R``."""
-    pid: int
-    """Its number."""
-
-
 def cleanup(root: Path | str | None = None) -> list[Stray]:
     """End processes of runs whose guard is gone, found by pid and start time; returns what was found.
 
@@ -375,21 +371,6 @@ def cleanup(root: Path | str | None = None) -> list[Stray]:
     Args:
         root: as for ``launch``.
     """
-    strays = [stray for run in runs(root) for stray in _end_strays(run.folder)]
+    strays = [stray for run in runs(root) for stray in end_strays(run.folder)]
     remove_leftovers()
-    return strays
-
-
-def _end_strays(folder: Path) -> list[Stray]:
-    strays: list[Stray] = []
-    for path in sorted(folder.glob("guard*.json")):
-        guard = files.read_json(path)
-        if guard is None or guard["place"] != processes.place() or processes.alive(*guard["guard"]):
-            continue
-        named = {"agent": guard["agent"], **{f"rank {rank}": it for rank, it in guard["workers"].items()}}
-        for role, (pid, start) in named.items():
-            if processes.alive(pid, start):
-                os.kill(pid, signal.SIGKILL)
-                strays.append(Stray(run=folder.name, role=role, pid=pid))
-        shutil.rmtree(folder / "tmp", ignore_errors=True)
     return strays

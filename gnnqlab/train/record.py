@@ -15,10 +15,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.train.json_lines import parse_lines
 from gnnqlab.train.link import Link
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import NDArray
 
     from gnnqlab.message.channel import Arrival
 
@@ -134,13 +136,23 @@ def traffic_rows(arrivals: Iterable[Arrival]) -> list[list[Any]]:
 
 def read_records(folder: Path) -> pd.DataFrame:
     """Return one row per epoch and worker, sorted; empty while nothing has been written."""
+    import numpy as np
     import pandas as pd
 
-    lines = [line for path in sorted(folder.glob("records-rank*.jsonl")) for line in read_lines(path)]
-    frame = pd.DataFrame.from_records(lines, columns=list(RECORD_COLUMNS))
-    scores = [column for column in RECORD_COLUMNS if column.endswith("_score")]
-    frame[scores] = frame[scores].astype(float)
-    return frame.sort_values(["epoch", "rank"], ignore_index=True)
+    # A file at a time: 80 000 dictionaries at once would leave the processor's caches.
+    texts = (path.read_bytes() for path in sorted(folder.glob("records-rank*.jsonl")))
+    parts = [_columns(lines) for text in texts if (lines := parse_lines(text))]
+    columns = {name: np.concatenate([part[name] for part in parts] or [np.array([])]) for name in RECORD_COLUMNS}
+    order = np.lexsort((columns["rank"], columns["epoch"]))
+    return pd.DataFrame({name: values[order] for name, values in columns.items()})
+
+
+def _columns(lines: list[dict[str, Any]]) -> dict[str, NDArray[Any]]:
+    """Return the columns of records; what is null or missing is NaN."""
+    import numpy as np
+
+    columns = {name: np.array([line.get(name) for line in lines]) for name in RECORD_COLUMNS}
+    return {name: values.astype(float) if values.dtype == object else values for name, values in columns.items()}
 
 
 def read_traffic(folder: Path) -> pd.DataFrame:
@@ -170,6 +182,14 @@ def read_assignments(folder: Path) -> pd.DataFrame:
         for problem in line["problems"]
     ]
     return pd.DataFrame(rows)
+
+
+def read_decisions(folder: Path) -> pd.DataFrame:
+    """Return one row a decision about widths or staleness: first ``epoch`` in which it held, ``what`` and ``why``."""
+    import pandas as pd
+
+    path = folder / "decisions.jsonl"
+    return pd.DataFrame(list(read_lines(path)) if path.exists() else [], columns=["epoch", "what", "why"])
 
 
 def read_links(folder: Path) -> pd.DataFrame:
@@ -212,7 +232,7 @@ def summarize(folder: Path) -> dict[str, Any]:
     }
     if frame.empty:
         return summary
-    complete = frame.groupby("epoch").filter(lambda rows: len(rows) == config["workers"])
+    complete = frame[frame.groupby("epoch")["rank"].transform("size") == config["workers"]]
     frame = complete if not complete.empty else frame
     epochs = frame.groupby("epoch")
     settled = frame[frame["epoch"] > frame["epoch"].min()] if frame["epoch"].nunique() > 1 else frame
@@ -290,10 +310,4 @@ def _metric(folder: Path) -> str:
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the whole lines of a file; a torn one is skipped."""
-    for line in path.read_bytes().split(b"\n"):
-        try:
-            value = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(value, dict):
-            yield value
+    yield from parse_lines(path.read_bytes())
