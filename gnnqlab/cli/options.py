@@ -23,6 +23,9 @@ _RECIPE = {
     "parameters": "parameters",
     "feature_smoothing": "feature_smoothing",
     "gradient_smoothing": "gradient_smoothing",
+    "delta": "delta",
+    "momentum": "momentum",
+    "stale_bound": "bound",
 }
 """Option -> the setting of a system's recipe that it is for."""
 _APART = ("graph", "model", "workers", "partition", "out", "json")
@@ -102,6 +105,12 @@ class Options:
     """γ in [0, 1) by which halo rows that are an epoch old are averaged, for pipelined systems."""
     gradient_smoothing: float | None = None
     """The same for their gradients."""
+    delta: int | None = None
+    """δ of systems that watch the loss: epochs between the two rates of descent that are compared."""
+    momentum: float | None = None
+    """λ in [0, 1) of the running loss that they watch."""
+    stale_bound: int | None = None
+    """Most epochs in a row that use rows of the epoch before, for systems that switch."""
     device: str = "cpu"
     """cpu or cuda."""
     backend: str = "gloo"

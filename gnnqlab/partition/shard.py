@@ -19,13 +19,14 @@ import torch
 from torch import Tensor
 
 from gnnqlab.graph.features import SparseRows
+from gnnqlab.partition.importance import importance
 
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
 
 __all__ = ["Shard", "build_shard"]
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,6 +65,8 @@ class Shard:
     """Global in-degrees of local nodes, int64 ``(N + H,)``."""
     out_degrees: Tensor
     """Global out-degrees of local nodes, int64 ``(N + H,)``."""
+    importance: Tensor
+    """How much a boundary node's error matters, in [0, 1], float32 ``(N + H,)``; 0 for other nodes."""
     features: Tensor | SparseRows
     """Features of owned nodes."""
     labels: Tensor
@@ -205,6 +208,9 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
     edge += torch.arange(edge.numel())
 
     nodes = torch.cat([owned, halo])
+    pool = source[source_owner != destination_owner].unique()
+    important = torch.zeros(graph.num_nodes)
+    important[pool] = importance(degrees[pool])
     return Shard(
         rank=rank,
         workers=workers,
@@ -224,6 +230,7 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
         indices=local[source[edge]],
         in_degrees=degrees[nodes],
         out_degrees=graph.out_degrees[nodes],
+        importance=important[nodes],
         features=_rows(graph.features, owned),
         labels=graph.labels[owned],
         train_mask=graph.train_mask[owned],

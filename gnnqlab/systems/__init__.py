@@ -2,6 +2,7 @@
 
 from gnnqlab.systems.adaqp import adaqp, adaqp_p, adaqp_q
 from gnnqlab.systems.pipegcn import pipegcn
+from gnnqlab.systems.sylvie import sylvie
 from gnnqlab.systems.system import SYSTEMS, System, make_system, register_system
 from gnnqlab.systems.uniform_bits import fixed_bits, random_bits
 from gnnqlab.systems.vanilla import vanilla
@@ -17,5 +18,6 @@ __all__ = [
     "pipegcn",
     "random_bits",
     "register_system",
+    "sylvie",
     "vanilla",
 ]

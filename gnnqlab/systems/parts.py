@@ -11,6 +11,7 @@ import importlib
 from typing import Any
 
 from gnnqlab.bits.assigned import Assigned
+from gnnqlab.bits.orchestrator import Orchestrated
 from gnnqlab.bits.policy import Fixed, UniformRandom
 from gnnqlab.exchange.halo import Halo
 from gnnqlab.exchange.pipeline import AdaptivePipeline, Pipelined
@@ -27,7 +28,7 @@ PARTS: dict[str, dict[str, type]] = {
     "sampler": {"all": AllRows},
     "cache": {"none": NoCache},
     "codec": {"float32": Float32, "stochastic": Stochastic},
-    "bits": {"fixed": Fixed, "uniform-random": UniformRandom, "assigned": Assigned},
+    "bits": {"fixed": Fixed, "uniform-random": UniformRandom, "assigned": Assigned, "orchestrated": Orchestrated},
     "schedule": {
         "synchronous": Synchronous,
         "overlapped": Overlapped,

@@ -24,6 +24,9 @@ _OPTIONS = {
     "parameters": "--parameters",
     "feature_smoothing": "--feature-smoothing",
     "gradient_smoothing": "--gradient-smoothing",
+    "delta": "--delta",
+    "momentum": "--momentum",
+    "bound": "--stale-bound",
 }
 """Setting of recipes -> the option that the command line has for it."""
 _NO_OPTIONS = {

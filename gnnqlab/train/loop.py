@@ -17,6 +17,7 @@ from gnnqlab.train.assignment import Assigner
 from gnnqlab.train.clock import Clock
 from gnnqlab.train.config import RunConfig
 from gnnqlab.train.control import Control
+from gnnqlab.train.coordinator import Coordinator
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.installed import save_widths
 from gnnqlab.train.link import Crossing, Link
@@ -104,6 +105,8 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
             if rank == 0:
                 _write_assignments(folder, trainer.assigner)
             installed = _keep_widths(folder, rank, trainer.assigner, installed)
+        if trainer.coordinator is not None and rank == 0:
+            _write_decisions(folder, trainer.coordinator)
         traffic.write({"epoch": epoch, "rows": traffic_rows(arrivals)})
         _check_finite(loss, epoch)
         keeper.after(epoch, time.perf_counter() - started)
@@ -118,6 +121,16 @@ def _identity(config: RunConfig) -> str:
     whole = config.to_json()
     kept = {part: whole[part] for part in ("system", "model", "train", "workers")}
     return json.dumps(kept, sort_keys=True) + os.environ.get("TORCHELASTIC_RUN_ID", "")
+
+
+def _write_decisions(folder: Path, coordinator: Coordinator) -> None:
+    """Append what was decided since the last call to ``decisions.jsonl``."""
+    decided, coordinator.decisions[:] = list(coordinator.decisions), []
+    if decided:
+        lines = JsonLines(folder / "decisions.jsonl")
+        for entry in decided:
+            lines.write(entry)
+        lines.close()
 
 
 def _write_assignments(folder: Path, assigner: Assigner) -> None:

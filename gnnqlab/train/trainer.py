@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Protocol
 
 import torch
@@ -9,6 +10,8 @@ import torch.distributed as dist
 from torch import nn
 
 from gnnqlab.bits.assigned import Assigned, AssignedWidths
+from gnnqlab.bits.orchestrator import Orchestrated, OrchestratedWidths
+from gnnqlab.bits.policy import BitPolicy
 from gnnqlab.bits.steered import Steered
 from gnnqlab.exchange.halo import HaloExchange
 from gnnqlab.kernels.codec import raise_refused
@@ -22,6 +25,7 @@ from gnnqlab.systems.system import System
 from gnnqlab.train.assignment import Assigner
 from gnnqlab.train.clock import Clock
 from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.coordinator import Coordinator
 from gnnqlab.train.objective import Objective, Scores
 from gnnqlab.train.parameters import Adam, FlatParameters
 from gnnqlab.train.reduction import make_reduction
@@ -51,9 +55,11 @@ class Trainer:
         distributed: bool = False,
         clock: Clock | None = None,
         assigner: Assigner | None = None,
-        policy: AssignedWidths | Steered | None = None,
+        policy: AssignedWidths | OrchestratedWidths | Steered | None = None,
+        coordinator: Coordinator | None = None,
     ) -> None:
         self.assigner = assigner
+        self.coordinator = coordinator
         self.policy = policy
         """The widths in force, where they can be steered."""
         self.control: _Steering | None = None
@@ -90,6 +96,7 @@ class Trainer:
 
     def epoch(self, epoch: int) -> float:
         """Train one epoch; return its loss (before the step)."""
+        begun = time.perf_counter()
         loss = self.gradients(epoch)
         with self.clock("optimizer"):
             self.optimizer.step()
@@ -98,6 +105,9 @@ class Trainer:
         if self.assigner is not None:
             with self.clock.whole("assign"):
                 self.assigner.after_epoch(epoch)
+        if self.coordinator is not None:
+            with self.clock.whole("assign"):
+                self.coordinator.after_epoch(epoch, loss, time.perf_counter() - begun)
         return loss
 
     def close(self) -> None:
@@ -141,7 +151,7 @@ def worker_trainer(
     """
     clock = clock or Clock()
     distributed = shard.workers > 1 and dist.is_initialized()
-    bits = AssignedWidths(system.bits) if isinstance(system.bits, Assigned) else Steered(system.bits)
+    bits = _policy(system.bits, shard)
     transport = make_transport(settings.transport, shard.rank, shard.workers)
     exact: Transport = Direct(shard.rank, shard.workers)
     if pacer is not None:
@@ -183,4 +193,14 @@ def worker_trainer(
         clock=clock,
         assigner=assigner,
         policy=bits,
+        coordinator=Coordinator.of(bits, system.schedule, exchange.schedule),
     )
+
+
+def _policy(settings: BitPolicy, shard: Shard) -> AssignedWidths | OrchestratedWidths | Steered:
+    """Return the policy in force on one worker: settings, and what they need to know of it."""
+    if isinstance(settings, Assigned):
+        return AssignedWidths(settings)
+    if isinstance(settings, Orchestrated):
+        return OrchestratedWidths(settings, torch.cat([shard.owned, shard.halo]), shard.importance)
+    return Steered(settings)

@@ -147,3 +147,12 @@ def test_phases_of_a_launched_run_add_up(tmp_path):
     assignments = run.assignments
     assert sorted(set(assignments.epoch)) == [1, 2, 5] and (assignments.gap >= 0).all()
     assert len(run.links) == 2 * 3
+
+
+def test_numbers_stay_whole_and_null_scores_are_nan(tmp_path):
+    line = {"epoch": 3, "rank": 1, "loss": 0.5, "val_score": None, "bytes_payload": 7}
+    (tmp_path / "records-rank1.jsonl").write_text(json.dumps(line) + "\n" + json.dumps({**line, "epoch": 2}) + "\n")
+    (tmp_path / "records-rank0.jsonl").write_text("")
+    frame = read_records(tmp_path)
+    assert frame["epoch"].tolist() == [2, 3] and frame["epoch"].dtype == frame["bytes_payload"].dtype == "int64"
+    assert frame["val_score"].isna().all() and frame["val_score"].dtype == frame["wait_s"].dtype == "float64"

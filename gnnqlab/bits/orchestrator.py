@@ -1,0 +1,129 @@
+"""SYLVIE's policy: a base width that moves with the training, wider for nodes that matter more (sections IV-A, V-A).
+
+Every worker moves the base alike, from values that all of them share, so no width ever travels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from gnnqlab.bits.policy import Rows
+
+__all__ = ["Orchestrated", "OrchestratedWidths", "by_importance"]
+
+_WIDTHS = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Orchestrated:
+    """When the base width moves, and what it may be.
+
+    The base starts at the smallest width. After epoch t > δ it is doubled where the loss falls more slowly than in
+    epoch t - δ, and halved where it does not (Eq. 5).
+    """
+
+    steerable: ClassVar[tuple[str, ...]] = ("delta", "momentum")
+    """Settings that may change while a run trains."""
+    among: tuple[int, ...] = _WIDTHS
+    """Widths to choose from; the base is one of them, nodes get it or a wider one."""
+    delta: int = 5
+    """δ: epochs between the two rates that are compared. The paper suggests 5 for quality, 20 for speed."""
+    momentum: float = 0.9
+    """λ of the running loss ``F_t = λ F_(t-1) + (1 - λ) L_t``, in [0, 1)."""
+    by_node: bool = True
+    """Whether nodes that matter more get wider messages; else all get the base (SYLVIE's time-adaptive half)."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "among", tuple(sorted(self.among)))
+        if not self.among or not set(self.among) <= set(_WIDTHS):
+            raise ValueError(f"widths to choose from must be among {_WIDTHS}, got {self.among}")
+        if self.delta < 1:
+            raise ValueError(f"delta must be at least 1 epoch, got {self.delta}")
+        if not 0.0 <= self.momentum < 1.0:
+            raise ValueError(f"momentum must lie in [0, 1), got {self.momentum}")
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        return self.among
+
+    def round(self, epoch: int) -> int:
+        return 0
+
+    def widths(self, rows: Rows, epoch: int) -> int:
+        return self.among[0]
+
+
+def by_importance(p: Tensor, base: int, among: tuple[int, ...]) -> Tensor:
+    """Return each node's width: the base, or a wider one the more its importance p says so.
+
+    With k widths from the base on, node v gets the i-th where ``1 - 2^-i <= p_v < 1 - 2^-(i+1)``, the last where p is
+    larger: the less important half gets the base, the next quarter the next width, and so on.
+
+    Differs: the paper names the candidates (base 1: 1, 2, 4, 8; base 8: 8 alone) but no thresholds.
+
+    Args:
+        p: importance in [0, 1], ``(n,)``.
+        base: smallest width to give.
+        among: widths, ascending.
+
+    Returns:
+        uint8 ``(n,)``.
+
+    Example:
+        >>> p = torch.tensor([0.0, 0.4, 0.5, 0.7, 0.75, 0.9, 1.0])
+        >>> by_importance(p, 1, (1, 2, 4, 8)).tolist(), by_importance(p, 8, (1, 2, 4, 8)).tolist()
+        ([1, 1, 2, 2, 4, 8, 8], [8, 8, 8, 8, 8, 8, 8])
+    """
+    candidates = [width for width in among if width >= base]
+    edges = torch.tensor([1 - 2.0 ** -(step + 1) for step in range(len(candidates) - 1)])
+    level = torch.bucketize(p.cpu().float(), edges, right=True)
+    return torch.tensor(candidates, dtype=torch.uint8)[level].to(p.device)
+
+
+class OrchestratedWidths:
+    """The widths in force on one worker.
+
+    Args:
+        settings: when the base moves.
+        ids: global ids of the nodes this worker owns or has in its halo, int64 ``(n,)``.
+        p: their importance, ``(n,)``.
+    """
+
+    def __init__(self, settings: Orchestrated, ids: Tensor, p: Tensor) -> None:
+        self.settings, self.version = settings, 0
+        self.base = settings.among[0]
+        self._round = 0
+        self._ids, order = ids.cpu().sort()
+        self._p = p.cpu()[order]
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        return self.settings.choices
+
+    def round(self, epoch: int) -> int:
+        return self._round
+
+    def widths(self, rows: Rows, epoch: int) -> int | Tensor:
+        if not self.settings.by_node or self.base == self.settings.among[-1]:
+            return self.base
+        p = self._p[torch.searchsorted(self._ids, rows.ids.cpu())]
+        return by_importance(p, self.base, self.settings.among).to(rows.ids.device)
+
+    def move(self, *, wider: bool) -> bool:
+        """Take the next wider or narrower base; return whether there is one."""
+        among = self.settings.among
+        place = among.index(self.base) + (1 if wider else -1)
+        if not 0 <= place < len(among):
+            return False
+        self.base = among[place]
+        self._round += 1
+        return True
+
+    def steer(self, settings: Orchestrated, *, version: int = 0) -> None:
+        """Put other settings in force; all workers must do so between the same two epochs."""
+        self.settings, self.version = settings, version
+        self._round += 1

@@ -1,0 +1,37 @@
+"""How much a boundary node's error matters (SYLVIE section IV-A, the Graph Extractor's importance factor)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["importance"]
+
+
+def importance(in_degrees: Tensor) -> Tensor:
+    """Return each boundary node's importance p in [0, 1] by the rank of its in-degree in the boundary pool.
+
+    ``p_v`` is the number of nodes with a smaller in-degree than v's, by the number with a smaller one than the
+    largest: equal degrees have equal p, the largest degree has p = 1.
+
+    Differs: the paper interpolates "evenly distributed percentiles" and does not say what ties get; here they share
+    the lowest rank of their group.
+
+    Args:
+        in_degrees: *global* in-degrees of all boundary nodes of the graph, int64 ``(B,)``.
+
+    Returns:
+        float32 ``(B,)``.
+
+    Example:
+        >>> importance(torch.tensor([5, 1, 9, 5, 2])).tolist()
+        [0.5, 0.0, 1.0, 0.5, 0.25]
+    """
+    if in_degrees.numel() == 0:
+        return torch.empty(0)
+    sorted_degrees = in_degrees.sort().values
+    below = torch.searchsorted(sorted_degrees, in_degrees)
+    below_largest = int(torch.searchsorted(sorted_degrees, sorted_degrees[-1]))
+    if below_largest == 0:
+        return torch.ones(in_degrees.numel())
+    return below.float() / below_largest

@@ -1,0 +1,37 @@
+"""SYLVIE (Zhang et al., 2023): widths by node and by time, staleness by time. Written from the paper, not from code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gnnqlab.bits.orchestrator import Orchestrated
+from gnnqlab.exchange.pipeline import AdaptivePipeline
+from gnnqlab.message.codec import Stochastic
+from gnnqlab.systems.system import System, register_system
+from gnnqlab.systems.vanilla import vanilla
+
+__all__ = ["sylvie"]
+
+
+@register_system
+def sylvie(
+    *,
+    delta: int = 5,
+    momentum: float = 0.9,
+    among: tuple[int, ...] = (1, 2, 4, 8),
+    bound: int = 10,
+    parameters: str = "bfloat16",
+) -> System:
+    """SYLVIE: 1 to 8 bits, wider for nodes of high in-degree and as training slows; until then rows an epoch old.
+
+    Sections IV-A (importance), V-A (Quant Orchestrator), V-B (Pipeline Adaptor). No code of the authors is known: this
+    is built from the paper's text. It bounds staleness without a number; ``bound`` is ours.
+    """
+    bits = Orchestrated(among=among, delta=delta, momentum=momentum)
+    return replace(
+        vanilla(),
+        name="sylvie",
+        codec=Stochastic(parameters=parameters),
+        bits=bits,
+        schedule=AdaptivePipeline(bound=bound),
+    )
