@@ -22,7 +22,7 @@ function render({ model, el }) {
   const root = () => el.closest(".jp-OutputArea-output, .lm-Widget.jp-Cell-outputArea") || document.body;
   const name = () => {
     for (const label of root().querySelectorAll(".widget-label")) {
-      const text = label.textContent.trim();
+      const text = label.textContent.replace("\\u200b", "").trim();
       if (!text || !label.parentElement) continue;
       for (const control of label.parentElement.querySelectorAll(".noUi-handle, input, select, [contenteditable]"))
         if (control.getAttribute("aria-label") !== text) control.setAttribute("aria-label", text);
