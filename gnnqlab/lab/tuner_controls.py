@@ -141,7 +141,10 @@ class Several(_Control):
         }  # fmt: skip
         for box in self.boxes.values():
             box.observe(self._ticked, names="value")
-        label = widgets.Label(self.knob.label, layout={"width": _LABEL, "justify_content": "flex-end"})
+        # Not a Label: that would give its name to all boxes.
+        label = widgets.HTML(
+            f'<div style="width:{_LABEL};text-align:right">{self.knob.label}</div>', layout={"margin": "0 8px 0 2px"}
+        )
         self.widget = self._place(label, *self.boxes.values())
 
     def show(self, value: Sequence[int]) -> None:

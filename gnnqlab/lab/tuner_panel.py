@@ -19,8 +19,8 @@ from gnnqlab.tune.probe import LAMS
 
 __all__ = ["TunerPanel"]
 
-_LIVE_S = 0.25
-"""Seconds between two looks at a run that trains."""
+_LIVE_S, _FIGURE_S = 0.4, 1.0
+"""Seconds between two looks at a run that trains, and between two drawings of its epochs: it needs the processors."""
 _REST_S = 0.4
 """A knob at rest for so long is passed on to the run; a probed place is timed after three times that."""
 _AS_SET = "as set"
@@ -42,7 +42,7 @@ class TunerPanel:
         self.model, self.session = model, session
         self._measure = measure
         self._lock = threading.RLock()
-        self._turned_at = time.monotonic()
+        self._turned_at, self._drawn_at = time.monotonic(), 0.0
         self._steered = self._timing = False
         self._trouble = ""
         self.updater = Updater(self.draw)
@@ -172,6 +172,9 @@ class TunerPanel:
             return None
 
     def _draw(self) -> float | None:
+        if self._only_words():
+            self._say()
+            return self._look_after()
         settings = self.model.settings
         if not self.model.probed:
             self.words.value = '<p role="status">A few epochs are traced in this process …</p>'
@@ -190,6 +193,13 @@ class TunerPanel:
             self.model.stale_loss  # noqa: B018  (found once, said from then on)
             self._say()
         return self._look_after()
+
+    def _only_words(self) -> bool:
+        """Whether nothing was turned, and the epochs of the run were drawn a moment ago."""
+        now = time.monotonic()
+        again = self.session.under_way and self._drawn_at > self._turned_at and now - self._drawn_at < _FIGURE_S
+        self._drawn_at = self._drawn_at if again else now
+        return again
 
     def _show(self, shown: Shown) -> None:
         with self._lock:
@@ -240,4 +250,5 @@ def _button(name: str, icon: str, tooltip: str) -> Any:
 
 
 def _line(words: str, *more: str) -> str:
-    return f'<p role="status" style="max-width:70em;line-height:1.5">{html.escape(words)}{"".join(more)}</p>'
+    style = "max-width:70em;margin:4px 2px;line-height:1.5"
+    return f'<p role="status" style="{style}">{html.escape(words)}{"".join(more)}</p>'

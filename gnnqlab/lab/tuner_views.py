@@ -246,7 +246,7 @@ def _bounds(shown: Shown) -> dict[str, Any]:
 def _epochs(shown: Shown) -> list[dict[str, Any]]:
     """Measured epochs, thinned out where there are many, and the predicted one as a line."""
     measured = shown.measured
-    step = max(1, len(measured.epochs) // 600)
+    step = max(1, len(measured.epochs) // 300)
     epochs, seconds = measured.epochs[::step], measured.epoch_s[::step]
     last = max(measured.epochs[-1] if measured.epochs else 0, 1)
     line: Sequence[float] = [] if shown.epoch_s is None else [1e3 * shown.epoch_s] * 2

@@ -1,0 +1,140 @@
+"""A real JupyterLab in a headless Chromium; skipped, with the reason, where one of them is missing.
+
+Everything stays on this machine: the server listens on 127.0.0.1, and a request to any other place fails a test.
+Screenshots go to ``$GNNQLAB_SCREENSHOTS`` if that is set, else to pytest's own temporary folder.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.lab_page import LabPage
+
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+VIEWPORT = {"width": 1320, "height": 1500}
+HERE = Path(__file__).parent
+
+
+def missing() -> str | None:
+    """What these tests lack here, or ``None``."""
+    for name in ("playwright", "jupyterlab", "ipywidgets", "anywidget"):
+        if importlib.util.find_spec(name) is None:
+            return f"the browser tests need the package {name}; make test installs it"
+    if shutil.which("chromium") is None:
+        return "the browser tests need Chromium; make test installs Debian's where it may (root and apt)"
+    return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    reason = missing()
+    if reason is not None:
+        for item in items:
+            if HERE in item.path.parents:
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def screenshots(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where pictures of the screen are kept."""
+    asked = os.environ.get("GNNQLAB_SCREENSHOTS")
+    folder = Path(asked).absolute() if asked else tmp_path_factory.mktemp("screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+    print(f"\nscreenshots: {folder}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """Address and folder of a JupyterLab of our own."""
+    home = tmp_path_factory.mktemp("jupyter")
+    folder = home / "notebooks"
+    folder.mkdir()
+    own = {name: str(home / name.lower()) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR")}
+    environment = {
+        **os.environ,
+        **own,
+        "HOME": str(home),
+        "GNNQLAB_RUNS": str(home / "runs"),
+        "PYTHONPATH": os.pathsep.join([str(HERE.parent.parent), os.environ.get("PYTHONPATH", "")]),
+    }
+    environment.pop("GNNQLAB_STATIC", None)
+    asks = Path(
+        own["JUPYTER_CONFIG_DIR"], "lab/user-settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
+    )
+    asks.parent.mkdir(parents=True)
+    asks.write_text('{"fetchNews": "false", "checkForUpdates": false}')
+    kernels = Path(sys.prefix, "share", "jupyter", "kernels")
+    command = [
+        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0"),
+        *("--IdentityProvider.token=", f"--ServerApp.root_dir={folder}", "--LabApp.expose_app_in_browser=True"),
+    ]
+    with open(home / "server.log", "w") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+    try:
+        assert kernels.exists(), "the environment has a kernel of its own"
+        yield _address(Path(own["JUPYTER_RUNTIME_DIR"]), process, home / "server.log"), folder
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _address(runtime: Path, process: subprocess.Popen[bytes], log: Path) -> str:
+    until = time.monotonic() + 60
+    while time.monotonic() < until and process.poll() is None:
+        for path in runtime.glob("jpserver-*.json"):
+            try:
+                return str(json.loads(path.read_text())["url"])
+            except ValueError:
+                continue  # half written yet
+        time.sleep(0.1)
+    raise AssertionError(f"JupyterLab did not start:\n{log.read_text()[-3000:]}")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A headless Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def open_notebook(server: tuple[str, Path], browser: Any) -> Iterator[Any]:
+    """Opens a notebook of the given cells in JupyterLab: ``open_notebook("name", [source, ...]) -> LabPage``."""
+    address, folder = server
+    opened: list[LabPage] = []
+
+    def open_one(name: str, cells: list[str]) -> LabPage:
+        page = browser.new_page(viewport=VIEWPORT)
+        opened.append(LabPage.of(page, address, folder / f"{name}.ipynb", cells))
+        return opened[-1]
+
+    yield open_one
+    for page in opened:
+        page.close()

@@ -1,0 +1,97 @@
+"""One notebook open in JupyterLab, with what its page asked for and complained about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+__all__ = ["LabPage"]
+
+_PANEL = "[...window.jupyterapp.shell.widgets('main')].find((each) => each.sessionContext && each.content)"
+_READY = f"""() => {{
+  if (!window.jupyterapp?.shell) return false;
+  const context = {_PANEL}?.sessionContext;
+  return Boolean(context?.isReady && context.session?.kernel?.status === "idle");
+}}"""
+# Says when Plotly has finished drawing, and what the chosen point stood at then.
+_LISTEN = """() => {
+  const graph = document.querySelector(".js-plotly-plot");
+  window.drawn = [];
+  graph.on("plotly_afterplot", () => window.drawn.push([performance.now(), graph.data[1].customdata[0]]));
+  window.pressed = [];
+  const press = () => window.pressed.push(performance.now());
+  for (const kind of ["keydown", "pointerdown"]) document.addEventListener(kind, press, true);
+}"""
+
+
+@dataclass(eq=False)
+class LabPage:
+    """A page of JupyterLab and what happened on it."""
+
+    page: Any
+    address: str
+    errors: list[str] = field(default_factory=list)
+    """Errors on the browser's console, and of scripts."""
+    elsewhere: list[str] = field(default_factory=list)
+    """Requests that left 127.0.0.1."""
+
+    @classmethod
+    def of(cls, page: Any, address: str, path: Path, cells: list[str]) -> LabPage:
+        """Write a notebook, open it alone on the screen, and wait for its kernel."""
+        import nbformat
+
+        book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
+        book.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        nbformat.write(book, path)
+        found = cls(page, address)
+        page.set_default_timeout(60_000)
+        page.on("console", lambda message: found.errors.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: found.errors.append(str(error)))
+        page.on("request", found._requested)
+        page.on("websocket", found._requested)
+        page.goto(f"{address}doc/tree/{path.name}")
+        page.wait_for_function(_READY, polling=200)
+        return found
+
+    def run_all(self) -> None:
+        """Run every cell; returns at once."""
+        self.page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
+
+    def command(self, name: str, **arguments: Any) -> None:
+        """Run a command of JupyterLab."""
+        self.page.evaluate("([name, given]) => window.jupyterapp.commands.execute(name, given)", [name, arguments])
+
+    def python(self, source: str) -> str:
+        """What the notebook's kernel prints for some lines, run beside its cells."""
+        return str(
+            self.page.evaluate(
+                "async (code) => { const panel = " + _PANEL + ";"
+                """
+                  const future = panel.sessionContext.session.kernel.requestExecute({ code, store_history: false });
+                  let text = "";
+                  future.onIOPub = (message) => {
+                    if (message.header.msg_type === "stream") text += message.content.text;
+                    if (message.header.msg_type === "error") text += message.content.traceback.join("\\n");
+                  };
+                  await future.done;
+                  return text;
+                }""",
+                source,
+            )
+        )
+
+    def listen(self) -> None:
+        """Note from now on when keys go down and when the figure has been drawn."""
+        self.page.evaluate(_LISTEN)
+
+    def close(self) -> None:
+        """End the kernel and the page."""
+        self.page.evaluate(f"async () => {{ await {_PANEL}?.sessionContext.shutdown(); }}")
+        self.page.close()
+
+    def _requested(self, request: Any) -> None:
+        url = urlparse(request.url)
+        if url.scheme in ("http", "https", "ws", "wss") and url.hostname != "127.0.0.1":
+            self.elsewhere.append(request.url)
