@@ -1,0 +1,50 @@
+"""Lines of JSON as they grow, torn or whole, all of them or a few."""
+
+import itertools
+import json
+from pathlib import Path
+
+from gnnqlab.train.json_lines import GrowingLines, parse_lines, spread_lines
+
+
+def test_torn_lines_and_other_values_are_skipped() -> None:
+    text = b'{"a":1}\n\n{"a":\n[2]\n7\n{"a":3}\n{"a'
+    assert parse_lines(text) == [{"a": 1}, {"a": 3}]
+    assert parse_lines(b"") == parse_lines(b"\n\n") == []
+    assert parse_lines(b'{"a":[1\n{"b":2}\n') == [{"b": 2}], "two lines never make one value"
+
+
+def test_a_growing_file_is_read_on_from_its_last_whole_line(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    lines = GrowingLines(path)
+    assert lines.look() == []
+    path.write_text('{"a":1}\n{"a":2}\n{"a"')
+    assert lines.look() == [{"a": 1}, {"a": 2}]
+    assert lines.look() == []
+    with path.open("a") as file:
+        file.write(':3}\n{"a":4}\n')
+    assert lines.look() == [{"a": 3}, {"a": 4}]
+    path.write_text('{"a":5}\n')
+    assert lines.look() == [{"a": 5}], "a shorter file is another one"
+
+
+def test_only_the_newest_bytes_are_read_where_that_is_asked(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_text("".join(f'{{"a":{number:3}}}\n' for number in range(100)))
+    lines = GrowingLines(path)
+    assert [line["a"] for line in lines.look(35)] == [97, 98, 99], "35 bytes hold three whole lines of ten"
+    assert lines.look(35) == []
+    with path.open("a") as file:
+        file.write('{"a":100}\n')
+    assert lines.look(35) == [{"a": 100}]
+
+
+def test_lines_of_a_long_file_are_taken_evenly(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    assert spread_lines(path, 10) == []
+    path.write_text("".join(json.dumps({"epoch": epoch}) + "\n" for epoch in range(5000)) + '{"epo')
+    taken = [line["epoch"] for line in spread_lines(path, 10)]
+    assert len(taken) == 10 and taken[0] == 0 and taken == sorted(taken)
+    assert all(400 < after - before < 600 for before, after in itertools.pairwise(taken))
+    path.write_text('{"epoch":0}\n{"epoch":1}\n{"ep')
+    assert spread_lines(path, 10) == [{"epoch": 0}, {"epoch": 1}]
