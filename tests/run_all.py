@@ -1,5 +1,7 @@
 """`make test`: lint, types, tests and notebooks in turn, then one closing line over all of them.
 
+Debian's Chromium, for the tests in a browser, is installed first where that is allowed.
+
 Every step runs even if an earlier one failed, so that one run shows everything there is to mend. The
 closing line counts tests; a failed lint or type check counts as one failure each.
 """
@@ -7,6 +9,7 @@ closing line counts tests; a failed lint or type check counts as one failure eac
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -62,6 +65,27 @@ def run_check(*arguments: str) -> Outcome:
     return Outcome(passed=0, failed=int(code != 0))
 
 
+def install_chromium() -> None:
+    """Debian's Chromium for the tests in a browser, where this process may install it; they are skipped without."""
+    if shutil.which("chromium"):
+        return
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        print("no Chromium here, and it cannot be installed without root and apt-get: tests in a browser are skipped")
+        return
+    print("== installing Debian's chromium for the tests in a browser", flush=True)
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in ("apt-get -qq update", "apt-get -qq install -y --no-install-recommends chromium"):
+        try:
+            done = subprocess.run(
+                command.split(), env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300
+            )
+        except subprocess.TimeoutExpired:
+            print(f"{command} took more than 300 s: tests in a browser are skipped", flush=True)
+            return
+        if done.returncode != 0:
+            print(f"{command} failed: {done.stderr.strip()[-300:]}", flush=True)
+
+
 STEPS = {
     "lint": lambda: run_check("ruff", "check", "--quiet", "."),
     "types": lambda: run_check("mypy"),
@@ -73,6 +97,7 @@ STEPS = {
 
 
 def main() -> int:
+    install_chromium()
     total = Outcome(passed=0, failed=0)
     for name, step in STEPS.items():
         print(f"\n== {name}", flush=True)
