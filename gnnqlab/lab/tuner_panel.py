@@ -13,7 +13,7 @@ from gnnqlab.lab.tuner_model import TunerModel
 from gnnqlab.lab.tuner_session import TunerSession
 from gnnqlab.lab.tuner_settings import LINKS, PRESETS
 from gnnqlab.lab.tuner_updates import Updater
-from gnnqlab.lab.tuner_views import Shown, change_figure, draw_tuner
+from gnnqlab.lab.tuner_views import Shown, change_figure, draw_tuner, recolour_figure
 from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.tune.probe import LAMS
 
@@ -53,6 +53,7 @@ class TunerPanel:
         self.code.layout.display = "none"
         self.figure = FigureWidget(draw_tuner(Shown()))
         self.figure.layout.width = WIDTH
+        self.figure._config = {"displayModeBar": False}  # one of its buttons would send the figure elsewhere
         self.access = make_access()
         self.access.observe(self._recolour, names="dark")
         left = [self.controls[name].widget for name in ("lam", "group_size", "period", "widths")]
@@ -153,12 +154,7 @@ class TunerPanel:
 
     def _recolour(self, change: Any) -> None:
         with self._lock:
-            fresh = draw_tuner(Shown(), dark=self.access.dark)
-            with self.figure.batch_update():
-                self.figure.layout.template = fresh.layout.template
-                self.figure.layout.paper_bgcolor = fresh.layout.paper_bgcolor
-                self.figure.layout.plot_bgcolor = fresh.layout.plot_bgcolor
-                self.figure.data[1].textfont = fresh.data[1].textfont
+            recolour_figure(self.figure, dark=self.access.dark)
 
     # -- drawing --------------------------------------------------------------------------------------------------
 

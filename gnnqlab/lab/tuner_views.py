@@ -21,7 +21,7 @@ from gnnqlab.lab.tuner_model import TunerModel
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["HERE", "Measured", "Shown", "change_figure", "draw_tuner", "show_tuner", "values"]
+__all__ = ["HERE", "Measured", "Shown", "change_figure", "draw_tuner", "recolour_figure", "show_tuner", "values"]
 
 HERE = 1
 """Which trace is the chosen point."""
@@ -170,6 +170,18 @@ def change_figure(figure: Any, shown: Shown) -> None:
         figure.layout.meta = {"caption": shown.caption}
 
 
+def recolour_figure(figure: Any, *, dark: bool) -> None:
+    """Give a drawn figure the colours of a dark or a light page; what it shows stays."""
+    other = draw_tuner(Shown(), dark=dark)
+    with figure.batch_update():
+        for name in ("template", "paper_bgcolor", "plot_bgcolor"):
+            figure.layout[name] = other.layout[name]
+        for trace, looks in zip(figure.data, other.data, strict=True):
+            for name in ("line", "marker", "textfont"):
+                if name in looks and looks[name] != trace[name]:
+                    trace[name] = looks[name]
+
+
 def show_tuner(model: TunerModel, *, measured: Measured | None = None, dark: bool = False) -> Bundle:
     """The figure with the front's numbers: what stays when no kernel runs."""
     return Bundle(draw_tuner(Shown.of(model, measured=measured), dark=dark), model.to_frame())
@@ -264,7 +276,7 @@ def _positive(value: float | None) -> float | None:
 def _looks(dark: bool) -> list[dict[str, Any]]:
     """Everything about the traces that does not change with the knobs."""
     ink = "#e6e8ea" if dark else "#1f2328"
-    orange, blue, green = OKABE_ITO["vermillion"], OKABE_ITO["blue"], OKABE_ITO["green"]
+    orange, blue, green = OKABE_ITO["vermillion"], OKABE_ITO["sky" if dark else "blue"], OKABE_ITO["green"]
     hidden = {"showlegend": False}
 
     def at(row: int, column: int, **trace: Any) -> dict[str, Any]:
