@@ -64,7 +64,7 @@ class Tuner:
     """Names for `preset`."""
 
     def choose(self, **changes: Any) -> Tuner:
-        """Turn some knobs, on the screen too.
+        """Turn some knobs, on the screen and of a run that trains too.
 
         Raises:
             ValueError: if a value is out of its range, or there is no such knob.
@@ -160,7 +160,9 @@ class Tuner:
 
     def _moved(self) -> Tuner:
         if "panel" in self.__dict__:
-            self.panel.follow()
+            self.panel.follow()  # passes it on to a run when the knobs rest
+        else:
+            self.session.steer()
         return self
 
     def _refresh(self) -> None:
