@@ -51,8 +51,8 @@ def draw_beta(figure: Figure, walk: AssignerWalk, at: Place) -> None:
         x=frame["range"].tolist(),
         y=frame["use"].tolist(),
         mode="markers+text" if few else "markers",
-        text=[f" node {node}" for node in frame.index] if few else None,
-        textposition="middle right",
+        text=[f"node {node} " for node in frame.index] if few else None,
+        textposition="middle left",
         cliponaxis=False,
         customdata=list(zip(frame.index.tolist(), frame["beta"].tolist(), strict=True)),
         marker={
@@ -100,10 +100,10 @@ def draw_groups(figure: Figure, walk: AssignerWalk, at: Place) -> None:
 
 
 def draw_cost(figure: Figure, walk: AssignerWalk, at: Place) -> None:
-    """Milliseconds of every message of the layer if all its rows took the same width."""
+    """Milliseconds of every message of the layer if all its rows took the same width, a mark for each width."""
     names = [f"{message.sender} → {message.receiver}" for message in walk.messages]
     for bits in walk.settings.among:
-        color, _, pattern = WIDTH_LOOKS[bits]
+        color, symbol, _ = WIDTH_LOOKS[bits]
         seconds = [
             float(walk.cost.gamma_s[message.sender, message.receiver])
             + float(walk.cost.theta_s_per_byte[message.sender, message.receiver])
@@ -111,17 +111,17 @@ def draw_cost(figure: Figure, walk: AssignerWalk, at: Place) -> None:
             * walk.row_bytes(bits)
             for message in walk.messages
         ]
-        figure.add_bar(
+        figure.add_scatter(
             x=names,
             y=[1e3 * each for each in seconds],
+            mode="markers",
             name=f"{bits} bits" if bits > 1 else "1 bit",
-            marker={"color": color, "pattern": {"shape": pattern, "size": 5}, "line": {"width": 0}},
+            marker={"color": color, "symbol": symbol, "size": 11},
             hovertemplate=f"all rows in {bits} bits: %{{y:.3g}} ms<extra>%{{x}}</extra>",
-            legendgroup=f"bits {bits}",
             showlegend=at is None,
+            cliponaxis=False,
             **_cell(at),
         )
-    figure.update_layout(barmode="group")
     figure.update_xaxes(title_text="message, sender → receiver", type="category", **_cell(at))
     figure.update_yaxes(title_text="predicted transfer (ms)", rangemode="tozero", **_cell(at))
 

@@ -60,16 +60,11 @@ def draw_assignment(walk: AssignerWalk, *, dark: bool = False) -> Bundle:
     from plotly.subplots import make_subplots
 
     titles = [f"{number} · {step.title}" for number, step in enumerate(ASSIGNER_STEPS.values(), start=1)]
-    figure = make_subplots(rows=3, cols=2, subplot_titles=titles, horizontal_spacing=0.13, vertical_spacing=0.13)
+    figure = make_subplots(rows=3, cols=2, subplot_titles=titles, horizontal_spacing=0.13, vertical_spacing=0.15)
     for place, step in enumerate(ASSIGNER_STEPS.values()):
         step.draw(figure, walk, (place // 2 + 1, place % 2 + 1))
-    # Panels of a figure share one mode of bars: those of the last step are stacked, the widths of the fourth lie
-    # beside each other, so the fourth is drawn with offsets of its own.
-    cost = [trace for trace in figure.data if trace.type == "bar" and trace.xaxis == "x4"]
-    for number, bars in enumerate(cost):
-        bars.update(width=0.8 / len(cost), offset=-0.4 + 0.8 * number / len(cost))
     caption = " ".join(step.say(walk) for step in ASSIGNER_STEPS.values())
-    finish(figure, title=_title(walk), caption=caption, dark=dark, height=860)
+    finish(figure, title=_title(walk), caption=caption, dark=dark, height=920)
     figure.update_layout(margin={"t": 80}, legend={"y": -0.06, "yanchor": "top"}, bargap=0.1)
     return Bundle(figure, walk.to_frame())
 

@@ -36,6 +36,18 @@ EXERCISES = {
     "04.chance": Exercise(0.6, "It stands at (2.2 - Z) / S = 1.6 on the ruler; what is left after the 1?"),
     "04.variance": Exercise(0.96, "The smallest and the largest stand on marks. For the third it is S² σ (1 - σ)."),
     "04.bytes": Exercise(33, "100 codes of 2 bits, and two float32 parameters."),
+    "05.terms": Exercise(66, "A B + M² B + N² A, with the noises A and B and the norms M and N."),
+    "05.step": Exercise(0.25, "The theorem needs α < 2 / L₂."),
+    "05.bits": Exercise(25, "Q² follows S², and S = range / (2^b - 1): compare 3 steps with 15."),
+    "06.beta": Exercise(1.2, "β = Σα² · D · range² / 6."),
+    "06.ratio": Exercise(289, "The variance has (2^b - 1)² below the line: compare 15 with 255."),
+    "06.time": Exercise(9, "A round is as long as its slowest pair; rounds follow each other."),
+    "07.saved": Exercise(4, "With overlap the exchange takes max(wire, central) + marginal, without it their sum."),
+    "07.two": Exercise(5, "Now central rows take longer than the wire; marginal rows still come after both."),
+    "07.bound": Exercise(4, "If all communication vanished, a quarter of the epoch would be left."),
+    "08.speed": Exercise(2.5, "Of 100 ms, 25 are not communication; of the other 75 a fifth is left."),
+    "08.assign": Exercise(100 * 0.4 / 5.4, "Fifty epochs take 5 s, and the assignment comes on top, once."),
+    "08.interval": Exercise(4.303 / 3**0.5, "The standard deviation is 1; t · s / √n, with n = 3."),
 }
 """By notebook and name."""
 

@@ -1,0 +1,130 @@
+"""What papers report, beside what was measured here: told apart by shape, by colour and by a word in every line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gnnqlab.lab.bundle import Bundle
+from gnnqlab.lab.theme import OKABE_ITO, finish
+
+__all__ = ["REPORTED", "Reported", "beside"]
+
+
+@dataclass(frozen=True)
+class Reported:
+    """One figure of a paper."""
+
+    setting: str
+    """Graph, machines × devices each, model."""
+    low: float
+    high: float
+    """The same as ``low`` where the paper has one number."""
+    source: str
+    """Paper, table or section."""
+
+
+_AQ = "AdaQP, "
+REPORTED: dict[str, tuple[Reported, ...]] = {
+    "communication share": (
+        Reported("Reddit, 2 × 1", 66.78, 66.78, _AQ + "Table 1"),
+        Reported("Reddit, 2 × 2", 75.20, 75.20, _AQ + "Table 1"),
+        Reported("ogbn-products, 2 × 2", 75.59, 75.59, _AQ + "Table 1"),
+        Reported("ogbn-products, 2 × 4", 76.67, 76.67, _AQ + "Table 1"),
+        Reported("AmazonProducts, 2 × 2", 75.58, 75.58, _AQ + "Table 1"),
+        Reported("AmazonProducts, 2 × 4", 78.22, 78.22, _AQ + "Table 1"),
+    ),
+    "hidden computation": (Reported("ogbn-products, 8 devices", 23.20, 55.44, _AQ + "section 2.2, Fig. 3"),),
+    "speed-up": (
+        Reported("Reddit, 2 × 1, GCN", 2.19, 2.19, _AQ + "Table 4"),
+        Reported("Yelp, 2 × 1, GCN", 2.58, 2.58, _AQ + "Table 4"),
+        Reported("ogbn-products, 2 × 2, GCN", 2.70, 2.70, _AQ + "Table 4"),
+        Reported("AmazonProducts, 2 × 2, GCN", 2.76, 2.76, _AQ + "Table 4"),
+        Reported("all sixteen settings", 2.19, 3.01, _AQ + "section 5.1"),
+        Reported("ogbn-products, 6 × 4, GraphSAGE", 1.79, 1.79, _AQ + "Table 7"),
+    ),
+    "accuracy change": (Reported("all sixteen settings", -0.30, 0.19, _AQ + "section 5.1"),),
+    "communication reduction": (Reported("GCN, four graphs", 78.29, 80.94, _AQ + "section 5.4, Fig. 10"),),
+    "computation reduction": (Reported("GCN, four graphs", 13.16, 39.11, _AQ + "section 5.4, Fig. 10"),),
+    "quantization share": (Reported("GCN, four graphs", 5.53, 13.88, _AQ + "section 5.4, Fig. 10"),),
+    "assignment share": (Reported("GCN, mean", 5.43, 5.43, _AQ + "section 5.4, Fig. 10"),),
+}
+"""By topic; `_UNITS` has the unit."""
+
+_UNITS = {
+    "communication share": "communication of Vanilla's epoch (%)",
+    "hidden computation": "computation that is hidden (%)",
+    "speed-up": "epochs a second, times Vanilla",
+    "accuracy change": "accuracy against Vanilla (points)",
+    "communication reduction": "exposed communication saved (%)",
+    "computation reduction": "exposed computation saved (%)",
+    "quantization share": "encode and decode, of an epoch (%)",
+    "assignment share": "assignment, of wall-clock (%)",
+}
+
+
+def beside(
+    topic: str, measured: Mapping[str, float | Sequence[float]], *, link: str = "", dark: bool = False
+) -> Bundle:
+    """Set figures of the papers beside measured ones.
+
+    Args:
+        topic: one of ``REPORTED``.
+        measured: by setting: a number; or several of repeated runs, drawn as their mean and a 95 % interval (Student).
+        link: over which link was measured; named in every line.
+        dark: colours for a dark page.
+
+    Raises:
+        ValueError: if the topic is unknown, or nothing was measured.
+    """
+    import pandas as pd
+    import plotly.graph_objects as go
+
+    from gnnqlab.lab.sensitivity import interval
+
+    if topic not in REPORTED:
+        raise ValueError(f"a topic must be one of {tuple(REPORTED)}, got {topic!r}")
+    if not measured:
+        raise ValueError("something must stand beside the papers' figures, got nothing measured")
+    rows = [(f"{each.setting}", "paper", each.low, each.high, each.source) for each in REPORTED[topic]]
+    where = "measured here" + (f", {link}" if link else "")
+    means = {}
+    for setting, value in measured.items():
+        values = [float(value)] if isinstance(value, int | float) else [float(each) for each in value]
+        mean, half = interval(values)
+        means[setting] = mean
+        rows.append(
+            (setting, "here", mean - half, mean + half, where + (f", {len(values)} runs" if len(values) > 1 else ""))
+        )
+    figure = go.Figure()
+    for kind, words, color, symbol in (
+        ("paper", "reported by a paper", OKABE_ITO["grey"], "diamond-open"),
+        ("here", "measured here", OKABE_ITO["vermillion"], "circle"),
+    ):
+        some = [row for row in rows if row[1] == kind]
+        figure.add_scatter(
+            x=[(row[2] + row[3]) / 2 for row in some],
+            y=[_line(row) for row in some],
+            mode="markers",
+            error_x={"type": "data", "array": [(row[3] - row[2]) / 2 for row in some], "thickness": 2, "width": 5},
+            marker={"symbol": symbol, "size": 12, "color": color, "line": {"width": 2, "color": color}},
+            name=words,
+            customdata=[row[4] for row in some],
+            hovertemplate="%{x:.3g}<br>%{customdata}<extra>%{y}</extra>",
+        )
+    figure.update_xaxes(title_text=_UNITS[topic])
+    figure.update_yaxes(
+        categoryorder="array", categoryarray=[_line(row) for row in rows], autorange="reversed", title_text="setting"
+    )
+    words = ", ".join(f"{setting} {value:.3g}" for setting, value in means.items())
+    low, high = min(each.low for each in REPORTED[topic]), max(each.high for each in REPORTED[topic])
+    span = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+    caption = f"{_UNITS[topic][0].upper()}{_UNITS[topic][1:]}: papers report {span}; {where}: {words}."
+    title = f"{topic[0].upper()}{topic[1:]}: papers and here"
+    finish(figure, title=title, caption=caption, dark=dark, height=170 + 30 * len(rows))
+    frame = pd.DataFrame(rows, columns=["setting", "reported or measured", "from", "to", "source"]).set_index("setting")
+    return Bundle(figure, frame)
+
+
+def _line(row: tuple[str, str, float, float, str]) -> str:
+    return f"{row[0]} ({row[1]})"
