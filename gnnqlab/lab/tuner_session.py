@@ -121,7 +121,7 @@ class TunerSession:
             forecast = self.model.forecast
             self._settings, self._vanilla_s, self._predicted_s = (
                 self.model.settings,
-                forecast.vanilla_s,
+                forecast.vanilla_s if self.model.timed else None,
                 forecast.epoch_s,
             )
             self._phases, self._since = None, 0
@@ -169,7 +169,7 @@ class TunerSession:
 
     @property
     def speedup(self) -> float | None:
-        """Vanilla's timed epoch over the run's median one; ``None`` while that is not known."""
+        """Vanilla's timed epoch over the run's median one; ``None`` while one of them is not known."""
         epoch_s = self._records.median_s(self._since) if self._records else None
         return self._vanilla_s / epoch_s if epoch_s and self._vanilla_s else None
 
@@ -187,8 +187,11 @@ class TunerSession:
             words.append(f"{int(left) // 60:02d}:{int(left) % 60:02d} left")
         if records.score is not None:
             words.append(f"validation {100 * records.score:.1f} %")
+        epoch_s = records.median_s(self._since)
         if (faster := self.speedup) is not None and self._vanilla_s and self._predicted_s:
             words.append(f"measured {faster:.2f}×, predicted {self._vanilla_s / self._predicted_s:.2f}× Vanilla")
+        elif epoch_s is not None and self._predicted_s:
+            words.append(f"measured {1e3 * epoch_s:.1f} ms an epoch, guessed {1e3 * self._predicted_s:.1f} ms")
         if run.errors:
             words.append(run.errors[0].cause)
         return " · ".join(words)

@@ -313,7 +313,7 @@ def _looks(dark: bool) -> list[dict[str, Any]]:
         ),
         *bars,
         at(
-            2, 2, type="bar", marker={"color": green}, texttemplate="%{text}", textposition="auto",
+            2, 2, type="bar", marker={"color": green}, texttemplate="%{text}", textposition="auto", textangle=0,
             hovertemplate="layer %{x}: at most %{y:.3g}<extra></extra>", **hidden,
         ),
         at(

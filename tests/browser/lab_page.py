@@ -36,6 +36,10 @@ class LabPage:
     """Errors on the browser's console, and of scripts."""
     elsewhere: list[str] = field(default_factory=list)
     """Requests that left 127.0.0.1."""
+    seen_s: float = 0.0
+    """Seconds from the start of the cell to the first control on the screen."""
+    drawn_s: float = 0.0
+    """The same to the whole figure."""
 
     @classmethod
     def of(cls, page: Any, address: str, path: Path, cells: list[str]) -> LabPage:
