@@ -20,6 +20,7 @@ BENCHES = {
     "predict": "gnnqlab.bench.predict",
     "sddmm": "gnnqlab.bench.sddmm",
     "spmm": "gnnqlab.bench.spmm",
+    "tuner": "gnnqlab.bench.tuner",
     "variance": "gnnqlab.bench.variance",
 }
 """Name -> module with a function of that name, ``(repeats=...) -> rows``."""
