@@ -17,9 +17,11 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AssignerPlayer": "gnnqlab.lab.assigner_player",
+    "BoundarySampling": "gnnqlab.message",
     "Fixed": "gnnqlab.bits",
     "Float32": "gnnqlab.message",
     "Graph": "gnnqlab.graph",
+    "Growing": "gnnqlab.bits",
     "METIS": "gnnqlab.partition",
     "MessagePlayer": "gnnqlab.lab.message_player",
     "Overlapped": "gnnqlab.exchange",
@@ -58,9 +60,11 @@ __all__ = [
     "METIS",
     "SYSTEMS",
     "AssignerPlayer",
+    "BoundarySampling",
     "Fixed",
     "Float32",
     "Graph",
+    "Growing",
     "MessagePlayer",
     "Overlapped",
     "PartitionExplorer",
@@ -108,7 +112,7 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from gnnqlab import systems, theory
-    from gnnqlab.bits import Fixed, UniformRandom
+    from gnnqlab.bits import Fixed, Growing, UniformRandom
     from gnnqlab.exchange import Overlapped, Synchronous
     from gnnqlab.graph import Graph, from_dgl, from_pyg, load
     from gnnqlab.lab import compare
@@ -119,7 +123,7 @@ if TYPE_CHECKING:
     from gnnqlab.lab.tuner import Tuner
     from gnnqlab.launch import Run, cleanup, resume, runs
     from gnnqlab.launch.start import launch
-    from gnnqlab.message import Float32, Stochastic
+    from gnnqlab.message import BoundarySampling, Float32, Stochastic
     from gnnqlab.nn.models import MODELS, register_model
     from gnnqlab.partition import METIS, Random, partition
     from gnnqlab.systems import SYSTEMS, System, register_system

@@ -21,6 +21,8 @@ class Assigned:
 
     steerable: ClassVar[tuple[str, ...]] = ("among", "lam", "group_size", "period")
     """Settings that may change while a run trains."""
+    needs_every_row: ClassVar[str] = "it weighs the range of each row in one epoch"
+    """Why a sampler cannot leave rows out."""
     among: tuple[int, ...] = (2, 4, 8)
     """Widths to choose from."""
     lam: float = 0.5

@@ -26,6 +26,8 @@ _RECIPE = {
     "delta": "delta",
     "momentum": "momentum",
     "stale_bound": "bound",
+    "boundary_share": "p",
+    "boundary_attention": "attention",
 }
 """Option -> the setting of a system's recipe that it is for."""
 _APART = ("graph", "model", "workers", "partition", "out", "json")
@@ -109,6 +111,10 @@ class Options:
     """δ of systems that watch the loss: epochs between the two rates of descent that are compared."""
     momentum: float | None = None
     """λ in [0, 1) of the running loss that they watch."""
+    boundary_share: float | None = None
+    """p in [0, 1] of systems that sample: the probability with which each boundary row travels in an epoch."""
+    boundary_attention: str | None = None
+    """Where attention puts the 1/p of a sampled neighbour: weights (in the softmax), none, or input (times its row)."""
     stale_bound: int | None = None
     """Most epochs in a row that use rows of the epoch before, for systems that switch."""
     device: str = "cpu"

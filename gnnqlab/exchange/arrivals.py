@@ -15,10 +15,11 @@ class PlacedRows:
 
     Args:
         into: the buffer ``(H, ...)`` in which they land.
+        sampled_in: epoch whose sample they are; ``None``: all rows.
     """
 
-    def __init__(self, into: Tensor) -> None:
-        self.into = into
+    def __init__(self, into: Tensor, *, sampled_in: int | None = None) -> None:
+        self.into, self.sampled_in = into, sampled_in
         self.pending: Pending | None = None
 
     def arrive(self) -> None:

@@ -3,6 +3,10 @@
 Letters: N owned, H halo, K heads, F features of a head. What travels is ``z = h W``, ``(K F)`` wide; the logits are
 linear in it, ``s_u = <a_source, z_u>``, so a receiver computes those of halo rows itself and a message needs no room
 for them. Backward, each halo row's ``∂z``, which holds what came through its logit too, goes home.
+
+Under a sampler, a neighbour that was kept counts w times in the softmax: ``a_vu = w exp(e_vu) / sum``, and one that
+was left out not at all. As w is a factor of a, the backward pass of halo columns is the plain one with w times the
+reciprocal sum.
 """
 
 from __future__ import annotations
@@ -13,11 +17,24 @@ import torch
 from torch import Tensor
 
 from gnnqlab.exchange.arrivals import AddedRows, PlacedRows
+from gnnqlab.exchange.attention_parts import attend_halves
 from gnnqlab.exchange.halo import Call, HaloExchange
+from gnnqlab.exchange.sampling import Sampling
+from gnnqlab.exchange.schedule import Came
 from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.kernels.attention import attend_columns, attend_rows, pack_rows, segment_sum
 
 __all__ = ["attend"]
+
+_NEVER = -1e30
+"""Logit of a row that was left out: its exponential beside any other's is nothing, and finite."""
+_RECIPROCAL = 2
+"""Place of the reciprocal sum in what :func:`pack_rows` makes."""
+
+
+def _weight(sampling: Sampling) -> float:
+    """Return how many times a neighbour that was kept counts in the softmax."""
+    return sampling.factor if sampling.attention == "weights" else 1.0
 
 
 def attend(
@@ -59,7 +76,9 @@ class _Forward:
         self.call, self.adjacency, self.z, self.slope = call, call.adjacency, z, slope
         self.a_source = a_source
         self.source, self.target = (z * a_source).sum(-1), (z * a_target).sum(-1)
-        self.came = PlacedRows(z.new_empty(call.exchange.num_halo, *z.shape[1:]))  # kept for the backward pass
+        halo = z.new_empty(call.exchange.num_halo, *z.shape[1:])  # kept for the backward pass
+        self.came = PlacedRows(halo, sampled_in=call.sample)
+        self.sampled_in: int | None = None
         self.out = torch.empty_like(z)
         self.stats: list[Tensor] = []
 
@@ -67,25 +86,44 @@ class _Forward:
         pass
 
     def post(self) -> None:
-        call = self.call
-        channel = call.exchange.channel(call.layer, "forward", exact=call.exact)
-        self.came.pending = channel.post(self.z.flatten(1), self.came.into.flatten(1), epoch=call.epoch)
+        call, halo = self.call, self.came.into.flatten(1)
+        self.came.pending = call.exchange.post(call, "forward", self.z.flatten(1), halo, call.sample)
 
     def independent(self) -> None:
         with self.call.exchange.timeline("central"):
             self._rows(0, self.call.exchange.num_central)
 
     def wait(self) -> None:
-        self.halo = self.came.finish()
+        self.take(self.came.finish(), self.came)
 
-    def take(self, rows: Tensor) -> None:
-        self.halo = rows
+    def take(self, rows: Tensor, came: Came) -> None:
+        self.halo, self.sampled_in = rows, came.sampled_in
 
     def dependent(self) -> None:
         exchange = self.call.exchange
         with exchange.timeline("marginal"):
+            if self.sampled_in is not None:
+                self._sampled(self.sampled_in)
+                return
             self.halo_source = (self.halo * self.a_source).sum(-1)
             self._rows(exchange.num_central, exchange.num_owned)
+
+    def _sampled(self, epoch: int) -> None:
+        exchange = self.call.exchange
+        sampling, central = exchange.sampling, exchange.num_central
+        if sampling.attention == "input":
+            self.halo = self.halo * sampling.factor
+        dropped = sampling.dropped(exchange.num_halo, epoch).unsqueeze(1)
+        self.halo_source = (self.halo * self.a_source).sum(-1).masked_fill(dropped, _NEVER)
+        self.out[central:], stats = attend_halves(
+            sampling.split(self.adjacency, central),
+            (self.z, self.halo),
+            (self.source, self.halo_source),
+            self.target[central:],
+            weight=_weight(sampling),
+            slope=self.slope,
+        )
+        self.stats.append(stats)
 
     def _rows(self, first: int, last: int) -> None:
         halo = (self.halo, self.halo_source) if last > self.call.exchange.num_central else (None, None)
@@ -103,9 +141,11 @@ class _Forward:
 
 
 class _Backward:
-    def __init__(self, call: Call, slope: float, saved: tuple[Tensor, ...], gradient: Tensor) -> None:
+    def __init__(
+        self, call: Call, slope: float, saved: tuple[Tensor, ...], gradient: Tensor, sampled_in: int | None
+    ) -> None:
         assert call.adjacency is not None
-        self.call, self.adjacency, self.slope = call, call.adjacency, slope
+        self.call, self.adjacency, self.slope, self.sampled_in = call, call.adjacency, slope, sampled_in
         self.z, self.a_source, self.a_target, self.source, target, self.halo, halo_source, out, stats = saved
         self.halo_source, self.gradient = halo_source, gradient
         self.packed = pack_rows(target, stats, gradient, out)
@@ -118,18 +158,23 @@ class _Backward:
         exchange = self.call.exchange
         with exchange.timeline("marginal"):
             owned, columns = exchange.num_owned, exchange.num_owned + exchange.num_halo
-            self.halo_gradient, d_source = self._columns(self.halo, self.halo_source, owned, columns)
+            packed, sampling = self.packed, exchange.sampling
+            if self.sampled_in is not None:
+                packed = packed.clone()
+                packed[:, _RECIPROCAL] *= _weight(sampling)
+            self.halo_gradient, d_source = self._columns(self.halo, self.halo_source, packed, owned, columns)
             self.d_a_source = (d_source.unsqueeze(-1) * self.halo).sum(0)
             self.halo_gradient += d_source.unsqueeze(-1) * self.a_source
+            if self.sampled_in is not None and sampling.attention == "input":
+                self.halo_gradient *= sampling.factor
 
     def post(self) -> None:
-        call = self.call
-        channel = call.exchange.channel(call.layer, "backward", exact=call.exact)
-        self.came.pending = channel.post(self.halo_gradient.flatten(1), self.came.into, epoch=call.epoch)
+        call, gradient = self.call, self.halo_gradient.flatten(1)
+        self.came.pending = call.exchange.post(call, "backward", gradient, self.came.into, self.sampled_in)
 
     def independent(self) -> None:
         with self.call.exchange.timeline("central"):
-            d_z, d_source = self._columns(self.z, self.source, 0, self.call.exchange.num_owned)
+            d_z, d_source = self._columns(self.z, self.source, self.packed, 0, self.call.exchange.num_owned)
             d_target = segment_sum(self.adjacency, self.edge_gradients)
             self.d_a_source += (d_source.unsqueeze(-1) * self.z).sum(0)
             self.d_a_target = (d_target.unsqueeze(-1) * self.z).sum(0)
@@ -139,18 +184,18 @@ class _Backward:
     def wait(self) -> None:
         self.came.arrive()
 
-    def take(self, rows: Tensor) -> None:
+    def take(self, rows: Tensor, came: Came) -> None:
         self.taken = rows
 
     def dependent(self) -> None:
         self.came.add_to(self.out.flatten(1), self.taken)
 
-    def _columns(self, values: Tensor, logits: Tensor, first: int, last: int) -> tuple[Tensor, Tensor]:
+    def _columns(self, values: Tensor, logits: Tensor, packed: Tensor, first: int, last: int) -> tuple[Tensor, Tensor]:
         return attend_columns(
             self.adjacency,
             values,
             logits,
-            self.packed,
+            packed,
             self.gradient,
             self.edge_gradients,
             columns=(first, last),
@@ -163,7 +208,7 @@ class _Attend(torch.autograd.Function):
     def forward(ctx: Any, z: Tensor, a_source: Tensor, a_target: Tensor, call: Call, slope: float) -> Tensor:
         step = _Forward(call, z.contiguous(), a_source, a_target, slope)
         call.exchange.run(step, call, "forward")
-        ctx.call, ctx.slope = call, slope
+        ctx.call, ctx.slope, ctx.sampled_in = call, slope, step.sampled_in
         ctx.save_for_backward(
             step.z,
             a_source,
@@ -179,6 +224,6 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        step = _Backward(ctx.call, ctx.slope, ctx.saved_tensors, gradients[0].contiguous())
+        step = _Backward(ctx.call, ctx.slope, ctx.saved_tensors, gradients[0].contiguous(), ctx.sampled_in)
         ctx.call.exchange.run(step, ctx.call, "backward")
         return step.out, step.d_a_source, step.d_a_target, None, None

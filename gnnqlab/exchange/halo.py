@@ -16,16 +16,21 @@ from torch import Tensor
 
 from gnnqlab.bits.policy import BitPolicy, Fixed
 from gnnqlab.exchange.arrivals import AddedRows, PlacedRows
-from gnnqlab.exchange.schedule import Schedule, Step, Synchronous
+from gnnqlab.exchange.sampling import Sampling
+from gnnqlab.exchange.schedule import Came, Schedule, Step, Synchronous
+from gnnqlab.exchange.stages import stages_on
 from gnnqlab.exchange.timeline import Timeline
 from gnnqlab.kernels.aggregate import Adjacency, spmm
-from gnnqlab.message.channel import Channel, Phases, no_phases
+from gnnqlab.message.channel import Channel, Pending, Phases, no_phases
 from gnnqlab.message.codec import Codec, Float32
 from gnnqlab.message.plan import Plan, Route
+from gnnqlab.message.sampler import AllRows, Sampler
 from gnnqlab.message.transport import Direct, Transport
 from gnnqlab.partition.shard import Shard
 
-__all__ = ["Call", "Halo", "HaloExchange"]
+__all__ = ["Call", "Halo", "HaloExchange", "SumBackward", "SumForward"]
+
+_ALL = AllRows()
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,7 @@ class HaloExchange:
         schedule: Schedule,
         transport: Transport,
         seed: int,
+        sampler: Sampler = _ALL,
         exact_transport: Transport | None = None,
         run: int | None = None,
         keep_static: bool = False,
@@ -54,6 +60,7 @@ class HaloExchange:
         """Prepare the exchange of one shard.
 
         Args:
+            sampler: chooses which rows training passes exchange.
             exact_transport: moves rows outside training (evaluation, static rows); :class:`Direct` by default.
             run: number of the run in the headers of messages; ``None`` sends messages without headers.
             keep_static: whether static rows travel once and are kept.
@@ -66,11 +73,13 @@ class HaloExchange:
         """Runs the steps of training passes."""
         self._exact_transport = exact_transport or Direct(shard.rank, shard.workers)
         self._seed, self._run, self._keep_static = seed, run, keep_static
-        self.timeline = Timeline(phases)
+        self.timeline = Timeline(phases, stages_on(device))
         self._plans = {
             "forward": forward_plan(shard, device),
             "backward": backward_plan(shard, device),
         }
+        self.sampling = Sampling(sampler, self._plans, num_owned=shard.num_owned, seed=seed)
+        """Which rows travel in an epoch, and what they count."""
         self._channels: dict[tuple[int, str, bool], Channel] = {}
         self._halos: dict[tuple[int, int, int], Tensor] = {}
         self._static: dict[int, Tensor] = {}
@@ -99,6 +108,17 @@ class HaloExchange:
             )
         return self._channels[key]
 
+    def post(self, call: Call, direction: str, x: Tensor, out: Tensor, sampled_in: int | None) -> Pending:
+        """Start moving rows of ``x``: all, or those of an epoch's sample; the others' places in ``out`` are zero."""
+        plan = None
+        if sampled_in is not None:
+            plan = self.sampling.plan(direction, sampled_in)
+            if not plan.accumulate:
+                out.zero_()
+        pending = self.channel(call.layer, direction, exact=call.exact).post(x, out, epoch=call.epoch, plan=plan)
+        self.timeline.stages.after_launch(pending.transfer.start)
+        return pending
+
     def aggregate(
         self, adjacency: Adjacency, x: Tensor, *, layer: int, epoch: int, exact: bool, static: bool = False
     ) -> Tensor:
@@ -121,7 +141,10 @@ class HaloExchange:
         return result
 
     def extend(self, x: Tensor, *, layer: int, epoch: int, exact: bool) -> Tensor:
-        """Return owned rows with halo rows behind them, ``(N + H, D)``, differentiable in ``x``."""
+        """Return owned rows with halo rows behind them, ``(N + H, D)``, differentiable in ``x``.
+
+        Under a sampler halo rows are those that were kept, divided by p, and zeros.
+        """
         result: Tensor = _Extend.apply(x, Call(self, None, layer, epoch, exact, False))
         return result
 
@@ -132,6 +155,10 @@ class HaloExchange:
         else:
             with self.timeline.at(call.layer, direction):
                 self.schedule.run(step, (call.layer, direction))
+
+    def weighing(self, adjacency: Adjacency, sampled_in: int | None) -> Adjacency:
+        """Return the matrix to multiply halo rows with: as it is, or rescaled if they are a sample."""
+        return adjacency if sampled_in is None else self.sampling.rescaled(adjacency)
 
     def halo_buffer(self, layer: int, x: Tensor, place: int = 0) -> Tensor:
         """Return an ``(H, D)`` buffer of a layer; it is kept from epoch to epoch.
@@ -179,15 +206,22 @@ class Call:
     exact: bool
     static: bool
 
+    @property
+    def sample(self) -> int | None:
+        """Epoch whose sample travels; ``None``: all rows do."""
+        return self.epoch if self.exchange.sampling.active and not self.exact else None
 
-class _Forward:
-    """``y = A [x; halo]``."""
+
+class SumForward:
+    """``y = A [x; halo]``; under a sampler, halo columns of A weigh 1/p as much and rows left out are zero."""
 
     def __init__(self, call: Call, x: Tensor) -> None:
         assert call.adjacency is not None
         self.call, self.x, self.adjacency = call, x, call.adjacency
         self.out = x.new_empty(call.exchange.num_owned, x.shape[1])
         self.came: PlacedRows
+        self.sampled_in: int | None = None
+        """Epoch whose sample the halo rows in use are."""
 
     def prepare(self) -> None:
         pass
@@ -198,9 +232,9 @@ class _Forward:
             self.came = PlacedRows(exchange.kept_halo(call.layer, self.x, call.epoch))
             return
         # Outside training a buffer of another place, so that evaluation leaves rows under way alone.
-        self.came = PlacedRows(exchange.halo_buffer(call.layer, self.x, 3 if call.exact else call.epoch % 2))
-        channel = exchange.channel(call.layer, "forward", exact=call.exact)
-        self.came.pending = channel.post(self.x, self.came.into, epoch=call.epoch)
+        halo = exchange.halo_buffer(call.layer, self.x, 3 if call.exact else call.epoch % 2)
+        self.came = PlacedRows(halo, sampled_in=call.sample)
+        self.came.pending = exchange.post(call, "forward", self.x, halo, call.sample)
 
     def independent(self) -> None:
         central = self.call.exchange.num_central
@@ -208,24 +242,26 @@ class _Forward:
             spmm(self.adjacency, self.x, rows=(0, central), out=self.out[:central])
 
     def wait(self) -> None:
-        self.halo = self.came.finish()
+        self.take(self.came.finish(), self.came)
 
-    def take(self, rows: Tensor) -> None:
-        self.halo = rows
+    def take(self, rows: Tensor, came: Came) -> None:
+        self.halo, self.sampled_in = rows, came.sampled_in
 
     def dependent(self) -> None:
         exchange = self.call.exchange
         rows = (exchange.num_central, exchange.num_owned)
         with exchange.timeline("marginal"):
-            spmm(self.adjacency, self.x, self.halo, rows=rows, out=self.out[rows[0] :])
+            adjacency = exchange.weighing(self.adjacency, self.sampled_in)
+            spmm(adjacency, self.x, self.halo, rows=rows, out=self.out[rows[0] :])
 
 
-class _Backward:
+class SumBackward:
     """``dx = (A^T dy)[:N] + gradients that other workers computed for these rows``."""
 
-    def __init__(self, call: Call, gradient: Tensor) -> None:
+    def __init__(self, call: Call, gradient: Tensor, sampled_in: int | None) -> None:
         assert call.adjacency is not None
-        self.call, self.gradient, self.adjacency = call, gradient, call.adjacency
+        self.call, self.gradient, self.sampled_in = call, gradient, sampled_in
+        self.adjacency = call.exchange.weighing(call.adjacency, sampled_in)
         self.out = gradient.new_empty(call.exchange.num_owned, gradient.shape[1])
         self.came = AddedRows(self.out, apart=call.exchange.lag > 0 and not call.exact)
         self.taken: Tensor | None = None
@@ -238,8 +274,8 @@ class _Backward:
             spmm(self.adjacency, self.gradient, rows=rows, transposed=True, out=self.halo_gradient)
 
     def post(self) -> None:
-        channel = self.call.exchange.channel(self.call.layer, "backward", exact=self.call.exact)
-        self.came.pending = channel.post(self.halo_gradient, self.came.into, epoch=self.call.epoch)
+        exchange = self.call.exchange
+        self.came.pending = exchange.post(self.call, "backward", self.halo_gradient, self.came.into, self.sampled_in)
 
     def independent(self) -> None:
         exchange = self.call.exchange
@@ -249,7 +285,7 @@ class _Backward:
     def wait(self) -> None:
         self.came.arrive()
 
-    def take(self, rows: Tensor) -> None:
+    def take(self, rows: Tensor, came: Came) -> None:
         self.taken = rows
 
     def dependent(self) -> None:
@@ -259,14 +295,14 @@ class _Backward:
 class _Aggregate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, call: Call) -> Tensor:
-        ctx.call = call
-        step = _Forward(call, x)
+        step = SumForward(call, x)
         call.exchange.run(step, call, "forward")
+        ctx.call, ctx.sampled_in = call, step.sampled_in
         return step.out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        step = _Backward(ctx.call, gradients[0].contiguous())
+        step = SumBackward(ctx.call, gradients[0].contiguous(), ctx.sampled_in)
         ctx.call.exchange.run(step, ctx.call, "backward")
         return step.out, None
 
@@ -277,10 +313,12 @@ class _Extend(torch.autograd.Function):
         ctx.call = call
         exchange = call.exchange
         out = x.new_empty(exchange.num_owned + exchange.num_halo, x.shape[1])
-        channel = exchange.channel(call.layer, "forward", exact=call.exact)
-        pending = channel.post(x, out[exchange.num_owned :], epoch=call.epoch)
+        halo = out[exchange.num_owned :]
+        pending = exchange.post(call, "forward", x, halo, call.sample)
         out[: exchange.num_owned] = x
         pending.wait()
+        if call.sample is not None:
+            halo *= exchange.sampling.factor
         return out
 
     @staticmethod
@@ -289,8 +327,10 @@ class _Extend(torch.autograd.Function):
         exchange = call.exchange
         gradient = gradients[0]
         out = gradient[: exchange.num_owned].clone()
-        channel = exchange.channel(call.layer, "backward", exact=call.exact)
-        channel.post(gradient[exchange.num_owned :].contiguous(), out, epoch=call.epoch).wait()
+        halo = gradient[exchange.num_owned :].contiguous()
+        if call.sample is not None:
+            halo = halo * exchange.sampling.factor
+        exchange.post(call, "backward", halo, out, call.sample).wait()
         return out, None
 
 

@@ -38,6 +38,15 @@ class Pipelined:
             if not 0.0 <= value < 1.0:
                 raise ValueError(f"{name} must lie in [0, 1), got {value}")
 
+    @property
+    def needs_every_row(self) -> str:
+        """Why a sampler cannot leave rows out; empty if it can."""
+        return "smoothing averages a row with what came for it before" if self._smooths else ""
+
+    @property
+    def _smooths(self) -> bool:
+        return self.feature_smoothing > 0 or self.gradient_smoothing > 0
+
     def runner(self) -> Pipeline:
         return Pipeline({"forward": self.feature_smoothing, "backward": self.gradient_smoothing})
 
@@ -85,7 +94,7 @@ class Pipeline:
         else:
             step.prepare()
             step.independent()
-            step.take(self._smoothed(place, earlier.finish()))
+            step.take(self._smoothed(place, earlier.finish()), earlier)
             step.post()  # into buffers that are free only now
             step.dependent()
         self._under_way[place] = step.came

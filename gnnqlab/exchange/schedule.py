@@ -16,6 +16,10 @@ Place = tuple[int, str]
 class Came(Protocol):
     """Rows on their way from other workers."""
 
+    @property
+    def sampled_in(self) -> int | None:
+        """Epoch whose sample of rows this is; ``None``: all rows."""
+
     def finish(self) -> Tensor:
         """Return the rows once all have come."""
 
@@ -45,8 +49,8 @@ class Step(Protocol):
     def dependent(self) -> None:
         """Compute what needed it."""
 
-    def take(self, rows: Tensor) -> None:
-        """Use rows that came for the step of an earlier epoch."""
+    def take(self, rows: Tensor, came: Came) -> None:
+        """Use rows that came for the step of an earlier epoch; ``came`` says what they are."""
 
 
 class Runner(Protocol):

@@ -195,6 +195,7 @@ class ThreadedWorkers:
                 shard,
                 codec=OrExact(system.codec),
                 bits=system.bits if bits is None else bits,
+                sampler=system.sampler,
                 schedule=Synchronous(),
                 transport=LoopBack(self._mail, shard.rank),
                 seed=settings.seed,

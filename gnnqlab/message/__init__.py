@@ -1,6 +1,7 @@
 """Rows to bytes, and bytes to their receiver."""
 
 from gnnqlab.message.codec import Codec, Float32, Stochastic
+from gnnqlab.message.sampler import AllRows, BoundarySampling, Sampler
 from gnnqlab.message.transport import TRANSPORTS
 
-__all__ = ["TRANSPORTS", "Codec", "Float32", "Stochastic"]
+__all__ = ["TRANSPORTS", "AllRows", "BoundarySampling", "Codec", "Float32", "Sampler", "Stochastic"]

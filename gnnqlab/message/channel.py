@@ -48,6 +48,10 @@ class Arrival:
     """When the receiver posted, by ``time.perf_counter``."""
 
 
+_Layouts = dict[tuple[str, int], Layout]
+"""(``send`` or ``receive``, peer) -> layout."""
+
+
 class Channel:
     """Moves the rows of one (layer, direction) between this worker and its peers."""
 
@@ -75,8 +79,10 @@ class Channel:
         self._seed, self._phases = seed, phases
         sender = plan.rank + 1 if direction == "backward" else 0
         self._stream = stream(direction, layer, sender)
-        self._layouts: dict[tuple[str, int], Layout] = {}
-        self._laid_out_for: tuple[int, int] | None = None
+        self._layouts: _Layouts = {}
+        self._laid_out_for: tuple[Plan, int, int] | None = None
+        self._widths: dict[tuple[str, int], int | Tensor] = {}
+        self._widths_of: int | None = None
         self._buffers: dict[tuple[str, int], Tensor] = {}
         self.bytes_payload = 0
         """Payload bytes sent so far, all peers."""
@@ -95,34 +101,36 @@ class Channel:
     def columns(self) -> int:
         """D of the last message."""
         assert self._laid_out_for is not None, "nothing was sent yet"
-        return self._laid_out_for[0]
+        return self._laid_out_for[1]
 
-    def post(self, x: Tensor, out: Tensor, *, epoch: int) -> Pending:
+    def post(self, x: Tensor, out: Tensor, *, epoch: int, plan: Plan | None = None) -> Pending:
         """Encode the rows of ``x`` for every peer and start moving them.
 
         Args:
             x: float32 ``(n, D)``, the rows that the plan's send routes index.
             out: float32 ``(m, D)``, where the plan's receive routes put rows; must live until ``wait``.
             epoch: enters the noise, and decides which bit-widths are in force.
+            plan: those of the plan's rows that travel this time; by default all.
 
         Raises:
             NonFiniteMessage: if a row to send holds NaN or Inf.
         """
-        self._lay_out(x.shape[1], epoch)
+        plan = plan or self.plan
+        layouts = self._lay_out(plan, x.shape[1], epoch)
         noise = Noise(self._seed, epoch, self._stream)
         send, receive = {}, {}
         with self._phases("encode"):
-            for route in self.plan.send:
-                layout = self._layouts["send", route.peer]
+            for route in plan.send:
+                layout = layouts["send", route.peer]
                 segment = self._buffer("send", route.peer, layout.num_bytes, x.device)
                 self._encode(x, route, layout, segment, noise)
                 send[route.peer] = segment
                 self.bytes_payload += layout.payload_bytes
                 self.bytes_params += layout.param_bytes
-            headers = self._headers(send, x.shape[1], epoch)
+            headers = self._headers(layouts, x.shape[1], epoch)
         landed = set()
-        for route in self.plan.receive:
-            layout = self._layouts["receive", route.peer]
+        for route in plan.receive:
+            layout = layouts["receive", route.peer]
             target = None
             if route.contiguous and route.num_rows and not self.plan.accumulate:
                 first = int(route.rows[0])
@@ -134,25 +142,23 @@ class Channel:
             receive[route.peer] = target
         with self._phases("post"):
             transfer = self._transport.post(send, receive, headers)
-        return Pending(self, transfer, receive, landed, out, headers)
+        return Pending(self, transfer, receive, landed, out, headers, plan, layouts)
 
-    def _headers(self, send: dict[int, Tensor], columns: int, epoch: int) -> Headers | None:
+    def _headers(self, layouts: _Layouts, columns: int, epoch: int) -> Headers | None:
         if self._run is None:
             return None
         rank, sent, expected = self.plan.rank, {}, {}
-        for peer, segment in send.items():
-            if segment.numel():
-                sent[peer] = self._header("send", peer, rank, peer, columns, epoch)
-        for route in self.plan.receive:
-            if self._layouts["receive", route.peer].num_bytes:
-                expected[route.peer] = self._header("receive", route.peer, route.peer, rank, columns, epoch)
+        for (side, peer), layout in layouts.items():
+            if layout.num_bytes and side == "send":
+                sent[peer] = self._header(layout, rank, peer, columns, epoch)
+            elif layout.num_bytes:
+                expected[peer] = self._header(layout, peer, rank, columns, epoch)
         headers = Headers(sent, expected)
         self.bytes_headers += headers.num_bytes
         return headers
 
-    def _header(self, side: str, peer: int, sender: int, receiver: int, columns: int, epoch: int) -> Header:
+    def _header(self, layout: Layout, sender: int, receiver: int, columns: int, epoch: int) -> Header:
         assert self._run is not None
-        layout = self._layouts[side, peer]
         return Header(
             direction=self.direction,
             run=self._run,
@@ -178,10 +184,26 @@ class Channel:
                 ranges if layout.order is None else torch.empty_like(ranges).index_copy_(0, layout.order, ranges)
             )
 
-    def _lay_out(self, columns: int, epoch: int) -> None:
-        wanted = (columns, self._bits.round(epoch))
+    def _lay_out(self, plan: Plan, columns: int, epoch: int) -> _Layouts:
+        number = self._bits.round(epoch)
+        wanted = (plan, columns, number)
         if wanted == self._laid_out_for:
-            return
+            return self._layouts
+        if number != self._widths_of:
+            self._widths, self._widths_of = self._ask(epoch), number
+        layouts: _Layouts = {}
+        for side, routes in (("send", plan.send), ("receive", plan.receive)):
+            for route in routes:
+                widths = self._widths[side, route.peer]
+                if route.kept is not None and isinstance(widths, Tensor):
+                    widths = widths[route.kept]
+                layouts[side, route.peer] = self._codec.layout(widths, route.num_rows, columns)
+        self._layouts, self._laid_out_for = layouts, wanted
+        return layouts
+
+    def _ask(self, epoch: int) -> dict[tuple[str, int], int | Tensor]:
+        """Return the widths in force of all rows of the plan."""
+        widths = {}
         for side, routes in (("send", self.plan.send), ("receive", self.plan.receive)):
             for route in routes:
                 sender, receiver = self.plan.rank, route.peer
@@ -195,9 +217,8 @@ class Channel:
                     ids=route.ids,
                     seed=self._seed,
                 )
-                widths = self._bits.widths(rows, epoch)
-                self._layouts[side, route.peer] = self._codec.layout(widths, route.num_rows, columns)
-        self._laid_out_for = wanted
+                widths[side, route.peer] = self._bits.widths(rows, epoch)
+        return widths
 
     def _buffer(self, side: str, peer: int, size: int, device: torch.device) -> Tensor:
         """Return a byte buffer that is kept from epoch to epoch, so that its pages stay mapped."""
@@ -207,12 +228,13 @@ class Channel:
             self._buffers[side, peer] = kept
         return kept[:size]
 
-    def _finish(self, transfer: Transfer) -> None:
+    def _finish(self, pending: Pending) -> None:
+        transfer = pending.transfer
         with self._phases("wait"):
             transfer.wait()
         self.wire_s += transfer.wire_s
-        for route in self.plan.receive:
-            layout = self._layouts["receive", route.peer]
+        for route in pending.plan.receive:
+            layout = pending.layouts["receive", route.peer]
             seconds = transfer.seconds.get(route.peer, 0.0)
             self.arrivals.append(
                 Arrival(self.layer, self.direction, route.peer, self.plan.rank, layout, seconds, transfer.started)
@@ -220,8 +242,8 @@ class Channel:
 
     def _decode(self, pending: Pending) -> None:
         with self._phases("decode"):
-            for route in sorted(self.plan.receive, key=lambda route: route.peer):
-                layout = self._layouts["receive", route.peer]
+            for route in sorted(pending.plan.receive, key=lambda route: route.peer):
+                layout = pending.layouts["receive", route.peer]
                 segment = pending.receive[route.peer]
                 if pending.headers is not None and segment.numel():
                     pending.headers.verify(route.peer, segment)
@@ -242,10 +264,12 @@ class Pending:
         landed: set[int],
         out: Tensor,
         headers: Headers | None,
+        plan: Plan,
+        layouts: _Layouts,
     ) -> None:
         self._channel = channel
         self.transfer, self.receive, self.landed, self.out = transfer, receive, landed, out
-        self.headers = headers
+        self.headers, self.plan, self.layouts = headers, plan, layouts
 
     def arrive(self) -> None:
         """Return when every byte has come.
@@ -253,7 +277,7 @@ class Pending:
         Raises:
             UnexpectedMessage: if a message has a header that does not belong here.
         """
-        self._channel._finish(self.transfer)
+        self._channel._finish(self)
 
     def land(self) -> None:
         """Put the rows that came into ``out``, or add them there, peer by peer in rank order.

@@ -20,6 +20,8 @@ class Route:
     """Their global node ids, int64 ``(n,)``."""
     contiguous: bool
     """Whether ``rows`` counts up by one."""
+    kept: Tensor | None = None
+    """Places of these rows in the route without sampling, int64 ``(n,)``; ``None``: it has no others."""
 
     @property
     def num_rows(self) -> int:

@@ -1,11 +1,13 @@
 """Systems as choices along eight axes: one recipe a file."""
 
 from gnnqlab.systems.adaqp import adaqp, adaqp_p, adaqp_q
+from gnnqlab.systems.bns_gcn import bns_gcn
 from gnnqlab.systems.pipegcn import pipegcn
 from gnnqlab.systems.sylvie import sylvie
 from gnnqlab.systems.system import SYSTEMS, System, make_system, register_system
 from gnnqlab.systems.uniform_bits import fixed_bits, random_bits
 from gnnqlab.systems.vanilla import vanilla
+from gnnqlab.systems.varco import varco
 
 __all__ = [
     "SYSTEMS",
@@ -13,6 +15,7 @@ __all__ = [
     "adaqp",
     "adaqp_p",
     "adaqp_q",
+    "bns_gcn",
     "fixed_bits",
     "make_system",
     "pipegcn",
@@ -20,4 +23,5 @@ __all__ = [
     "register_system",
     "sylvie",
     "vanilla",
+    "varco",
 ]

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["AllRows", "Float32Products", "NoCache"]
-
-
-@dataclass(frozen=True)
-class AllRows:
-    """Sampler: every boundary row travels in every epoch."""
+__all__ = ["Float32Products", "NoCache"]
 
 
 @dataclass(frozen=True)

@@ -11,24 +11,32 @@ import importlib
 from typing import Any
 
 from gnnqlab.bits.assigned import Assigned
+from gnnqlab.bits.growing import Growing
 from gnnqlab.bits.orchestrator import Orchestrated
 from gnnqlab.bits.policy import Fixed, UniformRandom
 from gnnqlab.exchange.halo import Halo
 from gnnqlab.exchange.pipeline import AdaptivePipeline, Pipelined
 from gnnqlab.exchange.schedule import Overlapped, Synchronous
 from gnnqlab.message.codec import Float32, Stochastic
+from gnnqlab.message.sampler import AllRows, BoundarySampling
 from gnnqlab.partition.edge_cut import METIS, Random
-from gnnqlab.systems.defaults import AllRows, Float32Products, NoCache
+from gnnqlab.systems.defaults import Float32Products, NoCache
 
 __all__ = ["PARTS", "part_from_json", "part_to_json"]
 
 PARTS: dict[str, dict[str, type]] = {
     "partition": {"metis": METIS, "random": Random},
     "exchange": {"halo": Halo},
-    "sampler": {"all": AllRows},
+    "sampler": {"all": AllRows, "boundary-sampling": BoundarySampling},
     "cache": {"none": NoCache},
     "codec": {"float32": Float32, "stochastic": Stochastic},
-    "bits": {"fixed": Fixed, "uniform-random": UniformRandom, "assigned": Assigned, "orchestrated": Orchestrated},
+    "bits": {
+        "fixed": Fixed,
+        "uniform-random": UniformRandom,
+        "growing": Growing,
+        "assigned": Assigned,
+        "orchestrated": Orchestrated,
+    },
     "schedule": {
         "synchronous": Synchronous,
         "overlapped": Overlapped,

@@ -12,9 +12,10 @@ from gnnqlab.bits.policy import BitPolicy, Fixed
 from gnnqlab.exchange.halo import Halo
 from gnnqlab.exchange.schedule import Schedule, Synchronous
 from gnnqlab.message.codec import Codec, Float32
+from gnnqlab.message.sampler import AllRows, Sampler
 from gnnqlab.partition.edge_cut import METIS
 from gnnqlab.partition.parts import Partitioner
-from gnnqlab.systems.defaults import AllRows, Float32Products, NoCache
+from gnnqlab.systems.defaults import Float32Products, NoCache
 from gnnqlab.systems.parts import PARTS, part_from_json, part_to_json
 
 __all__ = ["SYSTEMS", "System", "make_system", "register_system", "settings_for"]
@@ -34,7 +35,7 @@ class System:
     """Who owns nodes and edges."""
     exchange: Any = field(default_factory=Halo)
     """Which rows travel, and to whom."""
-    sampler: Any = field(default_factory=AllRows)
+    sampler: Sampler = field(default_factory=AllRows)
     """Which boundary rows travel this epoch."""
     cache: Any = field(default_factory=NoCache)
     """Which rows changed enough to send."""
@@ -55,6 +56,15 @@ class System:
                 f"bits must be widths that the codec can write: {type(self.codec).__name__} writes {sorted(known)}, "
                 f"got {sorted(wanted)}; choose codec Stochastic() or other bits"
             )
+        if self.sampler.p < 1.0:
+            for part in (self.bits, self.schedule):
+                reason = getattr(part, "needs_every_row", "")
+                if reason:
+                    raise ValueError(
+                        f"with {type(part).__name__} every boundary row must travel in every epoch ({reason}), got "
+                        f"sampler {type(self.sampler).__name__} with p {self.sampler.p}; choose sampler AllRows() or "
+                        "another part"
+                    )
 
     def to_json(self) -> dict[str, Any]:
         """Return the system as plain JSON; :meth:`from_json` undoes it without loss."""

@@ -27,6 +27,8 @@ _OPTIONS = {
     "delta": "--delta",
     "momentum": "--momentum",
     "bound": "--stale-bound",
+    "p": "--boundary-share",
+    "attention": "--boundary-attention",
 }
 """Setting of recipes -> the option that the command line has for it."""
 _NO_OPTIONS = {
@@ -90,7 +92,7 @@ def _words(option: str, value: Any) -> list[str]:
 
 def _settings_of(config: RunConfig) -> dict[str, Any]:
     """Return what the recipe must be told to make this system, where that differs from its defaults."""
-    axes = (config.system.bits, config.system.codec, config.system.schedule)
+    axes = (config.system.sampler, config.system.bits, config.system.codec, config.system.schedule)
     settings = {}
     for name, parameter in inspect.signature(SYSTEMS[config.system.name]).parameters.items():
         value = next((getattr(axis, name) for axis in axes if hasattr(axis, name)), parameter.default)

@@ -160,6 +160,7 @@ def worker_trainer(
         shard,
         codec=system.codec,
         bits=bits,
+        sampler=system.sampler,
         schedule=system.schedule,
         transport=transport,
         exact_transport=exact,

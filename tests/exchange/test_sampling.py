@@ -1,0 +1,302 @@
+"""Boundary sampling: against a dense training with the sampled matrix, and what a sample does on average."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.nn import functional
+
+import gnnqlab as gq
+from gnnqlab.bits import Fixed
+from gnnqlab.exchange import AdaptivePipeline, Overlapped, Pipelined, Synchronous
+from gnnqlab.exchange.attention_parts import attend_halves
+from gnnqlab.kernels.adjacency import Adjacency
+from gnnqlab.message import BoundarySampling, Float32, Stochastic
+from gnnqlab.nn import LocalGraph, ModelSettings, build_model
+from gnnqlab.partition import Random, build_shard
+from gnnqlab.systems import vanilla
+from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.objective import Objective
+from gnnqlab.train.trainer import Trainer, worker_trainer
+from tests.exchange.test_halo import worker_graph
+from tests.exchange.test_pipeline import _Stale
+from tests.graphs import random_graph
+from tests.ranks import run_ranks
+
+TOLERANCE = 1e-5  # as in test_law
+EPOCHS = 4
+SHAPES = {
+    "gcn": ModelSettings(layers=3, hidden=16, dropout=0.3),
+    "graphsage": ModelSettings(name="graphsage", layers=2, hidden=16, dropout=0.3),
+    "gat": ModelSettings(name="gat", layers=2, hidden=16, heads=2, dropout=0.3),
+    "gcnii": ModelSettings(name="gcnii", layers=4, hidden=16),
+}
+
+
+class SampledGraph(LocalGraph):
+    """A whole graph of which edges between workers count 1/p or nothing, drawn anew each epoch; all of it dense."""
+
+    def __init__(self, graph, owner, sampler, *, seed, stale=False, whole_input=False):
+        super().__init__(graph, seed=seed)
+        self.owner, self.sampler, self.stale, self.whole_input = owner, sampler, stale, whole_input
+        self.rows, self.gradients = {}, {}
+
+    def factors(self, epoch):
+        """What u counts for v, ``(N, N)``."""
+        kept = torch.zeros(self.ids.numel(), self.ids.numel())
+        for holder in self.owner.unique().tolist():
+            mine = self.owner == holder
+            row = torch.zeros(self.ids.numel())
+            row[self.sampler.kept(self.ids, holder=holder, seed=self.seed, epoch=epoch)] = self.sampler.rescale
+            kept[mine] = torch.where(mine, 1.0, row)
+        return kept
+
+    def dense(self, alpha):
+        adjacency = self.adjacency(alpha)
+        dense = torch.zeros(self.ids.numel(), self.ids.numel())
+        row = torch.repeat_interleave(self.ids, adjacency.indptr.diff())
+        weights = torch.ones(adjacency.num_edges) if adjacency.weights is None else adjacency.weights
+        dense[row, adjacency.indices.long()] = weights
+        return dense
+
+    def _aggregate(self, x, alpha, hop, epoch, training):
+        dense = self.dense(alpha)
+        if not training or (self.whole_input and hop == 0):
+            return dense @ x
+        across = self.owner[:, None] != self.owner[None, :]
+        if self.stale:  # rows of the epoch before are the sample of the epoch before, and so are their gradients
+            return _Stale.apply(x, dense * ~across, self.factors(max(epoch - 1, 0)) * dense * across, self, hop, epoch)
+        return (dense * self.factors(epoch)) @ x
+
+    def before(self, kind, hop, now, epoch):
+        store = self.rows if kind == "rows" else self.gradients
+        seen = store.get(hop, now)
+        store[hop] = now
+        return seen
+
+    def _attend(self, z, a_source, a_target, slope, hop, epoch, training):
+        factors = self.factors(epoch) if training else torch.ones(self.ids.numel(), self.ids.numel())
+        kept = (self.dense("sum") > 0) & (factors > 0)
+        across = self.owner[:, None] != self.owner[None, :]
+        if self.sampler.attention == "input":
+            seen = z[None] * torch.where(across, factors, 1.0)[:, :, None, None]  # what v sees of u
+        else:
+            seen = z[None].expand(len(z), *z.shape)
+        logits = functional.leaky_relu((z * a_target).sum(-1)[:, None] + (seen * a_source).sum(-1), slope)
+        exponentials = torch.exp(logits) * kept[:, :, None]
+        if self.sampler.attention == "weights":
+            exponentials = exponentials * factors[:, :, None]
+        total = exponentials.sum(1, keepdim=True)
+        return (exponentials / torch.where(total > 0, total, 1.0)).unsqueeze(-1).mul(seen).sum(1)
+
+
+def train(trainer):
+    losses, gradients, sent = [], [], []
+    for epoch in range(EPOCHS):
+        before = sum(one.bytes_payload for one in trainer.exchange.channels) if trainer.exchange else 0
+        losses.append(trainer.gradients(epoch))
+        gradients.append(trainer.parameters.gradients.clone())
+        trainer.optimizer.step()
+        sent.append(sum(one.bytes_payload for one in trainer.exchange.channels) - before if trainer.exchange else 0)
+        if epoch % 2:
+            trainer.evaluate(epoch)
+    with torch.no_grad():
+        logits = trainer.model(trainer.graph.at(EPOCHS, training=False), trainer.graph.features)
+    trainer.close()
+    return {
+        "losses": torch.tensor(losses),
+        "gradients": torch.stack(gradients),
+        "logits": logits,
+        "ids": trainer.graph.ids,
+        "sent": sent,
+    }
+
+
+def on_rank(rank, workers, graph, owner, shape, settings, axes):
+    shard = build_shard(graph, owner, rank, workers)
+    return train(worker_trainer(shard, replace(vanilla(), **axes), shape, settings))
+
+
+def check(shape, sampler, *, schedule=None, graph=None, layer0="resend", **stale):
+    graph = graph or random_graph()
+    settings = TrainSettings(seed=3, layer0=layer0)
+    owner = Random(seed=1).assign(graph, 3)
+    axes = {"sampler": sampler, "schedule": schedule or Synchronous()}
+    results = run_ranks(on_rank, 3, graph, owner, shape, settings, axes)
+    dense = SampledGraph(graph, owner, sampler, seed=3, whole_input=layer0 == "once", **stale)
+    network = build_model(shape, graph.num_features, graph.num_classes, seed=3)
+    truth = train(Trainer(dense, Objective.of(graph), network, settings))
+    logits = torch.empty_like(truth["logits"])
+    for result in results:
+        logits[result["ids"]] = result["logits"]
+        for name in ("losses", "gradients"):
+            assert (result[name] - truth[name]).abs().max() <= TOLERANCE * truth[name].abs().max(), name
+    assert (logits - truth["logits"]).abs().max() <= TOLERANCE * truth["logits"].abs().max()
+    return results
+
+
+@pytest.mark.parametrize("p", [0.3, 0.0])
+@pytest.mark.parametrize("name", SHAPES)
+def test_training_is_that_with_the_sampled_matrix(name, p):
+    results = check(SHAPES[name], BoundarySampling(p=p), schedule=Overlapped() if name == "gcn" else None)
+    assert p or all(result["sent"] == [0] * EPOCHS for result in results)
+
+
+@pytest.mark.parametrize("attention", ["none", "input"])
+def test_other_attention(attention):
+    check(SHAPES["gat"], BoundarySampling(p=0.4, attention=attention), schedule=Overlapped())
+
+
+@pytest.mark.parametrize("attention", ["weights", "none", "input"])
+def test_attention_of_nodes_that_lost_all_neighbours(attention):
+    graph = random_graph(self_loops="remove", isolated=5)
+    check(SHAPES["gat"], BoundarySampling(p=0.2, attention=attention), graph=graph)
+
+
+def test_kept_layer_0_is_not_sampled():
+    check(SHAPES["gcn"], BoundarySampling(p=0.3), layer0="once")
+
+
+def test_pipelined_rows_are_the_sample_of_the_epoch_before():
+    check(SHAPES["gcn"], BoundarySampling(p=0.3), schedule=Pipelined(), stale=True)
+
+
+@pytest.mark.parametrize("name", ["gcn", "gat"])
+def test_p_1_is_vanilla_bit_for_bit(name):
+    graph, settings = random_graph(), TrainSettings(seed=3)
+    owner = Random(seed=1).assign(graph, 2)
+    sampled = run_ranks(on_rank, 2, graph, owner, SHAPES[name], settings, {"sampler": BoundarySampling(p=1.0)})
+    for one, other in zip(sampled, run_ranks(on_rank, 2, graph, owner, SHAPES[name], settings, {}), strict=True):
+        assert torch.equal(one["gradients"], other["gradients"]) and torch.equal(one["logits"], other["logits"])
+
+
+@pytest.mark.parametrize("name", ["gcn", "gat"])
+@pytest.mark.parametrize("schedule", [Synchronous(), Overlapped(), Pipelined(), AdaptivePipeline()])
+def test_bits_and_schedules_go_with_it(name, schedule):
+    graph = random_graph()
+    owner = Random(seed=1).assign(graph, 3)
+    for bits in (Fixed(bits=4), gq.UniformRandom(), gq.Growing(among=(2, 32), period=2)):
+        axes = {"sampler": BoundarySampling(p=0.5), "schedule": schedule, "codec": Stochastic(), "bits": bits}
+        shape = replace(SHAPES[name], dropout=0.0)
+        for result in run_ranks(on_rank, 3, graph, owner, shape, TrainSettings(seed=2), axes):
+            assert result["losses"].isfinite().all() and result["losses"][-1] < result["losses"][0]
+
+
+def rows_by_place(rank, workers, graph, owner, sampler):
+    """Return for each layer, direction and peer how many rows were sent and received in one epoch."""
+    shard = build_shard(graph, owner, rank, workers)
+    trainer = worker_trainer(shard, replace(vanilla(), sampler=sampler), SHAPES["gcn"], TrainSettings(seed=3))
+    trainer.epoch(5)
+    sent = {}
+    for channel in trainer.exchange.channels:
+        plan = trainer.exchange.sampling.plan(channel.direction, 5)
+        for route in plan.send:
+            sent[channel.layer, channel.direction, rank, route.peer] = sorted(route.ids.tolist())
+    arrived = {
+        (one.layer, one.direction, one.sender, one.receiver): one.layout.num_rows
+        for channel in trainer.exchange.channels
+        for one in channel.arrivals
+    }
+    return sent, arrived
+
+
+def test_rows_sent_are_rows_used_in_all_layers_and_both_directions():
+    graph, sampler = random_graph(200, 900), BoundarySampling(p=0.3)
+    results = run_ranks(rows_by_place, 3, graph, Random(seed=1).assign(graph, 3), sampler)
+    sent = {place: ids for one, _ in results for place, ids in one.items()}
+    arrived = {place: rows for _, one in results for place, rows in one.items()}
+    assert arrived == {place: len(ids) for place, ids in sent.items()}
+    for (_, direction, sender, receiver), ids in sent.items():
+        pair = (sender, receiver) if direction == "forward" else (receiver, sender)
+        assert ids == sent[0, "forward", *pair]
+
+
+def sums_on_rank(rank, workers, graph, owner, sampler, epochs):
+    shard, _, worker = worker_graph(rank, workers, graph, owner, sampler=sampler, codec=Float32())
+    x = graph.features[shard.owned]
+    found = {}
+    for alpha in ("sum", "mean", "symmetric"):
+        sampled = torch.stack([worker.at(epoch, training=True).aggregate(x, alpha=alpha) for epoch in range(epochs)])
+        exact = worker.at(0, training=False).aggregate(x, alpha=alpha)
+        adjacency = worker.adjacency(alpha)
+        rows = torch.repeat_interleave(torch.arange(shard.num_owned), adjacency.indptr.diff())
+        weights = torch.ones(adjacency.num_edges) if adjacency.weights is None else adjacency.weights
+        far = adjacency.indices >= shard.num_owned
+        norms = graph.features[shard.halo].square().sum(1)
+        terms = weights[far].square() * norms[adjacency.indices[far].long() - shard.num_owned]
+        found[alpha] = sampled, exact, torch.zeros(shard.num_owned).index_add(0, rows[far], terms)
+    return found
+
+
+def test_sums_keep_their_mean_and_have_the_variance_of_the_formula():
+    graph, epochs = random_graph(features=4), 600
+    p = 1 / 4
+    results = run_ranks(sums_on_rank, 2, graph, Random(seed=1).assign(graph, 2), BoundarySampling(p=p), epochs)
+    for found in results:
+        for sampled, exact, squares in found.values():
+            off = sampled - exact
+            # 5.5 standard errors: beyond them by chance in one of 10^4 runs of these 60 x 4 x 3 x 2 means
+            error = off.std(0) / epochs**0.5
+            assert (off.mean(0).abs() <= 5.5 * error + 1e-5).all()
+            scatter = off.square().sum((1, 2))  # of one epoch, all rows: epochs are drawn apart
+            assert abs(scatter.mean() - (1 - p) / p * squares.sum()) <= 5 * scatter.std() / epochs**0.5
+
+
+def test_numerator_and_denominator_of_attention_are_unbiased():
+    # Every sample of four halo neighbours, weighed by its probability: no chance is left in the mean.
+    generator = torch.Generator().manual_seed(0)
+    z, halo = torch.randn(2, 1, 3, generator=generator), torch.randn(4, 1, 3, generator=generator)
+    source, halo_source = torch.randn(2, 1, generator=generator), torch.randn(4, 1, generator=generator)
+    target, p = torch.randn(1, 1, generator=generator), 0.3
+    halves = tuple(Adjacency(torch.tensor([0, n]), torch.arange(n, dtype=torch.int32), num_columns=n) for n in (2, 4))
+    numerator, denominator = torch.zeros(3), torch.zeros(1)
+    for kept in itertools.product([True, False], repeat=4):
+        mask = torch.tensor(kept)
+        out, stats = attend_halves(
+            halves,
+            (z, halo * mask[:, None, None]),
+            (source, halo_source.masked_fill(~mask[:, None], -1e30)),
+            target,
+            weight=1 / p,
+            slope=0.2,
+        )
+        probability = p ** sum(kept) * (1 - p) ** (4 - sum(kept))
+        total = stats[0, 0].exp() / stats[0, 1]
+        denominator += probability * total
+        numerator += probability * (total * out[0]).flatten()
+    exponentials = functional.leaky_relu(torch.cat([source, halo_source]) + target, 0.2).exp()
+    torch.testing.assert_close(denominator, exponentials.sum(0))
+    torch.testing.assert_close(numerator, (exponentials[:, :, None] * torch.cat([z, halo])).sum((0, 1)))
+
+
+def test_extended_rows_are_unbiased_too():
+    graph, p = random_graph(), 0.5
+    for halo, factor, truth in run_ranks(extended, 2, graph, Random(seed=1).assign(graph, 2), BoundarySampling(p=p)):
+        assert torch.equal(halo, truth * factor[:, None])
+        assert set(factor.tolist()) == {0.0, 2.0}
+
+
+def extended(rank, workers, graph, owner, sampler):
+    shard, exchange, worker = worker_graph(rank, workers, graph, owner, sampler=sampler)
+    x = graph.features[shard.owned].clone().requires_grad_()
+    y = worker.at(3, training=True).extend(x)
+    y.sum().backward()
+    counts = torch.ones(shard.num_owned)
+    for route in exchange.sampling.plan("backward", 3).receive:
+        counts.index_add_(0, route.rows, torch.full((route.num_rows,), sampler.rescale))
+    assert torch.equal(x.grad[:, 0], counts)
+    factor = torch.where(exchange.sampling.dropped(shard.num_halo, 3), 0.0, sampler.rescale)
+    return y[shard.num_owned :].detach(), factor, graph.features[shard.halo]
+
+
+def test_what_needs_every_row_is_refused():
+    sampler = BoundarySampling(p=0.5)
+    with pytest.raises(ValueError, match="with Assigned every boundary row must travel in every epoch .it weighs the"):
+        replace(gq.systems.adaqp(), sampler=sampler)
+    with pytest.raises(ValueError, match="with Pipelined every boundary row must travel in every epoch .smoothing"):
+        replace(gq.systems.pipegcn(feature_smoothing=0.9), sampler=sampler)
+    replace(gq.systems.adaqp(), sampler=BoundarySampling(p=1.0))
+    replace(gq.systems.sylvie(), sampler=sampler)
