@@ -116,6 +116,9 @@ class _PacedTransfer(Transfer):
         self._transfer, self._pacer = transfer, pacer
         self._began_s, self._left_s, self._awaited = began_s, left_s, awaited
 
+    def start(self) -> None:
+        self._transfer.start()
+
     def _finish(self) -> None:
         self._transfer.wait()
         self.seconds = self._transfer.seconds

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
@@ -18,10 +18,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from gnnqlab.message.header import TAG, Headers
+from gnnqlab.message.staging import Buffers, HostBuffers, Staged
 
 __all__ = ["TRANSPORTS", "AllToAll", "Direct", "Ring", "Transfer", "Transport", "make_transport"]
-
-Buffers = Mapping[int, Tensor]
 
 
 class Transfer(ABC):
@@ -40,8 +39,15 @@ class Transfer(ABC):
         Raises:
             UnexpectedMessage: if a header is not the expected one.
         """
+        self.start()
         self._finish()
         self.wire_s = self.wire_s or time.perf_counter() - self.started
+
+    def start(self) -> None:  # noqa: B027  # most have started when they are made
+        """Wait until the device has brought what is to be sent, then send it; ``wait`` does so at the latest.
+
+        Whoever posts from a device calls it when the device has work for the meantime.
+        """
 
     @abstractmethod
     def _finish(self) -> None:
@@ -67,17 +73,41 @@ class Direct:
     def __init__(self, rank: int, workers: int) -> None:
         self.rank, self.workers = rank, workers
         self._watcher = ThreadPoolExecutor(1, thread_name_prefix="transport")
+        self._host = HostBuffers()
 
     def post(self, send: Buffers, receive: Buffers, headers: Headers | None = None) -> Transfer:
-        return _DirectTransfer(self._watcher, send, receive, headers)
+        return _DirectTransfer(self._watcher, Staged(send, receive, headers, self._host))
 
 
-class _DirectTransfer(Transfer):
-    def __init__(self, watcher: ThreadPoolExecutor, send: Buffers, receive: Buffers, headers: Headers | None) -> None:
+class _StagedTransfer(Transfer):
+    """Starts at once, unless a device has to bring the bytes first."""
+
+    def __init__(self, staged: Staged) -> None:
         super().__init__()
-        self._staged = _Staged(send, receive, headers)
+        self._staged = staged
+        self._begun = False
+        if not staged.copies:
+            self.start()
+
+    def start(self) -> None:
+        if not self._begun:
+            self._begun = True
+            self._staged.ready()
+            self._begin()
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Post what can be posted at once."""
+
+
+class _DirectTransfer(_StagedTransfer):
+    def __init__(self, watcher: ThreadPoolExecutor, staged: Staged) -> None:
+        self._watcher = watcher
+        super().__init__(staged)
+
+    def _begin(self) -> None:
         self._posted = _Posted(self._staged, self._staged.receive, self._staged.send)
-        self._watched = watcher.submit(self._watch) if self._staged.on_host else None
+        self._watched = self._watcher.submit(self._watch) if self._staged.on_host else None
 
     def _watch(self) -> None:
         self._posted.wait(self._arrived)
@@ -96,16 +126,18 @@ class Ring:
 
     def __init__(self, rank: int, workers: int) -> None:
         self.rank, self.workers = rank, workers
+        self._host = HostBuffers()
 
     def post(self, send: Buffers, receive: Buffers, headers: Headers | None = None) -> Transfer:
-        return _RingTransfer(self, send, receive, headers)
+        return _RingTransfer(self, Staged(send, receive, headers, self._host))
 
 
-class _RingTransfer(Transfer):
-    def __init__(self, ring: Ring, send: Buffers, receive: Buffers, headers: Headers | None) -> None:
-        super().__init__()
+class _RingTransfer(_StagedTransfer):
+    def __init__(self, ring: Ring, staged: Staged) -> None:
         self._ring = ring
-        self._staged = _Staged(send, receive, headers)
+        super().__init__(staged)
+
+    def _begin(self) -> None:
         self._posted = self._start_round(1)
 
     def _start_round(self, k: int) -> _Posted:
@@ -130,22 +162,25 @@ class AllToAll:
 
     def __init__(self, rank: int, workers: int) -> None:
         self.rank, self.workers = rank, workers
+        self._host = HostBuffers()
 
     def post(self, send: Buffers, receive: Buffers, headers: Headers | None = None) -> Transfer:
-        return _AllToAllTransfer(self.workers, send, receive, headers)
+        return _AllToAllTransfer(self.workers, Staged(send, receive, headers, self._host))
 
 
-class _AllToAllTransfer(Transfer):
-    def __init__(self, workers: int, send: Buffers, receive: Buffers, headers: Headers | None) -> None:
-        super().__init__()
-        self._staged = _Staged(send, receive, headers)
+class _AllToAllTransfer(_StagedTransfer):
+    def __init__(self, workers: int, staged: Staged) -> None:
+        self._workers = workers
+        super().__init__(staged)
+
+    def _begin(self) -> None:
         if self._staged.headers is not None:
             _Posted(self._staged, self._staged.receive, self._staged.send, bodies=False).wait(lambda peer: None)
         nothing = torch.empty(0, dtype=torch.uint8)
-        parts = [self._staged.send.get(peer, nothing) for peer in range(workers)]
+        parts = [self._staged.send.get(peer, nothing) for peer in range(self._workers)]
         device = next(iter(self._staged.send.values()), nothing).device
         self._sizes = [
-            self._staged.receive[peer].numel() if peer in self._staged.receive else 0 for peer in range(workers)
+            self._staged.receive[peer].numel() if peer in self._staged.receive else 0 for peer in range(self._workers)
         ]
         self._joined = torch.cat([part.to(device) for part in parts])
         self._received = torch.empty(sum(self._sizes), dtype=torch.uint8, device=device)
@@ -162,34 +197,10 @@ class _AllToAllTransfer(Transfer):
         self._staged.land()
 
 
-class _Staged:
-    """The buffers as the backend can take them: Gloo moves host memory, so device buffers pass through it."""
-
-    def __init__(self, send: Buffers, receive: Buffers, headers: Headers | None) -> None:
-        send = {peer: buffer for peer, buffer in send.items() if buffer.numel()}
-        receive = {peer: buffer for peer, buffer in receive.items() if buffer.numel()}
-        self.headers = headers
-        self._targets: Buffers = {}
-        devices = {buffer.device for buffer in (*send.values(), *receive.values()) if buffer.is_cuda}
-        self.on_host = not devices
-        if devices and dist.get_backend() == "gloo":
-            self._targets, self.on_host = receive, True
-            send = {peer: buffer.cpu() for peer, buffer in send.items()}
-            receive = {peer: torch.empty_like(buffer, device="cpu") for peer, buffer in receive.items()}
-        elif devices and headers is not None:
-            headers.receive_on(devices.pop())
-        self.send, self.receive = send, receive
-
-    def land(self) -> None:
-        """Copy what came to where it belongs, if it passed through host memory."""
-        for peer, target in self._targets.items():
-            target.copy_(self.receive[peer])
-
-
 class _Posted:
     """Messages under way: receives from some peers and sends to others, and the header of each."""
 
-    def __init__(self, staged: _Staged, sources: Iterable[int], targets: Iterable[int], *, bodies: bool = True) -> None:
+    def __init__(self, staged: Staged, sources: Iterable[int], targets: Iterable[int], *, bodies: bool = True) -> None:
         headers = staged.headers
         self._headers, self._bodies, self._sources, targets = headers, bodies, list(sources), list(targets)
         receives: list[_Operation] = []

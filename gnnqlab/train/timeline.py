@@ -42,7 +42,9 @@ class TimelineFile:
         """Write what was recorded, with the messages that came."""
         if self._exchange is None or not self._due(epoch):
             return
-        spans = self._exchange.timeline.take() + transfers(arrivals)
+        spans = self._exchange.timeline.take()
+        if not self._exchange.timeline.stages.on_device:
+            spans += transfers(arrivals)
         rows = [
             [span.layer, span.direction, span.what, span.peer, round(span.start, 7), round(span.end, 7)]
             for span in spans
