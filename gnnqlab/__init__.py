@@ -40,6 +40,7 @@ _HOMES = {
     "compare": "gnnqlab.lab",
     "configure": "gnnqlab.train.configure",
     "errata": "gnnqlab.lab.errata",
+    "export": "gnnqlab.lab.export",
     "from_dgl": "gnnqlab.graph",
     "from_pyg": "gnnqlab.graph",
     "launch": "gnnqlab.launch",
@@ -80,6 +81,7 @@ __all__ = [
     "compare",
     "configure",
     "errata",
+    "export",
     "from_dgl",
     "from_pyg",
     "launch",
@@ -118,6 +120,7 @@ if TYPE_CHECKING:
     from gnnqlab.lab import compare
     from gnnqlab.lab.assigner_player import AssignerPlayer
     from gnnqlab.lab.errata import errata
+    from gnnqlab.lab.export import export
     from gnnqlab.lab.message_player import MessagePlayer
     from gnnqlab.lab.partition_explorer import PartitionExplorer
     from gnnqlab.lab.tuner import Tuner

@@ -2,6 +2,7 @@
 
 import dataclasses
 import html
+import importlib
 import json
 import os
 import shutil
@@ -31,6 +32,8 @@ __all__ = ["LIVE", "Run", "cleanup", "runs"]
 LIVE = ("starting", "running", "stalled")
 """Status of a run that is under way."""
 _POLL_S = 0.05
+# Rooms above this one, which it only knows by name.
+_LIVE_VIEW, _EXPORT = "gnnqlab.lab.live", "gnnqlab.lab.export"
 _START_S = 20.0
 
 
@@ -73,6 +76,11 @@ class Run:
         """
         state: str = self._status()["state"]
         return state
+
+    @property
+    def cause(self) -> str:
+        """Why it stands still or has ended before its time, in a sentence; empty while all is well."""
+        return str(self._status().get("cause", ""))
 
     @property
     def epoch(self) -> int:
@@ -248,6 +256,18 @@ class Run:
         if self._comparable():
             shutil.rmtree(self.folder / "tmp", ignore_errors=True)  # the guard has, unless it was killed
         return self
+
+    def live(self) -> Any:
+        """Figures that grow while the run trains, with a Stop button: a `gnnqlab.lab.live.LiveView`.
+
+        Works for any run on this machine's disk: one launched by an earlier kernel, or one that has ended.
+        """
+        return importlib.import_module(_LIVE_VIEW).LiveView(self)
+
+    def export(self, path: Path | str) -> Path:
+        """Write the run as one page that opens without a network, at any time; returns its path."""
+        written: Path = importlib.import_module(_EXPORT).export(self, path)
+        return written
 
     def open_report(self) -> Path:
         """Show ``report.html`` in a browser; returns its path."""

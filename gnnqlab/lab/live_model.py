@@ -1,0 +1,249 @@
+"""What a run has written so far, read on from where the last look ended: the live view without its screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnqlab.bits.policy import WIDTHS
+from gnnqlab.lab.theme import PHASES
+from gnnqlab.launch.folder import read_json
+from gnnqlab.launch.run import LIVE, Run
+from gnnqlab.train.json_lines import GrowingLines, spread_lines
+
+__all__ = ["AGES", "DIRECTIONS", "Growing", "LiveModel", "Traffic"]
+
+AGES = ("staleness", "epsilon")
+"""Columns of records that only systems with old or unchanged rows have: age in epochs, threshold of a cache."""
+DIRECTIONS = ("forward", "backward")
+_COLUMNS = (
+    "epoch", "time_s", "loss", "train_score", "val_score", "test_score", "epoch_s",
+    *(phase.column for phase in PHASES), "bytes_payload", "bytes_params", *AGES,
+)  # fmt: skip
+_SPREAD = 64
+"""Lines that are read of a long file of messages when a view opens, a line an epoch."""
+_NEWEST_BYTES = 32 << 10
+"""What is read of a file of messages at each further look; epochs before are passed over, as they hold no surprise."""
+_MOST_EPOCHS = 1024
+"""Epochs whose messages are kept; then every second one is let go."""
+_RECENT = 10
+"""Epochs that the map of pairs and the time left are means over."""
+
+
+class Growing:
+    """The records of one worker: columns of numbers that grow.
+
+    Example:
+        >>> growing = Growing()
+        >>> growing.add([{"epoch": 0, "loss": 2.0}, {"epoch": 1, "loss": 1.5, "val_score": None}])
+        >>> growing["loss"].tolist(), len(growing)
+        ([2.0, 1.5], 2)
+    """
+
+    def __init__(self) -> None:
+        self._held = np.empty((len(_COLUMNS), 64))
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, column: str) -> NDArray[np.float64]:
+        """One column; NaN where a record lacks it."""
+        return self._held[_COLUMNS.index(column), : self._count]
+
+    def add(self, lines: Iterable[dict[str, Any]]) -> None:
+        """Append records."""
+        rows = list(lines)
+        if not rows:
+            return
+        after = self._count + len(rows)
+        if after > self._held.shape[1]:
+            grown = np.empty((len(_COLUMNS), max(2 * self._held.shape[1], after)))
+            grown[:, : self._count] = self._held[:, : self._count]
+            self._held = grown
+        for index, name in enumerate(_COLUMNS):
+            self._held[index, self._count : after] = np.array([row.get(name) for row in rows], dtype=float)
+        self._count = after
+
+
+class Traffic:
+    """Messages that one worker received: elements by width in some epochs, bytes by sender in the newest."""
+
+    def __init__(self, workers: int) -> None:
+        self.elements: dict[int, NDArray[np.float64]] = {}
+        """Epoch -> elements by direction and width ``(2, 6)``."""
+        self._bytes: dict[int, NDArray[np.float64]] = {}
+        self._workers = workers
+
+    def add(self, lines: Iterable[dict[str, Any]]) -> None:
+        """Take in lines of a file of messages; an epoch that comes twice counts once."""
+        for line in lines:
+            elements, sent = np.zeros((len(DIRECTIONS), len(WIDTHS))), np.zeros(self._workers)
+            for _, direction, sender, _, bits, _, payload, parameters, _ in line["rows"]:
+                elements[DIRECTIONS.index(direction), WIDTHS.index(bits)] += 8 * payload / bits
+                sent[sender] += payload + parameters
+            self.elements[line["epoch"]], self._bytes[line["epoch"]] = elements, sent
+        while len(self.elements) > _MOST_EPOCHS:
+            self.elements = {epoch: self.elements[epoch] for epoch in sorted(self.elements)[::-2]}
+        self._bytes = {epoch: self._bytes[epoch] for epoch in sorted(self._bytes)[-_RECENT:]}
+
+    @property
+    def bytes_by_sender(self) -> NDArray[np.float64]:
+        """Mean bytes an epoch from each worker, over the newest epochs."""
+        return np.mean(list(self._bytes.values()), axis=0) if self._bytes else np.zeros(self._workers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """How a run stands."""
+
+    state: str
+    epoch: int
+    cause: str
+
+
+class LiveModel:
+    """A run as it grows; :meth:`look` reads what is new.
+
+    It holds no more than the folder says, so it can be made anew at any time, in any process.
+
+    Args:
+        run: the run, which may train, have ended, or not have begun.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        config = read_json(run.folder / "config.json")
+        assert config is not None, "a run has a configuration"
+        self.workers: int = config["workers"]
+        self.epochs: int = config["train"]["epochs"]
+        self.system: str = config["system"]["name"]
+        self.choices, self.lag = _bits_and_lag(run)
+        """Widths that the system chooses from, and the age in epochs of the rows that its schedule uses."""
+        self.records = [Growing() for _ in range(self.workers)]
+        self.traffic = [Traffic(self.workers) for _ in range(self.workers)]
+        self.standing = Standing(state="starting", epoch=-1, cause="")
+        self.switches: list[tuple[int, bool]] = []
+        """Epochs from which on rows are fresh (True) or old again, as the system decided."""
+        self._slow = ""
+        folder = run.folder
+        self._lines = [GrowingLines(folder / f"records-rank{rank}.jsonl") for rank in range(self.workers)]
+        self._messages = [GrowingLines(folder / f"traffic-rank{rank}.jsonl") for rank in range(self.workers)]
+        self._events, self._decisions = GrowingLines(folder / "events.jsonl"), GrowingLines(folder / "decisions.jsonl")
+        self._opened = False
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    def look_at_status(self) -> bool:
+        """Ask how the run stands, which costs next to nothing; whether it is another state or cause than before."""
+        before = self.standing
+        for event in self._events.look():
+            if event.get("event") == "slow":
+                self._slow = str(event.get("text", ""))
+            elif event.get("event") in ("recovered", "stalled"):
+                self._slow = ""
+        state = self.run.status
+        if state not in LIVE:
+            self._slow = ""
+        cause = self.run.cause or self._slow
+        self.standing = Standing(state=state, epoch=self.run.epoch, cause=cause)
+        return (before.state, before.cause) != (state, cause)
+
+    def look(self) -> bool:
+        """Read what is new; whether there was anything."""
+        changed = self.look_at_status()
+        for growing, lines in zip(self.records, self._lines, strict=True):
+            new = lines.look()
+            growing.add(new)
+            changed |= bool(new)
+        for traffic, lines in zip(self.traffic, self._messages, strict=True):
+            if not self._opened:
+                traffic.add(spread_lines(lines.path, _SPREAD))
+            traffic.add(lines.look(_NEWEST_BYTES))
+        self.switches += [
+            (decision["epoch"], decision["what"] == "fresh rows")
+            for decision in self._decisions.look()
+            if decision.get("what") in ("fresh rows", "rows of the epoch before")
+        ]
+        self._opened = True
+        return changed
+
+    # -- answers --------------------------------------------------------------------------------------------------
+
+    @property
+    def under_way(self) -> bool:
+        """Whether the run may still write."""
+        return self.standing.state in LIVE
+
+    @property
+    def score(self) -> str:
+        """``accuracy``, ``micro-F1`` where nodes have several labels, ``score`` while that is not known."""
+        facts = read_json(self.run.folder / "facts.json")
+        if facts is None:
+            return "score"
+        return "micro-F1" if facts.get("multi_label") else "accuracy"
+
+    @property
+    def done(self) -> int:
+        """Epochs that all workers have recorded."""
+        return min(len(growing) and int(growing["epoch"][-1]) + 1 for growing in self.records)
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds that the remaining epochs will take if they take as long as the last ten."""
+        ended = self.records[0]["time_s"][-_RECENT - 1 :]
+        if len(ended) < 2 or not self.under_way:
+            return None
+        return float((self.epochs - self.done) * (ended[-1] - ended[0]) / (len(ended) - 1))
+
+    @property
+    def sentence(self) -> str:
+        """The run in one line: state, epoch, time left, loss, accuracy, and what is wrong."""
+        words = [f"run {self.run.id}", self.standing.state, f"epoch {self.done}/{self.epochs}"]
+        if (left := self.left_s) is not None:
+            words.append(f"{int(left) // 60:02d}:{int(left) % 60:02d} left")
+        if len(self.records[0]):
+            words.append(f"loss {self.records[0]['loss'][-1]:.4g}")
+        scores = self.records[0]["val_score"]
+        known = scores[~np.isnan(scores)]
+        if len(known):
+            words.append(f"validation {100 * known[-1]:.1f} %")
+        if self.standing.cause:
+            words.append(self.standing.cause)
+        return " · ".join(words)
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong; empty while all is well."""
+        return self.standing.cause if self.standing.state != "stopped" else ""
+
+    @property
+    def ages(self) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """Column -> epochs and values of rank 0: staleness, ε; empty for a system with neither."""
+        records, found = self.records[0], {}
+        for column in AGES:
+            known = ~np.isnan(records[column])
+            if known.any():
+                found[column] = (records["epoch"][known], records[column][known])
+        if self.lag and "staleness" not in found:
+            found["staleness"] = (records["epoch"], self._scheduled_age(records["epoch"]))
+        return found
+
+    def _scheduled_age(self, epochs: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Age as the schedule has it: fresh rows in the first epoch, and where the system asked for them."""
+        age = np.where(epochs == 0, 0.0, float(self.lag))
+        for begin, fresh in self.switches:
+            age[epochs >= begin] = 0.0 if fresh else float(self.lag)
+        return age
+
+
+def _bits_and_lag(run: Run) -> tuple[tuple[int, ...], int]:
+    try:
+        system = run.config.system
+        return tuple(system.bits.choices), int(getattr(system.schedule, "lag", 0))
+    except (AttributeError, ImportError, KeyError, TypeError, ValueError):
+        return (), 0  # a part that is not at hand in this process: what it does shows in what the run writes

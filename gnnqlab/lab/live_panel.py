@@ -1,0 +1,165 @@
+"""A growing run on the screen: one line of words, a Stop button, one figure. All it knows is in the model."""
+
+from __future__ import annotations
+
+import html
+import os
+import threading
+import time
+from typing import Any
+
+from gnnqlab.lab.controls import WIDTH, make_access
+from gnnqlab.lab.live_model import LiveModel
+from gnnqlab.lab.live_views import draw_live, live_values
+from gnnqlab.lab.tuner_updates import Updater
+
+__all__ = ["LivePanel"]
+
+_STATUS_S = 0.5
+"""Seconds between two looks at how the run stands (0.1 ms each)."""
+_DRAW_S = 1.0
+"""Least seconds between two drawings."""
+_SHARE = 0.005
+"""Most of one processor's time that drawings may take; they come less often where they cost more."""
+_NICENESS = 10
+_ALL = "mean of all workers"
+
+
+class LivePanel:
+    """Draws a model in a thread of its own, which ends with the run or when the panel is closed.
+
+    Args:
+        model: what reads the run.
+    """
+
+    def __init__(self, model: LiveModel) -> None:
+        import ipywidgets as widgets
+        from plotly.graph_objects import FigureWidget
+
+        self.model = model
+        self.updater = Updater(self.draw)
+        self._lock = threading.RLock()
+        self._closed = False
+        self._due_s, self._thread = 0.0, 0
+        self._trouble = ""
+        self.words = widgets.HTML()
+        self.stop = widgets.Button(
+            description="Stop", icon="stop", tooltip="End the run and all its processes", layout={"width": "100px"}
+        )
+        self.stop.on_click(lambda button: self._in_background())
+        self.worker = widgets.Dropdown(
+            options=[(_ALL, None), *((f"worker {rank}", rank) for rank in range(model.workers))], value=None,
+            description="Epochs of", tooltip="Whose epochs are broken down by phase",
+            style={"description_width": "70px"}, layout={"width": "300px"},
+        )  # fmt: skip
+        self.worker.observe(lambda change: self._ask_anew(), names="value")
+        self._drawn = live_values(model)
+        self.figure = FigureWidget(draw_live(model))
+        self.figure.layout.width = WIDTH
+        self.access = make_access()
+        self.access.observe(self._recolour, names="dark")
+        self.box = widgets.VBox([self.words, widgets.HBox([self.stop, self.worker]), self.figure, self.access])
+        self._say()
+        self.updater.ask()
+
+    def close(self) -> None:
+        """Take the panel off the screen; its thread ends at its next look."""
+        self._closed = True
+        self.figure.close()
+        self.box.close()
+
+    # -- drawing --------------------------------------------------------------------------------------------------
+
+    def draw(self) -> float | None:
+        """Bring the screen up to date; returns when to look again, ``None`` if nothing will move any more."""
+        if self._closed or self.box.comm is None:
+            return None
+        self._yield_to_workers()
+        try:
+            return self._draw()
+        except Exception as error:  # a thread has nobody else to tell
+            self._trouble = f"{type(error).__name__}: {error}"
+            self._say()
+            return None
+
+    def _draw(self) -> float | None:
+        news = self.model.look_at_status()
+        if news or not self.model.under_way or time.monotonic() >= self._due_s:
+            begun = time.thread_time()
+            self.model.look()
+            self._show()
+            cost_s = time.thread_time() - begun
+            self._due_s = time.monotonic() + max(_DRAW_S, cost_s / _SHARE)
+        return _STATUS_S if self.model.under_way else None
+
+    def _show(self) -> None:
+        with self._lock:
+            values = live_values(self.model, worker=self.worker.value)
+            if len(values) != len(self._drawn):
+                self._drawn = values
+                self._redraw()
+            else:
+                self._change(values)
+            self._say()
+
+    def _change(self, values: list[dict[str, Any]]) -> None:
+        """Send what is different from what the screen shows."""
+        before, self._drawn = self._drawn, values
+        with self.figure.batch_update():
+            for trace, old, new in zip(self.figure.data, before, values, strict=True):
+                different = {name: value for name, value in new.items() if old[name] != value}
+                if different:
+                    trace.update(different, overwrite=True)
+
+    def _redraw(self) -> None:
+        """Draw all anew: another theme, or a panel more."""
+        fresh = draw_live(self.model, worker=self.worker.value, dark=self.access.dark)
+        with self.figure.batch_update():
+            self.figure.data = ()
+            self.figure.layout = fresh.layout
+            self.figure.layout.width = WIDTH
+            self.figure.add_traces(fresh.data)
+
+    def _say(self) -> None:
+        """Words and button."""
+        standing = self.model.standing
+        trouble = self._trouble or self.model.trouble
+        words = f'<p role="status" style="max-width:70em;line-height:1.5">{html.escape(self.model.sentence)}</p>'
+        if trouble:
+            words += f'<p role="alert" style="color:#d55e00;max-width:70em">✗ {html.escape(trouble)}</p>'
+        if self.words.value != words:
+            self.words.value = words
+        ended = not self.model.under_way and standing.state != "starting"
+        if self.stop.disabled != ended:
+            self.stop.disabled = ended
+
+    def _recolour(self, change: Any) -> None:
+        with self._lock:
+            self._redraw()
+
+    def _ask_anew(self) -> None:
+        self._due_s = 0.0
+        self.updater.ask()
+
+    def _in_background(self) -> None:
+        """Stopping takes seconds; a callback returns at once."""
+
+        def work() -> None:
+            try:
+                self.model.run.stop()
+            except Exception as error:  # the reason belongs on the screen, whatever it is
+                self._trouble = str(error)
+            self._ask_anew()
+
+        self.stop.disabled = True
+        threading.Thread(target=work, name="gnnqlab stop", daemon=True).start()
+
+    def _yield_to_workers(self) -> None:
+        """Let this thread run when the workers leave a processor idle; on Linux each thread has a priority."""
+        if threading.get_native_id() == self._thread:
+            return
+        self._thread = threading.get_native_id()
+        try:
+            os.setpriority(os.PRIO_PROCESS, self._thread, _NICENESS)
+        except (AttributeError, OSError):
+            pass

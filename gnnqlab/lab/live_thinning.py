@@ -1,0 +1,89 @@
+"""As many points as a screen has room for: long series keep their extremes, long bars their means."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Buckets", "rounded", "thinned"]
+
+_STEPS = (1, 2, 5)
+
+
+def thinned(
+    x: NDArray[np.float64], y: NDArray[np.float64], *, buckets: int = 240
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the least and the greatest of each bucket of a series, in order, and its two ends.
+
+    Drawn as a line, this looks the same as all points where a bucket is no wider than a pixel.
+
+    Args:
+        x: places, ascending.
+        y: values; NaN ones are left out.
+        buckets: how many; at most ``2 * buckets + 2`` points are returned, all of a shorter series.
+
+    Example:
+        >>> x, y = thinned(np.arange(1000.0), np.sin(np.arange(1000.0)), buckets=10)
+        >>> len(x), float(x[0]), float(x[-1])
+        (22, 0.0, 999.0)
+    """
+    known = ~np.isnan(y)
+    x, y = x[known], y[known]
+    if len(x) <= 2 * buckets + 2:
+        return x, y
+    edges = np.linspace(0, len(x), buckets + 1).astype(int)
+    pieces = [y[begin:end] for begin, end in itertools.pairwise(edges)]
+    ends = [0, len(x) - 1]
+    chosen = [begin + piece.argmin() for begin, piece in zip(edges, pieces)]
+    chosen += [begin + piece.argmax() for begin, piece in zip(edges, pieces)]
+    kept = np.unique([*ends, *chosen])
+    return x[kept], y[kept]
+
+
+class Buckets:
+    """Epochs in few groups of equal length, of 1, 2, 5, 10, 20 ... epochs, so that groups stay as epochs are added.
+
+    Args:
+        epochs: the number of each value, ascending.
+        most: groups at most.
+
+    Example:
+        >>> buckets = Buckets(np.arange(100.0), most=10)
+        >>> buckets.length, buckets.centers.tolist()[:2], buckets.mean(np.arange(100.0)).tolist()[:2]
+        (10, [4.5, 14.5], [4.5, 14.5])
+    """
+
+    def __init__(self, epochs: NDArray[np.float64], *, most: int) -> None:
+        span = (epochs[-1] - epochs[0] + 1) if len(epochs) else 1
+        self.length = next(
+            step * 10**power for power in range(9) for step in _STEPS if span <= (most - 1) * step * 10**power or
+            (step * 10**power == 1 and span <= most)
+        )  # fmt: skip
+        numbers = (epochs // self.length).astype(int)
+        self._groups, self._begins = np.unique(numbers, return_index=True)
+        self._counts = np.diff([*self._begins, len(epochs)])
+
+    @property
+    def centers(self) -> NDArray[np.float64]:
+        """The middle of each group."""
+        middles: NDArray[np.float64] = self._groups * self.length + (self.length - 1) / 2
+        return middles
+
+    def mean(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Mean of the values in each group."""
+        if not len(values):
+            return np.zeros(0)
+        means: NDArray[np.float64] = np.add.reduceat(values, self._begins) / self._counts
+        return means
+
+
+def rounded(values: NDArray[np.float64], digits: int = 5) -> list[float | None]:
+    """Return plain numbers with so many digits, NaN as ``None``: what a page is sent, and no more.
+
+    Example:
+        >>> rounded(np.array([0.123456789, 1234567.0, np.nan]))
+        [0.12346, 1234600.0, None]
+    """
+    return [None if value != value else float(f"{value:.{digits}g}") for value in values.tolist()]
