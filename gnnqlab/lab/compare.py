@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,15 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gnnqlab.lab import plots
 from gnnqlab.lab.bundle import Bundle, name_links, table_html
+from gnnqlab.lab.comparison_table import comparison_frame
 from gnnqlab.lab.frames import (
     by_epoch,
-    comparison_frame,
     device_pairs,
     human_bytes,
     phase_seconds,
     volume_per_epoch,
 )
 from gnnqlab.lab.snapshot import RunLike, Snapshot, labels, score_name, take
+from gnnqlab.lab.target import check_target, usual_target
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -35,10 +37,12 @@ class Comparison:
     """
 
     runs: tuple[Snapshot, ...]
+    target: float
+    """Validation score whose time is taken; NaN if nothing was validated."""
 
     def to_frame(self) -> DataFrame:
-        """One row a run: accuracy, seconds and bytes per epoch, ratios to the first (``comparison_frame``)."""
-        return comparison_frame(self.runs)
+        """One row a run: accuracy, seconds and bytes per epoch, time to accuracy (``comparison_frame``)."""
+        return comparison_frame(self.runs, target=None if math.isnan(self.target) else self.target)
 
     @property
     def records(self) -> dict[str, DataFrame]:
@@ -87,7 +91,7 @@ class Comparison:
         """Write the comparison as one HTML page that works without a network; returns its path."""
         from gnnqlab.lab.report import write_report
 
-        return write_report(self.runs, path)
+        return write_report(self.runs, path, target=None if math.isnan(self.target) else self.target)
 
     def _linked(self, figure: Figure) -> Figure:
         return name_links(figure, (run.summary.get("link") for run in self.runs))
@@ -100,7 +104,10 @@ class Comparison:
         short[f"test {score}"] = [f"{100 * value:.2f} %" for value in full[score]]
         short["epoch"] = [f"{1000 * seconds:.3g} ms" for seconds in full["epoch_s"]]
         short["speed"] = [f"{ratio:.2f} ×" for ratio in full["speedup"]]
+        if not math.isnan(self.target):
+            short[f"to {100 * self.target:.1f} %"] = [_seconds(seconds) for seconds in full["to_target_s"]]
         short["sent per epoch"] = [human_bytes(count) for count in full["bytes_per_epoch"]]
+        short["of it parameters"] = [human_bytes(count) for count in full["bytes_params"].astype(float)]
         short["less sent"] = [f"{ratio:.1f} ×" for ratio in full["fewer_bytes"]]
         return short
 
@@ -112,12 +119,24 @@ class Comparison:
         return {"text/plain": repr(self), "text/html": table_html(self._short(), caption=caption)}
 
 
-def compare(runs: Sequence[RunLike]) -> Comparison:
+def _seconds(seconds: float) -> str:
+    return "not reached" if math.isnan(seconds) else f"{seconds:.3g} s"
+
+
+def compare(runs: Sequence[RunLike], *, target: float | None = None) -> Comparison:
     """Put runs side by side, as they stand now; the first is the reference.
 
+    Args:
+        runs: handles or snapshots.
+        target: validation score in [0, 1] whose time is taken; by default half a point below Vanilla's best, or the
+            first run's where there is no Vanilla.
+
     Raises:
-        ValueError: if there is no run.
+        ValueError: if there is no run, or the target is no score.
     """
     if not runs:
         raise ValueError("a comparison needs at least one run, got none; pass compare([run, other])")
-    return Comparison(tuple(take(run) for run in runs))
+    if target is not None:
+        check_target(target)
+    snapshots = tuple(take(run) for run in runs)
+    return Comparison(snapshots, usual_target(snapshots) if target is None else target)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gnnqlab.lab.snapshot import RunLike, labels, score_name, take
 from gnnqlab.lab.theme import PHASES
 
 if TYPE_CHECKING:
@@ -14,7 +12,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "by_epoch",
-    "comparison_frame",
     "device_pairs",
     "human_bytes",
     "phase_seconds",
@@ -71,52 +68,6 @@ def volume_per_epoch(records: DataFrame) -> dict[str, float]:
         "payload": float(records["bytes_payload"].sum()) / epochs,
         "parameters": float(records["bytes_params"].sum()) / epochs,
     }
-
-
-def comparison_frame(runs: Sequence[RunLike]) -> DataFrame:
-    """Systems side by side, one row a run; ratios are to the first run, above 1 where it is surpassed.
-
-    Columns: ``workers, epochs, accuracy`` (or ``micro-F1``)``, best_val, epoch_s, speedup, bytes_per_epoch,
-    fewer_bytes, comm_s, comp_s, quant_s, assign_s, final_loss, peak_memory_bytes, link``.
-
-    Raises:
-        ValueError: if there is no run.
-    """
-    import pandas as pd
-
-    if not runs:
-        raise ValueError("a comparison needs at least one run, got none; pass compare([run, other])")
-    snapshots = [take(run) for run in runs]
-    first = snapshots[0].summary
-    rows = []
-    for snapshot in snapshots:
-        summary = snapshot.summary
-        rows.append(
-            {
-                "workers": summary.get("workers"),
-                "epochs": summary.get("epochs"),
-                score_name(summary): summary.get("test_accuracy", summary.get("test_f1_micro")),
-                "best_val": summary.get("best_val"),
-                "epoch_s": summary.get("epoch_s"),
-                "speedup": _ratio(first.get("epoch_s"), summary.get("epoch_s")),
-                "bytes_per_epoch": summary.get("bytes_sent"),
-                "fewer_bytes": _ratio(first.get("bytes_sent"), summary.get("bytes_sent")),
-                "comm_s": summary.get("comm_s"),
-                "comp_s": summary.get("comp_s"),
-                "quant_s": summary.get("quant_s"),
-                "assign_s": summary.get("assign_s"),
-                "final_loss": summary.get("final_loss"),
-                "peak_memory_bytes": summary.get("peak_memory_bytes"),
-                "link": summary.get("link"),
-            }
-        )
-    return pd.DataFrame(rows, index=pd.Index(labels(snapshots), name="system"))
-
-
-def _ratio(reference: float | None, value: float | None) -> float:
-    if reference is None or value is None or not value:
-        return math.nan
-    return float(reference) / float(value)
 
 
 def human_bytes(count: float) -> str:

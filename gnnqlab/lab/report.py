@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab import plots
 from gnnqlab.lab.bundle import caption_of, name_links, table_html
+from gnnqlab.lab.comparison_table import comparison_frame
 from gnnqlab.lab.frames import (
     by_epoch,
-    comparison_frame,
     device_pairs,
     human_bytes,
     phase_seconds,
     volume_per_epoch,
 )
 from gnnqlab.lab.snapshot import RunLike, Snapshot, graph_name, labels, score_name, take
+from gnnqlab.lab.target import usual_target
 from gnnqlab.lab.theme import style_of, template
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ __all__ = ["write_report"]
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
 
 
-def write_report(runs: Sequence[RunLike], path: str | Path) -> Path:
+def write_report(runs: Sequence[RunLike], path: str | Path, *, target: float | None = None) -> Path:
     """Write the report of the runs; the first is what the others are compared with.
 
     The page holds everything it needs, Plotly's script (5 MB) included, and may fetch nothing.
@@ -41,6 +42,7 @@ def write_report(runs: Sequence[RunLike], path: str | Path) -> Path:
     Args:
         runs: one or more runs, see ``snapshot.RunLike``. A run without any recorded epoch appears in the table only.
         path: the file to write; an existing one is replaced as a whole.
+        target: validation score whose time is shown, as for :func:`gnnqlab.compare`.
 
     Returns:
         The path that was written.
@@ -54,14 +56,14 @@ def write_report(runs: Sequence[RunLike], path: str | Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        partial.write_text(_page([take(run) for run in runs]), encoding="utf-8")
+        partial.write_text(_page([take(run) for run in runs], target), encoding="utf-8")
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
     return path
 
 
-def _page(runs: Sequence[Snapshot]) -> str:
+def _page(runs: Sequence[Snapshot], target: float | None) -> str:
     from plotly.offline import get_plotlyjs
 
     here = Path(__file__).parent
@@ -69,7 +71,7 @@ def _page(runs: Sequence[Snapshot]) -> str:
     figures: dict[str, Figure] = {}
     sections = [
         _header(runs, names),
-        _section("Side by side" if len(runs) > 1 else "Result", _comparison(runs)),
+        _section("Side by side" if len(runs) > 1 else "Result", _comparison(runs, target)),
         *_figure_sections({name: run for name, run in zip(names, runs) if len(run.records)}, figures),
         _section("Configuration", "".join(_configuration(name, run) for name, run in zip(names, runs))),
     ]
@@ -162,9 +164,10 @@ def _single_facts(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     ]
 
 
-def _comparison(runs: Sequence[Snapshot]) -> str:
+def _comparison(runs: Sequence[Snapshot], target: float | None) -> str:
     """A column per run, a row per quantity: few enough columns for a phone."""
-    frame = comparison_frame(runs)
+    goal = usual_target(runs) if target is None else target
+    frame = comparison_frame(runs, target=target)
     summaries = [run.summary for run in runs]
     rows: dict[str, list[str]] = {
         f"test {'score' if len(set(map(score_name, summaries))) > 1 else score_name(summaries[0])}": [
@@ -174,7 +177,11 @@ def _comparison(runs: Sequence[Snapshot]) -> str:
         "final loss": [f"{_number(value):.4g}" for value in frame["final_loss"]],
         "epoch (median)": [_seconds(value) for value in frame["epoch_s"]],
         "speed": [_ratio(value, 2) for value in frame["speedup"]],
+        f"time to {_percent(goal)} on validation": [
+            "not reached" if math.isnan(value) else _seconds(value) for value in frame["to_target_s"]
+        ],
         "sent an epoch": [human_bytes(_number(value)) for value in frame["bytes_per_epoch"]],
+        "of it scales and zero-points": [human_bytes(_number(value)) for value in frame["bytes_params"]],
         "less sent": [_ratio(value, 1) for value in frame["fewer_bytes"]],
         "communication": [_seconds(value) for value in frame["comm_s"]],
         "computation": [_seconds(value) for value in frame["comp_s"]],
@@ -183,7 +190,9 @@ def _comparison(runs: Sequence[Snapshot]) -> str:
         "memory, worst worker": [human_bytes(_number(value)) for value in frame["peak_memory_bytes"]],
     }
     if len(runs) == 1:
-        rows = {name: cells for name, cells in rows.items() if name not in ("speed", "less sent")}
+        rows = {
+            name: cells for name, cells in rows.items() if name not in ("speed", "less sent") and "time to" not in name
+        }
     head = "".join(
         f'<th scope="col"><span class="swatch" style="background:{style_of(name).color}"></span>'
         f"{html.escape(name)}</th>"

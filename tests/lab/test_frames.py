@@ -5,6 +5,7 @@ import math
 import pytest
 
 from gnnqlab.lab import frames
+from gnnqlab.lab.comparison_table import comparison_frame
 from tests.lab.synthetic import make_run
 
 
@@ -47,7 +48,7 @@ def test_volume_is_split_into_payload_and_parameters() -> None:
 
 def test_comparison_is_against_the_first_run() -> None:
     runs = [make_run(), make_run("fixed-bits", bits=2)]
-    table = frames.comparison_frame(runs)
+    table = comparison_frame(runs)
     assert list(table.index) == ["vanilla", "fixed-bits"]
     assert table.loc["vanilla", "fewer_bytes"] == 1.0
     assert table.loc["fixed-bits", "fewer_bytes"] == pytest.approx(256_000 / 24_000)
@@ -57,10 +58,10 @@ def test_comparison_is_against_the_first_run() -> None:
 def test_comparison_survives_a_run_that_broke_off() -> None:
     broken = make_run("fixed-bits", bits=2)
     broken.summary = {"system": "fixed-bits"}
-    table = frames.comparison_frame([make_run(), broken])
+    table = comparison_frame([make_run(), broken])
     assert math.isnan(table.loc["fixed-bits", "speedup"])
 
 
 def test_comparison_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one run, got none"):
-        frames.comparison_frame([])
+        comparison_frame([])

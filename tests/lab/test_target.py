@@ -1,0 +1,70 @@
+"""Time to accuracy: what counts, what does not, and runs that never get there."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import gnnqlab as gq
+from gnnqlab.lab.frames import by_epoch
+from gnnqlab.lab.target import MARGIN, seconds_to, usual_target
+from tests.lab.synthetic import make_run
+
+
+def test_the_first_epoch_that_gets_there_counts_with_all_before_it():
+    run = make_run(workers=2, epochs=21)  # evaluated in every second epoch
+    table = by_epoch(run.records)
+    at = table.iloc[12]
+    between = (at["val_score"] + table["val_score"].iloc[10]) / 2
+    assert seconds_to(run.records, between) == at["train_s"]
+    assert seconds_to(run.records, at["val_score"]) == at["train_s"]
+    assert math.isnan(seconds_to(run.records, table["val_score"].max() + 1e-6))
+
+
+def test_assignment_counts_and_evaluation_does_not():
+    run = make_run(epochs=5, every=1)
+    before = seconds_to(run.records, 0.2)
+    run.records["evaluate_s"] += 100.0
+    assert seconds_to(run.records, 0.2) == before
+    run.records["epoch_s"] += 0.5  # of which assignment, quantization and scheduling are parts
+    epochs = by_epoch(run.records).query("val_score >= 0.2")["epoch"].iloc[0] + 1
+    assert seconds_to(run.records, 0.2) == pytest.approx(before + 0.5 * epochs)
+
+
+def test_the_target_is_half_a_point_below_vanilla_wherever_it_stands():
+    runs = [make_run("fixed-bits", bits=2), make_run("vanilla", epochs=10)]
+    comparison = gq.compare(runs)
+    assert comparison.target == runs[1].summary["best_val"] - MARGIN
+    assert usual_target(gq.compare(runs[:1]).runs) == runs[0].summary["best_val"] - MARGIN
+    frame = comparison.to_frame()
+    assert frame["to_target_s"].notna().all()
+    assert f"to {100 * comparison.target:.1f} %" in repr(comparison)
+
+
+def test_a_target_of_ones_own_and_a_run_that_misses_it():
+    runs = [make_run("vanilla"), make_run("fixed-bits", bits=2, epochs=4)]
+    comparison = gq.compare(runs, target=0.9)
+    assert comparison.to_frame()["to_target_s"].isna().tolist() == [False, True]
+    assert "not reached" in repr(comparison) and "to 90.0 %" in repr(comparison)
+
+
+def test_the_report_shows_it(tmp_path):
+    page = gq.compare([make_run("vanilla"), make_run("fixed-bits", bits=2, epochs=4)], target=0.9).report(
+        tmp_path / "report.html"
+    )
+    text = page.read_text()
+    assert "time to 90.00 % on validation" in text and "not reached" in text
+
+
+def test_runs_without_validation_have_no_target():
+    run = make_run()
+    run.summary["best_val"] = None
+    comparison = gq.compare([run])
+    assert math.isnan(comparison.target) and comparison.to_frame()["to_target_s"].isna().all()
+    assert "not reached" not in repr(comparison)
+
+
+def test_a_target_that_is_no_score_is_refused():
+    with pytest.raises(ValueError, match=r"target must be a validation score in \[0, 1\], got 95; write 0.95"):
+        gq.compare([make_run()], target=95)
