@@ -106,7 +106,12 @@ def beside(
             x=[(row[2] + row[3]) / 2 for row in some],
             y=[_line(row) for row in some],
             mode="markers",
-            error_x={"type": "data", "array": [(row[3] - row[2]) / 2 for row in some], "thickness": 2, "width": 5},
+            error_x={
+                "type": "data",
+                "array": [(row[3] - row[2]) / 2 or None for row in some],
+                "thickness": 2,
+                "width": 5,
+            },
             marker={"symbol": symbol, "size": 12, "color": color, "line": {"width": 2, "color": color}},
             name=words,
             customdata=[row[4] for row in some],

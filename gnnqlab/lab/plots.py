@@ -128,7 +128,7 @@ def breakdown(records_by_system: Mapping[str, DataFrame], *, per_worker: bool = 
         caption=caption + " an epoch.",
         dark=dark,
         height=230 + 34 * len(systems),
-        legend_rows=3,
+        legend_rows=-(-len(figure.data) // 3),
     )
 
 

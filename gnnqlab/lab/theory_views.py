@@ -108,10 +108,14 @@ def bounds_by_width(checks: Mapping[int, TheoryCheck], *, dark: bool = False) ->
             name=words,
             hovertemplate=f"{words}, %{{x}} bits: %{{y:.3g}}<extra></extra>",
         )
-    figure.add_hline(
-        y=norm, line={"color": OKABE_ITO["grey"], "dash": "dot"}, annotation_text="squared gradient",
-        annotation_position="top right",
-    )  # fmt: skip
+    figure.add_scatter(
+        x=[str(bits) for bits in widths],
+        y=[norm] * len(widths),
+        mode="lines",
+        line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 2},
+        name="squared gradient",
+        hovertemplate="squared gradient: %{y:.3g}<extra></extra>",
+    )
     figure.update_xaxes(title_text="bits of an element", type="category")
     figure.update_yaxes(
         title_text="variance of the gradient<br>(squared unit of it)", type="log", exponentformat="power", nticks=7

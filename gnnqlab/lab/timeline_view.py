@@ -122,12 +122,15 @@ def timeline_chart(
         label: layer_timeline(timeline, layer=layer, direction=direction, epoch=epoch)
         for label, timeline in timelines.items()
     }
+    workers = max(frame["rank"].nunique() for frame in frames.values())
+    height = 170 + len(frames) * (80 + 44 * workers)
+    gap = 64 / (height - 176)  # room for the numbers of one panel and the title of the next
     figure = make_subplots(
         rows=len(frames),
         cols=1,
         shared_xaxes=same_scale,
         subplot_titles=list(frames),
-        vertical_spacing=0.28 / len(frames),
+        vertical_spacing=min(gap, 0.9 / max(len(frames) - 1, 1)),
     )
     shown: set[str] = set()
     for row, frame in enumerate(frames.values(), start=1):
@@ -170,7 +173,6 @@ def timeline_chart(
     figure.update_layout(barmode="overlay")
     figure.update_xaxes(rangemode="tozero")
     figure.update_xaxes(title_text="milliseconds since the exchange began", row=len(frames), col=1)
-    workers = max(frame["rank"].nunique() for frame in frames.values())
     words = []
     for label, frame in frames.items():
         waited = frame[frame["what"] == "wait"]
@@ -178,11 +180,10 @@ def timeline_chart(
         words.append(f"{label} takes {frame['end (ms)'].max():.3g} ms, of which a worker waits {mean:.3g} ms")
     what = f"Layer {layer + 1}, {direction}"
     caption = f"{what}, one exchange on all workers: {'; '.join(words)}."
-    height = 130 + len(frames) * (70 + 44 * workers)
     title = f"{what}: who waits for whom"
     finish(figure, title=title, caption=caption, dark=dark, height=height)
     # Below, where no title of a panel is in its way.
-    legend = {"traceorder": "normal", "y": -70 / (height - 130), "yanchor": "top"}
+    legend = {"traceorder": "normal", "y": -60 / (height - 176), "yanchor": "top"}
     figure.update_layout(legend=legend, margin={"t": 76, "b": 100})
     table = pd.concat(frames, names=["run"]).reset_index(level=0).set_index("run")
     return Bundle(figure, table)

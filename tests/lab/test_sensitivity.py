@@ -1,0 +1,101 @@
+"""Knobs with intervals, and papers' figures beside measured ones."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from gnnqlab.lab.paper_figures import REPORTED, beside
+from gnnqlab.lab.sensitivity import interval, repeated, sensitivity_chart, sweep_table
+
+
+@dataclass
+class _Run:
+    summary: dict[str, Any]
+    seed: int
+
+    @property
+    def config(self) -> Any:
+        return SimpleNamespace(train=SimpleNamespace(seed=self.seed))
+
+
+def _runs(*scores: float) -> list[Any]:
+    return [
+        _Run({"test_accuracy": score, "epoch_s": 0.01 * (seed + 1), "bytes_sent": 1000}, seed)
+        for seed, score in enumerate(scores)
+    ]
+
+
+def test_an_interval_covers_the_mean_as_often_as_it_says() -> None:
+    import numpy as np
+
+    draws = np.random.default_rng(0).normal(5.0, 2.0, (4000, 4))
+    hit = [abs(mean - 5.0) <= half for mean, half in (interval(row.tolist()) for row in draws)]
+    assert abs(sum(hit) / len(hit) - 0.95) < 0.015  # four standard errors of a share of 0.95 in 4000
+
+
+def test_one_value_has_no_interval_and_none_is_refused() -> None:
+    assert interval([3.0]) == (3.0, 0.0)
+    with pytest.raises(ValueError, match="at least one value"):
+        interval([])
+
+
+def test_a_sweep_has_a_line_a_run() -> None:
+    table = sweep_table({0.0: _runs(0.9, 0.8), 1.0: _runs(0.7)}, knob="lam")
+    assert table.to_dict("records")[1] == {
+        "lam": 0.0, "seed": 1, "accuracy": 0.8, "epoch_s": 0.02, "bytes_sent": 1000,
+    }  # fmt: skip
+    assert table["lam"].tolist() == [0.0, 0.0, 1.0]
+
+
+def test_means_intervals_and_every_run_are_drawn() -> None:
+    table = sweep_table({1.0: _runs(0.95, 0.96, 0.97), 0.0: _runs(0.94, 0.95, 0.96)}, knob="lam")
+    baseline = sweep_table({32: _runs(0.955)}, knob="lam")
+    shown = sensitivity_chart(table, knob="lam", values=("accuracy", "epoch_s"), baseline=baseline, dark=True)
+    points, mean, line = shown.figure.data[:3]
+    assert sorted(points.y) == pytest.approx([94, 95, 95, 96, 96, 97])
+    assert list(mean.x) == ["0", "1"] and list(mean.y) == pytest.approx([95, 96])
+    assert list(mean.error_y.array) == pytest.approx([4.303 / 3**0.5] * 2)
+    assert set(line.y) == {95.5} and line.line.dash == "dash"
+    assert shown.figure.layout.yaxis.title.text == "test accuracy (%)"
+    assert shown.figure.layout.xaxis.title.text == "λ"
+    assert shown.frame.loc[1.0, "epoch (ms)"] == pytest.approx(20.0)
+
+
+def test_a_missing_column_is_named() -> None:
+    with pytest.raises(ValueError, match=r"missing \['variance'\]"):
+        sensitivity_chart(pd.DataFrame({"lam": [0.1]}), knob="lam", values=("variance",))
+
+
+def test_repeated_trains_once_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib
+
+    start = importlib.import_module("gnnqlab.launch.start")
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(start, "launch", lambda graph, **settings: asked.append({"graph": graph, **settings}))
+    repeated("digits", seeds=(3, 4), system="adaqp", lam=0.2)
+    assert [one["seed"] for one in asked] == [3, 4] and all(one["wait"] and one["lam"] == 0.2 for one in asked)
+
+
+@pytest.mark.parametrize("topic", list(REPORTED))
+def test_every_reported_figure_says_where_it_stands(topic: str) -> None:
+    shown = beside(topic, {"digits": 3.0}, link="20mbit")
+    assert all(each.low <= each.high and "AdaQP, " in each.source for each in REPORTED[topic])
+    assert set(shown.frame["reported or measured"]) == {"paper", "here"}
+    assert "20mbit" in shown.frame["source"].iloc[-1] and "20mbit" in shown.figure.layout.meta["caption"]
+
+
+def test_paper_and_here_are_told_apart_without_colour() -> None:
+    paper, here = beside("speed-up", {"digits": [1.0, 2.0, 3.0]}).figure.data
+    assert paper.marker.symbol != here.marker.symbol and paper.name != here.name
+    assert all(line.endswith("(paper)") for line in paper.y) and all(line.endswith("(here)") for line in here.y)
+    assert here.x[0] == pytest.approx(2.0) and here.error_x.array[0] == pytest.approx(4.303 / 3**0.5)
+
+
+def test_unknown_topics_and_empty_measurements_are_refused() -> None:
+    with pytest.raises(ValueError, match="a topic must be one of"):
+        beside("beauty", {"digits": 1.0})
+    with pytest.raises(ValueError, match="got nothing measured"):
+        beside("speed-up", {})
