@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from gnnqlab.bits.policy import BitPolicy, Rows
 from gnnqlab.exchange.halo import HaloExchange
 from gnnqlab.kernels.aggregate import spmm
-from gnnqlab.nn.message_passing import WorkerGraph
+from gnnqlab.nn.message_passing import ModelGraph, WorkerGraph
 from gnnqlab.nn.sparse_input import SparseInput
 from gnnqlab.partition.shard import Shard
 from gnnqlab.theory.variance import received_variance, shared_variance, step_widths
@@ -63,6 +63,9 @@ class TracedGraph(WorkerGraph):
         if y.requires_grad:
             y.register_hook(lambda gradient: setattr(layer, "sums_gradient", gradient.detach()))
         return y
+
+    def _convolve(self, *arguments):  # type: ignore[no-untyped-def]
+        return ModelGraph._convolve(self, *arguments)  # step by step, so that the sums are seen
 
     def message_gradients(self, layer: int) -> Tensor:
         """Return what this worker sends backward: the gradient of each halo row, ``(H, D)``."""

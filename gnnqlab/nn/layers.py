@@ -36,7 +36,7 @@ class GraphConvolution(nn.Module):
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
         if self.projects_first:
             return g.aggregate(project(x, self.weight), alpha="symmetric") + self.bias
-        return torch.addmm(self.bias, g.aggregate(_dense(x), alpha="symmetric"), self.weight)
+        return g.convolve(_dense(x), self.weight, self.bias, alpha="symmetric")
 
 
 class SageConvolution(nn.Module):
@@ -56,9 +56,7 @@ class SageConvolution(nn.Module):
         if self.projects_first:
             neighbours = g.aggregate(project(x, self.weight_neighbour), alpha="mean")
             return project(x, self.weight_self) + neighbours + self.bias
-        x = _dense(x)
-        neighbours = torch.addmm(self.bias, g.aggregate(x, alpha="mean"), self.weight_neighbour)
-        return torch.addmm(neighbours, x, self.weight_self)
+        return g.convolve(_dense(x), self.weight_neighbour, self.bias, alpha="mean", self_weight=self.weight_self)
 
 
 class Projection(nn.Module):

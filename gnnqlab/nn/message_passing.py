@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gnnqlab.exchange.attention import attend as attend_over_halo
+from gnnqlab.exchange.convolution import convolve
 from gnnqlab.exchange.halo import HaloExchange
 from gnnqlab.graph.features import SparseRows
 from gnnqlab.graph.graph import Graph
@@ -65,6 +66,20 @@ class ModelGraph(ABC):
     @abstractmethod
     def _aggregate(self, x: Tensor, alpha: str, hop: int, epoch: int, training: bool) -> Tensor: ...
 
+    def _convolve(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        self_weight: Tensor | None,
+        alpha: str,
+        hop: int,
+        epoch: int,
+        training: bool,
+    ) -> Tensor:
+        y = torch.addmm(bias, self._aggregate(x, alpha, hop, epoch, training), weight)
+        return y if self_weight is None else torch.addmm(y, x, self_weight)
+
     @abstractmethod
     def _attend(
         self, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float, hop: int, epoch: int, training: bool
@@ -100,6 +115,22 @@ class GraphPass:
         """
         self._hops += 1
         return self.graph._aggregate(x, alpha, self._hops - 1, self.epoch, self.training)
+
+    def convolve(
+        self, x: Tensor, weight: Tensor, bias: Tensor, *, alpha: str = "symmetric", self_weight: Tensor | None = None
+    ) -> Tensor:
+        """Return ``aggregate(x) weight + x self_weight + bias``: a layer whose products can run while rows travel.
+
+        Args:
+            x: rows of owned nodes, float32 ``(N, D)``.
+            weight: ``(D, O)``; ``self_weight`` the same, or ``None`` for no such term; ``bias`` ``(O,)``.
+            alpha: as for :meth:`aggregate`.
+
+        Returns:
+            float32 ``(N, O)``.
+        """
+        self._hops += 1
+        return self.graph._convolve(x, weight, bias, self_weight, alpha, self._hops - 1, self.epoch, self.training)
 
     def attend(self, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float = 0.2) -> Tensor:
         """Return ``y_v = sum over u in N(v) of softmax_u(leaky(<a_target, z_v> + <a_source, z_u>)) z_u`` (GAT).
@@ -184,6 +215,30 @@ class WorkerGraph(ModelGraph):
         return self._exchange.aggregate(
             self.adjacency(alpha),
             x.contiguous(),
+            layer=hop,
+            epoch=epoch,
+            exact=not training,
+            static=x is self.features,
+        )
+
+    def _convolve(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        self_weight: Tensor | None,
+        alpha: str,
+        hop: int,
+        epoch: int,
+        training: bool,
+    ) -> Tensor:
+        return convolve(
+            self._exchange,
+            self.adjacency(alpha),
+            x.contiguous(),
+            weight,
+            bias,
+            self_weight,
             layer=hop,
             epoch=epoch,
             exact=not training,

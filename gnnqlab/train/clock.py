@@ -21,9 +21,9 @@ PHASES = (
     "assign",
     "other",
 )
-"""Phases of an epoch: the products of central and of marginal rows, quantization, waiting for messages,
-everything dense (projections, norms, losses), the gradient all-reduce, the step, evaluation, bit-width
-assignment, and what no other phase claims."""
+"""Phases of an epoch: the products of central and of marginal rows (neighbour sums, and the projections that run
+between them), quantization, waiting for messages, everything else that is dense (other projections, norms, losses),
+the gradient all-reduce, the step, evaluation, bit-width assignment, and what no other phase claims."""
 
 _BEATS = {"encode": "encode", "wait": "wait", "reduce": "reduce", "evaluate": "evaluate"}
 
