@@ -76,8 +76,9 @@ class Options:
     """Static layer-0 features: resend every epoch, or send them once, in full, and keep them."""
     transport: str = "direct"
     """How bytes move: direct, ring or all-to-all."""
-    headers: str = "on"
-    """Whether a header with a checksum goes ahead of each message and is checked: on or off."""
+    headers: str = "auto"
+    """Whether a header with a checksum goes ahead of each message and is checked: on, off, or auto: on, except over
+    NCCL."""
     timeline_every: int = 50
     """Epochs between those whose timeline is recorded, besides epoch 2; 0: none."""
     gradients: str = "float32"

@@ -88,7 +88,7 @@ class Adjacency:
     def transposed(self) -> Adjacency:
         """The matrix by columns, built once; each column's rows ascend, each weight stays with its edge."""
         indptr, indices, weights, _ = _transposition(self, edges=False)
-        return Adjacency(indptr, indices, weights, num_columns=self.num_rows)
+        return Adjacency.of_checked(indptr, indices, weights, num_columns=self.num_rows)
 
     @cached_property
     def transposed_edges(self) -> Tensor:

@@ -18,7 +18,7 @@ from gnnqlab.kernels import native
 from gnnqlab.kernels.noise import check_counter
 from gnnqlab.kernels.reference import codec as reference
 
-__all__ = ["WIDTHS", "decode_rows", "encode_rows", "raise_refused", "row_bytes"]
+__all__ = ["WIDTHS", "decode_rows", "encode_rows", "note_non_finite", "raise_refused", "row_bytes"]
 
 WIDTHS = (1, 2, 4, 8)
 
@@ -221,6 +221,26 @@ def raise_refused(device: torch.device) -> None:
             reason, "payload offsets"
         )
         raise ValueError(f"{what} must be in range, got one that is not at position {position} of a call on {device}")
+
+
+def note_non_finite(bad_n: Tensor, first: int = 0) -> None:
+    """Note the first row of a mask as one that holds NaN or Inf, for `raise_refused`; nothing waits for the device.
+
+    Args:
+        bad_n: which rows do, bool ``(n,)``.
+        first: position of the first of them in its call.
+
+    Example:
+        >>> note_non_finite(torch.tensor([False, True]))
+        >>> native.take_refusal(torch.device("cpu")) // 8
+        1
+    """
+    if bad_n.numel() == 0:
+        return
+    noted = native.refused(bad_n.device)
+    places = torch.arange(first, first + bad_n.numel(), device=bad_n.device) * 8 + _NON_FINITE
+    worst = torch.where(bad_n, places, torch.iinfo(torch.int64).max).amin().view(1)
+    torch.minimum(noted, worst, out=noted)
 
 
 def _run(kernel: native.Kernel, device: torch.device, *arguments: Any) -> int:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gnnqlab.bits.policy import WIDTHS
 from gnnqlab.errors import NonFiniteRow
-from gnnqlab.kernels.codec import decode_rows, encode_rows
+from gnnqlab.kernels.codec import decode_rows, encode_rows, note_non_finite
 from gnnqlab.message.wide import decode_16, decode_32, encode_16, encode_32
 from gnnqlab.message.wire import Layout, lay_out
 
@@ -80,11 +80,13 @@ class Float32:
         """Gather rows.
 
         Raises:
-            NonFiniteRow: if a row holds NaN or Inf.
+            NonFiniteRow: if a row holds NaN or Inf; on CUDA `raise_refused` does.
         """
         gathered = segment.view(torch.float32).view(layout.num_rows, layout.columns)
         torch.index_select(x, 0, rows, out=gathered)
-        if not torch.isfinite(gathered.sum()):
+        if gathered.is_cuda:
+            note_non_finite(~torch.isfinite(gathered).all(dim=1))
+        elif not torch.isfinite(gathered.sum()):
             finite = torch.isfinite(gathered).all(dim=1)
             if not bool(finite.all()):
                 raise NonFiniteRow(int((~finite).nonzero()[0, 0]))

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gnnqlab.errors import NonFiniteRow
+from gnnqlab.kernels.codec import note_non_finite
 from gnnqlab.kernels.noise import uniform16
 from gnnqlab.kernels.reference.codec import row_parameters
 
@@ -57,7 +58,9 @@ def encode_16(
     for block in _blocks(rows.numel(), x.shape[1]):
         x_mD = x[rows[block]]
         zero_m1, scale_m1, range_m1, bad_m = row_parameters(x_mD, 16, params.dtype)
-        if bool(bad_m.any()):
+        if bad_m.is_cuda:
+            note_non_finite(bad_m.flatten(), block.start)
+        elif bool(bad_m.any()):
             raise NonFiniteRow(block.start + int(bad_m.nonzero()[0, 0]))
         steps_m1 = torch.where(scale_m1 == 0.0, 0.0, 32768.0 / scale_m1)
         fixed_mD = x_mD.sub_(zero_m1).mul_(steps_m1).round_().clamp_(max=2.0**31 - 128).to(torch.int32)
@@ -90,7 +93,9 @@ def encode_32(x: Tensor, rows: Tensor, payload: Tensor, ranges: Tensor) -> None:
         return
     torch.sub(gathered_nD.amax(1), gathered_nD.amin(1), out=ranges)
     finite = torch.isfinite(ranges)
-    if not bool(finite.all()):
+    if finite.is_cuda:
+        note_non_finite(~finite)
+    elif not bool(finite.all()):
         raise NonFiniteRow(int((~finite).nonzero()[0, 0]))
 
 

@@ -33,8 +33,9 @@ class TrainSettings:
     """What static layer-0 features do: ``resend`` in every epoch (AdaQP), or travel ``once``, in full."""
     transport: str = "direct"
     """How bytes move: ``direct``, ``ring`` or ``all-to-all``."""
-    headers: str = "on"
-    """``on``: a header ahead of each message is checked, with the message's checksum; or ``off``."""
+    headers: str = "auto"
+    """``on``: a header ahead of each message is checked, with the message's checksum; ``off``; or ``auto``: on, except
+    over NCCL, where whoever checks waits for the GPU at every message."""
     timeline_every: int = 50
     """Epochs between those whose timeline is recorded; epoch 2 is as well. 0: none."""
     gradients: str = "float32"
@@ -58,8 +59,8 @@ class TrainSettings:
             raise ValueError(f"checkpoint_every must not be negative, got {self.checkpoint_every}")
         if self.layer0 not in ("resend", "once"):
             raise ValueError(f"layer0 must be 'resend' or 'once', got {self.layer0!r}")
-        if self.headers not in ("on", "off"):
-            raise ValueError(f"headers must be 'on' or 'off', got {self.headers!r}")
+        if self.headers not in ("auto", "on", "off"):
+            raise ValueError(f"headers must be 'auto', 'on' or 'off', got {self.headers!r}")
         if self.timeline_every < 0:
             raise ValueError(f"timeline_every must not be negative, got {self.timeline_every}")
         if self.transport not in TRANSPORTS:

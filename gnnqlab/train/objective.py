@@ -79,7 +79,7 @@ class Objective:
         else:
             hits = (logits.argmax(1) == self.labels).long() if logits.numel() else self.labels.new_zeros(0)
             misses = 1 - hits
-        counts = torch.stack([torch.stack([hits[mask].sum(), misses[mask].sum()]) for mask in self.masks])
+        counts = torch.stack([torch.stack([(hits * mask).sum(), (misses * mask).sum()]) for mask in self.masks])
         if distributed:
             counts = counts.cpu() if dist.get_backend() == "gloo" else counts
             dist.all_reduce(counts)

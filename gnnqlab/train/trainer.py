@@ -165,7 +165,7 @@ def worker_trainer(
         transport=transport,
         exact_transport=exact,
         seed=settings.seed,
-        run=run_number(run) if settings.headers == "on" else None,
+        run=run_number(run) if _with_headers(settings.headers) else None,
         keep_static=settings.layer0 == "once",
         device=device,
         phases=clock,
@@ -196,6 +196,11 @@ def worker_trainer(
         policy=bits,
         coordinator=Coordinator.of(bits, system.schedule, exchange.schedule),
     )
+
+
+def _with_headers(setting: str) -> bool:
+    over_nccl = dist.is_initialized() and dist.get_backend() == "nccl"
+    return setting == "on" or (setting == "auto" and not over_nccl)
 
 
 def _policy(settings: BitPolicy, shard: Shard) -> AssignedWidths | OrchestratedWidths | Steered:

@@ -361,3 +361,16 @@ def test_cuda_gives_the_same_bytes():
         ids = torch.arange(call.x.shape[0])
         dropped = [noise.dropout(x, ids.to(x.device), p=0.4, **SETTINGS).cpu() for x in (call.x, call.x.to(device))]
         assert torch.equal(*(d.nan_to_num(0.0) for d in dropped)), seed
+
+
+def test_rows_noted_as_not_finite_are_raised_later():
+    cpu = torch.device("cpu")
+    codec.note_non_finite(torch.tensor([False, False]))
+    codec.note_non_finite(torch.empty(0, dtype=torch.bool))
+    codec.raise_refused(cpu)
+    codec.note_non_finite(torch.tensor([False, False, True, True]), first=5)
+    codec.note_non_finite(torch.tensor([False] * 8 + [True]))
+    with pytest.raises(NonFiniteRow) as caught:
+        codec.raise_refused(cpu)
+    assert caught.value.position == 7
+    codec.raise_refused(cpu)  # told once
