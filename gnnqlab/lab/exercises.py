@@ -48,6 +48,15 @@ EXERCISES = {
     "08.speed": Exercise(2.5, "Of 100 ms, 25 are not communication; of the other 75 a fifth is left."),
     "08.assign": Exercise(100 * 0.4 / 5.4, "Fifty epochs take 5 s, and the assignment comes on top, once."),
     "08.interval": Exercise(4.303 / 3**0.5, "The standard deviation is 1; t · s / √n, with n = 3."),
+    "09.growth": Exercise(1.1**8, "Every layer multiplies by the same factor."),
+    "09.bytes": Exercise(4, "Bytes per exchange go with the rows' length, and both models have eight exchanges."),
+    "09.messages": Exercise(15, "Forward, every layer sends; backward, the first layer's inputs need no gradient."),
+    "10.importance": Exercise(0.75, "Count the nodes with a smaller in-degree, and those smaller than the largest."),
+    "10.mean": Exercise(2.625, "Half get 1 bit, a quarter 2, an eighth 4 and an eighth 8."),
+    "10.decision": Exercise(4, "The rate is lower than δ epochs before: training slows down, so more bits."),
+    "11.age": Exercise(20, "Σ k · 0.05 · 0.95^(k-1), over k = 1, 2, … That is the mean of a geometric distribution."),
+    "11.speed": Exercise(1.25, "Vanilla adds them up; PipeGCN takes the longer of the two."),
+    "11.both": Exercise(10, "2 bits instead of 32: 2.5 ms. Which is the longer of the two now?"),
 }
 """By notebook and name."""
 
