@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import html
 import threading
 import time
@@ -155,6 +156,7 @@ class TunerPanel:
     def _recolour(self, change: Any) -> None:
         with self._lock:
             recolour_figure(self.figure, dark=self.access.dark)
+            _keep(self.figure)
 
     # -- drawing --------------------------------------------------------------------------------------------------
 
@@ -200,6 +202,7 @@ class TunerPanel:
     def _show(self, shown: Shown) -> None:
         with self._lock:
             change_figure(self.figure, shown)
+            _keep(self.figure)
             self._say()
 
     def _say(self) -> None:
@@ -237,6 +240,15 @@ class TunerPanel:
         finally:
             self._timing = False
         self.updater.ask()
+
+
+def _keep(figure: Any) -> None:
+    """Let the widget's state be what it shows, for pages that come later: a reloaded one, or Voilà's.
+
+    Plotly sends changes only and leaves the state as it was at first. Set without a notice, it is not sent again.
+    """
+    figure._trait_values["_widget_data"] = copy.deepcopy(figure._data)
+    figure._trait_values["_widget_layout"] = copy.deepcopy(figure._layout_obj._props)
 
 
 def _button(name: str, icon: str, tooltip: str) -> Any:
