@@ -17,6 +17,7 @@ BENCHES = {
     "exchange": "gnnqlab.bench.exchange",
     "faults": "gnnqlab.bench.faults",
     "gpu": "gnnqlab.bench.gpu",
+    "live": "gnnqlab.bench.live",
     "predict": "gnnqlab.bench.predict",
     "sddmm": "gnnqlab.bench.sddmm",
     "spmm": "gnnqlab.bench.spmm",

@@ -130,6 +130,7 @@ class LiveModel:
         self.switches: list[tuple[int, bool]] = []
         """Epochs from which on rows are fresh (True) or old again, as the system decided."""
         self._slow = ""
+        self._score: str | None = None
         folder = run.folder
         self._lines = [GrowingLines(folder / f"records-rank{rank}.jsonl") for rank in range(self.workers)]
         self._messages = [GrowingLines(folder / f"traffic-rank{rank}.jsonl") for rank in range(self.workers)]
@@ -182,10 +183,9 @@ class LiveModel:
     @property
     def score(self) -> str:
         """``accuracy``, ``micro-F1`` where nodes have several labels, ``score`` while that is not known."""
-        facts = read_json(self.run.folder / "facts.json")
-        if facts is None:
-            return "score"
-        return "micro-F1" if facts.get("multi_label") else "accuracy"
+        if self._score is None and (facts := read_json(self.run.folder / "facts.json")) is not None:
+            self._score = "micro-F1" if facts.get("multi_label") else "accuracy"
+        return self._score or "score"
 
     @property
     def done(self) -> int:

@@ -21,7 +21,8 @@ _DRAW_S = 1.0
 """Least seconds between two drawings."""
 _SHARE = 0.005
 """Most of one processor's time that drawings may take; they come less often where they cost more."""
-_NICENESS = 10
+_RETRY_S = 5.0
+_NICENESS = 5
 _ALL = "mean of all workers"
 
 
@@ -48,12 +49,12 @@ class LivePanel:
         )
         self.stop.on_click(lambda button: self._in_background())
         self.worker = widgets.Dropdown(
-            options=[(_ALL, None), *((f"worker {rank}", rank) for rank in range(model.workers))], value=None,
+            options=[(_ALL, -1), *((f"worker {rank}", rank) for rank in range(model.workers))], value=-1,
             description="Epochs of", tooltip="Whose epochs are broken down by phase",
             style={"description_width": "70px"}, layout={"width": "300px"},
         )  # fmt: skip
         self.worker.observe(lambda change: self._ask_anew(), names="value")
-        self._drawn = live_values(model)
+        self._drawn, self._score = live_values(model), model.score
         self.figure = FigureWidget(draw_live(model))
         self.figure.layout.width = WIDTH
         self.access = make_access()
@@ -76,11 +77,13 @@ class LivePanel:
             return None
         self._yield_to_workers()
         try:
-            return self._draw()
-        except Exception as error:  # a thread has nobody else to tell
+            again = self._draw()
+            self._trouble = ""
+            return again
+        except Exception as error:  # a thread has nobody else to tell; the next look may go well
             self._trouble = f"{type(error).__name__}: {error}"
             self._say()
-            return None
+            return _RETRY_S
 
     def _draw(self) -> float | None:
         news = self.model.look_at_status()
@@ -94,9 +97,9 @@ class LivePanel:
 
     def _show(self) -> None:
         with self._lock:
-            values = live_values(self.model, worker=self.worker.value)
-            if len(values) != len(self._drawn):
-                self._drawn = values
+            values = live_values(self.model, worker=self._chosen)
+            if len(values) != len(self._drawn) or self.model.score != self._score:
+                self._drawn, self._score = values, self.model.score
                 self._redraw()
             else:
                 self._change(values)
@@ -113,12 +116,16 @@ class LivePanel:
 
     def _redraw(self) -> None:
         """Draw all anew: another theme, or a panel more."""
-        fresh = draw_live(self.model, worker=self.worker.value, dark=self.access.dark)
+        fresh = draw_live(self.model, worker=self._chosen, dark=self.access.dark)
         with self.figure.batch_update():
             self.figure.data = ()
             self.figure.layout = fresh.layout
             self.figure.layout.width = WIDTH
             self.figure.add_traces(fresh.data)
+
+    @property
+    def _chosen(self) -> int | None:
+        return None if self.worker.value < 0 else int(self.worker.value)
 
     def _say(self) -> None:
         """Words and button."""
