@@ -24,7 +24,7 @@ _KNOBS = {
 _VALUES = {
     "accuracy": ("test accuracy (%)", 100.0),
     "epoch_s": ("epoch (ms)", 1e3),
-    "variance": ("gradient variance (squared unit of the gradient)", 1.0),
+    "variance": ("gradient variance<br>(squared unit of it)", 1.0),
     "bytes_sent": ("bytes an epoch (kB)", 1e-3),
 }
 
@@ -120,7 +120,8 @@ def sensitivity_chart(
     for column, name in enumerate(values, start=1):
         label, unit = _VALUES.get(name, (name, 1.0))
         both = [interval((unit * frame.loc[frame[knob] == value, name]).tolist()) for value in settings]
-        table[label], table[f"{label} ±"] = [mean for mean, _ in both], [half for _, half in both]
+        plain = label.replace("<br>", " ")
+        table[plain], table[f"{plain} ±"] = [mean for mean, _ in both], [half for _, half in both]
         at = {"row": 1, "col": column}
         figure.add_scatter(
             x=[f"{value:g}" for value in frame[knob]],
@@ -157,7 +158,7 @@ def sensitivity_chart(
                 **at,
             )
         figure.update_xaxes(title_text=_KNOBS.get(knob, knob), type="category", categoryarray=names, **at)
-        figure.update_yaxes(title_text=label, **at)
+        figure.update_yaxes(title_text=label, exponentformat="power", **at)
     shown = pd.DataFrame(table, index=pd.Index(settings, name=knob))
     runs = frame.groupby(knob).size()
     words = "; ".join(
