@@ -113,6 +113,7 @@ class LivePanel:
                 different = {name: value for name, value in new.items() if old[name] != value}
                 if different:
                     trace.update(different, overwrite=True)
+        self._keep()
 
     def _redraw(self) -> None:
         """Draw all anew: another theme, or a panel more."""
@@ -122,6 +123,13 @@ class LivePanel:
             self.figure.layout = fresh.layout
             self.figure.layout.width = WIDTH
             self.figure.add_traces(fresh.data)
+        self._keep()
+
+    def _keep(self) -> None:
+        """Let the widget's state be what it shows, for a page that is loaded again: Plotly sends changes only."""
+        state = self.figure._trait_values
+        state["_widget_data"] = [dict(trace) for trace in self.figure._data]
+        state["_widget_layout"] = dict(self.figure._layout_obj._props)
 
     @property
     def _chosen(self) -> int | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-__all__ = ["GrowingLines", "parse_lines", "spread_lines"]
+__all__ = ["GrowingLines", "lines_at", "parse_lines", "spread_lines"]
 
 
 def parse_lines(text: bytes) -> list[dict[str, Any]]:
@@ -86,6 +87,40 @@ def spread_lines(path: Path, count: int) -> list[dict[str, Any]]:
     except OSError:
         return []
     return parse_lines(_whole(b"".join(line for line in dict.fromkeys(lines) if line.endswith(b"\n"))))
+
+
+def lines_at(path: Path, key: str, wanted: Iterable[int]) -> list[dict[str, Any]]:
+    """Return the objects whose value of ``key`` is wanted, from a file in which these values ascend.
+
+    Each is found by halving the file, so a long one is not read.
+    """
+    found: list[dict[str, Any]] = []
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            for value in wanted:
+                low, high = 0, size  # the wanted line begins in [low, high)
+                while high - low > 1:
+                    middle = (low + high) // 2
+                    low, high = (middle, high) if _reaches(file, middle, key, value) else (low, middle)
+                found += [line for line in _next(file, low) if line.get(key) == value]
+    except OSError:
+        return []
+    return found
+
+
+def _reaches(file: BinaryIO, offset: int, key: str, value: int) -> bool:
+    """Whether the first whole line from ``offset`` on is not yet beyond the value."""
+    line = _next(file, offset)
+    return bool(line) and int(line[0].get(key, value + 1)) <= value
+
+
+def _next(file: BinaryIO, offset: int) -> list[dict[str, Any]]:
+    """The first whole line that begins at ``offset`` or later."""
+    file.seek(max(0, offset - 1))
+    if offset:
+        file.readline()
+    return parse_lines(_whole(file.readline()))
 
 
 def _whole(text: bytes) -> bytes:

@@ -322,6 +322,7 @@ def test_the_screen_follows_a_run_and_its_thread_ends_with_it(live_panel: tuple[
     folder.state("finished")
     _until(lambda: "finished" in panel.words.value and len(panel.figure.data[0].x) == 7, "the end")
     assert panel.stop.disabled and 'role="alert"' not in panel.words.value
+    assert len(panel.figure.get_state()["_widget_data"][0]["x"]) == 7, "a page that is loaded again finds them"
     _until(lambda: not _drawing(), "the end of the thread")
 
 

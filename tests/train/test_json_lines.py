@@ -4,7 +4,7 @@ import itertools
 import json
 from pathlib import Path
 
-from gnnqlab.train.json_lines import GrowingLines, parse_lines, spread_lines
+from gnnqlab.train.json_lines import GrowingLines, lines_at, parse_lines, spread_lines
 
 
 def test_torn_lines_and_other_values_are_skipped() -> None:
@@ -48,3 +48,13 @@ def test_lines_of_a_long_file_are_taken_evenly(tmp_path: Path) -> None:
     assert all(400 < after - before < 600 for before, after in itertools.pairwise(taken))
     path.write_text('{"epoch":0}\n{"epoch":1}\n{"ep')
     assert spread_lines(path, 10) == [{"epoch": 0}, {"epoch": 1}]
+
+
+def test_lines_are_found_by_a_value_that_ascends(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    assert lines_at(path, "epoch", [0]) == []
+    lines = [{"epoch": epoch, "rows": [0] * (epoch % 7)} for epoch in range(0, 2000, 2)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"epoch": 2000')
+    wanted = [0, 2, 3, 400, 998, 1998, 2000, 5000]
+    assert lines_at(path, "epoch", wanted) == [line for line in lines if line["epoch"] in wanted]
+    assert lines_at(path, "epoch", range(2000)) == lines
