@@ -3,7 +3,8 @@
 #   make test       every test, the notebooks included
 #   make lab        JupyterLab in notebooks/
 #   make notebooks  runs every notebook and keeps its outputs, to be committed
-#   make gpu        where there is a GPU: builds, tests and measures the CUDA kernels with the Python and PyTorch at hand
+#   make gpu        where there is a GPU: builds, tests, measures and trains with the Python and PyTorch at hand; call it
+#                   again until it says so; ARGS="--help" tells how to run a part
 #   make clean      removes the environment, builds and caches (runs/ stays)
 # Another interpreter: make demo PYTHON=/path/to/python3.11; more for JupyterLab: make lab LAB="--no-browser --port 9999"
 
@@ -23,7 +24,7 @@ PACKAGE := $(VENV)/.package-$(DEPENDENCIES_SUM)-$(PACKAGE_SUM)
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '1,8s/^# \{0,1\}//p' Makefile
+	@sed -n '1,9s/^# \{0,1\}//p' Makefile
 
 setup: $(PACKAGE)
 
@@ -43,7 +44,7 @@ notebooks: $(PACKAGE)
 
 # Not in .venv: its PyTorch is the one pip is configured for, which need not have CUDA.
 gpu:
-	@$(or $(PYTHON),python3) tests/run_gpu.py
+	@$(or $(PYTHON),python3) tests/run_gpu.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -36,6 +36,7 @@ _HOMES = {
     "System": "gnnqlab.systems",
     "UniformRandom": "gnnqlab.bits",
     "autotune": "gnnqlab.tune.autotune",
+    "bench_results": "gnnqlab.bench.results",
     "cleanup": "gnnqlab.launch",
     "compare": "gnnqlab.lab",
     "configure": "gnnqlab.train.configure",
@@ -77,6 +78,7 @@ __all__ = [
     "Tuner",
     "UniformRandom",
     "autotune",
+    "bench_results",
     "cleanup",
     "compare",
     "configure",
@@ -114,6 +116,7 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from gnnqlab import systems, theory
+    from gnnqlab.bench.results import bench_results
     from gnnqlab.bits import Fixed, Growing, UniformRandom
     from gnnqlab.exchange import Overlapped, Synchronous
     from gnnqlab.graph import Graph, from_dgl, from_pyg, load

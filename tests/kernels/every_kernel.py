@@ -1,0 +1,71 @@
+"""Runs every kernel once on small and odd shapes, for compute-sanitizer: `python every_kernel.py [cuda]`.
+
+What they compute is tested elsewhere; here every access counts, so shapes are odd, rows are empty, long and unaligned.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+
+from gnnqlab.kernels import codec, noise
+from gnnqlab.kernels.adjacency import Adjacency
+from gnnqlab.kernels.aggregate import aggregate, quantize_rows, spmm
+from gnnqlab.kernels.attention import attend, sddmm_add, sddmm_dot, segment_softmax, weighted_sum
+
+SETTINGS = {"seed": 7, "epoch": 1, "stream": 2}
+COLUMNS = (1, 9, 64, 130, 602, 1030)
+ROWS, OWNED, HALO = 40, 30, 17
+
+
+def every_kernel(device: str) -> int:
+    """Run them; return how many calls were made."""
+    generator = torch.Generator().manual_seed(0)
+
+    def random(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator).to(device)
+
+    edges = 3000  # a third of them in row 3: more than a long row has
+    row_of = torch.randint(0, ROWS - 1, (edges,), generator=generator)
+    row_of[: edges // 2] = 3
+    indptr = torch.zeros(ROWS + 1, dtype=torch.int64)
+    indptr[1:] = torch.bincount(row_of, minlength=ROWS).cumsum(0)
+    indices = torch.randint(0, OWNED + HALO, (edges,), generator=generator, dtype=torch.int32)
+    weights = torch.randn(edges, generator=generator)
+    adj = Adjacency(indptr, indices, weights, num_columns=OWNED + HALO).to(device)
+    ids = torch.arange(OWNED, device=device)
+    calls = 0
+    for columns in COLUMNS:
+        x, halo, grad = random(OWNED, columns), random(HALO, columns), random(ROWS, columns)
+        for kind in (lambda rows: rows, lambda rows: rows.bfloat16(), quantize_rows):
+            spmm(adj, kind(x), kind(halo))
+        spmm(adj, grad, transposed=True, rows=(OWNED, OWNED + HALO))
+        for bits in codec.WIDTHS:
+            payload = torch.zeros(OWNED * int(codec.row_bytes(columns, bits)), dtype=torch.uint8, device=device)
+            params, out = torch.zeros(OWNED, 2, device=device), torch.zeros(OWNED, columns, device=device)
+            codec.encode_rows(x, ids.flip(0), ids, bits, None, payload, params, **SETTINGS)
+            codec.decode_rows(payload, params, bits, None, out, ids, accumulate=True)
+            calls += 2
+        noise.uniform16(ids, columns, **SETTINGS)
+        noise.dropout(x, ids, p=0.3, **SETTINGS)
+        noise.dropout_values(x[:, 0].contiguous(), ids, ids % columns, p=0.3, **SETTINGS)
+        aggregate(adj, torch.cat([x, halo]).requires_grad_()).sum().backward()
+        calls += 8
+    for heads, features in ((1, 7), (2, 40), (4, 64), (1, 1030)):
+        shapes = ((OWNED, heads, features), (OWNED, heads), (ROWS, heads), (HALO, heads, features), (HALO, heads))
+        operands = [random(*shape).requires_grad_() for shape in shapes]
+        attend(adj, *operands).sum().backward()
+        values, source, target, halo_values, halo_source = operands
+        logits = sddmm_add(adj, source, target, halo_source)
+        logits = logits + 0.1 * sddmm_dot(adj, values, random(ROWS, heads, features), halo_values)
+        weighted_sum(adj, segment_softmax(adj, logits), values, halo_values).sum().backward()
+        assert all(bool(operand.grad.isfinite().all()) for operand in operands if operand.grad is not None)
+        calls += 10
+    if device == "cuda":
+        codec.raise_refused(ids.device)
+    return calls
+
+
+if __name__ == "__main__":
+    print(f"{every_kernel(sys.argv[1] if len(sys.argv) > 1 else 'cpu')} calls of kernels")

@@ -1,0 +1,9 @@
+"""What compute-sanitizer runs must run: the same calls on the CPU."""
+
+from __future__ import annotations
+
+from tests.kernels.every_kernel import COLUMNS, every_kernel
+
+
+def test_every_kernel_is_called(device: str) -> None:
+    assert every_kernel(device) == len(COLUMNS) * (4 * 2 + 8) + 4 * 10
