@@ -38,6 +38,8 @@ function render({ model, el }) {
   const changes = { childList: true, subtree: true, characterData: true };
   requestAnimationFrame(() => { name(); named.observe(root(), changes); });
   theme();
+  model.set("shown", true);
+  model.save_changes();
   themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
   return () => { named.disconnect(); themed.disconnect(); };
 }
@@ -63,7 +65,8 @@ def shows_static() -> bool:
 def make_access() -> Any:
     """Return a widget without a face that names every control beside it and reports the theme in ``dark``.
 
-    It stands in the same box as the controls; observe its trait ``dark`` to redraw figures.
+    It stands in the same box as the controls; observe its trait ``dark`` to redraw figures. ``shown`` is true once a
+    page shows the box; what is sent to a figure before may come too early for it.
     """
     return _access_class()()
 
@@ -76,6 +79,7 @@ def _access_class() -> Any:
     class Access(anywidget.AnyWidget):  # type: ignore[misc]
         _esm = _SCRIPT
         dark = traitlets.Bool(False).tag(sync=True)
+        shown = traitlets.Bool(False).tag(sync=True)
 
     return Access
 

@@ -59,6 +59,7 @@ class LivePanel:
         self.figure.layout.width = WIDTH
         self.access = make_access()
         self.access.observe(self._recolour, names="dark")
+        self.access.observe(lambda change: self._ask_anew(), names="shown")
         self.box = widgets.VBox([self.words, widgets.HBox([self.stop, self.worker]), self.figure, self.access])
         self._say()
         self.updater.ask()
@@ -87,6 +88,10 @@ class LivePanel:
 
     def _draw(self) -> float | None:
         news = self.model.look_at_status()
+        if not self.access.shown:
+            self._say()
+            # Nobody sees it yet, and a figure that is being made can miss changes.
+            return _STATUS_S if self.model.under_way else None
         if news or not self.model.under_way or time.monotonic() >= self._due_s:
             begun = time.thread_time()
             self.model.look()

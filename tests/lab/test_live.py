@@ -309,6 +309,7 @@ def _drawing() -> list[threading.Thread]:
 def test_the_screen_follows_a_run_and_its_thread_ends_with_it(live_panel: tuple[Folder, LiveView]) -> None:
     folder, view = live_panel
     panel = view.panel
+    panel.access.shown = True
     assert "application/vnd.jupyter.widget-view+json" in view._repr_mimebundle_()
     folder.write(range(5))
     _until(lambda: len(panel.figure.data[0].x) == 5, "five epochs on the screen")
@@ -339,6 +340,7 @@ def test_a_dark_page_gets_a_dark_figure_of_the_same_numbers(live_panel: tuple[Fo
     folder, view = live_panel
     folder.write(range(5))
     light = view.panel.figure.layout.paper_bgcolor
+    view.panel.access.shown = True
     view.panel.access.dark = True
     assert view.panel.figure.layout.paper_bgcolor != light
     _until(lambda: len(view.panel.figure.data[0].x) == 5, "five epochs on the screen")
