@@ -1,0 +1,28 @@
+"""Links between notebooks lead to files that exist, and the index knows every notebook."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+FOLDER = Path(__file__).parent.parent.parent / "notebooks"
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def _links(path: Path) -> list[str]:
+    book = nbformat.read(path, as_version=4)
+    return [link for cell in book.cells if cell.cell_type == "markdown" for link in LINK.findall(cell.source)]
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_every_link_leads_to_a_file(path: Path) -> None:
+    broken = [link for link in _links(path) if "://" not in link and not (FOLDER / link.partition("#")[0]).is_file()]
+    assert not broken
+
+
+@pytest.mark.parametrize("number", ["09", "10", "11"])
+def test_the_index_lists_it(number: str) -> None:
+    assert any(link.startswith(f"{number}_") for link in _links(FOLDER / "00_index.ipynb"))
