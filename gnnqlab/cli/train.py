@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import sys
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from gnnqlab.cli.options import Options
 from gnnqlab.lab.console import run_table
 
 if TYPE_CHECKING:
+    from gnnqlab.bench.mini_batch import Line
     from gnnqlab.launch.run import Run
     from gnnqlab.train.config import RunConfig
 
@@ -100,14 +102,25 @@ class Compare(Options):
 
     systems: str = "vanilla,fixed-bits"
     """Names separated by commas; the first is the reference."""
+    target: float | None = None
+    """Validation score in [0, 1] whose time is taken; default: half a point below Vanilla's best."""
+    mini_batch: bool = False
+    """Train on mini-batches of sampled neighbours (DGL) as well: one process and thread, no link."""
+    fanout: int = 10
+    """Neighbours sampled of a node in each layer, for --mini-batch."""
+    batch_size: int = 1024
+    """Training nodes in a batch, for --mini-batch."""
 
     def run(self) -> dict[str, Any]:
         from gnnqlab.lab.compare import compare
+        from gnnqlab.lab.target import check_target
         from gnnqlab.launch import folder as files
         from gnnqlab.launch.calibrate import settle
         from gnnqlab.launch.local import launch
         from gnnqlab.systems.system import settings_for
 
+        if self.target is not None:
+            check_target(self.target)
         names = [name.strip() for name in self.systems.split(",") if name.strip()]
         if not names:
             raise ValueError(
@@ -124,13 +137,37 @@ class Compare(Options):
             run = launch(config, root=self.out)
             runs.append(run)
             _follow(run)
-        comparison = compare(runs)
+        line, reason = self._mini_batch(configs[0])
+        comparison = compare([*runs, *line], target=self.target)
         folder = files.create(Path(self.out) if self.out else files.default_root(), files.new_id("compare"))
         report = comparison.report(folder / "report.html")
+        summaries = [
+            {**run.summary, "to_target_s": None if math.isnan(seconds) else seconds}
+            for run, seconds in zip(comparison.runs, comparison.to_frame()["to_target_s"], strict=True)
+        ]
+        target = None if math.isnan(comparison.target) else comparison.target
         if not self.json:
-            print(run_table([run.summary for run in runs]))
+            print(run_table(summaries, target=target))
             print(f"report: {report}")
-        return {"runs": [run.summary for run in runs], "report": str(report)}
+        result: dict[str, Any] = {"runs": summaries[: len(runs)], "target": target, "report": str(report)}
+        if self.mini_batch:
+            result["mini_batch"] = summaries[-1] if line else {"skipped": reason}
+        return result
+
+    def _mini_batch(self, config: RunConfig) -> tuple[list[Line], str]:
+        """Return the line of mini-batches if it was asked for, or none and why there can be none."""
+        if not self.mini_batch:
+            return [], ""
+        from gnnqlab.bench.mini_batch import MiniBatch, why_not
+        from gnnqlab.graph import load
+
+        reason = why_not(config)
+        if reason:
+            print(f"mini-batches are left out: {reason}", file=sys.stderr)
+            return [], reason
+        print("mini-batch: one process and thread, neighbours sampled by DGL, no link", file=sys.stderr)
+        batches = MiniBatch(fanout=self.fanout, batch_size=self.batch_size)
+        return [batches.train(load(config.graph), config)], ""
 
 
 def _follow(run: Run) -> None:

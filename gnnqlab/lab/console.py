@@ -7,8 +7,12 @@ from typing import Any
 __all__ = ["bench_table", "plain_table", "run_table"]
 
 
-def run_table(summaries: list[dict[str, Any]]) -> str:
-    """Return runs side by side; ratios are against the first."""
+def run_table(summaries: list[dict[str, Any]], *, target: float | None = None) -> str:
+    """Return runs side by side; ratios are against the first.
+
+    Args:
+        target: validation score whose time the summaries have as ``to_target_s``.
+    """
     first = summaries[0]
     rows = []
     for summary in summaries:
@@ -19,15 +23,21 @@ def run_table(summaries: list[dict[str, Any]]) -> str:
                 "test": "" if score is None else f"{100 * score:.2f} %",
                 "epoch": f"{1000 * summary['epoch_s']:.1f} ms",
                 "speed": f"{first['epoch_s'] / summary['epoch_s']:.2f}x",
+                **({} if target is None else {f"to {100 * target:.1f} %": _reached(summary["to_target_s"])}),
                 "waiting": f"{1000 * summary['comm_s']:.1f} ms",
                 "computing": f"{1000 * summary['comp_s']:.1f} ms",
                 "quantizing": f"{1000 * summary['quant_s']:.1f} ms",
-                "MB/epoch": f"{summary['bytes_sent'] / 1e6:.3f}",
-                "fewer bytes": f"{first['bytes_sent'] / max(summary['bytes_sent'], 1):.1f}x",
+                "data": f"{summary['bytes_payload'] / 1e6:.3f} MB",
+                "parameters": f"{summary['bytes_params'] / 1e6:.3f} MB",
+                "fewer bytes": f"{first['bytes_sent'] / summary['bytes_sent']:.1f}x" if summary["bytes_sent"] else "",
                 "link": summary["link"],
             }
         )
     return plain_table(rows)
+
+
+def _reached(seconds: float | None) -> str:
+    return "not reached" if seconds is None else f"{seconds:.2f} s"
 
 
 def bench_table(rows: list[dict[str, Any]]) -> str:

@@ -25,6 +25,8 @@ from gnnqlab import cli
         (["train", "--partition", "hash"], "partition must be one of ['metis', 'random'], got 'hash'"),
         (["train", "--nnodes", "2"], "this command launches on one machine, got --nnodes 2; add --print-command"),
         (["compare", "--systems", ","], "systems must name at least one system"),
+        (["compare", "--target", "95"], "target must be a validation score in [0, 1], got 95.0; write 0.95 for 95 %"),
+        (["train", "--system", "bns-gcn", "--boundary-share", "2"], "p must be 0 or lie in (2**-17, 1], got 2.0"),
         (["compare", "--systems", "vanilla", "--bits", "2"], "none of the systems ['vanilla'] takes ['bits']"),
         (["train", "--system", "adaqp", "--widths", "2;4"], "widths must be numbers with commas between, got '2;4'"),
         (["train", "--system", "adaqp", "--widths", "2,3"], "widths to choose from must be among"),
@@ -66,12 +68,13 @@ def test_printed_commands_name_every_machine(capsys):
 def test_two_systems_are_trained_and_compared(tmp_path):
     environment = {**os.environ, "GNNQLAB_RUNS": str(tmp_path / "runs"), "GNNQLAB_CACHE": str(tmp_path / "cache")}
     words = "compare --graph digits --systems vanilla,fixed-bits --bits 2 --workers 2 --epochs 25 --hidden 64 --json"
+    words += " --target 0.9 --mini-batch --batch-size 256"
     done = subprocess.run(
         [sys.executable, "-m", "gnnqlab.cli", *words.split()],
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
@@ -79,6 +82,10 @@ def test_two_systems_are_trained_and_compared(tmp_path):
     assert (vanilla["system"], two_bits["system"]) == ("vanilla", "fixed-bits")
     assert vanilla["test_accuracy"] > 0.9 and two_bits["test_accuracy"] > vanilla["test_accuracy"] - 0.05
     assert two_bits["bytes_payload"] <= vanilla["bytes_payload"] / 10
+    assert 0 < vanilla["to_target_s"] < vanilla["wall_s"] and result["target"] == 0.9
+    assert vanilla["bytes_params"] == 0 < two_bits["bytes_params"]
+    batches = result["mini_batch"]
+    assert "skipped" in batches or (batches["test_accuracy"] > 0.9 and batches["bytes_sent"] == 0)
     page = (tmp_path / "runs").glob("*/report.html")
     assert any("fixed-bits" in file.read_text() for file in page)
     assert "epoch" in done.stderr  # progress goes to standard error

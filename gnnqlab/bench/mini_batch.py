@@ -1,0 +1,267 @@
+"""The other way to train on a large graph: one process, mini-batches, sampled neighbours (DGL). A reference line.
+
+What it is: the same model with the same weights at the start, the same graph, seed, optimizer and number of epochs;
+DGL's neighbour sampling makes the batches, gnnqlab's kernels do the products. What it is not: distributed. It has one
+compute thread and no link, takes a step per batch where full-graph training takes one an epoch, and needs the
+whole graph in one memory. Scores are exact, over the whole graph, and their time does not count, as elsewhere.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gnnqlab.graph.graph import Graph
+from gnnqlab.kernels.aggregate import Adjacency, aggregate
+from gnnqlab.kernels.attention import attend
+from gnnqlab.nn.attention import AttentionConvolution
+from gnnqlab.nn.layers import GraphConvolution, SageConvolution
+from gnnqlab.nn.message_passing import LocalGraph
+from gnnqlab.nn.models.registry import build_model
+from gnnqlab.nn.models.stack import ConvolutionStack
+from gnnqlab.train.config import RunConfig
+from gnnqlab.train.objective import Objective
+from gnnqlab.train.record import RECORD_COLUMNS, TRAFFIC_COLUMNS
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["MiniBatch", "why_not"]
+
+_MODELS = ("gcn", "graphsage", "gat")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MiniBatch:
+    """How batches are made."""
+
+    fanout: int = 10
+    """In-neighbours sampled of each node in each layer, without replacement; a node with fewer gives all."""
+    batch_size: int = 1024
+    """Training nodes in a batch."""
+
+    def __post_init__(self) -> None:
+        if self.fanout < 1 or self.batch_size < 1:
+            raise ValueError(f"fanout and batch_size must be at least 1, got {self.fanout} and {self.batch_size}")
+
+    def train(self, graph: Graph, config: RunConfig) -> Line:
+        """Train in this process.
+
+        Args:
+            graph: the one that ``config`` names.
+            config: of a run of the comparison; its model, seed, epochs and learning rate are taken.
+
+        Raises:
+            RuntimeError: if DGL is not installed or the model has no mini-batches here; :func:`why_not` asks before.
+        """
+        reason = why_not(config)
+        if reason:
+            raise RuntimeError(f"no mini-batch reference: {reason}")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.train.seed)  # of dropout; DGL has a generator of its own
+            threads = torch.get_num_threads()
+            torch.set_num_threads(1)  # torch and DGL each bring an OpenMP: threads of both would wait for each other
+            try:
+                return Line(*_train(graph, config, self))
+            finally:
+                torch.set_num_threads(threads)
+
+
+@dataclass(frozen=True)
+class Line:
+    """What was measured, in the form of a run, so that comparisons and reports show it beside the others."""
+
+    records: DataFrame
+    traffic: DataFrame
+    config: dict[str, Any]
+    summary: dict[str, Any]
+
+
+def why_not(config: RunConfig) -> str:
+    """Return the reason why there can be no such line; empty if there is none."""
+    if config.model.name not in _MODELS:
+        return f"it knows the models {', '.join(_MODELS)}, got {config.model.name}"
+    if importlib.util.find_spec("dgl") is None:
+        return "DGL, which samples the neighbours, is not installed"
+    return ""
+
+
+def _train(
+    graph: Graph, config: RunConfig, settings: MiniBatch
+) -> tuple[DataFrame, DataFrame, dict[str, Any], dict[str, Any]]:
+    import pandas as pd
+
+    whole = LocalGraph(graph, seed=config.train.seed)
+    whole.densify_features()
+    assert isinstance(whole.features, Tensor)
+    objective = Objective.of(graph)
+    network = build_model(config.model, graph.num_features, graph.num_classes, seed=config.train.seed)
+    assert isinstance(network, ConvolutionStack)
+    optimizer = torch.optim.Adam(network.parameters(), lr=config.train.lr, weight_decay=config.train.weight_decay)
+    batches = _Batches(graph, layers=config.model.layers, settings=settings, seed=config.train.seed)
+    rows, begun = [], time.perf_counter()
+    for epoch in range(config.train.epochs):
+        started, loss = time.perf_counter(), 0.0
+        network.train()
+        for seeds, inputs, blocks in batches:
+            optimizer.zero_grad()
+            logits = forward(network, blocks, whole.features[inputs], training=True)
+            batch_loss = _loss(logits, objective.labels[seeds], multi_label=objective.multi_label)
+            (batch_loss / len(seeds)).backward()
+            optimizer.step()
+            loss += float(batch_loss.detach()) / objective.global_train
+        epoch_s = time.perf_counter() - started
+        scores = None
+        every = config.train.evaluate_every
+        if epoch == config.train.epochs - 1 or (every and epoch % every == 0):
+            with torch.no_grad():
+                exact = network(whole.at(epoch, training=False), whole.features)
+            scores = objective.scores(exact, distributed=False)
+        rows.append(
+            {
+                **dict.fromkeys(RECORD_COLUMNS, 0.0),
+                "epoch": epoch,
+                "rank": 0,
+                "time_s": time.perf_counter() - begun,
+                "loss": loss,
+                "train_score": scores.train if scores else float("nan"),
+                "val_score": scores.val if scores else float("nan"),
+                "test_score": scores.test if scores else float("nan"),
+                "epoch_s": epoch_s,
+                "dense_s": epoch_s,
+            }
+        )
+    records = pd.DataFrame(rows, columns=list(RECORD_COLUMNS))
+    plain = config.to_json()
+    plain["system"]["name"], plain["workers"] = "mini-batch", 1
+    summary = _summary(records, plain, metric="test_f1_micro" if graph.multi_label else "test_accuracy")
+    return records, pd.DataFrame(columns=list(TRAFFIC_COLUMNS)), plain, {**summary, **vars(settings)}
+
+
+def _summary(records: DataFrame, config: dict[str, Any], *, metric: str) -> dict[str, Any]:
+    settled = records[records["epoch"] > 0] if len(records) > 1 else records
+    evaluated = records.dropna(subset=["val_score"])
+    best = evaluated.loc[evaluated["val_score"].idxmax()] if len(evaluated) else None
+    return {
+        "run": None,
+        "system": "mini-batch",
+        "model": config["model"]["name"],
+        "graph": config["graph"],
+        "workers": 1,
+        "epochs": len(records),
+        metric: None if best is None else float(best["test_score"]),
+        "best_val": None if best is None else float(best["val_score"]),
+        "best_epoch": None if best is None else int(best["epoch"]),
+        "epoch_s": float(settled["epoch_s"].median()),
+        "comm_s": 0.0,
+        "comp_s": float(settled["dense_s"].median()),
+        "quant_s": 0.0,
+        "assign_s": 0.0,
+        "bytes_sent": 0,
+        "bytes_payload": 0,
+        "bytes_params": 0,
+        "final_loss": float(records["loss"].iloc[-1]),
+        "wall_s": float(records["time_s"].max()),
+        "peak_memory_bytes": None,
+        "link": "none: one process",
+    }
+
+
+class _Batches:
+    """The batches of one epoch after another: training nodes shuffled anew, neighbours sampled anew."""
+
+    def __init__(self, graph: Graph, *, layers: int, settings: MiniBatch, seed: int) -> None:
+        import dgl
+
+        dgl.seed(seed)
+        self._graph = dgl.graph(("csc", (graph.indptr, graph.indices.long(), [])), num_nodes=graph.num_nodes)
+        self._sampler = dgl.dataloading.NeighborSampler([settings.fanout] * layers)
+        self._train = graph.train_mask.nonzero().flatten()
+        self._size = settings.batch_size
+        self._generator = torch.Generator().manual_seed(seed)
+        self._scale = graph.out_degrees.clamp(min=1).double().rsqrt()
+        self._in_degrees = graph.in_degrees.clamp(min=1).double()
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor, list[Block]]]:
+        order = self._train[torch.randperm(len(self._train), generator=self._generator)]
+        for seeds in order.split(self._size):
+            inputs, _, blocks = self._sampler.sample_blocks(self._graph, seeds)
+            yield seeds, inputs, [self._block(block) for block in blocks]
+
+    def _block(self, block: Any) -> Block:
+        import dgl
+
+        indptr, indices, _ = block.adj_tensors("csc")
+        indptr = indptr[: block.num_dst_nodes() + 1].contiguous()
+        sources, targets = block.srcdata[dgl.NID], block.dstdata[dgl.NID]
+        counts = indptr.diff()
+        # Σ over all neighbours is estimated by (in-degree / sampled) times Σ over those that were sampled.
+        per_row = self._in_degrees[targets].sqrt() / counts.clamp(min=1)
+        symmetric = self._scale[sources][indices] * torch.repeat_interleave(per_row, counts)
+        mean = torch.repeat_interleave(1.0 / counts.clamp(min=1).double(), counts)
+        return Block(indptr, indices.int(), {"symmetric": symmetric.float(), "mean": mean.float()}, len(sources))
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """One layer of a batch: who is summed for whom. The first source rows are the target rows themselves."""
+
+    indptr: Tensor
+    indices: Tensor
+    weights: dict[str, Tensor]
+    num_sources: int
+
+    @property
+    def num_targets(self) -> int:
+        return self.indptr.numel() - 1
+
+    def adjacency(self, alpha: str) -> Adjacency:
+        return Adjacency.of_checked(self.indptr, self.indices, self.weights.get(alpha), num_columns=self.num_sources)
+
+
+def forward(network: ConvolutionStack, blocks: list[Block], x: Tensor, *, training: bool) -> Tensor:
+    """Return the logits of a batch: the network's layers, each over its block."""
+    h = functional.dropout(x, network.input_dropout, training)
+    last = len(network.convolutions) - 1
+    for index, (convolution, block) in enumerate(zip(network.convolutions, blocks, strict=True)):
+        if index > 0:
+            h = functional.dropout(h, network.dropout, training)
+        h = _convolve(convolution, block, h)
+        if index < last:
+            if network.norms is not None:
+                h = network.norms[index](h)
+            h = functional.relu(h)
+    return h
+
+
+def _convolve(convolution: nn.Module, block: Block, h: Tensor) -> Tensor:
+    if isinstance(convolution, GraphConvolution):
+        return _sum(block, "symmetric", h, convolution.weight, convolution.projects_first) + convolution.bias
+    own = h[: block.num_targets]
+    if isinstance(convolution, SageConvolution):
+        neighbours = _sum(block, "mean", h, convolution.weight_neighbour, convolution.projects_first)
+        return own @ convolution.weight_self + neighbours + convolution.bias
+    assert isinstance(convolution, AttentionConvolution)
+    z = (h @ convolution.weight).unflatten(1, convolution.a_source.shape)
+    source = (z * convolution.a_source).sum(-1)
+    target = (z[: block.num_targets] * convolution.a_target).sum(-1)
+    y = attend(block.adjacency("sum"), z, source, target, slope=convolution.slope)
+    return (y.mean(1) if convolution.mean else y.flatten(1)) + convolution.bias
+
+
+def _sum(block: Block, alpha: str, h: Tensor, weight: Tensor, projects_first: bool) -> Tensor:
+    matrix = block.adjacency(alpha)
+    return aggregate(matrix, h @ weight) if projects_first else aggregate(matrix, h) @ weight
+
+
+def _loss(logits: Tensor, labels: Tensor, *, multi_label: bool) -> Tensor:
+    if multi_label:
+        return functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), reduction="sum")
+    return functional.cross_entropy(logits, labels, reduction="sum")
