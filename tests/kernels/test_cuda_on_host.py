@@ -1,0 +1,124 @@
+"""The CUDA kernels' own sources, compiled for the host and run thread by thread: no GPU is needed.
+
+A header stands in for CUDA's; launches are rewritten to call it. So indices, shuffles, barriers and results are tested
+wherever there is a C++ compiler; what only a GPU can show (races, alignment faults, speed) is in `test_gpu.py`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from gnnqlab.kernels import codec, native
+from tests.kernels import every_kernel, test_gpu
+
+HERE = Path(__file__).parent
+SOURCES = HERE.parents[1] / "cuda_ext"
+COMPILER = shutil.which("c++") or shutil.which("g++")
+REFUSING = ("encode_rows", "decode_rows", "uniform16", "dropout", "dropout_values")
+"""Operators whose CUDA function notes refusals where the CPU's takes a number of threads."""
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(COMPILER is None or not SOURCES.exists(), reason="slow: needs a C++ compiler and the sources"),
+]
+
+
+def on_host(source: str) -> str:
+    """Rewrite ``kernel<<<grid, threads, ...>>>(arguments)`` as a call of the host's launcher."""
+    launch = re.compile(r"(\w+(?:<[^;<>]*>)?)<<<([^;]*?),\s*(\w+), 0, [^;]*?>>>\(")
+    while found := launch.search(source):
+        depth, end = 1, found.end()
+        while depth:
+            depth += {"(": 1, ")": -1}.get(source[end], 0)
+            end += 1
+        kernel, grid, threads = found.groups()
+        call = f"host_cuda::launch({grid}, {threads}, [&] {{ {kernel}({source[found.end() : end - 1]}); }})"
+        source = source[: found.start()] + call + source[end:]
+    return source
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("host_cuda")
+    objects = []
+    for path in sorted(SOURCES.glob("cuda/*.cu")):
+        source = folder / f"{path.stem}.cpp"
+        source.write_text(on_host(path.read_text()))
+        command = [str(COMPILER), "-std=c++17", "-O1", "-fPIC", "-ffp-contract=off", "-w", "-c", str(source)]
+        command += [
+            "-include",
+            "cuda_runtime.h",
+            "-I",
+            str(HERE / "host_cuda"),
+            "-I",
+            str(SOURCES),
+            "-o",
+            str(source.with_suffix(".o")),
+        ]
+        subprocess.run(command, check=True, timeout=250)
+        objects.append(str(source.with_suffix(".o")))
+    subprocess.run([str(COMPILER), "-shared", *objects, "-o", str(folder / "host.so")], check=True, timeout=100)
+    return ctypes.CDLL(str(folder / "host.so"))
+
+
+@pytest.fixture
+def launched(library, monkeypatch):
+    """Calls of CPU kernels go to the CUDA kernels; their names are noted."""
+    names = []
+    cpu_call = native.Kernel.__call__
+
+    def call(kernel, *arguments):
+        function = getattr(library, f"gnnqlab_{kernel.name}_cuda", None)
+        if function is None:  # the transpose, which PyTorch does on a GPU
+            return cpu_call(kernel, *arguments)
+        names.append(kernel.name)
+        function.argtypes, function.restype = [*kernel._argtypes, ctypes.c_void_p], ctypes.c_int64
+        if kernel.name in REFUSING:
+            arguments = (*arguments[:-1], native.refused(torch.device("cpu")).data_ptr())
+        assert function(*arguments, None) == 0
+        return native.take_refusal(torch.device("cpu")) if kernel.name in REFUSING else 0
+
+    monkeypatch.setattr(native.Kernel, "__call__", call)
+    # Few edges, but more in one row than one warp takes.
+    monkeypatch.setattr(test_gpu, "graph", functools.partial(test_gpu.graph, edges=3300))
+    with native.use("native"):
+        yield names
+
+
+@pytest.mark.parametrize("bits", codec.WIDTHS)
+@pytest.mark.parametrize("columns", [9, 1025])
+def test_codec_gives_the_bytes_of_the_reference(launched, bits, columns):
+    test_gpu.test_codec_gives_the_bytes_of_the_reference("cpu", bits, columns)
+    assert set(launched) == {"encode_rows", "decode_rows", "uniform16"}
+
+
+@pytest.mark.parametrize("columns", [3, 136])
+def test_sums_with_a_long_row_and_an_empty_one(launched, columns):
+    test_gpu.test_sums_of_every_row_type("cpu", columns, True)
+    assert set(launched) == {"spmm"}
+
+
+@pytest.mark.parametrize("way", [test_gpu.attended, test_gpu.by_parts])
+def test_attention_and_its_gradients(launched, way):
+    test_gpu.test_attention_and_its_gradients("cpu", way, 1, 40)
+
+
+def test_nothing_to_do(launched):
+    test_gpu.test_nothing_to_do("cpu")
+
+
+def test_every_kernel_has_run(launched, monkeypatch):
+    monkeypatch.setattr(every_kernel, "COLUMNS", (9,))
+    every_kernel.every_kernel("cpu")
+    exported = set()
+    for path in SOURCES.glob("cuda/*.cu"):
+        exported |= set(re.findall(r"^GNNQLAB_CUDA_EXPORT\((\w+)\)", path.read_text(), re.MULTILINE))
+    assert exported <= set(launched)
