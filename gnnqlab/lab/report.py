@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import functools
+import gzip
 import html
 import json
 import math
@@ -9,6 +12,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from gnnqlab.lab import plots
 from gnnqlab.lab.bundle import caption_of, name_links, table_html
@@ -20,9 +25,13 @@ from gnnqlab.lab.frames import (
     phase_seconds,
     volume_per_epoch,
 )
+from gnnqlab.lab.live_model import LiveModel
+from gnnqlab.lab.live_thinning import rounded, thinned
+from gnnqlab.lab.live_views import draw_live, live_frame
 from gnnqlab.lab.snapshot import RunLike, Snapshot, graph_name, labels, score_name, take
 from gnnqlab.lab.target import usual_target
 from gnnqlab.lab.theme import style_of, template
+from gnnqlab.launch.run import Run
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -31,13 +40,14 @@ if TYPE_CHECKING:
 __all__ = ["write_report"]
 
 # Nothing may be fetched: the page is the same in ten years, in a plane, and tells no one that it was read.
+_MOST_POINTS = 600
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
 
 
 def write_report(runs: Sequence[RunLike], path: str | Path, *, target: float | None = None) -> Path:
     """Write the report of the runs; the first is what the others are compared with.
 
-    The page holds everything it needs, Plotly's script (5 MB) included, and may fetch nothing.
+    The page holds everything it needs, Plotly's script included (packed, 1.9 MB), and may fetch nothing.
 
     Args:
         runs: one or more runs, see ``snapshot.RunLike``. A run without any recorded epoch appears in the table only.
@@ -64,8 +74,6 @@ def write_report(runs: Sequence[RunLike], path: str | Path, *, target: float | N
 
 
 def _page(runs: Sequence[Snapshot], target: float | None) -> str:
-    from plotly.offline import get_plotlyjs
-
     here = Path(__file__).parent
     names = labels(runs)
     figures: dict[str, Figure] = {}
@@ -95,7 +103,7 @@ def _page(runs: Sequence[Snapshot], target: float | None) -> str:
 </main>
 <footer>Written by gnnqlab. This page holds all it needs and fetches nothing.</footer>
 <script type="application/json" id="figures">{_script_json(drawn)}</script>
-<script>{get_plotlyjs()}</script>
+<script type="application/gzip+base64" id="plotly">{_packed_plotly()}</script>
 <script>{(here / "report.js").read_text(encoding="utf-8")}</script>
 </body>
 </html>
@@ -274,7 +282,19 @@ def _figure_sections(runs: Mapping[str, Snapshot], figures: dict[str, Figure]) -
             figure = plots.traffic_map(run.traffic, label=name, workers=run.summary.get("workers"))
             bytes_ += place(figure, pairs[name].rename_axis("sender"))
         sections.append(_section("Bytes", f'<div class="figures">{bytes_}</div>'))
+    launched = {name: run.folder for name, run in runs.items() if run.folder is not None}
+    if launched:
+        course = "".join(place(*_course(name, folder), full=True) for name, folder in launched.items())
+        sections.append(_section("From epoch to epoch", f'<div class="figures">{course}</div>'))
     return sections
+
+
+def _course(name: str, folder: Path) -> tuple[Figure, DataFrame]:
+    """What the live view shows of a run."""
+    model = LiveModel(Run(folder))
+    model.look()
+    figure = draw_live(model)
+    return figure.update_layout(title_text=name), live_frame(model)
 
 
 def _configuration(name: str, run: Snapshot) -> str:
@@ -304,11 +324,25 @@ def _section(title: str, content: str) -> str:
     return f"<section><h2>{html.escape(title)}</h2>{content}</section>"
 
 
+@functools.cache
+def _packed_plotly() -> str:
+    """Plotly's script, packed to two fifths; ``report.js`` unpacks it."""
+    from plotly.offline import get_plotlyjs
+
+    return base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
+
+
 def _bare(figure: Figure) -> dict[str, Any]:
-    """Data and layout without what the page itself gives: title, colours and ground."""
+    """Data and layout without what the page itself gives: title, colours and ground; no more points than pixels."""
     plain: dict[str, Any] = json.loads(figure.to_json())
+    for trace in plain["data"]:
+        if trace["type"] == "scatter" and len(trace.get("x") or ()) > _MOST_POINTS:
+            x, y = thinned(np.array(trace["x"], dtype=float), np.array(trace["y"], dtype=float))
+            trace["x"], trace["y"] = rounded(x, 8), rounded(y)
     layout = {key: value for key, value in plain["layout"].items() if key not in ("title", "template", "meta")}
-    layout |= {"paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "margin": {"t": 24}}
+    # The titles of a figure of several panels stand above them.
+    top = 34 if len(plain["layout"].get("annotations", ())) > 4 else 24
+    layout |= {"paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "margin": {"t": top}}
     return {"data": plain["data"], "layout": layout}
 
 

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 __all__ = ["RunLike", "Snapshot", "graph_name", "labels", "score_name", "take"]
 
 
+_MOST_BYTES, _SPREAD = 32 << 20, 64
+
+
 class RunLike(Protocol):
     """What the lab needs to know of a run: a handle's records, traffic, configuration and summary."""
 
@@ -37,6 +40,8 @@ class Snapshot:
     traffic: DataFrame
     config: Mapping[str, Any]
     summary: Mapping[str, Any]
+    folder: Path | None = None
+    """Where it lies, if it was launched."""
 
 
 def take(run: RunLike) -> Snapshot:
@@ -45,7 +50,17 @@ def take(run: RunLike) -> Snapshot:
         return run
     config = run.config
     plain = config if isinstance(config, Mapping) else config.to_json()
-    return Snapshot(run.records, run.traffic, plain, run.summary)
+    folder = getattr(run, "folder", None)
+    return Snapshot(run.records, _traffic(run, folder), plain, run.summary, folder)
+
+
+def _traffic(run: RunLike, folder: Path | None) -> DataFrame:
+    """All messages of a short run, those of some epochs of a long one, whose tables would fill the memory."""
+    from gnnqlab.train.record import read_traffic
+
+    if folder is None or sum(path.stat().st_size for path in folder.glob("traffic-rank*.jsonl")) <= _MOST_BYTES:
+        return run.traffic
+    return read_traffic(folder, spread=_SPREAD)
 
 
 def labels(runs: Sequence[Snapshot]) -> list[str]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.train.json_lines import parse_lines
+from gnnqlab.train.json_lines import lines_at, parse_lines, spread_lines
 from gnnqlab.train.link import Link
 
 if TYPE_CHECKING:
@@ -155,16 +155,22 @@ def _columns(lines: list[dict[str, Any]]) -> dict[str, NDArray[Any]]:
     return {name: values.astype(float) if values.dtype == object else values for name, values in columns.items()}
 
 
-def read_traffic(folder: Path) -> pd.DataFrame:
-    """Return one row per epoch, layer, direction, sender, receiver and bit-width."""
+def read_traffic(folder: Path, *, spread: int | None = None) -> pd.DataFrame:
+    """Return one row per epoch, layer, direction, sender, receiver and bit-width.
+
+    Args:
+        folder: the run folder.
+        spread: about so many epochs, evenly spread, instead of all.
+    """
     import pandas as pd
 
-    rows = [
-        [line["epoch"], *row]
-        for path in sorted(folder.glob("traffic-rank*.jsonl"))
-        for line in read_lines(path)
-        for row in line["rows"]
-    ]
+    paths = sorted(folder.glob("traffic-rank*.jsonl"))
+    if spread is None or not paths:
+        lines = (line for path in paths for line in read_lines(path))
+    else:
+        epochs = [line["epoch"] for line in spread_lines(paths[0], spread)]
+        lines = (line for path in paths for line in lines_at(path, "epoch", epochs))
+    rows = [[line["epoch"], *row] for line in lines for row in line["rows"]]
     return pd.DataFrame(rows, columns=list(TRAFFIC_COLUMNS))
 
 

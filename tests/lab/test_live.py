@@ -56,6 +56,7 @@ class Folder:
                         "epoch": epoch, "rank": rank, "time_s": 0.1 * (epoch + 1), "loss": 2.0 / (epoch + 1),
                         "train_score": 0.5, "val_score": None if epoch % 2 else 0.25, "test_score": 0.75,
                         "epoch_s": sum(spent.values()), **spent, "bytes_payload": 1000, "bytes_params": 24,
+                        "memory_bytes": 10**6,
                     }
                 )  # fmt: skip
                 rows = [
