@@ -22,6 +22,7 @@ _DRAW_S = 1.0
 _SHARE = 0.005
 """Most of one processor's time that drawings may take; they come less often where they cost more."""
 _RETRY_S = 5.0
+_MAKING_S = 2.0
 _NICENESS = 5
 _ALL = "mean of all workers"
 
@@ -59,7 +60,7 @@ class LivePanel:
         self.figure.layout.width = WIDTH
         self.access = make_access()
         self.access.observe(self._recolour, names="dark")
-        self.access.observe(lambda change: self._ask_anew(), names="shown")
+        self.access.observe(self._seen, names="shown")
         self.box = widgets.VBox([self.words, widgets.HBox([self.stop, self.worker]), self.figure, self.access])
         self._say()
         self.updater.ask()
@@ -156,6 +157,11 @@ class LivePanel:
     def _recolour(self, change: Any) -> None:
         with self._lock:
             self._redraw()
+
+    def _seen(self, change: Any) -> None:
+        """Give the page a moment to make the figure as well, which takes longer than this."""
+        self._due_s = time.monotonic() + _MAKING_S
+        self.updater.ask()
 
     def _ask_anew(self) -> None:
         self._due_s = 0.0

@@ -288,6 +288,7 @@ def live_panel(make: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch) -> 
     pytest.importorskip("anywidget")
     monkeypatch.setattr("gnnqlab.lab.live_panel._STATUS_S", 0.02)
     monkeypatch.setattr("gnnqlab.lab.live_panel._DRAW_S", 0.02)
+    monkeypatch.setattr("gnnqlab.lab.live_panel._MAKING_S", 0.0)
     monkeypatch.setattr("gnnqlab.lab.live_panel._SHARE", 10.0)
     monkeypatch.setattr("gnnqlab.lab.tuner_updates._IDLE_S", 0.05)
     folder = make()
