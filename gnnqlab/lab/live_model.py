@@ -13,7 +13,7 @@ from gnnqlab.bits.policy import WIDTHS
 from gnnqlab.lab.theme import PHASES
 from gnnqlab.launch.folder import read_json
 from gnnqlab.launch.run import LIVE, Run
-from gnnqlab.train.json_lines import GrowingLines, spread_lines
+from gnnqlab.train.json_lines import GrowingLines, lines_at, spread_lines
 
 __all__ = ["AGES", "DIRECTIONS", "Growing", "LiveModel", "Traffic"]
 
@@ -28,6 +28,8 @@ _SPREAD = 64
 """Lines that are read of a long file of messages when a view opens, a line an epoch."""
 _NEWEST_BYTES = 32 << 10
 """What is read of a file of messages at each further look; epochs before are passed over, as they hold no surprise."""
+_BETWEEN = 16
+"""About so many of the epochs passed over are read after all."""
 _MOST_EPOCHS = 1024
 """Epochs whose messages are kept; then every second one is let go."""
 _RECENT = 10
@@ -164,7 +166,12 @@ class LiveModel:
         for traffic, lines in zip(self.traffic, self._messages, strict=True):
             if not self._opened:
                 traffic.add(spread_lines(lines.path, _SPREAD))
-            traffic.add(lines.look(_NEWEST_BYTES))
+            newest = lines.look(_NEWEST_BYTES)
+            if newest and traffic.elements:
+                between = np.arange(max(traffic.elements) + 1, newest[0]["epoch"])
+                wanted = between[:: max(1, len(between) // _BETWEEN)]  # a few of those passed over
+                traffic.add(lines_at(lines.path, "epoch", wanted.tolist()))
+            traffic.add(newest)
         self.switches += [
             (decision["epoch"], decision["what"] == "fresh rows")
             for decision in self._decisions.look()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import threading
@@ -155,6 +156,10 @@ def test_epochs_of_long_runs_are_passed_over_among_messages_only(make: Callable[
     assert len(model.records[0]) == 3000 == model.done
     epochs = sorted(model.traffic[0].elements)
     assert 64 <= len(epochs) <= 1024 and epochs[0] == 0 and epochs[-1] == 2999
+    folder.write(range(3000, 6000))
+    model.look()
+    later = [epoch for epoch in sorted(model.traffic[0].elements) if epoch >= 2999]
+    assert max(after - before for before, after in itertools.pairwise(later)) < 3000 / 8, "no long gap"
     assert model.traffic[1].bytes_by_sender.tolist() == [1216.0, 0.0], "800 + 400 and twice 8 bytes of parameters"
 
 
