@@ -161,6 +161,7 @@ class TunerModel:
         """Hold the predictions against the runs that have finished by now."""
         found = self.look()
         self._probes[self.settings.place] = replace(found, error=median_error(found.past()["error"]))
+        self._fronts.clear()  # what was predicted is told with another spread now
 
     # -- what is predicted ----------------------------------------------------------------------------------------
 

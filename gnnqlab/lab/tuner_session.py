@@ -162,6 +162,8 @@ class TunerSession:
         if ended and self._phases is None and len(self._records.epochs) >= _FEWEST:
             found = spent(self.run)
             self._phases = {**found.phases, "wire": found.communication_s}
+            if self.model.timed:
+                self.model.learn()
         records = self._records
         return Measured(
             epochs=tuple(records.epochs), epoch_s=tuple(records.epoch_s), phases=self._phases, lam=self._settings.lam

@@ -155,3 +155,17 @@ def test_a_move_takes_less_than_a_tenth_of_a_second(model: TunerModel) -> None:
         model.forecast  # noqa: B018
         used.append(time.process_time() - start)
     assert sorted(used)[10] < 0.1, f"median {sorted(used)[10]:.3f} s of processor time"
+
+
+def test_what_finished_runs_show_becomes_the_spread(model: TunerModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pandas as pd
+
+    from gnnqlab.tune.probe import Probe
+
+    model.front  # noqa: B018  (kept)
+    monkeypatch.setattr(Probe, "past", lambda self, root=None: pd.DataFrame({"error": [-0.2, 0.1, 0.3]}))
+    model.learn()
+    assert model.speedup[1] == pytest.approx(0.2 * model.speedup[0]) and not model.has_front
+    monkeypatch.setattr(Probe, "past", lambda self, root=None: pd.DataFrame({"error": []}))
+    model.learn()
+    assert model.speedup[1] is None
