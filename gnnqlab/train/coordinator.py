@@ -103,7 +103,7 @@ class Coordinator:
             self.obey(self.widths.settings)  # they can be steered
         rates = self._descent.add(loss, epoch_s)
         slower = rates is not None and rates[1] < rates[0]
-        why = ""
+        why = "there is no earlier rate to compare with yet"
         if rates is not None:
             why = f"the loss fell by {rates[1]:.4g} a second, by {rates[0]:.4g} {self._descent.delta} epochs before"
         if self.widths is not None and rates is not None and self.widths.move(wider=slower):
