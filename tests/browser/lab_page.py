@@ -86,6 +86,26 @@ class LabPage:
             )
         )
 
+    def run_cell(self, index: int, source: str) -> None:
+        """Put other lines into a cell, run it alone with all outputs cleared; returns at once."""
+        self.page.evaluate(
+            """([index, source]) => {
+              const book = """
+            + _PANEL
+            + """.content;
+              book.widgets[index].model.sharedModel.setSource(source);
+              book.activeCellIndex = index;
+              window.jupyterapp.commands.execute('notebook:clear-all-cell-outputs');
+              window.jupyterapp.commands.execute('notebook:run-cell');
+            }""",
+            [index, source],
+        )
+
+    def restart(self) -> None:
+        """Start the kernel anew, as the button does, and wait for it."""
+        self.page.evaluate("async () => { await " + _PANEL + "?.sessionContext.session.kernel.restart(); }")
+        self.page.wait_for_function(_READY, polling=200)
+
     def listen(self) -> None:
         """Note from now on when keys go down and when the figure has been drawn."""
         self.page.evaluate(_LISTEN)

@@ -1,0 +1,134 @@
+"""The live view in a real JupyterLab: points arrive, a kernel restart, a worker that dies, Stop."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.lab_page import LabPage
+
+BEGIN = [
+    "import gnnqlab as gq",
+    'run = gq.launch("digits", system="adaqp", period=20, workers=2, epochs=20000, detach=True)\n'
+    "view = run.live()\nview",
+]
+AGAIN = "import gnnqlab as gq\nview = gq.runs()[-1].live()\nview"
+GRAPH = "document.querySelector('.js-plotly-plot')"
+EPOCHS = f"({GRAPH}?.data?.[0]?.x?.at(-1) ?? -1)"
+STOP_NAME = re.compile(r"(^|\W)Stop$")  # an icon goes before it
+STOP = "import gnnqlab as gq\nfor run in gq.runs(): run.stop()"
+
+
+@pytest.fixture(scope="module")
+def lab(open_notebook: Any) -> Iterator[LabPage]:
+    lab: LabPage = open_notebook("live", BEGIN)
+    lab.run_all()
+    yield lab
+    lab.python(STOP)
+
+
+def _wait_for(lab: LabPage, condition: str, seconds: float = 60) -> None:
+    lab.page.wait_for_function(f"() => {condition}", timeout=1e3 * seconds)
+
+
+def _epochs(lab: LabPage) -> int:
+    return int(lab.page.evaluate(f"() => {EPOCHS}"))
+
+
+def _processes(lab: LabPage) -> set[int]:
+    guard = "import gnnqlab.launch.folder as files\nprint(files.read_json(gq.runs()[-1].folder / 'guard.json'))"
+    told = lab.python(guard)
+    return {int(number) for number in re.findall(r"\[(\d+), \d+\]", told)}
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_points_arrive_while_it_trains(lab: LabPage, screenshots: Path) -> None:
+    _wait_for(lab, f"{EPOCHS} > 3", 120)
+    some = _epochs(lab)
+    _wait_for(lab, f"{EPOCHS} > {some}")
+    _wait_for(lab, "/· running · epoch \\d+\\/20000 · \\d+:\\d+ left/.test(document.body.innerText)")
+    lab.page.wait_for_timeout(6000)
+    lab.page.screenshot(path=screenshots / "live.png")
+    assert lab.page.get_by_role("button", name=STOP_NAME).count() == 1
+    assert lab.page.get_by_role("combobox", name="Epochs of", exact=True).count() == 1
+    assert lab.page.get_by_role("status").filter(has_text="run 2").count() == 1
+
+
+def test_the_breakdown_of_one_worker_can_be_chosen(lab: LabPage) -> None:
+    mean = lab.page.evaluate(f"() => {GRAPH}.data[4].y.join()")
+    box = lab.page.get_by_role("combobox", name="Epochs of", exact=True)
+    box.select_option(index=1)
+    _wait_for(lab, f"{GRAPH}.data[4].y.join() !== '{mean}'")
+
+
+def test_a_dark_page_gets_a_dark_figure(lab: LabPage, screenshots: Path) -> None:
+    ground = f"{GRAPH}.layout.paper_bgcolor"
+    light = lab.page.evaluate(f"() => {ground}")
+    lab.command("apputils:change-theme", theme="JupyterLab Dark")
+    _wait_for(lab, f"{ground} !== '{light}'")
+    lab.page.wait_for_timeout(1000)
+    lab.page.screenshot(path=screenshots / "live-dark.png")
+    lab.command("apputils:change-theme", theme="JupyterLab Light")
+    _wait_for(lab, f"{ground} === '{light}'")
+
+
+def test_nothing_complained(lab: LabPage) -> None:
+    # Before the restart: JupyterLab itself complains about widgets whose kernel is gone.
+    assert lab.errors == [] and lab.elsewhere == []
+
+
+def test_after_a_kernel_restart_the_run_is_found_again_and_still_grows(lab: LabPage) -> None:
+    before = _epochs(lab)
+    processes = _processes(lab)
+    assert len(processes) >= 4, "guard, agent and two workers"
+    lab.restart()
+    assert all(map(_lives, processes)), "a detached run does not end with its kernel"
+    lab.run_cell(0, AGAIN)
+    _wait_for(lab, f"document.querySelectorAll('.js-plotly-plot').length > 0 && {EPOCHS} > {before}")
+    some = _epochs(lab)
+    _wait_for(lab, f"{EPOCHS} > {some}")
+    assert "False" in lab.python("print('run' in globals())"), "the handle of the first kernel is gone"
+
+
+def test_stop_ends_all_processes(lab: LabPage, screenshots: Path) -> None:
+    processes = _processes(lab)
+    lab.page.get_by_role("button", name=STOP_NAME).click()
+    _wait_for(lab, "/· stopped ·/.test(document.body.innerText)")
+    until = time.monotonic() + 10
+    while left := [each for each in processes if _lives(each)]:
+        assert time.monotonic() < until, f"{left} live on"
+        time.sleep(0.05)
+    assert lab.page.get_by_role("button", name=STOP_NAME).is_disabled()
+    threads = "import threading\nprint([each.name for each in threading.enumerate()])"
+    until = time.monotonic() + 15
+    while "gnnqlab" in (told := lab.python(threads)):
+        assert time.monotonic() < until, told
+        time.sleep(0.5)
+
+
+def test_a_worker_that_dies_is_told_at_once(lab: LabPage, screenshots: Path) -> None:
+    lab.run_cell(0, BEGIN[1])
+    _wait_for(lab, f"/· running ·/.test(document.body.innerText) && {EPOCHS} > 3", 120)
+    lab.python("import os, signal, gnnqlab.launch.folder as files\n"
+               "os.kill(files.read_json(run.folder / 'guard.json')['workers']['1'][0], signal.SIGKILL)")  # fmt: skip
+    began = time.monotonic()
+    alert = lab.page.get_by_role("alert").filter(has_text="SIGKILL")
+    alert.wait_for()
+    print(f"\ntold {time.monotonic() - began:.2f} s after a worker was killed")
+    lab.page.screenshot(path=screenshots / "live-failed.png")
+    assert "rank 1" in alert.inner_text()
+
+
+def test_nothing_left_this_machine(lab: LabPage) -> None:
+    assert lab.elsewhere == []
