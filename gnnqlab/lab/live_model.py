@@ -89,8 +89,6 @@ class Traffic:
                 elements[DIRECTIONS.index(direction), WIDTHS.index(bits)] += 8 * payload / bits
                 sent[sender] += payload + parameters
             self.elements[line["epoch"]], self._bytes[line["epoch"]] = elements, sent
-        while len(self.elements) > _MOST_EPOCHS:
-            self.elements = {epoch: self.elements[epoch] for epoch in sorted(self.elements)[::-2]}
         self._bytes = {epoch: self._bytes[epoch] for epoch in sorted(self._bytes)[-_RECENT:]}
 
     @property
@@ -163,24 +161,41 @@ class LiveModel:
             new = lines.look()
             growing.add(new)
             changed |= bool(new)
-        for traffic, lines in zip(self.traffic, self._messages, strict=True):
-            if not self._opened:
-                traffic.add(spread_lines(lines.path, _SPREAD))
-            newest = lines.look(_NEWEST_BYTES)
-            if newest and traffic.elements:
-                between = np.arange(max(traffic.elements) + 1, newest[0]["epoch"])
-                wanted = between[:: max(1, len(between) // _BETWEEN)]  # a few of those passed over
-                traffic.add(lines_at(lines.path, "epoch", wanted.tolist()))
-            traffic.add(newest)
+        self._look_at_messages()
         self.switches += [
             (decision["epoch"], decision["what"] == "fresh rows")
             for decision in self._decisions.look()
             if decision.get("what") in ("fresh rows", "rows of the epoch before")
         ]
-        self._opened = True
         return changed
 
+    def _look_at_messages(self) -> None:
+        """Read the newest messages, and of those passed over the same few epochs of all workers."""
+        newest = [lines.look(_NEWEST_BYTES) for lines in self._messages]
+        first = max((lines[0]["epoch"] for lines in newest if lines), default=0)
+        if not self._opened:
+            wanted = [line["epoch"] for line in spread_lines(self._messages[0].path, _SPREAD)]
+        else:
+            between = np.arange(max(self.common_epochs, default=-1) + 1, first)
+            wanted = between[:: max(1, len(between) // _BETWEEN)].tolist()
+        self._opened = any(newest) or self._opened
+        for traffic, lines, new in zip(self.traffic, self._messages, newest, strict=True):
+            traffic.add(lines_at(lines.path, "epoch", wanted))
+            traffic.add(new)
+        common = sorted(self.common_epochs)
+        if len(common) > _MOST_EPOCHS:
+            kept = set(common[::-2])
+            for traffic in self.traffic:
+                traffic.elements = {
+                    epoch: each for epoch, each in traffic.elements.items() if epoch in kept or epoch > common[-1]
+                }
+
     # -- answers --------------------------------------------------------------------------------------------------
+
+    @property
+    def common_epochs(self) -> set[int]:
+        """Epochs whose messages were read of all workers: only these can be summed."""
+        return set.intersection(*(set(traffic.elements) for traffic in self.traffic))
 
     @property
     def under_way(self) -> bool:

@@ -157,11 +157,11 @@ def _by_worker(model: LiveModel) -> list[dict[str, Any]]:
 
 def _widths(model: LiveModel) -> list[dict[str, Any]]:
     """Mean width of an element by direction, and the share of each width, over the epochs that were looked at."""
-    found: dict[int, NDArray[np.float64]] = {}
-    for traffic in model.traffic:
-        for epoch, elements in traffic.elements.items():
-            if elements.any():  # with rows of the epoch before, an epoch may end before anything has come
-                found[epoch] = found[epoch] + elements if epoch in found else elements
+    summed = {
+        epoch: np.sum([traffic.elements[epoch] for traffic in model.traffic], axis=0) for epoch in model.common_epochs
+    }
+    # With rows of the epoch before, an epoch may end before anything has come.
+    found = {epoch: elements for epoch, elements in summed.items() if elements.any()}
     epochs = np.array(sorted(found), dtype=float)
     buckets = Buckets(epochs, most=200)
     x = rounded(buckets.centers, 8)

@@ -163,6 +163,20 @@ def test_epochs_of_long_runs_are_passed_over_among_messages_only(make: Callable[
     assert model.traffic[1].bytes_by_sender.tolist() == [1216.0, 0.0], "800 + 400 and twice 8 bytes of parameters"
 
 
+def test_widths_are_summed_over_epochs_that_all_workers_have(make: Callable[..., Folder]) -> None:
+    folder = make(epochs=6000)
+    model = folder.model
+    for begin in range(0, 6000, 2000):
+        folder.write(range(begin, begin + 2000), ranks=[0], bits=4)
+        folder.write(range(begin, begin + 2000), ranks=[1], bits=8)
+        model.look()
+    folder.write(range(6000, 6003), ranks=[0], bits=4)
+    model.look()
+    assert 64 <= len(model.common_epochs) <= 1024 and max(model.common_epochs) == 5999
+    means = live_values(model)[4 + 2 * len(PHASES)]["y"]
+    assert max(means) == min(means) == 6, "as many elements of 4 bits as of 8"
+
+
 def test_numbers_of_growing_records_survive_growth() -> None:
     growing = Growing()
     for begin in range(0, 1000, 7):
