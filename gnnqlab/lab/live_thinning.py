@@ -56,11 +56,9 @@ class Buckets:
     """
 
     def __init__(self, epochs: NDArray[np.float64], *, most: int) -> None:
-        span = (epochs[-1] - epochs[0] + 1) if len(epochs) else 1
-        self.length = next(
-            step * 10**power for power in range(9) for step in _STEPS if span <= (most - 1) * step * 10**power or
-            (step * 10**power == 1 and span <= most)
-        )  # fmt: skip
+        first, last = (epochs[0], epochs[-1]) if len(epochs) else (0, 0)
+        lengths = (step * 10**power for power in range(9) for step in _STEPS)
+        self.length = next(length for length in lengths if last // length - first // length < most)
         numbers = (epochs // self.length).astype(int)
         self._groups, self._begins = np.unique(numbers, return_index=True)
         self._counts = np.diff([*self._begins, len(epochs)])
