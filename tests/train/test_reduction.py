@@ -43,7 +43,8 @@ def test_bfloat16_gradients_are_those_of_float32_but_for_rounding(sums):
     # Three terms and two partial sums, each rounded by 2^-9 of its size at most; a term can exceed the sum, hence
     # the largest gradient of all stands for the size of every term.
     assert (exact - rounded).abs().max() <= 5 * 2.0**-9 * exact.abs().max()
-    assert sums["bfloat16"][0]["losses"][0] == sums["float32"][0]["losses"][0]  # the loss is never rounded
+    # The loss travels in float32; Gloo adds three terms in another order where a message has another length.
+    assert sums["bfloat16"][0]["losses"][0] == pytest.approx(sums["float32"][0]["losses"][0], rel=3 * 2.0**-23)
 
 
 def test_every_worker_holds_the_same_sums(sums):
