@@ -16,10 +16,10 @@ from gnnqlab.systems import vanilla
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.objective import Objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
+from tests.agreement import assert_same_training
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 
-TOLERANCE = 1e-5  # as in test_law
 EPOCHS = 6
 SHAPES = {
     "gcn": ModelSettings(layers=3, hidden=16, dropout=0.3),
@@ -104,12 +104,7 @@ def check(shape, schedule, *, workers=3, fresh=(), layer0="resend", **smoothing)
     stale = StaleGraph(graph, owner, seed=3, fresh=fresh, **smoothing)
     network = build_model(shape, graph.num_features, graph.num_classes, seed=3)
     truth = train(Trainer(stale, Objective.of(graph), network, settings))
-    logits = torch.empty_like(truth["logits"])
-    for result in results:
-        logits[result["ids"]] = result["logits"]
-        for name in ("losses", "gradients"):
-            assert (result[name] - truth[name]).abs().max() <= TOLERANCE * truth[name].abs().max(), name
-    assert (logits - truth["logits"]).abs().max() <= TOLERANCE * truth["logits"].abs().max()
+    assert_same_training(results, truth)
     return truth
 
 
@@ -144,8 +139,7 @@ def test_always_fresh_is_the_law():
     results = run_ranks(on_rank, 2, graph, owner, shape, settings, axes, range(EPOCHS))
     network = build_model(shape, graph.num_features, graph.num_classes, seed=3)
     truth = train(Trainer(LocalGraph(graph, seed=3), Objective.of(graph), network, settings))
-    for result in results:
-        assert (result["gradients"] - truth["gradients"]).abs().max() <= TOLERANCE * truth["gradients"].abs().max()
+    assert_same_training(results, truth)
 
 
 def frozen_on_rank(rank, workers, graph, owner, shape):

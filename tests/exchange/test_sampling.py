@@ -21,12 +21,12 @@ from gnnqlab.systems import vanilla
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.objective import Objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
+from tests.agreement import assert_same_training
 from tests.exchange.test_halo import worker_graph
 from tests.exchange.test_pipeline import _Stale
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 
-TOLERANCE = 1e-5  # as in test_law
 EPOCHS = 4
 SHAPES = {
     "gcn": ModelSettings(layers=3, hidden=16, dropout=0.3),
@@ -129,12 +129,7 @@ def check(shape, sampler, *, schedule=None, graph=None, layer0="resend", **stale
     dense = SampledGraph(graph, owner, sampler, seed=3, whole_input=layer0 == "once", **stale)
     network = build_model(shape, graph.num_features, graph.num_classes, seed=3)
     truth = train(Trainer(dense, Objective.of(graph), network, settings))
-    logits = torch.empty_like(truth["logits"])
-    for result in results:
-        logits[result["ids"]] = result["logits"]
-        for name in ("losses", "gradients"):
-            assert (result[name] - truth[name]).abs().max() <= TOLERANCE * truth[name].abs().max(), name
-    assert (logits - truth["logits"]).abs().max() <= TOLERANCE * truth["logits"].abs().max()
+    assert_same_training(results, truth)
     return results
 
 

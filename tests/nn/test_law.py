@@ -15,12 +15,10 @@ from gnnqlab.systems import vanilla
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.objective import Objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
+from tests.agreement import assert_same_training
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 
-# Sums run in another order on another number of workers: a few float32 roundings, each 6e-8 relative, grow by
-# the depth of the sums (degrees and columns of some tens) to at most about 1e-6 of the largest value.
-TOLERANCE = 1e-5
 EPOCHS = 3
 
 
@@ -64,14 +62,8 @@ def on_rank_scheduled(*arguments) -> dict:
 
 
 def assert_same(results: list[dict], truth: dict) -> None:
-    logits = torch.empty_like(truth["logits"])
-    for result in results:
-        logits[result["ids"]] = result["logits"]
-        for name in ("losses", "gradients"):
-            scale = truth[name].abs().max()
-            assert (result[name] - truth[name]).abs().max() <= TOLERANCE * scale, name
-        assert result["scores"] == truth["scores"]
-    assert (logits - truth["logits"]).abs().max() <= TOLERANCE * truth["logits"].abs().max()
+    assert_same_training(results, truth)
+    assert all(result["scores"] == truth["scores"] for result in results)
 
 
 CASES = [

@@ -1,0 +1,20 @@
+"""What workers found together, held against one process that trained the whole graph."""
+
+from __future__ import annotations
+
+import torch
+
+# Sums run in another order on another number of workers: a few float32 roundings, each 6e-8 relative, grow by
+# the depth of the sums (degrees and columns of some tens) to at most about 1e-6 of the largest value.
+TOLERANCE = 1e-5
+
+
+def assert_same_training(results: list[dict], truth: dict) -> None:
+    """Losses and gradients of every worker, and the logits of all rows together, are those of the whole graph."""
+    logits = torch.empty_like(truth["logits"])
+    for result in results:
+        logits[result["ids"]] = result["logits"]
+        for name in ("losses", "gradients"):
+            scale = truth[name].abs().max()
+            assert (result[name] - truth[name]).abs().max() <= TOLERANCE * scale, name
+    assert (logits - truth["logits"]).abs().max() <= TOLERANCE * truth["logits"].abs().max()
