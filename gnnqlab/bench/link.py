@@ -10,27 +10,20 @@ with 0.42 (two workers) and 0.71 (four) remote neighbours a node; AdaQP Table 1 
 
 from __future__ import annotations
 
-import os
 import statistics
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.bench.link_run import ALONE, Measured, measure_run
 from gnnqlab.bench.registry import row
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from torch import Tensor
-
     from gnnqlab.graph.graph import Graph
-    from gnnqlab.message.transport import Transfer
     from gnnqlab.train.config import RunConfig
-    from gnnqlab.train.heartbeat import Heartbeat
 
-__all__ = ["fit_alone", "over_link", "usual_graph", "wire_share"]
+__all__ = ["over_link", "usual_graph"]
 
 MODELS = ("gcn", "graphsage")
 CONTESTANTS: Mapping[str, Mapping[str, Any]] = {
@@ -44,10 +37,8 @@ CONTESTANTS: Mapping[str, Mapping[str, Any]] = {
 """Systems with their settings. The last one sends everything else in 16 bits too: parameters of rows, and gradients of
 weights, layer by layer under the backward pass."""
 WITH_GOALS = ("adaqp", "adaqp in bfloat16")
-ALONE = "computation alone"
 SPEED_GOALS = {1: 3.3, 2: 3.0}
 """Throughput over Vanilla at 75 % communication, by workers on a host."""
-_COMPUTES = ["central_s", "marginal_s", "dense_s", "optimizer_s", "other_s"]
 
 
 def over_link(
@@ -114,27 +105,12 @@ def usual_graph() -> Graph:
     return sbm(40_000, 16, 50, features=256, homophily=0.98, stray=0.0, signal=0.3, name="sbm with 0.42 remote")
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """One run: medians over its settled epochs, in seconds."""
-
-    epoch_s: float
-    comm_s: float
-    quant_s: float
-    compute_s: float
-    assign_s: float
-    bytes_sent: float
-    wire: float
-    label: str
-    score: float
-
-
 def _side_by_side(contestants: Mapping[str, RunConfig], repeats: int) -> list[dict[str, Any]]:
-    found: dict[str, list[_Measured]] = {}
+    found: dict[str, list[Measured]] = {}
     for number in range(repeats):
         for name in (ALONE, *contestants):
             config = contestants["vanilla"] if name == ALONE else contestants[name]
-            latest = _run(config, alone=name == ALONE)
+            latest = measure_run(config, alone=name == ALONE)
             found.setdefault(name, []).append(latest)
             what = f"{config.model.name}, {config.workers} workers, repeat {number}: {name}"
             print(f"{what} {latest.epoch_s:.3f} s an epoch", file=sys.stderr, flush=True)
@@ -151,7 +127,7 @@ class _Table:
     case: str
     a_host: int
     """Workers on a host."""
-    found: Mapping[str, Sequence[_Measured]]
+    found: Mapping[str, Sequence[Measured]]
 
     def rows(self) -> list[dict[str, Any]]:
         epoch_s, alone_s = self._median("vanilla", "epoch_s"), self._median(ALONE, "compute_s")
@@ -203,84 +179,13 @@ class _Table:
         return self._row(figure, value, "", "at most", most, most / max(value, 1e-9), 1.0 if main else None)
 
 
-def _run(config: RunConfig, *, alone: bool = False) -> _Measured:
-    """Train once; the end of the block waits until the machine is quiet again."""
-    from gnnqlab.launch.local import launch
-
-    if alone:
-        launched = replace(config.launch, hosts=1, link=None, vanilla_share=None)
-        config = replace(config, launch=launched, train=replace(config.train, headers="off"))
-    before = os.environ.get("GNNQLAB_FIT")
-    with tempfile.TemporaryDirectory(prefix="gnnqlab-") as root:
-        if alone:
-            os.environ["GNNQLAB_FIT"] = "gnnqlab.bench.link:fit_alone"
-        try:
-            run = launch(config, root=root)
-        finally:
-            if alone:
-                os.environ.pop("GNNQLAB_FIT")
-                if before is not None:
-                    os.environ["GNNQLAB_FIT"] = before
-        with run:
-            return _measured(run.wait(), config)
-
-
-def _measured(run: Any, config: RunConfig) -> _Measured:
-    summary, records = run.summary, run.records
-    settled = records[records["epoch"] > 0]
-    compute_s = settled.assign(all=settled[_COMPUTES].sum(axis=1)).groupby("epoch")["all"].max().median()
-    period = getattr(config.system.bits, "period", None)
-    assign_s = 0.0
-    if period is not None:
-        # What one period's assignment takes, shared out over its epochs, as the slowest worker sees it.
-        assign_s = float(records.groupby("rank")["assign_s"].sum().max()) / max(period, config.train.epochs)
-    return _Measured(
-        epoch_s=summary["epoch_s"],
-        comm_s=summary["comm_s"],
-        quant_s=summary["quant_s"],
-        compute_s=float(compute_s),
-        assign_s=assign_s,
-        bytes_sent=summary["bytes_sent"],
-        wire=wire_share(run.traffic, summary.get("link_bytes_per_s"), config.workers, summary["hosts"]),
-        label=summary["link"],
-        score=summary.get("test_accuracy") or summary.get("test_f1_micro") or 0.0,
-    )
-
-
-def wire_share(traffic: pd.DataFrame, bytes_per_s: float | None, workers: int, hosts: int) -> float:
-    """Time that messages between hosts took, over their bytes by the rate of the link.
-
-    A message is timed from its receiver's post. Where the sender posts later than the receiver that is too long, and
-    too short for the message the other way by as much; the mean of all messages has no such error.
-
-    Args:
-        traffic: as ``run.traffic``; the first epoch is left out.
-        bytes_per_s: rate of each host's link; without one the answer is NaN.
-        workers: P.
-        hosts: hosts; consecutive ranks share one.
-    """
-    if bytes_per_s is None:
-        return float("nan")
-    frame = traffic[traffic["epoch"] > traffic["epoch"].min()]
-    frame = frame.assign(
-        source=frame["sender"] * hosts // workers,
-        target=frame["receiver"] * hosts // workers,
-        size=frame["payload_bytes"] + frame["param_bytes"],
-    )
-    frame = frame[frame["source"] != frame["target"]]
-    exchange = ["epoch", "layer", "direction"]
-    took = frame.groupby([*exchange, "receiver"])["seconds"].max().groupby(exchange).mean()
-    sent = frame.groupby([*exchange, "source"])["size"].sum().groupby(exchange).mean()
-    return float(took.sum() / (sent.sum() / bytes_per_s))
-
-
 def _accuracies(source: Any, model: str, workers: int, seeds: int) -> list[dict[str, Any]]:
     from gnnqlab.train.configure import configure
 
     scores: dict[str, list[float]] = {"vanilla": [], "adaqp": []}
     for seed in range(seeds):
         for name, got in scores.items():
-            got.append(_run(configure(source, system=name, model=model, workers=workers, seed=seed)).score)
+            got.append(measure_run(configure(source, system=name, model=model, workers=workers, seed=seed)).score)
     differences = [100 * (ours - other) for ours, other in zip(scores["adaqp"], scores["vanilla"], strict=True)]
     mean, half = statistics.fmean(differences), _half_interval(differences)
     return [
@@ -304,33 +209,3 @@ def _half_interval(values: Sequence[float]) -> float:
     from scipy import stats
 
     return float(stats.t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / len(values) ** 0.5
-
-
-# -- computation alone, in the workers ------------------------------------------------------------------------------
-
-
-def fit_alone(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Heartbeat) -> None:
-    """Train with every message of a training pass left out; what comes out is of no use but for its time."""
-    from gnnqlab.message import transport
-    from gnnqlab.train.loop import fit
-
-    transport.TRANSPORTS[config.train.transport] = Silent
-    fit(config, folder, rank, workers, heartbeat)
-
-
-class Silent:
-    """Moves nothing."""
-
-    def __init__(self, rank: int, workers: int) -> None:
-        pass
-
-    def post(self, send: Mapping[int, Tensor], receive: Mapping[int, Tensor], headers: Any = None) -> Transfer:
-        from gnnqlab.message.transport import Transfer
-
-        class Nothing(Transfer):
-            def _finish(self) -> None:
-                self.seconds = dict.fromkeys(receive, 0.0)
-
-        for buffer in receive.values():
-            buffer.zero_()
-        return Nothing()

@@ -18,7 +18,7 @@ from gnnqlab.systems.system import make_system
 from gnnqlab.train.config import RunConfig
 from gnnqlab.train.link import link_name, parse_link
 
-__all__ = ["Calibration", "Trial", "calibrate", "first_rate", "next_rate", "search", "settle"]
+__all__ = ["Calibration", "Trial", "calibrate", "first_rate", "next_rate", "search", "sent_by_host", "settle"]
 
 _TOLERANCE = 0.01
 _TRIES = 4
@@ -107,7 +107,7 @@ def calibrate(config: RunConfig) -> Calibration:
     assert wanted is not None and config.launch.hosts is not None
     summary = _vanilla(config, epochs=_EPOCHS[0], hosts=1, link=None)
     compute_s = max(summary["epoch_s"] - summary["comm_s"], 1e-4)
-    sent = _sent_by_host(summary["bytes_sent"], summary["bytes_gradients"], config.workers, config.launch.hosts)
+    sent = sent_by_host(summary["bytes_sent"], summary["bytes_gradients"], config.workers, config.launch.hosts)
     least, most = _EPOCHS
     epochs = min(max(math.ceil(_TRIAL_S * (1 - wanted) / compute_s), least), most)
 
@@ -133,7 +133,7 @@ def settle(configs: Sequence[RunConfig]) -> list[RunConfig]:
     return [_changed(config, link=best.link, comm_share=None, vanilla_share=round(best.share, 4)) for config in configs]
 
 
-def _sent_by_host(messages: float, gradients: float, workers: int, hosts: int) -> float:
+def sent_by_host(messages: float, gradients: float, workers: int, hosts: int) -> float:
     """Estimate what a host sends to others in an epoch: its share of all messages, and of a ring all-reduce."""
     to_others = (workers - workers / hosts) / (workers - 1)
     return messages * to_others / hosts + 2 * (workers - 1) / workers * gradients

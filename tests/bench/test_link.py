@@ -7,11 +7,12 @@ import dataclasses
 import pandas as pd
 import pytest
 
-from gnnqlab.bench.link import _Measured, _Table, over_link, wire_share
+from gnnqlab.bench.link import _Table, over_link
+from gnnqlab.bench.link_run import Measured, wire_share
 from gnnqlab.bench.registry import measure
 from gnnqlab.cli import main
 
-VANILLA = _Measured(
+VANILLA = Measured(
     epoch_s=4.0, comm_s=3.0, quant_s=0.04, compute_s=1.0, assign_s=0.0, bytes_sent=100, wire=1.05, label="x", score=0.9
 )
 

@@ -1,0 +1,155 @@
+"""One training over a link between emulated hosts, measured; and the same with every message left out."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from torch import Tensor
+
+    from gnnqlab.message.transport import Transfer
+    from gnnqlab.train.config import RunConfig
+    from gnnqlab.train.heartbeat import Heartbeat
+
+__all__ = ["ALONE", "Measured", "fit_alone", "measure_run", "wire_share"]
+
+ALONE = "computation alone"
+"""What a run without messages is called in tables."""
+_COMPUTES = ["central_s", "marginal_s", "dense_s", "optimizer_s", "other_s"]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run: medians over its settled epochs, in seconds."""
+
+    epoch_s: float
+    comm_s: float
+    quant_s: float
+    compute_s: float
+    assign_s: float
+    bytes_sent: float
+    wire: float
+    label: str
+    score: float
+    link_s: float = 0.0
+    """What the epoch's bytes, weight gradients included, take at the rate of a host's link."""
+
+
+def measure_run(config: RunConfig, *, alone: bool = False) -> Measured:
+    """Train once and return what it took.
+
+    Args:
+        config: of the run.
+        alone: leave every message out, and the link with them: what computation alone takes.
+    """
+    from gnnqlab.launch.local import launch
+
+    if alone:
+        launched = replace(config.launch, hosts=1, link=None, vanilla_share=None)
+        config = replace(config, launch=launched, train=replace(config.train, headers="off"))
+    before = os.environ.get("GNNQLAB_FIT")
+    with tempfile.TemporaryDirectory(prefix="gnnqlab-") as root:
+        if alone:
+            os.environ["GNNQLAB_FIT"] = "gnnqlab.bench.link_run:fit_alone"
+        try:
+            run = launch(config, root=root)
+        finally:
+            if alone:
+                os.environ.pop("GNNQLAB_FIT")
+                if before is not None:
+                    os.environ["GNNQLAB_FIT"] = before
+        with run:  # the end of the block waits until the machine is quiet again
+            return _measured(run.wait(), config)
+
+
+def _measured(run: Any, config: RunConfig) -> Measured:
+    from gnnqlab.launch.calibrate import sent_by_host
+
+    summary, records = run.summary, run.records
+    settled = records[records["epoch"] > 0]
+    compute_s = settled.assign(all=settled[_COMPUTES].sum(axis=1)).groupby("epoch")["all"].max().median()
+    period = getattr(config.system.bits, "period", None)
+    assign_s = 0.0
+    if period is not None:
+        # What one period's assignment takes, shared out over its epochs, as the slowest worker sees it.
+        assign_s = float(records.groupby("rank")["assign_s"].sum().max()) / max(period, config.train.epochs)
+    link_s = 0.0
+    if summary.get("link_bytes_per_s"):
+        gradients = float(records["bytes_gradients"].max())
+        sent = sent_by_host(summary["bytes_sent"], gradients, config.workers, summary["hosts"])
+        link_s = sent / summary["link_bytes_per_s"]
+    return Measured(
+        epoch_s=summary["epoch_s"],
+        comm_s=summary["comm_s"],
+        quant_s=summary["quant_s"],
+        compute_s=float(compute_s),
+        assign_s=assign_s,
+        bytes_sent=summary["bytes_sent"],
+        wire=wire_share(run.traffic, summary.get("link_bytes_per_s"), config.workers, summary["hosts"]),
+        label=summary["link"],
+        score=summary.get("test_accuracy") or summary.get("test_f1_micro") or 0.0,
+        link_s=link_s,
+    )
+
+
+def wire_share(traffic: pd.DataFrame, bytes_per_s: float | None, workers: int, hosts: int) -> float:
+    """Time that messages between hosts took, over their bytes by the rate of the link.
+
+    A message is timed from its receiver's post. Where the sender posts later than the receiver that is too long, and
+    too short for the message the other way by as much; the mean of all messages has no such error.
+
+    Args:
+        traffic: as ``run.traffic``; the first epoch is left out.
+        bytes_per_s: rate of each host's link; without one the answer is NaN.
+        workers: P.
+        hosts: hosts; consecutive ranks share one.
+    """
+    if bytes_per_s is None:
+        return float("nan")
+    frame = traffic[traffic["epoch"] > traffic["epoch"].min()]
+    frame = frame.assign(
+        source=frame["sender"] * hosts // workers,
+        target=frame["receiver"] * hosts // workers,
+        size=frame["payload_bytes"] + frame["param_bytes"],
+    )
+    frame = frame[frame["source"] != frame["target"]]
+    exchange = ["epoch", "layer", "direction"]
+    took = frame.groupby([*exchange, "receiver"])["seconds"].max().groupby(exchange).mean()
+    sent = frame.groupby([*exchange, "source"])["size"].sum().groupby(exchange).mean()
+    return float(took.sum() / (sent.sum() / bytes_per_s))
+
+
+# -- computation alone, in the workers ------------------------------------------------------------------------------
+
+
+def fit_alone(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Heartbeat) -> None:
+    """Train with every message of a training pass left out; what comes out is of no use but for its time."""
+    from gnnqlab.message import transport
+    from gnnqlab.train.loop import fit
+
+    transport.TRANSPORTS[config.train.transport] = Silent
+    fit(config, folder, rank, workers, heartbeat)
+
+
+class Silent:
+    """Moves nothing."""
+
+    def __init__(self, rank: int, workers: int) -> None:
+        pass
+
+    def post(self, send: Mapping[int, Tensor], receive: Mapping[int, Tensor], headers: Any = None) -> Transfer:
+        from gnnqlab.message.transport import Transfer
+
+        class Nothing(Transfer):
+            def _finish(self) -> None:
+                self.seconds = dict.fromkeys(receive, 0.0)
+
+        for buffer in receive.values():
+            buffer.zero_()
+        return Nothing()
