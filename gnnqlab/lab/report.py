@@ -11,36 +11,18 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from gnnqlab.lab import plots
-from gnnqlab.lab.bundle import caption_of, name_links, table_html
 from gnnqlab.lab.comparison_table import comparison_frame
-from gnnqlab.lab.frames import (
-    by_epoch,
-    device_pairs,
-    human_bytes,
-    phase_seconds,
-    volume_per_epoch,
-)
-from gnnqlab.lab.live_model import LiveModel
-from gnnqlab.lab.live_thinning import rounded, thinned
-from gnnqlab.lab.live_views import draw_live, live_frame
+from gnnqlab.lab.frames import human_bytes
+from gnnqlab.lab.report_figures import ReportFigures
 from gnnqlab.lab.snapshot import RunLike, Snapshot, graph_name, labels, score_name, take
 from gnnqlab.lab.target import usual_target
 from gnnqlab.lab.theme import style_of, template
-from gnnqlab.launch.run import Run
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
-    from plotly.graph_objects import Figure
 
 __all__ = ["write_report"]
 
 # Nothing may be fetched: the page is the same in ten years, in a plane, and tells no one that it was read.
-_MOST_POINTS = 600
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
 
 
@@ -76,17 +58,14 @@ def write_report(runs: Sequence[RunLike], path: str | Path, *, target: float | N
 def _page(runs: Sequence[Snapshot], target: float | None) -> str:
     here = Path(__file__).parent
     names = labels(runs)
-    figures: dict[str, Figure] = {}
+    figures = ReportFigures({name: run for name, run in zip(names, runs) if len(run.records)})
     sections = [
         _header(runs, names),
         _section("Side by side" if len(runs) > 1 else "Result", _comparison(runs, target)),
-        *_figure_sections({name: run for name, run in zip(names, runs) if len(run.records)}, figures),
+        *(_section(title, content) for title, content in figures.sections),
         _section("Configuration", "".join(_configuration(name, run) for name, run in zip(names, runs))),
     ]
-    drawn = {
-        "figures": {name: _bare(figure) for name, figure in figures.items()},
-        "templates": {"light": template(), "dark": template(dark=True)},
-    }
+    drawn = {"figures": figures.drawn, "templates": {"light": template(), "dark": template(dark=True)}}
     title = _title(runs, names)
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -234,69 +213,6 @@ def _link_note(summaries: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _figure_sections(runs: Mapping[str, Snapshot], figures: dict[str, Figure]) -> list[str]:
-    """The sections with figures; what they draw is put into ``figures`` by the id of its place."""
-    if not runs:
-        return [_section("Figures", "<p>No epoch was recorded, so there is nothing to draw.</p>")]
-    import pandas as pd
-
-    def place(figure: Figure, frame: DataFrame, *, full: bool = False) -> str:
-        name = f"figure-{len(figures) + 1}"
-        figures[name] = name_links(figure, (run.summary.get("link") for run in runs.values()))
-        caption, title = caption_of(figure), str(figure.layout.title.text)
-        return (
-            f"<figure{' class=full' if full else ''}><h3>{html.escape(title)}</h3>"
-            f'<div class="plot" id="{name}" role="img" aria-label="{html.escape(caption, quote=True)}" '
-            f'style="min-height:{figure.layout.height}px"></div><figcaption>{html.escape(caption)}</figcaption>'
-            '<details><summary>The numbers</summary><div class="wide" tabindex="0">'
-            f"{table_html(frame, caption=title)}</div></details></figure>"
-        )
-
-    records = {name: run.records for name, run in runs.items()}
-    score = score_name(next(iter(runs.values())).summary)
-    epochs = {name: by_epoch(one) for name, one in records.items()}
-    sections = []
-
-    def side_by_side(column: str) -> DataFrame:
-        return pd.concat({name: one.set_index("epoch")[column] for name, one in epochs.items()}, axis=1)
-
-    losses, times = side_by_side("loss"), side_by_side("train_s")
-    scores = side_by_side("val_score").dropna(how="all")
-    convergence = place(plots.convergence(records, value="loss"), _thinned(losses), full=len(scores) == 0)
-    if len(scores):
-        convergence += place(plots.convergence(records, score=score), _thinned(scores))
-        convergence += place(plots.convergence(records, against="time", score=score), _thinned(times), full=True)
-    sections.append(_section("Convergence", f'<div class="figures">{convergence}</div>'))
-    seconds = pd.concat({name: phase_seconds(one, per_worker=True) for name, one in records.items()}).fillna(0.0)
-    seconds.index = pd.Index([f"{name}, worker {rank}" for name, rank in seconds.index], name="system, worker")
-    sections.append(
-        _section("Time", f'<div class="figures">{place(plots.breakdown(records), seconds, full=True)}</div>')
-    )
-    sent = {name: run for name, run in runs.items() if len(run.traffic)}
-    if sent:
-        volumes = pd.DataFrame({name: volume_per_epoch(one) for name, one in records.items()}).T
-        bytes_ = place(plots.volume(records), volumes.rename_axis("system"), full=True)
-        pairs = {name: device_pairs(run.traffic, workers=run.summary.get("workers")) for name, run in sent.items()}
-        for name, run in sent.items():
-            # Each map has its own scale: on a common one, two-bit messages would be one dark square.
-            figure = plots.traffic_map(run.traffic, label=name, workers=run.summary.get("workers"))
-            bytes_ += place(figure, pairs[name].rename_axis("sender"))
-        sections.append(_section("Bytes", f'<div class="figures">{bytes_}</div>'))
-    launched = {name: run.folder for name, run in runs.items() if run.folder is not None}
-    if launched:
-        course = "".join(place(*_course(name, folder), full=True) for name, folder in launched.items())
-        sections.append(_section("From epoch to epoch", f'<div class="figures">{course}</div>'))
-    return sections
-
-
-def _course(name: str, folder: Path) -> tuple[Figure, DataFrame]:
-    """What the live view shows of a run."""
-    model = LiveModel(Run(folder))
-    model.look()
-    figure = draw_live(model)
-    return figure.update_layout(title_text=name), live_frame(model)
-
-
 def _configuration(name: str, run: Snapshot) -> str:
     text = json.dumps(run.config, indent=2, ensure_ascii=False, default=str)
     command = _command(run.config)
@@ -332,29 +248,9 @@ def _packed_plotly() -> str:
     return base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
 
 
-def _bare(figure: Figure) -> dict[str, Any]:
-    """Data and layout without what the page itself gives: title, colours and ground; no more points than pixels."""
-    plain: dict[str, Any] = json.loads(figure.to_json())
-    for trace in plain["data"]:
-        if trace["type"] == "scatter" and len(trace.get("x") or ()) > _MOST_POINTS:
-            x, y = thinned(np.array(trace["x"], dtype=float), np.array(trace["y"], dtype=float))
-            trace["x"], trace["y"] = rounded(x, 8), rounded(y)
-    layout = {key: value for key, value in plain["layout"].items() if key not in ("title", "template", "meta")}
-    # The titles of a figure of several panels stand above them.
-    top = 34 if len(plain["layout"].get("annotations", ())) > 4 else 24
-    layout |= {"paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "margin": {"t": top}}
-    return {"data": plain["data"], "layout": layout}
-
-
 def _script_json(value: object) -> str:
     """JSON that cannot end the script element it stands in."""
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
-
-
-def _thinned(table: DataFrame, rows: int = 24) -> DataFrame:
-    """Evenly spaced rows, the last one always there: a table to read, not a dump."""
-    step = max(1, math.ceil(len(table) / rows))
-    return table[(len(table) - 1) % step :: step]
 
 
 def _number(value: Any) -> float:
