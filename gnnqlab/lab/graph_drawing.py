@@ -7,7 +7,7 @@ square a *halo* row, the copy of another worker's node. In a bit map, colour and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.bundle import Bundle
@@ -24,7 +24,7 @@ __all__ = ["draw_bits", "draw_partition", "draw_shards", "message_widths"]
 
 _COLORS = (OKABE_ITO["blue"], OKABE_ITO["orange"], OKABE_ITO["green"], OKABE_ITO["purple"])
 _INK = ("#ffffff", "#000000", "#ffffff", "#000000")
-_SHAPES = {"central": "circle", "marginal": "diamond", "halo": "square"}
+_SHAPES = {"central": "circle", "marginal": "diamond", "halo": "square", "left out": "square-x-open"}
 _EDGE, _FAINT = "#a0a0a0", "#c8ccd0"
 # Dark is many bits; sizes and the number itself say the same.
 _WIDTHS = {1: "#fee838", 2: "#c9b869", 4: "#848279", 8: "#2f4a6e", 16: "#1b3660", 32: "#00204d"}
@@ -62,8 +62,13 @@ def draw_partition(parts: Parts, *, dark: bool = False) -> Bundle:
     return Bundle(figure, frame)
 
 
-def draw_shards(parts: Parts, *, dark: bool = False) -> Bundle:
+def draw_shards(parts: Parts, *, left_out: Mapping[int, Collection[int]] | None = None, dark: bool = False) -> Bundle:
     """Draw what each worker holds: its own nodes, and copies of those neighbours that others own.
+
+    Args:
+        parts: the partition.
+        left_out: by worker, copies that do not come this time (boundary sampling); drawn as crossed out.
+        dark: colours for a dark page.
 
     Raises:
         ValueError: if the graph has more than `LARGEST` nodes, or there are more than four workers.
@@ -76,12 +81,17 @@ def draw_shards(parts: Parts, *, dark: bool = False) -> Bundle:
         row, column = divmod(rank, 2)
         halo = shard.halo.tolist()
         for owner in sorted({int(parts.owner[node]) for node in halo}):
-            nodes = [node for node in halo if parts.owner[node] == owner]
-            _add_nodes(figure, places, nodes, worker=owner, kind="halo", dark=dark, at=(row + 1, column + 1))
-            frame += [(rank, node, "halo", owner) for node in nodes]
+            for kind in ("halo", "left out"):
+                gone = (left_out or {}).get(rank, ())
+                nodes = [node for node in halo if parts.owner[node] == owner and (node in gone) == (kind == "left out")]
+                _add_nodes(figure, places, nodes, worker=owner, kind=kind, dark=dark, at=(row + 1, column + 1))
+                frame += [(rank, node, kind, owner) for node in nodes]
     _add_to_legend(figure, "halo: a copy of another worker's row", color=_FAINT, symbol="square-open")
+    if left_out is not None:
+        _add_to_legend(figure, "a row that does not come", color=_FAINT, symbol="square-x-open")
     sentences = [
         f"worker {rank} keeps copies of {', '.join(map(str, sorted(shard.halo.tolist()))) or 'none'}"
+        + (f" but does not get {', '.join(map(str, gone))}" if (gone := sorted((left_out or {}).get(rank, ()))) else "")
         for rank, shard in enumerate(parts.shards)
     ]
     caption = f"What each worker holds: {'; '.join(sentences)}."
@@ -300,6 +310,9 @@ def _add_nodes(
         marker |= {"color": "#14171a" if dark else "#ffffff", "size": 26 if few else 15}
         marker["line"] = {"width": 3, "color": color}
         ink = "#e6e8ea" if dark else "#1f2328"
+    if kind == "left out":
+        marker |= {"color": _FAINT, "size": 22 if few else 13, "line": {"width": 1}}
+        ink = "#8c959f"
     figure.add_scatter(
         x=[places[node][0] for node in nodes],
         y=[places[node][1] for node in nodes],

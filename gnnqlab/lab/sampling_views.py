@@ -1,0 +1,269 @@
+"""Boundary sampling, to be looked at: which rows an epoch leaves out, what sums are then, what training so costs.
+
+Letters: V owned rows of a worker, H its halo rows, D columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.lab.bundle import Bundle
+from gnnqlab.lab.theme import OKABE_ITO, finish
+from gnnqlab.message.sampler import BoundarySampling
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from torch import Tensor
+
+    from gnnqlab.graph.graph import Graph
+    from gnnqlab.partition.parts import Parts
+    from gnnqlab.partition.shard import Shard
+    from gnnqlab.systems.system import System
+
+__all__ = [
+    "compare_shares", "draw_shares", "draw_sums", "left_out", "sampled_sums", "variance_by_share",
+]  # fmt: skip
+
+
+def left_out(parts: Parts, sampler: BoundarySampling, *, epoch: int, seed: int = 0) -> dict[int, list[int]]:
+    """Return by worker the nodes whose rows it does not get in an epoch, as training draws them.
+
+    Example:
+        >>> from gnnqlab.lab import course
+        >>> from gnnqlab.partition.parts import partition
+        >>> small = partition(course.ten_nodes(), course.Halves(), workers=2)
+        >>> left_out(small, BoundarySampling(p=0.0), epoch=0)
+        {0: [5, 7], 1: [3, 4]}
+    """
+    found = {}
+    for rank, shard in enumerate(parts.shards):
+        kept = set(shard.halo[sampler.kept(shard.halo, holder=rank, seed=seed, epoch=epoch)].tolist())
+        found[rank] = [node for node in shard.halo.tolist() if node not in kept]
+    return found
+
+
+def sampled_sums(
+    parts: Parts, node: int, sampler: BoundarySampling, *, rows: Tensor, epochs: int, seed: int = 0
+) -> DataFrame:
+    """Return the sum over a node's neighbours in every epoch, when only a share of them tells its row.
+
+    ``z = sum_(own u) a_vu h_u + sum_(kept u) a_vu h_u / p`` with GCN's ``a`` from the degrees of the whole graph, which
+    is what a worker under this sampler computes.
+
+    Args:
+        parts: the partition.
+        node: v.
+        sampler: says which rows come, and what they count.
+        rows: one number a node, ``(N,)``.
+        epochs: how many are drawn.
+        seed: of the draws.
+
+    Returns:
+        By ``epoch``: ``kept`` (nodes, as words), ``sum``, ``mean so far``, and ``all rows``, the sum without sampling.
+    """
+    import pandas as pd
+
+    rank = int(parts.owner[node])
+    shard = parts.shards[rank]
+    matrix = _matrix(shard)[int((shard.owned == node).nonzero())]
+    near, far = matrix[: shard.num_owned], matrix[shard.num_owned :]
+    own = float(near @ rows[shard.owned])
+    lines, total = [], 0.0
+    for epoch in range(epochs):
+        kept = sampler.kept(shard.halo, holder=rank, seed=seed, epoch=epoch)
+        came = kept[far[kept] != 0]
+        value = own + sampler.rescale * float(far[came] @ rows[shard.halo[came]])
+        total += value
+        names = ", ".join(str(int(u)) for u in shard.halo[came]) or "none"
+        lines.append((epoch, names, value, total / (epoch + 1)))
+    frame = pd.DataFrame(lines, columns=["epoch", "kept", "sum", "mean so far"]).set_index("epoch")
+    frame["all rows"] = own + float(far @ rows[shard.halo])
+    return frame
+
+
+def draw_sums(frame: DataFrame, *, node: int | None = None, dark: bool = False) -> Bundle:
+    """Draw `sampled_sums`: a point an epoch, their mean so far, and the sum over all rows."""
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    looks = {
+        "sum": ("sum of an epoch", {"mode": "markers", "marker": {"color": OKABE_ITO["sky"], "size": 6}}),
+        "mean so far": (
+            "mean of the epochs so far",
+            {"mode": "lines", "line": {"color": OKABE_ITO["blue"], "width": 3}},
+        ),
+        "all rows": (
+            "sum over all rows",
+            {"mode": "lines", "line": {"color": OKABE_ITO["vermillion"], "width": 2, "dash": "dash"}},
+        ),
+    }
+    for column, (name, look) in looks.items():
+        figure.add_scatter(
+            x=frame.index.tolist(),
+            y=frame[column].tolist(),
+            name=name,
+            customdata=frame["kept"].tolist(),
+            hovertemplate=f"{name}: %{{y:.3g}} · epoch %{{x}}, kept: %{{customdata}}<extra></extra>",
+            **look,
+        )
+    figure.update_xaxes(title_text="epoch")
+    figure.update_yaxes(title_text="sum over the neighbours (unit of a row)")
+    exact, mean = float(frame["all rows"].iloc[-1]), float(frame["mean so far"].iloc[-1])
+    which = "" if node is None else f" of node {node}"
+    caption = (
+        f"The sum{which} in {len(frame)} epochs lies between {frame['sum'].min():.3g} and {frame['sum'].max():.3g}; "
+        f"its mean is {mean:.3g}, over all rows it is {exact:.3g}."
+    )
+    finish(figure, title=f"A sum{which} of sampled rows", caption=caption, dark=dark, height=340)
+    return Bundle(figure, frame)
+
+
+def variance_by_share(
+    parts: Parts, rows: Tensor, shares: Sequence[float], *, epochs: int = 400, seed: int = 0
+) -> DataFrame:
+    """Return how far sampled sums scatter, beside the formula.
+
+    ``Var z_v = (1 - p) / p  sum_(u in halo) a_vu^2 |h_u|^2``, summed over all owned nodes of all workers.
+
+    Args:
+        parts: the partition.
+        rows: ``(N, D)``.
+        shares: values of p above 0.
+        epochs: draws that are averaged.
+        seed: of the draws.
+
+    Returns:
+        By ``p``: ``measured`` and ``formula`` (squared unit of a row), ``relative (%)``: the root of the measured one
+        relative to the length of the sums over all rows.
+
+    Raises:
+        ValueError: if a share is 0: nothing comes, so nothing is unbiased.
+
+    Example:
+        >>> from gnnqlab.lab import course
+        >>> from gnnqlab.partition.parts import partition
+        >>> small = partition(course.ten_nodes(), course.Halves(), workers=2)
+        >>> variance_by_share(small, small.graph.features, [1.0])["measured"].tolist()
+        [0.0]
+    """
+    import pandas as pd
+
+    if min(shares) <= 0:
+        raise ValueError(f"shares must be above 0 for a variance to exist, got {min(shares)}")
+    lines = []
+    for share in shares:
+        sampler = BoundarySampling(p=share)
+        p, measured, formula, length = 1 / sampler.rescale, 0.0, 0.0, 0.0
+        for rank, shard in enumerate(parts.shards):
+            matrix, halo = _matrix(shard), rows[shard.halo]
+            far = matrix[:, shard.num_owned :]
+            length += float((matrix[:, : shard.num_owned] @ rows[shard.owned] + far @ halo).square().sum())
+            formula += (1 - p) / p * float(far.square().sum(0) @ halo.square().sum(1))
+            for epoch in range(epochs):
+                factor = halo.new_full((shard.num_halo, 1), -1.0)  # what a row counts, less the 1 of a whole sum
+                factor[sampler.kept(shard.halo, holder=rank, seed=seed, epoch=epoch)] += sampler.rescale
+                measured += float((far @ (factor * halo)).square().sum()) / epochs
+        lines.append((share, measured, formula, 100 * (measured / length) ** 0.5))
+    return pd.DataFrame(lines, columns=["p", "measured", "formula", "relative (%)"]).set_index("p")
+
+
+def _matrix(shard: Shard) -> Tensor:
+    """GCN's sums over a worker's neighbours, dense ``(V, V + H)``."""
+    import torch
+
+    counts = shard.indptr.diff()
+    dense = torch.zeros(shard.num_owned, shard.num_owned + shard.num_halo)
+    places = (torch.arange(shard.num_owned).repeat_interleave(counts), shard.indices.long())
+    return dense.index_put_(places, shard.alpha("symmetric"), accumulate=True)
+
+
+def compare_shares(
+    graph: Graph,
+    system: System,
+    shares: Sequence[float],
+    *,
+    seeds: Sequence[int] = (0,),
+    epochs: int = 60,
+    **settings: Any,
+) -> DataFrame:
+    """Train with a share p of the boundary rows; p = 1 is Vanilla, p = 0 trains every worker by itself.
+
+    Args:
+        graph: the graph.
+        system: whose sampler is replaced.
+        shares: values of p.
+        seeds: one run of every share for each.
+        epochs: of every run.
+        **settings: of ``gq.launch``: ``workers``, ``hidden`` and so on.
+
+    Returns:
+        A line a run: ``p``, ``seed``, ``accuracy (%)``, ``final loss``, ``MB an epoch``.
+    """
+    import pandas as pd
+
+    from gnnqlab.launch.start import launch
+
+    lines = []
+    for seed in seeds:
+        for share in shares:
+            made = replace(system, sampler=BoundarySampling(p=share))
+            run = launch(graph, system=made, epochs=epochs, seed=seed, **settings).wait()
+            summary = run.summary
+            score = float(summary.get("test_accuracy", summary.get("test_f1_micro", float("nan"))))
+            sent = float(run.records[["bytes_payload", "bytes_params"]].sum().sum()) / epochs / 1e6
+            lines.append((share, seed, 100 * score, summary["final_loss"], sent))
+    return pd.DataFrame(lines, columns=["p", "seed", "accuracy (%)", "final loss", "MB an epoch"])
+
+
+def draw_shares(frame: DataFrame, *, dark: bool = False) -> Bundle:
+    """Draw `compare_shares`: accuracy, final loss and bytes against p, every run a point, means joined.
+
+    Raises:
+        ValueError: if there is no run.
+    """
+    from plotly.subplots import make_subplots
+
+    if frame.empty:
+        raise ValueError("a line for each run is needed, got none; see compare_shares")
+    values = {
+        "accuracy (%)": ("test accuracy (%)", OKABE_ITO["blue"], "circle"),
+        "final loss": ("training loss at the end", OKABE_ITO["vermillion"], "diamond"),
+        "MB an epoch": ("sent (MB an epoch)", OKABE_ITO["green"], "square"),
+    }
+    means = frame.groupby("p")[list(values)].mean()
+    names = [f"{share:g}" for share in means.index]
+    figure = make_subplots(rows=1, cols=len(values), horizontal_spacing=0.1)
+    for column, (value, (label, color, symbol)) in enumerate(values.items(), start=1):
+        at = {"row": 1, "col": column}
+        figure.add_scatter(
+            x=[f"{share:g}" for share in frame["p"]],
+            y=frame[value].tolist(),
+            mode="markers",
+            marker={"symbol": f"{symbol}-open", "size": 7, "color": OKABE_ITO["grey"]},
+            name="one run",
+            legendgroup="run",
+            showlegend=column == 1,
+            **at,
+        )
+        figure.add_scatter(
+            x=names,
+            y=means[value].tolist(),
+            mode="lines+markers",
+            line={"color": color, "width": 2},
+            marker={"symbol": symbol, "size": 9, "color": color},
+            name=f"mean, {label}",
+            **at,
+        )
+        figure.update_xaxes(title_text="share p of rows", type="category", categoryarray=names, **at)
+        figure.update_yaxes(title_text=label, **at)
+    words = "; ".join(
+        f"p = {name}: {line['accuracy (%)']:.1f} %, loss {line['final loss']:.3g}, {line['MB an epoch']:.2g} MB"
+        for name, (_, line) in zip(names, means.iterrows())
+    )
+    runs = int(frame.groupby("p").size().min())
+    caption = f"Accuracy, loss and bytes by share of boundary rows, {runs} run{'s' if runs > 1 else ''} each: {words}."
+    finish(figure, title="What a share of the boundary rows buys", caption=caption, dark=dark, height=360)
+    figure.update_layout(legend={"y": -0.25, "yanchor": "top"}, margin={"t": 50, "b": 90})
+    return Bundle(figure, means)
