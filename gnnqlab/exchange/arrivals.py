@@ -40,22 +40,39 @@ class PlacedRows:
         return self.into
 
 
-class AddedRows(PlacedRows):
+class AddedRows:
     """Gradients of boundary rows: several workers' are added to one row.
 
+    They stay bytes until they are added, so that rows of an epoch before need no buffer; until the next post they can
+    be added again.
+
     Args:
-        out: gradient of owned rows ``(N, D)``, to which they are added.
-        apart: whether they land in a buffer of their own first, for an epoch to come.
+        shape: of the gradient of owned rows, ``(N, D)``.
     """
 
-    def __init__(self, out: Tensor, *, apart: bool) -> None:
-        super().__init__(torch.zeros_like(out) if apart else out)
-        self._apart = apart
+    sampled_in = None
+
+    def __init__(self, shape: torch.Size, device: torch.device) -> None:
+        self._shape, self._device = shape, device
+        self.pending: Pending | None = None
+        self._came = False
+
+    def arrive(self) -> None:
+        """Return when every byte has come."""
+        if self.pending is not None and not self._came:
+            self.pending.arrive()
+            self._came = True
 
     def add_to(self, out: Tensor, rows: Tensor | None = None) -> None:
-        """Add these rows, or those of an earlier epoch, to gradients that are computed now."""
-        if rows is None:
-            self.land()
-            rows = self.into
-        if self._apart:
+        """Add these rows, or ``rows`` that were made of them, to gradients ``(N, D)`` that are computed here."""
+        if rows is not None:
             out += rows
+        elif self.pending is not None:
+            self.arrive()
+            self.pending.land(out)
+
+    def finish(self) -> Tensor:
+        """Return the rows once all have come, zeros where none belongs."""
+        rows = torch.zeros(self._shape, device=self._device)
+        self.add_to(rows)
+        return rows

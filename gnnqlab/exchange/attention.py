@@ -94,10 +94,10 @@ class _Forward:
             self._rows(0, self.call.exchange.num_central)
 
     def wait(self) -> None:
-        self.take(self.came.finish(), self.came)
+        self.take(self.came)
 
-    def take(self, rows: Tensor, came: Came) -> None:
-        self.halo, self.sampled_in = rows, came.sampled_in
+    def take(self, came: Came, rows: Tensor | None = None) -> None:
+        self.halo, self.sampled_in = came.finish() if rows is None else rows, came.sampled_in
 
     def dependent(self) -> None:
         exchange = self.call.exchange
@@ -151,8 +151,7 @@ class _Backward:
         self.packed = pack_rows(target, stats, gradient, out)
         self.edge_gradients = gradient.new_empty(call.adjacency.num_edges, self.source.shape[1])
         self.out = torch.empty_like(self.z)
-        self.came = AddedRows(self.out.flatten(1), apart=call.exchange.lag > 0 and not call.exact)
-        self.taken: Tensor | None = None
+        self.came = AddedRows(self.out.flatten(1).shape, self.out.device)
 
     def prepare(self) -> None:
         exchange = self.call.exchange
@@ -170,7 +169,7 @@ class _Backward:
 
     def post(self) -> None:
         call, gradient = self.call, self.halo_gradient.flatten(1)
-        self.came.pending = call.exchange.post(call, "backward", gradient, self.came.into, self.sampled_in)
+        self.came.pending = call.exchange.post(call, "backward", gradient, None, self.sampled_in)
 
     def independent(self) -> None:
         with self.call.exchange.timeline("central"):
@@ -182,13 +181,16 @@ class _Backward:
             self.out += d_target.unsqueeze(-1) * self.a_target
 
     def wait(self) -> None:
-        self.came.arrive()
+        self.take(self.came)
 
-    def take(self, rows: Tensor, came: Came) -> None:
-        self.taken = rows
+    def take(self, came: Came, rows: Tensor | None = None) -> None:
+        assert isinstance(came, AddedRows)
+        came.arrive()
+        self.taken = (came, rows)
 
     def dependent(self) -> None:
-        self.came.add_to(self.out.flatten(1), self.taken)
+        came, rows = self.taken
+        came.add_to(self.out.flatten(1), rows)
 
     def _columns(self, values: Tensor, logits: Tensor, packed: Tensor, first: int, last: int) -> tuple[Tensor, Tensor]:
         return attend_columns(

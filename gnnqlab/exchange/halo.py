@@ -108,12 +108,15 @@ class HaloExchange:
             )
         return self._channels[key]
 
-    def post(self, call: Call, direction: str, x: Tensor, out: Tensor, sampled_in: int | None) -> Pending:
-        """Start moving rows of ``x``: all, or those of an epoch's sample; the others' places in ``out`` are zero."""
+    def post(self, call: Call, direction: str, x: Tensor, out: Tensor | None, sampled_in: int | None) -> Pending:
+        """Start moving rows of ``x``: all, or those of an epoch's sample; the others' places in ``out`` are zero.
+
+        Backward there is no ``out`` yet: rows are added where they land.
+        """
         plan = None
         if sampled_in is not None:
             plan = self.sampling.plan(direction, sampled_in)
-            if not plan.accumulate:
+            if out is not None and not plan.accumulate:
                 out.zero_()
         pending = self.channel(call.layer, direction, exact=call.exact).post(x, out, epoch=call.epoch, plan=plan)
         self.timeline.stages.after_launch(pending.transfer.start)
@@ -153,8 +156,16 @@ class HaloExchange:
         if call.exact:
             Synchronous().run(step)
         else:
+            if direction == "forward":
+                self.release()
             with self.timeline.at(call.layer, direction):
                 self.schedule.run(step, (call.layer, direction))
+
+    def release(self) -> None:
+        """Start moving what the schedule held back until the weight gradients are summed."""
+        for step, place in self.schedule.release():
+            with self.timeline.at(*place):
+                step.post()
 
     def weighing(self, adjacency: Adjacency, sampled_in: int | None) -> Adjacency:
         """Return the matrix to multiply halo rows with: as it is, or rescaled if they are a sample."""
@@ -242,10 +253,10 @@ class SumForward:
             spmm(self.adjacency, self.x, rows=(0, central), out=self.out[:central])
 
     def wait(self) -> None:
-        self.take(self.came.finish(), self.came)
+        self.take(self.came)
 
-    def take(self, rows: Tensor, came: Came) -> None:
-        self.halo, self.sampled_in = rows, came.sampled_in
+    def take(self, came: Came, rows: Tensor | None = None) -> None:
+        self.halo, self.sampled_in = came.finish() if rows is None else rows, came.sampled_in
 
     def dependent(self) -> None:
         exchange = self.call.exchange
@@ -263,8 +274,7 @@ class SumBackward:
         self.call, self.gradient, self.sampled_in = call, gradient, sampled_in
         self.adjacency = call.exchange.weighing(call.adjacency, sampled_in)
         self.out = gradient.new_empty(call.exchange.num_owned, gradient.shape[1])
-        self.came = AddedRows(self.out, apart=call.exchange.lag > 0 and not call.exact)
-        self.taken: Tensor | None = None
+        self.came = AddedRows(self.out.shape, self.out.device)
 
     def prepare(self) -> None:
         exchange = self.call.exchange
@@ -275,7 +285,7 @@ class SumBackward:
 
     def post(self) -> None:
         exchange = self.call.exchange
-        self.came.pending = exchange.post(self.call, "backward", self.halo_gradient, self.came.into, self.sampled_in)
+        self.came.pending = exchange.post(self.call, "backward", self.halo_gradient, None, self.sampled_in)
 
     def independent(self) -> None:
         exchange = self.call.exchange
@@ -283,13 +293,16 @@ class SumBackward:
             spmm(self.adjacency, self.gradient, rows=(0, exchange.num_owned), transposed=True, out=self.out)
 
     def wait(self) -> None:
-        self.came.arrive()
+        self.take(self.came)
 
-    def take(self, rows: Tensor, came: Came) -> None:
-        self.taken = rows
+    def take(self, came: Came, rows: Tensor | None = None) -> None:
+        assert isinstance(came, AddedRows)
+        came.arrive()
+        self.taken = (came, rows)
 
     def dependent(self) -> None:
-        self.came.add_to(self.out, self.taken)
+        came, rows = self.taken
+        came.add_to(self.out, rows)
 
 
 class _Aggregate(torch.autograd.Function):

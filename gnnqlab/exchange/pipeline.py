@@ -6,6 +6,7 @@ rows to start from; evaluation always is.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -84,30 +85,44 @@ class Pipeline:
         self._smoothing = smoothing
         self._under_way: dict[Place, Came] = {}
         self._means: dict[Place, Tensor] = {}
+        self._held: list[tuple[Step, Place]] = []
 
     def run(self, step: Step, place: Place) -> None:
         earlier = self._under_way.pop(place, None)
         if earlier is None or self.fresh:
             if earlier is not None:
-                earlier.finish()  # nobody uses it, but it holds buffers
+                earlier.arrive()  # nobody uses it, but it holds buffers
             Overlapped().run(step)
         else:
             step.prepare()
             step.independent()
-            step.take(self._smoothed(place, earlier.finish()), earlier)
-            step.post()  # into buffers that are free only now
+            step.take(earlier, self._smoothed(place, earlier))
+            if place[1] == "backward":
+                self._held.append((step, place))
+            else:
+                step.post()  # into buffers that are free only now
             step.dependent()
         self._under_way[place] = step.came
 
+    def release(self) -> Sequence[tuple[Step, Place]]:
+        """Return the backward steps of this epoch, to be posted now.
+
+        The sum of weight gradients is what an epoch ends with and everybody waits for, while these rows have an epoch
+        to arrive in: on one link they would only stand before it.
+        """
+        held, self._held = self._held, []
+        return held
+
     def drain(self) -> None:
         for came in self._under_way.values():
-            came.finish()
+            came.arrive()
         self._under_way.clear()
 
-    def _smoothed(self, place: Place, rows: Tensor) -> Tensor:
+    def _smoothed(self, place: Place, earlier: Came) -> Tensor | None:
         smoothing = self._smoothing[place[1]]
         if smoothing == 0.0:
-            return rows
+            return None
+        rows = earlier.finish()
         before = self._means.get(place)
         self._means[place] = rows.clone() if before is None else torch.lerp(rows, before, smoothing)
         return self._means[place]

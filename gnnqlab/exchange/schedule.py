@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
 
@@ -19,6 +20,9 @@ class Came(Protocol):
     @property
     def sampled_in(self) -> int | None:
         """Epoch whose sample of rows this is; ``None``: all rows."""
+
+    def arrive(self) -> None:
+        """Return when every byte has come."""
 
     def finish(self) -> Tensor:
         """Return the rows once all have come."""
@@ -49,8 +53,8 @@ class Step(Protocol):
     def dependent(self) -> None:
         """Compute what needed it."""
 
-    def take(self, rows: Tensor, came: Came) -> None:
-        """Use rows that came for the step of an earlier epoch; ``came`` says what they are."""
+    def take(self, came: Came, rows: Tensor | None = None) -> None:
+        """Use what came for the step of an earlier epoch, or ``rows`` that were made of it."""
 
 
 class Runner(Protocol):
@@ -58,6 +62,9 @@ class Runner(Protocol):
 
     def run(self, step: Step, place: Place) -> None:
         """Run the verbs of ``step``."""
+
+    def release(self) -> Sequence[tuple[Step, Place]]:
+        """Return steps whose posts were held back until the weight gradients are summed."""
 
     def drain(self) -> None:
         """Return when nothing is under way any more."""
@@ -78,6 +85,9 @@ class _Stateless:
 
     def runner(self) -> Self:
         return self
+
+    def release(self) -> Sequence[tuple[Step, Place]]:
+        return ()
 
     def drain(self) -> None:
         pass

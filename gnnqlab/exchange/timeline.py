@@ -78,11 +78,11 @@ class Timeline:
     @contextmanager
     def at(self, layer: int, direction: str) -> Iterator[None]:
         """Say whose parts come next."""
-        self._place = (layer, direction)
+        before, self._place = self._place, (layer, direction)
         try:
             yield
         finally:
-            self._place = None
+            self._place = before
 
     def take(self) -> list[Span]:
         """Return what was recorded, in the order in which parts ended, and record no longer.

@@ -75,10 +75,10 @@ class _Posted:
         self.came = _Came(self._epoch)
 
     def wait(self) -> None:
-        self.take(self.came.finish())
+        self.take(self.came)
 
-    def take(self, rows: Tensor, came: object = None) -> None:
-        self.used = int(rows)
+    def take(self, came: _Came, rows: Tensor | None = None) -> None:
+        self.used = int(came.finish())
 
     def prepare(self) -> None: ...
     def independent(self) -> None: ...
@@ -88,6 +88,8 @@ class _Posted:
 class _Came:
     def __init__(self, epoch: int) -> None:
         self._epoch = epoch
+
+    def arrive(self) -> None: ...
 
     def finish(self) -> Tensor:
         import torch

@@ -104,12 +104,13 @@ class Channel:
         assert self._laid_out_for is not None, "nothing was sent yet"
         return self._laid_out_for[1]
 
-    def post(self, x: Tensor, out: Tensor, *, epoch: int, plan: Plan | None = None) -> Pending:
+    def post(self, x: Tensor, out: Tensor | None, *, epoch: int, plan: Plan | None = None) -> Pending:
         """Encode the rows of ``x`` for every peer and start moving them.
 
         Args:
             x: float32 ``(n, D)``, the rows that the plan's send routes index.
-            out: float32 ``(m, D)``, where the plan's receive routes put rows; must live until ``wait``.
+            out: float32 ``(m, D)``, where the plan's receive routes put rows; must live until ``wait``. ``None``: said
+                when rows land; only rows that are added can wait for that.
             epoch: enters the noise, and decides which bit-widths are in force.
             plan: those of the plan's rows that travel this time; by default all.
 
@@ -134,6 +135,7 @@ class Channel:
             layout = layouts["receive", route.peer]
             target = None
             if route.contiguous and route.num_rows and not self.plan.accumulate:
+                assert out is not None
                 first = self._first_row(route)
                 target = self._codec.landing(out[first : first + route.num_rows])
             if target is None:
@@ -247,7 +249,7 @@ class Channel:
                 Arrival(self.layer, self.direction, route.peer, self.plan.rank, layout, seconds, transfer.started)
             )
 
-    def _decode(self, pending: Pending) -> None:
+    def _decode(self, pending: Pending, out: Tensor) -> None:
         with self._phases("decode"):
             for route in sorted(pending.plan.receive, key=lambda route: route.peer):
                 layout = pending.layouts["receive", route.peer]
@@ -257,7 +259,7 @@ class Channel:
                 if route.peer in pending.landed:
                     continue
                 rows = layout.arranged(route.rows)
-                self._codec.decode(segment, layout, pending.out, rows, accumulate=self.plan.accumulate)
+                self._codec.decode(segment, layout, out, rows, accumulate=self.plan.accumulate)
 
 
 class Pending:
@@ -269,7 +271,7 @@ class Pending:
         transfer: Transfer,
         receive: dict[int, Tensor],
         landed: set[int],
-        out: Tensor,
+        out: Tensor | None,
         headers: Headers | None,
         plan: Plan,
         layouts: _Layouts,
@@ -286,13 +288,18 @@ class Pending:
         """
         self._channel._finish(self)
 
-    def land(self) -> None:
+    def land(self, out: Tensor | None = None) -> None:
         """Put the rows that came into ``out``, or add them there, peer by peer in rank order.
+
+        Args:
+            out: as in ``post``, where it was not said.
 
         Raises:
             UnexpectedMessage: if a message does not have the checksum of its header.
         """
-        self._channel._decode(self)
+        out = self.out if out is None else out
+        assert out is not None, "somebody has to say where rows land"
+        self._channel._decode(self, out)
 
     def wait(self) -> None:
         """Return when every row has come and stands in, or was added to, ``out``.

@@ -90,6 +90,8 @@ class Trainer:
             loss.backward()
         with self.clock("reduce"):
             total, self._news = self.reduction.finish()
+        if self.exchange is not None:
+            self.exchange.release()
         if self.graph.device.type == "cuda":
             raise_refused(self.graph.device)  # kernels there cannot stop a training themselves
         return total

@@ -188,3 +188,32 @@ def test_other_models_and_bits_train(model):
 def test_mistakes_are_refused(make, text):
     with pytest.raises(ValueError, match=text):
         make()
+
+
+class Said:
+    """A step that notes its verbs."""
+
+    def __init__(self, log, name):
+        self._log, self._name = log, name
+
+    def __getattr__(self, verb):
+        def note(*_):
+            self._log.append(f"{self._name} {verb}")
+
+        return note
+
+
+def test_gradients_of_rows_leave_once_those_of_weights_are_summed():
+    log, pipeline = [], Pipelined().runner()
+    for epoch in range(2):
+        for direction in ("forward", "backward"):
+            pipeline.run(Said(log, direction), (0, direction))
+        log.append("weights")
+        for step, place in pipeline.release():
+            step.post()
+            log.append(str(place))
+        if epoch == 0:
+            log.clear()  # the first epoch waits for its own rows
+    posts = [entry for entry in log if "post" in entry or entry == "weights" or "(" in entry]
+    assert posts == ["forward post", "weights", "backward post", "(0, 'backward')"]
+    assert pipeline.release() == []
