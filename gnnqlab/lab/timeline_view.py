@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.bundle import Bundle
-from gnnqlab.lab.theme import OKABE_ITO, finish
+from gnnqlab.lab.theme import OKABE_ITO, PHASES, finish
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["hidden_share", "layer_timeline", "timeline_chart"]
+__all__ = ["hidden_share", "layer_timeline", "shown_layer", "timeline_chart"]
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,14 @@ class _Part:
     pattern: str
 
 
+_PHASE_COLORS = {phase.column: phase.color for phase in PHASES}
 _PARTS = (
-    _Part("encode", "encode", OKABE_ITO["purple"], ""),
+    _Part("encode", "encode", _PHASE_COLORS["encode_s"], ""),
     _Part("post", "post", "#555555", ""),
-    _Part("central", "central rows", OKABE_ITO["green"], "/"),
-    _Part("wait", "wait", OKABE_ITO["vermillion"], "x"),
-    _Part("decode", "decode", "#e5bcd3", "."),
-    _Part("marginal", "marginal rows", OKABE_ITO["sky"], "\\"),
+    _Part("central", "central rows", _PHASE_COLORS["central_s"], "/"),
+    _Part("wait", "wait", _PHASE_COLORS["wait_s"], "x"),
+    _Part("decode", "decode", _PHASE_COLORS["decode_s"], "."),
+    _Part("marginal", "marginal rows", _PHASE_COLORS["marginal_s"], "\\"),
     _Part("transfer", "bytes under way", OKABE_ITO["grey"], ""),
 )
 
@@ -67,6 +68,15 @@ def layer_timeline(
     found["end (ms)"] = 1e3 * (some["end_s"] - begin)
     found.insert(0, "epoch", epoch)
     return found.sort_values(["rank", "start (ms)"], ignore_index=True)
+
+
+def shown_layer(timeline: DataFrame) -> int | None:
+    """Return the layer to show where only one is: the second, whose rows are hidden ones, else the first recorded.
+
+    ``None`` if nothing was recorded forward.
+    """
+    layers = set(timeline.loc[timeline["direction"] == "forward", "layer"])
+    return 1 if 1 in layers else min(layers, default=None)
 
 
 def hidden_share(timeline: DataFrame) -> float:
@@ -153,7 +163,7 @@ def timeline_chart(
                 marker={
                     "color": part.color,
                     "opacity": 0.6 if under_way else 1.0,
-                    "pattern": {"shape": part.pattern, "size": 5, "solidity": 0.25},
+                    "pattern": {"shape": part.pattern, "size": 5, "solidity": 0.25, "fillmode": "overlay"},
                     "line": {"width": 0},
                 },
                 customdata=some["peer"].tolist(),

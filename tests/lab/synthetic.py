@@ -22,6 +22,7 @@ class SyntheticRun:
     traffic: pd.DataFrame
     config: dict[str, Any]
     summary: dict[str, Any] = field(default_factory=dict)
+    timeline: pd.DataFrame | None = None
 
 
 # fmt: off
@@ -78,3 +79,23 @@ def make_run(
         "workers": workers,
     }
     return SyntheticRun(table, pd.DataFrame(traffic, columns=columns), config, summary)
+# fmt: on
+
+
+def make_timeline(*, overlapped: bool, wire: float = 0.010, central: float = 0.004) -> pd.DataFrame:
+    """Layer 1's exchange in three epochs on two workers, the second a millisecond behind; in turn or overlapped."""
+    rows = []
+    for epoch in (2, 4, 6):
+        for rank in (0, 1):
+            begin = 0.1 * epoch + 0.001 * rank
+            steps = (
+                [("central", central), ("wait", wire - central)]
+                if overlapped
+                else [("wait", wire), ("central", central)]
+            )
+            rows.append((epoch, 1, "forward", rank, "transfer", 1 - rank, begin, begin + wire))
+            for what, seconds in (*steps, ("marginal", 0.001)):
+                rows.append((epoch, 1, "forward", rank, what, -1, begin, begin + seconds))
+                begin += seconds
+    columns = ["epoch", "layer", "direction", "rank", "what", "peer", "start_s", "end_s"]
+    return pd.DataFrame(rows, columns=columns)

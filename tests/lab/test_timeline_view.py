@@ -1,40 +1,22 @@
 """The timeline of a layer: who waits, what is hidden."""
 
-import pandas as pd
 import pytest
 
 from gnnqlab.lab.hiding_table import hiding_table
-from gnnqlab.lab.timeline_view import hidden_share, layer_timeline, timeline_chart
-from tests.lab.synthetic import make_run
-
-
-def _timeline(*, overlapped: bool, wire: float = 0.010, central: float = 0.004) -> pd.DataFrame:
-    rows = []
-    for epoch in (2, 4, 6):
-        for rank in (0, 1):
-            begin = 0.1 * epoch + 0.001 * rank
-            steps = (
-                [("central", central), ("wait", wire - central)]
-                if overlapped
-                else [("wait", wire), ("central", central)]
-            )
-            rows.append((epoch, 1, "forward", rank, "transfer", 1 - rank, begin, begin + wire))
-            for what, seconds in (*steps, ("marginal", 0.001)):
-                rows.append((epoch, 1, "forward", rank, what, -1, begin, begin + seconds))
-                begin += seconds
-    columns = ["epoch", "layer", "direction", "rank", "what", "peer", "start_s", "end_s"]
-    return pd.DataFrame(rows, columns=columns)
+from gnnqlab.lab.theme import PHASES
+from gnnqlab.lab.timeline_view import hidden_share, layer_timeline, shown_layer, timeline_chart
+from tests.lab.synthetic import make_run, make_timeline
 
 
 def test_times_count_from_the_first_begin() -> None:
-    found = layer_timeline(_timeline(overlapped=False), epoch=4)
+    found = layer_timeline(make_timeline(overlapped=False), epoch=4)
     assert set(found["epoch"]) == {4} and found["start (ms)"].min() == 0.0
     late = found[(found["rank"] == 1) & (found["what"] == "wait")].iloc[0]
     assert (late["start (ms)"], late["end (ms)"]) == pytest.approx((1.0, 11.0))
 
 
 def test_without_an_epoch_the_median_one_is_taken() -> None:
-    timeline = _timeline(overlapped=False)
+    timeline = make_timeline(overlapped=False)
     last = timeline["what"] == "marginal"
     timeline.loc[last & (timeline["epoch"] == 2), "end_s"] += 0.05
     timeline.loc[last & (timeline["epoch"] == 4), "end_s"] += 0.02
@@ -42,14 +24,31 @@ def test_without_an_epoch_the_median_one_is_taken() -> None:
 
 
 def test_what_is_hidden_is_what_nobody_waited_for() -> None:
-    assert hidden_share(_timeline(overlapped=False)) == pytest.approx(0.0, abs=1e-9)
-    assert hidden_share(_timeline(overlapped=True)) == pytest.approx(0.4)
+    assert hidden_share(make_timeline(overlapped=False)) == pytest.approx(0.0, abs=1e-9)
+    assert hidden_share(make_timeline(overlapped=True)) == pytest.approx(0.4)
     with pytest.raises(ValueError, match="needs recorded transfers"):
-        hidden_share(_timeline(overlapped=True).query("what == 'wait'"))
+        hidden_share(make_timeline(overlapped=True).query("what == 'wait'"))
+
+
+def test_one_layer_is_shown_and_the_second_if_it_can_be() -> None:
+    second = make_timeline(overlapped=True)
+    assert shown_layer(second) == 1
+    assert shown_layer(second.assign(layer=3)) == 3
+    assert shown_layer(second.assign(direction="backward")) is None
+    assert shown_layer(second.head(0)) is None
+
+
+def test_phases_look_as_in_the_breakdown_of_an_epoch() -> None:
+    of_epochs = {phase.label: phase.color for phase in PHASES}
+    chart = timeline_chart({"run": make_timeline(overlapped=True)}).figure
+    drawn = {trace.name: trace.marker for trace in chart.data}
+    for label in ("central rows", "marginal rows"):
+        assert drawn[label].color == of_epochs[label] and drawn[label].pattern.fillmode == "overlay"
+    assert drawn["wait"].color == of_epochs["wait for messages"]
 
 
 def test_a_panel_a_run_and_two_lines_a_worker() -> None:
-    runs = {"in turn": _timeline(overlapped=False), "overlapped": _timeline(overlapped=True)}
+    runs = {"in turn": make_timeline(overlapped=False), "overlapped": make_timeline(overlapped=True)}
     shown = timeline_chart(runs, dark=True)
     assert [note.text for note in shown.figure.layout.annotations] == ["in turn", "overlapped"]
     assert list(shown.figure.layout.yaxis.categoryarray) == [
@@ -66,9 +65,9 @@ def test_a_panel_a_run_and_two_lines_a_worker() -> None:
 
 def test_what_was_not_recorded_is_refused() -> None:
     with pytest.raises(ValueError, match=r"nothing was recorded of layer 5, forward; .* \[1\]"):
-        layer_timeline(_timeline(overlapped=True), layer=5)
+        layer_timeline(make_timeline(overlapped=True), layer=5)
     with pytest.raises(ValueError, match=r"epoch must be one that was recorded, \[2, 4, 6\], got 3"):
-        layer_timeline(_timeline(overlapped=True), epoch=3)
+        layer_timeline(make_timeline(overlapped=True), epoch=3)
     with pytest.raises(ValueError, match="at least one timeline"):
         timeline_chart({})
 
