@@ -18,6 +18,7 @@ from gnnqlab.lab.live_model import LiveModel
 from gnnqlab.lab.live_thinning import rounded, thinned
 from gnnqlab.lab.live_views import draw_live, live_frame
 from gnnqlab.lab.snapshot import Snapshot, score_name
+from gnnqlab.lab.timeline_view import shown_layer, timeline_chart
 from gnnqlab.launch.run import Run
 
 if TYPE_CHECKING:
@@ -91,7 +92,16 @@ class ReportFigures:
         each = {name: phase_seconds(one, per_worker=True) for name, one in self._records.items()}
         seconds = pd.concat(each).fillna(0.0)
         seconds.index = pd.Index([f"{name}, worker {rank}" for name, rank in seconds.index], name="system, worker")
-        return self._place(plots.breakdown(self._records), seconds, full=True)
+        return self._place(plots.breakdown(self._records), seconds, full=True) + self._timelines()
+
+    def _timelines(self) -> str:
+        """One layer's exchange on all workers, of the runs that recorded any."""
+        by_layer: dict[int, dict[str, DataFrame]] = {}
+        for name, run in self._runs.items():
+            if run.timeline is not None and (layer := shown_layer(run.timeline)) is not None:
+                by_layer.setdefault(layer, {})[name] = run.timeline
+        charts = [timeline_chart(timelines, layer=layer) for layer, timelines in by_layer.items()]
+        return "".join(self._place(chart.figure, chart.frame, full=True) for chart in charts)
 
     def _bytes(self) -> str:
         import pandas as pd

@@ -34,7 +34,7 @@ class RunLike(Protocol):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Records, traffic, configuration (plain JSON) and summary of one run, all of the same moment."""
+    """Records, traffic, configuration (plain JSON), summary and timeline of one run, all of the same moment."""
 
     records: DataFrame
     traffic: DataFrame
@@ -42,6 +42,8 @@ class Snapshot:
     summary: Mapping[str, Any]
     folder: Path | None = None
     """Where it lies, if it was launched."""
+    timeline: DataFrame | None = None
+    """When the parts of its exchanges took place, in the epochs recorded; empty or ``None`` if none was."""
 
 
 def take(run: RunLike) -> Snapshot:
@@ -51,7 +53,7 @@ def take(run: RunLike) -> Snapshot:
     config = run.config
     plain = config if isinstance(config, Mapping) else config.to_json()
     folder = getattr(run, "folder", None)
-    return Snapshot(run.records, _traffic(run, folder), plain, run.summary, folder)
+    return Snapshot(run.records, _traffic(run, folder), plain, run.summary, folder, getattr(run, "timeline", None))
 
 
 def _traffic(run: RunLike, folder: Path | None) -> DataFrame:

@@ -18,7 +18,7 @@ from gnnqlab.systems.uniform_bits import fixed_bits
 from gnnqlab.train.command import command_of
 from gnnqlab.train.config import RunConfig
 from gnnqlab.train.configure import configure
-from tests.lab.synthetic import make_run
+from tests.lab.synthetic import make_run, make_timeline
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 
@@ -169,6 +169,37 @@ def test_names_cannot_break_the_page(tmp_path: Path) -> None:
 def test_one_worker_one_run(tmp_path: Path) -> None:
     text = write_report([make_run(workers=1, epochs=3)], tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Bytes from worker to worker" not in text.split("<script")[0]
+
+
+def test_a_recorded_timeline_is_shown_with_its_words(tmp_path: Path) -> None:
+    runs = [make_run(epochs=3), make_run("adaqp", bits=4, epochs=3), make_run("fixed-bits", bits=2, epochs=3)]
+    # A worker waits for 10 ms, or for what 4 ms of central rows leave of them; the second ends 1 ms after the first.
+    runs[0].timeline, runs[1].timeline = make_timeline(overlapped=False), make_timeline(overlapped=True)
+    page = _Page(text := write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8"))
+    caption = (
+        "Layer 2, forward, one exchange on all workers: vanilla takes 16 ms, of which a worker waits 10 ms; "
+        "adaqp takes 12 ms, of which a worker waits 6 ms. Link: loopback."
+    )
+    assert f"<figcaption>{caption}</figcaption>" in text
+    (place,) = [attributes["id"] for attributes in page.all("div") if attributes.get("aria-label") == caption]
+    drawn = json.loads(page.scripts[0])["figures"][place]
+    assert [note["text"] for note in drawn["layout"]["annotations"]] == ["vanilla", "adaqp"], "the third has none"
+
+
+def test_runs_without_the_same_layer_get_a_figure_each(tmp_path: Path) -> None:
+    runs = [make_run(epochs=3), make_run("adaqp", bits=4, epochs=3)]
+    runs[0].timeline = make_timeline(overlapped=False).assign(layer=0)
+    runs[1].timeline = make_timeline(overlapped=True)
+    text = write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert re.findall(r"<h3>([^<]*): who waits for whom</h3>", text) == ["Layer 1, forward", "Layer 2, forward"]
+
+
+@pytest.mark.parametrize("what", ["nothing", "backward"])
+def test_no_timeline_is_no_part_of_the_page(what: str, tmp_path: Path) -> None:
+    run, recorded = make_run(epochs=3), make_timeline(overlapped=False)
+    without = write_report([run], tmp_path / "without.html").read_bytes()
+    run.timeline = recorded.head(0) if what == "nothing" else recorded.assign(direction="backward")
+    assert write_report([run], tmp_path / "empty.html").read_bytes() == without
 
 
 def test_a_run_without_an_epoch_is_in_the_table_only(tmp_path: Path) -> None:
