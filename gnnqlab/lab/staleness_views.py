@@ -1,13 +1,10 @@
-"""Yesterday's rows, to be looked at: how old they are, how wrong that makes them, and what travels meanwhile."""
+"""Yesterday's rows, to be looked at: how old they are, and how wrong that makes them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.exchange.pipeline import AdaptivePipeline, Pipelined
-from gnnqlab.exchange.schedule import Overlapped, Schedule
 from gnnqlab.lab.bundle import Bundle
 from gnnqlab.lab.theme import OKABE_ITO, finish
 
@@ -17,16 +14,8 @@ if TYPE_CHECKING:
 
     from gnnqlab.graph.graph import Graph
     from gnnqlab.partition.parts import Parts
-    from gnnqlab.systems.system import System
 
-__all__ = ["MODES", "ages", "compare_modes", "draw_epoch", "draw_old_rows", "old_rows"]
-
-MODES: dict[str, Schedule] = {
-    "always-sync": Overlapped(),
-    "always-async": Pipelined(),
-    "adaptive": AdaptivePipeline(bound=10),
-}
-"""The lines of SYLVIE's Table XI: schedules by name."""
+__all__ = ["ages", "draw_old_rows", "old_rows"]
 
 
 def ages(schedule: Any, losses: Sequence[float], *, epoch_s: float = 1.0) -> DataFrame:
@@ -41,6 +30,7 @@ def ages(schedule: Any, losses: Sequence[float], *, epoch_s: float = 1.0) -> Dat
         By ``epoch``: ``rows of`` (the epoch that posted them), ``age`` and ``why``, if somebody decided that.
 
     Example:
+        >>> from gnnqlab.exchange.pipeline import Pipelined
         >>> ages(Pipelined(), [4, 3, 2])["age"].tolist(), ages(Overlapped(), [4, 3, 2])["age"].tolist()
         ([0, 1, 1], [0, 0, 0])
         >>> ages(AdaptivePipeline(bound=2), [9, 8, 7, 6, 5, 4])["age"].tolist()
@@ -240,145 +230,3 @@ def _families(frame: DataFrame) -> list[tuple[str, list[str], str, list[str]]]:
         ("smoothed", greens, "dash", [name for name in frame if name.startswith("γ")]),
         ("fresh", [OKABE_ITO["vermillion"], OKABE_ITO["orange"]], "dot", [n for n in frame if n.startswith("fresh")]),
     ]
-
-
-def draw_epoch(timelines: Mapping[str, DataFrame], *, rank: int = 0, dark: bool = False) -> Bundle:
-    """Draw one whole epoch of one worker, a panel a run: what it does, and when the bytes that it uses travel.
-
-    Bytes left of 0 travelled before the epoch began.
-
-    Args:
-        timelines: ``run.timeline`` by label; of the recorded epochs the one whose length is the median.
-        rank: the worker.
-        dark: colours for a dark page.
-
-    Raises:
-        ValueError: if a timeline has nothing of that worker.
-    """
-    import pandas as pd
-    from plotly.subplots import make_subplots
-
-    frames = {label: _one_epoch(timeline, rank) for label, timeline in timelines.items()}
-    figure = make_subplots(
-        rows=len(frames), cols=1, shared_xaxes=True, subplot_titles=list(frames), vertical_spacing=0.22 / len(frames)
-    )
-    looks = {
-        "rows, encode, decode": (OKABE_ITO["green"], ""),
-        "wait": (OKABE_ITO["vermillion"], "x"),
-        "bytes forward": (OKABE_ITO["sky"], "/"),
-        "bytes backward": (OKABE_ITO["orange"], "\\"),
-    }
-    for row, frame in enumerate(frames.values(), start=1):
-        for name, (color, pattern) in looks.items():
-            some = frame[frame["part"] == name]
-            figure.add_bar(
-                y=some["line"].tolist(),
-                x=(some["end (ms)"] - some["start (ms)"]).clip(lower=0.15).tolist(),
-                base=some["start (ms)"].tolist(),
-                orientation="h",
-                width=0.7,
-                name=name,
-                legendgroup=name,
-                showlegend=row == 1,
-                marker={
-                    "color": color,
-                    "pattern": {"shape": pattern, "size": 5, "solidity": 0.25},
-                    "line": {"width": 0},
-                },
-                customdata=some["layer"].tolist(),
-                hovertemplate=f"{name}, layer %{{customdata}}: %{{x:.1f}} ms from %{{base:.1f}} ms<extra></extra>",
-                row=row,
-                col=1,
-            )
-        lines = ["worker", *(f"layer {layer + 1} {way}" for way in ("→", "←") for layer in sorted(set(frame["layer"])))]
-        lines = [line for line in lines if line in set(frame["line"])]
-        figure.update_yaxes(categoryorder="array", categoryarray=lines, autorange="reversed", showgrid=False, row=row)
-        figure.add_vline(x=0, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1}, row=row, col=1)
-        figure.update_xaxes(showticklabels=True, row=row, col=1)
-    figure.update_xaxes(title_text="milliseconds since the epoch's first layer began", row=len(frames), col=1)
-    words = []
-    for label, frame in frames.items():
-        waited = frame[frame["part"] == "wait"]
-        waits = float((waited["end (ms)"] - waited["start (ms)"]).sum())
-        length = float(frame[frame["line"] == "worker"]["end (ms)"].max())
-        words.append(f"{label} takes {length:.3g} ms to the end of its last layer and waits {waits:.3g} ms of them")
-    caption = f"One epoch of worker {rank}, without the sum of weight gradients: {'; '.join(words)}."
-    height = 130 + sum(60 + 26 * frame["line"].nunique() for frame in frames.values())
-    title = f"An epoch of worker {rank}: what it does, what travels"
-    finish(figure, title=title, caption=caption, dark=dark, height=height)
-    legend = {"traceorder": "normal", "y": -60 / (height - 160), "yanchor": "top"}
-    figure.update_layout(barmode="overlay", legend=legend, margin={"t": 76, "b": 100})
-    return Bundle(figure, pd.concat(frames, names=["run"]).reset_index(level=0).set_index("run"))
-
-
-def _one_epoch(timeline: DataFrame, rank: int) -> DataFrame:
-    mine = timeline[timeline["rank"] == rank]
-    if mine.empty:
-        raise ValueError(f"nothing was recorded of worker {rank}; launch with timeline_every=5")
-    own = mine[mine["what"] != "transfer"].groupby("epoch")
-    took = (own["end_s"].max() - own["start_s"].min()).iloc[1:]  # the first epoch also sets things up
-    epoch = int(took.sort_values(kind="stable").index[(len(took) - 1) // 2])
-    found = mine[mine["epoch"] == epoch].copy()
-    begin = found[found["what"] != "transfer"]["start_s"].min()
-    found["start (ms)"], found["end (ms)"] = 1e3 * (found["start_s"] - begin), 1e3 * (found["end_s"] - begin)
-    way = {"forward": "→", "backward": "←"}
-    travels = found["what"] == "transfer"
-    found["line"] = [
-        f"layer {layer + 1} {way[direction]}" if moves else "worker"
-        for layer, direction, moves in zip(found["layer"], found["direction"], travels)
-    ]
-    found["part"] = [
-        f"bytes {direction}" if moves else "wait" if what == "wait" else "rows, encode, decode"
-        for what, direction, moves in zip(found["what"], found["direction"], travels)
-    ]
-    return found[["epoch", "line", "part", "layer", "start (ms)", "end (ms)"]].sort_values("start (ms)")
-
-
-def compare_modes(
-    graph: Graph, system: System, *, seeds: Sequence[int] = (0,), epochs: int = 40, **settings: Any
-) -> DataFrame:
-    """Train a system always synchronously, always a day behind, and adaptively (SYLVIE's Table XI).
-
-    Args:
-        graph: the graph.
-        system: whose schedule is replaced.
-        seeds: one run of every mode for each; modes take turns, so that a busy machine disturbs all alike.
-        epochs: of every run.
-        **settings: of ``gq.launch``: ``workers``, ``hidden``, ``link`` and so on.
-
-    Returns:
-        By ``mode``: median ``epoch (ms)``, mean ``final loss`` and ``accuracy (%)``, ``± (points)`` the half width of
-        its 95 % interval (Student; NaN with one seed), ``stale epochs (%)``.
-    """
-    import pandas as pd
-
-    from gnnqlab.lab.sensitivity import interval
-    from gnnqlab.launch.start import launch
-
-    lines = []
-    for seed in seeds:
-        for mode, schedule in MODES.items():
-            made = replace(system, schedule=schedule, name=f"{system.name} {mode}")
-            run = launch(graph, system=made, epochs=epochs, seed=seed, **settings).wait()
-            summary = run.summary
-            score = float(summary.get("test_accuracy", summary.get("test_f1_micro", float("nan"))))
-            stale = stale_share(mode, run.decisions, epochs)
-            lines.append((mode, 1e3 * summary["epoch_s"], summary["final_loss"], 100 * score, 100 * stale))
-    columns = ["mode", "epoch (ms)", "final loss", "accuracy (%)", "stale epochs (%)"]
-    groups = pd.DataFrame(lines, columns=columns).groupby("mode", sort=False)
-    table = groups.mean()
-    table["epoch (ms)"] = groups["epoch (ms)"].median()
-    halves = [interval(group["accuracy (%)"].tolist())[1] if len(seeds) > 1 else float("nan") for _, group in groups]
-    table.insert(3, "± (points)", halves)
-    return table
-
-
-def stale_share(mode: str, decisions: DataFrame, epochs: int) -> float:
-    """Return the share of epochs that used rows of the epoch before, from the Coordinator's decisions."""
-    if mode != "adaptive":
-        return 0.0 if mode == "always-sync" else (epochs - 1) / epochs
-    fresh = [True] + [False] * (epochs - 1)
-    for epoch, what in zip(decisions["epoch"], decisions["what"]):
-        if what in ("fresh rows", "rows of the epoch before"):
-            fresh[int(epoch) :] = [what == "fresh rows"] * len(fresh[int(epoch) :])
-    return fresh.count(False) / epochs

@@ -8,7 +8,9 @@ import pytest
 from gnnqlab.exchange.pipeline import AdaptivePipeline, Pipelined
 from gnnqlab.exchange.schedule import Overlapped
 from gnnqlab.lab import course
-from gnnqlab.lab.staleness_views import ages, draw_epoch, draw_old_rows, old_rows, stale_share
+from gnnqlab.lab.staleness_epoch import draw_epoch
+from gnnqlab.lab.staleness_modes import stale_share
+from gnnqlab.lab.staleness_views import ages, draw_old_rows, old_rows
 from gnnqlab.partition.parts import partition
 
 FALLING = [10.0 - epoch for epoch in range(9)]
