@@ -21,6 +21,7 @@ BENCHES = {
     "predict": "gnnqlab.bench.predict",
     "sddmm": "gnnqlab.bench.sddmm",
     "spmm": "gnnqlab.bench.spmm",
+    "throughput": "gnnqlab.bench.throughput",
     "tuner": "gnnqlab.bench.tuner",
     "variance": "gnnqlab.bench.variance",
 }

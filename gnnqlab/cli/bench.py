@@ -21,17 +21,22 @@ class Bench:
     repeats: int | None = None
     """Interleaved repeats; default: the measurement's own."""
     link: str | None = None
-    """epoch: measure systems side by side over emulated hosts with links of this rate, for instance 1gbit."""
+    """epoch, throughput: measure systems side by side over emulated hosts with links of this rate, as 1gbit."""
     comm_share: float | None = None
-    """epoch: instead of --link, the share of its epoch that Vanilla communicates."""
+    """epoch, throughput: instead of --link, the share of its epoch that Vanilla communicates; throughput's default is
+    0.89 and 0.94."""
     hosts: int | None = None
-    """epoch, with a link: emulated hosts; default 2."""
+    """epoch with a link, throughput: emulated hosts; default 2."""
     workers: str | None = None
-    """epoch, with a link: numbers of workers, separated by commas; default 2,4."""
+    """epoch with a link, throughput: numbers of workers, separated by commas; default 2,4 and 2."""
     graph: str | None = None
-    """epoch, with a link: name or path; default: a planted partition of 40 000 nodes."""
+    """epoch with a link, throughput: name or path; default: a planted partition."""
+    models: str | None = None
+    """throughput: names of models, separated by commas; default: all seven."""
+    systems: str | None = None
+    """throughput: names of contestants, separated by commas, as 2-bit,sylvie; default: all."""
     epochs: int | None = None
-    """epoch, with a link: epochs of each run; default 15."""
+    """epoch with a link, throughput: epochs of each run; default 15 and 12."""
     seeds: int | None = None
     """epoch, with a link: seeds over which the accuracies of Vanilla and AdaQP are compared; default: none."""
     json: bool = False
@@ -44,6 +49,10 @@ class Bench:
         options = {name: value for name in names if (value := getattr(self, name)) is not None}
         if self.workers is not None:
             options["workers"] = _numbers(self.workers)
+        if self.models is not None:
+            options["models"] = tuple(self.models.split(","))
+        if self.systems is not None:
+            options["systems"] = tuple(self.systems.split(","))
         result = measure(self.name, repeats=self.repeats, **options)
         if not self.json:
             print(bench_table(result["rows"]))

@@ -22,7 +22,7 @@ __all__ = ["Calibration", "Trial", "calibrate", "first_rate", "next_rate", "sear
 
 _TOLERANCE = 0.01
 _TRIES = 4
-_EPOCHS = (8, 60)
+_EPOCHS = (5, 60)
 _TRIAL_S = 3.0
 """A trial has the epochs that fit into this time, within the bounds above."""
 

@@ -1,0 +1,202 @@
+"""Every way of sending less, beside Vanilla over slow links, for every model (SYLVIE section VI-B, Fig. 9).
+
+Each contestant stands beside two limits of the same run: what computation alone takes, and what its own bytes take at
+the rate of the link. No schedule beats the larger of the two.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.bench.link_run import ALONE, Measured, measure_run
+from gnnqlab.bench.registry import row
+
+if TYPE_CHECKING:
+    from gnnqlab.graph.graph import Graph
+    from gnnqlab.systems.system import System
+    from gnnqlab.train.config import RunConfig
+
+__all__ = ["CONTESTANTS", "MODELS", "throughput"]
+
+SHARES = (0.89, 0.94)
+"""Communication shares of Vanilla's epoch that SYLVIE reports (section I)."""
+MODELS: Mapping[str, Mapping[str, Any]] = {
+    "gcn": {"layers": 3, "hidden": 256},
+    "graphsage": {"layers": 3, "hidden": 256},
+    "gat": {"layers": 2, "hidden": 256, "heads": 1},
+    "gcnii": {"layers": 8, "hidden": 256},
+    "dagnn": {"layers": 8, "hidden": 256},
+    "sgc": {"layers": 8, "hidden": 256},
+    "jknet": {"layers": 8, "hidden": 128},
+}
+"""Shapes of SYLVIE Table VI on Reddit; GCN and GraphSAGE with 3 layers, as in AdaQP."""
+DEEP = ("gcnii", "dagnn", "sgc", "jknet")
+NODES = {False: 20_000, True: 10_000}
+"""Nodes of the usual graph, for shallow and deep models: so that Vanilla's epochs over the slow link take seconds."""
+WIDE = ("gcn", "graphsage", "gcnii", "sgc")
+"""Models whose messages have 256 columns, all but the last layer's."""
+
+
+@dataclass(frozen=True)
+class _Contestant:
+    """A system, what else it is trained with, and whether figures are asked of it."""
+
+    system: Callable[[], System]
+    settings: Mapping[str, Any]
+    of_bound: float | None = None
+    """Share of its bound to reach."""
+    times: float | None = None
+    """Times Vanilla's throughput to reach where Vanilla communicates 94 %."""
+
+
+def _pipelined(bits: int) -> System:
+    from gnnqlab.exchange.pipeline import Pipelined
+    from gnnqlab.systems import fixed_bits
+
+    system = fixed_bits(bits=bits, parameters="bfloat16")
+    return replace(system, name=f"{bits}-bit-pipelined", schedule=Pipelined())
+
+
+def _named(name: str, **settings: Any) -> Callable[[], System]:
+    def make() -> System:
+        from gnnqlab.systems import make_system
+
+        return make_system(name, **settings)
+
+    return make
+
+
+_SHORT = {"gradients": "bfloat16"}
+CONTESTANTS: Mapping[str, _Contestant] = {
+    "vanilla": _Contestant(_named("vanilla"), {}),
+    "8-bit": _Contestant(_named("fixed-bits", bits=8, parameters="bfloat16"), _SHORT),
+    "2-bit": _Contestant(_named("fixed-bits", bits=2, parameters="bfloat16"), _SHORT),
+    "1-bit": _Contestant(_named("fixed-bits", bits=1, parameters="bfloat16"), _SHORT),
+    "1-bit-pipelined": _Contestant(lambda: _pipelined(1), _SHORT, 0.85, 12.0),
+    "sylvie": _Contestant(_named("sylvie"), _SHORT, 0.85),
+    "pipegcn": _Contestant(_named("pipegcn"), {}),
+    "bns-gcn": _Contestant(_named("bns-gcn"), {}),
+}
+"""The baselines send float32; the others 16-bit parameters and weight gradients too, or these would outweigh 1 bit."""
+
+
+def throughput(
+    repeats: int = 2,
+    *,
+    comm_share: float | None = None,
+    link: str | None = None,
+    hosts: int = 2,
+    workers: tuple[int, ...] = (2,),
+    graph: str | None = None,
+    models: Sequence[str] = tuple(MODELS),
+    systems: Sequence[str] = tuple(CONTESTANTS),
+    epochs: int = 12,
+) -> list[dict[str, Any]]:
+    """Measure every model and share.
+
+    Args:
+        repeats: runs of each system, in turn.
+        comm_share: share of its epoch that Vanilla communicates; 0.89 and 0.94 if there is no link either.
+        link: instead of it, the rate of each host's link.
+        hosts: emulated hosts.
+        workers: numbers of workers.
+        graph: name or path; by default a planted partition with 0.42 remote neighbours a node, 20 000 nodes for
+            shallow models and 10 000 for deep ones.
+        models: names of models.
+        systems: which of ``CONTESTANTS``.
+        epochs: epochs of each run.
+
+    Returns:
+        Rows as :func:`gnnqlab.bench.registry.measure` describes them.
+
+    Raises:
+        ValueError: if a model or a system is not among those that can be measured.
+    """
+    from gnnqlab.launch.calibrate import settle
+    from gnnqlab.train.configure import configure
+
+    for what, wanted, known in (("model", models, MODELS), ("system", systems, CONTESTANTS)):
+        strange = sorted(set(wanted) - set(known))
+        if strange:
+            raise ValueError(f"{what}s must be among {list(known)}, got {strange}")
+    names = ["vanilla", *(name for name in systems if name != "vanilla")]
+    shares = [None] if link is not None else [comm_share] if comm_share is not None else list(SHARES)
+    rows = []
+    for model in models:
+        source = _usual_graph(NODES[model in DEEP]) if graph is None else graph
+        for number in workers:
+            for share in shares:
+                shared: dict[str, Any] = dict(
+                    model=model, workers=number, epochs=epochs, evaluate_every=0, hosts=hosts, link=link,
+                    comm_share=share, **MODELS[model],
+                )  # fmt: skip
+                configs = [
+                    configure(source, system=CONTESTANTS[name].system(), **shared, **CONTESTANTS[name].settings)
+                    for name in names
+                ]
+                rows += _side_by_side(dict(zip(names, settle(configs), strict=True)), repeats)
+    return rows
+
+
+def _usual_graph(nodes: int) -> Graph:
+    from gnnqlab.graph.generate import sbm
+
+    name = f"sbm of {nodes} with 0.42 remote"
+    return sbm(nodes, 16, 50, features=256, homophily=0.98, stray=0.0, signal=0.3, name=name)
+
+
+def _side_by_side(configs: Mapping[str, RunConfig], repeats: int) -> list[dict[str, Any]]:
+    found: dict[str, list[Measured]] = {}
+    for number in range(repeats):
+        for name in (ALONE, *configs):
+            config = configs["vanilla"] if name == ALONE else configs[name]
+            latest = measure_run(config, alone=name == ALONE)
+            found.setdefault(name, []).append(latest)
+            what = f"{config.model.name}, {config.workers} workers, repeat {number}: {name}"
+            print(f"{what} {latest.epoch_s:.3f} s an epoch", file=sys.stderr, flush=True)
+    config = configs["vanilla"]
+    case = f"{config.model.name}, {config.model.layers} x {config.model.hidden}, {found['vanilla'][0].label}"
+    return table(case, found, wide=config.model.name in WIDE)
+
+
+def table(case: str, found: Mapping[str, Sequence[Measured]], *, wide: bool) -> list[dict[str, Any]]:
+    """Return the rows of one model over one link: medians over repeats.
+
+    Args:
+        case: first column.
+        found: runs by name; ``vanilla`` and ``ALONE`` among them.
+        wide: whether messages have 256 columns.
+    """
+
+    def median(name: str, value: str) -> float:
+        return statistics.median(getattr(one, value) for one in found[name])
+
+    vanilla_s, alone_s = median("vanilla", "epoch_s"), median(ALONE, "compute_s")
+    share = median("vanilla", "comm_s") / vanilla_s
+    rows = [
+        row(case, "communication share of Vanilla", share, "", "", None, None),
+        row(case, "vanilla: epoch", vanilla_s, "s", ALONE, alone_s, alone_s / vanilla_s),
+    ]
+    for name in found:
+        if name in ("vanilla", ALONE):
+            continue
+        asked = CONTESTANTS[name]
+        epoch_s, bytes_s = median(name, "epoch_s"), median(name, "link_s")
+        limit_s, limit = (bytes_s, "its bytes by the rate") if bytes_s > alone_s else (alone_s, ALONE)
+        times = asked.times if share > 0.93 else None
+        near = 1 / 1.2 if asked.times is not None else None
+        sent, all_sent = median(name, "bytes_sent"), median("vanilla", "bytes_sent")
+        rows += [
+            row(case, f"{name}: epoch", epoch_s, "s", "vanilla", vanilla_s, vanilla_s / epoch_s, times),
+            row(case, f"{name}: epoch", epoch_s, "s", f"bound: {limit}", limit_s, limit_s / epoch_s, asked.of_bound),
+            row(case, f"{name}: epoch", epoch_s, "s", ALONE, alone_s, alone_s / epoch_s, near),
+            row(
+                case, f"{name}: bytes an epoch", sent, "B", "vanilla", all_sent, all_sent / max(sent, 1),
+                25.0 if name == "1-bit" and wide else None,
+            ),
+        ]  # fmt: skip
+    return rows
