@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.bench.link_run import ALONE, Measured, measure_run
+from gnnqlab.bench.paired import paired
 from gnnqlab.bench.registry import row
 
 if TYPE_CHECKING:
@@ -186,26 +187,16 @@ def _accuracies(source: Any, model: str, workers: int, seeds: int) -> list[dict[
     for seed in range(seeds):
         for name, got in scores.items():
             got.append(measure_run(configure(source, system=name, model=model, workers=workers, seed=seed)).score)
-    differences = [100 * (ours - other) for ours, other in zip(scores["adaqp"], scores["vanilla"], strict=True)]
-    mean, half = statistics.fmean(differences), _half_interval(differences)
+    found = paired(scores["adaqp"], scores["vanilla"])
     return [
         row(
             f"{model}, {workers} workers, {seeds} seed(s), 60 epochs",
-            f"adaqp: test score, points above vanilla (95 % interval ± {half:.2f})",
-            mean,
+            f"adaqp: test score, points above vanilla (95 % interval ± {found.half:.2f})",
+            found.points,
             "points",
             "vanilla, per cent",
             100 * statistics.fmean(scores["vanilla"]),
-            0.3 / max(abs(mean), 1e-9),
+            0.3 / max(abs(found.points), 1e-9),
             1.0,
         )
     ]
-
-
-def _half_interval(values: Sequence[float]) -> float:
-    """Half the 95 % confidence interval of a mean, Student's t; infinite for one value."""
-    if len(values) < 2:
-        return float("inf")
-    from scipy import stats
-
-    return float(stats.t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / len(values) ** 0.5

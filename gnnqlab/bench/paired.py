@@ -1,0 +1,50 @@
+"""How much better one way of training is than another, over the same seeds."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["Difference", "half_interval", "paired"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Mean of paired differences and half its 95 % confidence interval, both in points (hundredths of a score)."""
+
+    points: float
+    half: float
+
+    @property
+    def certain(self) -> bool:
+        """Whether the interval leaves zero out."""
+        return abs(self.points) > self.half
+
+    def __str__(self) -> str:
+        return f"{self.points:+.2f} ± {self.half:.2f} points"
+
+
+def paired(ours: Sequence[float], theirs: Sequence[float]) -> Difference:
+    """Compare scores of the same seeds, in [0, 1].
+
+    Example:
+        >>> str(paired([0.90, 0.92, 0.91], [0.90, 0.91, 0.90]))
+        '+0.67 ± 1.43 points'
+    """
+    points = [100 * (mine - other) for mine, other in zip(ours, theirs, strict=True)]
+    return Difference(statistics.fmean(points), half_interval(points))
+
+
+def half_interval(values: Sequence[float]) -> float:
+    """Return half the 95 % confidence interval of a mean, by Student's t; infinite for one value.
+
+    Example:
+        >>> round(half_interval([1.0, 3.0]), 1)  # t for one degree of freedom is 12.7, the standard error 1
+        12.7
+    """
+    if len(values) < 2:
+        return float("inf")
+    from scipy import stats
+
+    return float(stats.t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / len(values) ** 0.5
