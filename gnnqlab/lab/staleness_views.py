@@ -30,7 +30,7 @@ def ages(schedule: Any, losses: Sequence[float], *, epoch_s: float = 1.0) -> Dat
         By ``epoch``: ``rows of`` (the epoch that posted them), ``age`` and ``why``, if somebody decided that.
 
     Example:
-        >>> from gnnqlab.exchange.pipeline import Pipelined
+        >>> from gnnqlab.exchange import AdaptivePipeline, Overlapped, Pipelined
         >>> ages(Pipelined(), [4, 3, 2])["age"].tolist(), ages(Overlapped(), [4, 3, 2])["age"].tolist()
         ([0, 1, 1], [0, 0, 0])
         >>> ages(AdaptivePipeline(bound=2), [9, 8, 7, 6, 5, 4])["age"].tolist()
