@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 from gnnqlab.lab.controls import WIDTH, make_access
+from gnnqlab.lab.figure_widgets import figure_widget
 from gnnqlab.lab.live_model import LiveModel
 from gnnqlab.lab.live_views import draw_live, live_values
 from gnnqlab.lab.tuner_updates import Updater
@@ -36,7 +37,6 @@ class LivePanel:
 
     def __init__(self, model: LiveModel) -> None:
         import ipywidgets as widgets
-        from plotly.graph_objects import FigureWidget
 
         self.model = model
         self.updater = Updater(self.draw)
@@ -56,7 +56,7 @@ class LivePanel:
         )  # fmt: skip
         self.worker.observe(lambda change: self._ask_anew(), names="value")
         self._drawn, self._score = live_values(model), model.score
-        self.figure = FigureWidget(draw_live(model))
+        self.figure = figure_widget()(draw_live(model))
         self.figure.layout.width = WIDTH
         self.access = make_access()
         self.access.observe(self._recolour, names="dark")
