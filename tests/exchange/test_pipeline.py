@@ -17,6 +17,7 @@ from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.objective import Objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
 from tests.agreement import assert_same_training
+from tests.exchange.dense import StaleProduct, dense_of
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 
@@ -37,14 +38,11 @@ class StaleGraph(LocalGraph):
         self.means = {}
 
     def _aggregate(self, x, alpha, hop, epoch, training):
-        adjacency = self.adjacency(alpha)
-        dense = torch.zeros(self.ids.numel(), self.ids.numel())
-        row = torch.repeat_interleave(self.ids, adjacency.indptr.diff())
-        dense[row, adjacency.indices.long()] = adjacency.weights
+        dense = dense_of(self.adjacency(alpha))
         across = self.owner[:, None] != self.owner[None, :]
         if not training:
             return dense @ x
-        return _Stale.apply(x, dense * ~across, dense * across, self, hop, epoch)
+        return StaleProduct.apply(x, dense * ~across, dense * across, self, hop, epoch)
 
     def before(self, kind, hop, now, epoch):
         """What edges between workers see, and keep what the next epoch sees."""
@@ -55,20 +53,6 @@ class StaleGraph(LocalGraph):
             seen = self.means[kind, hop] = seen if mean is None else smoothing * mean + (1 - smoothing) * seen
         store[hop] = now
         return seen
-
-
-class _Stale(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, inside, across, graph, hop, epoch):
-        ctx.saved = inside, across, graph, hop, epoch
-        return inside @ x + across @ graph.before("rows", hop, x.detach().clone(), epoch)
-
-    @staticmethod
-    def backward(ctx, dy):
-        inside, across, graph, hop, epoch = ctx.saved
-        # What travels is A_bd^T dy of the epoch before.
-        home = graph.before("gradients", hop, across.T @ dy, epoch)
-        return inside.T @ dy + home, None, None, None, None, None
 
 
 def train(trainer, fresh=()):

@@ -22,8 +22,8 @@ from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.objective import Objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
 from tests.agreement import assert_same_training
+from tests.exchange.dense import StaleProduct, dense_of
 from tests.exchange.test_halo import worker_graph
-from tests.exchange.test_pipeline import _Stale
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 
@@ -54,21 +54,14 @@ class SampledGraph(LocalGraph):
             kept[mine] = torch.where(mine, 1.0, row)
         return kept
 
-    def dense(self, alpha):
-        adjacency = self.adjacency(alpha)
-        dense = torch.zeros(self.ids.numel(), self.ids.numel())
-        row = torch.repeat_interleave(self.ids, adjacency.indptr.diff())
-        weights = torch.ones(adjacency.num_edges) if adjacency.weights is None else adjacency.weights
-        dense[row, adjacency.indices.long()] = weights
-        return dense
-
     def _aggregate(self, x, alpha, hop, epoch, training):
-        dense = self.dense(alpha)
+        dense = dense_of(self.adjacency(alpha))
         if not training or (self.whole_input and hop == 0):
             return dense @ x
         across = self.owner[:, None] != self.owner[None, :]
         if self.stale:  # rows of the epoch before are the sample of the epoch before, and so are their gradients
-            return _Stale.apply(x, dense * ~across, self.factors(max(epoch - 1, 0)) * dense * across, self, hop, epoch)
+            drawn = self.factors(max(epoch - 1, 0))
+            return StaleProduct.apply(x, dense * ~across, drawn * dense * across, self, hop, epoch)
         return (dense * self.factors(epoch)) @ x
 
     def before(self, kind, hop, now, epoch):
@@ -79,7 +72,7 @@ class SampledGraph(LocalGraph):
 
     def _attend(self, z, a_source, a_target, slope, hop, epoch, training):
         factors = self.factors(epoch) if training else torch.ones(self.ids.numel(), self.ids.numel())
-        kept = (self.dense("sum") > 0) & (factors > 0)
+        kept = (dense_of(self.adjacency("sum")) > 0) & (factors > 0)
         across = self.owner[:, None] != self.owner[None, :]
         if self.sampler.attention == "input":
             seen = z[None] * torch.where(across, factors, 1.0)[:, :, None, None]  # what v sees of u
