@@ -234,9 +234,9 @@ def plan_between(rank: int, num_rows: int) -> Plan:
         return order[:num_rows].sort().values
 
     mine, theirs = boundary(rank), boundary(1 - rank)
-    send = Route(peer=1 - rank, rows=mine, ids=mine + 2 * num_rows * rank, contiguous=False)
+    send = Route(peer=1 - rank, rows=mine, ids=mine + 2 * num_rows * rank, first=None)
     ids = theirs + 2 * num_rows * (1 - rank)
-    receive = Route(peer=1 - rank, rows=torch.arange(num_rows), ids=ids, contiguous=True)
+    receive = Route(peer=1 - rank, rows=torch.arange(num_rows), ids=ids, first=0)
     return Plan(rank=rank, workers=2, send=(send,), receive=(receive,), accumulate=False)
 
 

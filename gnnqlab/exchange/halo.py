@@ -7,7 +7,6 @@ their owners and are added to ``(A^T dy)[:N]``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from gnnqlab.bits.policy import BitPolicy, Fixed
 from gnnqlab.exchange.arrivals import AddedRows, PlacedRows
+from gnnqlab.exchange.plans import backward_plan, forward_plan
 from gnnqlab.exchange.sampling import Sampling
 from gnnqlab.exchange.schedule import Came, Schedule, Step, Synchronous
 from gnnqlab.exchange.stages import stages_on
@@ -23,7 +23,6 @@ from gnnqlab.exchange.timeline import Timeline
 from gnnqlab.kernels.aggregate import Adjacency, spmm
 from gnnqlab.message.channel import Channel, Pending, Phases, no_phases
 from gnnqlab.message.codec import Codec, Float32
-from gnnqlab.message.plan import Plan, Route
 from gnnqlab.message.sampler import AllRows, Sampler
 from gnnqlab.message.transport import Direct, Transport
 from gnnqlab.partition.shard import Shard
@@ -345,42 +344,3 @@ class _Extend(torch.autograd.Function):
             halo = halo * exchange.sampling.factor
         exchange.post(call, "backward", halo, out, call.sample).wait()
         return out, None
-
-
-def forward_plan(shard: Shard, device: torch.device | str = "cpu") -> Plan:
-    """Boundary rows out, halo rows in."""
-    boundary = shard.boundary.split(shard.boundary_splits.tolist())
-    return Plan(
-        rank=shard.rank,
-        workers=shard.workers,
-        send=_routes(lambda peer: boundary[peer], shard.owned, shard, device, contiguous=False),
-        receive=_routes(_halo_rows(shard), shard.halo, shard, device, contiguous=True),
-        accumulate=False,
-    )
-
-
-def backward_plan(shard: Shard, device: torch.device | str = "cpu") -> Plan:
-    """Gradients of halo rows out, gradients of boundary rows in, to be added."""
-    boundary = shard.boundary.split(shard.boundary_splits.tolist())
-    return Plan(
-        rank=shard.rank,
-        workers=shard.workers,
-        send=_routes(_halo_rows(shard), shard.halo, shard, device, contiguous=True),
-        receive=_routes(lambda peer: boundary[peer], shard.owned, shard, device, contiguous=False),
-        accumulate=True,
-    )
-
-
-def _halo_rows(shard: Shard) -> Callable[[int], Tensor]:
-    splits = torch.arange(shard.num_halo).split(shard.halo_splits.tolist())
-    return lambda peer: splits[peer]
-
-
-def _routes(
-    rows_of: Callable[[int], Tensor], ids: Tensor, shard: Shard, device: torch.device | str, *, contiguous: bool
-) -> tuple[Route, ...]:
-    peers = [(shard.rank + k) % shard.workers for k in range(1, shard.workers)]
-    return tuple(
-        Route(peer=peer, rows=rows_of(peer).to(device), ids=ids[rows_of(peer)].to(device), contiguous=contiguous)
-        for peer in peers
-    )

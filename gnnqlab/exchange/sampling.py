@@ -89,7 +89,7 @@ class Sampling:
 
     def _kept(self, route: Route, holder: int, epoch: int) -> Route:
         kept = self._sampler.kept(route.ids, holder=holder, seed=self._seed, epoch=epoch)
-        return replace(route, rows=route.rows[kept], ids=route.ids[kept], contiguous=False, kept=kept)
+        return replace(route, rows=route.rows[kept], ids=route.ids[kept], first=None, kept=kept)
 
 
 def split_columns(adjacency: Adjacency, first_row: int, num_left: int) -> tuple[Adjacency, Adjacency]:

@@ -84,7 +84,6 @@ class Channel:
         self._widths: dict[tuple[str, int], int | Tensor] = {}
         self._widths_of: int | None = None
         self._buffers: dict[tuple[str, int], Tensor] = {}
-        self._first_rows: dict[int, int] = {}
         self.bytes_payload = 0
         """Payload bytes sent so far, all peers."""
         self.bytes_params = 0
@@ -134,10 +133,9 @@ class Channel:
         for route in plan.receive:
             layout = layouts["receive", route.peer]
             target = None
-            if route.contiguous and route.num_rows and not self.plan.accumulate:
+            if route.first is not None and route.num_rows and not self.plan.accumulate:
                 assert out is not None
-                first = self._first_row(route)
-                target = self._codec.landing(out[first : first + route.num_rows])
+                target = self._codec.landing(out[route.first : route.first + route.num_rows])
             if target is None:
                 target = self._buffer("receive", route.peer, layout.num_bytes, x.device)
             else:
@@ -222,12 +220,6 @@ class Channel:
                 )
                 widths[side, route.peer] = self._bits.widths(rows, epoch)
         return widths
-
-    def _first_row(self, route: Route) -> int:
-        """Return where a contiguous route begins; read once, because on a GPU that waits for it."""
-        if route.peer not in self._first_rows:
-            self._first_rows[route.peer] = int(route.rows[0])
-        return self._first_rows[route.peer]
 
     def _buffer(self, side: str, peer: int, size: int, device: torch.device) -> Tensor:
         """Return a byte buffer that is kept from epoch to epoch, so that its pages stay mapped."""

@@ -18,8 +18,8 @@ class Route:
     """Local rows, int64 ``(n,)``."""
     ids: Tensor
     """Their global node ids, int64 ``(n,)``."""
-    contiguous: bool
-    """Whether ``rows`` counts up by one."""
+    first: int | None
+    """Where they begin, if ``rows`` counts up by one from there; else ``None``."""
     kept: Tensor | None = None
     """Places of these rows in the route without sampling, int64 ``(n,)``; ``None``: it has no others."""
 

@@ -212,8 +212,8 @@ def exchange_rows(folder: Path, rank: int) -> None:
     dist.init_process_group("gloo", store=dist.FileStore(str(folder / "store"), 2), rank=rank, world_size=2)
     xs = [torch.randn(600, 64, generator=torch.Generator().manual_seed(worker)) for worker in range(2)]
     rows = torch.arange(0, 600, 2)
-    send = Route(peer=1 - rank, rows=rows, ids=rows + 600 * rank, contiguous=False)
-    receive = Route(peer=1 - rank, rows=torch.arange(300), ids=rows + 600 * (1 - rank), contiguous=True)
+    send = Route(peer=1 - rank, rows=rows, ids=rows + 600 * rank, first=None)
+    receive = Route(peer=1 - rank, rows=torch.arange(300), ids=rows + 600 * (1 - rank), first=0)
     plan = Plan(rank=rank, workers=2, send=(send,), receive=(receive,), accumulate=False)
 
     def exchanged(codec: Codec, bits: int) -> torch.Tensor:

@@ -7,7 +7,7 @@ import torch
 
 from gnnqlab.bits import Fixed, UniformRandom
 from gnnqlab.errors import NonFiniteMessage
-from gnnqlab.exchange.halo import backward_plan, forward_plan
+from gnnqlab.exchange.plans import backward_plan, forward_plan
 from gnnqlab.message.channel import Channel
 from gnnqlab.message.codec import Float32, Stochastic
 from gnnqlab.message.transport import TRANSPORTS, make_transport

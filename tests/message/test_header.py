@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gnnqlab.bits import Fixed, UniformRandom
 from gnnqlab.errors import UnexpectedMessage
-from gnnqlab.exchange.halo import backward_plan, forward_plan
+from gnnqlab.exchange.plans import backward_plan, forward_plan
 from gnnqlab.message.channel import Channel
 from gnnqlab.message.codec import Float32, Stochastic
 from gnnqlab.message.header import SIZE, Header, checksum, run_number
