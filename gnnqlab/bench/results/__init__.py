@@ -58,6 +58,8 @@ def load(folder: Path | str = HERE) -> dict[str, dict[str, Any]]:
 def bench_results(folder: Path | str = HERE) -> pd.DataFrame:
     """Return every kept row, with ``part``, ``date``, ``device`` and ``command`` in front; empty if nothing was kept.
 
+    ``device`` is the name of the GPU, or of the processor where there was none.
+
     Example:
         >>> list(bench_results().columns[:4])
         ['part', 'date', 'device', 'command']
@@ -65,7 +67,8 @@ def bench_results(folder: Path | str = HERE) -> pd.DataFrame:
     import pandas as pd
 
     said = ("part", "date", "device", "command")
-    rows = [{name: table[name] for name in said} | row for table in load(folder).values() for row in table["rows"]]
+    heads = [({name: table[name] for name in said}, table["rows"]) for table in load(folder).values()]
+    rows = [head | row | head for head, table in heads for row in table]
     return pd.DataFrame(rows, columns=None if rows else list(said))
 
 

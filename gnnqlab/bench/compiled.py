@@ -1,0 +1,127 @@
+"""What the CUDA compiler says of every kernel, without a GPU: registers, spills, and the warps that fit.
+
+Warps count against the 65 536 registers and 64 warps (Ampere, Hopper) of a multiprocessor; shared memory is not
+looked at.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["FILES", "Resources", "compile_file", "compiled_kernels", "parse", "short_name"]
+
+SOURCES = Path(__file__).parents[2] / "cuda_ext"
+FILES = sorted(path.name for path in SOURCES.glob("cuda/*.cu") if path.name != "library.cu")
+"""Sources with kernels; empty where the package was installed without its sources."""
+REGISTERS, WARPS, WARP_SIZE, BLOCK_WARPS = 65_536, 64, 32, 8
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one kernel takes."""
+
+    kernel: str
+    registers: int
+    stack_bytes: int
+    spilled_bytes: int
+    """Stored and loaded again."""
+
+    @property
+    def occupancy(self) -> float:
+        """Share of a multiprocessor's warps that can be there at once; registers come by 8 a thread.
+
+        Example:
+            >>> Resources("k", registers=65, stack_bytes=0, spilled_bytes=0).occupancy  # 3 blocks of 8 warps, of 64
+            0.375
+        """
+        block = -(-self.registers // 8) * 8 * WARP_SIZE * BLOCK_WARPS
+        return min(REGISTERS // block * BLOCK_WARPS, WARPS) / WARPS
+
+
+def parse(report: str) -> list[Resources]:
+    """Return the kernels of a report of ``ptxas -v``."""
+    pattern = re.compile(
+        r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
+        r".*?Used (\d+) registers",
+        re.DOTALL,
+    )
+    return [
+        Resources(name, int(registers), int(stack), int(stores) + int(loads))
+        for name, stack, stores, loads, registers in pattern.findall(report)
+    ]
+
+
+def compile_file(file: str, architecture: str = "90") -> list[Resources]:
+    """Compile one source for an architecture, throw the code away and return what its kernels take.
+
+    Args:
+        file: of `FILES`.
+        architecture: as in ``sm_90``: 80 is the A100's, 90 the H100's, 100 the B200's.
+
+    Raises:
+        RuntimeError: if there is no ``nvcc``, or it fails.
+    """
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        raise RuntimeError("nvcc must be in PATH to compile kernels, got none; install the CUDA toolkit")
+    command = [nvcc, "-std=c++17", "-O3", "--fmad=false", f"-arch=sm_{architecture}", "-cubin", "-Xptxas", "-v"]
+    command += ["-I", str(SOURCES), str(SOURCES / "cuda" / file), "-o", "/dev/null"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    if done.returncode != 0:
+        raise RuntimeError(f"nvcc must compile {file} for sm_{architecture}, got\n{done.stderr[-2000:]}")
+    return parse(done.stderr)
+
+
+def compiled_kernels(architecture: str = "90", *, files: Sequence[str] | None = None) -> pd.DataFrame:
+    """Compile the kernels and return a line for each: ``file``, ``registers``, ``spilled (B)``, ``occupancy (%)``.
+
+    Args:
+        architecture: as in ``sm_90``.
+        files: of `FILES`; all by default.
+
+    Returns:
+        By ``kernel``; empty where there is no ``nvcc`` or no source.
+    """
+    import pandas as pd
+
+    columns = ["kernel", "file", "registers", "stack (B)", "spilled (B)", "occupancy (%)"]
+    chosen = list(FILES if files is None else files) if shutil.which("nvcc") else []
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda file: compile_file(file, architecture), chosen))
+    lines = [
+        (short_name(name), file, one.registers, one.stack_bytes, one.spilled_bytes, 100 * one.occupancy)
+        for file, kernels in zip(chosen, found)
+        for one, name in zip(kernels, _demangled([one.kernel for one in kernels]))
+    ]
+    return pd.DataFrame(lines, columns=columns).set_index("kernel")
+
+
+def short_name(name: str) -> str:
+    """Return a kernel's own name and template arguments, without namespaces and parameters.
+
+    Example:
+        >>> short_name("void gnnqlab::encode<gnnqlab::Bfloat16, 1>(gnnqlab::EncodeCall, int)")
+        'encode<Bfloat16, 1>'
+    """
+    plain = re.sub(r"\((?:anonymous namespace|unsigned int|int|bool)\)(?:::)?", "", name)
+    plain = re.sub(r"\b\w+::", "", plain.removeprefix("void "))
+    return plain.partition("(")[0].strip()
+
+
+def _demangled(names: Sequence[str]) -> list[str]:
+    tool = shutil.which("cu++filt") or shutil.which("c++filt")
+    if tool is None or not names:
+        return list(names)
+    done = subprocess.run([tool], input="\n".join(names), capture_output=True, text=True, timeout=60)
+    lines = done.stdout.splitlines()
+    return lines if done.returncode == 0 and len(lines) == len(names) else list(names)
