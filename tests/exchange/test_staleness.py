@@ -1,0 +1,281 @@
+"""How old rows are: exactly one epoch, so that what stops changing becomes exact epoch by epoch (PipeGCN)."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.nn import functional
+
+from gnnqlab.exchange import AdaptivePipeline, Pipelined
+from gnnqlab.graph import Graph
+from gnnqlab.nn import LocalGraph, ModelSettings, build_model
+from gnnqlab.partition import Random, build_shard
+from gnnqlab.systems import vanilla
+from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.objective import Objective
+from gnnqlab.train.trainer import Trainer, worker_trainer
+from tests.agreement import TOLERANCE, assert_same_training
+from tests.exchange.dense import dense_of
+from tests.graphs import random_graph
+from tests.ranks import run_ranks
+
+EPOCHS = 6
+CHANGE = 2
+"""Epoch before which weights (and features) change once, and then stay."""
+
+
+def train(trainer, fresh=()):
+    losses, gradients = [], []
+    for epoch in range(EPOCHS):
+        if fresh:
+            trainer.exchange.schedule.fresh = epoch in fresh
+        losses.append(trainer.gradients(epoch))
+        gradients.append(trainer.parameters.gradients.clone())
+        trainer.optimizer.step()
+    with torch.no_grad():
+        logits = trainer.model(trainer.graph.at(EPOCHS, training=False), trainer.graph.features)
+    trainer.close()
+    return {
+        "losses": torch.tensor(losses),
+        "gradients": torch.stack(gradients),
+        "logits": logits,
+        "ids": trainer.graph.ids,
+    }
+
+
+def on_rank(rank, workers, graph, owner, shape, schedule):
+    shard = build_shard(graph, owner, rank, workers)
+    return train(worker_trainer(shard, replace(vanilla(), schedule=schedule), shape, TrainSettings(seed=3)))
+
+
+# --- Frozen weights: when is what exact again? ---
+
+
+DEPTHS = (2, 3, 4)
+WRONG = 1e-3
+"""An error that comes of a stale row: a hundred times what another order of sums leaves."""
+
+
+def fill(model, seed):
+    """Set parameters, not so large that the softmax has no gradient left."""
+    with torch.no_grad():
+        for index, values in enumerate(model.parameters()):
+            draw = torch.Generator().manual_seed(100 * seed + index)
+            values.copy_(0.5 * torch.randn(values.shape, generator=draw))
+
+
+def frozen(trainer, features, epochs):
+    """Return logits and gradients of epochs with frozen weights; these, and features, change before ``CHANGE``."""
+    logits, gradients = [], []
+    trainer.model.register_forward_hook(lambda model, arguments, result: logits.append(result.detach().clone()))
+    fill(trainer.model, 0)
+    for epoch in epochs:
+        if epoch == CHANGE:
+            fill(trainer.model, 1)
+            trainer.graph.features.copy_(features[trainer.graph.ids])
+        trainer.gradients(epoch)
+        gradients.append([values.grad.clone() for values in trainer.model.parameters()])
+    trainer.close()
+    return logits, gradients
+
+
+def frozen_on_rank(rank, workers, graph, owner, shapes, settings, features):
+    found = []
+    for shape in shapes:
+        shard = build_shard(graph, owner, rank, workers)  # anew, with features that nobody has changed yet
+        trainer = worker_trainer(shard, replace(vanilla(), schedule=Pipelined()), shape, settings)
+        found.append(frozen(trainer, features, range(CHANGE + 2 * shape.layers + 2)))
+    return found, shard.owned
+
+
+def off(found, truth):
+    return float((found - truth).abs().max() / truth.abs().max())
+
+
+def errors(results, index, graph, shape, settings, features):
+    """Return the error of logits, and the largest of a parameter's gradient, in each epoch, relative to its size."""
+    network = build_model(shape, graph.num_features, graph.num_classes, seed=settings.seed)
+    whole = Trainer(LocalGraph(graph, seed=settings.seed), Objective.of(graph), network, settings)
+    logits, gradients = frozen(whole, features, [0, CHANGE])
+    of_logits, of_gradients = [], []
+    for epoch in range(len(results[0][0][index][0])):
+        found = torch.empty_like(logits[-1])
+        for those, ids in results:
+            found[ids] = those[index][0][epoch]
+        of_logits.append(off(found, logits[-1]))
+        pairs = [zip(those[index][1][epoch], gradients[-1], strict=True) for those, _ in results]
+        of_gradients.append(max(off(one, truth) for each in pairs for one, truth in each))
+    return of_logits, of_gradients
+
+
+@pytest.mark.parametrize("case", ["weights", "weights, layer 0 once", "weights and features", "projected first"])
+def test_what_stops_changing_becomes_exact_layer_by_layer(case):
+    """Each exchange whose rows changed adds one epoch: first the forward ones, one after another, then backward.
+
+    Of L layers that aggregate first, raw features are the rows of layer 0; the same in all epochs, they are exact,
+    kept (``layer0="once"``) or not, so logits are from e + L - 1 on. Backward, L - 1 more exchanges follow: weight
+    gradients are exact from e + 2L - 2 on. If features change too, layer 0 is one more: e + L and e + 2L - 1.
+    A layer 0 that projects first sends ``X W``, which changes with W, and back comes its gradient: e + L, e + 2L.
+    """
+    # Equal widths aggregate first.
+    graph = random_graph(60, 100, features=20 if case == "projected first" else 8, classes=8)
+    shapes = [ModelSettings(layers=layers, hidden=8, dropout=0.0, norm="none") for layers in DEPTHS]
+    settings = TrainSettings(seed=3, layer0="once" if "once" in case else "resend")
+    features = graph.features.clone()
+    if case == "weights and features":
+        features = torch.randn(features.shape, generator=torch.Generator().manual_seed(5))
+    owner = Random(seed=1).assign(graph, 3)
+    results = run_ranks(frozen_on_rank, 3, graph, owner, shapes, settings, features)
+    for index, layers in enumerate(DEPTHS):
+        forward = layers if case in ("weights and features", "projected first") else layers - 1
+        backward = layers if case == "projected first" else layers - 1
+        single = replace(graph, features=graph.features.clone())
+        found = errors(results, index, single, shapes[index], settings, features)
+        for one, delay in zip(found, (forward, forward + backward), strict=True):
+            assert all(each > WRONG for each in one[: CHANGE + delay]), (layers, delay, one)
+            assert all(each <= TOLERANCE for each in one[CHANGE + delay :]), (layers, delay, one)
+
+
+# --- The epoch in the headers ---
+
+
+def ages_on_rank(rank, workers, graph, owner, shape, schedule, fresh):
+    """Return ``(direction, layer, epoch, epochs in the headers of what was used)`` of all exchanges of a training."""
+    shard = build_shard(graph, owner, rank, workers)
+    settings = TrainSettings(seed=3, headers="on")
+    trainer = worker_trainer(shard, replace(vanilla(), schedule=schedule), shape, settings)
+    runner, headers_of, found = trainer.exchange.schedule, {}, []
+    run = runner.run
+
+    def watched(step, place):
+        post, take = step.post, step.take
+
+        def posted():
+            post()
+            headers_of[step.came] = step.came.pending.headers
+
+        def taken(came, rows=None):
+            take(came, rows)
+            came_as = [struct.unpack_from("<4sHHQq", each.numpy())[4] for each in headers_of[came].receive.values()]
+            found.append((place[1], place[0], step.call.epoch, set(came_as)))
+
+        step.post, step.take = posted, taken
+        run(step, place)
+
+    runner.run = watched
+    train(trainer, fresh)
+    return found
+
+
+@pytest.mark.parametrize("name", ["gcn", "gat"])
+@pytest.mark.parametrize(("schedule", "fresh"), [(Pipelined(), ()), (AdaptivePipeline(), (3,))])
+def test_what_is_used_was_sent_exactly_one_epoch_before(name, schedule, fresh):
+    graph = random_graph(features=20)  # all layers project first, so that all send gradients back
+    shape = ModelSettings(name=name, layers=2, hidden=8, dropout=0.0)
+    for found in run_ranks(ages_on_rank, 3, graph, Random(seed=1).assign(graph, 3), shape, schedule, fresh):
+        places = {(direction, layer) for direction, layer, _, _ in found}
+        assert places == {("forward", 0), ("forward", 1), ("backward", 0), ("backward", 1)}
+        assert len(found) == len(places) * EPOCHS
+        for _, _, epoch, sent in found:
+            assert sent == {epoch if epoch == 0 or epoch in fresh else epoch - 1}
+
+
+# --- Where staleness cannot show ---
+
+
+def test_without_remote_edges_it_is_vanilla():
+    halves = [random_graph(30, 100, seed=seed, isolated=0) for seed in (1, 2)]
+    edges = [torch.stack([graph.indices.long(), rows_of(graph)]) + 30 * k for k, graph in enumerate(halves)]
+    order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
+    graph = Graph.from_edges(
+        *torch.cat(edges, 1),
+        num_nodes=60,
+        features=torch.cat([half.features for half in halves]),
+        labels=torch.cat([half.labels for half in halves]),
+        train_idx=order[:30],
+        val_idx=order[30:45],
+        test_idx=order[45:],
+        num_classes=4,
+    )
+    owner = torch.arange(60) // 30
+    shape = ModelSettings(layers=3, hidden=16, dropout=0.3)
+    stale = run_ranks(on_rank, 2, graph, owner, shape, Pipelined())
+    fresh = run_ranks(on_rank, 2, graph, owner, shape, vanilla().schedule)
+    for one, other in zip(stale, fresh, strict=True):
+        assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def rows_of(graph):
+    return torch.repeat_interleave(torch.arange(graph.num_nodes), graph.in_degrees)
+
+
+def test_smoothing_by_nothing_is_no_smoothing():
+    """γ = 0 leaves the means out; a γ that float32 cannot tell from 0 goes through them and finds the same."""
+    graph = random_graph()
+    owner, shape = Random(seed=1).assign(graph, 3), ModelSettings(layers=3, hidden=16, dropout=0.3)
+    plain = run_ranks(on_rank, 3, graph, owner, shape, Pipelined())
+    none = Pipelined(feature_smoothing=0.0, gradient_smoothing=0.0)
+    for one, other in zip(plain, run_ranks(on_rank, 3, graph, owner, shape, none), strict=True):
+        assert all(torch.equal(one[name], other[name]) for name in one)
+    whole = {**plain[0], "ids": torch.arange(graph.num_nodes), "logits": torch.empty(graph.num_nodes, 4)}
+    for one in plain:
+        whole["logits"][one["ids"]] = one["logits"]
+    tiny = Pipelined(feature_smoothing=1e-30, gradient_smoothing=1e-30)
+    # Gradients of several peers are summed apart before they are added: another order, so not bit for bit.
+    assert_same_training(run_ranks(on_rank, 3, graph, owner, shape, tiny), whole)
+
+
+# --- Attention over stale rows ---
+
+
+class StaleAttention(LocalGraph):
+    """A whole graph whose nodes attend to rows of the epoch before where an edge joins two workers; all of it dense."""
+
+    def __init__(self, graph, owner, *, seed):
+        super().__init__(graph, seed=seed)
+        self.across = owner[:, None] != owner[None, :]
+        self.rows, self.gradients = {}, {}
+
+    def _attend(self, z, a_source, a_target, slope, hop, epoch, training):
+        edge, far = dense_of(self.adjacency("sum")) > 0, z
+        if training:
+            now = z.detach().clone()
+            far, self.rows[hop] = self.rows.get(hop, now), now
+            far = _Far.apply(z, far.clone(), self, hop)
+        source, far_source = (z * a_source).sum(-1), (far * a_source).sum(-1)
+        across = self.across[:, :, None]
+        logits = (z * a_target).sum(-1)[:, None] + torch.where(across, far_source, source)
+        logits = functional.leaky_relu(logits, slope).masked_fill(~edge[:, :, None], -torch.inf)
+        shares = torch.softmax(logits, 1)
+        return torch.einsum("vuk,ukf->vkf", shares * ~across, z) + torch.einsum("vuk,ukf->vkf", shares * across, far)
+
+
+class _Far(torch.autograd.Function):
+    """Stale rows, whose gradients go home to ``z`` an epoch later."""
+
+    @staticmethod
+    def forward(ctx, z, far, graph, hop):
+        ctx.graph, ctx.hop = graph, hop
+        return far
+
+    @staticmethod
+    def backward(ctx, gradient):
+        home = ctx.graph.gradients.get(ctx.hop, gradient)
+        ctx.graph.gradients[ctx.hop] = gradient.clone()
+        return home, None, None, None
+
+
+def test_attention_sees_rows_of_the_epoch_before():
+    graph, shape = random_graph(), ModelSettings(name="gat", layers=3, hidden=16, dropout=0.3, heads=2)
+    owner = Random(seed=1).assign(graph, 3)
+    results = run_ranks(on_rank, 3, graph, owner, shape, Pipelined())
+    network = build_model(shape, graph.num_features, graph.num_classes, seed=3)
+    whole = StaleAttention(graph, owner, seed=3)
+    truth = train(Trainer(whole, Objective.of(graph), network, TrainSettings(seed=3)))
+    assert_same_training(results, truth)
+    network = build_model(shape, graph.num_features, graph.num_classes, seed=3)
+    fresh = train(Trainer(LocalGraph(graph, seed=3), Objective.of(graph), network, TrainSettings(seed=3)))
+    assert (truth["losses"] - fresh["losses"]).abs().max() > WRONG  # the test can tell them apart
