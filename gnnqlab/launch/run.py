@@ -3,7 +3,6 @@
 import dataclasses
 import html
 import importlib
-import json
 import os
 import shutil
 import signal
@@ -20,11 +19,10 @@ from gnnqlab.launch.emulated import remove_leftovers
 from gnnqlab.launch.progress import Progress
 from gnnqlab.launch.strays import Stray, end_strays
 from gnnqlab.launch.verdict import WorkerError
+from gnnqlab.launch.written import Written
 from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from gnnqlab.train.config import RunConfig
 
 __all__ = ["LIVE", "Run", "cleanup", "runs"]
@@ -37,7 +35,7 @@ _LIVE_VIEW, _EXPORT = "gnnqlab.lab.live", "gnnqlab.lab.export"
 _START_S = 20.0
 
 
-class Run:
+class Run(Written):
     """A launched run.
 
     Used with ``with``, it is stopped at the end of the block if it still trains.
@@ -50,7 +48,7 @@ class Run:
     """
 
     def __init__(self, folder: Path | str) -> None:
-        self.folder = Path(folder).absolute()
+        super().__init__(Path(folder).absolute())
         if not (self.folder / "config.json").is_file():
             raise ValueError(f"a run folder must hold config.json, got {self.folder}; runs() lists the runs")
 
@@ -94,77 +92,6 @@ class Run:
         status = self._status()
         found = [WorkerError.from_json(error) for error in status.get("errors", [])]
         return [dataclasses.replace(error, traceback=self._traceback(error)) for error in found]
-
-    @property
-    def records(self) -> "pd.DataFrame":
-        """One row an epoch and worker; grows while the run trains."""
-        from gnnqlab.train.record import read_records
-
-        return read_records(self.folder)
-
-    @property
-    def traffic(self) -> "pd.DataFrame":
-        """One row an epoch, layer, direction, sender, receiver and bit-width."""
-        from gnnqlab.train.record import read_traffic
-
-        return read_traffic(self.folder)
-
-    @property
-    def timeline(self) -> "pd.DataFrame":
-        """One row a part of a layer's exchange (encode, post, central, wait, transfer ...) in the epochs recorded.
-
-        Columns: ``epoch, layer, direction, rank, what, peer, start_s, end_s``.
-        """
-        from gnnqlab.train.timeline import read_timeline
-
-        return read_timeline(self.folder)
-
-    @property
-    def assignments(self) -> "pd.DataFrame":
-        """One row an assignment of bit-widths, layer and direction: what was chosen, from when on, how surely."""
-        from gnnqlab.train.record import read_assignments
-
-        return read_assignments(self.folder)
-
-    @property
-    def decisions(self) -> "pd.DataFrame":
-        """What was decided about widths and staleness while the run trained: ``epoch, what, why`` (SYLVIE)."""
-        from gnnqlab.train.record import read_decisions
-
-        return read_decisions(self.folder)
-
-    @property
-    def links(self) -> "pd.DataFrame":
-        """The cost model of every pair of workers (θ, γ, R²) at each assignment."""
-        from gnnqlab.train.record import read_links
-
-        return read_links(self.folder)
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The figures of the run, as ``gnnqlab train --json`` prints them."""
-        from gnnqlab.train.record import summarize
-
-        return summarize(self.folder)
-
-    @property
-    def events(self) -> list[dict[str, Any]]:
-        """What happened to the run, in order: launched, running, slow, stalled, recovered, its end."""
-        try:
-            lines = (self.folder / "events.jsonl").read_text().splitlines()
-        except OSError:
-            return []
-        found = []
-        for line in lines:
-            try:
-                found.append(json.loads(line))
-            except ValueError:
-                continue  # torn by a full disk
-        return found
-
-    def log(self, rank: int | None = None) -> str:
-        """Output of one worker; of torchrun if no rank is given."""
-        return files.tail(self.folder / "logs" / ("agent.log" if rank is None else f"rank{rank}.log"), 1 << 20)
 
     # -- what one does with it ------------------------------------------------------------------------------------
 

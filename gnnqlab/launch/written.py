@@ -1,0 +1,96 @@
+"""What a run has written to its folder, read back at any time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.launch import folder as files
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Written"]
+
+
+class Written:
+    """The tables, figures and events of a run; those of one that still trains grow from look to look.
+
+    Args:
+        folder: the run folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def records(self) -> pd.DataFrame:
+        """One row an epoch and worker; grows while the run trains."""
+        from gnnqlab.train.record import read_records
+
+        return read_records(self.folder)
+
+    @property
+    def traffic(self) -> pd.DataFrame:
+        """One row an epoch, layer, direction, sender, receiver and bit-width."""
+        from gnnqlab.train.record import read_traffic
+
+        return read_traffic(self.folder)
+
+    @property
+    def timeline(self) -> pd.DataFrame:
+        """One row a part of a layer's exchange (encode, post, central, wait, transfer ...) in the epochs recorded.
+
+        Columns: ``epoch, layer, direction, rank, what, peer, start_s, end_s``.
+        """
+        from gnnqlab.train.timeline import read_timeline
+
+        return read_timeline(self.folder)
+
+    @property
+    def assignments(self) -> pd.DataFrame:
+        """One row an assignment of bit-widths, layer and direction: what was chosen, from when on, how surely."""
+        from gnnqlab.train.record import read_assignments
+
+        return read_assignments(self.folder)
+
+    @property
+    def decisions(self) -> pd.DataFrame:
+        """What was decided about widths and staleness while the run trained: ``epoch, what, why`` (SYLVIE)."""
+        from gnnqlab.train.record import read_decisions
+
+        return read_decisions(self.folder)
+
+    @property
+    def links(self) -> pd.DataFrame:
+        """The cost model of every pair of workers (θ, γ, R²) at each assignment."""
+        from gnnqlab.train.record import read_links
+
+        return read_links(self.folder)
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The figures of the run, as ``gnnqlab train --json`` prints them."""
+        from gnnqlab.train.record import summarize
+
+        return summarize(self.folder)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """What happened to the run, in order: launched, running, slow, stalled, recovered, its end."""
+        try:
+            lines = (self.folder / "events.jsonl").read_text().splitlines()
+        except OSError:
+            return []
+        found = []
+        for line in lines:
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                continue  # torn by a full disk
+        return found
+
+    def log(self, rank: int | None = None) -> str:
+        """Output of one worker; of torchrun if no rank is given."""
+        return files.tail(self.folder / "logs" / ("agent.log" if rank is None else f"rank{rank}.log"), 1 << 20)
