@@ -14,7 +14,7 @@ from gnnqlab.launch.local import launch
 from gnnqlab.launch.run import LIVE, Run
 from gnnqlab.train.checkpoint import FOLDER, newest_checkpoint
 from gnnqlab.train.control import CHECKPOINT_NOW
-from gnnqlab.train.record import read_lines
+from gnnqlab.train.json_lines import read_lines
 
 __all__ = ["checkpoint_now", "resume"]
 

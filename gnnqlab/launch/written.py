@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +34,30 @@ class Written:
 
     @property
     def traffic(self) -> pd.DataFrame:
-        """One row an epoch, layer, direction, sender, receiver and bit-width."""
-        from gnnqlab.train.record import read_traffic
+        """One row an epoch, layer, direction, sender, receiver and bit-width; see also ``read_traffic``."""
+        from gnnqlab.train.traffic import read_traffic
 
         return read_traffic(self.folder)
+
+    def read_traffic(
+        self, *, epochs: Iterable[int] | None = None, last: int | None = None, spread: int | None = None
+    ) -> pd.DataFrame:
+        """Return the rows of ``traffic`` of some epochs alone, at the cost of those epochs: the others are not read.
+
+        Args:
+            epochs: these, for instance ``range(100, 110)``; one that was not recorded has no row.
+            last: so many, the newest of which all workers have written.
+            spread: about so many, evenly spread.
+
+        Raises:
+            ValueError: if more than one choice of epochs is given, or a number that is not positive.
+
+        Example:
+            ``run.read_traffic(last=10).groupby("bits")["rows"].sum()``
+        """
+        from gnnqlab.train.traffic import read_traffic
+
+        return read_traffic(self.folder, epochs=epochs, last=last, spread=spread)
 
     @property
     def timeline(self) -> pd.DataFrame:

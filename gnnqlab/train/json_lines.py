@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-__all__ = ["GrowingLines", "lines_at", "parse_lines", "spread_lines"]
+__all__ = ["GrowingLines", "last_line", "lines_at", "parse_lines", "read_lines", "spread_lines"]
+
+_CHUNK = 1 << 20
+_TAIL = 1 << 12
 
 
 def parse_lines(text: bytes) -> list[dict[str, Any]]:
@@ -34,6 +38,13 @@ def _value(line: bytes) -> Any:
         return json.loads(line)
     except ValueError:
         return None
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a file, of which no more than a part is held at a time; a torn line is skipped."""
+    with open(path, "rb") as file:
+        while text := file.read(_CHUNK):
+            yield from parse_lines(text + file.readline())
 
 
 class GrowingLines:
@@ -89,38 +100,66 @@ def spread_lines(path: Path, count: int) -> list[dict[str, Any]]:
     return parse_lines(_whole(b"".join(line for line in dict.fromkeys(lines) if line.endswith(b"\n"))))
 
 
-def lines_at(path: Path, key: str, wanted: Iterable[int]) -> list[dict[str, Any]]:
-    """Return the objects whose value of ``key`` is wanted, from a file in which these values ascend.
-
-    Each is found by halving the file, so a long one is not read.
-    """
-    found: list[dict[str, Any]] = []
+def last_line(path: Path) -> dict[str, Any] | None:
+    """Return the object of the last whole line, of which no more than the end of the file is read."""
     try:
         with open(path, "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            for value in wanted:
-                low, high = 0, size  # the wanted line begins in [low, high)
-                while high - low > 1:
-                    middle = (low + high) // 2
-                    low, high = (middle, high) if _reaches(file, middle, key, value) else (low, middle)
-                found += [line for line in _next(file, low) if line.get(key) == value]
+            size, length = file.seek(0, os.SEEK_END), _TAIL
+            while True:
+                file.seek(max(0, size - length))
+                found = parse_lines(_whole(file.read(length)))
+                # The first of several lines may be the rest of one; a torn last one is none.
+                if found or length >= size:
+                    return found[-1] if found else None
+                length *= 4
     except OSError:
-        return []
-    return found
+        return None
 
 
-def _reaches(file: BinaryIO, offset: int, key: str, value: int) -> bool:
-    """Whether the first whole line from ``offset`` on is not yet beyond the value."""
-    line = _next(file, offset)
-    return bool(line) and int(line[0].get(key, value + 1)) <= value
+def lines_at(path: Path, key: str, wanted: Iterable[int]) -> Iterator[dict[str, Any]]:
+    """Yield the objects whose value of ``key`` is wanted, from a file in which these values ascend.
+
+    Lines that follow each other are read one after the other; others are found by halving the rest of the file, so a
+    long one is not read.
+
+    Args:
+        path: the file; none is there, none is found.
+        key: the first of each object, as a rule: then only the lines that are wanted are parsed.
+        wanted: ascending.
+    """
+    head = re.compile(rb'\{\s*"%s":\s*(-?\d+)\s*[,}]' % re.escape(key).encode())
+    try:
+        with open(path, "rb") as file:
+            size, begin = file.seek(0, os.SEEK_END), 0
+            for value in wanted:
+                line, found = _line_from(file, begin, head, key)
+                if found is not None and found < value:
+                    low, high = begin, size  # the wanted line begins in [low, high)
+                    while high - low > 1:
+                        middle = (low + high) // 2
+                        _, reached = _line_from(file, middle, head, key)
+                        low, high = (middle, high) if reached is not None and reached <= value else (low, middle)
+                    begin = low
+                    line, found = _line_from(file, begin, head, key)
+                if found == value:
+                    begin = file.tell()
+                    yield from parse_lines(line)
+    except OSError:
+        return
 
 
-def _next(file: BinaryIO, offset: int) -> list[dict[str, Any]]:
-    """The first whole line that begins at ``offset`` or later."""
+def _line_from(file: BinaryIO, offset: int, head: re.Pattern[bytes], key: str) -> tuple[bytes, int | None]:
+    """The first whole line with the key that begins at ``offset`` or later, and the key's value."""
     file.seek(max(0, offset - 1))
     if offset:
         file.readline()
-    return parse_lines(_whole(file.readline()))
+    while (line := file.readline()).endswith(b"\n"):
+        if match := head.match(line):
+            return line, int(match[1])
+        for each in parse_lines(line):
+            if key in each:
+                return line, int(each[key])
+    return b"", None
 
 
 def _whole(text: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""What every worker writes about every epoch, and how it is read back.
+"""What every worker writes about every epoch, and how it is read back (messages: ``traffic.py``).
 
 ``records-rankR.jsonl`` has one line an epoch; ``traffic-rankR.jsonl`` has one line an epoch with a row for each
 message that worker received, by bit-width. Each line is written with one system call, so a crash leaves at
@@ -11,11 +11,11 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.train.json_lines import lines_at, parse_lines, spread_lines
+from gnnqlab.train.json_lines import parse_lines, read_lines
 from gnnqlab.train.link import Link
 
 if TYPE_CHECKING:
@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 __all__ = [
     "JsonLines",
     "read_assignments",
-    "read_lines",
     "read_links",
     "read_records",
-    "read_traffic",
     "summarize",
     "tell",
     "traffic_rows",
@@ -153,25 +151,6 @@ def _columns(lines: list[dict[str, Any]]) -> dict[str, NDArray[Any]]:
 
     columns = {name: np.array([line.get(name) for line in lines]) for name in RECORD_COLUMNS}
     return {name: values.astype(float) if values.dtype == object else values for name, values in columns.items()}
-
-
-def read_traffic(folder: Path, *, spread: int | None = None) -> pd.DataFrame:
-    """Return one row per epoch, layer, direction, sender, receiver and bit-width.
-
-    Args:
-        folder: the run folder.
-        spread: about so many epochs, evenly spread, instead of all.
-    """
-    import pandas as pd
-
-    paths = sorted(folder.glob("traffic-rank*.jsonl"))
-    if spread is None or not paths:
-        lines = (line for path in paths for line in read_lines(path))
-    else:
-        epochs = [line["epoch"] for line in spread_lines(paths[0], spread)]
-        lines = (line for path in paths for line in lines_at(path, "epoch", epochs))
-    rows = [[line["epoch"], *row] for line in lines for row in line["rows"]]
-    return pd.DataFrame(rows, columns=list(TRAFFIC_COLUMNS))
 
 
 def read_assignments(folder: Path) -> pd.DataFrame:
@@ -312,8 +291,3 @@ def _metric(folder: Path) -> str:
     except (OSError, ValueError):
         facts = {}
     return "test_f1_micro" if facts.get("multi_label") else "test_accuracy"
-
-
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the whole lines of a file; a torn one is skipped."""
-    yield from parse_lines(path.read_bytes())

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnnqlab.exchange.timeline import transfers
-from gnnqlab.train.record import JsonLines, read_lines
+from gnnqlab.train.json_lines import read_lines
+from gnnqlab.train.record import JsonLines
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,7 +4,10 @@ import itertools
 import json
 from pathlib import Path
 
-from gnnqlab.train.json_lines import GrowingLines, lines_at, parse_lines, spread_lines
+import pytest
+
+from gnnqlab.train import json_lines
+from gnnqlab.train.json_lines import GrowingLines, last_line, lines_at, parse_lines, read_lines, spread_lines
 
 
 def test_torn_lines_and_other_values_are_skipped() -> None:
@@ -52,9 +55,37 @@ def test_lines_of_a_long_file_are_taken_evenly(tmp_path: Path) -> None:
 
 def test_lines_are_found_by_a_value_that_ascends(tmp_path: Path) -> None:
     path = tmp_path / "lines"
-    assert lines_at(path, "epoch", [0]) == []
+    assert list(lines_at(path, "epoch", [0])) == []
     lines = [{"epoch": epoch, "rows": [0] * (epoch % 7)} for epoch in range(0, 2000, 2)]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"epoch": 2000')
     wanted = [0, 2, 3, 400, 998, 1998, 2000, 5000]
-    assert lines_at(path, "epoch", wanted) == [line for line in lines if line["epoch"] in wanted]
-    assert lines_at(path, "epoch", range(2000)) == lines
+    assert list(lines_at(path, "epoch", wanted)) == [line for line in lines if line["epoch"] in wanted]
+    assert list(lines_at(path, "epoch", range(2000))) == lines
+
+
+def test_a_value_is_found_wherever_it_stands_in_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    lines = [{"rows": [{"epoch": 7}], "epoch": epoch} for epoch in range(100)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert list(lines_at(path, "epoch", [3, 98])) == [lines[3], lines[98]]
+
+
+def test_the_last_whole_line(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    assert last_line(path) is None
+    path.write_text('{"a":')
+    assert last_line(path) is None
+    path.write_text('{"a":1}\n{"a":2}\n{"a":')
+    assert last_line(path) == {"a": 2}
+    long = {"a": 3, "rows": [[0, "forward"]] * 5000}
+    path.write_text('{"a":1}\n' + json.dumps(long) + "\n")
+    assert last_line(path) == long, "longer than what is read at first"
+
+
+def test_a_file_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "lines"
+    lines = [{"a": number, "b": "x" * (number % 50)} for number in range(300)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"a":')
+    for piece in (1, 64, 1000, 1 << 20):
+        monkeypatch.setattr(json_lines, "_CHUNK", piece)
+        assert list(read_lines(path)) == lines

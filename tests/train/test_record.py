@@ -11,7 +11,6 @@ from gnnqlab.train.record import (
     read_assignments,
     read_links,
     read_records,
-    read_traffic,
     summarize,
 )
 
@@ -39,7 +38,7 @@ def test_what_is_written_comes_back_in_order(tmp_path):
 
 
 def test_nothing_written_is_an_empty_frame(tmp_path):
-    assert read_records(tmp_path).empty and read_traffic(tmp_path).empty
+    assert read_records(tmp_path).empty
 
 
 def test_torn_lines_are_skipped(tmp_path):
@@ -52,14 +51,6 @@ def test_torn_lines_are_skipped(tmp_path):
 def test_scores_without_evaluation_are_nan(tmp_path):
     write(tmp_path, 0, [record(0, 0, train_score=None, val_score=None, test_score=None)])
     assert read_records(tmp_path)["val_score"].isna().all()
-
-
-def test_traffic_rows_have_their_columns(tmp_path):
-    lines = JsonLines(tmp_path / "traffic-rank1.jsonl")
-    lines.write({"epoch": 4, "rows": [[0, "forward", 0, 1, 2, 10, 20, 80, 0.001]]})
-    lines.close()
-    row = read_traffic(tmp_path).iloc[0]
-    assert (row.epoch, row.sender, row.receiver, row.bits, row.payload_bytes, row.param_bytes) == (4, 0, 1, 2, 20, 80)
 
 
 def test_a_summary_has_the_fields_of_the_contract(tmp_path):
