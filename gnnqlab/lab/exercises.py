@@ -60,6 +60,9 @@ EXERCISES = {
     "23.variance": Exercise(1.8, "(1 - p) / p is 3, and independent rows add their variances up."),
     "23.silence": Exercise(0.9**5, "Each of them stays silent with probability 0.9, whatever the others do."),
     "23.bytes": Exercise(2.5, "Half of the rows, and each of them an eighth as long."),
+    "24.warps": Exercise(62.5, "41 counts as 48; a block of 256 threads then takes 12 288 of the 65 536 registers."),
+    "24.bytes": Exercise(1024 + 64 + 8, "Four bytes an element are read; a quarter of one, and 8 a row, are written."),
+    "24.time": Exercise(109_600_000 / 3000e9 * 1e6, "1096 bytes a row, from exercise 2."),
 }
 """By notebook and name."""
 

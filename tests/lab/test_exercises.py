@@ -47,3 +47,21 @@ def test_few_bits() -> None:
     assert sum(ups) / 400 == pytest.approx(EXERCISES["04.chance"].right, abs=5 * (0.24 / 400) ** 0.5)
     wide = RealMessage(torch.rand(1, 100), torch.tensor([0]), 0, 1, layer=1, epoch=0, seed=0)
     assert EXERCISES["04.bytes"].right == MessageWalk.of(wide, bits=2).layout.num_bytes
+
+
+def test_some_of_the_rows() -> None:
+    sampler = gq.BoundarySampling(p=0.25)
+    p = 1 / sampler.rescale
+    assert EXERCISES["23.variance"].right == pytest.approx((1 - p) / p * (0.5 + 0.1))
+    assert EXERCISES["23.silence"].right == pytest.approx((1 - 0.1) ** 5)
+    assert EXERCISES["23.bytes"].right == 40 * 0.5 * 4 / 32
+
+
+def test_on_a_gpu() -> None:
+    from gnnqlab.bench.compiled import Resources
+    from gnnqlab.kernels.codec import row_bytes
+
+    assert EXERCISES["24.warps"].right == 100 * Resources("", 41, 0, 0).occupancy
+    row = 4 * 256 + int(row_bytes(256, 2)) + 2 * 4
+    assert EXERCISES["24.bytes"].right == row
+    assert EXERCISES["24.time"].right == pytest.approx(100_000 * row / 3000e9 * 1e6)
