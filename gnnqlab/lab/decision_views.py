@@ -111,7 +111,9 @@ def replay(
     settings = settings or Orchestrated()
     among, descent, base = settings.among, Descent(settings.momentum, settings.delta), settings.among[0]
     lines = []
-    for epoch, (loss, epoch_s) in enumerate(zip(losses, seconds)):
+    # A loss is told with the seconds of the epoch before it, those of the first epoch are not.
+    led_there = [*seconds[:2], *seconds[1:-1]]
+    for epoch, (loss, epoch_s) in enumerate(zip(losses, led_there)):
         now, rates = base, descent.add(loss, epoch_s)
         earlier, rate = rates or (float("nan"), descent.rates[-1] if descent.rates else float("nan"))
         if as_printed:

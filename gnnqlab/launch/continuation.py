@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from gnnqlab.launch import folder as files
 from gnnqlab.launch.local import launch
@@ -18,7 +19,7 @@ from gnnqlab.train.json_lines import read_lines
 
 __all__ = ["checkpoint_now", "resume"]
 
-_HISTORY = ("records-rank*.jsonl", "traffic-rank*.jsonl", "assignments.jsonl")
+_HISTORY = ("records-rank*.jsonl", "traffic-rank*.jsonl", "assignments.jsonl", "decisions.jsonl")
 
 
 def checkpoint_now(run: Run, timeout: float) -> bool:
@@ -83,10 +84,15 @@ def _past(old: Run, epoch: int) -> Callable[[Path], None]:
             shutil.copyfile(old.folder / "control.json", folder / "control.json")
         for pattern in _HISTORY:
             for path in old.folder.glob(pattern):
-                # An assignment was written when it came into force.
-                kept = [line for line in read_lines(path) if line.get("from_epoch", line["epoch"] + 1) <= epoch]
+                kept = [line for line in read_lines(path) if _written_after(line) < epoch]
                 text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in kept)
                 (folder / path.name).write_text(text)
         files.append_event(folder, "resumed", of=old.id, epoch=epoch)
 
     return copy
+
+
+def _written_after(line: dict[str, Any]) -> int:
+    """Return the epoch after which a line was written: assignments and decisions say from when on they hold."""
+    first = line.get("from_epoch", line["epoch"] if "what" in line else line["epoch"] + 1)
+    return int(first) - 1

@@ -1,16 +1,15 @@
 """SYLVIE's Coordinator: one place decides about widths and staleness, and says why (sections V-A to V-C).
 
-All it looks at is the same on every worker: the summed loss and the longest epoch. So all decide alike.
+All it looks at is the same on every worker: the summed loss and the longest epoch, which came with the weight
+gradients (``reduction.py``). So all decide alike, and nobody is asked.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import torch
-import torch.distributed as dist
 
 from gnnqlab.bits.orchestrator import Orchestrated, OrchestratedWidths
 from gnnqlab.exchange.pipeline import AdaptivePipeline, Pipeline
@@ -26,6 +25,10 @@ class Descent:
     Differs: the paper prints ``(F_t - F_(t-1)) / et_t``, which is negative while the loss falls, against its own text
     (erratum SY-1).
 
+    Differs: ``et_t`` is the time of epoch t - 1, because the seconds travel with the weight gradients of epoch t, and
+    a worker must know them before these are summed. It is the time in which the loss fell: L_t is found before the step
+    of epoch t. The first epoch also sets things up and counts nowhere; the one after it stands in.
+
     Args:
         momentum: λ.
         delta: δ, in epochs.
@@ -35,10 +38,25 @@ class Descent:
         self.momentum, self.delta = momentum, delta
         self.loss: float | None = None
         """F."""
-        self.rates: deque[float] = deque(maxlen=delta + 1)
+        self.epoch_s: float | None = None
+        """Seconds that were told last."""
+        self._falls: deque[float] = deque(maxlen=delta + 1)
+        self._seconds: deque[float | None] = deque(maxlen=delta + 1)
 
-    def add(self, loss: float, epoch_s: float) -> tuple[float, float] | None:
-        """Take an epoch's loss and seconds; return ``(LDR_(t-δ), LDR_t)``, ``None`` in the first epochs.
+    @property
+    def rates(self) -> list[float]:
+        """``LDR_(t-δ)`` to ``LDR_t``; fewer in the first epochs, and none while no time is known."""
+        return [fall / max(epoch_s, 1e-9) for fall, epoch_s in zip(self._falls, self._seconds) if epoch_s is not None]
+
+    def add(self, loss: float, epoch_s: float | None) -> tuple[float, float] | None:
+        """Take an epoch's loss and how long it took to get there; return ``(LDR_(t-δ), LDR_t)``.
+
+        Args:
+            loss: ``L_t``.
+            epoch_s: seconds of the epoch that led to it; ``None`` if nobody knows: those told last, or else next.
+
+        Returns:
+            ``None`` in the first δ + 1 epochs.
 
         Example:
             >>> descent = Descent(momentum=0.0, delta=1)
@@ -47,9 +65,36 @@ class Descent:
         """
         before, momentum = self.loss, self.momentum
         self.loss = loss if before is None else momentum * before + (1 - momentum) * loss
+        if self.epoch_s is None and epoch_s is not None:
+            self._seconds = deque([epoch_s] * len(self._seconds), maxlen=self.delta + 1)
+        self.epoch_s = self.epoch_s if epoch_s is None else epoch_s
         if before is not None:
-            self.rates.append((before - self.loss) / max(epoch_s, 1e-9))
-        return (self.rates[0], self.rates[-1]) if len(self.rates) > self.delta else None
+            self._falls.append(before - self.loss)
+            self._seconds.append(self.epoch_s)
+        rates = self.rates
+        return (rates[0], rates[-1]) if len(rates) > self.delta else None
+
+    def state(self) -> dict[str, Any]:
+        """Return all of it as plain JSON."""
+        falls, seconds = list(self._falls), list(self._seconds)
+        kept = {"momentum": self.momentum, "delta": self.delta, "loss": self.loss, "epoch_s": self.epoch_s}
+        return {**kept, "falls": falls, "seconds": seconds}
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> Descent:
+        """Return what :meth:`state` was taken from.
+
+        Example:
+            >>> descent = Descent(momentum=0.5, delta=1)
+            >>> told = [descent.add(loss, 2.0) for loss in (8.0, 4.0)]
+            >>> Descent.of(descent.state()).add(2.0, 2.0) == descent.add(2.0, 2.0)
+            True
+        """
+        descent = cls(state["momentum"], state["delta"])
+        descent.loss, descent.epoch_s = state["loss"], state["epoch_s"]
+        descent._falls.extend(state["falls"])
+        descent._seconds.extend(state["seconds"])
+        return descent
 
 
 @dataclass
@@ -86,19 +131,14 @@ class Coordinator:
         if (settings.momentum, settings.delta) != (self._descent.momentum, self._descent.delta):
             self._descent = Descent(settings.momentum, settings.delta)
 
-    def after_epoch(self, epoch: int, loss: float, epoch_s: float) -> None:
-        """Decide about the next epoch.
+    def after_epoch(self, epoch: int, loss: float, epoch_s: float | None) -> None:
+        """Decide about the next epoch; every worker must be told the same.
 
         Args:
             epoch: the one that has ended.
             loss: its loss, summed over all workers.
-            epoch_s: its seconds on this worker; the longest of all workers counts.
+            epoch_s: seconds of the epoch before it on the slowest worker; ``None`` if nobody knows.
         """
-        if dist.is_initialized() and dist.get_world_size() > 1:
-            longest = torch.tensor([epoch_s], dtype=torch.float64)
-            longest = longest.cuda() if dist.get_backend() == "nccl" else longest
-            dist.all_reduce(longest, op=dist.ReduceOp.MAX)
-            epoch_s = float(longest)
         if self.widths is not None:
             self.obey(self.widths.settings)  # they can be steered
         rates = self._descent.add(loss, epoch_s)
@@ -110,6 +150,24 @@ class Coordinator:
             self._say(epoch, f"base width {self.widths.base}", why)
         if self.pipeline is not None:
             self._switch(epoch, self.pipeline, slower, why)
+
+    def state(self) -> dict[str, Any]:
+        """Return what decisions go on from, as plain JSON."""
+        base = None if self.widths is None else self.widths.base
+        fresh = None if self.pipeline is None else self.pipeline.fresh
+        return {"descent": self._descent.state(), "stale": self._stale, "base": base, "fresh": fresh}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state` returned.
+
+        Rows under way are not kept, so the next epoch is a fresh one whatever was decided; it counts as a stale one if
+        it was to be one. So decisions go on as they would have, and the bound holds all the more.
+        """
+        self._descent, self._stale = Descent.of(state["descent"]), state["stale"]
+        if self.widths is not None:
+            self.widths.base = state["base"]
+        if self.pipeline is not None:
+            self.pipeline.fresh = state["fresh"]
 
     def _switch(self, epoch: int, pipeline: Pipeline, slower: bool, why: str) -> None:
         self._stale = 0 if pipeline.fresh or epoch == 0 else self._stale + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 
 __all__ = ["Adam", "FlatParameters"]
 
@@ -12,18 +12,24 @@ __all__ = ["Adam", "FlatParameters"]
 class FlatParameters:
     """A model's parameters and gradients as views of two flat float32 buffers.
 
-    The gradient buffer has two elements more, for the loss and a flag, so that one all-reduce sums all.
+    The gradient buffer has a few elements more, for what else ``reduction.py`` sums, so that one all-reduce sums all.
+
+    Args:
+        model: its parameters become views.
+        num_facts: how many elements more.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, *, num_facts: int = 2) -> None:
         parameters = list(model.parameters())
         self.list: list[nn.Parameter] = parameters
         """In the order of the buffers."""
         sizes = [parameter.numel() for parameter in parameters]
         device = parameters[0].device if parameters else torch.device("cpu")
         self.values = torch.empty(sum(sizes), device=device)
-        self.summed = torch.zeros(sum(sizes) + 2, device=device)
-        """Gradients, loss, flag: what is summed over workers."""
+        self.summed = torch.zeros(sum(sizes) + num_facts, device=device)
+        """Gradients and facts: what is summed over workers."""
+        self.gradients = self.summed[: sum(sizes)]
+        self.facts = self.summed[sum(sizes) :]
         offset = 0
         for parameter, size in zip(parameters, sizes, strict=True):
             view = self.values[offset : offset + size].view_as(parameter)
@@ -32,12 +38,8 @@ class FlatParameters:
             parameter.grad = self.summed[offset : offset + size].view_as(parameter)
             offset += size
 
-    @property
-    def gradients(self) -> Tensor:
-        return self.summed[:-2]
-
     def zero(self) -> None:
-        """Clear gradients, loss and flag."""
+        """Clear gradients and facts."""
         self.summed.zero_()
 
     def spread(self) -> None:

@@ -1,12 +1,14 @@
-"""Gradients, loss and a flag summed over all workers: at once in float32, or layer by layer in bfloat16 meanwhile.
+"""Gradients and a few facts summed over all workers: at once in float32, or layer by layer in bfloat16 meanwhile.
 
-Each worker's loss is a sum over its rows divided by *global* counts, so that sums over workers are means. The flag
-says that a worker has something to share (``control.py``); it costs four bytes in a message that travels anyway.
+The facts are the loss, a flag, and where somebody asks for them the seconds of every worker's last epoch. Each
+worker's loss is a sum over its rows divided by *global* counts, so that sums over workers are means. The flag says
+that a worker has something to share (``control.py``). Seconds stand in a slot of their own for each worker, to which
+the others add zero: so all read the same numbers. Each fact costs four bytes in a message that travels anyway.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 import torch.distributed as dist
@@ -14,13 +16,43 @@ from torch import Tensor
 
 from gnnqlab.train.parameters import FlatParameters
 
-__all__ = ["GRADIENTS", "AtOnce", "Meanwhile", "Reduction", "make_reduction"]
+__all__ = ["GRADIENTS", "AtOnce", "Facts", "Meanwhile", "Reduction", "Summed", "make_reduction", "num_facts"]
 
 GRADIENTS = ("float32", "bfloat16")
 """Types in which weight gradients travel."""
 
 _BUCKET = 2**14
 """Fewest elements of a message of its own; smaller layers go along with the next one."""
+
+
+class Facts(NamedTuple):
+    """What a worker says of its epoch."""
+
+    loss: Tensor
+    """Its share of the loss."""
+    flag: bool = False
+    """Whether it has something to share."""
+    epoch_s: float | None = None
+    """Seconds of its epoch before, if it knows them."""
+
+
+class Summed(NamedTuple):
+    """What all workers know of an epoch, bit for bit the same."""
+
+    loss: float
+    flag: bool
+    """Whether any worker has something to share."""
+    longest_s: float | None
+    """Seconds that the slowest worker took for the epoch before; ``None`` if any does not know its own."""
+
+
+def num_facts(*, timed: int = 0) -> int:
+    """Return how many numbers are summed beside the gradients.
+
+    Args:
+        timed: workers whose seconds are asked for; 0 if nobody asks.
+    """
+    return 2 + timed
 
 
 class Reduction(Protocol):
@@ -30,11 +62,11 @@ class Reduction(Protocol):
     def sent_bytes(self) -> int:
         """Bytes that every worker puts into the sum."""
 
-    def begin(self, loss: Tensor, flag: bool) -> None:
-        """Take this worker's loss and flag, before its backward pass."""
+    def begin(self, facts: Facts) -> None:
+        """Take this worker's facts, before its backward pass."""
 
-    def finish(self) -> tuple[float, bool]:
-        """Leave the summed gradients in the flat buffer; return the summed loss and whether any flag was set."""
+    def finish(self) -> Summed:
+        """Leave the summed gradients in the flat buffer; return the summed facts."""
 
 
 class AtOnce:
@@ -42,33 +74,32 @@ class AtOnce:
 
     def __init__(self, parameters: FlatParameters, *, distributed: bool) -> None:
         self._parameters, self._distributed = parameters, distributed
+        self._rank = dist.get_rank() if distributed else 0
 
     @property
     def sent_bytes(self) -> int:
         return 4 * self._parameters.summed.numel() if self._distributed else 0
 
-    def begin(self, loss: Tensor, flag: bool) -> None:
-        self._parameters.summed[-2] = loss.detach()
-        self._parameters.summed[-1] = float(flag)
+    def begin(self, facts: Facts) -> None:
+        _write(self._parameters.facts, facts, self._rank)
 
-    def finish(self) -> tuple[float, bool]:
+    def finish(self) -> Summed:
         if self._distributed:
             dist.all_reduce(self._parameters.summed)
-        loss, flag = self._parameters.summed[-2:].tolist()
-        return loss, flag > 0
+        return _read(self._parameters.facts)
 
 
 class Meanwhile:
     """bfloat16 all-reduces, posted while the backward pass goes on: a layer's gradients travel once they are whole.
 
-    Layers are taken from the last to the first, small ones together, in the same order on every worker. Loss and
-    flag travel in float32. A sum over workers is rounded to 8 bits of mantissa: a relative error of 2^-8 at most in
+    Layers are taken from the last to the first, small ones together, in the same order on every worker. The facts
+    travel in float32. A sum over workers is rounded to 8 bits of mantissa: a relative error of 2^-8 at most in
     each term and each partial sum.
     """
 
     def __init__(self, parameters: FlatParameters) -> None:
         self._parameters = parameters
-        self._facts = torch.zeros(2, device=parameters.values.device)
+        self._facts, self._rank = parameters.facts, dist.get_rank()
         self._rounded = torch.zeros_like(parameters.values, dtype=torch.bfloat16)
         self._spans, bucket_of = _buckets([parameter.numel() for parameter in parameters.list])
         self._sizes = [bucket_of.count(bucket) for bucket in range(len(self._spans))]
@@ -82,19 +113,18 @@ class Meanwhile:
     def sent_bytes(self) -> int:
         return 2 * self._rounded.numel() + 4 * self._facts.numel()
 
-    def begin(self, loss: Tensor, flag: bool) -> None:
+    def begin(self, facts: Facts) -> None:
         self._missing, self._posted = list(self._sizes), 0
-        self._facts[0], self._facts[1] = loss.detach(), float(flag)
+        _write(self._facts, facts, self._rank)
         self._works = [_start(self._facts)]
 
-    def finish(self) -> tuple[float, bool]:
+    def finish(self) -> Summed:
         self._post(len(self._spans))  # a parameter that took no part has no gradient to wait for
         for work in self._works:
             work.wait()
         self._works = []
         self._parameters.gradients.copy_(self._rounded)
-        loss, flag = self._facts.tolist()
-        return loss, flag > 0
+        return _read(self._facts)
 
     def _whole(self, bucket: int) -> None:
         """Count a parameter whose gradient is complete; post every bucket whose turn has come."""
@@ -124,6 +154,18 @@ def make_reduction(parameters: FlatParameters, *, gradients: str = "float32", di
     if distributed and gradients == "bfloat16":
         return Meanwhile(parameters)
     return AtOnce(parameters, distributed=distributed)
+
+
+def _write(into: Tensor, facts: Facts, rank: int) -> None:
+    """Fill a buffer of zeros."""
+    into[0], into[1] = facts.loss.detach(), float(facts.flag)
+    if facts.epoch_s is not None and into.numel() > 2:
+        into[2 + rank] = facts.epoch_s
+
+
+def _read(summed: Tensor) -> Summed:
+    loss, flag, *seconds = summed.tolist()
+    return Summed(loss, flag > 0, max(seconds) if seconds and min(seconds) > 0 else None)
 
 
 def _start(buffer: Tensor) -> dist.Work:

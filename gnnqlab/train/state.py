@@ -44,6 +44,8 @@ def capture(trainer: Trainer, control: Control) -> tuple[dict[str, Tensor], dict
         "steps": optimizer.steps,
     }
     facts: dict[str, Any] = {"control": {"version": control.version, "settings": control.settings}}
+    if trainer.coordinator is not None:
+        facts["coordination"] = trainer.coordinator.state()
     if trainer.assigner is not None:
         kept = trainer.assigner.state()
         facts["assignment"] = kept.facts
@@ -86,6 +88,8 @@ def restore(trainer: Trainer, control: Control, checkpoint: Checkpoint | None) -
             dist.broadcast(target, 0)
     if facts["control"]["version"]:
         control.adopt(facts["control"]["version"], facts["control"]["settings"])
+    if trainer.coordinator is not None:
+        trainer.coordinator.load(facts["coordination"])
     if trainer.assigner is not None:
         tables: dict[str, dict[Key, Tensor]] = {"widths": {}, "pending": {}}
         cost = {}

@@ -28,7 +28,7 @@ from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.coordinator import Coordinator
 from gnnqlab.train.objective import Objective, Scores
 from gnnqlab.train.parameters import Adam, FlatParameters
-from gnnqlab.train.reduction import make_reduction
+from gnnqlab.train.reduction import Facts, make_reduction, num_facts
 
 __all__ = ["Trainer", "worker_trainer"]
 
@@ -65,12 +65,17 @@ class Trainer:
         self.control: _Steering | None = None
         """Who brings news from outside, if anybody does."""
         self._news = False
+        self._epochs_here = 0
+        self._evaluated = self._rested = False
+        self._epoch_s: float | None = None
+        self._longest_s: float | None = None
         self.graph, self.objective, self.model, self.settings = graph, objective, model.to(graph.device), settings
         self.exchange, self.distributed = exchange, distributed
         self.clock = clock or Clock()
         if not getattr(model, "takes_sparse_input", False):
             graph.densify_features()
-        self.parameters = FlatParameters(self.model)
+        timed = 0 if coordinator is None else dist.get_world_size() if distributed else 1
+        self.parameters = FlatParameters(self.model, num_facts=num_facts(timed=timed))
         if distributed:
             self.parameters.spread()
         self.reduction = make_reduction(self.parameters, gradients=settings.gradients, distributed=distributed)
@@ -86,10 +91,11 @@ class Trainer:
         with self.clock("dense"):
             logits = self.model(self.graph.at(epoch, training=True), self.graph.features)
             loss = self.objective.loss(logits)
-            self.reduction.begin(loss, self.control is not None and self.control.look())
+            news = self.control is not None and self.control.look()
+            self.reduction.begin(Facts(loss, news, self._epoch_s))
             loss.backward()
         with self.clock("reduce"):
-            total, self._news = self.reduction.finish()
+            total, self._news, self._longest_s = self.reduction.finish()
         if self.exchange is not None:
             self.exchange.release()
         if self.graph.device.type == "cuda":
@@ -102,6 +108,7 @@ class Trainer:
         loss = self.gradients(epoch)
         with self.clock("optimizer"):
             self.optimizer.step()
+        self._epoch_s = time.perf_counter() - begun if self._is_usual() else None
         if self._news and self.control is not None:
             self.control.follow(epoch)
         if self.assigner is not None:
@@ -109,8 +116,18 @@ class Trainer:
                 self.assigner.after_epoch(epoch)
         if self.coordinator is not None:
             with self.clock.whole("assign"):
-                self.coordinator.after_epoch(epoch, loss, time.perf_counter() - begun)
+                self.coordinator.after_epoch(epoch, loss, self._longest_s)
         return loss
+
+    def _is_usual(self) -> bool:
+        """Whether an epoch's seconds can be compared; evaluation, steering and checkpoints are not among them.
+
+        The first epoch of a process also sets things up, and rows under way travel on during an evaluation, so that the
+        epoch after it is shorter, unless each epoch is.
+        """
+        rested_before, self._rested, self._evaluated = self._rested, self._evaluated, False
+        self._epochs_here += 1
+        return self._epochs_here > 1 and (rested_before or not self._rested)
 
     def close(self) -> None:
         """Return when nothing of this training is under way any more."""
@@ -122,6 +139,7 @@ class Trainer:
     @torch.no_grad()
     def evaluate(self, epoch: int) -> Scores:
         """Return the scores of the current weights; rows are exchanged exactly, in float32."""
+        self._evaluated = True
         with self.clock.whole("evaluate"):
             logits = self.model(self.graph.at(epoch, training=False), self.graph.features)
             return self.objective.scores(logits, distributed=self.distributed)

@@ -178,6 +178,31 @@ def test_an_assignment_goes_on_too_also_one_that_was_under_way(tmp_path):
     assert equal_but_time(final(two), final(again))
 
 
+def test_decisions_go_on_too(tmp_path):
+    settings = {**SETTINGS, "system": "sylvie", "delta": 1, "epochs": 8}
+    first = gq.launch("digits", **settings, out=tmp_path, wait=True)
+    kept = read_checkpoint(first.folder / "checkpoints" / "epoch-000008.safetensors").facts["coordination"]
+    descent = kept["descent"]
+    losses = first.records[first.records["rank"] == 0]["loss"].tolist()
+    running = losses[0]
+    for loss in losses[1:]:
+        running = 0.9 * running + (1 - 0.9) * loss
+    assert descent["loss"] == running and len(descent["falls"]) == 2 and descent["epoch_s"] > 0
+    resumed = gq.resume(first, epochs=12, wait=True)
+    decided = first.decisions
+    assert len(decided) and decided.equals(resumed.decisions.iloc[: len(decided)])
+    assert (resumed.decisions["epoch"].iloc[len(decided) :] > 8).all()
+    base = [1, *(int(what.split()[-1]) for what in decided["what"] if what.startswith("base width"))][-1]
+    assert kept["base"] == base
+    # The epoch after the checkpoint has the widths that were decided before it.
+    bits = resumed.traffic.groupby("epoch")["bits"].min()
+    assert bits[8] == base
+    after = final(resumed).facts["coordination"]["descent"]
+    for loss in resumed.records[resumed.records["rank"] == 0]["loss"].tolist()[8:]:
+        running = 0.9 * running + (1 - 0.9) * loss
+    assert after["loss"] == running
+
+
 def test_a_stopped_run_has_a_checkpoint_of_its_last_epoch(tmp_path):
     settings = {**SETTINGS, "epochs": 30_000, "checkpoint_every": 20_000, "evaluate_every": 0}
     run = gq.launch("digits", system="vanilla", **settings, out=tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,7 @@ from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import make_system
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.coordinator import Coordinator, Descent
+from gnnqlab.train.reduction import Facts, _read, _write, num_facts
 from gnnqlab.train.trainer import worker_trainer
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
@@ -79,24 +81,108 @@ def test_every_decision_says_when_and_why():
     ]
 
 
-def on_rank(rank, workers, graph, owner, model):
+def test_a_time_that_nobody_knows_is_the_one_told_last_or_else_next():
+    descent = Descent(momentum=0.0, delta=1)
+    told = [descent.add(loss, epoch_s) for loss, epoch_s in [(8.0, None), (4.0, None), (3.0, 2.0), (1.0, None)]]
+    assert told == [None, None, (4 / 2, 1 / 2), (1 / 2, 2 / 2)]
+
+
+def test_decisions_are_taken_after_every_epoch_from_delta_plus_one_on():
+    # Eq. 5: b_(t+1) from the rates of t and t - δ wherever t > δ, every epoch. The loss halves: each rate is smaller.
+    for delta in (1, 3, 5):
+        made = coordinator(delta=delta)
+        bases, fresh = feed(made, [2.0**-epoch for epoch in range(12)])
+        assert bases == [1] * (delta + 1) + [2, 4, 8] + [8] * (12 - delta - 4)
+        assert fresh == [False] * (delta + 1) + [True] * (12 - delta - 1)
+
+
+def test_decisions_go_on_from_a_state_as_they_would_have():
+    losses = [10.0, 6.0, 4.0, 3.0, 0.0, -1.0, -3.5, -4.0, -9.0, -9.5, -12.0]
+    straight, first, second = coordinator(bound=2), coordinator(bound=2), coordinator(bound=2)
+    feed(straight, losses)
+    feed(first, losses[:5])
+    kept = json.loads(json.dumps(first.state()))
+    second.load(kept)
+    assert second.state() == kept
+    for epoch, loss in enumerate(losses[5:], start=5):
+        second.after_epoch(epoch, loss, 1.0)
+    assert first.decisions + second.decisions == straight.decisions
+    assert second.state() == straight.state()
+
+
+def test_a_state_survives_steering_of_the_same_settings():
+    first = coordinator(momentum=0.5, delta=2)
+    feed(first, [4.0, 2.0, 1.5])
+    second = coordinator(momentum=0.5, delta=2)
+    second.load(first.state())
+    second.obey(second.widths.settings)
+    assert second.state() == first.state()
+
+
+def on_rank(rank, workers, graph, owner, model, gradients):
     system = make_system("sylvie", delta=1, bound=3)
-    trainer = worker_trainer(build_shard(graph, owner, rank, workers), system, model, TrainSettings(seed=2))
-    losses = [trainer.epoch(epoch) for epoch in range(12)]
+    shard, settings = build_shard(graph, owner, rank, workers), TrainSettings(seed=2, gradients=gradients)
+    trainer = worker_trainer(shard, system, model, settings)
+    told = []
+    decide = trainer.coordinator.after_epoch
+    trainer.coordinator.after_epoch = lambda *of_epoch: (told.append(of_epoch[2]), decide(*of_epoch))
+    losses, own = [], []
+    for epoch in range(12):
+        losses.append(trainer.epoch(epoch))
+        if trainer._epoch_s is not None:
+            trainer._epoch_s += 0.25 * ((epoch + rank) % workers)  # each is the slowest in its turn
+        own.append(trainer._epoch_s)
     trainer.evaluate(12)
     trainer.close()
-    return losses, trainer.coordinator.decisions, trainer.policy.base
+    known = {"losses": losses, "decisions": trainer.coordinator.decisions, "base": trainer.policy.base, "told": told}
+    return known, own
 
 
 @pytest.mark.parametrize("model", ["gcn", "gat"])
-def test_all_workers_decide_alike(model):
+@pytest.mark.parametrize("gradients", ["float32", "bfloat16"])
+def test_all_workers_decide_alike(model, gradients):
     graph = random_graph()
     shape = ModelSettings(name=model, layers=2, hidden=16, dropout=0.0)
     owner = Random(seed=1).assign(graph, 3)
-    results = run_ranks(on_rank, 3, graph, owner, shape)
-    assert all(result == results[0] for result in results)
-    losses, decisions, _ = results[0]
-    assert losses[-1] < losses[0] and decisions
+    results = run_ranks(on_rank, 3, graph, owner, shape, gradients)
+    known, seconds = [result for result, _ in results], [own for _, own in results]
+    assert all(one == known[0] for one in known)  # bit for bit
+    assert known[0]["losses"][-1] < known[0]["losses"][0] and known[0]["decisions"]
+    # The first epoch's seconds are told by nobody; later ones come an epoch late, as float32, and the longest counts.
+    longest = [max(epoch) for epoch in zip(*(own[1:-1] for own in seconds))]
+    assert known[0]["told"] == [None, None, *torch.tensor(longest).tolist()]
+
+
+def told_of(rank, workers, graph, owner, evaluations):
+    shard, known = build_shard(graph, owner, rank, workers), []
+    for evaluated in evaluations:
+        trainer = worker_trainer(shard, make_system("sylvie"), ModelSettings(layers=2, hidden=8), TrainSettings())
+        known.append([])
+        for epoch in range(8):
+            trainer.epoch(epoch)
+            known[-1].append(trainer._epoch_s is not None)
+            if epoch in evaluated:
+                trainer.evaluate(epoch)
+        trainer.close()
+    return known
+
+
+def test_seconds_of_an_epoch_that_is_not_like_the_others_are_not_told():
+    graph = random_graph()
+    for known in run_ranks(told_of, 2, graph, Random(seed=1).assign(graph, 2), ((), (2, 6), range(8))):
+        assert known[0] == [False] + [True] * 7
+        assert known[1] == [False, True, True, False, True, True, True, False]  # not those after an evaluation
+        assert known[2] == [False, False] + [True] * 6  # unless all are
+
+
+def test_one_that_does_not_know_its_seconds_is_believed():
+    for seconds, longest in (([1.0, 3.0, 2.0], 3.0), ([1.0, None, 2.0], None)):
+        summed = torch.zeros(num_facts(timed=3))
+        for rank, epoch_s in enumerate(seconds):
+            one = torch.zeros_like(summed)
+            _write(one, Facts(torch.tensor(0.5), epoch_s=epoch_s), rank)
+            summed += one
+        assert _read(summed) == (1.5, False, longest)
 
 
 def test_other_systems_have_nobody_to_coordinate():

@@ -59,6 +59,14 @@ def test_gradients_of_later_layers_are_under_way_before_the_backward_pass_ends(s
         assert all(posted >= 3 for posted in result["posted"])
 
 
+def test_seconds_travel_only_where_somebody_coordinates():
+    graph = random_graph()
+    shard = build_shard(graph, Random(seed=1).assign(graph, 1), 0, 1)
+    for system, facts in (("vanilla", 2), ("sylvie", 3)):
+        trainer = worker_trainer(shard, make_system(system), ModelSettings(layers=2, hidden=8), TrainSettings())
+        assert trainer.parameters.facts.numel() == facts
+
+
 def test_bfloat16_halves_the_bytes(sums):
     exact, rounded = sums["float32"][0]["sent"], sums["bfloat16"][0]["sent"]
     assert rounded == (exact - 8) / 2 + 8
