@@ -80,8 +80,8 @@ def by_importance(p: Tensor, base: int, among: tuple[int, ...]) -> Tensor:
     """
     candidates = [width for width in among if width >= base]
     edges = torch.tensor([1 - 2.0 ** -(step + 1) for step in range(len(candidates) - 1)])
-    level = torch.bucketize(p.cpu().float(), edges, right=True)
-    return torch.tensor(candidates, dtype=torch.uint8)[level].to(p.device)
+    level = torch.bucketize(p.float(), edges.to(p.device), right=True)
+    return torch.tensor(candidates, dtype=torch.uint8, device=p.device)[level]
 
 
 class OrchestratedWidths:
@@ -96,22 +96,34 @@ class OrchestratedWidths:
     def __init__(self, settings: Orchestrated, ids: Tensor, p: Tensor) -> None:
         self.settings, self.version = settings, 0
         self.base = settings.among[0]
-        self._round = 0
+        self._steered = 0
         self._ids, order = ids.cpu().sort()
         self._p = p.cpu()[order]
+        self._p_of: dict[int, tuple[Tensor, Tensor]] = {}
+        """The ids of a message and their importance, by identity: all layers ask about the same few tensors."""
+        self._widths_of: dict[tuple[int, int], Tensor] = {}
 
     @property
     def choices(self) -> tuple[int, ...]:
         return self.settings.choices
 
     def round(self, epoch: int) -> int:
-        return self._round
+        """Return a number for the settings and base in force: a base that returns has its old one again."""
+        return self._steered * len(_WIDTHS) + self.settings.among.index(self.base)
 
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:
         if not self.settings.by_node or self.base == self.settings.among[-1]:
             return self.base
-        p = self._p[torch.searchsorted(self._ids, rows.ids.cpu())]
-        return by_importance(p, self.base, self.settings.among).to(rows.ids.device)
+        key = (id(rows.ids), self.base)
+        if key not in self._widths_of:
+            self._widths_of[key] = by_importance(self._importance(rows.ids), self.base, self.settings.among)
+        return self._widths_of[key]
+
+    def _importance(self, ids: Tensor) -> Tensor:
+        if id(ids) not in self._p_of:
+            p = self._p[torch.searchsorted(self._ids, ids.cpu())].to(ids.device)
+            self._p_of[id(ids)] = (ids, p)  # kept together, so that no other tensor can have this id
+        return self._p_of[id(ids)][1]
 
     def move(self, *, wider: bool) -> bool:
         """Take the next wider or narrower base; return whether there is one."""
@@ -120,10 +132,10 @@ class OrchestratedWidths:
         if not 0 <= place < len(among):
             return False
         self.base = among[place]
-        self._round += 1
         return True
 
     def steer(self, settings: Orchestrated, *, version: int = 0) -> None:
         """Put other settings in force; all workers must do so between the same two epochs."""
         self.settings, self.version = settings, version
-        self._round += 1
+        self._steered += 1
+        self._widths_of.clear()

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from gnnqlab.bits.policy import BitPolicy, Fixed
 from gnnqlab.exchange.arrivals import AddedRows, PlacedRows
@@ -21,7 +22,7 @@ from gnnqlab.exchange.schedule import Came, Schedule, Step, Synchronous
 from gnnqlab.exchange.stages import stages_on
 from gnnqlab.exchange.timeline import Timeline
 from gnnqlab.kernels.aggregate import Adjacency, spmm
-from gnnqlab.message.channel import Channel, Pending, Phases, no_phases
+from gnnqlab.message.channel import Channel, KnownLayouts, Pending, Phases, no_phases
 from gnnqlab.message.codec import Codec, Float32
 from gnnqlab.message.sampler import AllRows, Sampler
 from gnnqlab.message.transport import Direct, Transport
@@ -79,6 +80,7 @@ class HaloExchange:
         }
         self.sampling = Sampling(sampler, self._plans, num_owned=shard.num_owned, seed=seed)
         """Which rows travel in an epoch, and what they count."""
+        self._known_layouts: KnownLayouts = WeakTensorKeyDictionary()
         self._channels: dict[tuple[int, str, bool], Channel] = {}
         self._halos: dict[tuple[int, int, int], Tensor] = {}
         self._static: dict[int, Tensor] = {}
@@ -104,6 +106,7 @@ class HaloExchange:
                 seed=self._seed,
                 run=self._run,
                 phases=self.timeline,
+                known=self._known_layouts,
             )
         return self._channels[key]
 

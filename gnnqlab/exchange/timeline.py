@@ -53,6 +53,8 @@ class Timeline:
 
     def __call__(self, what: str) -> AbstractContextManager[object]:
         phase = self._phases(_PHASE_OF.get(what, what))
+        if what not in WHATS:
+            return phase
         if self._parts is None or self._place is None:
             return self._staged(what, phase) if self.stages.on_device else phase
         return self._noted(what, phase)

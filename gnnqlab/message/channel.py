@@ -6,12 +6,13 @@ same policy, so they agree without asking each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from gnnqlab.bits.policy import BitPolicy, Rows
 from gnnqlab.errors import NonFiniteMessage, NonFiniteRow
@@ -48,6 +49,9 @@ class Arrival:
     """When the receiver posted, by ``time.perf_counter``."""
 
 
+KnownLayouts = MutableMapping[Tensor, dict[int, Layout]]
+"""Widths of every row, by identity -> columns -> layout: layers that send the same rows lay them out once."""
+
 _Layouts = dict[tuple[str, int], Layout]
 """(``send`` or ``receive``, peer) -> layout."""
 
@@ -67,16 +71,19 @@ class Channel:
         seed: int,
         run: int | None = None,
         phases: Phases = no_phases,
+        known: KnownLayouts | None = None,
     ) -> None:
         """Open the channel.
 
         Args:
             run: number of the run in the headers of messages; ``None`` sends messages without headers.
+            known: layouts that other channels of the same codec have made; they live as long as their widths.
         """
         self.layer, self.direction, self.plan = layer, direction, plan
         self._run = run
         self._codec, self._bits, self._transport = codec, bits, transport
         self._seed, self._phases = seed, phases
+        self._known: KnownLayouts = WeakTensorKeyDictionary() if known is None else known
         sender = plan.rank + 1 if direction == "backward" else 0
         self._stream = stream(direction, layer, sender)
         self._layouts: _Layouts = {}
@@ -190,16 +197,31 @@ class Channel:
         wanted = (plan, columns, number)
         if wanted == self._laid_out_for:
             return self._layouts
-        if number != self._widths_of:
-            self._widths, self._widths_of = self._ask(epoch), number
+        # What a choice of widths costs the training is seen as such; a system without a choice only sets up once.
+        chosen = number != self._widths_of and len(self._bits.choices) > 1
+        with self._phases("assign") if chosen else nullcontext():
+            if number != self._widths_of:
+                self._widths, self._widths_of = self._ask(epoch), number
+            self._layouts, self._laid_out_for = self._layouts_of(plan, columns), wanted
+            if self._run is not None:
+                for layout in self._layouts.values():
+                    _ = layout.digest  # headers need it
+        return self._layouts
+
+    def _layouts_of(self, plan: Plan, columns: int) -> _Layouts:
         layouts: _Layouts = {}
         for side, routes in (("send", plan.send), ("receive", plan.receive)):
             for route in routes:
                 widths = self._widths[side, route.peer]
                 if route.kept is not None and isinstance(widths, Tensor):
                     widths = widths[route.kept]
-                layouts[side, route.peer] = self._codec.layout(widths, route.num_rows, columns)
-        self._layouts, self._laid_out_for = layouts, wanted
+                if route.kept is None and isinstance(widths, Tensor):
+                    made = self._known.setdefault(widths, {})
+                    if columns not in made:
+                        made[columns] = self._codec.layout(widths, route.num_rows, columns)
+                    layouts[side, route.peer] = made[columns]
+                else:
+                    layouts[side, route.peer] = self._codec.layout(widths, route.num_rows, columns)
         return layouts
 
     def _ask(self, epoch: int) -> dict[tuple[str, int], int | Tensor]:

@@ -41,6 +41,22 @@ def test_the_base_moves_one_width_at_a_time_and_stops_at_the_ends():
     assert widths.round(0) == 3  # one for each change, so that messages are laid out anew
 
 
+def test_a_base_that_returns_has_its_widths_and_its_number_again():
+    widths, asked = policy(), rows([9, 7, 5, 3])
+    before, number = widths.widths(asked, epoch=0), widths.round(0)
+    widths.move(wider=True)
+    assert widths.round(1) != number and widths.widths(asked, epoch=1).tolist() == [8, 2, 8, 4]
+    widths.move(wider=False)
+    assert widths.round(2) == number and widths.widths(asked, epoch=2) is before  # so layouts are found again, too
+
+
+def test_other_settings_have_other_numbers():
+    widths = policy()
+    number = widths.round(0)
+    widths.steer(Orchestrated(delta=2), version=1)
+    assert widths.round(1) != number and widths.widths(rows([9, 7]), epoch=1).tolist() == [4, 1]
+
+
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
