@@ -21,8 +21,7 @@ PURPOSES = {
     "quantization": ("encode_s", "decode_s"),
     "coordination": ("assign_s",),
 }
-"""What each phase of an epoch is for. The Coordinator's barrier, in which workers agree on the longest epoch, is
-coordination."""
+"""What each phase of an epoch is for. Looking up widths and laying messages out anew is coordination too."""
 _COLORS = ("green", "vermillion", "purple", "blue", "orange")
 
 

@@ -10,6 +10,7 @@ Letters: N owned, C central, H halo, B boundary (summed over peers), E edges, P 
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,6 +74,8 @@ class Shard:
     train_mask: Tensor
     val_mask: Tensor
     test_mask: Tensor
+    extract_s: float = float("nan")
+    """Seconds that finding the importance took when the shard was made; NaN if nobody looked."""
 
     @property
     def num_owned(self) -> int:
@@ -208,9 +211,12 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
     edge += torch.arange(edge.numel())
 
     nodes = torch.cat([owned, halo])
+    begun = time.perf_counter()
     pool = source[source_owner != destination_owner].unique()
     important = torch.zeros(graph.num_nodes)
     important[pool] = importance(degrees[pool])
+    important = important[nodes]
+    extract_s = time.perf_counter() - begun
     return Shard(
         rank=rank,
         workers=workers,
@@ -230,7 +236,8 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
         indices=local[source[edge]],
         in_degrees=degrees[nodes],
         out_degrees=graph.out_degrees[nodes],
-        importance=important[nodes],
+        importance=important,
+        extract_s=extract_s,
         features=_rows(graph.features, owned),
         labels=graph.labels[owned],
         train_mask=graph.train_mask[owned],

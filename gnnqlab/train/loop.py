@@ -23,6 +23,7 @@ from gnnqlab.train.installed import save_widths
 from gnnqlab.train.link import Crossing, Link
 from gnnqlab.train.memory import keep_pages
 from gnnqlab.train.objective import Scores
+from gnnqlab.train.overhead import extraction_fact
 from gnnqlab.train.prepare import own_shard
 from gnnqlab.train.record import JsonLines, traffic_rows
 from gnnqlab.train.state import Keeper
@@ -79,6 +80,9 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
         loss = trainer.epoch(epoch)
         epoch_s = time.perf_counter() - begun
         bytes_wire = crossing.take()
+        if trainer.coordinator is not None and rank == 0:
+            with clock.whole("assign"):
+                _write_decisions(folder, trainer.coordinator)
         scores = Scores(train=float("nan"), val=float("nan"), test=float("nan"))
         if _evaluates(epoch, settings.epochs, settings.evaluate_every):
             scores = trainer.evaluate(epoch)
@@ -105,8 +109,6 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
             if rank == 0:
                 _write_assignments(folder, trainer.assigner)
             installed = _keep_widths(folder, rank, trainer.assigner, installed)
-        if trainer.coordinator is not None and rank == 0:
-            _write_decisions(folder, trainer.coordinator)
         traffic.write({"epoch": epoch, "rows": traffic_rows(arrivals)})
         _check_finite(loss, epoch)
         keeper.after(epoch, time.perf_counter() - started)
@@ -213,6 +215,8 @@ def _write_facts(folder: Path, config: RunConfig, shard: Shard, trainer: Trainer
         "gradients": config.train.gradients,
         "torch": torch.__version__,
     }
+    if trainer.coordinator is not None:
+        facts |= extraction_fact(shard)
     print(
         f"training on {facts['device']}, backend {facts['backend']}, {facts['threads']} thread(s) a worker", flush=True
     )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnnqlab.train.json_lines import parse_lines, read_lines
 from gnnqlab.train.link import Link
+from gnnqlab.train.overhead import coordination_figures
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -204,6 +205,8 @@ def summarize(folder: Path) -> dict[str, Any]:
     others); the first epoch is left out where there are more, because it also sets things up. ``assign_s`` is a
     mean over all epochs instead, since few epochs assign; ``assign_share`` is its share of training time. Bytes are per
     epoch, all workers. The test score is that of the epoch with the best validation score.
+
+    A system that is coordinated as it trains also has ``extract_s`` and ``coordination_share`` (``overhead.py``).
     """
     config = json.loads((folder / "config.json").read_text())
     frame = read_records(folder)
@@ -253,6 +256,7 @@ def summarize(folder: Path) -> dict[str, Any]:
             "transport": config["train"]["transport"],
             **_link(folder, config, settled),
             **_assignments(folder),
+            **coordination_figures(folder, frame),
         }
     )
     return summary
