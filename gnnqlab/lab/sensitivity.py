@@ -20,6 +20,7 @@ _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 """97.5 % points of Student's t for 1, 2, … 9 degrees of freedom."""
 _KNOBS = {
     "lam": "λ", "group_size": "group size (rows)", "period": "period (epochs)", "bits": "bits of an element",
+    "delta": "δ (epochs)",
 }  # fmt: skip
 _VALUES = {
     "accuracy": ("test accuracy (%)", 100.0),
