@@ -8,6 +8,7 @@ import itertools
 import json
 import re
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,7 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and leave with its exit code."""
     command = _parse(sys.argv[1:] if arguments is None else list(arguments))
     try:
-        result = command.run()
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            result = command.run()
     except (ValueError, TypeError) as error:
         raise SystemExit(_complain(error, 2)) from None
     except KeyboardInterrupt:
@@ -62,6 +65,11 @@ def _parse(arguments: list[str]) -> Any:
             print(f"gnnqlab: {reason.rstrip('.')}; see gnnqlab {known} --help".replace("  ", " "), file=sys.stderr)
         raise
     return line.command
+
+
+def _warn(message: Warning | str, *_where: Any, **_what: Any) -> None:
+    """Show a warning as one line; where in the code it came from helps nobody at a command line."""
+    print(f"gnnqlab: {message}", file=sys.stderr)
 
 
 def _complain(error: Exception, code: int) -> int:

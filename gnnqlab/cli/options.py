@@ -70,8 +70,9 @@ class Options:
     """Learning rate of Adam."""
     weight_decay: float = 0.0
     """L2 penalty."""
-    evaluate_every: int = 1
-    """Epochs between evaluations; 0: only after the last."""
+    evaluate_every: int | None = None
+    """Epochs between evaluations; 0: only after the last. Default: 1, or 10 with systems that use rows of the epoch
+    before (pipegcn, sylvie): those travel on during an evaluation, so the epoch after it does not count."""
     layer0: str = "resend"
     """Static layer-0 features: resend every epoch, or send them once, in full, and keep them."""
     transport: str = "direct"

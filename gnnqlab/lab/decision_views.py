@@ -24,6 +24,7 @@ __all__ = [
     "compare_widths", "draw_decisions", "draw_importance", "draw_signs", "importance_table", "replay", "rows_by_width",
 ]  # fmt: skip
 
+_MOST_BARS = 400
 _WIDTH_COLORS = {1: "#fee838", 2: "#c9b869", 4: "#848279", 8: "#2f4a6e", 16: "#1b3660", 32: "#00204d"}
 
 
@@ -126,8 +127,7 @@ def replay(
 
 
 def _replayed(run: Run, *, as_printed: bool = False) -> DataFrame:
-    table = by_epoch(run.records)
-    seconds = table["train_s"].diff().fillna(table["train_s"]).tolist()
+    table, seconds = by_epoch(run.records), run.records.groupby("epoch")["epoch_s"].max().tolist()
     return replay(table["loss"].tolist(), seconds, settings=_settings(run), as_printed=as_printed)
 
 
@@ -139,8 +139,13 @@ def _settings(run: Run) -> Orchestrated:
 
 
 def rows_by_width(run: Run) -> DataFrame:
-    """Return the share of rows in each width, by epoch; an epoch whose messages nobody read has no line."""
-    counts = run.traffic.groupby(["epoch", "bits"])["rows"].sum().unstack(fill_value=0)
+    """Return the share of rows in each width, by epoch; an epoch whose messages nobody read has no line.
+
+    Of a run of more than 400 epochs, every second, third ... one, so that a long run is read and drawn as fast.
+    """
+    epochs = int(run.records["epoch"].max()) + 1
+    traffic = run.read_traffic(epochs=range(0, epochs, -(-epochs // _MOST_BARS)))
+    counts = traffic.groupby(["epoch", "bits"])["rows"].sum().unstack(fill_value=0)
     return counts.div(counts.sum(axis=1), axis=0)
 
 

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.theme import PHASES
+from gnnqlab.train.pauses import epoch_seconds, undisturbed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -28,11 +29,12 @@ def settled(frame: DataFrame) -> DataFrame:
 def by_epoch(records: DataFrame) -> DataFrame:
     """One row per epoch: loss and scores as all workers see them, and ``train_s``, seconds trained by its end.
 
-    The slowest worker's epoch counts, since the others wait for it; evaluation is left out.
+    The slowest worker's epoch counts, since the others wait for it; evaluation is left out, and an epoch that it made
+    shorter counts as the median of the others (``train/pauses.py``).
     """
     first = records.sort_values("rank").groupby("epoch", sort=True)
     table = first[["loss", "train_score", "val_score", "test_score"]].first()
-    table["train_s"] = first["epoch_s"].max().cumsum()
+    table["train_s"] = epoch_seconds(records).cumsum()
     return table.reset_index()
 
 
@@ -40,10 +42,11 @@ def phase_seconds(records: DataFrame, *, per_worker: bool = False) -> DataFrame:
     """Mean seconds per epoch of every phase that took any, one row per worker or one for their mean.
 
     Means of the settled epochs, because means add up to the mean epoch. Evaluation is no part of an epoch, and the time
-    bytes spend on the wire is hidden in other phases or shows as waiting, so neither is here.
+    bytes spend on the wire is hidden in other phases or shows as waiting, so neither is here; nor are epochs that an
+    evaluation made shorter.
     """
     columns = [phase.column for phase in PHASES if phase.column in records.columns]
-    table = settled(records).groupby("rank")[columns].mean()
+    table = undisturbed(settled(records)).groupby("rank")[columns].mean()
     if not per_worker:
         table = table.mean().to_frame().T
     return table.loc[:, table.max() > 0]

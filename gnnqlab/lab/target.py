@@ -38,7 +38,8 @@ def seconds_to(records: DataFrame, target: float) -> float:
     """Return the seconds of training by the end of the first epoch whose validation score is at least ``target``.
 
     The slowest worker's epochs are summed. What they contain counts: quantization, assignment of bits, scheduling.
-    Evaluation and partitioning do not.
+    Evaluation and partitioning do not; an epoch in which rows under way had an evaluation's time for nothing counts as
+    the median of the others.
 
     Args:
         records: of one run.

@@ -7,6 +7,7 @@ import sys
 import sysconfig
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,10 @@ def launch(
         from gnnqlab.launch.calibrate import settle
 
         [config] = settle([config])
+    from gnnqlab.train.pauses import advice
+
+    if said := advice(config):
+        warnings.warn(said, stacklevel=2)
     settings = config.to_json()
     folder = _new_folder(place, _system_name(settings))
     files.write_json(folder / "config.json", settings)

@@ -10,6 +10,7 @@ from gnnqlab.message.transport import TRANSPORTS
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.systems.system import System, make_system
 from gnnqlab.train.link import MOST_HOSTS, parse_link
+from gnnqlab.train.pauses import usual_every
 from gnnqlab.train.reduction import GRADIENTS
 
 __all__ = ["LaunchSettings", "RunConfig", "TrainSettings"]
@@ -27,8 +28,9 @@ class TrainSettings:
     """Learning rate of Adam."""
     weight_decay: float = 0.0
     """L2 penalty added to the gradient, as in ``torch.optim.Adam``."""
-    evaluate_every: int = 1
-    """Epochs between evaluations; the last epoch is always evaluated. 0: only the last."""
+    evaluate_every: int | None = None
+    """Epochs between evaluations; the last epoch is always evaluated. 0: only the last. Default: 1, but 10 for systems
+    that use rows of the epoch before, whose epochs after an evaluation do not count. A ``RunConfig`` has the number."""
     layer0: str = "resend"
     """What static layer-0 features do: ``resend`` in every epoch (AdaQP), or travel ``once``, in full."""
     transport: str = "direct"
@@ -53,7 +55,7 @@ class TrainSettings:
             raise ValueError(f"lr must be positive, got {self.lr}")
         if self.weight_decay < 0:
             raise ValueError(f"weight_decay must not be negative, got {self.weight_decay}")
-        if self.evaluate_every < 0:
+        if self.evaluate_every is not None and self.evaluate_every < 0:
             raise ValueError(f"evaluate_every must not be negative, got {self.evaluate_every}")
         if self.checkpoint_every < 0:
             raise ValueError(f"checkpoint_every must not be negative, got {self.checkpoint_every}")
@@ -171,6 +173,9 @@ class RunConfig:
                 f"layer0 'once' keeps the rows of layer 0, which input_dropout {self.model.input_dropout} changes in "
                 "every epoch; choose layer0 'resend' or input_dropout 0"
             )
+        if self.train.evaluate_every is None:
+            every = usual_every(self.system.schedule.lag)
+            object.__setattr__(self, "train", dataclasses.replace(self.train, evaluate_every=every))
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON; :meth:`from_json` undoes it without loss."""

@@ -44,6 +44,7 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
         heartbeat: told about every change of phase.
     """
     settings = config.train
+    assert settings.evaluate_every is not None
     keep_pages()
     shard = own_shard(
         config.graph, config.system.partition, rank=rank, workers=workers, run=folder, heartbeat=heartbeat

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from gnnqlab.train.json_lines import parse_lines, read_lines
 from gnnqlab.train.link import Link
 from gnnqlab.train.overhead import coordination_figures
+from gnnqlab.train.pauses import epoch_seconds, mark, undisturbed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,10 +63,12 @@ RECORD_COLUMNS = (
     "bytes_gradients",
     "bytes_wire",
     "memory_bytes",
+    "after_evaluation",
 )
 """Columns of ``run.records``: seconds end in ``_s``; scores are NaN in epochs without evaluation; ``epoch_s`` is
 training alone, ``time_s`` the wall clock since training began; bytes are those this worker sent, but ``bytes_wire``
-are those its emulated host sent to the others during the training part, headers included (its first worker counts)."""
+are those its emulated host sent to the others during the training part, headers included (its first worker counts);
+``after_evaluation`` is 1 where rows under way had an evaluation's time for nothing (``pauses.py``)."""
 
 TRAFFIC_COLUMNS = (
     "epoch",
@@ -143,7 +146,18 @@ def read_records(folder: Path) -> pd.DataFrame:
     parts = [_columns(lines) for text in texts if (lines := parse_lines(text))]
     columns = {name: np.concatenate([part[name] for part in parts] or [np.array([])]) for name in RECORD_COLUMNS}
     order = np.lexsort((columns["rank"], columns["epoch"]))
-    return pd.DataFrame({name: values[order] for name, values in columns.items()})
+    frame = pd.DataFrame({name: values[order] for name, values in columns.items()})
+    return frame.assign(after_evaluation=mark(frame, _lag(folder)))
+
+
+def _lag(folder: Path) -> int:
+    """Return how many epochs old the rows are that a run's system uses."""
+    from gnnqlab.systems.system import System
+
+    try:
+        return System.from_json(json.loads((folder / "config.json").read_text())["system"]).schedule.lag
+    except (OSError, ValueError, KeyError, TypeError):  # not written yet, or with a part that this process lacks
+        return 0
 
 
 def _columns(lines: list[dict[str, Any]]) -> dict[str, NDArray[Any]]:
@@ -202,9 +216,10 @@ def summarize(folder: Path) -> dict[str, Any]:
     """Return the figures of a run that comparisons and ``--json`` show.
 
     Seconds are medians over epochs of the slowest worker (``epoch_s``) or of the mean over workers (the
-    others); the first epoch is left out where there are more, because it also sets things up. ``assign_s`` is a
-    mean over all epochs instead, since few epochs assign; ``assign_share`` is its share of training time. Bytes are per
-    epoch, all workers. The test score is that of the epoch with the best validation score.
+    others); the first epoch is left out where there are more, because it also sets things up, and so are epochs that an
+    evaluation made shorter (``pauses.py``). ``assign_s`` is a mean over all epochs instead, since few epochs assign;
+    ``assign_share`` is its share of training time. Bytes are per epoch, all workers. The test score is that of the
+    epoch with the best validation score.
 
     A system that is coordinated as it trains also has ``extract_s`` and ``coordination_share`` (``overhead.py``).
     """
@@ -225,26 +240,30 @@ def summarize(folder: Path) -> dict[str, Any]:
     epochs = frame.groupby("epoch")
     settled = frame[frame["epoch"] > frame["epoch"].min()] if frame["epoch"].nunique() > 1 else frame
 
+    timed = undisturbed(settled)
+
     def median_of_means(*columns: str) -> float:
-        return float(settled.groupby("epoch")[list(columns)].mean().sum(axis=1).median())
+        return float(timed.groupby("epoch")[list(columns)].mean().sum(axis=1).median())
 
     first = frame[frame["rank"] == frame["rank"].min()]
     evaluated = first.dropna(subset=["train_score"])
     best = evaluated.loc[evaluated["val_score"].fillna(-1.0).idxmax()] if not evaluated.empty else None
     metric = _metric(folder)
+    trained = sum(float(epoch_seconds(own).sum()) for _, own in frame.groupby("rank"))
     sent = settled.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1)
     summary.update(
         {
             "epochs": int(frame["epoch"].max()) + 1,
+            "evaluate_every": config["train"].get("evaluate_every"),
             metric: None if best is None else float(best["test_score"]),
             "best_val": None if best is None or best["val_score"] != best["val_score"] else float(best["val_score"]),
             "best_epoch": None if best is None else int(best["epoch"]),
-            "epoch_s": float(settled.groupby("epoch")["epoch_s"].max().median()),
+            "epoch_s": float(timed.groupby("epoch")["epoch_s"].max().median()),
             "comm_s": median_of_means("wait_s", "reduce_s"),
             "comp_s": median_of_means("central_s", "marginal_s", "dense_s", "optimizer_s"),
             "quant_s": median_of_means("encode_s", "decode_s"),
             "assign_s": float(frame["assign_s"].mean()),
-            "assign_share": float(frame["assign_s"].sum() / frame["epoch_s"].sum()) if frame["epoch_s"].any() else 0.0,
+            "assign_share": float(frame["assign_s"].sum() / trained) if trained else 0.0,
             "bytes_sent": int(statistics.median(sent)),
             "bytes_payload": int(settled.groupby("epoch")["bytes_payload"].sum().median()),
             "bytes_params": int(settled.groupby("epoch")["bytes_params"].sum().median()),
@@ -254,7 +273,7 @@ def summarize(folder: Path) -> dict[str, Any]:
             "peak_memory_bytes": int(frame["memory_bytes"].max()),
             "layer0": config["train"]["layer0"],
             "transport": config["train"]["transport"],
-            **_link(folder, config, settled),
+            **_link(folder, config, timed),
             **_assignments(folder),
             **coordination_figures(folder, frame),
         }
@@ -262,7 +281,7 @@ def summarize(folder: Path) -> dict[str, Any]:
     return summary
 
 
-def _link(folder: Path, config: dict[str, Any], settled: pd.DataFrame) -> dict[str, Any]:
+def _link(folder: Path, config: dict[str, Any], timed: pd.DataFrame) -> dict[str, Any]:
     """Return which link joined the workers, and how much of its rate it kept."""
     link = Link.of(folder, config["workers"])
     figures: dict[str, Any] = {"link": link.label, "hosts": link.hosts}
@@ -271,7 +290,7 @@ def _link(folder: Path, config: dict[str, Any], settled: pd.DataFrame) -> dict[s
         figures["goodput_bytes_per_s"] = link.goodput
         figures["vanilla_share"] = config["launch"].get("vanilla_share")
     if link.kind == "emulated":
-        figures["bytes_wire"] = int(settled.groupby("epoch")["bytes_wire"].sum().median())
+        figures["bytes_wire"] = int(timed.groupby("epoch")["bytes_wire"].sum().median())
     return figures
 
 

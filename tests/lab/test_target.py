@@ -7,8 +7,9 @@ import math
 import pytest
 
 import gnnqlab as gq
-from gnnqlab.lab.frames import by_epoch
+from gnnqlab.lab.frames import by_epoch, phase_seconds
 from gnnqlab.lab.target import MARGIN, seconds_to, usual_target
+from gnnqlab.train.pauses import mark
 from tests.lab.synthetic import make_run
 
 
@@ -30,6 +31,22 @@ def test_assignment_counts_and_evaluation_does_not():
     run.records["epoch_s"] += 0.5  # of which assignment, quantization and scheduling are parts
     epochs = by_epoch(run.records).query("val_score >= 0.2")["epoch"].iloc[0] + 1
     assert seconds_to(run.records, 0.2) == pytest.approx(before + 0.5 * epochs)
+
+
+def test_an_epoch_that_an_evaluation_made_shorter_counts_as_the_others():
+    run = make_run(epochs=41, every=10)
+    plain = run.records
+    seconds = plain.groupby("epoch")["epoch_s"].max()
+    spoilt = plain.assign(after_evaluation=mark(plain, 1))
+    spoilt.loc[spoilt["after_evaluation"] == 1, "epoch_s"] /= 10
+    others = seconds.drop([0, 1, 11, 21, 31])
+    expected = seconds[0] + others[others.index <= 20].sum() + 2 * others.median()
+    score = by_epoch(plain).set_index("epoch")["val_score"][20]
+    assert seconds_to(spoilt, score) == pytest.approx(expected)
+    # The phases of a mean epoch leave it out too.
+    spoilt.loc[spoilt["after_evaluation"] == 1, "wait_s"] = 0.0
+    rest = plain.query("epoch > 0 and epoch % 10 != 1")
+    assert phase_seconds(spoilt)["wait_s"].iloc[0] == pytest.approx(rest["wait_s"].mean())
 
 
 def test_the_target_is_half_a_point_below_vanilla_wherever_it_stands():

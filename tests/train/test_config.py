@@ -71,6 +71,18 @@ def test_bad_values_are_refused_with_rule_and_value(settings, text):
         gq.configure("digits", **settings)
 
 
+def test_how_often_is_settled_by_the_system_where_nobody_says():
+    assert gq.configure("digits").train.evaluate_every == 1
+    for system in ("pipegcn", "sylvie"):
+        config = gq.configure("digits", system=system)
+        assert config.train.evaluate_every == config.to_json()["train"]["evaluate_every"] == 10
+        assert gq.configure("digits", system=system, evaluate_every=3).train.evaluate_every == 3
+    # A file that does not say is no different, and one that does is left alone.
+    value = gq.configure("digits", system="pipegcn").to_json()
+    assert RunConfig.from_json({**value, "train": {}}).train.evaluate_every == 10
+    assert RunConfig.from_json({**value, "train": {"evaluate_every": 1}}).train.evaluate_every == 1
+
+
 def test_unknown_keys_on_disk_are_refused():
     value = RunConfig(graph="digits").to_json()
     with pytest.raises(ValueError, match=r"a run's configuration has no \['colour'\]"):
