@@ -5,8 +5,8 @@ linear in it, ``s_u = <a_source, z_u>``, so a receiver computes those of halo ro
 for them. Backward, each halo row's ``∂z``, which holds what came through its logit too, goes home.
 
 Under a sampler, a neighbour that was kept counts w times in the softmax: ``a_vu = w exp(e_vu) / sum``, and one that
-was left out not at all. As w is a factor of a, the backward pass of halo columns is the plain one with w times the
-reciprocal sum.
+was left out has no row and no edge. As w is a factor of a, the backward pass of halo columns is the plain one with w
+times the reciprocal sum.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from gnnqlab.kernels.attention import attend_columns, attend_rows, pack_rows, se
 
 __all__ = ["attend"]
 
-_NEVER = -1e30
-"""Logit of a row that was left out: its exponential beside any other's is nothing, and finite."""
 _RECIPROCAL = 2
 """Place of the reciprocal sum in what :func:`pack_rows` makes."""
 
@@ -76,7 +74,8 @@ class _Forward:
         self.call, self.adjacency, self.z, self.slope = call, call.adjacency, z, slope
         self.a_source = a_source
         self.source, self.target = (z * a_source).sum(-1), (z * a_target).sum(-1)
-        halo = z.new_empty(call.exchange.num_halo, *z.shape[1:])  # kept for the backward pass
+        num_rows = call.exchange.sampling.num_rows(call.sample)
+        halo = z.new_empty(num_rows, *z.shape[1:])  # kept for the backward pass
         self.came = PlacedRows(halo, sampled_in=call.sample)
         self.sampled_in: int | None = None
         self.out = torch.empty_like(z)
@@ -113,10 +112,9 @@ class _Forward:
         sampling, central = exchange.sampling, exchange.num_central
         if sampling.attention == "input":
             self.halo = self.halo * sampling.factor
-        dropped = sampling.dropped(exchange.num_halo, epoch).unsqueeze(1)
-        self.halo_source = (self.halo * self.a_source).sum(-1).masked_fill(dropped, _NEVER)
+        self.halo_source = (self.halo * self.a_source).sum(-1)
         self.out[central:], stats = attend_halves(
-            sampling.split(self.adjacency, central),
+            (sampling.owned(self.adjacency), sampling.kept(self.adjacency, epoch)),
             (self.z, self.halo),
             (self.source, self.halo_source),
             self.target[central:],
@@ -149,23 +147,23 @@ class _Backward:
         self.z, self.a_source, self.a_target, self.source, target, self.halo, halo_source, out, stats = saved
         self.halo_source, self.gradient = halo_source, gradient
         self.packed = pack_rows(target, stats, gradient, out)
-        self.edge_gradients = gradient.new_empty(call.adjacency.num_edges, self.source.shape[1])
+        shape = (call.adjacency.num_edges, self.source.shape[1])
+        self.edge_gradients = gradient.new_empty(shape) if sampled_in is None else gradient.new_zeros(shape)
         self.out = torch.empty_like(self.z)
         self.came = AddedRows(self.out.flatten(1).shape, self.out.device)
 
     def prepare(self) -> None:
         exchange = self.call.exchange
         with exchange.timeline("marginal"):
-            owned, columns = exchange.num_owned, exchange.num_owned + exchange.num_halo
-            packed, sampling = self.packed, exchange.sampling
-            if self.sampled_in is not None:
-                packed = packed.clone()
-                packed[:, _RECIPROCAL] *= _weight(sampling)
-            self.halo_gradient, d_source = self._columns(self.halo, self.halo_source, packed, owned, columns)
+            if self.sampled_in is None:
+                columns = (exchange.num_owned, exchange.num_owned + exchange.num_halo)
+                self.halo_gradient, d_source = self._columns(self.halo, self.halo_source, columns)
+            else:
+                self.halo_gradient, d_source = self._sampled(self.sampled_in)
             self.d_a_source = (d_source.unsqueeze(-1) * self.halo).sum(0)
             self.halo_gradient += d_source.unsqueeze(-1) * self.a_source
-            if self.sampled_in is not None and sampling.attention == "input":
-                self.halo_gradient *= sampling.factor
+            if self.sampled_in is not None and exchange.sampling.attention == "input":
+                self.halo_gradient *= exchange.sampling.factor
 
     def post(self) -> None:
         call, gradient = self.call, self.halo_gradient.flatten(1)
@@ -173,8 +171,10 @@ class _Backward:
 
     def independent(self) -> None:
         with self.call.exchange.timeline("central"):
-            d_z, d_source = self._columns(self.z, self.source, self.packed, 0, self.call.exchange.num_owned)
+            d_z, d_source = self._columns(self.z, self.source, (0, self.call.exchange.num_owned))
             d_target = segment_sum(self.adjacency, self.edge_gradients)
+            if self.sampled_in is not None:
+                d_target[self.call.exchange.num_central :] += self.through_halo
             self.d_a_source += (d_source.unsqueeze(-1) * self.z).sum(0)
             self.d_a_target = (d_target.unsqueeze(-1) * self.z).sum(0)
             torch.add(d_z, d_source.unsqueeze(-1) * self.a_source, out=self.out)
@@ -192,15 +192,35 @@ class _Backward:
         came, rows = self.taken
         came.add_to(self.out.flatten(1), rows)
 
-    def _columns(self, values: Tensor, logits: Tensor, packed: Tensor, first: int, last: int) -> tuple[Tensor, Tensor]:
+    def _sampled(self, epoch: int) -> tuple[Tensor, Tensor]:
+        exchange, sampling = self.call.exchange, self.call.exchange.sampling
+        kept, central = sampling.kept(self.adjacency, epoch), exchange.num_central
+        packed = self.packed[central:].clone()
+        packed[:, _RECIPROCAL] *= _weight(sampling)
+        edge_gradients = self.gradient.new_empty(kept.num_edges, self.source.shape[1])
+        gradients = attend_columns(
+            kept,
+            self.halo,
+            self.halo_source,
+            packed,
+            self.gradient[central:],
+            edge_gradients,
+            columns=(0, kept.num_columns),
+            slope=self.slope,
+        )
+        self.through_halo = segment_sum(kept, edge_gradients)
+        """Gradient of the target logits of marginal rows, through their halo neighbours."""
+        return gradients
+
+    def _columns(self, values: Tensor, logits: Tensor, columns: tuple[int, int]) -> tuple[Tensor, Tensor]:
         return attend_columns(
             self.adjacency,
             values,
             logits,
-            packed,
+            self.packed,
             self.gradient,
             self.edge_gradients,
-            columns=(first, last),
+            columns=columns,
             slope=self.slope,
         )
 

@@ -78,7 +78,15 @@ class HaloExchange:
             "forward": forward_plan(shard, device),
             "backward": backward_plan(shard, device),
         }
-        self.sampling = Sampling(sampler, self._plans, num_owned=shard.num_owned, seed=seed)
+        self.sampling = Sampling(
+            sampler,
+            self._plans,
+            num_owned=shard.num_owned,
+            num_central=shard.num_central,
+            num_halo=shard.num_halo,
+            seed=seed,
+            lag=self.lag,
+        )
         """Which rows travel in an epoch, and what they count."""
         self._known_layouts: KnownLayouts = WeakTensorKeyDictionary()
         self._channels: dict[tuple[int, str, bool], Channel] = {}
@@ -111,15 +119,11 @@ class HaloExchange:
         return self._channels[key]
 
     def post(self, call: Call, direction: str, x: Tensor, out: Tensor | None, sampled_in: int | None) -> Pending:
-        """Start moving rows of ``x``: all, or those of an epoch's sample; the others' places in ``out`` are zero.
+        """Start moving rows of ``x``: all, or those of an epoch's sample, which are all that a halo then holds.
 
         Backward there is no ``out`` yet: rows are added where they land.
         """
-        plan = None
-        if sampled_in is not None:
-            plan = self.sampling.plan(direction, sampled_in)
-            if out is not None and not plan.accumulate:
-                out.zero_()
+        plan = None if sampled_in is None else self.sampling.plan(direction, sampled_in)
         pending = self.channel(call.layer, direction, exact=call.exact).post(x, out, epoch=call.epoch, plan=plan)
         self.timeline.stages.after_launch(pending.transfer.start)
         return pending
@@ -169,19 +173,25 @@ class HaloExchange:
             with self.timeline.at(*place):
                 step.post()
 
-    def weighing(self, adjacency: Adjacency, sampled_in: int | None) -> Adjacency:
-        """Return the matrix to multiply halo rows with: as it is, or rescaled if they are a sample."""
-        return adjacency if sampled_in is None else self.sampling.rescaled(adjacency)
+    def halo_buffer(self, layer: int, x: Tensor, place: int, sampled_in: int | None) -> Tensor:
+        """Return a buffer for the halo rows of a layer, ``(H, D)``, or as many rows as an epoch's sample has.
 
-    def halo_buffer(self, layer: int, x: Tensor, place: int = 0) -> Tensor:
-        """Return an ``(H, D)`` buffer of a layer; it is kept from epoch to epoch.
-
-        With rows of two epochs and their gradients about at once, each has a ``place`` of its own.
+        It is kept from epoch to epoch. With rows of two epochs and their gradients about at once, each has a ``place``
+        of its own. Under a sampler whole halos, those of evaluation, are not kept: they would outweigh the others.
         """
-        key = (layer, x.shape[1], place if self.lag else 0)
-        if key not in self._halos:
-            self._halos[key] = self._codec.rows(self.num_halo, x.shape[1], x.device)
-        return self._halos[key]
+        num_rows, columns = self.sampling.num_rows(sampled_in), x.shape[1]
+        if self.sampling.active and sampled_in is None:
+            return self._codec.rows(num_rows, columns, x.device)
+        key = (layer, columns, place if self.lag else 0)
+        if key not in self._halos or self._halos[key].shape[0] < num_rows:
+            spare = num_rows // 16 if self.sampling.active else 0  # the next sample may be larger
+            self._halos[key] = self._codec.rows(num_rows + spare, columns, x.device)
+        return self._halos[key][:num_rows]
+
+    @property
+    def halo_bytes(self) -> int:
+        """Bytes of the halo buffers that are kept from epoch to epoch, those of static rows included."""
+        return sum(halo.untyped_storage().nbytes() for halo in (*self._halos.values(), *self._static.values()))
 
     def kept_halo(self, layer: int, x: Tensor, epoch: int) -> Tensor:
         """Return the halo rows of a static input; they travel once, in full."""
@@ -220,13 +230,18 @@ class Call:
     static: bool
 
     @property
+    def kept(self) -> bool:
+        """Whether these rows travel once in the whole run."""
+        return self.static and self.exchange.keeps_static
+
+    @property
     def sample(self) -> int | None:
         """Epoch whose sample travels; ``None``: all rows do."""
-        return self.epoch if self.exchange.sampling.active and not self.exact else None
+        return None if self.exact or self.kept or not self.exchange.sampling.active else self.epoch
 
 
 class SumForward:
-    """``y = A [x; halo]``; under a sampler, halo columns of A weigh 1/p as much and rows left out are zero."""
+    """``y = A [x; halo]``; under a sampler the halo, and the columns of A, are those kept, which weigh 1/p as much."""
 
     def __init__(self, call: Call, x: Tensor) -> None:
         assert call.adjacency is not None
@@ -241,18 +256,23 @@ class SumForward:
 
     def post(self) -> None:
         call, exchange = self.call, self.call.exchange
-        if call.static and exchange.keeps_static:
+        if call.kept:
             self.came = PlacedRows(exchange.kept_halo(call.layer, self.x, call.epoch))
             return
         # Outside training a buffer of another place, so that evaluation leaves rows under way alone.
-        halo = exchange.halo_buffer(call.layer, self.x, 3 if call.exact else call.epoch % 2)
+        halo = exchange.halo_buffer(call.layer, self.x, 3 if call.exact else call.epoch % 2, call.sample)
         self.came = PlacedRows(halo, sampled_in=call.sample)
         self.came.pending = exchange.post(call, "forward", self.x, halo, call.sample)
 
     def independent(self) -> None:
-        central = self.call.exchange.num_central
-        with self.call.exchange.timeline("central"):
+        call, exchange = self.call, self.call.exchange
+        central = exchange.num_central
+        with exchange.timeline("central"):
             spmm(self.adjacency, self.x, rows=(0, central), out=self.out[:central])
+        if call.sample is not None:
+            with exchange.timeline("marginal"):
+                spmm(exchange.sampling.owned(self.adjacency), self.x, out=self.out[central:])
+                exchange.sampling.kept(self.adjacency, call.sample)  # made while its rows are under way
 
     def wait(self) -> None:
         self.take(self.came)
@@ -264,8 +284,11 @@ class SumForward:
         exchange = self.call.exchange
         rows = (exchange.num_central, exchange.num_owned)
         with exchange.timeline("marginal"):
-            adjacency = exchange.weighing(self.adjacency, self.sampled_in)
-            spmm(adjacency, self.x, self.halo, rows=rows, out=self.out[rows[0] :])
+            if self.sampled_in is None:
+                spmm(self.adjacency, self.x, self.halo, rows=rows, out=self.out[rows[0] :])
+            else:
+                kept = exchange.sampling.kept(self.adjacency, self.sampled_in)
+                spmm(kept, self.halo, out=self.out[rows[0] :], accumulate=True)
 
 
 class SumBackward:
@@ -274,16 +297,20 @@ class SumBackward:
     def __init__(self, call: Call, gradient: Tensor, sampled_in: int | None) -> None:
         assert call.adjacency is not None
         self.call, self.gradient, self.sampled_in = call, gradient, sampled_in
-        self.adjacency = call.exchange.weighing(call.adjacency, sampled_in)
+        self.adjacency = call.adjacency
         self.out = gradient.new_empty(call.exchange.num_owned, gradient.shape[1])
         self.came = AddedRows(self.out.shape, self.out.device)
 
     def prepare(self) -> None:
         exchange = self.call.exchange
-        self.halo_gradient = exchange.halo_buffer(self.call.layer, self.gradient, 2)
-        rows = (exchange.num_owned, exchange.num_owned + exchange.num_halo)
+        self.halo_gradient = exchange.halo_buffer(self.call.layer, self.gradient, 2, self.sampled_in)
         with exchange.timeline("marginal"):
-            spmm(self.adjacency, self.gradient, rows=rows, transposed=True, out=self.halo_gradient)
+            if self.sampled_in is None:
+                rows = (exchange.num_owned, exchange.num_owned + exchange.num_halo)
+                spmm(self.adjacency, self.gradient, rows=rows, transposed=True, out=self.halo_gradient)
+            else:
+                kept = exchange.sampling.kept(self.adjacency, self.sampled_in)
+                spmm(kept, self.gradient[exchange.num_central :], transposed=True, out=self.halo_gradient)
 
     def post(self) -> None:
         exchange = self.call.exchange
@@ -329,11 +356,12 @@ class _Extend(torch.autograd.Function):
         exchange = call.exchange
         out = x.new_empty(exchange.num_owned + exchange.num_halo, x.shape[1])
         halo = out[exchange.num_owned :]
-        pending = exchange.post(call, "forward", x, halo, call.sample)
+        into = halo if call.sample is None else x.new_empty(exchange.sampling.num_rows(call.sample), x.shape[1])
+        pending = exchange.post(call, "forward", x, into, call.sample)
         out[: exchange.num_owned] = x
         pending.wait()
         if call.sample is not None:
-            halo *= exchange.sampling.factor
+            halo.zero_().index_copy_(0, exchange.sampling.rows(call.sample), into.mul_(exchange.sampling.factor))
         return out
 
     @staticmethod
@@ -344,6 +372,6 @@ class _Extend(torch.autograd.Function):
         out = gradient[: exchange.num_owned].clone()
         halo = gradient[exchange.num_owned :].contiguous()
         if call.sample is not None:
-            halo = halo * exchange.sampling.factor
+            halo = halo[exchange.sampling.rows(call.sample)].mul_(exchange.sampling.factor)
         exchange.post(call, "backward", halo, out, call.sample).wait()
         return out, None

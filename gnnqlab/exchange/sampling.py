@@ -1,23 +1,33 @@
-"""What a sampler does to one worker's exchange: the plans of an epoch, and matrices that rescale what they bring.
+"""What a sampler does to one worker's exchange: the plans of an epoch, and the matrices of what they bring.
 
-Letters: N owned rows, H halo rows.
+Rows that were left out have no place anywhere: halo rows of a sample, and their gradients, are counted anew from 0, in
+the order of the whole halo. Letters: N owned rows, H halo rows, M marginal rows, K halo rows kept.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
+from gnnqlab.exchange.compact import first_columns, kept_columns
 from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.message.plan import Plan, Route
 from gnnqlab.message.sampler import Sampler
 
-__all__ = ["Sampling", "split_columns"]
+__all__ = ["Sampling"]
 
-_EPOCHS = 2
-"""Epochs whose plans are kept: pipelined rows are used one epoch after they were drawn."""
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """What was drawn for one epoch."""
+
+    plans: dict[str, Plan]
+    rows: Tensor
+    """Halo rows that were kept, ascending, int64 ``(K,)``."""
+    matrices: dict[Adjacency, Adjacency] = field(default_factory=dict)
+    """Whole matrix -> its columns that were kept."""
 
 
 class Sampling:
@@ -27,87 +37,87 @@ class Sampling:
         sampler: recipe part.
         plans: by direction, with all rows.
         num_owned: N; columns of a matrix from N on are halo rows.
+        num_central: rows before the marginal ones.
+        num_halo: H.
         seed: of the run.
+        lag: epochs between the draw of a row and its last use; so long its sample is held.
     """
 
-    def __init__(self, sampler: Sampler, plans: dict[str, Plan], *, num_owned: int, seed: int) -> None:
+    def __init__(
+        self,
+        sampler: Sampler,
+        plans: dict[str, Plan],
+        *,
+        num_owned: int,
+        num_central: int,
+        num_halo: int,
+        seed: int,
+        lag: int = 0,
+    ) -> None:
         self.active = sampler.p < 1.0
         """Whether any row may be left out."""
         self.factor = sampler.rescale
         """What a kept row counts."""
         self.attention = sampler.attention
-        self._sampler, self._whole, self._num_owned, self._seed = sampler, plans, num_owned, seed
-        self._plans: dict[tuple[str, int], Plan] = {}
-        self._rescaled: dict[int, tuple[Adjacency, Adjacency]] = {}
-        self._split: dict[int, tuple[Adjacency, tuple[Adjacency, Adjacency]]] = {}
+        self._sampler, self._whole, self._seed, self._lag = sampler, plans, seed, lag
+        self._num_owned, self._num_central, self._num_halo = num_owned, num_central, num_halo
+        self._samples: dict[int, _Sample] = {}
+        self._owned: dict[Adjacency, Adjacency] = {}
 
     def plan(self, direction: str, epoch: int) -> Plan:
-        """Return the plan of a direction with the rows of an epoch's sample only."""
-        key = (direction, epoch)
-        if key not in self._plans:
-            self._plans = {old: plan for old, plan in self._plans.items() if old[1] > epoch - _EPOCHS}
-            whole = self._whole[direction]
-            forward = direction == "forward"
-            self._plans[key] = replace(
-                whole,
-                send=tuple(self._kept(route, route.peer if forward else whole.rank, epoch) for route in whole.send),
-                receive=tuple(
-                    self._kept(route, whole.rank if forward else route.peer, epoch) for route in whole.receive
-                ),
-            )
-        return self._plans[key]
+        """Return the plan of a direction with the rows of an epoch's sample only, halo rows counted anew."""
+        return self._sample(epoch).plans[direction]
 
-    def dropped(self, num_halo: int, epoch: int) -> Tensor:
-        """Return which halo rows an epoch's sample leaves out, bool ``(H,)``."""
-        routes = self.plan("forward", epoch).receive
-        dropped = torch.ones(num_halo, dtype=torch.bool, device=routes[0].rows.device if routes else None)
-        for route in routes:
-            dropped[route.rows] = False
-        return dropped
+    def rows(self, epoch: int) -> Tensor:
+        """Return which halo rows an epoch's sample keeps, ascending, int64 ``(K,)``."""
+        return self._sample(epoch).rows
 
-    def rescaled(self, adjacency: Adjacency) -> Adjacency:
-        """Return a matrix whose halo columns weigh 1/p times as much; made once."""
-        known = self._rescaled.get(id(adjacency))
-        if known is None:
-            weights = adjacency.weights
-            if weights is None:
-                weights = torch.ones(adjacency.num_edges, device=adjacency.device)
-            weights = torch.where(adjacency.indices >= self._num_owned, weights * self.factor, weights)
-            matrix = Adjacency.of_checked(
-                adjacency.indptr, adjacency.indices, weights, num_columns=adjacency.num_columns
-            )
-            known = self._rescaled[id(adjacency)] = (adjacency, matrix)  # the first is held, so that its id stays its
-        return known[1]
+    def num_rows(self, epoch: int | None) -> int:
+        """Return K of an epoch's sample; H without one."""
+        return self._num_halo if epoch is None else self.rows(epoch).numel()
 
-    def split(self, adjacency: Adjacency, first_row: int) -> tuple[Adjacency, Adjacency]:
-        """Return the rows from ``first_row`` on as two matrices, of owned columns and of halo columns; made once."""
-        known = self._split.get(id(adjacency))
-        if known is None:
-            known = (adjacency, split_columns(adjacency, first_row, self._num_owned))
-            self._split[id(adjacency)] = known
-        return known[1]
+    def owned(self, adjacency: Adjacency) -> Adjacency:
+        """Return what a matrix does without any halo row for marginal rows, ``(M, N)``; made once."""
+        if adjacency not in self._owned:
+            self._owned[adjacency] = first_columns(adjacency, self._num_central, self._num_owned)
+        return self._owned[adjacency]
+
+    def kept(self, adjacency: Adjacency, epoch: int) -> Adjacency:
+        """Return what it does with the halo rows of an epoch's sample, which weigh 1/p as much, ``(M, K)``.
+
+        Made once an epoch for all layers and both directions.
+        """
+        sample = self._sample(epoch)
+        if adjacency not in sample.matrices:
+            columns = sample.rows + self._num_owned
+            sample.matrices[adjacency] = kept_columns(adjacency, self._num_central, columns, self.factor)
+        return sample.matrices[adjacency]
+
+    def _sample(self, epoch: int) -> _Sample:
+        if epoch not in self._samples:
+            self._samples = {old: sample for old, sample in self._samples.items() if old >= epoch - self._lag}
+            self._samples[epoch] = self._draw(epoch)
+        return self._samples[epoch]
+
+    def _draw(self, epoch: int) -> _Sample:
+        forward, backward = self._whole["forward"], self._whole["backward"]
+        boundary = tuple(self._kept(route, route.peer, epoch) for route in forward.send)
+        halo = {route.peer: self._kept(route, forward.rank, epoch) for route in forward.receive}
+        rows = [halo[peer].rows for peer in sorted(halo)]  # a halo is grouped by owner
+        first = 0
+        for peer in sorted(halo):
+            end = first + halo[peer].num_rows
+            counted = torch.arange(first, end, device=halo[peer].rows.device)
+            halo[peer], first = replace(halo[peer], rows=counted, first=first), end
+        received = tuple(halo[route.peer] for route in forward.receive)
+        return _Sample(
+            plans={
+                "forward": replace(forward, send=boundary, receive=received),
+                "backward": replace(backward, send=received, receive=boundary),
+            },
+            rows=torch.cat(rows) if rows else torch.zeros(0, dtype=torch.int64),
+        )
 
     def _kept(self, route: Route, holder: int, epoch: int) -> Route:
         kept = self._sampler.kept(route.ids, holder=holder, seed=self._seed, epoch=epoch)
         return replace(route, rows=route.rows[kept], ids=route.ids[kept], first=None, kept=kept)
-
-
-def split_columns(adjacency: Adjacency, first_row: int, num_left: int) -> tuple[Adjacency, Adjacency]:
-    """Return rows from ``first_row`` on, the columns below ``num_left`` and those from there on, counted anew.
-
-    Example:
-        >>> matrix = Adjacency(torch.tensor([0, 1, 3]), torch.tensor([0, 2, 1], dtype=torch.int32), num_columns=3)
-        >>> left, right = split_columns(matrix, 1, 2)
-        >>> left.indices.tolist(), right.indices.tolist(), right.indptr.tolist()
-        ([1], [0], [0, 1])
-    """
-    begin = int(adjacency.indptr[first_row])
-    indices = adjacency.indices[begin:]
-    right = indices >= num_left
-    parts = []
-    for chosen, shift, columns in ((~right, 0, num_left), (right, num_left, adjacency.num_columns - num_left)):
-        counted = torch.zeros(indices.numel() + 1, dtype=torch.int64, device=indices.device)
-        torch.cumsum(chosen, 0, out=counted[1:])
-        indptr = counted[adjacency.indptr[first_row:] - begin]
-        parts.append(Adjacency.of_checked(indptr, indices[chosen] - shift, num_columns=columns))
-    return parts[0], parts[1]

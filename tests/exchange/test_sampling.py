@@ -276,7 +276,7 @@ def extended(rank, workers, graph, owner, sampler):
     for route in exchange.sampling.plan("backward", 3).receive:
         counts.index_add_(0, route.rows, torch.full((route.num_rows,), sampler.rescale))
     assert torch.equal(x.grad[:, 0], counts)
-    factor = torch.where(exchange.sampling.dropped(shard.num_halo, 3), 0.0, sampler.rescale)
+    factor = torch.zeros(shard.num_halo).index_fill(0, exchange.sampling.rows(3), sampler.rescale)
     return y[shard.num_owned :].detach(), factor, graph.features[shard.halo]
 
 
