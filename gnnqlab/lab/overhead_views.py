@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.bundle import Bundle
@@ -11,9 +10,7 @@ from gnnqlab.lab.theme import OKABE_ITO, finish
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-    from gnnqlab.partition.parts import Parts
-
-__all__ = ["PURPOSES", "draw_overhead", "offline_seconds", "overhead"]
+__all__ = ["PURPOSES", "draw_overhead", "overhead"]
 
 PURPOSES = {
     "computation": ("central_s", "marginal_s", "dense_s", "optimizer_s", "other_s"),
@@ -30,7 +27,7 @@ def overhead(records: DataFrame, *, offline_s: float = 0.0) -> Series:
 
     Args:
         records: ``run.records``.
-        offline_s: of the stage before training, see `offline_seconds`.
+        offline_s: of the stage before training, SYLVIE's Graph Extractor: ``run.summary["extract_s"]``.
 
     Returns:
         By purpose: those of `PURPOSES`, and ``offline``.
@@ -40,30 +37,6 @@ def overhead(records: DataFrame, *, offline_s: float = 0.0) -> Series:
     totals = records.groupby("rank").sum(numeric_only=True).mean()
     seconds = {name: float(totals[list(columns)].sum()) for name, columns in PURPOSES.items()}
     return pd.Series({**seconds, "offline": offline_s}, name="seconds").rename_axis("purpose")
-
-
-def offline_seconds(parts: Parts, *, repeats: int = 5) -> float:
-    """Return how long SYLVIE's offline stage takes: every boundary node's importance by the rank of its in-degree.
-
-    The partition itself is made for every system and does not count. The least of several repeats.
-
-    Example:
-        >>> from gnnqlab.lab import course
-        >>> from gnnqlab.partition.parts import partition
-        >>> 0 < offline_seconds(partition(course.ten_nodes(), course.Halves(), workers=2)) < 1
-        True
-    """
-    import torch
-
-    from gnnqlab.partition.importance import importance
-
-    taken = []
-    for _ in range(repeats):
-        begun = time.perf_counter()
-        pool = torch.cat([shard.halo for shard in parts.shards]).unique()
-        importance(parts.graph.in_degrees[pool])
-        taken.append(time.perf_counter() - begun)
-    return min(taken)
 
 
 def draw_overhead(seconds: DataFrame, *, link: str = "", dark: bool = False) -> Bundle:
