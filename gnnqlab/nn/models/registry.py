@@ -54,7 +54,9 @@ class ModelSettings:
         if self.norm not in kind.norms:
             raise ValueError(f"norm of {self.name} must be one of {kind.norms}, got {self.norm!r}")
         if self.heads < 1 or self.hidden % self.heads:
-            raise ValueError(f"heads must share hidden out evenly, got {self.heads} heads for {self.hidden}")
+            raise ValueError(
+                f"heads must share hidden out evenly, got {self.heads} heads for {self.hidden}; {self._way_to_share()}"
+            )
         if not 0.0 <= self.initial_share <= 1.0 or not self.identity_decay > 0.0:
             raise ValueError(
                 "initial_share must lie in [0, 1] and identity_decay be positive, "
@@ -71,6 +73,11 @@ class ModelSettings:
     def widths(self, in_features: int, num_classes: int) -> list[int]:
         """Return the width before the first layer, between layers, and after the last."""
         return [in_features, *[self.hidden] * (self.layers - 1), num_classes]
+
+    def _way_to_share(self) -> str:
+        shares = [heads for heads in range(1, min(self.hidden, 16) + 1) if self.hidden % heads == 0]
+        ways = f"set heads to one of {shares}"
+        return f"{ways}, or hidden to {-(-self.hidden // self.heads) * self.heads}" if self.heads > 0 else ways
 
 
 _SPECIAL = ("heads", "initial_share", "identity_decay", "jump")
