@@ -59,8 +59,12 @@ def command_of(config: RunConfig) -> str | None:
         return None
     words = ["gnnqlab", "train", "--graph", config.graph, "--system", config.system.name]
     words += ["--model", config.model.name, "--workers", str(config.workers), "--epochs", str(config.train.epochs)]
-    for section in (config.model, config.train, config.launch):
-        usual_section = type(section)()
+    plain = RunConfig(graph=config.graph, system=config.system)
+    for section, usual_section in (
+        (config.model, plain.model),
+        (config.train, plain.train),
+        (config.launch, plain.launch),
+    ):
         for field in dataclasses.fields(section):
             value = getattr(section, field.name)
             if field.name in _NO_OPTIONS or value == getattr(usual_section, field.name):

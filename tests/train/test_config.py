@@ -77,6 +77,8 @@ def test_how_often_is_settled_by_the_system_where_nobody_says():
         config = gq.configure("digits", system=system)
         assert config.train.evaluate_every == config.to_json()["train"]["evaluate_every"] == 10
         assert gq.configure("digits", system=system, evaluate_every=3).train.evaluate_every == 3
+        assert "evaluate-every" not in (command_of(config) or "")
+        assert "--evaluate-every 1" in (command_of(gq.configure("digits", system=system, evaluate_every=1)) or "")
     # A file that does not say is no different, and one that does is left alone.
     value = gq.configure("digits", system="pipegcn").to_json()
     assert RunConfig.from_json({**value, "train": {}}).train.evaluate_every == 10
