@@ -11,6 +11,7 @@ from typing import Any
 __all__ = ["BENCHES", "machine", "measure", "row"]
 
 BENCHES = {
+    "accuracy": "gnnqlab.bench.accuracy",
     "assigner": "gnnqlab.bench.assigner",
     "codec": "gnnqlab.bench.codec",
     "epoch": "gnnqlab.bench.epoch",

@@ -28,17 +28,18 @@ class Bench:
     hosts: int | None = None
     """epoch with a link, throughput: emulated hosts; default 2."""
     workers: str | None = None
-    """epoch with a link, throughput: numbers of workers, separated by commas; default 2,4 and 2."""
+    """epoch with a link, throughput, accuracy: numbers of workers, separated by commas; default 2,4 and 2 and 2."""
     graph: str | None = None
-    """epoch with a link, throughput: name or path; default: a planted partition."""
+    """epoch with a link, throughput: name or path; default: a planted partition. accuracy: default two real graphs."""
     models: str | None = None
-    """throughput: names of models, separated by commas; default: all seven."""
+    """throughput, accuracy: names of models, separated by commas; default: all seven."""
     systems: str | None = None
-    """throughput: names of contestants, separated by commas, as 2-bit,sylvie; default: all."""
+    """throughput, accuracy: names of contestants, separated by commas, as 2-bit,sylvie; default: all."""
     epochs: int | None = None
-    """epoch with a link, throughput: epochs of each run; default 15 and 12."""
+    """epoch with a link, throughput: epochs of each run; default 15 and 12. accuracy: default what each model needs."""
     seeds: int | None = None
-    """epoch, with a link: seeds over which the accuracies of Vanilla and AdaQP are compared; default: none."""
+    """epoch, with a link: seeds over which the accuracies of Vanilla and AdaQP are compared; default: none. accuracy:
+    trainings of each contestant; default 5."""
     json: bool = False
     """End standard output with one JSON object."""
 
