@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["RunLike", "Snapshot", "graph_name", "labels", "score_name", "take"]
 
 
-_MOST_BYTES, _SPREAD = 32 << 20, 64
+_MOST_BYTES, _SPREAD = 8 << 20, 64  # a second to read at most
 
 
 class RunLike(Protocol):

@@ -186,7 +186,7 @@ def spent(run: Run, *, quantile: float = 0.5) -> Spent:
         theta_s_per_byte=0.0,
         transport="ring" if run.config.train.transport == "ring" else "direct",
     )
-    volume, exchanges = _busiest(run.traffic, wire, int(settled["epoch"].max()))
+    volume, exchanges = _busiest(run.read_traffic(epochs=[int(settled["epoch"].max())]), wire)
     return Spent(
         epoch_s=float(whole.quantile(quantile)),
         phases={name: float(means[f"{name}_s"]) for name in names},
@@ -201,10 +201,10 @@ def _phases(records: pd.DataFrame) -> list[str]:
     return [name for name in PHASES if f"{name}_s" in records.columns]
 
 
-def _busiest(traffic: pd.DataFrame, wire: Wire, epoch: int) -> tuple[float, int]:
-    """Return the bytes of the busiest link, summed over the exchanges of an epoch, and how many there were."""
+def _busiest(traffic: pd.DataFrame, wire: Wire) -> tuple[float, int]:
+    """Return the bytes of the busiest link, summed over the exchanges of one epoch, and how many there were."""
     total, exchanges = 0.0, 0
-    for _, rows in traffic[traffic["epoch"] == epoch].groupby(["layer", "direction"]):
+    for _, rows in traffic.groupby(["layer", "direction"]):
         sent = np.zeros((wire.workers, wire.workers))
         amount = (rows["payload_bytes"] + rows["param_bytes"]).to_numpy()
         np.add.at(sent, (rows["sender"].to_numpy(), rows["receiver"].to_numpy()), amount)

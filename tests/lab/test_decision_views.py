@@ -38,7 +38,12 @@ def _run(bits: object = None) -> SimpleNamespace:
         [(e, b, n) for e in range(20) for b, n in ((1, 30), (8, 10))], columns=["epoch", "bits", "rows"]
     )
     settings = SimpleNamespace(system=SimpleNamespace(bits=bits or Orchestrated()))
-    return SimpleNamespace(records=records, decisions=decisions, traffic=traffic, config=settings)
+    return SimpleNamespace(
+        records=records,
+        decisions=decisions,
+        read_traffic=lambda epochs: traffic[traffic["epoch"].isin(epochs)],
+        config=settings,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +82,17 @@ def test_every_loss_needs_its_seconds() -> None:
 
 def test_base_and_shares_of_a_run() -> None:
     assert base_by_epoch(_run()).tolist() == [1] * 8 + [2] * 4 + [4] * 8
-    assert rows_by_width(_run()).loc[3].tolist() == [0.75, 0.25]
+    shares = rows_by_width(_run())
+    assert shares.loc[3].tolist() == [0.75, 0.25] and len(shares) == 20
+
+
+def test_of_a_long_run_every_third_epoch_is_read() -> None:
+    asked = []
+    traffic = pd.DataFrame([(0, 1, 30), (3, 8, 10)], columns=["epoch", "bits", "rows"])
+    records = pd.DataFrame({"epoch": range(1001), "rank": 0})
+    run = SimpleNamespace(records=records, read_traffic=lambda epochs: asked.append(epochs) or traffic)
+    rows_by_width(run)
+    assert asked == [range(0, 1001, 3)] and len(asked[0]) <= 400
 
 
 def test_widths_that_stand_still_have_no_decisions() -> None:
