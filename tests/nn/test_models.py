@@ -6,7 +6,13 @@ import pytest
 import torch
 
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
+from gnnqlab.partition import Random, build_shard
+from gnnqlab.systems import vanilla
+from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.objective import Objective
+from gnnqlab.train.trainer import Trainer, worker_trainer
 from tests.graphs import random_graph
+from tests.ranks import run_ranks
 
 
 def logits(name: str, **settings) -> torch.Tensor:
@@ -50,6 +56,70 @@ def test_gcnii_that_keeps_its_first_rows_needs_no_neighbour():
     torch.testing.assert_close(*outputs)
 
 
+def gcnii_on_rank(rank, workers, graph, owner):
+    """Train GCNII with α = 1 while the halo rows of every exchange are overwritten with nonsense; return gradients."""
+    shape = ModelSettings(name="gcnii", layers=3, hidden=8, dropout=0.0, initial_share=1.0)
+    trainer = worker_trainer(build_shard(graph, owner, rank, workers), vanilla(), shape, TrainSettings(seed=1))
+    exchange = trainer.exchange
+    assert exchange is not None
+    run = exchange.schedule.run
+
+    def nonsense(step, place):
+        dependent = step.dependent
+
+        def on_nonsense():
+            if place[1] == "forward":
+                step.halo = torch.full_like(step.halo, 1e3)
+            dependent()
+
+        step.dependent = on_nonsense
+        run(step, place)
+
+    object.__setattr__(exchange.schedule, "run", nonsense)
+    losses = [trainer.epoch(epoch) for epoch in range(3)]
+    return torch.tensor(losses), trainer.parameters.gradients
+
+
+def test_gcnii_that_keeps_its_first_rows_needs_no_halo():
+    """α = 1 with two workers: what came from the other one has no weight, not in the loss and not in a gradient."""
+    graph = random_graph()
+    results = run_ranks(gcnii_on_rank, 2, graph, Random(seed=1).assign(graph, 2))
+    shape = ModelSettings(name="gcnii", layers=3, hidden=8, dropout=0.0, initial_share=1.0)
+    network = build_model(shape, 12, 4, seed=1)
+    truth = Trainer(LocalGraph(graph, seed=1), Objective.of(graph), network, TrainSettings(seed=1))
+    losses = torch.tensor([truth.epoch(epoch) for epoch in range(3)])
+    for found, gradients in results:
+        torch.testing.assert_close(found, losses)
+        torch.testing.assert_close(gradients, truth.parameters.gradients)
+
+
+def test_gcnii_without_weights_needs_none():
+    """θ = 0 (λ that float32 cannot tell from 0): H P alone is mixed, and W gets no gradient."""
+    graph = random_graph()
+    shape = ModelSettings(name="gcnii", layers=3, hidden=8, dropout=0.0, identity_decay=1e-30)
+    outputs = []
+    for seed in (1, 2):
+        model = build_model(shape, 12, 4, seed=1)
+        with torch.no_grad():
+            for weight in model.weights:
+                weight.normal_(generator=torch.Generator().manual_seed(seed))
+        out = model(LocalGraph(graph).at(0, training=False), graph.features)
+        out.square().sum().backward()
+        assert not any(weight.grad.any() for weight in model.weights) and model.first.weight.grad.any()
+        outputs.append(out.detach())
+    assert torch.equal(*outputs)
+
+
+def test_dagnn_without_hops_is_a_gated_perceptron():
+    """K = 0: ``sigmoid(<Z, w> + c) Z`` and no neighbour. Settings begin at one hop, so it is asked of the module."""
+    graph = random_graph()
+    model = build_model(ModelSettings(name="dagnn", layers=1, hidden=8), 12, 4, seed=1)
+    model.hops = 0
+    z = torch.relu(graph.features @ model.first.weight + model.first.bias) @ model.second.weight + model.second.bias
+    gated = torch.sigmoid(z @ model.gate.weight + model.gate.bias) * z
+    torch.testing.assert_close(model(LocalGraph(graph).at(0, training=False), graph.features), gated)
+
+
 def test_dagnn_weighs_what_gcn_sums():
     """With a gate shut off for good (bias to minus infinity) nothing is left."""
     graph = random_graph()
@@ -77,8 +147,23 @@ def test_heads_share_the_width():
 
 
 def test_the_largest_of_equal_layers_is_that_layer():
-    """JKNet's max of one layer is the layer: as ``cat`` of one layer."""
-    torch.testing.assert_close(logits("jknet", layers=1, jump="max"), logits("jknet", layers=1, jump="cat"))
+    model = build_model(ModelSettings(name="jknet", layers=4, hidden=8, jump="max"), 12, 4, seed=1)
+    h = torch.randn(60, 8, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(model._join([h] * 4), h)
+
+
+def test_sgc_projects_or_propagates_first_alike():
+    """Linear: ``P^K (X W_1) W_2 + b``, which is trained, equals ``(P^K X) W_1 W_2 + b``, X propagated once for all."""
+    graph = random_graph()
+    model = build_model(ModelSettings(name="sgc", layers=8, hidden=16, dropout=0.0), 12, 4, seed=1)
+    g = LocalGraph(graph).at(0, training=False)
+    x = graph.features
+    for _ in range(8):
+        x = g.aggregate(x, alpha="symmetric")
+    torch.testing.assert_close(
+        model(LocalGraph(graph).at(0, training=False), graph.features),
+        x @ model.weight @ model.last.weight + model.last.bias,
+    )
 
 
 @pytest.mark.parametrize("name", ["gcn", "graphsage", "gat", "gcnii", "dagnn", "sgc", "jknet"])

@@ -24,7 +24,11 @@ class SGC(nn.Module):
 
     Linear, so it equals ``dgl.nn.SGConv`` with ``Θ = W_1 W_2``. SYLVIE trains "8 x 256" and measures its exchange in
     every epoch, which the usual way of taking ``P^K X`` beforehand would not have; so rows are projected to ``hidden``
-    columns first and travel at every hop.
+    columns first and travel at every hop: K exchanges forward and K backward, ``hidden`` wide.
+
+    Of the other ways, which give the same logits without dropout, none is here: ``P^K X`` taken once before training
+    (K exchanges in all, as wide as the features) leaves nothing to quantize in an epoch, and taken anew in each epoch
+    it sends wide rows that never change.
     """
 
     takes_sparse_input = True
