@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gnnqlab.bits.policy import WIDTHS
-from gnnqlab.lab.tuner_settings import KNOBS
+from gnnqlab.lab.tuner_settings import KNOBS, OFFERED
 
 __all__ = ["Choice", "Number", "Several"]
 
@@ -29,7 +29,8 @@ class _Control:
         self._note.layout.display = "none"
 
     def refuse(self, reason: str) -> None:
-        """Say beside the control why a value was refused; nothing clears it."""
+        """Say beside the control why a value was refused, by the name on the screen; nothing clears it."""
+        reason = re.sub(rf"^{self.name} ", f"{self.knob.label} ", reason)
         self._note.value = f'<span role="alert" style="color:#d55e00">✗ {html.escape(reason)}</span>' if reason else ""
         self._note.layout.display = None if reason else "none"
 
@@ -136,8 +137,7 @@ class Several(_Control):
                 width in value, description=f"{width} bit{'s' * (width > 1)}", indent=False, tooltip=self.knob.help,
                 layout={"width": "66px"},
             )
-            for width in WIDTHS
-            if width <= 8
+            for width in OFFERED
         }  # fmt: skip
         for box in self.boxes.values():
             box.observe(self._ticked, names="value")

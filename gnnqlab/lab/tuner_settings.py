@@ -12,12 +12,14 @@ from gnnqlab.bits.policy import WIDTHS
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.train.config import LaunchSettings
 
-__all__ = ["KNOBS", "LINKS", "LOOPBACK", "PLACE", "PRESETS", "STEERABLE", "Knob", "TunerSettings"]
+__all__ = ["KNOBS", "LINKS", "LOOPBACK", "OFFERED", "PLACE", "PRESETS", "STEERABLE", "Knob", "TunerSettings"]
 
 LOOPBACK = "loopback"
 """The link of workers that share one machine."""
 LINKS = (LOOPBACK, "10mbit", "50mbit", "100mbit", "200mbit", "500mbit", "1gbit", "10gbit")
 """Offered; a `TunerSettings` takes any rate."""
+OFFERED = tuple(width for width in WIDTHS if width <= 8)
+"""Bit-widths that a tuner has boxes for."""
 _HOSTS = 2
 """Emulated hosts wherever there is a link."""
 
@@ -86,13 +88,15 @@ class TunerSettings:
             if not knob.least <= value <= knob.most:
                 raise ValueError(f"{name} must lie in [{knob.least:g}, {knob.most:g}], got {value}")
         if not self.widths:
-            raise ValueError(f"widths must be some of {WIDTHS}, got none; choose at least one")
+            raise ValueError(f"widths must be some of {OFFERED}, got none; choose at least one")
         Assigned(lam=self.lam, group_size=self.group_size, period=self.period, among=self.widths)
         ModelSettings(name=self.model, layers=self.layers, hidden=self.hidden)
         if self.link != LOOPBACK:
             LaunchSettings(hosts=_HOSTS, link=self.link)
             if self.workers % _HOSTS:
-                raise ValueError(f"workers must be even to share {_HOSTS} hosts, got {self.workers}; or take loopback")
+                raise ValueError(
+                    f"workers must be even to share {_HOSTS} hosts, got {self.workers}; or choose link {LOOPBACK}"
+                )
 
     @property
     def place(self) -> tuple[Any, ...]:

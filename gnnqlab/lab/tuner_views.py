@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnqlab.bits.policy import WIDTHS
 from gnnqlab.lab.bundle import Bundle
 from gnnqlab.lab.theme import OKABE_ITO, PHASES, finish
 from gnnqlab.lab.tuner_model import TunerModel
+from gnnqlab.lab.tuner_settings import OFFERED
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -34,7 +34,6 @@ _TITLES = (
     "Epochs of this run",
 )
 _PATTERNS = ("", "/", "", "x", ".", "", "\\", "-", "|")
-_SHOWN_WIDTHS = tuple(width for width in WIDTHS if width <= 8)
 _STATED = tuple(phase for phase in PHASES if phase.column != "assign_s")
 """Phases of a usual epoch; what waits for messages is the wire of a forecast."""
 
@@ -228,8 +227,8 @@ def _pairs(shown: Shown) -> dict[str, Any]:
 def _widths(shown: Shown) -> dict[str, Any]:
     rows = shown.rows or {}
     total = sum(rows.values()) or 1
-    shares = [round(100 * rows.get(width, 0) / total, 2) for width in _SHOWN_WIDTHS]
-    return {"x": [str(width) for width in _SHOWN_WIDTHS], "y": shares, "text": [f"{share:.0f} %" for share in shares]}
+    shares = [round(100 * rows.get(width, 0) / total, 2) for width in OFFERED]
+    return {"x": [str(width) for width in OFFERED], "y": shares, "text": [f"{share:.0f} %" for share in shares]}
 
 
 def _phases(shown: Shown) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from gnnqlab.bits.policy import BitPolicy, Rows
 from gnnqlab.exchange.halo import HaloExchange
 from gnnqlab.kernels.aggregate import spmm
+from gnnqlab.nn.layers import GraphConvolution, SageConvolution
 from gnnqlab.nn.message_passing import ModelGraph, WorkerGraph
 from gnnqlab.nn.sparse_input import SparseInput
 from gnnqlab.partition.shard import Shard
@@ -22,7 +23,7 @@ from gnnqlab.theory.variance import received_variance, shared_variance, step_wid
 
 __all__ = [
     "LayerMeans", "LayerPass", "Received", "TracedGraph",
-    "gradients_received", "rows_received", "together", "watch",
+    "covered", "gradients_received", "rows_received", "together", "watch",
 ]  # fmt: skip
 
 
@@ -78,18 +79,25 @@ class TracedGraph(WorkerGraph):
         return spmm(self.adjacency(seen.alpha), gradient.contiguous(), rows=rows, transposed=True)
 
 
+def covered(model: nn.Module) -> bool:
+    """Whether a model is a stack of convolutions with one aggregation each, which Theorem 3 is about."""
+    convolutions = getattr(model, "convolutions", None)
+    return convolutions is not None and all(
+        isinstance(each, GraphConvolution | SageConvolution) for each in convolutions
+    )
+
+
 def watch(model: nn.Module, graph: TracedGraph) -> None:
     """Also keep what each convolution of a model was given and gave.
 
     Raises:
         ValueError: if the model is no stack of convolutions with one aggregation each.
     """
-    convolutions = getattr(model, "convolutions", None)
-    if convolutions is None or not all(hasattr(layer, "projects_first") for layer in convolutions):
+    if not covered(model):
         raise ValueError(
             f"Theorem 3 is about layers of the form W · Σ α h, got {type(model).__name__}; choose gcn or graphsage"
         )
-    for index, convolution in enumerate(convolutions):
+    for index, convolution in enumerate(model.convolutions):  # type: ignore[arg-type]
         convolution.register_forward_hook(_keep_output(graph, index))
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from gnnqlab.bits.groups import beta, use_of_halo
 from gnnqlab.bits.policy import Fixed, Rows
 from gnnqlab.graph.graph import Graph
-from gnnqlab.measure.gradient_trace import LayerMeans, TracedGraph, watch
+from gnnqlab.measure.gradient_trace import LayerMeans, TracedGraph, covered, watch
 from gnnqlab.measure.in_process import ThreadedWorkers
 from gnnqlab.measure.weight_terms import Place, WeightTerms, weight_terms
 from gnnqlab.nn.message_passing import LocalGraph
@@ -178,7 +178,7 @@ def trace(
         workers: number of partitions, at least 2.
         epochs: how many to train, at least 2; ranges are kept at 1, 2, 4, 8 and so on, and at the last one.
         settings: seed and learning rate.
-        theorem: also find what Theorem 3 needs, one more pass without dropout.
+        theorem: also find what Theorem 3 needs, one more pass without dropout; nothing for models it is not about.
 
     Raises:
         ValueError: if there is one worker only, or fewer than two epochs.
@@ -263,11 +263,20 @@ def _messages(threads: ThreadedWorkers, ranges: list[dict[Key, Tensor]]) -> list
                 receiver=receiver,
                 columns=exchange.channel(layer, direction, exact=False).columns,
                 ids=shard.halo[place],
-                use=use_of_halo(shard, _alpha(threads, holder, layer), direction)[place],
+                use=_use(threads, holder, layer, direction)[place],
                 ranges=torch.stack([seen[layer, direction, sender, receiver] for seen in ranges]),
             )
         )
     return found
+
+
+def _use(threads: ThreadedWorkers, rank: int, layer: int, direction: str) -> Tensor:
+    """c_k of a worker's halo rows; 1 where attention leaves no fixed α, as the assigner has it in training."""
+    shard, exchange = threads.shards[rank], threads.trainers[rank].exchange
+    assert exchange is not None
+    if layer not in exchange.adjacencies:
+        return torch.ones(shard.num_halo, dtype=torch.float64)
+    return use_of_halo(shard, _alpha(threads, rank, layer), direction)
 
 
 def _alpha(threads: ThreadedWorkers, rank: int, layer: int) -> Tensor:
@@ -285,7 +294,7 @@ def _theorem(
     weights: Tensor,
     settings: TrainSettings,
     places: list[tuple[int, str]],
-) -> Theorem:
+) -> Theorem | None:
     exact = ThreadedWorkers(
         graph,
         owner,
@@ -295,6 +304,8 @@ def _theorem(
         workers=int(owner.max()) + 1,
         make_graph=TracedGraph,
     )
+    if not covered(exact.trainers[0].model):
+        return None
     exact.set_weights(weights)
     views = [trainer.graph for trainer in exact.trainers if isinstance(trainer.graph, TracedGraph)]
     for trainer, view in zip(exact.trainers, views, strict=True):

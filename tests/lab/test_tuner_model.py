@@ -49,7 +49,7 @@ def model(known: TunerModel) -> TunerModel:
         ({"widths": ()}, ValueError, "widths must be some of .* choose at least one"),
         ({"widths": (3,)}, ValueError, "widths to choose from must be among"),
         ({"workers": 1}, ValueError, r"workers must lie in \[2, 8\], got 1"),
-        ({"workers": 3}, ValueError, "workers must be even to share 2 hosts, got 3; or take loopback"),
+        ({"workers": 3}, ValueError, "workers must be even to share 2 hosts, got 3; or choose link loopback"),
         ({"model": "mlp"}, ValueError, "model must be one of"),
         ({"link": "fast"}, ValueError, "link must be a number with kbit, mbit or gbit"),
         ({"speed": 3}, ValueError, r"a tuner has the knobs .*, got \['speed'\]"),

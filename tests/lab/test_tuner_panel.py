@@ -65,14 +65,14 @@ def test_a_typed_value_is_exact_where_the_slider_has_steps(tuner: Tuner) -> None
 def test_a_bad_value_is_refused_beside_its_control(tuner: Tuner) -> None:
     period, lam = tuner.panel.controls["period"], tuner.panel.controls["lam"]
     period.box.value = 0
-    assert "period must lie in [1, 200], got 0" in period._note.value and 'role="alert"' in period._note.value
+    assert "Period must lie in [1, 200], got 0" in period._note.value and 'role="alert"' in period._note.value
     assert period._note.layout.display is None and not lam._note.value
     assert tuner.model.settings.period == 50
     lam.slider.value = 0.4
     assert not period._note.value and period.box.value == 50, "the next good move clears it"
     for width in (2, 4, 8):
         tuner.panel.controls["widths"].boxes[width].value = False
-    assert "choose at least one" in tuner.panel.controls["widths"]._note.value
+    assert "some of (1, 2, 4, 8), got none; choose at least one" in tuner.panel.controls["widths"]._note.value
     assert tuner.model.settings.widths == (8,)
 
 

@@ -11,6 +11,7 @@ from gnnqlab.bits import Fixed
 from gnnqlab.graph import load
 from gnnqlab.measure.in_process import ThreadedWorkers
 from gnnqlab.measure.theory_check import gradient_variance
+from gnnqlab.nn.models.registry import MODELS, ModelSettings
 from gnnqlab.partition import Random
 from gnnqlab.systems import fixed_bits, vanilla
 from gnnqlab.theory.variance import AVERAGE
@@ -74,3 +75,10 @@ def test_what_cannot_be_traced_is_refused():
 def test_the_theorem_may_be_left_out():
     recipe = replace(vanilla(), partition=Random())
     assert trace(load(GRAPH), MODEL, recipe, workers=2, epochs=2, theorem=False).theorem is None
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_every_model_can_be_traced(name):
+    seen = trace(load(GRAPH), ModelSettings(name=name, layers=2, hidden=8), workers=2, epochs=2)
+    assert all(bool((message.use > 0).all()) for message in seen.messages)
+    assert (seen.theorem is None) == (name in ("dagnn", "gat", "gcnii", "sgc")), "Theorem 3 is about W · Σ α h"
