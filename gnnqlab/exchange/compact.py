@@ -55,12 +55,12 @@ def kept_columns(adjacency: Adjacency, first_row: int, columns: Tensor, factor: 
         >>> kept.indptr.tolist(), kept.indices.tolist(), kept.weights.tolist()
         ([0, 1], [0], [10.0])
     """
-    whole = adjacency.transposed
+    whole, columns = adjacency.transposed, columns.to(adjacency.device)
     first = whole.indptr[columns]
     counts = whole.indptr[columns + 1] - first
     indptr = torch.zeros(columns.numel() + 1, dtype=torch.int64, device=columns.device)
     torch.cumsum(counts, 0, out=indptr[1:])
-    num_edges = int(indptr[-1])
+    num_edges = int(indptr[-1])  # on a GPU the one wait, once an epoch
     edges = torch.arange(num_edges, device=columns.device)
     edges += torch.repeat_interleave(first - indptr[:-1], counts, output_size=num_edges)
     indices = whole.indices[edges] - first_row
