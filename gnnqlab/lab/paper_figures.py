@@ -24,7 +24,13 @@ class Reported:
     """Paper, table or section."""
 
 
-_AQ = "AdaQP, "
+_AQ, _SY = "AdaQP, ", "SYLVIE, "
+
+
+def _one(setting: str, value: float, source: str) -> Reported:
+    return Reported(setting, value, value, source)
+
+
 REPORTED: dict[str, tuple[Reported, ...]] = {
     "communication share": (
         Reported("Reddit, 2 × 1", 66.78, 66.78, _AQ + "Table 1"),
@@ -48,8 +54,64 @@ REPORTED: dict[str, tuple[Reported, ...]] = {
     "computation reduction": (Reported("GCN, four graphs", 13.16, 39.11, _AQ + "section 5.4, Fig. 10"),),
     "quantization share": (Reported("GCN, four graphs", 5.53, 13.88, _AQ + "section 5.4, Fig. 10"),),
     "assignment share": (Reported("GCN, mean", 5.43, 5.43, _AQ + "section 5.4, Fig. 10"),),
+    "speed-up by model": (
+        Reported("SYLVIE, GraphSAGE, four graphs", 11.27, 15.74, _SY + "Table VII"),
+        Reported("SYLVIE, GCN, four graphs", 13.13, 16.03, _SY + "Table VII"),
+        Reported("SYLVIE, GCNII, four graphs", 10.42, 17.18, _SY + "Table VII"),
+        Reported("SYLVIE, DAGNN, three graphs", 7.88, 12.47, _SY + "Table VII"),
+        Reported("SYLVIE, SGC, four graphs", 7.56, 13.46, _SY + "Table VII"),
+        Reported("SYLVIE, GAT, four graphs", 8.67, 13.48, _SY + "Table VII"),
+        Reported("PipeGCN, six models", 1.01, 1.20, _SY + "Table VII"),
+        Reported("BNS-GCN, GraphSAGE, GCN and GAT", 7.86, 9.34, _SY + "Table VII"),
+        Reported("SAR, GraphSAGE, GCN and GAT", 0.21, 0.65, _SY + "Table VII"),
+    ),
+    "accuracy by model": (
+        Reported("SYLVIE, GraphSAGE, four graphs", -0.34, -0.05, _SY + "from Table VII"),
+        Reported("SYLVIE, GCN, four graphs", -0.52, 0.47, _SY + "from Table VII"),
+        Reported("SYLVIE, GCNII, four graphs", -0.37, 1.10, _SY + "from Table VII"),
+        Reported("SYLVIE, SGC, four graphs", -0.01, 0.26, _SY + "from Table VII"),
+        Reported("SYLVIE, GAT, four graphs", -0.76, 0.24, _SY + "from Table VII"),
+        Reported("PipeGCN, GCNII, four graphs", -5.45, -0.68, _SY + "from Table VII"),
+        Reported("BNS-GCN, GAT, four graphs", -4.89, -0.73, _SY + "from Table VII"),
+    ),
+    "speed-up by width": (
+        _one("GraphSAGE on Yelp, 8 bits", 0.90 / 0.52, _SY + "from Table X"),
+        _one("GraphSAGE on Yelp, 4 bits", 0.90 / 0.37, _SY + "from Table X"),
+        _one("GraphSAGE on Yelp, 2 bits", 0.90 / 0.28, _SY + "from Table X"),
+        _one("GraphSAGE on Yelp, 1 bit", 0.90 / 0.22, _SY + "from Table X"),
+        _one("GraphSAGE on Yelp, adaptive", 0.90 / 0.39, _SY + "from Table X"),
+    ),
+    "accuracy by width": (
+        _one("GraphSAGE on Yelp, 8 bits", 65.3 - 65.3, _SY + "from Table X"),
+        _one("GraphSAGE on Yelp, 4 bits", 65.1 - 65.3, _SY + "from Table X"),
+        _one("GraphSAGE on Yelp, 2 bits", 64.5 - 65.3, _SY + "from Table X"),
+        _one("GraphSAGE on Yelp, 1 bit", 64.4 - 65.3, _SY + "from Table X"),
+        _one("GraphSAGE on Yelp, adaptive", 65.0 - 65.3, _SY + "from Table X"),
+    ),
+    "speed-up by mode": (
+        _one("32 bits, always stale", 0.90 / 0.75, _SY + "from Table XI"),
+        _one("32 bits, adaptive", 0.90 / 0.81, _SY + "from Table XI"),
+        _one("1 bit, always stale", 0.21 / 0.12, _SY + "from Table XI"),
+        _one("1 bit, adaptive", 0.21 / 0.17, _SY + "from Table XI"),
+    ),
+    "accuracy by mode": (
+        _one("32 bits, always stale", 64.6 - 65.3, _SY + "from Table XI"),
+        _one("32 bits, adaptive", 64.9 - 65.3, _SY + "from Table XI"),
+        _one("1 bit, always stale", 64.2 - 64.4, _SY + "from Table XI"),
+        _one("1 bit, adaptive", 64.6 - 64.4, _SY + "from Table XI"),
+    ),
+    "bytes left": (
+        _one("Reddit, data", 100 * 126.9 / 2791.7, _SY + "from Table XII"),
+        _one("Reddit, data and scales", 100 * (126.9 + 15.6) / 2791.7, _SY + "from Table XII"),
+        _one("Amazon, data", 100 * 254.7 / 5632.6, _SY + "from Table XII"),
+        _one("Amazon, data and scales", 100 * (254.7 + 30.4) / 5632.6, _SY + "from Table XII"),
+    ),
+    "speed-up over two servers": (
+        _one("Reddit, GraphSAGE", 7.28 / 0.50, _SY + "from Table XII"),
+        _one("Amazon, GraphSAGE", 13.33 / 0.97, _SY + "from Table XII"),
+    ),
 }
-"""By topic; `_UNITS` has the unit."""
+"""By topic; `_UNITS` has the unit. A source that says "from" is a quotient or difference of printed figures."""
 
 _UNITS = {
     "communication share": "communication of Vanilla's epoch (%)",
@@ -60,6 +122,14 @@ _UNITS = {
     "computation reduction": "exposed computation saved (%)",
     "quantization share": "encode and decode, of an epoch (%)",
     "assignment share": "assignment, of wall-clock (%)",
+    "speed-up by model": "epochs a second, times DGL",
+    "accuracy by model": "accuracy against DGL (points)",
+    "speed-up by width": "epochs a second, times 32 bits",
+    "accuracy by width": "accuracy against 32 bits (points)",
+    "speed-up by mode": "epochs a second, times always fresh rows",
+    "accuracy by mode": "accuracy against always fresh rows (points)",
+    "bytes left": "bytes of an epoch, of float32's (%)",
+    "speed-up over two servers": "epochs a second, times DGL",
 }
 
 
@@ -123,7 +193,7 @@ def beside(
     )
     words = ", ".join(f"{setting} {value:.3g}" for setting, value in means.items())
     low, high = min(each.low for each in REPORTED[topic]), max(each.high for each in REPORTED[topic])
-    span = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+    span = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
     caption = f"{_UNITS[topic][0].upper()}{_UNITS[topic][1:]}: papers report {span}; {where}: {words}."
     title = f"{topic[0].upper()}{topic[1:]}: papers and here"
     finish(figure, title=title, caption=caption, dark=dark, height=170 + 30 * len(rows))
