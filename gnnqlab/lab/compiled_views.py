@@ -50,6 +50,7 @@ def draw_compiled(table: DataFrame, *, architecture: str = "90", dark: bool = Fa
             x=registers + 0.5,
             line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1},
             annotation={"text": f"{share:g} %", "font": {"size": 10}},
+            annotation_position="top",
         )
     figure.update_xaxes(
         title_text="registers a thread; dotted: up to here this share of all warps fits", rangemode="tozero"
@@ -62,5 +63,6 @@ def draw_compiled(table: DataFrame, *, architecture: str = "90", dark: bool = Fa
         f"registers; the fewest warps, {table.loc[[least], 'occupancy (%)'].iloc[0]:g} %, fit for {least}."
     )
     title = f"Registers of the CUDA kernels, sm_{architecture}"
-    finish(figure, title=title, caption=caption, dark=dark, height=190 + 18 * len(table), legend_rows=2)
+    finish(figure, title=title, caption=caption, dark=dark, height=200 + 18 * len(table))
+    figure.update_layout(legend={"y": -60 / (60 + 18 * len(table)), "yanchor": "top"}, margin={"t": 70, "b": 110})
     return Bundle(figure, table)

@@ -24,7 +24,7 @@ __all__ = ["draw_bits", "draw_partition", "draw_shards", "message_widths"]
 
 _COLORS = (OKABE_ITO["blue"], OKABE_ITO["orange"], OKABE_ITO["green"], OKABE_ITO["purple"])
 _INK = ("#ffffff", "#000000", "#ffffff", "#000000")
-_SHAPES = {"central": "circle", "marginal": "diamond", "halo": "square", "left out": "square-x-open"}
+_SHAPES = {"central": "circle", "marginal": "diamond", "halo": "square", "left out": "square"}
 _EDGE, _FAINT = "#a0a0a0", "#c8ccd0"
 # Dark is many bits; sizes and the number itself say the same.
 _WIDTHS = {1: "#fee838", 2: "#c9b869", 4: "#848279", 8: "#2f4a6e", 16: "#1b3660", 32: "#00204d"}
@@ -67,7 +67,7 @@ def draw_shards(parts: Parts, *, left_out: Mapping[int, Collection[int]] | None 
 
     Args:
         parts: the partition.
-        left_out: by worker, copies that do not come this time (boundary sampling); drawn as crossed out.
+        left_out: by worker, copies that do not come this time (boundary sampling); drawn in grey.
         dark: colours for a dark page.
 
     Raises:
@@ -88,7 +88,7 @@ def draw_shards(parts: Parts, *, left_out: Mapping[int, Collection[int]] | None 
                 frame += [(rank, node, kind, owner) for node in nodes]
     _add_to_legend(figure, "halo: a copy of another worker's row", color=_FAINT, symbol="square-open")
     if left_out is not None:
-        _add_to_legend(figure, "a row that does not come", color=_FAINT, symbol="square-x-open")
+        _add_to_legend(figure, "left out: a row that does not come", color=_FAINT, symbol="square")
     sentences = [
         f"worker {rank} keeps copies of {', '.join(map(str, sorted(shard.halo.tolist()))) or 'none'}"
         + (f" but does not get {', '.join(map(str, gone))}" if (gone := sorted((left_out or {}).get(rank, ()))) else "")
@@ -311,8 +311,8 @@ def _add_nodes(
         marker["line"] = {"width": 3, "color": color}
         ink = "#e6e8ea" if dark else "#1f2328"
     if kind == "left out":
-        marker |= {"color": _FAINT, "size": 22 if few else 13, "line": {"width": 1}}
-        ink = "#8c959f"
+        marker |= {"color": _FAINT, "size": 22 if few else 13}
+        ink = "#6c757d"
     figure.add_scatter(
         x=[places[node][0] for node in nodes],
         y=[places[node][1] for node in nodes],
