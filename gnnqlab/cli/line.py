@@ -17,8 +17,9 @@ import tyro
 
 from gnnqlab.cli.autotune import Autotune
 from gnnqlab.cli.bench import Bench
+from gnnqlab.cli.compare import Compare
 from gnnqlab.cli.lists import Doctor, Graphs, Models, Runs, Systems
-from gnnqlab.cli.train import Compare, Train
+from gnnqlab.cli.train import Train
 
 __all__ = ["main"]
 
@@ -48,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(_complain(error, 1)) from None
     if command.json:
         print(json.dumps(result))
+    if result.get("failed"):
+        raise SystemExit(1)
 
 
 def _parse(arguments: list[str]) -> Any:

@@ -1,9 +1,8 @@
-"""The commands that train: one system, or several for a comparison."""
+"""The command that trains one system."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import sys
 from dataclasses import dataclass
@@ -14,11 +13,10 @@ from gnnqlab.cli.options import Options
 from gnnqlab.lab.console import run_table
 
 if TYPE_CHECKING:
-    from gnnqlab.bench.mini_batch import Line
     from gnnqlab.launch.run import Run
     from gnnqlab.train.config import RunConfig
 
-__all__ = ["Compare", "Train"]
+__all__ = ["Train", "follow"]
 
 
 @dataclass(kw_only=True)
@@ -69,7 +67,7 @@ class Train(Options):
         """Follow a run to its end, write its report and show its figures."""
         from gnnqlab.lab.report import write_report
 
-        _follow(run)
+        follow(run)
         report = write_report([run], run.folder / "report.html")
         summary = run.summary
         if not self.json:
@@ -96,89 +94,19 @@ class Train(Options):
         return {"commands": commands, "slurm": script}
 
 
-@dataclass(kw_only=True)
-class Compare(Options):
-    """Train several systems on the same graph, partition, seed and link, one after the other."""
-
-    systems: str = "vanilla,fixed-bits"
-    """Names separated by commas; the first is the reference."""
-    target: float | None = None
-    """Validation score in [0, 1] whose time is taken; default: half a point below Vanilla's best."""
-    mini_batch: bool = False
-    """Train on mini-batches of sampled neighbours (DGL) as well: one process and thread, no link."""
-    fanout: int = 10
-    """Neighbours sampled of a node in each layer, for --mini-batch."""
-    batch_size: int = 1024
-    """Training nodes in a batch, for --mini-batch."""
-
-    def run(self) -> dict[str, Any]:
-        from gnnqlab.lab.compare import compare
-        from gnnqlab.lab.target import check_target
-        from gnnqlab.launch import folder as files
-        from gnnqlab.launch.calibrate import settle
-        from gnnqlab.launch.local import launch
-        from gnnqlab.systems.system import settings_for
-
-        if self.target is not None:
-            check_target(self.target)
-        names = [name.strip() for name in self.systems.split(",") if name.strip()]
-        if not names:
-            raise ValueError(
-                "systems must name at least one system, got none; for instance --systems vanilla,fixed-bits"
-            )
-        given = self.recipe_settings()
-        chosen = {name: settings_for(name, given) for name in names}
-        unused = set(given) - {setting for settings in chosen.values() for setting in settings}
-        if unused:
-            raise ValueError(f"none of the systems {names} takes {sorted(unused)}; leave it out or add one that does")
-        configs = settle([self.configure(name, **chosen[name]) for name in names])
-        runs = []
-        for config in configs:
-            run = launch(config, root=self.out)
-            runs.append(run)
-            _follow(run)
-        line, reason = self._mini_batch(configs[0])
-        comparison = compare([*runs, *line], target=self.target)
-        folder = files.create(Path(self.out) if self.out else files.default_root(), files.new_id("compare"))
-        report = comparison.report(folder / "report.html")
-        summaries = [
-            {**run.summary, "to_target_s": None if math.isnan(seconds) else seconds}
-            for run, seconds in zip(comparison.runs, comparison.to_frame()["to_target_s"], strict=True)
-        ]
-        target = None if math.isnan(comparison.target) else comparison.target
-        if not self.json:
-            print(run_table(summaries, target=target))
-            print(f"report: {report}")
-        result: dict[str, Any] = {"runs": summaries[: len(runs)], "target": target, "report": str(report)}
-        if self.mini_batch:
-            result["mini_batch"] = summaries[-1] if line else {"skipped": reason}
-        return result
-
-    def _mini_batch(self, config: RunConfig) -> tuple[list[Line], str]:
-        """Return the line of mini-batches if it was asked for, or none and why there can be none."""
-        if not self.mini_batch:
-            return [], ""
-        from gnnqlab.bench.mini_batch import MiniBatch, why_not
-        from gnnqlab.graph import load
-
-        reason = why_not(config)
-        if reason:
-            print(f"mini-batches are left out: {reason}", file=sys.stderr)
-            return [], reason
-        print("mini-batch: one process and thread, neighbours sampled by DGL, no link", file=sys.stderr)
-        batches = MiniBatch(fanout=self.fanout, batch_size=self.batch_size)
-        return [batches.train(load(config.graph), config)], ""
-
-
-def _follow(run: Run) -> None:
-    """Wait for a run with a progress bar; its first line says where it trains."""
+def follow(run: Run, which: str = "") -> None:
+    """Wait for a run with a progress bar; its first line says where it trains and, of several, ``which`` it is."""
     settings = run.config
     print(
-        f"{run.id}: {settings.system.name}, {settings.model.name}, {settings.workers} worker(s) on "
-        f"{settings.launch.device} over {settings.launch.backend}",
+        f"{which}{run.id}: {settings.system.name}, {settings.model.name}, {settings.workers} worker(s) on "
+        f"{settings.launch.device} over {settings.launch.backend}, scores {_how_often(settings.train.evaluate_every)}",
         file=sys.stderr,
     )
     cores = len(os.sched_getaffinity(0))
     if settings.launch.device == "cpu" and settings.workers > cores:
         print(f"{settings.workers} workers share {cores} core(s): they will wait for each other", file=sys.stderr)
     run.wait(progress=True)
+
+
+def _how_often(every: int | None) -> str:
+    return "after every epoch" if every == 1 else f"after every {every} epochs" if every else "after the last epoch"

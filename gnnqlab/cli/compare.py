@@ -1,0 +1,229 @@
+"""The command that compares: systems × models × graphs, one training after the other."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.cli.grid import Choice, graphs_in, models_in, systems_in
+from gnnqlab.cli.options import Options
+from gnnqlab.cli.train import follow
+from gnnqlab.lab.console import grid_table
+
+if TYPE_CHECKING:
+    from gnnqlab.bench.mini_batch import Line
+    from gnnqlab.launch.run import Run
+    from gnnqlab.train.config import RunConfig
+
+__all__ = ["Compare"]
+
+
+@dataclass(kw_only=True)
+class Compare(Options):
+    """Train several systems on the same graph, partition, seed and link, one after the other.
+
+    Several models and graphs make a grid: every system with every model on every graph.
+    """
+
+    graph: str = "digits"
+    """Graphs separated by commas; `gnnqlab graphs` lists the names."""
+    model: str = "gcn"
+    """Models separated by commas; `gnnqlab models` lists them."""
+    evaluate_every: int | None = None
+    """Epochs between evaluations, the same for all; 0: only after the last. Default: 1, or 10 for all if one of them
+    uses rows of the epoch before (pipegcn, sylvie): they travel on meanwhile, so the epoch after it does not count."""
+    systems: str = "vanilla,fixed-bits"
+    """Systems separated by commas; the first is the reference. One may carry settings of its own, a colon ahead of
+    each: vanilla,fixed-bits:bits=1,fixed-bits:bits=8,adaqp:lam=0.3:among=2+4+8,bns-gcn:p=0.1. They go before the
+    options --bits, --lam ..., which are for all systems that take them; `gnnqlab systems` lists the settings."""
+    target: float | None = None
+    """Validation score in [0, 1] whose time is taken; default: half a point below Vanilla's best on the same graph with
+    the same model."""
+    mini_batch: bool = False
+    """Train on mini-batches of sampled neighbours (DGL) as well: one process and thread, no link."""
+    fanout: int = 10
+    """Neighbours sampled of a node in each layer, for --mini-batch."""
+    batch_size: int = 1024
+    """Training nodes in a batch, for --mini-batch."""
+
+    def run(self) -> dict[str, Any]:
+        from gnnqlab.lab.target import check_target
+
+        if self.target is not None:
+            check_target(self.target)
+        fields = self._fields()  # all of them, so that a mistake shows before anything is trained
+        count, begun = sum(len(each.configs) for each in fields), 0
+        for each in fields:
+            self._train(each, begun, count)
+            begun += len(each.configs)
+        done = [each for each in fields if each.runs]
+        if done:
+            self._judge(done)
+        failed = [line for each in fields for line in each.failed]
+        if not self.json:
+            print(grid_table([each.table() for each in fields]))
+            for each in done:
+                print(f"report: {each.report}")
+        if failed:
+            print(f"gnnqlab: {len(failed)} of {count} trainings failed", file=sys.stderr)
+        return self._result(fields, done, failed)
+
+    def _fields(self) -> list[_Field]:
+        """Return a comparison for each graph and model, with its configurations."""
+        choices = systems_in(self.systems)
+        shared = self.recipe_settings()
+        chosen = [Choice(each.name, {**_taken(each.name, shared), **each.settings}) for each in choices]
+        unused = set(shared) - {setting for choice in chosen for setting in choice.settings}
+        if unused:
+            names = [choice.name for choice in choices]
+            raise ValueError(f"none of the systems {names} takes {sorted(unused)}; leave it out or add one that does")
+        fields = []
+        for graph in graphs_in(self.graph):
+            for model in models_in(self.model):
+                options = dataclasses.replace(self, graph=graph, model=model)
+                configs = [options.configure(choice.name, **choice.settings) for choice in chosen]
+                fields.append(_Field(graph, model, chosen, _evaluated_alike(configs)))
+        return fields
+
+    def _train(self, each: _Field, begun: int, count: int) -> None:
+        """Train the runs of one graph and model; one that fails is a line, and the others go on."""
+        from gnnqlab.launch.calibrate import settle
+        from gnnqlab.launch.local import launch
+
+        try:
+            each.configs = settle(each.configs)
+        except (RuntimeError, OSError) as error:
+            for choice in each.choices:
+                each.fail(choice, f"no link was found: {error}")
+            return
+        for number, (choice, config) in enumerate(zip(each.choices, each.configs), start=begun + 1):
+            try:
+                run = launch(config, root=self.out)
+                follow(run, f"{number} of {count}: {choice} on {each.graph}: " if count > 1 else "")
+            except (RuntimeError, OSError) as error:
+                each.fail(choice, str(error))
+                continue
+            each.runs.append(run)
+            each.settings.append(choice.settings)
+        if self.mini_batch and each.runs:
+            each.line, each.no_line = self._mini_batch(each.configs[0])
+
+    def _mini_batch(self, config: RunConfig) -> tuple[list[Line], str]:
+        """Return the line of mini-batches, or none and why there can be none."""
+        from gnnqlab.bench.mini_batch import MiniBatch, why_not
+        from gnnqlab.graph import load
+
+        reason = why_not(config)
+        if reason:
+            print(f"mini-batches are left out: {reason}", file=sys.stderr)
+            return [], reason
+        print("mini-batch: one process and thread, neighbours sampled by DGL, no link", file=sys.stderr)
+        batches = MiniBatch(fanout=self.fanout, batch_size=self.batch_size)
+        try:
+            return [batches.train(load(config.graph), config)], ""
+        except (RuntimeError, OSError) as error:
+            print(f"gnnqlab: mini-batch, {config.model.name} on {config.graph}: {error}", file=sys.stderr)
+            return [], str(error)
+
+    def _judge(self, done: list[_Field]) -> None:
+        """Compare the runs of each graph and model, and write a page for each."""
+        from gnnqlab.lab.compare import compare
+        from gnnqlab.lab.snapshot import graph_name, labels
+        from gnnqlab.launch import folder as files
+
+        folder = files.create(Path(self.out) if self.out else files.default_root(), files.new_id("compare"))
+        for number, each in enumerate(done, start=1):
+            comparison = compare([*each.runs, *each.line], target=self.target)
+            words = f"{number}-{graph_name({'graph': each.graph})}-{each.model}"
+            name = "report.html" if len(done) == 1 else f"report-{re.sub(r'[^A-Za-z0-9.-]+', '_', words)}.html"
+            each.report = str(comparison.report(folder / name))
+            each.target = None if math.isnan(comparison.target) else comparison.target
+            each.names = labels(comparison.runs)
+            settings = [*each.settings, *({} for _ in each.line)]
+            each.summaries = [
+                {**run.summary, "settings": own, "to_target_s": None if math.isnan(seconds) else seconds}
+                for run, own, seconds in zip(
+                    comparison.runs, settings, comparison.to_frame()["to_target_s"], strict=True
+                )
+            ]
+
+    def _result(self, fields: list[_Field], done: list[_Field], failed: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return the JSON: all runs in one list, and what belongs to a graph and model apart."""
+        result: dict[str, Any] = {"runs": [line for each in done for line in each.summaries[: len(each.runs)]]}
+        parts = [each.facts(mini_batch=self.mini_batch) for each in done]
+        if len(fields) == 1 and parts:
+            result |= {name: value for name, value in parts[0].items() if name not in ("graph", "model")}
+        elif len(fields) > 1:
+            result["comparisons"] = parts
+        return {**result, "failed": failed}
+
+
+@dataclass
+class _Field:
+    """One graph and model of the grid: its configurations, and what became of them."""
+
+    graph: str
+    model: str
+    choices: list[Choice]
+    """With the settings that options give to all."""
+    configs: list[RunConfig]
+    runs: list[Run] = field(default_factory=list)
+    settings: list[dict[str, Any]] = field(default_factory=list)
+    """Of the runs, one each."""
+    failed: list[dict[str, Any]] = field(default_factory=list)
+    line: list[Line] = field(default_factory=list)
+    no_line: str = ""
+    target: float | None = None
+    report: str = ""
+    names: list[str] = field(default_factory=list)
+    summaries: list[dict[str, Any]] = field(default_factory=list)
+
+    def fail(self, choice: Choice, error: str) -> None:
+        """Note a training that failed, and say so in one line."""
+        said = " ".join(error.split())
+        where = {"system": choice.name, "settings": choice.settings, "model": self.model, "graph": self.graph}
+        self.failed.append({**where, "error": said})
+        print(f"gnnqlab: {choice}, {self.model} on {self.graph}: {said}", file=sys.stderr)
+
+    def table(self) -> dict[str, Any]:
+        """Return what ``grid_table`` takes."""
+        return {
+            "graph": self.graph,
+            "model": self.model,
+            "summaries": self.summaries,
+            "names": self.names,
+            "target": self.target,
+            "no_line": self.no_line,
+            "failed": [str(Choice(line["system"], line["settings"])) for line in self.failed],
+        }
+
+    def facts(self, *, mini_batch: bool) -> dict[str, Any]:
+        """Return what the JSON says of this graph and model beside its runs."""
+        facts: dict[str, Any] = {
+            "graph": self.graph,
+            "model": self.model,
+            "target": self.target,
+            "report": self.report,
+        }
+        if mini_batch:
+            facts["mini_batch"] = self.summaries[-1] if self.line else {"skipped": self.no_line}
+        return facts
+
+
+def _taken(system: str, shared: dict[str, Any]) -> dict[str, Any]:
+    from gnnqlab.systems.system import settings_for
+
+    return settings_for(system, shared)
+
+
+def _evaluated_alike(configs: list[RunConfig]) -> list[RunConfig]:
+    """Return configurations that are evaluated equally often, so that best epochs and times to a score are alike."""
+    every = [config.train.evaluate_every or 0 for config in configs]
+    most = 0 if 0 in every else max(every)
+    alike = [dataclasses.replace(config.train, evaluate_every=most) for config in configs]
+    return [dataclasses.replace(config, train=train) for config, train in zip(configs, alike)]

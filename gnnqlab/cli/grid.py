@@ -1,0 +1,139 @@
+"""The grid of a comparison, read from a command line: systems with settings of their own, models, graphs.
+
+``vanilla,fixed-bits:bits=1,adaqp:lam=0.3:among=2+4+8`` names three systems: a comma between systems, a colon ahead of
+each setting, a plus between the numbers of a list. A graph's name may hold commas itself: a number goes with what is
+before it.
+"""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gnnqlab.systems.system import SYSTEMS, make_system
+
+__all__ = ["Choice", "graphs_in", "models_in", "systems_in"]
+
+_NUMBER = re.compile(r"\d+(\.\d+)?$")
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false"}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A system of a comparison, by name, with the settings that are its own."""
+
+    name: str
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return ":".join([self.name, *(f"{name}={_written(value)}" for name, value in self.settings.items())])
+
+
+def systems_in(text: str) -> list[Choice]:
+    """Return the systems that a line names.
+
+    Raises:
+        ValueError: if there is none, or a name, setting or value is wrong; the message lists the known ones.
+
+    Example:
+        >>> systems_in("vanilla,fixed-bits:bits=1,sylvie:among=1+8:delta=3")[1:]
+        [Choice(name='fixed-bits', settings={'bits': 1}), Choice(name='sylvie', settings={'among': (1, 8), 'delta': 3})]
+    """
+    choices = [_choice(piece) for piece in _pieces(text)]
+    if not choices:
+        raise ValueError("systems must name at least one system, got none; for instance --systems vanilla,fixed-bits")
+    return choices
+
+
+def models_in(text: str) -> list[str]:
+    """Return the models that a line names.
+
+    Example:
+        >>> models_in("gcn, gat")
+        ['gcn', 'gat']
+    """
+    return _each_once("model", _pieces(text))
+
+
+def graphs_in(text: str) -> list[str]:
+    """Return the graphs that a line names.
+
+    Example:
+        >>> graphs_in("digits,sbm:400,4,8,cora")
+        ['digits', 'sbm:400,4,8', 'cora']
+    """
+    if Path(text).exists():
+        return [text]
+    joined: list[str] = []
+    for piece in _pieces(text):
+        if joined and _NUMBER.match(piece):
+            joined[-1] += f",{piece}"
+        else:
+            joined.append(piece)
+    return _each_once("graph", joined)
+
+
+def _pieces(text: str) -> list[str]:
+    return [piece.strip() for piece in text.split(",") if piece.strip()]
+
+
+def _each_once(what: str, names: Sequence[str]) -> list[str]:
+    if not names:
+        raise ValueError(f"{what} must name at least one {what}, got none")
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"{what} must name each {what} once, got {twice} more than once")
+    return list(names)
+
+
+def _choice(text: str) -> Choice:
+    name, *parts = (part.strip() for part in text.split(":"))
+    if _NUMBER.match(name):
+        raise ValueError(f"systems stand between commas, got {name!r}; join the numbers of a list by +: among=1+2+4")
+    make_system(name)  # refuses an unknown name and lists the known ones
+    settings: dict[str, Any] = {}
+    for part in parts:
+        setting, sign, value = (word.strip() for word in part.partition("="))
+        if not sign:
+            raise ValueError(f"a setting must be written NAME=VALUE, got {part!r} in {text!r}; for instance {_EXAMPLE}")
+        setting = setting.replace("-", "_")
+        if setting in settings:
+            raise ValueError(f"{setting} must be given once, got {text!r}")
+        settings[setting] = _value(name, setting, value)
+    make_system(name, **settings)  # refuses a value out of its range
+    return Choice(name, settings)
+
+
+_EXAMPLE = "fixed-bits:bits=4"
+
+
+def _value(system: str, setting: str, text: str) -> Any:
+    """Return a setting's value, of the type that the recipe's signature says."""
+    recipe = SYSTEMS[system]
+    kinds = typing.get_type_hints(recipe)
+    kinds.pop("return", None)
+    if setting not in kinds:
+        make_system(system, **{setting: text})  # refuses it and lists those there are
+    kind = kinds.get(setting, str)
+    if kind == tuple[int, ...]:
+        return tuple(_number(int, system, setting, word) for word in text.split("+"))
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise ValueError(f"{setting} of {system} must be {_KINDS[bool]}, got {text!r}")
+        return text.lower() == "true"
+    return _number(kind, system, setting, text) if kind in (int, float) else text
+
+
+def _number(kind: type, system: str, setting: str, text: str) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError(f"{setting} of {system} must be {_KINDS[kind]}, got {text!r}") from None
+
+
+def _written(value: Any) -> str:
+    return "+".join(map(str, value)) if isinstance(value, tuple) else str(value)
