@@ -1,4 +1,4 @@
-"""Systems side by side over a link between emulated hosts: throughput, and what bounds it.
+"""Systems side by side over a link between emulated hosts (AdaQP Table 4): throughput, and what bounds it.
 
 All train the same 3-layer model of width 256 on the same partition over the same link, run after run in turn. Beside
 them runs Vanilla with every message left out: what computation alone takes, and so the most that any way of sending

@@ -79,7 +79,7 @@ def replay(
     settings: Orchestrated | None = None,
     as_printed: bool = False,
 ) -> DataFrame:
-    """Return what the Quant Orchestrator decides when it is shown these losses (SYLVIE Eq. 5).
+    """Return what the Quant Orchestrator decides when it is shown these losses (SYLVIE Eq. 5, Fig. 11 by δ).
 
     Differs: by default the rate is ``(F_(t-1) - F_t) / et_t``, positive while the loss falls; see ``as_printed``.
 
@@ -87,7 +87,7 @@ def replay(
         losses: by epoch.
         seconds: of every epoch.
         settings: δ, λ and the widths; the paper's by default.
-        as_printed: the rate as the paper prints it, ``(F_t - F_(t-1)) / et_t``.
+        as_printed: the rate as the paper prints it, ``(F_t - F_(t-1)) / et_t``, whatever the settings say.
 
     Returns:
         By ``epoch``: ``loss``, ``F``, ``rate``, ``earlier`` (the rate δ epochs before) and ``base``, the width of that
@@ -110,6 +110,7 @@ def replay(
     if len(losses) != len(seconds):
         raise ValueError(f"every loss needs the seconds of its epoch, got {len(losses)} losses and {len(seconds)}")
     settings = settings or Orchestrated()
+    as_printed = as_printed or settings.formula == "printed"
     among, descent, base = settings.among, Descent(settings.momentum, settings.delta), settings.among[0]
     lines = []
     # A loss is told with the seconds of the epoch before it, those of the first epoch are not.
@@ -139,7 +140,7 @@ def _settings(run: Run) -> Orchestrated:
 
 
 def rows_by_width(run: Run) -> DataFrame:
-    """Return the share of rows in each width, by epoch; an epoch whose messages nobody read has no line.
+    """Return the share of rows in each width, by epoch (SYLVIE Fig. 7); an epoch whose messages nobody read has none.
 
     Of a run of more than 400 epochs, every second, third ... one, so that a long run is read and drawn as fast.
     """

@@ -34,7 +34,7 @@ def convergence(
     score: str = "accuracy",
     dark: bool = False,
 ) -> Figure:
-    """How loss or score develop, one line per system.
+    """How loss or score develop, one line per system (AdaQP Figs. 9 and 12, SYLVIE Fig. 10).
 
     Args:
         records_by_system: ``run.records`` by label; epochs without the value (not evaluated) are left out.
@@ -86,7 +86,7 @@ def convergence(
 
 
 def breakdown(records_by_system: Mapping[str, DataFrame], *, per_worker: bool = True, dark: bool = False) -> Figure:
-    """Where the time of an epoch goes: stacked bars of mean seconds per phase, one bar per system or worker.
+    """Where the time of an epoch goes: stacked mean seconds per phase, a bar per system or worker (AdaQP Fig. 10).
 
     Raises:
         ValueError: if there is nothing to draw.

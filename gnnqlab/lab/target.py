@@ -37,7 +37,8 @@ def check_target(target: float) -> None:
 def seconds_to(records: DataFrame, target: float) -> float:
     """Return the seconds of training by the end of the first epoch whose validation score is at least ``target``.
 
-    The slowest worker's epochs are summed. What they contain counts: quantization, assignment of bits, scheduling.
+    The slowest worker's epochs are summed. What they contain counts: quantization, assignment of bits, scheduling
+    (AdaQP Tables 5 and 9).
     Evaluation and partitioning do not; an epoch in which rows under way had an evaluation's time for nothing counts as
     the median of the others.
 
