@@ -1,0 +1,323 @@
+"""Every item of the papers that is built has a home that cites it, a test, and a notebook that shows it.
+
+The rows are those of the catalogue of the papers' items; where it lies beside the repository (``../shared/papers``, or
+the folder that ``GNNQLAB_PAPERS`` names), the ids below are compared with its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import os
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+CATALOGUE = Path(os.environ.get("GNNQLAB_PAPERS", ROOT.parent / "shared" / "papers")) / "CATALOGUE.md"
+
+
+@dataclass(frozen=True)
+class Item:
+    """One row."""
+
+    homes: str
+    """``module:name`` in gnnqlab, several separated by blanks."""
+    cites: str
+    """Words that stand in the file of one home."""
+    tests: str
+    """``file::test`` in tests, several separated by blanks."""
+    shown: tuple[tuple[str, str], ...]
+    """Number of a notebook, and words in it."""
+    missing: str = ""
+    """What of the row is not built yet, and with what it comes."""
+
+
+ITEMS = {
+    "AQ-E1..3": Item(
+        "nn.message_passing:GraphPass.aggregate partition.shard:Shard.alpha",
+        "AdaQP Eq. 3",
+        "partition/test_shard.py::test_alpha_comes_from_global_degrees nn/test_law.py::test_workers_equal_one_process",
+        (("02", "AdaQP Eqs. 1–3"),),
+    ),
+    "AQ-E4,E5": Item(
+        "message.codec:Stochastic",
+        "AdaQP Eqs. 4, 5",
+        "kernels/test_codec.py::test_bytes_are_the_same_everywhere "
+        "kernels/test_codec.py::test_decoding_is_unbiased_with_the_variance_of_the_theory",
+        (("04", "AdaQP Eqs. 4 and 5"),),
+    ),
+    "AQ-Th1, E13–17": Item(
+        "theory.variance:decoded_moments lab.error_views:variance_chart",
+        "AdaQP Theorem 1, Eqs. 13-17",
+        "theory/test_variance.py::test_theorem_1_is_what_the_codec_does",
+        (("04", "Theorem 1"),),
+    ),
+    "AQ-Th2, E8, E18–22": Item(
+        "theory.convergence:convergence_bound theory.convergence:smoothness measure.convergence_check:convergence",
+        "AdaQP Theorem 2, Eqs. 8, 18-22",
+        "measure/test_convergence_check.py::test_gradients_lie_under_the_bound",
+        (("05", "*Theorem 2*"),),
+    ),
+    "AQ-Th3, E9, E23–28": Item(
+        "theory.variance:gradient_variance_bound measure.theory_check:gradient_variance",
+        "AdaQP Theorem 3, Eqs. 9, 23-28",
+        "theory/test_variance.py::test_theorem_3_in_its_own_setting "
+        "measure/test_theory_check.py::test_smooth_models_lie_under_the_bound",
+        (("05", "*Theorem 3*"),),
+    ),
+    "AQ-E10": Item(
+        "theory.cost:fit theory.cost:LinkCost theory.cost:ring_s",
+        "AdaQP Eq. 10",
+        "theory/test_cost.py::test_ring_rounds_are_those_of_the_transport "
+        "train/test_assignment.py::test_links_are_timed_before_the_first_assignment",
+        (("06", "Eq. 10"),),
+    ),
+    "AQ-E11": Item(
+        "bits.groups:beta bits.groups:use_of_halo",
+        "AdaQP Eq. 11",
+        "bits/test_groups.py::test_forward_use_is_what_noise_of_the_row_becomes_in_all_sums",
+        (("06", "AdaQP, Eq. 11"),),
+    ),
+    "AQ-E12": Item(
+        "bits.solver:solve bits.reference:solve_reference bits.pareto:front_over_lam bits.problem:Problem",
+        "Eq. 12",
+        "bits/test_solver.py::test_agrees_with_highs "
+        "bits/test_solver.py::test_front_falls_in_variance_as_it_rises_in_time",
+        (("06", "(Eq. 12)"), ("22", "AdaQP Eq. 12")),
+    ),
+    "AQ-T1": Item(
+        "partition.quality:measure_quality launch.calibrate:calibrate",
+        "AdaQP Table 1",
+        "partition/test_shard.py::test_quality_agrees_with_a_count_over_edges "
+        "launch/test_calibrate.py::test_the_wanted_share_is_found_within_a_point",
+        (("02", "AdaQP, Table 1"), ("07", "AdaQP, Table 1")),
+    ),
+    "AQ-T2, F3": Item(
+        "lab.hiding_table:hiding_table",
+        "AdaQP Table 2 and Fig. 3",
+        "lab/test_timeline_view.py::test_the_table_of_workers",
+        (("07", "Table 2 and Figure 3"),),
+    ),
+    "AQ-F2": Item(
+        "lab.partition_views:pair_table lab.partition_views:draw_pairs",
+        "AdaQP Fig. 2",
+        "lab/test_partition_views.py::test_the_tables_are_those_a_reader_counts",
+        (("02", "AdaQP's Figure 2"),),
+    ),
+    "AQ-F5..8": Item(
+        "lab.timeline_view:timeline_chart lab.assigner_player:AssignerPlayer exchange.stages:stages_on "
+        "message.transport:Ring",
+        "AdaQP's three stages (section 3.2, Fig. 7)",
+        "lab/test_timeline_view.py::test_a_panel_a_run_and_two_lines_a_worker "
+        "lab/test_assigner_player.py::test_every_step_has_axes_caption_and_numbers "
+        "exchange/test_stages.py::test_three_stages_apart_from_each_other nn/test_law.py::test_every_transport_obeys",
+        (("07", "Fig. 5"), ("06", "AdaQP's Figure 6")),
+    ),
+    "AQ-T4, F9, F12": Item(
+        "systems:adaqp systems:pipegcn bench.link:over_link lab.plots:convergence",
+        "AdaQP Table 4",
+        "bench/test_link.py::test_all_systems_are_measured_over_one_link",
+        (("08", "Accuracy by *time*"),),
+        "SANCUS comes with the baselines that broadcast",
+    ),
+    "AQ-T5, T9": Item(
+        "train.assignment:Assigner lab.target:seconds_to",
+        "AdaQP Tables 5 and 9",
+        "train/test_assignment.py::test_background_installs_one_epoch_after_blocking "
+        "lab/test_plots.py::test_the_bars_of_a_worker_add_up_to_its_epoch",
+        (("08", "assignment, share of wall-clock"),),
+    ),
+    "AQ-T6": Item(
+        "bits.policy:UniformRandom systems:random_bits bench.variance:variance",
+        "AdaQP Table 6",
+        "bench/test_variance.py::test_adaptive_widths_have_less_variance_than_random_ones",
+        (("06", "Table 6"), ("08", "AdaQP, Table 6")),
+    ),
+    "AQ-F10": Item(
+        "lab.plots:breakdown lab.frames:phase_seconds",
+        "AdaQP Fig. 10",
+        "lab/test_plots.py::test_the_bars_of_a_worker_add_up_to_its_epoch",
+        (("08", "AdaQP, section 5.4"),),
+    ),
+    "AQ-F11": Item(
+        "lab.sensitivity:sensitivity_chart lab.group_sizes:group_size_table lab.tuner:Tuner bits.pareto:front_over_lam",
+        "AdaQP Fig. 11",
+        "bits/test_solver.py::test_front_falls_in_variance_as_it_rises_in_time "
+        "lab/test_pareto_views.py::test_group_sizes_have_a_line_for_each_seed "
+        "tune/test_probe.py::test_drift_grows_with_age_and_decides_the_period",
+        (("08", "AdaQP, Fig. 11"),),
+    ),
+    "AQ-T8": Item(
+        "train.presets:preset",
+        "AdaQP Table 8",
+        "train/test_config.py::test_presets_are_those_of_table_8",
+        (),
+        "a table of settings has nothing to show; the command line and gq.preset know it",
+    ),
+    "SY-E1..4": Item(
+        "message.codec:Stochastic nn.message_passing:GraphPass.aggregate",
+        "SYLVIE Eq. 3",
+        "kernels/test_codec.py::test_pack_is_undone_by_unpack_and_has_the_promised_size "
+        "message/test_codec.py::test_rows_of_every_width_in_one_message_err_by_less_than_a_step",
+        (("04", "SYLVIE Eq. 3"),),
+    ),
+    "SY-II-A": Item(
+        "nn.models.gcn:gcn nn.models.graphsage:graphsage nn.models.gat:gat nn.models.gcnii:GCNII nn.models.dagnn:DAGNN "
+        "nn.models.sgc:SGC nn.models.jknet:JKNet",
+        "SYLVIE trains",
+        "nn/test_law.py::test_every_model_obeys_at_depth_32 nn/test_against_dgl.py::test_dagnn "
+        "nn/test_against_dgl.py::test_jknet",
+        (("09", "SYLVIE section II-A"),),
+    ),
+    "SY-IV-A": Item(
+        "partition.importance:importance bits.orchestrator:by_importance lab.decision_views:draw_importance",
+        "SYLVIE section IV-A",
+        "partition/test_importance.py::test_shards_agree_about_every_boundary_node",
+        (("10", "section IV-A"),),
+    ),
+    "SY-E5": Item(
+        "train.coordinator:Descent bits.orchestrator:Orchestrated",
+        "Eq. 5",
+        "train/test_coordinator.py::test_the_running_loss_and_its_rate_by_hand "
+        "train/test_coordinator.py::test_a_slower_descent_widens_and_a_faster_one_narrows",
+        (("10", "SYLVIE section V-A, Eq. 5"),),
+    ),
+    "SY-F7": Item(
+        "bits.orchestrator:by_importance bits.orchestrator:OrchestratedWidths lab.decision_views:rows_by_width",
+        "SYLVIE Fig. 7",
+        "bits/test_orchestrator.py::test_the_candidates_are_the_base_and_wider_ones "
+        "bits/test_orchestrator.py::test_a_message_has_its_nodes_widths_in_its_own_order",
+        (("10", "gets the base, the next quarter the next width"),),
+    ),
+    "SY-V-B, F8": Item(
+        "exchange.pipeline:AdaptivePipeline lab.staleness_epoch:draw_epoch",
+        "SYLVIE section V-B",
+        "exchange/test_pipeline.py::test_fresh_epochs_between train/test_coordinator.py::test_staleness_is_bounded "
+        "exchange/test_staleness.py::test_what_is_used_was_sent_exactly_one_epoch_before",
+        (("11", "SYLVIE section V-B, Fig. 8"),),
+    ),
+    "SY-V-C": Item(
+        "train.coordinator:Coordinator",
+        "sections V-A to V-C",
+        "train/test_coordinator.py::test_every_decision_says_when_and_why "
+        "train/test_coordinator.py::test_all_workers_decide_alike",
+        (("10", "decisions"),),
+    ),
+    "SY-TII": Item(
+        "lab.volume_views:kinds_of_bytes",
+        "SYLVIE Table II",
+        "lab/test_volume_views.py::test_columns_are_those_of_the_table",
+        (("09", "SYLVIE's Table II"),),
+    ),
+    "SY-TIV, TX": Item(
+        "systems:fixed_bits lab.decision_views:compare_widths bench.accuracy:accuracy",
+        "SYLVIE's Table X",
+        "bench/test_accuracy.py::test_the_order_of_the_papers_tables_is_asked_of_means_and_chance_is_named",
+        (("09", "SYLVIE Table IV"), ("10", "SYLVIE's Table X ")),
+    ),
+    "SY-TXI": Item(
+        "lab.staleness_modes:compare_modes bench.accuracy:accuracy",
+        "SYLVIE's Table XI",
+        "lab/test_staleness_views.py::test_share_of_stale_epochs",
+        (("11", "SYLVIE's Table XI"),),
+    ),
+    "SY-TVII, F9, F10": Item(
+        "bench.throughput:throughput systems:sylvie systems:pipegcn systems:bns_gcn lab.depth_views:train_models",
+        "Fig. 9",
+        "bench/test_throughput.py::test_every_contestant_trains "
+        "lab/test_sensitivity.py::test_ranges_are_those_of_the_printed_figures",
+        (("09", "SYLVIE Table VII"), ("11", "SYLVIE Table VII"), ("23", "SYLVIE's Table VII")),
+        "SAR comes with the baselines that broadcast",
+    ),
+    "SY-TXII, F13": Item(
+        "lab.comparison_table:comparison_frame lab.overhead_views:overhead",
+        "SYLVIE Table XII",
+        "lab/test_overhead_views.py::test_seconds_of_a_run_are_the_mean_of_workers "
+        "lab/test_sensitivity.py::test_quotients_are_what_the_papers_text_says",
+        (("10", "(Table XII)"),),
+    ),
+    "SY-F11": Item(
+        "lab.decision_views:replay train.coordinator:Descent",
+        "Fig. 11 by δ",
+        "lab/test_decision_views.py::test_nothing_is_decided_before_there_are_two_rates "
+        "train/test_coordinator.py::test_decisions_are_taken_after_every_epoch_from_delta_plus_one_on",
+        (("10", "SYLVIE's Figure 11"),),
+    ),
+    "SY-F12": Item(
+        "lab.overhead_views:draw_overhead",
+        "SYLVIE Figs. 12 and 13",
+        "lab/test_overhead_views.py::test_shares_are_drawn",
+        (("10", "Figure 12"),),
+    ),
+}
+
+NOT_YET = {
+    "more workers than one machine has: the cost model is there, what it says of them comes with the work on scale": (
+        "AQ-T7", "SY-TVIII, TXIII, F14",
+    ),
+    "training over a vertex-cut, with its cache, comes with the work on CDFGNN": (
+        "CD-A1, E1..5", "CD-A2", "CD-E6, E7", "CD-Th1, L1–3", "CD-E22, E23", "CD-E24", "CD-T2", "CD-T3", "CD-F5",
+        "CD-F6", "CD-F7", "CD-F8",
+    ),
+    "quantized primitives of one device come with the work on TANGO": (
+        "TG-E1,E2", "TG-E3", "TG-E4, F2", "TG-E5,E6", "TG-E7,E8", "TG-F3,F4", "TG-F5", "TG-F6", "TG-F15", "TG-3.3",
+        "TG-F7", "TG-F8", "TG-F9", "TG-F10..F14, T2", "TG-F16", "TG-DGL",
+    ),
+}  # fmt: skip
+"""Reason -> rows of which nothing is built."""
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_every_home_is_there_and_cites_its_item(name: str) -> None:
+    texts = []
+    for home in ITEMS[name].homes.split():
+        module, _, path = home.partition(":")
+        found: object = importlib.import_module(f"gnnqlab.{module}")
+        file = Path(str(inspect.getsourcefile(found)))  # type: ignore[arg-type]
+        for part in path.split("."):
+            found = getattr(found, part)
+        if inspect.isclass(found) or inspect.isfunction(found):
+            assert found.__doc__, f"{home} has no docstring"
+            file = Path(str(inspect.getsourcefile(found)))
+        texts.append(_in_one_line(file.read_text(encoding="utf-8")))
+    assert any(ITEMS[name].cites in text for text in texts), f"no home of {name} says {ITEMS[name].cites!r}"
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_every_test_is_there(name: str) -> None:
+    for test in ITEMS[name].tests.split():
+        file, _, function = test.partition("::")
+        assert f"def {function}(" in (ROOT / "tests" / file).read_text(encoding="utf-8"), f"{name}: {test} is gone"
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_every_notebook_shows_its_item(name: str) -> None:
+    item = ITEMS[name]
+    assert item.shown or item.missing, f"{name} is shown nowhere, and nobody says why"
+    for number, words in item.shown:
+        assert words in _notebook(number), f"{name}: notebook {number} no longer says {words!r}"
+
+
+def test_rows_are_those_of_the_catalogue() -> None:
+    known = [*ITEMS, *(name for names in NOT_YET.values() for name in names)]
+    assert len(known) == len(set(known))
+    if not CATALOGUE.is_file():
+        pytest.skip("the catalogue of the papers is not beside this repository (../shared/papers)")
+    rows = re.findall(r"^\| ((?:AQ|SY|CD|TG)-[^|]*?) \|", CATALOGUE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(known) == sorted(rows)
+
+
+@cache
+def _notebook(number: str) -> str:
+    (path,) = (ROOT / "notebooks").glob(f"{number}_*.ipynb")
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return _in_one_line("\n".join("".join(cell["source"]) for cell in cells))
+
+
+def _in_one_line(text: str) -> str:
+    return " ".join(text.split())
