@@ -78,6 +78,7 @@ CONTESTANTS: Mapping[str, _Contestant] = {
     "1-bit": _Contestant(_named("fixed-bits", bits=1, parameters="bfloat16"), _SHORT),
     "1-bit-pipelined": _Contestant(lambda: _pipelined(1), _SHORT, 0.85, 12.0),
     "sylvie": _Contestant(_named("sylvie"), _SHORT, 0.85),
+    "sylvie-printed": _Contestant(_named("sylvie", formula="printed"), _SHORT, 0.85),
     "pipegcn": _Contestant(_named("pipegcn"), {}),
     "bns-gcn": _Contestant(_named("bns-gcn"), {}),
 }

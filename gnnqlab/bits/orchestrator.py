@@ -34,6 +34,9 @@ class Orchestrated:
     """δ: epochs between the two rates that are compared. The paper suggests 5 for quality, 20 for speed."""
     momentum: float = 0.9
     """λ of the running loss ``F_t = λ F_(t-1) + (1 - λ) L_t``, in [0, 1)."""
+    formula: str = "text"
+    """``text``: Eq. 5 as the paper explains it. ``printed``: with the sign of its formula, the other way round: wider
+    while the loss falls faster and faster, so that smooth training stays with the smallest width."""
     by_node: bool = True
     """Whether nodes that matter more get wider messages; else all get the base (SYLVIE's time-adaptive half)."""
 
@@ -45,6 +48,8 @@ class Orchestrated:
             raise ValueError(f"delta must be at least 1 epoch, got {self.delta}")
         if not 0.0 <= self.momentum < 1.0:
             raise ValueError(f"momentum must lie in [0, 1), got {self.momentum}")
+        if self.formula not in ("text", "printed"):
+            raise ValueError(f"formula must be 'text' or 'printed', got {self.formula!r}")
 
     @property
     def choices(self) -> tuple[int, ...]:

@@ -19,15 +19,17 @@ def sylvie(
     delta: int = 5,
     momentum: float = 0.9,
     among: tuple[int, ...] = (1, 2, 4, 8),
+    formula: str = "text",
     bound: int = 10,
     parameters: str = "bfloat16",
 ) -> System:
     """SYLVIE: 1 to 8 bits, wider for nodes of high in-degree and as training slows; until then rows an epoch old.
 
     Sections IV-A (importance), V-A (Quant Orchestrator), V-B (Pipeline Adaptor). No code of the authors is known: this
-    is built from the paper's text. It bounds staleness without a number; ``bound`` is ours.
+    is built from the paper's text. It bounds staleness without a number; ``bound`` is ours. Eq. 5 contradicts its
+    explanation (erratum SY-1): ``formula="printed"`` is the other reading, which saves more and errs more.
     """
-    bits = Orchestrated(among=among, delta=delta, momentum=momentum)
+    bits = Orchestrated(among=among, delta=delta, momentum=momentum, formula=formula)
     return replace(
         vanilla(),
         name="sylvie",

@@ -97,6 +97,10 @@ class Descent:
         return descent
 
 
+_Rates = tuple[float, float] | None
+"""``(LDR_(t-δ), LDR_t)``."""
+
+
 @dataclass
 class Coordinator:
     """Moves the base width and switches between stale and fresh epochs."""
@@ -142,14 +146,16 @@ class Coordinator:
         if self.widths is not None:
             self.obey(self.widths.settings)  # they can be steered
         rates = self._descent.add(loss, epoch_s)
-        slower = rates is not None and rates[1] < rates[0]
+        # As printed, Eq. 5 compares (F_t - F_(t-1)) / et_t, the negatives of these rates (erratum SY-1).
+        printed = self.widths is not None and self.widths.settings.formula == "printed"
+        careful = rates is not None and (rates[1] > rates[0] if printed else rates[1] < rates[0])
         why = "there is no earlier rate to compare with yet"
         if rates is not None:
             why = f"the loss fell by {rates[1]:.4g} a second, by {rates[0]:.4g} {self._descent.delta} epochs before"
-        if self.widths is not None and rates is not None and self.widths.move(wider=slower):
-            self._say(epoch, f"base width {self.widths.base}", why)
+        if self.widths is not None and rates is not None and self.widths.move(wider=careful):
+            self._say(epoch, f"base width {self.widths.base}", why, rates)
         if self.pipeline is not None:
-            self._switch(epoch, self.pipeline, slower, why)
+            self._switch(epoch, self.pipeline, careful, why, rates)
 
     def state(self) -> dict[str, Any]:
         """Return what decisions go on from, as plain JSON."""
@@ -169,14 +175,24 @@ class Coordinator:
         if self.pipeline is not None:
             self.pipeline.fresh = state["fresh"]
 
-    def _switch(self, epoch: int, pipeline: Pipeline, slower: bool, why: str) -> None:
+    def _switch(self, epoch: int, pipeline: Pipeline, careful: bool, why: str, rates: _Rates) -> None:
         self._stale = 0 if pipeline.fresh or epoch == 0 else self._stale + 1
         late = self._stale >= self.bound
-        fresh = slower or late
+        fresh = careful or late
         if fresh != pipeline.fresh:
-            reason = f"{self._stale} stale epochs in a row, {self.bound} are allowed" if late and not slower else why
-            self._say(epoch, "fresh rows" if fresh else "rows of the epoch before", reason)
+            reason = f"{self._stale} stale epochs in a row, {self.bound} are allowed" if late and not careful else why
+            self._say(epoch, "fresh rows" if fresh else "rows of the epoch before", reason, rates)
         pipeline.fresh = fresh
 
-    def _say(self, epoch: int, what: str, why: str) -> None:
-        self.decisions.append({"epoch": epoch + 1, "what": what, "why": why})
+    def _say(self, epoch: int, what: str, why: str, rates: _Rates) -> None:
+        earlier, rate = rates or (None, None)
+        self.decisions.append(
+            {
+                "epoch": epoch + 1,
+                "what": what,
+                "why": why,
+                "rate": rate,
+                "earlier_rate": earlier,
+                "F": self._descent.loss,
+            }
+        )

@@ -81,9 +81,9 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
         loss = trainer.epoch(epoch)
         epoch_s = time.perf_counter() - begun
         bytes_wire = crossing.take()
-        if trainer.coordinator is not None and rank == 0:
+        if trainer.coordinator is not None:
             with clock.whole("assign"):
-                _write_decisions(folder, trainer.coordinator)
+                _take_decisions(folder, rank, trainer.coordinator)
         scores = Scores(train=float("nan"), val=float("nan"), test=float("nan"))
         if _evaluates(epoch, settings.epochs, settings.evaluate_every):
             scores = trainer.evaluate(epoch)
@@ -126,10 +126,10 @@ def _identity(config: RunConfig) -> str:
     return json.dumps(kept, sort_keys=True) + os.environ.get("TORCHELASTIC_RUN_ID", "")
 
 
-def _write_decisions(folder: Path, coordinator: Coordinator) -> None:
-    """Append what was decided since the last call to ``decisions.jsonl``."""
+def _take_decisions(folder: Path, rank: int, coordinator: Coordinator) -> None:
+    """Append what was decided since the last call, by all workers alike, to ``decisions.jsonl``."""
     decided, coordinator.decisions[:] = list(coordinator.decisions), []
-    if decided:
+    if decided and rank == 0:
         lines = JsonLines(folder / "decisions.jsonl")
         for entry in decided:
             lines.write(entry)

@@ -184,12 +184,18 @@ def read_assignments(folder: Path) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+_DECISION = ["epoch", "what", "why", "rate", "earlier_rate", "F"]
+
+
 def read_decisions(folder: Path) -> pd.DataFrame:
-    """Return one row a decision about widths or staleness: first ``epoch`` in which it held, ``what`` and ``why``."""
+    """Return one row a decision about widths or staleness: first ``epoch`` in which it held, ``what`` and ``why``.
+
+    ``rate`` and ``earlier_rate`` are the descents of the running loss ``F`` a second that were compared.
+    """
     import pandas as pd
 
     path = folder / "decisions.jsonl"
-    return pd.DataFrame(list(read_lines(path)) if path.exists() else [], columns=["epoch", "what", "why"])
+    return pd.DataFrame(list(read_lines(path)) if path.exists() else [], columns=_DECISION)
 
 
 def read_links(folder: Path) -> pd.DataFrame:

@@ -52,6 +52,14 @@ def test_a_slower_descent_widens_and_a_faster_one_narrows():
     assert fresh == [False, False, True, True, False]
 
 
+def test_the_printed_formula_decides_the_other_way_round():
+    bases, fresh = feed(coordinator(formula="printed"), [10.0, 6.0, 4.0, 3.0, 0.0])
+    assert bases == [1, 1, 1, 1, 2]
+    assert fresh == [False, False, False, False, True]
+    with pytest.raises(ValueError, match="formula must be 'text' or 'printed', got 'other'"):
+        Orchestrated(formula="other")
+
+
 def test_time_counts():
     made = coordinator()
     for epoch, (loss, epoch_s) in enumerate([(10.0, 1.0), (8.0, 1.0), (6.0, 2.0)]):
@@ -76,8 +84,9 @@ def test_every_decision_says_when_and_why():
     made = coordinator()
     feed(made, [10.0, 6.0, 4.0])
     assert made.decisions == [
-        {"epoch": 3, "what": "base width 2", "why": "the loss fell by 2 a second, by 4 1 epochs before"},
-        {"epoch": 3, "what": "fresh rows", "why": "the loss fell by 2 a second, by 4 1 epochs before"},
+        {"epoch": 3, "what": what, "why": "the loss fell by 2 a second, by 4 1 epochs before"}
+        | {"rate": 2.0, "earlier_rate": 4.0, "F": 4.0}
+        for what in ("base width 2", "fresh rows")
     ]
 
 
