@@ -18,6 +18,9 @@ WIDTH = 860
 # Sliders of ipywidgets leave their handle without a name; here it gets the text of the label beside it. The
 # theme is read from the page, because figures cannot see it.
 _SCRIPT = """
+export default () => {
+let views = 0;
+const show = (model, shown) => { model.set("shown", shown); model.save_changes(); };
 function render({ model, el }) {
   const root = () => el.closest(".jp-OutputArea-output, .lm-Widget.jp-Cell-outputArea") || document.body;
   const name = () => {
@@ -38,12 +41,18 @@ function render({ model, el }) {
   const changes = { childList: true, subtree: true, characterData: true };
   requestAnimationFrame(() => { name(); named.observe(root(), changes); });
   theme();
-  model.set("shown", true);
-  model.save_changes();
+  views += 1;
+  show(model, true);
   themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
-  return () => { named.disconnect(); themed.disconnect(); };
+  return () => {
+    named.disconnect();
+    themed.disconnect();
+    views -= 1;
+    if (!views) show(model, false);
+  };
 }
-export default { render };
+return { render };
+};
 """
 
 
@@ -65,8 +74,8 @@ def shows_static() -> bool:
 def make_access() -> Any:
     """Return a widget without a face that names every control beside it and reports the theme in ``dark``.
 
-    It stands in the same box as the controls; observe its trait ``dark`` to redraw figures. ``shown`` is true once a
-    page shows the box; what is sent to a figure before may come too early for it.
+    It stands in the same box as the controls; observe its trait ``dark`` to redraw figures. ``shown`` is true while
+    a page shows the box: what is sent to a figure before may come too early for it, and afterwards nobody sees it.
     """
     return _access_class()()
 

@@ -91,7 +91,7 @@ class LivePanel:
         news = self.model.look_at_status()
         if not self.access.shown:
             self._say()
-            # Nobody sees it yet, and a figure that is being made can miss changes.
+            # Nobody sees it yet, or any more; and a figure that is being made can miss changes.
             return _STATUS_S if self.model.under_way else None
         if news or not self.model.under_way or time.monotonic() >= self._due_s:
             begun = time.thread_time()
@@ -160,8 +160,9 @@ class LivePanel:
 
     def _seen(self, change: Any) -> None:
         """Give the page a moment to make the figure as well, which takes longer than this."""
-        self._due_s = time.monotonic() + _MAKING_S
-        self.updater.ask()
+        if change["new"]:
+            self._due_s = time.monotonic() + _MAKING_S
+            self.updater.ask()
 
     def _ask_anew(self) -> None:
         self._due_s = 0.0

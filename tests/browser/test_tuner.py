@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 
 from tests.browser.lab_page import LabPage
+from tests.browser.patience import patience
 
 CELLS = [
-    'import gnnqlab as gq\ngraph = gq.load("digits")',
     """import time
 began = time.time()
+import gnnqlab as gq
+graph = gq.load("digits")
+loaded = time.time()
 tuner = gq.Tuner(graph, workers=2, link="loopback", hidden=64, epochs=2000, measure=False)
 tuner""",
 ]
@@ -25,8 +28,8 @@ LISTS = ("Model", "Link", "Preset")
 BOXES = ("1 bit", "2 bits", "4 bits", "8 bits")
 BUTTONS = ("Train", "Stop", "Reset", "Code")
 MOVES = 50
-SLACK = 2.0
-"""How many times the goals may be taken here; on a machine busy with other things, as many times more as it is busy."""
+DRAWN = "document.querySelectorAll('.js-plotly-plot .scatterlayer .points path').length > 0"
+FRONT = "document.querySelector('.js-plotly-plot')?.data?.[0]?.x?.length === 11"
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +38,13 @@ def lab(open_notebook: Any, screenshots: Path) -> Iterator[LabPage]:
     lab.run_all()
     lab.page.get_by_role("slider", name="λ", exact=True).wait_for()
     seen = time.time()
-    lab.page.get_by_text("predicted").first.wait_for()
-    lab.page.wait_for_function("() => document.querySelector('.js-plotly-plot')?.data?.[0]?.x?.length === 11")
+    lab.page.wait_for_function(f"() => {DRAWN}")
     drawn = time.time()
-    began = float(lab.python("print(began)"))
-    lab.seen_s, lab.drawn_s = seen - began, drawn - began
+    lab.page.wait_for_function(f"() => {FRONT}")
+    lab.page.get_by_text("predicted").first.wait_for()
+    whole = time.time()
+    began, loaded = map(float, lab.python("print(began, loaded)").split())
+    lab.loaded_s, lab.seen_s, lab.drawn_s, lab.whole_s = (each - began for each in (loaded, seen, drawn, whole))
     lab.page.wait_for_timeout(500)
     lab.listen()
     lab.page.screenshot(path=screenshots / "tuner.png")
@@ -48,11 +53,8 @@ def lab(open_notebook: Any, screenshots: Path) -> Iterator[LabPage]:
 
 @pytest.fixture
 def slack() -> float:
-    """What the goals are multiplied by: 2, times the wall time of some work over its processor time."""
-    wall, used = time.perf_counter(), time.process_time()
-    while time.process_time() - used < 0.2:
-        sum(range(1000))
-    return SLACK * max(1.0, (time.perf_counter() - wall) / 0.2) ** 1.5  # several processes take part
+    """What the goals are multiplied by."""
+    return patience()
 
 
 def _lam(lab: LabPage) -> float:
@@ -74,8 +76,12 @@ def _press(lab: LabPage, key: str) -> float:
 
 
 def test_the_first_tuner_is_on_the_screen_soon(lab: LabPage, slack: float) -> None:
-    print(f"\ncontrols after {lab.seen_s:.2f} s, whole figure after {lab.drawn_s:.2f} s (goal 5 s)")
-    assert lab.seen_s < 5 * slack
+    print(
+        f"\nfrom the start of the cell, imports and graph ({lab.loaded_s:.2f} s) among them: controls after "
+        f"{lab.seen_s:.2f} s, first figure {lab.drawn_s:.2f} s, its whole front {lab.whole_s:.2f} s (goal 5 s, times "
+        f"{slack:.1f} on this machine now)"
+    )
+    assert lab.drawn_s < 5 * slack
 
 
 def test_every_control_is_found_by_role_and_name(lab: LabPage) -> None:
@@ -126,7 +132,7 @@ def test_a_bad_value_is_refused_beside_its_control(lab: LabPage) -> None:
     box = lab.page.get_by_role("spinbutton", name="Group size, exactly")
     box.fill("0")
     box.press("Enter")
-    alert = lab.page.get_by_role("alert").filter(has_text="group_size must lie in [1, 1000], got 0")
+    alert = lab.page.get_by_role("alert").filter(has_text="Group size must lie in [1, 1000], got 0")
     alert.wait_for()
     apart = abs(alert.bounding_box()["y"] - box.bounding_box()["y"])
     assert apart < 60 and "group_size=100" in lab.python("print(tuner.to_code())")

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import json
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,66 +14,12 @@ import pytest
 import gnnqlab as gq
 from gnnqlab.lab.bundle import Bundle
 from gnnqlab.lab.live import LiveView
-from gnnqlab.lab.live_model import Growing, LiveModel
+from gnnqlab.lab.live_model import Growing
 from gnnqlab.lab.live_views import draw_live, live_frame, live_values
 from gnnqlab.lab.theme import PHASES
-from gnnqlab.launch.folder import append_event, write_json
+from gnnqlab.launch.folder import append_event
 from gnnqlab.launch.run import Run
-from gnnqlab.train.configure import configure
-
-PHASE = 0.004
-"""Seconds of every phase in these records."""
-
-
-class Folder:
-    """A run folder that nobody trains in: this process stands for its guard."""
-
-    def __init__(self, place: Path, *, system: str = "vanilla", workers: int = 2, epochs: int = 100) -> None:
-        self.workers, self.path = workers, place / "20260101-000000-run"
-        self.path.mkdir(parents=True)
-        write_json(
-            self.path / "config.json", configure("digits", system=system, workers=workers, epochs=epochs).to_json()
-        )
-        self.state("running")
-
-    def state(self, state: str, cause: str = "") -> None:
-        write_json(self.path / "status.json", {"state": state, "cause": cause, "epoch": 3, "errors": []})
-        from gnnqlab.launch import processes
-
-        me = [os.getpid(), processes.start_time(os.getpid())]
-        write_json(self.path / "guard.json", {"place": processes.place(), "guard": me, "agent": me, "workers": {}})
-
-    def write(self, epochs: range, *, bits: int = 4, ranks: Any = None, traffic: bool = True) -> None:
-        for rank in range(self.workers) if ranks is None else ranks:
-            records, messages = [], []
-            for epoch in epochs:
-                spent = {phase.column: PHASE * (rank + 1) for phase in PHASES}
-                records.append(
-                    {
-                        "epoch": epoch, "rank": rank, "time_s": 0.1 * (epoch + 1), "loss": 2.0 / (epoch + 1),
-                        "train_score": 0.5, "val_score": None if epoch % 2 else 0.25, "test_score": 0.75,
-                        "epoch_s": sum(spent.values()), **spent, "bytes_payload": 1000, "bytes_params": 24,
-                        "memory_bytes": 10**6,
-                    }
-                )  # fmt: skip
-                rows = [
-                    [1, way, sender, rank, width, 10, 100 * width, 8, 0.001]
-                    for way, width in (("forward", bits), ("backward", 8))
-                    for sender in range(self.workers)
-                    if sender != rank
-                ]
-                messages.append({"epoch": epoch, "rows": rows})
-            self._append(f"records-rank{rank}.jsonl", records)
-            if traffic:
-                self._append(f"traffic-rank{rank}.jsonl", messages)
-
-    def _append(self, name: str, lines: list[dict[str, Any]]) -> None:
-        with open(self.path / name, "a") as file:
-            file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-
-    @property
-    def model(self) -> LiveModel:
-        return LiveModel(Run(self.path))
+from tests.lab.synthetic_folder import Folder
 
 
 @pytest.fixture
