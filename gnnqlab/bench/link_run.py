@@ -37,6 +37,8 @@ class Measured:
     wire: float
     label: str
     score: float
+    coordination: float | None = None
+    """Share of wall-clock that SYLVIE's extraction and coordination took, if the system has them."""
     link_s: float = 0.0
     """What the epoch's bytes, weight gradients included, take at the rate of a host's link."""
 
@@ -94,6 +96,7 @@ def _measured(run: Any, config: RunConfig) -> Measured:
         wire=wire_share(run.traffic, summary.get("link_bytes_per_s"), config.workers, summary["hosts"]),
         label=summary["link"],
         score=summary.get("test_accuracy") or summary.get("test_f1_micro") or 0.0,
+        coordination=summary.get("coordination_share"),
         link_s=link_s,
     )
 
