@@ -81,6 +81,7 @@ def trained_message(
         (RealMessage(layer 1, epoch 5, worker 0 to worker 1: 2 rows of 8), [3, 4])
     """
     from gnnqlab.measure.in_process import exact_trainer
+    from gnnqlab.nn.message_passing import Hop
     from gnnqlab.nn.models.registry import ModelSettings
 
     for name, worker in (("sender", sender), ("receiver", receiver)):
@@ -99,9 +100,9 @@ def trained_message(
     aggregated: list[Tensor] = []
     aggregate = trainer.graph._aggregate
 
-    def keep(x: Tensor, alpha: str, hop: int, epoch: int, training: bool) -> Tensor:
+    def keep(x: Tensor, alpha: str, hop: Hop) -> Tensor:
         aggregated.append(x.detach())
-        return aggregate(x, alpha, hop, epoch, training)
+        return aggregate(x, alpha, hop)
 
     trainer.graph._aggregate = keep  # type: ignore[method-assign]
     trainer.gradients(epochs)

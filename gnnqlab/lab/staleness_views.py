@@ -161,7 +161,7 @@ def _rows_by_epoch(
     graph: Graph, ids: Tensor, layer: int, hidden: int, layers: int, dropout: float, lr: float, epochs: int, seed: int
 ) -> list[Tensor]:
     """The rows that one layer aggregates, epoch by epoch."""
-    from gnnqlab.nn.message_passing import LocalGraph
+    from gnnqlab.nn.message_passing import Hop, LocalGraph
     from gnnqlab.nn.models.registry import ModelSettings, build_model
     from gnnqlab.train.config import TrainSettings
     from gnnqlab.train.objective import Objective
@@ -174,10 +174,10 @@ def _rows_by_epoch(
     found: list[Tensor] = []
     aggregate: Callable[..., Tensor] = local._aggregate
 
-    def keep(x: Tensor, alpha: str, hop: int, epoch: int, training: bool) -> Tensor:
-        if hop == layer:
+    def keep(x: Tensor, alpha: str, hop: Hop) -> Tensor:
+        if hop.index == layer:
             found.append(x.detach()[ids].clone())
-        return aggregate(x, alpha, hop, epoch, training)
+        return aggregate(x, alpha, hop)
 
     local._aggregate = keep  # type: ignore[method-assign]
     for epoch in range(epochs):

@@ -16,7 +16,7 @@ from gnnqlab.bits.policy import BitPolicy, Rows
 from gnnqlab.exchange.halo import HaloExchange
 from gnnqlab.kernels.aggregate import spmm
 from gnnqlab.nn.layers import GraphConvolution, SageConvolution
-from gnnqlab.nn.message_passing import ModelGraph, WorkerGraph
+from gnnqlab.nn.message_passing import Hop, ModelGraph, WorkerGraph
 from gnnqlab.nn.sparse_input import SparseInput
 from gnnqlab.partition.shard import Shard
 from gnnqlab.theory.variance import received_variance, shared_variance, step_widths
@@ -54,9 +54,9 @@ class TracedGraph(WorkerGraph):
         self.shard = shard
         self.layers: dict[int, LayerPass] = {}
 
-    def _aggregate(self, x: Tensor, alpha: str, hop: int, epoch: int, training: bool) -> Tensor:
-        y = super()._aggregate(x, alpha, hop, epoch, training)
-        layer = self.layers.setdefault(hop, LayerPass())
+    def _aggregate(self, x: Tensor, alpha: str, hop: Hop) -> Tensor:
+        y = super()._aggregate(x, alpha, hop)
+        layer = self.layers.setdefault(hop.index, LayerPass())
         layer.alpha, layer.rows, layer.sums = alpha, x.detach(), y.detach()
         layer.rows_gradient = layer.sums_gradient = None
         if x.requires_grad:

@@ -8,6 +8,7 @@ the model, global node id, column), so a row's dropout mask does not depend on w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import overload
 
 import torch
@@ -24,7 +25,17 @@ from gnnqlab.kernels.noise import dropout, stream
 from gnnqlab.nn.sparse_input import SparseInput
 from gnnqlab.partition.shard import Shard, edge_weights
 
-__all__ = ["GraphPass", "LocalGraph", "ModelGraph", "WorkerGraph"]
+__all__ = ["GraphPass", "Hop", "LocalGraph", "ModelGraph", "WorkerGraph"]
+
+
+@dataclass(frozen=True)
+class Hop:
+    """Which look at neighbours this is: at most one exchange of the rows."""
+
+    index: int
+    """Place in the pass, from 0; the layer of what travels."""
+    epoch: int
+    training: bool
 
 
 class ModelGraph(ABC):
@@ -64,7 +75,7 @@ class ModelGraph(ABC):
     def _weighted(self, alpha: str) -> Adjacency: ...
 
     @abstractmethod
-    def _aggregate(self, x: Tensor, alpha: str, hop: int, epoch: int, training: bool) -> Tensor: ...
+    def _aggregate(self, x: Tensor, alpha: str, hop: Hop) -> Tensor: ...
 
     def _convolve(
         self,
@@ -73,20 +84,16 @@ class ModelGraph(ABC):
         bias: Tensor,
         self_weight: Tensor | None,
         alpha: str,
-        hop: int,
-        epoch: int,
-        training: bool,
+        hop: Hop,
     ) -> Tensor:
-        y = torch.addmm(bias, self._aggregate(x, alpha, hop, epoch, training), weight)
+        y = torch.addmm(bias, self._aggregate(x, alpha, hop), weight)
         return y if self_weight is None else torch.addmm(y, x, self_weight)
 
     @abstractmethod
-    def _attend(
-        self, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float, hop: int, epoch: int, training: bool
-    ) -> Tensor: ...
+    def _attend(self, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float, hop: Hop) -> Tensor: ...
 
     @abstractmethod
-    def _extend(self, x: Tensor, hop: int, epoch: int, training: bool) -> Tensor: ...
+    def _extend(self, x: Tensor, hop: Hop) -> Tensor: ...
 
 
 class GraphPass:
@@ -113,8 +120,7 @@ class GraphPass:
         Returns:
             float32 ``(N, D)``.
         """
-        self._hops += 1
-        return self.graph._aggregate(x, alpha, self._hops - 1, self.epoch, self.training)
+        return self.graph._aggregate(x, alpha, self._next_hop())
 
     def convolve(
         self, x: Tensor, weight: Tensor, bias: Tensor, *, alpha: str = "symmetric", self_weight: Tensor | None = None
@@ -129,8 +135,7 @@ class GraphPass:
         Returns:
             float32 ``(N, O)``.
         """
-        self._hops += 1
-        return self.graph._convolve(x, weight, bias, self_weight, alpha, self._hops - 1, self.epoch, self.training)
+        return self.graph._convolve(x, weight, bias, self_weight, alpha, self._next_hop())
 
     def attend(self, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float = 0.2) -> Tensor:
         """Return ``y_v = sum over u in N(v) of softmax_u(leaky(<a_target, z_v> + <a_source, z_u>)) z_u`` (GAT).
@@ -145,13 +150,11 @@ class GraphPass:
         Returns:
             float32 ``(N, K, F)``; zeros for a node without neighbours.
         """
-        self._hops += 1
-        return self.graph._attend(z, a_source, a_target, slope, self._hops - 1, self.epoch, self.training)
+        return self.graph._attend(z, a_source, a_target, slope, self._next_hop())
 
     def extend(self, x: Tensor) -> Tensor:
         """Return the rows of owned nodes with those of halo nodes behind them, for anything else."""
-        self._hops += 1
-        return self.graph._extend(x, self._hops - 1, self.epoch, self.training)
+        return self.graph._extend(x, self._next_hop())
 
     @overload
     def dropout(self, x: Tensor, p: float) -> Tensor: ...
@@ -166,6 +169,10 @@ class GraphPass:
         if isinstance(x, SparseInput):
             return x.dropout(self.ids, p=p, seed=self.graph.seed, epoch=self.epoch, stream=key)
         return dropout(x, self.ids, p=p, seed=self.graph.seed, epoch=self.epoch, stream=key)
+
+    def _next_hop(self) -> Hop:
+        self._hops += 1
+        return Hop(self._hops - 1, self.epoch, self.training)
 
 
 class LocalGraph(ModelGraph):
@@ -182,16 +189,14 @@ class LocalGraph(ModelGraph):
         weights = edge_weights(alpha, graph.indptr, graph.indices, graph.in_degrees, graph.out_degrees)
         return Adjacency(graph.indptr, graph.indices, weights, num_columns=graph.num_nodes)
 
-    def _aggregate(self, x: Tensor, alpha: str, hop: int, epoch: int, training: bool) -> Tensor:
+    def _aggregate(self, x: Tensor, alpha: str, hop: Hop) -> Tensor:
         return aggregate(self.adjacency(alpha), x)
 
-    def _attend(
-        self, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float, hop: int, epoch: int, training: bool
-    ) -> Tensor:
+    def _attend(self, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float, hop: Hop) -> Tensor:
         source, target = (z * a_source).sum(-1), (z * a_target).sum(-1)
         return attend(self.adjacency("sum"), z, source, target, slope=slope)
 
-    def _extend(self, x: Tensor, hop: int, epoch: int, training: bool) -> Tensor:
+    def _extend(self, x: Tensor, hop: Hop) -> Tensor:
         return x
 
 
@@ -211,13 +216,13 @@ class WorkerGraph(ModelGraph):
         weights = shard.alpha(alpha)
         return Adjacency(shard.indptr, shard.indices, weights, num_columns=shard.num_owned + shard.num_halo)
 
-    def _aggregate(self, x: Tensor, alpha: str, hop: int, epoch: int, training: bool) -> Tensor:
+    def _aggregate(self, x: Tensor, alpha: str, hop: Hop) -> Tensor:
         return self._exchange.aggregate(
             self.adjacency(alpha),
             x.contiguous(),
-            layer=hop,
-            epoch=epoch,
-            exact=not training,
+            layer=hop.index,
+            epoch=hop.epoch,
+            exact=not hop.training,
             static=x is self.features,
         )
 
@@ -228,9 +233,7 @@ class WorkerGraph(ModelGraph):
         bias: Tensor,
         self_weight: Tensor | None,
         alpha: str,
-        hop: int,
-        epoch: int,
-        training: bool,
+        hop: Hop,
     ) -> Tensor:
         return convolve(
             self._exchange,
@@ -239,15 +242,13 @@ class WorkerGraph(ModelGraph):
             weight,
             bias,
             self_weight,
-            layer=hop,
-            epoch=epoch,
-            exact=not training,
+            layer=hop.index,
+            epoch=hop.epoch,
+            exact=not hop.training,
             static=x is self.features,
         )
 
-    def _attend(
-        self, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float, hop: int, epoch: int, training: bool
-    ) -> Tensor:
+    def _attend(self, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float, hop: Hop) -> Tensor:
         return attend_over_halo(
             self._exchange,
             self.adjacency("sum"),
@@ -255,10 +256,10 @@ class WorkerGraph(ModelGraph):
             a_source,
             a_target,
             slope=slope,
-            layer=hop,
-            epoch=epoch,
-            exact=not training,
+            layer=hop.index,
+            epoch=hop.epoch,
+            exact=not hop.training,
         )
 
-    def _extend(self, x: Tensor, hop: int, epoch: int, training: bool) -> Tensor:
-        return self._exchange.extend(x.contiguous(), layer=hop, epoch=epoch, exact=not training)
+    def _extend(self, x: Tensor, hop: Hop) -> Tensor:
+        return self._exchange.extend(x.contiguous(), layer=hop.index, epoch=hop.epoch, exact=not hop.training)

@@ -37,12 +37,12 @@ class StaleGraph(LocalGraph):
         self.smoothing = features, gradients
         self.means = {}
 
-    def _aggregate(self, x, alpha, hop, epoch, training):
+    def _aggregate(self, x, alpha, hop):
         dense = dense_of(self.adjacency(alpha))
         across = self.owner[:, None] != self.owner[None, :]
-        if not training:
+        if not hop.training:
             return dense @ x
-        return StaleProduct.apply(x, dense * ~across, dense * across, self, hop, epoch)
+        return StaleProduct.apply(x, dense * ~across, dense * across, self, hop.index, hop.epoch)
 
     def before(self, kind, hop, now, epoch):
         """What edges between workers see, and keep what the next epoch sees."""

@@ -54,15 +54,15 @@ class SampledGraph(LocalGraph):
             kept[mine] = torch.where(mine, 1.0, row)
         return kept
 
-    def _aggregate(self, x, alpha, hop, epoch, training):
+    def _aggregate(self, x, alpha, hop):
         dense = dense_of(self.adjacency(alpha))
-        if not training or (self.whole_input and hop == 0):
+        if not hop.training or (self.whole_input and hop.index == 0):
             return dense @ x
         across = self.owner[:, None] != self.owner[None, :]
         if self.stale:  # rows of the epoch before are the sample of the epoch before, and so are their gradients
-            drawn = self.factors(max(epoch - 1, 0))
-            return StaleProduct.apply(x, dense * ~across, drawn * dense * across, self, hop, epoch)
-        return (dense * self.factors(epoch)) @ x
+            drawn = self.factors(max(hop.epoch - 1, 0))
+            return StaleProduct.apply(x, dense * ~across, drawn * dense * across, self, hop.index, hop.epoch)
+        return (dense * self.factors(hop.epoch)) @ x
 
     def before(self, kind, hop, now, epoch):
         store = self.rows if kind == "rows" else self.gradients
@@ -70,8 +70,8 @@ class SampledGraph(LocalGraph):
         store[hop] = now
         return seen
 
-    def _attend(self, z, a_source, a_target, slope, hop, epoch, training):
-        factors = self.factors(epoch) if training else torch.ones(self.ids.numel(), self.ids.numel())
+    def _attend(self, z, a_source, a_target, slope, hop):
+        factors = self.factors(hop.epoch) if hop.training else torch.ones(self.ids.numel(), self.ids.numel())
         kept = (dense_of(self.adjacency("sum")) > 0) & (factors > 0)
         across = self.owner[:, None] != self.owner[None, :]
         if self.sampler.attention == "input":

@@ -239,12 +239,12 @@ class StaleAttention(LocalGraph):
         self.across = owner[:, None] != owner[None, :]
         self.rows, self.gradients = {}, {}
 
-    def _attend(self, z, a_source, a_target, slope, hop, epoch, training):
+    def _attend(self, z, a_source, a_target, slope, hop):
         edge, far = dense_of(self.adjacency("sum")) > 0, z
-        if training:
+        if hop.training:
             now = z.detach().clone()
-            far, self.rows[hop] = self.rows.get(hop, now), now
-            far = _Far.apply(z, far.clone(), self, hop)
+            far, self.rows[hop.index] = self.rows.get(hop.index, now), now
+            far = _Far.apply(z, far.clone(), self, hop.index)
         source, far_source = (z * a_source).sum(-1), (far * a_source).sum(-1)
         across = self.across[:, :, None]
         logits = (z * a_target).sum(-1)[:, None] + torch.where(across, far_source, source)
