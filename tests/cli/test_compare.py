@@ -1,0 +1,175 @@
+"""``gnnqlab compare`` over a grid: a row for each combination, a target for each graph and model, failures in between.
+
+The trainings are made up; ``test_line.py`` has a real one.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gnnqlab import cli
+from gnnqlab.errors import WorkerFailed
+from gnnqlab.lab.console import grid_table
+from gnnqlab.launch import local
+from gnnqlab.train.config import RunConfig
+from gnnqlab.train.pauses import advice
+from tests.lab.synthetic import make_run
+
+_BEST = {"gcn": 0.9, "sgc": 0.8}
+
+
+@dataclass
+class MadeUp:
+    """A run that ended well as soon as it began."""
+
+    config: RunConfig
+
+    def __post_init__(self) -> None:
+        name, model = self.config.system.name, self.config.model.name
+        run = make_run(name, epochs=6, bits=getattr(self.config.system.bits, "bits", 32))
+        self.id, self.records, self.traffic = f"{name}-{model}", run.records, run.traffic
+        facts = {"model": model, "graph": self.config.graph, "best_val": _BEST[model]}
+        self.summary = {**run.summary, **facts, "evaluate_every": self.config.train.evaluate_every}
+        self.summary |= {"bytes_payload": 8, "bytes_params": 0}
+
+    def wait(self, *, progress: bool) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def made_up(monkeypatch):
+    """No run is launched; one of ``adaqp-p`` fails."""
+
+    def launch(config: RunConfig, **more: Any) -> MadeUp:
+        if config.system.name == "adaqp-p":
+            raise WorkerFailed("rank 1 died in epoch 2\nits log says more")
+        if said := advice(config):
+            warnings.warn(said, stacklevel=2)
+        return MadeUp(config)
+
+    monkeypatch.setattr(local, "launch", launch)
+
+
+def said_json(capsys):
+    said = capsys.readouterr()
+    return json.loads(said.out.splitlines()[-1]), said.err
+
+
+def test_every_system_with_every_model_on_every_graph(capsys, tmp_path):
+    systems = "vanilla,fixed-bits:bits=1,fixed-bits:bits=8"
+    grid = ["--graph", "digits,sbm:300,3,6", "--model", "gcn,sgc", "--systems", systems]
+    cli.main(["compare", *grid, "--json", "--out", str(tmp_path)])
+    result, progress = said_json(capsys)
+    rows = [(row["graph"], row["model"], row["system"], row["settings"]) for row in result["runs"]]
+    assert rows == [
+        (graph, model, system, settings)
+        for graph in ("digits", "sbm:300,3,6")
+        for model in ("gcn", "sgc")
+        for system, settings in (("vanilla", {}), ("fixed-bits", {"bits": 1}), ("fixed-bits", {"bits": 8}))
+    ]
+    assert "12 of 12: fixed-bits:bits=8 on sbm:300,3,6: " in progress and "1 of 12: vanilla on digits: " in progress
+    assert result["failed"] == []
+    parts = result["comparisons"]
+    assert [(part["graph"], part["model"]) for part in parts] == [(row[0], row[1]) for row in rows[::3]]
+    for part, vanilla in zip(parts, result["runs"][::3]):
+        # Half a point below Vanilla on this graph with this model.
+        assert part["target"] == pytest.approx(vanilla["best_val"] - 0.005)
+        page = Path(part["report"])
+        assert page.exists() and part["model"] in page.name
+    assert len({part["report"] for part in parts}) == 4
+
+
+def test_a_model_without_mini_batches_says_so_in_the_table(capsys, tmp_path):
+    words = ["compare", "--systems", "vanilla", "--model", "sgc", "--mini-batch", "--out", str(tmp_path)]
+    cli.main(words)
+    said = capsys.readouterr().out
+    reason = "it knows the models gcn, graphsage, gat, got sgc"
+    assert "mini-batch  no line" in said and f"no mini-batch line for sgc on digits: {reason}" in said
+    cli.main([*words, "--json"])
+    assert said_json(capsys)[0]["mini_batch"] == {"skipped": reason}
+
+
+def test_one_that_fails_is_a_line_and_the_others_go_on(capsys, tmp_path):
+    words = ["compare", "--systems", "vanilla,adaqp-p,fixed-bits:bits=4", "--out", str(tmp_path)]
+    with pytest.raises(SystemExit) as end:
+        cli.main([*words, "--json"])
+    assert end.value.code == 1
+    result, progress = said_json(capsys)
+    assert [row["system"] for row in result["runs"]] == ["vanilla", "fixed-bits"]
+    assert result["failed"] == [
+        {
+            "system": "adaqp-p",
+            "settings": {},
+            "model": "gcn",
+            "graph": "digits",
+            "error": "rank 1 died in epoch 2 its log says more",
+        }
+    ]
+    assert "gnnqlab: adaqp-p, gcn on digits: rank 1 died in epoch 2 its log says more\n" in progress
+    assert progress.rstrip().endswith("gnnqlab: 1 of 3 trainings failed")
+    assert {"target", "report"} <= set(result) and "comparisons" not in result
+    # Where nothing is left there is nothing to compare.
+    with pytest.raises(SystemExit) as end:
+        cli.main(["compare", "--systems", "adaqp-p", "--out", str(tmp_path)])
+    assert end.value.code == 1 and "failed" in capsys.readouterr().out
+
+
+def test_all_systems_of_a_comparison_are_evaluated_equally_often(capsys, tmp_path):
+    cli.main(["compare", "--systems", "vanilla,pipegcn", "--json", "--out", str(tmp_path)])
+    result, progress = said_json(capsys)
+    assert [row["evaluate_every"] for row in result["runs"]] == [10, 10]
+    assert progress.count("scores after every 10 epochs") == 2
+    words = ["compare", "--systems", "pipegcn,sylvie", "--evaluate-every", "1", "--out", str(tmp_path)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        cli.main(words)
+    # Each in one line, without the place in the code.
+    assert [line[:42] for line in capsys.readouterr().err.splitlines() if "count only if" in line] == [
+        "gnnqlab: the seconds of pipegcn count only",
+        "gnnqlab: the seconds of sylvie count only ",
+    ]
+
+
+def test_a_mistake_anywhere_in_the_grid_shows_before_anything_is_trained(capsys, tmp_path):
+    for grid in (["--model", "gcn,gcm"], ["--graph", "digits,digit"], ["--systems", "vanilla,bns-gcn:p=2"]):
+        with pytest.raises(SystemExit) as end:
+            cli.main(["compare", *grid, "--out", str(tmp_path)])
+        assert end.value.code == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_table_of_a_grid_compares_within_a_graph_and_model():
+    def summary(epoch_s, to_target_s):
+        return {
+            "epoch_s": epoch_s,
+            "test_accuracy": 0.9,
+            "to_target_s": to_target_s,
+            "link": "loopback",
+            **dict.fromkeys(("comm_s", "comp_s", "quant_s"), 0.0),
+            **dict.fromkeys(("bytes_payload", "bytes_params", "bytes_sent"), 10),
+        }
+
+    def part(model, first, second, **more):
+        names, summaries = ["vanilla", "sylvie"], [summary(first, 3.0), summary(second, None)]
+        return {"graph": "digits", "model": model, "names": names, "summaries": summaries, **more}
+
+    table = grid_table(
+        [
+            part("gcn", 0.2, 0.1, target=0.95, no_line="", failed=[]),
+            part("sgc", 0.9, 0.3, target=0.80, no_line="it knows others", failed=["adaqp:lam=0.5"]),
+        ]
+    )
+    head, *rows, note = table.splitlines()
+    assert head.split()[:3] == ["graph", "model", "system"]
+    assert "0.67x" not in table and "2.00x" in rows[1] and "3.00x" in rows[3]
+    assert "95.0 %" in rows[0] and "80.0 %" in rows[2] and "not reached" in rows[1]
+    assert rows[4].split() == ["digits", "sgc", "adaqp:lam=0.5", "failed"]
+    assert rows[5].split() == ["digits", "sgc", "mini-batch", "no", "line"]
+    assert note == "no mini-batch line for sgc on digits: it knows others"
