@@ -16,7 +16,13 @@ __all__ = ["varco"]
 def varco(*, among: tuple[int, ...] = (1, 2, 4, 8, 16, 32), period: int = 10, parameters: str = "float32") -> System:
     """VARCO-like: bit-widths that grow by a fixed plan to float32, one step every ``period`` epochs.
 
-    The idea of VARCO with another compressor: see :class:`Growing` for what differs.
+    VARCO's: a ratio of compression that is set before training and falls to 1, forward and backward alike. Ours: the
+    compressor (stochastic rounding of whole rows; VARCO leaves columns out), hence steps in powers of two, their
+    number and length. All else is Vanilla's; see :class:`Growing`.
+
+    Example:
+        >>> varco().bits.widths(None, 0), varco().bits.widths(None, 10**6)
+        (1, 32)
     """
     return replace(
         vanilla(), name="varco", codec=Stochastic(parameters=parameters), bits=Growing(among=among, period=period)
