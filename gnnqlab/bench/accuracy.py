@@ -64,10 +64,10 @@ def _fixed(bits: int) -> System:
     return fixed_bits(bits=bits, parameters="bfloat16")
 
 
-def _sylvie() -> System:
+def _sylvie(formula: str = "text") -> System:
     from gnnqlab.systems import sylvie
 
-    return sylvie()
+    return sylvie(formula=formula)
 
 
 def _synchronous(system: System) -> System:
@@ -94,6 +94,7 @@ CONTESTANTS: Mapping[str, Callable[[], System]] = {
     "1-bit": lambda: _fixed(1),
     "adaptive-bits": lambda: _synchronous(_sylvie()),
     "sylvie": _sylvie,
+    "sylvie-printed": lambda: _sylvie("printed"),
     "adaptive-bits-pipelined": lambda: _asynchronous(_sylvie()),
     "1-bit-adaptive-pipeline": lambda: _adaptive(_fixed(1)),
     "1-bit-pipelined": lambda: _asynchronous(_fixed(1)),
@@ -101,7 +102,7 @@ CONTESTANTS: Mapping[str, Callable[[], System]] = {
     "32-bit-pipelined": lambda: _asynchronous(_vanilla()),
 }
 """Name -> system; those that name no pipeline are always synchronous, but ``sylvie``. Fixed widths have SYLVIE's codec,
-with parameters in 16 bits."""
+with parameters in 16 bits. ``sylvie-printed`` is the other reading of Eq. 5, of which nothing is asked."""
 ORDER = (
     ("adaptive-bits", "1-bit"),
     ("sylvie", "adaptive-bits-pipelined"),
@@ -221,10 +222,10 @@ def table(case: str, found: Mapping[str, Sequence[Training]]) -> list[dict[str, 
         if name != "vanilla":
             # Of a contestant that is a part of another, nothing is asked but its place in the order.
             rows.append(_compared(case, name, "vanilla", found, within=POINTS if name == "sylvie" else None))
-            if name in ("sylvie", "adaptive-bits", "adaptive-bits-pipelined"):
+            if name.startswith(("sylvie", "adaptive-bits")):
                 bits = statistics.fmean(one.bits for one in found[name])
                 rows.append(row(case, f"{name}: mean width of what travels", bits, "bits", "", None, None))
-            if name.endswith("-adaptive-pipeline") or name == "sylvie":
+            if name.startswith("sylvie") or name.endswith("-adaptive-pipeline"):
                 stale = statistics.fmean(one.stale for one in found[name])
                 rows.append(row(case, f"{name}: epochs on rows of the epoch before", 100 * stale, "%", "", None, None))
     return rows + [
