@@ -42,12 +42,19 @@ def plan_table(runs: Mapping[str, Run]) -> DataFrame:
     return pd.DataFrame.from_dict(lines, orient="index", columns=columns).rename_axis("run")
 
 
-def draw_plan(records: Mapping[str, DataFrame], traffic: Mapping[str, DataFrame], *, dark: bool = False) -> Bundle:
+def draw_plan(
+    records: Mapping[str, DataFrame],
+    traffic: Mapping[str, DataFrame],
+    *,
+    title: str = "Widths by a plan, and fixed ones",
+    dark: bool = False,
+) -> Bundle:
     """Draw a line a run: mean width of a row and loss by epoch, and the loss by what has been sent so far.
 
     Args:
         records: ``run.records`` by label.
         traffic: ``run.traffic`` by label.
+        title: of the figure.
         dark: colours for a dark page.
 
     Raises:
@@ -90,6 +97,6 @@ def draw_plan(records: Mapping[str, DataFrame], traffic: Mapping[str, DataFrame]
         for label, line in table.items()
     )
     caption = f"Mean bits of a row, bytes in all and the loss at the end: {words}."
-    finish(figure, title="Widths by a plan, and fixed ones", caption=caption, dark=dark, height=370)
+    finish(figure, title=title, caption=caption, dark=dark, height=370)
     figure.update_layout(legend={"y": -0.22, "yanchor": "top"}, margin={"t": 50, "b": 90})
     return Bundle(figure, pd.DataFrame.from_dict(table, orient="index").rename_axis("run"))

@@ -39,6 +39,11 @@ def test_the_picture_adds_bytes_up() -> None:
     assert figure["layout"]["xaxis3"]["title"]["text"] == "sent so far (MB)"
 
 
+def test_a_figure_can_be_called_otherwise() -> None:
+    bundle = draw_plan({"a": _records((1.0, 0.5))}, {"a": TRAFFIC}, title="By δ")
+    assert bundle.figure.layout.title.text == "By δ"
+
+
 def test_runs_must_match() -> None:
     with pytest.raises(ValueError, match="records and traffic of the same runs"):
         draw_plan({"a": _records((1.0, 0.5))}, {})
