@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(_complain(error, 1)) from None
     if command.json:
         print(json.dumps(result))
-    if result.get("failed"):
+    if isinstance(command, Compare) and result["failed"]:
         raise SystemExit(1)
 
 
