@@ -153,7 +153,15 @@ class HaloExchange:
         """Return owned rows with halo rows behind them, ``(N + H, D)``, differentiable in ``x``.
 
         Under a sampler halo rows are those that were kept, divided by p, and zeros.
+
+        Raises:
+            ValueError: if a training pass under a schedule of older rows asks for it.
         """
+        if self.lag and not exact:
+            raise ValueError(
+                f"extend moves the rows of this epoch, got a schedule whose rows are {self.lag} epoch(s) old; call "
+                "aggregate or attend, or choose schedule Synchronous() or Overlapped()"
+            )
         result: Tensor = _Extend.apply(x, Call(self, None, layer, epoch, exact, False))
         return result
 

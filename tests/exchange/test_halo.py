@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from gnnqlab.bits import Fixed
-from gnnqlab.exchange import HaloExchange, Overlapped, Synchronous
+from gnnqlab.exchange import HaloExchange, Overlapped, Pipelined, Synchronous
 from gnnqlab.message import Float32
 from gnnqlab.message.transport import make_transport
 from gnnqlab.nn import LocalGraph, ModelSettings, WorkerGraph
@@ -49,6 +50,20 @@ def test_extended_rows_come_with_their_gradients():
         copies[halo] += 1
     for owned, _, gradient in results:
         assert torch.equal(gradient, copies[owned])
+
+
+def refused(rank, workers, graph, owner):
+    shard, _, worker = worker_graph(rank, workers, graph, owner, schedule=Pipelined())
+    x = graph.features[shard.owned]
+    with pytest.raises(ValueError, match="extend moves the rows of this epoch, got a schedule .* call aggregate or"):
+        worker.at(1, training=True).extend(x)
+    with torch.no_grad():  # evaluation is exact under every schedule
+        return torch.equal(worker.at(1, training=False).extend(x)[shard.num_owned :], graph.features[shard.halo])
+
+
+def test_rows_of_this_epoch_are_refused_to_a_schedule_of_older_ones():
+    graph = random_graph(seed=8)
+    assert run_ranks(refused, 2, graph, Random(seed=1).assign(graph, 2)) == [True, True]
 
 
 def test_one_process_extends_nothing():
