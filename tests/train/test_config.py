@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shlex
 
 import pytest
@@ -13,6 +14,7 @@ from gnnqlab.bits.assigned import Assigned
 from gnnqlab.systems.system import SYSTEMS, settings_of
 from gnnqlab.train.command import command_of
 from gnnqlab.train.config import LaunchSettings, RunConfig, TrainSettings
+from gnnqlab.train.presets import SYLVIE
 
 
 @pytest.mark.parametrize(
@@ -105,9 +107,38 @@ def test_presets_are_those_of_table_8():
         gq.preset("cora")
 
 
+TABLE_VI = """
+           reddit              yelp                ogbn-products       amazon-products
+graphsage  4×256 (2000, 0.5)   4×512 (2000, 0.1)   3×128 (500, 0.3)    4×128 (2000, 0.1)
+gcn        4×256 (2000, 0.5)   4×512 (2000, 0.1)   3×128 (500, 0.3)    4×128 (2000, 0.1)
+gcnii      8×256 (1000, 0.5)   8×512 (1000, 0.5)   8×128 (500, 0.5)    6×128 (2000, 0.5)
+dagnn      8×256 (1000, 0.8)   -                   8×128 (500, 0.8)    6×256 (1000, 0.5)
+sgc        8×256 (1000, 0.1)   8×512 (1000, 0)     8×128 (500, 0)      6×256 (500, 0)
+gat        2×256 (200, 0.5)    2×256 (1000, 0.1)   3×128 (200, 0.3)    3×128 (1000, 0.1)
+jknet      8×128 (800, 0.5)    -                   -                   -
+"""
+"""Layers × hidden (epochs, dropout), as the paper prints them; JKNet's are in its text."""
+
+
 def test_presets_are_those_of_table_vi():
-    model, train = gq.preset("amazon-products", model="gcnii", paper="sylvie")
-    assert (model.layers, model.hidden, model.dropout, train.epochs) == (6, 128, 0.5, 2000)
+    head, *lines = TABLE_VI.strip().splitlines()
+    printed = {}
+    for line in lines:
+        name, *cells = re.split(r"\s{2,}", line)
+        for graph, cell in zip(head.split(), cells, strict=True):
+            if cell != "-":
+                layers, hidden, epochs, dropout = map(float, re.findall(r"[\d.]+", cell))
+                printed[name, graph] = (layers, hidden, epochs, dropout)
+    ours = {(name, graph): row for name, rows in SYLVIE.items() for graph, row in rows.items()}
+    assert ours == printed and len(ours) == 24
+    for (name, graph), (layers, hidden, epochs, dropout) in printed.items():
+        model, train = gq.preset(graph, model=name, paper="sylvie")
+        assert (model.name, model.layers, model.hidden, model.dropout) == (name, layers, hidden, dropout)
+        assert (model.heads, train.epochs) == (1, epochs)
+        # Not of the paper: rates of PipeGCN's scripts for three graphs, weight decay of two models' authors.
+        scripts = {"reddit": 0.01, "yelp": 0.001, "ogbn-products": 0.003} if name in ("graphsage", "gcn", "gat") else {}
+        assert train.lr == scripts.get(graph, 0.01)
+        assert train.weight_decay == {"gcnii": 5e-4, "dagnn": 5e-3}.get(name, 0.0)
     with pytest.raises(ValueError, match="SYLVIE Table VI, jknet, has presets for the graphs .'reddit'., got 'yelp'"):
         gq.preset("yelp", model="jknet", paper="sylvie")
 
