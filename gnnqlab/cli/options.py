@@ -25,6 +25,7 @@ _RECIPE = {
     "gradient_smoothing": "gradient_smoothing",
     "delta": "delta",
     "momentum": "momentum",
+    "formula": "formula",
     "stale_bound": "bound",
     "boundary_share": "p",
     "boundary_attention": "attention",
@@ -113,6 +114,8 @@ class Options:
     """δ of systems that watch the loss: epochs between the two rates of descent that are compared."""
     momentum: float | None = None
     """λ in [0, 1) of the running loss that they watch."""
+    formula: str | None = None
+    """Sign of SYLVIE's Eq. 5, for systems that watch the loss: text, or printed."""
     boundary_share: float | None = None
     """p in [0, 1] of systems that sample: the probability with which each boundary row travels in an epoch."""
     boundary_attention: str | None = None

@@ -26,6 +26,7 @@ _OPTIONS = {
     "gradient_smoothing": "--gradient-smoothing",
     "delta": "--delta",
     "momentum": "--momentum",
+    "formula": "--formula",
     "bound": "--stale-bound",
     "p": "--boundary-share",
     "attention": "--boundary-attention",

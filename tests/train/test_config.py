@@ -170,7 +170,7 @@ def test_the_command_of_a_run_repeats_it(made_by):
 def test_every_setting_of_a_recipe_has_an_option(system, made_by):
     other = {"bits": 4, "lam": 0.25, "group_size": 7, "period": 3, "among": (2, 8), "when": "blocking"}
     other |= {"as_released": True, "parameters": "bfloat16-after"}
-    other |= {"delta": 20, "momentum": 0.5, "bound": 3}
+    other |= {"delta": 20, "momentum": 0.5, "bound": 3, "formula": "printed"}
     other |= {"p": 0.25, "attention": "none"}
     other |= {"feature_smoothing": 0.9, "gradient_smoothing": 0.5}
     settings = {name: other[name] for name in settings_of(SYSTEMS[system])}
