@@ -52,11 +52,9 @@ class TunerPanel:
         self.title, self.status, self.code = widgets.HTML(), widgets.HTML(), widgets.HTML()
         self.title.value = "<b>Tuner</b>"
         self.code.layout.display = "none"
-        self._figure: Any = None
-        self._made = threading.Event()
         self._shown, self._on_page, self._missed = Shown(), False, False
-        self._place = widgets.Box(layout={"min_height": "600px"})
         self.access = make_access()
+        self.figure = self._make_figure()
         self.access.observe(self._recolour, names="dark")
         left = [self.controls[name].widget for name in ("lam", "group_size", "period", "widths")]
         right = [self.controls[name].widget for name in ("workers", "layers", "hidden")]
@@ -66,12 +64,10 @@ class TunerPanel:
         )
         buttons = widgets.HBox([self.train, self.stop, self.reset, self.show_code])
         self.box = widgets.VBox(
-            [self.title, knobs, buttons, self.code, self.words, self.status, self._place, self.access]
+            [self.title, knobs, buttons, self.code, self.words, self.status, self.figure, self.access]
         )
         self._say()
-        # The controls need not wait for Plotly, nor a few traced epochs.
-        threading.Thread(target=self._make_figure, name="gnnqlab figure", daemon=True).start()
-        self.updater.ask()
+        self.updater.ask()  # in a thread: controls do not wait for a few traced epochs
 
     # -- controls -------------------------------------------------------------------------------------------------
 
@@ -158,36 +154,21 @@ class TunerPanel:
 
     def _recolour(self, change: Any) -> None:
         with self._lock:
-            if self._figure is not None:
-                recolour_figure(self._figure, dark=self.access.dark)
-                self._changed()
+            recolour_figure(self.figure, dark=self.access.dark)
+            self._changed()
 
     # -- the figure -----------------------------------------------------------------------------------------------
 
-    @property
-    def figure(self) -> Any:
-        """The figure, which is made in a thread of its own; waits for that."""
-        self._made.wait()
-        return self._figure
-
-    def _make_figure(self) -> None:
-        try:
-            widget = figure_widget()
-            with self._lock:
-                figure = widget(draw_tuner(self._shown, dark=self.access.dark))
-                figure.layout.width = WIDTH
-                figure._config = {"displayModeBar": False}  # one of its buttons would send the figure elsewhere
-                figure.observe(self._drawn_on_a_page, names="_js2py_layoutDelta")
-                self._figure, self._place.children = figure, [figure]
-        except Exception as error:  # a thread has nobody else to tell
-            self._trouble = f"{type(error).__name__}: {error}"
-            self._say()
-        finally:
-            self._made.set()
+    def _make_figure(self) -> Any:
+        figure = figure_widget()(draw_tuner(self._shown, dark=self.access.dark))
+        figure.layout.width = WIDTH
+        figure._config = {"displayModeBar": False}  # one of its buttons would send the figure elsewhere
+        figure.observe(self._drawn_on_a_page, names="_js2py_layoutDelta")
+        return figure
 
     def _changed(self) -> None:
         """Keep what the figure shows; a page that is still making it has missed that."""
-        _keep(self._figure)
+        _keep(self.figure)
         self._missed = not self._on_page
 
     def _drawn_on_a_page(self, change: Any) -> None:
@@ -198,8 +179,8 @@ class TunerPanel:
             self._on_page = True
             if self._missed:  # only what differs is ever sent, hence there and back
                 for shown, dark in ((Shown(), not self.access.dark), (self._shown, self.access.dark)):
-                    change_figure(self._figure, shown)
-                    recolour_figure(self._figure, dark=dark)
+                    change_figure(self.figure, shown)
+                    recolour_figure(self.figure, dark=dark)
                 self._changed()
 
     # -- drawing --------------------------------------------------------------------------------------------------
@@ -246,9 +227,8 @@ class TunerPanel:
     def _show(self, shown: Shown) -> None:
         with self._lock:
             self._shown = shown
-            if self._figure is not None:
-                change_figure(self._figure, shown)
-                self._changed()
+            change_figure(self.figure, shown)
+            self._changed()
             self._say()
 
     def _say(self) -> None:
