@@ -34,9 +34,17 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
     "jknet": {"layers": 8, "hidden": 128},
 }
 """Shapes of SYLVIE Table VI on Reddit; GCN and GraphSAGE with 3 layers, as in AdaQP."""
-DEEP = ("gcnii", "dagnn", "sgc", "jknet")
-NODES = {False: 20_000, True: 10_000}
-"""Nodes of the usual graph, for shallow and deep models: so that Vanilla's epochs over the slow link take seconds."""
+NODES = {
+    "gcn": 40_000,
+    "graphsage": 40_000,
+    "gat": 20_000,
+    "gcnii": 10_000,
+    "dagnn": 10_000,
+    "sgc": 10_000,
+    "jknet": 10_000,
+}
+"""Nodes of the usual graph, fewer where models compute longer, so that Vanilla's epochs over a slow link take seconds.
+The fewer, the more weighs the sum of weight gradients beside computation, since it does not shrink with them."""
 WIDE = ("gcn", "graphsage", "gcnii", "sgc")
 """Models whose messages have 256 columns, all but the last layer's."""
 
@@ -107,8 +115,8 @@ def throughput(
         link: instead of it, the rate of each host's link.
         hosts: emulated hosts.
         workers: numbers of workers.
-        graph: name or path; by default a planted partition with 0.42 remote neighbours a node, 20 000 nodes for
-            shallow models and 10 000 for deep ones.
+        graph: name or path; by default a planted partition with 0.42 remote neighbours a node and the ``NODES`` of
+            the model.
         models: names of models.
         systems: which of ``CONTESTANTS``.
         epochs: epochs of each run; four times as many where a system decides as it goes.
@@ -130,7 +138,7 @@ def throughput(
     shares = [None] if link is not None else [comm_share] if comm_share is not None else list(SHARES)
     rows = []
     for model in models:
-        source = _usual_graph(NODES[model in DEEP]) if graph is None else graph
+        source = _usual_graph(NODES[model]) if graph is None else graph
         for number in workers:
             for share in shares:
                 shared: dict[str, Any] = dict(
