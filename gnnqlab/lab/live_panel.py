@@ -11,6 +11,7 @@ from typing import Any
 from gnnqlab.lab.controls import WIDTH, make_access
 from gnnqlab.lab.figure_widgets import figure_widget
 from gnnqlab.lab.live_model import LiveModel
+from gnnqlab.lab.live_pace import Pace
 from gnnqlab.lab.live_views import draw_live, live_values
 from gnnqlab.lab.tuner_updates import Updater
 
@@ -21,7 +22,11 @@ _STATUS_S = 0.5
 _DRAW_S = 1.0
 """Least seconds between two drawings."""
 _SHARE = 0.005
-"""Most of one processor's time that drawings may take; they come less often where they cost more."""
+"""Of one processor's time that drawings may take; they come less often where they cost more."""
+_CREDIT_S = 0.1
+"""Processor seconds of the first drawings, which come every second."""
+_PAUSE_S = 10.0
+"""Most seconds between two drawings, whatever they cost: a view that stands still for longer seems broken."""
 _RETRY_S = 5.0
 _MAKING_S = 2.0
 _NICENESS = 5
@@ -42,6 +47,7 @@ class LivePanel:
         self.updater = Updater(self.draw)
         self._lock = threading.RLock()
         self._closed = False
+        self._pace = Pace(share=_SHARE, credit_s=_CREDIT_S, least_s=_DRAW_S, most_s=_PAUSE_S)
         self._due_s, self._thread = 0.0, 0
         self._trouble = ""
         self.words = widgets.HTML()
@@ -97,8 +103,7 @@ class LivePanel:
             begun = time.thread_time()
             self.model.look()
             self._show()
-            cost_s = time.thread_time() - begun
-            self._due_s = time.monotonic() + max(_DRAW_S, cost_s / _SHARE)
+            self._due_s = time.monotonic() + self._pace.after(time.thread_time() - begun)
         return _STATUS_S if self.model.under_way else None
 
     def _show(self) -> None:
@@ -161,6 +166,7 @@ class LivePanel:
     def _seen(self, change: Any) -> None:
         """Give the page a moment to make the figure as well, which takes longer than this."""
         if change["new"]:
+            self._pace.refill()
             self._due_s = time.monotonic() + _MAKING_S
             self.updater.ask()
 

@@ -34,7 +34,15 @@ def lab(open_notebook: Any) -> Iterator[LabPage]:
 
 
 def _wait_for(lab: LabPage, condition: str, seconds: float = 180) -> None:
-    lab.page.wait_for_function(f"() => {condition}", timeout=1e3 * seconds)
+    try:
+        lab.page.wait_for_function(f"() => {condition}", timeout=1e3 * seconds)
+    except Exception as error:
+        words = lab.page.evaluate(
+            "() => [...document.querySelectorAll('[role=status], [role=alert]')].map(e => e.innerText)"
+        )
+        raise AssertionError(
+            f"{condition}: not within {seconds} s; last epoch drawn {_epochs(lab)}; {words}"
+        ) from error
 
 
 def _epochs(lab: LabPage) -> int:
