@@ -3,28 +3,23 @@
 All train the same 3-layer model of width 256 on the same partition over the same link, run after run in turn. Beside
 them runs Vanilla with every message left out: what computation alone takes, and so the most that any way of sending
 less can reach.
-
-The usual graph is a planted partition of 40 000 nodes, 2 000 000 edges and 256 features, of which METIS makes shares
-with 0.42 (two workers) and 0.71 (four) remote neighbours a node; AdaQP Table 1 has 0.42 and 0.63 for Reddit.
 """
 
 from __future__ import annotations
 
 import statistics
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.bench.link_run import ALONE, Measured, measure_run
+from gnnqlab.bench.link_run import ALONE, Measured, measure_in_turn, measure_run, usual_graph
 from gnnqlab.bench.paired import paired
 from gnnqlab.bench.registry import row
 
 if TYPE_CHECKING:
-    from gnnqlab.graph.graph import Graph
     from gnnqlab.train.config import RunConfig
 
-__all__ = ["over_link", "usual_graph"]
+__all__ = ["over_link"]
 
 MODELS = ("gcn", "graphsage")
 CONTESTANTS: Mapping[str, Mapping[str, Any]] = {
@@ -99,22 +94,8 @@ def over_link(
     return rows
 
 
-def usual_graph() -> Graph:
-    """Return the graph that the figures are measured on."""
-    from gnnqlab.graph.generate import sbm
-
-    return sbm(40_000, 16, 50, features=256, homophily=0.98, stray=0.0, signal=0.3, name="sbm with 0.42 remote")
-
-
 def _side_by_side(contestants: Mapping[str, RunConfig], repeats: int) -> list[dict[str, Any]]:
-    found: dict[str, list[Measured]] = {}
-    for number in range(repeats):
-        for name in (ALONE, *contestants):
-            config = contestants["vanilla"] if name == ALONE else contestants[name]
-            latest = measure_run(config, alone=name == ALONE)
-            found.setdefault(name, []).append(latest)
-            what = f"{config.model.name}, {config.workers} workers, repeat {number}: {name}"
-            print(f"{what} {latest.epoch_s:.3f} s an epoch", file=sys.stderr, flush=True)
+    found = measure_in_turn(contestants, repeats)
     config = contestants["vanilla"]
     assert config.launch.hosts is not None
     case = f"{config.model.name}, {config.workers} workers, {found['vanilla'][0].label}"
