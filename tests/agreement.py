@@ -18,3 +18,16 @@ def assert_same_training(results: list[dict], truth: dict) -> None:
             scale = truth[name].abs().max()
             assert (result[name] - truth[name]).abs().max() <= TOLERANCE * scale, name
     assert (logits - truth["logits"]).abs().max() <= TOLERANCE * truth["logits"].abs().max()
+
+
+def what_came_out(trainer, epochs: int, losses: list, gradients: list) -> dict:
+    """Close a trainer after so many epochs and return what :func:`assert_same_training` compares."""
+    with torch.no_grad():
+        logits = trainer.model(trainer.graph.at(epochs, training=False), trainer.graph.features)
+    trainer.close()
+    return {
+        "losses": torch.tensor(losses),
+        "gradients": torch.stack(gradients),
+        "logits": logits,
+        "ids": trainer.graph.ids,
+    }

@@ -16,7 +16,7 @@ from gnnqlab.systems import vanilla
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.objective import Objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
-from tests.agreement import assert_same_training
+from tests.agreement import assert_same_training, what_came_out
 from tests.exchange.dense import StaleProduct, dense_of
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
@@ -65,15 +65,7 @@ def train(trainer, fresh=()):
         trainer.optimizer.step()
         if epoch % 2:
             trainer.evaluate(epoch)  # leaves what is under way alone
-    with torch.no_grad():
-        logits = trainer.model(trainer.graph.at(EPOCHS, training=False), trainer.graph.features)
-    trainer.close()
-    return {
-        "losses": torch.tensor(losses),
-        "gradients": torch.stack(gradients),
-        "logits": logits,
-        "ids": trainer.graph.ids,
-    }
+    return what_came_out(trainer, EPOCHS, losses, gradients)
 
 
 def on_rank(rank, workers, graph, owner, shape, settings, axes, fresh):

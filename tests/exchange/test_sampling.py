@@ -21,7 +21,7 @@ from gnnqlab.systems import vanilla
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.objective import Objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
-from tests.agreement import assert_same_training
+from tests.agreement import assert_same_training, what_came_out
 from tests.exchange.dense import StaleProduct, dense_of
 from tests.exchange.test_halo import worker_graph
 from tests.graphs import random_graph
@@ -96,16 +96,7 @@ def train(trainer):
         sent.append(sum(one.bytes_payload for one in trainer.exchange.channels) - before if trainer.exchange else 0)
         if epoch % 2:
             trainer.evaluate(epoch)
-    with torch.no_grad():
-        logits = trainer.model(trainer.graph.at(EPOCHS, training=False), trainer.graph.features)
-    trainer.close()
-    return {
-        "losses": torch.tensor(losses),
-        "gradients": torch.stack(gradients),
-        "logits": logits,
-        "ids": trainer.graph.ids,
-        "sent": sent,
-    }
+    return what_came_out(trainer, EPOCHS, losses, gradients) | {"sent": sent}
 
 
 def on_rank(rank, workers, graph, owner, shape, settings, axes):

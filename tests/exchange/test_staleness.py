@@ -17,7 +17,7 @@ from gnnqlab.systems import vanilla
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.objective import Objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
-from tests.agreement import TOLERANCE, assert_same_training
+from tests.agreement import TOLERANCE, assert_same_training, what_came_out
 from tests.exchange.dense import dense_of
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
@@ -35,15 +35,7 @@ def train(trainer, fresh=()):
         losses.append(trainer.gradients(epoch))
         gradients.append(trainer.parameters.gradients.clone())
         trainer.optimizer.step()
-    with torch.no_grad():
-        logits = trainer.model(trainer.graph.at(EPOCHS, training=False), trainer.graph.features)
-    trainer.close()
-    return {
-        "losses": torch.tensor(losses),
-        "gradients": torch.stack(gradients),
-        "logits": logits,
-        "ids": trainer.graph.ids,
-    }
+    return what_came_out(trainer, EPOCHS, losses, gradients)
 
 
 def on_rank(rank, workers, graph, owner, shape, schedule):

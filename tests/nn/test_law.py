@@ -15,7 +15,7 @@ from gnnqlab.systems import vanilla
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.objective import Objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
-from tests.agreement import assert_same_training
+from tests.agreement import assert_same_training, what_came_out
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 
@@ -35,15 +35,7 @@ def train(trainer: Trainer) -> dict:
         gradients.append(trainer.parameters.gradients.clone())
         trainer.optimizer.step()
     scores = trainer.evaluate(EPOCHS)
-    with torch.no_grad():
-        logits = trainer.model(trainer.graph.at(EPOCHS, training=False), trainer.graph.features)
-    return {
-        "losses": torch.tensor(losses),
-        "gradients": torch.stack(gradients),
-        "ids": trainer.graph.ids,
-        "logits": logits,
-        "scores": scores,
-    }
+    return what_came_out(trainer, EPOCHS, losses, gradients) | {"scores": scores}
 
 
 def on_rank(
