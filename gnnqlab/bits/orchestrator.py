@@ -55,6 +55,19 @@ class Orchestrated:
     def choices(self) -> tuple[int, ...]:
         return self.among
 
+    def widens(self, earlier: float, rate: float) -> bool:
+        """Return whether Eq. 5 asks for a wider base (and for fresh rows); else for a narrower one.
+
+        Args:
+            earlier: how fast the loss fell δ epochs ago, positive while it falls.
+            rate: how fast it falls now. The paper prints the negatives of both (erratum SY-1).
+
+        Example:
+            >>> Orchestrated().widens(2.0, 1.0), Orchestrated(formula="printed").widens(2.0, 1.0)
+            (True, False)
+        """
+        return rate > earlier if self.formula == "printed" else rate < earlier
+
     def round(self, epoch: int) -> int:
         return 0
 

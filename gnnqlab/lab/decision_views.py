@@ -104,26 +104,26 @@ def replay(
         8
     """
     import pandas as pd
+    import torch
 
     from gnnqlab.train.coordinator import Descent
 
     if len(losses) != len(seconds):
         raise ValueError(f"every loss needs the seconds of its epoch, got {len(losses)} losses and {len(seconds)}")
     settings = settings or Orchestrated()
-    as_printed = as_printed or settings.formula == "printed"
-    among, descent, base = settings.among, Descent(settings.momentum, settings.delta), settings.among[0]
+    settings = replace(settings, formula="printed") if as_printed else settings
+    nobody = torch.zeros(0, dtype=torch.int64)
+    widths, descent = OrchestratedWidths(settings, nobody, nobody), Descent(settings.momentum, settings.delta)
+    sign = -1 if settings.formula == "printed" else 1
     lines = []
     # A loss is told with the seconds of the epoch before it, those of the first epoch are not.
     led_there = [*seconds[:2], *seconds[1:-1]]
     for epoch, (loss, epoch_s) in enumerate(zip(losses, led_there)):
-        now, rates = base, descent.add(loss, epoch_s)
+        now, rates = widths.base, descent.add(loss, epoch_s)
         earlier, rate = rates or (float("nan"), descent.rates[-1] if descent.rates else float("nan"))
-        if as_printed:
-            earlier, rate = -earlier, -rate
-        lines.append((epoch, loss, descent.loss, rate, earlier, now))
+        lines.append((epoch, loss, descent.loss, sign * rate, sign * earlier, now))
         if rates is not None:
-            place = among.index(base) + (1 if rate < earlier else -1)
-            base = among[min(max(place, 0), len(among) - 1)]
+            widths.move(wider=settings.widens(*rates))
     return pd.DataFrame(lines, columns=["epoch", "loss", "F", "rate", "earlier", "base"]).set_index("epoch")
 
 

@@ -146,9 +146,8 @@ class Coordinator:
         if self.widths is not None:
             self.obey(self.widths.settings)  # they can be steered
         rates = self._descent.add(loss, epoch_s)
-        # As printed, Eq. 5 compares (F_t - F_(t-1)) / et_t, the negatives of these rates (erratum SY-1).
-        printed = self.widths is not None and self.widths.settings.formula == "printed"
-        careful = rates is not None and (rates[1] > rates[0] if printed else rates[1] < rates[0])
+        settings = Orchestrated() if self.widths is None else self.widths.settings
+        careful = rates is not None and settings.widens(*rates)
         why = "there is no earlier rate to compare with yet"
         if rates is not None:
             why = f"the loss fell by {rates[1]:.4g} a second, by {rates[0]:.4g} {self._descent.delta} epochs before"
