@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gnnqlab.bench.environ import environ
 from gnnqlab.bench.graphs import find_graph
 from gnnqlab.bench.link import over_link
 from gnnqlab.bench.registry import row
@@ -101,12 +102,15 @@ def _one_worker(name: str, path: str, repeats: int) -> list[dict[str, Any]]:
 
 def _in_turn(contestants: Mapping[str, Prepare], path: str, model: str, repeats: int) -> dict[str, list[float]]:
     """Return seconds of each contestant's epochs, taken in turn, each in a process of its own, after two warm-ups."""
+    from gnnqlab.train.memory import large_pages
+
     context = multiprocessing.get_context("spawn")
     lines, processes = {}, []
     for name, prepare in contestants.items():
         lines[name], theirs = context.Pipe()
         processes.append(context.Process(target=_contest, args=(prepare, path, model, theirs), daemon=True))
-        processes[-1].start()
+        with environ({} if prepare is _dgl else large_pages(os.environ)):
+            processes[-1].start()
         lines[name].recv()  # one sets up at a time, so that none is measured while another loads
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(repeats + 2):
@@ -150,7 +154,7 @@ def _ours(path: str, model: str) -> Callable[[int], object]:
 
 
 def _dgl_with_pages_kept(path: str, model: str) -> Callable[[int], object]:
-    """DGL with the C library and PyTorch told what ours tells them."""
+    """DGL with the C library told what ours tells it."""
     return _dgl(path, model)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from gnnqlab.bench.environ import environ
 
 if TYPE_CHECKING:
     from gnnqlab.launch.run import Run
@@ -41,7 +41,7 @@ def train_in_turn(configs: Sequence[RunConfig]) -> Iterator[Run]:
         (folder / _LIST).write_text(json.dumps([config.to_json() for config in configs]))
 
     with tempfile.TemporaryDirectory(prefix="gnnqlab-") as root:
-        with _instead("gnnqlab.bench.in_turn:fit_each"):
+        with environ({"GNNQLAB_FIT": "gnnqlab.bench.in_turn:fit_each"}):
             whole = launch(configs[0], root=root, prepare=prepare)
         with whole:  # the end of the block waits until the machine is quiet again
             for number in range(len(configs)):
@@ -75,16 +75,3 @@ def fit_each(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat
 
 def _place(folder: Path, number: int) -> Path:
     return folder / f"in-turn-{number}"
-
-
-@contextmanager
-def _instead(entry: str) -> Iterator[None]:
-    """Let launched workers run another training loop."""
-    before = os.environ.get("GNNQLAB_FIT")
-    os.environ["GNNQLAB_FIT"] = entry
-    try:
-        yield
-    finally:
-        os.environ.pop("GNNQLAB_FIT")
-        if before is not None:
-            os.environ["GNNQLAB_FIT"] = before

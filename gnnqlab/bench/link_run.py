@@ -6,13 +6,14 @@ with 0.42 (two workers) and 0.71 (four) remote neighbours a node; AdaQP Table 1 
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from gnnqlab.bench.environ import environ
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,17 +95,10 @@ def measure_run(config: RunConfig, *, alone: bool = False) -> Measured:
     if alone:
         launched = replace(config.launch, hosts=1, link=None, vanilla_share=None)
         config = replace(config, launch=launched, train=replace(config.train, headers="off"))
-    before = os.environ.get("GNNQLAB_FIT")
+    instead = {"GNNQLAB_FIT": "gnnqlab.bench.link_run:fit_alone"} if alone else {}
     with tempfile.TemporaryDirectory(prefix="gnnqlab-") as root:
-        if alone:
-            os.environ["GNNQLAB_FIT"] = "gnnqlab.bench.link_run:fit_alone"
-        try:
+        with environ(instead):
             run = launch(config, root=root)
-        finally:
-            if alone:
-                os.environ.pop("GNNQLAB_FIT")
-                if before is not None:
-                    os.environ["GNNQLAB_FIT"] = before
         with run:  # the end of the block waits until the machine is quiet again
             return _measured(run.wait(), config)
 

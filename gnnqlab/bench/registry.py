@@ -83,6 +83,8 @@ def machine() -> dict[str, Any]:
     """Return what a reader needs to know about the machine that measured."""
     import torch
 
+    from gnnqlab.train.memory import has_large_pages
+
     model = platform.processor()
     try:
         with open("/proc/cpuinfo") as file:
@@ -94,6 +96,6 @@ def machine() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "large_pages": os.environ.get("THP_MEM_ALLOC_ENABLE") == "1",
+        "large_pages": has_large_pages(os.environ),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gnnqlab.launch import folder as files
 from gnnqlab.launch import processes
 from gnnqlab.launch.run import Run
+from gnnqlab.train.memory import large_pages
 
 if TYPE_CHECKING:
     from gnnqlab.train.config import RunConfig
@@ -116,7 +117,7 @@ def _environment(settings: dict[str, Any]) -> dict[str, str]:
         **os.environ,
         **_import_path(),
         "OMP_NUM_THREADS": str(threads),
-        "THP_MEM_ALLOC_ENABLE": "1",  # PyTorch asks for large pages: rows in random order need fewer look-ups
+        **large_pages(os.environ),
         "GLOO_SOCKET_IFNAME": "lo",  # stays up whatever happens to the network
     }
 

@@ -1,0 +1,32 @@
+"""Environment variables for the processes that are started meanwhile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+__all__ = ["environ"]
+
+
+@contextmanager
+def environ(values: Mapping[str, str]) -> Iterator[None]:
+    """Set variables until the end of the block, then put back what they were.
+
+    Example:
+        >>> with environ({"GNNQLAB_EXAMPLE": "1"}):
+        ...     os.environ["GNNQLAB_EXAMPLE"]
+        '1'
+        >>> "GNNQLAB_EXAMPLE" in os.environ
+        False
+    """
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
