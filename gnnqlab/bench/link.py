@@ -95,7 +95,7 @@ def over_link(
 
 
 def _side_by_side(contestants: Mapping[str, RunConfig], repeats: int) -> list[dict[str, Any]]:
-    found = measure_in_turn(contestants, repeats)
+    found = measure_in_turn({ALONE: contestants["vanilla"], **contestants}, repeats)
     config = contestants["vanilla"]
     assert config.launch.hosts is not None
     case = f"{config.model.name}, {config.workers} workers, {found['vanilla'][0].label}"

@@ -66,16 +66,15 @@ def measure_in_turn(configs: Mapping[str, RunConfig], repeats: int) -> dict[str,
     """Train with each configuration once, then with each once more, and so on; says on stderr how far it is.
 
     Args:
-        configs: by name, ``vanilla`` among them, which is trained without messages too.
+        configs: by name; that of ``ALONE`` is trained without messages.
         repeats: how often.
 
     Returns:
-        The runs of each name, and those of ``ALONE``.
+        The runs of each name.
     """
     found: dict[str, list[Measured]] = {}
     for number in range(repeats):
-        for name in (ALONE, *configs):
-            config = configs["vanilla"] if name == ALONE else configs[name]
+        for name, config in configs.items():
             latest = measure_run(config, alone=name == ALONE)
             found.setdefault(name, []).append(latest)
             what = f"{config.model.name}, {config.workers} workers, repeat {number}: {name}"
