@@ -88,7 +88,8 @@ class LiveView:
         """Words, button and figure."""
         from gnnqlab.lab.live_panel import LivePanel
 
-        self.look()
+        with self._lock:
+            self.model.glance()
         return LivePanel(self.model)
 
     @property

@@ -13,7 +13,7 @@ from gnnqlab.bits.policy import WIDTHS
 from gnnqlab.lab.theme import PHASES
 from gnnqlab.launch.folder import read_json
 from gnnqlab.launch.run import LIVE, Run
-from gnnqlab.train.json_lines import GrowingLines, lines_at, spread_lines
+from gnnqlab.train.json_lines import GrowingLines, last_line, lines_at, spread_lines
 
 __all__ = ["AGES", "DIRECTIONS", "Growing", "LiveModel", "Traffic"]
 
@@ -24,6 +24,10 @@ _COLUMNS = (
     "epoch", "time_s", "loss", "train_score", "val_score", "test_score", "epoch_s",
     *(phase.column for phase in PHASES), "bytes_payload", "bytes_params", *AGES,
 )  # fmt: skip
+_LONG = 2000
+"""Epochs of which all are read at once, even by a view that has yet to open."""
+_GLANCE = 200
+"""Epochs that such a view reads of a longer run: about as many as it has bars."""
 _SPREAD = 64
 """Lines that are read of a long file of messages when a view opens, a line an epoch."""
 _NEWEST_BYTES = 32 << 10
@@ -135,7 +139,7 @@ class LiveModel:
         self._lines = [GrowingLines(folder / f"records-rank{rank}.jsonl") for rank in range(self.workers)]
         self._messages = [GrowingLines(folder / f"traffic-rank{rank}.jsonl") for rank in range(self.workers)]
         self._events, self._decisions = GrowingLines(folder / "events.jsonl"), GrowingLines(folder / "decisions.jsonl")
-        self._opened = False
+        self._opened = self._glanced = False
 
     # -- reading --------------------------------------------------------------------------------------------------
 
@@ -154,20 +158,39 @@ class LiveModel:
         self.standing = Standing(state=state, epoch=self.run.epoch, cause=cause)
         return (before.state, before.cause) != (state, cause)
 
+    def glance(self) -> None:
+        """Read what a view needs to open: of a long run some epochs, the newest among them; the next look reads all."""
+        newest = last_line(self._lines[0].path)
+        if len(self.records[0]) or newest is None or newest["epoch"] < _LONG:
+            self.look()
+            return
+        self.look_at_status()
+        some = {line["epoch"] for line in spread_lines(self._lines[0].path, _GLANCE)}
+        wanted = sorted(some | set(range(newest["epoch"] - _RECENT, newest["epoch"] + 1)))
+        for growing, lines in zip(self.records, self._lines, strict=True):
+            growing.add(lines_at(lines.path, "epoch", wanted))
+        self._glanced = True
+        self._look_at_messages_and_decisions()
+
     def look(self) -> bool:
         """Read what is new; whether there was anything."""
         changed = self.look_at_status()
-        for growing, lines in zip(self.records, self._lines, strict=True):
+        records = [Growing() for _ in self.records] if self._glanced else self.records
+        for growing, lines in zip(records, self._lines, strict=True):
             new = lines.look()
             growing.add(new)
             changed |= bool(new)
+        self.records, self._glanced = records, False
+        self._look_at_messages_and_decisions()
+        return changed
+
+    def _look_at_messages_and_decisions(self) -> None:
         self._look_at_messages()
         self.switches += [
             (decision["epoch"], decision["what"] == "fresh rows")
             for decision in self._decisions.look()
             if decision.get("what") in ("fresh rows", "rows of the epoch before")
         ]
-        return changed
 
     def _look_at_messages(self) -> None:
         """Read the newest messages, and of those passed over the same few epochs of all workers."""

@@ -99,12 +99,14 @@ class LivePanel:
             self._say()
             # Nobody sees it yet, or any more; and a figure that is being made can miss changes.
             return _STATUS_S if self.model.under_way else None
-        if news or not self.model.under_way or time.monotonic() >= self._due_s:
+        left_s = self._due_s - time.monotonic()
+        if news or left_s <= 0:
             begun = time.thread_time()
             self.model.look()
             self._show()
             self._due_s = time.monotonic() + self._pace.after(time.thread_time() - begun)
-        return _STATUS_S if self.model.under_way else None
+            return _STATUS_S if self.model.under_way else None
+        return _STATUS_S if self.model.under_way else left_s
 
     def _show(self) -> None:
         with self._lock:

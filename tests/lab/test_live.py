@@ -119,6 +119,30 @@ def test_widths_are_summed_over_epochs_that_all_workers_have(make: Callable[...,
     assert max(means) == min(means) == 6, "as many elements of 4 bits as of 8"
 
 
+def test_a_glance_at_a_long_run_is_followed_by_all_of_it(make: Callable[..., Folder]) -> None:
+    folder = make(epochs=5000)
+    folder.write(range(3000), traffic=False)
+    folder.write(range(3000, 3001), ranks=[0], traffic=False)  # rank 1 is still at it
+    model = folder.model
+    model.glance()
+    first, second = (growing["epoch"].tolist() for growing in model.records)
+    assert first[-1] == 3000 and second == first[:-1] and 200 <= len(first) <= 220
+    whole = folder.model
+    whole.look()
+    assert model.done == 3000 and model.left_s == whole.left_s
+    assert model.look()
+    assert model.records[0]["epoch"].tolist() == list(range(3001))
+    assert live_values(model) == live_values(whole)
+
+
+def test_a_glance_at_a_short_run_is_a_look(make: Callable[..., Folder]) -> None:
+    folder = make()
+    folder.write(range(5))
+    model = folder.model
+    model.glance()
+    assert len(model.records[0]) == 5 and not model.look()
+
+
 def test_numbers_of_growing_records_survive_growth() -> None:
     growing = Growing()
     for begin in range(0, 1000, 7):
