@@ -34,15 +34,19 @@ def lab(open_notebook: Any) -> Iterator[LabPage]:
 
 
 def _wait_for(lab: LabPage, condition: str, seconds: float = 180) -> None:
-    try:
-        lab.page.wait_for_function(f"() => {condition}", timeout=1e3 * seconds)
-    except Exception as error:
-        words = lab.page.evaluate(
-            "() => [...document.querySelectorAll('[role=status], [role=alert]')].map(e => e.innerText)"
-        )
-        raise AssertionError(
-            f"{condition}: not within {seconds} s; last epoch drawn {_epochs(lab)}; {words}"
-        ) from error
+    """Wait as a person does, who loads the page again where anywidget has given a figure up."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            lab.page.wait_for_function(f"() => {condition}", timeout=15_000)
+            return
+        except Exception as error:
+            if time.monotonic() > until:
+                said = lab.page.locator("[role=status], [role=alert]").all_inner_texts()
+                what = f"{condition}: not within {seconds} s; the figure ends at epoch {_epochs(lab)}; {said}"
+                raise AssertionError(what) from error
+        if lab.given_up > lab.answered:
+            lab.reload()
 
 
 def _epochs(lab: LabPage) -> int:
