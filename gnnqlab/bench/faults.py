@@ -16,10 +16,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gnnqlab.bench.environ import environ
 from gnnqlab.bench.registry import row
 from gnnqlab.errors import WorkerFailed
 from gnnqlab.launch import Run, processes
@@ -85,7 +86,7 @@ def _reports(root: Path, repeats: int) -> list[dict[str, Any]]:
         for phase, epoch in _PHASES if kind == "kill" else _PHASES[1:2]:
             for _ in range(times):
                 fault = {"kind": kind, "rank": 1, "phase": phase, "epoch": epoch, "delay": 0.0}
-                with _environment(GNNQLAB_FAULT=json.dumps(fault)):
+                with environ({"GNNQLAB_FAULT": json.dumps(fault)}):
                     run = launch(_config(), root=root)
                     with contextlib.suppress(WorkerFailed):
                         run.wait(timeout=120)
@@ -122,7 +123,7 @@ def _torchrun_alone(root: Path) -> float:
     folder = files.create(root, files.new_id("alone"))
     files.write_json(folder / "config.json", config.to_json())
     fault = {"kind": "kill", "rank": 1, "phase": "wait", "epoch": 5}
-    with _environment(GNNQLAB_FAULT=json.dumps(fault), TMPDIR=str(folder / "tmp")):
+    with environ({"GNNQLAB_FAULT": json.dumps(fault), "TMPDIR": str(folder / "tmp")}):
         subprocess.run(plain_torchrun(config.to_json(), folder), capture_output=True)
         return (time.monotonic_ns() - _struck(folder)) / 1e9
 
@@ -178,20 +179,6 @@ def _gone_after(root: Path, act: Callable[[Run, subprocess.Popen[bytes]], None])
         launcher.kill()
         launcher.wait()
         launcher.stdout.close()
-
-
-@contextlib.contextmanager
-def _environment(**variables: str) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _struck(folder: Path) -> int:
