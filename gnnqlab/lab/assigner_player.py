@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from gnnqlab.lab.assigner_views import ASSIGNER_STEPS, draw_assigner_step, draw_assignment
 from gnnqlab.lab.assigner_walk import AssignerWalk, trace_parts
 from gnnqlab.lab.bundle import Bundle, table_html
-from gnnqlab.lab.controls import make_access, replace_figure, shows_static
+from gnnqlab.lab.controls import WIDTH, make_access, shows_static
+from gnnqlab.lab.figure_view import FigureView
 from gnnqlab.tune.probe import Probe
 from gnnqlab.tune.wire import Wire
 
@@ -194,7 +195,6 @@ class _View:
 
     def __init__(self, model: AssignerModel) -> None:
         import ipywidgets as widgets
-        from plotly.graph_objects import FigureWidget
 
         self.model = model
         walk, steps = model.walk, len(ASSIGNER_STEPS)
@@ -223,7 +223,7 @@ class _View:
         )  # fmt: skip
         self.words = widgets.HTML()
         self.table = widgets.HTML()
-        self.figure = FigureWidget()
+        self.figure = FigureView(width=WIDTH)
         self.access = make_access()
         for control in (self.step, self.lam, self.group_size, self.widths, self.message):
             control.observe(self._changed, names="value")
@@ -234,7 +234,7 @@ class _View:
         wrap = {"flex_flow": "row wrap"}
         knobs = widgets.HBox([self.lam, self.group_size, self.widths, self.message], layout=wrap)
         scrolling = widgets.Box([self.table], layout={"max_height": "240px", "overflow": "auto"})
-        self.box = widgets.VBox([moves, knobs, self.words, self.figure, scrolling, self.access])
+        self.box = widgets.VBox([moves, knobs, self.words, self.figure.widget, scrolling, self.access])
         self._draw()
 
     def _changed(self, change: Any) -> None:
@@ -253,4 +253,4 @@ class _View:
         self.table.value = table_html(bundle.frame, caption=f"The numbers of step {self.model.number}")
         self.back.disabled = self.model.number == 1
         self.next.disabled = self.model.number == len(ASSIGNER_STEPS)
-        replace_figure(self.figure, bundle.figure)
+        self.figure.show(bundle.figure)

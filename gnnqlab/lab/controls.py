@@ -5,12 +5,9 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
-
-__all__ = ["WIDTH", "make_access", "replace_figure", "shows_static"]
+__all__ = ["WIDTH", "make_access", "shows_static"]
 
 WIDTH = 860
 """Pixels of a figure among controls; without a width it takes less room than a page has."""
@@ -75,7 +72,7 @@ def make_access() -> Any:
     """Return a widget without a face that names every control beside it and reports the theme in ``dark``.
 
     It stands in the same box as the controls; observe its trait ``dark`` to redraw figures. ``shown`` is true while
-    a page shows the box: what is sent to a figure before may come too early for it, and afterwards nobody sees it.
+    a page shows the box; nobody sees what is drawn before or afterwards.
     """
     return _access_class()()
 
@@ -91,12 +88,3 @@ def _access_class() -> Any:
         shown = traitlets.Bool(False).tag(sync=True)
 
     return Access
-
-
-def replace_figure(shown: Any, figure: Figure) -> None:
-    """Put another figure in the place of what a ``FigureWidget`` shows."""
-    with shown.batch_update():
-        shown.data = ()
-        shown.layout = figure.layout
-        shown.layout.width = WIDTH
-        shown.add_traces(figure.data)

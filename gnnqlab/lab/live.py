@@ -88,9 +88,11 @@ class LiveView:
         """Words, button and figure."""
         from gnnqlab.lab.live_panel import LivePanel
 
+        panel = LivePanel(self.model)  # from now on pages take Plotly in
         with self._lock:
             self.model.glance()
-        return LivePanel(self.model)
+        panel.open()
+        return panel
 
     @property
     def widget(self) -> Any:

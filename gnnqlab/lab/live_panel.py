@@ -9,10 +9,10 @@ import time
 from typing import Any
 
 from gnnqlab.lab.controls import WIDTH, make_access
-from gnnqlab.lab.figure_widgets import figure_widget
+from gnnqlab.lab.figure_view import FigureView
 from gnnqlab.lab.live_model import LiveModel
 from gnnqlab.lab.live_pace import Pace
-from gnnqlab.lab.live_views import draw_live, live_values
+from gnnqlab.lab.live_views import caption_of_live, draw_live, live_values
 from gnnqlab.lab.tuner_updates import Updater
 
 __all__ = ["LivePanel"]
@@ -28,7 +28,6 @@ _CREDIT_S = 0.1
 _PAUSE_S = 10.0
 """Most seconds between two drawings, whatever they cost: a view that stands still for longer seems broken."""
 _RETRY_S = 5.0
-_MAKING_S = 2.0
 _NICENESS = 5
 _ALL = "mean of all workers"
 
@@ -44,6 +43,7 @@ class LivePanel:
         import ipywidgets as widgets
 
         self.model = model
+        self.figure = FigureView(width=WIDTH)
         self.updater = Updater(self.draw)
         self._lock = threading.RLock()
         self._closed = False
@@ -61,13 +61,16 @@ class LivePanel:
             style={"description_width": "70px"}, layout={"width": "300px"},
         )  # fmt: skip
         self.worker.observe(lambda change: self._ask_anew(), names="value")
-        self._drawn, self._score = live_values(model), model.score
-        self.figure = figure_widget()(draw_live(model))
-        self.figure.layout.width = WIDTH
+        self._score = ""
         self.access = make_access()
         self.access.observe(self._recolour, names="dark")
         self.access.observe(self._seen, names="shown")
-        self.box = widgets.VBox([self.words, widgets.HBox([self.stop, self.worker]), self.figure, self.access])
+        self.box = widgets.VBox([self.words, widgets.HBox([self.stop, self.worker]), self.figure.widget, self.access])
+
+    def open(self) -> None:
+        """Show what the model has read so far, and follow the run from then on."""
+        self._score = self.model.score
+        self._redraw()
         self._say()
         self.updater.ask()
 
@@ -97,7 +100,7 @@ class LivePanel:
         news = self.model.look_at_status()
         if not self.access.shown:
             self._say()
-            # Nobody sees it yet, or any more; and a figure that is being made can miss changes.
+            # Nobody sees it yet, or any more.
             return _STATUS_S if self.model.under_way else None
         left_s = self._due_s - time.monotonic()
         if news or left_s <= 0:
@@ -111,38 +114,16 @@ class LivePanel:
     def _show(self) -> None:
         with self._lock:
             values = live_values(self.model, worker=self._chosen)
-            if len(values) != len(self._drawn) or self.model.score != self._score:
-                self._drawn, self._score = values, self.model.score
+            if len(values) != len(self.figure.data) or self.model.score != self._score:
+                self._score = self.model.score
                 self._redraw()
             else:
-                self._change(values)
+                self.figure.change(values, caption=caption_of_live(self.model))
             self._say()
-
-    def _change(self, values: list[dict[str, Any]]) -> None:
-        """Send what is different from what the screen shows."""
-        before, self._drawn = self._drawn, values
-        with self.figure.batch_update():
-            for trace, old, new in zip(self.figure.data, before, values, strict=True):
-                different = {name: value for name, value in new.items() if old[name] != value}
-                if different:
-                    trace.update(different, overwrite=True)
-        self._keep()
 
     def _redraw(self) -> None:
         """Draw all anew: another theme, or a panel more."""
-        fresh = draw_live(self.model, worker=self._chosen, dark=self.access.dark)
-        with self.figure.batch_update():
-            self.figure.data = ()
-            self.figure.layout = fresh.layout
-            self.figure.layout.width = WIDTH
-            self.figure.add_traces(fresh.data)
-        self._keep()
-
-    def _keep(self) -> None:
-        """Let the widget's state be what it shows, for a page that is loaded again: Plotly sends changes only."""
-        state = self.figure._trait_values
-        state["_widget_data"] = [dict(trace) for trace in self.figure._data]
-        state["_widget_layout"] = dict(self.figure._layout_obj._props)
+        self.figure.show(draw_live(self.model, worker=self._chosen, dark=self.access.dark))
 
     @property
     def _chosen(self) -> int | None:
@@ -166,11 +147,10 @@ class LivePanel:
             self._redraw()
 
     def _seen(self, change: Any) -> None:
-        """Give the page a moment to make the figure as well, which takes longer than this."""
+        """Somebody looks again: show what has come meanwhile."""
         if change["new"]:
             self._pace.refill()
-            self._due_s = time.monotonic() + _MAKING_S
-            self.updater.ask()
+            self._ask_anew()
 
     def _ask_anew(self) -> None:
         self._due_s = 0.0

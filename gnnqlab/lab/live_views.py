@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
 
-__all__ = ["draw_live", "live_frame", "live_values"]
+__all__ = ["caption_of_live", "draw_live", "live_frame", "live_values"]
 
 _SCORES = (("train_score", "training"), ("val_score", "validation"), ("test_score", "test"))
 _BARS, _RECENT, _ROWS = 48, 50, 24

@@ -10,7 +10,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.bundle import Bundle, table_html
-from gnnqlab.lab.controls import make_access, replace_figure, shows_static
+from gnnqlab.lab.controls import WIDTH, make_access, shows_static
+from gnnqlab.lab.figure_view import FigureView
 from gnnqlab.lab.message_views import STEPS, draw_step, draw_walk
 from gnnqlab.lab.message_walk import MessageWalk
 from gnnqlab.lab.real_message import RealMessage, trained_message
@@ -143,7 +144,6 @@ class _View:
 
     def __init__(self, model: PlayerModel) -> None:
         import ipywidgets as widgets
-        from plotly.graph_objects import FigureWidget
 
         from gnnqlab.kernels.codec import WIDTHS
 
@@ -172,7 +172,7 @@ class _View:
         )
         self.words = widgets.HTML()
         self.table = widgets.HTML()
-        self.figure = FigureWidget()
+        self.figure = FigureView(width=WIDTH)
         self.access = make_access()
         for control in (self.step, self.bits, self.row):
             control.observe(self._changed, names="value")
@@ -183,7 +183,7 @@ class _View:
         moves = widgets.HBox([self.back, self.step, self.next])
         choices = widgets.HBox([self.bits, self.row, self.again], layout={"flex_flow": "row wrap"})
         scrolling = widgets.Box([self.table], layout={"max_height": "240px", "overflow": "auto"})
-        self.box = widgets.VBox([moves, choices, self.words, self.figure, scrolling, self.access])
+        self.box = widgets.VBox([moves, choices, self.words, self.figure.widget, scrolling, self.access])
         self._draw()
 
     def _changed(self, change: Any) -> None:
@@ -201,4 +201,4 @@ class _View:
         self.words.value = f'<p role="status" style="max-width:70em;line-height:1.5">{html.escape(caption)}</p>'
         self.table.value = table_html(bundle.frame, caption=f"The numbers of step {self.model.number}")
         self.back.disabled, self.next.disabled = self.model.number == 1, self.model.number == len(STEPS)
-        replace_figure(self.figure, bundle.figure)
+        self.figure.show(bundle.figure)

@@ -10,7 +10,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.bundle import Bundle, table_html
-from gnnqlab.lab.controls import make_access, replace_figure, shows_static
+from gnnqlab.lab.controls import WIDTH, make_access, shows_static
+from gnnqlab.lab.figure_view import FigureView
 from gnnqlab.lab.partition_views import draw_shares, draw_sharing, share_table
 from gnnqlab.partition.edge_cut import METIS, Random
 from gnnqlab.partition.parts import Parts, partition
@@ -169,7 +170,6 @@ class _View:
 
     def __init__(self, model: ExplorerModel) -> None:
         import ipywidgets as widgets
-        from plotly.graph_objects import FigureWidget
 
         self.model = model
         wide = {"width": "420px"}
@@ -187,14 +187,14 @@ class _View:
         )  # fmt: skip
         widgets.link((self.number, "value"), (self.box_number, "value"))
         self.words, self.table = widgets.HTML(), widgets.HTML()
-        self.sharing, self.shares = FigureWidget(), FigureWidget()
+        self.sharing, self.shares = FigureView(width=WIDTH), FigureView(width=WIDTH)
         self.access = make_access()
         self.number.observe(self._changed, names="value")
         self.partitioner.observe(self._changed, names="value")
         self.access.observe(lambda change: self._draw(), names="dark")
         controls = widgets.HBox([self.number, self.box_number, self.partitioner], layout={"flex_flow": "row wrap"})
         scrolling = widgets.Box([self.table], layout={"max_height": "220px", "overflow": "auto"})
-        self.box = widgets.VBox([controls, self.words, self.sharing, self.shares, scrolling, self.access])
+        self.box = widgets.VBox([controls, self.words, self.sharing.widget, self.shares.widget, scrolling, self.access])
         self._draw()
 
     def _changed(self, change: Any) -> None:
@@ -210,5 +210,5 @@ class _View:
             f"<code>{html.escape(self.model.code)}</code></p>"
         )
         self.table.value = table_html(self.model.table, caption=f"{self.model.partitioner}, by number of parts")
-        replace_figure(self.sharing, sharing.figure)
-        replace_figure(self.shares, shares.figure)
+        self.sharing.show(sharing.figure)
+        self.shares.show(shares.figure)

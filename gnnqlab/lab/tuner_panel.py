@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 import html
 import threading
 import time
 from typing import Any
 
 from gnnqlab.lab.controls import WIDTH, make_access
-from gnnqlab.lab.figure_widgets import figure_widget
+from gnnqlab.lab.figure_view import FigureView
 from gnnqlab.lab.tuner_controls import Choice, Number, Several
 from gnnqlab.lab.tuner_model import TunerModel
 from gnnqlab.lab.tuner_session import TunerSession
 from gnnqlab.lab.tuner_settings import LINKS, PRESETS
 from gnnqlab.lab.tuner_updates import Updater
-from gnnqlab.lab.tuner_views import Shown, change_figure, draw_tuner, recolour_figure
+from gnnqlab.lab.tuner_views import Shown, draw_tuner, values
 from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.tune.probe import LAMS
 
@@ -52,9 +51,10 @@ class TunerPanel:
         self.title, self.status, self.code = widgets.HTML(), widgets.HTML(), widgets.HTML()
         self.title.value = "<b>Tuner</b>"
         self.code.layout.display = "none"
-        self._shown, self._on_page, self._missed = Shown(), False, False
+        self._shown = Shown()
         self.access = make_access()
-        self.figure = self._make_figure()
+        # One of the bar's buttons would send the figure elsewhere.
+        self.figure = FigureView(draw_tuner(self._shown), width=WIDTH, config={"displayModeBar": False})
         self.access.observe(self._recolour, names="dark")
         left = [self.controls[name].widget for name in ("lam", "group_size", "period", "widths")]
         right = [self.controls[name].widget for name in ("workers", "layers", "hidden")]
@@ -64,7 +64,7 @@ class TunerPanel:
         )
         buttons = widgets.HBox([self.train, self.stop, self.reset, self.show_code])
         self.box = widgets.VBox(
-            [self.title, knobs, buttons, self.code, self.words, self.status, self.figure, self.access]
+            [self.title, knobs, buttons, self.code, self.words, self.status, self.figure.widget, self.access]
         )
         self._say()
         self.updater.ask()  # in a thread: controls do not wait for a few traced epochs
@@ -154,34 +154,7 @@ class TunerPanel:
 
     def _recolour(self, change: Any) -> None:
         with self._lock:
-            recolour_figure(self.figure, dark=self.access.dark)
-            self._changed()
-
-    # -- the figure -----------------------------------------------------------------------------------------------
-
-    def _make_figure(self) -> Any:
-        figure = figure_widget()(draw_tuner(self._shown, dark=self.access.dark))
-        figure.layout.width = WIDTH
-        figure._config = {"displayModeBar": False}  # one of its buttons would send the figure elsewhere
-        figure.observe(self._drawn_on_a_page, names="_js2py_layoutDelta")
-        return figure
-
-    def _changed(self) -> None:
-        """Keep what the figure shows; a page that is still making it has missed that."""
-        _keep(self.figure)
-        self._missed = not self._on_page
-
-    def _drawn_on_a_page(self, change: Any) -> None:
-        """A page has made the figure: from now on it hears of changes. Send what it has missed."""
-        if change["new"] is None:
-            return
-        with self._lock:
-            self._on_page = True
-            if self._missed:  # only what differs is ever sent, hence there and back
-                for shown, dark in ((Shown(), not self.access.dark), (self._shown, self.access.dark)):
-                    change_figure(self.figure, shown)
-                    recolour_figure(self.figure, dark=dark)
-                self._changed()
+            self.figure.show(draw_tuner(self._shown, dark=self.access.dark))
 
     # -- drawing --------------------------------------------------------------------------------------------------
 
@@ -227,8 +200,7 @@ class TunerPanel:
     def _show(self, shown: Shown) -> None:
         with self._lock:
             self._shown = shown
-            change_figure(self.figure, shown)
-            self._changed()
+            self.figure.change(values(shown), caption=shown.caption)
             self._say()
 
     def _say(self) -> None:
@@ -266,15 +238,6 @@ class TunerPanel:
         finally:
             self._timing = False
         self.updater.ask()
-
-
-def _keep(figure: Any) -> None:
-    """Let the widget's state be what it shows, for pages that come later: a reloaded one, or Voilà's.
-
-    Plotly sends changes only and leaves the state as it was at first. Set without a notice, it is not sent again.
-    """
-    figure._trait_values["_widget_data"] = copy.deepcopy(figure._data)
-    figure._trait_values["_widget_layout"] = copy.deepcopy(figure._layout_obj._props)
 
 
 def _button(name: str, icon: str, tooltip: str) -> Any:

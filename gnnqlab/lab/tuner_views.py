@@ -21,7 +21,7 @@ from gnnqlab.lab.tuner_settings import OFFERED
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["HERE", "Measured", "Shown", "change_figure", "draw_tuner", "recolour_figure", "show_tuner", "values"]
+__all__ = ["HERE", "Measured", "Shown", "draw_tuner", "show_tuner", "values"]
 
 HERE = 1
 """Which trace is the chosen point."""
@@ -159,35 +159,9 @@ def draw_tuner(shown: Shown, *, dark: bool = False) -> Figure:
     return figure
 
 
-def change_figure(figure: Any, shown: Shown) -> None:
-    """Give a drawn figure, a ``FigureWidget`` too, other values; what stays the same is not touched."""
-    with figure.batch_update():
-        for trace, held in zip(figure.data, values(shown), strict=True):
-            different = {name: value for name, value in held.items() if _plain(trace[name]) != value}
-            if different:
-                trace.update(different, overwrite=True)
-        figure.layout.meta = {"caption": shown.caption}
-
-
-def recolour_figure(figure: Any, *, dark: bool) -> None:
-    """Give a drawn figure the colours of a dark or a light page; what it shows stays."""
-    other = draw_tuner(Shown(), dark=dark)
-    with figure.batch_update():
-        for name in ("template", "paper_bgcolor", "plot_bgcolor"):
-            figure.layout[name] = other.layout[name]
-        for trace, looks in zip(figure.data, other.data, strict=True):
-            for name in ("line", "marker", "textfont"):
-                if name in looks and looks[name] != trace[name]:
-                    trace[name] = looks[name]
-
-
 def show_tuner(model: TunerModel, *, measured: Measured | None = None, dark: bool = False) -> Bundle:
     """The figure with the front's numbers: what stays when no kernel runs."""
     return Bundle(draw_tuner(Shown.of(model, measured=measured), dark=dark), model.to_frame())
-
-
-def _plain(value: Any) -> Any:
-    return [_plain(each) for each in value] if isinstance(value, tuple | list | np.ndarray) else value
 
 
 def _front(shown: Shown) -> dict[str, Any]:

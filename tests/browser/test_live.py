@@ -33,20 +33,14 @@ def lab(open_notebook: Any) -> Iterator[LabPage]:
     lab.python(STOP)
 
 
-def _wait_for(lab: LabPage, condition: str, seconds: float = 180) -> None:
-    """Wait as a person does, who loads the page again where anywidget has given a figure up."""
-    until = time.monotonic() + seconds
-    while True:
-        try:
-            lab.page.wait_for_function(f"() => {condition}", timeout=15_000)
-            return
-        except Exception as error:
-            if time.monotonic() > until:
-                said = lab.page.locator("[role=status], [role=alert]").all_inner_texts()
-                what = f"{condition}: not within {seconds} s; the figure ends at epoch {_epochs(lab)}; {said}"
-                raise AssertionError(what) from error
-        if lab.given_up > lab.answered:
-            lab.reload()
+def _wait_for(lab: LabPage, condition: str) -> None:
+    from playwright.sync_api import TimeoutError as Late
+
+    try:
+        lab.page.wait_for_function(f"() => {condition}")
+    except Late as error:
+        said = lab.page.locator("[role=status], [role=alert]").all_inner_texts()
+        raise AssertionError(f"{condition}: the figure ends at epoch {_epochs(lab)}; {said}") from error
 
 
 def _epochs(lab: LabPage) -> int:
@@ -132,9 +126,12 @@ def test_after_a_kernel_restart_the_run_is_found_again_and_still_grows(lab: LabP
     assert "False" in lab.python("print('run' in globals())"), "the handle of the first kernel is gone"
 
 
-def test_stop_ends_all_processes(lab: LabPage, screenshots: Path) -> None:
+def test_stop_ends_all_processes_by_keyboard_too(lab: LabPage) -> None:
     processes = _processes(lab)
-    lab.page.get_by_role("button", name=STOP_NAME).click()
+    lab.page.get_by_role("combobox", name="Epochs of", exact=True).focus()
+    lab.page.keyboard.press("Shift+Tab")
+    assert lab.page.evaluate("() => document.activeElement.textContent").strip() == "Stop"
+    lab.page.keyboard.press("Enter")
     _wait_for(lab, "/· stopped ·/.test(document.body.innerText)")
     until = time.monotonic() + 10
     while left := [each for each in processes if _lives(each)]:

@@ -129,10 +129,10 @@ def test_controls_move_the_model_and_the_figure(player: AssignerPlayer, monkeypa
     from gnnqlab.lab.assigner_player import _View
 
     view = _View(AssignerModel(player.walk))
-    assert view.back.disabled and view.figure.layout.title.text.startswith("1 · ")
+    assert view.back.disabled and view.figure.layout["title"]["text"].startswith("1 · ")
     for _ in range(5):
         view.next.click()
-    assert view.next.disabled and view.figure.layout.title.text.startswith("6 · ")
+    assert view.next.disabled and view.figure.layout["title"]["text"].startswith("6 · ")
     view.lam.value = 0.0
     assert view.model.walk.settings.lam == 0.0 and "2 rows in 2 bits" in view.words.value
     view.message.value = (1, "backward", 1, 0)

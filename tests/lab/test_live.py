@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -251,7 +252,6 @@ def live_panel(make: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch) -> 
     pytest.importorskip("anywidget")
     monkeypatch.setattr("gnnqlab.lab.live_panel._STATUS_S", 0.02)
     monkeypatch.setattr("gnnqlab.lab.live_panel._DRAW_S", 0.02)
-    monkeypatch.setattr("gnnqlab.lab.live_panel._MAKING_S", 0.0)
     monkeypatch.setattr("gnnqlab.lab.live_panel._SHARE", 10.0)
     monkeypatch.setattr("gnnqlab.lab.tuner_updates._IDLE_S", 0.05)
     folder = make()
@@ -277,18 +277,19 @@ def test_the_screen_follows_a_run_and_its_thread_ends_with_it(live_panel: tuple[
     panel.access.shown = True
     assert "application/vnd.jupyter.widget-view+json" in view._repr_mimebundle_()
     folder.write(range(5))
-    _until(lambda: len(panel.figure.data[0].x) == 5, "five epochs on the screen")
+    _until(lambda: len(panel.figure.data[0]["x"]) == 5, "five epochs on the screen")
     assert panel.stop.description == "Stop" and not panel.stop.disabled and "epoch 5/100" in panel.words.value
     panel.worker.value = 1
-    _until(lambda: set(panel.figure.data[4].y) == {8.0}, "the breakdown of worker 1")
+    _until(lambda: set(panel.figure.data[4]["y"]) == {8.0}, "the breakdown of worker 1")
     folder.state("stalled", "rank 1 <stands> still")
     _until(lambda: 'role="alert"' in panel.words.value, "an alert")
     assert "rank 1 &lt;stands&gt; still" in panel.words.value
     folder.write(range(5, 7))
     folder.state("finished")
-    _until(lambda: "finished" in panel.words.value and len(panel.figure.data[0].x) == 7, "the end")
+    _until(lambda: "finished" in panel.words.value and len(panel.figure.data[0]["x"]) == 7, "the end")
     assert panel.stop.disabled and 'role="alert"' not in panel.words.value
-    assert len(panel.figure.get_state()["_widget_data"][0]["x"]) == 7, "a page that is loaded again finds them"
+    held = json.loads(panel.figure.spec)
+    assert len(held["data"][0]["x"]) == 7, "a page that is loaded again finds them"
     _until(lambda: not _drawing(), "the end of the thread")
 
 
@@ -304,11 +305,11 @@ def test_a_closed_view_ends_its_thread_and_leaves_the_run_alone(live_panel: tupl
 def test_a_dark_page_gets_a_dark_figure_of_the_same_numbers(live_panel: tuple[Folder, LiveView]) -> None:
     folder, view = live_panel
     folder.write(range(5))
-    light = view.panel.figure.layout.paper_bgcolor
+    light = view.panel.figure.layout["paper_bgcolor"]
     view.panel.access.shown = True
     view.panel.access.dark = True
-    assert view.panel.figure.layout.paper_bgcolor != light
-    _until(lambda: len(view.panel.figure.data[0].x) == 5, "five epochs on the screen")
+    assert view.panel.figure.layout["paper_bgcolor"] != light
+    _until(lambda: len(view.panel.figure.data[0]["x"]) == 5, "five epochs on the screen")
 
 
 def test_where_no_kernel_runs_it_is_a_bundle(make: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,10 +73,10 @@ def view(message: RealMessage, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:ipywidgets")
 def test_controls_move_the_model_and_the_figure(view) -> None:
-    assert view.back.disabled and view.figure.layout.title.text.startswith("1 · ")
+    assert view.back.disabled and view.figure.layout["title"]["text"].startswith("1 · ")
     view.next.click()
     view.next.click()
-    assert view.model.step == "round" and view.figure.layout.title.text.startswith("3 · ")
+    assert view.model.step == "round" and view.figure.layout["title"]["text"].startswith("3 · ")
     view.bits.value = 8
     assert view.model.walk.bits == 8 and "Element" in view.words.value
     view.row.value = 9
@@ -97,6 +97,6 @@ def test_every_control_has_a_name_and_says_what_it_does(view) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:ipywidgets")
 def test_a_dark_page_gets_dark_figures(view) -> None:
-    light = view.figure.layout.paper_bgcolor
+    light = view.figure.layout["paper_bgcolor"]
     view.access.dark = True
-    assert view.figure.layout.paper_bgcolor != light
+    assert view.figure.layout["paper_bgcolor"] != light

@@ -117,8 +117,8 @@ def test_dragging_the_slider_changes_both_figures(monkeypatch: pytest.MonkeyPatc
     before = view.words.value
     view.number.value = 6
     assert view.box_number.value == 6 and view.model.parts.workers == 6
-    assert "6 workers" in view.sharing.layout.title.text and view.words.value != before
-    assert [shape.x0 for shape in view.shares.layout.shapes] == [6, 6]
+    assert "6 workers" in view.sharing.layout["title"]["text"] and view.words.value != before
+    assert [shape["x0"] for shape in view.shares.layout["shapes"]] == [6, 6]
     view.box_number.value = 3
     assert view.number.value == 3 and "workers=3" in view.words.value
     for control in (view.number, view.box_number, view.partitioner):

@@ -43,7 +43,7 @@ def tuner(shown: Tuner) -> Tuner:
 
 
 def _drawn(tuner: Tuner) -> float:
-    return tuner.panel.figure.data[HERE].customdata[0]
+    return tuner.panel.figure.data[HERE]["customdata"][0]
 
 
 def test_a_slider_moves_the_box_the_model_and_the_figure(tuner: Tuner) -> None:
@@ -104,11 +104,11 @@ def test_the_code_is_shown_and_hidden(tuner: Tuner) -> None:
 
 
 def test_a_dark_page_gets_a_dark_figure_of_the_same_values(tuner: Tuner) -> None:
-    before, ground = _drawn(tuner), tuner.panel.figure.layout.paper_bgcolor
+    before, ground = _drawn(tuner), tuner.panel.figure.layout["paper_bgcolor"]
     tuner.panel.access.dark = True
-    assert tuner.panel.figure.layout.paper_bgcolor != ground and _drawn(tuner) == before
+    assert tuner.panel.figure.layout["paper_bgcolor"] != ground and _drawn(tuner) == before
     tuner.panel.access.dark = False
-    assert tuner.panel.figure.layout.paper_bgcolor == ground
+    assert tuner.panel.figure.layout["paper_bgcolor"] == ground
 
 
 def test_every_control_has_a_name_and_says_its_range(tuner: Tuner) -> None:
