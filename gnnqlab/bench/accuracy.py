@@ -165,8 +165,9 @@ def accuracy(
     cases: list[tuple[str, dict[str, Any], list[str]]] = []
     for number in workers:
         for model in models:
-            names = [name for name in chosen if name in ("vanilla", "sylvie")]
-            cases.append((beside, {"model": model, **BESIDE, **MODELS[model], **shared, "workers": number}, names))
+            if "sylvie" in chosen:
+                settings = {"model": model, **BESIDE, **MODELS[model], **shared, "workers": number}
+                cases.append((beside, settings, ["vanilla", "sylvie"]))
         if ABLATED["model"] in models and set(chosen) - {"vanilla", "sylvie"}:
             cases.append((dense, {**ABLATED, **shared, "workers": number}, chosen))
     progress = _Progress(seeds * sum(len(names) for _, _, names in cases))

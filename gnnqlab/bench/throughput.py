@@ -80,6 +80,11 @@ def _named(name: str, **settings: Any) -> Callable[[], System]:
     return make
 
 
+_PARTS: Mapping[str, str] = {
+    "computation": "compute_s",
+    "encode + decode": "quant_s",
+    "waiting: messages, the sum of gradients, the other worker": "comm_s",
+}
 _SHORT = {"gradients": "bfloat16"}
 _LONGER = 4
 CONTESTANTS: Mapping[str, _Contestant] = {
@@ -200,6 +205,10 @@ def table(case: str, found: Mapping[str, Sequence[Measured]], *, wide: bool) -> 
                 25.0 if name == "1-bit" and wide else None,
             ),
         ]  # fmt: skip
+        if asked.of_bound is not None and not asked.decides:
+            for what, part in _PARTS.items():
+                part_s = median(name, part)
+                rows.append(row(case, f"{name}: of it {what}", part_s, "s", epoch, epoch_s, part_s / epoch_s))
         coordination = [one.coordination for one in found[name] if one.coordination is not None]
         if coordination:
             taken = statistics.median(coordination)

@@ -60,7 +60,7 @@ function render({ model, el }) {
       while (asked && !gone) {
         asked = false;
         const { data, layout, config } = JSON.parse(source.get("spec"));
-        layout.uirevision ??= "kept"; // what was zoomed or hidden by hand stays so
+        layout.uirevision ??= layout.title?.text || "kept"; // while a figure keeps its name, zoom and hidden traces stay
         graph.setAttribute("aria-label", layout.meta?.caption ?? layout.title?.text ?? "figure");
         graph.style.minHeight = "";
         await Plotly.react(graph, data, layout, config);

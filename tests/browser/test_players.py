@@ -1,0 +1,56 @@
+"""Players and the partition explorer in a real JupyterLab: by keyboard, with figures that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.lab_page import LabPage
+
+CELLS = [
+    'import gnnqlab as gq\ngraph = gq.load("sbm:300,4,8")\nparts = gq.partition(graph, workers=2)\n'
+    "gq.MessagePlayer(parts, hidden=8, epochs=3)",
+    'gq.PartitionExplorer(graph, partitioner="random", parts=3, most_parts=8)',
+]
+TITLES = "Array.from(document.querySelectorAll('.js-plotly-plot'), (each) => each.layout.title?.text ?? '')"
+DRAWN = "Array.from(document.querySelectorAll('.js-plotly-plot')).every((each) => each.querySelector('.main-svg'))"
+
+
+@pytest.fixture(scope="module")
+def lab(open_notebook: Any) -> Iterator[LabPage]:
+    lab: LabPage = open_notebook("players", CELLS)
+    lab.run_all()
+    lab.page.wait_for_function(f"() => {TITLES}.length === 3 && {TITLES}.every((each) => each) && {DRAWN}")
+    yield lab
+
+
+def test_a_player_walks_by_keyboard(lab: LabPage, screenshots: Path) -> None:
+    assert lab.page.evaluate(f"() => {TITLES}")[0].startswith("1 · ")
+    lab.page.get_by_role("slider", name="Step", exact=True).focus()
+    for number in (2, 3):
+        lab.page.keyboard.press("ArrowRight")
+        lab.page.wait_for_function(f"() => {TITLES}[0].startsWith('{number} · ')")
+    lab.page.screenshot(path=screenshots / "player.png")
+
+
+def test_the_explorer_cuts_anew(lab: LabPage, screenshots: Path) -> None:
+    assert "3 workers" in lab.page.evaluate(f"() => {TITLES}")[1]
+    lab.page.get_by_role("slider", name="Parts", exact=True).focus()
+    lab.page.keyboard.press("ArrowRight")
+    lab.page.wait_for_function(f"() => {TITLES}[1].includes('4 workers')")
+    lab.page.screenshot(path=screenshots / "explorer.png")
+
+
+def test_figures_have_words_for_who_cannot_see_them(lab: LabPage) -> None:
+    figures = lab.page.get_by_role("img").filter(has=lab.page.locator(".main-svg"))
+    names = figures.evaluate_all("(all) => all.map((each) => each.getAttribute('aria-label'))")
+    assert len(names) == 3 and all(len(name) > 30 for name in names)
+
+
+def test_plotly_came_once_and_nothing_complained(lab: LabPage) -> None:
+    counted = "import ipywidgets.widgets.widget as w\nprint(sum('code' in each.keys for each in w._instances.values()))"
+    assert lab.python(counted).strip() == "1"
+    assert lab.errors == [] and lab.elsewhere == []
