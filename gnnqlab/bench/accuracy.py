@@ -138,7 +138,7 @@ def accuracy(
 
     Args:
         graph: name or path, for everything; by default ``GRAPHS``, or ``digits`` where these are not here.
-        models: which are compared with Vanilla; none of the ablations if ``graphsage`` is not among them.
+        models: which are trained with Vanilla and SYLVIE, if ``systems`` has it; no ablations without ``graphsage``.
         systems: which of ``CONTESTANTS``.
         seeds: trainings of each.
         epochs: of each training.
@@ -149,7 +149,8 @@ def accuracy(
         has ``points``, ours above the rival's, and ``half_interval``.
 
     Raises:
-        ValueError: if a model or a system is not among those that can be measured, or there is no seed.
+        ValueError: if a model or a system is not among those that can be measured, there is no seed, or nothing is
+            left to compare.
     """
     from gnnqlab.bench.in_turn import train_in_turn
     from gnnqlab.train.configure import configure
@@ -167,10 +168,15 @@ def accuracy(
     for number in workers:
         for model in models:
             if "sylvie" in chosen:
-                settings = {"model": model, **BESIDE, **MODELS[model], **shared, "workers": number}
-                cases.append((beside, settings, ["vanilla", "sylvie"]))
+                own = {"model": model, **BESIDE, **MODELS[model], **shared, "workers": number}
+                cases.append((beside, own, ["vanilla", "sylvie"]))
         if ABLATED["model"] in models and set(chosen) - {"vanilla", "sylvie"}:
             cases.append((dense, {**ABLATED, **shared, "workers": number}, chosen))
+    if not cases:
+        raise ValueError(
+            f"there must be something to compare with Vanilla, got models {list(models)} and systems {list(systems)}; "
+            f"name sylvie, or model {ABLATED['model']}, which is trained with every system"
+        )
     progress = _Progress(seeds * sum(len(names) for _, _, names in cases))
     rows = []
     for source, settings, names in cases:

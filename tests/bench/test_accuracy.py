@@ -103,6 +103,8 @@ def test_mistakes_are_refused_before_anything_is_trained() -> None:
         accuracy(systems=("3-bit",))
     with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
         accuracy(seeds=0)
+    with pytest.raises(ValueError, match=r"something to compare with Vanilla, got models \['gcn'\].*\['1-bit'\]; name"):
+        accuracy(graph="digits", models=("gcn",), systems=("1-bit",))
 
 
 @pytest.mark.slow
