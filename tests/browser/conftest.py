@@ -126,12 +126,16 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def open_notebook(server: tuple[str, Path], browser: Any) -> Iterator[Any]:
-    """Opens a notebook of the given cells in JupyterLab: ``open_notebook("name", [source, ...]) -> LabPage``."""
+    """Opens a notebook of the given cells in JupyterLab: ``open_notebook("name", [source, ...]) -> LabPage``.
+
+    ``before`` is a script that the page runs before any of its own.
+    """
     address, folder = server
     opened: list[LabPage] = []
 
-    def open_one(name: str, cells: list[str]) -> LabPage:
+    def open_one(name: str, cells: list[str], *, before: str = "") -> LabPage:
         page = browser.new_page(viewport=VIEWPORT)
+        page.add_init_script(before)
         opened.append(LabPage.of(page, address, folder / f"{name}.ipynb", cells))
         return opened[-1]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
-__all__ = ["LabPage"]
+__all__ = ["GIVEN_UP", "LabPage"]
 
 _PANEL = "[...window.jupyterapp.shell.widgets('main')].find((each) => each.sessionContext && each.content)"
 _READY = f"""() => {{
@@ -26,7 +26,7 @@ _LISTEN = """() => {
 }"""
 
 
-_SLOW = "[anywidget] Failed to initialize model."
+GIVEN_UP = "[anywidget] Failed to initialize model."
 """What anywidget says where a page took more than 2 s to take a module in, as on a busy machine. Such a model hears no
 more messages; ours need none, since what changes stands in models of Jupyter's own."""
 
@@ -131,7 +131,7 @@ class LabPage:
         self.page.wait_for_function(_READY, polling=200)
 
     def _complained(self, text: str) -> None:
-        if _SLOW not in text:
+        if GIVEN_UP not in text:
             self.errors.append(text)
 
     def _requested(self, request: Any) -> None:
