@@ -80,6 +80,9 @@ class FigureView:
         Args:
             values: attributes and their new values, one dictionary a trace.
             caption: in words, for who cannot see it; the one before if not given.
+
+        Raises:
+            ValueError: if there are not as many dictionaries as traces.
         """
         with self._lock:
             self._data = [{**trace, **new} for trace, new in zip(self._data, values, strict=True)]
