@@ -1,6 +1,7 @@
 # gnnqlab. Each target sets up what it needs first and installs nothing twice:
 #   make demo       three training runs on two emulated hosts, compared; writes runs/<id>/report.html
 #   make test       every test, the notebooks included
+#   make mutants    plants every small wrong edit of tests/mutants and says which no test notices; some minutes
 #   make lab        JupyterLab in notebooks/
 #   make notebooks  runs every notebook and keeps its outputs, to be committed
 #   make gpu        where there is a GPU: builds, tests, measures and trains with the Python and PyTorch at hand; call it
@@ -20,11 +21,11 @@ PACKAGE_SUM := $(shell { cat pyproject.toml; find cuda_ext -type f 2>/dev/null |
 DEPENDENCIES := $(VENV)/.dependencies-$(DEPENDENCIES_SUM)
 PACKAGE := $(VENV)/.package-$(DEPENDENCIES_SUM)-$(PACKAGE_SUM)
 
-.PHONY: help setup demo test lab notebooks gpu clean
+.PHONY: help setup demo test mutants lab notebooks gpu clean
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '1,9s/^# \{0,1\}//p' Makefile
+	@sed -n '1,10s/^# \{0,1\}//p' Makefile
 
 setup: $(PACKAGE)
 
@@ -34,6 +35,9 @@ demo: $(PACKAGE)
 
 test: $(PACKAGE)
 	@$(BIN)/python tests/run_all.py
+
+mutants: $(PACKAGE)
+	@$(BIN)/python -m tests.mutants $(ARGS)
 
 lab: $(PACKAGE)
 	@cd notebooks && GNNQLAB_RUNS="$${GNNQLAB_RUNS:-$(CURDIR)/runs}" \

@@ -13,41 +13,55 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.attached import attach
+
 __version__ = "0.1.0"
 
+attach({
+    "run.export": "gnnqlab.lab.training.export:export",
+    "run.live": "gnnqlab.lab.training.live:LiveView",
+    "run.resume": "gnnqlab.launch.continuation:resume",
+    "theory.TheoryCheck": "gnnqlab.measure.run_check:TheoryCheck",
+    "theory.check": "gnnqlab.measure.run_check:check",
+    "theory.convergence": "gnnqlab.measure.convergence_check:convergence",
+})  # fmt: skip
+
 _HOMES = {
-    "AssignerPlayer": "gnnqlab.lab.assigner_player",
+    "AssignerPlayer": "gnnqlab.lab.players.assigner_player",
+    "BFloat16Rows": "gnnqlab.compute",
     "BoundarySampling": "gnnqlab.message",
     "Fixed": "gnnqlab.bits",
     "Float32": "gnnqlab.message",
     "Graph": "gnnqlab.graph",
     "Growing": "gnnqlab.bits",
     "METIS": "gnnqlab.partition",
-    "MessagePlayer": "gnnqlab.lab.message_player",
+    "MessagePlayer": "gnnqlab.lab.players.message_player",
     "Overlapped": "gnnqlab.exchange",
     "MODELS": "gnnqlab.nn.models",
-    "PartitionExplorer": "gnnqlab.lab.partition_explorer",
+    "PartitionExplorer": "gnnqlab.lab.players.partition_explorer",
     "Random": "gnnqlab.partition",
     "Run": "gnnqlab.launch",
     "SYSTEMS": "gnnqlab.systems",
-    "Tuner": "gnnqlab.lab.tuner",
+    "Tuner": "gnnqlab.lab.tuner.tuner",
     "Stochastic": "gnnqlab.message",
     "Synchronous": "gnnqlab.exchange",
     "System": "gnnqlab.systems",
+    "Unchanged": "gnnqlab.message",
     "UniformRandom": "gnnqlab.bits",
     "autotune": "gnnqlab.tune.autotune",
     "bench_results": "gnnqlab.bench.results",
     "cleanup": "gnnqlab.launch",
-    "compare": "gnnqlab.lab",
+    "compare": "gnnqlab.lab.training",
     "configure": "gnnqlab.train.configure",
-    "errata": "gnnqlab.lab.errata",
-    "export": "gnnqlab.lab.export",
+    "errata": "gnnqlab.lab.course.errata",
+    "export": "gnnqlab.lab.training.export",
     "from_dgl": "gnnqlab.graph",
     "from_pyg": "gnnqlab.graph",
     "launch": "gnnqlab.launch",
     "load": "gnnqlab.graph",
     "partition": "gnnqlab.partition",
     "preset": "gnnqlab.train.presets",
+    "preset_system": "gnnqlab.train.presets",
     "probe": "gnnqlab.tune.probe",
     "register_model": "gnnqlab.nn.models",
     "register_system": "gnnqlab.systems",
@@ -62,6 +76,7 @@ __all__ = [
     "METIS",
     "SYSTEMS",
     "AssignerPlayer",
+    "BFloat16Rows",
     "BoundarySampling",
     "Fixed",
     "Float32",
@@ -76,6 +91,7 @@ __all__ = [
     "Synchronous",
     "System",
     "Tuner",
+    "Unchanged",
     "UniformRandom",
     "autotune",
     "bench_results",
@@ -90,6 +106,7 @@ __all__ = [
     "load",
     "partition",
     "preset",
+    "preset_system",
     "probe",
     "register_model",
     "register_system",
@@ -118,22 +135,23 @@ if TYPE_CHECKING:
     from gnnqlab import systems, theory
     from gnnqlab.bench.results import bench_results
     from gnnqlab.bits import Fixed, Growing, UniformRandom
+    from gnnqlab.compute import BFloat16Rows
     from gnnqlab.exchange import Overlapped, Synchronous
     from gnnqlab.graph import Graph, from_dgl, from_pyg, load
-    from gnnqlab.lab import compare
-    from gnnqlab.lab.assigner_player import AssignerPlayer
-    from gnnqlab.lab.errata import errata
-    from gnnqlab.lab.export import export
-    from gnnqlab.lab.message_player import MessagePlayer
-    from gnnqlab.lab.partition_explorer import PartitionExplorer
-    from gnnqlab.lab.tuner import Tuner
+    from gnnqlab.lab.course.errata import errata
+    from gnnqlab.lab.players.assigner_player import AssignerPlayer
+    from gnnqlab.lab.players.message_player import MessagePlayer
+    from gnnqlab.lab.players.partition_explorer import PartitionExplorer
+    from gnnqlab.lab.training import compare
+    from gnnqlab.lab.training.export import export
+    from gnnqlab.lab.tuner.tuner import Tuner
     from gnnqlab.launch import Run, cleanup, resume, runs
     from gnnqlab.launch.start import launch
-    from gnnqlab.message import BoundarySampling, Float32, Stochastic
+    from gnnqlab.message import BoundarySampling, Float32, Stochastic, Unchanged
     from gnnqlab.nn.models import MODELS, register_model
     from gnnqlab.partition import METIS, Random, partition
     from gnnqlab.systems import SYSTEMS, System, register_system
     from gnnqlab.train.configure import configure
-    from gnnqlab.train.presets import preset
+    from gnnqlab.train.presets import preset, preset_system
     from gnnqlab.tune.autotune import autotune
     from gnnqlab.tune.probe import probe

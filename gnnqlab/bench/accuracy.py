@@ -16,19 +16,19 @@ from __future__ import annotations
 
 import statistics
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.bench.paired import paired
-from gnnqlab.bench.registry import row
+from gnnqlab.bench.paired import counted, paired
+from gnnqlab.bench.progress import Progress
+from gnnqlab.bench.rows import row
+from gnnqlab.bench.training import Training, mean_of, read_training
 
 if TYPE_CHECKING:
-    from gnnqlab.launch.run import Run
     from gnnqlab.systems.system import System
 
-__all__ = ["CONTESTANTS", "MODELS", "Training", "accuracy", "table"]
+__all__ = ["CONTESTANTS", "MODELS", "accuracy", "table"]
 
 MODELS: Mapping[str, Mapping[str, Any]] = {
     "gcn": {"layers": 3, "dropout": 0.3},
@@ -111,18 +111,8 @@ ORDER = (
     ("32-bit-adaptive-pipeline", "32-bit-pipelined"),
 )
 """(the better one, the other), as in Table X and, by widths, in Table XI."""
-
-
-@dataclass(frozen=True)
-class Training:
-    """One run: its score, and what was decided while it trained."""
-
-    score: float
-    """On test nodes, in the epoch with the best validation score, in [0, 1]."""
-    bits: float
-    """Mean width of an element that travelled."""
-    stale: float
-    """Share of epochs that used rows of the epoch before."""
+UNASKED = (("adaptive-bits", "2-bit"), ("sylvie", "2-bit"))
+"""Pairs that no paper sets side by side and of which nothing is asked: what adapts sends three times the bits."""
 
 
 def accuracy(
@@ -131,6 +121,7 @@ def accuracy(
     models: Sequence[str] = tuple(MODELS),
     systems: Sequence[str] = tuple(CONTESTANTS),
     seeds: int = 5,
+    first_seed: int = 0,
     epochs: int | None = None,
     workers: tuple[int, ...] = (2,),
 ) -> list[dict[str, Any]]:
@@ -141,6 +132,7 @@ def accuracy(
         models: which are trained with Vanilla and SYLVIE, if ``systems`` has it; no ablations without ``graphsage``.
         systems: which of ``CONTESTANTS``.
         seeds: trainings of each.
+        first_seed: of the first of them; the next ones follow.
         epochs: of each training.
         workers: numbers of workers.
 
@@ -177,45 +169,17 @@ def accuracy(
             f"there must be something to compare with Vanilla, got models {list(models)} and systems {list(systems)}; "
             f"name sylvie, or model {ABLATED['model']}, which is trained with every system"
         )
-    progress = _Progress(seeds * sum(len(names) for _, _, names in cases))
+    progress = Progress(seeds * sum(len(names) for _, _, names in cases))
     rows = []
     for source, settings, names in cases:
-        turns = [(seed, name) for seed in range(seeds) for name in names]
+        turns = [(seed, name) for seed in range(first_seed, first_seed + seeds) for name in names]
         configs = [configure(source, system=CONTESTANTS[name](), seed=seed, **settings) for seed, name in turns]
         found: dict[str, list[Training]] = {name: [] for name in names}
         for (seed, name), run in zip(turns, train_in_turn(configs), strict=True):
-            found[name].append(_training(run))
+            found[name].append(read_training(run))
             progress.say(f"{settings['model']}, seed {seed}, {name}: {100 * found[name][-1].score:.2f} %")
-        rows += table(_case(source, settings, seeds), found)
+        rows += table(_case(source, settings, seeds, first_seed), found)
     return rows
-
-
-def _training(run: Run) -> Training:
-    summary, traffic = run.summary, run.traffic
-    coded = 8.0 * traffic["payload_bytes"].sum()
-    elements = (8.0 * traffic["payload_bytes"] / traffic["bits"]).sum()
-    return Training(
-        score=summary.get("test_accuracy") or summary.get("test_f1_micro") or 0.0,
-        bits=float(coded / elements) if elements else 0.0,
-        stale=stale_share(run),
-    )
-
-
-def stale_share(run: Run) -> float:
-    """Return the share of a run's epochs that used rows of the epoch before; the first never does."""
-    if run.config.system.schedule.lag == 0:
-        return 0.0
-    epochs = run.config.train.epochs
-    said = {
-        int(entry.epoch): entry.what == "rows of the epoch before"
-        for entry in run.decisions.itertuples()
-        if entry.what in ("rows of the epoch before", "fresh rows")
-    }
-    stale, count = True, 0
-    for epoch in range(1, epochs):
-        stale = said.get(epoch, stale)
-        count += stale
-    return count / epochs
 
 
 def table(case: str, found: Mapping[str, Sequence[Training]]) -> list[dict[str, Any]]:
@@ -231,13 +195,15 @@ def table(case: str, found: Mapping[str, Sequence[Training]]) -> list[dict[str, 
             # Of a contestant that is a part of another, nothing is asked but its place in the order.
             rows.append(_compared(case, name, "vanilla", found, within=POINTS if name == "sylvie" else None))
             if name.startswith(("sylvie", "adaptive-bits")):
-                bits = statistics.fmean(one.bits for one in found[name])
+                bits = mean_of(found[name], "bits")
                 rows.append(row(case, f"{name}: mean width of what travels", bits, "bits", "", None, None))
             if name.startswith("sylvie") or name.endswith("-adaptive-pipeline"):
-                stale = statistics.fmean(one.stale for one in found[name])
+                stale = mean_of(found[name], "stale")
                 rows.append(row(case, f"{name}: epochs on rows of the epoch before", 100 * stale, "%", "", None, None))
     return rows + [
-        _compared(case, better, other, found, order=True) for better, other in ORDER if {better, other} <= set(found)
+        _compared(case, ours, rival, found, order=(ours, rival) in ORDER)
+        for ours, rival in (*ORDER, *UNASKED)
+        if {ours, rival} <= set(found)
     ]
 
 
@@ -254,8 +220,10 @@ def _compared(
     difference = paired(ours, theirs)
     ratio = within / max(abs(difference.points), 1e-9) if within else statistics.fmean(ours) / statistics.fmean(theirs)
     what = f"{name}: test score, {difference}"
-    if order:
-        what += "" if difference.certain else ", within chance"
+    if not difference.certain:
+        what += ", within chance" if rival != "vanilla" else ""
+    elif rival == "vanilla":
+        what += ", a loss" if difference.points < 0 else ", a gain"
     return {
         **row(
             case, what, 100 * statistics.fmean(ours), "%", rival, 100 * statistics.fmean(theirs), ratio,
@@ -278,21 +246,10 @@ def _graphs() -> tuple[str, str]:
     return paths[0], paths[1]
 
 
-def _case(source: str, settings: Mapping[str, Any], seeds: int) -> str:
+def _case(source: str, settings: Mapping[str, Any], seeds: int, first_seed: int) -> str:
     from pathlib import Path
 
     return (
         f"{Path(source).stem}, {settings['model']} {settings['layers']} x {settings['hidden']}, "
-        f"{settings['epochs']} epochs, {settings['workers']} workers, {seeds} seed(s)"
+        f"{settings['epochs']} epochs, {settings['workers']} workers, {counted(seeds, first_seed)}"
     )
-
-
-class _Progress:
-    def __init__(self, number: int) -> None:
-        self._number, self._done, self._began = number, 0, time.monotonic()
-
-    def say(self, what: str) -> None:
-        self._done += 1
-        left_s = (time.monotonic() - self._began) / self._done * (self._number - self._done)
-        text = f"{self._done} of {self._number}: {what}, about {left_s / 60:.0f} min left"
-        print(text, file=sys.stderr, flush=True)

@@ -10,7 +10,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.bench.registry import row
+from gnnqlab.bench.rows import row
 
 if TYPE_CHECKING:
     from gnnqlab.bits.problem import Problem

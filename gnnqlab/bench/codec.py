@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.bench.pinned import interleaved, median, run_each, spread
-from gnnqlab.bench.registry import row
+from gnnqlab.bench.rows import row
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -14,7 +14,8 @@ __all__ = ["examine"]
 
 def examine() -> list[dict[str, Any]]:
     """Return rows ``{"check", "found", "ok", "way_out"}``; ``ok`` is ``yes``, ``no`` or ``optional``."""
-    return [_python(), *_packages(), *_kernels(), *_compilers(), *_devices(), _cores(), _memory(), _browser(), _hosts()]
+    machine = [*_devices(), _cores(), _memory(), _browser(), _hosts()]
+    return [_python(), *_packages(), _metis(), *_kernels(), *_compilers(), *machine]
 
 
 def _check(name: str, found: str, ok: bool, way_out: str = "", *, optional: bool = False) -> dict[str, Any]:
@@ -32,7 +33,7 @@ def _python() -> dict[str, Any]:
 def _packages() -> list[dict[str, Any]]:
     uses = {
         "torch": "tensors and torch.distributed",
-        "dgl": "METIS, DGL's readers and layers; without it use the partition 'random'",
+        "dgl": "DGL's readers and layers",
         "cvxpy": "the assigner's reference model",
         "plotly": "figures and reports",
         "ipywidgets": "widgets",
@@ -47,6 +48,15 @@ def _packages() -> list[dict[str, Any]]:
             optional = package not in ("torch", "plotly", "tqdm")
             rows.append(_check(package, "missing", False, f"install it for {use}", optional=optional))
     return rows
+
+
+def _metis() -> dict[str, Any]:
+    from gnnqlab.partition.metis import metis_library
+
+    try:
+        return _check("METIS", f"from {metis_library()[0]}", True)
+    except RuntimeError as error:
+        return _check("METIS", "none", False, str(error))
 
 
 def _kernels() -> list[dict[str, Any]]:

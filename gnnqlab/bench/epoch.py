@@ -1,26 +1,29 @@
 """A whole epoch: ours on one worker beside the same model in ``dgl.nn``, and where two workers' time goes.
 
 All train the same 3-layer model of width 256 with the same dropout, LayerNorm and Adam on the same graph, epoch by
-epoch in turn, each in a process of its own. The rival gets the features as DGL takes them, dense; a second one also
-gets what ours tells the C library about memory.
+epoch in turn, each in a process of its own. Where features are sparse there are two lines: sparse input on both sides,
+and dense input on both; one side alone would compare a product with zeros to one without. A second rival also gets what
+ours tells the C library about memory.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import itertools
 import multiprocessing
 import os
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gnnqlab.bench.environ import environ
 from gnnqlab.bench.graphs import find_graph
 from gnnqlab.bench.link import over_link
-from gnnqlab.bench.registry import row
+from gnnqlab.bench.rows import row
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["epoch"]
 
@@ -41,6 +44,7 @@ def epoch(
     graph: str | None = None,
     epochs: int | None = None,
     seeds: int | None = None,
+    first_seed: int | None = None,
 ) -> list[dict[str, Any]]:
     """Measure epochs; ``coauthor_physics`` is looked for among downloaded data and in ``shared/data``.
 
@@ -48,7 +52,7 @@ def epoch(
         repeats: interleaved repeats; 5 by default, 3 over a link.
         link, comm_share: with one of them systems are measured side by side over a link between emulated hosts
             (:func:`gnnqlab.bench.link.over_link`), where the other options belong.
-        hosts, workers, graph, epochs, seeds: see there.
+        hosts, workers, graph, epochs, seeds, first_seed: see there.
 
     Returns:
         Rows as :func:`gnnqlab.bench.registry.measure` describes them.
@@ -57,9 +61,10 @@ def epoch(
         ValueError: if an option that belongs to a link comes without one.
     """
     own = {"hosts": hosts, "workers": workers, "graph": graph, "epochs": epochs, "seeds": seeds}
-    given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+    every = {**own, "first_seed": first_seed}
+    given: dict[str, Any] = {name: value for name, value in every.items() if value is not None}
     if link is not None or comm_share is not None:
-        return over_link(repeats or 3, link=link, comm_share=comm_share, **given)
+        return over_link(repeats or 1, link=link, comm_share=comm_share, **given)
     if given:
         raise ValueError(f"bench epoch takes {sorted(given)} together with a link only; add --link or --comm-share")
     repeats = 5 if repeats is None else repeats
@@ -75,28 +80,43 @@ def epoch(
 
 
 def _one_worker(name: str, path: str, repeats: int) -> list[dict[str, Any]]:
+    """Return a line for sparse input on both sides, where the graph has it, and one for dense input on both."""
+    from gnnqlab.graph import load
+    from gnnqlab.graph.features import SparseRows
+
+    inputs = ["dense input"]
+    if isinstance(load(path).features, SparseRows):
+        inputs.insert(0, "sparse input")
     rows = []
     for model in ("gcn", "graphsage"):
-        contestants: dict[str, Prepare] = {"ours": _ours}
-        if importlib.util.find_spec("dgl") is not None:
-            contestants |= {"dgl.nn": _dgl, "dgl.nn, pages kept": _dgl_with_pages_kept}
-        seconds = _in_turn(contestants, path, model, repeats)
-        ours = statistics.median(seconds["ours"])
-        rivals: list[str | None] = [name for name in seconds if name != "ours"]
-        for rival in rivals or [None]:
-            other = None if rival is None else statistics.median(seconds[rival])
-            rows.append(
-                row(
-                    f"{name}, {model}, one worker, {len(os.sched_getaffinity(0))} thread(s)",
-                    f"epoch ({min(seconds['ours']):.3g} to {max(seconds['ours']):.3g} s)",
-                    ours,
-                    "s",
-                    rival or "DGL is not installed",
-                    other,
-                    None if other is None else other / ours,
-                    GOAL if rival == "dgl.nn" else None,
-                )
+        for taken in inputs:
+            rows += _side_by_side(f"{name}, {model}, {taken}", path, model, taken == "sparse input", repeats)
+    return rows
+
+
+def _side_by_side(case: str, path: str, model: str, sparse: bool, repeats: int) -> list[dict[str, Any]]:
+    contestants: dict[str, Prepare] = {"ours": _ours if sparse else _ours_dense}
+    if importlib.util.find_spec("dgl") is not None:
+        contestants["dgl.nn"] = _dgl_sparse if sparse else _dgl
+        contestants["dgl.nn, pages kept"] = _dgl_sparse_with_pages_kept if sparse else _dgl_with_pages_kept
+    seconds = _in_turn(contestants, path, model, repeats)
+    ours = statistics.median(seconds["ours"])
+    rivals: list[str | None] = [name for name in seconds if name != "ours"]
+    rows = []
+    for rival in rivals or [None]:
+        other = None if rival is None else statistics.median(seconds[rival])
+        rows.append(
+            row(
+                f"{case}, one worker, {len(os.sched_getaffinity(0))} thread(s)",
+                f"epoch ({min(seconds['ours']):.3g} to {max(seconds['ours']):.3g} s)",
+                ours,
+                "s",
+                rival or "DGL is not installed",
+                other,
+                None if other is None else other / ours,
+                GOAL if rival == "dgl.nn" else None,
             )
+        )
     return rows
 
 
@@ -109,7 +129,7 @@ def _in_turn(contestants: Mapping[str, Prepare], path: str, model: str, repeats:
     for name, prepare in contestants.items():
         lines[name], theirs = context.Pipe()
         processes.append(context.Process(target=_contest, args=(prepare, path, model, theirs), daemon=True))
-        with environ({} if prepare is _dgl else large_pages(os.environ)):
+        with environ({} if prepare in _AS_IT_IS else large_pages(os.environ)):
             processes[-1].start()
         lines[name].recv()  # one sets up at a time, so that none is measured while another loads
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
@@ -128,7 +148,7 @@ def _in_turn(contestants: Mapping[str, Prepare], path: str, model: str, repeats:
 def _contest(prepare: Prepare, path: str, model: str, line: Any) -> None:
     from gnnqlab.train.memory import keep_pages
 
-    if prepare is not _dgl:
+    if prepare not in _AS_IT_IS:
         keep_pages()
     import torch
 
@@ -141,7 +161,7 @@ def _contest(prepare: Prepare, path: str, model: str, line: Any) -> None:
         line.send(time.perf_counter() - begun)
 
 
-def _ours(path: str, model: str) -> Callable[[int], object]:
+def _ours(path: str, model: str, *, dense: bool = False) -> Callable[[int], object]:
     from gnnqlab.graph import load
     from gnnqlab.nn import LocalGraph, ModelSettings, build_model
     from gnnqlab.train.config import TrainSettings
@@ -149,54 +169,32 @@ def _ours(path: str, model: str) -> Callable[[int], object]:
     from gnnqlab.train.trainer import Trainer
 
     graph = load(path)
+    local = LocalGraph(graph)
+    if dense:
+        local.densify_features()
     network = build_model(ModelSettings(name=model), graph.num_features, graph.num_classes, seed=0)
-    return Trainer(LocalGraph(graph), Objective.of(graph), network, TrainSettings()).epoch
+    return Trainer(local, Objective.of(graph), network, TrainSettings()).epoch
 
 
-def _dgl_with_pages_kept(path: str, model: str) -> Callable[[int], object]:
-    """DGL with the C library told what ours tells it."""
-    return _dgl(path, model)
+def _ours_dense(path: str, model: str) -> Callable[[int], object]:
+    return _ours(path, model, dense=True)
 
 
-def _dgl(path: str, model: str) -> Callable[[int], object]:
-    import dgl
+def _dgl(path: str, model: str, *, sparse: bool = False) -> Callable[[int], object]:
     import torch
-    from dgl.nn.pytorch import GraphConv, SAGEConv
-    from torch import nn
-    from torch.nn import functional
 
+    from gnnqlab.bench.dgl_rival import Rival, as_csr, structure_of
     from gnnqlab.graph import load
     from gnnqlab.nn import ModelSettings
     from gnnqlab.train.objective import Objective
 
-    graph, settings = load(path), ModelSettings(name=model)
-    objective = Objective.of(graph)
-    destination = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.in_degrees)
-    structure = dgl.graph((graph.indices.long(), destination), num_nodes=graph.num_nodes)
-    structure.create_formats_()
-    features = graph.features if isinstance(graph.features, torch.Tensor) else graph.features.to_dense()
-    widths = settings.widths(graph.num_features, graph.num_classes)
-
-    class Rival(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            pairs = list(itertools.pairwise(widths))
-            if model == "gcn":
-                self.convolutions = nn.ModuleList(GraphConv(*pair, norm="both") for pair in pairs)
-            else:
-                self.convolutions = nn.ModuleList(SAGEConv(*pair, "mean") for pair in pairs)
-            self.norms = nn.ModuleList(nn.LayerNorm(width) for width in widths[1:-1])
-
-        def forward(self, h: torch.Tensor) -> torch.Tensor:
-            for index, convolution in enumerate(self.convolutions):
-                if index > 0:
-                    h = functional.dropout(h, settings.dropout)
-                h = convolution(structure, h)
-                if index < len(self.norms):
-                    h = functional.relu(self.norms[index](h))
-            return h
-
-    network = Rival()
+    graph = load(path)
+    objective, shape = Objective.of(graph), (graph.num_features, graph.num_classes)
+    network = Rival(structure_of(graph), model, ModelSettings(name=model), *shape, sparse=sparse)
+    if sparse:
+        features = as_csr(graph)
+    else:
+        features = graph.features if isinstance(graph.features, torch.Tensor) else graph.features.to_dense()
     optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
 
     def train(_: int) -> None:
@@ -207,6 +205,23 @@ def _dgl(path: str, model: str) -> Callable[[int], object]:
     return train
 
 
+def _dgl_with_pages_kept(path: str, model: str) -> Callable[[int], object]:
+    """DGL with the C library told what ours tells it."""
+    return _dgl(path, model)
+
+
+def _dgl_sparse(path: str, model: str) -> Callable[[int], object]:
+    return _dgl(path, model, sparse=True)
+
+
+def _dgl_sparse_with_pages_kept(path: str, model: str) -> Callable[[int], object]:
+    return _dgl(path, model, sparse=True)
+
+
+_AS_IT_IS = (_dgl, _dgl_sparse)
+"""Who is not told about memory."""
+
+
 def _two_workers(name: str, path: str) -> list[dict[str, Any]]:
     from gnnqlab.launch.local import launch
     from gnnqlab.train.configure import configure
@@ -214,24 +229,27 @@ def _two_workers(name: str, path: str) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as root:
         run = launch(configure(path, workers=2, epochs=6, evaluate_every=0), root=root, wait=True)
         frame = run.records
-    settled = frame[frame["epoch"] > 0]
-    phases = [
-        column
-        for column in settled.columns
-        if column.endswith("_s") and column not in ("time_s", "epoch_s", "wire_s", "evaluate_s", "other_s")
-    ]
-    named = settled[phases].sum(axis=1).sum()
-    whole = settled["epoch_s"].sum()
-    share = float(named / whole)
+    return _explained(f"{name}, gcn, vanilla, two workers", frame[frame["epoch"] > 0])
+
+
+def _explained(case: str, records: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the share of every named phase in the epoch, and of all together."""
+    from gnnqlab.train.clock import PARTS, PHASES
+
+    named = [part for phase in PHASES for part in PARTS.get(phase, (phase,)) if part not in ("evaluate", "other")]
+    whole = float(records["epoch_s"].sum())
+    shares = {phase: float(records[f"{phase}_s"].sum()) / whole for phase in named}
+    all_of_them = sum(shares.values())
     return [
+        *(row(case, f"share of the epoch: {phase}", share, "", "", None, None) for phase, share in shares.items()),
         row(
-            f"{name}, gcn, vanilla, two workers",
+            case,
             "share of the epoch that named phases explain",
-            share,
+            all_of_them,
             "",
             "the epoch by the wall clock",
             1.0,
-            share,
+            all_of_them,
             0.95,
-        )
+        ),
     ]

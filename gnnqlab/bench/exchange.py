@@ -28,13 +28,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.bench.pinned import median, spread
-from gnnqlab.bench.registry import row
+from gnnqlab.bench.rows import row
 
 if TYPE_CHECKING:
     from gnnqlab.launch.emulated import EmulatedHosts
     from gnnqlab.message.channel import Channel
-    from gnnqlab.message.plan import Plan
     from gnnqlab.message.transport import Transport
+    from gnnqlab.partition.plan import Plan
 
 __all__ = ["exchange"]
 
@@ -211,7 +211,7 @@ def _measure(
             clock.clear()
             wire_s = channel.wire_s
             began = time.perf_counter()
-            channel.post(x, halo, epoch=max(epoch, 0)).wait()
+            channel.post(x, halo, epoch=max(epoch, 0)).decode()
             whole = time.perf_counter() - began
             if epoch >= 0:  # the first round connects, allocates and lets TCP find its window
                 parts = {**clock, "whole": whole, "wire": channel.wire_s - wire_s}
@@ -227,7 +227,7 @@ def plan_between(rank: int, num_rows: int) -> Plan:
     """Half of the rows of each worker's ``2 * num_rows`` go to the other, ascending, as in a shard's send list."""
     import torch
 
-    from gnnqlab.message.plan import Plan, Route
+    from gnnqlab.partition.plan import Plan, Route
 
     def boundary(sender: int) -> torch.Tensor:
         order = torch.randperm(2 * num_rows, generator=torch.Generator().manual_seed(10 + sender))

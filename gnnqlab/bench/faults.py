@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from gnnqlab.bench.environ import environ
-from gnnqlab.bench.registry import row
+from gnnqlab.bench.rows import row
 from gnnqlab.errors import WorkerFailed
 from gnnqlab.launch import Run, processes
 from gnnqlab.launch import folder as files
-from gnnqlab.launch.local import launch, plain_torchrun
+from gnnqlab.launch.guarded import plain_torchrun
+from gnnqlab.launch.local import launch
 from gnnqlab.partition import Random
 from gnnqlab.train.config import RunConfig
 from gnnqlab.train.configure import configure

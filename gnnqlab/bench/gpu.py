@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.bench.pinned import median, spread
-from gnnqlab.bench.registry import row
+from gnnqlab.bench.rows import row
 from gnnqlab.bench.spmm import power_law
 
 if TYPE_CHECKING:

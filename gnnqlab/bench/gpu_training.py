@@ -49,7 +49,6 @@ def shaped_graph(name: str, size: float = 1.0) -> tuple[str, str]:
         else:
             nodes = max(200, round(shape["nodes"] * size))
             graph = sbm(nodes, shape["classes"], min(shape["degree"], nodes / 10), **width)
-        path.parent.mkdir(parents=True, exist_ok=True)
         graph.save(path)
     return str(path), label
 

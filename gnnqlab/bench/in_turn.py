@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnnqlab.bench.environ import environ
-
 if TYPE_CHECKING:
     from gnnqlab.launch.run import Run
     from gnnqlab.train.config import RunConfig
@@ -41,9 +39,9 @@ def train_in_turn(configs: Sequence[RunConfig]) -> Iterator[Run]:
         (folder / _LIST).write_text(json.dumps([config.to_json() for config in configs]))
 
     with tempfile.TemporaryDirectory(prefix="gnnqlab-") as root:
-        with environ({"GNNQLAB_FIT": "gnnqlab.bench.in_turn:fit_each"}):
-            whole = launch(configs[0], root=root, prepare=prepare)
-        with whole:  # the end of the block waits until the machine is quiet again
+        fit = "gnnqlab.bench.in_turn:fit_each"
+        # The end of the block waits until the machine is quiet again.
+        with launch(configs[0], root=root, prepare=prepare, fit=fit) as whole:
             for number in range(len(configs)):
                 folder = _place(whole.folder, number)
                 while not (folder / "done").exists() and whole.status in LIVE:

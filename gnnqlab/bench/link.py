@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.bench.link_run import ALONE, Measured, measure_in_turn, measure_run, usual_graph
-from gnnqlab.bench.paired import paired
-from gnnqlab.bench.registry import row
+from gnnqlab.bench.paired import counted, paired
+from gnnqlab.bench.rows import row
 
 if TYPE_CHECKING:
     from gnnqlab.train.config import RunConfig
@@ -24,21 +24,23 @@ __all__ = ["over_link"]
 MODELS = ("gcn", "graphsage")
 CONTESTANTS: Mapping[str, Mapping[str, Any]] = {
     "vanilla": {},
+    "vanilla+": {"system": "adaqp-p", "gradients": "bfloat16"},
+    "pipegcn": {"system": "pipegcn"},
     "fixed-bits": {"system": "fixed-bits", "bits": 2},
     "adaqp-p": {"system": "adaqp-p"},
     "adaqp-q": {"system": "adaqp-q"},
     "adaqp": {"system": "adaqp"},
     "adaqp in bfloat16": {"system": "adaqp", "parameters": "bfloat16", "gradients": "bfloat16"},
 }
-"""Systems with their settings. The last one sends everything else in 16 bits too: parameters of rows, and gradients of
-weights, layer by layer under the backward pass."""
+"""Systems with their settings. Those in bfloat16 send everything else in 16 bits too: parameters of rows, and gradients
+of weights, layer by layer under the backward pass; ``vanilla+`` is Vanilla with these services and the overlap."""
 WITH_GOALS = ("adaqp", "adaqp in bfloat16")
 SPEED_GOALS = {1: 3.3, 2: 3.0}
 """Throughput over Vanilla at 75 % communication, by workers on a host."""
 
 
 def over_link(
-    repeats: int = 3,
+    repeats: int = 1,
     *,
     link: str | None = None,
     comm_share: float | None = None,
@@ -47,8 +49,9 @@ def over_link(
     graph: str | None = None,
     models: Sequence[str] = MODELS,
     contestants: Sequence[str] = tuple(CONTESTANTS),
-    epochs: int = 15,
+    epochs: int = 120,
     seeds: int = 0,
+    first_seed: int = 0,
 ) -> list[dict[str, Any]]:
     """Measure every model with every number of workers.
 
@@ -61,9 +64,10 @@ def over_link(
         graph: name or path; the usual graph if there is none.
         models: names of models.
         contestants: which of ``CONTESTANTS``, ``vanilla`` first.
-        epochs: epochs of each run.
+        epochs: epochs of each run; the widths of AdaQP are assigned every 50.
         seeds: trainings of 60 epochs with Vanilla and AdaQP whose accuracies are compared; without a link, because
             results do not depend on it.
+        first_seed: of the first of these trainings; the next ones follow.
 
     Returns:
         Rows as :func:`gnnqlab.bench.registry.measure` describes them.
@@ -90,7 +94,7 @@ def over_link(
             ]
             rows += _side_by_side(dict(zip(contestants, settle(configs), strict=True)), repeats)
         if seeds:
-            rows += _accuracies(source, model, workers[0], seeds)
+            rows += _accuracies(source, model, workers[0], range(first_seed, first_seed + seeds))
     return rows
 
 
@@ -116,7 +120,7 @@ class _Table:
         share = self._median("vanilla", "comm_s") / epoch_s
         rows = [
             self._row("communication share of Vanilla", share, "", "", None, None),
-            self._row("vanilla: epoch", epoch_s, "s", ALONE, alone_s, alone_s / epoch_s),
+            self._row("vanilla: epoch, median", epoch_s, "s", ALONE, alone_s, alone_s / epoch_s),
             self._limited("vanilla: wire time over bytes by rate", self._median("vanilla", "wire"), 1.1, main=True),
         ]
         for name in self.found:
@@ -129,8 +133,11 @@ class _Table:
         epoch_s, alone_s = self._median(name, "epoch_s"), self._median(ALONE, "compute_s")
         assign_s = self._median(name, "assign_s")
         rows = [
-            self._faster(f"{name}: epoch", name, "epoch_s", "s", SPEED_GOALS.get(self.a_host) if main else None),
-            self._row(f"{name}: epoch", epoch_s, "s", ALONE, alone_s, alone_s / epoch_s, 0.8 if main else None),
+            *self._whole(name),
+            self._faster(
+                f"{name}: epoch, median", name, "epoch_s", "s", SPEED_GOALS.get(self.a_host) if main else None
+            ),
+            self._row(f"{name}: epoch, median", epoch_s, "s", ALONE, alone_s, alone_s / epoch_s, 0.8 if main else None),
             self._faster(f"{name}: exposed communication", name, "comm_s", "s", 1 / 0.15 if main else None),
             self._faster(f"{name}: bytes an epoch", name, "bytes_sent", "B", None),
             self._limited(
@@ -140,6 +147,19 @@ class _Table:
         ]
         if assign_s:
             rows.append(self._limited(f"{name}: assignment, share of wall-clock", assign_s / epoch_s, 0.005, main=main))
+        return rows
+
+    def _whole(self, name: str) -> list[dict[str, Any]]:
+        """The whole training, its first epoch and its assignments included, and the processor time of these."""
+        trainings = [one.training for one in self.found[name] if one.training is not None]
+        others = [one.training for one in self.found["vanilla"] if one.training is not None]
+        if not trainings or not others:
+            return []
+        ours, theirs = (statistics.median(one.train_s for one in each) for each in (trainings, others))
+        rows = [self._row(f"{name}: whole training", ours, "s", "vanilla", theirs, theirs / ours)]
+        if taken := statistics.median(one.assign_cpu_s for one in trainings):
+            what = f"{name}: assignments in the background, processor time"
+            rows.append(self._row(what, taken, "s", "whole training", ours, taken / ours))
         return rows
 
     def _median(self, name: str, value: str) -> float:
@@ -161,17 +181,17 @@ class _Table:
         return self._row(figure, value, "", "at most", most, most / max(value, 1e-9), 1.0 if main else None)
 
 
-def _accuracies(source: Any, model: str, workers: int, seeds: int) -> list[dict[str, Any]]:
+def _accuracies(source: Any, model: str, workers: int, seeds: range) -> list[dict[str, Any]]:
     from gnnqlab.train.configure import configure
 
     scores: dict[str, list[float]] = {"vanilla": [], "adaqp": []}
-    for seed in range(seeds):
+    for seed in seeds:
         for name, got in scores.items():
             got.append(measure_run(configure(source, system=name, model=model, workers=workers, seed=seed)).score)
     found = paired(scores["adaqp"], scores["vanilla"])
     return [
         row(
-            f"{model}, {workers} workers, {seeds} seed(s), 60 epochs",
+            f"{model}, {workers} workers, {counted(len(seeds), seeds.start)}, 60 epochs",
             f"adaqp: test score, points above vanilla (95 % interval ± {found.half:.2f})",
             found.points,
             "points",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.bench.environ import environ
+from gnnqlab.bench.training import Training, read_training
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,6 +52,8 @@ class Measured:
     """Every settled epoch, as the slowest worker saw it."""
     links_s: tuple[float, ...] = ()
     """What the bytes of each of these take at that rate."""
+    training: Training | None = None
+    """The whole of it, from its first epoch to its score; none of a run without messages, which learns nothing."""
 
 
 def usual_graph(nodes: int = 40_000) -> Graph:
@@ -89,30 +91,26 @@ def measure_run(config: RunConfig, *, alone: bool = False) -> Measured:
         config: of the run.
         alone: leave every message out, and the link with them: what computation alone takes.
     """
+    from gnnqlab.launch.entry import FIT
     from gnnqlab.launch.local import launch
 
     if alone:
         launched = replace(config.launch, hosts=1, link=None, vanilla_share=None)
         config = replace(config, launch=launched, train=replace(config.train, headers="off"))
-    instead = {"GNNQLAB_FIT": "gnnqlab.bench.link_run:fit_alone"} if alone else {}
+    fit = "gnnqlab.bench.link_run:fit_alone" if alone else FIT
     with tempfile.TemporaryDirectory(prefix="gnnqlab-") as root:
-        with environ(instead):
-            run = launch(config, root=root)
-        with run:  # the end of the block waits until the machine is quiet again
-            return _measured(run.wait(), config)
+        with launch(config, root=root, fit=fit) as run:  # the end of the block waits until the machine is quiet again
+            measured = _measured(run.wait(), config)
+            return measured if alone else replace(measured, training=read_training(run))
 
 
 def _measured(run: Any, config: RunConfig) -> Measured:
     from gnnqlab.launch.calibrate import sent_by_host
+    from gnnqlab.train.pauses import epoch_seconds
 
     summary, records = run.summary, run.records
     settled = records[records["epoch"] > 0]
     compute_s = settled.assign(all=settled[_COMPUTES].sum(axis=1)).groupby("epoch")["all"].max().median()
-    period = getattr(config.system.bits, "period", None)
-    assign_s = 0.0
-    if period is not None:
-        # What one period's assignment takes, shared out over its epochs, as the slowest worker sees it.
-        assign_s = float(records.groupby("rank")["assign_s"].sum().max()) / max(period, config.train.epochs)
     epochs = settled.groupby("epoch")
 
     def link_s(sent: float) -> float:
@@ -125,14 +123,15 @@ def _measured(run: Any, config: RunConfig) -> Measured:
         comm_s=summary["comm_s"],
         quant_s=summary["quant_s"],
         compute_s=float(compute_s),
-        assign_s=assign_s,
+        # What assignments held the slowest worker up for, shared out over the epochs that there were.
+        assign_s=float(records.groupby("rank")["assign_s"].sum().max()) / config.train.epochs,
         bytes_sent=summary["bytes_sent"],
         wire=wire_share(run.traffic, summary.get("link_bytes_per_s"), config.workers, summary["hosts"]),
         label=summary["link"],
         score=summary.get("test_accuracy") or summary.get("test_f1_micro") or 0.0,
         coordination=summary.get("coordination_share"),
         link_s=link_s(summary["bytes_sent"]),
-        epochs_s=tuple(epochs["epoch_s"].max()),
+        epochs_s=tuple(epoch_seconds(records).iloc[1:]),
         links_s=tuple(map(link_s, epochs[["bytes_payload", "bytes_params"]].sum().sum(axis=1))),
     )
 
@@ -182,7 +181,9 @@ class Silent:
     def __init__(self, rank: int, workers: int) -> None:
         pass
 
-    def post(self, send: Mapping[int, Tensor], receive: Mapping[int, Tensor], headers: Any = None) -> Transfer:
+    def post(
+        self, send: Mapping[int, Tensor], receive: Mapping[int, Tensor], headers: Any = None, *, bounded: bool = False
+    ) -> Transfer:
         from gnnqlab.message.transport import Transfer
 
         class Nothing(Transfer):

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnqlab.bench.registry import row
+from gnnqlab.bench.rows import row
 
 __all__ = ["alternate", "live"]
 

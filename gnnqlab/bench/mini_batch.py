@@ -159,6 +159,7 @@ def _summary(records: DataFrame, config: dict[str, Any], *, metric: str) -> dict
         metric: None if best is None else float(best["test_score"]),
         "best_val": None if best is None else float(best["val_score"]),
         "best_epoch": None if best is None else int(best["epoch"]),
+        "train_s": float(records["epoch_s"].sum()),
         "epoch_s": float(settled["epoch_s"].median()),
         "comm_s": 0.0,
         "comp_s": float(settled["dense_s"].median()),

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Difference", "half_interval", "paired"]
+__all__ = ["Difference", "counted", "half_interval", "paired"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,16 @@ def paired(ours: Sequence[float], theirs: Sequence[float]) -> Difference:
     """
     points = [100 * (mine - other) for mine, other in zip(ours, theirs, strict=True)]
     return Difference(statistics.fmean(points), half_interval(points))
+
+
+def counted(seeds: int, first_seed: int = 0) -> str:
+    """Name the seeds of some trainings, as cases are called.
+
+    Example:
+        >>> counted(5), counted(5, 10)
+        ('5 seed(s)', '5 seed(s) from 10')
+    """
+    return f"{seeds} seed(s)" + (f" from {first_seed}" if first_seed else "")
 
 
 def half_interval(values: Sequence[float]) -> float:

@@ -1,27 +1,30 @@
-"""Every measurement by name, and the form in which all of them answer."""
+"""Every measurement by name."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
-import os
-import platform
 from typing import Any
 
-__all__ = ["BENCHES", "machine", "measure", "row"]
+from gnnqlab.bench.machine import machine
+
+__all__ = ["BENCHES", "machine", "measure", "shown"]
 
 BENCHES = {
     "accuracy": "gnnqlab.bench.accuracy",
     "assigner": "gnnqlab.bench.assigner",
     "codec": "gnnqlab.bench.codec",
+    "compute": "gnnqlab.bench.compute",
     "epoch": "gnnqlab.bench.epoch",
     "exchange": "gnnqlab.bench.exchange",
+    "fanouts": "gnnqlab.bench.fanouts",
     "faults": "gnnqlab.bench.faults",
     "gpu": "gnnqlab.bench.gpu",
     "live": "gnnqlab.bench.live",
     "predict": "gnnqlab.bench.predict",
     "sddmm": "gnnqlab.bench.sddmm",
     "spmm": "gnnqlab.bench.spmm",
+    "systems": "gnnqlab.bench.systems",
     "throughput": "gnnqlab.bench.throughput",
     "tuner": "gnnqlab.bench.tuner",
     "variance": "gnnqlab.bench.variance",
@@ -54,48 +57,8 @@ def measure(name: str, *, repeats: int | None = None, **options: Any) -> dict[st
     return {"bench": name, "machine": machine(), "rows": rows}
 
 
-def row(
-    case: str,
-    figure: str,
-    value: float,
-    unit: str,
-    rival: str,
-    rival_value: float | None,
-    ratio: float | None,
-    goal: float | None = None,
-) -> dict[str, Any]:
-    """Return one row; it is reached if the ratio is at least the goal."""
-    reached = None if goal is None or ratio is None else ratio >= goal
-    return {
-        "case": case,
-        "figure": figure,
-        "value": value,
-        "unit": unit,
-        "rival": rival,
-        "rival_value": rival_value,
-        "ratio": ratio,
-        "goal": goal,
-        "reached": reached,
-    }
-
-
-def machine() -> dict[str, Any]:
-    """Return what a reader needs to know about the machine that measured."""
-    import torch
-
-    from gnnqlab.train.memory import has_large_pages
-
-    model = platform.processor()
-    try:
-        with open("/proc/cpuinfo") as file:
-            model = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), model)
-    except OSError:
-        pass
-    return {
-        "processor": model,
-        "cores": len(os.sched_getaffinity(0)),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "large_pages": has_large_pages(os.environ),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-    }
+def shown(name: str, rows: list[dict[str, Any]]) -> list[dict[str, str]] | None:
+    """Return the table of a measurement that has one of its own, ``shown(rows)`` in its module; else ``None``."""
+    own = getattr(importlib.import_module(BENCHES[name]), "shown", None)
+    found: list[dict[str, str]] | None = None if own is None else own(rows)
+    return found

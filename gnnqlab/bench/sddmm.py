@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.bench.pinned import interleaved, median, run_each, spread
-from gnnqlab.bench.registry import row
+from gnnqlab.bench.rows import row
 from gnnqlab.bench.spmm import dgl_graph, power_law
 
 if TYPE_CHECKING:

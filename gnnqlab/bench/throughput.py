@@ -2,17 +2,25 @@
 
 Each contestant stands beside two limits of the same run: what computation alone takes, and what its own bytes take at
 the rate of the link. No schedule beats the larger of the two.
+
+Rivals have two lines, as published and, with a ``+``, with every service of the library that leaves their idea alone
+(``systems/services.py``), as the contestants of this library have. A system that decides about widths and old rows as
+it goes trains long enough for its decisions to settle, and its speed, widths, old rows and score are of that training.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.bench.link_run import ALONE, Measured, measure_in_turn, usual_graph
-from gnnqlab.bench.registry import row
+from gnnqlab.bench.link_run import ALONE, Measured, measure_in_turn, measure_run, usual_graph
+from gnnqlab.bench.rows import row
+from gnnqlab.bench.training import mean_of
+from gnnqlab.lab.training.target import MARGIN
+from gnnqlab.systems.services import GRADIENTS, with_every_service
 
 if TYPE_CHECKING:
     from gnnqlab.systems.system import System
@@ -62,6 +70,20 @@ class _Contestant:
     decides: bool = False
     """Whether its epochs differ in kind, because it decides about widths and old rows as it goes."""
 
+    def lasts(self, epochs: int) -> dict[str, Any]:
+        """How many epochs it trains, and how often it is evaluated, where a run has ``epochs``."""
+        if self.decides:
+            return {"epochs": max(epochs, SETTLED), "evaluate_every": EVERY}
+        return {"epochs": epochs * self.longer, "evaluate_every": 0}
+
+
+SETTLED = 120
+"""Epochs after which SYLVIE's widths and staleness have settled; its first ones are its quickest."""
+UNLINKED = "vanilla, as many epochs"
+"""Vanilla's training for the scores beside theirs: without a link, on which no float32 score hangs."""
+EVERY = 10
+"""Epochs between evaluations of systems that decide."""
+
 
 def _pipelined(bits: int) -> System:
     from gnnqlab.exchange.pipeline import Pipelined
@@ -80,12 +102,16 @@ def _named(name: str, **settings: Any) -> Callable[[], System]:
     return make
 
 
+def _served(name: str, **settings: Any) -> Callable[[], System]:
+    return lambda: with_every_service(_named(name, **settings)())
+
+
 _PARTS: Mapping[str, str] = {
     "computation": "compute_s",
     "encode + decode": "quant_s",
     "waiting: messages, the sum of gradients, the other worker": "comm_s",
 }
-_SHORT = {"gradients": "bfloat16"}
+_SHORT = {"gradients": GRADIENTS}
 _LONGER = 4
 CONTESTANTS: Mapping[str, _Contestant] = {
     "vanilla": _Contestant(_named("vanilla"), {}),
@@ -93,12 +119,17 @@ CONTESTANTS: Mapping[str, _Contestant] = {
     "2-bit": _Contestant(_named("fixed-bits", bits=2, parameters="bfloat16"), _SHORT),
     "1-bit": _Contestant(_named("fixed-bits", bits=1, parameters="bfloat16"), _SHORT),
     "1-bit-pipelined": _Contestant(lambda: _pipelined(1), _SHORT, 0.85, 12.0, _LONGER),
-    "sylvie": _Contestant(_named("sylvie"), _SHORT, 0.85, longer=_LONGER, decides=True),
-    "sylvie-printed": _Contestant(_named("sylvie", formula="printed"), _SHORT, 0.85, longer=_LONGER, decides=True),
+    "sylvie": _Contestant(_named("sylvie"), {}, decides=True),
+    "sylvie+": _Contestant(_served("sylvie"), _SHORT, 0.85, decides=True),
+    "sylvie-printed+": _Contestant(_served("sylvie", formula="printed"), _SHORT, 0.85, decides=True),
+    "vanilla+": _Contestant(_served("vanilla"), _SHORT),
     "pipegcn": _Contestant(_named("pipegcn"), {}),
+    "pipegcn+": _Contestant(_served("pipegcn"), _SHORT),
     "bns-gcn": _Contestant(_named("bns-gcn"), {}),
+    "bns-gcn+": _Contestant(_served("bns-gcn"), _SHORT),
 }
-"""The baselines send float32; the others 16-bit parameters and weight gradients too, or these would outweigh 1 bit."""
+"""Recipes as published send their weight gradients in float32 at the end; the others have 16-bit parameters and weight
+gradients under the backward pass too, or these would outweigh 1 bit."""
 
 
 def throughput(
@@ -125,7 +156,8 @@ def throughput(
             the model.
         models: names of models.
         systems: which of ``CONTESTANTS``.
-        epochs: epochs of each run; four times as many where they are short, as computation alone and with old rows.
+        epochs: epochs of each run; four times as many where they are short, as computation alone and with old rows, and
+            at least ``SETTLED`` of a system that decides as it goes.
 
     Returns:
         Rows as :func:`gnnqlab.bench.registry.measure` describes them.
@@ -148,11 +180,10 @@ def throughput(
         for number in workers:
             for share in shares:
                 shared: dict[str, Any] = dict(
-                    model=model, workers=number, evaluate_every=0, hosts=hosts, link=link, comm_share=share,
-                    **MODELS[model],
+                    model=model, workers=number, hosts=hosts, link=link, comm_share=share, **MODELS[model],
                 )  # fmt: skip
                 configs = [
-                    configure(source, system=one.system(), epochs=epochs * one.longer, **shared, **one.settings)
+                    configure(source, system=one.system(), **one.lasts(epochs), **shared, **one.settings)
                     for one in (CONTESTANTS[name] for name in names)
                 ]
                 rows += _side_by_side(dict(zip(names, settle(configs), strict=True)), repeats)
@@ -163,6 +194,10 @@ def _side_by_side(configs: Mapping[str, RunConfig], repeats: int) -> list[dict[s
     config = configs["vanilla"]
     alone = replace(config, train=replace(config.train, epochs=_LONGER * config.train.epochs))
     found = measure_in_turn({ALONE: alone, **configs}, repeats)
+    decided = next((configs[name] for name in configs if CONTESTANTS[name].decides), None)
+    if decided is not None:
+        launched = replace(config.launch, hosts=1, link=None, vanilla_share=None)
+        found[UNLINKED] = [measure_run(replace(config, train=decided.train, launch=launched))]
     case = f"{config.model.name}, {config.model.layers} x {config.model.hidden}, {found['vanilla'][0].label}"
     return table(case, found, wide=config.model.name in WIDE)
 
@@ -175,7 +210,7 @@ def table(case: str, found: Mapping[str, Sequence[Measured]], *, wide: bool) -> 
 
     Args:
         case: first column.
-        found: runs by name; ``vanilla`` and ``ALONE`` among them.
+        found: runs by name; ``vanilla`` and ``ALONE`` among them, and ``UNLINKED`` where a system decides.
         wide: whether messages have 256 columns.
     """
 
@@ -186,10 +221,10 @@ def table(case: str, found: Mapping[str, Sequence[Measured]], *, wide: bool) -> 
     vanilla_share = median("vanilla", "comm_s") / vanilla_s
     rows = [
         row(case, "communication share of Vanilla", vanilla_share, "", "", None, None),
-        row(case, "vanilla: epoch", vanilla_s, "s", ALONE, alone_s, alone_s / vanilla_s),
+        row(case, "vanilla: epoch, median", vanilla_s, "s", ALONE, alone_s, alone_s / vanilla_s),
     ]
     for name in found:
-        if name in ("vanilla", ALONE):
+        if name in ("vanilla", ALONE, UNLINKED):
             continue
         asked = CONTESTANTS[name]
         epoch, epoch_s, limit, limit_s = _beside_its_bound(name, found[name], alone_s)
@@ -205,6 +240,8 @@ def table(case: str, found: Mapping[str, Sequence[Measured]], *, wide: bool) -> 
                 25.0 if name == "1-bit" and wide else None,
             ),
         ]  # fmt: skip
+        if asked.decides and UNLINKED in found:
+            rows += _of_the_same_training(case, name, found)
         if asked.of_bound is not None and not asked.decides:
             for what, part in _PARTS.items():
                 part_s = median(name, part)
@@ -221,6 +258,34 @@ def table(case: str, found: Mapping[str, Sequence[Measured]], *, wide: bool) -> 
     return rows
 
 
+def _of_the_same_training(case: str, name: str, found: Mapping[str, Sequence[Measured]]) -> list[dict[str, Any]]:
+    """What a system that decides came to in the trainings whose epochs were timed, early and late ones apart.
+
+    Vanilla's time to an accuracy is its epochs to it, of the training without a link, by its mean epoch over the link.
+    """
+    trainings = [one.training for one in found[name] if one.training is not None]
+    beside = found[UNLINKED][0].training
+    assert beside is not None
+    vanilla_s = statistics.fmean(seconds for one in found["vanilla"] for seconds in one.epochs_s)
+    settled_s = statistics.median(one.settled_s() for one in trainings)
+    late = f"{name}: epoch, mean of the last {trainings[0].epochs // 2} of {trainings[0].epochs}"
+    score = mean_of(trainings, "score")
+    rows = [
+        row(case, late, settled_s, "s", "vanilla", vanilla_s, vanilla_s / settled_s),
+        row(case, f"{name}: mean width of what travels", mean_of(trainings, "bits"), "bits", "", None, None),
+        row(
+            case, f"{name}: epochs on rows of the epoch before", 100 * mean_of(trainings, "stale"), "%", "", None, None
+        ),
+        row(case, f"{name}: test score", 100 * score, "%", UNLINKED, 100 * beside.score, score / beside.score),
+    ]
+    target = beside.best - MARGIN
+    arrived = [seconds for one in trainings if not math.isnan(seconds := one.seconds_to(target))]
+    theirs_s = vanilla_s * beside.epochs_to(target)
+    what = f"{name}: to {100 * target:.1f} % on validation, {len(arrived)} of {len(trainings)} trainings"
+    ours_s = statistics.median(arrived) if arrived else math.nan
+    return [*rows, row(case, what, ours_s, "s", "vanilla, its epochs by its mean epoch", theirs_s, theirs_s / ours_s)]
+
+
 def _beside_its_bound(name: str, runs: Sequence[Measured], alone_s: float) -> tuple[str, float, str, float]:
     """What a system's epoch is called, its seconds, what bounds it, and the seconds of that."""
     if CONTESTANTS[name].decides:
@@ -230,4 +295,4 @@ def _beside_its_bound(name: str, runs: Sequence[Measured], alone_s: float) -> tu
     epoch_s = statistics.median(one.epoch_s for one in runs)
     link_s = statistics.median(one.link_s for one in runs)
     limit, limit_s = ("its bytes by the rate", link_s) if link_s > alone_s else (ALONE, alone_s)
-    return f"{name}: epoch", epoch_s, limit, limit_s
+    return f"{name}: epoch, median", epoch_s, limit, limit_s

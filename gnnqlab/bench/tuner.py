@@ -7,7 +7,7 @@ import statistics
 import time
 from typing import Any
 
-from gnnqlab.bench.registry import row
+from gnnqlab.bench.rows import row
 
 __all__ = ["tuner"]
 
@@ -24,9 +24,9 @@ def tuner(repeats: int = 1, *, graph: str = "digits", seeds: int = 0) -> list[di
         graph: name or path.
         seeds: seed of the moves.
     """
-    from gnnqlab.lab.figure_view import FigureView
-    from gnnqlab.lab.tuner_model import TunerModel
-    from gnnqlab.lab.tuner_views import Shown, draw_tuner, values
+    from gnnqlab.lab.figures.figure_view import FigureView
+    from gnnqlab.lab.tuner.model import TunerModel
+    from gnnqlab.lab.tuner.views import Shown, draw_tuner, values
 
     model = TunerModel(graph)
     start = time.perf_counter()

@@ -1,6 +1,6 @@
 """Who chooses each row's bit-width."""
 
 from gnnqlab.bits.growing import Growing
-from gnnqlab.bits.policy import BitPolicy, Fixed, Rows, UniformRandom
+from gnnqlab.bits.policy import BitPolicy, Bits, Fixed, Rows, UniformRandom
 
-__all__ = ["BitPolicy", "Fixed", "Growing", "Rows", "UniformRandom"]
+__all__ = ["BitPolicy", "Bits", "Fixed", "Growing", "Rows", "UniformRandom"]

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gnnqlab.bits.policy import WIDTHS, Rows
+from gnnqlab.bits.outlook import Foreseen, Outlook
+from gnnqlab.bits.policy import WIDTHS, Period, Rows, Steered, Widths
+from gnnqlab.seat import Seat
+from gnnqlab.settings import check
 
 __all__ = ["Growing"]
 
@@ -28,9 +31,9 @@ class Growing:
 
     steerable: ClassVar[tuple[str, ...]] = ("among", "period")
     """Settings that may change while a run trains."""
-    among: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
+    among: Widths = (1, 2, 4, 8, 16, 32)
     """The plan: one width a period, none smaller than the one before; repeat a width that is to stay longer."""
-    period: int = 10
+    period: Period = 10
     """Epochs in a period."""
 
     def __post_init__(self) -> None:
@@ -39,8 +42,11 @@ class Growing:
             raise ValueError(f"widths of a plan must be among {WIDTHS}, got {self.among}")
         if list(self.among) != sorted(self.among):
             raise ValueError(f"widths of a growing plan must not shrink, got {self.among}")
-        if self.period < 1:
-            raise ValueError(f"period must be at least 1 epoch, got {self.period}")
+        check(self)
+
+    def build(self, seat: Seat) -> Steered:
+        """Return the policy in force on one worker."""
+        return Steered(self)
 
     @property
     def choices(self) -> tuple[int, ...]:
@@ -51,3 +57,11 @@ class Growing:
 
     def widths(self, rows: Rows, epoch: int) -> int:
         return self.among[self.round(epoch)]
+
+    def foresee(self, outlook: Outlook) -> Foreseen:
+        """Return the width of an epoch; by default of the first one, where the plan is narrowest."""
+        epoch = outlook.epoch or 0
+        assumes: tuple[str, ...] = ()
+        if outlook.epoch is None and len(self.choices) > 1:
+            assumes = (f"the width of epoch 0, {self.among[0]}, which grows to {self.among[-1]}",)
+        return Foreseen(widths=outlook.ask(self, epoch), epoch=epoch, assumes=assumes)

@@ -5,17 +5,28 @@ Every worker moves the base alike, from values that all of them share, so no wid
 
 from __future__ import annotations
 
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
-from gnnqlab.bits.policy import Rows
+from gnnqlab.adaptive import Adaptive, Entry, State, Training
+from gnnqlab.bits.descent import Watch
+from gnnqlab.bits.outlook import Foreseen, Outlook
+from gnnqlab.bits.policy import Period, Rows
+from gnnqlab.seat import Seat
+from gnnqlab.settings import OneOf, Option, Range, check
 
-__all__ = ["Orchestrated", "OrchestratedWidths", "by_importance"]
+__all__ = ["HALVES", "QUARTERS", "Orchestrated", "OrchestratedWidths", "Orchestrator", "by_importance"]
 
 _WIDTHS = (1, 2, 4, 8)
+HALVES = (1 / 2, 3 / 4, 7 / 8)
+"""Half of the nodes get a wider row than the base, a quarter one wider still: on base 1, evenly spread, 2.5 bits."""
+QUARTERS = (3 / 4, 15 / 16, 63 / 64)
+"""A quarter, a sixteenth: on base 1 1.44 bits a row, about the 1.45 that SYLVIE's Table XII implies."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,15 +39,18 @@ class Orchestrated:
 
     steerable: ClassVar[tuple[str, ...]] = ("delta", "momentum")
     """Settings that may change while a run trains."""
-    among: tuple[int, ...] = _WIDTHS
+    among: Annotated[tuple[int, ...], OneOf(_WIDTHS), Option("widths")] = _WIDTHS
     """Widths to choose from; the base is one of them, nodes get it or a wider one."""
-    delta: int = 5
+    delta: Period = 5
     """δ: epochs between the two rates that are compared. The paper suggests 5 for quality, 20 for speed."""
-    momentum: float = 0.9
+    momentum: Annotated[float, Range(0, 1, open_high=True)] = 0.9
     """λ of the running loss ``F_t = λ F_(t-1) + (1 - λ) L_t``, in [0, 1)."""
-    formula: str = "text"
+    formula: Annotated[str, OneOf(("text", "printed"))] = "text"
     """``text``: Eq. 5 as the paper explains it. ``printed``: with the sign of its formula, the other way round: wider
     while the loss falls faster and faster, so that smooth training stays with the smallest width."""
+    thresholds: Annotated[tuple[float, ...], Range(0, 1)] = HALVES
+    """Importance p in [0, 1], ascending, from which a node gets the first, second ... width above the base; as many as
+    there are widths above the smallest, or more. Differs: the paper has a mask but no thresholds (erratum SY-2)."""
     by_node: bool = True
     """Whether nodes that matter more get wider messages; else all get the base (SYLVIE's time-adaptive half)."""
 
@@ -44,12 +58,17 @@ class Orchestrated:
         object.__setattr__(self, "among", tuple(sorted(self.among)))
         if not self.among or not set(self.among) <= set(_WIDTHS):
             raise ValueError(f"widths to choose from must be among {_WIDTHS}, got {self.among}")
-        if self.delta < 1:
-            raise ValueError(f"delta must be at least 1 epoch, got {self.delta}")
-        if not 0.0 <= self.momentum < 1.0:
-            raise ValueError(f"momentum must lie in [0, 1), got {self.momentum}")
-        if self.formula not in ("text", "printed"):
-            raise ValueError(f"formula must be 'text' or 'printed', got {self.formula!r}")
+        object.__setattr__(self, "thresholds", tuple(self.thresholds))
+        check(self)
+        if sorted(self.thresholds) != list(self.thresholds) or len(self.thresholds) < len(self.among) - 1:
+            raise ValueError(
+                f"thresholds must ascend and be {len(self.among) - 1} or more for the widths {self.among}, got "
+                f"{self.thresholds}; for instance {HALVES[: len(self.among) - 1]}"
+            )
+
+    def build(self, seat: Seat) -> OrchestratedWidths:
+        """Return the widths in force on one worker, which adapt as the orchestrator says."""
+        return OrchestratedWidths(self, seat.ids, seat.importance)
 
     @property
     def choices(self) -> tuple[int, ...]:
@@ -74,12 +93,52 @@ class Orchestrated:
     def widths(self, rows: Rows, epoch: int) -> int:
         return self.among[0]
 
+    def foresee(self, outlook: Outlook) -> Foreseen:
+        """Return the widths that stand on a base; by default on the smallest, with which training starts.
 
-def by_importance(p: Tensor, base: int, among: tuple[int, ...]) -> Tensor:
+        Raises:
+            ValueError: if the base is none of the widths.
+        """
+        base = self.among[0] if outlook.base is None else outlook.base
+        if base not in self.among:
+            raise ValueError(f"base must be one of the widths to choose from, {self.among}, got {base}")
+        epoch = outlook.epoch or 0
+        where = ", where it starts; nobody knows how the loss will move it" if outlook.base is None else ""
+        return Foreseen(
+            widths=outlook.ask(_AtBase(self, base, outlook), epoch),
+            epoch=epoch,
+            base=base,
+            assumes=(f"a base width of {base}{where}",),
+        )
+
+
+@dataclass(frozen=True)
+class _AtBase:
+    """The policy while its base stays where it is."""
+
+    settings: Orchestrated
+    base: int
+    outlook: Outlook
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        return self.settings.choices
+
+    def round(self, epoch: int) -> int:
+        return 0
+
+    def widths(self, rows: Rows, epoch: int) -> int | Tensor:
+        if not self.settings.by_node or self.base == self.settings.among[-1]:
+            return self.base
+        p, settings = self.outlook.importance(rows.ids), self.settings
+        return by_importance(p, self.base, settings.among, settings.thresholds)
+
+
+def by_importance(p: Tensor, base: int, among: tuple[int, ...], thresholds: tuple[float, ...] = HALVES) -> Tensor:
     """Return each node's width: the base, or a wider one the more its importance p says so.
 
-    With k widths from the base on, node v gets the i-th where ``1 - 2^-i <= p_v < 1 - 2^-(i+1)``, the last where p is
-    larger: the less important half gets the base, the next quarter the next width, and so on.
+    With k widths from the base on, node v gets the base below the first of k - 1 thresholds, the next width from there
+    on, and so on. By halves the less important half gets the base, the next quarter the next width.
 
     Differs: the paper names the candidates (base 1: 1, 2, 4, 8; base 8: 8 alone) but no thresholds.
 
@@ -87,6 +146,7 @@ def by_importance(p: Tensor, base: int, among: tuple[int, ...]) -> Tensor:
         p: importance in [0, 1], ``(n,)``.
         base: smallest width to give.
         among: widths, ascending.
+        thresholds: ascending; those that a higher base leaves without a width are not looked at.
 
     Returns:
         uint8 ``(n,)``.
@@ -95,9 +155,11 @@ def by_importance(p: Tensor, base: int, among: tuple[int, ...]) -> Tensor:
         >>> p = torch.tensor([0.0, 0.4, 0.5, 0.7, 0.75, 0.9, 1.0])
         >>> by_importance(p, 1, (1, 2, 4, 8)).tolist(), by_importance(p, 8, (1, 2, 4, 8)).tolist()
         ([1, 1, 2, 2, 4, 8, 8], [8, 8, 8, 8, 8, 8, 8])
+        >>> by_importance(p, 1, (1, 2, 4, 8), QUARTERS).tolist()
+        [1, 1, 1, 1, 2, 2, 8]
     """
     candidates = [width for width in among if width >= base]
-    edges = torch.tensor([1 - 2.0 ** -(step + 1) for step in range(len(candidates) - 1)])
+    edges = torch.tensor(thresholds[: len(candidates) - 1])
     level = torch.bucketize(p.float(), edges.to(p.device), right=True)
     return torch.tensor(candidates, dtype=torch.uint8, device=p.device)[level]
 
@@ -117,9 +179,14 @@ class OrchestratedWidths:
         self._steered = 0
         self._ids, order = ids.cpu().sort()
         self._p = p.cpu()[order]
-        self._p_of: dict[int, tuple[Tensor, Tensor]] = {}
-        """The ids of a message and their importance, by identity: all layers ask about the same few tensors."""
-        self._widths_of: dict[tuple[int, int], Tensor] = {}
+        self._p_of: MutableMapping[Tensor, Tensor] = WeakTensorKeyDictionary()
+        """The ids of a message, by identity -> their importance: all layers ask about the same few tensors."""
+        self._widths_of: MutableMapping[Tensor, dict[int, Tensor]] = WeakTensorKeyDictionary()
+        """The ids of a message, by identity -> base -> widths."""
+
+    def adaptives(self, training: Training) -> Sequence[Adaptive]:
+        watch = Watch.of(self.settings, training)
+        return [watch, Orchestrator(self, watch, name=training.seat.named("base-width"))]
 
     @property
     def choices(self) -> tuple[int, ...]:
@@ -132,16 +199,16 @@ class OrchestratedWidths:
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:
         if not self.settings.by_node or self.base == self.settings.among[-1]:
             return self.base
-        key = (id(rows.ids), self.base)
-        if key not in self._widths_of:
-            self._widths_of[key] = by_importance(self._importance(rows.ids), self.base, self.settings.among)
-        return self._widths_of[key]
+        known = self._widths_of.setdefault(rows.ids, {})
+        if self.base not in known:
+            p, settings = self._importance(rows.ids), self.settings
+            known[self.base] = by_importance(p, self.base, settings.among, settings.thresholds)
+        return known[self.base]
 
     def _importance(self, ids: Tensor) -> Tensor:
-        if id(ids) not in self._p_of:
-            p = self._p[torch.searchsorted(self._ids, ids.cpu())].to(ids.device)
-            self._p_of[id(ids)] = (ids, p)  # kept together, so that no other tensor can have this id
-        return self._p_of[id(ids)][1]
+        if ids not in self._p_of:
+            self._p_of[ids] = self._p[torch.searchsorted(self._ids, ids.cpu())].to(ids.device)
+        return self._p_of[ids]
 
     def move(self, *, wider: bool) -> bool:
         """Take the next wider or narrower base; return whether there is one."""
@@ -157,3 +224,37 @@ class OrchestratedWidths:
         self.settings, self.version = settings, version
         self._steered += 1
         self._widths_of.clear()
+
+
+class Orchestrator(Adaptive):
+    """Moves the base width after an epoch: a wider one where Eq. 5 asks for it, else a narrower one.
+
+    Args:
+        widths: whose base.
+        watch: has judged the epoch before it is asked.
+    """
+
+    def __init__(self, widths: OrchestratedWidths, watch: Watch, *, name: str = "base-width") -> None:
+        self.name = name
+        self.widths = widths
+        self.decisions: list[Entry] = []
+        """Until they are read."""
+        self._watch = watch
+
+    def after_epoch(self, epoch: int, loss: float, shared: object) -> None:
+        verdict = self._watch.verdict
+        if verdict.rates is not None and self.widths.move(wider=verdict.careful):
+            self.decisions.append(verdict.entry(epoch, f"base width {self.widths.base}"))
+
+    def entries(self) -> Sequence[Entry]:
+        decided, self.decisions[:] = list(self.decisions), []
+        return decided
+
+    def state(self) -> State:
+        return State({"base": self.widths.base})
+
+    def load(self, facts: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        self.widths.base = facts["base"]
+
+    def steer(self, settings: Orchestrated, *, version: int) -> None:
+        self.widths.steer(settings, version=version)

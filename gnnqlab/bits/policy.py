@@ -6,18 +6,29 @@ ever travels.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
+from gnnqlab.adaptive import Adaptive, Follower, Training
+from gnnqlab.bits.outlook import Foreseen, Outlook
 from gnnqlab.kernels.noise import stream, uniform16
+from gnnqlab.seat import Seat
+from gnnqlab.settings import OneOf, Option, Range, check
 
-__all__ = ["WIDTHS", "BitPolicy", "Fixed", "Rows", "UniformRandom"]
+__all__ = ["WIDTHS", "BitPolicy", "Bits", "Fixed", "Period", "Rows", "Steered", "UniformRandom", "Widths", "in_force"]
 
 WIDTHS = (1, 2, 4, 8, 16, 32)
 """Bit-widths of a row; 32 is float32 as it stands."""
+Widths = Annotated[tuple[int, ...], OneOf(WIDTHS), Option("widths")]
+"""Type of a setting that holds several."""
+Period = Annotated[int, Range(1, unit="epoch")]
+"""Type of a setting that counts epochs."""
+_ROUNDS = 2**32
+"""More rounds than one policy has epochs, so that a round after a change is never one from before it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,10 +43,16 @@ class Rows:
     ids: Tensor
     """Global node ids in wire order, int64 ``(n,)``."""
     seed: int
+    round: int = 0
+    """Which exchange of the layer and direction, from 0."""
 
 
 class BitPolicy(Protocol):
-    """Chooses the width of every row; equal on both sides of a message."""
+    """Chooses the width of every row, in force on one worker; equal on both sides of a message.
+
+    One whose widths depend on how training goes also has ``adaptives``, see :mod:`gnnqlab.adaptive`.
+    One that can be predicted also has ``foresee``, see :mod:`gnnqlab.bits.outlook`.
+    """
 
     @property
     def choices(self) -> tuple[int, ...]:
@@ -48,18 +65,81 @@ class BitPolicy(Protocol):
         """Return one width for all rows, or a uint8 tensor ``(n,)``."""
 
 
+class Bits(BitPolicy, Protocol):
+    """Recipe part of the axis; asked itself, it gives the widths that training begins with.
+
+    One of settings alone may leave ``build`` out, see :func:`in_force`.
+    """
+
+    def build(self, seat: Seat) -> BitPolicy:
+        """Return the policy in force on one worker."""
+
+
+def in_force(part: Any, seat: Seat) -> BitPolicy:
+    """Return the policy in force on one worker: what a part builds there, or the part where it builds nothing.
+
+    Example:
+        >>> seat = Seat(rank=0, workers=1, seed=0, ids=torch.arange(2), importance=torch.zeros(2))
+        >>> in_force(Fixed(bits=4), seat).choices
+        (4,)
+    """
+    policy: BitPolicy = part.build(seat) if hasattr(part, "build") else Steered(part)
+    return policy
+
+
+class Steered:
+    """A policy of settings alone (``Fixed``, ``UniformRandom``) in a place where it can be replaced.
+
+    All workers do so between the same two epochs.
+
+    Example:
+        >>> policy = Steered(Fixed(bits=8))
+        >>> before = policy.round(epoch=3)
+        >>> policy.steer(Fixed(bits=2))
+        >>> policy.choices, policy.round(epoch=3) == before
+        ((2,), False)
+    """
+
+    def __init__(self, settings: BitPolicy) -> None:
+        self.settings = settings
+        self.version = 0
+        """Version of the settings; 0: those of the launch."""
+        self._changes = 0
+
+    def adaptives(self, training: Training) -> Sequence[Adaptive]:
+        return [Follower(training.seat.named("bits"), self)]
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        return self.settings.choices
+
+    def round(self, epoch: int) -> int:
+        return self._changes * _ROUNDS + self.settings.round(epoch)
+
+    def widths(self, rows: Rows, epoch: int) -> int | Tensor:
+        return self.settings.widths(rows, epoch)
+
+    def steer(self, settings: BitPolicy, *, version: int = 0) -> None:
+        """Put other settings in force; both ends of every message must do so between the same two epochs."""
+        self.settings, self.version = settings, version
+        self._changes += 1
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fixed:
     """Every row in the same number of bits; 32 means float32."""
 
     steerable: ClassVar[tuple[str, ...]] = ("bits",)
     """Settings that may change while a run trains."""
-    bits: int = 32
+    bits: Annotated[int, OneOf(WIDTHS)] = 32
     """Bits per element: 1, 2, 4, 8, 16 or 32 with a stochastic codec, 32 with float32 messages."""
 
     def __post_init__(self) -> None:
-        if self.bits not in WIDTHS:
-            raise ValueError(f"bits must be one of {WIDTHS}, got {self.bits}")
+        check(self)
+
+    def build(self, seat: Seat) -> Steered:
+        """Return the policy in force on one worker."""
+        return Steered(self)
 
     @property
     def choices(self) -> tuple[int, ...]:
@@ -71,6 +151,11 @@ class Fixed:
     def widths(self, rows: Rows, epoch: int) -> int:
         return self.bits
 
+    def foresee(self, outlook: Outlook) -> Foreseen:
+        """Return the one width there is."""
+        epoch = outlook.epoch or 0
+        return Foreseen(widths=outlook.ask(self, epoch), epoch=epoch)
+
 
 @dataclass(frozen=True, kw_only=True)
 class UniformRandom:
@@ -81,17 +166,20 @@ class UniformRandom:
 
     steerable: ClassVar[tuple[str, ...]] = ("among", "period")
     """Settings that may change while a run trains."""
-    among: tuple[int, ...] = (2, 4, 8)
+    among: Widths = (2, 4, 8)
     """Widths to draw from."""
-    period: int = 50
+    period: Period = 50
     """Epochs between draws."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "among", tuple(self.among))
         if not self.among or not set(self.among) <= set(WIDTHS):
             raise ValueError(f"widths to draw from must be among {WIDTHS}, got {self.among}")
-        if self.period < 1:
-            raise ValueError(f"period must be at least 1 epoch, got {self.period}")
+        check(self)
+
+    def build(self, seat: Seat) -> Steered:
+        """Return the policy in force on one worker."""
+        return Steered(self)
 
     @property
     def choices(self) -> tuple[int, ...]:
@@ -102,7 +190,13 @@ class UniformRandom:
 
     def widths(self, rows: Rows, epoch: int) -> Tensor:
         backward = rows.direction == "backward"
-        key = stream("bits", 2 * rows.layer + backward, rows.sender + 1 if backward else 0)
+        key = stream("bits", 2 * rows.layer + backward, rows.sender + 1 if backward else 0, rows.round)
         draw = uniform16(rows.ids, 1, seed=rows.seed, epoch=self.round(epoch), stream=key).flatten()
         table = torch.tensor(self.among, dtype=torch.uint8, device=rows.ids.device)
         return table[(draw.long() * len(self.among)) >> 16]
+
+    def foresee(self, outlook: Outlook) -> Foreseen:
+        """Return the draw of an epoch, which is known beforehand; by default the first one."""
+        epoch = outlook.epoch or 0
+        assumes = ("the widths drawn for epoch 0",) if outlook.epoch is None else ()
+        return Foreseen(widths=outlook.ask(self, epoch), epoch=epoch, assumes=assumes)

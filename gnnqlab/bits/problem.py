@@ -15,7 +15,8 @@ the normalisation λ would mean nothing: V and T have different units.
 Differs: the paper sets no scale for λ, and the released code takes the minimum over devices at utopia.
 
 A *link* is what transfers queue on. In ring rounds every device pair is a link of its own, and the round takes as
-long as its slowest pair; if everything is posted at once there is one round, and a link for every sender.
+long as its slowest pair. If everything is posted at once there is one round, and every transfer queues twice: at its
+sender's link with all that leaves there, and at its receiver's with all that enters there.
 
 Letters: G groups, I device pairs, L links, R rounds, B widths.
 """
@@ -29,27 +30,17 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gnnqlab.bits.row import EXACT, ParamBytes, row_bytes, two_parameters
 from gnnqlab.theory.cost import LinkCost
 
-__all__ = ["Message", "Problem", "Solution", "assemble", "row_bytes", "row_variance"]
+__all__ = ["Message", "Problem", "Solution", "assemble", "row_variance"]
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 Widths = NDArray[np.uint8]
 
-EXACT = 32
-"""This width is float32 as it stands: no rounding, no parameters."""
+_FLOATS = two_parameters(4)
 KNOWN = (1, 2, 4, 8, 16, 32)
-
-
-def row_bytes(width: int, columns: int, bytes_per_parameter: int) -> int:
-    """Return what one row takes on the wire: ``ceil(D · b / 8)`` of payload and two parameters.
-
-    Example:
-        >>> row_bytes(2, 5, 4), row_bytes(32, 5, 4)
-        (10, 20)
-    """
-    return -(-columns * width // 8) + (0 if width == EXACT else 2 * bytes_per_parameter)
 
 
 def row_variance(width: int) -> float:
@@ -81,12 +72,15 @@ class Problem:
     """θ of each pair, ``(I,)``."""
     gamma_s: Array
     """γ of each pair, ``(I,)``."""
-    bytes_per_parameter: int = 4
-    """Bytes of a zero-point, and of a scale: 4, or 2."""
+    param_bytes: ParamBytes = _FLOATS
+    """What the parameters of a row of each width take; the codec says it."""
+    pair_far_link: Index | None = None
+    """Link that each pair's transfers also queue on, at their other end, ``(I,)``; ``None``: there is none."""
 
     def __post_init__(self) -> None:
-        for name in ("group_pair", "group_rows", "pair_link", "link_round"):
-            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.int64))
+        for name in ("group_pair", "group_rows", "pair_link", "link_round", "pair_far_link"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.int64))
         for name in ("group_beta", "theta_s_per_byte", "gamma_s"):
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.float64))
         object.__setattr__(self, "widths", tuple(int(width) for width in self.widths))
@@ -114,13 +108,30 @@ class Problem:
                 raise ValueError(
                     f"{name} must be finite and not negative, got {values[wrong][0]} at {int(wrong.argmax())}"
                 )
-        for name, limit in (("group_pair", pairs), ("pair_link", links)):
-            index = getattr(self, name)
+        for name, index, limit in (("group_pair", self.group_pair, pairs), ("pair_link", self._queues(), links)):
             if index.min() < 0 or index.max() >= limit or np.bincount(index, minlength=limit).min() == 0:
                 raise ValueError(f"{name} must name each of {limit} at least once and no other; leave out what is idle")
         rounds = int(self.link_round.max()) + 1
         if self.link_round.min() < 0 or np.bincount(self.link_round, minlength=rounds).min() == 0:
             raise ValueError("link_round must count rounds from 0 and leave out none; leave out what is idle")
+        self._check_far_links()
+
+    def _check_far_links(self) -> None:
+        far = self.pair_far_link
+        if far is None:
+            return
+        if (far == self.pair_link).any():
+            raise ValueError(f"the ends of a pair must be two links, got {far[far == self.pair_link][0]} for both")
+        if rounds := self.num_rounds - 1:
+            raise ValueError(f"pairs that queue at both ends must all be in one round, got {rounds + 1} rounds")
+
+    def _queues(self) -> Index:
+        """Every place where a pair queues, in one array."""
+        if self.pair_far_link is None:
+            return self.pair_link
+        if self.pair_far_link.shape != self.pair_link.shape:
+            raise ValueError(f"pair_far_link must have {self.pair_link.size} entries, got {self.pair_far_link.shape}")
+        return np.concatenate([self.pair_link, self.pair_far_link])
 
     @property
     def num_rounds(self) -> int:
@@ -129,7 +140,7 @@ class Problem:
     @cached_property
     def width_bytes(self) -> Array:
         """Bytes of one row at each width, ``(B,)``."""
-        sizes = [row_bytes(width, self.columns, self.bytes_per_parameter) for width in self.widths]
+        sizes = [row_bytes(width, self.columns, self.param_bytes) for width in self.widths]
         return np.array(sizes, dtype=np.float64)
 
     @cached_property
@@ -158,15 +169,29 @@ class Problem:
         return self.pair_link[self.group_pair]
 
     @cached_property
+    def group_far_link(self) -> Index | None:
+        """``(G,)``, or ``None`` where transfers queue at one end."""
+        return None if self.pair_far_link is None else self.pair_far_link[self.group_pair]
+
+    @cached_property
     def in_order(self) -> bool:
         """Whether groups stand link by link."""
         return bool((self.group_link[1:] >= self.group_link[:-1]).all())
 
     def by_link(self, values: Array) -> Array:
-        """Return the sum of a value per group over each link, ``(L,)``."""
+        """Return the sum of a value per group over each link, ``(L,)``; a group that queues twice counts at both."""
+        links = self.link_round.size
+        if self.group_far_link is not None:
+            near, far = (np.bincount(link, values, minlength=links) for link in (self.group_link, self.group_far_link))
+            return (near + far).astype(np.float64)
         if self.in_order:
             return np.add.reduceat(values, self._link_starts)
-        return np.bincount(self.group_link, values, minlength=self.link_round.size).astype(np.float64)
+        return np.bincount(self.group_link, values, minlength=links).astype(np.float64)
+
+    def group_price(self, multipliers: Array) -> Array:
+        """Return what a second of each group costs if one of each link costs this much, ``(L,)`` to ``(G,)``."""
+        near: Array = multipliers[self.group_link]
+        return near if self.group_far_link is None else near + multipliers[self.group_far_link]
 
     @cached_property
     def _link_starts(self) -> Index:
@@ -175,7 +200,9 @@ class Problem:
     @cached_property
     def link_gamma_s(self) -> Array:
         """Seconds a link takes for any message at all, ``(L,)``."""
-        return np.bincount(self.pair_link, self.gamma_s, minlength=self.link_round.size).astype(np.float64)
+        queues = self._queues()
+        gamma_s = np.resize(self.gamma_s, queues.size)  # once for each end
+        return np.bincount(queues, gamma_s, minlength=self.link_round.size).astype(np.float64)
 
     @cached_property
     def link_s_per_byte(self) -> Array:
@@ -208,7 +235,7 @@ class Problem:
     @cached_property
     def ends(self) -> tuple[float, float, float, float]:
         """Utopia and nadir of V, utopia and nadir of T."""
-        total = float(self.link_beta.sum())
+        total = float((self.link_beta if self.pair_far_link is None else self.group_beta).sum())
         v = [total * float(self.width_variance[index]) for index in (self.finest, self.cheapest)]
         links = [self.link_gamma_s + self.link_s_per_byte * self.width_bytes[i] for i in (self.cheapest, self.finest)]
         t = [float(self.round_s(link_s).sum()) for link_s in links]
@@ -304,7 +331,7 @@ def assemble(
     columns: int,
     lam: float,
     widths: tuple[int, ...] = (2, 4, 8),
-    bytes_per_parameter: int = 4,
+    param_bytes: ParamBytes = _FLOATS,
     transport: str = "direct",
 ) -> Problem:
     """Return the problem of one layer and direction.
@@ -318,9 +345,10 @@ def assemble(
         columns: D.
         lam: λ.
         widths: allowed bit-widths.
-        bytes_per_parameter: of a zero-point, and of a scale.
+        param_bytes: what the parameters of a row of each width take, by its codec; a zero-point and a scale of four
+            bytes each by default.
         transport: ``ring``: the slowest pair of each round counts (the paper); ``direct``: everything is posted at
-            once, and the busiest sender counts.
+            once, and the busiest end counts, a sender's or a receiver's.
 
     Raises:
         ValueError: if a pair comes twice, no message has rows, or the transport is unknown.
@@ -336,11 +364,12 @@ def assemble(
     if len(set(zip(senders.tolist(), receivers.tolist()))) < len(busy) or (senders == receivers).any():
         raise ValueError("messages must be between two workers, and at most one for each ordered pair")
     if transport == "ring":
-        pair_link = np.arange(len(busy))
+        pair_link, pair_far_link = np.arange(len(busy)), None
         link_round = np.unique((receivers - senders) % cost.workers, return_inverse=True)[1]
     else:
-        pair_link = np.unique(senders, return_inverse=True)[1]
-        link_round = np.zeros(pair_link.max() + 1, dtype=np.int64)
+        pair_link, pair_far_link = _both_ends(senders, receivers)
+        last = pair_link.max() if pair_far_link is None else pair_far_link.max()
+        link_round = np.zeros(last + 1, dtype=np.int64)
     return Problem(
         widths=widths,
         columns=columns,
@@ -352,5 +381,20 @@ def assemble(
         link_round=link_round,
         theta_s_per_byte=cost.theta_s_per_byte[senders, receivers],
         gamma_s=cost.gamma_s[senders, receivers],
-        bytes_per_parameter=bytes_per_parameter,
+        param_bytes=param_bytes,
+        pair_far_link=pair_far_link,
     )
+
+
+def _both_ends(senders: Index, receivers: Index) -> tuple[Index, Index | None]:
+    """Return the links that pairs queue on if all is posted at once.
+
+    An end of one pair alone is never busier than the other end of that pair. So where no receiver has two senders, as
+    among two workers, senders' links say all; and the other way round.
+    """
+    leaving, entering = (np.unique(ranks, return_inverse=True)[1] for ranks in (senders, receivers))
+    if np.bincount(entering).max() == 1:
+        return leaving, None
+    if np.bincount(leaving).max() == 1:
+        return entering, None
+    return leaving, leaving.max() + 1 + entering

@@ -75,9 +75,12 @@ def solve_reference(
     least = problem.round_s(problem.link_s(np.full(groups, problem.cheapest))) / unit_s
     seconds = np.outer(problem.group_s_per_byte, problem.width_bytes) / unit_s
     links = problem.link_round.size
-    on_link = scipy.sparse.csr_array(
-        (seconds.ravel(), (np.repeat(problem.group_link, widths), np.arange(groups * widths))),
-        shape=(links, groups * widths),
+    on_link = sum(
+        scipy.sparse.csr_array(
+            (seconds.ravel(), (np.repeat(link, widths), np.arange(groups * widths))), shape=(links, groups * widths)
+        )
+        for link in (problem.group_link, problem.group_far_link)
+        if link is not None
     )
     cost = weight_v * np.outer(problem.group_beta, problem.width_variance - problem.width_variance[problem.finest])
     constraints = [

@@ -301,8 +301,8 @@ def dual_bound(problem: Problem, multipliers: Array) -> Array:
     """Return a lower bound on what each round adds to the objective, whatever the assignment: the Lagrangian, ``(R,)``.
 
     With multipliers μ >= 0 that sum to the weight of a second in each round, ``w_t Z_r >= Σ_l μ_l T_l``, and the right
-    side lets every group choose for itself. The objective is the sum over rounds of ``w_v V_r + w_t Z_r``, less what
-    it is at utopia, ``w_v V_utopia + w_t T_utopia``.
+    side lets every group choose for itself; one that queues at two links pays at both. The objective is the sum over
+    rounds of ``w_v V_r + w_t Z_r``, less what it is at utopia, ``w_v V_utopia + w_t T_utopia``.
 
     Raises:
         ValueError: if multipliers are negative or sum to another number.
@@ -313,10 +313,11 @@ def dual_bound(problem: Problem, multipliers: Array) -> Array:
     if (multipliers < 0).any() or not np.allclose(prices, weight_t, rtol=1e-9, atol=0):
         raise ValueError(f"multipliers must be at least 0 and sum to {weight_t} in each round, got sums {prices}")
     links = multipliers * problem.link_gamma_s
+    group_price = problem.group_price(multipliers)
     for begin in range(0, problem.group_rows.size, _IN_CACHE):
         some = slice(begin, begin + _IN_CACHE)
         link = problem.group_link[some]
-        price = multipliers[link] * problem.group_s_per_byte[some]
+        price = group_price[some] * problem.group_s_per_byte[some]
         weight = weight_v * problem.group_beta[some]
         best = np.full(price.size, np.inf)
         for size, variance in zip(problem.width_bytes.tolist(), problem.width_variance.tolist()):

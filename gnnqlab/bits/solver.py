@@ -6,7 +6,8 @@
    price of the seconds is least gives the assignment; the same with the bounds gives a lower bound on every other.
 4. If the gap is still too wide and few groups are open, all that links can reach (:mod:`gnnqlab.bits.fronts`).
 
-Rounds do not see each other, so all of this is done for every round at once.
+Rounds do not see each other, so all of this is done for every round at once. Where transfers queue at both of their
+ends links do see each other: :mod:`gnnqlab.bits.both_ends` solves that.
 
 Letters: G groups, L links, R rounds, E stairs.
 """
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnqlab.bits.both_ends import solve_both_ends
 from gnnqlab.bits.fronts import Front, front_stairs, fronts
 from gnnqlab.bits.problem import Problem, Solution
 from gnnqlab.bits.relaxation import Relaxed, Upgrades, dual_bound, relax, upgrades
@@ -30,22 +32,26 @@ Index = NDArray[np.int64]
 
 _FEW = 64
 """Up to so many groups in all the answer is exact from the start."""
+_MOST_OPEN = 2000
+"""Groups whose width is open that are listed."""
 _AHEAD = 256
 """Upgrades that a link looks through for one that fits into time it has left."""
 _MOST_STAIRS = 400_000
 """Stairs to look at before the window is narrowed."""
 
 
-def solve(problem: Problem, *, tolerance: float = 1e-4, most_open: int = 2000) -> Solution:
+def solve(problem: Problem, *, tolerance: float = 1e-4, most_open: int | None = None) -> Solution:
     """Return the best assignment that can be found fast, with a proved lower bound on every assignment.
 
     Args:
         problem: what to assign.
         tolerance: a gap above this is narrowed by listing what links can reach.
-        most_open: at most so many groups, in all, whose width is then still open; listing more would take long.
+        most_open: at most so many groups, in all, whose width is then still open; more would take long. By default
+            2000 that are listed, or 64 of an integer program where transfers queue at both ends.
 
     Returns:
-        A :class:`Solution`; its ``gap`` is 0 if it is proved to be the best, which it is up to 64 groups.
+        A :class:`Solution`; its ``gap`` is 0 if it is proved to be the best, which it is up to 64 groups. Where
+        transfers queue at both ends, nothing is proved beyond what HiGHS calls feasible, some 1e-5.
 
     Example:
         >>> one = Problem(widths=(2, 8), columns=4, lam=0.5, group_pair=[0, 0], group_rows=[1, 1],
@@ -55,6 +61,8 @@ def solve(problem: Problem, *, tolerance: float = 1e-4, most_open: int = 2000) -
     """
     if problem.group_rows.size <= _FEW:
         tolerance = 0.0
+    if problem.pair_far_link is not None:
+        return solve_both_ends(problem, tolerance=tolerance, most_open=_FEW if most_open is None else most_open)
     ups = upgrades(problem)
     relaxed = relax(problem, ups)
     proved = dual_bound(problem, relaxed.multipliers)
@@ -62,7 +70,7 @@ def solve(problem: Problem, *, tolerance: float = 1e-4, most_open: int = 2000) -
     if found.gap(problem) <= tolerance:
         return found.solution(problem)
     slack = np.maximum(found.reached - proved, 0.0)
-    listed = fronts(problem, relaxed.multipliers, slack, most_open=most_open)
+    listed = fronts(problem, relaxed.multipliers, slack, most_open=_MOST_OPEN if most_open is None else most_open)
     if not listed:
         return found.solution(problem)
     again = _assign(problem, ups, relaxed, proved, listed, 0.0)

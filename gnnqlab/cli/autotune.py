@@ -6,8 +6,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from gnnqlab.cli.console import plain_table
 from gnnqlab.cli.options import Options
-from gnnqlab.lab.console import plain_table
 
 __all__ = ["Autotune"]
 
@@ -32,7 +32,7 @@ class Autotune(Options):
     def run(self) -> dict[str, Any]:
         from gnnqlab.tune.autotune import autotune
 
-        given = self.recipe_settings()
+        given = self.recipe_settings("adaqp")
         widths = given.pop("among", (2, 4, 8))
         if given:
             raise ValueError(f"autotune chooses the settings of the system itself, got {sorted(given)}; leave them out")

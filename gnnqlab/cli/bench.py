@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Any
+import shlex
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
 
-import tyro
-
-from gnnqlab.lab.console import bench_table
+from gnnqlab.cli.console import bench_table, plain_table
 
 __all__ = ["Bench"]
 
@@ -16,37 +16,63 @@ __all__ = ["Bench"]
 class Bench:
     """Measure, each figure beside its limit or rival in the same run."""
 
-    name: Annotated[str, tyro.conf.Positional]
-    """Which measurement; without one of the known names they are listed."""
+    name: str
+    """Which measurement; without one of the known names they are listed. results: show what is kept."""
     repeats: int | None = None
     """Interleaved repeats; default: the measurement's own."""
     link: str | None = None
-    """epoch, throughput: measure systems side by side over emulated hosts with links of this rate, as 1gbit."""
+    """epoch, throughput: measure systems side by side over emulated hosts with links of this rate, as 1gbit. predict:
+    of the links between hosts; default 200mbit."""
     comm_share: float | None = None
     """epoch, throughput: instead of --link, the share of its epoch that Vanilla communicates; throughput's default is
     0.89 and 0.94."""
     hosts: int | None = None
-    """epoch with a link, throughput: emulated hosts; default 2."""
+    """epoch with a link, throughput: emulated hosts; default 2. predict: only places with so many."""
     workers: str | None = None
-    """epoch with a link, throughput, accuracy: numbers of workers, separated by commas; default 2,4 and 2 and 2."""
+    """epoch with a link, throughput, accuracy: numbers of workers, separated by commas; default 2,4 and 2 and 2.
+    predict: only places with so many."""
     graph: str | None = None
-    """epoch with a link, throughput: name or path; default: a planted partition. accuracy: default two real graphs."""
+    """epoch with a link, throughput: name or path; default: a planted partition. accuracy: default two real graphs.
+    compute: default coauthor_physics. systems: several, separated by commas; default three real graphs.
+    fanouts: default amazon_computers."""
     models: str | None = None
-    """throughput, accuracy: names of models, separated by commas; default: all seven."""
+    """throughput, accuracy, compute, systems: names of models, separated by commas; default: all seven, of compute
+    three, of systems gcn,graphsage."""
     systems: str | None = None
-    """throughput, accuracy: names of contestants, separated by commas, as 2-bit,sylvie; default: all."""
+    """throughput, accuracy: names of contestants, separated by commas, as 2-bit,sylvie; default: all. predict: only
+    these systems. systems: names of systems, each as published and with every service, or with a + the second line
+    alone."""
     epochs: int | None = None
-    """epoch with a link, throughput: epochs of each run; default 15 and 12. accuracy: default what each model needs."""
+    """epoch with a link, throughput: epochs of each run; default 120 and 12, systems that decide as they train at least
+    120. accuracy: default what each model needs. compute: default 40. systems: default 150.
+    fanouts: default 60."""
     seeds: int | None = None
-    """epoch, with a link: seeds over which the accuracies of Vanilla and AdaQP are compared; default: none. accuracy:
-    trainings of each contestant; default 5."""
+    """epoch, with a link: seeds over which the accuracies of Vanilla and AdaQP are compared; default: none. accuracy,
+    compute: trainings of each contestant; default 5. fanouts: default 3."""
+    first_seed: int | None = None
+    """epoch with a link, accuracy, compute, systems: seed of the first of these trainings; default 0."""
+    keep: str | None = None
+    """Keep the rows in the table of this name, with date, machine and command. Where there is one, rows of the same
+    case, figure and rival take the place of the old ones, and the others are added."""
+    results: str | None = None
+    """Folder of kept tables; default: the package's own, gnnqlab/bench/results. With results: which folder to show."""
+    trainings: str | None = None
+    """systems: folder in which each training is kept, and found again by the next call; default runs/bench-systems."""
+    page: Path | None = None
+    """results: write all kept tables as one page of Markdown there."""
     json: bool = False
     """End standard output with one JSON object."""
 
     def run(self) -> dict[str, Any]:
         from gnnqlab.bench.registry import measure
 
-        names = ("link", "comm_share", "hosts", "graph", "epochs", "seeds")
+        if self.name == "results":
+            return self._show_kept()
+        if self.page is not None:
+            raise ValueError(f"a page is made by bench results, got --page {self.page} for {self.name}; leave it out")
+        if self.results is not None and self.keep is None:
+            raise ValueError(f"a folder of kept tables needs the name of one, got --results {self.results}; add --keep")
+        names = ("link", "comm_share", "hosts", "graph", "epochs", "seeds", "first_seed", "trainings")
         options = {name: value for name in names if (value := getattr(self, name)) is not None}
         if self.workers is not None:
             options["workers"] = _numbers(self.workers)
@@ -55,9 +81,51 @@ class Bench:
         if self.systems is not None:
             options["systems"] = tuple(self.systems.split(","))
         result = measure(self.name, repeats=self.repeats, **options)
+        if self.keep is not None:
+            result["kept"] = str(self._kept(result["rows"]))
         if not self.json:
-            print(bench_table(result["rows"]))
+            print(f"{result['machine']['processor']}, instruction set {result['machine']['instruction_set']}")
+            print(_table(self.name, result["rows"]))
+            if self.keep is not None:
+                print(f"kept: {result['kept']}")
         return result
+
+    def _kept(self, rows: list[dict[str, Any]]) -> Path:
+        from gnnqlab.bench.results import HERE, join
+
+        assert self.keep is not None
+        return join(self.keep, rows, command=self._command(), folder=self.results or HERE)
+
+    def _show_kept(self) -> dict[str, Any]:
+        """Show all kept tables, or write them as a page."""
+        from gnnqlab.bench.results import HERE, load
+        from gnnqlab.bench.results.page import page
+
+        tables = load(self.results or HERE)
+        text = page(tables)
+        if self.page is not None:
+            self.page.parent.mkdir(parents=True, exist_ok=True)
+            self.page.write_text(text, encoding="utf-8")
+        if not self.json:
+            print(text if self.page is None else f"page: {self.page}")
+        return {"tables": list(tables.values())}
+
+    def _command(self) -> str:
+        """Return the line that measures this again."""
+        words = ["gnnqlab", "bench", self.name]
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name not in ("name", "keep", "results", "page", "trainings", "json") and value is not None:
+                words += [f"--{each.name.replace('_', '-')}", str(value)]
+        return shlex.join(words)
+
+
+def _table(name: str, rows: list[dict[str, Any]]) -> str:
+    """Return a measurement as a person reads it: as its module shows it, or each figure beside its rival."""
+    from gnnqlab.bench.registry import shown
+
+    own = shown(name, rows)
+    return bench_table(rows) if own is None else plain_table(own)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.cli.console import grid_table
 from gnnqlab.cli.grid import Choice, graphs_in, models_in, systems_in
 from gnnqlab.cli.options import Options
 from gnnqlab.cli.train import follow
-from gnnqlab.lab.console import grid_table
 
 if TYPE_CHECKING:
     from gnnqlab.bench.mini_batch import Line
@@ -27,16 +27,14 @@ __all__ = ["Compare"]
 class Compare(Options):
     """Train several systems on the same graph, partition, seed and link, one after the other.
 
-    Several models and graphs make a grid: every system with every model on every graph.
+    Several models and graphs make a grid: every system with every model on every graph. All are evaluated equally
+    often: where --evaluate-every is not given, as rarely as the system with the rarest evaluations (pipegcn, sylvie).
     """
 
     graph: str = "digits"
     """Graphs separated by commas; `gnnqlab graphs` lists the names."""
     model: str = "gcn"
     """Models separated by commas; `gnnqlab models` lists them."""
-    evaluate_every: int | None = None
-    """Epochs between evaluations, the same for all; 0: only after the last. Default: 1, or 10 for all if one of them
-    uses rows of the epoch before (pipegcn, sylvie): they travel on meanwhile, so the epoch after it does not count."""
     systems: str = "vanilla,fixed-bits"
     """Systems separated by commas; the first is the reference. One may carry settings of its own, a colon ahead of
     each: vanilla,fixed-bits:bits=1,fixed-bits:bits=8,adaqp:lam=0.3:among=2+4+8,bns-gcn:p=0.1. They go before the
@@ -52,7 +50,7 @@ class Compare(Options):
     """Training nodes in a batch, for --mini-batch."""
 
     def run(self) -> dict[str, Any]:
-        from gnnqlab.lab.target import check_target
+        from gnnqlab.lab.training.target import check_target
 
         if self.target is not None:
             check_target(self.target)
@@ -76,9 +74,8 @@ class Compare(Options):
     def _fields(self) -> list[_Field]:
         """Return a comparison for each graph and model, with its configurations."""
         choices = systems_in(self.systems)
-        shared = self.recipe_settings()
-        chosen = [Choice(each.name, {**_taken(each.name, shared), **each.settings}) for each in choices]
-        unused = set(shared) - {setting for choice in chosen for setting in choice.settings}
+        chosen = [Choice(each.name, {**self.taken(each.name), **each.settings}) for each in choices]
+        unused = set(self.systems_alone()) - {setting for choice in chosen for setting in choice.settings}
         if unused:
             names = [choice.name for choice in choices]
             raise ValueError(f"none of the systems {names} takes {sorted(unused)}; leave it out or add one that does")
@@ -132,8 +129,8 @@ class Compare(Options):
 
     def _judge(self, done: list[_Field]) -> None:
         """Compare the runs of each graph and model, and write a page for each."""
-        from gnnqlab.lab.compare import compare
-        from gnnqlab.lab.snapshot import graph_name, labels
+        from gnnqlab.lab.training.compare import compare
+        from gnnqlab.lab.training.snapshot import graph_name, labels
         from gnnqlab.launch import folder as files
 
         folder = files.create(Path(self.out) if self.out else files.default_root(), files.new_id("compare"))
@@ -213,12 +210,6 @@ class _Field:
         if mini_batch:
             facts["mini_batch"] = self.summaries[-1] if self.line else {"skipped": self.no_line}
         return facts
-
-
-def _taken(system: str, shared: dict[str, Any]) -> dict[str, Any]:
-    from gnnqlab.systems.system import settings_for
-
-    return settings_for(system, shared)
 
 
 def _evaluated_alike(configs: list[RunConfig]) -> list[RunConfig]:

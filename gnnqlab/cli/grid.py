@@ -8,18 +8,14 @@ before it.
 from __future__ import annotations
 
 import re
-import typing
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gnnqlab.systems.system import SYSTEMS, make_system
-
 __all__ = ["Choice", "graphs_in", "models_in", "systems_in"]
 
 _NUMBER = re.compile(r"\d+(\.\d+)?$")
-_KINDS = {int: "a whole number", float: "a number", bool: "true or false"}
 
 
 @dataclass(frozen=True)
@@ -91,6 +87,8 @@ def _each_once(what: str, names: Sequence[str]) -> list[str]:
 
 
 def _choice(text: str) -> Choice:
+    from gnnqlab.systems.system import make_system
+
     name, *parts = (part.strip() for part in text.split(":"))
     if _NUMBER.match(name):
         raise ValueError(f"systems stand between commas, got {name!r}; join the numbers of a list by +: among=1+2+4")
@@ -113,26 +111,13 @@ _EXAMPLE = "fixed-bits:bits=4"
 
 def _value(system: str, setting: str, text: str) -> Any:
     """Return a setting's value, of the type that the recipe's signature says."""
-    recipe = SYSTEMS[system]
-    kinds = typing.get_type_hints(recipe)
-    kinds.pop("return", None)
-    if setting not in kinds:
+    from gnnqlab.systems.settings import settings_of
+    from gnnqlab.systems.system import SYSTEMS, make_system
+
+    known = {each.name: each for each in settings_of(SYSTEMS[system])}
+    if setting not in known:
         make_system(system, **{setting: text})  # refuses it and lists those there are
-    kind = kinds.get(setting, str)
-    if kind == tuple[int, ...]:
-        return tuple(_number(int, system, setting, word) for word in text.split("+"))
-    if kind is bool:
-        if text.lower() not in ("true", "false"):
-            raise ValueError(f"{setting} of {system} must be {_KINDS[bool]}, got {text!r}")
-        return text.lower() == "true"
-    return _number(kind, system, setting, text) if kind in (int, float) else text
-
-
-def _number(kind: type, system: str, setting: str, text: str) -> Any:
-    try:
-        return kind(text)
-    except ValueError:
-        raise ValueError(f"{setting} of {system} must be {_KINDS[kind]}, got {text!r}") from None
+    return known[setting].read(text, said=f"{setting} of {system}", between="+")
 
 
 def _written(value: Any) -> str:

@@ -2,49 +2,66 @@
 
 from __future__ import annotations
 
-import contextlib
+import difflib
 import io
-import itertools
 import json
-import re
+import os
+import signal
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-import tyro
-
+from gnnqlab import __version__
 from gnnqlab.cli.autotune import Autotune
 from gnnqlab.cli.bench import Bench
 from gnnqlab.cli.compare import Compare
 from gnnqlab.cli.lists import Doctor, Graphs, Models, Runs, Systems
+from gnnqlab.cli.parser import BadWords, parse
 from gnnqlab.cli.train import Train
 
 __all__ = ["main"]
 
-Command = Train | Compare | Autotune | Bench | Systems | Graphs | Models | Runs | Doctor
+_COMMANDS: dict[str, type[Any]] = {
+    kind.__name__.lower(): kind for kind in (Train, Compare, Autotune, Bench, Systems, Graphs, Models, Runs, Doctor)
+}
 
-
-@dataclass
-class _CommandLine:
-    """gnnqlab: train, understand and compare quantized distributed full-graph GNN training."""
-
-    command: tyro.conf.OmitSubcommandPrefixes[tyro.conf.OmitArgPrefixes[Command]] = field()
+_PIPE_CLOSED = 128 + signal.SIGPIPE
+"""The code that a shell gives to a program whose reader went away."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and leave with its exit code."""
-    command = _parse(sys.argv[1:] if arguments is None else list(arguments))
+    try:
+        _run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read, ``| head`` for instance, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor does Python's end complain
+        raise SystemExit(_PIPE_CLOSED) from None
+
+
+def _run(arguments: Sequence[str] | None) -> None:
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal without λ is still one
+    if not words or words[0] in ("-h", "--help", "--version"):
+        print(f"gnnqlab {__version__}" if words[:1] == ["--version"] else _overview())
+        raise SystemExit(0 if words else 2)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warn
+            command = _parse(words)
             result = command.run()
+    except BadWords as error:
+        see = f"gnnqlab {words[0]} --help" if words[0] in _COMMANDS else "gnnqlab --help"
+        raise SystemExit(_complain(f"{error}; see {see}", 2)) from None
     except (ValueError, TypeError) as error:
         raise SystemExit(_complain(error, 2)) from None
     except KeyboardInterrupt:
         print("gnnqlab: interrupted; the run was stopped", file=sys.stderr)
         raise SystemExit(130) from None
+    except BrokenPipeError:
+        raise
     except (RuntimeError, OSError) as error:
         raise SystemExit(_complain(error, 1)) from None
     if command.json:
@@ -53,21 +70,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(1)
 
 
-def _parse(arguments: list[str]) -> Any:
-    """Return the command; a mistake in the words leaves one line and exit code 2."""
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said):
-            line = tyro.cli(_CommandLine, prog="gnnqlab", args=arguments, config=(tyro.conf.FlagCreatePairsOff,))
-    except SystemExit as end:
-        if end.code:
-            text = re.sub(r"\x1b\[[0-9;]*m", "", said.getvalue())
-            lines = [line.strip("│╭╮╰╯─ ") for line in text.splitlines()[1:]]
-            reason = " ".join(itertools.takewhile(bool, lines)) or "the words of this command are not understood"
-            known = arguments[0] if arguments and not arguments[0].startswith("-") else ""
-            print(f"gnnqlab: {reason.rstrip('.')}; see gnnqlab {known} --help".replace("  ", " "), file=sys.stderr)
-        raise
-    return line.command
+def _parse(words: list[str]) -> Any:
+    name, *others = words
+    if name not in _COMMANDS:
+        near = difflib.get_close_matches(name, _COMMANDS, n=1)
+        hint = f"; did you mean {near[0]}" if near else ""
+        raise BadWords(f"command must be one of {', '.join(_COMMANDS)}, got {name!r}{hint}")
+    return parse(name, _COMMANDS[name], others)
+
+
+def _overview() -> str:
+    """Return what there is to type."""
+    lines = [f"  {name:10}{(kind.__doc__ or '').partition(chr(10))[0]}" for name, kind in _COMMANDS.items()]
+    about = "gnnqlab: train, understand and compare quantized distributed full-graph GNN training."
+    usage = "usage: gnnqlab COMMAND [OPTIONS]\n       gnnqlab COMMAND --help\n       gnnqlab --version"
+    return "\n".join([usage, "", about, "", "commands:", *lines])
 
 
 def _warn(message: Warning | str, *_where: Any, **_what: Any) -> None:
@@ -75,6 +92,6 @@ def _warn(message: Warning | str, *_where: Any, **_what: Any) -> None:
     print(f"gnnqlab: {message}", file=sys.stderr)
 
 
-def _complain(error: Exception, code: int) -> int:
+def _complain(error: Exception | str, code: int) -> int:
     print(f"gnnqlab: {error}", file=sys.stderr)
     return code

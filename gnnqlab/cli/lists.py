@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.console import plain_table
+from gnnqlab.cli.console import plain_table
+from gnnqlab.train.config_file import read_config
+
+if TYPE_CHECKING:
+    from gnnqlab.launch.run import Run
 
 __all__ = ["Doctor", "Graphs", "Models", "Runs", "Systems"]
 
@@ -69,22 +74,25 @@ class Runs(_List):
     def run(self) -> dict[str, Any]:
         from gnnqlab.launch import runs
 
-        rows = []
-        for run in runs(self.out):
-            summary = run.summary
-            score = summary.get("test_accuracy", summary.get("test_f1_micro"))
-            rows.append(
-                {
-                    "run": run.id,
-                    "status": run.status,
-                    "system": summary["system"],
-                    "graph": Path(summary["graph"]).name,
-                    "workers": summary["workers"],
-                    "epochs": summary["epochs"],
-                    "test": "" if score is None else f"{score:.4f}",
-                }
-            )
-        return self._show(rows, "runs")
+        return self._show([_row(run) for run in runs(self.out)], "runs")
+
+
+def _row(run: Run) -> dict[str, Any]:
+    """Return what a run is and how it went; of a folder that cannot be read, why not: the others are still listed."""
+    blank = dict.fromkeys(("system", "graph", "workers", "epochs", "test"), "")
+    row: dict[str, Any] = {"run": run.id, "status": "unreadable", **blank}
+    try:
+        settings = read_config(run.folder)
+        row |= {"status": run.status, "system": settings["system"]["name"], "graph": Path(settings["graph"]).name}
+        row |= {"workers": settings["workers"], **({"cause": run.cause} if run.cause else {})}
+        summary = run.summary
+        score = summary.get("test_accuracy", summary.get("test_f1_micro"))
+        row |= {"epochs": summary["epochs"], "test": "" if score is None else f"{score:.4f}"}
+    except Exception as error:
+        text = str(error) if str(run.folder) in str(error) else f"{run.folder}: {type(error).__name__}: {error}"
+        row["cause"] = text
+        print(f"gnnqlab: {text}", file=sys.stderr)
+    return row
 
 
 @dataclass(kw_only=True)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.cli.console import run_table
 from gnnqlab.cli.options import Options
-from gnnqlab.lab.console import run_table
+from gnnqlab.settings import Setting, settings_in
 
 if TYPE_CHECKING:
     from gnnqlab.launch.run import Run
@@ -43,7 +43,7 @@ class Train(Options):
 
         if self.resume is not None:
             return self._finish(self._resumed(self.resume))
-        config = self.configure(self.system, **self.recipe_settings())
+        config = self.configure(self.system, **self.recipe_settings(self.system))
         if self.print_command:
             return self._print_command(config)
         if self.nnodes != 1:
@@ -51,21 +51,23 @@ class Train(Options):
         return self._finish(launch(config, root=self.out))
 
     def _resumed(self, place: Path) -> Run:
+        from gnnqlab.cli.sections import own_options
         from gnnqlab.launch import folder as files
         from gnnqlab.launch.continuation import resume
 
         free = {"resume", "epochs", "out", "json"}
-        changed = [field for field in dataclasses.fields(self) if getattr(self, field.name) != field.default]
-        others = [f"--{field.name.replace('_', '-')}" for field in changed if field.name not in free]
+        own: list[Setting] = [setting for setting in settings_in(type(self)) if setting.option is not None]
+        changed = [setting.option for setting in own if getattr(self, setting.name) != setting.default]
+        others = [f"--{option}" for option in (*changed, *self.given) if option not in free]
         if others:
             raise ValueError(f"--resume goes on with the settings of its run, got {others} as well; leave them out")
-        epochs = self.epochs if any(field.name == "epochs" for field in changed) else None
+        epochs = next((count.read(self.given["epochs"]) for count in own_options() if count.option in self.given), None)
         folder = place if place.exists() else (self.out or files.default_root()) / place
         return resume(folder, epochs=epochs, root=self.out)
 
     def _finish(self, run: Run) -> dict[str, Any]:
         """Follow a run to its end, write its report and show its figures."""
-        from gnnqlab.lab.report import write_report
+        from gnnqlab.lab.training.report import write_report
 
         follow(run)
         report = write_report([run], run.folder / "report.html")
@@ -76,7 +78,7 @@ class Train(Options):
         return summary
 
     def _print_command(self, config: RunConfig) -> dict[str, Any]:
-        from gnnqlab.launch.cluster import slurm_script, torchrun_command
+        from gnnqlab.launch.cluster import shared_folder, slurm_script, torchrun_command
         from gnnqlab.launch.folder import new_id
 
         root, run_id = str(self.out or "runs"), new_id(self.system)
@@ -88,6 +90,7 @@ class Train(Options):
         ]
         script = slurm_script(config, self.nnodes, self.port, self.interface, run_id=run_id, root=root)
         if not self.json:
+            print(f"# {shared_folder(root, run_id)}\n")
             for node, command in enumerate(commands):
                 print(f"# machine {node}\n{command}\n")
             print(f"# or, for sbatch:\n{script}")
@@ -96,15 +99,16 @@ class Train(Options):
 
 def follow(run: Run, which: str = "") -> None:
     """Wait for a run with a progress bar; its first line says where it trains and, of several, ``which`` it is."""
-    settings = run.config
+    settings = run.settings
+    workers, launch = settings["workers"], settings["launch"]
     print(
-        f"{which}{run.id}: {settings.system.name}, {settings.model.name}, {settings.workers} worker(s) on "
-        f"{settings.launch.device} over {settings.launch.backend}, scores {_how_often(settings.train.evaluate_every)}",
+        f"{which}{run.id}: {settings['system']['name']}, {settings['model']['name']}, {workers} worker(s) on "
+        f"{launch['device']} over {launch['backend']}, scores {_how_often(settings['train']['evaluate_every'])}",
         file=sys.stderr,
     )
     cores = len(os.sched_getaffinity(0))
-    if settings.launch.device == "cpu" and settings.workers > cores:
-        print(f"{settings.workers} workers share {cores} core(s): they will wait for each other", file=sys.stderr)
+    if launch["device"] == "cpu" and workers > cores:
+        print(f"{workers} workers share {cores} core(s): they will wait for each other", file=sys.stderr)
     run.wait(progress=True)
 
 

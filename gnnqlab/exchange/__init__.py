@@ -1,7 +1,19 @@
 """Which rows travel, to whom, and in which order."""
 
 from gnnqlab.exchange.halo import Halo, HaloExchange
+from gnnqlab.exchange.hop import Hop
 from gnnqlab.exchange.pipeline import AdaptivePipeline, Pipelined
+from gnnqlab.exchange.protocol import Exchange
 from gnnqlab.exchange.schedule import Overlapped, Schedule, Synchronous
 
-__all__ = ["AdaptivePipeline", "Halo", "HaloExchange", "Overlapped", "Pipelined", "Schedule", "Synchronous"]
+__all__ = [
+    "AdaptivePipeline",
+    "Exchange",
+    "Halo",
+    "HaloExchange",
+    "Hop",
+    "Overlapped",
+    "Pipelined",
+    "Schedule",
+    "Synchronous",
+]

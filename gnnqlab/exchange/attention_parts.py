@@ -8,20 +8,22 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gnnqlab.compute.float32 import PLAIN
+from gnnqlab.compute.products import Operand, Products
 from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.kernels.attention import attend_rows
 
 __all__ = ["attend_halves"]
 
 
 def attend_halves(
     matrices: tuple[Adjacency, Adjacency],
-    values: tuple[Tensor, Tensor],
+    values: tuple[Operand, Operand],
     source_logits: tuple[Tensor, Tensor],
     target_logits: Tensor,
     *,
     weight: float,
     slope: float,
+    products: Products = PLAIN,
 ) -> tuple[Tensor, Tensor]:
     """Attend to the columns of two matrices with the same rows; each edge of the second counts ``weight`` times.
 
@@ -35,6 +37,7 @@ def attend_halves(
         target_logits: ``(M, K)``.
         weight: w, at least 0.
         slope: of the leaky rectifier.
+        products: whose operands the values are.
 
     Returns:
         The sums ``(M, K, F)``, and ``(M, 2, K)``: m and ``1 / (t_1 + t_2)``. A row without edges has zeros.
@@ -47,7 +50,7 @@ def attend_halves(
     """
     outs, largest, sums = [], [], []
     for matrix, half, source in zip(matrices, values, source_logits, strict=True):
-        out, stats = attend_rows(matrix, half, source, target_logits, slope=slope)
+        out, stats = products.attend_rows(matrix, half, source, target_logits, slope=slope)
         filled = (matrix.indptr.diff() > 0).unsqueeze(1)
         outs.append(out)
         largest.append(torch.where(filled, stats[:, 0], -torch.inf))

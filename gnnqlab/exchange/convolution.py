@@ -14,110 +14,114 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnqlab.exchange.halo import Call, HaloExchange, SumBackward, SumForward
-from gnnqlab.kernels.aggregate import Adjacency
+from gnnqlab.compute.kept import keep, kept
+from gnnqlab.compute.products import Operand, Products
+from gnnqlab.exchange.boundary import Call
+from gnnqlab.exchange.sums import SumBackward, SumForward
 
-__all__ = ["convolve"]
-
-
-def convolve(
-    exchange: HaloExchange,
-    adjacency: Adjacency,
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    self_weight: Tensor | None,
-    *,
-    layer: int,
-    epoch: int,
-    exact: bool,
-    static: bool,
-) -> Tensor:
-    """Return ``A [x; halo(x)] weight + x self_weight + bias`` for owned rows, differentiable in all tensors.
-
-    Args:
-        exchange: of this worker.
-        adjacency: ``(N, N + H)``, central rows first.
-        x: rows of owned nodes, float32 ``(N, D)``.
-        weight: ``(D, O)``; ``self_weight`` the same, or ``None`` for no such term; ``bias`` ``(O,)``.
-        layer, epoch, exact, static: as for :meth:`HaloExchange.aggregate`.
-
-    Returns:
-        float32 ``(N, O)``.
-    """
-    if not exact:
-        exchange.adjacencies[layer] = adjacency
-    call = Call(exchange, adjacency, layer, epoch, exact, static)
-    result: Tensor = _Convolve.apply(x, weight, bias, self_weight, call)
-    return result
+__all__ = ["Convolve"]
 
 
 class _Forward(SumForward):
-    def __init__(self, call: Call, x: Tensor, weight: Tensor, bias: Tensor, self_weight: Tensor | None) -> None:
-        super().__init__(call, x)
+    def __init__(
+        self,
+        call: Call,
+        x: Tensor,
+        before: Tensor | None,
+        weight: Tensor,
+        bias: Tensor,
+        self_weight: Tensor | None,
+    ) -> None:
+        super().__init__(call, x, before)
         self._weight, self._bias, self._self_weight = weight, bias, self_weight
         self.y = x.new_empty(x.shape[0], weight.shape[1])
 
     def independent(self) -> None:
         super().independent()
-        self._project("central", 0, self.call.exchange.num_central)
+        self._project("central", 0, self.call.boundary.num_central)
 
-    def dependent(self) -> None:
-        super().dependent()
-        self._project("marginal", self.call.exchange.num_central, self.call.exchange.num_owned)
+    def dependent(self, round: int) -> None:
+        super().dependent(round)
+        self._project("marginal", self.call.boundary.num_central, self.call.boundary.num_owned)
 
-    def _project(self, phase: str, first: int, last: int) -> None:
-        with self.call.exchange.timeline(phase):
-            y = self.y[first:last]
-            torch.addmm(self._bias, self.out[first:last], self._weight, out=y)
+    def _project(self, what: str, first: int, last: int) -> None:
+        products, rows, y = self.call.products, (first, last), self.y[first:last]
+        with self.call.part(what, "forward"):
+            sums = products.part(products.operand(self.out, rows), rows)
+            products.addmm(self._bias, sums, products.operand(self._weight), out=y)
             if self._self_weight is not None:
-                y.addmm_(self.x[first:last], self._self_weight)
+                x = products.part(products.operand(self.x), rows)
+                products.addmm(y, x, products.operand(self._self_weight), out=y)
 
 
 class _Backward(SumBackward):
-    def __init__(self, call: Call, gradient: Tensor, sampled_in: int | None, saved: tuple[Tensor, ...]) -> None:
-        sums, self._weight, self._self_weight, self._x = saved
-        super().__init__(call, torch.empty_like(sums), sampled_in)
-        self._sums, self._y_gradient = sums, gradient
+    def __init__(self, call: Call, gradient: Tensor, sampled_in: int | None, saved: tuple[Operand, ...]) -> None:
+        self._sums, self._weight, self._self_weight, self._x = saved
+        super().__init__(call, gradient.new_empty(self._sums.shape), sampled_in)
+        self._y_gradient = gradient
 
     def prepare(self) -> None:
-        with self.call.exchange.timeline("marginal"):
-            self._sums_gradient(self.call.exchange.num_central, self.call.exchange.num_owned)
+        with self.call.part("marginal", "backward"):
+            self._sums_gradient(self.call.boundary.num_central, self.call.boundary.num_owned)
         super().prepare()
 
     def independent(self) -> None:
-        with self.call.exchange.timeline("central"):
-            self._sums_gradient(0, self.call.exchange.num_central)
+        with self.call.part("central", "backward"):
+            self._sums_gradient(0, self.call.boundary.num_central)
         super().independent()
-        with self.call.exchange.timeline("central"):
+        products = self.call.products
+        with self.call.part("central", "backward"):
             if self._self_weight is not None:
-                self.out.addmm_(self._y_gradient, self._self_weight.t())
-            self.of_weights = of_weights(self._y_gradient, self._sums, self._x)
+                gradient = products.operand(self._y_gradient)
+                products.addmm(self.out, gradient, self._self_weight, transposed="b", out=self.out)
+            self.of_weights = of_weights(products, self._y_gradient, self._sums, self._x)
 
     def _sums_gradient(self, first: int, last: int) -> None:
-        torch.mm(self._y_gradient[first:last], self._weight.t(), out=self.gradient[first:last])
+        products, rows = self.call.products, (first, last)
+        y_gradient = products.part(products.operand(self._y_gradient), rows)
+        products.mm(y_gradient, self._weight, transposed="b", out=self.gradient[first:last])
+        self._gradient = products.operand(self.gradient, rows)
+
+    def _operand(self) -> Operand:
+        return self._gradient
 
 
-def of_weights(gradient: Tensor, sums: Tensor, x: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+def of_weights(
+    products: Products, gradient: Tensor, sums: Operand, x: Operand | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return the gradients of weight, bias and, where there is one, self weight."""
-    return sums.t() @ gradient, gradient.sum(0), None if x is None else x.t() @ gradient
+    operand = products.operand(gradient)
+    of_self = None if x is None else products.mm(x, operand, transposed="a")
+    return products.mm(sums, operand, transposed="a"), gradient.sum(0), of_self
 
 
-class _Convolve(torch.autograd.Function):
+class Convolve(torch.autograd.Function):
+    """The whole convolution, by the schedule of the call; see the head of this file."""
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, self_weight: Tensor | None, call: Call) -> Tensor:
-        step = _Forward(call, x, weight, bias, self_weight)
-        call.exchange.run(step, call, "forward")
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        before: Tensor | None,
+        weight: Tensor,
+        bias: Tensor,
+        self_weight: Tensor | None,
+        call: Call,
+    ) -> Tensor:
+        step = _Forward(call, x, before, weight, bias, self_weight)
+        call.schedule.run(step, call.place("forward"))
         ctx.call, ctx.sampled_in = call, step.sampled_in
-        ctx.save_for_backward(step.out, weight, self_weight, None if self_weight is None else x)
+        products, with_self = call.products, self_weight is not None
+        of_self = (products.operand(self_weight), products.operand(x)) if with_self else (None, None)
+        keep(ctx, products.operand(step.out), products.operand(weight), *of_self)
         return step.y
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        gradient, saved = gradients[0].contiguous(), ctx.saved_tensors
+        gradient, saved = gradients[0].contiguous(), kept(ctx)
         if not ctx.needs_input_grad[0]:  # raw features: nobody needs the gradients of their halo rows
-            with ctx.call.exchange.timeline("central"):
-                return None, *of_weights(gradient, saved[0], saved[3]), None
+            with ctx.call.boundary.timeline("central"):  # of no exchange, so of no place
+                return None, None, *of_weights(ctx.call.products, gradient, saved[0], saved[3]), None
         step = _Backward(ctx.call, gradient, ctx.sampled_in, saved)
-        ctx.call.exchange.run(step, ctx.call, "backward")
-        return step.out, *step.of_weights, None
+        ctx.call.schedule.run(step, ctx.call.place("backward"))
+        return step.out, step.home, *step.of_weights, None

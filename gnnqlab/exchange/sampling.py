@@ -13,8 +13,8 @@ from torch import Tensor
 
 from gnnqlab.exchange.compact import first_columns, kept_columns
 from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.message.plan import Plan, Route
 from gnnqlab.message.sampler import Sampler
+from gnnqlab.partition.plan import Plan, Route
 
 __all__ = ["Sampling"]
 

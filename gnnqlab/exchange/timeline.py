@@ -11,7 +11,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from gnnqlab.exchange.stages import Stages
-from gnnqlab.message.channel import Arrival, Phases, no_phases
+from gnnqlab.message.incoming import Arrival
+from gnnqlab.message.place import Phases, Place, no_phases
 
 __all__ = ["WHATS", "Span", "Timeline", "transfers"]
 
@@ -35,6 +36,8 @@ class Span:
     start: float
     """Seconds of the clock."""
     end: float
+    round: int = 0
+    """Which exchange of the layer and direction."""
 
 
 class Timeline:
@@ -49,15 +52,15 @@ class Timeline:
         self._phases = phases
         self.stages = stages or Stages()
         self._parts: list[_Part] | None = None
-        self._place: tuple[int, str] | None = None
 
-    def __call__(self, what: str) -> AbstractContextManager[object]:
+    def __call__(self, what: str, place: Place | None = None) -> AbstractContextManager[object]:
+        """Run a part of the exchange of a place; of none, it is not recorded."""
         phase = self._phases(_PHASE_OF.get(what, what))
         if what not in WHATS:
             return phase
-        if self._parts is None or self._place is None:
+        if self._parts is None or place is None:
             return self._staged(what, phase) if self.stages.on_device else phase
-        return self._noted(what, phase)
+        return self._noted(what, place, phase)
 
     @contextmanager
     def _staged(self, what: str, phase: AbstractContextManager[object]) -> Iterator[None]:
@@ -65,26 +68,17 @@ class Timeline:
             yield
 
     @contextmanager
-    def _noted(self, what: str, phase: AbstractContextManager[object]) -> Iterator[None]:
-        assert self._parts is not None and self._place is not None
+    def _noted(self, what: str, place: Place, phase: AbstractContextManager[object]) -> Iterator[None]:
+        assert self._parts is not None
         with self.stages.part(what):
             start = self.stages.mark()
             with phase:
                 yield
-            self._parts.append((*self._place, what, start, self.stages.mark()))
+            self._parts.append((place, what, start, self.stages.mark()))
 
     def begin(self) -> None:
         """Record from here on."""
         self._parts = []
-
-    @contextmanager
-    def at(self, layer: int, direction: str) -> Iterator[None]:
-        """Say whose parts come next."""
-        before, self._place = self._place, (layer, direction)
-        try:
-            yield
-        finally:
-            self._place = before
 
     def take(self) -> list[Span]:
         """Return what was recorded, in the order in which parts ended, and record no longer.
@@ -92,30 +86,34 @@ class Timeline:
         On a GPU a transfer runs from the end of ``post`` to the end of ``wait``, all senders together.
         """
         parts, self._parts = self._parts or [], None
-        spans = [Span(layer, direction, what, -1, start(), end()) for layer, direction, what, start, end in parts]
+        spans = [
+            Span(place.layer, place.direction, what, -1, start(), end(), place.round)
+            for place, what, start, end in parts
+        ]
         return spans + _transfers_on_device(spans) if self.stages.on_device else spans
 
 
-_Part = tuple[int, str, str, Callable[[], float], Callable[[], float]]
-"""Layer, direction, what, and what tells begin and end."""
+_Part = tuple[Place, str, Callable[[], float], Callable[[], float]]
+"""Place, what, and what tells begin and end."""
 
 
 def _transfers_on_device(spans: list[Span]) -> list[Span]:
     """Transfers that were posted and waited for in the same epoch."""
-    found, posted = [], {}
+    found: list[Span] = []
+    posted: dict[Place, float] = {}
     for span in spans:
-        place = (span.layer, span.direction)
+        place = Place(span.layer, span.direction, span.round)
         if span.what == "post":
             posted[place] = span.end
         elif span.what == "wait" and place in posted:
-            found.append(Span(*place, "transfer", -1, posted.pop(place), span.end))
+            found.append(Span(span.layer, span.direction, "transfer", -1, posted.pop(place), span.end, span.round))
     return found
 
 
 def transfers(arrivals: Iterable[Arrival]) -> list[Span]:
     """Return the transfers of messages that came, by the host's clock."""
     return [
-        Span(one.layer, one.direction, "transfer", one.sender, one.posted, one.posted + one.seconds)
+        Span(one.layer, one.direction, "transfer", one.sender, one.posted, one.posted + one.seconds, one.round)
         for one in arrivals
         if one.layout.num_bytes
     ]

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gnnqlab.graph.arrays import GraphArrays
 from gnnqlab.graph.features import SparseRows
-
-if TYPE_CHECKING:
-    from gnnqlab.graph.graph import Graph
 
 __all__ = ["describe", "html_table", "one_line"]
 
 
-def describe(graph: Graph) -> dict[str, Any]:
+def describe(graph: GraphArrays) -> dict[str, Any]:
     """See ``Graph.describe``."""
     return {
         "name": graph.name,
@@ -34,7 +32,7 @@ def describe(graph: Graph) -> dict[str, Any]:
     }
 
 
-def one_line(graph: Graph) -> str:
+def one_line(graph: GraphArrays) -> str:
     """The sizes, for ``repr``."""
     train, val, test = (int(mask.sum()) for mask in (graph.train_mask, graph.val_mask, graph.test_mask))
     return (
@@ -43,7 +41,7 @@ def one_line(graph: Graph) -> str:
     )
 
 
-def html_table(graph: Graph) -> str:
+def html_table(graph: GraphArrays) -> str:
     """A small table; display must not fail, whatever the tensors hold by now."""
     try:
         cells = "".join(
@@ -57,7 +55,7 @@ def html_table(graph: Graph) -> str:
         return f"<pre>Graph (cannot be described: {html.escape(f'{type(error).__name__}: {error}')})</pre>"
 
 
-def _task(graph: Graph) -> str:
+def _task(graph: GraphArrays) -> str:
     if graph.num_classes == 0:
         return "structure only"
     return "multi-label" if graph.multi_label else "single-label"

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnqlab.graph.checks import MAX_NODES
+from gnnqlab.graph.array_checks import MAX_NODES
 
 __all__ = ["SelfLoops", "build_csr", "edge_list"]
 

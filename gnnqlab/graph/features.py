@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnqlab.graph.checks import check_sparse_rows
+from gnnqlab.graph.array_checks import check_array, check_csr, first_not_finite, refuse_not_finite
 
 __all__ = ["Features", "SparseRows"]
 
@@ -45,7 +45,7 @@ class SparseRows:
     num_columns: int
 
     def __post_init__(self) -> None:
-        check_sparse_rows(self)
+        _check(self)
 
     @classmethod
     def from_dense(cls, x_ND: Tensor) -> SparseRows:
@@ -145,3 +145,21 @@ class SparseRows:
 
 
 Features = Tensor | SparseRows
+
+
+def _check(rows: SparseRows) -> None:
+    check_array("indptr of sparse features", rows.indptr, torch.int64, 1)
+    check_array("indices of sparse features", rows.indices, torch.int32, 1)
+    check_array("values of sparse features", rows.values, torch.float32, 1)
+    if not isinstance(rows.num_columns, int) or rows.num_columns < 0:
+        raise ValueError(f"num_columns must be an integer of at least 0, got {rows.num_columns!r}")
+    if rows.values.numel() != rows.indices.numel():
+        raise ValueError(
+            "sparse features must have one column index per value, got "
+            f"{rows.indices.numel()} indices and {rows.values.numel()} values"
+        )
+    check_csr("sparse features", rows.indptr, rows.indices, rows.num_columns, strict=True)
+    bad = first_not_finite(rows.values)
+    if bad is not None:
+        row = int(torch.searchsorted(rows.indptr, bad, right=True)) - 1
+        refuse_not_finite(row, int(rows.indices[bad]), float(rows.values[bad]))

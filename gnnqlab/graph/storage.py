@@ -7,23 +7,24 @@ processes that read it share the same pages.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from gnnqlab.atomic import replacing
+from gnnqlab.graph.arrays import GraphArrays
 from gnnqlab.graph.checks import check_shapes
 from gnnqlab.graph.features import SparseRows
-from gnnqlab.graph.graph import Graph
 
 __all__ = ["is_saved_graph", "load_graph", "save_graph"]
 
 FORMAT = "gnnqlab graph"
 VERSION = 1
 MMAP_BYTES = 1 << 30  # above this, reading everything at once is no longer a matter of a second
+_Kind = TypeVar("_Kind", bound=GraphArrays)
 
 
 def is_saved_graph(path: Path) -> bool:
@@ -31,16 +32,13 @@ def is_saved_graph(path: Path) -> bool:
     return (path / "graph.json").is_file()
 
 
-def save_graph(graph: Graph, path: Path) -> Path:
+def save_graph(graph: GraphArrays, path: Path) -> Path:
     """Write ``graph`` to the folder ``path``; see ``Graph.save``."""
     if path.exists() and not is_saved_graph(path):
         raise ValueError(f"a graph is saved to a new folder or over a saved graph, got {path}; choose another path")
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A reader never sees half a graph: everything is written beside it, then renamed.
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.part")
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir()
-    try:
+    with replacing(path) as fresh:
+        fresh.mkdir()
         arrays = graph._arrays()
         for field, array in arrays.items():
             np.save(fresh / f"{field}.npy", array.numpy(), allow_pickle=False)
@@ -55,20 +53,11 @@ def save_graph(graph: Graph, path: Path) -> Path:
             "is_symmetric": graph.is_symmetric,
         }
         (fresh / "graph.json").write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
-        if path.exists():
-            old = path.with_name(f".{path.name}.{os.getpid()}.old")
-            os.replace(path, old)
-            os.replace(fresh, path)
-            shutil.rmtree(old, ignore_errors=True)
-        else:
-            os.replace(fresh, path)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
     return path
 
 
-def load_graph(path: Path, *, mmap: bool | None = None) -> Graph:
-    """Read the folder ``path``; see ``Graph.load``."""
+def load_graph(kind: type[_Kind], path: Path, *, mmap: bool | None = None) -> _Kind:
+    """Read the folder ``path`` as a graph of a ``kind``; see ``Graph.load``."""
     if not is_saved_graph(path):
         raise ValueError(f"a saved graph is a folder with a graph.json, {path} has none; Graph.save writes one")
     header = json.loads((path / "graph.json").read_text(encoding="utf-8"))
@@ -98,7 +87,7 @@ def load_graph(path: Path, *, mmap: bool | None = None) -> Graph:
         features = arrays.pop("features")
     fields = {"name": header["name"], "num_classes": header["num_classes"], "features": features, **arrays}
     if not mmap:
-        graph = Graph(**fields)
+        graph = kind(**fields)
         if graph.content_hash != header["content_hash"]:
             raise ValueError(
                 f"saved graph {path} is damaged: its content hash is {graph.content_hash}, graph.json says "
@@ -107,7 +96,7 @@ def load_graph(path: Path, *, mmap: bool | None = None) -> Graph:
     else:
         # Checking values would read the whole file, which mapping is there to avoid: they were
         # checked before they were saved, and the sizes are checked here.
-        graph = object.__new__(Graph)
+        graph = object.__new__(kind)
         for field, value in fields.items():
             object.__setattr__(graph, field, value)
         check_shapes(graph)

@@ -23,15 +23,19 @@ _dropout_rows = native.declare("dropout", "p i i i i p i i i i i p i")
 _dropout_values = native.declare("dropout_values", "p i p i p i i i i i p i")
 
 
-def stream(kind: str, layer: int, sender: int = 0) -> int:
+def stream(kind: str, layer: int, sender: int = 0, round: int = 0) -> int:
     """The last word of the counter: what the noise is for.
 
     Args:
         kind: ``"forward"`` or ``"backward"`` (rounding of messages), ``"dropout"``, ``"bits"`` (a random choice of
             widths) or ``"sample"`` (boundary sampling).
         layer: layer number, below 4096.
-        sender: sending rank + 1 for gradients, because those of one node come from several ranks and must err
-            independently; 0 for everything else, so that the result does not depend on the number of workers.
+        sender: tells apart messages about one node that must err independently: sending rank + 1 for gradients, which
+            come from several ranks; for rows, which go to several, the number of the receiver (see
+            :class:`gnnqlab.message.codec.Noise`). 0 for everything else, so that a mask does not depend on the number
+            of workers. Below 4096.
+        round: which exchange of the layer and direction. It counts modulo 16: where there are more, as when blocks are
+            broadcast in turn, their nodes differ.
 
     Example:
         >>> stream("backward", layer=2, sender=1) == (1 << 28) + (2 << 16) + 1
@@ -41,9 +45,9 @@ def stream(kind: str, layer: int, sender: int = 0) -> int:
         raise ValueError(f"kind must be one of {tuple(KINDS)}, got {kind!r}")
     if not 0 <= layer < 1 << 12:
         raise ValueError(f"layer must be in [0, 4096), got {layer}")
-    if not 0 <= sender < 1 << 16:
-        raise ValueError(f"sender must be in [0, 65536), got {sender}")
-    return KINDS[kind] << 28 | layer << 16 | sender
+    if not 0 <= sender < 1 << 12:
+        raise ValueError(f"sender must be in [0, 4096), got {sender}")
+    return KINDS[kind] << 28 | layer << 16 | (round % 16) << 12 | sender
 
 
 def uniform16(ids: Tensor, columns: int, *, seed: int, epoch: int, stream: int) -> Tensor:

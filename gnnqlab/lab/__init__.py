@@ -1,13 +1,18 @@
-"""Figures, comparisons and reports of training runs."""
+"""Looking at training, in rooms of its own: figures < training < tuner < players < course."""
 
-from gnnqlab.lab.bundle import Bundle, show
-from gnnqlab.lab.compare import Comparison, compare
-from gnnqlab.lab.plots import breakdown, convergence, traffic_map, volume
-from gnnqlab.lab.report import write_report
+from __future__ import annotations
 
-__all__ = [
-    "Bundle", "show",
-    "Comparison", "compare",
-    "breakdown", "convergence", "traffic_map", "volume",
-    "write_report",
-]  # fmt: skip
+import importlib
+from typing import Any
+
+_HOMES = {
+    "figures": ("Bundle", "show"),
+    "training": ("Comparison", "compare", "breakdown", "convergence", "traffic_map", "volume", "write_report"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for room, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{room}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,28 +1,34 @@
 """The torchrun agent of one machine with a head start: import what every worker needs once, then fork them.
 
-``python -m gnnqlab.launch.agent ARGUMENTS`` is ``torchrun ARGUMENTS``; only the import comes first and the slow
-teardown of the interpreter (0.7 s after ``import torch``) is left out.
+``python -m gnnqlab.launch.agent ARGUMENTS`` is ``torchrun ARGUMENTS``; only the import comes first, ``--standalone``
+stays on the loopback, and the slow teardown of the interpreter (0.7 s after ``import torch``) is left out.
 """
 
 import importlib
 import os
 import sys
 
+from gnnqlab.launch.entry import named
+from gnnqlab.launch.search_path import follow
+
 __all__ = ["main"]
 
 
 def main(arguments: list[str]) -> int:
     """Run torchrun; its exit code."""
+    follow()
     if "--start-method=fork" in arguments:
-        for module in ("gnnqlab.train.config", os.environ.get("GNNQLAB_FIT", "gnnqlab.train.loop:fit")):
+        for module in ("gnnqlab.train.config", named(arguments)):
             try:
                 importlib.import_module(module.partition(":")[0])
             except Exception as error:  # the workers meet it again and report it properly
                 print(f"cannot import {module} ahead of the workers: {error}", file=sys.stderr)
     from torch.distributed.run import main as torchrun
 
+    from gnnqlab.launch.loopback import alone
+
     try:
-        torchrun(arguments)
+        torchrun(alone(arguments))
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
     except BaseException as error:

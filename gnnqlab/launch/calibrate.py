@@ -13,12 +13,12 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gnnqlab.launch import local
+from gnnqlab.launch.guarded import begin
 from gnnqlab.systems.system import make_system
 from gnnqlab.train.config import RunConfig
 from gnnqlab.train.link import link_name, parse_link
 
-__all__ = ["Calibration", "Trial", "calibrate", "first_rate", "next_rate", "search", "sent_by_host", "settle"]
+__all__ = ["Calibration", "LinkTrial", "calibrate", "first_rate", "next_rate", "search", "sent_by_host", "settle"]
 
 _TOLERANCE = 0.01
 _TRIES = 4
@@ -28,7 +28,7 @@ _TRIAL_S = 3.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Trial:
+class LinkTrial:
     """One short Vanilla run."""
 
     link: str
@@ -45,11 +45,11 @@ class Calibration:
 
     wanted: float
     """Share of Vanilla's epoch that communication should take."""
-    trials: tuple[Trial, ...]
+    trials: tuple[LinkTrial, ...]
     """All trials, in order."""
 
     @property
-    def best(self) -> Trial:
+    def best(self) -> LinkTrial:
         """The trial that came nearest."""
         return min(self.trials, key=lambda trial: abs(trial.share - self.wanted))
 
@@ -76,7 +76,7 @@ def next_rate(rate: float, share: float, wanted: float) -> float:
     return rate * (share / (1 - share)) / (wanted / (1 - wanted))
 
 
-def search(measure: Callable[[str], Trial], rate: float, wanted: float) -> Calibration:
+def search(measure: Callable[[str], LinkTrial], rate: float, wanted: float) -> Calibration:
     """Try links until one is within a point of the wanted share, four at most.
 
     Args:
@@ -84,7 +84,7 @@ def search(measure: Callable[[str], Trial], rate: float, wanted: float) -> Calib
         rate: bits per second of the first link.
         wanted: share of the epoch.
     """
-    trials: list[Trial] = []
+    trials: list[LinkTrial] = []
     for _ in range(_TRIES):
         link = link_name(rate)
         if any(trial.link == link for trial in trials):
@@ -111,9 +111,9 @@ def calibrate(config: RunConfig) -> Calibration:
     least, most = _EPOCHS
     epochs = min(max(math.ceil(_TRIAL_S * (1 - wanted) / compute_s), least), most)
 
-    def measure(link: str) -> Trial:
+    def measure(link: str) -> LinkTrial:
         found = _vanilla(config, epochs=epochs, hosts=config.launch.hosts, link=link)
-        trial = Trial(link=link, share=found["comm_s"] / found["epoch_s"], epoch_s=found["epoch_s"])
+        trial = LinkTrial(link=link, share=found["comm_s"] / found["epoch_s"], epoch_s=found["epoch_s"])
         print(
             f"calibrating the link: at {link} Vanilla communicates {100 * trial.share:.1f} % of its epoch "
             f"({100 * wanted:g} % wanted)",
@@ -147,7 +147,7 @@ def _vanilla(config: RunConfig, *, epochs: int, **launch: Any) -> dict[str, Any]
     short = _changed(short, comm_share=None, vanilla_share=None, detach=False, **launch)
     with (
         tempfile.TemporaryDirectory(prefix="gnnqlab-") as root,
-        local.launch(short, root=root) as run,  # the end of the block waits for the guard, and so for a quiet machine
+        begin(short, root=root) as run,  # the end of the block waits for the guard, and so for a quiet machine
     ):
         gradients = run.wait().records["bytes_gradients"].max()
         return {**run.summary, "bytes_gradients": int(gradients)}

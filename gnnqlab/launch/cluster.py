@@ -12,12 +12,12 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.launch.folder import new_id
-from gnnqlab.launch.local import worker_arguments
+from gnnqlab.launch.guarded import worker_arguments
 
 if TYPE_CHECKING:
     from gnnqlab.train.config import RunConfig
 
-__all__ = ["interface_address", "slurm_script", "torchrun_command"]
+__all__ = ["interface_address", "shared_folder", "slurm_script", "torchrun_command"]
 
 _JOIN_S = 900
 _WORKER_FILE = '"$(python -c "import gnnqlab.launch.worker as w; print(w.__file__)")"'
@@ -79,7 +79,7 @@ def slurm_script(
         run_id: name of the run.
         root: folder for runs, seen from each machine.
     """
-    settings = config.to_json()
+    settings, name = config.to_json(), run_id or new_id(_system_name(config))
     line = _line(
         settings,
         nnodes,
@@ -90,7 +90,7 @@ def slurm_script(
         interface=interface,
         settings_text='"$GNNQLAB_CONFIG"',
         root=root,
-        run_id=run_id or new_id(_system_name(config)),
+        run_id=name,
     )
     gpus = (
         f"#SBATCH --gpus-per-node={settings['workers'] // nnodes}\n" if settings["launch"]["device"] == "cuda" else ""
@@ -100,13 +100,27 @@ def slurm_script(
 #SBATCH --nodes={nnodes}
 #SBATCH --ntasks-per-node=1
 #SBATCH --exclusive
-{gpus}set -euo pipefail
+{gpus}# {shared_folder(root, name)}
+set -euo pipefail
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 GNNQLAB_HOST=$(srun --nodes=1 --ntasks=1 --nodelist="$first" python -m gnnqlab.launch.cluster {shlex.quote(interface)})
 GNNQLAB_CONFIG={shlex.quote(json.dumps(settings, separators=(",", ":")))}
 export GNNQLAB_HOST GNNQLAB_CONFIG
 srun --nodes={nnodes} --ntasks-per-node=1 --kill-on-bad-exit=1 bash -c {shlex.quote(line)}
 """
+
+
+def shared_folder(root: str, run_id: str) -> str:
+    """What the machines of a run need beside the network, in a sentence.
+
+    Example:
+        >>> shared_folder("runs", "x")
+        'All machines must see the same folder runs/x, on a disk that they share; the run refuses to train otherwise.'
+    """
+    return (
+        f"All machines must see the same folder {root}/{run_id}, on a disk that they share; the run refuses to train "
+        "otherwise."
+    )
 
 
 def _line(

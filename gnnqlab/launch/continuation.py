@@ -1,11 +1,10 @@
-"""Taking a checkpoint of a run from outside, and going on from one: a new run with the old one's past."""
+"""Going on from a checkpoint: a new run with the old one's past."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,24 +13,11 @@ from gnnqlab.launch import folder as files
 from gnnqlab.launch.local import launch
 from gnnqlab.launch.run import LIVE, Run
 from gnnqlab.train.checkpoint import FOLDER, newest_checkpoint
-from gnnqlab.train.control import CHECKPOINT_NOW
 from gnnqlab.train.json_lines import read_lines
 
-__all__ = ["checkpoint_now", "resume"]
+__all__ = ["resume"]
 
 _HISTORY = ("records-rank*.jsonl", "traffic-rank*.jsonl", "assignments.jsonl", "decisions.jsonl")
-
-
-def checkpoint_now(run: Run, timeout: float) -> bool:
-    """Ask a run for a checkpoint after its present epoch, and wait for it; return whether it came in time."""
-    request = run.folder / CHECKPOINT_NOW
-    request.touch()
-    until = time.monotonic() + timeout
-    while request.exists() and time.monotonic() < until and run.status == "running":
-        time.sleep(0.01)
-    late = request.exists()
-    request.unlink(missing_ok=True)
-    return not late
 
 
 def resume(

@@ -22,6 +22,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from gnnqlab.atomic import write_text
+from gnnqlab.train.machine import node_name
+
 __all__ = [
     "RESERVE",
     "append_event",
@@ -59,6 +62,7 @@ def create(root: Path, run_id: str, *, exist_ok: bool = False) -> Path:
         RuntimeError: if the place cannot be written or is nearly full.
     """
     folder = root / run_id
+    before = folder.exists()  # then another machine may be writing there
     try:
         folder.mkdir(parents=True, exist_ok=exist_ok)
         for name in ("heartbeat", "errors", "logs", "tmp"):
@@ -67,14 +71,16 @@ def create(root: Path, run_id: str, *, exist_ok: bool = False) -> Path:
     except FileExistsError:
         raise
     except OSError as error:
-        shutil.rmtree(folder, ignore_errors=True)
+        if not before:
+            shutil.rmtree(folder, ignore_errors=True)
         raise RuntimeError(
             f"the folder of a run must be writable, got {folder}: {error.strerror}; "
             f"pass root=... or set GNNQLAB_RUNS to another place"
         ) from error
     free = shutil.disk_usage(folder).free
     if free < _FREE_BYTES:
-        shutil.rmtree(folder, ignore_errors=True)
+        if not before:
+            shutil.rmtree(folder, ignore_errors=True)
         raise RuntimeError(
             f"a run needs {_FREE_BYTES >> 20} MB of free space, got {free} bytes under {root}; "
             f"make room, pass root=... or set GNNQLAB_RUNS to another place"
@@ -82,20 +88,9 @@ def create(root: Path, run_id: str, *, exist_ok: bool = False) -> Path:
     return folder
 
 
-def node_name(stem: str, node: int, suffix: str = ".json") -> str:
-    """File name of one machine's guard: the first has the plain name, so that one machine has no numbers."""
-    return f"{stem}{suffix}" if node == 0 else f"{stem}-node{node}{suffix}"
-
-
 def write_json(path: Path, value: Any) -> None:
     """Replace a file as a whole: a reader sees the old text or the new one, never a part."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.write_text(json.dumps(value, indent=1))
-        partial.replace(path)
-    except OSError:
-        partial.unlink(missing_ok=True)
-        raise
+    write_text(path, json.dumps(value, indent=1))
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

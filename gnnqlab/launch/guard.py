@@ -26,6 +26,7 @@ from gnnqlab.launch.hosts import RunLink
 from gnnqlab.launch.stall import Rules, Stall, StallWatch
 from gnnqlab.launch.verdict import WorkerError, order, signal_name
 from gnnqlab.launch.witness import Witness
+from gnnqlab.train.machine import NODE
 
 __all__ = ["Guard", "main"]
 
@@ -163,7 +164,7 @@ class Guard:
             **os.environ,
             "TMPDIR": str(self.folder / "tmp"),
             "GNNQLAB_GUARD": f"{os.getpid()}:{processes.start_time(os.getpid())}",
-            "GNNQLAB_NODE": str(self.node),
+            NODE: str(self.node),
         }
         with open(self._agent_log, "ab") as log:
             # preexec_fn is safe here: this process has one thread, which stays until the end.

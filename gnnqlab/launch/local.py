@@ -1,37 +1,29 @@
-"""Launch a training on this machine: a run folder, a guard, torchrun, and a handle that returns at once."""
+"""Launch a training on this machine and return its handle at once."""
 
-import os
-import shutil
-import subprocess
-import sys
-import sysconfig
-import threading
-import time
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from gnnqlab.launch import folder as files
-from gnnqlab.launch import processes
+from gnnqlab.launch.entry import FIT
+from gnnqlab.launch.guarded import begin
 from gnnqlab.launch.run import Run
-from gnnqlab.train.memory import large_pages
 
 if TYPE_CHECKING:
     from gnnqlab.train.config import RunConfig
 
-__all__ = ["agent_command", "launch", "plain_torchrun", "worker_arguments"]
-
-_GUARDS: dict[Path, subprocess.Popen[bytes]] = {}
-"""Guards of this process. They hold the pipe whose end ends the run, so they must outlive a forgotten handle."""
+__all__ = ["launch"]
 
 
 def launch(
-    config: "RunConfig",
+    config: RunConfig,
     *,
     root: Path | str | None = None,
     wait: bool = False,
     prepare: Callable[[Path], None] | None = None,
+    fit: str = FIT,
 ) -> Run:
     """Start the run that ``config`` describes in processes of its own and return its handle.
 
@@ -43,6 +35,7 @@ def launch(
         root: folder in which the run's own folder is made; ``GNNQLAB_RUNS``, else ``runs``, if it is not given.
         wait: whether to return only when the run has ended (``Run.wait``).
         prepare: puts files into the new run folder before anything starts.
+        fit: ``module:function`` that every worker runs in place of training, to measure or to test what is around it.
 
     Returns:
         The handle; ``Run(handle.folder)`` in any other process is as good.
@@ -50,134 +43,13 @@ def launch(
     Raises:
         RuntimeError: if the folder cannot be written, or the guard does not start.
     """
-    if not sys.platform.startswith("linux"):
-        raise RuntimeError(f"launching needs Linux (its /proc and parent-death signals), got {sys.platform}")
-    place = files.default_root() if root is None else Path(root).absolute()
     if config.launch.comm_share is not None:
         from gnnqlab.launch.calibrate import settle
 
         [config] = settle([config])
     from gnnqlab.train.pauses import advice
 
-    if said := advice(config):
+    if said := advice(config.system, config.workers, config.train.evaluate_every):
         warnings.warn(said, stacklevel=2)
-    settings = config.to_json()
-    folder = _new_folder(place, _system_name(settings))
-    files.write_json(folder / "config.json", settings)
-    files.write_json(folder / "status.json", {"state": "starting", "epoch": -1, "errors": [], "time": time.time()})
-    files.append_event(folder, "launched", by=os.getpid())
-    if prepare is not None:
-        try:
-            prepare(folder)
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-    _start_guard(folder, settings)
-    run = Run(folder)
+    run = begin(config, root=root, prepare=prepare, fit=fit)
     return run.wait() if wait else run
-
-
-def agent_command(settings: dict[str, Any], folder: Path) -> list[str]:
-    """The command of the guard: torchrun with a head start for all workers of a run on this machine."""
-    start = worker_arguments(settings["launch"], str(Path(__file__).with_name("worker.py")))
-    return [sys.executable, "-m", "gnnqlab.launch.agent", *_torchrun_arguments(settings, folder), *start, str(folder)]
-
-
-def plain_torchrun(settings: dict[str, Any], folder: Path) -> list[str]:
-    """The same workers under torchrun alone: what a guard is measured against."""
-    start = ["-m", "gnnqlab.launch.worker"]
-    arguments = _torchrun_arguments(settings, folder)
-    return [sys.executable, "-m", "torch.distributed.run", *arguments, *start, str(folder)]
-
-
-def _torchrun_arguments(settings: dict[str, Any], folder: Path) -> list[str]:
-    return [
-        "--standalone",
-        "--local-addr=127.0.0.1",  # no name lookup, which can take seconds without a network
-        f"--nproc-per-node={settings['workers']}",
-        "--max-restarts=0",
-        f"--log-dir={folder / 'tmp'}",
-    ]
-
-
-def worker_arguments(launch: dict[str, Any], worker_file: str) -> list[str]:
-    """How torchrun starts the workers.
-
-    On CPU the agent imports torch and the training modules once and forks the workers; a process that uses CUDA
-    cannot be forked, so there each worker starts and imports for itself.
-    """
-    method = launch["start_method"] or ("spawn" if launch["device"] == "cuda" else "fork")
-    return ["--start-method=fork", "--run-path", worker_file] if method == "fork" else ["-m", "gnnqlab.launch.worker"]
-
-
-def _environment(settings: dict[str, Any]) -> dict[str, str]:
-    threads = settings["launch"]["threads_per_worker"]
-    threads = threads or max(1, len(os.sched_getaffinity(0)) // settings["workers"])
-    return {
-        **os.environ,
-        **_import_path(),
-        "OMP_NUM_THREADS": str(threads),
-        **large_pages(os.environ),
-        "GLOO_SOCKET_IFNAME": "lo",  # stays up whatever happens to the network
-    }
-
-
-def _new_folder(root: Path, system: str) -> Path:
-    while True:
-        try:
-            return files.create(root, files.new_id(system))
-        except FileExistsError:
-            continue
-
-
-def _system_name(settings: dict[str, Any]) -> str:
-    system = settings["system"]
-    return str(system.get("name") or "run") if isinstance(system, dict) else str(system)
-
-
-def _start_guard(folder: Path, settings: dict[str, Any]) -> None:
-    detach = settings["launch"]["detach"]
-    command = [sys.executable, "-m", "gnnqlab.launch.guard"]
-    if not detach:
-        # The pipe may have been inherited by a child that lives on, so the pid is watched as well.
-        command += ["--watch-stdin", f"--launcher={os.getpid()}:{processes.start_time(os.getpid())}"]
-    command += [str(folder), "--", *agent_command(settings, folder)]
-    with open(folder / "logs" / "guard.log", "ab") as log:
-        guard = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL if detach else subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,  # Ctrl-C in a terminal is for the launching process alone
-            env=_environment(settings),
-        )
-    _GUARDS[folder] = guard
-    threading.Thread(target=_collect, args=(folder, guard), daemon=True).start()
-    until = time.monotonic() + (10 if settings["launch"]["hosts"] == 1 else 60)  # the guard makes the link first
-    while not (folder / "guard.json").exists():
-        if guard.poll() is not None or time.monotonic() > until:
-            cause = (
-                f"the guard of a run must start, got code {guard.poll()}: "
-                f"{files.tail(folder / 'logs' / 'guard.log') or 'no output'}"
-            )
-            guard.kill()
-            files.write_json(folder / "status.json", {"state": "failed", "cause": cause, "epoch": -1, "errors": []})
-            raise RuntimeError(cause)
-        time.sleep(0.005)
-
-
-def _collect(folder: Path, guard: subprocess.Popen[bytes]) -> None:
-    """Wait for a guard so that it does not stay in the process table after its end."""
-    guard.wait()
-    if guard.stdin is not None:
-        guard.stdin.close()
-    _GUARDS.pop(folder, None)
-
-
-def _import_path() -> dict[str, str]:
-    """``PYTHONPATH`` with which the processes find this very package, installed or not."""
-    here = str(Path(__file__).resolve().parents[2])
-    if here in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
-        return {}
-    given = os.environ.get("PYTHONPATH", "")
-    return {} if here in given.split(os.pathsep) else {"PYTHONPATH": os.pathsep.join(filter(None, (here, given)))}

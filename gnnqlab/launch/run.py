@@ -2,7 +2,6 @@
 
 import dataclasses
 import html
-import importlib
 import os
 import shutil
 import signal
@@ -12,15 +11,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.attached import attached
 from gnnqlab.errors import WorkerFailed
 from gnnqlab.launch import folder as files
 from gnnqlab.launch import processes
 from gnnqlab.launch.emulated import remove_leftovers
+from gnnqlab.launch.machines import other_machines, together
 from gnnqlab.launch.progress import Progress
 from gnnqlab.launch.strays import Stray, end_strays
 from gnnqlab.launch.verdict import WorkerError
 from gnnqlab.launch.written import Written
+from gnnqlab.train.config_file import NAME as CONFIG
+from gnnqlab.train.config_file import read_config
 from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
+from gnnqlab.train.left import without_records
 
 if TYPE_CHECKING:
     from gnnqlab.train.config import RunConfig
@@ -30,8 +34,6 @@ __all__ = ["LIVE", "Run", "cleanup", "runs"]
 LIVE = ("starting", "running", "stalled")
 """Status of a run that is under way."""
 _POLL_S = 0.05
-# Rooms above this one, which it only knows by name.
-_LIVE_VIEW, _EXPORT = "gnnqlab.lab.live", "gnnqlab.lab.export"
 _START_S = 20.0
 
 
@@ -49,8 +51,8 @@ class Run(Written):
 
     def __init__(self, folder: Path | str) -> None:
         super().__init__(Path(folder).absolute())
-        if not (self.folder / "config.json").is_file():
-            raise ValueError(f"a run folder must hold config.json, got {self.folder}; runs() lists the runs")
+        if not (self.folder / CONFIG).is_file():
+            raise ValueError(f"a run folder must hold {CONFIG}, got {self.folder}; runs() lists the runs")
 
     # -- what it is -----------------------------------------------------------------------------------------------
 
@@ -61,10 +63,20 @@ class Run(Written):
 
     @property
     def config(self) -> "RunConfig":
-        """The configuration it was launched with."""
+        """The configuration it was launched with, parts and all; ``settings`` has it as plain JSON.
+
+        Raises:
+            ValueError: if a part or the model comes from a module of yours that is not found here.
+        """
         from gnnqlab.train.config import RunConfig
 
-        return RunConfig.from_json(self._settings())
+        try:
+            return RunConfig.from_json(read_config(self.folder))
+        except ImportError as error:
+            raise ValueError(
+                f"modules that run {self.id} names must be found where its parts are wanted, got {error}; put their "
+                f"folder on sys.path, or read run.settings, which needs none"
+            ) from error
 
     @property
     def status(self) -> str:
@@ -121,7 +133,7 @@ class Run(Written):
                         )
                     time.sleep(_POLL_S)
             except KeyboardInterrupt:
-                if not self._settings()["launch"]["detach"]:
+                if not read_config(self.folder)["launch"]["detach"]:
                     self.stop()
                 raise
             bar.show(self.epoch, "")
@@ -155,9 +167,8 @@ class Run(Written):
 
     def resume(self, *, epochs: int | None = None, wait: bool = False) -> "Run":
         """Go on from the newest checkpoint of a run that has ended, as a new run; see ``gq.resume``."""
-        from gnnqlab.launch.continuation import resume
-
-        return resume(self, epochs=epochs, wait=wait)
+        resumed: Run = attached("run.resume")(self, epochs=epochs, wait=wait)
+        return resumed
 
     def stop(self, timeout: float = 5.0) -> "Run":
         """End the run and all its processes; nothing happens if it has ended already.
@@ -167,10 +178,8 @@ class Run(Written):
         Args:
             timeout: seconds for the checkpoint, and again for an end in good order.
         """
-        if self.status == "running" and self._settings()["train"].get("checkpoint_every"):
-            from gnnqlab.launch.continuation import checkpoint_now
-
-            checkpoint_now(self, timeout)
+        if self.status == "running" and read_config(self.folder)["train"].get("checkpoint_every"):
+            self._checkpoint(timeout)
         for pid, start in self._guards() if self._comparable() else []:
             if processes.alive(pid, start):
                 os.kill(pid, signal.SIGTERM)
@@ -185,15 +194,15 @@ class Run(Written):
         return self
 
     def live(self) -> Any:
-        """Figures that grow while the run trains, with a Stop button: a `gnnqlab.lab.live.LiveView`.
+        """Figures that grow while the run trains, with a Stop button: a `gnnqlab.lab.training.live.LiveView`.
 
         Works for any run on this machine's disk: one launched by an earlier kernel, or one that has ended.
         """
-        return importlib.import_module(_LIVE_VIEW).LiveView(self)
+        return attached("run.live")(self)
 
     def export(self, path: Path | str) -> Path:
         """Write the run as one page that opens without a network, at any time; returns its path."""
-        written: Path = importlib.import_module(_EXPORT).export(self, path)
+        written: Path = attached("run.export")(self, path)
         return written
 
     def open_report(self) -> Path:
@@ -221,7 +230,7 @@ class Run(Written):
     def _repr_html_(self) -> str:
         try:
             rows = {"run": self.id, "status": self._sentence(), "folder": str(self.folder)}
-            settings = self._settings()
+            settings = read_config(self.folder)
             launch = settings["launch"]
             rows["workers"] = f"{settings['workers']} ({launch['device']}, {launch['backend']})"
             cells = "".join(
@@ -242,18 +251,28 @@ class Run(Written):
             text += f", epoch {self.epoch}"
         return text + (f": {status['cause']}" if status.get("cause") else "")
 
-    def _settings(self) -> dict[str, Any]:
-        settings = files.read_json(self.folder / "config.json")
-        if settings is None:
-            raise ValueError(f"config.json of a run must be a JSON object, got another text in {self.folder}")
-        return settings
-
     def _epochs(self) -> int:
-        epochs: int = self._settings()["train"]["epochs"]
+        epochs: int = read_config(self.folder)["train"]["epochs"]
         return epochs
 
     def _status(self) -> dict[str, Any]:
-        """The guard's last word, or ours where the guard itself has been killed."""
+        """The last word of all guards; ours where a guard has been killed, or where what it ended is not whole."""
+        others = other_machines(self.folder)
+        first = [] if others and not (self.folder / "status.json").exists() else [self._first_status()]
+        status = together([*first, *others])
+        if status["state"] != "finished":
+            return status
+        try:
+            cause = without_records(self.folder, read_config(self.folder)["workers"], ended=True)
+        except ValueError:
+            return status  # nobody knows whose records there should be
+        if not cause:
+            return status
+        error = WorkerError(rank=-1, cause=cause, phase="done", epoch=int(status.get("epoch", -1)))
+        return {**status, "state": "failed", "cause": cause, "errors": [error.to_json()]}
+
+    def _first_status(self) -> dict[str, Any]:
+        """The last word of the first machine's guard, or ours where the guard itself has been killed."""
         path = self.folder / "status.json"
         status = files.read_json(path) or {"state": "starting", "errors": []}
         if status["state"] not in LIVE:
@@ -273,6 +292,17 @@ class Run(Written):
         cause = "the guard of the run was killed, and the kernel ended its workers with it"
         error = WorkerError(rank=-1, cause=cause, phase="start", epoch=epoch)
         return {**again, "state": "failed", "cause": cause, "errors": [error.to_json()]}
+
+    def _checkpoint(self, timeout: float) -> None:
+        """Ask for a checkpoint after the present epoch, and wait for it."""
+        from gnnqlab.train.control import CHECKPOINT_NOW
+
+        request = self.folder / CHECKPOINT_NOW
+        request.touch()
+        until = time.monotonic() + timeout
+        while request.exists() and time.monotonic() < until and self.status == "running":
+            time.sleep(0.01)
+        request.unlink(missing_ok=True)
 
     def _guards(self) -> list[tuple[int, int]]:
         guard = files.read_json(self.folder / "guard.json")
@@ -305,7 +335,7 @@ def runs(root: Path | str | None = None) -> list[Run]:
         root: as for ``launch``.
     """
     place = files.default_root() if root is None else Path(root).absolute()
-    return [Run(path.parent) for path in sorted(place.glob("*/config.json"))]
+    return [Run(path.parent) for path in sorted(place.glob(f"*/{CONFIG}")) if path.is_file()]
 
 
 def cleanup(root: Path | str | None = None) -> list[Stray]:

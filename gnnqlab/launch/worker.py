@@ -7,7 +7,6 @@ then on whatever happens is reported.
 import contextlib
 import datetime
 import faulthandler
-import importlib
 import json
 import os
 import resource
@@ -15,14 +14,18 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from gnnqlab.atomic import replacing
 from gnnqlab.launch import processes
+from gnnqlab.launch.entry import load, named
 from gnnqlab.launch.hosts import enter
+from gnnqlab.launch.search_path import follow
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.link import Link
+from gnnqlab.train.machine import this_node
 
 __all__ = ["main"]
 
@@ -31,17 +34,18 @@ _GROUP_S = 1800.0
 """The guard names a hang within seconds; the group's own timeout is only the last resort, so it is wide."""
 
 
-def main(folder: Path) -> None:
-    """Train as the rank that torchrun's environment names."""
+def main(folder: Path, fit: str) -> None:
+    """Run ``fit``, ``module:function``, as the rank that torchrun's environment names."""
     _bind_to_parent()
-    rank, node = int(os.environ["RANK"]), int(os.environ.get("GNNQLAB_NODE", "0"))
+    follow()
+    rank, node = int(os.environ["RANK"]), this_node()
     _redirect(folder / "logs" / f"rank{rank}.log")
     with open(folder / "errors" / f"rank{rank}.trace", "w") as trace:
         faulthandler.enable(trace)
         faulthandler.register(signal.SIGUSR1, trace)  # the guard asks a hung rank for its stacks
         heartbeat = Heartbeat(folder / "heartbeat" / f"rank{rank}", rank, node=node)
         with _reported(folder, rank, heartbeat):
-            _train(folder, rank, heartbeat)
+            _train(folder, rank, heartbeat, fit)
         faulthandler.unregister(signal.SIGUSR1)
         faulthandler.disable()
     (folder / "errors" / f"rank{rank}.trace").unlink(missing_ok=True)
@@ -100,15 +104,13 @@ def _reported(folder: Path, rank: int, heartbeat: Heartbeat) -> Iterator[None]:
 
 
 def _write_durably(path: Path, text: str) -> None:
-    partial = path.with_suffix(".partial")
-    with open(partial, "w") as file:
+    with replacing(path) as partial, open(partial, "w") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    partial.replace(path)
 
 
-def _train(folder: Path, rank: int, heartbeat: Heartbeat) -> None:
+def _train(folder: Path, rank: int, heartbeat: Heartbeat, fit: str) -> None:
     config = json.loads((folder / "config.json").read_text())
     launch = config["launch"]
     local_rank, local_workers = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
@@ -126,7 +128,7 @@ def _train(folder: Path, rank: int, heartbeat: Heartbeat) -> None:
 
     torch.set_num_threads(threads)
     device = _device(launch["device"], launch["backend"], local_rank)
-    fit = _entry()
+    train = load(fit)
     from gnnqlab.train.config import RunConfig
 
     run_config = RunConfig.from_json(config)
@@ -139,13 +141,17 @@ def _train(folder: Path, rank: int, heartbeat: Heartbeat) -> None:
         device_id=device if launch["backend"] == "nccl" else None,
         **_store_from_outside(link, rank, workers, timeout),
     )
+    if int(os.environ.get("GROUP_WORLD_SIZE", "1")) > 1:
+        from gnnqlab.launch.same_folder import check_same_folder
+
+        check_same_folder(folder, rank, workers)
     if link.kind == "paced":
         from gnnqlab.launch.paced import pace
 
         # In a ring a worker sends to one other at a time, else to all on other hosts at once.
         others = workers - workers // link.hosts
         pace(link, rank, workers, at_once=1 if config["train"]["transport"] == "ring" else others)
-    fit(run_config, folder, rank, workers, heartbeat)
+    train(run_config, folder, rank, workers, heartbeat)
     sys.stdout.flush()
     heartbeat.phase("done")  # the run is finished here, whatever the rest of this process does
     dist.destroy_process_group()
@@ -191,12 +197,5 @@ def _device(name: str, backend: str, local_rank: int) -> Any:
     return torch.device("cuda", local_rank % gpus)
 
 
-def _entry() -> Callable[..., None]:
-    """The training loop; tests put another one in its place with ``GNNQLAB_FIT="module:function"``."""
-    module, _, name = os.environ.get("GNNQLAB_FIT", "gnnqlab.train.loop:fit").partition(":")
-    fit: Callable[..., None] = getattr(importlib.import_module(module), name)
-    return fit
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), named(sys.argv[2:]))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.launch import folder as files
+from gnnqlab.train.config_file import read_config, unimported
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,6 +27,23 @@ class Written:
         self.folder = folder
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """The configuration as plain JSON; of modules that it names, none is imported for it.
+
+        Raises:
+            ValueError: if ``config.json`` is none of a run; the message names the file.
+        """
+        from gnnqlab.train.config import RunConfig
+
+        value = read_config(self.folder)
+        if unimported(value):
+            return value
+        try:
+            return RunConfig.from_json(value).to_json()  # what an earlier version left out has its default
+        except (KeyError, TypeError, ValueError):
+            return value  # of another version, or with a model that only its own process knew
+
+    @property
     def records(self) -> pd.DataFrame:
         """One row an epoch and worker; grows while the run trains."""
         from gnnqlab.train.record import read_records
@@ -34,7 +52,10 @@ class Written:
 
     @property
     def traffic(self) -> pd.DataFrame:
-        """One row an epoch, layer, direction, sender, receiver and bit-width; see also ``read_traffic``."""
+        """One row an epoch, layer, direction, sender, receiver and bit-width; see also ``read_traffic``.
+
+        ``tier``: ``inner`` between workers of one host, ``outer`` between hosts.
+        """
         from gnnqlab.train.traffic import read_traffic
 
         return read_traffic(self.folder)

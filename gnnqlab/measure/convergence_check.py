@@ -10,7 +10,7 @@ from torch import Tensor
 from gnnqlab.graph.graph import Graph
 from gnnqlab.measure.in_process import FrozenBits, ThreadedWorkers, exact_trainer
 from gnnqlab.nn.models.registry import ModelSettings
-from gnnqlab.partition.parts import owners
+from gnnqlab.partition.parts import cut_graph
 from gnnqlab.systems.system import System, make_system
 from gnnqlab.theory.convergence import Smoothness, convergence_bound, largest_step, smoothness
 from gnnqlab.train.config import TrainSettings
@@ -19,11 +19,11 @@ from gnnqlab.train.trainer import Trainer
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["Descent", "convergence", "curvature"]
+__all__ = ["ConvergenceCheck", "convergence", "curvature"]
 
 
 @dataclass(frozen=True, eq=False)
-class Descent:
+class ConvergenceCheck:
     """A descent and the symbols of Theorem 2 that were found along it."""
 
     frame: DataFrame
@@ -66,7 +66,7 @@ def convergence(
     seed: int = 0,
     smooth: bool = False,
     **settings: Any,
-) -> Descent:
+) -> ConvergenceCheck:
     """Descend with quantized messages and a fixed step; set the gradients beside AdaQP Theorem 2.
 
     Differs: training uses Adam; the theorem, and so this descent, is plain ``w <- w - α g̃``.
@@ -106,11 +106,10 @@ def convergence(
     exact = exact_trainer(graph, shape, seed=seed, smooth=smooth)
     quantized = ThreadedWorkers(
         graph,
-        owners(graph, recipe.partition, workers),
+        cut_graph(graph, recipe.partition, workers),
         recipe,
         shape,
         TrainSettings(seed=seed),
-        workers=workers,
         bits=FrozenBits(recipe.bits),
         smooth=smooth,
     )
@@ -136,7 +135,7 @@ def convergence(
         weights -= step * noisy
     frame = pd.DataFrame(rows)
     frame["mean_square"] = frame["gradient_square"].expanding().mean()
-    found = Descent(frame, float(step or 0.0), steepest, float(frame["noise_square"].max()))
+    found = ConvergenceCheck(frame, float(step or 0.0), steepest, float(frame["noise_square"].max()))
     gap = max(rows[0]["loss"] - floor, 0.0)
     for column in ("descent", "noise"):
         frame[column] = [_term(found, gap, epoch + 1, column) for epoch in range(epochs)]
@@ -144,7 +143,7 @@ def convergence(
     return found
 
 
-def _term(found: Descent, gap: float, epochs: int, column: str) -> float:
+def _term(found: ConvergenceCheck, gap: float, epochs: int, column: str) -> float:
     if not found.step_allowed:
         return float("inf")
     terms = convergence_bound(

@@ -1,4 +1,4 @@
-"""What the differences listed in `gnnqlab.lab.errata` do, measured: one small seeded function each, kept once run.
+"""What the differences in `gnnqlab.lab.course.errata` do, measured: one small seeded function each, kept once run.
 
 Rows are N(0, 1) unless said otherwise; "step" is the width S of a quantization step.
 """
@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from gnnqlab.bits.orchestrator import by_importance
 from gnnqlab.kernels.aggregate import spmm
 from gnnqlab.kernels.codec import decode_rows, encode_rows
+from gnnqlab.measure.slides_constraint import without_rates
+from gnnqlab.measure.sylvie_readings import BITS_XII, MASKS, readings
 from gnnqlab.message.codec import Noise, Stochastic
 from gnnqlab.theory.variance import decoded_moments, received_variance, step_widths
 
@@ -216,6 +219,17 @@ def biased_gradient() -> Effect:
     )
 
 
+@_measures("AQ-22")
+def theta_left_out() -> Effect:
+    """Assign widths with the slides' constraint, where all links are alike and where one is slow."""
+    alike, slow = without_rates(1.0), without_rates(10.0)
+    return Effect(
+        f"where one of four workers sends at a tenth of the others' rate, an exchange takes {slow.seconds:.2f}× as "
+        f"long and Eq. 12 is {slow.objective:.2f}× its least value; {alike.objective:.2f}× with equal rates",
+        {"alike": alike.objective, "slow": slow.objective, "slow_seconds": slow.seconds},
+    )
+
+
 @_measures("SY-1")
 def sign_of_the_descent_rate() -> Effect:
     """Run SYLVIE's rule for 60 epochs of a loss that falls ever more slowly, with either sign."""
@@ -224,6 +238,33 @@ def sign_of_the_descent_rate() -> Effect:
     return Effect(
         f"while the loss levels off the rule as written ends at {figures['written']:.0f} bit, with the other sign at "
         f"{figures['descent']:.0f}; the prose wants more bits",
+        figures,
+    )
+
+
+@_measures("SY-2")
+def mask_without_thresholds() -> Effect:
+    """Mean width of rows on the smallest base, importance evenly spread, by thresholds."""
+    p = torch.arange(4096) / 4096
+    figures = {name: float(by_importance(p, 1, (1, 2, 4, 8), each).double().mean()) for name, each in MASKS.items()}
+    return Effect(
+        f"on base 1, importance evenly spread, halves give {figures['halves']:.2f} bits a row, quarters "
+        f"{figures['quarters']:.2f}; Table XII implies {BITS_XII}",
+        figures,
+    )
+
+
+@_measures("SY-3")
+def tables_of_two_readings() -> Effect:
+    """Decide by each reading on a loss that levels off smoothly, and hold that against Tables X, XI and XII."""
+    table = readings([0.2 + 0.97**epoch for epoch in range(1000)], torch.arange(4096) / 4096)
+    most = int(table[["X", "XI", "XII"]].sum(axis=1).max())
+    text, printed = table.loc[("text", "halves")], table.loc[("printed", "quarters")]
+    figures = {"most": float(most), "text_bits": float(text["bits"]), "printed_bits": float(printed["bits"])}
+    return Effect(
+        f"on a loss that levels off for 1000 epochs the text with halves sends {text['bits']:.2f} bits a row, "
+        f"the formula with quarters {printed['bits']:.2f} (Table XII: {BITS_XII}); of Tables X, XI and XII no reading "
+        f"reproduces more than {most}",
         figures,
     )
 
@@ -304,11 +345,10 @@ def _power_law_pass() -> dict[str, Tensor]:
     system = _quantized(8)
     workers = ThreadedWorkers(
         graph,
-        system.partition.assign(graph, 4),
+        system.partition.cut(graph, 4),
         make_system("vanilla"),
         ModelSettings(layers=2, hidden=32, norm="none", dropout=0.0),
         TrainSettings(),
-        workers=4,
         make_graph=TracedGraph,
     )
     views = [trainer.graph for trainer in workers.trainers if isinstance(trainer.graph, TracedGraph)]

@@ -12,7 +12,7 @@ from gnnqlab.graph.graph import Graph
 from gnnqlab.measure.in_process import FrozenBits, ThreadedWorkers, exact_trainer
 from gnnqlab.message.codec import Stochastic
 from gnnqlab.nn.models.registry import ModelSettings
-from gnnqlab.partition.parts import owners
+from gnnqlab.partition.parts import cut_graph
 from gnnqlab.systems.system import System, make_system
 from gnnqlab.train.config import TrainSettings
 
@@ -49,6 +49,7 @@ def gradient_noise(
     repeats: int = 32,
     weights: Tensor | None = None,
     system: System | None = None,
+    noise: str = "receiver",
     seed: int = 0,
 ) -> GradientNoise:
     """Measure the variance of a gradient over messages of given widths, at fixed weights and without dropout.
@@ -61,6 +62,7 @@ def gradient_noise(
         repeats: passes with independent noise, at least 2.
         weights: flat; by default those drawn from ``seed``.
         system: its partitioner is used; METIS by default.
+        noise: whose a row's rounding error is, as in :class:`gnnqlab.message.codec.Stochastic`.
         seed: of weights and noise.
 
     Raises:
@@ -81,11 +83,10 @@ def gradient_noise(
     recipe = system or make_system("vanilla")
     threads = ThreadedWorkers(
         graph,
-        owners(graph, recipe.partition, workers),
-        replace(recipe, codec=Stochastic(), bits=bits),
+        cut_graph(graph, recipe.partition, workers),
+        replace(recipe, codec=Stochastic(noise=noise)),
         replace(model, dropout=0.0, input_dropout=0.0),
         TrainSettings(seed=seed),
-        workers=workers,
         bits=FrozenBits(bits),
     )
     if weights is not None:

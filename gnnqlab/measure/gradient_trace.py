@@ -13,10 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from gnnqlab.bits.policy import BitPolicy, Rows
-from gnnqlab.exchange.halo import HaloExchange
+from gnnqlab.exchange.hop import Hop
+from gnnqlab.exchange.protocol import Exchange
+from gnnqlab.exchange.watched import Watched
+from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.kernels.aggregate import spmm
 from gnnqlab.nn.layers import GraphConvolution, SageConvolution
-from gnnqlab.nn.message_passing import Hop, ModelGraph, WorkerGraph
+from gnnqlab.nn.message_passing import WorkerGraph
 from gnnqlab.nn.sparse_input import SparseInput
 from gnnqlab.partition.shard import Shard
 from gnnqlab.theory.variance import received_variance, shared_variance, step_widths
@@ -49,24 +52,20 @@ class LayerPass:
 class TracedGraph(WorkerGraph):
     """A worker's graph that keeps the tensors of its last pass in ``layers``."""
 
-    def __init__(self, shard: Shard, exchange: HaloExchange, seed: int) -> None:
-        super().__init__(shard, exchange, seed=seed)
+    def __init__(self, shard: Shard, exchange: Exchange, seed: int) -> None:
+        super().__init__(shard, Watched(exchange, self._see), seed=seed)
         self.shard = shard
         self.layers: dict[int, LayerPass] = {}
 
-    def _aggregate(self, x: Tensor, alpha: str, hop: Hop) -> Tensor:
-        y = super()._aggregate(x, alpha, hop)
-        layer = self.layers.setdefault(hop.index, LayerPass())
-        layer.alpha, layer.rows, layer.sums = alpha, x.detach(), y.detach()
+    def _see(self, hop: Hop, adjacency: Adjacency, x: Tensor, y: Tensor) -> None:
+        layer = self.layers.setdefault(hop.layer, LayerPass())
+        layer.alpha = next(alpha for alpha, matrix in self._adjacencies.items() if matrix is adjacency)
+        layer.rows, layer.sums = x.detach(), y.detach()
         layer.rows_gradient = layer.sums_gradient = None
         if x.requires_grad:
             x.register_hook(lambda gradient: setattr(layer, "rows_gradient", gradient.detach()))
         if y.requires_grad:
             y.register_hook(lambda gradient: setattr(layer, "sums_gradient", gradient.detach()))
-        return y
-
-    def _convolve(self, *arguments):  # type: ignore[no-untyped-def]
-        return ModelGraph._convolve(self, *arguments)  # step by step, so that the sums are seen
 
     def message_gradients(self, layer: int) -> Tensor:
         """Return what this worker sends backward: the gradient of each halo row, ``(H, D)``."""
@@ -132,10 +131,11 @@ class Received:
         return received_variance(pairs, self.row, self.alpha, constant * self.squared_step, num_rows=num_rows)
 
 
-def rows_received(graphs: Sequence[TracedGraph], bits: BitPolicy, layer: int) -> Received:
+def rows_received(graphs: Sequence[TracedGraph], bits: BitPolicy, layer: int, *, noise: str = "receiver") -> Received:
     """Return the forward messages of a layer as its weighted sums receive them.
 
-    A node's noise is the same whoever receives it (the key holds no receiver), so pairs share it by sender.
+    A receiver decodes a row once, so all pairs of the row that it holds share its noise; under the noise of ``node``
+    those of other receivers do too.
     """
     parts = []
     for graph in graphs:
@@ -147,7 +147,10 @@ def rows_received(graphs: Sequence[TracedGraph], bits: BitPolicy, layer: int) ->
         remote = shard.indices >= shard.num_owned
         column = shard.indices[remote].long() - shard.num_owned
         alpha = shard.alpha(graph.layers[layer].alpha)[remote]
-        parts.append((shard.halo[column], shard.owned[destination[remote]], alpha, step_H[column]))
+        number = shard.halo[column]
+        if noise == "receiver":
+            number = number * shard.workers + shard.rank
+        parts.append((number, shard.owned[destination[remote]], alpha, step_H[column]))
     return Received(*(torch.cat(list(column)) for column in zip(*parts, strict=True)))
 
 
@@ -173,13 +176,13 @@ def _squared_steps(graph: TracedGraph, bits: BitPolicy, layer: int, direction: s
     if columns == 0 or shard.num_halo == 0:
         return torch.zeros(shard.num_halo, dtype=torch.float64)
     ranges = messages_HD.amax(dim=1) - messages_HD.amin(dim=1)
-    widths = []
-    for owner, ids in enumerate(shard.halo.split(shard.halo_splits.tolist())):
-        sender, receiver = (owner, shard.rank) if direction == "forward" else (shard.rank, owner)
-        asked = Rows(layer=layer, direction=direction, sender=sender, receiver=receiver, ids=ids, seed=graph.seed)
-        answer = bits.widths(asked, 0) if ids.numel() else 32
-        widths.append(torch.as_tensor(answer).expand(ids.numel()))
-    return step_widths(ranges, torch.cat(widths)) ** 2 * columns
+    widths = torch.full((shard.num_halo,), 32)
+    for route in shard.plan("forward").receive:
+        sender, receiver = (route.peer, shard.rank) if direction == "forward" else (shard.rank, route.peer)
+        asked = Rows(layer=layer, direction=direction, sender=sender, receiver=receiver, ids=route.ids, seed=graph.seed)
+        if route.num_rows:
+            widths[route.rows] = torch.as_tensor(bits.widths(asked, 0)).expand(route.num_rows).long()
+    return step_widths(ranges, widths) ** 2 * columns
 
 
 def _places(graphs: Sequence[TracedGraph]) -> Tensor:
@@ -202,10 +205,14 @@ class LayerMeans:
     """Means over passes of one layer's factors, and of the noise that messages bring into them.
 
     Noises are in units of the constant c of ``c D S^2``.
+
+    Args:
+        layer: which one.
+        noise: whose a row's rounding error is, as in :class:`gnnqlab.message.codec.Stochastic`.
     """
 
-    def __init__(self, layer: int) -> None:
-        self.layer, self.alpha = layer, ""
+    def __init__(self, layer: int, *, noise: str = "receiver") -> None:
+        self.layer, self.alpha, self._noise = layer, "", noise
         self._passes = 0
         self._sums: dict[str, Tensor] = {}
 
@@ -216,7 +223,8 @@ class LayerMeans:
         self._passes += 1
         for name in ("input", "sums", "output", "output_gradient", "rows_gradient"):
             self._add(name, together(graphs, self.layer, name).double())
-        forward, backward = rows_received(graphs, bits, self.layer), gradients_received(graphs, bits, self.layer)
+        forward = rows_received(graphs, bits, self.layer, noise=self._noise)
+        backward = gradients_received(graphs, bits, self.layer)
         self._add("rows_noise", forward.variance(1.0, num_rows=num_rows))
         self._add("gradients_noise", backward.variance(1.0, num_rows=num_rows))
         self._add("shared", torch.tensor(shared_variance(forward.noise, forward.alpha, forward.squared_step)))

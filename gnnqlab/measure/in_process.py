@@ -8,12 +8,13 @@ elsewhere. Whole passes take longer than in processes of their own.
 
 from __future__ import annotations
 
+import itertools
 import queue
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
@@ -21,17 +22,20 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gnnqlab.bits.policy import BitPolicy, Rows
-from gnnqlab.exchange.halo import HaloExchange
+from gnnqlab.exchange.protocol import Exchange
 from gnnqlab.exchange.schedule import Synchronous
 from gnnqlab.graph.graph import Graph
 from gnnqlab.message.codec import Codec, Float32, Noise
+from gnnqlab.message.direction import ByDirection, of_direction
 from gnnqlab.message.transport import Transfer
 from gnnqlab.message.wire import Layout
 from gnnqlab.nn.message_passing import GraphPass, LocalGraph, WorkerGraph
 from gnnqlab.nn.models.registry import ModelSettings, build_model
-from gnnqlab.partition.shard import Shard, build_shard
+from gnnqlab.partition.cut import Cut
+from gnnqlab.partition.shard import Shard
+from gnnqlab.systems.join import join
 from gnnqlab.systems.system import System
-from gnnqlab.train.clock import Clock
+from gnnqlab.train.clock import Clock, summed
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.objective import Objective
 from gnnqlab.train.trainer import Trainer
@@ -52,8 +56,10 @@ class PeerGone(RuntimeError):
 class Mail:
     """The queues between every pair of workers, in order of posting."""
 
-    def __init__(self) -> None:
-        self._boxes: dict[tuple[int, int], queue.SimpleQueue[Tensor | None]] = defaultdict(queue.SimpleQueue)
+    def __init__(self, workers: int) -> None:
+        # All at once: two threads that each made the queue of a pair would wait at different ones.
+        pairs = itertools.product(range(workers), range(workers))
+        self._boxes: dict[tuple[int, int], queue.SimpleQueue[Tensor | None]] = {p: queue.SimpleQueue() for p in pairs}
 
     def put(self, sender: int, receiver: int, message: Tensor | None) -> None:
         self._boxes[sender, receiver].put(message)
@@ -79,7 +85,9 @@ class LoopBack:
     def __init__(self, mail: Mail, rank: int) -> None:
         self.mail, self.rank = mail, rank
 
-    def post(self, send: Mapping[int, Tensor], receive: Mapping[int, Tensor], headers: Any = None) -> Transfer:
+    def post(
+        self, send: Mapping[int, Tensor], receive: Mapping[int, Tensor], headers: Any = None, *, bounded: bool = False
+    ) -> Transfer:
         for peer, buffer in send.items():
             self.mail.put(self.rank, peer, buffer.clone())
         return _LoopBackTransfer(self, receive)
@@ -92,51 +100,55 @@ class _LoopBackTransfer(Transfer):
 
     def _finish(self) -> None:
         for peer, buffer in self._receive.items():
-            buffer.copy_(self._transport.mail.get(peer, self._transport.rank))
+            message = self._transport.mail.get(peer, self._transport.rank)
+            buffer[: message.numel()].copy_(message)
             self._arrived(peer)
 
 
+@dataclass(frozen=True)
 class FrozenBits:
-    """The widths that a policy gives in one epoch, in every epoch, so that only the noise changes.
+    """The widths that a policy gives in one epoch, in every epoch, so that only the noise changes."""
 
-    Args:
-        policy: the system's own.
-        epoch: whose widths.
-        only: the ``(direction, layer)`` whose messages are quantized, all others travel in 32 bits; by default all are.
-    """
-
-    def __init__(self, policy: BitPolicy, epoch: int = 0, only: Collection[tuple[str, int]] | None = None) -> None:
-        self._policy, self._epoch, self._only = policy, epoch, only
+    policy: BitPolicy
+    """The system's own."""
+    epoch: int = 0
+    """Whose widths."""
+    only: Collection[tuple[str, int]] | None = None
+    """The ``(direction, layer)`` whose messages are quantized, all others travel in 32 bits; by default all are."""
 
     @property
     def choices(self) -> tuple[int, ...]:
-        return self._policy.choices
+        return self.policy.choices
 
     def round(self, epoch: int) -> int:
         return 0
 
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:
-        if self._only is not None and (rows.direction, rows.layer) not in self._only:
+        if self.only is not None and (rows.direction, rows.layer) not in self.only:
             return 32
-        return self._policy.widths(rows, self._epoch)
+        widths: int | Tensor = of_direction(self.policy, rows.direction).widths(rows, self.epoch)
+        return widths
 
 
+@dataclass(frozen=True)
 class OrExact:
     """A codec that also takes messages wholly in 32 bits, whatever the system's own can write."""
 
-    def __init__(self, codec: Codec) -> None:
-        self._codec, self._exact = codec, Float32()
+    codec: Codec
 
     @property
     def widths(self) -> tuple[int, ...]:
-        return tuple({*self._codec.widths, 32})
+        return tuple({*self.codec.widths, 32})
+
+    def param_bytes(self, bits: int) -> int:
+        return self.codec.param_bytes(bits)
 
     def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
-        return self._codec.rows(num_rows, columns, device)
+        return self.codec.rows(num_rows, columns, device)
 
     def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
         exact = isinstance(widths, int) and widths == 32
-        return (self._exact if exact else self._codec).layout(widths, num_rows, columns)
+        return (_EXACT if exact else self.codec).layout(widths, num_rows, columns)
 
     def encode(
         self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
@@ -150,10 +162,12 @@ class OrExact:
         return None
 
     def _for(self, layout: Layout) -> Codec:
-        return self._exact if isinstance(layout.bits, int) and layout.bits == 32 else self._codec
+        return _EXACT if isinstance(layout.bits, int) and layout.bits == 32 else self.codec
 
 
-GraphFactory = Callable[[Shard, HaloExchange, int], WorkerGraph]
+_EXACT = Float32()
+
+GraphFactory = Callable[[Shard, Exchange, int], WorkerGraph]
 """``(shard, exchange, seed) -> graph``: how a measurement looks into the passes of a worker."""
 
 
@@ -164,7 +178,7 @@ class ThreadedWorkers:
 
     Args:
         graph: the whole graph.
-        owner: owner of every node, int64 ``(N,)``.
+        cut: how it is shared out; each shard is a worker's.
         system: codec and bits are taken from it; the schedule is synchronous, since no time is measured.
         bits: instead of the system's own policy.
         make_graph: instead of a plain `WorkerGraph`.
@@ -174,33 +188,34 @@ class ThreadedWorkers:
     def __init__(
         self,
         graph: Graph,
-        owner: Tensor,
+        cut: Cut,
         system: System,
         model: ModelSettings,
         settings: TrainSettings,
         *,
-        workers: int,
         bits: BitPolicy | None = None,
         make_graph: GraphFactory | None = None,
         smooth: bool = False,
     ) -> None:
-        self._mail = Mail()
-        self._clocks = [Clock(timer=time.thread_time) for _ in range(workers)]
+        self._mail = Mail(cut.workers)
+        self._clocks = [Clock(timer=time.thread_time) for _ in range(cut.workers)]
         self.seconds: list[dict[str, float]] = []
         """Processor time of each worker in the last pass, by phase: about what it would be in processes."""
         self.trainers: list[Trainer] = []
-        self.shards = [build_shard(graph, owner, rank, workers) for rank in range(workers)]
+        self.shards = [cut.shard(graph, rank) for rank in range(cut.workers)]
+        either: Any = ByDirection(*(OrExact(of_direction(system.codec, each)) for each in ("forward", "backward")))
+        quiet = replace(system, codec=either, schedule=Synchronous())
         for shard in self.shards:
-            exchange = HaloExchange(
+            exchange = join(
+                quiet,
                 shard,
-                codec=OrExact(system.codec),
-                bits=system.bits if bits is None else bits,
-                sampler=system.sampler,
-                schedule=Synchronous(),
+                bits=quiet.bits if bits is None else bits,
                 transport=LoopBack(self._mail, shard.rank),
                 seed=settings.seed,
                 phases=self._clocks[shard.rank],
             )
+            if cut.workers > 1:  # its rows stay as wide, though none is old
+                exchange.keeps_rows, exchange.looks_first = system.keeps_rows, system.looks_first
             if make_graph is None:
                 view = WorkerGraph(shard, exchange, seed=settings.seed)
             else:
@@ -227,7 +242,7 @@ class ThreadedWorkers:
 
         def one(trainer: Trainer) -> tuple[float, dict[str, float]]:
             trainer.clock.take()  # each pass runs in a thread of its own, whose time begins at 0
-            return trainer.gradients(epoch), trainer.clock.take()
+            return trainer.gradients(epoch), summed(trainer.clock.take())
 
         results = self.run(one)
         self.seconds = [seconds for _, seconds in results]
@@ -283,7 +298,7 @@ class SmoothStack(nn.Module):
     def forward(self, g: GraphPass, x: Tensor) -> Tensor:
         last = len(self.convolutions) - 1
         for index, convolution in enumerate(self.convolutions):
-            x = convolution(g, x)
+            x = convolution(g, x, exact=index == last)
             if index < last:
                 x = functional.gelu(x if self.norms is None else self.norms[index](x))
         return x

@@ -66,8 +66,14 @@ class TheoryCheck:
     def _title(self) -> str:
         return (
             f"Theorem 3 for {self.system}, {self.widths}: {self.repeats} passes at weights of epoch {self.trained}; "
-            f"the bound {'holds' if self.holds else 'is passed'}"
+            f"the bound of all weights together {'holds' if self.holds else 'is passed'}{self._passed()}"
         )
+
+    def _passed(self) -> str:
+        """Say which single weights pass their own bound, if any do."""
+        bounds, measured = self.bound, self.measured
+        above = [name for name in bounds if name != "all" and measured[name] > bounds[name]]
+        return f", that of {', '.join(above)} is passed" if above else ", and that of each by itself"
 
     def __repr__(self) -> str:
         lines = [

@@ -17,8 +17,9 @@ from gnnqlab.graph.graph import Graph
 from gnnqlab.measure.gradient_trace import LayerMeans, TracedGraph, watch
 from gnnqlab.measure.in_process import FrozenBits, ThreadedWorkers, exact_trainer
 from gnnqlab.measure.weight_terms import Place, WeightTerms, weight_terms
+from gnnqlab.message.direction import of_direction
 from gnnqlab.nn.models.registry import ModelSettings
-from gnnqlab.partition.parts import owners
+from gnnqlab.partition.parts import cut_graph
 from gnnqlab.systems.system import System, make_system
 from gnnqlab.theory.variance import AVERAGE, WORST
 from gnnqlab.train.config import TrainSettings
@@ -151,10 +152,10 @@ class _Passes:
         bits: BitPolicy | None,
     ) -> None:
         self._bits = system.bits if bits is None else bits
-        self._graph, self._system, self._workers, self._smooth = graph, system, workers, smooth
+        self._graph, self._system, self._smooth = graph, system, smooth
         self._model = replace(model, dropout=0.0, input_dropout=0.0)
         self._settings = TrainSettings(seed=seed)
-        self._owner = owners(graph, system.partition, workers)
+        self._cut = cut_graph(graph, system.partition, workers)
         self._exact = exact_trainer(graph, self._model, seed=seed, smooth=smooth)
         self._layers: list[LayerMeans] = []
 
@@ -176,11 +177,10 @@ class _Passes:
         bits = FrozenBits(self._bits, only=only)
         workers = ThreadedWorkers(
             self._graph,
-            self._owner,
+            self._cut,
             self._system,
             self._model,
             self._settings,
-            workers=self._workers,
             bits=bits,
             make_graph=TracedGraph,
             smooth=self._smooth,
@@ -192,7 +192,8 @@ class _Passes:
         look = not self._layers
         if look:
             convolutions: Any = self._exact.model.convolutions
-            self._layers = [LayerMeans(index) for index in range(len(convolutions))]
+            noise = getattr(of_direction(self._system.codec, "forward"), "noise", "receiver")
+            self._layers = [LayerMeans(index, noise=noise) for index in range(len(convolutions))]
         gradients = []
         for epoch in range(repeats):
             gradients.append(workers.gradients(epoch)[1].clone())

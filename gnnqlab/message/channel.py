@@ -1,14 +1,13 @@
-"""One layer and direction of an exchange: rows in, messages out, rows back in.
+"""One place of an exchange: rows in, messages out, rows back in.
 
-The channel joins plan, codec, bits and transport. Sender and receiver derive widths and layouts from the
-same policy, so they agree without asking each other.
+A place is a layer, a direction and a round. The channel joins plan, cache, codec, bits and transport. Sender and
+receiver derive widths and layouts from the same policy, so they agree without asking each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -19,45 +18,20 @@ from gnnqlab.errors import NonFiniteMessage, NonFiniteRow
 from gnnqlab.kernels.noise import stream
 from gnnqlab.message.codec import Codec, Noise
 from gnnqlab.message.header import Header, Headers
-from gnnqlab.message.plan import Plan, Route
-from gnnqlab.message.transport import Transfer, Transport
+from gnnqlab.message.incoming import Arrival, Incoming, Layouts, Posted, Received
+from gnnqlab.message.place import Phases, Place, at_once, no_phases
+from gnnqlab.message.transport import Transport
 from gnnqlab.message.wire import Layout
+from gnnqlab.partition.plan import Plan, Route
 
-__all__ = ["Arrival", "Channel", "Pending", "Phases"]
-
-Phases = Callable[[str], AbstractContextManager[object]]
-"""Opens a named phase of the epoch's clock: ``with phases("encode"): ...``."""
-
-
-def no_phases(name: str) -> AbstractContextManager[object]:
-    """Measure nothing."""
-    return nullcontext()
-
-
-@dataclass(frozen=True)
-class Arrival:
-    """One message as its receiver saw it: a row per bit-width of ``run.traffic``."""
-
-    layer: int
-    direction: str
-    sender: int
-    receiver: int
-    layout: Layout
-    seconds: float
-    """From the receiver's post until the whole message had come."""
-    posted: float = 0.0
-    """When the receiver posted, by ``time.perf_counter``."""
-
+__all__ = ["Channel", "KnownLayouts"]
 
 KnownLayouts = MutableMapping[Tensor, dict[int, Layout]]
 """Widths of every row, by identity -> columns -> layout: layers that send the same rows lay them out once."""
 
-_Layouts = dict[tuple[str, int], Layout]
-"""(``send`` or ``receive``, peer) -> layout."""
-
 
 class Channel:
-    """Moves the rows of one (layer, direction) between this worker and its peers."""
+    """Moves the rows of one place between this worker and its peers."""
 
     def __init__(
         self,
@@ -69,40 +43,56 @@ class Channel:
         bits: BitPolicy,
         transport: Transport,
         seed: int,
+        round: int = 0,
         run: int | None = None,
         phases: Phases = no_phases,
+        launch: Callable[[Callable[[], None]], None] = at_once,
         known: KnownLayouts | None = None,
     ) -> None:
         """Open the channel.
 
         Args:
             run: number of the run in the headers of messages; ``None`` sends messages without headers.
+            launch: calls what starts a transfer when a device has work for the meantime.
             known: layouts that other channels of the same codec have made; they live as long as their widths.
         """
-        self.layer, self.direction, self.plan = layer, direction, plan
+        self.layer, self.direction, self.round, self.plan = layer, direction, round, plan
         self._run = run
         self._codec, self._bits, self._transport = codec, bits, transport
-        self._seed, self._phases = seed, phases
+        self._seed, self._phases, self._launch = seed, phases, launch
         self._known: KnownLayouts = WeakTensorKeyDictionary() if known is None else known
         sender = plan.rank + 1 if direction == "backward" else 0
-        self._stream = stream(direction, layer, sender)
-        self._layouts: _Layouts = {}
+        self._stream = stream(direction, layer, sender, round)
+        self._layouts: Layouts = {}
         self._laid_out_for: tuple[Plan, int, int] | None = None
         self._widths: dict[tuple[str, int], int | Tensor] = {}
         self._widths_of: int | None = None
         self._buffers: dict[tuple[str, int], Tensor] = {}
+        self._received = Received()
+        self._how: dict[str, bool] = {}
+        """What else the transport is told of every message."""
         self.bytes_payload = 0
         """Payload bytes sent so far, all peers."""
         self.bytes_params = 0
         """Parameter bytes sent so far, all peers."""
         self.bytes_headers = 0
         """Header bytes sent so far, all peers."""
-        self.wire_s = 0.0
-        """Seconds during which this channel had bytes under way."""
         self.ranges: dict[int, Tensor] = {}
         """Range (max - min) of each row in the last message to a peer, plan order: the trace of the assigner."""
-        self.arrivals: list[Arrival] = []
+
+    @property
+    def place(self) -> Place:
+        return Place(self.layer, self.direction, self.round)
+
+    @property
+    def arrivals(self) -> list[Arrival]:
         """Messages received since the list was last cleared."""
+        return self._received.arrivals
+
+    @property
+    def wire_s(self) -> float:
+        """Seconds during which this channel had bytes under way."""
+        return self._received.wire_s
 
     @property
     def columns(self) -> int:
@@ -110,49 +100,81 @@ class Channel:
         assert self._laid_out_for is not None, "nothing was sent yet"
         return self._laid_out_for[1]
 
-    def post(self, x: Tensor, out: Tensor | None, *, epoch: int, plan: Plan | None = None) -> Pending:
+    def post(
+        self,
+        x: Tensor,
+        out: Tensor | torch.Size,
+        *,
+        epoch: int,
+        plan: Plan | None = None,
+        sampled_in: int | None = None,
+    ) -> Incoming:
         """Encode the rows of ``x`` for every peer and start moving them.
 
         Args:
             x: float32 ``(n, D)``, the rows that the plan's send routes index.
-            out: float32 ``(m, D)``, where the plan's receive routes put rows; must live until ``wait``. ``None``: said
-                when rows land; only rows that are added can wait for that.
+            out: float32 ``(m, D)``, where the plan's receive routes put rows; must live until they are there. A size:
+                where is said when they are decoded; only rows that are added can wait for that.
             epoch: enters the noise, and decides which bit-widths are in force.
             plan: those of the plan's rows that travel this time; by default all.
+            sampled_in: epoch whose sample these are, for who needs the rows; ``None``: no sample.
 
         Raises:
             NonFiniteMessage: if a row to send holds NaN or Inf.
         """
         plan = plan or self.plan
         layouts = self._lay_out(plan, x.shape[1], epoch)
-        noise = Noise(self._seed, epoch, self._stream)
-        send, receive = {}, {}
         with self._phases("encode"):
-            for route in plan.send:
-                layout = layouts["send", route.peer]
-                segment = self._buffer("send", route.peer, layout.num_bytes, x.device)
-                self._encode(x, route, layout, segment, noise)
-                send[route.peer] = segment
-                self.bytes_payload += layout.payload_bytes
-                self.bytes_params += layout.param_bytes
+            send = {
+                route.peer: self._write(x, route, layouts["send", route.peer], epoch, self._noise(epoch, route.peer))
+                for route in plan.send
+            }
             headers = self._headers(layouts, x.shape[1], epoch)
-        landed = set()
-        for route in plan.receive:
-            layout = layouts["receive", route.peer]
-            target = None
-            if route.first is not None and route.num_rows and not self.plan.accumulate:
-                assert out is not None
-                target = self._codec.landing(out[route.first : route.first + route.num_rows])
-            if target is None:
-                target = self._buffer("receive", route.peer, layout.num_bytes, x.device)
-            else:
-                landed.add(route.peer)
-            receive[route.peer] = target
+        receive, landed = self._landing(plan, layouts, out, x.device)
         with self._phases("post"):
-            transfer = self._transport.post(send, receive, headers)
-        return Pending(self, transfer, receive, landed, out, headers, plan, layouts)
+            transfer = self._transport.post(send, receive, headers, **self._how)
+        self._launch(transfer.start)
+        return self._incoming(Posted(plan, layouts, transfer, receive, landed, headers, sampled_in), out)
 
-    def _headers(self, layouts: _Layouts, columns: int, epoch: int) -> Headers | None:
+    def forget(self) -> None:
+        """Let everything travel next time: a channel without a cache always does."""
+
+    def _noise(self, epoch: int, peer: int) -> Noise:
+        """Return the key of a message's noise; a halo row's gradient has one receiver, and its sender in the key."""
+        behind = (peer - self.plan.rank - 1) % self.plan.workers if self.direction == "forward" else 0
+        return Noise(self._seed, epoch, self._stream, behind)
+
+    def _write(self, x: Tensor, route: Route, layout: Layout, epoch: int, noise: Noise) -> Tensor:
+        """Return the bytes to one peer."""
+        segment = self._buffer("send", route.peer, layout.num_bytes, x.device)
+        ranges = self._encode(x, route, layout, segment, noise)
+        if ranges is not None:
+            self.ranges[route.peer] = ranges
+        self.bytes_payload += layout.payload_bytes
+        self.bytes_params += layout.param_bytes
+        return segment
+
+    def _landing(
+        self, plan: Plan, layouts: Layouts, out: Tensor | torch.Size, device: torch.device
+    ) -> tuple[dict[int, Tensor], set[int]]:
+        """Return where each peer's bytes arrive, and the peers whose rows then are where they belong."""
+        receive, landed = {}, set()
+        for route in plan.receive:
+            target = None
+            if route.first is not None and route.num_rows and not plan.accumulate:
+                assert isinstance(out, Tensor), "rows that replace others need a place from the start"
+                target = self._codec.landing(out[route.first : route.first + route.num_rows])
+            if target is not None:
+                landed.add(route.peer)
+            else:
+                target = self._buffer("receive", route.peer, layouts["receive", route.peer].num_bytes, device)
+            receive[route.peer] = target
+        return receive, landed
+
+    def _incoming(self, posted: Posted, out: Tensor | torch.Size) -> Incoming:
+        return Incoming(posted, out, self.place, self._codec, self._phases, self._received)
+
+    def _headers(self, layouts: Layouts, columns: int, epoch: int) -> Headers | None:
         if self._run is None:
             return None
         rank, sent, expected = self.plan.rank, {}, {}
@@ -172,14 +194,20 @@ class Channel:
             run=self._run,
             epoch=epoch,
             layer=self.layer,
+            round=self.round,
             sender=sender,
             receiver=receiver,
             columns=columns,
-            length=layout.num_bytes,
+            length=self._length(layout),
             layout=layout.digest,
         )
 
-    def _encode(self, x: Tensor, route: Route, layout: Layout, segment: Tensor, noise: Noise) -> None:
+    def _length(self, layout: Layout) -> int:
+        """Bytes that a header announces for the body."""
+        return layout.num_bytes
+
+    def _encode(self, x: Tensor, route: Route, layout: Layout, segment: Tensor, noise: Noise) -> Tensor | None:
+        """Write a route's rows of ``x``; return the range of each in the route's order, if it was found."""
         rows, ids = layout.arranged(route.rows), layout.arranged(route.ids)
         try:
             ranges = self._codec.encode(x, rows, ids, layout, segment, noise)
@@ -187,12 +215,11 @@ class Channel:
             raise NonFiniteMessage(
                 rank=self.plan.rank, layer=self.layer, direction=self.direction, node=int(ids[error.position])
             ) from error
-        if ranges is not None:
-            self.ranges[route.peer] = (
-                ranges if layout.order is None else torch.empty_like(ranges).index_copy_(0, layout.order, ranges)
-            )
+        if ranges is None or layout.order is None:
+            return ranges
+        return torch.empty_like(ranges).index_copy_(0, layout.order, ranges)
 
-    def _lay_out(self, plan: Plan, columns: int, epoch: int) -> _Layouts:
+    def _lay_out(self, plan: Plan, columns: int, epoch: int) -> Layouts:
         number = self._bits.round(epoch)
         wanted = (plan, columns, number)
         if wanted == self._laid_out_for:
@@ -208,8 +235,8 @@ class Channel:
                     _ = layout.digest  # headers need it
         return self._layouts
 
-    def _layouts_of(self, plan: Plan, columns: int) -> _Layouts:
-        layouts: _Layouts = {}
+    def _layouts_of(self, plan: Plan, columns: int) -> Layouts:
+        layouts: Layouts = {}
         for side, routes in (("send", plan.send), ("receive", plan.receive)):
             for route in routes:
                 widths = self._widths[side, route.peer]
@@ -235,6 +262,7 @@ class Channel:
                 rows = Rows(
                     layer=self.layer,
                     direction=self.direction,
+                    round=self.round,
                     sender=sender,
                     receiver=receiver,
                     ids=route.ids,
@@ -250,76 +278,3 @@ class Channel:
             kept = torch.empty(size, dtype=torch.uint8, device=device)
             self._buffers[side, peer] = kept
         return kept[:size]
-
-    def _finish(self, pending: Pending) -> None:
-        transfer = pending.transfer
-        with self._phases("wait"):
-            transfer.wait()
-        self.wire_s += transfer.wire_s
-        for route in pending.plan.receive:
-            layout = pending.layouts["receive", route.peer]
-            seconds = transfer.seconds.get(route.peer, 0.0)
-            self.arrivals.append(
-                Arrival(self.layer, self.direction, route.peer, self.plan.rank, layout, seconds, transfer.started)
-            )
-
-    def _decode(self, pending: Pending, out: Tensor) -> None:
-        with self._phases("decode"):
-            for route in sorted(pending.plan.receive, key=lambda route: route.peer):
-                layout = pending.layouts["receive", route.peer]
-                segment = pending.receive[route.peer]
-                if pending.headers is not None and segment.numel():
-                    pending.headers.verify(route.peer, segment)
-                if route.peer in pending.landed:
-                    continue
-                rows = layout.arranged(route.rows)
-                self._codec.decode(segment, layout, out, rows, accumulate=self.plan.accumulate)
-
-
-class Pending:
-    """Rows under way."""
-
-    def __init__(
-        self,
-        channel: Channel,
-        transfer: Transfer,
-        receive: dict[int, Tensor],
-        landed: set[int],
-        out: Tensor | None,
-        headers: Headers | None,
-        plan: Plan,
-        layouts: _Layouts,
-    ) -> None:
-        self._channel = channel
-        self.transfer, self.receive, self.landed, self.out = transfer, receive, landed, out
-        self.headers, self.plan, self.layouts = headers, plan, layouts
-
-    def arrive(self) -> None:
-        """Return when every byte has come.
-
-        Raises:
-            UnexpectedMessage: if a message has a header that does not belong here.
-        """
-        self._channel._finish(self)
-
-    def land(self, out: Tensor | None = None) -> None:
-        """Put the rows that came into ``out``, or add them there, peer by peer in rank order.
-
-        Args:
-            out: as in ``post``, where it was not said.
-
-        Raises:
-            UnexpectedMessage: if a message does not have the checksum of its header.
-        """
-        out = self.out if out is None else out
-        assert out is not None, "somebody has to say where rows land"
-        self._channel._decode(self, out)
-
-    def wait(self) -> None:
-        """Return when every row has come and stands in, or was added to, ``out``.
-
-        Raises:
-            UnexpectedMessage: if a message is not the expected one.
-        """
-        self.arrive()
-        self.land()

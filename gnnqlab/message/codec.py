@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels.codec import decode_rows, encode_rows, note_non_finite
 from gnnqlab.message.wide import decode_16, decode_32, encode_16, encode_32
 from gnnqlab.message.wire import Layout, lay_out
+from gnnqlab.settings import OneOf, check
 
 __all__ = ["Codec", "Float32", "Noise", "Stochastic"]
 
@@ -29,6 +30,8 @@ class Noise:
     seed: int
     epoch: int
     stream: int
+    peer: int = 0
+    """Which of its sender's peers a row goes to, around the ring from 0; always 0 where a node's rows have one."""
 
 
 class Codec(Protocol):
@@ -37,6 +40,9 @@ class Codec(Protocol):
     @property
     def widths(self) -> tuple[int, ...]:
         """Bit-widths this codec can write."""
+
+    def param_bytes(self, bits: int) -> int:
+        """Return the bytes of parameters that a row of a width has on the wire."""
 
     def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
         """Return an uninitialised ``(n, D)`` buffer in the form that decoding fills fastest."""
@@ -68,11 +74,14 @@ class Float32:
     def widths(self) -> tuple[int, ...]:
         return (32,)
 
+    def param_bytes(self, bits: int) -> int:
+        return 0
+
     def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
         return torch.empty(num_rows, columns, device=device)  # without gaps, so that messages land in it
 
     def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
-        return lay_out(32, num_rows, columns, bytes_per_parameter=4)
+        return lay_out(32, num_rows, columns, param_bytes=self.param_bytes)
 
     def encode(
         self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
@@ -111,18 +120,24 @@ class Stochastic:
     may hold rows of 1, 2, 4, 8 and 16 bits, and rows of 32 bits, which are float32 as it stands.
     """
 
-    parameters: str = "float32"
+    parameters: Annotated[str, OneOf(_PARAMETERS)] = "float32"
     """Type in which Z and S travel: ``float32``; ``bfloat16``, rounded outwards before encoding; or
     ``bfloat16-after``, cut after encoding against float32 ones, as AdaQP's published code does: decoding is biased."""
+    noise: Annotated[str, OneOf(("receiver", "node"))] = "receiver"
+    """``receiver``: the same row errs independently at each of its receivers, as AdaQP's Eq. 24 adds errors up;
+    ``node``: alike at all of them. Differs with ``node``: errors that agree do not average out, so the gradient has
+    more variance at the same bytes (:func:`gnnqlab.measure.receiver_noise.receiver_noise` measures it). With two
+    workers a row has one receiver and both are the same, bit for bit."""
 
     def __post_init__(self) -> None:
-        if self.parameters not in _PARAMETERS:
-            known = ", ".join(map(repr, _PARAMETERS))
-            raise ValueError(f"codec parameters must be one of {known}, got {self.parameters!r}")
+        check(self)
 
     @property
     def widths(self) -> tuple[int, ...]:
         return WIDTHS
+
+    def param_bytes(self, bits: int) -> int:
+        return 0 if bits == 32 else 2 * self._parameter_dtype.itemsize
 
     def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
         stride = -(-columns // _LINE) * _LINE
@@ -133,7 +148,7 @@ class Stochastic:
         return _PARAMETERS[self.parameters]
 
     def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
-        return lay_out(widths, num_rows, columns, bytes_per_parameter=self._parameter_dtype.itemsize)
+        return lay_out(widths, num_rows, columns, param_bytes=self.param_bytes)
 
     def encode(
         self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
@@ -144,7 +159,8 @@ class Stochastic:
             NonFiniteRow: if a row holds NaN or Inf, or its range overflows.
         """
         ranges = torch.empty(layout.num_rows, device=x.device)
-        key = {"seed": noise.seed, "epoch": noise.epoch, "stream": noise.stream}
+        own = noise.stream + (noise.peer if self.noise == "receiver" else 0)
+        key = {"seed": noise.seed, "epoch": noise.epoch, "stream": own}
         sent = self._parameters(layout, segment)
         params = torch.empty(sent.shape, device=x.device) if self.parameters == "bfloat16-after" else sent
         for part in _parts(layout, segment):

@@ -15,7 +15,7 @@ import hashlib
 import struct
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -54,16 +54,18 @@ class Header:
     receiver: int
     columns: int
     length: int
-    """Bytes of the body."""
+    """Bytes of the body; of one whose rows its sender chose, the most that it may have."""
     layout: int
     """Digest of the row widths and of the place of every row."""
+    round: int = 0
+    """Which exchange of the layer and direction; it shares a word with the direction."""
 
     def pack(self, checksum: int = 0) -> bytes:
         """Return the header as ``SIZE`` bytes; the checksum of the body is no part of what both sides know."""
         return _FORMAT.pack(
             MAGIC,
             VERSION,
-            _DIRECTIONS.index(self.direction),
+            _DIRECTIONS.index(self.direction) | self.round << 1,
             self.run,
             self.epoch,
             self.layer,
@@ -93,7 +95,7 @@ class Header:
             raise self.refusal("format version", VERSION, version, "install one version on every machine")
         if came[:-8] == self.pack()[:-8]:
             return int(checksum)
-        found = Header(_DIRECTIONS[direction] if direction < len(_DIRECTIONS) else str(direction), *numbers)
+        found = replace(Header(_DIRECTIONS[direction & 1], *numbers), round=direction >> 1)
         for name, advice in _ADVICE.items():
             if getattr(found, name) != getattr(self, name):
                 raise self.refusal(name, getattr(self, name), getattr(found, name), advice)
@@ -120,6 +122,7 @@ _ADVICE = {
     "receiver": "it was meant for another worker",
     "epoch": "the workers are out of step",
     "layer": "the workers are out of step",
+    "round": "the workers are out of step",
     "direction": "the workers are out of step",
     "columns": "the workers train different models",
     "length": "the workers disagree about rows or bit-widths",

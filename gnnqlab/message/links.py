@@ -7,11 +7,30 @@ import torch.distributed as dist
 
 from gnnqlab.message.transport import Direct, Transport
 
-__all__ = ["SIZES", "time_transfers"]
+__all__ = ["SIZES", "sizes_up_to", "time_transfers"]
 
 SIZES = (4 * 2**10, 64 * 2**10, 512 * 2**10)
 """Bytes of the timed messages: from where latency rules to where the rate does. Few, because training waits for
 them; what its own messages take is learnt from those."""
+_LEAST = 64 * 2**10
+"""Bytes that the largest of them has in any case: below, a line would be drawn through latencies alone."""
+
+
+def sizes_up_to(largest: int) -> tuple[int, ...]:
+    """Return the bytes of messages that tell what those of a training take, the largest no larger than its largest.
+
+    A training of small messages over a slow link would else stand still for many epochs' time while half a megabyte
+    travels five times over each pair.
+
+    Args:
+        largest: bytes of the largest message; the same number on all workers.
+
+    Example:
+        >>> sizes_up_to(80_000), sizes_up_to(10**9) == SIZES
+        ((625, 10000, 80000), True)
+    """
+    top = min(max(largest, _LEAST), SIZES[-1])
+    return tuple(top * size // SIZES[-1] for size in SIZES)
 
 
 def time_transfers(

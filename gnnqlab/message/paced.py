@@ -26,7 +26,8 @@ __all__ = ["Paced", "Pacer"]
 
 _SLOTS = 64
 """Messages of a pair of workers that may be under way at once."""
-_SLOT = struct.Struct("<d")
+_SLOT = struct.Struct("<dq")
+"""When the last byte of a message has left, and how many it had."""
 
 
 class Pacer:
@@ -69,7 +70,7 @@ class Pacer:
             self._left_s = max(time.monotonic(), self._left_s) + size / self.bytes_per_s
             place = self._slot(self.rank, peer, self._sent[peer])
             self._sent[peer] += 1
-            _SLOT.pack_into(self._board, place, self._left_s)
+            _SLOT.pack_into(self._board, place, self._left_s, size)
         return self._left_s if sizes else 0.0
 
     def expect(self, peer: int) -> int:
@@ -78,9 +79,9 @@ class Pacer:
         self._received[peer] += 1
         return number
 
-    def come(self, peer: int, number: int, size: int) -> float:
+    def come(self, peer: int, number: int) -> float:
         """Return when a message has come, after its bytes have."""
-        (left_s,) = _SLOT.unpack_from(self._board, self._slot(peer, self.rank, number))
+        left_s, size = _SLOT.unpack_from(self._board, self._slot(peer, self.rank, number))
         self._come_s = max(left_s, self._come_s + size / self.bytes_per_s)
         return self._come_s
 
@@ -95,21 +96,23 @@ class Paced:
         self._transport, self._pacer = transport, pacer
 
     def post(
-        self, send: Mapping[int, Tensor], receive: Mapping[int, Tensor], headers: Headers | None = None
+        self,
+        send: Mapping[int, Tensor],
+        receive: Mapping[int, Tensor],
+        headers: Headers | None = None,
+        *,
+        bounded: bool = False,
     ) -> Transfer:
         pacer, began_s = self._pacer, time.monotonic()
         left_s = pacer.leave({peer: body.nbytes for peer, body in send.items() if body.numel() and pacer.slow(peer)})
-        awaited = {
-            peer: (pacer.expect(peer), body.nbytes)
-            for peer, body in receive.items()
-            if body.numel() and pacer.slow(peer)
-        }
-        return _PacedTransfer(self._transport.post(send, receive, headers), pacer, began_s, left_s, awaited)
+        awaited = {peer: pacer.expect(peer) for peer, body in receive.items() if body.numel() and pacer.slow(peer)}
+        transfer = self._transport.post(send, receive, headers, bounded=bounded)
+        return _PacedTransfer(transfer, pacer, began_s, left_s, awaited)
 
 
 class _PacedTransfer(Transfer):
     def __init__(
-        self, transfer: Transfer, pacer: Pacer, began_s: float, left_s: float, awaited: Mapping[int, tuple[int, int]]
+        self, transfer: Transfer, pacer: Pacer, began_s: float, left_s: float, awaited: Mapping[int, int]
     ) -> None:
         super().__init__()
         self.started = transfer.started
@@ -123,8 +126,8 @@ class _PacedTransfer(Transfer):
         self._transfer.wait()
         self.seconds = self._transfer.seconds
         until_s = self._left_s
-        for peer, (number, size) in self._awaited.items():
-            come_s = self._pacer.come(peer, number, size)
+        for peer, number in self._awaited.items():
+            come_s = self._pacer.come(peer, number)
             self.seconds[peer] = max(self.seconds.get(peer, 0.0), come_s - self._began_s)
             until_s = max(until_s, come_s)
         self.wire_s = max(self._transfer.wire_s, until_s - self._began_s)

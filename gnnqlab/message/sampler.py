@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Annotated, ClassVar, Protocol
 
 from torch import Tensor
 
 from gnnqlab.kernels.noise import stream, uniform16
+from gnnqlab.settings import OneOf, Option, Range, check
 
 __all__ = ["AllRows", "BoundarySampling", "Sampler"]
 
@@ -71,9 +72,9 @@ class BoundarySampling:
         (True, 4.0)
     """
 
-    p: float = 0.1
+    p: Annotated[float, Range(0, 1), Option("boundary-share")] = 0.1
     """Probability with which each halo row is kept, in [0, 1]; 0: workers train apart; 1: Vanilla."""
-    attention: str = "weights"
+    attention: Annotated[str, OneOf(("weights", "none", "input")), Option("boundary-attention")] = "weights"
     """``weights``: a kept neighbour counts 1/p in numerator and denominator of the softmax, each of which is unbiased;
     ``none``: the softmax runs over those that were kept; ``input``: their rows are multiplied by 1/p before, which
     enters the logits as well (the released code; it leaves the first layer as it is)."""
@@ -81,8 +82,7 @@ class BoundarySampling:
     def __post_init__(self) -> None:
         if not 0.0 <= self.p <= 1.0 or (self.p > 0 and self._threshold == 0):
             raise ValueError(f"p must be 0 or lie in (2**-17, 1], got {self.p}")
-        if self.attention not in ("weights", "none", "input"):
-            raise ValueError(f"attention must be 'weights', 'none' or 'input', got {self.attention!r}")
+        check(self)
 
     @property
     def _threshold(self) -> int:

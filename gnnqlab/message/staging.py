@@ -48,9 +48,9 @@ class Staged:
         send = {peer: buffer for peer, buffer in send.items() if buffer.numel()}
         receive = {peer: buffer for peer, buffer in receive.items() if buffer.numel()}
         self.headers = headers
-        self.send, self.receive = send, receive
+        self.send, self.receive = send, dict(receive)
         self._host, self._targets, self._taken = host, receive, list[Tensor]()
-        device = _device(send, receive)
+        device = self.device = _device(send, receive)
         self.copies = through_host(device)
         """Whether the bytes pass through host memory."""
         self.on_host = self.copies or device.type == "cpu"
@@ -74,7 +74,8 @@ class Staged:
         if not self.copies:
             return
         for peer, target in self._targets.items():
-            target.copy_(self.receive[peer], non_blocking=True)
+            came = self.receive[peer]  # shorter than its place, where its length was learnt
+            target[: came.numel()].copy_(came, non_blocking=True)
         copied = _event(_device(self._targets))
         for buffer in self._taken:
             self._host.give(buffer, copied)

@@ -1,21 +1,21 @@
 """How bytes move between workers: ring, direct and all-to-all over ``torch.distributed``.
 
-A transport takes one uint8 tensor per peer each way, and a header for each if there are headers. Sizes are known on
-both sides, so nothing but these bytes travels. Receives are posted before sends, and are from named ranks only. A
-header is checked before anybody waits for its body.
+A transport takes one uint8 tensor per peer each way, and a header for each if there are headers. Sizes, or bounds of
+them, are known on both sides, so nothing but these bytes travels. Receives are posted before sends, and are from named
+ranks only. A header is checked before anybody waits for its body.
 """
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from gnnqlab.message.header import TAG, Headers
 from gnnqlab.message.staging import Buffers, HostBuffers, Staged
@@ -60,8 +60,14 @@ class Transfer(ABC):
 class Transport(Protocol):
     """Moves one message to, and one from, every peer."""
 
-    def post(self, send: Buffers, receive: Buffers, headers: Headers | None = None) -> Transfer:
-        """Start an exchange; the buffers must live until its ``wait`` returns."""
+    def post(
+        self, send: Buffers, receive: Buffers, headers: Headers | None = None, *, bounded: bool = False
+    ) -> Transfer:
+        """Start an exchange; the buffers must live until its ``wait`` returns.
+
+        Args:
+            bounded: whether what arrives may be shorter than its buffer; asked for only where it may.
+        """
 
 
 class Direct:
@@ -75,50 +81,17 @@ class Direct:
         self._watcher = ThreadPoolExecutor(1, thread_name_prefix="transport")
         self._host = HostBuffers()
 
-    def post(self, send: Buffers, receive: Buffers, headers: Headers | None = None) -> Transfer:
-        return _DirectTransfer(self._watcher, Staged(send, receive, headers, self._host))
-
-
-class _StagedTransfer(Transfer):
-    """Starts at once, unless a device has to bring the bytes first."""
-
-    def __init__(self, staged: Staged) -> None:
-        super().__init__()
-        self._staged = staged
-        self._begun = False
+    def post(
+        self, send: Buffers, receive: Buffers, headers: Headers | None = None, *, bounded: bool = False
+    ) -> Transfer:
+        staged = Staged(send, receive, headers, self._host)
+        rounds = [_Round(tuple(staged.receive), tuple(staged.send))]
+        transfer = _PeerTransfer(staged, rounds, watcher=self._watcher if staged.on_host else None)
+        if bounded:
+            _learn_sizes(staged, self.workers)
         if not staged.copies:
-            self.start()
-
-    def start(self) -> None:
-        if not self._begun:
-            self._begun = True
-            self._staged.ready()
-            self._begin()
-
-    @abstractmethod
-    def _begin(self) -> None:
-        """Post what can be posted at once."""
-
-
-class _DirectTransfer(_StagedTransfer):
-    def __init__(self, watcher: ThreadPoolExecutor, staged: Staged) -> None:
-        self._watcher = watcher
-        super().__init__(staged)
-
-    def _begin(self) -> None:
-        self._posted = _Posted(self._staged, self._staged.receive, self._staged.send)
-        self._watched = self._watcher.submit(self._watch) if self._staged.on_host else None
-
-    def _watch(self) -> None:
-        self._posted.wait(self._arrived)
-        self.wire_s = time.perf_counter() - self.started
-
-    def _finish(self) -> None:
-        if self._watched is None:
-            self._watch()
-        else:
-            self._watched.result()
-        self._staged.land()
+            transfer.post_round()
+        return transfer
 
 
 class Ring:
@@ -128,30 +101,143 @@ class Ring:
         self.rank, self.workers = rank, workers
         self._host = HostBuffers()
 
-    def post(self, send: Buffers, receive: Buffers, headers: Headers | None = None) -> Transfer:
-        return _RingTransfer(self, Staged(send, receive, headers, self._host))
+    def post(
+        self, send: Buffers, receive: Buffers, headers: Headers | None = None, *, bounded: bool = False
+    ) -> Transfer:
+        staged = Staged(send, receive, headers, self._host)
+        transfer = _PeerTransfer(staged, [self._round(k, staged) for k in range(1, self.workers)])
+        if bounded:
+            _learn_sizes(staged, self.workers)
+        if not staged.copies:
+            transfer.post_round()
+        return transfer
+
+    def _round(self, k: int, staged: Staged) -> _Round:
+        source, target = (self.rank - k) % self.workers, (self.rank + k) % self.workers
+        return _Round(
+            (source,) if source in staged.receive else (),
+            (target,) if target in staged.send else (),
+        )
 
 
-class _RingTransfer(_StagedTransfer):
-    def __init__(self, ring: Ring, staged: Staged) -> None:
-        self._ring = ring
-        super().__init__(staged)
+@dataclass(frozen=True)
+class _Round:
+    """Messages that are posted together."""
 
-    def _begin(self) -> None:
-        self._posted = self._start_round(1)
+    sources: tuple[int, ...]
+    targets: tuple[int, ...]
 
-    def _start_round(self, k: int) -> _Posted:
-        source, target = (self._ring.rank - k) % self._ring.workers, (self._ring.rank + k) % self._ring.workers
-        sources = [source] if source in self._staged.receive else []
-        targets = [target] if target in self._staged.send else []
-        return _Posted(self._staged, sources, targets)
+
+class _PeerTransfer(Transfer):
+    """Messages between pairs of workers, round by round; the first round is posted at once, unless a device has to
+    bring the bytes first.
+
+    Args:
+        staged: buffers and headers.
+        rounds: who receives from, and sends to, whom.
+        bodies: whether the bodies travel too, or the headers alone.
+        watcher: waits in the background, so that the messages' time is known even if nobody waits for them.
+    """
+
+    def __init__(
+        self,
+        staged: Staged,
+        rounds: Sequence[_Round],
+        *,
+        bodies: bool = True,
+        watcher: ThreadPoolExecutor | None = None,
+    ) -> None:
+        super().__init__()
+        self._staged, self._rounds, self._bodies, self._watcher = staged, rounds, bodies, watcher
+        self._joint = dist.get_backend() == "nccl"
+        self._next = 0
+        self._works: list[dist.Work] = []
+        self._watched: Future[None] | None = None
+
+    def start(self) -> None:
+        if self._next == 0 and self._rounds:
+            self._staged.ready()
+            self.post_round()
+
+    def post_round(self) -> None:
+        """Post the next round: receives, then sends, then the header of each message sent."""
+        if self._next == len(self._rounds):
+            return
+        round_, staged, headers = self._rounds[self._next], self._staged, self._staged.headers
+        self._next += 1
+        if self._joint:
+            self._works = self._posted_jointly(round_)
+            return
+        works = []
+        for peer in round_.sources:
+            if headers is not None:
+                works.append(dist.irecv(headers.receive[peer], peer, tag=TAG))
+            if self._bodies:
+                tag = 0 if headers is None else headers.expected[peer].tag
+                works.append(dist.irecv(staged.receive[peer], peer, tag=tag))
+        for peer in round_.targets if self._bodies else ():
+            tag = 0 if headers is None else headers.sent[peer].tag
+            works.append(dist.isend(staged.send[peer], peer, tag=tag))
+        for peer in round_.targets if headers is not None else ():
+            assert headers is not None
+            works.append(dist.isend(headers.seal(peer, staged.send[peer]), peer, tag=TAG))  # the body is on its way
+        self._works = [work for work in works if work is not None]
+        if self._watcher is not None:
+            self._watched = self._watcher.submit(self.finish_rounds)
+
+    def _posted_jointly(self, round_: _Round) -> list[dist.Work]:
+        """Post all of a round as NCCL needs it: in one group, which has one work for all."""
+        staged, headers = self._staged, self._staged.headers
+        posted = []
+        for peer in round_.sources:
+            if headers is not None:
+                posted.append(dist.P2POp(dist.irecv, headers.receive[peer], peer, tag=TAG))
+            if self._bodies:
+                posted.append(dist.P2POp(dist.irecv, staged.receive[peer], peer))
+        for peer in round_.targets:
+            body = staged.send[peer]
+            if headers is not None:
+                posted.append(dist.P2POp(dist.isend, headers.seal(peer, body, body.device), peer, tag=TAG))
+            if self._bodies:
+                posted.append(dist.P2POp(dist.isend, body, peer))
+        works: list[dist.Work] = dist.batch_isend_irecv(posted) if posted else []
+        return works
 
     def _finish(self) -> None:
-        for k in range(1, self._ring.workers):
-            self._posted.wait(self._arrived)
-            if k + 1 < self._ring.workers:
-                self._posted = self._start_round(k + 1)
+        if self._watched is None:
+            self.finish_rounds()
+        else:
+            self._watched.result()
         self._staged.land()
+
+    def finish_rounds(self) -> None:
+        """Return when everything has come and gone, posting what rounds are left.
+
+        Raises:
+            UnexpectedMessage: if a header is not the expected one; its body is not waited for.
+        """
+        for round_ in self._rounds:
+            works = iter(self._works)
+            if self._joint:  # one work for all
+                for work in works:
+                    work.wait()
+            for peer in round_.sources:
+                if self._staged.headers is not None:
+                    _await_next(works)
+                    self._staged.headers.came(peer)
+                if self._bodies:
+                    _await_next(works)
+                    self._arrived(peer)
+            for work in works:
+                work.wait()
+            self.post_round()
+        self.wire_s = time.perf_counter() - self.started
+
+
+def _await_next(works: Iterator[dist.Work]) -> None:
+    work = next(works, None)
+    if work is not None:
+        work.wait()
 
 
 class AllToAll:
@@ -164,24 +250,38 @@ class AllToAll:
         self.rank, self.workers = rank, workers
         self._host = HostBuffers()
 
-    def post(self, send: Buffers, receive: Buffers, headers: Headers | None = None) -> Transfer:
-        return _AllToAllTransfer(self.workers, Staged(send, receive, headers, self._host))
+    def post(
+        self, send: Buffers, receive: Buffers, headers: Headers | None = None, *, bounded: bool = False
+    ) -> Transfer:
+        staged = Staged(send, receive, headers, self._host)
+        transfer = _AllToAllTransfer(self.workers, staged, bounded=bounded)
+        if not staged.copies:
+            transfer.start()
+        return transfer
 
 
-class _AllToAllTransfer(_StagedTransfer):
-    def __init__(self, workers: int, staged: Staged) -> None:
-        self._workers = workers
-        super().__init__(staged)
+class _AllToAllTransfer(Transfer):
+    def __init__(self, workers: int, staged: Staged, *, bounded: bool) -> None:
+        super().__init__()
+        self._workers, self._staged, self._bounded = workers, staged, bounded
+        self._begun = False
 
-    def _begin(self) -> None:
-        if self._staged.headers is not None:
-            _Posted(self._staged, self._staged.receive, self._staged.send, bodies=False).wait(lambda peer: None)
+    def start(self) -> None:
+        if self._begun:
+            return
+        self._begun = True
+        staged = self._staged
+        staged.ready()
+        if staged.headers is not None:
+            headers = _PeerTransfer(staged, [_Round(tuple(staged.receive), tuple(staged.send))], bodies=False)
+            headers.post_round()
+            headers.finish_rounds()
+        if self._bounded:
+            _learn_sizes(staged, self._workers, collective=True)
         nothing = torch.empty(0, dtype=torch.uint8)
-        parts = [self._staged.send.get(peer, nothing) for peer in range(self._workers)]
-        device = next(iter(self._staged.send.values()), nothing).device
-        self._sizes = [
-            self._staged.receive[peer].numel() if peer in self._staged.receive else 0 for peer in range(self._workers)
-        ]
+        parts = [staged.send.get(peer, nothing) for peer in range(self._workers)]
+        device = next(iter(staged.send.values()), nothing).device
+        self._sizes = [staged.receive[peer].numel() if peer in staged.receive else 0 for peer in range(self._workers)]
         self._joined = torch.cat([part.to(device) for part in parts])
         self._received = torch.empty(sum(self._sizes), dtype=torch.uint8, device=device)
         self._work = dist.all_to_all_single(
@@ -197,84 +297,45 @@ class _AllToAllTransfer(_StagedTransfer):
         self._staged.land()
 
 
-class _Posted:
-    """Messages under way: receives from some peers and sends to others, and the header of each."""
-
-    def __init__(self, staged: Staged, sources: Iterable[int], targets: Iterable[int], *, bodies: bool = True) -> None:
-        headers = staged.headers
-        self._headers, self._bodies, self._sources, targets = headers, bodies, list(sources), list(targets)
-        receives: list[_Operation] = []
-        for peer in self._sources:
-            if headers is not None:
-                receives.append((dist.irecv, headers.receive[peer], peer, TAG))
-            if bodies:
-                tag = 0 if headers is None else headers.expected[peer].tag
-                receives.append((dist.irecv, staged.receive[peer], peer, tag))
-        sends: list[_Operation] = []
-        for peer in targets if bodies else ():
-            sends.append((dist.isend, staged.send[peer], peer, 0 if headers is None else headers.sent[peer].tag))
-        self._joint = dist.get_backend() == "nccl"
-        self._works = [] if self._joint else _start(receives + sends)
-        seals: list[_Operation] = []
-        for peer in targets if headers is not None else ():
-            assert headers is not None
-            body = staged.send[peer]  # on its way already, unless all is posted at once
-            seal = headers.seal(peer, body, body.device if self._joint else "cpu")
-            seals.append((dist.isend, seal, peer, TAG))
-        self._works += _start_jointly(receives + seals + sends) if self._joint else _start(seals)
-
-    def wait(self, arrived: Callable[[int], None]) -> None:
-        """Return when everything has come and gone.
-
-        Raises:
-            UnexpectedMessage: if a header is not the expected one; its body is not waited for.
-        """
-        works = iter(self._works)
-        if self._joint:  # one work for all
-            for work in works:
-                work.wait()
-        for peer in self._sources:
-            if self._headers is not None:
-                _await_next(works)
-                self._headers.came(peer)
-            if self._bodies:
-                _await_next(works)
-                arrived(peer)
-        for work in works:
-            work.wait()
+def _learn_sizes(staged: Staged, workers: int, *, collective: bool = False) -> None:
+    """Cut receive buffers to what will come: Gloo takes a shorter message in a longer buffer, a collective and NCCL
+    have to be told.
+    """
+    if not collective and dist.get_backend() != "nccl":
+        return
+    device = staged.device if dist.get_backend() == "nccl" else torch.device("cpu")
+    sizes = [staged.send[peer].numel() if peer in staged.send else 0 for peer in range(workers)]
+    announced = torch.empty(workers, dtype=torch.int64, device=device)
+    dist.all_to_all_single(announced, torch.tensor(sizes, device=device))
+    for peer, size in enumerate(announced.tolist()):
+        if peer in staged.receive:
+            staged.receive[peer] = staged.receive[peer][:size]
 
 
-def _await_next(works: Iterator[dist.Work]) -> None:
-    work = next(works, None)
-    if work is not None:
-        work.wait()
+class Alone:
+    """One worker has nobody to send to, and needs no process group."""
+
+    def post(
+        self, send: Buffers, receive: Buffers, headers: Headers | None = None, *, bounded: bool = False
+    ) -> Transfer:
+        assert not send and not receive, "one worker has no peers"
+        return _Nothing()
 
 
-_Operation = tuple[Callable[..., dist.Work | None], Tensor, int, int]
-"""Function, buffer, peer, tag."""
-
-
-def _start(operations: Iterable[_Operation]) -> list[dist.Work]:
-    works = [operate(buffer, peer, tag=tag) for operate, buffer, peer, tag in operations]
-    return [work for work in works if work is not None]
-
-
-def _start_jointly(operations: Iterable[_Operation]) -> list[dist.Work]:
-    """Start all as NCCL needs it: in one group, which has one work for all."""
-    posted = [dist.P2POp(operate, buffer, peer, tag=tag) for operate, buffer, peer, tag in operations]
-    works: list[dist.Work] = dist.batch_isend_irecv(posted) if posted else []
-    return works
+class _Nothing(Transfer):
+    def _finish(self) -> None:
+        pass
 
 
 TRANSPORTS: dict[str, Callable[[int, int], Transport]] = {"direct": Direct, "ring": Ring, "all-to-all": AllToAll}
 
 
 def make_transport(name: str, rank: int, workers: int) -> Transport:
-    """Return a transport by name.
+    """Return a transport by name; a worker that is alone has its own.
 
     Raises:
         ValueError: if the name is unknown; the message lists the known ones.
     """
     if name not in TRANSPORTS:
         raise ValueError(f"transport must be one of {sorted(TRANSPORTS)}, got {name!r}")
-    return TRANSPORTS[name](rank, workers)
+    return Alone() if workers == 1 else TRANSPORTS[name](rank, workers)

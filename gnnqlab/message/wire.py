@@ -2,8 +2,8 @@
 
 A message is ``[parameters of all rows][payload of all rows]``, rows grouped by bit-width, widest first, in
 plan order within one width. Both sides derive the same :class:`Layout` from the same widths, and the wire
-carries exactly ``num_bytes`` bytes: ``ceil(D * b / 8)`` of payload a row and two parameters (Z, S) of 4 or
-2 bytes each; rows of 32 bits, which are float32 as it stands, have none. Widest first also keeps every word aligned.
+carries exactly ``num_bytes`` bytes: ``ceil(D * b / 8)`` of payload a row, and what its codec says of parameters.
+Widest first also keeps every word aligned.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+
+from gnnqlab.bits.row import ParamBytes
 
 __all__ = ["Layout", "Share", "lay_out"]
 
@@ -69,25 +71,26 @@ class Layout:
         return rows if self.order is None else rows[self.order]
 
 
-def lay_out(widths: int | Tensor, num_rows: int, columns: int, *, bytes_per_parameter: int) -> Layout:
+def lay_out(widths: int | Tensor, num_rows: int, columns: int, *, param_bytes: ParamBytes) -> Layout:
     """Lay out a message of ``num_rows`` rows.
 
     Args:
         widths: bits of every row, or uint8 ``(n,)`` in plan order.
         num_rows: n.
         columns: D, elements in a row.
-        bytes_per_parameter: 4 or 2.
+        param_bytes: what the parameters of a row of each width take; the codec says it.
 
     Raises:
         ValueError: if ``widths`` does not have one entry a row.
 
     Example:
-        >>> layout = lay_out(torch.tensor([2, 8, 2], dtype=torch.uint8), 3, 5, bytes_per_parameter=4)
+        >>> from gnnqlab.bits.row import two_parameters
+        >>> layout = lay_out(torch.tensor([2, 8, 2], dtype=torch.uint8), 3, 5, param_bytes=two_parameters(4))
         >>> layout.order.tolist(), layout.offsets.tolist(), layout.num_bytes
         ([1, 0, 2], [0, 5, 7], 33)
     """
     if isinstance(widths, int):
-        share = _share(widths, num_rows, columns, bytes_per_parameter)
+        share = _share(widths, num_rows, columns, param_bytes)
         return Layout(num_rows, columns, widths, None, None, share.param_bytes, share.payload_bytes, (share,))
     if widths.shape != (num_rows,):
         raise ValueError(f"widths must have one entry a row, got shape {tuple(widths.shape)} for {num_rows} rows")
@@ -97,7 +100,7 @@ def lay_out(widths: int | Tensor, num_rows: int, columns: int, *, bytes_per_para
     offsets = row_bytes.cumsum(0) - row_bytes
     values, counts = widths.unique(return_counts=True)
     shares = tuple(
-        _share(width, count, columns, bytes_per_parameter)
+        _share(width, count, columns, param_bytes)
         for width, count in zip(values.tolist(), counts.tolist(), strict=True)
     )
     return Layout(
@@ -112,6 +115,5 @@ def lay_out(widths: int | Tensor, num_rows: int, columns: int, *, bytes_per_para
     )
 
 
-def _share(bits: int, rows: int, columns: int, bytes_per_parameter: int) -> Share:
-    param_bytes = 0 if bits == 32 else rows * 2 * bytes_per_parameter
-    return Share(bits, rows, rows * (-(-columns * bits // 8)), param_bytes)
+def _share(bits: int, rows: int, columns: int, param_bytes: ParamBytes) -> Share:
+    return Share(bits, rows, rows * (-(-columns * bits // 8)), rows * param_bytes(bits))

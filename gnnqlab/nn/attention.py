@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gnnqlab.nn.layers import glorot
 from gnnqlab.nn.message_passing import GraphPass
-from gnnqlab.nn.sparse_input import SparseInput, project
+from gnnqlab.nn.sparse_input import SparseInput
 
 __all__ = ["AttentionConvolution"]
 
@@ -20,7 +20,8 @@ class AttentionConvolution(nn.Module):
     With ``z = X W``. Heads stand side by side in hidden layers; the output layer takes their mean. Agrees with
     ``dgl.nn.GATConv`` with one ``W`` for both ends (``a_source`` is its ``attn_l``, ``a_target`` its ``attn_r``).
 
-    Differs: attention itself is never dropped; rows always travel projected.
+    Differs: attention itself is never dropped; rows always travel projected, so they travel with their owner's dropout
+    mask inside, under a schedule of older rows with that of the epoch they are from.
     """
 
     projects_first = True
@@ -45,7 +46,7 @@ class AttentionConvolution(nn.Module):
         self.a_target = nn.Parameter(glorot(heads, per_head, generator, gain=math.sqrt(2)))
         self.bias = nn.Parameter(torch.zeros(out_features))
 
-    def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
-        z = project(x, self.weight).unflatten(1, self.a_source.shape)
-        y = g.attend(z, self.a_source, self.a_target, slope=self.slope)
-        return (y.mean(1) if self.mean else y.flatten(1)) + self.bias
+    def forward(self, g: GraphPass, x: Tensor | SparseInput, *, dropout: float = 0.0, exact: bool = False) -> Tensor:
+        z = g.linear(g.dropout(x, dropout), self.weight, exact=exact).unflatten(1, self.a_source.shape)
+        y = g.attend(z, self.a_source, self.a_target, slope=self.slope, exact=exact)
+        return g.rowwise(lambda y, bias: (y.mean(1) if self.mean else y.flatten(1)) + bias, y, self.bias)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnqlab.nn.message_passing import GraphPass
-from gnnqlab.nn.sparse_input import SparseInput, project
+from gnnqlab.nn.sparse_input import SparseInput
 
 __all__ = ["GraphConvolution", "Projection", "SageConvolution", "glorot", "projects_first"]
 
@@ -33,10 +33,12 @@ class GraphConvolution(nn.Module):
         self.weight = nn.Parameter(glorot(in_features, out_features, generator))
         self.bias = nn.Parameter(torch.zeros(out_features))
 
-    def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
-        if self.projects_first:
-            return g.aggregate(project(x, self.weight), alpha="symmetric") + self.bias
-        return g.convolve(_dense(x), self.weight, self.bias, alpha="symmetric")
+    def forward(self, g: GraphPass, x: Tensor | SparseInput, *, dropout: float = 0.0, exact: bool = False) -> Tensor:
+        if self.projects_first and not g.looks_first(x, dropout):
+            projected = g.linear(g.dropout(x, dropout), self.weight, exact=exact)
+            sums = g.aggregate(projected, alpha="symmetric", exact=exact)
+            return g.rowwise(torch.add, sums, self.bias)
+        return g.convolve(_dense(x), self.weight, self.bias, alpha="symmetric", dropout=dropout, exact=exact)
 
 
 class SageConvolution(nn.Module):
@@ -52,11 +54,14 @@ class SageConvolution(nn.Module):
         self.weight_neighbour = nn.Parameter(glorot(in_features, out_features, generator, gain=math.sqrt(2)))
         self.bias = nn.Parameter(torch.zeros(out_features))
 
-    def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
-        if self.projects_first:
-            neighbours = g.aggregate(project(x, self.weight_neighbour), alpha="mean")
-            return project(x, self.weight_self) + neighbours + self.bias
-        return g.convolve(_dense(x), self.weight_neighbour, self.bias, alpha="mean", self_weight=self.weight_self)
+    def forward(self, g: GraphPass, x: Tensor | SparseInput, *, dropout: float = 0.0, exact: bool = False) -> Tensor:
+        if self.projects_first and not g.looks_first(x, dropout):
+            x = g.dropout(x, dropout)
+            projected = g.linear(x, self.weight_neighbour, exact=exact)
+            neighbours = g.aggregate(projected, alpha="mean", exact=exact)
+            return g.rowwise(_sum, g.linear(x, self.weight_self, exact=exact), neighbours, self.bias)
+        weights, own = (self.weight_neighbour, self.bias), self.weight_self
+        return g.convolve(_dense(x), *weights, alpha="mean", self_weight=own, dropout=dropout, exact=exact)
 
 
 class Projection(nn.Module):
@@ -71,14 +76,18 @@ class Projection(nn.Module):
         self.weight = nn.Parameter(torch.empty(in_features, out_features).uniform_(-bound, bound, generator=generator))
         self.bias = nn.Parameter(torch.empty(out_features).uniform_(-bound, bound, generator=generator))
 
-    def forward(self, x: Tensor | SparseInput) -> Tensor:
-        return project(x, self.weight) + self.bias
+    def forward(self, g: GraphPass, x: Tensor | SparseInput, *, exact: bool = False) -> Tensor:
+        return g.linear(x, self.weight, self.bias, exact=exact)
 
 
 def glorot(in_features: int, out_features: int, generator: torch.Generator, *, gain: float = 1.0) -> Tensor:
     """Return Glorot-uniform weights ``(in, out)`` drawn from ``generator``."""
     bound = gain * math.sqrt(6.0 / (in_features + out_features))
     return torch.empty(in_features, out_features).uniform_(-bound, bound, generator=generator)
+
+
+def _sum(of_self: Tensor, neighbours: Tensor, bias: Tensor) -> Tensor:
+    return of_self + neighbours + bias
 
 
 def _dense(x: Tensor | SparseInput) -> Tensor:

@@ -1,41 +1,37 @@
-"""The face of a graph that a model sees: aggregate, attend, extend, dropout; the same, distributed or not.
+"""The face of a graph that a model sees: linear, aggregate, attend, extend, dropout; the same, distributed or not.
 
 A model is called with one *pass* over a graph, ``model(graph.at(epoch, training=True), graph.features)``,
-and never knows how many workers there are. Randomness inside a pass is a function of (seed, epoch, place in
-the model, global node id, column), so a row's dropout mask does not depend on who owns it.
+and never knows how many workers there are, nor in which precision its products run. Randomness inside a pass is a
+function of (seed, epoch, place in the model, global node id, column), so a row's dropout mask does not depend on who
+owns it. A model says ``dropout=`` where it looks at neighbours, rather than dropping its rows before: then a worker
+that keeps rows of others over epochs has them whole, and puts this epoch's mask on itself.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import overload
 
 import torch
 from torch import Tensor
 
-from gnnqlab.exchange.attention import attend as attend_over_halo
-from gnnqlab.exchange.convolution import convolve
-from gnnqlab.exchange.halo import HaloExchange
+from gnnqlab.compute import Products
+from gnnqlab.compute.float32 import PLAIN
+from gnnqlab.exchange.hop import Drop, Hop
+from gnnqlab.exchange.protocol import Exchange
+from gnnqlab.exchange.whole import WholeGraph
 from gnnqlab.graph.features import SparseRows
 from gnnqlab.graph.graph import Graph
-from gnnqlab.kernels.aggregate import Adjacency, aggregate
-from gnnqlab.kernels.attention import attend
-from gnnqlab.kernels.noise import dropout, stream
-from gnnqlab.nn.sparse_input import SparseInput
+from gnnqlab.kernels.adjacency import Adjacency
+from gnnqlab.kernels.noise import stream
+from gnnqlab.nn.sparse_input import SparseInput, project
+from gnnqlab.nn.timed import PassClock, timed
 from gnnqlab.partition.shard import Shard, edge_weights
 
-__all__ = ["GraphPass", "Hop", "LocalGraph", "ModelGraph", "WorkerGraph"]
-
-
-@dataclass(frozen=True)
-class Hop:
-    """Which look at neighbours this is: at most one exchange of the rows."""
-
-    index: int
-    """Place in the pass, from 0; the layer of what travels."""
-    epoch: int
-    training: bool
+__all__ = ["GraphPass", "LocalGraph", "ModelGraph", "WorkerGraph"]
 
 
 class ModelGraph(ABC):
@@ -46,13 +42,15 @@ class ModelGraph(ABC):
     features: Tensor | SparseInput
     seed: int
 
-    def __init__(self, features: Tensor | SparseRows, device: torch.device | str) -> None:
+    def __init__(self, features: Tensor | SparseRows, exchange: Exchange, device: torch.device | str) -> None:
         if features.shape[1] == 0:
             raise ValueError("training needs node features, this graph has none; pass features= to Graph.from_edges")
         if isinstance(features, SparseRows):
             self.features = SparseInput.from_rows(features, device)
         else:
             self.features = features.to(device)
+        self.exchange = exchange
+        """Looks at neighbours."""
         self._adjacencies: dict[str, Adjacency] = {}
         self.device = torch.device(device)
 
@@ -61,9 +59,9 @@ class ModelGraph(ABC):
         if isinstance(self.features, SparseInput):
             self.features = self.features.to_dense()
 
-    def at(self, epoch: int, *, training: bool) -> GraphPass:
-        """Open one pass of a model over this graph."""
-        return GraphPass(self, epoch, training)
+    def at(self, epoch: int, *, training: bool, clock: PassClock | None = None) -> GraphPass:
+        """Open one pass of a model over this graph; a clock is told what the pass spends its time on."""
+        return GraphPass(self, epoch, training, clock)
 
     def adjacency(self, alpha: str) -> Adjacency:
         """Return the aggregation matrix with weights α, made once for each kind of α."""
@@ -74,41 +72,56 @@ class ModelGraph(ABC):
     @abstractmethod
     def _weighted(self, alpha: str) -> Adjacency: ...
 
-    @abstractmethod
-    def _aggregate(self, x: Tensor, alpha: str, hop: Hop) -> Tensor: ...
-
-    def _convolve(
-        self,
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        self_weight: Tensor | None,
-        alpha: str,
-        hop: Hop,
-    ) -> Tensor:
-        y = torch.addmm(bias, self._aggregate(x, alpha, hop), weight)
-        return y if self_weight is None else torch.addmm(y, x, self_weight)
-
-    @abstractmethod
-    def _attend(self, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float, hop: Hop) -> Tensor: ...
-
-    @abstractmethod
-    def _extend(self, x: Tensor, hop: Hop) -> Tensor: ...
-
 
 class GraphPass:
-    """One forward pass (and its backward) of a model over a graph in one epoch."""
+    """One forward pass (and its backward) of a model over a graph in one epoch.
 
-    def __init__(self, graph: ModelGraph, epoch: int, training: bool) -> None:
-        self.graph, self.epoch, self.training = graph, epoch, training
+    Products run as the axis ``compute`` says, and in float32 where a model asks for ``exact`` ones: in the layer before
+    the loss.
+    """
+
+    def __init__(self, graph: ModelGraph, epoch: int, training: bool, clock: PassClock | None = None) -> None:
+        self.graph, self.epoch, self.training, self.clock = graph, epoch, training, clock
         self._hops = 0
         self._dropouts = 0
+        self._products = graph.exchange.products
+        self._products.begin()
 
     @property
     def ids(self) -> Tensor:
         return self.graph.ids
 
-    def aggregate(self, x: Tensor, *, alpha: str = "symmetric") -> Tensor:
+    def linear(
+        self, x: Tensor | SparseInput, weight: Tensor, bias: Tensor | None = None, *, exact: bool = False
+    ) -> Tensor:
+        """Return ``x weight + bias``, float32 ``(N, O)``; sparse features cost their stored values only."""
+        products = self._products.exact if exact else self._products
+
+        def run(x: Tensor | SparseInput) -> Tensor:
+            product = project(products, x, weight)
+            return product if bias is None else product + bias
+
+        return timed(self.clock, "products", run, x)
+
+    def affine(self, base: Tensor, x: Tensor, weight: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
+        """Return ``beta base + alpha x weight``, float32 ``(N, O)``."""
+
+        def run(base: Tensor, x: Tensor) -> Tensor:
+            return self._products.affine(base, x, weight, beta=beta, alpha=alpha)
+
+        return timed(self.clock, "products", run, base, x)
+
+    def rowwise(self, compute: Callable[..., Tensor], *rows: Tensor) -> Tensor:
+        """Return ``compute(*rows)``: norms, activations, sums, whatever looks at no other row and multiplies nothing.
+
+        It would be the same without; but then nobody could say what its seconds were spent on.
+
+        Example:
+            ``h = g.rowwise(torch.relu, h)``
+        """
+        return timed(self.clock, "elementwise", compute, *rows)
+
+    def aggregate(self, x: Tensor, *, alpha: str = "symmetric", dropout: float = 0.0, exact: bool = False) -> Tensor:
         """Return ``y_v = sum over u in N(v) of α(u, v) x_u`` (AdaQP Eq. 3, without its self term).
 
         A self loop of the graph brings v's own row into the sum.
@@ -116,28 +129,44 @@ class GraphPass:
         Args:
             x: rows of owned nodes, float32 ``(N, D)``.
             alpha: ``symmetric`` (GCN), ``mean`` (GraphSAGE) or ``sum``; from global degrees.
+            dropout: probability of dropping an element of x first, own rows and others'; see :meth:`dropout`.
+            exact: multiply float32 rows.
 
         Returns:
             float32 ``(N, D)``.
         """
-        return self.graph._aggregate(x, alpha, self._next_hop())
+        graph = self.graph
+        x, hop = self._look(x, dropout, exact)
+        return graph.exchange.aggregate(graph.adjacency(alpha), x.contiguous(), hop)
 
     def convolve(
-        self, x: Tensor, weight: Tensor, bias: Tensor, *, alpha: str = "symmetric", self_weight: Tensor | None = None
+        self,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        *,
+        alpha: str = "symmetric",
+        self_weight: Tensor | None = None,
+        dropout: float = 0.0,
+        exact: bool = False,
     ) -> Tensor:
         """Return ``aggregate(x) weight + x self_weight + bias``: a layer whose products can run while rows travel.
 
         Args:
             x: rows of owned nodes, float32 ``(N, D)``.
             weight: ``(D, O)``; ``self_weight`` the same, or ``None`` for no such term; ``bias`` ``(O,)``.
-            alpha: as for :meth:`aggregate`.
+            alpha, dropout, exact: as for :meth:`aggregate`.
 
         Returns:
             float32 ``(N, O)``.
         """
-        return self.graph._convolve(x, weight, bias, self_weight, alpha, self._next_hop())
+        graph = self.graph
+        x, hop = self._look(x, dropout, exact)
+        return graph.exchange.convolve(graph.adjacency(alpha), x.contiguous(), weight, bias, self_weight, hop)
 
-    def attend(self, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float = 0.2) -> Tensor:
+    def attend(
+        self, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float = 0.2, exact: bool = False
+    ) -> Tensor:
         """Return ``y_v = sum over u in N(v) of softmax_u(leaky(<a_target, z_v> + <a_source, z_u>)) z_u`` (GAT).
 
         A self loop of the graph lets v attend to itself.
@@ -146,15 +175,18 @@ class GraphPass:
             z: projected rows of owned nodes, float32 ``(N, K, F)``: K heads of F features.
             a_source, a_target: the two halves of the attention vector, ``(K, F)``.
             slope: of the leaky rectifier, in (0, 1].
+            exact: as for :meth:`aggregate`.
 
         Returns:
             float32 ``(N, K, F)``; zeros for a node without neighbours.
         """
-        return self.graph._attend(z, a_source, a_target, slope, self._next_hop())
+        graph = self.graph
+        hop = self._next_hop(z, exact)
+        return graph.exchange.attend(graph.adjacency("sum"), z, a_source, a_target, slope=slope, hop=hop)
 
     def extend(self, x: Tensor) -> Tensor:
         """Return the rows of owned nodes with those of halo nodes behind them, for anything else."""
-        return self.graph._extend(x, self._next_hop())
+        return self.graph.exchange.extend(x.contiguous(), self._next_hop(x))
 
     @overload
     def dropout(self, x: Tensor, p: float) -> Tensor: ...
@@ -162,24 +194,54 @@ class GraphPass:
     def dropout(self, x: Tensor | SparseInput, p: float) -> Tensor | SparseInput: ...
     def dropout(self, x: Tensor | SparseInput, p: float) -> Tensor | SparseInput:
         """Drop each element with probability p and rescale the others; nothing outside training."""
-        if not self.training or p == 0.0:
+        drop = self._next_drop(p)
+        if drop is None:
             return x
+        if isinstance(x, SparseInput):
+            place = {"seed": drop.seed, "epoch": drop.epoch, "stream": drop.stream}
+            return drop.around(partial(x.dropout, self.ids, p=p, **place))
+        return drop.own(x)
+
+    def looks_first(self, x: Tensor | SparseInput, dropout: float) -> bool:
+        """Return whether rows must be looked at before they are projected, though they were narrower projected.
+
+        So it is where receivers drop their elements: a projected row has its mask inside, that of the epoch it is from,
+        and nobody can take it out. Raw features are dropped by their owner and projected all the same: they may be
+        thousands of columns wide.
+        """
+        dropped = self.training and dropout > 0.0 and x is not self.graph.features
+        return dropped and self.graph.exchange.looks_first
+
+    def _look(self, x: Tensor, p: float, exact: bool) -> tuple[Tensor, Hop]:
+        """Return the rows for a look at neighbours that drops their elements: before dropout where it is the hop's."""
+        drop = self._next_drop(p)
+        if drop is None:
+            return x, self._next_hop(x, exact)
+        if self.graph.exchange.keeps_rows:
+            return x, replace(self._next_hop(x, exact), drop=drop)
+        x = drop.own(x)
+        return x, self._next_hop(x, exact)
+
+    def _next_drop(self, p: float) -> Drop | None:
+        if not self.training or p == 0.0:
+            return None
         self._dropouts += 1
         key = stream("dropout", self._dropouts - 1)
-        if isinstance(x, SparseInput):
-            return x.dropout(self.ids, p=p, seed=self.graph.seed, epoch=self.epoch, stream=key)
-        return dropout(x, self.ids, p=p, seed=self.graph.seed, epoch=self.epoch, stream=key)
+        around = partial(timed, self.clock, "elementwise")
+        return Drop(ids=self.ids, p=p, seed=self.graph.seed, epoch=self.epoch, stream=key, around=around)
 
-    def _next_hop(self) -> Hop:
+    def _next_hop(self, x: Tensor, exact: bool = False) -> Hop:
         self._hops += 1
-        return Hop(self._hops - 1, self.epoch, self.training)
+        return Hop(self._hops - 1, self.epoch, self.training, static=x is self.graph.features, exact=exact)
 
 
 class LocalGraph(ModelGraph):
     """A whole graph in one process: the truth that workers are held against."""
 
-    def __init__(self, graph: Graph, *, seed: int = 0, device: torch.device | str = "cpu") -> None:
-        super().__init__(graph.features, device)
+    def __init__(
+        self, graph: Graph, *, seed: int = 0, device: torch.device | str = "cpu", products: Products = PLAIN
+    ) -> None:
+        super().__init__(graph.features, WholeGraph(products), device)
         self.ids = torch.arange(graph.num_nodes, device=device)
         self.seed = seed
         self._graph = graph
@@ -189,77 +251,17 @@ class LocalGraph(ModelGraph):
         weights = edge_weights(alpha, graph.indptr, graph.indices, graph.in_degrees, graph.out_degrees)
         return Adjacency(graph.indptr, graph.indices, weights, num_columns=graph.num_nodes)
 
-    def _aggregate(self, x: Tensor, alpha: str, hop: Hop) -> Tensor:
-        return aggregate(self.adjacency(alpha), x)
-
-    def _attend(self, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float, hop: Hop) -> Tensor:
-        source, target = (z * a_source).sum(-1), (z * a_target).sum(-1)
-        return attend(self.adjacency("sum"), z, source, target, slope=slope)
-
-    def _extend(self, x: Tensor, hop: Hop) -> Tensor:
-        return x
-
 
 class WorkerGraph(ModelGraph):
     """One worker's shard, joined to its peers by an exchange."""
 
-    def __init__(
-        self, shard: Shard, exchange: HaloExchange, *, seed: int = 0, device: torch.device | str = "cpu"
-    ) -> None:
-        super().__init__(shard.features, device)
+    def __init__(self, shard: Shard, exchange: Exchange, *, seed: int = 0, device: torch.device | str = "cpu") -> None:
+        super().__init__(shard.features, exchange, device)
         self.ids = shard.owned.to(device)
         self.seed = seed
-        self._shard, self._exchange = shard, exchange
+        self._shard = shard
 
     def _weighted(self, alpha: str) -> Adjacency:
         shard = self._shard
         weights = shard.alpha(alpha)
         return Adjacency(shard.indptr, shard.indices, weights, num_columns=shard.num_owned + shard.num_halo)
-
-    def _aggregate(self, x: Tensor, alpha: str, hop: Hop) -> Tensor:
-        return self._exchange.aggregate(
-            self.adjacency(alpha),
-            x.contiguous(),
-            layer=hop.index,
-            epoch=hop.epoch,
-            exact=not hop.training,
-            static=x is self.features,
-        )
-
-    def _convolve(
-        self,
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        self_weight: Tensor | None,
-        alpha: str,
-        hop: Hop,
-    ) -> Tensor:
-        return convolve(
-            self._exchange,
-            self.adjacency(alpha),
-            x.contiguous(),
-            weight,
-            bias,
-            self_weight,
-            layer=hop.index,
-            epoch=hop.epoch,
-            exact=not hop.training,
-            static=x is self.features,
-        )
-
-    def _attend(self, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float, hop: Hop) -> Tensor:
-        return attend_over_halo(
-            self._exchange,
-            self.adjacency("sum"),
-            z,
-            a_source,
-            a_target,
-            slope=slope,
-            layer=hop.index,
-            epoch=hop.epoch,
-            exact=not hop.training,
-        )
-
-    def _extend(self, x: Tensor, hop: Hop) -> Tensor:
-        return self._exchange.extend(x.contiguous(), layer=hop.index, epoch=hop.epoch, exact=not hop.training)

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gnnqlab.compute import Products
 from gnnqlab.graph.features import SparseRows
-from gnnqlab.kernels.aggregate import Adjacency, spmm
+from gnnqlab.kernels.aggregate import Adjacency
 from gnnqlab.kernels.noise import dropout_values
 
 __all__ = ["SparseInput", "project"]
@@ -56,27 +57,27 @@ class SparseInput:
         return torch.repeat_interleave(self.matrix.indptr.diff())
 
 
-def project(x: Tensor | SparseInput, weight: Tensor) -> Tensor:
-    """Return ``x @ weight``; a sparse ``x`` is multiplied by its stored values only."""
+def project(products: Products, x: Tensor | SparseInput, weight: Tensor) -> Tensor:
+    """Return ``x @ weight``; a sparse ``x`` is multiplied by its stored values only, which stay float32."""
     if isinstance(x, SparseInput):
-        product: Tensor = _SparseProduct.apply(weight, x)
+        product: Tensor = _SparseProduct.apply(weight, x, products)
         return product
-    return x @ weight
+    return products.linear(x, weight)
 
 
 class _SparseProduct(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, x: SparseInput) -> Tensor:
-        ctx.x = x
-        return spmm(_with_values(x.matrix, x.values), weight)
+    def forward(ctx: Any, weight: Tensor, x: SparseInput, products: Products) -> Tensor:
+        ctx.x, ctx.products = x, products
+        return products.spmm(_with_values(x.matrix, x.values), products.operand(weight))
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         x: SparseInput = ctx.x
         transposed = x.matrix.transposed
         if x.values is not x.matrix.weights:
             transposed = _with_values(transposed, x.values[x.matrix.transposed_edges])
-        return spmm(transposed, gradients[0].contiguous()), None
+        return ctx.products.spmm(transposed, ctx.products.operand(gradients[0].contiguous())), None, None
 
 
 def _with_values(matrix: Adjacency, values: Tensor) -> Adjacency:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -11,44 +10,54 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from gnnqlab.atomic import locked, replacing, sweep
+from gnnqlab.partition.cut import Cut, NodeCut, Partitioner
 from gnnqlab.partition.edge_cut import METIS
 from gnnqlab.partition.quality import Quality, measure_quality
-from gnnqlab.partition.shard import FORMAT, Shard, build_shard
+from gnnqlab.partition.shard import FORMAT, Shard
 
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
 
-__all__ = ["Partitioner", "Parts", "cache_folder", "memory_estimate", "partition", "shard_folder", "store_shards"]
+__all__ = [
+    "CUTS", "Parts", "cache_folder", "cut_graph", "has_shards", "kept_library", "memory_estimate", "partition",
+    "shard_folder", "shard_path", "store_shards",
+]  # fmt: skip
 
 LARGE = 10_000_000
 """Edges above which the memory estimate is shown before partitioning."""
 
 
-class Partitioner(Protocol):
-    """The axis ``partition``: who owns which node."""
-
-    def assign(self, graph: Graph, workers: int) -> Tensor:
-        """Return the owner of every node, int64 ``(N,)``."""
+CUTS = {"nodes": NodeCut}
+"""What a partitioner cuts -> the class of its cuts, which reads one that was kept."""
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """A partitioned graph: owners, shards and what the partition costs."""
+    """A partitioned graph: the cut, its shards and what the partition costs."""
 
     graph: Graph
-    owner: Tensor
-    workers: int
+    cut: Cut
     per_host: int
+
+    @property
+    def workers(self) -> int:
+        return self.cut.workers
+
+    @property
+    def owner(self) -> Tensor:
+        """Who answers for each node, int64 ``(N,)``."""
+        return self.cut.owner
 
     @cached_property
     def shards(self) -> list[Shard]:
-        return [build_shard(self.graph, self.owner, rank, self.workers) for rank in range(self.workers)]
+        return [self.cut.shard(self.graph, rank) for rank in range(self.workers)]
 
     @cached_property
     def quality(self) -> Quality:
@@ -93,26 +102,45 @@ def partition(
             "workers, or hosts and per_host"
         )
     warn_if_large(graph, workers)
-    owner = owners(graph, partitioner or METIS(), workers)
-    return Parts(graph=graph, owner=owner, workers=workers, per_host=per_host)
+    return Parts(graph=graph, cut=cut_graph(graph, partitioner or METIS(), workers), per_host=per_host)
 
 
-def owners(graph: Graph, partitioner: Partitioner, workers: int) -> Tensor:
-    """Return the owner of every node; of a partitioner that is not repeatable, the first answer, kept on disk.
+def cut_graph(graph: Graph, partitioner: Partitioner, workers: int) -> Cut:
+    """Return a partitioner's cut; of one that is not repeatable the first cut, kept on disk.
 
     So a partition that was looked at is the one that a run trains on.
     """
     if getattr(partitioner, "repeatable", True):
-        return partitioner.assign(graph, workers)
-    kept = shard_folder(graph.content_hash, partitioner, workers) / "owner.npy"
-    if not kept.exists():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        partial = kept.with_name(f".owner-{os.getpid()}.npy")
-        np.save(partial, partitioner.assign(graph, workers).numpy())
-        with contextlib.suppress(FileExistsError):
-            os.link(partial, kept)  # whoever is first decides
-        partial.unlink()
-    return torch.from_numpy(np.load(kept, allow_pickle=False))
+        return partitioner.cut(graph, workers)
+    folder = shard_folder(graph.content_hash, partitioner, workers)
+    before = folder / _BEFORE
+    if before.exists():
+        return NodeCut(owner=torch.from_numpy(np.load(before)), workers=workers, library="dgl")
+    if not (folder / _CUT).exists():
+        _keep(partitioner.cut(graph, workers), folder)
+    return CUTS[getattr(partitioner, "cuts", "nodes")].load(folder / _CUT)
+
+
+_CUT = "cut.npz"
+_BEFORE = "owner.npy"
+"""A cut that was kept when DGL alone brought METIS: the owners, and nothing about libraries."""
+
+
+def _keep(cut: Cut, folder: Path) -> None:
+    """Write a cut, if there is none yet: whoever is first decides."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with replacing(folder / _CUT, first=True) as partial:
+        cut.save(partial)
+
+
+def kept_library(folder: Path) -> str | None:
+    """Return the library that made the partition whose shards a folder keeps; ``None``: there was none to choose."""
+    if (folder / _BEFORE).exists():
+        return "dgl"
+    if not (folder / _CUT).exists():
+        return None
+    with np.load(folder / _CUT, allow_pickle=False) as file:
+        return str(file["library"]) or None
 
 
 def memory_estimate(num_nodes: int, num_edges: int, num_features: int, workers: int) -> dict[str, int]:
@@ -161,9 +189,14 @@ def shard_folder(graph_hash: str, partitioner: Partitioner, workers: int) -> Pat
     return cache_folder() / "shards" / digest
 
 
-def shard_path(folder: Path, rank: int) -> Path:
-    """Return the file of one rank's shard."""
+def shard_path(folder: Path, rank: int | str) -> Path:
+    """Return the file of one rank's shard; of all ranks' for ``*``."""
     return folder / f"rank{rank}.npz"
+
+
+def has_shards(folder: Path, workers: int) -> bool:
+    """Return whether every rank's shard is there."""
+    return all(shard_path(folder, rank).exists() for rank in range(workers))
 
 
 def store_shards(
@@ -172,15 +205,23 @@ def store_shards(
     """Partition a graph and keep every shard on disk; return the folder.
 
     Shards are built and written one at a time, so that one shard's memory is needed beside the graph.
-    A partition that is already there is not made again.
+    A partition that is already there is not made again, and of several callers at once the first makes it: the others
+    wait.
     """
     folder = shard_folder(graph.content_hash, partitioner, workers)
-    if all(shard_path(folder, rank).exists() for rank in range(workers)):
+    if has_shards(folder, workers):
         return folder
-    warn_if_large(graph, workers)
-    owner = owners(graph, partitioner, workers)
-    folder.mkdir(parents=True, exist_ok=True)
-    for rank in range(workers):
-        build_shard(graph, owner, rank, workers).save(shard_path(folder, rank))
-        progress(rank)
+    with locked(folder.with_suffix(".lock")) as held:
+        if has_shards(folder, workers):
+            return folder
+        if held:
+            sweep(folder, shard_path(folder, "*").name)
+        warn_if_large(graph, workers)
+        cut = cut_graph(graph, partitioner, workers)
+        if cut.library is not None and not (folder / _BEFORE).exists():
+            _keep(cut, folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        for rank in range(workers):
+            cut.shard(graph, rank).save(shard_path(folder, rank))
+            progress(rank)
     return folder

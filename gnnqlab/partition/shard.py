@@ -1,4 +1,4 @@
-"""One worker's share of a graph under an edge-cut.
+"""One worker's share of a graph under a cut of nodes (an edge-cut).
 
 Local ids: owned nodes first (central, then marginal), then halo nodes grouped by their owner. The
 aggregation matrix of a shard has one row per owned node and one column per local id, so its rows split
@@ -9,6 +9,7 @@ Letters: N owned, C central, H halo, B boundary (summed over peers), E edges, P 
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from dataclasses import dataclass, fields
@@ -19,8 +20,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnnqlab.atomic import replacing
 from gnnqlab.graph.features import SparseRows
 from gnnqlab.partition.importance import importance
+from gnnqlab.partition.plan import Plan, Route
 
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
@@ -89,6 +92,55 @@ class Shard:
     def num_edges(self) -> int:
         return self.indices.numel()
 
+    @property
+    def num_marginal(self) -> int:
+        """Owned nodes whose sums need rows of other workers."""
+        return self.num_owned - self.num_central
+
+    @property
+    def num_cut_edges(self) -> int:
+        """Local edges whose ends have different owners."""
+        return int((self.indices >= self.num_owned).sum())
+
+    @property
+    def rows_by_kind(self) -> dict[str, int]:
+        """How many rows of each kind this worker holds, copies last; over all workers each node counts once a copy."""
+        return {"central": self.num_central, "marginal": self.num_marginal, "halo": self.num_halo}
+
+    def plan(self, direction: str, device: torch.device | str = "cpu") -> Plan:
+        """Return who sends which rows to whom.
+
+        ``forward``: boundary rows out, halo rows in. ``backward``: gradients of halo rows out, gradients of boundary
+        rows in, to be added.
+
+        Raises:
+            ValueError: if ``direction`` is neither.
+        """
+        if direction not in ("forward", "backward"):
+            raise ValueError(f"direction must be 'forward' or 'backward', got {direction!r}")
+        boundary, halo = self._boundary_routes(device), self._halo_routes(device)
+        send, receive = (boundary, halo) if direction == "forward" else (halo, boundary)
+        return Plan(self.rank, self.workers, send=send, receive=receive, accumulate=direction == "backward")
+
+    def _boundary_routes(self, device: torch.device | str) -> tuple[Route, ...]:
+        rows = self.boundary.split(self.boundary_splits.tolist())
+        return tuple(
+            Route(peer=peer, rows=rows[peer].to(device), ids=self.owned[rows[peer]].to(device), first=None)
+            for peer in self._peers
+        )
+
+    def _halo_routes(self, device: torch.device | str) -> tuple[Route, ...]:
+        rows, ids = (of.split(self.halo_splits.tolist()) for of in (torch.arange(self.num_halo), self.halo))
+        firsts = [0, *itertools.accumulate(self.halo_splits.tolist())]
+        return tuple(
+            Route(peer=peer, rows=rows[peer].to(device), ids=ids[peer].to(device), first=firsts[peer])
+            for peer in self._peers
+        )
+
+    @property
+    def _peers(self) -> list[int]:
+        return [(self.rank + k) % self.workers for k in range(1, self.workers)]
+
     def alpha(self, kind: str) -> Tensor:
         """Return α(u, v) of every local edge, from *global* degrees (AdaQP Eq. 3).
 
@@ -104,7 +156,7 @@ class Shard:
         return edge_weights(kind, self.indptr, self.indices, self.in_degrees, self.out_degrees)
 
     def save(self, path: Path) -> None:
-        """Write the shard as an ``.npz`` without pickles, by way of a temporary file and a rename."""
+        """Write the shard as an ``.npz`` without pickles, whole or not at all, whoever else writes it."""
         arrays: dict[str, np.ndarray] = {}
         scalars: dict[str, object] = {"format": FORMAT}
         for field in fields(self):
@@ -117,10 +169,8 @@ class Shard:
                 arrays[field.name] = value.numpy()
             else:
                 scalars[field.name] = value
-        temporary = path.with_name(f".{path.name}.tmp")
-        with temporary.open("wb") as file:
+        with replacing(path) as partial, partial.open("wb") as file:
             np.savez(file, scalars=np.frombuffer(json.dumps(scalars).encode(), dtype=np.uint8), **arrays)  # type: ignore[arg-type]
-        temporary.rename(path)
 
     @classmethod
     def load(cls, path: Path) -> Shard:

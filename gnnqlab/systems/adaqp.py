@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Annotated
 
 from gnnqlab.bits.assigned import Assigned
 from gnnqlab.exchange.schedule import Overlapped, Synchronous
@@ -11,6 +12,8 @@ from gnnqlab.systems.system import System, register_system
 from gnnqlab.systems.vanilla import vanilla
 
 __all__ = ["adaqp", "adaqp_p", "adaqp_q"]
+
+_AsReleased = Annotated[bool, "Weight rows and cut their parameters as AdaQP's published code does."]
 
 
 @register_system
@@ -22,7 +25,7 @@ def adaqp(
     among: tuple[int, ...] = (2, 4, 8),
     when: str = "background",
     parameters: str = "float32",
-    as_released: bool = False,
+    as_released: _AsReleased = False,
 ) -> System:
     """AdaQP: assigned bit-widths, exchange hidden behind central nodes (sections 3 and 4).
 
@@ -53,7 +56,7 @@ def adaqp_q(
     among: tuple[int, ...] = (2, 4, 8),
     when: str = "background",
     parameters: str = "float32",
-    as_released: bool = False,
+    as_released: _AsReleased = False,
 ) -> System:
     """AdaQP without overlap: the quantization half of its ablation."""
     whole = adaqp(

@@ -7,28 +7,30 @@ is written to JSON as ``module:Class`` and found again by import.
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from typing import Any
 
 from gnnqlab.bits.assigned import Assigned
 from gnnqlab.bits.growing import Growing
 from gnnqlab.bits.orchestrator import Orchestrated
 from gnnqlab.bits.policy import Fixed, UniformRandom
+from gnnqlab.by_name import load, name_of
+from gnnqlab.compute import BFloat16Rows, Float32Products
 from gnnqlab.exchange.halo import Halo
 from gnnqlab.exchange.pipeline import AdaptivePipeline, Pipelined
 from gnnqlab.exchange.schedule import Overlapped, Synchronous
+from gnnqlab.message.cache import NoCache, Unchanged
 from gnnqlab.message.codec import Float32, Stochastic
+from gnnqlab.message.direction import ByDirection
 from gnnqlab.message.sampler import AllRows, BoundarySampling
 from gnnqlab.partition.edge_cut import METIS, Random
-from gnnqlab.systems.defaults import Float32Products, NoCache
 
-__all__ = ["PARTS", "part_from_json", "part_to_json"]
+__all__ = ["PARTS", "check_part", "part_from_json", "part_to_json"]
 
 PARTS: dict[str, dict[str, type]] = {
     "partition": {"metis": METIS, "random": Random},
     "exchange": {"halo": Halo},
     "sampler": {"all": AllRows, "boundary-sampling": BoundarySampling},
-    "cache": {"none": NoCache},
+    "cache": {"none": NoCache, "unchanged": Unchanged},
     "codec": {"float32": Float32, "stochastic": Stochastic},
     "bits": {
         "fixed": Fixed,
@@ -43,9 +45,46 @@ PARTS: dict[str, dict[str, type]] = {
         "pipelined": Pipelined,
         "adaptive-pipeline": AdaptivePipeline,
     },
-    "compute": {"float32": Float32Products},
+    "compute": {"float32": Float32Products, "bfloat16": BFloat16Rows},
 }
 """Axis -> name -> class."""
+
+_METHODS: dict[str, tuple[str, ...]] = {
+    "partition": ("cut",),
+    "exchange": ("join",),
+    "sampler": ("kept",),
+    "cache": ("build",),
+    "codec": ("layout", "encode", "decode"),
+    "bits": ("round", "widths"),
+    "schedule": ("build",),
+    "compute": ("build",),
+}
+"""Axis -> the methods by which what runs is made from a part; samplers, codecs and plain policies run themselves."""
+BY_DIRECTION = ("codec", "bits")
+"""Axes that may have a part for rows and another for their gradients."""
+
+
+def check_part(axis: str, part: Any) -> None:
+    """Refuse what is no part of an axis.
+
+    Raises:
+        ValueError: if it is no dataclass instance, or nothing that runs could be made from it.
+    """
+    if isinstance(part, ByDirection) and axis in BY_DIRECTION:
+        check_part(axis, part.forward)
+        check_part(axis, part.backward)
+        return
+    lacks = [name for name in _METHODS[axis] if not callable(getattr(part, name, None))]
+    if lacks or isinstance(part, type) or not dataclasses.is_dataclass(part):
+        needs = " and ".join(_METHODS[axis]) or "settings"
+        known = ", ".join(f"{kind.__name__}()" for kind in PARTS[axis].values())
+        raise ValueError(
+            f"{axis} must be a part of that axis, a dataclass instance with {needs}, got {part!r}; choose {known} or "
+            "write one"
+        )
+
+
+_PAIR = "by-direction"
 
 
 def part_to_json(axis: str, part: Any) -> dict[str, Any]:
@@ -54,19 +93,17 @@ def part_to_json(axis: str, part: Any) -> dict[str, Any]:
     Raises:
         ValueError: if the part is no dataclass, or was defined where workers cannot import it.
     """
+    if isinstance(part, ByDirection):
+        pair = {direction: part_to_json(axis, getattr(part, direction)) for direction in ("forward", "backward")}
+        return {"name": _PAIR, **pair}
     if not dataclasses.is_dataclass(part):
         raise ValueError(f"a part of the axis {axis!r} must be a dataclass instance, got {part!r}")
     names = {cls: name for name, cls in PARTS[axis].items()}
     kind = type(part)
     if kind in names:
         name = names[kind]
-    elif kind.__module__ == "__main__":
-        raise ValueError(
-            f"{kind.__name__} is defined in a notebook cell or script, where workers cannot import it; move it to a "
-            "module (a .py file beside the notebook) and import it from there"
-        )
     else:
-        name = f"{kind.__module__}:{kind.__qualname__}"
+        name = name_of(kind)
     settings = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
     return {"name": name, **settings}
 
@@ -79,9 +116,10 @@ def part_from_json(axis: str, value: dict[str, Any]) -> Any:
     """
     settings = dict(value)
     name = settings.pop("name")
+    if name == _PAIR and axis in BY_DIRECTION:
+        return ByDirection(**{direction: part_from_json(axis, of) for direction, of in settings.items()})
     if ":" in name:
-        module, _, attribute = name.partition(":")
-        kind = getattr(importlib.import_module(module), attribute)
+        kind = load(name)
     elif name in PARTS[axis]:
         kind = PARTS[axis][name]
     else:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gnnqlab.bits.policy import BitPolicy, Fixed
+from gnnqlab.bits.policy import Bits, Fixed
+from gnnqlab.compute import Compute, Float32Products
 from gnnqlab.exchange.halo import Halo
 from gnnqlab.exchange.schedule import Schedule, Synchronous
+from gnnqlab.message.cache import Cache, NoCache
 from gnnqlab.message.codec import Codec, Float32
+from gnnqlab.message.direction import ByDirection, of_direction
 from gnnqlab.message.sampler import AllRows, Sampler
+from gnnqlab.partition.cut import Partitioner
 from gnnqlab.partition.edge_cut import METIS
-from gnnqlab.partition.parts import Partitioner
-from gnnqlab.systems.defaults import Float32Products, NoCache
-from gnnqlab.systems.parts import PARTS, part_from_json, part_to_json
+from gnnqlab.systems.parts import BY_DIRECTION, PARTS, check_part, part_from_json, part_to_json
+from gnnqlab.systems.said import Said
 
 __all__ = ["SYSTEMS", "System", "make_system", "register_system", "settings_for"]
 
@@ -37,34 +41,80 @@ class System:
     """Which rows travel, and to whom."""
     sampler: Sampler = field(default_factory=AllRows)
     """Which boundary rows travel this epoch."""
-    cache: Any = field(default_factory=NoCache)
+    cache: Cache = field(default_factory=NoCache)
     """Which rows changed enough to send."""
     codec: Codec = field(default_factory=Float32)
-    """How a row becomes bytes."""
-    bits: BitPolicy = field(default_factory=Fixed)
-    """Who chooses each row's bit-width."""
+    """How a row becomes bytes; a pair ``(forward, backward)`` gives gradients a codec of their own."""
+    bits: Bits = field(default_factory=Fixed)
+    """Who chooses each row's bit-width; may be a pair too."""
     schedule: Schedule = field(default_factory=Synchronous)
     """When rows move, relative to computation."""
-    compute: Any = field(default_factory=Float32Products)
+    compute: Compute = field(default_factory=Float32Products)
     """In which precision the products run."""
+    recipe: Said | None = field(default=None, init=False, compare=False, repr=False)
+    """The registered recipe that made it, with the settings given; none after ``replace``."""
 
     def __post_init__(self) -> None:
-        known = set(self.codec.widths)
-        wanted = set(self.bits.choices)
+        for axis in BY_DIRECTION:
+            pair = getattr(self, axis)
+            if isinstance(pair, tuple) and len(pair) == 2:
+                object.__setattr__(self, axis, ByDirection(*pair))
+        for axis in PARTS:
+            check_part(axis, getattr(self, axis))
+        self._check_cut()
+        for direction in ("forward", "backward"):
+            self._check_widths(of_direction(self.codec, direction), of_direction(self.bits, direction))
+            if self.sampler.p < 1.0:
+                self._check_sampled(of_direction(self.bits, direction))
+        if self.sampler.p < 1.0:
+            self._check_sampled(self.schedule)
+        for axis in PARTS:
+            part = getattr(self, axis)
+            reason = part.refuses(self) if hasattr(part, "refuses") else ""
+            if reason:
+                raise ValueError(f"{axis} {type(part).__name__} cannot work in this system: {reason}")
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether a receiver may use a row in another epoch than that of its post.
+
+        Example:
+            >>> from gnnqlab.systems import pipegcn, vanilla
+            >>> pipegcn().keeps_rows, vanilla().keeps_rows
+            (True, False)
+        """
+        return self.schedule.lag > 0 or self.cache.build() is not None
+
+    @property
+    def looks_first(self) -> bool:
+        """Whether dropped rows are summed before they are projected, so that their receiver can drop them."""
+        return self.keeps_rows and getattr(self.schedule, "dropped_by", "receiver") == "receiver"
+
+    def _check_widths(self, codec: Codec, bits: Bits) -> None:
+        known, wanted = set(codec.widths), set(bits.choices)
         if not wanted <= known:
             raise ValueError(
-                f"bits must be widths that the codec can write: {type(self.codec).__name__} writes {sorted(known)}, "
+                f"bits must be widths that the codec can write: {type(codec).__name__} writes {sorted(known)}, "
                 f"got {sorted(wanted)}; choose codec Stochastic() or other bits"
             )
-        if self.sampler.p < 1.0:
-            for part in (self.bits, self.schedule):
-                reason = getattr(part, "needs_every_row", "")
-                if reason:
-                    raise ValueError(
-                        f"with {type(part).__name__} every boundary row must travel in every epoch ({reason}), got "
-                        f"sampler {type(self.sampler).__name__} with p {self.sampler.p}; choose sampler AllRows() or "
-                        "another part"
-                    )
+
+    def _check_sampled(self, part: Bits | Schedule) -> None:
+        reason = getattr(part, "needs_every_row", "")
+        if reason:
+            raise ValueError(
+                f"with {type(part).__name__} every boundary row must travel in every epoch ({reason}), got "
+                f"sampler {type(self.sampler).__name__} with p {self.sampler.p}; choose sampler AllRows() or "
+                "another part"
+            )
+
+    def _check_cut(self) -> None:
+        made, taken = getattr(self.partition, "cuts", "nodes"), getattr(self.exchange, "takes_cuts_of", "nodes")
+        if made != taken:
+            known = sorted(name for name, kind in PARTS["partition"].items() if getattr(kind, "cuts", "nodes") == taken)
+            raise ValueError(
+                f"the exchange {type(self.exchange).__name__} takes cuts of {taken}, got partition "
+                f"{type(self.partition).__name__}, which cuts {made}; choose a partition of {known} or another exchange"
+            )
 
     def to_json(self) -> dict[str, Any]:
         """Return the system as plain JSON; :meth:`from_json` undoes it without loss."""
@@ -99,8 +149,14 @@ def register_system(recipe: Recipe) -> Recipe:
     name = recipe.__name__.replace("_", "-")
     if name in SYSTEMS:
         raise ValueError(f"a system's name must be new, {name!r} is registered already")
-    SYSTEMS[name] = recipe
-    return recipe
+
+    @functools.wraps(recipe)
+    def remembered(*values: Any, **settings: Any) -> System:
+        given = {**dict(zip(_names(recipe), values, strict=False)), **settings}
+        return _made(recipe(*values, **settings), name, given)
+
+    SYSTEMS[name] = remembered
+    return remembered
 
 
 def make_system(system: str | System, **settings: Any) -> System:
@@ -120,16 +176,22 @@ def make_system(system: str | System, **settings: Any) -> System:
     if system not in SYSTEMS:
         raise ValueError(f"system must be one of {sorted(SYSTEMS)}, got {system!r}")
     recipe = SYSTEMS[system]
-    known = settings_of(recipe)
+    known = _names(recipe)
     unknown = sorted(set(settings) - set(known))
     if unknown:
         takes = f"takes {sorted(known)}" if known else "takes no settings"
         raise ValueError(f"system {system!r} {takes}, got {unknown}; leave them out or choose another system")
-    return dataclasses.replace(recipe(**settings), name=system)
+    return _made(recipe(**settings), system, settings)
 
 
-def settings_of(recipe: Recipe) -> list[str]:
-    """Return the names of what a recipe can be told."""
+def _made(system: System, name: str, settings: dict[str, Any]) -> System:
+    """Return a system under its recipe's name that knows what made it."""
+    named = dataclasses.replace(system, name=name)
+    object.__setattr__(named, "recipe", Said(name, settings))
+    return named
+
+
+def _names(recipe: Recipe) -> list[str]:
     return list(inspect.signature(recipe).parameters)
 
 
@@ -137,5 +199,5 @@ def settings_for(system: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Return those of ``settings`` that the recipe of a system takes: what a comparison gives to each."""
     if system not in SYSTEMS:
         raise ValueError(f"system must be one of {sorted(SYSTEMS)}, got {system!r}")
-    known = settings_of(SYSTEMS[system])
+    known = _names(SYSTEMS[system])
     return {name: value for name, value in settings.items() if name in known}

@@ -1,6 +1,6 @@
 """What the papers prove, as pure functions of tensors and numbers.
 
-Two verbs stand above this room and are found here too: ``gq.theory.check(run)`` holds Theorem 3 against gradients that
+Two verbs are done above this room and found here too: ``gq.theory.check(run)`` holds Theorem 3 against gradients that
 are measured (`gnnqlab.measure.run_check`), ``gq.theory.convergence(graph)`` Theorem 2 against a descent
 (`gnnqlab.measure.convergence_check`).
 """
@@ -8,17 +8,19 @@ are measured (`gnnqlab.measure.run_check`), ``gq.theory.convergence(graph)`` The
 import importlib
 from typing import Any
 
-_HOMES = {"TheoryCheck": "gnnqlab.measure.run_check", "check": "gnnqlab.measure.run_check"}
+from gnnqlab.attached import attached
+
+_ATTACHED = ("TheoryCheck", "check")
 _MODULES = ("convergence", "cost", "variance")
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
-    if name not in _HOMES:
+    if name not in _ATTACHED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return attached(f"theory.{name}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES, *_MODULES])
+    return sorted([*globals(), *_ATTACHED, *_MODULES])

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gnnqlab.attached import home_of
 from gnnqlab.callable_module import make_callable
 
 __all__ = ["ConvergenceBound", "Smoothness", "convergence_bound", "largest_step", "smoothness"]
@@ -147,4 +148,4 @@ def _flat(tensors: Iterable[Tensor]) -> Tensor:
     return torch.cat([tensor.reshape(-1) for tensor in tensors])
 
 
-make_callable(__name__, "gnnqlab.measure.convergence_check", "convergence")
+make_callable(__name__, *home_of("theory.convergence"))

@@ -198,13 +198,19 @@ def ring_s(cost: LinkCost, sent_bytes: ArrayLike) -> float:
 
 
 def all_at_once_s(cost: LinkCost, sent_bytes: ArrayLike) -> float:
-    """Return the seconds of an exchange whose messages are all posted at once: the busiest sender's sum.
+    """Return the seconds of an exchange whose messages are all posted at once: the sum at its busiest end.
+
+    A link is as narrow where messages enter a worker as where they leave one. What leaves worker s queues at its
+    sending end, what is for worker r at its receiving end, and the exchange lasts as long as the busier of all these.
+
+    Differs: the paper has ring rounds, in which no worker receives from two at once.
 
     Example:
         >>> all_at_once_s(LinkCost.uniform(3, bytes_per_s=10.0), [[0, 20, 20], [30, 0, 10], [10, 40, 0]])
-        5.0
+        6.0
     """
-    return float(cost.seconds(sent_bytes).sum(axis=1).max(initial=0.0))
+    seconds = cost.seconds(sent_bytes)
+    return float(max(seconds.sum(axis=end).max(initial=0.0) for end in (0, 1)))
 
 
 def exchange_s(cost: LinkCost, sent_bytes: ArrayLike, *, transport: str = "direct") -> float:

@@ -31,7 +31,7 @@ def step_widths(ranges: Tensor, bits: int | Tensor) -> Tensor:
 
     Args:
         ranges: ``max - min`` of each row, ``(K,)``.
-        bits: one width, or one a row ``(K,)``. Widths from 16 on stand for rows sent as they are: no step.
+        bits: one width, or one a row ``(K,)``. 32 stands for rows sent as they are: no step.
 
     Returns:
         float64 ``(K,)``.
@@ -41,7 +41,7 @@ def step_widths(ranges: Tensor, bits: int | Tensor) -> Tensor:
         [3.0, 1.0]
     """
     widths = torch.as_tensor(bits, device=ranges.device).double()
-    return torch.where(widths < 16, ranges.double() / (2.0**widths - 1), 0.0)
+    return torch.where(widths < 32, ranges.double() / (2.0**widths - 1), 0.0)
 
 
 def rounding_fractions(rows_KD: Tensor, bits: int | Tensor) -> Tensor:

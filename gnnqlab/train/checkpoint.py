@@ -1,7 +1,7 @@
 """Checkpoints: one file that a crash cannot tear, in the layout of safetensors, and never a pickle.
 
 ``checkpoints/epoch-N.safetensors`` holds what training needs to go on with epoch N as if nothing had happened:
-parameters, Adam's averages, the assignment in force, and facts as JSON. There is no random state to keep, because
+parameters, Adam's averages, the state of what adapts, and facts as JSON. There is no random state to keep, because
 all noise is a function of seed and epoch. A file is written under another name, flushed to the disk and then renamed,
 and holds a hash of its tensors, so a reader finds the newest whole one.
 
@@ -24,10 +24,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gnnqlab.atomic import replacing
+
 __all__ = ["FOLDER", "Checkpoint", "Checkpoints", "newest_checkpoint", "read_checkpoint", "write_checkpoint"]
 
 FOLDER = "checkpoints"
-_FORMAT = "gnnqlab checkpoint 1"
+_FORMAT = "gnnqlab checkpoint 2"
+_EARLIER = ("gnnqlab checkpoint 1",)
 _KEEP = 2
 _DTYPES = {"F32": torch.float32, "F64": torch.float64, "I64": torch.int64, "U8": torch.uint8}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
@@ -70,18 +73,12 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     header["__metadata__"] = {"format": _FORMAT, "facts": facts, "sha256": digest.hexdigest()}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(partial, "wb") as file:
-            file.write(len(text).to_bytes(8, "little") + text)
-            for view in parts:
-                file.write(view)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.rename(path)
-    except OSError:
-        partial.unlink(missing_ok=True)
-        raise
+    with replacing(path) as partial, open(partial, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for view in parts:
+            file.write(view)
+        file.flush()
+        os.fsync(file.fileno())
     _sync_folder(path.parent)
 
 
@@ -90,6 +87,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
     Raises:
         ValueError: if the file is torn, changed, or no checkpoint.
+        RuntimeError: if an earlier version of gnnqlab wrote it.
     """
     content = memoryview(path.read_bytes())
     length = int.from_bytes(content[:8], "little")
@@ -106,6 +104,11 @@ def read_checkpoint(path: Path) -> Checkpoint:
         whole = whole and hashlib.sha256(body).hexdigest() == described["sha256"]
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError, RecursionError) as error:
         raise ValueError(f"a checkpoint must be as gnnqlab writes it, got {path}: {error}") from error
+    if described["format"] in _EARLIER:
+        raise RuntimeError(
+            f"a checkpoint must be of the format {_FORMAT!r}, got {described['format']!r} in {path}; go on with the "
+            "version of gnnqlab that wrote it, or launch a new run"
+        )
     if not whole:
         raise ValueError(f"a checkpoint must be as gnnqlab wrote it, got a changed or torn file {path}")
     return Checkpoint(epoch, tensors, facts)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-__all__ = ["PHASES", "Clock"]
+__all__ = ["PARTS", "PHASES", "Clock", "summed"]
 
 PHASES = (
     "central",
@@ -22,9 +22,14 @@ PHASES = (
     "other",
 )
 """Phases of an epoch: the products of central and of marginal rows (neighbour sums, and the projections that run
-between them), quantization, waiting for messages, everything else that is dense (other projections, norms, losses),
-the gradient all-reduce, the step, evaluation, bit-width assignment, and what no other phase claims."""
+between them), quantization, waiting for messages, the model's other computations (`PARTS`), the gradient all-reduce,
+the step, evaluation, bit-width assignment, and what no other phase claims."""
 
+PARTS = {"dense": ("products", "elementwise", "loss")}
+"""Phases that a phase is the sum of: projections beside the convolutions; dropout, norms, activations and sums; the
+loss. Forward and backward each."""
+
+_ALL = (*PHASES, *(part for parts in PARTS.values() for part in parts))
 _BEATS = {"encode": "encode", "wait": "wait", "reduce": "reduce", "evaluate": "evaluate"}
 
 
@@ -51,9 +56,10 @@ class Clock:
         """
         self._beat, self._timer = beat, timer
         self._folded = False
+        self._turners: dict[str, Callable[[object], None]] = {}
         self._open = "other"
         self._since = timer()
-        self._seconds = dict.fromkeys(PHASES, 0.0)
+        self._seconds = dict.fromkeys(_ALL, 0.0)
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
@@ -69,6 +75,23 @@ class Clock:
         finally:
             self._switch(around)
 
+    def turn(self, phase: str) -> str:
+        """Open a phase from here on, until another is opened or the block around ends; return the one before.
+
+        Nobody is told: what turns is computation, and so is what it turns from.
+        """
+        return self._open if self._folded else self._switch_silently(phase)
+
+    def turner(self, phase: str) -> Callable[[object], None]:
+        """Return what turns to a phase, whatever it is given: the same each time, for hooks of a backward pass."""
+        if phase not in self._turners:
+
+            def turn(_: object) -> None:
+                self.turn(phase)
+
+            self._turners[phase] = turn
+        return self._turners[phase]
+
     @contextmanager
     def whole(self, phase: str) -> Iterator[None]:
         """Open a phase that claims everything inside it, phases of its own included."""
@@ -80,15 +103,31 @@ class Clock:
                 self._folded = False
 
     def take(self) -> dict[str, float]:
-        """Return seconds per phase since the last call, and start anew."""
+        """Return seconds per phase since the last call, and start anew; each second is counted once."""
         self._switch(self._open)
-        seconds, self._seconds = self._seconds, dict.fromkeys(PHASES, 0.0)
+        seconds, self._seconds = self._seconds, dict.fromkeys(_ALL, 0.0)
         return seconds
 
     def _switch(self, phase: str) -> str:
+        around = self._switch_silently(phase)
+        self._beat(_BEATS.get(phase, "compute"))
+        return around
+
+    def _switch_silently(self, phase: str) -> str:
         now = self._timer()
         around = self._open
         self._seconds[around] += now - self._since
         self._open, self._since = phase, now
-        self._beat(_BEATS.get(phase, "compute"))
         return around
+
+
+def summed(seconds: Mapping[str, float]) -> dict[str, float]:
+    """Return seconds as records have them: a phase that has parts is their sum, and the parts stand behind.
+
+    Example:
+        >>> found = summed({**dict.fromkeys(PHASES, 0.0), "products": 2.0, "elementwise": 1.0, "loss": 0.5})
+        >>> found["dense"], found["products"]
+        (3.5, 2.0)
+    """
+    whole = {phase: seconds[phase] + sum(seconds[part] for part in parts) for phase, parts in PARTS.items()}
+    return {**seconds, **whole}

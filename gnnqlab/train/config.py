@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from gnnqlab.message.transport import TRANSPORTS
-from gnnqlab.nn.models.registry import ModelSettings
-from gnnqlab.systems.system import System, make_system
+from gnnqlab.nn.models.registry import ModelSettings, find_model, model_home, settings_from_json
+from gnnqlab.settings import NO_OPTION, POSITIVE, OneOf, Range, check
+from gnnqlab.systems.said import Said
+from gnnqlab.systems.settings import filled
+from gnnqlab.systems.system import SYSTEMS, System, make_system
 from gnnqlab.train.link import MOST_HOSTS, parse_link
 from gnnqlab.train.pauses import usual_every
 from gnnqlab.train.reduction import GRADIENTS
@@ -20,108 +23,78 @@ __all__ = ["LaunchSettings", "RunConfig", "TrainSettings"]
 class TrainSettings:
     """How long and with what steps a run trains; the same for every system of a comparison."""
 
-    epochs: int = 60
+    epochs: Annotated[int, Range(1)] = 60
     """Full-graph epochs, at least 1."""
-    seed: int = 0
+    seed: Annotated[int, Range(0, 2**63, open_high=True)] = 0
     """Seeds weights, dropout, message noise and random partitions; 0 to 2^63 - 1."""
-    lr: float = 0.01
+    lr: Annotated[float, POSITIVE] = 0.01
     """Learning rate of Adam."""
-    weight_decay: float = 0.0
+    weight_decay: Annotated[float, Range(0)] = 0.0
     """L2 penalty added to the gradient, as in ``torch.optim.Adam``."""
-    evaluate_every: int | None = None
+    evaluate_every: Annotated[int | None, Range(0)] = None
     """Epochs between evaluations; the last epoch is always evaluated. 0: only the last. Default: 1, but 10 for systems
     that use rows of the epoch before, whose epochs after an evaluation do not count. A ``RunConfig`` has the number."""
-    layer0: str = "resend"
+    layer0: Annotated[str, OneOf(("resend", "once"))] = "resend"
     """What static layer-0 features do: ``resend`` in every epoch (AdaQP), or travel ``once``, in full."""
-    transport: str = "direct"
+    transport: Annotated[str, OneOf(TRANSPORTS)] = "direct"
     """How bytes move: ``direct``, ``ring`` or ``all-to-all``."""
-    headers: str = "auto"
+    headers: Annotated[str, OneOf(("auto", "on", "off"))] = "auto"
     """``on``: a header ahead of each message is checked, with the message's checksum; ``off``; or ``auto``: on, except
     over NCCL, where whoever checks waits for the GPU at every message."""
-    timeline_every: int = 50
+    timeline_every: Annotated[int, Range(0)] = 50
     """Epochs between those whose timeline is recorded; epoch 2 is as well. 0: none."""
-    gradients: str = "float32"
+    gradients: Annotated[str, OneOf(GRADIENTS)] = "float32"
     """Type in which weight gradients are summed over workers: ``float32``, or ``bfloat16``, layer by layer under the
     backward pass."""
-    checkpoint_every: int = 0
+    checkpoint_every: Annotated[int, Range(0)] = 0
     """Epochs between checkpoints, from which a run can be resumed; the end is one too. 0: none."""
 
     def __post_init__(self) -> None:
-        if self.epochs < 1:
-            raise ValueError(f"epochs must be at least 1, got {self.epochs}")
-        if not 0 <= self.seed < 2**63:
-            raise ValueError(f"seed must lie in [0, 2**63), got {self.seed}")
-        if not self.lr > 0:
-            raise ValueError(f"lr must be positive, got {self.lr}")
-        if self.weight_decay < 0:
-            raise ValueError(f"weight_decay must not be negative, got {self.weight_decay}")
-        if self.evaluate_every is not None and self.evaluate_every < 0:
-            raise ValueError(f"evaluate_every must not be negative, got {self.evaluate_every}")
-        if self.checkpoint_every < 0:
-            raise ValueError(f"checkpoint_every must not be negative, got {self.checkpoint_every}")
-        if self.layer0 not in ("resend", "once"):
-            raise ValueError(f"layer0 must be 'resend' or 'once', got {self.layer0!r}")
-        if self.headers not in ("auto", "on", "off"):
-            raise ValueError(f"headers must be 'auto', 'on' or 'off', got {self.headers!r}")
-        if self.timeline_every < 0:
-            raise ValueError(f"timeline_every must not be negative, got {self.timeline_every}")
-        if self.transport not in TRANSPORTS:
-            raise ValueError(f"transport must be one of {sorted(TRANSPORTS)}, got {self.transport!r}")
-        if self.gradients not in GRADIENTS:
-            raise ValueError(f"gradients must be one of {GRADIENTS}, got {self.gradients!r}")
+        check(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchSettings:
     """Where the workers run and how long anything may take."""
 
-    device: str = "cpu"
+    device: Annotated[str, OneOf(("cpu", "cuda"))] = "cpu"
     """``cpu``, or ``cuda``: one process per GPU, or several that share one over Gloo."""
-    backend: str = "gloo"
+    backend: Annotated[str, OneOf(("gloo", "nccl"))] = "gloo"
     """``gloo``, or ``nccl`` where every worker has a GPU of its own."""
-    threads_per_worker: int | None = None
+    threads_per_worker: Annotated[int | None, POSITIVE] = None
     """Compute threads of each worker; default: the cores at hand shared out evenly."""
-    start_method: str | None = None
+    start_method: Annotated[str | None, OneOf(("fork", "spawn")), NO_OPTION] = None
     """How torchrun starts workers: ``fork`` (default on CPU) or ``spawn`` (default on CUDA)."""
     hosts: int | None = None
     """Emulated hosts that share the workers out evenly, 1 to 64; default: 2 if there is a link, else 1."""
     link: str | None = None
     """Rate of each host's link, each way, for instance ``1gbit`` (the default with several hosts)."""
-    comm_share: float | None = None
+    comm_share: Annotated[float | None, Range(0.02, 0.98)] = None
     """Instead of ``link``: share of its epoch that Vanilla spends communicating, between 0.02 and 0.98. The rate that
     makes it so is found by short runs before the launch (``gnnqlab.launch.calibrate``)."""
-    vanilla_share: float | None = None
+    vanilla_share: Annotated[float | None, NO_OPTION] = None
     """What Vanilla's share was at this ``link``, where calibration has found it."""
-    wire: str = "auto"
+    wire: Annotated[str, OneOf(("auto", "emulated", "paced"))] = "auto"
     """How hosts are joined: ``emulated`` (network namespaces), ``paced`` (a loopback slowed down), or ``auto``: the
     first, and where the machine does not allow that, the second."""
-    group_timeout_s: float | None = None
+    group_timeout_s: Annotated[float | None, POSITIVE, NO_OPTION] = None
     """Limit of one collective operation; default: the last resort behind the guard's own rules."""
-    stall_report_s: float | None = None
+    stall_report_s: Annotated[float | None, POSITIVE, NO_OPTION] = None
     """Silence after which a worker is reported; default: max(3 s, 5 median epochs)."""
-    stall_stop_s: float | None = None
+    stall_stop_s: Annotated[float | None, POSITIVE, NO_OPTION] = None
     """Silence after which a run is stopped; default: max(8 s, 20 median epochs)."""
-    detach: bool = False
+    detach: Annotated[bool, NO_OPTION] = False
     """Let the run live on when the process that launched it ends."""
 
     def __post_init__(self) -> None:
-        if self.device not in ("cpu", "cuda"):
-            raise ValueError(f"device must be 'cpu' or 'cuda', got {self.device!r}")
-        if self.backend not in ("gloo", "nccl"):
-            raise ValueError(f"backend must be 'gloo' or 'nccl', got {self.backend!r}")
+        check(self)
         if self.backend == "nccl" and self.device == "cpu":
             raise ValueError("backend 'nccl' moves GPU memory, got device 'cpu'; choose backend 'gloo'")
-        if self.start_method not in (None, "fork", "spawn"):
-            raise ValueError(f"start_method must be 'fork' or 'spawn', got {self.start_method!r}")
         if self.start_method is None:
             object.__setattr__(self, "start_method", "fork" if self.device == "cpu" else "spawn")
         if self.start_method == "fork" and self.device == "cuda":
             raise ValueError("start_method 'fork' cannot carry CUDA into workers; choose 'spawn'")
         self._check_hosts()
-        for name in ("threads_per_worker", "group_timeout_s", "stall_report_s", "stall_stop_s"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ValueError(f"{name} must be positive, got {value}")
 
     def _check_hosts(self) -> None:
         asked = self.link is not None or self.comm_share is not None
@@ -135,10 +108,6 @@ class LaunchSettings:
             raise ValueError(f"{setting} is about the wire between hosts, got hosts 1; choose hosts 2, or leave it out")
         if self.link is not None and self.comm_share is not None:
             raise ValueError(f"comm_share chooses the rate of the link, got link {self.link!r} as well; give one")
-        if self.comm_share is not None and not 0.02 <= self.comm_share <= 0.98:
-            raise ValueError(f"comm_share must lie in [0.02, 0.98], got {self.comm_share}")
-        if self.wire not in ("auto", "emulated", "paced"):
-            raise ValueError(f"wire must be 'auto', 'emulated' or 'paced', got {self.wire!r}")
         if self.hosts > 1 and self.backend != "gloo":
             raise ValueError(f"emulated hosts are joined for backend 'gloo', got {self.backend!r}")
         if self.link is not None:
@@ -179,34 +148,42 @@ class RunConfig:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON; :meth:`from_json` undoes it without loss."""
+        home = model_home(self.model.name)
         return {
             "graph": self.graph,
+            "recipe": self.system.recipe.to_json() if self.system.recipe else None,
             "system": self.system.to_json(),
             "model": dataclasses.asdict(self.model),
             "train": dataclasses.asdict(self.train),
             "workers": self.workers,
             "launch": dataclasses.asdict(self.launch),
+            **({"model_home": home} if home else {}),
         }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> RunConfig:
-        """Return the configuration that :meth:`to_json` wrote.
+        """Return the configuration that :meth:`to_json` wrote; imports modules of yours that it names.
 
         Raises:
             ValueError: if a key is unknown or a value out of its range.
+            ImportError: if a part or a model comes from a module that is not found here.
 
         Example:
             >>> config = RunConfig(graph="digits", workers=3)
             >>> RunConfig.from_json(config.to_json()) == config
             True
         """
-        sections = {"model": ModelSettings, "train": TrainSettings, "launch": LaunchSettings}
-        unknown = set(value) - {"graph", "system", "workers", *sections}
+        sections = {"train": TrainSettings, "launch": LaunchSettings}
+        unknown = set(value) - {"graph", "system", "recipe", "model", "model_home", "workers", *sections}
         if unknown:
             raise ValueError(f"a run's configuration has no {sorted(unknown)}")
         parts: dict[str, Any] = {name: value[name] for name in ("graph", "workers") if name in value}
         if "system" in value:
-            parts["system"] = System.from_json(value["system"])
+            parts["system"] = _system(value["system"], value.get("recipe", {}))
+        if "model_home" in value:
+            find_model(value["model"]["name"], value["model_home"])
+        if "model" in value:
+            parts["model"] = settings_from_json(value["model"])
         for name, kind in sections.items():
             if name in value:
                 known = {entry.name for entry in dataclasses.fields(kind)}
@@ -214,3 +191,13 @@ class RunConfig:
                     raise ValueError(f"{name} has the settings {sorted(known)}, got {sorted(set(value[name]) - known)}")
                 parts[name] = kind(**value[name])
         return cls(**parts)
+
+
+def _system(parts: dict[str, Any], recipe: dict[str, Any] | None) -> System:
+    """Return a system of a file with what made it; an empty ``recipe`` is a file from before that was kept."""
+    system = System.from_json(parts)
+    said = Said.from_json(recipe) if recipe else None
+    if recipe == {} and system.name in SYSTEMS:
+        said = Said(system.name, filled(SYSTEMS[system.name], system))
+    object.__setattr__(system, "recipe", said)
+    return system

@@ -8,14 +8,16 @@ from typing import Any
 
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources.catalogue import expect
-from gnnqlab.nn.models.registry import ModelSettings
-from gnnqlab.systems.system import System, make_system
+from gnnqlab.nn.models.registry import MODELS, ModelSettings, settings_class
+from gnnqlab.partition.cut import Partitioner
+from gnnqlab.settings import Setting, nearest, parameters_of, settings_in
+from gnnqlab.systems.parts import PARTS
+from gnnqlab.systems.replaced import replaced
+from gnnqlab.systems.system import SYSTEMS, System, make_system
 from gnnqlab.train.config import LaunchSettings, RunConfig, TrainSettings
 from gnnqlab.train.prepare import keep_graph
 
 __all__ = ["configure"]
-
-_SECTIONS = {"model": ModelSettings, "train": TrainSettings, "launch": LaunchSettings}
 
 
 def configure(
@@ -25,6 +27,7 @@ def configure(
     system: str | System = "vanilla",
     workers: int | None = None,
     workers_per_host: int | None = None,
+    partition: str | Partitioner | None = None,
     **settings: Any,
 ) -> RunConfig:
     """Return the configuration of a run.
@@ -35,8 +38,9 @@ def configure(
         system: a system's name, or a :class:`System`.
         workers: number of partitions, one process each; 2 if nothing says otherwise.
         workers_per_host: instead of it, how many of them each of ``hosts`` (2 by default) has.
-        **settings: any field of ``TrainSettings`` (``epochs``, ``seed``, ``lr``, ``layer0`` ...), of
-            ``ModelSettings`` (``layers``, ``hidden``, ``dropout`` ...), of ``LaunchSettings`` (``device``,
+        partition: a partitioner, or its name, in place of the system's own; a random one has the run's seed.
+        **settings: any field of ``TrainSettings`` (``epochs``, ``seed``, ``lr``, ``layer0`` ...), of the model's
+            settings (``layers``, ``hidden``, ``dropout``, ``heads`` of ``gat`` ...), of ``LaunchSettings`` (``device``,
             ``threads_per_worker`` ...), or what the system's recipe takes (``bits`` ...).
 
     Raises:
@@ -46,11 +50,8 @@ def configure(
         >>> configure("digits", system="fixed-bits", bits=4, epochs=10).system.bits
         Fixed(bits=4)
     """
-    chosen: dict[str, dict[str, Any]] = {section: {} for section in _SECTIONS}
-    for section, kind in _SECTIONS.items():
-        for field in dataclasses.fields(kind):
-            if field.name in settings and field.name != "name":
-                chosen[section][field.name] = settings.pop(field.name)
+    kind = type(model) if isinstance(model, ModelSettings) else settings_class(model)
+    chosen = _by_section(settings, kind, system)
     if workers_per_host is not None:
         hosts = chosen["launch"]["hosts"] = chosen["launch"].get("hosts") or 2
         if workers is not None and workers != hosts * workers_per_host:
@@ -59,19 +60,76 @@ def configure(
                 "leave one out"
             )
         workers = hosts * workers_per_host
-    recipe = make_system(system, **settings)
+    train = TrainSettings(**chosen["train"])
+    recipe = make_system(system, **chosen["system"])
     if isinstance(model, ModelSettings):
         model_settings = dataclasses.replace(model, **chosen["model"])
     else:
         model_settings = ModelSettings(name=model, **chosen["model"])
     return RunConfig(
         graph=_source(graph),
-        system=recipe,
+        system=recipe if partition is None else _parted(recipe, partition, train.seed),
         model=model_settings,
-        train=TrainSettings(**chosen["train"]),
+        train=train,
         workers=2 if workers is None else workers,
         launch=LaunchSettings(**chosen["launch"]),
     )
+
+
+def _by_section(
+    settings: dict[str, Any], model: type[ModelSettings], system: str | System
+) -> dict[str, dict[str, Any]]:
+    """Return the settings by what takes them; those that nothing takes are refused."""
+    takes = {
+        "train": _names(TrainSettings),
+        "launch": _names(LaunchSettings),
+        "model": _names(model) - {"name"},
+        "system": set(),
+    }
+    if isinstance(system, str) and system in SYSTEMS:
+        takes["system"] = {setting.name for setting in parameters_of(SYSTEMS[system])}
+    both = sorted(set(settings) & takes["model"] & takes["system"])
+    if both:
+        raise ValueError(
+            f"a setting must belong to model or system, got {both} of both; give ModelSettings or a System"
+        )
+    chosen: dict[str, dict[str, Any]] = {section: {} for section in takes}
+    for name, value in settings.items():
+        section = next((section for section, names in takes.items() if name in names), None)
+        if section is None:
+            section = "model" if any(name in _names(settings_class(other)) for other in MODELS) else "system"
+            _suggest(name, system)
+        chosen[section][name] = value
+    return chosen
+
+
+def _suggest(name: str, system: str | System) -> None:
+    """Refuse a setting that nothing has, if something has one that is nearly called so."""
+    sections = [TrainSettings, LaunchSettings, *(settings_class(model) for model in MODELS)]
+    known: list[Setting] = [setting for section in sections for setting in settings_in(section)]
+    known += [setting for recipe in SYSTEMS.values() for setting in parameters_of(recipe)]
+    known += [Setting(name=word, kind=int) for word in ("workers", "workers_per_host", "partition")]
+    if name not in {setting.name for setting in known} and (near := nearest(name, known)):
+        shown = system if isinstance(system, str) else system.name
+        raise ValueError(f"no setting of a run with system {shown!r} is called {name!r}; did you mean {near}")
+
+
+def _names(section: type) -> set[str]:
+    return {field.name for field in dataclasses.fields(section)}
+
+
+def _parted(system: System, partition: str | Partitioner, seed: int) -> System:
+    """Return a system with another partitioner; what made the rest of it is still known."""
+    part = _partitioner(partition, seed) if isinstance(partition, str) else partition
+    return replaced(system, {"partition": part})
+
+
+def _partitioner(name: str, seed: int) -> Partitioner:
+    known = PARTS["partition"]
+    if name not in known:
+        raise ValueError(f"partition must be one of {sorted(known)}, got {name!r}")
+    part: Partitioner = known[name](**({"seed": seed} if "seed" in _names(known[name]) else {}))
+    return part
 
 
 def _source(graph: Graph | str | Path) -> str:

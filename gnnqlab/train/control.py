@@ -9,35 +9,30 @@ are its settings broadcast. So all workers change at the same boundary, and an e
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch.distributed as dist
 
-from gnnqlab.bits.policy import BitPolicy
+from gnnqlab.adaptive import Adaptive, State
+from gnnqlab.atomic import locked, write_text
+from gnnqlab.systems.parts import PARTS
 from gnnqlab.systems.system import System
 from gnnqlab.train.record import tell
 
-__all__ = ["CHECKPOINT_NOW", "CONTROL", "Control", "Steerable", "steered", "write_control"]
+__all__ = ["CHECKPOINT_NOW", "CONTROL", "Control", "steered", "write_control"]
 
 CONTROL = "control.json"
 CHECKPOINT_NOW = "checkpoint-now"
 """A file that asks for a checkpoint after the present epoch; rank 0 removes it once that is on the disk."""
-
-
-class Steerable(Protocol):
-    """A policy in force whose settings can be replaced between epochs."""
-
-    def steer(self, settings: Any, *, version: int) -> None:
-        """Put other settings in force."""
+_UNSAID = object()
 
 
 def steered(system: System, changes: Mapping[str, Any]) -> System:
-    """Return the system with other settings of its axis ``bits``, those that may change while it trains.
+    """Return the system with other settings, of those that its parts name as ``steerable``.
 
     Raises:
         ValueError: if the system has no such setting, or a value is out of its range.
@@ -48,8 +43,8 @@ def steered(system: System, changes: Mapping[str, Any]) -> System:
         >>> steered(make_system("adaqp"), {"lam": 0.2, "period": 10}).bits.lam
         0.2
     """
-    known: tuple[str, ...] = getattr(system.bits, "steerable", ())
-    if not known or len(system.codec.widths) == 1:
+    known = _axis_of(system)
+    if not known:
         raise ValueError(
             f"system {system.name!r} has nothing that can change while it trains, got {sorted(changes)}; "
             "choose a system whose messages are quantized"
@@ -57,7 +52,33 @@ def steered(system: System, changes: Mapping[str, Any]) -> System:
     unknown = sorted(set(changes) - set(known))
     if unknown:
         raise ValueError(f"while system {system.name!r} trains, {sorted(known)} can change, got {unknown}")
-    return dataclasses.replace(system, bits=dataclasses.replace(system.bits, **changes))  # type: ignore[type-var]
+    parts = {
+        axis: dataclasses.replace(
+            getattr(system, axis), **{name: value for name, value in changes.items() if known[name] == axis}
+        )
+        for axis in {known[name] for name in changes}
+    }
+    return dataclasses.replace(system, **parts)
+
+
+def _axis_of(system: System) -> dict[str, str]:
+    """Return the axis of every setting that can change while a system trains.
+
+    Raises:
+        ValueError: if two parts call one of theirs the same.
+    """
+    found: dict[str, str] = {}
+    for axis in PARTS:
+        if axis == "bits" and len(system.codec.widths) == 1:
+            continue  # whatever the policy says, there is one width
+        for name in getattr(getattr(system, axis), "steerable", ()):
+            if name in found:
+                raise ValueError(
+                    f"settings that change while a system trains must have names of their own, got {name!r} on the "
+                    f"axes {found[name]!r} and {axis!r}; give one of them another name"
+                )
+            found[name] = axis
+    return found
 
 
 def write_control(folder: Path, system: System, changes: Mapping[str, Any]) -> int:
@@ -75,40 +96,31 @@ def write_control(folder: Path, system: System, changes: Mapping[str, Any]) -> i
     if not changes:
         raise ValueError("control needs at least one setting to change, got none; for instance control(lam=0.2)")
     plain = {name: value.item() if hasattr(value, "item") else value for name, value in changes.items()}
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # two notebooks may steer the same run
+    with locked(folder / f".{CONTROL}.lock"):  # two notebooks may steer the same run
         version, settings = _read(folder / CONTROL) or (0, {})
         settings = {**settings, **plain}
         steered(system, settings)
-        partial = folder / f".{CONTROL}.{os.getpid()}"
-        try:
-            partial.write_text(json.dumps({"version": version + 1, "settings": settings}))
-            partial.replace(folder / CONTROL)
-        except OSError:
-            partial.unlink(missing_ok=True)
-            raise
-    finally:
-        os.close(descriptor)
+        write_text(folder / CONTROL, json.dumps({"version": version + 1, "settings": settings}))
     return version + 1
 
 
-class Control:
-    """One worker's end of the control file.
+class Control(Adaptive):
+    """One worker's end of the control file, and the first of what adapts.
 
     Args:
         folder: the run folder.
         rank: this worker; rank 0 reads the file.
         system: the system the run was launched with.
-        policy: what is steered: the bit policy in force on this worker.
         distributed: whether there are others to tell.
     """
 
-    def __init__(
-        self, folder: Path, rank: int, system: System, policy: BitPolicy | Steerable, *, distributed: bool
-    ) -> None:
+    name = "control"
+    decides = False
+
+    def __init__(self, folder: Path, rank: int, system: System, *, distributed: bool) -> None:
         self._folder, self._path, self._rank, self._system = folder, folder / CONTROL, rank, system
-        self._policy, self._distributed = policy, distributed
+        self._distributed = distributed
+        self._steers: Mapping[str, Sequence[Adaptive]] = {}
         self._seen: tuple[int, int] | None = None
         self._news: tuple[int, dict[str, Any]] | None = None
         self._asked = False
@@ -119,7 +131,22 @@ class Control:
         self.checkpoint_now = False
         """Whether a checkpoint is asked for after the present epoch; whoever takes it clears this."""
 
-    def look(self) -> bool:
+    def steers(self, adaptives: Mapping[str, Sequence[Adaptive]]) -> Control:
+        """Take whom to tell of new settings, by axis.
+
+        Raises:
+            ValueError: if a part has settings that can change, but nobody to put them in force.
+        """
+        for name, axis in _axis_of(self._system).items():
+            if not any(type(adaptive).steer is not Adaptive.steer for adaptive in adaptives.get(axis, ())):
+                raise ValueError(
+                    f"a setting that can change while a system trains needs an adaptive with a method steer, got none "
+                    f"for {name!r} of the axis {axis!r}; write one, or take {name!r} out of steerable"
+                )
+        self._steers = adaptives
+        return self
+
+    def news(self) -> bool:
         """Return whether this worker has news: on rank 0, a version that holds water, or a wish for a checkpoint."""
         if self._rank != 0:
             return False
@@ -165,9 +192,21 @@ class Control:
 
     def adopt(self, version: int, settings: dict[str, Any]) -> None:
         """Put settings in force that are known to hold water."""
+        changed = {name for name, value in settings.items() if self.settings.get(name, _UNSAID) != value}
+        system, axis_of = steered(self._system, settings), _axis_of(self._system)
         self.version, self.settings = version, settings
-        assert hasattr(self._policy, "steer"), "steered() has refused what cannot be steered"
-        self._policy.steer(steered(self._system, settings).bits, version=version)
+        # Whoever says again what is in force already wants a new period, say, so that is told, too.
+        touched = {axis_of[name] for name in changed or settings}
+        for axis, adaptives in self._steers.items():
+            for adaptive in adaptives if axis in touched else ():
+                adaptive.steer(getattr(system, axis), version=version)
+
+    def state(self) -> State:
+        return State({"version": self.version, "settings": self.settings})
+
+    def load(self, facts: dict[str, Any], tensors: object) -> None:
+        if facts["version"]:
+            self.adopt(facts["version"], facts["settings"])
 
 
 def _read(path: Path) -> tuple[int, dict[str, Any]] | None:

@@ -1,4 +1,4 @@
-"""The assignment in force, on disk: which width each row of a run's messages had at the end.
+"""What is in force on each worker, on disk; of AdaQP: which width each row of a run's messages had at the end.
 
 ``assigned-rankR.npz`` holds the rows that worker R sends, one array a message named ``layer-direction-receiver``; a
 new assignment replaces the file as a whole.
@@ -6,27 +6,24 @@ new assignment replaces the file as a whole.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from gnnqlab.atomic import replacing
 from gnnqlab.bits.assigned import Assigned, AssignedWidths
 
-__all__ = ["load_widths", "save_widths"]
+__all__ = ["load_widths", "save_tables"]
 
 
-def save_widths(folder: Path, rank: int, widths: AssignedWidths) -> None:
-    """Write the widths of the rows that a worker sends; those it receives are written by their senders."""
-    arrays = {
-        f"{layer}-{direction}-{receiver}": rows.numpy()
-        for (layer, direction, sender, receiver), rows in widths.table.items()
-        if sender == rank
-    }
-    partial = folder / f".assigned-rank{rank}.partial"
-    with partial.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
-    partial.replace(folder / f"assigned-rank{rank}.npz")
+def save_tables(folder: Path, rank: int, tables: Mapping[str, Mapping[str, Tensor]]) -> None:
+    """Write what a worker has for itself, each table to ``NAME-rankR.npz`` in the place of the one before."""
+    for name, table in tables.items():
+        with replacing(folder / f"{name}-rank{rank}.npz") as partial, partial.open("wb") as file:
+            np.savez(file, **{key: tensor.numpy() for key, tensor in table.items()})  # type: ignore[arg-type]
 
 
 def load_widths(folder: Path, settings: Assigned) -> AssignedWidths | None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gnnqlab.atomic import write_text
+
 __all__ = ["FASTEST", "FILE", "INTERFACE", "MOST_HOSTS", "SLOWEST", "Link", "link_name", "parse_link", "sent_by_host"]
 
 FILE = "link.json"
@@ -94,7 +96,7 @@ class Link:
 
     def write(self, folder: Path) -> None:
         """Describe this link in a run folder."""
-        (folder / FILE).write_text(json.dumps(dataclasses.asdict(self), indent=1))
+        write_text(folder / FILE, json.dumps(dataclasses.asdict(self), indent=1))
 
     @classmethod
     def of(cls, folder: Path, workers: int) -> Link:

@@ -11,20 +11,19 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from gnnqlab.adaptive import ASSIGNMENTS, DECISIONS
+from gnnqlab.atomic import write_text
 from gnnqlab.message.paced import Pacer
 from gnnqlab.partition.shard import Shard
-from gnnqlab.train.assignment import Assigner
-from gnnqlab.train.clock import Clock
+from gnnqlab.train.clock import Clock, summed
 from gnnqlab.train.config import RunConfig
 from gnnqlab.train.control import Control
-from gnnqlab.train.coordinator import Coordinator
 from gnnqlab.train.heartbeat import Heartbeat
-from gnnqlab.train.installed import save_widths
+from gnnqlab.train.installed import save_tables
 from gnnqlab.train.link import Crossing, Link
 from gnnqlab.train.memory import keep_pages
 from gnnqlab.train.objective import Scores
-from gnnqlab.train.overhead import extraction_fact
-from gnnqlab.train.prepare import own_shard
+from gnnqlab.train.prepare import own_shard, partitioner_library
 from gnnqlab.train.record import JsonLines, traffic_rows
 from gnnqlab.train.state import Keeper
 from gnnqlab.train.timeline import TimelineFile
@@ -53,8 +52,17 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
     device = _device(config, rank)
     link = Link.of(folder, workers)
     pacer = _pacer(link, rank, workers, folder)
+    control = Control(folder, rank, config.system, distributed=workers > 1)
     trainer = worker_trainer(
-        shard, config.system, config.model, settings, device=device, clock=clock, run=_identity(config), pacer=pacer
+        shard,
+        config.system,
+        config.model,
+        settings,
+        device=device,
+        clock=clock,
+        run=_identity(config),
+        pacer=pacer,
+        control=control,
     )
     if rank == 0:
         _write_facts(folder, config, shard, trainer, device)
@@ -62,14 +70,10 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
     traffic = JsonLines(folder / f"traffic-rank{rank}.jsonl")
     timeline = TimelineFile(folder, rank, trainer.exchange, settings.timeline_every)
     meter = _Meter(trainer)
-    assert trainer.policy is not None
-    control = Control(folder, rank, config.system, trainer.policy, distributed=trainer.distributed)
-    trainer.control = control
     keeper = Keeper(folder, config, rank, trainer, control, heartbeat)
     crossing = Crossing(link, rank, workers)
     if workers > 1:
         _check_same_partition(shard)
-    installed = 0
     first, earlier_s = keeper.resume()
     started = time.perf_counter() - earlier_s
     for epoch in range(first, settings.epochs):
@@ -81,9 +85,7 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
         loss = trainer.epoch(epoch)
         epoch_s = time.perf_counter() - begun
         bytes_wire = crossing.take()
-        if trainer.coordinator is not None:
-            with clock.whole("assign"):
-                _take_decisions(folder, rank, trainer.coordinator)
+        _write_decided(folder, rank, trainer)
         scores = Scores(train=float("nan"), val=float("nan"), test=float("nan"))
         if _evaluates(epoch, settings.epochs, settings.evaluate_every):
             scores = trainer.evaluate(epoch)
@@ -98,18 +100,16 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
                 "val_score": _number(scores.val),
                 "test_score": _number(scores.test),
                 "epoch_s": round(epoch_s, 7),
-                **{f"{phase}_s": round(value, 7) for phase, value in seconds.items()},
+                **{f"{phase}_s": round(value, 7) for phase, value in summed(seconds).items()},
                 **meter.read(),
                 "bytes_wire": bytes_wire,
             }
         )
         arrivals = meter.arrivals()
         timeline.end(epoch, arrivals)
-        if trainer.assigner is not None:
-            trainer.assigner.observe(arrivals)
-            if rank == 0:
-                _write_assignments(folder, trainer.assigner)
-            installed = _keep_widths(folder, rank, trainer.assigner, installed)
+        for adaptive in trainer.adaptives.values():
+            adaptive.observe(arrivals)
+            save_tables(folder, rank, adaptive.tables())
         traffic.write({"epoch": epoch, "rows": traffic_rows(arrivals)})
         _check_finite(loss, epoch)
         keeper.after(epoch, time.perf_counter() - started)
@@ -126,45 +126,34 @@ def _identity(config: RunConfig) -> str:
     return json.dumps(kept, sort_keys=True) + os.environ.get("TORCHELASTIC_RUN_ID", "")
 
 
-def _take_decisions(folder: Path, rank: int, coordinator: Coordinator) -> None:
-    """Append what was decided since the last call, by all workers alike, to ``decisions.jsonl``."""
-    decided, coordinator.decisions[:] = list(coordinator.decisions), []
-    if decided and rank == 0:
-        lines = JsonLines(folder / "decisions.jsonl")
-        for entry in decided:
-            lines.write(entry)
-        lines.close()
-
-
-def _write_assignments(folder: Path, assigner: Assigner) -> None:
-    """Append what was assigned since the last call to ``assignments.jsonl``."""
-    solved, assigner.history[:] = list(assigner.history), []
-    if solved:
-        lines = JsonLines(folder / "assignments.jsonl")
-        for entry in solved:
-            lines.write(entry)
-        lines.close()
-
-
-def _keep_widths(folder: Path, rank: int, assigner: Assigner, installed: int) -> int:
-    """Write the assignment in force if it is a new one; return its number."""
-    number = assigner.widths.round(0)
-    if number != installed:
-        save_widths(folder, rank, assigner.widths)
-    return number
+def _write_decided(folder: Path, rank: int, trainer: Trainer) -> None:
+    """Append what was decided in the epoch that has ended, by all workers alike, to the files that it belongs to."""
+    decided = [entry for adaptive in trainer.adaptives.values() for entry in adaptive.entries()]
+    if not decided or rank != 0:
+        return
+    with trainer.clock.whole("assign"):
+        for name in dict.fromkeys(name for name, _ in decided):
+            if name not in (ASSIGNMENTS, DECISIONS):
+                raise ValueError(f"a decision belongs to {DECISIONS} or {ASSIGNMENTS}, got {name!r}")
+            lines = JsonLines(folder / name)
+            for file, entry in decided:
+                if file == name:
+                    lines.write(entry)
+            lines.close()
 
 
 def _check_same_partition(shard: Shard) -> None:
     """Refuse shards of different partitions, which machines without a common cache can make; also a barrier."""
     counts = torch.zeros(2, shard.workers, shard.workers, dtype=torch.int64)
-    counts[0, :, shard.rank] = shard.halo_splits
-    counts[1, shard.rank] = shard.boundary_splits
+    plan = shard.plan("forward")
+    counts[0, :, shard.rank] = plan.received_rows
+    counts[1, shard.rank] = plan.sent_rows
     counts = counts.to("cuda") if dist.get_backend() == "nccl" else counts
     dist.all_reduce(counts)
     if not torch.equal(counts[0], counts[1]):
         raise RuntimeError(
             "workers must hold shards of one partition, got rows to send that nobody expects; let all machines share "
-            "the folder GNNQLAB_CACHE, or choose the partition 'random'"
+            "the folder GNNQLAB_CACHE, or choose the partition Random(), on the command line --partition random"
         )
 
 
@@ -209,19 +198,27 @@ def _write_facts(folder: Path, config: RunConfig, shard: Shard, trainer: Trainer
         "device": str(device),
         "backend": dist.get_backend() if dist.is_initialized() else "none",
         "threads": torch.get_num_threads(),
-        "projects_first": [
-            bool(convolution.projects_first) for convolution in getattr(trainer.model, "convolutions", [])
-        ],
+        "projects_first": _projected_first(config, trainer),
         "layer0": config.train.layer0,
+        "lag": getattr(config.system.schedule, "lag", 0),
         "gradients": config.train.gradients,
+        "partitioner_library": partitioner_library(folder),
         "torch": torch.__version__,
     }
-    if trainer.coordinator is not None:
-        facts |= extraction_fact(shard)
+    for adaptive in trainer.adaptives.values():
+        facts |= adaptive.notes()
     print(
         f"training on {facts['device']}, backend {facts['backend']}, {facts['threads']} thread(s) a worker", flush=True
     )
-    (folder / "facts.json").write_text(json.dumps(facts, indent=1))
+    write_text(folder / "facts.json", json.dumps(facts, indent=1))
+
+
+def _projected_first(config: RunConfig, trainer: Trainer) -> list[bool]:
+    """Return which layers send projected rows."""
+    layers = [bool(each.projects_first) for each in getattr(trainer.model, "convolutions", [])]
+    if trainer.exchange is None or not trainer.exchange.looks_first or config.model.dropout == 0.0:
+        return layers
+    return [projects and index == 0 for index, projects in enumerate(layers)]
 
 
 class _Meter:

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from gnnqlab.partition.shard import Shard
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["coordination_figures", "extraction_fact"]
-
-
-def extraction_fact(shard: Shard) -> dict[str, float | None]:
-    """Return what a coordinated run notes about the Graph Extractor: ``extract_s``, seconds, ``None`` if unknown.
-
-    Every shard looks at the whole graph for the nodes' importance, one shard after the other.
-    """
-    return {"extract_s": shard.extract_s * shard.workers if math.isfinite(shard.extract_s) else None}
+__all__ = ["coordination_figures"]
 
 
 def coordination_figures(folder: Path, records: pd.DataFrame) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gnnqlab.train.config import RunConfig
+    from gnnqlab.systems.system import System
 
 __all__ = ["EVERY", "advice", "epoch_seconds", "mark", "undisturbed", "usual_every"]
 
@@ -30,12 +30,12 @@ def usual_every(lag: int) -> int:
     return EVERY if lag else 1
 
 
-def advice(config: RunConfig) -> str:
+def advice(system: System, workers: int, evaluate_every: int | None) -> str:
     """Return what is wrong with how often a run is evaluated, and the way out; empty if nothing is."""
-    if not config.system.schedule.lag or config.workers < 2 or config.train.evaluate_every != 1:
+    if not system.schedule.lag or workers < 2 or evaluate_every != 1:
         return ""
     return (
-        f"the seconds of {config.system.name} count only if not every epoch follows an evaluation, during which rows "
+        f"the seconds of {system.name} count only if not every epoch follows an evaluation, during which rows "
         f"under way travel on for nothing, got evaluate_every 1; choose evaluate_every {EVERY}, or 0: only the last"
     )
 
@@ -72,17 +72,21 @@ def undisturbed(records: pd.DataFrame) -> pd.DataFrame:
 def epoch_seconds(records: pd.DataFrame) -> pd.Series:
     """Return the seconds of each epoch, of the slowest worker, as sums of them need them.
 
-    An epoch that an evaluation made shorter counts as the median of the others, the first one aside.
+    An epoch that an evaluation made shorter counts as those before and after it, between which it lies; the first one,
+    which sets things up, is not among them. Epochs of a system that decides as it goes differ in kind, and neighbours
+    are mostly of the same.
 
     Example:
         >>> import pandas as pd
-        >>> records = pd.DataFrame({"epoch": [0, 1, 2, 3], "epoch_s": [9.0, 1.0, 3.0, 3.0]})
-        >>> epoch_seconds(records).tolist(), epoch_seconds(records.assign(after_evaluation=[0, 1, 0, 0])).tolist()
-        ([9.0, 1.0, 3.0, 3.0], [9.0, 3.0, 3.0, 3.0])
+        >>> records = pd.DataFrame({"epoch": [0, 1, 2, 3, 4], "epoch_s": [9.0, 1.0, 3.0, 1.0, 5.0]})
+        >>> epoch_seconds(records).tolist(), epoch_seconds(records.assign(after_evaluation=[0, 1, 0, 1, 0])).tolist()
+        ([9.0, 1.0, 3.0, 1.0, 5.0], [9.0, 3.0, 3.0, 4.0, 5.0])
     """
     seconds = records.groupby("epoch", sort=True)["epoch_s"].max()
     if "after_evaluation" not in records.columns:
         return seconds
     shortened = records.groupby("epoch", sort=True)["after_evaluation"].max() > 0
-    others = seconds[~shortened & (seconds.index > seconds.index.min())]
-    return seconds.mask(shortened, others.median()) if len(others) else seconds
+    others = seconds.mask(shortened | (seconds.index == seconds.index.min()))
+    if others.isna().all():
+        return seconds
+    return seconds.mask(shortened, others.interpolate(limit_direction="both"))

@@ -8,13 +8,16 @@ import os
 import time
 from pathlib import Path
 
+from gnnqlab.atomic import locked, write_text
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import load
-from gnnqlab.partition.parts import Partitioner, cache_folder, shard_folder, shard_path, store_shards
+from gnnqlab.partition.cut import Partitioner
+from gnnqlab.partition.parts import cache_folder, has_shards, kept_library, shard_folder, shard_path, store_shards
 from gnnqlab.partition.shard import Shard
 from gnnqlab.train.heartbeat import Heartbeat
+from gnnqlab.train.machine import node_name, this_node
 
-__all__ = ["keep_graph", "own_shard"]
+__all__ = ["keep_graph", "own_shard", "partitioner_library"]
 
 _LONG_S = 24 * 3600.0
 """Loading and partitioning may take hours on a large graph; the guard is told so."""
@@ -24,8 +27,9 @@ def keep_graph(graph: Graph) -> str:
     """Save a graph from memory where workers can load it; return its path, named by content."""
     path = cache_folder() / "graphs" / graph.content_hash
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        graph.save(path)
+        with locked(path.with_name(f"{path.name}.lock")):
+            if not path.exists():
+                graph.save(path)
     return str(path)
 
 
@@ -36,12 +40,10 @@ def own_shard(
 
     A partition that was made before is read from the cache without loading the graph at all.
     """
-    marker = run / "shards.json"
+    marker = run / _marker()
     if int(os.environ.get("LOCAL_RANK", rank)) == 0:
         folder = _shards(source, partitioner, workers, heartbeat)
-        partial = marker.with_suffix(".partial")
-        partial.write_text(json.dumps({"folder": str(folder)}))
-        partial.rename(marker)
+        write_text(marker, json.dumps({"folder": str(folder)}))
     else:
         heartbeat.phase("partition", limit_s=_LONG_S)
         while not marker.exists():
@@ -51,11 +53,21 @@ def own_shard(
     return Shard.load(shard_path(folder, rank))
 
 
+def partitioner_library(run: Path) -> str | None:
+    """Return the library that cut this run's graph, in this run or in an earlier one whose shards it found."""
+    return kept_library(Path(json.loads((run / _marker()).read_text())["folder"]))
+
+
+def _marker() -> str:
+    """Name of the file by which a machine's workers learn where shards are: a cache may be each machine's own."""
+    return node_name("shards", this_node())
+
+
 def _shards(source: str, partitioner: Partitioner, workers: int, heartbeat: Heartbeat) -> Path:
     note = cache_folder() / "sources" / f"{_source_digest(source)}.json"
     if note.exists():
         folder = shard_folder(json.loads(note.read_text())["content"], partitioner, workers)
-        if all(shard_path(folder, rank).exists() for rank in range(workers)):
+        if has_shards(folder, workers):
             return folder
     heartbeat.phase("load", limit_s=_LONG_S)
     graph = load(source)
@@ -64,9 +76,7 @@ def _shards(source: str, partitioner: Partitioner, workers: int, heartbeat: Hear
         graph, partitioner, workers, progress=lambda rank: heartbeat.phase("partition", limit_s=_LONG_S)
     )
     note.parent.mkdir(parents=True, exist_ok=True)
-    partial = note.with_suffix(f".{os.getpid()}")
-    partial.write_text(json.dumps({"content": graph.content_hash}))
-    partial.rename(note)
+    write_text(note, json.dumps({"content": graph.content_hash}))
     return folder
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.systems.system import System, make_system
 from gnnqlab.train.config import TrainSettings
 
-__all__ = ["ADAQP", "SYLVIE", "preset"]
+__all__ = ["ADAQP", "SYLVIE", "preset", "preset_system"]
 
-ADAQP: dict[str, tuple[float, int]] = {
-    "reddit": (0.5, 500),
-    "yelp": (0.1, 1000),
-    "ogbn-products": (0.5, 250),
-    "amazon-products": (0.5, 1200),
+ADAQP: dict[str, tuple[float, int, int, float]] = {
+    "reddit": (0.5, 500, 100, 0.5),
+    "yelp": (0.1, 1000, 1000, 0.5),
+    "ogbn-products": (0.5, 250, 2000, 0.5),
+    "amazon-products": (0.5, 1200, 500, 0.5),
 }
-"""AdaQP Table 8: graph -> (dropout, epochs); GCN and GraphSAGE, 3 layers of 256, LayerNorm, Adam at 0.01."""
+"""AdaQP Table 8: graph -> (dropout, epochs, rows of a group, λ); GCN and GraphSAGE, 3 layers of 256, LayerNorm, Adam
+at 0.01."""
 
 _SHALLOW = {
     "reddit": (4, 256, 2000, 0.5),
@@ -91,7 +93,7 @@ def preset(
     if paper == "adaqp":
         _expect("model", model, ("gcn", "graphsage"), "AdaQP Table 8")
         _expect("graph", graph, tuple(ADAQP), "AdaQP Table 8")
-        dropout, epochs = ADAQP[graph]
+        dropout, epochs = ADAQP[graph][:2]
         layers, hidden, lr, weight_decay = 3, 256, 0.01, 0.0
     elif paper == "sylvie":
         _expect("model", model, tuple(SYLVIE), "SYLVIE Table VI")
@@ -103,6 +105,26 @@ def preset(
         raise ValueError(f"paper must be 'adaqp' or 'sylvie', got {paper!r}")
     shape = ModelSettings(name=model, layers=layers, hidden=hidden, dropout=dropout)
     return shape, TrainSettings(epochs=epochs, lr=lr, weight_decay=weight_decay, seed=seed)
+
+
+def preset_system(graph: str) -> System:
+    """Return AdaQP with the group size and the λ that its authors assigned widths with on a graph (AdaQP Table 8).
+
+    The table has no period; section 5.5 finds 50 epochs best, which is the recipe's own.
+
+    Args:
+        graph: ``reddit``, ``yelp``, ``ogbn-products`` or ``amazon-products``.
+
+    Raises:
+        ValueError: if the table has no such row.
+
+    Example:
+        >>> preset_system("yelp").bits.group_size, preset_system("yelp").bits.lam
+        (1000, 0.5)
+    """
+    _expect("graph", graph, tuple(ADAQP), "AdaQP Table 8")
+    _, _, group_size, lam = ADAQP[graph]
+    return make_system("adaqp", group_size=group_size, lam=lam)
 
 
 def _expect(what: str, value: str, known: tuple[str, ...], table: str) -> None:

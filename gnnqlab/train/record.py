@@ -15,7 +15,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.train.config_file import read_config, unimported
 from gnnqlab.train.json_lines import parse_lines, read_lines
+from gnnqlab.train.left import without_records
 from gnnqlab.train.link import Link
 from gnnqlab.train.overhead import coordination_figures
 from gnnqlab.train.pauses import epoch_seconds, mark, undisturbed
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from gnnqlab.message.channel import Arrival
+    from gnnqlab.message.incoming import Arrival
 
 __all__ = [
     "JsonLines",
@@ -52,6 +54,9 @@ RECORD_COLUMNS = (
     "wait_s",
     "wire_s",
     "dense_s",
+    "products_s",
+    "elementwise_s",
+    "loss_s",
     "reduce_s",
     "optimizer_s",
     "evaluate_s",
@@ -66,7 +71,9 @@ RECORD_COLUMNS = (
     "after_evaluation",
 )
 """Columns of ``run.records``: seconds end in ``_s``; scores are NaN in epochs without evaluation; ``epoch_s`` is
-training alone, ``time_s`` the wall clock since training began; bytes are those this worker sent, but ``bytes_wire``
+training alone, ``time_s`` the wall clock since training began; ``dense_s`` is the sum of ``products_s`` (projections
+beside the convolutions), ``elementwise_s`` (dropout, norms, activations) and ``loss_s``, and with the other phases,
+``other_s`` among them, it adds up to ``epoch_s``; bytes are those this worker sent, but ``bytes_wire``
 are those its emulated host sent to the others during the training part, headers included (its first worker counts);
 ``after_evaluation`` is 1 where rows under way had an evaluation's time for nothing (``pauses.py``)."""
 
@@ -81,8 +88,10 @@ TRAFFIC_COLUMNS = (
     "payload_bytes",
     "param_bytes",
     "seconds",
+    "round",
 )
-"""Columns of ``run.traffic``; ``seconds`` is the time from the receiver's post until the whole message had come."""
+"""Columns of ``run.traffic``; ``seconds`` is the time from the receiver's post until the whole message had come,
+``round`` says which exchange of the layer and direction it was."""
 
 
 class JsonLines:
@@ -129,6 +138,7 @@ def traffic_rows(arrivals: Iterable[Arrival]) -> list[list[Any]]:
             share.payload_bytes,
             share.param_bytes,
             round(arrival.seconds, 7),
+            arrival.round,
         ]
         for arrival in arrivals
         for share in arrival.layout.shares
@@ -151,12 +161,15 @@ def read_records(folder: Path) -> pd.DataFrame:
 
 
 def _lag(folder: Path) -> int:
-    """Return how many epochs old the rows are that a run's system uses."""
+    """Return how many epochs old the rows are that a run's system uses; a part of the user's is not imported for it."""
     from gnnqlab.systems.system import System
 
     try:
-        return System.from_json(json.loads((folder / "config.json").read_text())["system"]).schedule.lag
-    except (OSError, ValueError, KeyError, TypeError):  # not written yet, or with a part that this process lacks
+        config = read_config(folder)
+        if unimported(config):
+            return int(_facts(folder).get("lag", 0))
+        return System.from_json(config["system"]).schedule.lag
+    except (ValueError, KeyError, TypeError):  # not written yet, or of another version
         return 0
 
 
@@ -221,15 +234,23 @@ def _of_assignment(line: dict[str, Any]) -> dict[str, Any]:
 def summarize(folder: Path) -> dict[str, Any]:
     """Return the figures of a run that comparisons and ``--json`` show.
 
-    Seconds are medians over epochs of the slowest worker (``epoch_s``) or of the mean over workers (the
-    others); the first epoch is left out where there are more, because it also sets things up, and so are epochs that an
-    evaluation made shorter (``pauses.py``). ``assign_s`` is a mean over all epochs instead, since few epochs assign;
-    ``assign_share`` is its share of training time. Bytes are per epoch, all workers. The test score is that of the
-    epoch with the best validation score.
+    ``train_s`` is the whole training, from its first epoch to its last: the slowest worker's epochs summed
+    (``epoch_seconds``), with everything that happens in them; evaluations lie outside. The other seconds are those of
+    one epoch: medians of the slowest worker (``epoch_s``) or of the mean over workers (the others); the first epoch is
+    left out where there are more, because it also sets things up, and so are epochs that an evaluation made shorter
+    (``pauses.py``). ``assign_s`` is a mean over all epochs instead, since few epochs assign; ``assign_share`` is its
+    share of training time, and ``assign_cpu_s`` what one assignment takes of a processor in the background, in neither.
+    Bytes are per epoch, all workers. The test score is that of the epoch with the best validation score.
 
     A system that is coordinated as it trains also has ``extract_s`` and ``coordination_share`` (``overhead.py``).
+
+    Raises:
+        ValueError: if ``config.json`` is none of a run.
+        RuntimeError: if the records of some worker are not there: sums over the others would be too small.
     """
-    config = json.loads((folder / "config.json").read_text())
+    config = read_config(folder)
+    if lacking := without_records(folder, config["workers"], ended=False):
+        raise RuntimeError(lacking)
     frame = read_records(folder)
     summary: dict[str, Any] = {
         "run": folder.name,
@@ -264,6 +285,7 @@ def summarize(folder: Path) -> dict[str, Any]:
             metric: None if best is None else float(best["test_score"]),
             "best_val": None if best is None or best["val_score"] != best["val_score"] else float(best["val_score"]),
             "best_epoch": None if best is None else int(best["epoch"]),
+            "train_s": float(epoch_seconds(frame).sum()),
             "epoch_s": float(timed.groupby("epoch")["epoch_s"].max().median()),
             "comm_s": median_of_means("wait_s", "reduce_s"),
             "comp_s": median_of_means("central_s", "marginal_s", "dense_s", "optimizer_s"),
@@ -315,8 +337,13 @@ def _assignments(folder: Path) -> dict[str, Any]:
 
 
 def _metric(folder: Path) -> str:
+    return "test_f1_micro" if _facts(folder).get("multi_label") else "test_accuracy"
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    """Return what was found out while the run was set up; nothing before that."""
     try:
-        facts = json.loads((folder / "facts.json").read_text())
+        facts: dict[str, Any] = json.loads((folder / "facts.json").read_text())
     except (OSError, ValueError):
-        facts = {}
-    return "test_f1_micro" if facts.get("multi_label") else "test_accuracy"
+        return {}
+    return facts

@@ -1,13 +1,16 @@
 """Gradients and a few facts summed over all workers: at once in float32, or layer by layer in bfloat16 meanwhile.
 
-The facts are the loss, a flag, and where somebody asks for them the seconds of every worker's last epoch. Each
-worker's loss is a sum over its rows divided by *global* counts, so that sums over workers are means. The flag says
-that a worker has something to share (``control.py``). Seconds stand in a slot of their own for each worker, to which
+The facts are the loss, a flag, and what somebody asks for beside them (``shared.py``). Each worker's loss is a sum over
+its rows divided by *global* counts, so that sums over workers are means. The flag says that a worker has something to
+share (``control.py``). Numbers of which the largest is wanted stand in a slot of their own for each worker, to which
 the others add zero: so all read the same numbers. Each fact costs four bytes in a message that travels anyway.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import torch
@@ -16,7 +19,7 @@ from torch import Tensor
 
 from gnnqlab.train.parameters import FlatParameters
 
-__all__ = ["GRADIENTS", "AtOnce", "Facts", "Meanwhile", "Reduction", "Summed", "make_reduction", "num_facts"]
+__all__ = ["GRADIENTS", "AtOnce", "Facts", "Meanwhile", "Reduction", "Slots", "Summed", "make_reduction"]
 
 GRADIENTS = ("float32", "bfloat16")
 """Types in which weight gradients travel."""
@@ -32,8 +35,10 @@ class Facts(NamedTuple):
     """Its share of the loss."""
     flag: bool = False
     """Whether it has something to share."""
-    epoch_s: float | None = None
-    """Seconds of its epoch before, if it knows them."""
+    sums: Sequence[float] = ()
+    """Its terms of what is summed."""
+    maxima: Sequence[float | None] = ()
+    """Its values of that of which the largest counts; ``None`` where it knows none."""
 
 
 class Summed(NamedTuple):
@@ -42,17 +47,46 @@ class Summed(NamedTuple):
     loss: float
     flag: bool
     """Whether any worker has something to share."""
-    longest_s: float | None
-    """Seconds that the slowest worker took for the epoch before; ``None`` if any does not know its own."""
+    sums: tuple[float, ...] = ()
+    maxima: tuple[float | None, ...] = ()
+    """The largest value of all workers; ``None`` if any does not know its own."""
 
 
-def num_facts(*, timed: int = 0) -> int:
-    """Return how many numbers are summed beside the gradients.
+@dataclass(frozen=True, kw_only=True)
+class Slots:
+    """Where the facts stand in the buffer that is summed: loss, flag, the slots of each maximum, sums."""
 
-    Args:
-        timed: workers whose seconds are asked for; 0 if nobody asks.
-    """
-    return 2 + timed
+    sums: int = 0
+    maxima: int = 0
+    workers: int = 1
+
+    @property
+    def count(self) -> int:
+        return 2 + self.maxima * self.workers + self.sums
+
+    def write(self, into: Tensor, facts: Facts, rank: int) -> None:
+        """Fill a buffer of zeros with the facts of one worker.
+
+        Example:
+            >>> slots, summed = Slots(maxima=1, workers=2), torch.zeros(4)
+            >>> for rank, seconds in enumerate((1.0, 3.0)):
+            ...     own = torch.zeros(4)
+            ...     slots.write(own, Facts(torch.tensor(0.5), maxima=[seconds]), rank)
+            ...     summed += own
+            >>> slots.read(summed)
+            Summed(loss=1.0, flag=False, sums=(), maxima=(3.0,))
+        """
+        into[0], into[1] = facts.loss.detach(), float(facts.flag)
+        for index, value in enumerate(facts.maxima):
+            into[2 + index * self.workers + rank] = math.nan if value is None else value
+        for index, term in enumerate(facts.sums, start=self.count - self.sums):
+            into[index] = term
+
+    def read(self, summed: Tensor) -> Summed:
+        loss, flag, *others = summed.tolist()
+        each = [others[index * self.workers :][: self.workers] for index in range(self.maxima)]
+        maxima = (None if any(map(math.isnan, values)) else max(values) for values in each)
+        return Summed(loss, flag > 0, tuple(others[len(others) - self.sums :]), tuple(maxima))
 
 
 class Reduction(Protocol):
@@ -72,8 +106,8 @@ class Reduction(Protocol):
 class AtOnce:
     """One float32 all-reduce after the backward pass; alone, nothing to sum."""
 
-    def __init__(self, parameters: FlatParameters, *, distributed: bool) -> None:
-        self._parameters, self._distributed = parameters, distributed
+    def __init__(self, parameters: FlatParameters, slots: Slots, *, distributed: bool) -> None:
+        self._parameters, self._slots, self._distributed = parameters, slots, distributed
         self._rank = dist.get_rank() if distributed else 0
 
     @property
@@ -81,12 +115,12 @@ class AtOnce:
         return 4 * self._parameters.summed.numel() if self._distributed else 0
 
     def begin(self, facts: Facts) -> None:
-        _write(self._parameters.facts, facts, self._rank)
+        self._slots.write(self._parameters.facts, facts, self._rank)
 
     def finish(self) -> Summed:
         if self._distributed:
             dist.all_reduce(self._parameters.summed)
-        return _read(self._parameters.facts)
+        return self._slots.read(self._parameters.facts)
 
 
 class Meanwhile:
@@ -97,8 +131,8 @@ class Meanwhile:
     each term and each partial sum.
     """
 
-    def __init__(self, parameters: FlatParameters) -> None:
-        self._parameters = parameters
+    def __init__(self, parameters: FlatParameters, slots: Slots) -> None:
+        self._parameters, self._slots = parameters, slots
         self._facts, self._rank = parameters.facts, dist.get_rank()
         self._rounded = torch.zeros_like(parameters.values, dtype=torch.bfloat16)
         self._spans, bucket_of = _buckets([parameter.numel() for parameter in parameters.list])
@@ -115,7 +149,7 @@ class Meanwhile:
 
     def begin(self, facts: Facts) -> None:
         self._missing, self._posted = list(self._sizes), 0
-        _write(self._facts, facts, self._rank)
+        self._slots.write(self._facts, facts, self._rank)
         self._works = [_start(self._facts)]
 
     def finish(self) -> Summed:
@@ -124,7 +158,7 @@ class Meanwhile:
             work.wait()
         self._works = []
         self._parameters.gradients.copy_(self._rounded)
-        return _read(self._facts)
+        return self._slots.read(self._facts)
 
     def _whole(self, bucket: int) -> None:
         """Count a parameter whose gradient is complete; post every bucket whose turn has come."""
@@ -143,8 +177,16 @@ class Meanwhile:
         self._posted = max(self._posted, until)
 
 
-def make_reduction(parameters: FlatParameters, *, gradients: str = "float32", distributed: bool) -> Reduction:
+def make_reduction(
+    parameters: FlatParameters, slots: Slots, *, gradients: str = "float32", distributed: bool
+) -> Reduction:
     """Return how gradients are summed.
+
+    Args:
+        parameters: whose buffer has ``slots.count`` elements for facts.
+        slots: where these stand.
+        gradients: type in which gradients travel.
+        distributed: whether there is anybody to sum with.
 
     Raises:
         ValueError: if the type is unknown.
@@ -152,20 +194,8 @@ def make_reduction(parameters: FlatParameters, *, gradients: str = "float32", di
     if gradients not in GRADIENTS:
         raise ValueError(f"gradients must be one of {GRADIENTS}, got {gradients!r}")
     if distributed and gradients == "bfloat16":
-        return Meanwhile(parameters)
-    return AtOnce(parameters, distributed=distributed)
-
-
-def _write(into: Tensor, facts: Facts, rank: int) -> None:
-    """Fill a buffer of zeros."""
-    into[0], into[1] = facts.loss.detach(), float(facts.flag)
-    if facts.epoch_s is not None and into.numel() > 2:
-        into[2 + rank] = facts.epoch_s
-
-
-def _read(summed: Tensor) -> Summed:
-    loss, flag, *seconds = summed.tolist()
-    return Summed(loss, flag > 0, max(seconds) if seconds and min(seconds) > 0 else None)
+        return Meanwhile(parameters, slots)
+    return AtOnce(parameters, slots, distributed=distributed)
 
 
 def _start(buffer: Tensor) -> dist.Work:

@@ -10,7 +10,6 @@ from typing import Any
 import torch.distributed as dist
 from torch import Tensor
 
-from gnnqlab.train.assignment import Assigner, Key
 from gnnqlab.train.checkpoint import Checkpoint, Checkpoints, newest_checkpoint
 from gnnqlab.train.config import RunConfig
 from gnnqlab.train.control import CHECKPOINT_NOW, Control
@@ -27,40 +26,33 @@ _LIMIT_S = 600.0
 def config_digest(config: RunConfig) -> str:
     """Name what must be equal for a training to go on bit for bit: all but its length and where it runs."""
     value = config.to_json()
-    del value["launch"]
+    del value["launch"], value["recipe"]
     value["train"] = {
         name: setting for name, setting in value["train"].items() if name not in ("epochs", "checkpoint_every")
     }
     return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=12).hexdigest()
 
 
-def capture(trainer: Trainer, control: Control) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def capture(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return tensors and facts of a training between two epochs; every worker must call this, rank 0 gets it whole."""
-    optimizer = trainer.optimizer
-    tensors = {
-        "values": trainer.parameters.values,
-        "average": optimizer.average,
-        "square": optimizer.square,
-        "steps": optimizer.steps,
-    }
-    facts: dict[str, Any] = {"control": {"version": control.version, "settings": control.settings}}
-    if trainer.coordinator is not None:
-        facts["coordination"] = trainer.coordinator.state()
-    if trainer.assigner is not None:
-        kept = trainer.assigner.state()
-        facts["assignment"] = kept.facts
-        tensors |= {f"cost/{name}": tensor for name, tensor in kept.cost.items()}
-        for table_name, table in (("widths", kept.table), ("pending", kept.pending)):
-            tensors |= {_name(table_name, key): rows for key, rows in _gathered(table, trainer.assigner).items()}
-    return tensors, facts
+    tensors, facts = dict(_trained(trainer)), {}
+    own: dict[str, Tensor] | None = None
+    for name, adaptive in trainer.adaptives.items():
+        kept = adaptive.state()
+        facts[name] = kept.facts
+        tensors |= {f"{name}/{key}": tensor for key, tensor in kept.tensors.items()}
+        if kept.own is not None:
+            own = (own or {}) | {f"{name}/{key}": tensor for key, tensor in kept.own.items()}
+    if own is not None:
+        tensors |= _gathered(own) if trainer.distributed else own
+    return tensors, {"adaptives": facts}
 
 
-def restore(trainer: Trainer, control: Control, checkpoint: Checkpoint | None) -> tuple[int, dict[str, Any]]:
+def restore(trainer: Trainer, checkpoint: Checkpoint | None) -> tuple[int, dict[str, Any]]:
     """Put a training back where a checkpoint was taken; every worker must call this.
 
     Args:
         trainer: as new.
-        control: as new.
         checkpoint: on rank 0; ``None`` for a training that begins.
 
     Returns:
@@ -75,45 +67,31 @@ def restore(trainer: Trainer, control: Control, checkpoint: Checkpoint | None) -
     if shared[0] is None:
         return 0, {}
     epoch, facts, small = shared[0]
-    optimizer = trainer.optimizer
-    for name, target in (
-        ("values", trainer.parameters.values),
-        ("average", optimizer.average),
-        ("square", optimizer.square),
-        ("steps", optimizer.steps),
-    ):
+    for name, target in _trained(trainer).items():
         if checkpoint is not None:
             target.copy_(checkpoint.tensors[name])
         if trainer.distributed:
             dist.broadcast(target, 0)
-    if facts["control"]["version"]:
-        control.adopt(facts["control"]["version"], facts["control"]["settings"])
-    if trainer.coordinator is not None:
-        trainer.coordinator.load(facts["coordination"])
-    if trainer.assigner is not None:
-        tables: dict[str, dict[Key, Tensor]] = {"widths": {}, "pending": {}}
-        cost = {}
-        for name, tensor in small.items():
-            kind, _, rest = name.partition("/")
-            if kind == "cost":
-                cost[rest] = tensor
-            else:
-                layer, direction, sender, receiver = rest.split("-")
-                tables[kind][int(layer), direction, int(sender), int(receiver)] = tensor
-        trainer.assigner.load(facts["assignment"], tables["widths"], tables["pending"], cost)
+    for name, adaptive in trainer.adaptives.items():
+        prefix = f"{name}/"
+        own = {key.removeprefix(prefix): tensor for key, tensor in small.items() if key.startswith(prefix)}
+        adaptive.load(facts["adaptives"][name], own)
     return epoch, facts
 
 
-def _gathered(table: dict[Key, Tensor], assigner: Assigner) -> dict[Key, Tensor]:
-    """Return the widths of all workers' messages on rank 0, told by their senders."""
-    mine = {key: rows for key, rows in table.items() if key[2] == assigner.rank}
-    parts: list[Any] | None = [None] * assigner.workers if assigner.rank == 0 else None
-    dist.gather_object(mine, parts, dst=0)
-    return {key: rows for part in parts or [] for key, rows in sorted(part.items())}
+def _trained(trainer: Trainer) -> dict[str, Tensor]:
+    """Return what every step of the optimizer changes, alike on every worker."""
+    optimizer = trainer.optimizer
+    moments = {"average": optimizer.average, "square": optimizer.square, "steps": optimizer.steps}
+    return {"values": trainer.parameters.values, **moments}
 
 
-def _name(table: str, key: Key) -> str:
-    return f"{table}/{'-'.join(map(str, key))}"
+def _gathered(own: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of all workers on rank 0."""
+    first = dist.get_rank() == 0
+    parts: list[Any] | None = [None] * dist.get_world_size() if first else None
+    dist.gather_object(own, parts, dst=0)
+    return {name: tensor for part in parts or [] for name, tensor in sorted(part.items())}
 
 
 class Keeper:
@@ -124,7 +102,7 @@ class Keeper:
         config: the run's configuration.
         rank: this worker.
         trainer: whose state it is.
-        control: the settings in force.
+        control: asked whether somebody wishes for a checkpoint.
         heartbeat: told while a checkpoint is taken.
     """
 
@@ -148,7 +126,7 @@ class Keeper:
                 f"a checkpoint belongs to the configuration it was taken under, got one of another in {self._folder}; "
                 "launch a new run, or resume the run that it came from"
             )
-        epoch, facts = restore(self._trainer, self._control, found)
+        epoch, facts = restore(self._trainer, found)
         return epoch, facts.get("time_s", 0.0)
 
     def after(self, epoch: int, time_s: float) -> None:
@@ -158,7 +136,10 @@ class Keeper:
         if not (due or asked):
             return
         self._heartbeat.phase("checkpoint", limit_s=_LIMIT_S)
-        tensors, facts = capture(self._trainer, self._control)
+        tensors, facts = capture(self._trainer)
+        if self._trainer.exchange is not None:
+            # What receivers hold is not kept: it travels anew here as it will in a training that goes on from here.
+            self._trainer.exchange.forget()
         if self._rank == 0:
             self._report(self._files.save(epoch + 1, tensors, {**facts, "config": self._config, "time_s": time_s}))
             if asked:

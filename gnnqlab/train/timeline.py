@@ -13,12 +13,12 @@ from gnnqlab.train.record import JsonLines
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gnnqlab.exchange.halo import HaloExchange
-    from gnnqlab.message.channel import Arrival
+    from gnnqlab.exchange.protocol import Exchange
+    from gnnqlab.message.incoming import Arrival
 
 __all__ = ["TIMELINE_COLUMNS", "TimelineFile", "read_timeline"]
 
-TIMELINE_COLUMNS = ("epoch", "layer", "direction", "rank", "what", "peer", "start_s", "end_s")
+TIMELINE_COLUMNS = ("epoch", "layer", "direction", "rank", "what", "peer", "start_s", "end_s", "round")
 """Columns of ``run.timeline``: ``what`` is a part of a layer's exchange (see `gnnqlab.exchange.timeline`), ``peer`` the
 sender of a transfer and -1 otherwise. Seconds count from the first part of the epoch on the same machine; only there
 do workers share a clock."""
@@ -30,7 +30,7 @@ _SOON = 2
 class TimelineFile:
     """Records the timeline of epoch 2 and of every n-th one on one worker."""
 
-    def __init__(self, folder: Path, rank: int, exchange: HaloExchange | None, every: int) -> None:
+    def __init__(self, folder: Path, rank: int, exchange: Exchange | None, every: int) -> None:
         self._path, self._rank = folder / f"timeline-rank{rank}.jsonl", rank
         self._exchange, self._every = exchange, every
 
@@ -47,7 +47,7 @@ class TimelineFile:
         if not self._exchange.timeline.stages.on_device:
             spans += transfers(arrivals)
         rows = [
-            [span.layer, span.direction, span.what, span.peer, round(span.start, 7), round(span.end, 7)]
+            [span.layer, span.direction, span.what, span.peer, round(span.start, 7), round(span.end, 7), span.round]
             for span in spans
         ]
         lines = JsonLines(self._path)
@@ -63,7 +63,7 @@ def read_timeline(folder: Path) -> pd.DataFrame:
     import pandas as pd
 
     rows = [
-        [line["epoch"], *span[:2], line["rank"], *span[2:], line["clock"]]
+        [line["epoch"], *span[:2], line["rank"], *span[2:6], *(span[6:] or [0]), line["clock"]]
         for path in sorted(folder.glob("timeline-rank*.jsonl"))
         for line in read_lines(path)
         for span in line["spans"]

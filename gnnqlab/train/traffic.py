@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.train.config_file import NAME, read_config
 from gnnqlab.train.json_lines import last_line, lines_at, read_lines, spread_lines
 from gnnqlab.train.record import TRAFFIC_COLUMNS
 
@@ -15,8 +16,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-__all__ = ["read_traffic"]
+__all__ = ["TIERS", "read_traffic"]
 
+TIERS = ("inner", "outer")
+"""What a message crosses: a host's own memory, or the link between hosts (CDFGNN section 6)."""
 _LINES = 256
 """Lines that are plain objects at a time; in columns of numbers they take a tenth of the memory."""
 
@@ -25,6 +28,8 @@ def read_traffic(
     folder: Path, *, epochs: Iterable[int] | None = None, last: int | None = None, spread: int | None = None
 ) -> pd.DataFrame:
     """Return one row per epoch, layer, direction, sender, receiver and bit-width, of all epochs if not said otherwise.
+
+    ``tier`` says what a message crossed: ``inner`` between workers of one host, ``outer`` between hosts.
 
     Args:
         folder: the run folder.
@@ -47,10 +52,21 @@ def read_traffic(
     ]
     parts = [part for part in parts if part]
     if not parts:
-        return pd.DataFrame([], columns=list(TRAFFIC_COLUMNS))
+        none = pd.DataFrame([], columns=list(TRAFFIC_COLUMNS))
+        return none.assign(tier=pd.Categorical([], categories=TIERS))
     # A column at a time, and what it was made of is let go: never two copies of a long table.
     columns = {name: np.concatenate([part.pop(name) for part in parts]) for name in TRAFFIC_COLUMNS}
-    return pd.DataFrame(columns, copy=False)
+    crossed = _host(columns["sender"], folder) != _host(columns["receiver"], folder)
+    tier = pd.Categorical.from_codes(crossed.astype(np.int8), categories=TIERS)
+    return pd.DataFrame({**columns, "tier": tier}, copy=False)
+
+
+def _host(rank: NDArray[Any], folder: Path) -> NDArray[Any]:
+    """Return the host of workers: consecutive ones share one."""
+    if not (folder / NAME).exists():
+        return 0 * rank
+    config = read_config(folder)
+    return rank * (config["launch"].get("hosts") or 1) // config["workers"]
 
 
 def _wanted(
@@ -85,7 +101,8 @@ def _columns(lines: list[dict[str, Any]]) -> dict[str, NDArray[Any]]:
     """Return the rows of some epochs as columns; empty if nobody sent anything."""
     import numpy as np
 
-    columns = zip(*((line["epoch"], *row) for line in lines for row in line["rows"]))
+    plain = len(TRAFFIC_COLUMNS) - 2
+    columns = zip(*((line["epoch"], *row[:plain], *(row[plain:] or [0])) for line in lines for row in line["rows"]))
     found = dict(zip(TRAFFIC_COLUMNS, columns))
     return {
         name: np.array([sys.intern(word) for word in values], dtype=object) if name == "direction" else np.array(values)

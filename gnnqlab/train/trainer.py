@@ -2,43 +2,46 @@
 
 from __future__ import annotations
 
+import itertools
 import time
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
-from gnnqlab.bits.assigned import Assigned, AssignedWidths
-from gnnqlab.bits.orchestrator import Orchestrated, OrchestratedWidths
-from gnnqlab.bits.policy import BitPolicy
-from gnnqlab.bits.steered import Steered
-from gnnqlab.exchange.halo import HaloExchange
+from gnnqlab.adaptive import Adaptive, Training, adaptives_of
+from gnnqlab.bits.policy import in_force
+from gnnqlab.exchange.protocol import Exchange
 from gnnqlab.kernels.codec import raise_refused
+from gnnqlab.message.direction import by_direction, of_direction
 from gnnqlab.message.header import run_number
+from gnnqlab.message.links import sizes_up_to, time_transfers
 from gnnqlab.message.paced import Paced, Pacer
-from gnnqlab.message.transport import Direct, Transport, make_transport
+from gnnqlab.message.transport import make_transport
 from gnnqlab.nn.message_passing import ModelGraph, WorkerGraph
 from gnnqlab.nn.models.registry import ModelSettings, build_model
+from gnnqlab.nn.timed import timed
 from gnnqlab.partition.shard import Shard
+from gnnqlab.seat import Seat
+from gnnqlab.systems.join import join
 from gnnqlab.systems.system import System
-from gnnqlab.train.assignment import Assigner
 from gnnqlab.train.clock import Clock
 from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.coordinator import Coordinator
 from gnnqlab.train.objective import Objective, Scores
 from gnnqlab.train.parameters import Adam, FlatParameters
-from gnnqlab.train.reduction import Facts, make_reduction, num_facts
+from gnnqlab.train.reduction import Facts, make_reduction
+from gnnqlab.train.shared import Wanted
 
-__all__ = ["Trainer", "worker_trainer"]
+__all__ = ["Steering", "Trainer", "worker_trainer"]
 
 
-class _Steering(Protocol):
-    """Brings settings from outside into a training; see ``control.py``."""
+class Steering(Protocol):
+    """Brings settings from outside to what adapts; itself one of these. See ``control.py``."""
 
-    def look(self) -> bool: ...
-
-    def follow(self, epoch: int) -> None: ...
+    def steers(self, adaptives: Mapping[str, Sequence[Adaptive]]) -> Adaptive:
+        """Take whom it tells of new settings, by axis; return what is asked for news."""
 
 
 class Trainer:
@@ -51,34 +54,32 @@ class Trainer:
         model: nn.Module,
         settings: TrainSettings,
         *,
-        exchange: HaloExchange | None = None,
+        exchange: Exchange | None = None,
         distributed: bool = False,
         clock: Clock | None = None,
-        assigner: Assigner | None = None,
-        policy: AssignedWidths | OrchestratedWidths | Steered | None = None,
-        coordinator: Coordinator | None = None,
+        adaptives: Sequence[Adaptive] = (),
     ) -> None:
-        self.assigner = assigner
-        self.coordinator = coordinator
-        self.policy = policy
-        """The widths in force, where they can be steered."""
-        self.control: _Steering | None = None
-        """Who brings news from outside, if anybody does."""
+        self.adaptives = {adaptive.name: adaptive for adaptive in adaptives}
+        """What adapts between epochs, by name, in the order in which it does; the same on every worker."""
+        if len(self.adaptives) != len(adaptives):
+            raise ValueError(f"what adapts needs a name of its own, got {[each.name for each in adaptives]}")
+        self._deciding = any(adaptive.decides for adaptive in adaptives)
+        self._wanted = Wanted(adaptives, dist.get_world_size() if distributed else 1)
         self._news = False
         self._epochs_here = 0
         self._evaluated = self._rested = False
         self._epoch_s: float | None = None
-        self._longest_s: float | None = None
+        self._told: list[Mapping[str, float | None]] = []
         self.graph, self.objective, self.model, self.settings = graph, objective, model.to(graph.device), settings
         self.exchange, self.distributed = exchange, distributed
         self.clock = clock or Clock()
         if not getattr(model, "takes_sparse_input", False):
             graph.densify_features()
-        timed = 0 if coordinator is None else dist.get_world_size() if distributed else 1
-        self.parameters = FlatParameters(self.model, num_facts=num_facts(timed=timed))
+        slots = self._wanted.slots
+        self.parameters = FlatParameters(self.model, num_facts=slots.count)
         if distributed:
             self.parameters.spread()
-        self.reduction = make_reduction(self.parameters, gradients=settings.gradients, distributed=distributed)
+        self.reduction = make_reduction(self.parameters, slots, gradients=settings.gradients, distributed=distributed)
         self.optimizer = Adam(self.parameters, lr=settings.lr, weight_decay=settings.weight_decay)
 
     def gradients(self, epoch: int) -> float:
@@ -87,20 +88,23 @@ class Trainer:
         Raises:
             NonFiniteMessage: if a row to send holds NaN or Inf (NonFiniteRow on CUDA).
         """
-        self.parameters.zero()
-        with self.clock("dense"):
-            logits = self.model(self.graph.at(epoch, training=True), self.graph.features)
-            loss = self.objective.loss(logits)
-            news = self.control is not None and self.control.look()
-            self.reduction.begin(Facts(loss, news, self._epoch_s))
+        with self.clock("optimizer"):
+            self.parameters.zero()
+        logits = self.model(self.graph.at(epoch, training=True, clock=self.clock), self.graph.features)
+        loss = timed(self.clock, "loss", self.objective.loss, logits)
+        news = any([adaptive.news() for adaptive in self.adaptives.values()])  # noqa: C419  # all are asked
+        with self.clock("reduce"):
+            self.reduction.begin(Facts(loss, news, *self._wanted.say(self._epoch_s)))
+        with self.clock("other"):  # what the backward pass opens last ends with it
             loss.backward()
         with self.clock("reduce"):
-            total, self._news, self._longest_s = self.reduction.finish()
+            summed = self.reduction.finish()
+        self._news, self._told = summed.flag, self._wanted.told(summed)
         if self.exchange is not None:
             self.exchange.release()
         if self.graph.device.type == "cuda":
             raise_refused(self.graph.device)  # kernels there cannot stop a training themselves
-        return total
+        return summed.loss
 
     def epoch(self, epoch: int) -> float:
         """Train one epoch; return its loss (before the step)."""
@@ -109,14 +113,13 @@ class Trainer:
         with self.clock("optimizer"):
             self.optimizer.step()
         self._epoch_s = time.perf_counter() - begun if self._is_usual() else None
-        if self._news and self.control is not None:
-            self.control.follow(epoch)
-        if self.assigner is not None:
+        if self._news:
+            for adaptive in self.adaptives.values():
+                adaptive.follow(epoch)
+        if self._deciding:
             with self.clock.whole("assign"):
-                self.assigner.after_epoch(epoch)
-        if self.coordinator is not None:
-            with self.clock.whole("assign"):
-                self.coordinator.after_epoch(epoch, loss, self._longest_s)
+                for adaptive, told in zip(self.adaptives.values(), self._told, strict=True):
+                    adaptive.after_epoch(epoch, loss, told)
         return loss
 
     def _is_usual(self) -> bool:
@@ -132,9 +135,9 @@ class Trainer:
     def close(self) -> None:
         """Return when nothing of this training is under way any more."""
         if self.exchange is not None:
-            self.exchange.schedule.drain()
-        if self.assigner is not None:
-            self.assigner.close()
+            self.exchange.drain()
+        for adaptive in self.adaptives.values():
+            adaptive.close()
 
     @torch.no_grad()
     def evaluate(self, epoch: int) -> Scores:
@@ -155,6 +158,7 @@ def worker_trainer(
     clock: Clock | None = None,
     run: str = "",
     pacer: Pacer | None = None,
+    control: Steering | None = None,
 ) -> Trainer:
     """Return the trainer of one worker; ``torch.distributed`` must be initialised if there are several.
 
@@ -165,23 +169,30 @@ def worker_trainer(
         clock: measures its epochs.
         run: tells the run's messages from those of others; the same on every worker.
         pacer: slows messages down to the rate of a link that is not there.
+        control: brings settings from outside while it trains.
 
     Raises:
         ValueError: if the shard has nothing to learn from.
     """
     clock = clock or Clock()
     distributed = shard.workers > 1 and dist.is_initialized()
-    bits = _policy(system.bits, shard)
+    seat = Seat(
+        rank=shard.rank,
+        workers=shard.workers,
+        seed=settings.seed,
+        ids=torch.cat([shard.owned, shard.halo]),
+        importance=shard.importance,
+        device=torch.device(device),
+    )
+    bits = by_direction(system.bits, lambda part: in_force(part, seat))
     transport = make_transport(settings.transport, shard.rank, shard.workers)
-    exact: Transport = Direct(shard.rank, shard.workers)
+    exact = make_transport("direct", shard.rank, shard.workers)
     if pacer is not None:
         transport, exact = Paced(transport, pacer), Paced(exact, pacer)
-    exchange = HaloExchange(
+    exchange = join(
+        system,
         shard,
-        codec=system.codec,
         bits=bits,
-        sampler=system.sampler,
-        schedule=system.schedule,
         transport=transport,
         exact_transport=exact,
         seed=settings.seed,
@@ -190,18 +201,27 @@ def worker_trainer(
         device=device,
         phases=clock,
     )
-    assigner = None
-    if isinstance(bits, AssignedWidths) and distributed:
-        per_parameter = system.codec.layout(bits.choices[0], 1, 1).param_bytes // 2
-        assigner = Assigner(
-            bits,
-            shard,
-            exchange,
-            bytes_per_parameter=per_parameter,
-            transport=settings.transport,
-            wire=exact,
-            phases=clock,
-        )
+    training = Training(
+        seat=seat,
+        parts={
+            "exchange": exchange,
+            "sampler": system.sampler,
+            "cache": system.cache,
+            "codec": system.codec,
+            "bits": bits,
+            "schedule": exchange.schedule,
+        },
+        of_direction=of_direction,
+        shard=shard,
+        distributed=distributed,
+        transport=settings.transport,
+        time_links=lambda largest: time_transfers(
+            shard.rank, shard.workers, transport=exact, sizes=sizes_up_to(largest)
+        ),
+        phases=clock,
+    )
+    adaptives = adaptives_of(training)
+    steering = [] if control is None else [control.steers(adaptives)]
     graph = WorkerGraph(shard, exchange, seed=settings.seed, device=device)
     network = build_model(model, graph.features.shape[1], shard.num_classes, seed=settings.seed)
     return Trainer(
@@ -212,21 +232,10 @@ def worker_trainer(
         exchange=exchange,
         distributed=distributed,
         clock=clock,
-        assigner=assigner,
-        policy=bits,
-        coordinator=Coordinator.of(bits, system.schedule, exchange.schedule),
+        adaptives=[*steering, *itertools.chain(*adaptives.values())],
     )
 
 
 def _with_headers(setting: str) -> bool:
     over_nccl = dist.is_initialized() and dist.get_backend() == "nccl"
     return setting == "on" or (setting == "auto" and not over_nccl)
-
-
-def _policy(settings: BitPolicy, shard: Shard) -> AssignedWidths | OrchestratedWidths | Steered:
-    """Return the policy in force on one worker: settings, and what they need to know of it."""
-    if isinstance(settings, Assigned):
-        return AssignedWidths(settings)
-    if isinstance(settings, Orchestrated):
-        return OrchestratedWidths(settings, torch.cat([shard.owned, shard.halo]), shard.importance)
-    return Steered(settings)

@@ -5,7 +5,6 @@ Groups are kept by epoch and group size, so that λ can move without sorting row
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,17 +13,19 @@ from torch import Tensor
 
 from gnnqlab.bits.assigned import Assigned, AssignedWidths
 from gnnqlab.bits.groups import group
+from gnnqlab.bits.outlook import Place, Widths
 from gnnqlab.bits.policy import BitPolicy
 from gnnqlab.bits.problem import Message, Problem, assemble
+from gnnqlab.bits.row import EXACT
 from gnnqlab.bits.solver import solve
+from gnnqlab.message.codec import Codec, Stochastic
+from gnnqlab.message.direction import ByDirection, of_direction
 from gnnqlab.theory.cost import LinkCost
 from gnnqlab.tune.trace import Trace, TracedMessage
 
-__all__ = ["Desk"]
+__all__ = ["Desk", "Widths"]
 
-Place = tuple[int, str]
-Widths = Mapping[Place, Sequence[Tensor]]
-"""(layer, direction) -> width of every row of each of its messages, in the order of `Trace.at`."""
+_STOCHASTIC = Stochastic()
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +49,20 @@ class Desk:
     """Solves the assignments of one trace."""
 
     trace: Trace
-    bytes_per_parameter: int = 4
-    _groups: dict[tuple[int, int], dict[Place, list[_Grouped]]] = field(default_factory=dict)
-    _betas: dict[tuple[int, Place], list[Tensor]] = field(default_factory=dict)
+    codec: Codec | ByDirection = _STOCHASTIC
+    """Writes the rows: what they take is asked of it."""
+    _groups: dict[tuple[int, int, bool], dict[Place, list[_Grouped]]] = field(default_factory=dict)
+    _betas: dict[tuple[int, Place, bool], list[Tensor]] = field(default_factory=dict)
     _here: dict[Place, list[TracedMessage]] = field(default_factory=dict)
+
+    def writing(self, codec: Codec | ByDirection) -> Desk:
+        """Return the desk for another codec; what was sorted stays."""
+        return Desk(self.trace, codec, self._groups, self._betas, self._here)
+
+    def codec_of(self, direction: str) -> Codec:
+        """Return the codec of a direction's rows."""
+        codec: Codec = of_direction(self.codec, direction)
+        return codec
 
     def messages(self, place: Place) -> list[TracedMessage]:
         """Return the messages of a layer and direction."""
@@ -59,24 +70,28 @@ class Desk:
             self._here[place] = self.trace.at(place)
         return self._here[place]
 
-    def betas(self, index: int, place: Place) -> list[Tensor]:
-        """Return β of every row of a place's messages at a traced epoch."""
-        if (index, place) not in self._betas:
-            self._betas[index, place] = [message.beta(index) for message in self.messages(place)]
-        return self._betas[index, place]
+    def betas(self, index: int, place: Place, *, as_released: bool = False) -> list[Tensor]:
+        """Return β of every row of a place's messages at a traced epoch; `as_released`: with (Σα)² in place of Σα²."""
+        key = index, place, as_released
+        if key not in self._betas:
+            self._betas[key] = [message.beta(index, as_released=as_released) for message in self.messages(place)]
+        return self._betas[key]
 
-    def groups(self, index: int, size: int) -> dict[Place, list[_Grouped]]:
+    def groups(self, index: int, size: int, *, as_released: bool = False) -> dict[Place, list[_Grouped]]:
         """Return the groups of every message at a traced epoch."""
-        if (index, size) not in self._groups:
-            self._groups[index, size] = {
-                place: [_Grouped.of(beta, size) for beta in self.betas(index, place)] for place in self.trace.places
+        key = index, size, as_released
+        if key not in self._groups:
+            self._groups[key] = {
+                place: [_Grouped.of(beta, size) for beta in self.betas(index, place, as_released=as_released)]
+                for place in self.trace.places
             }
-        return self._groups[index, size]
+        return self._groups[key]
 
     def problems(self, settings: Assigned, cost: LinkCost, *, index: int, transport: str) -> dict[Place, Problem]:
         """Return the bi-objective problem of every layer and direction."""
         found = {}
-        for place, groups in self.groups(index, settings.group_size).items():
+        grouped = self.groups(index, settings.group_size, as_released=settings.as_released)
+        for place, groups in grouped.items():
             messages = [
                 Message(message.sender, message.receiver, each.rows, each.beta)
                 for message, each in zip(self.messages(place), groups, strict=True)
@@ -87,7 +102,7 @@ class Desk:
                 columns=self.messages(place)[0].columns,
                 lam=settings.lam,
                 widths=settings.among,
-                bytes_per_parameter=self.bytes_per_parameter,
+                param_bytes=self.codec_of(place[1]).param_bytes,
                 transport="ring" if transport == "ring" else "direct",
             )
         return found
@@ -103,7 +118,7 @@ class Desk:
         """
         widths = {}
         for place, problem in self.problems(settings, cost, index=index, transport=transport).items():
-            groups = self.groups(index, settings.group_size)[place]
+            groups = self.groups(index, settings.group_size, as_released=settings.as_released)[place]
             ends = np.cumsum([each.rows.size for each in groups])[:-1]
             parts = np.split(solve(problem).widths, ends)
             widths[place] = [
@@ -111,11 +126,11 @@ class Desk:
             ]
         return widths
 
-    def chosen(self, policy: BitPolicy) -> dict[Place, list[Tensor]]:
-        """Return the widths that a policy without a plan gives in epoch 0."""
+    def chosen(self, policy: BitPolicy, epoch: int = 0) -> dict[Place, list[Tensor]]:
+        """Return the widths that a policy answers with in an epoch."""
         return {
             place: [
-                torch.as_tensor(policy.widths(message.rows(self.trace.seed), 0)).expand(message.num_rows)
+                torch.as_tensor(policy.widths(message.rows(self.trace.seed), epoch)).expand(message.num_rows)
                 for message in self.messages(place)
             ]
             for place in self.trace.places
@@ -143,18 +158,23 @@ class Desk:
         }
 
     def sent_bytes(self, widths: Widths) -> dict[Place, np.ndarray]:
-        """Return what travels from worker to worker, ``(P, P)`` for every layer and direction."""
+        """Return what travels from worker to worker, ``(P, P)`` for every layer and direction, if every row does."""
         found = {}
         for place, parts in widths.items():
             sent = np.zeros((self.trace.workers, self.trace.workers))
             for message, rows in zip(self.messages(place), parts, strict=True):
-                bits = rows.long()
-                payload = (bits * message.columns + 7) // 8
-                parameters = (bits < 16).long() * 2 * self.bytes_per_parameter
-                sent[message.sender, message.receiver] = float((payload + parameters).sum())
+                codec = of_direction(self.codec, message.direction)
+                layout = codec.layout(as_asked(rows), message.num_rows, message.columns)
+                sent[message.sender, message.receiver] = layout.num_bytes
             found[place] = sent
         return found
 
 
+def as_asked(rows: Tensor) -> int | Tensor:
+    """Return the widths of a message as a codec takes them: one number where all are the same, else uint8."""
+    first = int(rows[0]) if rows.numel() else 0
+    return first if bool((rows == first).all()) else rows.to(torch.uint8)
+
+
 def _row_variance(bits: Tensor) -> Tensor:
-    return torch.where(bits < 16, 1 / (2.0 ** bits.double() - 1) ** 2, 0.0)
+    return torch.where(bits < EXACT, 1 / (2.0 ** bits.double() - 1) ** 2, 0.0)

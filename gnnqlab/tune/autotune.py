@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.bits.assigned import Assigned
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import load
 from gnnqlab.launch.local import launch
@@ -25,7 +24,7 @@ from gnnqlab.train.config import RunConfig
 from gnnqlab.tune.drift import PERIODS
 from gnnqlab.tune.forecast import Forecast
 from gnnqlab.tune.probe import Probe, probe
-from gnnqlab.tune.timing import spent
+from gnnqlab.tune.timing import probed, spent
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -312,10 +311,8 @@ def _trial(seen: Probe, graph: Graph, forecast: Forecast, *, epochs: int, repeat
 
 
 def _config(seen: Probe, lam: float, group_size: int, period: int, widths: tuple[int, ...]) -> RunConfig:
-    system = make_system("adaqp")
-    assert isinstance(system.bits, Assigned)
-    bits = replace(system.bits, lam=lam, group_size=group_size, period=period, among=widths)
-    return replace(seen.config, system=replace(system, partition=seen.config.system.partition, bits=bits))
+    system = make_system("adaqp", lam=lam, group_size=group_size, period=period, among=widths)
+    return replace(seen.config, system=probed(system, seen.config.system))
 
 
 def _words(trial: Trial) -> dict[str, Any]:

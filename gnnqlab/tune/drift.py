@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gnnqlab.bits.assigned import Assigned
-from gnnqlab.theory.cost import LinkCost
+from gnnqlab.theory.cost import LinkCost, exchange_s
 from gnnqlab.tune.assign import Desk, Widths
 
 if TYPE_CHECKING:
@@ -95,11 +95,6 @@ def _objective(desk: Desk, settings: Assigned, cost: LinkCost, widths: Widths, i
     variance, sent = desk.variance(widths, index), desk.sent_bytes(widths)
     total = 0.0
     for place, problem in desk.problems(settings, cost, index=index, transport=transport).items():
-        pair_s = cost.seconds(sent[place])
-        if transport == "ring":
-            rank = np.arange(cost.workers)
-            seconds = sum(float(pair_s[rank, (rank + k) % cost.workers].max()) for k in range(1, cost.workers))
-        else:
-            seconds = float(pair_s.sum(axis=1).max())
+        seconds = exchange_s(cost, sent[place], transport="ring" if transport == "ring" else "direct")
         total += problem.objective(variance[place], seconds)
     return total

@@ -6,11 +6,13 @@ Letters: P workers.
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from gnnqlab.systems.system import System
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -26,21 +28,26 @@ class Forecast:
 
     system: str
     lam: float | None
-    """λ; ``None`` for a system that assigns nothing, as are the group size and the widths to choose from."""
+    """λ; ``None`` for a system that assigns nothing, as is the group size."""
     group_size: int | None
     widths: tuple[int, ...] | None
+    """To choose from; ``None`` for a system that chooses none, as is the period."""
     period: int | None
-    """Epochs between assignments; it does not change the epoch that is predicted, but how stale widths become."""
+    """Epochs between choices; of an assignment it does not change a usual epoch, but how stale widths become."""
     phases: dict[str, float]
     """Seconds of an epoch by phase; ``wire`` is what of the transfers nothing hides. They add up to ``epoch_s``."""
     wire_s: float
     """Seconds that rows are under way, hidden or not."""
     vanilla_s: float
     """Epoch of Vanilla on the same link."""
-    bytes_sent: int
-    """By all workers in an epoch, parameters of rows included; gradients of weights not."""
+    bytes_payload: int
+    """By all workers in an epoch, as in ``run.records``: codes of rows. Headers and gradients of weights are neither
+    here nor there."""
+    bytes_params: int
+    """By all workers in an epoch: zero-points and scales."""
     variance: dict[tuple[int, str], float]
-    """V of each (layer, direction): ``Σ β / (2^b - 1)^2``, what the assigner minimises."""
+    """V of each (layer, direction): ``Σ β / (2^b - 1)^2``, what the assigner minimises; old rows and those that do not
+    travel bring errors of their own."""
     bounds: dict[str, float]
     """Theorem 3's bound of each weight, ``layer.weight``, at the last traced epoch; empty where it was not traced."""
     noise_share: float | None
@@ -52,6 +59,19 @@ class Forecast:
     link: str
     error: float | None = None
     """Median relative error of such predictions in finished runs, if there were any."""
+    recipe: System = field(repr=False)
+    """All parts of the system."""
+    epoch: int | None = None
+    """The epoch that is predicted; ``None``: a usual one."""
+    base: int | None = None
+    """The base width that is assumed, for a policy that moves one."""
+    assumes: tuple[str, ...] = ()
+    """What had to be assumed, in words; empty where all is known beforehand."""
+
+    @property
+    def bytes_sent(self) -> int:
+        """By all workers in an epoch, parameters of rows included; headers and gradients of weights not."""
+        return self.bytes_payload + self.bytes_params
 
     @property
     def epoch_s(self) -> float:
@@ -91,9 +111,10 @@ class Forecast:
         settings = "" if self.lam is None else f" λ = {self.lam:g}, groups of {self.group_size}"
         spread = "" if self.error is None else f" ± {self.error:.0%}"
         noise = "" if self.noise_share is None else f", noise at most {self.noise_share:.2g}× the squared gradient"
+        more = noise + (f"; assumes {'; '.join(self.assumes)}" if self.assumes else "")
         return (
             f"{self.system}{settings} over {self.link}: {self.epoch_s * 1e3:.2f} ms an epoch{spread}, "
-            f"{self.speedup:.2f}× Vanilla, {self.bytes_sent / 1e3:.0f} kB, {self.mean_bits:.2f} bits a row{noise}"
+            f"{self.speedup:.2f}× Vanilla, {self.bytes_sent / 1e3:.0f} kB, {self.mean_bits:.2f} bits a row{more}"
         )
 
     def __repr__(self) -> str:

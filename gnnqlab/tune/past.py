@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.launch.run import Run, runs
 from gnnqlab.train.config import RunConfig
+from gnnqlab.train.config_file import read_config, unimported
 from gnnqlab.tune.timing import spent
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from gnnqlab.tune.probe import Probe
+    from gnnqlab.systems.system import System
+    from gnnqlab.tune.forecast import Forecast
 
 __all__ = ["median_error", "past"]
 
@@ -25,11 +27,12 @@ _FEWEST = 6
 """Epochs that a run needs to have a median."""
 
 
-def past(probe: Probe, root: Path | str | None = None) -> DataFrame:
+def past(config: RunConfig, forecast: Callable[[System], Forecast], root: Path | str | None = None) -> DataFrame:
     """Return predicted and measured epochs of finished runs of the same graph, model, workers and link.
 
     Args:
-        probe: what predicts.
+        config: what such a run has in common.
+        forecast: predicts what a system would take.
         root: folder of runs, as for ``gq.runs``.
 
     Returns:
@@ -38,7 +41,7 @@ def past(probe: Probe, root: Path | str | None = None) -> DataFrame:
     import pandas as pd
 
     columns = ["run", "system", "lam", "predicted_s", "measured_s", "error"]
-    rows = [_row(probe, run) for run in _like(probe.config, runs(root)[-_LATEST:])]
+    rows = [_row(forecast, run) for run in _like(config, runs(root)[-_LATEST:])]
     return pd.DataFrame([row for row in rows if row is not None], columns=columns)
 
 
@@ -56,6 +59,8 @@ def median_error(errors: Iterable[float]) -> float | None:
 def _like(config: RunConfig, found: Iterable[Run]) -> Iterable[Run]:
     for run in found:
         try:
+            if unimported(read_config(run.folder)):
+                continue  # predicting it would take a part that this process has not got
             other = run.config
         except (ValueError, KeyError, TypeError):
             continue  # written by another version
@@ -69,10 +74,10 @@ def _like(config: RunConfig, found: Iterable[Run]) -> Iterable[Run]:
             yield run
 
 
-def _row(probe: Probe, run: Run) -> dict[str, Any] | None:
+def _row(predict: Callable[[System], Forecast], run: Run) -> dict[str, Any] | None:
     system = run.config.system
     try:
-        forecast = probe.forecast(system=system)
+        forecast = predict(system)
     except ValueError:
         return None  # a system that is not predicted
     measured = spent(run).epoch_s

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from gnnqlab.bits.assigned import Assigned, AssignedWidths
-from gnnqlab.bits.policy import Fixed
-from gnnqlab.exchange.schedule import Overlapped
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import load
 from gnnqlab.launch.calibrate import settle
-from gnnqlab.message.codec import Float32
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.systems.system import System, make_system
-from gnnqlab.theory.variance import AVERAGE
 from gnnqlab.train.config import RunConfig
 from gnnqlab.train.configure import configure
 from gnnqlab.tune.assign import Desk, Widths
@@ -27,7 +24,8 @@ from gnnqlab.tune.drift import Drift, drift
 from gnnqlab.tune.estimate import estimate_timing
 from gnnqlab.tune.forecast import Forecast
 from gnnqlab.tune.past import median_error, past
-from gnnqlab.tune.timing import Spent, Timing, kept_timing, measure_timing
+from gnnqlab.tune.prediction import Prediction, foreseen
+from gnnqlab.tune.timing import PROBED, Timing, kept_timing, measure_timing, probed
 from gnnqlab.tune.trace import Trace, trace
 from gnnqlab.tune.wire import Wire
 
@@ -45,7 +43,7 @@ class Probe:
     """What a few epochs showed of one graph, model and link; asked for a forecast it answers at once."""
 
     config: RunConfig
-    """What was probed; Vanilla."""
+    """What was probed: Vanilla on one cut of the graph, with one exchange and one precision."""
     trace: Trace
     """Messages and their ranges."""
     timing: Timing
@@ -55,10 +53,13 @@ class Probe:
     error: float | None = None
     """Median relative error of predictions in finished runs."""
     _desk: Desk = field(init=False, repr=False)
+    _kept_desk: Desk = field(init=False, repr=False)
+    """For systems that sum dropped rows before they project them."""
     _kept: dict[Any, Any] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_desk", Desk(self.trace))
+        object.__setattr__(self, "_kept_desk", Desk(self.trace.kept))
 
     def forecast(
         self,
@@ -68,20 +69,26 @@ class Probe:
         widths: Sequence[int] | None = None,
         period: int | None = None,
         system: str | System = "adaqp",
+        epoch: int | None = None,
+        base: int | None = None,
         **settings: Any,
     ) -> Forecast:
-        """Predict one setting.
+        """Predict one setting; every part of the system is asked for its share.
 
         Args:
-            lam: λ; like the next three for systems that assign widths, by default what the system has.
+            lam: λ; like the next three for systems whose policy has such a setting, by default what the system has.
             group_size: rows that share a width.
             widths: bit-widths to choose from.
             period: epochs between assignments; kept with the forecast.
-            system: a name, or a system.
+            system: a name, or a system. One by name is predicted on the probe's cut of the graph.
+            epoch: which one: its widths, its sample. By default a usual one: the first assignment, the first draw, the
+                first width of a plan, the expected share of sampled rows; ``Forecast.assumes`` says so.
+            base: base width to assume of a policy that moves one; by default the one that training starts with.
             **settings: what else the system's recipe takes, for instance ``bits=4``.
 
         Raises:
-            ValueError: if a name or a setting is wrong, or the system assigns nothing and is given λ.
+            ValueError: if a name or a setting is wrong, the system assigns nothing and is given λ, it is cut, exchanged
+                or computed otherwise than what was probed, or a part of it cannot be predicted.
 
         Example:
             ``gq.probe("digits").forecast(lam=0.3).speedup``
@@ -89,24 +96,13 @@ class Probe:
         recipe = make_system(system, **settings)
         among = None if widths is None else tuple(widths)
         changes: dict[str, Any] = {"lam": lam, "group_size": group_size, "among": among, "period": period}
-        given = {name: value for name, value in changes.items() if value is not None}
-        if isinstance(recipe.bits, Assigned):
-            recipe = replace(recipe, bits=replace(recipe.bits, **given))
-        elif given:
-            raise ValueError(
-                f"system {recipe.name!r} assigns no widths, so it takes no {sorted(given)}; leave them out or choose "
-                "adaqp"
-            )
-        key = repr((recipe.bits, recipe.codec, recipe.schedule, recipe.name))
-        if key not in self._kept:
-            self._kept[key] = self._forecast(recipe)
-        found: Forecast = self._kept[key]
-        return found
+        recipe = _turned(recipe, {name: value for name, value in changes.items() if value is not None})
+        return self._predicted(self._as_probed(recipe, named=isinstance(system, str)), epoch, base)
 
     @property
     def vanilla(self) -> Forecast:
         """The forecast of Vanilla on the same link."""
-        return self.forecast(system="vanilla")
+        return self.forecast(system=self.config.system)
 
     def front(
         self, lams: Sequence[float] = LAMS, *, group_size: int = 100, widths: Sequence[int] = (2, 4, 8), **settings: Any
@@ -146,15 +142,11 @@ class Probe:
         found: Drift = self._kept[key]
         return found
 
-    def widths(self, forecast: Forecast | None = None, *, index: int | None = None, **settings: Any) -> Widths:
+    def widths(self, forecast: Forecast | None = None, **settings: Any) -> Widths:
         """Return the width of every row of a setting; see :meth:`forecast` for the settings."""
-        recipe = make_system("adaqp")
         chosen = forecast or self.forecast(**settings)
-        if chosen.lam is None:
-            return self._desk.chosen(make_system(chosen.system).bits)
-        assert isinstance(recipe.bits, Assigned) and chosen.group_size is not None and chosen.widths is not None
-        bits = replace(recipe.bits, lam=chosen.lam, group_size=chosen.group_size, among=chosen.widths)
-        return self._desk.assigned(bits, self.wire.cost(), index=self._at(bits, index), transport=self.wire.transport)
+        desk = self._desk_of(chosen.recipe)
+        return foreseen(desk, self.wire, chosen.recipe, epoch=chosen.epoch, base=chosen.base).widths
 
     def installed(self, forecast: Forecast) -> AssignedWidths:
         """Return a policy that answers with the widths of a forecast, for measurements with them."""
@@ -162,7 +154,7 @@ class Probe:
 
     def past(self, root: Path | str | None = None) -> DataFrame:
         """Return predicted and measured epochs of finished runs like this; see :func:`gnnqlab.tune.past.past`."""
-        return past(self, root)
+        return past(self.config, lambda system: self.forecast(system=system), root)
 
     def over(self, link: str, *, hosts: int = 2) -> Probe:
         """Return the probe for another link, by arithmetic: computation stays, the wire's rate is what its name says.
@@ -187,78 +179,45 @@ class Probe:
             f"{self.wire.name}, {rows} rows an epoch; Vanilla {self.vanilla.epoch_s * 1e3:.2f} ms{seconds}>"
         )
 
-    def _at(self, bits: Assigned, index: int | None = None) -> int:
-        return self.trace.index(bits.first) if index is None else index
+    def _as_probed(self, recipe: System, *, named: bool) -> System:
+        """Return the system on the probe's cut; refuse what was neither traced nor timed."""
+        here = self.config.system
+        if named and recipe.partition == System().partition:
+            recipe = replace(recipe, partition=here.partition)
+        for axis in PROBED:
+            asked, known = getattr(recipe, axis), getattr(here, axis)
+            if asked != known:
+                raise ValueError(
+                    f"{axis} must be what was probed, {known}, got {asked}; probe with it: "
+                    f"gq.probe(..., system=replace(gq.systems.vanilla(), {axis}=...))"
+                )
+        return recipe
 
-    def _forecast(self, recipe: System) -> Forecast:
-        bits, desk = recipe.bits, self._desk
-        index = 0
-        if isinstance(bits, Assigned):
-            index = self._at(bits)
-            widths = desk.assigned(bits, self.wire.cost(), index=index, transport=self.wire.transport)
-        else:
-            widths = desk.chosen(bits)
-        sent = desk.sent_bytes(widths)
-        measured = self.timing.exact if isinstance(recipe.codec, Float32) else self.timing.quantized
-        phases, wire_s = self._phases(measured, sent, overlapped=isinstance(recipe.schedule, Overlapped))
-        exact = desk.sent_bytes(desk.chosen(Fixed(bits=32)))
-        vanilla, _ = self._phases(self.timing.exact, exact, overlapped=False)
-        bounds, share = self._bounds(widths)
-        assigned = bits if isinstance(bits, Assigned) else None
-        return Forecast(
-            system=recipe.name,
-            lam=assigned.lam if assigned else None,
-            group_size=assigned.group_size if assigned else None,
-            widths=assigned.among if assigned else None,
-            period=assigned.period if assigned else None,
-            phases=phases,
-            wire_s=wire_s,
-            vanilla_s=sum(vanilla.values()),
-            bytes_sent=int(sum(each.sum() for each in sent.values())),
-            variance=desk.variance(widths, index),
-            bounds=bounds,
-            noise_share=share,
-            rows=_histogram(widths),
-            pair_bits=_pair_bits(desk, widths),
-            link=self.wire.name,
-            error=self.error,
-        )
+    def _predicted(self, recipe: System, epoch: int | None, base: int | None) -> Forecast:
+        facts = {**recipe.to_json(), "name": None}
+        key = json.dumps([facts, epoch, base], sort_keys=True, default=repr)
+        if key not in self._kept:
+            self._kept[key] = self._prediction(recipe, epoch, base).forecast(self._vanilla_s, self.error)
+        kept: Forecast = self._kept[key]
+        return kept if kept.system == recipe.name else replace(kept, system=recipe.name, recipe=recipe)
 
-    def _phases(
-        self, measured: Spent, sent: dict[tuple[int, str], np.ndarray], *, overlapped: bool
-    ) -> tuple[dict[str, float], float]:
-        """Return seconds by phase, and those that rows are under way."""
-        phases = dict(measured.phases)
-        wire = {place: self.wire.exchange_s(amount) for place, amount in sent.items()}
-        hidden = 0.0
-        if overlapped:
-            work = _central_work(self.trace)
-            whole = sum(work.values()) or 1.0
-            hidden = sum(min(wire[place], phases["central"] * work[place] / whole) for place in wire)
-        probed = self.timing.wire
-        if self.wire.theta_s_per_byte != probed.theta_s_per_byte:
-            # The sum of gradients crosses the same links.
-            more = self.wire.theta_s_per_byte - probed.theta_s_per_byte
-            phases["reduce"] = max(0.0, phases["reduce"] + more * self.wire.reduce_bytes(self.timing.gradient_bytes))
-        phases["wire"] = sum(wire.values()) - hidden
-        return phases, sum(wire.values())
+    @cached_property
+    def _vanilla_s(self) -> float:
+        return sum(self._prediction(self.config.system).phases.values())
 
-    def _bounds(self, widths: Widths) -> tuple[dict[str, float], float | None]:
-        """Return Theorem 3's bounds at the last traced epoch, and their sum over the squared gradient."""
-        theorem = self.trace.theorem
-        if theorem is None:
-            return {}, None
-        joined = {place: torch.cat([rows.long() for rows in parts]) for place, parts in widths.items()}
-        noise = self.trace.noise(joined, len(self.trace.epochs) - 1)
-        bounds = {f"{each.layer}.{each.name}": each.bound(noise, AVERAGE).total for each in theorem.terms}
-        squared = theorem.squared_gradient
-        return bounds, sum(bounds.values()) / squared if squared > 0 else None
+    def _prediction(self, recipe: System, epoch: int | None = None, base: int | None = None) -> Prediction:
+        desk = self._desk_of(recipe)
+        return Prediction(desk=desk, timing=self.timing, wire=self.wire, system=recipe, epoch=epoch, base=base)
+
+    def _desk_of(self, recipe: System) -> Desk:
+        return self._kept_desk if recipe.looks_first else self._desk
 
 
 def probe(
     graph: Graph | str | Path | RunConfig,
     *,
     model: str | ModelSettings = "gcn",
+    system: str | System = "vanilla",
     workers: int = 2,
     epochs: int = 24,
     timed_epochs: int = 20,
@@ -274,8 +233,9 @@ def probe(
     kept in the cache and found again.
 
     Args:
-        graph: a graph, or its name or path; or the whole configuration of a run, whose system does not matter.
+        graph: a graph, or its name or path; or the whole configuration of a run.
         model: a model's name, or its settings.
+        system: its partition, exchange and precision are what is probed; the other axes are for `Probe.forecast`.
         workers: number of partitions, at least 2.
         epochs: to trace; more of them show how ranges move on, which decides the period.
         timed_epochs: of each launched run.
@@ -295,7 +255,7 @@ def probe(
     Example:
         ``gq.probe("digits", workers=4, hosts=2, link="100mbit").forecast(lam=0.5)``
     """
-    config = _vanilla(graph, model, workers, settings)
+    config = _vanilla(graph, model, system, workers, settings)
     if config.train.layer0 != "resend":
         raise ValueError("a probe is about rows that travel in every epoch, got layer0 'once'; choose 'resend'")
     whole = graph if isinstance(graph, Graph) else load(config.graph)
@@ -319,47 +279,31 @@ def probe(
 
 
 def _vanilla(
-    graph: Graph | str | Path | RunConfig, model: str | ModelSettings, workers: int, settings: dict[str, Any]
+    graph: Graph | str | Path | RunConfig,
+    model: str | ModelSettings,
+    system: str | System,
+    workers: int,
+    settings: dict[str, Any],
 ) -> RunConfig:
     """Return the configuration of Vanilla; the rate of a link that is asked for by its share is found first."""
     if isinstance(graph, RunConfig):
         if settings:
             raise ValueError(f"a configuration holds all settings, got {sorted(settings)} as well; replace them in it")
-        config = replace(graph, system=replace(make_system("vanilla"), partition=graph.system.partition))
+        config = graph
     else:
-        config = configure(graph, model=model, system="vanilla", workers=workers, **settings)
+        config = configure(graph, model=model, system=system, workers=workers, **settings)
+    config = replace(config, system=probed(make_system("vanilla"), config.system))
     return settle([config])[0] if config.launch.comm_share is not None else config
 
 
-def _central_work(seen: Trace) -> dict[tuple[int, str], float]:
-    """Return multiplications that need nothing from other workers, for every layer and direction."""
-    found = {}
-    for place in seen.places:
-        columns = seen.at(place)[0].columns
-        edges = 0
-        for shard in seen.shards:
-            if place[1] == "forward":
-                edges += int(shard.indptr[shard.num_central])
-            else:
-                edges += int((shard.indices < shard.num_owned).sum())
-        found[place] = float(edges * columns)
-    return found
-
-
-def _histogram(widths: Widths) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for parts in widths.values():
-        for rows in parts:
-            for width, count in zip(*(each.tolist() for each in rows.unique(return_counts=True)), strict=True):
-                found[width] = found.get(width, 0) + count
-    return dict(sorted(found.items()))
-
-
-def _pair_bits(desk: Desk, widths: Widths) -> np.ndarray:
-    workers = desk.trace.workers
-    bits, elements = np.zeros((workers, workers)), np.zeros((workers, workers))
-    for place, parts in widths.items():
-        for message, rows in zip(desk.messages(place), parts, strict=True):
-            bits[message.sender, message.receiver] += float(rows.double().sum()) * message.columns
-            elements[message.sender, message.receiver] += message.num_rows * message.columns
-    return np.divide(bits, elements, out=np.full_like(bits, np.nan), where=elements > 0)
+def _turned(recipe: System, settings: dict[str, Any]) -> System:
+    """Return the system whose policy has other settings."""
+    if not settings:
+        return recipe
+    bits: Any = recipe.bits
+    unknown = sorted(name for name in settings if not hasattr(bits, name))
+    if unknown:
+        raise ValueError(
+            f"system {recipe.name!r} assigns no widths, so it takes no {unknown}; leave them out or choose adaqp"
+        )
+    return replace(recipe, bits=replace(bits, **settings))

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gnnqlab.atomic import write_text
 from gnnqlab.launch.local import launch
 from gnnqlab.launch.run import Run
 from gnnqlab.partition.parts import cache_folder
-from gnnqlab.systems.system import make_system
+from gnnqlab.systems.system import System, make_system
 from gnnqlab.train.config import RunConfig
 from gnnqlab.train.link import Link
 from gnnqlab.tune.wire import GOODPUT, Wire
@@ -31,7 +32,10 @@ from gnnqlab.tune.wire import GOODPUT, Wire
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Spent", "Timing", "kept_timing", "measure_timing", "spent"]
+__all__ = ["PROBED", "Spent", "Timing", "kept_timing", "measure_timing", "probed", "spent"]
+
+PROBED = ("partition", "exchange", "compute")
+"""Axes whose parts are traced and timed: a probe knows nothing of other parts on them."""
 
 COMMUNICATION = ("wait", "post")
 """Phases that the wire decides."""
@@ -113,11 +117,16 @@ class Timing:
         return cls(**{**value, **parts})
 
 
+def probed(system: System, of: System) -> System:
+    """Return a system with another one's parts on the axes `PROBED`."""
+    return dataclasses.replace(system, **{axis: getattr(of, axis) for axis in PROBED})
+
+
 def measure_timing(config: RunConfig, *, epochs: int = 20, fresh: bool = False, quantile: float = 0.5) -> Timing:
     """Launch the two short runs, or find what an earlier call measured.
 
     Args:
-        config: graph, model, workers, link; the system does not matter but for its partitioner.
+        config: graph, model, workers, link; of the system the axes `PROBED` matter.
         epochs: of each run, at least 5; the first 3 are left out.
         fresh: measure again even if this was measured before.
         quantile: see :func:`spent`; only medians are kept for later.
@@ -135,7 +144,7 @@ def measure_timing(config: RunConfig, *, epochs: int = 20, fresh: bool = False, 
     found = []
     with tempfile.TemporaryDirectory(prefix="gnnqlab-probe-") as root:
         for name in ("vanilla", "random-bits"):
-            system = dataclasses.replace(make_system(name), partition=config.system.partition)
+            system = probed(make_system(name), config.system)
             run = launch(dataclasses.replace(config, system=system, train=short), root=root, wait=True)
             found.append(spent(run, quantile=quantile))
         link = Link.of(run.folder, config.workers)
@@ -153,9 +162,7 @@ def measure_timing(config: RunConfig, *, epochs: int = 20, fresh: bool = False, 
     if quantile != 0.5:
         return timing
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f".{os.getpid()}")
-    partial.write_text(json.dumps(timing.to_json()))
-    partial.rename(path)
+    write_text(path, json.dumps(timing.to_json()))
     return timing
 
 
@@ -222,7 +229,8 @@ def _digest(config: RunConfig) -> str:
     from gnnqlab import __version__
 
     facts = config.to_json()
-    facts["system"] = facts["system"]["partition"]
+    del facts["recipe"]
+    facts["system"] = [facts["system"][axis] for axis in PROBED]
     facts["train"] = {"transport": config.train.transport, "layer0": config.train.layer0}
     facts["graph"] = _content(config.graph)
     machine = [platform.node(), len(os.sched_getaffinity(0)), __version__]

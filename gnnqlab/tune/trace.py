@@ -23,7 +23,8 @@ from gnnqlab.measure.in_process import ThreadedWorkers
 from gnnqlab.measure.weight_terms import Place, WeightTerms, weight_terms
 from gnnqlab.nn.message_passing import LocalGraph
 from gnnqlab.nn.models.registry import ModelSettings
-from gnnqlab.partition.parts import owners
+from gnnqlab.partition.cut import Cut
+from gnnqlab.partition.parts import cut_graph
 from gnnqlab.partition.shard import Shard
 from gnnqlab.systems.system import System, make_system
 from gnnqlab.theory.variance import step_widths
@@ -49,8 +50,12 @@ class TracedMessage:
     """Global node ids in wire order, int64 ``(n,)``."""
     use: Tensor
     """c_k of :mod:`gnnqlab.bits.groups`, float64 ``(n,)``."""
+    released_use: Tensor
+    """The same as AdaQP's published code has it."""
     ranges: Tensor
     """``max - min`` of each row in each traced epoch, float32 ``(T, n)``."""
+    kept_columns: int
+    """D where dropped rows are summed before they are projected, since receivers keep them."""
 
     @property
     def place(self) -> tuple[int, str]:
@@ -60,9 +65,14 @@ class TracedMessage:
     def num_rows(self) -> int:
         return self.ids.numel()
 
-    def beta(self, index: int) -> Tensor:
+    @property
+    def holder(self) -> int:
+        """The worker in whose halo the rows are."""
+        return self.receiver if self.direction == "forward" else self.sender
+
+    def beta(self, index: int, *, as_released: bool = False) -> Tensor:
         """Return β of each row at the traced epoch of this index, float64 ``(n,)``."""
-        return beta(self.use, self.ranges[index], self.columns)
+        return beta(self.released_use if as_released else self.use, self.ranges[index], self.columns)
 
     def rows(self, seed: int) -> Rows:
         """Return the rows as a bit policy is asked about them."""
@@ -129,6 +139,11 @@ class Trace:
         """Every (layer, direction) in which rows travel, in order."""
         return sorted({message.place for message in self.messages})
 
+    @property
+    def kept(self) -> Trace:
+        """The same training where dropped rows are summed before they are projected; ranges are those seen here."""
+        return replace(self, messages=tuple(replace(each, columns=each.kept_columns) for each in self.messages))
+
     def at(self, place: tuple[int, str]) -> list[TracedMessage]:
         """Return the messages of a layer and direction."""
         return [message for message in self.messages if message.place == place]
@@ -174,7 +189,7 @@ def trace(
     Args:
         graph: the whole graph.
         model: with dropout as in training.
-        system: its partitioner is used; METIS by default.
+        system: its partitioner, exchange and precision are used; METIS, halo rows and float32 by default.
         workers: number of partitions, at least 2.
         epochs: how many to train, at least 2; ranges are kept at 1, 2, 4, 8 and so on, and at the last one.
         settings: seed and learning rate.
@@ -196,10 +211,9 @@ def trace(
     if epochs < 2:
         raise ValueError(f"epochs must be at least 2, since the first assignment follows epoch 1, got {epochs}")
     settings = settings or TrainSettings()
-    owner = owners(graph, (system or make_system("vanilla")).partition, workers)
-    threads = ThreadedWorkers(
-        graph, owner, make_system("fixed-bits", bits=8), model, settings, workers=workers, bits=Fixed(bits=8)
-    )
+    system = system or make_system("vanilla")
+    cut = cut_graph(graph, system.partition, workers)
+    threads = ThreadedWorkers(graph, cut, _eight(system), model, settings, bits=Fixed(bits=8))
     kept = sorted({*(2**power for power in range(64) if 2**power < epochs), epochs - 1})
     losses, ranges, seconds = [], [], []
     weights = threads.trainers[0].parameters.values
@@ -209,11 +223,11 @@ def trace(
         seconds.append(threads.seconds)
         if epoch in kept:
             ranges.append(_ranges(threads))
-    messages = tuple(_messages(threads, ranges))
+    messages = _with_kept_columns(_messages(threads, ranges), threads, epochs)
     known = None
     if theorem and graph.num_nodes * graph.num_features <= _LARGEST:
         places = sorted({message.place for message in messages})
-        known = _theorem(graph, owner, model, weights, settings, places)
+        known = _theorem(graph, cut, model, weights, settings, places)
     return Trace(
         epochs=tuple(kept),
         messages=messages,
@@ -226,9 +240,14 @@ def trace(
     )
 
 
+def _eight(system: System) -> System:
+    """Return the system that is traced: rows of 8 bits, all at once."""
+    return replace(make_system("fixed-bits", bits=8), exchange=system.exchange, compute=system.compute)
+
+
 def _phases(seconds: list[list[dict[str, float]]]) -> dict[str, float]:
     """The first epoch sets things up."""
-    names = ("central", "marginal", "encode", "decode", "dense")
+    names = ("central", "marginal", "encode", "decode", "dense", "optimizer", "other")
     return {name: min(statistics.fmean(worker[name] for worker in epoch) for epoch in seconds[1:]) for name in names}
 
 
@@ -254,29 +273,48 @@ def _messages(threads: ThreadedWorkers, ranges: list[dict[Key, Tensor]]) -> list
         shard, exchange = threads.shards[holder], threads.trainers[sender].exchange
         assert exchange is not None
         # Forward rows arrive in, and backward rows leave from, the halo of the worker that computes with them.
-        place = torch.arange(shard.num_halo).split(shard.halo_splits.tolist())[owner]
+        place = shard.plan("forward").from_peer(owner).rows
         found.append(
             TracedMessage(
                 layer=layer,
                 direction=direction,
                 sender=sender,
                 receiver=receiver,
-                columns=exchange.channel(layer, direction, exact=False).columns,
+                columns=next(one.columns for one in exchange.channels if one.place[:2] == (layer, direction)),
                 ids=shard.halo[place],
                 use=_use(threads, holder, layer, direction)[place],
+                released_use=_use(threads, holder, layer, direction, as_released=True)[place],
                 ranges=torch.stack([seen[layer, direction, sender, receiver] for seen in ranges]),
+                kept_columns=0,
             )
         )
     return found
 
 
-def _use(threads: ThreadedWorkers, rank: int, layer: int, direction: str) -> Tensor:
+def _with_kept_columns(
+    messages: list[TracedMessage], threads: ThreadedWorkers, epoch: int
+) -> tuple[TracedMessage, ...]:
+    """Run a pass as if receivers kept rows and dropped all, and note how wide these are."""
+    for trainer in threads.trainers:
+        assert trainer.exchange is not None
+        trainer.exchange.keeps_rows = trainer.exchange.looks_first = True
+    threads.gradients(epoch)
+    columns = {
+        (channel.layer, channel.direction): channel.columns
+        for trainer in threads.trainers
+        if trainer.exchange is not None
+        for channel in trainer.exchange.channels
+    }
+    return tuple(replace(each, kept_columns=columns[each.place]) for each in messages)
+
+
+def _use(threads: ThreadedWorkers, rank: int, layer: int, direction: str, *, as_released: bool = False) -> Tensor:
     """c_k of a worker's halo rows; 1 where attention leaves no fixed α, as the assigner has it in training."""
     shard, exchange = threads.shards[rank], threads.trainers[rank].exchange
     assert exchange is not None
     if layer not in exchange.adjacencies:
         return torch.ones(shard.num_halo, dtype=torch.float64)
-    return use_of_halo(shard, _alpha(threads, rank, layer), direction)
+    return use_of_halo(shard, _alpha(threads, rank, layer), direction, as_released=as_released)
 
 
 def _alpha(threads: ThreadedWorkers, rank: int, layer: int) -> Tensor:
@@ -289,7 +327,7 @@ def _alpha(threads: ThreadedWorkers, rank: int, layer: int) -> Tensor:
 
 def _theorem(
     graph: Graph,
-    owner: Tensor,
+    cut: Cut,
     model: ModelSettings,
     weights: Tensor,
     settings: TrainSettings,
@@ -297,11 +335,10 @@ def _theorem(
 ) -> Theorem | None:
     exact = ThreadedWorkers(
         graph,
-        owner,
+        cut,
         make_system("vanilla"),
         replace(model, dropout=0.0, input_dropout=0.0),
         settings,
-        workers=int(owner.max()) + 1,
         make_graph=TracedGraph,
     )
     if not covered(exact.trainers[0].model):
@@ -328,15 +365,15 @@ def _reach(threads: ThreadedWorkers, layer: int, direction: str) -> Reach:
         for receiver in range(workers):
             holder, owner = (receiver, sender) if direction == "forward" else (sender, receiver)
             shard = threads.shards[holder]
-            rows = int(shard.halo_splits[owner])
-            if sender == receiver or not rows:
+            if sender == receiver or not (route := shard.plan("forward").from_peer(owner)).num_rows:
                 continue
-            first = int(shard.halo_splits[:owner].sum())
+            rows = route.num_rows
             if direction == "backward":
                 row = torch.arange(rows)
-                parts.append((row + start, shard.halo[first : first + rows], torch.ones(rows, dtype=torch.float64)))
+                parts.append((row + start, route.ids, torch.ones(rows, dtype=torch.float64)))
             else:
-                column = shard.indices.long() - shard.num_owned - first
+                assert route.first is not None
+                column = shard.indices.long() - shard.num_owned - route.first
                 some = ((column >= 0) & (column < rows)).nonzero().flatten()
                 destination = torch.repeat_interleave(torch.arange(shard.num_owned), shard.indptr.diff())[some]
                 alpha = _alpha(threads, holder, layer)[some].double()

@@ -120,9 +120,6 @@ class Wire:
         return np.asarray(host[:, None] != host[None, :])
 
     def _busiest(self, across: Array) -> float:
-        if self.hosts == 1:
-            return float(across.sum(axis=1).max(initial=0.0))
-        host = self._host(np.arange(self.workers))
-        leaving = np.bincount(host, across.sum(axis=1), minlength=self.hosts)
-        entering = np.bincount(host, across.sum(axis=0), minlength=self.hosts)
+        host = np.arange(self.workers) if self.hosts == 1 else self._host(np.arange(self.workers))
+        leaving, entering = (np.bincount(host, across.sum(axis=end)) for end in (1, 0))
         return float(max(leaving.max(), entering.max()))

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.atomic import write_text
+
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["bench_results", "keep", "load", "markdown"]
+__all__ = ["HERE", "bench_results", "join", "keep", "load", "markdown"]
 
 HERE = Path(__file__).parent
+"""The package's own tables, which are part of the repository."""
+
+_SAME = ("case", "figure", "rival")
+"""What two rows of the same measurement have in common, but for what their figure has measured."""
+_MEASURED = re.compile(r"(, [-+]\d.*| \(\d.*|, gap .*)$")
+"""Figures that tell their spread: ``epoch (0.29 to 0.31 s)``, ``test score, -0.02 ± 0.08 points``."""
+_WHERE = ("processor", "cores", "gpu")
+"""What of a machine decides its figures."""
 
 
 def keep(part: str, rows: Sequence[dict[str, Any]], *, command: str, folder: Path | str = HERE) -> Path:
@@ -28,37 +39,85 @@ def keep(part: str, rows: Sequence[dict[str, Any]], *, command: str, folder: Pat
     Returns:
         Path of the JSON file.
     """
-    from gnnqlab.bench.registry import machine
+    from gnnqlab.bench.machine import machine
 
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     found = machine()
-    table = {
-        "part": part,
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "device": found["gpu"] or found["processor"],
-        "command": command,
-        "machine": found,
-        "rows": list(rows),
-    }
-    path = folder / f"{part}.json"
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(table, indent=1) + "\n")
-    partial.replace(path)
-    path.with_suffix(".md").write_text(markdown(table))
+    return _write(
+        folder / f"{part}.json",
+        {
+            "part": part,
+            "date": _now(),
+            "device": found["gpu"] or found["processor"],
+            "command": command,
+            "machine": found,
+            "rows": list(rows),
+        },
+    )
+
+
+def join(part: str, rows: Sequence[dict[str, Any]], *, command: str, folder: Path | str = HERE) -> Path:
+    """Put rows into a kept table; each row then says when and by which command it was measured.
+
+    Rows of the same case, figure and rival take the place of the old ones; the others are added behind.
+
+    Args:
+        part, rows, command, folder: as for :func:`keep`, which is what happens if there is no such table yet.
+
+    Raises:
+        ValueError: if what is there was measured on another machine.
+
+    Example:
+        ``join("accuracy", measure("accuracy")["rows"], command="gnnqlab bench accuracy")``
+    """
+    from gnnqlab.bench.registry import machine
+
+    path = Path(folder) / f"{part}.json"
+    if not path.exists():
+        return keep(part, rows, command=command, folder=folder)
+    table, here = json.loads(path.read_text()), machine()
+    there = table["machine"]
+    if any(there[name] != here[name] for name in _WHERE):
+        raise ValueError(
+            f"rows of one table must come from one machine, got {[here[name] for name in _WHERE]} for {part!r} of "
+            f"{[there[name] for name in _WHERE]}; keep them under another name"
+        )
+    said = {"date": table["date"], "command": table["command"]}
+    new = {_key(row): {**row, "date": _now(), "command": command} for row in rows}
+    if len(new) < len(rows):
+        raise ValueError(f"rows of a table must differ in one of {_SAME}, got {len(rows) - len(new)} twice")
+    old = {_key(row): {**said, **row} for row in table["rows"]}
+    joined = list({**old, **new}.values())
+    commands = "; ".join(dict.fromkeys(row["command"] for row in joined))
+    return _write(path, {**table, "date": _now(), "command": commands, "machine": here, "rows": joined})
+
+
+def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(_MEASURED.sub("", str(row.get(name))) for name in _SAME)
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _write(path: Path, table: dict[str, Any]) -> Path:
+    write_text(path, json.dumps(table, indent=1) + "\n")
+    write_text(path.with_suffix(".md"), markdown(table))
     return path
 
 
 def load(folder: Path | str = HERE) -> dict[str, dict[str, Any]]:
     """Return the kept tables by name: ``part``, ``date``, ``device``, ``command``, ``machine`` and ``rows`` each."""
-    tables = [json.loads(path.read_text()) for path in sorted(Path(folder).glob("*.json"))]
+    tables = [json.loads(path.read_text()) for path in sorted(Path(folder).glob("[!.]*.json"))]
     return {table["part"]: table for table in tables}
 
 
 def bench_results(folder: Path | str = HERE) -> pd.DataFrame:
     """Return every kept row, with ``part``, ``date``, ``device`` and ``command`` in front; empty if nothing was kept.
 
-    ``device`` is the name of the GPU, or of the processor where there was none.
+    ``device`` is the name of the GPU, or of the processor where there was none. Of a joined table each row has the date
+    and the command of its own measurement.
 
     Example:
         >>> list(bench_results().columns[:4])
@@ -68,7 +127,7 @@ def bench_results(folder: Path | str = HERE) -> pd.DataFrame:
 
     said = ("part", "date", "device", "command")
     heads = [({name: table[name] for name in said}, table["rows"]) for table in load(folder).values()]
-    rows = [head | row | head for head, table in heads for row in table]
+    rows = [head | row | {name: head[name] for name in ("part", "device")} for head, table in heads for row in table]
     return pd.DataFrame(rows, columns=None if rows else list(said))
 
 

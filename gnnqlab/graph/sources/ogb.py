@@ -1,7 +1,7 @@
 """Node-property graphs of the Open Graph Benchmark (Hu et al., NeurIPS 2020).
 
-The extracted folder is read directly; the ``ogb`` package is used, where it is installed, to
-fetch a graph that is not here yet.
+The extracted folder is read directly, and an archive that is not here yet is fetched over https: the ``ogb`` package,
+which fetches without encryption and keeps what it read as a pickle, is not needed.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from gnnqlab.graph.edge_list import EdgeList
-from gnnqlab.graph.sources.fetch import check_reachable, fetch_archive
+from gnnqlab.graph.sources.fetch import fetch_archive
 from gnnqlab.graph.sources.where import data_root, find_folder, missing_data
 
 __all__ = ["ARCHIVES", "is_ogb_folder", "load_ogb", "read_ogb"]
 
-_BASE = "http://snap.stanford.edu/ogb/data/nodeproppred/"
+_BASE = "https://snap.stanford.edu/ogb/data/nodeproppred/"
 ARCHIVES = {
     "ogbn-arxiv": "arxiv.zip",
     "ogbn-products": "products.zip",
@@ -44,12 +44,8 @@ def load_ogb(name: str, root: str | Path | None = None) -> EdgeList:
     url = _BASE + ARCHIVES[name]
     target = base / name.replace("-", "_")
     try:
-        check_reachable(url)
-        through_package = _through_package(name, base)
-        if through_package is not None:
-            return through_package
         fetch_archive(url, target)
-    except (ConnectionError, OSError, EOFError, SystemExit) as error:
+    except (ConnectionError, OSError) as error:
         reason = str(error) or type(error).__name__
         files = _BINARY if "papers" in name else _CSV
         raise missing_data(name, (*files, "split/"), target, url=url, reason=reason) from None
@@ -101,28 +97,6 @@ def _find(name: str, base: Path) -> Path | None:
         if found is not None:
             return found
     return None
-
-
-def _through_package(name: str, base: Path) -> EdgeList | None:
-    """Through ``ogb``'s own loader, or ``None`` where it is not installed."""
-    try:
-        from ogb.nodeproppred import NodePropPredDataset
-    except ImportError:
-        return None
-    dataset = NodePropPredDataset(name=name, root=str(base))
-    graph, labels = dataset[0]
-    split = dataset.get_idx_split()
-    return EdgeList(
-        name=name,
-        src=graph["edge_index"][0],
-        dst=graph["edge_index"][1],
-        num_nodes=int(graph["num_nodes"]),
-        features=graph["node_feat"],
-        labels=_class_of(np.asarray(labels), int(graph["num_nodes"])),
-        train_idx=split["train"],
-        val_idx=split["valid"],
-        test_idx=split["test"],
-    )
 
 
 def _read_binary(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:

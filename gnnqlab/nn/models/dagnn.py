@@ -38,10 +38,18 @@ class DAGNN(nn.Module):
         self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
-        z = functional.relu(self.first(g.dropout(x, self.input_dropout)))
-        h: Tensor = self.second(g.dropout(z, self.dropout))
-        out = torch.sigmoid(self.gate(h)) * h
+        z = g.rowwise(functional.relu, self.first(g, g.dropout(x, self.input_dropout)))
+        h: Tensor = self.second(g, g.dropout(z, self.dropout))
+        out = g.rowwise(_gated, self.gate(g, h), h)
         for _ in range(self.hops):
             h = g.aggregate(h, alpha="symmetric")
-            out = out + torch.sigmoid(self.gate(h)) * h
+            out = g.rowwise(_and_gated, out, self.gate(g, h), h)
         return out
+
+
+def _gated(gate: Tensor, h: Tensor) -> Tensor:
+    return torch.sigmoid(gate) * h
+
+
+def _and_gated(out: Tensor, gate: Tensor, h: Tensor) -> Tensor:
+    return out + torch.sigmoid(gate) * h

@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Annotated
+
 import torch
 from torch import nn
 
 from gnnqlab.nn.attention import AttentionConvolution
 from gnnqlab.nn.models.registry import ModelSettings, register_model
 from gnnqlab.nn.models.stack import ConvolutionStack
+from gnnqlab.settings import NO_OPTION
 
-__all__ = ["gat"]
+__all__ = ["GATSettings", "gat"]
 
 
-@register_model(takes=("heads",))
-def gat(settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
+@dataclass(frozen=True, kw_only=True)
+class GATSettings(ModelSettings):
+    """Shape of a GAT."""
+
+    name: Annotated[str, NO_OPTION] = "gat"
+    heads: int = 1
+    """Attention heads; they share ``hidden`` out evenly."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.heads < 1 or self.hidden % self.heads:
+            raise ValueError(
+                f"heads must share hidden out evenly, got {self.heads} heads for {self.hidden}; {self._way_to_share()}"
+            )
+
+    def _way_to_share(self) -> str:
+        shares = [heads for heads in range(1, min(self.hidden, 16) + 1) if self.hidden % heads == 0]
+        ways = f"set heads to one of {shares}"
+        return f"{ways}, or hidden to {-(-self.hidden // self.heads) * self.heads}" if self.heads > 0 else ways
+
+
+@register_model(settings=GATSettings)
+def gat(settings: GATSettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
     """GAT: neighbours weighed by attention; heads side by side in hidden layers, their mean at the output.
 
     Differs: ReLU between layers, as in BNS-GCN, where the authors use ELU.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
@@ -11,13 +13,26 @@ from torch.nn import functional
 from gnnqlab.nn.layers import Projection
 from gnnqlab.nn.message_passing import GraphPass
 from gnnqlab.nn.models.registry import ModelSettings, register_model
+from gnnqlab.nn.models.stack import normed
 from gnnqlab.nn.sparse_input import SparseInput
+from gnnqlab.settings import NO_OPTION, POSITIVE, Range
 
-__all__ = ["GCNII", "gcnii"]
+__all__ = ["GCNII", "GCNIISettings", "gcnii"]
 
 
-@register_model(norms=("none", "layer"), takes=("initial_share", "identity_decay"))
-def gcnii(settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
+@dataclass(frozen=True, kw_only=True)
+class GCNIISettings(ModelSettings):
+    """Shape of a GCNII."""
+
+    name: Annotated[str, NO_OPTION] = "gcnii"
+    initial_share: Annotated[float, Range(0, 1)] = 0.1
+    """α in [0, 1]: share of the first rows H⁰ in every layer's input."""
+    identity_decay: Annotated[float, POSITIVE] = 0.5
+    """λ, positive: layer l mixes its weights in by θ = ln(λ/l + 1)."""
+
+
+@register_model(norms=("none", "layer"), settings=GCNIISettings)
+def gcnii(settings: GCNIISettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
     """GCNII: every layer keeps a share of the first rows, and of itself."""
     return GCNII(settings, in_features, num_classes, seed)
 
@@ -31,7 +46,7 @@ class GCNII(nn.Module):
 
     takes_sparse_input = True
 
-    def __init__(self, settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> None:
+    def __init__(self, settings: GCNIISettings, in_features: int, num_classes: int, seed: int) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
         width = settings.hidden
@@ -49,14 +64,15 @@ class GCNII(nn.Module):
         self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
-        h0 = functional.relu(self.first(g.dropout(x, self.input_dropout)))
+        h0 = g.rowwise(functional.relu, self.first(g, g.dropout(x, self.input_dropout)))
         h: Tensor = h0
         for index, (weight, theta) in enumerate(zip(self.weights, self.thetas, strict=True)):
-            neighbours = g.aggregate(g.dropout(h, self.dropout), alpha="symmetric")
-            mixed = torch.lerp(neighbours, h0, self.initial_share)
-            y = torch.addmm(mixed, mixed, weight, beta=1 - theta, alpha=theta)
-            if self.norms is not None:
-                y = self.norms[index](y)
-            h = functional.relu(y, inplace=True)
-        logits: Tensor = self.last(g.dropout(h, self.dropout))
+            neighbours = g.aggregate(h, alpha="symmetric", dropout=self.dropout)
+            mixed = g.rowwise(self._with_first, neighbours, h0)
+            y = g.affine(mixed, mixed, weight, beta=1 - theta, alpha=theta)
+            h = g.rowwise(normed(self.norms, index), y)
+        logits: Tensor = self.last(g, g.dropout(h, self.dropout), exact=True)
         return logits
+
+    def _with_first(self, neighbours: Tensor, first: Tensor) -> Tensor:
+        return torch.lerp(neighbours, first, self.initial_share)

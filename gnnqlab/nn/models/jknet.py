@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from gnnqlab.nn.layers import GraphConvolution, Projection
 from gnnqlab.nn.message_passing import GraphPass
 from gnnqlab.nn.models.registry import ModelSettings, register_model
+from gnnqlab.nn.models.stack import normed
 from gnnqlab.nn.sparse_input import SparseInput
+from gnnqlab.settings import NO_OPTION, OneOf
 
-__all__ = ["JKNet", "jknet"]
+__all__ = ["JKNet", "JKNetSettings", "jknet"]
 
 
-@register_model(takes=("jump",))
-def jknet(settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
+@dataclass(frozen=True, kw_only=True)
+class JKNetSettings(ModelSettings):
+    """Shape of a JKNet."""
+
+    name: Annotated[str, NO_OPTION] = "jknet"
+    jump: Annotated[str, OneOf(("cat", "max", "lstm"))] = "cat"
+    """How layers are joined: ``cat``, ``max`` or ``lstm``."""
+
+
+@register_model(settings=JKNetSettings)
+def jknet(settings: JKNetSettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
     """JKNet: GCN layers whose results are joined for the output: side by side, by maximum, or weighed by an LSTM."""
     return JKNet(settings, in_features, num_classes, seed)
 
@@ -26,11 +38,12 @@ class JKNet(nn.Module):
     """``h^t = ReLU(norm(P dropout(h^(t-1)) W^t + b^t))`` for t = 1..T, ``out = join(h^1, ..., h^T) W + b``.
 
     Joining needs no other node: ``cat`` puts layers side by side, ``max`` takes the largest of each element, ``lstm``
-    weighs each node's layers by a softmax over a bidirectional LSTM's scores (T d / 2 units a direction). Agrees
-    with ``dgl.nn.JumpingKnowledge``. Differs: the DGL example sums neighbours once more before the output.
+    weighs each node's layers by a softmax over a bidirectional LSTM's scores (T d / 2 units a direction). The LSTM is
+    PyTorch's own, in float32 whatever the axis ``compute`` says. Agrees with ``dgl.nn.JumpingKnowledge``. Differs: the
+    DGL example sums neighbours once more before the output.
     """
 
-    def __init__(self, settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> None:
+    def __init__(self, settings: JKNetSettings, in_features: int, num_classes: int, seed: int) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
         width, layers = settings.hidden, settings.layers
@@ -60,24 +73,20 @@ class JKNet(nn.Module):
         return first.projects_first
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
-        h: Tensor | SparseInput = g.dropout(x, self.input_dropout)
+        h: Tensor | SparseInput = x
         seen: list[Tensor] = []
         for index, convolution in enumerate(self.convolutions):
-            if index > 0:
-                h = g.dropout(h, self.dropout)
-            y: Tensor = convolution(g, h)
-            if self.norms is not None:
-                y = self.norms[index](y)
-            h = functional.relu(y, inplace=True)
+            y: Tensor = convolution(g, h, dropout=self.dropout if index > 0 else self.input_dropout)
+            h = g.rowwise(normed(self.norms, index), y)
             seen.append(h)
-        logits: Tensor = self.last(g.dropout(self._join(seen), self.dropout))
+        logits: Tensor = self.last(g, g.dropout(self._join(g, seen), self.dropout), exact=True)
         return logits
 
-    def _join(self, seen: list[Tensor]) -> Tensor:
+    def _join(self, g: GraphPass, seen: list[Tensor]) -> Tensor:
         if self.jump == "cat":
-            return torch.cat(seen, 1)
+            return g.rowwise(lambda *layers: torch.cat(layers, 1), *seen)
         if self.jump == "max":
-            return torch.stack(seen).amax(0)
+            return g.rowwise(lambda *layers: torch.stack(layers).amax(0), *seen)
         stacked = torch.stack(seen, 1)
-        scores = self.score(self.lstm(stacked)[0])
-        return (torch.softmax(scores, 1) * stacked).sum(1)
+        scores = self.score(g, self.lstm(stacked)[0].flatten(0, 1)).unflatten(0, stacked.shape[:2])
+        return g.rowwise(lambda scores, stacked: (torch.softmax(scores, 1) * stacked).sum(1), scores, stacked)

@@ -1,88 +1,70 @@
-"""Models by name, and the settings they share."""
+"""Models by name, and the settings that all of them have."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import overload
+from typing import Annotated, Any, Self, overload
 
 from torch import nn
 
-__all__ = ["MODELS", "ModelSettings", "build_model", "register_model"]
+from gnnqlab.by_name import load, name_of
+from gnnqlab.settings import NO_OPTION, OneOf, Range, check
+
+__all__ = [
+    "MODELS", "ModelSettings", "build_model", "find_model", "model_home", "register_model", "settings_class",
+    "settings_from_json",
+]  # fmt: skip
+
+Share = Annotated[float, Range(0, 1, open_high=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings:
     """A model by name and shape; AdaQP Table 8 trains 3 layers of 256 with dropout 0.5 and LayerNorm.
 
-    The last four settings are for the models that their lines name; the others refuse them.
+    A model with settings of its own has a subclass of this in its file, and gives it to :func:`register_model`.
+    ``ModelSettings(name="gat", heads=4)`` returns that of ``gat``.
     """
 
-    name: str = "gcn"
+    name: Annotated[str, NO_OPTION] = "gcn"
     """A registered model; ``gnnqlab models`` lists them."""
-    layers: int = 3
+    layers: Annotated[int, Range(1)] = 3
     """Graph layers (hops, where a hop has no weights), at least 1."""
-    hidden: int = 256
+    hidden: Annotated[int, Range(1)] = 256
     """Width of every layer but the last; all heads together."""
-    dropout: float = 0.5
+    dropout: Share = 0.5
     """Probability in [0, 1) of dropping an element of a hidden layer's input."""
-    input_dropout: float = 0.0
+    input_dropout: Share = 0.0
     """The same for the raw features."""
-    norm: str | None = None
+    norm: Annotated[str | None, OneOf(("layer", "none"))] = None
     """``layer`` (LayerNorm between layers) or ``none``; default: what the model's authors do."""
-    heads: int = 1
-    """Attention heads of ``gat``; they share ``hidden`` out evenly."""
-    initial_share: float = 0.1
-    """α of ``gcnii``, in [0, 1]: share of the first rows H⁰ in every layer's input."""
-    identity_decay: float = 0.5
-    """λ of ``gcnii``, positive: layer l mixes its weights in by θ = ln(λ/l + 1)."""
-    jump: str = "cat"
-    """How ``jknet`` joins its layers: ``cat``, ``max`` or ``lstm``."""
+
+    def __new__(cls, **settings: Any) -> Self:
+        if cls is not ModelSettings or not settings:
+            return super().__new__(cls)
+        kind = settings_class(settings.get("name", "gcn"))
+        _refuse_unknown(kind, settings)
+        made: Any = object.__new__(kind)
+        return made  # type: ignore[no-any-return]
 
     def __post_init__(self) -> None:
-        if self.name not in MODELS:
-            raise ValueError(f"model must be one of {sorted(MODELS)}, got {self.name!r}")
-        if self.layers < 1 or self.hidden < 1:
-            raise ValueError(f"layers and hidden must be at least 1, got {self.layers} and {self.hidden}")
-        for name, value in (("dropout", self.dropout), ("input_dropout", self.input_dropout)):
-            if not 0.0 <= value < 1.0:
-                raise ValueError(f"{name} must lie in [0, 1), got {value}")
-        kind = _KINDS[self.name]
+        kind = _kind(self.name)
+        if type(self) is not kind.settings:
+            raise ValueError(f"settings of {self.name} must be {kind.settings.__name__}, got {type(self).__name__}")
         if self.norm is None:
             object.__setattr__(self, "norm", kind.norms[0])
         if self.norm not in kind.norms:
             raise ValueError(f"norm of {self.name} must be one of {kind.norms}, got {self.norm!r}")
-        if self.heads < 1 or self.hidden % self.heads:
-            raise ValueError(
-                f"heads must share hidden out evenly, got {self.heads} heads for {self.hidden}; {self._way_to_share()}"
-            )
-        if not 0.0 <= self.initial_share <= 1.0 or not self.identity_decay > 0.0:
-            raise ValueError(
-                "initial_share must lie in [0, 1] and identity_decay be positive, "
-                f"got {self.initial_share} and {self.identity_decay}"
-            )
-        if self.jump not in ("cat", "max", "lstm"):
-            raise ValueError(f"jump must be one of ('cat', 'max', 'lstm'), got {self.jump!r}")
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.name in _SPECIAL and field.name not in kind.takes and value != field.default:
-                known = sorted(name for name, other in _KINDS.items() if field.name in other.takes)
-                raise ValueError(f"{field.name} is a setting of {known}, got {value!r} for {self.name!r}; leave it out")
+        check(self)
 
     def widths(self, in_features: int, num_classes: int) -> list[int]:
         """Return the width before the first layer, between layers, and after the last."""
         return [in_features, *[self.hidden] * (self.layers - 1), num_classes]
 
-    def _way_to_share(self) -> str:
-        shares = [heads for heads in range(1, min(self.hidden, 16) + 1) if self.hidden % heads == 0]
-        ways = f"set heads to one of {shares}"
-        return f"{ways}, or hidden to {-(-self.hidden // self.heads) * self.heads}" if self.heads > 0 else ways
 
-
-_SPECIAL = ("heads", "initial_share", "identity_decay", "jump")
-
-Builder = Callable[[ModelSettings, int, int, int], nn.Module]
+Builder = Callable[[Any, int, int, int], nn.Module]
 
 MODELS: dict[str, Builder] = {}
 """Every model by name: ``(settings, in_features, num_classes, seed) -> module``."""
@@ -91,32 +73,86 @@ MODELS: dict[str, Builder] = {}
 @dataclass(frozen=True)
 class _Kind:
     norms: tuple[str, ...]
-    takes: tuple[str, ...]
+    settings: type[ModelSettings]
 
 
 _KINDS: dict[str, _Kind] = {}
 
 
+def settings_class(name: str) -> type[ModelSettings]:
+    """Return the dataclass of a model's settings.
+
+    Raises:
+        ValueError: if there is no such model.
+    """
+    return _kind(name).settings
+
+
+def settings_from_json(value: dict[str, Any]) -> ModelSettings:
+    """Return the settings that a file holds.
+
+    Where models had one record for all, a file names every model's settings: others' are left out if nobody set them.
+
+    Raises:
+        ValueError: if a setting is unknown or out of its range.
+    """
+    kind = settings_class(value.get("name", "gcn"))
+    others = {field.name: field.default for other in _KINDS.values() for field in dataclasses.fields(other.settings)}
+    known = _names(kind)
+    foreign = {name for name in value if name not in known and others.get(name, _NOTHING) == value[name]}
+    return ModelSettings(**{name: setting for name, setting in value.items() if name not in foreign})
+
+
+_NOTHING = object()
+
+
+def _kind(name: str) -> _Kind:
+    if name not in _KINDS:
+        raise ValueError(f"model must be one of {sorted(MODELS)}, got {name!r}")
+    return _KINDS[name]
+
+
+def _refuse_unknown(kind: type[ModelSettings], settings: dict[str, Any]) -> None:
+    name, known = settings.get("name", "gcn"), _names(kind)
+    for setting, value in settings.items():
+        if setting in known:
+            continue
+        takers = sorted(model for model, other in _KINDS.items() if setting in _names(other.settings))
+        if takers:
+            raise ValueError(f"{setting} is a setting of {takers}, got {value!r} for {name!r}; leave it out")
+        raise ValueError(f"model {name!r} has the settings {sorted(known - {'name'})}, got [{setting!r}]")
+
+
+def _names(kind: type[ModelSettings]) -> set[str]:
+    return {field.name for field in dataclasses.fields(kind)}
+
+
 @overload
 def register_model(builder: Builder) -> Builder: ...
 @overload
-def register_model(*, norms: tuple[str, ...] = ..., takes: tuple[str, ...] = ...) -> Callable[[Builder], Builder]: ...
 def register_model(
-    builder: Builder | None = None, *, norms: tuple[str, ...] = ("layer", "none"), takes: tuple[str, ...] = ()
+    *, norms: tuple[str, ...] = ..., settings: type[ModelSettings] = ...
+) -> Callable[[Builder], Builder]: ...
+def register_model(
+    builder: Builder | None = None,
+    *,
+    norms: tuple[str, ...] = ("layer", "none"),
+    settings: type[ModelSettings] = ModelSettings,
 ) -> Builder | Callable[[Builder], Builder]:
     """Make a model known by its function's name, with ``_`` written as ``-``.
 
     Args:
         builder: ``(settings, in_features, num_classes, seed) -> module``.
         norms: values of ``ModelSettings.norm`` that it allows; the first is its default.
-        takes: those of ``heads``, ``initial_share``, ``identity_decay`` and ``jump`` that it heeds.
+        settings: its settings, a frozen dataclass that inherits :class:`ModelSettings`; its fields are options of the
+            command line, keys of ``config.json`` and arguments of ``gnnqlab.launch`` without another line.
 
     Raises:
         ValueError: if the name is taken.
     """
     if builder is None:
-        return lambda builder: _register(builder, _Kind(norms, takes))
-    return _register(builder, _Kind(norms, takes))
+        return lambda builder: _register(builder, _Kind(norms, settings))
+    return _register(builder, _Kind(norms, settings))
 
 
 def _register(builder: Builder, kind: _Kind) -> Builder:
@@ -125,6 +161,31 @@ def _register(builder: Builder, kind: _Kind) -> Builder:
         raise ValueError(f"a model's name must be new, {name!r} is registered already")
     MODELS[name], _KINDS[name] = builder, kind
     return builder
+
+
+def model_home(name: str) -> dict[str, Any] | None:
+    """Return where another process finds a model that was registered, as plain JSON; ``None`` of the package's own.
+
+    Raises:
+        ValueError: if other processes cannot import it.
+    """
+    builder, kind = MODELS[name], _kind(name)
+    if builder.__module__.partition(".")[0] == __name__.partition(".")[0]:
+        return None
+    return {"builder": name_of(builder), "norms": list(kind.norms), "settings": name_of(kind.settings)}
+
+
+def find_model(name: str, home: dict[str, Any]) -> None:
+    """Make a model known in this process too, from what :func:`model_home` said in another.
+
+    Raises:
+        ImportError: if its module is not found here.
+    """
+    if name in MODELS:
+        return
+    builder = load(home["builder"])
+    if name not in MODELS:  # its module does not register it by itself
+        register_model(norms=tuple(home["norms"]), settings=load(home["settings"]))(builder)
 
 
 def build_model(settings: ModelSettings, in_features: int, num_classes: int, *, seed: int) -> nn.Module:

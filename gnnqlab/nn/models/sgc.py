@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from gnnqlab.nn.layers import Projection, glorot
 from gnnqlab.nn.message_passing import GraphPass
 from gnnqlab.nn.models.registry import ModelSettings, register_model
-from gnnqlab.nn.sparse_input import SparseInput, project
+from gnnqlab.nn.sparse_input import SparseInput
 
 __all__ = ["SGC", "sgc"]
 
@@ -42,8 +42,8 @@ class SGC(nn.Module):
         self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
-        h = project(g.dropout(x, self.input_dropout), self.weight)
+        h = g.linear(g.dropout(x, self.input_dropout), self.weight)
         for _ in range(self.hops):
             h = g.aggregate(h, alpha="symmetric")
-        logits: Tensor = self.last(g.dropout(h, self.dropout))
+        logits: Tensor = self.last(g, g.dropout(h, self.dropout), exact=True)
         return logits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
@@ -13,7 +14,7 @@ from gnnqlab.nn.message_passing import GraphPass
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.nn.sparse_input import SparseInput
 
-__all__ = ["ConvolutionStack"]
+__all__ = ["ConvolutionStack", "normed"]
 
 
 class _Layer(Protocol):
@@ -25,6 +26,10 @@ class ConvolutionStack(nn.Module):
 
     Differs: AdaQP's code drops between convolution and norm; here, as in PipeGCN and BNS-GCN, a layer drops
     its input. The raw features are dropped only if ``input_dropout`` says so.
+
+    Whose mask a halo row has: its owner's, as in BNS-GCN, where rows are of this epoch; where a schedule or a cache
+    keeps them, its receiver puts on the mask of the epoch in which it uses them, as in PipeGCN. Differs: PipeGCN's
+    receiver draws a mask of its own, here a node has the same one everywhere.
     """
 
     def __init__(self, layer: _Layer, settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> None:
@@ -45,15 +50,21 @@ class ConvolutionStack(nn.Module):
         return bool(self.convolutions[0].projects_first)
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
-        h: Tensor | SparseInput = g.dropout(x, self.input_dropout)
+        h: Tensor | SparseInput = x
         last = len(self.convolutions) - 1
         for index, convolution in enumerate(self.convolutions):
-            if index > 0:
-                h = g.dropout(h, self.dropout)
-            y: Tensor = convolution(g, h)
+            share = self.dropout if index > 0 else self.input_dropout
+            y: Tensor = convolution(g, h, dropout=share, exact=index == last)
             if index == last:
                 break
-            if self.norms is not None:
-                y = self.norms[index](y)
-            h = functional.relu(y, inplace=True)
+            h = g.rowwise(normed(self.norms, index), y)
         return y
+
+
+def normed(norms: nn.ModuleList | None, index: int) -> Callable[[Tensor], Tensor]:
+    """Return what follows a convolution: the norm of its layer, if there are norms, and ReLU."""
+
+    def run(y: Tensor) -> Tensor:
+        return functional.relu(y if norms is None else norms[index](y), inplace=True)
+
+    return run

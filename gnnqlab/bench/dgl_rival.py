@@ -1,0 +1,122 @@
+"""The rival of whole epochs: GCN and GraphSAGE of ``dgl.nn``, on dense features or on the stored values of sparse ones.
+
+DGL's layers take dense rows. Where these are 99.6 % zeros their first product is most of an epoch, which says nothing
+of the layers; so there is a second rival whose first product is ``torch.sparse.mm`` over the stored values, and whose
+sums are DGL's own. Both are the same function of the same weights.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+if TYPE_CHECKING:
+    from gnnqlab.graph.graph import Graph
+    from gnnqlab.nn import ModelSettings
+
+__all__ = ["Rival", "as_csr", "structure_of"]
+
+
+class Rival(nn.Module):
+    """The stack of layers that ours trains, of ``dgl.nn``.
+
+    Args:
+        structure: the graph as DGL has it.
+        model: ``gcn`` or ``graphsage``.
+        settings: width, depth and dropout.
+        num_features, num_classes: columns in and out.
+        sparse: features come as a sparse CSR tensor.
+    """
+
+    def __init__(
+        self, structure: Any, model: str, settings: ModelSettings, num_features: int, num_classes: int, *, sparse: bool
+    ) -> None:
+        from dgl.nn.pytorch import GraphConv, SAGEConv
+
+        super().__init__()
+        self.structure, self.p = structure, settings.dropout
+        widths = settings.widths(num_features, num_classes)
+        make: dict[str, Callable[[int, int], nn.Module]] = {
+            "gcn": lambda before, after: GraphConv(before, after, norm="both"),
+            "graphsage": lambda before, after: SAGEConv(before, after, "mean"),
+        }
+        self.convolutions = nn.ModuleList(make[model](*pair) for pair in itertools.pairwise(widths))
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for width in widths[1:-1])
+        if sparse:
+            first = {"gcn": _SparseGraphConv, "graphsage": _SparseSAGEConv}[model]
+            self.convolutions[0] = first(self.convolutions[0], widths[1])
+
+    def forward(self, h: Tensor) -> Tensor:
+        for index, convolution in enumerate(self.convolutions):
+            if index > 0:
+                h = functional.dropout(h, self.p, self.training)
+            h = convolution(self.structure, h)
+            if index < len(self.norms):
+                h = functional.relu(self.norms[index](h))
+        return h
+
+
+class _SparseGraphConv(nn.Module):
+    """``GraphConv`` behind a sparse product: scaling rows by degrees and projecting them change places."""
+
+    def __init__(self, dense: Any, width: int) -> None:
+        from dgl.nn.pytorch import GraphConv
+
+        super().__init__()
+        self.weight = dense.weight
+        self.sums = GraphConv(width, width, norm="both", weight=False)
+        self.sums.bias = dense.bias
+
+    def forward(self, structure: Any, x: Tensor) -> Tensor:
+        out: Tensor = self.sums(structure, torch.sparse.mm(x, self.weight))
+        return out
+
+
+class _SparseSAGEConv(nn.Module):
+    """``SAGEConv``, its two projections sparse products; it projects before it sums where rows are wide, as here."""
+
+    def __init__(self, dense: Any, _: int) -> None:
+        super().__init__()
+        self.fc_self, self.fc_neigh = dense.fc_self, dense.fc_neigh
+
+    def forward(self, structure: Any, x: Tensor) -> Tensor:
+        from dgl import function
+
+        with structure.local_scope():
+            structure.ndata["h"] = torch.sparse.mm(x, self.fc_neigh.weight.t())
+            structure.update_all(function.copy_u("h", "m"), function.mean("m", "neigh"))
+            own: Tensor = torch.sparse.mm(x, self.fc_self.weight.t()) + self.fc_self.bias
+            return own + structure.ndata["neigh"]
+
+
+def structure_of(graph: Graph) -> Any:
+    """Return the graph as DGL has it, its formats made."""
+    import dgl
+
+    destination = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.in_degrees)
+    structure = dgl.graph((graph.indices.long(), destination), num_nodes=graph.num_nodes)
+    structure.create_formats_()
+    return structure
+
+
+def as_csr(graph: Graph) -> Tensor:
+    """Return sparse features as a sparse CSR tensor of PyTorch's.
+
+    Raises:
+        ValueError: if the features are dense.
+    """
+    from gnnqlab.graph.features import SparseRows
+
+    rows = graph.features
+    if not isinstance(rows, SparseRows):
+        raise ValueError("features must be sparse to be taken by their stored values, got dense ones")
+    facts = (rows.indptr.long(), rows.indices.long(), rows.values)
+    with warnings.catch_warnings():  # that the format is new
+        warnings.simplefilter("ignore")
+        return torch.sparse_csr_tensor(*facts, rows.shape, check_invariants=True)

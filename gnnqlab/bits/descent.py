@@ -1,0 +1,185 @@
+"""How fast the loss falls: what SYLVIE decides by, about widths and about staleness (sections V-A to V-C)."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from gnnqlab.adaptive import DECISIONS, Adaptive, Entry, Sharing, State, Training
+
+__all__ = ["Comparing", "Descent", "Verdict", "Watch"]
+
+
+class Descent:
+    """How fast the loss falls, beside how fast it fell δ epochs ago.
+
+    ``F_t = λ F_(t-1) + (1 - λ) L_t`` and ``LDR_t = (F_(t-1) - F_t) / et_t`` with the time ``et_t`` of epoch t.
+
+    Differs: the paper prints ``(F_t - F_(t-1)) / et_t``, which is negative while the loss falls, against its own text
+    (erratum SY-1).
+
+    Differs: ``et_t`` is the time of epoch t - 1, because the seconds travel with the weight gradients of epoch t, and
+    a worker must know them before these are summed. It is the time in which the loss fell: L_t is found before the step
+    of epoch t. The first epoch also sets things up and counts nowhere; the one after it stands in.
+
+    Args:
+        momentum: λ.
+        delta: δ, in epochs.
+    """
+
+    def __init__(self, momentum: float, delta: int) -> None:
+        self.momentum, self.delta = momentum, delta
+        self.loss: float | None = None
+        """F."""
+        self.epoch_s: float | None = None
+        """Seconds that were told last."""
+        self._falls: deque[float] = deque(maxlen=delta + 1)
+        self._seconds: deque[float | None] = deque(maxlen=delta + 1)
+
+    @property
+    def rates(self) -> list[float]:
+        """``LDR_(t-δ)`` to ``LDR_t``; fewer in the first epochs, and none while no time is known."""
+        return [fall / max(epoch_s, 1e-9) for fall, epoch_s in zip(self._falls, self._seconds) if epoch_s is not None]
+
+    def add(self, loss: float, epoch_s: float | None) -> tuple[float, float] | None:
+        """Take an epoch's loss and how long it took to get there; return ``(LDR_(t-δ), LDR_t)``.
+
+        Args:
+            loss: ``L_t``.
+            epoch_s: seconds of the epoch that led to it; ``None`` if nobody knows: those told last, or else next.
+
+        Returns:
+            ``None`` in the first δ + 1 epochs.
+
+        Example:
+            >>> descent = Descent(momentum=0.0, delta=1)
+            >>> [descent.add(loss, epoch_s=1.0) for loss in (4.0, 2.0, 1.0)]
+            [None, None, (2.0, 1.0)]
+        """
+        before, momentum = self.loss, self.momentum
+        self.loss = loss if before is None else momentum * before + (1 - momentum) * loss
+        if self.epoch_s is None and epoch_s is not None:
+            self._seconds = deque([epoch_s] * len(self._seconds), maxlen=self.delta + 1)
+        self.epoch_s = self.epoch_s if epoch_s is None else epoch_s
+        if before is not None:
+            self._falls.append(before - self.loss)
+            self._seconds.append(self.epoch_s)
+        rates = self.rates
+        return (rates[0], rates[-1]) if len(rates) > self.delta else None
+
+    def state(self) -> dict[str, Any]:
+        """Return all of it as plain JSON."""
+        falls, seconds = list(self._falls), list(self._seconds)
+        kept = {"momentum": self.momentum, "delta": self.delta, "loss": self.loss, "epoch_s": self.epoch_s}
+        return {**kept, "falls": falls, "seconds": seconds}
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> Descent:
+        """Return what :meth:`state` was taken from.
+
+        Example:
+            >>> descent = Descent(momentum=0.5, delta=1)
+            >>> told = [descent.add(loss, 2.0) for loss in (8.0, 4.0)]
+            >>> Descent.of(descent.state()).add(2.0, 2.0) == descent.add(2.0, 2.0)
+            True
+        """
+        descent = cls(state["momentum"], state["delta"])
+        descent.loss, descent.epoch_s = state["loss"], state["epoch_s"]
+        descent._falls.extend(state["falls"])
+        descent._seconds.extend(state["seconds"])
+        return descent
+
+
+Rates = tuple[float, float]
+"""``(LDR_(t-δ), LDR_t)``."""
+
+
+class Comparing(Protocol):
+    """The settings that descents are compared by; ``Orchestrated`` has them."""
+
+    @property
+    def momentum(self) -> float: ...
+    @property
+    def delta(self) -> int: ...
+    def widens(self, earlier: float, rate: float) -> bool: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What an epoch says about the next one."""
+
+    careful: bool
+    """Whether Eq. 5 asks for more care: wider rows, fresh ones."""
+    why: str
+    rates: Rates | None
+    """What was compared; ``None`` while there is nothing to compare with."""
+    running_loss: float | None
+    """F."""
+
+    def entry(self, epoch: int, what: str, why: str = "") -> Entry:
+        """Return a decision taken after an epoch, as it is written down; why, if not as the verdict says."""
+        earlier, rate = self.rates or (None, None)
+        line = {"epoch": epoch + 1, "what": what, "why": why or self.why}
+        return DECISIONS, {**line, "rate": rate, "earlier_rate": earlier, "F": self.running_loss}
+
+
+class Watch(Adaptive):
+    """Watches the loss fall for whoever decides by it: SYLVIE's Coordinator without its decisions.
+
+    All it looks at is the same on every worker: the summed loss and the longest epoch. So all judge alike, and nobody
+    is asked.
+
+    Args:
+        settings: what is compared.
+        extract_s: seconds that all workers' shards took for the nodes' importance; NaN if nobody knows.
+    """
+
+    wants: Mapping[str, Sharing] = {"epoch_s": "max"}
+
+    def __init__(self, settings: Comparing, *, name: str = "descent", extract_s: float = math.nan) -> None:
+        self.name = name
+        self.settings = settings
+        self.verdict: Verdict
+        """Of the epoch that has ended."""
+        self._descent = Descent(settings.momentum, settings.delta)
+        self._extract_s = extract_s
+
+    @classmethod
+    def of(cls, settings: Comparing, training: Training) -> Watch:
+        """Return who watches a training."""
+        # Every shard looks at the whole graph for the nodes' importance, one shard after the other.
+        extract_s = getattr(training.shard, "extract_s", math.nan) * training.seat.workers
+        return cls(settings, name=training.seat.named("descent"), extract_s=extract_s)
+
+    def says(self, epoch_s: float | None) -> dict[str, float | None]:
+        return {"epoch_s": epoch_s}
+
+    def after_epoch(self, epoch: int, loss: float, shared: Mapping[str, float | None]) -> None:
+        """Judge the epoch; ``epoch_s``: seconds of the one before it on the slowest worker, if all know theirs."""
+        rates = self._descent.add(loss, shared["epoch_s"])
+        careful, why = False, "there is no earlier rate to compare with yet"
+        if rates is not None:
+            careful = self.settings.widens(*rates)
+            why = f"the loss fell by {rates[1]:.4g} a second, by {rates[0]:.4g} {self._descent.delta} epochs before"
+        self.verdict = Verdict(careful=careful, why=why, rates=rates, running_loss=self._descent.loss)
+
+    def steer(self, settings: Comparing, *, version: int = 0) -> None:
+        """Compare by these settings from now on; others begin with no rate to compare with."""
+        self.settings = settings
+        if (settings.momentum, settings.delta) != (self._descent.momentum, self._descent.delta):
+            self._descent = Descent(settings.momentum, settings.delta)
+
+    def notes(self) -> dict[str, float | None]:
+        """Return what the Graph Extractor took: ``extract_s`` in seconds, ``None`` if unknown."""
+        return {"extract_s": self._extract_s if math.isfinite(self._extract_s) else None}
+
+    def state(self) -> State:
+        return State(self._descent.state())
+
+    def load(self, facts: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        self._descent = Descent.of(facts)

@@ -1,0 +1,95 @@
+"""Tables for a terminal: runs side by side, measurements beside their rivals, plain lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["bench_table", "grid_table", "plain_table", "run_table"]
+
+
+def run_table(summaries: list[dict[str, Any]]) -> str:
+    """Return runs side by side; ratios are against the first."""
+    return plain_table(_rows(summaries, [summary["system"] for summary in summaries]))
+
+
+def grid_table(comparisons: list[dict[str, Any]]) -> str:
+    """Return comparisons as one table, a row for each run; ratios are against the first of the same graph and model.
+
+    Args:
+        comparisons: each with ``graph``, ``model``, ``summaries``, ``names`` of the runs, ``target`` (the validation
+            score whose time the summaries have as ``to_target_s``, or ``None``), ``failed`` (names of runs that ended
+            without figures) and ``no_line``: why there is no mini-batch line, if one was asked for and cannot be.
+    """
+    rows, notes = [], []
+    several = len(comparisons) > 1
+    for comparison in comparisons:
+        where = {"graph": comparison["graph"], "model": comparison["model"]} if several else {}
+        ours = _rows(comparison["summaries"], comparison["names"], target=comparison["target"], apart=several)
+        ours += [{"system": name, "test": "failed"} for name in comparison["failed"]]
+        if comparison["no_line"]:
+            ours.append({"system": "mini-batch", "test": "no line"})
+            notes.append(
+                f"no mini-batch line for {comparison['model']} on {comparison['graph']}: {comparison['no_line']}"
+            )
+        rows += [where | row for row in ours]
+    return "\n".join([plain_table(rows), *notes])
+
+
+def _rows(
+    summaries: list[dict[str, Any]], names: list[str], *, target: float | None = None, apart: bool = False
+) -> list[dict[str, str]]:
+    """Return the cells of runs that are compared; the target stands in its column's name, or in one ``apart``."""
+    rows = []
+    for name, summary in zip(names, summaries, strict=True):
+        first, score = summaries[0], summary.get("test_accuracy", summary.get("test_f1_micro"))
+        reached: dict[str, str] = {}
+        if apart:
+            reached = {
+                "target": _percent(target),
+                "to target": "" if target is None else _reached(summary["to_target_s"], first["to_target_s"]),
+            }
+        elif target is not None:
+            reached = {f"to {100 * target:.1f} %": _reached(summary["to_target_s"], first["to_target_s"])}
+        rows.append(
+            {
+                "system": name,
+                "test": "" if score is None else f"{100 * score:.2f} %",
+                "total": f"{summary['train_s']:.2f} s",
+                "faster": f"{first['train_s'] / summary['train_s']:.2f}x",
+                **reached,
+                "median epoch": f"{1000 * summary['epoch_s']:.1f} ms",
+                "waiting": f"{1000 * summary['comm_s']:.1f} ms",
+                "computing": f"{1000 * summary['comp_s']:.1f} ms",
+                "quantizing": f"{1000 * summary['quant_s']:.1f} ms",
+                "data": f"{summary['bytes_payload'] / 1e6:.3f} MB",
+                "parameters": f"{summary['bytes_params'] / 1e6:.3f} MB",
+                "fewer bytes": f"{first['bytes_sent'] / summary['bytes_sent']:.1f}x" if summary["bytes_sent"] else "",
+                "link": summary["link"],
+            }
+        )
+    return rows
+
+
+def _percent(target: float | None) -> str:
+    return "" if target is None else f"{100 * target:.1f} %"
+
+
+def _reached(seconds: float | None, first: float | None) -> str:
+    if seconds is None:
+        return "not reached"
+    return f"{seconds:.2f} s" + (f", {first / seconds:.2f}x" if first is not None and seconds else "")
+
+
+def bench_table(rows: list[dict[str, Any]]) -> str:
+    from gnnqlab.bench.rows import cells
+
+    return plain_table(cells(rows))
+
+
+def plain_table(rows: list[dict[str, Any]]) -> str:
+    if not rows:
+        return "(nothing)"
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    cells = [columns, *[[str(row.get(column, "")) for column in columns] for row in rows]]
+    widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in cells)

@@ -1,0 +1,59 @@
+"""The options of a run by section, read from the dataclasses of a configuration and from the recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gnnqlab.nn.models import MODELS, ModelSettings
+from gnnqlab.nn.models.registry import settings_class
+from gnnqlab.settings import Setting, settings_in
+from gnnqlab.systems import SYSTEMS
+from gnnqlab.systems.settings import settings_of
+from gnnqlab.train.config import LaunchSettings, TrainSettings
+
+__all__ = ["SECTIONS", "Taken", "model_options", "own_options", "system_options", "taken"]
+
+SECTIONS = ("training", "model", "launch", "system")
+Taken = dict[str, list[tuple[str, Setting]]]
+"""Option -> who takes it, each with its own setting; a taker without a name stands for all of them."""
+
+
+def own_options() -> list[Setting]:
+    """Return the options that belong to no model and no system."""
+    return _sayable([*settings_in(TrainSettings), *settings_in(LaunchSettings)])
+
+
+def model_options(model: str | None = None) -> list[Setting]:
+    """Return the options of a model, or of all."""
+    models = MODELS if model is None else [model]
+    return _sayable(setting for name in models for setting in settings_in(settings_class(name)))
+
+
+def system_options(system: str | None = None) -> list[Setting]:
+    """Return the options of a system, or of all; none of one that is unknown."""
+    recipes = SYSTEMS.values() if system is None else [SYSTEMS[system]] if system in SYSTEMS else []
+    return _sayable(setting for recipe in recipes for setting in settings_of(recipe))
+
+
+def taken(section: str) -> Taken:
+    """Return the options of a section and who takes them."""
+    if section in ("training", "launch"):
+        kind = TrainSettings if section == "training" else LaunchSettings
+        return _by_option(("", setting) for setting in _sayable(settings_in(kind)))
+    if section == "system":
+        return _by_option((name, setting) for name in SYSTEMS for setting in system_options(name))
+    shared = _sayable(settings_in(ModelSettings))
+    names = {setting.name for setting in shared}
+    own = ((name, setting) for name in MODELS for setting in model_options(name) if setting.name not in names)
+    return _by_option([*(("", setting) for setting in shared), *own])
+
+
+def _by_option(takers: Iterable[tuple[str, Setting]]) -> Taken:
+    by_option: Taken = {}
+    for taker, setting in takers:
+        by_option.setdefault(setting.option or setting.name, []).append((taker, setting))
+    return by_option
+
+
+def _sayable(settings: Iterable[Setting]) -> list[Setting]:
+    return [setting for setting in settings if setting.option is not None]

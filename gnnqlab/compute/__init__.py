@@ -1,0 +1,7 @@
+"""The axis ``compute``: in which precision the dense and sparse products of a training run."""
+
+from gnnqlab.compute.bfloat16 import BFloat16Rows
+from gnnqlab.compute.float32 import Float32Products
+from gnnqlab.compute.products import Compute, Products
+
+__all__ = ["BFloat16Rows", "Compute", "Float32Products", "Products"]

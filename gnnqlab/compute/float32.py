@@ -1,0 +1,130 @@
+"""Every product in float32: an operand is the tensor itself, and gradients are PyTorch's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gnnqlab.compute.products import Operand, Products, Range
+from gnnqlab.kernels import aggregate as sparse
+from gnnqlab.kernels import attention
+from gnnqlab.kernels.adjacency import Adjacency
+
+__all__ = ["PLAIN", "Float32Products", "PlainProducts"]
+
+
+@dataclass(frozen=True)
+class Float32Products:
+    """Compute: every product in float32."""
+
+    def build(self, device: torch.device | str = "cpu") -> Products:
+        """Return the products of one worker."""
+        return PlainProducts()
+
+
+class PlainProducts(Products):
+    """Products of tensors as they are; float64 ones stay float64."""
+
+    @property
+    def exact(self) -> Products:
+        return self
+
+    def begin(self) -> None:
+        pass
+
+    def operand(self, x: Operand, rows: Range | None = None) -> Operand:
+        return x
+
+    def part(self, operand: Operand, rows: Range) -> Operand:
+        return operand[rows[0] : rows[1]]
+
+    def dense(self, operand: Operand) -> Tensor:
+        tensor: Tensor = operand
+        return tensor
+
+    def mm(
+        self,
+        a: Operand,
+        b: Operand,
+        *,
+        transposed: str = "",
+        out: Tensor | None = None,
+    ) -> Tensor:
+        return torch.mm(a.t() if transposed == "a" else a, b.t() if transposed == "b" else b, out=out)
+
+    def addmm(
+        self,
+        base: Tensor,
+        a: Operand,
+        b: Operand,
+        *,
+        transposed: str = "",
+        out: Tensor | None = None,
+    ) -> Tensor:
+        return torch.addmm(base, a.t() if transposed == "a" else a, b.t() if transposed == "b" else b, out=out)
+
+    def spmm(
+        self,
+        adjacency: Adjacency,
+        x: Operand,
+        halo: Operand | None = None,
+        *,
+        rows: Range | None = None,
+        transposed: bool = False,
+        out: Tensor | None = None,
+        accumulate: bool = False,
+    ) -> Tensor:
+        return sparse.spmm(adjacency, x, halo, rows=rows, transposed=transposed, out=out, accumulate=accumulate)
+
+    def attend_rows(
+        self,
+        adjacency: Adjacency,
+        values: Operand,
+        source_logits: Tensor,
+        target_logits: Tensor,
+        halo_values: Operand | None = None,
+        halo_logits: Tensor | None = None,
+        *,
+        slope: float = 0.2,
+        rows: Range | None = None,
+        out: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        operands = (values, source_logits, target_logits, halo_values, halo_logits)
+        return attention.attend_rows(adjacency, *operands, slope=slope, rows=rows, out=out)
+
+    def attend_columns(
+        self,
+        adjacency: Adjacency,
+        values: Operand,
+        source_logits: Tensor,
+        packed: Tensor,
+        gradient: Operand,
+        edge_gradients: Tensor,
+        *,
+        columns: Range,
+        slope: float = 0.2,
+    ) -> tuple[Tensor, Tensor]:
+        operands = (values, source_logits, packed, gradient, edge_gradients)
+        return attention.attend_columns(adjacency, *operands, columns=columns, slope=slope)
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        product = x @ weight
+        return product if bias is None else product + bias
+
+    def affine(self, base: Tensor, x: Tensor, weight: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
+        return torch.addmm(base, x, weight, beta=beta, alpha=alpha)
+
+    def aggregate(self, adjacency: Adjacency, x: Tensor) -> Tensor:
+        return sparse.aggregate(adjacency, x)
+
+    def attend(
+        self, adjacency: Adjacency, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float = 0.2
+    ) -> Tensor:
+        source, target = (z * a_source).sum(-1), (z * a_target).sum(-1)
+        return attention.attend(adjacency, z, source, target, slope=slope)
+
+
+PLAIN = PlainProducts()
+"""Float32 products hold nothing, so one serves all."""

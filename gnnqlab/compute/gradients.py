@@ -1,0 +1,91 @@
+"""The differentiable products, for any precision: what they keep is the operands, prepared once.
+
+The gradient of a product is the gradient of the product that ran, with its operands as they were; the gradient that
+comes in becomes an operand as well, before it is multiplied.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from gnnqlab.compute.kept import keep, kept
+from gnnqlab.compute.products import Products
+from gnnqlab.kernels.adjacency import Adjacency
+from gnnqlab.kernels.attention import pack_rows, segment_sum
+
+__all__ = ["Aggregate", "Attend", "Linear"]
+
+
+class Linear(torch.autograd.Function):
+    """``y = x w``; ``dx = dy w.T``, ``dw = x.T dy``."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, products: Products) -> Tensor:
+        a, b = products.operand(x), products.operand(weight)
+        ctx.products = products
+        keep(ctx, a, b)
+        return products.mm(a, b)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (a, b), products = kept(ctx), ctx.products
+        gradient = products.operand(gradients[0].contiguous())
+        dx = products.mm(gradient, b, transposed="b") if ctx.needs_input_grad[0] else None
+        return dx, products.mm(a, gradient, transposed="a") if ctx.needs_input_grad[1] else None, None
+
+
+class Aggregate(torch.autograd.Function):
+    """``y = A x``; ``dx = A.T dy``."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, adjacency: Adjacency, products: Products) -> Tensor:
+        ctx.adjacency, ctx.products = adjacency, products
+        return products.spmm(adjacency, products.operand(x))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        gradient = ctx.products.operand(gradients[0].contiguous())
+        return ctx.products.spmm(ctx.adjacency, gradient, transposed=True), None, None
+
+
+class Attend(torch.autograd.Function):
+    """Attention over all columns of a matrix; of ``z`` the operand alone is kept, for values and logits alike."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, z: Tensor, a_source: Tensor, a_target: Tensor, adjacency: Adjacency, slope: float, products: Products
+    ) -> Tensor:
+        values, source, target = products.operand(z), (z * a_source).sum(-1), (z * a_target).sum(-1)
+        out, stats = products.attend_rows(adjacency, values, source, target, slope=slope)
+        ctx.adjacency, ctx.slope, ctx.products = adjacency, slope, products
+        keep(ctx, values, a_source, a_target, source, target, out, stats)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (values, a_source, a_target, source, target, out, stats), products = kept(ctx), ctx.products
+        gradient = products.operand(gradients[0].contiguous())
+        edge_gradients = source.new_empty(ctx.adjacency.num_edges, source.shape[1])
+        d_z, d_source = products.attend_columns(
+            ctx.adjacency,
+            values,
+            source,
+            pack_rows(target, stats, products.dense(gradient), out),
+            gradient,
+            edge_gradients,
+            columns=(0, ctx.adjacency.num_columns),
+            slope=ctx.slope,
+        )
+        d_target = segment_sum(ctx.adjacency, edge_gradients)
+        z = products.dense(values)
+        of_vectors = [(logits.unsqueeze(-1) * z).sum(0) for logits in (d_source, d_target)]
+        for logits, vector in ((d_source, a_source), (d_target, a_target)):
+            d_z.addcmul_(logits.unsqueeze(-1), vector)
+        return d_z, *of_vectors, None, None, None

@@ -1,0 +1,85 @@
+"""What all products share whose operands are made: each at most once a pass, and kept for the backward pass.
+
+A kind of products of one's own is a subclass with `_prepare`, `_blank`, `_fill`, `exact`, `dense` and the products
+without gradients, and a recipe part that builds it (``gnnqlab/compute/bfloat16.py`` has both).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import MutableMapping
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from gnnqlab.compute.gradients import Aggregate, Attend, Linear
+from gnnqlab.compute.products import Operand, Products, Range
+from gnnqlab.kernels.adjacency import Adjacency
+
+__all__ = ["PreparedProducts"]
+
+
+class PreparedProducts(Products):
+    """Products that prepare their operands and remember them, by tensor, for one pass; gradients are theirs too."""
+
+    def __init__(self) -> None:
+        self._known: MutableMapping[Tensor, _Known] = WeakTensorKeyDictionary()
+
+    def begin(self) -> None:
+        self._known.clear()
+
+    def operand(self, x: Operand, rows: Range | None = None) -> Operand:
+        if not isinstance(x, Tensor) or x.dtype not in (torch.float32, torch.float64):
+            return x
+        known = self._known.get(x)
+        if rows is None:
+            if known is None or not known.holds(x):
+                known = self._known[x] = _Known(self._prepare(x), x._version, x.shape[0])
+            return known.operand
+        if known is None:
+            known = self._known[x] = _Known(self._blank(x), None, 0)
+        self._fill(known.operand, x, rows)
+        known.filled += rows[1] - rows[0]
+        return known.operand
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        product: Tensor = Linear.apply(x, weight, self)
+        return product if bias is None else product + bias
+
+    def affine(self, base: Tensor, x: Tensor, weight: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
+        return torch.add(base if beta == 1.0 else beta * base, self.linear(x, weight), alpha=alpha)
+
+    def aggregate(self, adjacency: Adjacency, x: Tensor) -> Tensor:
+        summed: Tensor = Aggregate.apply(x, adjacency, self)
+        return summed
+
+    def attend(
+        self, adjacency: Adjacency, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float = 0.2
+    ) -> Tensor:
+        attended: Tensor = Attend.apply(z, a_source, a_target, adjacency, slope, self)
+        return attended
+
+    @abstractmethod
+    def _prepare(self, x: Tensor) -> Operand:
+        """Make the operand of a whole float32 tensor."""
+
+    @abstractmethod
+    def _blank(self, x: Tensor) -> Operand:
+        """Make an operand like that of ``x`` whose rows are still to come."""
+
+    @abstractmethod
+    def _fill(self, operand: Operand, x: Tensor, rows: Range) -> None:
+        """Put some rows of ``x`` into a blank operand."""
+
+
+class _Known:
+    """An operand of this pass, and what of its tensor it stands for."""
+
+    def __init__(self, operand: Operand, version: int | None, filled: int) -> None:
+        self.operand, self.filled = operand, filled
+        self._version = version
+
+    def holds(self, x: Tensor) -> bool:
+        """Whether it stands for all rows as they are now; one made by rows is trusted to."""
+        return self.filled == x.shape[0] and self._version in (None, x._version)

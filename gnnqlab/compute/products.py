@@ -1,0 +1,166 @@
+"""What every precision of products offers: operands, and the products over them.
+
+An *operand* is a matrix as products take it: float32 as it is, rounded rows, codes with scales, or packed. It is made
+once a pass (:meth:`Products.operand`), serves every product of that pass, and is what a backward pass keeps. Sums and
+results are float32 whatever the operands are.
+
+Letters: N rows, D columns, O columns of a product, K heads, F features of a head.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from gnnqlab.kernels.adjacency import Adjacency
+
+__all__ = ["Compute", "Operand", "Products", "Range"]
+
+Operand = Any
+"""What a kind of products makes of a float32 matrix: a tensor, or a dataclass of tensors with a ``shape``."""
+Range = tuple[int, int]
+"""``(start, stop)``."""
+
+
+class Compute(Protocol):
+    """Recipe part of the axis ``compute``: in which precision products run."""
+
+    def build(self, device: torch.device | str = "cpu") -> Products:
+        """Return the products of one worker; each worker has its own."""
+        ...
+
+
+class Products(ABC):
+    """The products of one worker, in one precision.
+
+    Those up to `attend_columns` record no gradient: they are for who writes a backward pass. `linear`, `affine`,
+    `aggregate` and `attend` are differentiable.
+    """
+
+    @property
+    @abstractmethod
+    def exact(self) -> Products:
+        """Float32 products, for what must not be rounded; these themselves, if they round nothing."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Open a pass: operands of the one before are forgotten, since buffers and weights change in between."""
+
+    @abstractmethod
+    def operand(self, x: Operand, rows: Range | None = None) -> Operand:
+        """Return ``x`` as products take it, made at most once a pass; ``x`` must not change after.
+
+        Args:
+            x: float32 ``(N, D)`` or ``(N, K, F)``; an operand is returned as it is.
+            rows: only these rows of ``x`` are there yet; the others follow by further calls, and count for nothing
+                until then.
+
+        Returns:
+            The operand of all rows.
+        """
+
+    @abstractmethod
+    def part(self, operand: Operand, rows: Range) -> Operand:
+        """Return some rows of an operand, which share its memory."""
+
+    @abstractmethod
+    def dense(self, operand: Operand) -> Tensor:
+        """Return the float32 values that an operand, or a tensor, stands for."""
+
+    @abstractmethod
+    def mm(
+        self,
+        a: Operand,
+        b: Operand,
+        *,
+        transposed: str = "",
+        out: Tensor | None = None,
+    ) -> Tensor:
+        """Return ``a @ b`` in float32; no gradient is recorded.
+
+        Args:
+            a, b: operands or float32 matrices, which are then prepared for this product alone.
+            transposed: ``"a"`` for ``a.T @ b``, ``"b"`` for ``a @ b.T``.
+            out: written and returned; made if not given.
+        """
+
+    @abstractmethod
+    def addmm(
+        self,
+        base: Tensor,
+        a: Operand,
+        b: Operand,
+        *,
+        transposed: str = "",
+        out: Tensor | None = None,
+    ) -> Tensor:
+        """Return ``base + a @ b`` like :meth:`mm`; ``base`` is a row, or a matrix, ``out`` itself among others."""
+
+    @abstractmethod
+    def spmm(
+        self,
+        adjacency: Adjacency,
+        x: Operand,
+        halo: Operand | None = None,
+        *,
+        rows: Range | None = None,
+        transposed: bool = False,
+        out: Tensor | None = None,
+        accumulate: bool = False,
+    ) -> Tensor:
+        """Sum each row's neighbours in float32, as :func:`gnnqlab.kernels.aggregate.spmm`; ``x``, ``halo`` as `mm`."""
+
+    @abstractmethod
+    def attend_rows(
+        self,
+        adjacency: Adjacency,
+        values: Operand,
+        source_logits: Tensor,
+        target_logits: Tensor,
+        halo_values: Operand | None = None,
+        halo_logits: Tensor | None = None,
+        *,
+        slope: float = 0.2,
+        rows: Range | None = None,
+        out: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Attend, forward, as :func:`gnnqlab.kernels.attention.attend_rows`; values are operands ``(N, K, F)``."""
+
+    @abstractmethod
+    def attend_columns(
+        self,
+        adjacency: Adjacency,
+        values: Operand,
+        source_logits: Tensor,
+        packed: Tensor,
+        gradient: Operand,
+        edge_gradients: Tensor,
+        *,
+        columns: Range,
+        slope: float = 0.2,
+    ) -> tuple[Tensor, Tensor]:
+        """Attend, backward, as :func:`gnnqlab.kernels.attention.attend_columns`; values, gradient are operands."""
+
+    @abstractmethod
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Return ``x weight + bias``, ``(N, O)``, differentiable in all three."""
+
+    @abstractmethod
+    def affine(self, base: Tensor, x: Tensor, weight: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
+        """Return ``beta base + alpha x weight``, differentiable in all three; ``base`` may be a row."""
+
+    @abstractmethod
+    def aggregate(self, adjacency: Adjacency, x: Tensor) -> Tensor:
+        """Return ``A x``, differentiable in ``x``, as :func:`gnnqlab.kernels.aggregate.aggregate`."""
+
+    @abstractmethod
+    def attend(
+        self, adjacency: Adjacency, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float = 0.2
+    ) -> Tensor:
+        """Attend to all columns, differentiable in ``z (N, K, F)`` and the two vectors ``(K, F)`` of the logits.
+
+        The logits, ``<a_source, z_u> + <a_target, z_v>``, are of ``z`` as it is; what is summed is its operand.
+        """

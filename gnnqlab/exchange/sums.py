@@ -1,0 +1,165 @@
+"""Weighted sums over an edge-cut as the five verbs, forward and backward.
+
+Letters: N owned, C central, H halo, D features. For ``y = A [x; halo]`` with rows of A split central |
+marginal, central rows need no halo; in the backward pass the gradients of halo rows, ``(A^T dy)[N:]``, go to
+their owners and are added to ``(A^T dy)[:N]``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnqlab.compute.products import Operand
+from gnnqlab.exchange.boundary import Call
+from gnnqlab.exchange.schedule import Came
+from gnnqlab.message.incoming import Incoming
+
+__all__ = ["Aggregate", "SumBackward", "SumForward"]
+
+_HALO_GRADIENTS, _EXACT = 2, 3
+"""Which halo buffers these are where rows of two epochs, 0 and 1, are about at once: evaluation leaves them alone."""
+
+
+class SumForward:
+    """``y = A [x; halo]``; under a sampler the halo, and the columns of A, are those kept, which weigh 1/p as much.
+
+    Args:
+        call: which look at neighbours this is.
+        x: what is summed of owned rows.
+        before: what travels of them, if that is not x: rows before dropout.
+    """
+
+    rounds, chained = 1, False
+
+    def __init__(self, call: Call, x: Tensor, before: Tensor | None = None) -> None:
+        assert call.adjacency is not None
+        self.call, self.x, self.adjacency = call, x, call.adjacency
+        self._travels = x if before is None else before
+        self.out = x.new_empty(call.boundary.num_owned, x.shape[1])
+        self.sampled_in: int | None = None
+        """Epoch whose sample the halo rows in use are."""
+
+    def prepare(self) -> None:
+        pass
+
+    def post(self, round: int) -> Came:
+        call, hop, sample = self.call, self.call.hop, self.call.sample
+        if call.kept:
+            return Kept(call.boundary.kept_halo(hop.layer, self._travels, hop.epoch))
+        buffer = hop.epoch % 2 if hop.training else _EXACT
+        halo, plan = call.boundary.halo_buffer(hop.layer, self.x, buffer, sample), call.plan("forward", sample)
+        channel = call.boundary.channel(hop, "forward")
+        return channel.post(self._travels, halo, epoch=hop.epoch, plan=plan, sampled_in=sample)
+
+    def independent(self) -> None:
+        call, boundary, products = self.call, self.call.boundary, self.call.products
+        central = boundary.num_central
+        with call.part("central", "forward"):
+            products.spmm(self.adjacency, products.operand(self.x), rows=(0, central), out=self.out[:central])
+        if call.sample is not None:
+            with call.part("marginal", "forward"):
+                owned = boundary.sampling.owned(self.adjacency)
+                products.spmm(owned, products.operand(self.x), out=self.out[central:])
+                boundary.sampling.kept(self.adjacency, call.sample)  # made while its rows are under way
+
+    def wait(self, round: int, came: Came) -> None:
+        self.halo, self.sampled_in = came.decode(), came.sampled_in
+
+    def dependent(self, round: int) -> None:
+        boundary, products = self.call.boundary, self.call.products
+        rows, out = (boundary.num_central, boundary.num_owned), self.out[boundary.num_central :]
+        with self.call.part("marginal", "forward"):
+            halo = self.call.dropped(self.halo, self.sampled_in)
+            if self.sampled_in is None:
+                products.spmm(self.adjacency, products.operand(self.x), halo, rows=rows, out=out)
+            else:
+                kept = boundary.sampling.kept(self.adjacency, self.sampled_in)
+                products.spmm(kept, halo, out=out, accumulate=True)
+
+
+class SumBackward:
+    """``dx = (A^T dy)[:N] + gradients that other workers computed for these rows``.
+
+    Those come as ``home`` instead, for the rows before dropout, where their mask is on them already.
+    """
+
+    rounds, chained = 1, False
+
+    def __init__(self, call: Call, gradient: Tensor, sampled_in: int | None) -> None:
+        assert call.adjacency is not None
+        self.call, self.gradient, self.sampled_in = call, gradient, sampled_in
+        self.adjacency = call.adjacency
+        self.out = gradient.new_empty(call.boundary.num_owned, gradient.shape[1])
+        self.home: Tensor | None = None
+
+    def prepare(self) -> None:
+        call, boundary, products = self.call, self.call.boundary, self.call.products
+        self.halo_gradient = boundary.halo_buffer(call.hop.layer, self.gradient, _HALO_GRADIENTS, self.sampled_in)
+        with call.part("marginal", "backward"):
+            if self.sampled_in is None:
+                rows = (boundary.num_owned, boundary.num_owned + boundary.num_halo)
+                products.spmm(self.adjacency, self._operand(), rows=rows, transposed=True, out=self.halo_gradient)
+            else:
+                kept = boundary.sampling.kept(self.adjacency, self.sampled_in)
+                marginal = products.part(self._operand(), (boundary.num_central, boundary.num_owned))
+                products.spmm(kept, marginal, transposed=True, out=self.halo_gradient)
+            if call.drops_gradients:
+                self.halo_gradient = call.dropped(self.halo_gradient, self.sampled_in)
+
+    def post(self, round: int) -> Incoming:
+        call, hop = self.call, self.call.hop
+        plan, channel = call.plan("backward", self.sampled_in), call.boundary.channel(hop, "backward")
+        return channel.post(self.halo_gradient, self.out.shape, epoch=hop.epoch, plan=plan, sampled_in=self.sampled_in)
+
+    def independent(self) -> None:
+        with self.call.part("central", "backward"):
+            rows = (0, self.call.boundary.num_owned)
+            self.call.products.spmm(self.adjacency, self._operand(), rows=rows, transposed=True, out=self.out)
+
+    def wait(self, round: int, came: Came) -> None:
+        came.wait()
+        self.came = came
+
+    def dependent(self, round: int) -> None:
+        if self.call.drops_gradients:
+            self.home = self.came.decode(torch.zeros_like(self.out))
+        else:
+            self.came.decode(self.out)
+
+    def _operand(self) -> Operand:
+        return self.call.products.operand(self.gradient)
+
+
+class Kept:
+    """Rows that came once in the whole run."""
+
+    sampled_in = None
+
+    def __init__(self, rows: Tensor) -> None:
+        self._rows = rows
+
+    def wait(self) -> None:
+        pass
+
+    def decode(self, out: Tensor | None = None) -> Tensor:
+        return self._rows
+
+
+class Aggregate(torch.autograd.Function):
+    """``A [x; halo(x)]``, by the schedule of the call."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, before: Tensor | None, call: Call) -> Tensor:
+        step = SumForward(call, x, before)
+        call.schedule.run(step, call.place("forward"))
+        ctx.call, ctx.sampled_in = call, step.sampled_in
+        return step.out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        step = SumBackward(ctx.call, gradients[0].contiguous(), ctx.sampled_in)
+        ctx.call.schedule.run(step, ctx.call.place("backward"))
+        return step.out, step.home, None

@@ -1,0 +1,123 @@
+"""The arrays of a graph, and what can be read off them: sizes, degrees, symmetry, a hash.
+
+Shape legend: N nodes, E edges, D features, C classes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from gnnqlab.graph.edges import build_csr, edge_list
+from gnnqlab.graph.features import Features, SparseRows
+
+__all__ = ["GraphArrays"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class GraphArrays:
+    """What a ``Graph`` holds; see there for what each array must be. Nothing is checked here."""
+
+    name: str
+    indptr: Tensor
+    indices: Tensor
+    features: Features
+    labels: Tensor
+    train_mask: Tensor
+    val_mask: Tensor
+    test_mask: Tensor
+    num_classes: int
+
+    # ---- sizes -------------------------------------------------------------------------------
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return self.indptr.numel() - 1
+
+    @property
+    def num_edges(self) -> int:
+        """Stored directed edges E, self loops included."""
+        return self.indices.numel()
+
+    @property
+    def num_features(self) -> int:
+        """Feature width D."""
+        return int(self.features.shape[1])
+
+    @property
+    def multi_label(self) -> bool:
+        """True if a node may have several classes (scored by micro-F1, not accuracy)."""
+        return self.labels.dim() == 2
+
+    @property
+    def num_labelled(self) -> int:
+        """Nodes with a label; with multi-label targets all of them."""
+        return self.num_nodes if self.multi_label else int((self.labels >= 0).sum())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in self._arrays().values())
+
+    # ---- structure ---------------------------------------------------------------------------
+
+    @cached_property
+    def in_degrees(self) -> Tensor:
+        """Edges into each node, int64, shape ``(N,)``."""
+        return self.indptr.diff()
+
+    @cached_property
+    def out_degrees(self) -> Tensor:
+        """Edges out of each node, int64, shape ``(N,)``."""
+        return torch.bincount(self.indices, minlength=self.num_nodes)
+
+    @cached_property
+    def is_symmetric(self) -> bool:
+        """True if for every stored ``u -> v`` there is ``v -> u``, equally often."""
+        if not torch.equal(self.in_degrees, self.out_degrees):
+            return False
+        src, dst = edge_list(self.indptr, self.indices)
+        indptr, indices = build_csr(
+            dst, src, num_nodes=self.num_nodes, symmetrize=False, deduplicate=False, self_loops="keep"
+        )
+        return torch.equal(indices, self.indices) and torch.equal(indptr, self.indptr)
+
+    def edge_list(self) -> tuple[Tensor, Tensor]:
+        """All stored edges as ``(src, dst)``, int32, shape ``(E,)`` each, by destination."""
+        return edge_list(self.indptr, self.indices)
+
+    @cached_property
+    def content_hash(self) -> str:
+        """32 hex digits over every array and ``num_classes``; the name does not count."""
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(f"num_classes={self.num_classes}".encode())
+        for field, array in self._arrays().items():
+            digest.update(f"|{field}:{array.dtype}:{tuple(array.shape)}|".encode())
+            digest.update(array.numpy().reshape(-1).view("uint8").data)
+        return digest.hexdigest()
+
+    def _arrays(self) -> dict[str, Tensor]:
+        """Every array under the name it has on disk, in a fixed order."""
+        features: dict[str, Tensor]
+        if isinstance(self.features, SparseRows):
+            features = {
+                "feature_indptr": self.features.indptr,
+                "feature_indices": self.features.indices,
+                "feature_values": self.features.values,
+            }
+        else:
+            features = {"features": self.features}
+        return {
+            "indptr": self.indptr,
+            "indices": self.indices,
+            **features,
+            "labels": self.labels,
+            "train_mask": self.train_mask,
+            "val_mask": self.val_mask,
+            "test_mask": self.test_mask,
+        }

@@ -1,0 +1,213 @@
+"""Measurements on GPUs, as kept by ``make gpu``: kernels beside their ceilings, training, and what hides behind what.
+
+All take the rows of ``gq.bench_results()``. Where nothing was measured they say so, and how to measure it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.frames import human_bytes
+from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["PARTS", "Notice", "draw_kernels", "draw_overlap", "draw_training", "measured", "training_table"]
+
+PARTS = {
+    "gpu-kernels": "kernels beside their ceilings",
+    "gpu-train": "training at the shapes of ogbn-products and Reddit",
+    "gpu-overlap": "what hides behind what",
+}
+"""Tables of ``make gpu`` and what is in them."""
+_KINDS = {"codec": "blue", "noise": "purple", "sums": "green", "attention": "orange"}
+_WORKERS = {1: "grey", 2: "blue", 4: "vermillion", 8: "green"}
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A sentence in the place of a figure."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        import html
+
+        return {"text/plain": self.text, "text/html": f"<p><strong>{html.escape(self.text)}</strong></p>"}
+
+
+def _part(results: DataFrame, part: str) -> DataFrame:
+    return results[results["part"] == part].dropna(axis=1, how="all")
+
+
+def _nothing(part: str) -> Notice:
+    return Notice(
+        f"Not measured on a GPU yet: {PARTS[part]}. On a machine with one, `make gpu` measures it and keeps the table."
+    )
+
+
+def measured(results: DataFrame) -> DataFrame:
+    """Return what was measured on a GPU: by ``part``, ``what``, ``rows``, ``device``, ``date`` and ``command``.
+
+    Example:
+        >>> import pandas as pd
+        >>> measured(pd.DataFrame(columns=["part", "date", "device", "command"]))["rows"].tolist()
+        [0, 0, 0]
+    """
+    import pandas as pd
+
+    lines = []
+    for part, what in PARTS.items():
+        rows = results[results["part"] == part]
+        said = [", ".join(map(str, rows[name].unique())) or "–" for name in ("device", "date", "command")]
+        lines.append((part, what, len(rows), *said))
+    return pd.DataFrame(lines, columns=["part", "what", "rows", "device", "date", "command"]).set_index("part")
+
+
+def draw_kernels(results: DataFrame, *, dark: bool = False) -> Bundle | Notice:
+    """Draw every kernel's speed beside that of its ceiling or rival, and the goals; a bar a figure."""
+    import plotly.graph_objects as go
+
+    rows = _part(results, "gpu-kernels")
+    if rows.empty:
+        return _nothing("gpu-kernels")
+    device = str(rows["device"].iloc[0])
+    cases = [str(case).removeprefix(f"{device}, ") for case in rows["case"]]
+    rows = rows.assign(
+        kind=[case.partition(",")[0] for case in cases],
+        name=[_short(case, str(figure)) for case, figure in zip(cases, rows["figure"])],
+    )
+    figure = go.Figure()
+    for kind, some in rows.groupby("kind", sort=False):
+        figure.add_bar(
+            y=some["name"].tolist(),
+            x=some["ratio"].tolist(),
+            orientation="h",
+            name=str(kind),
+            marker={"color": OKABE_ITO[_KINDS.get(str(kind), "sky")], "line": {"width": 0}},
+            customdata=some[["value", "unit", "rival", "rival_value"]].to_numpy().tolist(),
+            hovertemplate="%{y}: %{customdata[0]:.4g} %{customdata[1]}, %{customdata[2]} %{customdata[3]:.4g}"
+            "<extra>%{x:.2f} times</extra>",
+        )
+    goals = rows[rows["goal"].notna()] if "goal" in rows else rows.iloc[:0]
+    figure.add_scatter(
+        y=goals["name"].tolist(),
+        x=goals["goal"].tolist() if len(goals) else [],
+        mode="markers",
+        name="goal",
+        marker={"symbol": "line-ns-open", "size": 12, "color": OKABE_ITO["vermillion"], "line": {"width": 3}},
+    )
+    figure.add_vline(x=1, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1})
+    figure.update_xaxes(title_text="times as fast as the ceiling or rival (1: as fast)", rangemode="tozero")
+    figure.update_yaxes(autorange="reversed", title_text="kernel", tickfont={"size": 10})
+    missed = [
+        f"{name} {ratio:.2f} of {goal:g}"
+        for name, ratio, goal in zip(goals["name"], goals["ratio"], goals["goal"] if len(goals) else ())
+        if ratio < goal
+    ]
+    words = f"{len(goals) - len(missed)} of {len(goals)} goals reached" + (
+        f"; missed: {', '.join(missed)}" if missed else ""
+    )
+    caption = f"{len(rows)} figures of kernels on {device}, each beside its ceiling or rival: {words}."
+    finish(figure, title=f"Kernels on {device}", caption=caption, dark=dark, height=170 + 22 * len(rows))
+    columns = ["case", "figure", "value", "unit", "rival", "rival_value", "ratio"]
+    return Bundle(figure, rows[columns].set_index("case"))
+
+
+def _short(case: str, figure: str) -> str:
+    """``codec, D = 256`` of a case, and a figure without its spread."""
+    kept = case.partition(":")[0].split(", ")
+    kept = [word for word in kept[1:] if " of " not in word and word not in ("power law", "weighted")]
+    return ", ".join([figure.partition(" (")[0], *kept[:2]])
+
+
+def training_table(results: DataFrame) -> DataFrame:
+    """Return a line a training run: graph, system, workers, epoch, memory, bytes, loss; or what went wrong."""
+    rows = _part(results, "gpu-train")
+    names = {
+        "graph": "graph", "system": "system", "workers": "workers", "backend": "backend", "epoch_s": "epoch (ms)",
+        "memory_bytes": "memory", "bytes_sent": "sent", "final_loss": "final loss", "error": "error",
+    }  # fmt: skip
+    table = rows[[name for name in names if name in rows]].rename(columns=names).reset_index(drop=True)
+    for column in ("memory", "sent"):
+        if column in table:
+            table[column] = [human_bytes(value) for value in table[column]]
+    if "epoch (ms)" in table:
+        table["epoch (ms)"] = 1e3 * table["epoch (ms)"]
+    return table
+
+
+def draw_training(results: DataFrame, *, dark: bool = False) -> Bundle | Notice:
+    """Draw the epoch of every system, a panel a graph, a bar a number of workers."""
+    from plotly.subplots import make_subplots
+
+    rows = _part(results, "gpu-train")
+    if rows.empty or "epoch_s" not in rows:
+        return _nothing("gpu-train")
+    ran = rows[rows["epoch_s"].notna()]
+    graphs = list(ran["graph"].unique())
+    figure = make_subplots(rows=len(graphs), cols=1, subplot_titles=graphs, vertical_spacing=0.3 / len(graphs))
+    for place, graph in enumerate(graphs, start=1):
+        for (workers, backend), some in ran[ran["graph"] == graph].groupby(["workers", "backend"]):
+            name = f"{int(workers)} worker{'s' if workers > 1 else ''}" + (f", {backend}" if workers > 1 else "")
+            figure.add_bar(
+                x=some["system"].tolist(),
+                y=(1e3 * some["epoch_s"]).tolist(),
+                name=name,
+                legendgroup=name,
+                showlegend=place == 1,
+                marker={
+                    "color": OKABE_ITO[_WORKERS.get(int(workers), "sky")],
+                    "pattern": {"shape": "/" if backend == "nccl" else "", "size": 5, "solidity": 0.25},
+                },
+                customdata=[human_bytes(value) for value in some["memory_bytes"]],
+                hovertemplate="%{x}: %{y:.4g} ms an epoch, %{customdata} on the fullest GPU<extra>" + name + "</extra>",
+                row=place,
+                col=1,
+            )
+        figure.update_yaxes(title_text="epoch (ms)", rangemode="tozero", row=place, col=1)
+    figure.update_xaxes(title_text="system", row=len(graphs), col=1)
+    fastest = [
+        f"{graph}: {best['system']} with {int(best['workers'])} workers, {1e3 * best['epoch_s']:.4g} ms"
+        for graph in graphs
+        for best in [ran[ran["graph"] == graph].sort_values("epoch_s").iloc[0]]
+    ]
+    failed = "" if "error" not in rows else f" {int(rows['error'].notna().sum())} runs failed."
+    caption = f"Epochs of {len(ran)} training runs on {ran['device'].iloc[0]}. Shortest: {'; '.join(fastest)}.{failed}"
+    finish(figure, title="Training on a GPU", caption=caption, dark=dark, height=140 + 280 * len(graphs))
+    figure.update_layout(legend={"y": -0.12, "yanchor": "top"}, margin={"t": 76, "b": 90})
+    return Bundle(figure, training_table(results))
+
+
+def draw_overlap(results: DataFrame, *, dark: bool = False) -> Bundle | Notice:
+    """Draw which share of central rows was computed while a message was under way, by layer, direction and system."""
+    import plotly.graph_objects as go
+
+    rows = _part(results, "gpu-overlap")
+    if rows.empty or "hidden_share" not in rows:
+        return _nothing("gpu-overlap")
+    rows = rows[rows["hidden_share"].notna()]
+    way = {"forward": "→", "backward": "←"}
+    rows = rows.assign(place=[f"layer {int(n) + 1} {way[d]}" for n, d in zip(rows["layer"], rows["direction"])])
+    table = 100 * rows.groupby(["graph", "place", "system"], sort=False)["hidden_share"].mean().unstack("system")
+    figure = go.Figure()
+    for number, system in enumerate(table):
+        figure.add_bar(
+            x=[list(table.index.get_level_values("graph")), list(table.index.get_level_values("place"))],
+            y=table[system].tolist(),
+            name=str(system),
+            marker={"color": list(OKABE_ITO.values())[1 + number % 7]},
+            hovertemplate="%{x}: %{y:.0f} %<extra>" + str(system) + "</extra>",
+        )
+    figure.update_xaxes(title_text="graph, layer and direction")
+    figure.update_yaxes(title_text="central rows hidden (%)", range=[0, 105])
+    words = ", ".join(f"{system} {table[system].mean():.0f} %" for system in table)
+    caption = f"Central rows computed while a message was under way, mean over workers; over all layers: {words}."
+    finish(figure, title="What hides behind messages", caption=caption, dark=dark, height=400)
+    return Bundle(figure, table)

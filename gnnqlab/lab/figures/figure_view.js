@@ -1,0 +1,109 @@
+// Draws what a plain widget model holds, as often as it changes. That model and the one with Plotly's code are of
+// Jupyter's own kind: messages reach them however long this module took to come, and a page that comes late finds in
+// them all that it has missed.
+
+const PLOTLY = Symbol.for("gnnqlab.plotly");
+const TRIES = 600;
+const PAUSE_MS = 100;
+
+// A page that is loaded again makes its models in no particular order.
+async function find(manager, id) {
+  for (let tried = 1; ; tried += 1) {
+    try {
+      return await manager.get_model(id);
+    } catch (error) {
+      if (tried === TRIES) throw error;
+      await new Promise((done) => setTimeout(done, PAUSE_MS));
+    }
+  }
+}
+
+async function evaluate(text) {
+  const before = "const module = { exports: {} }, exports = module.exports; let define;\n";
+  const parts = [before, text, "\nexport default module.exports;\n"];
+  const address = URL.createObjectURL(new Blob(parts, { type: "text/javascript" }));
+  try {
+    return (await import(address)).default;
+  } finally {
+    URL.revokeObjectURL(address);
+  }
+}
+
+// Who was there when the model was made got the code with it; who came later asks, and gets it as a change.
+async function code(manager, id) {
+  const model = await find(manager, id);
+  if (model.get("code")) return model.get("code");
+  return new Promise((done) => {
+    model.once("change:code", () => done(model.get("code")));
+    model.send({ ask: "code" });
+  });
+}
+
+// Once for all figures of a page; who fails leaves the place to the next.
+function plotly(manager, { id, version }) {
+  const known = (globalThis[PLOTLY] ??= new Map());
+  if (!known.has(version)) {
+    const made = code(manager, id).then(evaluate);
+    made.catch(() => known.delete(version));
+    known.set(version, made);
+  }
+  return known.get(version);
+}
+
+// As soon as the model is made: Plotly takes a page a second or two, in which the kernel draws.
+function initialize({ model }) {
+  plotly(model.widget_manager, model.get("plotly")).catch(() => {});
+  drawLateOutputs(model.widget_manager).catch((error) => console.error("gnnqlab: outputs were not looked after", error));
+}
+
+function render({ model, el }) {
+  const graph = document.createElement("div");
+  el.replaceChildren(graph);
+  let source = null;
+  let Plotly = null;
+  let [asked, drawing, gone] = [false, false, false];
+
+  async function draw() {
+    asked = true;
+    if (drawing || gone || !Plotly) return;
+    drawing = true;
+    try {
+      while (asked && !gone) {
+        asked = false;
+        const { data, layout, config } = JSON.parse(source.get("spec"));
+        layout.uirevision ??= layout.title?.text || "kept"; // while a figure keeps its name, zoom and hidden traces stay
+        graph.setAttribute("aria-label", layout.meta?.caption ?? layout.title?.text ?? "figure");
+        graph.style.minHeight = "";
+        await Plotly.react(graph, data, layout, config);
+      }
+    } catch (error) {
+      console.error("gnnqlab: a figure was not drawn", error);
+    } finally {
+      drawing = false;
+    }
+  }
+
+  async function begin() {
+    source = await find(model.widget_manager, model.get("source"));
+    if (gone) return;
+    const { height } = JSON.parse(source.get("spec")).layout;
+    graph.setAttribute("role", "img");
+    graph.style.minHeight = `${height ?? 450}px`; // what stands below does not jump
+    source.on("change:spec", draw);
+    Plotly = await plotly(model.widget_manager, model.get("plotly"));
+    await draw();
+  }
+
+  begin().catch((error) => {
+    console.error("gnnqlab: a figure found no code to draw with", error);
+    graph.setAttribute("role", "alert");
+    graph.textContent = `✗ The figure cannot be drawn: ${error.message}. Run the cell again.`;
+  });
+  return () => {
+    gone = true;
+    source?.off("change:spec", draw);
+    Plotly?.purge(graph);
+  };
+}
+
+export default { initialize, render };

@@ -1,0 +1,382 @@
+"""Small graphs, drawn as they are cut: the same places, shapes and colours through the whole course.
+
+Colour is the owner. Shape and a word tell the kind of a node: a circle is *central*, a diamond *marginal*, an open
+square a *halo* row, the copy of another worker's node. In a bit map, colour and size of a halo row are its bit-width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.graph_places import neighbours, places_of
+from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+    from gnnqlab.bits.policy import BitPolicy
+    from gnnqlab.partition.parts import Parts
+
+__all__ = ["draw_bits", "draw_partition", "draw_shards", "message_widths"]
+
+_COLORS = (OKABE_ITO["blue"], OKABE_ITO["orange"], OKABE_ITO["green"], OKABE_ITO["purple"])
+_INK = ("#ffffff", "#000000", "#ffffff", "#000000")
+_SHAPES = {"central": "circle", "marginal": "diamond", "halo": "square", "left out": "square"}
+_EDGE, _FAINT = "#a0a0a0", "#c8ccd0"
+# Dark is many bits; sizes and the number itself say the same.
+_WIDTHS = {1: "#fee838", 2: "#c9b869", 4: "#848279", 8: "#2f4a6e", 16: "#1b3660", 32: "#00204d"}
+
+
+def draw_partition(parts: Parts, *, dark: bool = False) -> Bundle:
+    """Draw the whole graph as it is cut: who owns what, which nodes are marginal, which edges are cut.
+
+    Raises:
+        ValueError: if the graph has more than `LARGEST` nodes.
+    """
+    import pandas as pd
+    import plotly.graph_objects as go
+
+    places, kinds, owner = places_of(parts.graph), _kinds(parts), parts.owner.tolist()
+    edges = neighbours(parts.graph)
+    cut = [edge for edge in edges if owner[edge[0]] != owner[edge[1]]]
+    figure = go.Figure()
+    _add_edges(figure, places, [edge for edge in edges if edge not in set(cut)], "edge inside a worker")
+    _add_edges(figure, places, cut, "cut edge", color=OKABE_ITO["vermillion"], dash="dash")
+    for worker in range(parts.workers):
+        for kind in ("central", "marginal"):
+            nodes = [node for node, own in enumerate(owner) if own == worker and kinds[node] == kind]
+            _add_nodes(figure, places, nodes, worker=worker, kind=kind, dark=dark)
+    _bare_axes(figure, places)
+    marginal = [node for node, kind in enumerate(kinds) if kind == "marginal"]
+    counted = len(places)
+    caption = (
+        f"{_count(counted, 'node')} on {_count(parts.workers, 'worker')}: {len(cut)} of {len(edges)} edges are cut; "
+        f"marginal nodes are {', '.join(map(str, marginal)) or 'none'}."
+    )
+    frame = pd.DataFrame({"worker": owner, "kind": kinds}, index=pd.Index(range(counted), name="node"))
+    title = f"{_count(counted, 'node')} on {_count(parts.workers, 'worker')}"
+    _finish(figure, title=title, caption=caption, dark=dark, height=380)
+    return Bundle(figure, frame)
+
+
+def draw_shards(parts: Parts, *, left_out: Mapping[int, Collection[int]] | None = None, dark: bool = False) -> Bundle:
+    """Draw what each worker holds: its own nodes, and copies of those neighbours that others own.
+
+    Args:
+        parts: the partition.
+        left_out: by worker, copies that do not come this time (boundary sampling); drawn in grey.
+        dark: colours for a dark page.
+
+    Raises:
+        ValueError: if the graph has more than `LARGEST` nodes, or there are more than four workers.
+    """
+    import pandas as pd
+
+    figure, frame = _panels(parts, dark=dark)
+    places = places_of(parts.graph)
+    for rank, shard in enumerate(parts.shards):
+        row, column = divmod(rank, 2)
+        halo = shard.halo.tolist()
+        for owner in sorted({int(parts.owner[node]) for node in halo}):
+            for kind in ("halo", "left out"):
+                gone = (left_out or {}).get(rank, ())
+                nodes = [node for node in halo if parts.owner[node] == owner and (node in gone) == (kind == "left out")]
+                _add_nodes(figure, places, nodes, worker=owner, kind=kind, dark=dark, at=(row + 1, column + 1))
+                frame += [(rank, node, kind, owner) for node in nodes]
+    _add_to_legend(figure, "halo: a copy of another worker's row", color=_FAINT, symbol="square-open")
+    if left_out is not None:
+        _add_to_legend(figure, "left out: a row that does not come", color=_FAINT, symbol="square")
+    sentences = [
+        f"worker {rank} keeps copies of {', '.join(map(str, sorted(shard.halo.tolist()))) or 'none'}"
+        + (f" but does not get {', '.join(map(str, gone))}" if (gone := sorted((left_out or {}).get(rank, ()))) else "")
+        for rank, shard in enumerate(parts.shards)
+    ]
+    caption = f"What each worker holds: {'; '.join(sentences)}."
+    _finish(figure, title="What each worker holds", caption=caption, dark=dark, height=_panels_height(parts))
+    table = pd.DataFrame(frame, columns=["worker", "node", "kind", "owner"]).set_index(["worker", "node"]).sort_index()
+    return Bundle(figure, table.reset_index("node"))
+
+
+def draw_bits(parts: Parts, widths: Mapping[tuple[int, int], int], *, what: str = "", dark: bool = False) -> Bundle:
+    """Draw the bit map: in each worker's panel, every halo row in the number of bits that its message takes.
+
+    Args:
+        parts: the partition.
+        widths: bits by ``(worker that holds the copy, node)``, from `message_widths`.
+        what: which messages, for the title: ``"layer 1, forward"``.
+        dark: colours for a dark page.
+
+    Raises:
+        ValueError: as `draw_shards`, or if a halo row has no width.
+    """
+    import pandas as pd
+
+    missing = [
+        (rank, node)
+        for rank, shard in enumerate(parts.shards)
+        for node in shard.halo.tolist()
+        if (rank, node) not in widths
+    ]
+    if missing:
+        raise ValueError(
+            f"every halo row needs a width, got none for (worker, node) {missing[:3]}; take them from message_widths"
+        )
+    figure, _ = _panels(parts, dark=dark)
+    places = places_of(parts.graph)
+    frame, shown = [], set()
+    for rank, shard in enumerate(parts.shards):
+        row, column = divmod(rank, 2)
+        for bits in sorted({widths[rank, node] for node in shard.halo.tolist()}):
+            nodes = [node for node in shard.halo.tolist() if widths[rank, node] == bits]
+            figure.add_scatter(
+                x=[places[node][0] for node in nodes],
+                y=[places[node][1] for node in nodes],
+                mode="markers+text",
+                text=[f"{bits}b" for _ in nodes],
+                textfont={"color": "#000000" if bits <= 2 else "#ffffff", "size": 12},
+                marker={
+                    "color": _WIDTHS[bits],
+                    "symbol": "square",
+                    "size": _bits_size(bits),
+                    "line": {"width": 1, "color": "#7d7d7d"},
+                },
+                customdata=nodes,
+                name=_count(bits, "bit"),
+                legendgroup=f"bits {bits}",
+                legendrank=bits,
+                showlegend=bits not in shown,
+                hovertemplate=f"node %{{customdata}} for worker {rank}: {_count(bits, 'bit')}<extra></extra>",
+                row=row + 1,
+                col=column + 1,
+            )
+            words = [f"row {node}" for node in nodes]
+            _add_words(figure, places, nodes, words, below=_bits_size(bits) / 2, dark=dark, at=(row + 1, column + 1))
+            shown.add(bits)
+            frame += [(rank, node, int(parts.owner[node]), bits) for node in nodes]
+    table = pd.DataFrame(frame, columns=["worker", "node", "owner", "bits"]).set_index("worker")
+    counts = table["bits"].value_counts().sort_index()
+    title = "Bits of every message" + (f", {what}" if what else "")
+    caption = f"{title}: " + ", ".join(f"{count} rows in {_count(bits, 'bit')}" for bits, count in counts.items()) + "."
+    _finish(figure, title=title, caption=caption, dark=dark, height=_panels_height(parts))
+    return Bundle(figure, table)
+
+
+def message_widths(
+    parts: Parts, bits: BitPolicy, *, layer: int, direction: str = "forward", epoch: int = 0, seed: int = 0
+) -> dict[tuple[int, int], int]:
+    """Return the width that a policy gives the message of every halo row, by ``(worker that holds the copy, node)``.
+
+    Forward, the owner sends the row to that worker; backward, that worker sends the row's gradient to the owner.
+
+    Example:
+        >>> from gnnqlab.bits.policy import Fixed
+        >>> from gnnqlab.lab import course
+        >>> from gnnqlab.partition.parts import partition
+        >>> parts = partition(course.ten_nodes(), course.Halves(), workers=2)
+        >>> message_widths(parts, Fixed(bits=4), layer=0)
+        {(0, 5): 4, (0, 7): 4, (1, 3): 4, (1, 4): 4}
+    """
+    import torch
+
+    from gnnqlab.bits.policy import Rows
+
+    found: dict[tuple[int, int], int] = {}
+    for rank, shard in enumerate(parts.shards):
+        for route in shard.plan("forward").receive:
+            sender, receiver = (route.peer, rank) if direction == "forward" else (rank, route.peer)
+            rows = Rows(layer=layer, direction=direction, sender=sender, receiver=receiver, ids=route.ids, seed=seed)
+            if route.num_rows:
+                widths = torch.as_tensor(bits.widths(rows, epoch)).expand(route.num_rows)
+                found.update({(rank, int(node)): int(width) for node, width in zip(route.ids, widths)})
+    return found
+
+
+def _kinds(parts: Parts) -> list[str]:
+    kinds = ["central"] * parts.graph.num_nodes
+    for shard in parts.shards:
+        for node in shard.owned[shard.num_central :].tolist():
+            kinds[node] = "marginal"
+    return kinds
+
+
+def _panels(parts: Parts, *, dark: bool) -> tuple[Figure, list[tuple[int, int, str, int]]]:
+    """One panel a worker with its own nodes, the edges that it stores, and the rest as faint dots."""
+    from plotly.subplots import make_subplots
+
+    if not 1 <= parts.workers <= 4:
+        raise ValueError(f"at most 4 workers are drawn side by side, got {parts.workers}; draw_partition takes more")
+    places, kinds = places_of(parts.graph), _kinds(parts)
+    columns = min(parts.workers, 2)
+    figure = make_subplots(
+        rows=-(-parts.workers // 2),
+        cols=columns,
+        subplot_titles=[f"worker {rank}" for rank in range(parts.workers)],
+        horizontal_spacing=0.06,
+        vertical_spacing=0.12,
+    )
+    frame: list[tuple[int, int, str, int]] = []
+    for rank, shard in enumerate(parts.shards):
+        at = (rank // 2 + 1, rank % 2 + 1)
+        owned = set(shard.owned.tolist())
+        held = owned | set(shard.halo.tolist())
+        inside = [edge for edge in neighbours(parts.graph) if set(edge) <= owned]
+        to_halo = [edge for edge in neighbours(parts.graph) if set(edge) <= held and len(set(edge) & owned) == 1]
+        _add_edges(figure, places, inside, "edge inside a worker", at=at, legend=rank == 0)
+        _add_edges(
+            figure, places, to_halo, "edge to a copy", color=OKABE_ITO["vermillion"], dash="dash", at=at,
+            legend=rank == 0,
+        )  # fmt: skip
+        absent = [node for node in range(len(places)) if node not in held]
+        figure.add_scatter(
+            x=[places[node][0] for node in absent],
+            y=[places[node][1] for node in absent],
+            mode="markers",
+            marker={"color": _FAINT, "size": 7},
+            name="not here",
+            legendgroup="not here",
+            showlegend=rank == 0,
+            customdata=absent,
+            hovertemplate=f"node %{{customdata}}: worker {rank} does not know it<extra></extra>",
+            row=at[0],
+            col=at[1],
+        )
+        for kind in ("central", "marginal"):
+            nodes = [node for node in sorted(owned) if kinds[node] == kind]
+            _add_nodes(figure, places, nodes, worker=rank, kind=kind, dark=dark, at=at)
+            frame += [(rank, node, kind, rank) for node in nodes]
+    _bare_axes(figure, places)
+    for worker in range(parts.workers):
+        _add_to_legend(figure, f"worker {worker}", color=_COLORS[worker], symbol="circle")
+    for kind in ("central", "marginal"):
+        _add_to_legend(figure, kind, color=_FAINT, symbol=_SHAPES[kind])
+    return figure, frame
+
+
+def _panels_height(parts: Parts) -> int:
+    return 370 if parts.workers <= 2 else 600
+
+
+def _finish(figure: Figure, *, title: str, caption: str, dark: bool, height: int) -> None:
+    """The course's look, with the legend below, where no title of a panel is in its way."""
+    finish(figure, title=title, caption=caption, dark=dark, height=height)
+    figure.update_layout(legend={"y": 0.0, "yanchor": "top"}, margin={"t": 64, "b": 70, "l": 16})
+
+
+def _add_edges(
+    figure: Figure,
+    places: Sequence[tuple[float, float]],
+    edges: Iterable[tuple[int, int]],
+    name: str,
+    *,
+    color: str = _EDGE,
+    dash: str = "solid",
+    at: tuple[int, int] | None = None,
+    legend: bool = True,
+) -> None:
+    edges = list(edges)
+    figure.add_scatter(
+        x=[value for a, b in edges for value in (places[a][0], places[b][0], None)],
+        y=[value for a, b in edges for value in (places[a][1], places[b][1], None)],
+        mode="lines",
+        line={"color": color, "dash": dash, "width": 2},
+        name=name,
+        legendgroup=name,
+        showlegend=legend,
+        hoverinfo="skip",
+        **_cell(at),
+    )
+
+
+def _add_nodes(
+    figure: Figure,
+    places: Sequence[tuple[float, float]],
+    nodes: Sequence[int],
+    *,
+    worker: int,
+    kind: str,
+    dark: bool,
+    at: tuple[int, int] | None = None,
+) -> None:
+    """Nodes of one owner and kind: number in the shape, the kind as a word below where there is room."""
+    if not nodes:
+        return
+    few = len(places) <= 16
+    color, ink = _COLORS[worker % 4], _INK[worker % 4]
+    marker: dict[str, Any] = {"color": color, "symbol": _SHAPES[kind], "size": 30 if few else 17, "line": {"width": 0}}
+    if kind == "halo":
+        marker |= {"color": "#14171a" if dark else "#ffffff", "size": 26 if few else 15}
+        marker["line"] = {"width": 3, "color": color}
+        ink = "#e6e8ea" if dark else "#1f2328"
+    if kind == "left out":
+        marker |= {"color": _FAINT, "size": 22 if few else 13}
+        ink = "#6c757d"
+    figure.add_scatter(
+        x=[places[node][0] for node in nodes],
+        y=[places[node][1] for node in nodes],
+        mode="markers+text",
+        text=[str(node) for node in nodes],
+        textfont={"color": ink, "size": 13 if few else 9},
+        marker=marker,
+        name=f"worker {worker}, {kind}",
+        showlegend=at is None,
+        hovertemplate=f"node %{{text}}: worker {worker}, {kind}<extra></extra>",
+        **_cell(at),
+    )
+    if few:
+        _add_words(figure, places, nodes, [kind] * len(nodes), below=19, dark=dark, at=at)
+
+
+def _add_to_legend(figure: Figure, name: str, *, color: str, symbol: str) -> None:
+    """An entry of the legend alone."""
+    marker = {"color": color, "symbol": symbol, "size": 14}
+    figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, name=name, hoverinfo="skip")
+
+
+def _bits_size(bits: int) -> float:
+    """Pixels of a row's mark in the bit map."""
+    return 24 + 3 * math.log2(bits)
+
+
+def _add_words(
+    figure: Figure,
+    places: Sequence[tuple[float, float]],
+    nodes: Sequence[int],
+    words: Sequence[str],
+    *,
+    below: float,
+    dark: bool,
+    at: tuple[int, int] | None,
+) -> None:
+    """A word under each node, ``below`` pixels from its middle."""
+    for node, word in zip(nodes, words):
+        figure.add_annotation(
+            x=places[node][0],
+            y=places[node][1],
+            yshift=-below,
+            text=word,
+            showarrow=False,
+            yanchor="top",
+            borderpad=0,
+            bgcolor="rgba(20,23,26,0.75)" if dark else "rgba(255,255,255,0.75)",
+            font={"size": 10},
+            **_cell(at),
+        )
+
+
+def _bare_axes(figure: Figure, places: Sequence[tuple[float, float]]) -> None:
+    """No axes, equal room round the nodes in every panel."""
+    across, along = [x for x, _ in places] or [0.0], [y for _, y in places] or [0.0]
+    margin = 0.5
+    figure.update_xaxes(visible=False, range=[min(across) - margin, max(across) + margin])
+    figure.update_yaxes(visible=False, range=[min(along) - 1.4 * margin, max(along) + margin])
+
+
+def _cell(at: tuple[int, int] | None) -> dict[str, int]:
+    return {} if at is None else {"row": at[0], "col": at[1]}
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -1,0 +1,204 @@
+"""The stepped player of a message: choose a row and a width, go step by step, draw new noise.
+
+``PlayerModel`` is the player without a screen; ``MessagePlayer`` puts controls and figures round it.
+"""
+
+from __future__ import annotations
+
+import html
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.lab.figures.bundle import Bundle, table_html
+from gnnqlab.lab.figures.controls import WIDTH, make_access, shows_static
+from gnnqlab.lab.figures.figure_view import FigureView
+from gnnqlab.lab.players.message_views import STEPS, draw_step, draw_walk
+from gnnqlab.lab.players.message_walk import MessageWalk
+from gnnqlab.measure.real_message import RealMessage, trained_message
+
+if TYPE_CHECKING:
+    from gnnqlab.partition.parts import Parts
+
+__all__ = ["MessagePlayer", "PlayerModel"]
+
+
+class PlayerModel:
+    """Which message, row, width, noise and step are shown.
+
+    Example:
+        >>> import torch
+        >>> message = RealMessage(torch.tensor([[0.0, 1.0, 3.0]]), torch.tensor([7]), 0, 1, layer=1, epoch=0, seed=0)
+        >>> player = PlayerModel(message, bits=2)
+        >>> player.step, player.forward(), player.step
+        ('row', True, 'ruler')
+    """
+
+    def __init__(self, message: RealMessage, *, bits: int = 2, node: int | None = None) -> None:
+        self.message = message
+        self.walk = MessageWalk.of(message, bits=bits, node=node)
+        """The message on its way, seen from the row."""
+        self.step = next(iter(STEPS))
+        """One of ``STEPS``."""
+
+    @property
+    def number(self) -> int:
+        """Of the step, from 1."""
+        return list(STEPS).index(self.step) + 1
+
+    def go(self, number: int) -> None:
+        """Show a step.
+
+        Raises:
+            ValueError: if there is no such step.
+        """
+        if not 1 <= number <= len(STEPS):
+            raise ValueError(f"steps are numbered from 1 to {len(STEPS)}, got {number}")
+        self.step = list(STEPS)[number - 1]
+
+    def forward(self) -> bool:
+        """Show the next step; whether there was one."""
+        return self._move(1)
+
+    def back(self) -> bool:
+        """Show the step before; whether there was one."""
+        return self._move(-1)
+
+    def change(self, *, bits: int | None = None, node: int | None = None) -> None:
+        """Follow another row, or send the message in another width; the noise stays the same.
+
+        Raises:
+            ValueError: if the row or width is none.
+        """
+        walk = self.walk
+        chosen = walk.bits if bits is None else bits
+        row = walk.node if node is None else node
+        self.walk = MessageWalk.of(self.message, bits=chosen, node=row, draw=walk.draw)
+
+    def draw_again(self) -> None:
+        """Send the message once more, with the noise of the next epoch."""
+        walk = self.walk
+        self.walk = MessageWalk.of(self.message, bits=walk.bits, node=walk.node, draw=walk.draw + 1)
+
+    def bundle(self, *, dark: bool = False) -> Bundle:
+        """The step as a figure with its numbers."""
+        return draw_step(self.walk, self.step, dark=dark)
+
+    def _move(self, by: int) -> bool:
+        number = self.number + by
+        if not 1 <= number <= len(STEPS):
+            return False
+        self.go(number)
+        return True
+
+
+class MessagePlayer:
+    """Walk one real message through quantize, pack, wire and unpack, step by step.
+
+    At the end of a notebook cell it shows the player; where no kernel runs, the whole walk as one figure.
+
+    Args:
+        source: a message, or a partition: then a small model is trained first, and worker 0 sends to worker 1.
+        bits: 1, 2, 4 or 8 bits an element.
+        node: the row to follow; by default that with the most different values.
+        **settings: see `trained_message`, for a partition.
+
+    Raises:
+        ValueError: if the row or width is none, or settings come with a message.
+    """
+
+    def __init__(self, source: RealMessage | Parts, *, bits: int = 2, node: int | None = None, **settings: Any) -> None:
+        if isinstance(source, RealMessage):
+            if settings:
+                raise ValueError(f"a ready message takes no settings, got {sorted(settings)}; pass a partition instead")
+            message = source
+        else:
+            message = trained_message(source, **settings)
+        self.model = PlayerModel(message, bits=bits, node=node)
+
+    @property
+    def walk(self) -> MessageWalk:
+        """What is shown, as numbers."""
+        return self.model.walk
+
+    def __getitem__(self, step: str) -> Bundle:
+        """One step as a figure: ``player["pack"]``."""
+        return draw_step(self.model.walk, step)
+
+    @cached_property
+    def widget(self) -> Any:
+        """The player as an ipywidgets box."""
+        return _MessageControls(self.model).box
+
+    def __repr__(self) -> str:
+        walk = self.model.walk
+        return f"MessagePlayer({self.model.message!r}, row {walk.node} in {walk.bits} bits)"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        if shows_static():
+            return draw_walk(self.model.walk)._repr_mimebundle_()
+        return self.widget._repr_mimebundle_()
+
+
+class _MessageControls:
+    """Controls round a model; every change redraws in one place."""
+
+    def __init__(self, model: PlayerModel) -> None:
+        import ipywidgets as widgets
+
+        from gnnqlab.kernels.codec import WIDTHS
+
+        self.model = model
+        nodes = model.message.ids.tolist()
+        self.step = widgets.IntSlider(
+            1, 1, len(STEPS), description="Step", tooltip="1 to 6, the order in which a message is made and read"
+        )
+        self.back = widgets.Button(description="Back", icon="arrow-left", tooltip="The step before")
+        self.next = widgets.Button(description="Next", icon="arrow-right", tooltip="The next step")
+        self.bits = widgets.ToggleButtons(
+            options=[(f"{bits} bit" + "s" * (bits > 1), bits) for bits in WIDTHS],
+            value=model.walk.bits,
+            description="Bits",
+            tooltips=[f"{bits} per element" for bits in WIDTHS],
+            style={"button_width": "64px"},
+        )
+        self.row = widgets.Dropdown(
+            options=[(f"node {node}", node) for node in nodes],
+            value=model.walk.node,
+            description="Row",
+            tooltip="Which row of the message is followed",
+        )
+        self.again = widgets.Button(
+            description="New noise", icon="random", tooltip="Send the message again, with the noise of the next epoch"
+        )
+        self.words = widgets.HTML()
+        self.table = widgets.HTML()
+        self.figure = FigureView(width=WIDTH)
+        self.access = make_access()
+        for control in (self.step, self.bits, self.row):
+            control.observe(self._changed, names="value")
+        self.access.observe(lambda change: self._draw(), names="dark")
+        self.back.on_click(lambda button: setattr(self.step, "value", max(self.step.value - 1, 1)))
+        self.next.on_click(lambda button: setattr(self.step, "value", min(self.step.value + 1, len(STEPS))))
+        self.again.on_click(self._draw_again)
+        moves = widgets.HBox([self.back, self.step, self.next])
+        choices = widgets.HBox([self.bits, self.row, self.again], layout={"flex_flow": "row wrap"})
+        scrolling = widgets.Box([self.table], layout={"max_height": "240px", "overflow": "auto"})
+        self.box = widgets.VBox([moves, choices, self.words, self.figure.widget, scrolling, self.access])
+        self._draw()
+
+    def _changed(self, change: Any) -> None:
+        self.model.go(self.step.value)
+        self.model.change(bits=self.bits.value, node=self.row.value)
+        self._draw()
+
+    def _draw_again(self, button: Any) -> None:
+        self.model.draw_again()
+        self._draw()
+
+    def _draw(self) -> None:
+        bundle = self.model.bundle(dark=self.access.dark)
+        caption = STEPS[self.model.step].say(self.model.walk)
+        self.words.value = f'<p role="status" style="max-width:70em;line-height:1.5">{html.escape(caption)}</p>'
+        self.table.value = table_html(bundle.frame, caption=f"The numbers of step {self.model.number}")
+        self.back.disabled, self.next.disabled = self.model.number == 1, self.model.number == len(STEPS)
+        self.figure.show(bundle.figure)

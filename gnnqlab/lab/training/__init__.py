@@ -1,0 +1,11 @@
+"""Training runs, looked at: as they grow, side by side, and as a report."""
+
+from gnnqlab.lab.training.compare import Comparison, compare
+from gnnqlab.lab.training.plots import breakdown, convergence, traffic_map, volume
+from gnnqlab.lab.training.report import write_report
+
+__all__ = [
+    "Comparison", "compare",
+    "breakdown", "convergence", "traffic_map", "volume",
+    "write_report",
+]  # fmt: skip

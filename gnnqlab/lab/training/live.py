@@ -1,0 +1,116 @@
+"""``run.live()``: what a run does, while it does it."""
+
+from __future__ import annotations
+
+import threading
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.controls import shows_static
+from gnnqlab.lab.training.live_model import LiveModel
+from gnnqlab.lab.training.live_views import draw_live, live_frame
+from gnnqlab.launch.run import Run
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from gnnqlab.lab.training.live_panel import LivePanel
+
+__all__ = ["LiveView"]
+
+
+class LiveView:
+    """Loss, scores, where epochs go, bits, bytes and the age of rows, as they grow; with a Stop button.
+
+    At the end of a notebook cell it shows the figure and follows the run until that ends; where no kernel runs, the
+    figure as it stands. It reads the run's folder alone, so it may be made after a kernel restart, and again: nothing
+    of the run depends on it. With ``with``, it is closed at the end of the block; the run goes on.
+
+    Args:
+        run: a run that trains, or has ended.
+
+    Example:
+        ``gq.runs()[-1].live()``
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.model = LiveModel(run)
+        self._lock = threading.Lock()
+
+    def look(self) -> LiveView:
+        """Read what is new, on the screen too."""
+        if "panel" in self.__dict__:
+            self.panel.updater.ask()
+        else:
+            with self._lock:
+                self.model.look()
+        return self
+
+    @property
+    def status(self) -> str:
+        """The run in one line, as of the last look: state, epoch, time left, loss, accuracy, what is wrong."""
+        return self.model.sentence
+
+    def to_frame(self) -> DataFrame:
+        """Return a few epochs in numbers, the newest always among them."""
+        return live_frame(self.model)
+
+    def show(self, *, worker: int | None = None, dark: bool = False) -> Bundle:
+        """Return the figure as it stands now, with its numbers.
+
+        Args:
+            worker: whose epochs are broken down by phase; the mean of all if not given.
+            dark: colours for a dark page.
+
+        Raises:
+            ValueError: if there is no such worker.
+        """
+        if worker is not None and worker not in range(self.model.workers):
+            raise ValueError(f"worker must be one of 0 to {self.model.workers - 1}, got {worker}")
+        self.look()
+        return Bundle(draw_live(self.model, worker=worker, dark=dark), self.to_frame())
+
+    def stop(self) -> None:
+        """End the run and all its processes; nothing happens if it has ended already."""
+        self.run.stop()
+        self.look()
+
+    def close(self) -> None:
+        """End the view, its thread and its place on the screen; the run goes on."""
+        if "panel" in self.__dict__:
+            self.panel.close()
+
+    @cached_property
+    def panel(self) -> LivePanel:
+        """Words, button and figure."""
+        from gnnqlab.lab.training.live_panel import LivePanel
+
+        panel = LivePanel(self.model)  # from now on pages take Plotly in
+        with self._lock:
+            self.model.glance()
+        panel.open()
+        return panel
+
+    @property
+    def widget(self) -> Any:
+        """The view as an ipywidgets box."""
+        return self.panel.box
+
+    def __enter__(self) -> LiveView:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<LiveView of {self.model.sentence}>"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        if shows_static():
+            return self.show()._repr_mimebundle_()
+        return self.widget._repr_mimebundle_()

@@ -1,0 +1,296 @@
+"""What a run has written so far, read on from where the last look ended: the live view without its screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnqlab.bits.policy import WIDTHS
+from gnnqlab.lab.figures.theme import PHASES
+from gnnqlab.launch.folder import read_json
+from gnnqlab.launch.run import LIVE, Run
+from gnnqlab.train.config_file import read_config, unimported
+from gnnqlab.train.json_lines import GrowingLines, last_line, lines_at, spread_lines
+
+__all__ = ["AGES", "DIRECTIONS", "GrowingColumns", "LiveModel", "Traffic"]
+
+AGES = ("staleness", "epsilon")
+"""Columns of records that only systems with old or unchanged rows have: age in epochs, threshold of a cache."""
+DIRECTIONS = ("forward", "backward")
+_COLUMNS = (
+    "epoch", "time_s", "loss", "train_score", "val_score", "test_score", "epoch_s",
+    *(phase.column for phase in PHASES), "bytes_payload", "bytes_params", *AGES,
+)  # fmt: skip
+_LONG = 2000
+"""Epochs of which all are read at once, even by a view that has yet to open."""
+_GLANCE = 200
+"""Epochs that such a view reads of a longer run: about as many as it has bars."""
+_SPREAD = 64
+"""Lines that are read of a long file of messages when a view opens, a line an epoch."""
+_NEWEST_BYTES = 32 << 10
+"""What is read of a file of messages at each further look; epochs before are passed over, as they hold no surprise."""
+_BETWEEN = 16
+"""About so many of the epochs passed over are read after all."""
+_MOST_EPOCHS = 1024
+"""Epochs whose messages are kept; then every second one is let go."""
+_RECENT = 10
+"""Epochs that the map of pairs and the time left are means over."""
+
+
+class GrowingColumns:
+    """The records of one worker: columns of numbers that grow.
+
+    Example:
+        >>> growing = GrowingColumns()
+        >>> growing.add([{"epoch": 0, "loss": 2.0}, {"epoch": 1, "loss": 1.5, "val_score": None}])
+        >>> growing["loss"].tolist(), len(growing)
+        ([2.0, 1.5], 2)
+    """
+
+    def __init__(self) -> None:
+        self._held = np.empty((len(_COLUMNS), 64))
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, column: str) -> NDArray[np.float64]:
+        """One column; NaN where a record lacks it."""
+        return self._held[_COLUMNS.index(column), : self._count]
+
+    def add(self, lines: Iterable[dict[str, Any]]) -> None:
+        """Append records."""
+        rows = list(lines)
+        if not rows:
+            return
+        after = self._count + len(rows)
+        if after > self._held.shape[1]:
+            grown = np.empty((len(_COLUMNS), max(2 * self._held.shape[1], after)))
+            grown[:, : self._count] = self._held[:, : self._count]
+            self._held = grown
+        for index, name in enumerate(_COLUMNS):
+            self._held[index, self._count : after] = np.array([row.get(name) for row in rows], dtype=float)
+        self._count = after
+
+
+class Traffic:
+    """Messages that one worker received: elements by width in some epochs, bytes by sender in the newest."""
+
+    def __init__(self, workers: int) -> None:
+        self.elements: dict[int, NDArray[np.float64]] = {}
+        """Epoch -> elements by direction and width ``(2, 6)``."""
+        self._bytes: dict[int, NDArray[np.float64]] = {}
+        self._workers = workers
+
+    def add(self, lines: Iterable[dict[str, Any]]) -> None:
+        """Take in lines of a file of messages; an epoch that comes twice counts once."""
+        for line in lines:
+            elements, sent = np.zeros((len(DIRECTIONS), len(WIDTHS))), np.zeros(self._workers)
+            for _, direction, sender, _, bits, _, payload, parameters, *_ in line["rows"]:
+                elements[DIRECTIONS.index(direction), WIDTHS.index(bits)] += 8 * payload / bits
+                sent[sender] += payload + parameters
+            self.elements[line["epoch"]], self._bytes[line["epoch"]] = elements, sent
+        self._bytes = {epoch: self._bytes[epoch] for epoch in sorted(self._bytes)[-_RECENT:]}
+
+    @property
+    def bytes_by_sender(self) -> NDArray[np.float64]:
+        """Mean bytes an epoch from each worker, over the newest epochs."""
+        return np.mean(list(self._bytes.values()), axis=0) if self._bytes else np.zeros(self._workers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """How a run stands."""
+
+    state: str
+    epoch: int
+    cause: str
+
+
+class LiveModel:
+    """A run as it grows; :meth:`look` reads what is new.
+
+    It holds no more than the folder says, so it can be made anew at any time, in any process.
+
+    Args:
+        run: the run, which may train, have ended, or not have begun.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        config = read_config(run.folder)
+        self.workers: int = config["workers"]
+        self.epochs: int = config["train"]["epochs"]
+        self.system: str = config["system"]["name"]
+        self.choices, self.lag = _bits_and_lag(run)
+        """Widths that the system chooses from, and the age in epochs of the rows that its schedule uses."""
+        self.records = [GrowingColumns() for _ in range(self.workers)]
+        self.traffic = [Traffic(self.workers) for _ in range(self.workers)]
+        self.standing = Standing(state="starting", epoch=-1, cause="")
+        self.switches: list[tuple[int, bool]] = []
+        """Epochs from which on rows are fresh (True) or old again, as the system decided."""
+        self._slow = ""
+        self._score: str | None = None
+        folder = run.folder
+        self._lines = [GrowingLines(folder / f"records-rank{rank}.jsonl") for rank in range(self.workers)]
+        self._messages = [GrowingLines(folder / f"traffic-rank{rank}.jsonl") for rank in range(self.workers)]
+        self._events, self._decisions = GrowingLines(folder / "events.jsonl"), GrowingLines(folder / "decisions.jsonl")
+        self._opened = self._glanced = False
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    def look_at_status(self) -> bool:
+        """Ask how the run stands, which costs next to nothing; whether it is another state or cause than before."""
+        before = self.standing
+        for event in self._events.look():
+            if event.get("event") == "slow":
+                self._slow = str(event.get("text", ""))
+            elif event.get("event") in ("recovered", "stalled"):
+                self._slow = ""
+        state = self.run.status
+        if state not in LIVE:
+            self._slow = ""
+        cause = self.run.cause or self._slow
+        self.standing = Standing(state=state, epoch=self.run.epoch, cause=cause)
+        return (before.state, before.cause) != (state, cause)
+
+    def glance(self) -> None:
+        """Read what a view needs to open: of a long run some epochs, the newest among them; the next look reads all."""
+        newest = last_line(self._lines[0].path)
+        if len(self.records[0]) or newest is None or newest["epoch"] < _LONG:
+            self.look()
+            return
+        self.look_at_status()
+        some = {line["epoch"] for line in spread_lines(self._lines[0].path, _GLANCE)}
+        wanted = sorted(some | set(range(newest["epoch"] - _RECENT, newest["epoch"] + 1)))
+        for growing, lines in zip(self.records, self._lines, strict=True):
+            growing.add(lines_at(lines.path, "epoch", wanted))
+        self._glanced = True
+        self._look_at_messages_and_decisions()
+
+    def look(self) -> bool:
+        """Read what is new; whether there was anything."""
+        changed = self.look_at_status()
+        records = [GrowingColumns() for _ in self.records] if self._glanced else self.records
+        for growing, lines in zip(records, self._lines, strict=True):
+            new = lines.look()
+            growing.add(new)
+            changed |= bool(new)
+        self.records, self._glanced = records, False
+        self._look_at_messages_and_decisions()
+        return changed
+
+    def _look_at_messages_and_decisions(self) -> None:
+        self._look_at_messages()
+        self.switches += [
+            (decision["epoch"], decision["what"] == "fresh rows")
+            for decision in self._decisions.look()
+            if decision.get("what") in ("fresh rows", "rows of the epoch before")
+        ]
+
+    def _look_at_messages(self) -> None:
+        """Read the newest messages, and of those passed over the same few epochs of all workers."""
+        newest = [lines.look(_NEWEST_BYTES) for lines in self._messages]
+        first = max((lines[0]["epoch"] for lines in newest if lines), default=0)
+        if not self._opened:
+            wanted = [line["epoch"] for line in spread_lines(self._messages[0].path, _SPREAD)]
+        else:
+            between = np.arange(max(self.common_epochs, default=-1) + 1, first)
+            wanted = between[:: max(1, len(between) // _BETWEEN)].tolist()
+        self._opened = any(newest) or self._opened
+        for traffic, lines, new in zip(self.traffic, self._messages, newest, strict=True):
+            traffic.add(lines_at(lines.path, "epoch", wanted))
+            traffic.add(new)
+        common = sorted(self.common_epochs)
+        if len(common) > _MOST_EPOCHS:
+            kept = set(common[::-2])
+            for traffic in self.traffic:
+                traffic.elements = {
+                    epoch: each for epoch, each in traffic.elements.items() if epoch in kept or epoch > common[-1]
+                }
+
+    # -- answers --------------------------------------------------------------------------------------------------
+
+    @property
+    def common_epochs(self) -> set[int]:
+        """Epochs whose messages were read of all workers: only these can be summed."""
+        return set.intersection(*(set(traffic.elements) for traffic in self.traffic))
+
+    @property
+    def under_way(self) -> bool:
+        """Whether the run may still write."""
+        return self.standing.state in LIVE
+
+    @property
+    def score(self) -> str:
+        """``accuracy``, ``micro-F1`` where nodes have several labels, ``score`` while that is not known."""
+        if self._score is None and (facts := read_json(self.run.folder / "facts.json")) is not None:
+            self._score = "micro-F1" if facts.get("multi_label") else "accuracy"
+        return self._score or "score"
+
+    @property
+    def done(self) -> int:
+        """Epochs that all workers have recorded."""
+        return min(len(growing) and int(growing["epoch"][-1]) + 1 for growing in self.records)
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds that the remaining epochs will take if they take as long as the last ten."""
+        ended = self.records[0]["time_s"][-_RECENT - 1 :]
+        if len(ended) < 2 or not self.under_way:
+            return None
+        return float((self.epochs - self.done) * (ended[-1] - ended[0]) / (len(ended) - 1))
+
+    @property
+    def sentence(self) -> str:
+        """The run in one line: state, epoch, time left, loss, accuracy, and what is wrong."""
+        words = [f"run {self.run.id}", self.standing.state, f"epoch {self.done}/{self.epochs}"]
+        if (left := self.left_s) is not None:
+            words.append(f"{int(left) // 60:02d}:{int(left) % 60:02d} left")
+        if len(self.records[0]):
+            words.append(f"loss {self.records[0]['loss'][-1]:.4g}")
+        scores = self.records[0]["val_score"]
+        known = scores[~np.isnan(scores)]
+        if len(known):
+            words.append(f"validation {100 * known[-1]:.1f} %")
+        if self.standing.cause:
+            words.append(self.standing.cause)
+        return " · ".join(words)
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong; empty while all is well."""
+        return self.standing.cause if self.standing.state != "stopped" else ""
+
+    @property
+    def ages(self) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """Column -> epochs and values of rank 0: staleness, ε; empty for a system with neither."""
+        records, found = self.records[0], {}
+        for column in AGES:
+            known = ~np.isnan(records[column])
+            if known.any():
+                found[column] = (records["epoch"][known], records[column][known])
+        if self.lag and "staleness" not in found:
+            found["staleness"] = (records["epoch"], self._scheduled_age(records["epoch"]))
+        return found
+
+    def _scheduled_age(self, epochs: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Age as the schedule has it: fresh rows in the first epoch, and where the system asked for them."""
+        age = np.where(epochs == 0, 0.0, float(self.lag))
+        for begin, fresh in self.switches:
+            age[epochs >= begin] = 0.0 if fresh else float(self.lag)
+        return age
+
+
+def _bits_and_lag(run: Run) -> tuple[tuple[int, ...], int]:
+    if unimported(read_config(run.folder)):
+        return (), 0  # what a part does that this process has not got shows in what the run writes
+    try:
+        system = run.config.system
+        return tuple(system.bits.choices), int(getattr(system.schedule, "lag", 0))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return (), 0  # of another version

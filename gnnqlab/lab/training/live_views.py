@@ -1,0 +1,290 @@
+"""The figure of a run as it grows: panels of the same traces from first to last, so that a look changes values only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnqlab.bits.policy import WIDTHS
+from gnnqlab.lab.figures.frames import human_bytes
+from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish
+from gnnqlab.lab.training.live_model import AGES, DIRECTIONS, LiveModel
+from gnnqlab.lab.training.live_thinning import Buckets, rounded, thinned
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from plotly.graph_objects import Figure
+
+__all__ = ["caption_of_live", "draw_live", "live_frame", "live_values"]
+
+_SCORES = (("train_score", "training"), ("val_score", "validation"), ("test_score", "test"))
+_BARS, _RECENT, _ROWS = 48, 50, 24
+_AGE_WORDS = {"staleness": "age of halo rows", "epsilon": "threshold ε of the cache"}
+_AGE_AXES = {"staleness": "age (epochs)", "epsilon": "ε (no unit)"}
+_PATTERNS = ("", "/", "", "x", ".", "", "\\", "-", "|", "+")
+_WIDTH_COLORS = ("#00224e", "#35456c", "#666970", "#948e77", "#c8b866", "#fee838")  # Cividis, from few bits to many
+_ROW, _GAP, _TOP, _FOOT = 186, 96, 34, 48
+"""Heights in pixels: of a panel, between two, above the first, below the last."""
+
+
+def live_values(model: LiveModel, *, worker: int | None = None) -> list[dict[str, Any]]:
+    """Return what every trace of the figure holds, in its order: plain lists of numbers and words.
+
+    Args:
+        model: what has been read.
+        worker: whose epochs are broken down; the mean of all if not given.
+    """
+    first = model.records[0]
+    epochs = first["epoch"]
+    return [
+        _series(epochs, first["loss"]),
+        *(_series(epochs, 100 * first[column]) for column, _ in _SCORES),
+        *_by_epoch(model, worker),
+        *_by_worker(model),
+        *_widths(model),
+        _pairs(model),
+        *_volume(model),
+        *(_series(*model.ages.get(column, (np.zeros(0), np.zeros(0)))) for column in _aging(model)),
+    ]
+
+
+def draw_live(model: LiveModel, *, worker: int | None = None, dark: bool = False) -> Figure:
+    """Draw the whole figure.
+
+    Args:
+        model: what has been read.
+        worker: whose epochs are broken down; the mean of all if not given.
+        dark: colours for a dark page.
+    """
+    from plotly.subplots import make_subplots
+
+    aging = _aging(model)
+    rows = 5 if aging else 4
+    height = _TOP + _FOOT + rows * _ROW + (rows - 1) * _GAP
+    inside = height - _TOP - _FOOT
+    titles = [
+        "Training loss", model.score[0].upper() + model.score[1:], "Where an epoch goes",
+        "The same by worker, newest epochs", "Bits an element",
+        "Elements by bit-width", "Bytes from worker to worker", "Bytes sent in an epoch, all workers",
+        *(_AGE_WORDS[column].capitalize() for column in aging),
+    ]  # fmt: skip
+    figure = make_subplots(
+        rows=rows, cols=2, subplot_titles=titles, horizontal_spacing=0.12, vertical_spacing=_GAP / inside
+    )
+    for looks, held in zip(_looks(model), live_values(model, worker=worker), strict=True):
+        figure.add_trace({**looks["trace"], **held}, row=looks["row"], col=looks["column"])
+    finish(figure, title="", caption=caption_of_live(model), dark=dark, height=height)
+    figure.update_annotations(font_size=13)
+    figure.update_layout(barmode="stack", bargap=0.0, margin={"t": _TOP, "l": 58, "r": 14, "b": _FOOT})
+    figure.update_layout(font={"size": 11})
+    below = 1 - (2 * _ROW + _GAP + 33) / inside
+    legends = {
+        "legend": {"x": 0, "y": below, "xanchor": "left", "yanchor": "top", "orientation": "h"},
+        "legend2": {"x": 0.99, "y": 1 - (_ROW - 4) / inside, "xanchor": "right", "yanchor": "bottom"},
+        "legend3": _inside(0.435, 2, inside),
+        "legend4": _inside(0.995, 2, inside) | {"orientation": "h"},
+        "legend5": _inside(0.995, 3, inside) | {"orientation": "h"},
+    }
+    ground = "rgba(20,23,26,0.7)" if dark else "rgba(255,255,255,0.7)"
+    for name, legend in legends.items():
+        words = {"font": {"size": 10}, "traceorder": "normal", "bgcolor": ground, "orientation": "v"}
+        figure.update_layout({name: words | legend})
+    _name_axes(figure, aging)
+    return figure
+
+
+def caption_of_live(model: LiveModel) -> str:
+    """Return in words what the figure shows."""
+    settled = model.records[0]["epoch_s"][1:]
+    words = f"{model.system} on {model.workers} worker{'' if model.workers == 1 else 's'}: {model.sentence}."
+    return words + (f" Median epoch {1e3 * float(np.median(settled)):.3g} ms." if len(settled) else "")
+
+
+def live_frame(model: LiveModel) -> DataFrame:
+    """Return the numbers of the figure in a few rows, evenly spread over the epochs, the newest always there."""
+    import pandas as pd
+
+    records = model.records[0]
+    names = {"loss": "loss", "val_score": "val_score", "epoch_s": "epoch_s", "wait_s": "wait_s"}
+    frame = pd.DataFrame({name: records[column] for name, column in names.items()}).set_index(
+        pd.Index(records["epoch"].astype(int), name="epoch")
+    )
+    frame["bytes"] = records["bytes_payload"] + records["bytes_params"]
+    step = max(1, -(-len(frame) // _ROWS))
+    return frame[(len(frame) - 1) % step :: step] if len(frame) else frame
+
+
+def _aging(model: LiveModel) -> tuple[str, ...]:
+    return tuple(column for column in AGES if column in model.ages)
+
+
+def _inside(x: float, rows_above: int, inside: int) -> dict[str, Any]:
+    """The lower right corner of a panel, where lines that begin at zero leave room."""
+    below = rows_above * (_ROW + _GAP) + _ROW - 5
+    return {"x": x, "y": 1 - below / inside, "xanchor": "right", "yanchor": "bottom"}
+
+
+def _series(x: NDArray[np.float64], y: NDArray[np.float64]) -> dict[str, Any]:
+    x, y = thinned(x, y)
+    return {"x": rounded(x, 8), "y": rounded(y)}
+
+
+def _by_epoch(model: LiveModel, worker: int | None) -> list[dict[str, Any]]:
+    """Milliseconds of each phase in groups of epochs, without the first, which also sets things up."""
+    shown = model.records if worker is None else [model.records[worker]]
+    count = min(map(len, shown))
+    begin = 1 if count > 1 else 0
+    buckets = Buckets(shown[0]["epoch"][begin:count], most=_BARS)
+    centers = rounded(buckets.centers, 8)
+    traces = []
+    for phase in PHASES:
+        seconds = np.mean([growing[phase.column][begin:count] for growing in shown], axis=0)
+        traces.append({"x": centers, "y": rounded(1e3 * np.nan_to_num(buckets.mean(seconds))), "width": buckets.length})
+    return traces
+
+
+def _by_worker(model: LiveModel) -> list[dict[str, Any]]:
+    names = [f"worker {rank}" for rank in range(model.workers)]
+    traces = []
+    for phase in PHASES:
+        newest = [growing[phase.column][1:][-_RECENT:] for growing in model.records]
+        means = np.array([np.nan_to_num(values).mean() if len(values) else 0.0 for values in newest])
+        traces.append({"y": names, "x": rounded(1e3 * means)})
+    return traces
+
+
+def _widths(model: LiveModel) -> list[dict[str, Any]]:
+    """Mean width of an element by direction, and the share of each width, over the epochs that were looked at."""
+    summed = {
+        epoch: np.sum([traffic.elements[epoch] for traffic in model.traffic], axis=0) for epoch in model.common_epochs
+    }
+    # With rows of the epoch before, an epoch may end before anything has come.
+    found = {epoch: elements for epoch, elements in summed.items() if elements.any()}
+    epochs = np.array(sorted(found), dtype=float)
+    buckets = Buckets(epochs, most=200)
+    x = rounded(buckets.centers, 8)
+    table = np.array([found[int(epoch)] for epoch in epochs]) if found else np.zeros((0, len(DIRECTIONS), len(WIDTHS)))
+    sums = np.array([[buckets.mean(table[:, i, j]) for j in range(len(WIDTHS))] for i in range(len(DIRECTIONS))])
+    with np.errstate(invalid="ignore"):
+        means = np.tensordot(sums, np.array(WIDTHS, dtype=float), axes=(1, 0)) / sums.sum(axis=1)
+        shares = 100 * sums.sum(axis=0) / sums.sum(axis=(0, 1))
+    traces = [{"x": x, "y": rounded(mean)} for mean in means]
+    return [*traces, *({"x": x, "y": rounded(share)} for share in shares)]
+
+
+def _pairs(model: LiveModel) -> dict[str, Any]:
+    """Bytes by sender (row) and receiver (column), mean over the newest epochs."""
+    sent = np.array([traffic.bytes_by_sender for traffic in model.traffic]).T
+    names = [f"w{rank}" for rank in range(model.workers)]
+    cells = [[None if i == j else value for j, value in enumerate(row)] for i, row in enumerate(sent.tolist())]
+    few = model.workers <= 8
+    text = [["" if value is None or not few else human_bytes(value) for value in row] for row in cells]
+    return {"z": cells, "x": names, "y": names, "text": text, "zmax": max(float(sent.max()), 1.0)}
+
+
+def _volume(model: LiveModel) -> list[dict[str, Any]]:
+    count = min(map(len, model.records))
+    buckets = Buckets(model.records[0]["epoch"][:count], most=200)
+    x = rounded(buckets.centers, 8)
+    return [
+        {"x": x, "y": rounded(buckets.mean(np.sum([growing[column][:count] for growing in model.records], axis=0)))}
+        for column in ("bytes_payload", "bytes_params")
+    ]
+
+
+def _name_axes(figure: Figure, aging: tuple[str, ...]) -> None:
+    axes = {
+        (1, 1): ("epoch", "loss (cross-entropy)"),
+        (1, 2): ("epoch", "%"),
+        (2, 1): ("epoch", "an epoch (ms)"),
+        (2, 2): ("an epoch (ms)", ""),
+        (3, 1): ("epoch", "bits, mean"),
+        (3, 2): ("epoch", "elements (%)"),
+        (4, 1): ("receiver", "sender"),
+        (4, 2): ("epoch", "bytes"),
+    } | {(5, number + 1): ("epoch", _AGE_AXES[column]) for number, column in enumerate(aging)}
+    for (row, column), (x, y) in axes.items():
+        figure.update_xaxes(title_text=x, title_standoff=4, title_font_size=11, row=row, col=column)
+        figure.update_yaxes(title_text=y, title_standoff=4, title_font_size=11, row=row, col=column)
+        if (row, column) not in ((1, 1), (4, 1)):
+            figure.update_yaxes(rangemode="tozero", row=row, col=column)
+    figure.update_yaxes(range=[0, 102], row=3, col=2)
+    figure.update_yaxes(autorange="reversed", row=2, col=2)
+    figure.update_yaxes(autorange="reversed", showgrid=False, row=4, col=1)
+    figure.update_xaxes(showgrid=False, row=4, col=1)
+    figure.update_yaxes(exponentformat="SI", row=4, col=2)
+
+
+def _looks(model: LiveModel) -> list[dict[str, Any]]:
+    """Everything about the traces that does not change while the run grows."""
+    blue, orange, green = OKABE_ITO["blue"], OKABE_ITO["vermillion"], OKABE_ITO["green"]
+
+    def at(row: int, column: int, **trace: Any) -> dict[str, Any]:
+        return {"row": row, "column": column, "trace": trace}
+
+    def line(row: int, column: int, color: str, dash: str, symbol: str, **trace: Any) -> dict[str, Any]:
+        marker = {"symbol": symbol, "size": 6, "maxdisplayed": 8, "color": color}
+        look = {"type": "scatter", "mode": "lines+markers", "line": {"color": color, "dash": dash, "width": 2}}
+        return at(row, column, **look, marker=marker, **trace)
+
+    def area(row: int, column: int, group: str, color: str, **trace: Any) -> dict[str, Any]:
+        look = {"type": "scatter", "mode": "lines", "stackgroup": group, "fillcolor": color}
+        return at(row, column, **look, line={"color": "#7d7d7d", "width": 0.5}, **trace)
+
+    def bar(row: int, column: int, color: str, pattern: str, **trace: Any) -> dict[str, Any]:
+        marker = {"color": color, "line": {"width": 0}, "pattern": {"shape": pattern, "size": 5, "solidity": 0.25}}
+        return at(row, column, type="bar", marker=marker, **trace)
+
+    styles = zip(_SCORES, (blue, orange, green), ("dot", "solid", "dash"), ("square", "circle", "diamond"))
+    phases = list(zip(PHASES, _PATTERNS, strict=True))
+    return [
+        line(1, 1, blue, "solid", "circle", hovertemplate="epoch %{x}: %{y:.4g}<extra>loss</extra>", showlegend=False),
+        *(
+            line(1, 2, color, dash, symbol, name=name, legend="legend2",
+                 hovertemplate=f"epoch %{{x}}: %{{y:.1f}} %<extra>{name}</extra>")
+            for (_, name), color, dash, symbol in styles
+        ),
+        *(
+            bar(2, 1, phase.color, pattern, name=phase.label, legendgroup=phase.column,
+                hovertemplate=f"epoch %{{x}}: {phase.label} %{{y:.3g}} ms<extra></extra>")
+            for phase, pattern in phases
+        ),
+        *(
+            bar(2, 2, phase.color, pattern, name=phase.label, legendgroup=phase.column, showlegend=False,
+                orientation="h", width=0.7, hovertemplate=f"{phase.label} %{{x:.3g}} ms<extra>%{{y}}</extra>")
+            for phase, pattern in phases
+        ),
+        *(
+            line(3, 1, color, dash, symbol, name=direction, legend="legend3",
+                 hovertemplate=f"epoch %{{x}}: %{{y:.2f}} bits<extra>{direction}</extra>")
+            for direction, color, dash, symbol in zip(DIRECTIONS, (blue, orange), ("solid", "dash"), ("circle", "x"))
+        ),
+        *(
+            area(3, 2, "widths", color, name=f"{width} bits" if width > 1 else "1 bit", legend="legend4",
+                 showlegend=bool(width in _seen(model)),
+                 hovertemplate=f"epoch %{{x}}: %{{y:.1f}} % in {width} bits<extra></extra>")
+            for width, color in zip(WIDTHS, _WIDTH_COLORS, strict=True)
+        ),
+        at(4, 1, type="heatmap", colorscale="Cividis", zmin=0, xgap=2, ygap=2, hoverongaps=False, showscale=False,
+           texttemplate="%{text}", hovertemplate="%{y} to %{x}: %{z:.4s}B an epoch<extra></extra>"),
+        area(4, 2, "volume", blue, name="payload", legend="legend5",
+             hovertemplate="epoch %{x}: %{y:.4s}B<extra>payload</extra>"),
+        area(4, 2, "volume", OKABE_ITO["orange"], name="parameters (scales, zero-points)", legend="legend5",
+             hovertemplate="epoch %{x}: %{y:.4s}B<extra>parameters</extra>"),
+        *(
+            line(5, number + 1, OKABE_ITO["purple"], "solid", "circle", showlegend=False, line_shape="hv",
+                 hovertemplate=f"epoch %{{x}}: {_AGE_WORDS[column]} %{{y:.4g}}<extra></extra>")
+            for number, column in enumerate(_aging(model))
+        ),
+    ]  # fmt: skip
+
+
+def _seen(model: LiveModel) -> set[int]:
+    """Widths that the system may choose, and those that were seen."""
+    chosen = set(model.choices)
+    for traffic in model.traffic:
+        for elements in list(traffic.elements.values())[-1:]:
+            chosen |= {width for width, some in zip(WIDTHS, elements.sum(axis=0), strict=True) if some}
+    return chosen

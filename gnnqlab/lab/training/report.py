@@ -1,0 +1,304 @@
+"""A report of one or more runs: a single HTML page that works without a network, on a phone and in the dark."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import gzip
+import html
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gnnqlab.atomic import write_text
+from gnnqlab.lab.figures.frames import human_bytes
+from gnnqlab.lab.figures.theme import style_of, template
+from gnnqlab.lab.training.comparison_table import comparison_frame
+from gnnqlab.lab.training.looks import equally_often, said
+from gnnqlab.lab.training.report_figures import ReportFigures
+from gnnqlab.lab.training.snapshot import RunLike, Snapshot, graph_name, labels, score_name, take
+from gnnqlab.lab.training.target import seconds_to, usual_target
+
+__all__ = ["write_report"]
+
+# Nothing may be fetched: the page is the same in ten years, in a plane, and tells no one that it was read.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
+
+
+def write_report(runs: Sequence[RunLike], path: str | Path, *, target: float | None = None) -> Path:
+    """Write the report of the runs; the first is what the others are compared with.
+
+    The page holds everything it needs, Plotly's script included (packed, 1.9 MB), and may fetch nothing.
+
+    Args:
+        runs: one or more runs, see ``snapshot.RunLike``. A run without any recorded epoch appears in the table only.
+        path: the file to write; an existing one is replaced as a whole.
+        target: validation score whose time is shown, as for :func:`gnnqlab.compare`.
+
+    Returns:
+        The path that was written.
+
+    Raises:
+        ValueError: if there is no run.
+    """
+    if not runs:
+        raise ValueError("a report needs at least one run, got none; pass write_report([run], path)")
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, _page(equally_often([take(run) for run in runs]), target))
+    return path
+
+
+def _page(runs: Sequence[Snapshot], target: float | None) -> str:
+    here = Path(__file__).parent
+    names = labels(runs)
+    figures = ReportFigures({name: run for name, run in zip(names, runs) if len(run.records)})
+    sections = [
+        _header(runs, names, usual_target(runs) if target is None else target),
+        _section("Side by side" if len(runs) > 1 else "Result", _comparison(runs, target)),
+        *(_section(title, content) for title, content in figures.sections),
+        _section("Configuration", "".join(_configuration(name, run) for name, run in zip(names, runs))),
+    ]
+    drawn = {"figures": figures.drawn, "templates": {"light": template(), "dark": template(dark=True)}}
+    title = _title(runs, names)
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{html.escape(title)} · gnnqlab</title>
+<style>{(here / "report.css").read_text(encoding="utf-8")}</style>
+</head>
+<body>
+<main>
+{"".join(sections)}
+</main>
+<footer>Written by gnnqlab. This page holds all it needs and fetches nothing.</footer>
+<script type="application/json" id="figures">{_script_json(drawn)}</script>
+<script type="application/gzip+base64" id="plotly">{_packed_plotly()}</script>
+<script>{(here / "report.js").read_text(encoding="utf-8")}</script>
+</body>
+</html>
+"""
+
+
+def _title(runs: Sequence[Snapshot], names: Sequence[str]) -> str:
+    graphs = sorted({graph_name(run.summary) for run in runs})
+    shown = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return f"{shown} on {', '.join(graphs)}"
+
+
+def _header(runs: Sequence[Snapshot], names: Sequence[str], target: float) -> str:
+    summary = runs[0].summary
+    setting = [
+        str(summary["model"]).upper() if summary.get("model") else "",
+        _counted(summary.get("workers"), "worker"),
+        _counted(summary.get("epochs"), "epoch"),
+        f"link: {summary['link']}" if summary.get("link") else "",
+    ]
+    if len(runs) > 1:
+        facts = _comparing_facts(runs, names, target)
+    else:
+        facts = _single_facts(summary)
+    cards = "".join(
+        f'<div><dt>{html.escape(what)}</dt><dd class="value">{html.escape(value)}</dd>'
+        f'<dd class="note">{html.escape(note)}</dd></div>'
+        for what, value, note in facts
+    )
+    return (
+        f"<header><h1>{html.escape(_title(runs, names))}</h1>"
+        f'<p class="setting">{html.escape(" · ".join(filter(None, setting)))}</p>'
+        f'<dl class="facts">{cards}</dl></header>'
+    )
+
+
+def _comparing_facts(runs: Sequence[Snapshot], names: Sequence[str], target: float) -> list[tuple[str, str, str]]:
+    """What to know of the last run beside the first: how well, how soon, how long, how much."""
+    (first, reference), (other, name) = (runs[0].summary, names[0]), (runs[-1].summary, names[-1])
+    ours, theirs = _score(other), _score(first)
+    sent, sent_before = _number(other.get("bytes_sent")), _number(first.get("bytes_sent"))
+    points = f"{100 * (ours - theirs):+.2f} points, " if math.isfinite(ours - theirs) else ""
+    soon, soon_before = seconds_to(runs[-1].records, target), seconds_to(runs[0].records, target)
+    return [
+        (f"Test {score_name(other)}, {name}", _percent(ours), f"{points}{reference} {_percent(theirs)}"),
+        *([_timed(f"To {_percent(target)}", name, soon, reference, soon_before)] if math.isfinite(target) else []),
+        _timed("Total", name, _number(other.get("train_s")), reference, _number(first.get("train_s"))),
+        (
+            f"Bytes sent, {name}",
+            _fraction(sent, sent_before),
+            f"{human_bytes(sent)} an epoch, {reference} {human_bytes(sent_before)}",
+        ),
+    ]
+
+
+def _timed(what: str, name: str, seconds: float, reference: str, before: float) -> tuple[str, str, str]:
+    """A card of seconds: how many times as fast, or that it never came."""
+    times = before / seconds if seconds else math.nan
+    value = _ratio(times, 2) if math.isfinite(times) else _reached(seconds)
+    return f"{what}, {name}", value, f"{_reached(seconds)} of training, {reference} {_reached(before)}"
+
+
+def _single_facts(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    best = _percent(_number(summary.get("best_val")))
+    return [
+        (f"Test {score_name(summary)}", _percent(_score(summary)), f"best on validation {best}"),
+        ("Bytes sent", human_bytes(_number(summary.get("bytes_sent"))), "an epoch, all workers"),
+        (
+            "Total",
+            _seconds(summary.get("train_s")),
+            f"of training, {_seconds(summary.get('epoch_s'))} the median epoch",
+        ),
+    ]
+
+
+def _comparison(runs: Sequence[Snapshot], target: float | None) -> str:
+    """A column per run, a row per quantity: few enough columns for a phone."""
+    goal = usual_target(runs) if target is None else target
+    frame = comparison_frame(runs, target=target)
+    summaries = [run.summary for run in runs]
+    rows: dict[str, list[str]] = {
+        f"test {'score' if len(set(map(score_name, summaries))) > 1 else score_name(summaries[0])}": [
+            _percent(_score(summary)) for summary in summaries
+        ],
+        "best on validation": [_percent(_number(summary.get("best_val"))) for summary in summaries],
+        "final loss": [f"{_number(value):.4g}" for value in frame["final_loss"]],
+        "whole training": [_seconds(value) for value in frame["train_s"]],
+        "whole training, times as fast": [_ratio(value, 2) for value in frame["faster"]],
+        f"time to {_percent(goal)} on validation": [_reached(value) for value in frame["to_target_s"]],
+        f"time to {_percent(goal)}, times as fast": [_ratio(value, 2) for value in frame["faster_to_target"]],
+        "epoch (median)": [_seconds(value) for value in frame["epoch_s"]],
+        "sent an epoch": [human_bytes(_number(value)) for value in frame["bytes_per_epoch"]],
+        "of it scales and zero-points": [human_bytes(_number(value)) for value in frame["bytes_params"]],
+        "less sent": [_ratio(value, 1) for value in frame["fewer_bytes"]],
+        "communication": [_seconds(value) for value in frame["comm_s"]],
+        "computation": [_seconds(value) for value in frame["comp_s"]],
+        "coding": [_seconds(value) for value in frame["quant_s"]],
+        "choice of bits, waited for": [_seconds(value) for value in frame["assign_s"]],
+        "choice of bits, share of training": [_percent(_number(value)) for value in frame["assign_share"]],
+        "choice of bits, processor time of the whole training": [_seconds(value) for value in frame["assign_cpu_s"]],
+        "memory, worst worker": [human_bytes(_number(value)) for value in frame["peak_memory_bytes"]],
+    }
+    if len(runs) == 1:
+        rows = {
+            name: cells
+            for name, cells in rows.items()
+            if name != "less sent" and "times as fast" not in name and "time to" not in name
+        }
+    head = "".join(
+        f'<th scope="col"><span class="swatch" style="background:{style_of(name).color}"></span>'
+        f"{html.escape(name)}</th>"
+        for name in map(str, frame.index)
+    )
+    body = "".join(
+        f'<tr><th scope="row">{html.escape(name)}</th>{"".join(f"<td>{html.escape(cell)}</td>" for cell in cells)}</tr>'
+        for name, cells in rows.items()
+    )
+    notes = f" {words}" if (words := said(runs)) else ""
+    against = f"; speed and bytes are measured against {labels(runs)[0]}" if len(runs) > 1 else ""
+    return (
+        '<div class="wide" tabindex="0" role="region" aria-label="Comparison table">'
+        f"<table><caption>Seconds and bytes are of one epoch unless it says otherwise{html.escape(against)}."
+        f"{html.escape(notes)}</caption>"
+        f"<thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table></div>{_link_note(summaries)}"
+    )
+
+
+def _link_note(summaries: Sequence[Mapping[str, Any]]) -> str:
+    """Say what a speed measured without a network is worth."""
+    links = [str(summary.get("link") or "") for summary in summaries]
+    if any("paced" in link for link in links):
+        return (
+            '<p class="note">The hosts of these runs are not emulated, because the machine does not allow it: the '
+            "workers share a loopback that was slowed down to the rate of the link (paced).</p>"
+        )
+    if len(summaries) == 1 or "loopback" not in links:
+        return ""
+    return (
+        '<p class="note">These workers share one machine (loopback): bytes move through memory there, so sending fewer '
+        "of them saves little time. Over a network the time follows the bytes.</p>"
+    )
+
+
+def _configuration(name: str, run: Snapshot) -> str:
+    text = json.dumps(run.config, indent=2, ensure_ascii=False, default=str)
+    command = _command(run.config)
+    how = "<p>No command line makes this run; from Python, launch it with the configuration below.</p>"
+    if command is not None:
+        how = "<p>This command repeats it:</p>"
+        how += f'<pre class="command" tabindex="0"><code>{html.escape(command)}</code></pre>'
+    return (
+        f"<h3>{html.escape(name)}</h3>{how}<details><summary>Everything that was set</summary>"
+        f'<pre tabindex="0"><code>{html.escape(text)}</code></pre></details>'
+    )
+
+
+def _command(config: Mapping[str, Any]) -> str | None:
+    from gnnqlab.train.command import command_of
+    from gnnqlab.train.config import RunConfig
+    from gnnqlab.train.config_file import unimported
+
+    if unimported(config):
+        return None  # no line names a part of the user's
+    try:
+        return command_of(RunConfig.from_json(dict(config)))
+    except (KeyError, TypeError, ValueError):
+        return None  # of another version: the report is still worth having
+
+
+def _section(title: str, content: str) -> str:
+    return f"<section><h2>{html.escape(title)}</h2>{content}</section>"
+
+
+@functools.cache
+def _packed_plotly() -> str:
+    """Plotly's script, packed to two fifths; ``report.js`` unpacks it."""
+    from plotly.offline import get_plotlyjs
+
+    return base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
+
+
+def _script_json(value: object) -> str:
+    """JSON that cannot end the script element it stands in."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _number(value: Any) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _score(summary: Mapping[str, Any]) -> float:
+    return _number(summary.get("test_accuracy", summary.get("test_f1_micro")))
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.2f} %" if math.isfinite(value) else "–"
+
+
+def _seconds(value: Any) -> str:
+    seconds = _number(value)
+    if not math.isfinite(seconds):
+        return "–"
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
+
+
+def _reached(value: float) -> str:
+    return "not reached" if math.isnan(value) else _seconds(value)
+
+
+def _ratio(value: float, digits: int) -> str:
+    return f"{value:.{digits}f} ×" if math.isfinite(value) else "–"
+
+
+def _fraction(value: float, reference: float) -> str:
+    """``1/14.2`` where less is sent, ``1.3 ×`` where more is."""
+    ratio = reference / value if value and reference else math.nan
+    if not math.isfinite(ratio):
+        return "–"
+    return f"1/{ratio:.1f}" if ratio >= 1.05 else f"{1 / ratio:.2f} ×"
+
+
+def _counted(count: Any, noun: str) -> str:
+    return "" if count is None else f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,151 @@
+"""The figures of a report: each in its place on the page, with its words and its numbers."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gnnqlab.lab.figures.bundle import caption_of, name_links, table_html
+from gnnqlab.lab.figures.frames import by_epoch, device_pairs, phase_seconds, volume_per_epoch
+from gnnqlab.lab.training import plots
+from gnnqlab.lab.training.live_model import LiveModel
+from gnnqlab.lab.training.live_thinning import rounded, thinned
+from gnnqlab.lab.training.live_views import draw_live, live_frame
+from gnnqlab.lab.training.snapshot import Snapshot, score_name
+from gnnqlab.lab.training.timeline_view import shown_layer, timeline_chart
+from gnnqlab.launch.run import Run
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from plotly.graph_objects import Figure
+
+__all__ = ["ReportFigures"]
+
+_MOST_POINTS = 600
+
+
+class ReportFigures:
+    """The figures of runs, by sections of the page.
+
+    Args:
+        runs: by label, each with at least one recorded epoch; if there is none, the one section says so.
+    """
+
+    def __init__(self, runs: Mapping[str, Snapshot]) -> None:
+        self._runs = runs
+        self._records = {name: run.records for name, run in runs.items()}
+        self._placed: dict[str, Figure] = {}
+        self.sections = self._sections()
+        """Title and content (HTML) of each section that has something to show."""
+        self.drawn = {place: _bare(figure) for place, figure in self._placed.items()}
+        """What Plotly draws (data and layout), by the id of its place in the sections."""
+
+    def _sections(self) -> list[tuple[str, str]]:
+        if not self._runs:
+            return [("Figures", "<p>No epoch was recorded, so there is nothing to draw.</p>")]
+        contents = {
+            "Convergence": self._convergence(),
+            "Time": self._time(),
+            "Bytes": self._bytes(),
+            "From epoch to epoch": self._course(),
+        }
+        return [(title, f'<div class="figures">{figures}</div>') for title, figures in contents.items() if figures]
+
+    def _place(self, figure: Figure, frame: DataFrame, *, full: bool = False) -> str:
+        name = f"figure-{len(self._placed) + 1}"
+        self._placed[name] = name_links(figure, (run.summary.get("link") for run in self._runs.values()))
+        caption, title = caption_of(figure), str(figure.layout.title.text)
+        return (
+            f"<figure{' class=full' if full else ''}><h3>{html.escape(title)}</h3>"
+            f'<div class="plot" id="{name}" role="img" aria-label="{html.escape(caption, quote=True)}" '
+            f'style="min-height:{figure.layout.height}px"></div><figcaption>{html.escape(caption)}</figcaption>'
+            '<details><summary>The numbers</summary><div class="wide" tabindex="0">'
+            f"{table_html(frame, caption=title)}</div></details></figure>"
+        )
+
+    def _convergence(self) -> str:
+        import pandas as pd
+
+        records, score = self._records, score_name(next(iter(self._runs.values())).summary)
+        epochs = {name: by_epoch(one) for name, one in records.items()}
+
+        def side_by_side(column: str) -> DataFrame:
+            return pd.concat({name: one.set_index("epoch")[column] for name, one in epochs.items()}, axis=1)
+
+        losses, times = side_by_side("loss"), side_by_side("train_s")
+        scores = side_by_side("val_score").dropna(how="all")
+        content = self._place(plots.convergence(records, value="loss"), _thinned(losses), full=len(scores) == 0)
+        if len(scores):
+            content += self._place(plots.convergence(records, score=score), _thinned(scores))
+            content += self._place(plots.convergence(records, against="time", score=score), _thinned(times), full=True)
+        return content
+
+    def _time(self) -> str:
+        import pandas as pd
+
+        each = {name: phase_seconds(one, per_worker=True) for name, one in self._records.items()}
+        seconds = pd.concat(each).fillna(0.0)
+        seconds.index = pd.Index([f"{name}, worker {rank}" for name, rank in seconds.index], name="system, worker")
+        return self._place(plots.breakdown(self._records), seconds, full=True) + self._timelines()
+
+    def _timelines(self) -> str:
+        """One layer's exchange on all workers, of the runs that recorded any."""
+        by_layer: dict[int, dict[str, DataFrame]] = {}
+        for name, run in self._runs.items():
+            if run.timeline is not None and (layer := shown_layer(run.timeline)) is not None:
+                by_layer.setdefault(layer, {})[name] = run.timeline
+        charts = [timeline_chart(timelines, layer=layer) for layer, timelines in by_layer.items()]
+        return "".join(self._place(chart.figure, chart.frame, full=True) for chart in charts)
+
+    def _bytes(self) -> str:
+        import pandas as pd
+
+        sent = {name: run for name, run in self._runs.items() if len(run.traffic)}
+        if not sent:
+            return ""
+        volumes = pd.DataFrame({name: volume_per_epoch(one) for name, one in self._records.items()}).T
+        content = self._place(plots.volume(self._records), volumes.rename_axis("system"), full=True)
+        for name, run in sent.items():
+            # Each map has its own scale: on a common one, two-bit messages would be one dark square.
+            workers = run.summary.get("workers")
+            pairs = device_pairs(run.traffic, workers=workers).rename_axis("sender")
+            content += self._place(plots.traffic_map(run.traffic, label=name, workers=workers), pairs)
+        return content
+
+    def _course(self) -> str:
+        launched = {name: run.folder for name, run in self._runs.items() if run.folder is not None}
+        return "".join(self._place(*_live(name, folder), full=True) for name, folder in launched.items())
+
+
+def _live(name: str, folder: Path) -> tuple[Figure, DataFrame]:
+    """What the live view shows of a run."""
+    model = LiveModel(Run(folder))
+    model.look()
+    figure = draw_live(model)
+    return figure.update_layout(title_text=name), live_frame(model)
+
+
+def _bare(figure: Figure) -> dict[str, Any]:
+    """Data and layout without what the page itself gives: title, colours and ground; no more points than pixels."""
+    plain: dict[str, Any] = json.loads(figure.to_json())
+    for trace in plain["data"]:
+        if trace["type"] == "scatter" and len(trace.get("x") or ()) > _MOST_POINTS:
+            x, y = thinned(np.array(trace["x"], dtype=float), np.array(trace["y"], dtype=float))
+            trace["x"], trace["y"] = rounded(x, 8), rounded(y)
+    layout = {key: value for key, value in plain["layout"].items() if key not in ("title", "template", "meta")}
+    # The titles of a figure of several panels stand above them.
+    top = 34 if len(plain["layout"].get("annotations", ())) > 4 else 24
+    layout |= {"paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "margin": {"t": top}}
+    return {"data": plain["data"], "layout": layout}
+
+
+def _thinned(table: DataFrame, rows: int = 24) -> DataFrame:
+    """Evenly spaced rows, the last one always there: a table to read, not a dump."""
+    step = max(1, math.ceil(len(table) / rows))
+    return table[(len(table) - 1) % step :: step]

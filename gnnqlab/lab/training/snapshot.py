@@ -1,0 +1,103 @@
+"""A run as it stood at one moment: read once from disk, then looked at from every side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["RunLike", "Snapshot", "graph_name", "labels", "score_name", "take"]
+
+
+_MOST_BYTES, _SPREAD = 8 << 20, 64  # a second to read at most
+
+
+class RunLike(Protocol):
+    """What the lab needs to know of a run: a handle's records, traffic, configuration and summary."""
+
+    @property
+    def records(self) -> DataFrame: ...
+
+    @property
+    def traffic(self) -> DataFrame: ...
+
+    @property
+    def config(self) -> Any: ...
+
+    @property
+    def summary(self) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Records, traffic, configuration (plain JSON), summary and timeline of one run, all of the same moment."""
+
+    records: DataFrame
+    traffic: DataFrame
+    config: Mapping[str, Any]
+    summary: Mapping[str, Any]
+    folder: Path | None = None
+    """Where it lies, if it was launched."""
+    timeline: DataFrame | None = None
+    """When the parts of its exchanges took place, in the epochs recorded; empty or ``None`` if none was."""
+
+
+def take(run: RunLike) -> Snapshot:
+    """Read a run; later epochs of one that still trains do not show."""
+    if isinstance(run, Snapshot):
+        return run
+    plain = getattr(run, "settings", None)
+    if plain is None:
+        plain = run.config if isinstance(run.config, Mapping) else run.config.to_json()
+    folder = getattr(run, "folder", None)
+    return Snapshot(run.records, _traffic(run, folder), plain, run.summary, folder, getattr(run, "timeline", None))
+
+
+def _traffic(run: RunLike, folder: Path | None) -> DataFrame:
+    """All messages of a short run, those of some epochs of a long one, whose tables would fill the memory."""
+    from gnnqlab.train.traffic import read_traffic
+
+    if folder is None or sum(path.stat().st_size for path in folder.glob("traffic-rank*.jsonl")) <= _MOST_BYTES:
+        return run.traffic
+    return read_traffic(folder, spread=_SPREAD)
+
+
+def labels(runs: Sequence[Snapshot]) -> list[str]:
+    """One name per run, its system's; runs of the same system are told apart by the settings that differ."""
+    systems = [str(run.summary["system"]) for run in runs]
+    names = list(systems)
+    for system in set(systems):
+        same = [number for number, name in enumerate(systems) if name == system]
+        settings = [dict(_settings(runs[number].config)) for number in same]
+        differ = [key for key in settings[0] if len({str(one.get(key)) for one in settings}) > 1]
+        for number, one in zip(same, settings):
+            if differ:
+                words = ", ".join(f"{key.rpartition('.')[2]} {one.get(key)}" for key in differ[:3])
+                names[number] = f"{system} ({words})"
+    return [name if names.count(name) == 1 else f"{name} #{number}" for number, name in enumerate(names, start=1)]
+
+
+def _settings(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every setting by its path; where processes run is no property of the training, and a recipe repeats its parts."""
+    for key, value in config.items():
+        if prefix + key in ("launch", "recipe"):
+            continue
+        if isinstance(value, Mapping):
+            yield from _settings(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def graph_name(summary: Mapping[str, Any]) -> str:
+    """The graph's name; of a file, its name without folder."""
+    name = str(summary.get("graph", "a graph"))
+    return Path(name).name if "/" in name else name
+
+
+def score_name(summary: Mapping[str, Any]) -> str:
+    """``accuracy`` for one label a node, ``micro-F1`` for several."""
+    return "micro-F1" if "test_f1_micro" in summary else "accuracy"

@@ -1,0 +1,199 @@
+"""Who waits for whom: one layer's exchange on all workers, with and without overlap side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["hidden_share", "layer_timeline", "shown_layer", "timeline_chart"]
+
+
+@dataclass(frozen=True)
+class _Part:
+    what: str
+    label: str
+    color: str
+    pattern: str
+
+
+_PHASE_COLORS = {phase.column: phase.color for phase in PHASES}
+_PARTS = (
+    _Part("encode", "encode", _PHASE_COLORS["encode_s"], ""),
+    _Part("post", "post", "#555555", ""),
+    _Part("central", "central rows", _PHASE_COLORS["central_s"], "/"),
+    _Part("wait", "wait", _PHASE_COLORS["wait_s"], "x"),
+    _Part("decode", "decode", _PHASE_COLORS["decode_s"], "."),
+    _Part("marginal", "marginal rows", _PHASE_COLORS["marginal_s"], "\\"),
+    _Part("transfer", "bytes under way", OKABE_ITO["grey"], ""),
+)
+
+
+def layer_timeline(
+    timeline: DataFrame, *, layer: int = 1, direction: str = "forward", epoch: int | None = None
+) -> DataFrame:
+    """Return the parts of one layer's exchange in one epoch, in milliseconds from the first worker's begin.
+
+    Args:
+        timeline: ``run.timeline``.
+        layer: from 0.
+        direction: ``forward`` or ``backward``.
+        epoch: one that was recorded; by default the one whose exchange took the median time.
+
+    Raises:
+        ValueError: if nothing of that layer and direction was recorded, or not in that epoch.
+    """
+    here = timeline[(timeline["layer"] == layer) & (timeline["direction"] == direction)]
+    if here.empty:
+        raise ValueError(
+            f"nothing was recorded of layer {layer}, {direction}; launch with timeline_every=5, and look at layers "
+            f"{sorted(set(timeline['layer']))}"
+        )
+    known = sorted(set(here["epoch"]))
+    if epoch is None:
+        took = here.groupby("epoch")["end_s"].max() - here.groupby("epoch")["start_s"].min()
+        epoch = int(took.sort_values(kind="stable").index[(len(took) - 1) // 2])
+    if epoch not in known:
+        raise ValueError(f"epoch must be one that was recorded, {known}, got {epoch}")
+    some = here[here["epoch"] == epoch]
+    begin = some["start_s"].min()
+    found = some[["rank", "what", "peer"]].copy()
+    found["start (ms)"] = 1e3 * (some["start_s"] - begin)
+    found["end (ms)"] = 1e3 * (some["end_s"] - begin)
+    found.insert(0, "epoch", epoch)
+    return found.sort_values(["rank", "start (ms)"], ignore_index=True)
+
+
+def shown_layer(timeline: DataFrame) -> int | None:
+    """Return the layer to show where only one is: the second, whose rows are hidden ones, else the first recorded.
+
+    ``None`` if nothing was recorded forward.
+    """
+    layers = set(timeline.loc[timeline["direction"] == "forward", "layer"])
+    return 1 if 1 in layers else min(layers, default=None)
+
+
+def hidden_share(timeline: DataFrame) -> float:
+    """Return which share of the time that bytes were under way no worker spent waiting for them.
+
+    Over all recorded exchanges; a worker's transfers that overlap count once.
+
+    Raises:
+        ValueError: if no transfer was recorded.
+    """
+    transfers = timeline[timeline["what"] == "transfer"]
+    if transfers.empty:
+        raise ValueError("a share needs recorded transfers, got none; launch with timeline_every=5")
+    place = ["epoch", "layer", "direction", "rank"]
+    spans = transfers.groupby(place).agg(start=("start_s", "min"), end=("end_s", "max"))
+    waits = timeline[timeline["what"] == "wait"].copy()
+    waits["seconds"] = waits["end_s"] - waits["start_s"]
+    waited = waits.groupby(place)["seconds"].sum().reindex(spans.index, fill_value=0.0)
+    under_way = (spans["end"] - spans["start"]).sum()
+    return max(0.0, 1.0 - float(waited.sum() / under_way)) if under_way > 0 else 0.0
+
+
+def timeline_chart(
+    timelines: Mapping[str, DataFrame],
+    *,
+    layer: int = 1,
+    direction: str = "forward",
+    epoch: int | None = None,
+    same_scale: bool = True,
+    dark: bool = False,
+) -> Bundle:
+    """Draw one layer's exchange on all workers, a panel a run.
+
+    Each worker has two lines: what it did, and below that when the bytes it waited for were under way.
+
+    Args:
+        timelines: ``run.timeline`` by label.
+        layer: from 0.
+        direction: ``forward`` or ``backward``.
+        epoch: see `layer_timeline`.
+        same_scale: one scale of time for all panels.
+        dark: colours for a dark page.
+
+    Raises:
+        ValueError: if there is no timeline, or nothing was recorded of the layer.
+    """
+    import pandas as pd
+    from plotly.subplots import make_subplots
+
+    if not timelines:
+        raise ValueError("a figure needs at least one timeline, got none; pass {label: run.timeline}")
+    frames = {
+        label: layer_timeline(timeline, layer=layer, direction=direction, epoch=epoch)
+        for label, timeline in timelines.items()
+    }
+    workers = max(frame["rank"].nunique() for frame in frames.values())
+    height = 170 + len(frames) * (80 + 44 * workers)
+    gap = 64 / (height - 176)  # room for the numbers of one panel and the title of the next
+    figure = make_subplots(
+        rows=len(frames),
+        cols=1,
+        shared_xaxes=same_scale,
+        subplot_titles=list(frames),
+        vertical_spacing=min(gap, 0.9 / max(len(frames) - 1, 1)),
+    )
+    shown: set[str] = set()
+    for row, frame in enumerate(frames.values(), start=1):
+        for part in _PARTS:
+            some = frame[frame["what"] == part.what]
+            if some.empty:
+                continue
+            under_way = part.what == "transfer"
+            lines = [f"worker {rank}" + (" · wire" if under_way else "") for rank in some["rank"]]
+            length = (some["end (ms)"] - some["start (ms)"]).tolist()
+            figure.add_bar(
+                y=lines,
+                x=length,
+                base=some["start (ms)"].tolist(),
+                orientation="h",
+                width=0.3 if under_way else 0.8,
+                name=part.label,
+                legendgroup=part.what,
+                showlegend=part.what not in shown,
+                marker={
+                    "color": part.color,
+                    "opacity": 0.6 if under_way else 1.0,
+                    "pattern": {"shape": part.pattern, "size": 5, "solidity": 0.25, "fillmode": "overlay"},
+                    "line": {"width": 0},
+                },
+                customdata=some["peer"].tolist(),
+                hovertemplate=f"{part.label}: %{{x:.2f}} ms from %{{base:.2f}} ms"
+                + (", from worker %{customdata}" if under_way else "")
+                + "<extra>%{y}</extra>",
+                row=row,
+                col=1,
+            )
+            shown.add(part.what)
+        ranks = sorted(set(frame["rank"]))
+        order = [name for rank in ranks for name in (f"worker {rank}", f"worker {rank} · wire")]
+        figure.update_yaxes(
+            categoryorder="array", categoryarray=order, autorange="reversed", showgrid=False, row=row, col=1
+        )
+        figure.update_xaxes(showticklabels=True, row=row, col=1)
+    figure.update_layout(barmode="overlay")
+    figure.update_xaxes(rangemode="tozero")
+    figure.update_xaxes(title_text="milliseconds since the exchange began", row=len(frames), col=1)
+    words = []
+    for label, frame in frames.items():
+        waited = frame[frame["what"] == "wait"]
+        mean = float((waited["end (ms)"] - waited["start (ms)"]).sum()) / max(frame["rank"].nunique(), 1)
+        words.append(f"{label} takes {frame['end (ms)'].max():.3g} ms, of which a worker waits {mean:.3g} ms")
+    what = f"Layer {layer + 1}, {direction}"
+    caption = f"{what}, one exchange on all workers: {'; '.join(words)}."
+    title = f"{what}: who waits for whom"
+    finish(figure, title=title, caption=caption, dark=dark, height=height)
+    # Below, where no title of a panel is in its way.
+    legend = {"traceorder": "normal", "y": -60 / (height - 176), "yanchor": "top"}
+    figure.update_layout(legend=legend, margin={"t": 76, "b": 100})
+    table = pd.concat(frames, names=["run"]).reset_index(level=0).set_index("run")
+    return Bundle(figure, table)

@@ -1,0 +1,228 @@
+"""Controls of the tuner, one for each kind of knob; each with room for why a value was refused."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gnnqlab.lab.tuner.knobs import Knob
+
+__all__ = ["Choice", "Number", "Several", "Switch", "Typed", "control_of"]
+
+_WIDE, _LABEL = "400px", "88px"
+Turned = Callable[[str, Any], None]
+"""Called with a setting's name and the value that was asked for."""
+
+
+class _Control:
+    """One setting on the screen."""
+
+    def __init__(self, name: str, knob: Knob, turned: Turned) -> None:
+        import ipywidgets as widgets
+
+        self.name, self.knob = name, knob
+        self._turned, self._quiet = turned, False
+        self._note = widgets.HTML()
+        self._note.layout.display = "none"
+
+    def refuse(self, reason: str) -> None:
+        """Say beside the control why a value was refused, by the name on the screen; nothing clears it."""
+        reason = re.sub(rf"^({self.name}|{self.knob.setting or self.name}) ", f"{self.knob.label} ", reason)
+        self._note.value = f'<span role="alert" style="color:#d55e00">✗ {html.escape(reason)}</span>' if reason else ""
+        self._note.layout.display = None if reason else "none"
+
+    def _ask(self, value: Any) -> None:
+        if not self._quiet:
+            self._turned(self.name, value)
+
+    def _place(self, *controls: Any) -> Any:
+        import ipywidgets as widgets
+
+        row = widgets.HBox(list(controls), layout={"align_items": "center"})
+        return widgets.VBox([row, self._note], layout={"width": _WIDE})
+
+
+class Number(_Control):
+    """A slider, and a box in which the same number is typed.
+
+    Args:
+        name: the setting.
+        knob: what it is.
+        value: to start with.
+        turned: is told what was asked for.
+        step: of the slider, whole numbers by default.
+        at_once: whether it speaks while it is dragged, or when it is let go.
+    """
+
+    def __init__(
+        self, name: str, knob: Knob, value: float, turned: Turned, *, step: float = 1, at_once: bool = True
+    ) -> None:
+        import ipywidgets as widgets
+
+        super().__init__(name, knob, turned)
+        whole = knob.whole
+        shared = {
+            "description": knob.label, "tooltip": knob.help, "continuous_update": at_once, "readout": False,
+            "layout": {"width": "300px"}, "style": {"description_width": _LABEL},
+        }  # fmt: skip
+        if knob.logarithmic:
+            ends = {"min": math.log10(knob.least), "max": math.log10(knob.most)}
+            self.slider = widgets.FloatLogSlider(value=value, step=0.05, **ends, **shared)
+        else:
+            kind = widgets.IntSlider if whole else widgets.FloatSlider
+            self.slider = kind(value=value, min=knob.least, max=knob.most, step=step if whole else 0.01, **shared)
+        typed = widgets.IntText if whole else widgets.FloatText
+        # The description is there for screen readers; the slider beside it shows the same word.
+        self.box = typed(
+            value, description=f"{knob.label}, exactly", tooltip=knob.help, step=1 if whole else 0.01,
+            layout={"width": "84px"}, style={"description_width": "0px"},
+        )  # fmt: skip
+        self.slider.observe(self._slid, names="value")
+        self.box.observe(lambda change: self._ask(change["new"]), names="value")
+        self.widget = self._place(self.slider, self.box)
+
+    def show(self, value: float) -> None:
+        """Stand at a value, without telling anybody."""
+        self._quiet = True
+        try:
+            if self._slid_value() != value:
+                self.slider.value = value
+            self.box.value = value
+        finally:
+            self._quiet = False
+
+    def _slid(self, change: Any) -> None:
+        self._ask(self._slid_value())
+
+    def _slid_value(self) -> float:
+        return round(self.slider.value) if self.knob.logarithmic else round(self.slider.value, 6)
+
+
+class Choice(_Control):
+    """A list of which one is chosen."""
+
+    def __init__(self, name: str, knob: Knob, value: Any, turned: Turned, options: Sequence[Any]) -> None:
+        import ipywidgets as widgets
+
+        super().__init__(name, knob, turned)
+        self.list = widgets.Dropdown(
+            options=list(dict.fromkeys([*options, value])), value=value, description=self.knob.label,
+            tooltip=self.knob.help, layout={"width": "300px"}, style={"description_width": _LABEL},
+        )  # fmt: skip
+        self.list.observe(lambda change: self._ask(change["new"]), names="value")
+        self.widget = self._place(self.list)
+
+    def show(self, value: Any) -> None:
+        """Stand at a value, without telling anybody."""
+        self._quiet = True
+        try:
+            self.list.value = value
+        finally:
+            self._quiet = False
+
+
+class Several(_Control):
+    """Check boxes, one a bit-width."""
+
+    def __init__(self, name: str, knob: Knob, value: Sequence[int], turned: Turned) -> None:
+        import ipywidgets as widgets
+
+        super().__init__(name, knob, turned)
+        self.boxes = {
+            width: widgets.Checkbox(
+                width in value, description=f"{width} bit{'s' * (width > 1)}", indent=False, tooltip=self.knob.help,
+                layout={"width": "66px"},
+            )
+            for width in knob.choices
+        }  # fmt: skip
+        for box in self.boxes.values():
+            box.observe(self._ticked, names="value")
+        # Not a Label: that would give its name to all boxes.
+        label = widgets.HTML(
+            f'<div style="width:{_LABEL};text-align:right">{self.knob.label}</div>', layout={"margin": "0 8px 0 2px"}
+        )
+        self.widget = self._place(label, *self.boxes.values())
+
+    def show(self, value: Sequence[int]) -> None:
+        """Stand at a value, without telling anybody."""
+        self._quiet = True
+        try:
+            for width, box in self.boxes.items():
+                box.value = width in value
+        finally:
+            self._quiet = False
+
+    def _ticked(self, change: Any) -> None:
+        self._ask(tuple(width for width, box in self.boxes.items() if box.value))
+
+
+class Switch(_Control):
+    """A check box: on or off."""
+
+    def __init__(self, name: str, knob: Knob, value: bool, turned: Turned) -> None:
+        import ipywidgets as widgets
+
+        super().__init__(name, knob, turned)
+        self.box = widgets.Checkbox(
+            value, description=knob.label, tooltip=knob.help, layout={"width": "300px"},
+            style={"description_width": _LABEL},
+        )  # fmt: skip
+        self.box.observe(lambda change: self._ask(change["new"]), names="value")
+        self.widget = self._place(self.box)
+
+    def show(self, value: Any) -> None:
+        """Stand at a value, without telling anybody."""
+        self._quiet = True
+        try:
+            self.box.value = value
+        finally:
+            self._quiet = False
+
+
+class Typed(Switch):
+    """A box for words, asked about once they are whole."""
+
+    def __init__(self, name: str, knob: Knob, value: str, turned: Turned) -> None:
+        import ipywidgets as widgets
+
+        _Control.__init__(self, name, knob, turned)
+        self.box = widgets.Text(
+            value, description=knob.label, tooltip=knob.help, continuous_update=False, layout={"width": "300px"},
+            style={"description_width": _LABEL},
+        )  # fmt: skip
+        self.box.observe(lambda change: self._ask(change["new"]), names="value")
+        self.widget = self._place(self.box)
+
+
+class Numbers(Typed):
+    """A box for several numbers with commas between, asked about once they are whole."""
+
+    def __init__(self, name: str, knob: Knob, value: Sequence[float], turned: Turned) -> None:
+        super().__init__(name, knob, self._written(value), turned)
+
+    def show(self, value: Any) -> None:
+        """Stand at a value, without telling anybody."""
+        super().show(self._written(value))
+
+    def _ask(self, value: Any) -> None:
+        try:
+            numbers = tuple(float(word) for word in value.split(","))
+        except ValueError:
+            self.refuse(f"{self.name} must be numbers with commas between, got {value!r}")
+            return
+        super()._ask(numbers)
+
+    @staticmethod
+    def _written(value: Sequence[float]) -> str:
+        return ", ".join(f"{number:g}" for number in value)
+
+
+def control_of(name: str, knob: Knob, value: Any, turned: Turned) -> Any:
+    """Return the control of a knob of a system, standing at a value."""
+    if knob.kind == "choice":
+        return Choice(name, knob, value, turned, knob.choices)
+    kinds: dict[str, Any] = {"number": Number, "several": Several, "switch": Switch, "text": Typed, "numbers": Numbers}
+    return kinds[knob.kind](name, knob, value, turned)

@@ -1,0 +1,302 @@
+"""The tuner's figure: six panels of one position, always of the same traces, so that a move changes values only.
+
+Time against variance with the chosen point; bits from worker to worker; rows by width; where an epoch goes; the bound
+of Theorem 3 by layer; epochs as they were measured beside the predicted one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish
+from gnnqlab.lab.tuner.knobs import OFFERED
+from gnnqlab.lab.tuner.model import TunerModel
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = ["HERE", "Measured", "Shown", "draw_tuner", "show_tuner", "values"]
+
+HERE = 1
+"""Which trace is the chosen point."""
+_TITLES = (
+    "Time against variance",
+    "Bits from worker to worker",
+    "Rows by bit-width",
+    "Where an epoch goes",
+    "Bound of Theorem 3",
+    "Epochs of this run",
+)
+_HERE_SAYS = "%{x:.2f} ms, V %{y:.3g}<extra>you are here</extra>"
+_PATTERNS = ("", "/", "", "x", ".", "", "\\", "-", "|")
+_STATED = tuple(phase for phase in PHASES if phase.column != "assign_s")
+"""Phases of a usual epoch; what waits for messages is the wire of a forecast."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What a launched run has shown so far."""
+
+    epochs: tuple[int, ...] = ()
+    epoch_s: tuple[float, ...] = ()
+    """Seconds of each, assignment left out."""
+    phases: Mapping[str, float] | None = None
+    """Seconds of an epoch by phase, once the run has ended."""
+    lam: float | None = None
+    """λ it was launched with."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Shown:
+    """All numbers of the figure; every one may be missing yet."""
+
+    lams: tuple[float, ...] = ()
+    front_s: tuple[float, ...] = ()
+    front_variance: tuple[float, ...] = ()
+    lam: float | None = None
+    epoch_s: float | None = None
+    variance: float | None = None
+    pair_bits: NDArray[np.float64] | None = None
+    rows: Mapping[int, int] | None = None
+    vanilla: Mapping[str, float] | None = None
+    """Phases of Vanilla's epoch, seconds."""
+    phases: Mapping[str, float] | None = None
+    """The same of this setting."""
+    bounds: Mapping[int, float] | None = None
+    """Layer from 0 -> bound."""
+    measured: Measured = Measured()
+    caption: str = "Nothing is known yet: the graph is being probed."
+
+    @classmethod
+    def of(cls, model: TunerModel, *, measured: Measured | None = None, front: bool = True) -> Shown:
+        """Ask a model for all that is shown.
+
+        Args:
+            model: at the position to show.
+            measured: of a run, if there is one.
+            front: whether to compute the front too, eleven forecasts where nothing was kept.
+        """
+        forecast = model.forecast
+        line = model.front if front else []
+        words = f"{model.title}. {model.position}: {model.sentence}."
+        return cls(
+            lams=tuple(each.lam for each in line if each.lam is not None),
+            front_s=tuple(each.epoch_s for each in line),
+            front_variance=tuple(each.total_variance for each in line),
+            lam=forecast.lam,
+            epoch_s=forecast.epoch_s,
+            variance=forecast.total_variance,
+            pair_bits=forecast.pair_bits,
+            rows=forecast.rows,
+            vanilla=model.look().vanilla.phases,
+            phases=forecast.phases,
+            bounds=model.bound_per_layer,
+            measured=measured or Measured(),
+            caption=words,
+        )
+
+
+def values(shown: Shown) -> list[dict[str, Any]]:
+    """What every trace of the figure holds, in its order: plain lists of numbers and words."""
+    return [
+        _front(shown),
+        _here(shown),
+        _pairs(shown),
+        _widths(shown),
+        *_phases(shown),
+        _bounds(shown),
+        *_epochs(shown),
+    ]
+
+
+def draw_tuner(shown: Shown, *, dark: bool = False) -> Figure:
+    """The whole figure.
+
+    Args:
+        shown: what is known.
+        dark: colours for a dark page.
+    """
+    from plotly.subplots import make_subplots
+
+    figure = make_subplots(
+        rows=2, cols=3, subplot_titles=_TITLES, horizontal_spacing=0.115, vertical_spacing=0.2, row_heights=[0.5, 0.5]
+    )
+    for looks, held in zip(_looks(dark), values(shown), strict=True):
+        figure.add_trace({**looks["trace"], **held}, row=looks["row"], col=looks["column"])
+    finish(figure, title="", caption=shown.caption, dark=dark, height=600)
+    figure.update_annotations(font_size=13)
+    figure.update_layout(
+        barmode="stack", margin={"t": 34, "l": 58, "r": 12, "b": 92}, font={"size": 11},
+        legend={"x": 0, "xanchor": "left", "y": -0.13, "yanchor": "top", "font": {"size": 10}, "traceorder": "normal"},
+    )  # fmt: skip
+    axes = {
+        (1, 1): ("predicted epoch (ms)", "gradient variance V (no unit)"),
+        (1, 2): ("receiver", "sender"),
+        (1, 3): ("bits an element", "rows an epoch (%)"),
+        (2, 1): ("an epoch (ms)", ""),
+        (2, 2): ("layer", "bound of the variance"),
+        (2, 3): ("epoch", "an epoch (ms)"),
+    }
+    for (row, column), (x, y) in axes.items():
+        figure.update_xaxes(title_text=x, title_standoff=6, title_font_size=11, row=row, col=column)
+        figure.update_yaxes(title_text=y, title_standoff=4, title_font_size=11, row=row, col=column)
+    figure.update_yaxes(type="log", exponentformat="power", nticks=4, row=1, col=1)
+    figure.update_yaxes(autorange="reversed", showgrid=False, row=1, col=2)
+    figure.update_xaxes(showgrid=False, row=1, col=2)
+    figure.update_xaxes(type="category", row=1, col=3)
+    figure.update_yaxes(range=[0, 108], row=1, col=3)
+    figure.update_yaxes(autorange="reversed", row=2, col=1)
+    figure.update_xaxes(rangemode="tozero", row=2, col=1)
+    figure.update_xaxes(type="category", row=2, col=2)
+    figure.update_yaxes(rangemode="tozero", exponentformat="power", nticks=5, row=2, col=2)
+    figure.update_yaxes(rangemode="tozero", row=2, col=3)
+    figure.update_xaxes(rangemode="tozero", row=2, col=3)
+    return figure
+
+
+def show_tuner(model: TunerModel, *, measured: Measured | None = None, dark: bool = False) -> Bundle:
+    """The figure with the front's numbers: what stays when no kernel runs."""
+    return Bundle(draw_tuner(Shown.of(model, measured=measured), dark=dark), model.to_frame())
+
+
+def _front(shown: Shown) -> dict[str, Any]:
+    return {
+        "x": [1e3 * seconds for seconds in shown.front_s],
+        "y": [_positive(each) for each in shown.front_variance],
+        "customdata": list(shown.lams),
+    }
+
+
+def _here(shown: Shown) -> dict[str, Any]:
+    known = shown.epoch_s is not None and shown.variance is not None
+    return {
+        "x": [1e3 * shown.epoch_s] if known else [],  # type: ignore[operator]
+        "y": [_positive(shown.variance)] if known else [],
+        "customdata": [shown.lam] if known else [],
+        "hovertemplate": ("" if shown.lam is None else "λ %{customdata:.2f}: ") + _HERE_SAYS,
+        "textposition": f"middle {_side(shown)}",
+    }
+
+
+def _side(shown: Shown) -> str:
+    """Where there is room for words beside the point."""
+    if not shown.front_s or shown.epoch_s is None:
+        return "right"
+    return "right" if shown.epoch_s <= (min(shown.front_s) + max(shown.front_s)) / 2 else "left"
+
+
+def _pairs(shown: Shown) -> dict[str, Any]:
+    if shown.pair_bits is None:
+        return {"z": [], "x": [], "y": [], "text": []}
+    bits = [[None if value != value else round(value, 3) for value in line] for line in shown.pair_bits.tolist()]
+    names = [f"w{rank}" for rank in range(len(bits))]
+    text = [["" if value is None else f"{value:.1f}" for value in line] for line in bits]
+    return {"z": bits, "x": names, "y": names, "text": text}
+
+
+def _widths(shown: Shown) -> dict[str, Any]:
+    rows = shown.rows or {}
+    total = sum(rows.values()) or 1
+    widths = sorted({*OFFERED, *rows})
+    shares = [round(100 * rows.get(width, 0) / total, 2) for width in widths]
+    return {"x": [str(width) for width in widths], "y": shares, "text": [f"{share:.0f} %" for share in shares]}
+
+
+def _phases(shown: Shown) -> list[dict[str, Any]]:
+    bars = [
+        ("Vanilla", shown.vanilla),
+        ("predicted", shown.phases),
+        *([("measured", shown.measured.phases)] if shown.measured.phases else []),
+    ]
+    known = [(name, spent) for name, spent in bars if spent is not None]
+    traces = []
+    for phase in _STATED:
+        key = "wire" if phase.column == "wait_s" else phase.column.removesuffix("_s")
+        traces.append({"y": [name for name, _ in known], "x": [1e3 * spent.get(key, 0.0) for _, spent in known]})
+    return traces
+
+
+def _bounds(shown: Shown) -> dict[str, Any]:
+    bounds = {layer: bound for layer, bound in (shown.bounds or {}).items() if bound > 0}
+    return {
+        "x": [f"{layer + 1}" for layer in bounds],
+        "y": list(bounds.values()),
+        "text": [f"{bound:.2g}" for bound in bounds.values()],
+    }
+
+
+def _epochs(shown: Shown) -> list[dict[str, Any]]:
+    """Measured epochs, thinned out where there are many, and the predicted one as a line."""
+    measured = shown.measured
+    step = max(1, len(measured.epochs) // 300)
+    epochs, seconds = measured.epochs[::step], measured.epoch_s[::step]
+    last = max(measured.epochs[-1] if measured.epochs else 0, 1)
+    line: Sequence[float] = [] if shown.epoch_s is None else [1e3 * shown.epoch_s] * 2
+    return [
+        {"x": list(epochs), "y": [1e3 * each for each in seconds]},
+        {"x": [0, last] if line else [], "y": list(line)},
+    ]
+
+
+def _positive(value: float | None) -> float | None:
+    """A logarithm has no zero: noise that is none is not drawn."""
+    return value if value is not None and value > 0 else None
+
+
+def _looks(dark: bool) -> list[dict[str, Any]]:
+    """Everything about the traces that does not change with the knobs."""
+    ink = "#e6e8ea" if dark else "#1f2328"
+    orange, blue, green = OKABE_ITO["vermillion"], OKABE_ITO["sky" if dark else "blue"], OKABE_ITO["green"]
+    hidden = {"showlegend": False}
+
+    def at(row: int, column: int, **trace: Any) -> dict[str, Any]:
+        return {"row": row, "column": column, "trace": trace}
+
+    bars = [
+        at(
+            2, 1, type="bar", orientation="h", name=phase.label, legendgroup="phases",
+            marker={"color": phase.color, "pattern": {"shape": pattern, "size": 5, "solidity": 0.25}},
+            hovertemplate=f"{phase.label} %{{x:.3g}} ms<extra>%{{y}}</extra>",
+        )
+        for phase, pattern in zip(_STATED, _PATTERNS, strict=True)
+    ]  # fmt: skip
+    return [
+        at(
+            1, 1, type="scatter", mode="lines+markers", line={"color": blue, "width": 2},
+            marker={"symbol": "circle-open", "size": 7, "color": blue},
+            hovertemplate="λ %{customdata:.1f}: %{x:.2f} ms, V %{y:.3g}<extra></extra>", **hidden,
+        ),
+        at(
+            1, 1, type="scatter", mode="markers+text", text=["you are here"],
+            textfont={"color": ink}, marker={"symbol": "star", "size": 15, "color": orange, "line": {"width": 1}},
+            cliponaxis=False, **hidden,
+        ),
+        at(
+            1, 2, type="heatmap", colorscale="Cividis", zmin=1, zmax=8, xgap=2, ygap=2, hoverongaps=False,
+            texttemplate="%{text}", showscale=False,
+            hovertemplate="%{y} to %{x}: %{z:.2f} bits an element<extra></extra>",
+        ),
+        at(
+            1, 3, type="bar", marker={"color": blue}, texttemplate="%{text}", textposition="outside", cliponaxis=False,
+            hovertemplate="%{x} bits: %{y:.1f} % of the rows<extra></extra>", **hidden,
+        ),
+        *bars,
+        at(
+            2, 2, type="bar", marker={"color": green}, texttemplate="%{text}", textposition="auto", textangle=0,
+            hovertemplate="layer %{x}: at most %{y:.3g}<extra></extra>", **hidden,
+        ),
+        at(
+            2, 3, type="scatter", mode="markers", marker={"symbol": "circle", "size": 5, "color": orange},
+            hovertemplate="epoch %{x}: %{y:.1f} ms<extra>measured</extra>", name="measured epoch",
+        ),
+        at(
+            2, 3, type="scatter", mode="lines", line={"color": blue, "dash": "dash", "width": 2},
+            hovertemplate="predicted %{y:.1f} ms<extra></extra>", name="predicted epoch",
+        ),
+    ]  # fmt: skip

@@ -1,0 +1,176 @@
+"""A run begins on this machine: its folder, a guard, and torchrun under the guard."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.launch import folder as files
+from gnnqlab.launch import processes
+from gnnqlab.launch.entry import FIT, argument
+from gnnqlab.launch.run import Run
+from gnnqlab.launch.search_path import told
+from gnnqlab.train.memory import large_pages
+
+if TYPE_CHECKING:
+    from gnnqlab.train.config import RunConfig
+
+__all__ = ["agent_command", "begin", "plain_torchrun", "worker_arguments"]
+
+_START_S = 60.0
+"""What a guard that is alive may take to say so: it makes the link first, and a machine may be busy."""
+_GUARDS: dict[Path, subprocess.Popen[bytes]] = {}
+"""Guards of this process. They hold the pipe whose end ends the run, so they must outlive a forgotten handle."""
+
+
+def begin(
+    config: "RunConfig",
+    *,
+    root: Path | str | None = None,
+    prepare: Callable[[Path], None] | None = None,
+    fit: str = FIT,
+) -> Run:
+    """Start the run that ``config`` describes, whose link is known, in processes of its own; return its handle.
+
+    The run ends when this process does, however it ends, unless ``config.launch.detach`` is true.
+
+    Args:
+        config: what to train and how to launch it.
+        root: folder in which the run's own folder is made; ``GNNQLAB_RUNS``, else ``runs``, if it is not given.
+        prepare: puts files into the new run folder before anything starts.
+        fit: ``module:function`` that every worker runs; training, unless something is measured or tested.
+
+    Raises:
+        RuntimeError: if the folder cannot be written, or the guard does not start.
+    """
+    if not sys.platform.startswith("linux"):
+        raise RuntimeError(f"launching needs Linux (its /proc and parent-death signals), got {sys.platform}")
+    place = files.default_root() if root is None else Path(root).absolute()
+    settings = config.to_json()
+    folder = _new_folder(place, _system_name(settings))
+    files.write_json(folder / "config.json", settings)
+    files.write_json(folder / "status.json", {"state": "starting", "epoch": -1, "errors": [], "time": time.time()})
+    files.append_event(folder, "launched", by=os.getpid())
+    if prepare is not None:
+        try:
+            prepare(folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+    _start_guard(folder, settings, fit)
+    return Run(folder)
+
+
+def agent_command(settings: dict[str, Any], folder: Path, fit: str = FIT) -> list[str]:
+    """The command of the guard: torchrun with a head start for all workers of a run on this machine."""
+    start = worker_arguments(settings["launch"], str(Path(__file__).with_name("worker.py")))
+    arguments = [*_torchrun_arguments(settings, folder), *start, str(folder), argument(fit)]
+    return [sys.executable, "-m", "gnnqlab.launch.agent", *arguments]
+
+
+def plain_torchrun(settings: dict[str, Any], folder: Path) -> list[str]:
+    """The same workers under torchrun alone: what a guard is measured against."""
+    start = ["-m", "gnnqlab.launch.worker"]
+    arguments = _torchrun_arguments(settings, folder)
+    return [sys.executable, "-m", "torch.distributed.run", *arguments, *start, str(folder)]
+
+
+def _torchrun_arguments(settings: dict[str, Any], folder: Path) -> list[str]:
+    return [
+        "--standalone",
+        "--local-addr=127.0.0.1",  # no name lookup, which can take seconds without a network
+        f"--nproc-per-node={settings['workers']}",
+        "--max-restarts=0",
+        f"--log-dir={folder / 'tmp'}",
+    ]
+
+
+def worker_arguments(launch: dict[str, Any], worker_file: str) -> list[str]:
+    """How torchrun starts the workers.
+
+    On CPU the agent imports torch and the training modules once and forks the workers; a process that uses CUDA
+    cannot be forked, so there each worker starts and imports for itself.
+    """
+    method = launch["start_method"] or ("spawn" if launch["device"] == "cuda" else "fork")
+    return ["--start-method=fork", "--run-path", worker_file] if method == "fork" else ["-m", "gnnqlab.launch.worker"]
+
+
+def _environment(settings: dict[str, Any]) -> dict[str, str]:
+    threads = settings["launch"]["threads_per_worker"]
+    threads = threads or max(1, len(os.sched_getaffinity(0)) // settings["workers"])
+    return {
+        **os.environ,
+        **_import_path(),
+        **told(),
+        "OMP_NUM_THREADS": str(threads),
+        **large_pages(os.environ),
+        "GLOO_SOCKET_IFNAME": "lo",  # stays up whatever happens to the network, and nobody else reaches it
+        "NCCL_SOCKET_IFNAME": os.environ.get("NCCL_SOCKET_IFNAME", "lo"),
+    }
+
+
+def _new_folder(root: Path, system: str) -> Path:
+    while True:
+        try:
+            return files.create(root, files.new_id(system))
+        except FileExistsError:
+            continue
+
+
+def _system_name(settings: dict[str, Any]) -> str:
+    system = settings["system"]
+    return str(system.get("name") or "run") if isinstance(system, dict) else str(system)
+
+
+def _start_guard(folder: Path, settings: dict[str, Any], fit: str) -> None:
+    detach = settings["launch"]["detach"]
+    command = [sys.executable, "-m", "gnnqlab.launch.guard"]
+    if not detach:
+        # The pipe may have been inherited by a child that lives on, so the pid is watched as well.
+        command += ["--watch-stdin", f"--launcher={os.getpid()}:{processes.start_time(os.getpid())}"]
+    command += [str(folder), "--", *agent_command(settings, folder, fit)]
+    with open(folder / "logs" / "guard.log", "ab") as log:
+        guard = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL if detach else subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # Ctrl-C in a terminal is for the launching process alone
+            env=_environment(settings),
+        )
+    _GUARDS[folder] = guard
+    threading.Thread(target=_collect, args=(folder, guard), daemon=True).start()
+    until = time.monotonic() + _START_S
+    while not (folder / "guard.json").exists():
+        if guard.poll() is not None or time.monotonic() > until:
+            cause = (
+                f"the guard of a run must start, got code {guard.poll()}: "
+                f"{files.tail(folder / 'logs' / 'guard.log') or 'no output'}"
+            )
+            guard.kill()
+            files.write_json(folder / "status.json", {"state": "failed", "cause": cause, "epoch": -1, "errors": []})
+            raise RuntimeError(cause)
+        time.sleep(0.005)
+
+
+def _collect(folder: Path, guard: subprocess.Popen[bytes]) -> None:
+    """Wait for a guard so that it does not stay in the process table after its end."""
+    guard.wait()
+    if guard.stdin is not None:
+        guard.stdin.close()
+    _GUARDS.pop(folder, None)
+
+
+def _import_path() -> dict[str, str]:
+    """``PYTHONPATH`` with which the processes find this very package, installed or not."""
+    here = str(Path(__file__).resolve().parents[2])
+    if here in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
+        return {}
+    given = os.environ.get("PYTHONPATH", "")
+    return {} if here in given.split(os.pathsep) else {"PYTHONPATH": os.pathsep.join(filter(None, (here, given)))}

@@ -1,0 +1,103 @@
+"""The axis ``cache``: which rows changed enough to be sent again; the others stay as their receiver has them.
+
+The seat is between plan and codec. The sender knows what the *receiver* holds of each row, because both update it with
+the same decoded message; so errors of rounding never add up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+__all__ = ["Cache", "Chooser", "NoCache", "Unchanged"]
+
+
+class Chooser(Protocol):
+    """Chooses the rows of the messages of one place, on one worker."""
+
+    @property
+    def differences(self) -> bool:
+        """Whether what travels is the difference to what the receiver has, or the row itself."""
+
+    def choose(self, rows: Tensor, held: Tensor) -> Tensor | None:
+        """Return the places of the rows that travel, ascending, int64; ``None``: all.
+
+        Args:
+            rows: what there is to send, float32 ``(n, D)``.
+            held: what the receiver has of them, ``(n, D)``.
+        """
+
+
+class Cache(Protocol):
+    """Recipe part of the axis.
+
+    Where the share of rows that will travel is known before a training, ``expected_share()`` tells it to forecasts;
+    ``refuses(system)`` says why a system cannot have it.
+    """
+
+    def build(self) -> Chooser | None:
+        """Return who chooses for one place; ``None``: every row is sent, and nothing is held."""
+
+
+@dataclass(frozen=True)
+class NoCache:
+    """Every row is sent, whatever changed."""
+
+    def build(self) -> None:
+        return None
+
+    def expected_share(self) -> float:
+        """Return the share of rows that travel, as forecasts expect it: all."""
+        return 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unchanged:
+    """A row stays home while it has moved by no more than a share of what its receiver has of it.
+
+    Row x travels where ``|x - h| > tolerance |h|`` in the Euclidean norm, h what the receiver holds; forward rows and
+    gradients alike. With tolerance 0 rows that did not change at all stay home, which changes no result where messages
+    are exact.
+
+    Example:
+        >>> import torch
+        >>> held = torch.tensor([[3.0, 4.0], [1.0, 0.0], [0.0, 0.0]])
+        >>> Unchanged(tolerance=0.1).build().choose(held + torch.tensor([[0.3], [0.3], [0.0]]), held)
+        tensor([1])
+    """
+
+    tolerance: float = 0.0
+    """Share of its length by which a row may have moved, at least 0."""
+    differences: bool = False
+    """Whether the difference to what the receiver has travels in place of the row: smaller numbers, so finer steps of a
+    quantizing codec; over float32 the sum of both is off by a rounding."""
+
+    def __post_init__(self) -> None:
+        if not self.tolerance >= 0.0:
+            raise ValueError(f"tolerance must be at least 0, got {self.tolerance}")
+
+    def build(self) -> _UnchangedRows:
+        return _UnchangedRows(self.tolerance, self.differences)
+
+    def refuses(self, system: Any) -> str:
+        """Say why a system cannot hold rows: they are those of one epoch, and all of them."""
+        if system.schedule.lag:
+            return (
+                "a row that stays home is as its receiver has it now, and this schedule's rows are those of an epoch "
+                "before; choose schedule Synchronous() or Overlapped()"
+            )
+        if system.sampler.p < 1.0:
+            return "a receiver holds all rows, while a sampler leaves some out; choose sampler AllRows()"
+        return ""
+
+
+class _UnchangedRows:
+    def __init__(self, tolerance: float, differences: bool) -> None:
+        self._tolerance, self.differences = tolerance, differences
+
+    def choose(self, rows: Tensor, held: Tensor) -> Tensor | None:
+        moved = (rows - held).norm(dim=1)
+        travels = ~(moved <= self._tolerance * held.norm(dim=1))  # a row that is not finite travels, and is refused
+        return travels.nonzero().flatten()

@@ -1,0 +1,165 @@
+"""A channel whose sender chooses rows: places first, then the rows, at most as many bytes as are announced.
+
+Both ends hold what the receiver has of every row of a route, and update it with what is decoded. Letters: n rows of a
+route, k of them that travel, D columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnqlab.message.cache import Chooser
+from gnnqlab.message.channel import Channel
+from gnnqlab.message.codec import Noise
+from gnnqlab.message.incoming import Incoming, Layouts
+from gnnqlab.message.places import most_bytes, read_places, write_places
+from gnnqlab.message.wire import Layout
+from gnnqlab.partition.plan import Plan, Route
+
+__all__ = ["ChosenRows"]
+
+
+class ChosenRows(Channel):
+    """Moves those rows of one place that a cache chooses.
+
+    Args:
+        chooser: of this place, on this worker.
+    """
+
+    def __init__(self, *, chooser: Chooser, **of_channel: Any) -> None:
+        super().__init__(**of_channel)
+        self._chooser, self._how = chooser, {"bounded": True}
+        self._held: dict[tuple[str, int], Tensor] = {}
+        """(``send`` or ``receive``, peer) -> what the receiver has of the route's rows, float32 ``(n, D)``."""
+        self.rows_sent = 0
+        """Rows sent so far, all peers."""
+        self.rows_offered = 0
+        """Rows that there were to send."""
+
+    def forget(self) -> None:
+        """Let everything travel next time; both ends of every message must do so between the same two epochs."""
+        self._held.clear()
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of what is held for both ends of the messages."""
+        return sum(rows.untyped_storage().nbytes() for rows in self._held.values())
+
+    def _length(self, layout: Layout) -> int:
+        return most_bytes(layout.num_rows) + layout.num_bytes
+
+    def _write(self, x: Tensor, route: Route, layout: Layout, epoch: int, noise: Noise) -> Tensor:
+        if not layout.num_bytes:
+            return self._buffer("send", route.peer, 0, x.device)
+        offered = x.index_select(0, route.rows)
+        held = self._held.get(("send", route.peer))
+        fresh = held is None or held.shape != offered.shape
+        if held is None or fresh:
+            held = self._held["send", route.peer] = torch.zeros_like(offered)
+        places = None if fresh else self._chooser.choose(offered, held)
+        told = write_places(places, route.num_rows)
+        places = torch.arange(route.num_rows, device=x.device) if places is None else places
+        chosen = _at(route, places)
+        widths = self._widths["send", route.peer]
+        sent = self._codec.layout(_of(widths, places), places.numel(), x.shape[1])
+        segment = self._buffer("send", route.peer, self._length(layout), x.device)[: told.numel() + sent.num_bytes]
+        segment[: told.numel()] = told.to(x.device)
+        body = segment[told.numel() :]
+        difference = self._chooser.differences
+        ranges = self._encode(offered - held if difference else offered, chosen, sent, body, noise)
+        if ranges is not None:
+            if fresh or route.peer not in self.ranges:
+                self.ranges[route.peer] = torch.zeros(route.num_rows, device=ranges.device)
+            self.ranges[route.peer][places] = ranges
+        self._codec.decode(body, sent, held, sent.arranged(chosen.rows), accumulate=difference)
+        self.bytes_payload += sent.payload_bytes
+        self.bytes_params += sent.param_bytes
+        self.bytes_headers += told.numel()
+        self.rows_sent += places.numel()
+        self.rows_offered += route.num_rows
+        return segment
+
+    def _landing(
+        self, plan: Plan, layouts: Layouts, out: Tensor | torch.Size, device: torch.device
+    ) -> tuple[dict[int, Tensor], set[int]]:
+        receive = {}
+        for route in plan.receive:
+            layout = layouts["receive", route.peer]
+            size = self._length(layout) if layout.num_bytes else 0
+            receive[route.peer] = self._buffer("receive", route.peer, size, device)
+        return receive, set()
+
+    def _incoming(self, posted: Any, out: Tensor | torch.Size) -> Incoming:
+        return _IncomingChosen(
+            posted, out, self.place, self._codec, self._phases, self._received, self._widths, self._held, self._chooser
+        )
+
+
+class _IncomingChosen(Incoming):
+    """Rows on their way, of which only their sender knows which they are."""
+
+    def __init__(self, *of_incoming: Any) -> None:
+        *plain, self._widths, self._held, self._chooser = of_incoming
+        super().__init__(*plain)
+        self._read: dict[int, tuple[Tensor, Layout, int]] = {}
+        """Peer -> places and layout of the rows that came, and where they begin."""
+
+    def _layout(self, route: Route) -> Layout:
+        return self._parts(route)[1]
+
+    def _body(self, route: Route) -> Tensor:
+        """Return all that came, the places included: what the checksum is of."""
+        segment = super()._body(route)
+        if not segment.numel():
+            return segment
+        _, layout, begin = self._parts(route)
+        return segment[: begin + layout.num_bytes]
+
+    def _parts(self, route: Route) -> tuple[Tensor, Layout, int]:
+        if route.peer not in self._read:
+            announced, segment = self._posted.layouts["receive", route.peer], super()._body(route)
+            places, begin = self._places(segment, route) if segment.numel() else (None, 0)
+            if places is None:
+                places = torch.arange(route.num_rows)
+            places = places.to(segment.device)
+            widths = _of(self._widths["receive", route.peer], places)
+            self._read[route.peer] = places, self._codec.layout(widths, places.numel(), announced.columns), begin
+        return self._read[route.peer]
+
+    def _places(self, segment: Tensor, route: Route) -> tuple[Tensor | None, int]:
+        try:
+            return read_places(segment, route.num_rows)
+        except ValueError as error:
+            if self.headers is None:
+                raise
+            advice = "its bytes were changed on the way, or the workers disagree about rows"
+            raise self.headers.expected[route.peer].refusal("places", "rows of its route", error, advice) from error
+
+    def _put(self, route: Route, out: Tensor) -> None:
+        places, layout, begin = self._parts(route)
+        if not route.num_rows:
+            return
+        if not self._decoded:
+            held = self._held.get(("receive", route.peer))
+            if held is None or held.shape != (route.num_rows, layout.columns):
+                held = self._held["receive", route.peer] = out.new_zeros(route.num_rows, layout.columns)
+            body = super()._body(route)[begin : begin + layout.num_bytes]
+            self._codec.decode(body, layout, held, layout.arranged(places), accumulate=self._chooser.differences)
+        held = self._held["receive", route.peer]
+        if self._posted.plan.accumulate:
+            out.index_add_(0, route.rows, held)
+        else:
+            out.index_copy_(0, route.rows, held)
+
+
+def _at(route: Route, places: Tensor) -> Route:
+    """Return a route's rows at some places, counted in the route."""
+    return replace(route, rows=places, ids=route.ids[places], first=None, kept=places)
+
+
+def _of(widths: int | Tensor, places: Tensor) -> int | Tensor:
+    return widths if isinstance(widths, int) else widths[places]

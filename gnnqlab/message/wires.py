@@ -1,0 +1,107 @@
+"""Everything between rows and bytes of one worker, joined: whoever exchanges rows asks for channels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from gnnqlab.bits.policy import BitPolicy, Fixed
+from gnnqlab.message.cache import Cache, NoCache
+from gnnqlab.message.channel import Channel, KnownLayouts
+from gnnqlab.message.chosen import ChosenRows
+from gnnqlab.message.codec import Codec, Float32
+from gnnqlab.message.direction import ByDirection, of_direction
+from gnnqlab.message.place import Phases, Place, at_once, no_phases
+from gnnqlab.message.sampler import AllRows, Sampler
+from gnnqlab.message.transport import Transport
+from gnnqlab.partition.plan import Plan
+
+__all__ = ["Wires"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Wires:
+    """How the rows of one worker travel."""
+
+    transport: Transport
+    """Moves messages of training passes."""
+    seed: int = 0
+    """Of the noise."""
+    codec: Codec | ByDirection = field(default_factory=Float32)
+    """How a row becomes bytes."""
+    bits: BitPolicy | ByDirection = field(default_factory=Fixed)
+    """Widths in force."""
+    cache: Cache = field(default_factory=NoCache)
+    """Which rows changed enough to be sent."""
+    sampler: Sampler = field(default_factory=AllRows)
+    """Which boundary rows travel in an epoch."""
+    exact_transport: Transport | None = None
+    """Moves rows outside training (evaluation, static rows); by default the same."""
+    run: int | None = None
+    """Number of the run in the headers of messages; ``None`` sends messages without headers."""
+    keep_static: bool = False
+    """Whether static rows travel once and are kept."""
+    _known: KnownLayouts = field(default_factory=WeakTensorKeyDictionary, repr=False)
+
+    @property
+    def holds_rows(self) -> bool:
+        """Whether receivers hold rows that did not travel this time."""
+        return self.cache.build() is not None
+
+    def codec_of(self, direction: str) -> Codec:
+        """Return the codec of a direction."""
+        codec: Codec = of_direction(self.codec, direction)
+        return codec
+
+    def channel(
+        self,
+        place: Place,
+        plan: Plan,
+        *,
+        phases: Phases = no_phases,
+        launch: Callable[[Callable[[], None]], None] = at_once,
+    ) -> Channel:
+        """Return the channel of a place for training passes."""
+        of_channel: dict[str, Any] = {
+            **self._of(place, plan),
+            "codec": self.codec_of(place.direction),
+            "bits": of_direction(self.bits, place.direction),
+            "transport": self.transport,
+            "phases": phases,
+            "launch": launch,
+            "known": None if isinstance(self.codec, ByDirection) else self._known,
+        }
+        chooser = self.cache.build()
+        return Channel(**of_channel) if chooser is None else ChosenRows(chooser=chooser, **of_channel)
+
+    def exact_channel(
+        self,
+        place: Place,
+        plan: Plan,
+        *,
+        phases: Phases = no_phases,
+        launch: Callable[[Callable[[], None]], None] = at_once,
+    ) -> Channel:
+        """Return a channel of float32 rows, all of them."""
+        return Channel(
+            **self._of(place, plan),
+            codec=Float32(),
+            bits=Fixed(),
+            transport=self.exact_transport or self.transport,
+            phases=phases,
+            launch=launch,
+        )
+
+    def _of(self, place: Place, plan: Plan) -> dict[str, Any]:
+        layer, direction, round_ = place
+        return {
+            "layer": layer,
+            "direction": direction,
+            "round": round_,
+            "plan": plan,
+            "seed": self.seed,
+            "run": self.run,
+        }

@@ -1,0 +1,106 @@
+"""What a partitioner returns: a graph cut apart, which makes the shards that workers train on.
+
+To cut in another way: a class with what :class:`Cut` asks for, a line in ``gnnqlab.partition.parts.CUTS``, and shards
+that answer the questions that :class:`~gnnqlab.partition.shard.Shard` answers of itself (``plan``, ``rows_by_kind``,
+``num_owned``, ``num_marginal``, ``num_edges``, ``num_cut_edges``): quality, views and checks ask these alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnqlab.partition.shard import Shard, build_shard
+
+if TYPE_CHECKING:
+    from gnnqlab.graph.graph import Graph
+
+__all__ = ["Cut", "NodeCut", "Partitioner"]
+
+
+class Cut(Protocol):
+    """A graph shared out among workers."""
+
+    @property
+    def workers(self) -> int:
+        """P."""
+
+    @property
+    def owner(self) -> Tensor:
+        """Who answers for each node, its loss and its score, int64 ``(N,)``."""
+
+    @property
+    def library(self) -> str | None:
+        """The library that cut, where there was a choice of several."""
+
+    def shard(self, graph: Graph, rank: int) -> Shard:
+        """Return one worker's share of the graph that was cut."""
+
+    def save(self, path: Path) -> None:
+        """Write the cut as an ``.npz`` with the field ``library``; its class reads it again by ``load(path)``."""
+
+
+class Partitioner(Protocol):
+    """The axis ``partition``: a frozen dataclass that cuts graphs.
+
+    Two class attributes may say more. ``cuts``: what is shared out, ``nodes`` (if it says nothing) or ``edges``; an
+    exchange takes the one or the other. ``repeatable``: false if the same graph is not always cut alike.
+    """
+
+    def cut(self, graph: Graph, workers: int) -> Cut:
+        """Share a graph out among workers."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NodeCut:
+    """An owner for each node; an edge lies where its destination is, and is cut if its source is elsewhere.
+
+    Raises:
+        ValueError: if ``owner`` is no int64 vector, or names a worker outside ``[0, workers)``.
+
+    Example:
+        >>> from gnnqlab.graph import load
+        >>> halves = NodeCut(owner=torch.arange(40) // 20, workers=2)
+        >>> halves.shard(load("sbm:40,2,4"), 1).num_owned
+        20
+    """
+
+    kind: ClassVar[str] = "nodes"
+
+    owner: Tensor
+    """int64 ``(N,)``, values in ``[0, workers)``."""
+    workers: int
+    library: str | None = None
+    """The library that cut, where there was a choice of several."""
+
+    def __post_init__(self) -> None:
+        if self.owner.dtype != torch.int64 or self.owner.dim() != 1:
+            raise ValueError(f"owner must be an int64 vector, got {self.owner.dtype} {tuple(self.owner.shape)}")
+        if self.owner.numel() and not 0 <= int(self.owner.min()) <= int(self.owner.max()) < self.workers:
+            found = f"from {int(self.owner.min())} to {int(self.owner.max())}"
+            raise ValueError(f"owners must lie in [0, {self.workers}), got values {found}")
+
+    def shard(self, graph: Graph, rank: int) -> Shard:
+        """Return what one worker owns, and whose rows it needs.
+
+        Raises:
+            ValueError: if another graph was cut.
+        """
+        return build_shard(graph, self.owner, rank, self.workers)
+
+    def save(self, path: Path) -> None:
+        """Write the cut as an ``.npz`` without pickles."""
+        with path.open("wb") as file:
+            np.savez(file, owner=self.owner.numpy(), workers=self.workers, library=self.library or "")
+
+    @classmethod
+    def load(cls, path: Path) -> NodeCut:
+        """Read what :meth:`save` wrote."""
+        with np.load(path, allow_pickle=False) as file:
+            owner, library = torch.from_numpy(file["owner"]), str(file["library"]) or None
+            return cls(owner=owner, workers=int(file["workers"]), library=library)

@@ -1,0 +1,140 @@
+"""METIS by the library that brings it: DGL where it imports, else pymetis."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["Edges", "metis_library"]
+
+_LONGEST = 2**31
+"""pymetis numbers edges in 32 bits."""
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """What METIS is given: both ends of every edge, int64 ``(E,)``, no self loops."""
+
+    source: Tensor
+    destination: Tensor
+    num_nodes: int
+
+    def both_ways(self) -> tuple[Tensor, Tensor]:
+        """Return the undirected graph as CSR, each neighbour once: int64 ``(N + 1,)`` and ``(2 E',)``."""
+        ends = (self.source, self.destination)
+        pairs = torch.cat([one * self.num_nodes + other for one, other in (ends, ends[::-1])]).unique()
+        indptr = torch.zeros(self.num_nodes + 1, dtype=torch.int64)
+        indptr[1:] = (pairs // self.num_nodes).bincount(minlength=self.num_nodes).cumsum(0)
+        return indptr, pairs % self.num_nodes
+
+    def in_degrees(self) -> Tensor:
+        return self.destination.bincount(minlength=self.num_nodes)
+
+
+Run = Callable[[Any, Edges, int, str, bool], Tensor]
+"""``(library, edges, parts, objective, balance_edges) -> owner``."""
+
+
+def metis_library() -> tuple[str, Callable[[Edges, int, str, bool], Tensor]]:
+    """Return the name of the library that is used here, and its ``(edges, parts, objective, balance_edges) -> owner``.
+
+    Raises:
+        RuntimeError: if none imports.
+    """
+    failures = []
+    for name, (load, run) in _LIBRARIES.items():
+        try:
+            with _quiet():
+                library = load()
+        except (ImportError, OSError) as error:  # DGL for another torch finds its compiled parts missing
+            failures.append(f"{name}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+            continue
+        return name, lambda *asked, run=run, library=library: _run(run, library, *asked)  # type: ignore[misc]
+    raise RuntimeError(
+        f"METIS needs pymetis or DGL, and neither imports here ({'; '.join(failures)}); pip install pymetis, or choose "
+        "the partition Random(), on the command line --partition random"
+    )
+
+
+def _run(run: Run, library: Any, edges: Edges, parts: int, objective: str, balance_edges: bool) -> Tensor:
+    with _quiet():
+        return run(library, edges, parts, objective, balance_edges)
+
+
+def _load_dgl() -> Any:
+    import dgl
+
+    return dgl
+
+
+def _load_pymetis() -> Any:
+    import pymetis
+
+    return pymetis
+
+
+def _by_dgl(dgl: Any, edges: Edges, parts: int, objective: str, balance_edges: bool) -> Tensor:
+    graph = dgl.graph((edges.source, edges.destination), num_nodes=edges.num_nodes)
+    owner = dgl.metis_partition_assignment(graph, parts, balance_edges=balance_edges, objtype=objective)
+    return owner.to(torch.int64)
+
+
+def _by_pymetis(pymetis: Any, edges: Edges, parts: int, objective: str, balance_edges: bool) -> Tensor:
+    """As DGL asks METIS: k-way, imbalance 1.03, in-degrees for weights; with a seed, so that it is repeatable.
+
+    Its k-way cuts of very small graphs leave parts empty; then by recursive bisection, which minimises cut edges only.
+    """
+    indptr, indices = edges.both_ways()
+    if indices.numel() >= _LONGEST:
+        raise ValueError(
+            f"pymetis takes fewer than {_LONGEST:,} edges, counted both ways, got {indices.numel():,}; install DGL, "
+            "or choose the partition Random()"
+        )
+    adjacency = pymetis.CSRAdjacency(_int32(indptr), _int32(indices))
+    weights = _int32(edges.in_degrees()) if balance_edges else None
+
+    def ask(recursive: bool, **options: int) -> Tensor:
+        found = pymetis.part_graph(
+            parts, adjacency, vweights=weights, recursive=recursive, options=pymetis.Options(seed=0, **options)
+        )
+        return torch.from_numpy(np.asarray(found.vertex_part, dtype=np.int64))
+
+    owner = ask(recursive=False, objtype=int(objective == "vol"))
+    return owner if owner.bincount(minlength=parts).all() else ask(recursive=True)
+
+
+def _int32(values: Tensor) -> Any:
+    return values.to(torch.int32).numpy()
+
+
+_LIBRARIES: dict[str, tuple[Callable[[], Any], Run]] = {
+    "dgl": (_load_dgl, _by_dgl),
+    "pymetis": (_load_pymetis, _by_pymetis),
+}
+"""Name -> (import it, ask it); the first that imports is used."""
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep METIS's and DGL's chatter (with its wrong edge cut) off both output streams, C's and Python's."""
+    flush = ctypes.CDLL(None).fflush  # C's own buffers, or its lines come out after the streams are back
+    flush(None)
+    saved = [os.dup(descriptor) for descriptor in (1, 2)]
+    with open(os.devnull, "w") as sink, contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
+        try:
+            for descriptor in (1, 2):
+                os.dup2(sink.fileno(), descriptor)
+            yield
+        finally:
+            flush(None)
+            for descriptor, before in zip((1, 2), saved, strict=True):
+                os.dup2(before, descriptor)
+                os.close(before)

@@ -1,0 +1,343 @@
+"""What a setting is: its type, default, bounds, choices and option, said once, beside it.
+
+A setting is a field of a dataclass or a parameter of a function. What its type cannot say stands in ``Annotated``: a
+:class:`Range`, a :class:`OneOf`, an :class:`Option`, and a text, which may also be the docstring under a field. Checks,
+command line, controls and JSON read it there.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import difflib
+import functools
+import inspect
+import itertools
+import math
+import numbers
+import textwrap
+import types
+import typing
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = [
+    "NO_OPTION",
+    "POSITIVE",
+    "OneOf",
+    "Option",
+    "Range",
+    "Setting",
+    "check",
+    "nearest",
+    "parameters_of",
+    "settings_in",
+]
+
+
+@dataclass(frozen=True)
+class Range:
+    """Between which numbers a setting lies; ``None``: no end on that side.
+
+    Example:
+        >>> Range(0, 1, open_high=True).rule, 1.0 in Range(0, 1, open_high=True), 7 in Range(1)
+        ('lie in [0, 1)', False, True)
+    """
+
+    low: float | None = None
+    high: float | None = None
+    open_low: bool = False
+    """Whether ``low`` itself is outside."""
+    open_high: bool = False
+    unit: str = ""
+    """In the singular, where the rule names it."""
+    way: str = ""
+    """What else may help whoever is refused."""
+
+    def __contains__(self, value: float) -> bool:
+        above = self.low is None or (value > self.low if self.open_low else value >= self.low)
+        below = self.high is None or (value < self.high if self.open_high else value <= self.high)
+        return above and below and not math.isnan(value)
+
+    @property
+    def rule(self) -> str:
+        """What a value must do."""
+        if self.low is not None and self.high is not None:
+            ends = f"{_number(self.low)}, {_number(self.high)}"
+            return f"lie in {'(' if self.open_low else '['}{ends}{')' if self.open_high else ']'}"
+        if self.low == 0:
+            return "be positive" if self.open_low else "not be negative"
+        if self.low is not None:
+            return f"be {'more than' if self.open_low else 'at least'} {_number(self.low)} {self.unit}".rstrip()
+        return f"be {'less than' if self.open_high else 'at most'} {_number(self.high or 0)} {self.unit}".rstrip()
+
+
+POSITIVE = Range(0, open_low=True)
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Which values a setting may have; of several numbers, each of them."""
+
+    choices: Collection[Any]
+    """A registry may stand here: what is added to it later is known."""
+
+    @property
+    def rule(self) -> str:
+        """What a value must be."""
+        known = list(self.choices)
+        if len(known) > 1 and all(isinstance(choice, str) for choice in known):
+            return f"be {', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
+        return f"be one of {tuple(known)}"
+
+
+@dataclass(frozen=True)
+class Option:
+    """What the command line calls a setting where that is not its name."""
+
+    name: str | None
+    """Without dashes ahead; ``None``: it has no option."""
+
+
+NO_OPTION = Option(None)
+
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false"}
+_REAL = {int: numbers.Integral, float: numbers.Real}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One setting of a dataclass or a function."""
+
+    name: str
+    kind: Any
+    """``int``, ``float``, ``bool``, ``str``, ``Path``, ``tuple[int, ...]`` ...; without ``None``."""
+    default: Any = dataclasses.field(default_factory=lambda: dataclasses.MISSING)
+    """``dataclasses.MISSING`` if it must be given."""
+    optional: bool = False
+    """Whether ``None`` is a value: something else settles it."""
+    option: str | None = None
+    """What the command line calls it, without dashes ahead; ``None``: it has none."""
+    choices: tuple[Any, ...] = ()
+    """Its values, or those of each of several numbers; none: not a choice."""
+    low: float | None = None
+    high: float | None = None
+    """Ends of its range; ``None``: none."""
+    help: str = ""
+    """What it means, with unit and range."""
+    rules: tuple[Range | OneOf, ...] = ()
+
+    @property
+    def many(self) -> bool:
+        """Whether its value is a tuple."""
+        return typing.get_origin(self.kind) is tuple
+
+    def check(self, value: Any) -> None:
+        """Refuse a value of the wrong type, out of range or not among the choices.
+
+        Raises:
+            TypeError, ValueError: with rule and value.
+        """
+        if value is None and self.optional:
+            return
+        if self.kind in _REAL and (isinstance(value, bool) or not isinstance(value, _REAL[self.kind])):
+            raise TypeError(f"{self.name} must be {_KINDS[self.kind]}, got {value!r}")
+        for rule in self.rules:
+            known = rule if isinstance(rule, Range) else rule.choices
+            if not all(each in known for each in (value if self.many else (value,))):
+                way = f"; {rule.way}" if isinstance(rule, Range) and rule.way else ""
+                raise ValueError(f"{self.name} must {rule.rule}, got {value!r}{way}")
+
+    def read(self, text: str, *, said: str | None = None, between: str = ",") -> Any:
+        """Return the value that a text says; ``between`` stands between several numbers.
+
+        Raises:
+            ValueError: if it is not of the setting's type; ``said`` is what the message calls the setting.
+
+        Example:
+            >>> Setting(name="among", kind=tuple[int, ...]).read("2,8"), Setting(name="lam", kind=float).read("0.5")
+            ((2, 8), 0.5)
+        """
+        said = said or self.name
+        if self.many:
+            kind, pieces = typing.get_args(self.kind)[0], text.split(between)
+            try:
+                return tuple(kind(piece) for piece in pieces)
+            except ValueError:
+                way = f"{said} must be numbers with {_MARKS.get(between, between)} between, got {text!r}"
+                raise ValueError(f"{way}; write {between.join('248')}") from None
+        if self.kind is bool:
+            if text.lower() not in ("true", "false"):
+                raise ValueError(f"{said} must be {_KINDS[bool]}, got {text!r}")
+            return text.lower() == "true"
+        try:
+            return self.kind(text)
+        except ValueError:
+            raise ValueError(f"{said} must be {_KINDS.get(self.kind, self.kind)}, got {text!r}") from None
+
+    def write(self, value: Any, *, between: str = ",") -> str:
+        """Return the text that :meth:`read` takes for a value."""
+        if self.kind is bool:
+            return str(value).lower()
+        return between.join(map(str, value)) if self.many else str(value)
+
+    def words(self, value: Any) -> list[str]:
+        """Return the words of a command line that set it; one that is on or off has no value.
+
+        Example:
+            >>> Setting(name="among", option="widths", kind=tuple[int, ...]).words((2, 8))
+            ['--widths', '2,8']
+        """
+        if self.kind is bool:
+            return [f"--{self.option}" if value else f"--no-{self.option}"]
+        return [f"--{self.option}", self.write(value)]
+
+
+_MARKS = {",": "commas", "+": "plus signs"}
+
+
+def settings_in(kind: type) -> list[Setting]:
+    """Return the fields of a dataclass as settings, with the docstrings under them.
+
+    Example:
+        >>> @dataclass
+        ... class Coat:
+        ...     buttons: typing.Annotated[int, Range(1), "In a row."] = 5
+        >>> settings_in(Coat)[0].low, settings_in(Coat)[0].help
+        (1, 'In a row.')
+    """
+    texts = _texts(kind)
+    return [dataclasses.replace(setting, help=setting.help or texts.get(setting.name, "")) for setting in _fields(kind)]
+
+
+def parameters_of(function: Callable[..., Any]) -> list[Setting]:
+    """Return the parameters of a function as settings."""
+    hints = _hints(function)
+    return [
+        _setting(name, hints.get(name, str), _or_missing(parameter.default))
+        for name, parameter in inspect.signature(function).parameters.items()
+    ]
+
+
+def check(settings: Any) -> None:
+    """Refuse a dataclass with a value of the wrong type, out of range or not among the choices.
+
+    Raises:
+        TypeError, ValueError: with rule and value.
+    """
+    kind: Any = type(settings)
+    for setting in _fields(kind):
+        setting.check(getattr(settings, setting.name))
+
+
+def nearest(name: str, settings: Iterable[Setting]) -> str | None:
+    """Return the name most like one that is unknown, or of the setting whose text has its words; else ``None``.
+
+    Example:
+        >>> known = [Setting(name="lr", kind=float, help="Learning rate."), Setting(name="epochs", kind=int)]
+        >>> nearest("epoch", known), nearest("learning_rate", known), nearest("colour", known)
+        ('epochs', 'lr', None)
+    """
+    known = {setting.name: setting.help.lower() for setting in settings}
+    close = difflib.get_close_matches(name, known, n=1)
+    words = name.replace("_", " ").lower()
+    return next(iter(close), None) or next((each for each, text in known.items() if text.startswith(words)), None)
+
+
+@functools.cache
+def _fields(kind: type) -> tuple[Setting, ...]:
+    hints = _hints(kind)
+    return tuple(
+        _setting(field.name, hints.get(field.name, field.type), _default(field))
+        for field in dataclasses.fields(kind)
+        if field.init
+    )
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def _or_missing(default: Any) -> Any:
+    return dataclasses.MISSING if default is inspect.Parameter.empty else default
+
+
+def _hints(of: Any) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(of, include_extras=True)
+    except NameError:  # a type that is imported for the type checker alone
+        return {}
+
+
+def _setting(name: str, hint: Any, default: Any) -> Setting:
+    """Return a setting as its type and default say it."""
+    said, optional = list(_said(hint)), False
+    kind = _plain(hint)
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
+        kinds = [each for each in typing.get_args(kind) if each is not types.NoneType]
+        optional, kind = len(kinds) < len(typing.get_args(kind)), _plain(kinds[0]) if len(kinds) == 1 else Any
+    ranges = [each for each in said if isinstance(each, Range)]
+    option = next((each.name for each in said if isinstance(each, Option)), name.replace("_", "-"))
+    return Setting(
+        name=name,
+        kind=kind,
+        default=default,
+        optional=optional,
+        option=option if _can_be_said(kind) else None,
+        choices=tuple(choice for each in said if isinstance(each, OneOf) for choice in each.choices),
+        low=next((each.low for each in ranges), None),
+        high=next((each.high for each in ranges), None),
+        help=next((each for each in said if isinstance(each, str)), ""),
+        rules=tuple(each for each in said if isinstance(each, Range | OneOf)),
+    )
+
+
+def _said(hint: Any) -> Iterator[Any]:
+    """Yield what stands in ``Annotated``, in a union as well."""
+    if typing.get_origin(hint) is typing.Annotated:
+        yield from hint.__metadata__
+        hint = hint.__origin__
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        for each in typing.get_args(hint):
+            yield from _said(each)
+
+
+def _plain(hint: Any) -> Any:
+    return hint.__origin__ if typing.get_origin(hint) is typing.Annotated else hint
+
+
+def _can_be_said(kind: Any) -> bool:
+    if typing.get_origin(kind) is tuple:
+        return typing.get_args(kind)[1:] == (...,) and typing.get_args(kind)[0] in (int, float, str)
+    return kind in (int, float, bool, str) or (isinstance(kind, type) and kind.__module__.startswith("pathlib"))
+
+
+@functools.cache
+def _texts(kind: type) -> dict[str, str]:
+    """Return the docstrings under a class's fields, those it inherits as well."""
+    texts: dict[str, str] = {}
+    for each in reversed(kind.__mro__):
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(each)))
+        except (OSError, TypeError, SyntaxError):
+            continue  # built in, or typed at a prompt
+        body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+        for field, text in itertools.pairwise(body):
+            if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
+                continue
+            if (
+                isinstance(text, ast.Expr)
+                and isinstance(text.value, ast.Constant)
+                and isinstance(text.value.value, str)
+            ):
+                texts[field.target.id] = inspect.cleandoc(text.value.value)
+    return texts
+
+
+def _number(value: float) -> str:
+    """Return a number as one writes it: large powers of two as such."""
+    power = int(math.log2(value)) if value >= 2**16 else 0
+    return f"2**{power}" if power and value == 2**power else f"{value:g}"

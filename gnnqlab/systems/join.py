@@ -1,0 +1,56 @@
+"""A system at work on one worker: the one place where its parts become what runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from gnnqlab.exchange.protocol import Exchange
+from gnnqlab.message.place import Phases, no_phases
+from gnnqlab.message.transport import Transport
+from gnnqlab.message.wires import Wires
+from gnnqlab.partition.shard import Shard
+from gnnqlab.systems.system import System
+
+__all__ = ["join"]
+
+
+def join(
+    system: System,
+    shard: Shard,
+    *,
+    bits: Any,
+    transport: Transport,
+    seed: int,
+    exact_transport: Transport | None = None,
+    run: int | None = None,
+    keep_static: bool = False,
+    device: torch.device | str = "cpu",
+    phases: Phases = no_phases,
+) -> Exchange:
+    """Return the exchange of one worker.
+
+    Args:
+        system: how training is distributed.
+        shard: the worker's share of the graph.
+        bits: widths in force on this worker, one policy or one by direction.
+        transport, exact_transport, seed, run, keep_static: as for :class:`Wires`.
+        device: where it trains.
+        phases: the epoch's clock.
+    """
+    wires = Wires(
+        codec=system.codec,
+        bits=bits,
+        cache=system.cache,
+        sampler=system.sampler,
+        transport=transport,
+        exact_transport=exact_transport,
+        seed=seed,
+        run=run,
+        keep_static=keep_static,
+    )
+    exchange: Exchange = system.exchange.join(
+        shard, wires, system.schedule, system.compute.build(device), device=device, phases=phases
+    )
+    return exchange

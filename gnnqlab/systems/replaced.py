@@ -1,0 +1,76 @@
+"""A part of an axis as words: ``cache=unchanged:tolerance=0.05``, for the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from gnnqlab.settings import settings_in
+from gnnqlab.systems.parts import PARTS
+from gnnqlab.systems.system import System
+
+__all__ = ["parts_in", "replaced", "words_of"]
+
+
+def parts_in(text: str) -> dict[str, Any]:
+    """Return axis -> part, as a line names them: a comma between axes, a colon ahead of each setting of a part.
+
+    Raises:
+        ValueError: if an axis, a part, a setting or a value is unknown; the message lists the known ones.
+
+    Example:
+        >>> parts_in("cache=unchanged:tolerance=0.05,schedule=overlapped")
+        {'cache': Unchanged(tolerance=0.05, differences=False), 'schedule': Overlapped()}
+    """
+    parts: dict[str, Any] = {}
+    for piece in text.split(","):
+        axis, sign, said = (word.strip() for word in piece.partition("="))
+        if not sign or axis not in PARTS:
+            raise ValueError(f"an axis to replace must be written AXIS=PART, AXIS one of {list(PARTS)}, got {piece!r}")
+        if axis in parts:
+            raise ValueError(f"{axis} must be given once, got {text!r}")
+        parts[axis] = _part(axis, said)
+    return parts
+
+
+def replaced(system: System, parts: Mapping[str, Any]) -> System:
+    """Return a system with other parts on some axes; what made the rest of it is still known."""
+    changed = dataclasses.replace(system, **parts)
+    object.__setattr__(changed, "recipe", system.recipe)
+    return changed
+
+
+def words_of(axis: str, part: Any) -> str | None:
+    """Return the text that :func:`parts_in` reads; ``None`` for a part without a name, or a setting without words.
+
+    Example:
+        >>> from gnnqlab.message.cache import Unchanged
+        >>> words_of("cache", Unchanged(tolerance=0.05))
+        'cache=unchanged:tolerance=0.05'
+    """
+    kind = type(part)
+    name = next((name for name, known in PARTS[axis].items() if known is kind), None)
+    settings = settings_in(kind)
+    changed = [each for each in settings if getattr(part, each.name) != each.default]
+    if name is None or any(each.option is None or getattr(part, each.name) is None for each in changed):
+        return None
+    said = [f"{each.name}={each.write(getattr(part, each.name), between='+')}" for each in changed]
+    return ":".join([f"{axis}={name}", *said])
+
+
+def _part(axis: str, text: str) -> Any:
+    name, *settings = (word.strip() for word in text.split(":"))
+    if name not in PARTS[axis]:
+        raise ValueError(f"{axis} must be one of {sorted(PARTS[axis])}, got {name!r}")
+    kind = PARTS[axis][name]
+    known = {each.name: each for each in settings_in(kind)}
+    values: dict[str, Any] = {}
+    for word in settings:
+        setting, sign, value = (each.strip() for each in word.partition("="))
+        setting = setting.replace("-", "_")
+        if not sign or setting not in known:
+            takes = f"the settings {sorted(known)}" if known else "no settings"
+            raise ValueError(f"{axis} {name} takes {takes}, written NAME=VALUE, got {word!r}")
+        values[setting] = known[setting].read(value, said=f"{setting} of {name}", between="+")
+    return kind(**values)

@@ -1,0 +1,69 @@
+"""``config.json`` of a run folder, read as it is: nothing is made of it, so nothing of the user's is imported."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = ["NAME", "read_config", "unimported"]
+
+NAME = "config.json"
+_SECTIONS: dict[str, type] = {
+    "graph": str,
+    "workers": int,
+    "system": dict,
+    "model": dict,
+    "train": dict,
+    "launch": dict,
+}
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Return the configuration in a run folder as plain JSON.
+
+    Raises:
+        ValueError: if it is no run's configuration; the message names the file.
+    """
+    path = folder / NAME
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(
+            f"a run folder must hold {NAME}, got {path}: {error.strerror}; runs() lists the runs"
+        ) from None
+    except ValueError as error:
+        raise ValueError(f"{NAME} of a run must be a JSON object, got {path}: {error}") from None
+    found = value if isinstance(value, dict) else {}
+    lacking = [section for section, kind in _SECTIONS.items() if not isinstance(found.get(section), kind)]
+    lacking += [f"{part}.name" for part in ("system", "model") if part not in lacking and "name" not in found[part]]
+    if lacking:
+        raise ValueError(f"{NAME} of a run must have {', '.join(_SECTIONS)}, got {path} without {', '.join(lacking)}")
+    return found
+
+
+def unimported(value: Mapping[str, Any]) -> list[str]:
+    """Return the modules that a configuration takes parts or its model from and that this process has not imported.
+
+    Example:
+        >>> unimported({"system": {"bits": {"name": "my_bits:Growing"}, "schedule": {"name": "synchronous"}}})
+        ['my_bits']
+    """
+    modules = (name.partition(":")[0] for name in _names(dict(value)))
+    return sorted({module for module in modules if module not in sys.modules})
+
+
+def _names(value: dict[str, Any]) -> Iterator[str]:
+    """Yield every ``module:name`` of the system's parts, and those that say where its model comes from."""
+    parts = value.get("system")
+    waiting = [part for part in parts.values() if isinstance(part, dict)] if isinstance(parts, dict) else []
+    while waiting:
+        part = waiting.pop()
+        waiting += [inner for inner in part.values() if isinstance(inner, dict)]
+        if ":" in (name := str(part.get("name", ""))):
+            yield name
+    home = value.get("model_home")
+    if isinstance(home, dict):
+        yield from (str(home[key]) for key in ("builder", "settings") if key in home)

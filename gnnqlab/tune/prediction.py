@@ -1,0 +1,209 @@
+"""From a system to its forecast: widths of its policy, bytes of its layouts, seconds of what its schedule hides.
+
+Every part is asked for its own share (``foresee``, ``expected_share``, ``exposed``, ``layout``, ``kept``), so that a
+part of a user's own is predicted like any other. One that has no answer is refused by its name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gnnqlab.bits.outlook import Foreseen, Place, Widths
+from gnnqlab.message.direction import of_direction
+from gnnqlab.systems.system import System
+from gnnqlab.theory.variance import AVERAGE
+from gnnqlab.tune.ahead import Ahead
+from gnnqlab.tune.assign import Desk
+from gnnqlab.tune.forecast import Forecast
+from gnnqlab.tune.timing import Spent, Timing
+from gnnqlab.tune.trace import Trace
+from gnnqlab.tune.volume import Volume, ask, volume
+from gnnqlab.tune.wire import Wire
+
+__all__ = ["Prediction", "foreseen"]
+
+_ON_THE_LINK = "reduce"
+"""The phase whose bytes cross the same links as rows."""
+
+
+def foreseen(desk: Desk, wire: Wire, system: System, *, epoch: int | None = None, base: int | None = None) -> Foreseen:
+    """Return the widths that a system's policy is going to choose.
+
+    Args:
+        desk: of the trace.
+        wire: the link.
+        system: whose policy is asked.
+        epoch: ``None``: a usual one.
+        base: the base width to assume; ``None``: the one that training starts with.
+
+    Raises:
+        ValueError: if the policy cannot be predicted, or has no base.
+    """
+    outlook = Ahead(desk=desk.writing(system.codec), cost=wire.cost(), transport=wire.transport, epoch=epoch, base=base)
+    parts = [of_direction(system.bits, direction) for direction in ("forward", "backward")]
+    answers = [ask("bits", part, "foresee")(outlook) for part in dict.fromkeys(parts)]
+    found = _joined(answers[0], answers[-1])
+    if base is not None and found.base is None:
+        raise ValueError(
+            f"base is for policies that move one, got {base} for {type(system.bits).__name__}; leave it out"
+        )
+    return found
+
+
+def _joined(forward: Foreseen, backward: Foreseen) -> Foreseen:
+    """Return what two policies choose, one for rows and one for their gradients."""
+    if forward is backward:
+        return forward
+    of = {"forward": forward, "backward": backward}
+    return Foreseen(
+        widths={place: of[place[1]].widths[place] for place in forward.widths},
+        epoch=max(forward.epoch, backward.epoch),
+        base=forward.base if backward.base is None else backward.base,
+        assumes=tuple(dict.fromkeys(f"{name}: {each}" for name, one in of.items() for each in one.assumes)),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Prediction:
+    """One system on one trace, timing and link."""
+
+    desk: Desk
+    timing: Timing
+    wire: Wire
+    system: System
+    epoch: int | None
+    """``None``: a usual one."""
+    base: int | None
+    """Base width to assume; ``None``: the one that training starts with."""
+
+    @cached_property
+    def foreseen(self) -> Foreseen:
+        return foreseen(self.desk, self.wire, self.system, epoch=self.epoch, base=self.base)
+
+    @cached_property
+    def volume(self) -> Volume:
+        return volume(self.desk, self.system, self.foreseen.widths, self.epoch)
+
+    @cached_property
+    def wire_s(self) -> dict[Place, float]:
+        """Seconds that the rows of each exchange are under way."""
+        return {place: self.wire.exchange_s(sent) for place, sent in self.volume.sent.items()}
+
+    @cached_property
+    def phases(self) -> dict[str, float]:
+        """Seconds of an epoch; ``wire`` is what of the transfers nothing hides."""
+        phases = _between(self.timing.quantized, self.timing.exact, self.volume.exact)
+        if self.volume.share != 1.0:
+            kept, marginal = self.volume.share, _marginal_share(self.desk.trace, self.volume.share)
+            for name, share in (("encode", kept), ("decode", kept), ("marginal", marginal)):
+                phases[name] = share * phases.get(name, 0.0)
+        if self.wire.theta_s_per_byte != self.timing.wire.theta_s_per_byte:
+            # The sum of gradients crosses the same links.
+            more = self.wire.theta_s_per_byte - self.timing.wire.theta_s_per_byte
+            longer = phases[_ON_THE_LINK] + more * self.wire.reduce_bytes(self.timing.gradient_bytes)
+            phases[_ON_THE_LINK] = max(0.0, longer)
+        return {**phases, "wire": self._exposed(phases)}
+
+    def _exposed(self, phases: dict[str, float]) -> float:
+        work = _central_work(self.desk.trace)
+        whole = sum(work.values()) or 1.0
+        beside = [phases.get("central", 0.0) * work[place] / whole for place in self.wire_s]
+        computing = sum(seconds for name, seconds in phases.items() if name != _ON_THE_LINK)
+        return float(ask("schedule", self.system.schedule, "exposed")(list(self.wire_s.values()), beside, computing))
+
+    def forecast(self, vanilla_s: float | None, error: float | None) -> Forecast:
+        """Return all of it.
+
+        Args:
+            vanilla_s: an epoch of Vanilla; ``None``: this is Vanilla.
+            error: of such predictions in finished runs.
+        """
+        bits, sent, seen = self.system.bits, self.volume, self.foreseen
+        bounds, share = _bounds(self.desk.trace, seen.widths)
+        assumed = getattr(self.system.schedule, "assumes", "")
+        payload, params = round(sent.payload_bytes), round(sent.param_bytes)
+        return Forecast(
+            system=self.system.name,
+            recipe=self.system,
+            epoch=self.epoch,
+            base=seen.base,
+            lam=getattr(bits, "lam", None),
+            group_size=getattr(bits, "group_size", None),
+            widths=getattr(bits, "among", None),
+            period=getattr(bits, "period", None),
+            phases=self.phases,
+            wire_s=sum(self.wire_s.values()),
+            vanilla_s=sum(self.phases.values()) if vanilla_s is None else vanilla_s,
+            bytes_payload=payload,
+            bytes_params=params,
+            variance=self.desk.variance(seen.widths, self.desk.trace.index(seen.epoch)),
+            bounds=bounds,
+            noise_share=share,
+            rows={width: round(count) for width, count in sent.rows.items()},
+            pair_bits=_pair_bits(self.desk, seen.widths),
+            link=self.wire.name,
+            error=error,
+            assumes=(*seen.assumes, *sent.assumes, *([assumed] if assumed else [])),
+        )
+
+
+def _between(rounded: Spent, exact: Spent, share: float) -> dict[str, float]:
+    """Return the phases of an epoch of whose elements a share travels as float32."""
+    if share in (0.0, 1.0):
+        return dict(exact.phases if share else rounded.phases)
+    return {name: share * exact.phases[name] + (1 - share) * rounded.phases[name] for name in rounded.phases}
+
+
+def _central_work(seen: Trace) -> dict[Place, float]:
+    """Return multiplications that need nothing from other workers, for every layer and direction."""
+    found = {}
+    for place in seen.places:
+        columns = seen.at(place)[0].columns
+        edges = 0
+        for shard in seen.shards:
+            if place[1] == "forward":
+                edges += int(shard.indptr[shard.num_central])
+            else:
+                edges += int((shard.indices < shard.num_owned).sum())
+        found[place] = float(edges * columns)
+    return found
+
+
+def _marginal_share(seen: Trace, share: float) -> float:
+    """Return what is left of the products of marginal rows and of halo gradients where a share of the rows travels."""
+    left = whole = 0.0
+    for layer, direction in seen.places:
+        columns = seen.at((layer, direction))[0].columns
+        for shard in seen.shards:
+            remote = int((shard.indices >= shard.num_owned).sum())
+            edges = shard.num_edges - int(shard.indptr[shard.num_central]) if direction == "forward" else remote
+            whole += columns * edges
+            left += columns * (edges - (1 - share) * remote)
+    return left / whole if whole else 1.0
+
+
+def _bounds(seen: Trace, widths: Widths) -> tuple[dict[str, float], float | None]:
+    """Return Theorem 3's bounds at the last traced epoch, and their sum over the squared gradient."""
+    theorem = seen.theorem
+    if theorem is None:
+        return {}, None
+    joined = {place: torch.cat([rows.long() for rows in parts]) for place, parts in widths.items()}
+    noise = seen.noise(joined, len(seen.epochs) - 1)
+    bounds = {f"{each.layer}.{each.name}": each.bound(noise, AVERAGE).total for each in theorem.terms}
+    squared = theorem.squared_gradient
+    return bounds, sum(bounds.values()) / squared if squared > 0 else None
+
+
+def _pair_bits(desk: Desk, widths: Widths) -> NDArray[np.float64]:
+    workers = desk.trace.workers
+    bits, elements = np.zeros((workers, workers)), np.zeros((workers, workers))
+    for place, parts in widths.items():
+        for message, rows in zip(desk.messages(place), parts, strict=True):
+            bits[message.sender, message.receiver] += float(rows.double().sum()) * message.columns
+            elements[message.sender, message.receiver] += message.num_rows * message.columns
+    return np.divide(bits, elements, out=np.full_like(bits, np.nan), where=elements > 0)
