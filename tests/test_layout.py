@@ -2,122 +2,73 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parent.parent / "gnnqlab"
+from tests.layout import Tree, arrows_up, circles, computed_names
+
+DOORS = ("gnnqlab", "gnnqlab.lab")
+TREE = Tree(Path(__file__).parent.parent / "gnnqlab", DOORS)
 ROOMS = (
-    "errors", "callable_module", "theory", "kernels", "graph", "partition", "bits", "message", "exchange", "nn",
-    "systems", "train", "launch", "measure", "tune", "lab", "bench", "cli",
+    "errors", "attached", "atomic", "by_name", "settings", "callable_module", "seat", "adaptive", "theory", "kernels",
+    "compute", "graph", "partition", "bits", "message", "exchange", "nn", "systems", "train", "launch", "measure",
+    "tune", "lab.figures", "lab.training", "lab.tuner", "lab.players", "lab.course", "bench", "cli",
+)  # fmt: skip
+# Doors open rooms by name; the others call what a user, a launcher or the front door names.
+IMPORT_BY_NAME = (
+    "__init__.py", "attached.py", "bench/pinned.py", "bench/registry.py", "by_name.py", "callable_module.py",
+    "lab/__init__.py", "launch/__init__.py", "launch/agent.py", "theory/__init__.py",
 )  # fmt: skip
 # Libraries that take long to import, or that a small installation has not got.
 HEAVY = {
     "anywidget", "cvxpy", "dgl", "highspy", "IPython", "ipywidgets", "kaleido", "networkx", "pandas", "plotly",
-    "scipy", "sklearn", "torch_geometric",
+    "pymetis", "scipy", "sklearn", "torch_geometric",
 }  # fmt: skip
-MAY_IMPORT_DGL = ("graph/", "partition/edge_cut.py", "nn/dgl.py", "bench/", "launch/doctor.py", "cli")
-FILES = sorted(PACKAGE.rglob("*.py"))
+MAY_IMPORT_DGL = ("graph/", "partition/metis.py", "nn/dgl.py", "bench/", "launch/doctor.py", "cli")
 
 
-def _name(path: Path) -> str:
-    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+def test_imports_point_down() -> None:
+    assert arrows_up(TREE, ROOMS) == []
 
 
-def _imports(path: Path, *, top_level_only: bool = False) -> Iterator[tuple[int, str]]:
-    """Line and full module name of every import in a file; `from a import b` counts as a.b where that is a module."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    nodes = _top_level(tree) if top_level_only else ast.walk(tree)
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield node.lineno, alias.name
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
-            module = node.module or ""
-            for alias in node.names:
-                if (module, alias.name) == ("gnnqlab", "__version__"):
-                    continue  # a fact about the package, there as soon as anything of it is
-                inner = f"{module}.{alias.name}"
-                yield node.lineno, inner if inner in MODULES else module
+def test_no_circles() -> None:
+    assert circles(TREE) == []
 
 
-def _top_level(tree: ast.Module) -> Iterator[ast.stmt]:
-    """What runs when the module is imported: not the bodies of functions, not imports for types only."""
-    waiting: list[ast.stmt] = list(tree.body)
-    while waiting:
-        node = waiting.pop(0)
-        yield node
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            continue
-        if isinstance(node, ast.If | ast.Try | ast.With | ast.ClassDef):
-            for field in ("body", "orelse", "finalbody"):
-                waiting += getattr(node, field, [])
+def test_names_that_are_computed_are_imported_by_few() -> None:
+    assert computed_names(TREE, IMPORT_BY_NAME) == []
+    assert set(IMPORT_BY_NAME) <= {TREE.place(path) for path in TREE.files}
 
 
-MODULES = {_name(path) for path in FILES}
+def test_heavy_libraries_are_imported_inside_functions() -> None:
+    found = [
+        f"{TREE.place(path)}:{mention.line}: import {mention.module} inside the function that needs it"
+        for path in TREE.files
+        for mention in TREE.mentions[path]
+        if mention.at_start and mention.module.split(".")[0] in HEAVY
+    ]
+    assert found == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=_name)
-def test_imports_point_down(path: Path) -> None:
-    parts = path.relative_to(PACKAGE).with_suffix("").parts
-    if parts[0] in ("__init__", "__main__"):
-        return  # the front door shows every room, lazily
-    assert parts[0] in ROOMS, f"{path} lies in no room; the rooms are {ROOMS}"
-    own = ROOMS.index(parts[0])
-    for line, module in _imports(path):
-        if module.split(".")[0] != "gnnqlab":
-            continue
-        room = (module.split(".") + ["__init__"])[1]
-        assert room in ROOMS, f"{path}:{line}: import from a room, not from the front door"
-        assert ROOMS.index(room) <= own, f"{path}:{line}: {parts[0]} lies below {room}, so it cannot import it"
+def test_only_few_files_need_dgl() -> None:
+    found = [
+        f"{TREE.place(path)}:{mention.line}"
+        for path in TREE.files
+        if not TREE.place(path).startswith(MAY_IMPORT_DGL)
+        for mention in TREE.mentions[path]
+        if mention.module.split(".")[0] == "dgl"
+    ]
+    assert found == [], f"only {MAY_IMPORT_DGL} may import dgl"
 
 
-def test_no_circle_inside_a_room() -> None:
-    edges = {
-        _name(path): [module for _, module in _imports(path, top_level_only=True) if module in MODULES]
-        for path in FILES
-        if path.name != "__init__.py"
-    }
-    done: set[str] = set()
-
-    def visit(name: str, above: tuple[str, ...]) -> None:
-        assert name not in above, f"circle of imports: {' > '.join([*above, name])}"
-        if name in done or name not in edges:
-            return
-        for inner in edges[name]:
-            visit(inner, (*above, name))
-        done.add(name)
-
-    for name in edges:
-        visit(name, ())
-
-
-@pytest.mark.parametrize("path", FILES, ids=_name)
-def test_heavy_libraries_are_imported_inside_functions(path: Path) -> None:
-    for line, module in _imports(path, top_level_only=True):
-        top = module.split(".")[0]
-        assert top not in HEAVY, f"{path}:{line}: import {top} inside the function that needs it"
-
-
-@pytest.mark.parametrize("path", FILES, ids=_name)
-def test_only_few_files_need_dgl(path: Path) -> None:
-    place = path.relative_to(PACKAGE).as_posix()
-    if not place.startswith(MAY_IMPORT_DGL):
-        for line, module in _imports(path):
-            assert module.split(".")[0] != "dgl", f"{path}:{line}: only {MAY_IMPORT_DGL} may import dgl"
-
-
-@pytest.mark.parametrize("path", FILES, ids=_name)
-def test_files_hold_one_idea(path: Path) -> None:
-    lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert lines <= 400, f"{path} has {lines} lines: look for the second idea"
-    assert path.stem not in {"utils", "util", "helpers", "misc", "common"}, f"{path}: name the idea"
+def test_files_hold_one_idea() -> None:
+    lines = {TREE.place(path): len(path.read_text(encoding="utf-8").splitlines()) for path in TREE.files}
+    assert {place: count for place, count in lines.items() if count > 400} == {}, "look for the second idea"
+    vague = {"utils", "util", "helpers", "misc", "common"}
+    assert [place for place in lines if Path(place).stem in vague] == [], "name the idea"
 
 
 def test_importing_is_quick_and_loads_nothing_heavy() -> None:
@@ -127,7 +78,12 @@ def test_importing_is_quick_and_loads_nothing_heavy() -> None:
     )
     runs = [
         subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60, cwd=PACKAGE.parent
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+            cwd=TREE.package.parent,
         ).stdout.split()
         for _ in range(3)
     ]
@@ -135,3 +91,62 @@ def test_importing_is_quick_and_loads_nothing_heavy() -> None:
     assert not loaded & (HEAVY | {"torch"}), f"import gnnqlab loads {sorted(loaded & (HEAVY | {'torch', 'numpy'}))}"
     # The quickest of three: what else the machine does is not the import's cost.
     assert min(float(run[0]) for run in runs) < 0.5
+
+
+# -- the map sees every way of naming a module: one wrong line of each kind, planted in a small house ------------------
+
+UP = {
+    "at the start": "import house.attic.roof\n",
+    "from a package": "from house.attic import roof\n",
+    "in a function": "def look():\n    from house.attic.roof import tiles\n",
+    "for types only": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from house.attic.roof import tiles\n",
+    "by name": "import importlib\ndef look():\n    return importlib.import_module('house.attic.roof')\n",
+    "by a name kept elsewhere": "ROOF = 'house.attic.roof:tiles'\n",
+    "in a program for another process": "PROGRAM = 'import sys; from house.attic.roof import tiles; print(tiles)'\n",
+    "in a command": "def command(n):\n    return f'python -m house.attic.roof {n}'\n",
+}
+
+
+def _house(folder: Path, **files: str) -> Tree:
+    for place in ("cellar", "attic"):
+        (folder / "house" / place).mkdir(parents=True)
+        (folder / "house" / place / "__init__.py").write_text("")
+    (folder / "house" / "__init__.py").write_text("HOMES = {'tiles': 'house.attic.roof'}\n")
+    written = {"cellar/wine": "bottles = 1\n", "attic/roof": "tiles = 1\n", **files}
+    for place, text in written.items():
+        (folder / "house" / f"{place}.py").write_text(text)
+    return Tree(folder / "house", ("house",))
+
+
+@pytest.mark.parametrize("way", UP)
+def test_an_arrow_up_is_seen(tmp_path: Path, way: str) -> None:
+    house = _house(tmp_path, **{"cellar/wine": UP[way]})
+    [found] = arrows_up(house, ("cellar", "attic"))
+    assert found.startswith("cellar/wine.py:") and found.endswith("cellar lies below attic")
+    assert arrows_up(house, ("attic", "cellar")) == []
+
+
+@pytest.mark.parametrize("way", UP)
+def test_a_circle_is_seen(tmp_path: Path, way: str) -> None:
+    house = _house(tmp_path, **{"cellar/wine": UP[way]})
+    assert circles(house) == []
+    house = _house(tmp_path / "again", **{"cellar/wine": UP[way], "attic/roof": "from house.cellar import wine\n"})
+    assert circles(house) == ["house.attic.roof > house.cellar.wine > house.attic.roof"]
+
+
+def test_what_a_docstring_names_is_no_import(tmp_path: Path) -> None:
+    assert arrows_up(_house(tmp_path, **{"cellar/wine": '"""See `house.attic.roof`."""\n'}), ("cellar", "attic")) == []
+
+
+def test_importing_from_a_door_and_lying_nowhere_are_seen(tmp_path: Path) -> None:
+    house = _house(tmp_path, **{"cellar/wine": "from house import tiles\n"})
+    assert arrows_up(house, ("cellar", "attic")) == ["cellar/wine.py:1: house is a door; import from a room"]
+    nowhere = _house(tmp_path / "again", shed="tools = 1\n")
+    assert arrows_up(nowhere, ("cellar", "attic")) == ["shed.py lies in no room"]
+
+
+def test_a_computed_name_is_seen(tmp_path: Path) -> None:
+    text = "import importlib\ndef look(room):\n    return importlib.import_module('house.' + room)\n"
+    house = _house(tmp_path, **{"cellar/wine": text})
+    [found] = computed_names(house, ())
+    assert found.startswith("cellar/wine.py:3:") and computed_names(house, ("cellar/wine.py",)) == []

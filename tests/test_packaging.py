@@ -17,6 +17,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from tests.cases import each
+
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 REQUIREMENTS = [
@@ -34,7 +36,7 @@ def _pins(lines: list[str]) -> dict[str, str]:
 CONSTRAINTS = _pins((ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines())
 
 
-@pytest.mark.parametrize("requirement", REQUIREMENTS, ids=str)
+@each("requirement", REQUIREMENTS)
 def test_every_requirement_is_pinned_to_a_version_that_meets_it(requirement: Requirement) -> None:
     pinned = CONSTRAINTS[canonicalize_name(requirement.name)]
     assert requirement.specifier.contains(pinned), f"constraints.txt has {pinned}, pyproject.toml wants {requirement}"

@@ -8,10 +8,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from gnnqlab.bench.accuracy import CONTESTANTS, ORDER, Training, accuracy, stale_share, table
+from gnnqlab.bench.accuracy import CONTESTANTS, ORDER, accuracy, table
 from gnnqlab.bench.paired import half_interval, paired
+from gnnqlab.bench.training import Training
 from gnnqlab.exchange.pipeline import AdaptivePipeline, Pipelined
 from gnnqlab.exchange.schedule import Overlapped
+from gnnqlab.measure.staleness_modes import stale_share
 from gnnqlab.systems import sylvie
 
 
@@ -122,3 +124,13 @@ def test_systems_train_and_are_compared(capsys: pytest.CaptureFixture[str]) -> N
     said = capsys.readouterr().err
     assert "4 of 4: gcn, seed 1, sylvie" in said
     assert "0 min left" in said
+
+
+def test_an_interval_that_leaves_zero_out_is_called_by_its_name() -> None:
+    vanilla = trainings(0.900, 0.910, 0.905)
+    less = trainings(*(one.score - 0.004 - 0.0001 * number for number, one in enumerate(vanilla)), bits=5.7)
+    found = {"vanilla": vanilla, "sylvie": less, "2-bit": trainings(0.901, 0.909, 0.905)}
+    figures = [row["figure"] for row in table("made up", found)]
+    assert figures[0] == "sylvie: test score, -0.41 ± 0.02 points, a loss"
+    beside = next(row for row in table("made up", found) if row["rival"] == "2-bit")
+    assert beside["figure"].startswith("sylvie: test score, -0.4") and beside["reached"] is None

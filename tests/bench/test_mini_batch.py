@@ -11,13 +11,14 @@ import gnnqlab as gq
 from gnnqlab.bench import mini_batch
 from gnnqlab.bench.mini_batch import MiniBatch, why_not
 from gnnqlab.nn import LocalGraph, build_model
+from tests.cases import each
 from tests.graphs import random_graph
 
 pytest.importorskip("dgl")
 
 
-@pytest.mark.parametrize("model", ["gcn", "graphsage", "gat"])
-@pytest.mark.parametrize("features", [12, 40])  # narrower and wider than hidden: rows are projected last, or first
+@each("model", ["gcn", "graphsage", "gat"])
+@each("features", [12, 40])  # narrower and wider than hidden: rows are projected last, or first
 def test_all_neighbours_give_the_rows_of_the_whole_graph(model, features):
     graph = random_graph(directed=True, features=features)
     config = gq.configure("digits", model=model, layers=3, hidden=16, dropout=0.0)

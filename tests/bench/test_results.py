@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import pytest
+
 import gnnqlab as gq
-from gnnqlab.bench.results import bench_results, keep, load, markdown
+from gnnqlab.bench.machine import machine
+from gnnqlab.bench.results import bench_results, join, keep, load, markdown
+from gnnqlab.bench.results.page import page
+from gnnqlab.cli import main
 
 ROWS = [{"system": "vanilla", "epoch_s": 1.25, "workers": 2}, {"system": "adaqp", "error": "a | b"}]
 
@@ -30,3 +38,76 @@ def test_nothing_kept_is_an_empty_frame(tmp_path):
     frame = gq.bench_results(tmp_path)
     assert frame.empty and list(frame.columns) == ["part", "date", "device", "command"]
     assert "No rows" in markdown({"part": "p", "date": "d", "device": "x", "command": "c", "rows": []})
+
+
+def line(case, value, figure="epoch", rival="vanilla"):
+    return {"case": case, "figure": figure, "value": value, "rival": rival}
+
+
+def test_rows_join_a_table_and_take_the_place_of_those_they_repeat(tmp_path):
+    join("epoch", [line("a", 1.0, "epoch (0.9 to 1.1 s)"), line("b", 2.0)], command="first", folder=tmp_path)
+    path = join("epoch", [line("a", 3.0, "epoch (2.9 to 3.1 s)"), line("c", 4.0)], command="second", folder=tmp_path)
+    table = load(tmp_path)["epoch"]
+    assert [(row["case"], row["value"], row["command"]) for row in table["rows"]] == [
+        ("a", 3.0, "second"), ("b", 2.0, "first"), ("c", 4.0, "second"),
+    ]  # fmt: skip
+    assert table["command"] == "second; first" and "epoch (2.9 to 3.1 s)" in path.with_suffix(".md").read_text()
+    assert bench_results(tmp_path)["command"].tolist() == ["second", "first", "second"]
+    # Seeds, widths and other rivals tell measurements apart, the spread of a figure does not.
+    join("epoch", [line("a", 5.0, "8-bit: epoch"), line("a", 6.0, rival="dgl.nn")], command="third", folder=tmp_path)
+    assert len(load(tmp_path)["epoch"]["rows"]) == 5
+
+
+def test_tables_of_two_machines_are_not_joined(tmp_path):
+    path = join("epoch", [line("a", 1.0)], command="first", folder=tmp_path)
+    table = json.loads(path.read_text())
+    path.write_text(json.dumps({**table, "machine": {**table["machine"], "cores": 999}}))
+    with pytest.raises(ValueError, match="must come from one machine, got .* keep them under another name"):
+        join("epoch", [line("b", 1.0)], command="second", folder=tmp_path)
+    with pytest.raises(ValueError, match="rows of a table must differ in one of .* got 1 twice"):
+        join("other", [], command="", folder=tmp_path)
+        join("other", [line("b", 1.0), line("b", 2.0)], command="", folder=tmp_path)
+
+
+def test_the_command_keeps_and_joins(tmp_path, monkeypatch, capsys):
+    asked = []
+
+    def measure(name, *, repeats=None, **options):
+        asked.append(options)
+        return {"bench": name, "machine": machine(), "rows": [gq_row(f"seed {options['first_seed']}")]}
+
+    monkeypatch.setattr("gnnqlab.bench.registry.measure", measure)
+    for seed in ("0", "5"):
+        words = ["bench", "accuracy", "--seeds", "5", "--first-seed", seed, "--keep", "accuracy"]
+        main([*words, "--results", str(tmp_path)])
+    assert asked == [{"seeds": 5, "first_seed": 0}, {"seeds": 5, "first_seed": 5}]
+    rows = load(tmp_path)["accuracy"]["rows"]
+    assert [row["case"] for row in rows] == ["seed 0", "seed 5"]
+    assert rows[1]["command"] == "gnnqlab bench accuracy --seeds 5 --first-seed 5"
+    assert f"kept: {tmp_path / 'accuracy.json'}" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["bench", "accuracy", "--results", str(tmp_path)])
+    assert "a folder of kept tables needs the name of one" in capsys.readouterr().err
+
+
+def gq_row(case):
+    return {**line(case, 1.0), "unit": "", "rival_value": None, "ratio": None, "goal": None, "reached": None}
+
+
+def test_the_page_of_all_kept_tables_is_todays(tmp_path, capsys):
+    """``gnnqlab bench results --page docs/figures.md`` makes it anew."""
+    kept = Path(__file__).parents[2] / "docs" / "figures.md"
+    main(["bench", "results", "--page", str(tmp_path / "figures.md")])
+    assert (tmp_path / "figures.md").read_text() == kept.read_text()
+    main(["bench", "results"])
+    assert "## accuracy" in capsys.readouterr().out
+
+
+def test_a_page_says_what_was_missed_and_on_what_machine(tmp_path):
+    missed = {**gq_row("a"), "figure": "epoch | wire", "goal": 2.0, "ratio": 1.5, "reached": False}
+    keep("epoch", [missed], command="gnnqlab bench epoch", folder=tmp_path)
+    text = page(load(tmp_path))
+    assert "epoch \\| wire" in text and "| 1.5 | 2 | NO |" in text
+    assert f"instruction set {machine()['instruction_set']}" in text and "`gnnqlab bench epoch`" in text
+    with pytest.raises(SystemExit):
+        main(["bench", "codec", "--page", "x.md"])

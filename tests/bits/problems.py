@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from gnnqlab.bits.problem import Message, Problem, assemble
+from gnnqlab.bits.row import two_parameters
 from gnnqlab.theory.cost import LinkCost
 
 
@@ -20,7 +23,10 @@ def from_messages(
     transport: str = "ring",
     spread: float = 2.0,
 ) -> Problem:
-    """Every pair sends about ``groups`` groups of ``size`` rows, the last one shorter, β falling within a pair."""
+    """Every pair sends about ``groups`` groups of ``size`` rows, the last one shorter, β falling within a pair.
+
+    Transport ``senders``: all at once, and only what leaves a sender queues.
+    """
     generator = np.random.default_rng(seed)
     cost = LinkCost.uniform(workers, bytes_per_s=1e8)
     theta = cost.theta_s_per_byte * generator.uniform(0.7, 1.4, cost.theta_s_per_byte.shape)
@@ -36,7 +42,11 @@ def from_messages(
             rows[-1] = generator.integers(1, size + 1)
             beta = np.sort(generator.lognormal(0, spread, number) * generator.lognormal(0, 1))[::-1]
             messages.append(Message(sender, receiver, rows, beta * rows / size))
-    return assemble(messages, cost, columns=columns, lam=lam, widths=widths, transport=transport)
+    how = "ring" if transport == "ring" else "direct"
+    problem = assemble(messages, cost, columns=columns, lam=lam, widths=widths, transport=how)
+    if transport != "senders" or problem.pair_far_link is None:
+        return problem
+    return replace(problem, pair_far_link=None, link_round=problem.link_round[: problem.pair_link.max() + 1])
 
 
 def irregular(seed: int, *, most_groups: int = 8) -> Problem:
@@ -69,5 +79,5 @@ def irregular(seed: int, *, most_groups: int = 8) -> Problem:
         link_round=onto(links, rounds),
         theta_s_per_byte=theta,
         gamma_s=generator.uniform(0, 20, pairs) * (generator.random(pairs) > 0.5),
-        bytes_per_parameter=int(generator.choice([2, 4])),
+        param_bytes=two_parameters(int(generator.choice([2, 4]))),
     )

@@ -8,6 +8,8 @@ import torch
 from gnnqlab.bits.groups import beta, group, use_of_halo
 from gnnqlab.graph import Graph
 from gnnqlab.partition.shard import Shard, build_shard
+from gnnqlab.theory.variance import decoded_moments
+from tests.cases import each
 
 
 @pytest.fixture(params=[2, 3])
@@ -32,7 +34,7 @@ def dense(shard: Shard, alpha: torch.Tensor) -> torch.Tensor:
     return matrix.index_put_((rows, shard.indices.long()), alpha.double(), accumulate=True)
 
 
-@pytest.mark.parametrize("kind", ["symmetric", "mean", "sum"])
+@each("kind", ["symmetric", "mean", "sum"])
 def test_forward_use_is_what_noise_of_the_row_becomes_in_all_sums(shards, kind):
     for shard in shards:
         alpha = shard.alpha(kind)
@@ -65,7 +67,15 @@ def test_backward_beta_is_the_papers_where_one_neighbour_uses_the_row():
     assert torch.allclose(ours, papers)
 
 
-@pytest.mark.parametrize(("n", "size"), [(0, 4), (1, 4), (4, 4), (5, 4), (1003, 100), (7, 1)])
+@each("bits", [1, 2, 4, 8])
+def test_beta_is_the_variance_that_theorem_1_gives_a_row(bits):
+    rows = torch.randn(20, 7, generator=torch.Generator().manual_seed(0))
+    use = torch.linspace(0.1, 3.0, 20)
+    weighed = beta(use, rows.amax(1) - rows.amin(1), 7) / (2**bits - 1) ** 2
+    torch.testing.assert_close(weighed, use * decoded_moments(rows, bits).average, rtol=1e-6, atol=0)
+
+
+@each(("n", "size"), [(0, 4), (1, 4), (4, 4), (5, 4), (1003, 100), (7, 1)])
 def test_groups_hold_every_row_once(n, size):
     values = torch.rand(n, generator=torch.Generator().manual_seed(n)).double()
     groups = group(values, size)
@@ -83,7 +93,7 @@ def test_equal_rows_keep_their_order():
     assert group(torch.ones(6), 4).order.tolist() == list(range(6))
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "text"),
     [
         (lambda: group(torch.ones(3), 0), "group size must be at least 1 row, got 0"),

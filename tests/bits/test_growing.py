@@ -12,6 +12,7 @@ from gnnqlab.bits import Growing
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
 from gnnqlab.train.config import TrainSettings
+from tests.cases import each
 from tests.exchange.test_sampling import on_rank
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
@@ -45,7 +46,7 @@ def test_bytes_follow_the_plan():
         assert first == second > 0 and third == fourth == 2 * first
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "text"),
     [
         ({"among": (2, 3)}, "widths of a plan must be among"),

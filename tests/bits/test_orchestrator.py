@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from dataclasses import replace
+
 import pytest
 import torch
 
-from gnnqlab.bits.orchestrator import Orchestrated, OrchestratedWidths, by_importance
+from gnnqlab.bits.orchestrator import HALVES, QUARTERS, Orchestrated, OrchestratedWidths, by_importance
 from gnnqlab.bits.policy import Rows
+from gnnqlab.seat import Seat
+from gnnqlab.systems import System, make_system
+from tests.cases import each
 
 
 def rows(ids):
     return Rows(layer=0, direction="forward", sender=0, receiver=1, ids=torch.tensor(ids), seed=0)
+
+
+SEAT = Seat(rank=0, workers=2, seed=0, ids=torch.tensor([7, 3, 9, 5]), importance=torch.tensor([0.0, 0.6, 0.8, 1.0]))
 
 
 def policy(**settings):
@@ -24,6 +34,23 @@ def test_the_candidates_are_the_base_and_wider_ones():
         assert set(widths.tolist()) == {width for width in (1, 2, 4, 8) if width >= base}
         assert (widths.long().diff() >= 0).all()
         assert (widths == base).float().mean() > 0.49
+
+
+@each(("thresholds", "bits"), [(HALVES, 2.5), (QUARTERS, 1.4375), ((1 / 3, 2 / 3, 1.0), 7 / 3)])
+def test_thresholds_set_the_mean_width(thresholds, bits):
+    """Of evenly spread importance; a quarter, a sixteenth ... is as steep as SYLVIE's Table XII implies."""
+    p = torch.arange(4800) / 4800
+    assert by_importance(p, 1, (1, 2, 4, 8), thresholds).double().mean() == pytest.approx(bits, abs=1e-3)
+    assert policy(thresholds=thresholds).widths(rows([7]), epoch=0).tolist() == [1]
+
+
+def test_thresholds_of_a_recipe_are_those_of_its_messages_and_of_its_json():
+    system = make_system("sylvie", thresholds=QUARTERS)
+    assert system.bits.thresholds == QUARTERS and System.from_json(system.to_json()) == system
+    assert system.bits.build(SEAT).widths(rows([9, 7, 5, 3]), epoch=0).tolist() == [2, 1, 8, 1]
+    fewer = Orchestrated(among=(4, 8), thresholds=(0.7,))
+    widths = OrchestratedWidths(fewer, torch.tensor([7, 3, 9, 5]), torch.tensor([0.0, 0.6, 0.8, 1.0]))
+    assert widths.widths(rows([9, 7, 5, 3]), epoch=0).tolist() == [8, 4, 8, 4]
 
 
 def test_a_message_has_its_nodes_widths_in_its_own_order():
@@ -50,6 +77,18 @@ def test_a_base_that_returns_has_its_widths_and_its_number_again():
     assert widths.round(2) == number and widths.widths(asked, epoch=2) is before  # so layouts are found again, too
 
 
+def test_a_message_that_is_gone_is_forgotten_and_another_in_its_place_has_its_own_widths():
+    widths, ids = policy(), torch.tensor([9, 7])
+    gone = weakref.ref(ids)
+    assert widths.widths(replace(rows([]), ids=ids), epoch=0).tolist() == [4, 1]
+    del ids
+    gc.collect()
+    assert gone() is None and not len(widths._widths_of) and not len(widths._p_of)
+    for _ in range(50):  # freed and made anew, often at the same address
+        assert widths.widths(rows([3, 5]), epoch=0).tolist() == [2, 8]
+        assert widths.widths(rows([9, 7]), epoch=0).tolist() == [4, 1]
+
+
 def test_other_settings_have_other_numbers():
     widths = policy()
     number = widths.round(0)
@@ -57,12 +96,21 @@ def test_other_settings_have_other_numbers():
     assert widths.round(1) != number and widths.widths(rows([9, 7]), epoch=1).tolist() == [4, 1]
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "text"),
     [
         ({"among": (1, 16)}, r"widths to choose from must be among \(1, 2, 4, 8\), got \(1, 16\)"),
         ({"delta": 0}, "delta must be at least 1 epoch, got 0"),
         ({"momentum": 1.0}, r"momentum must lie in \[0, 1\), got 1.0"),
+        (
+            {"thresholds": (0.5, 0.4, 0.9)},
+            r"thresholds must ascend and be 3 or more .*; for instance \(0.5, 0.75, 0.875",
+        ),
+        (
+            {"thresholds": (0.5, 0.75)},
+            r"thresholds must ascend and be 3 or more for the widths \(1, 2, 4, 8\), got \(0.5",
+        ),
+        ({"thresholds": (0.5, 0.75, 1.5)}, r"thresholds must lie in \[0, 1\], got"),
     ],
 )
 def test_mistakes_are_refused(settings, text):

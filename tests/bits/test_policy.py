@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from gnnqlab.bits import Fixed, Rows, UniformRandom
+from tests.cases import each
 
 
 def rows(n: int = 4000, **changes) -> Rows:
@@ -37,7 +38,7 @@ def test_forward_width_belongs_to_the_row_backward_to_row_and_sender():
     assert not torch.equal(one, two)
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "text"),
     [
         (lambda: Fixed(bits=3), r"bits must be one of \(1, 2, 4, 8, 16, 32\), got 3"),

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from gnnqlab.bits.problem import Message, Problem, assemble, row_bytes
+from gnnqlab.bits.problem import Message, Problem, assemble
 from gnnqlab.bits.reference import brute_force, solve_reference
+from gnnqlab.bits.row import row_bytes, two_parameters
 from gnnqlab.message.wire import lay_out
 from gnnqlab.theory.cost import LinkCost, exchange_s
 from tests.bits.problems import from_messages, irregular
+from tests.cases import each
 
 
 @pytest.fixture
@@ -32,12 +34,12 @@ def small() -> Problem:
     )
 
 
-@pytest.mark.parametrize("columns", [1, 3, 5, 64, 257])
+@each("columns", [1, 3, 5, 64, 257])
 def test_bytes_are_those_of_the_wire(columns):
     widths = torch.tensor([2, 8, 4, 1, 2], dtype=torch.uint8)
     for parameter in (2, 4):
-        layout = lay_out(widths, 5, columns, bytes_per_parameter=parameter)
-        assert layout.num_bytes == sum(row_bytes(int(width), columns, parameter) for width in widths)
+        layout = lay_out(widths, 5, columns, param_bytes=two_parameters(parameter))
+        assert layout.num_bytes == sum(row_bytes(int(width), columns, two_parameters(parameter)) for width in widths)
 
 
 def test_both_objectives_by_hand(small):
@@ -68,10 +70,10 @@ def test_a_round_is_as_slow_as_its_slowest_link(small):
 def test_last_group_is_charged_for_its_true_size():
     message = Message(0, 1, [100, 1], [5.0, 1.0])
     problem = assemble([message], LinkCost.uniform(2, bytes_per_s=1.0), columns=8, lam=0.5)
-    assert problem.seconds(problem.choice([2, 2])) == 101 * row_bytes(2, 8, 4)
+    assert problem.seconds(problem.choice([2, 2])) == 101 * row_bytes(2, 8, two_parameters(4))
 
 
-@pytest.mark.parametrize("transport", ["ring", "direct"])
+@each("transport", ["ring", "direct"])
 def test_seconds_are_those_of_the_cost_model(transport):
     problem = from_messages(4, 3, seed=3, transport=transport)
     widths = np.random.default_rng(0).choice([2, 4, 8], problem.group_rows.size)
@@ -80,7 +82,7 @@ def test_seconds_are_those_of_the_cost_model(transport):
     for index, (sender, receiver) in enumerate(pairs):
         mine = problem.group_pair == index
         sent[sender, receiver] = sum(
-            rows * row_bytes(int(width), problem.columns, 4)
+            rows * row_bytes(int(width), problem.columns, two_parameters(4))
             for rows, width in zip(problem.group_rows[mine], widths[mine])
         )
         theta[sender, receiver], gamma[sender, receiver] = problem.theta_s_per_byte[index], problem.gamma_s[index]
@@ -104,7 +106,7 @@ def test_nothing_to_choose_counts_nothing(small):
     assert replace(small, widths=(4,)).weights == (0, 0)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@each("seed", range(12))
 def test_highs_agrees_with_brute_force(seed):
     pytest.importorskip("cvxpy")
     problem = irregular(seed, most_groups=5)
@@ -124,7 +126,7 @@ def with_one(**changes):
     return Problem(**{**facts, **changes})
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "text"),
     [
         ({"widths": ()}, r"widths must be some of \(1, 2, 4, 8, 16, 32\), ascending, got \(\)"),

@@ -11,8 +11,10 @@ from gnnqlab.bits.pareto import front_over_lam
 from gnnqlab.bits.problem import Problem, Solution
 from gnnqlab.bits.reference import brute_force, solve_reference
 from gnnqlab.bits.relaxation import dual_bound, lower_hull, relax, upgrades
+from gnnqlab.bits.row import two_parameters
 from gnnqlab.bits.solver import _assign, solve
 from tests.bits.problems import from_messages, irregular
+from tests.cases import each
 
 # Objectives are sums of terms of at most 1; what is left of them is rounding.
 ROUNDING = 1e-11
@@ -36,7 +38,7 @@ def relaxed_objective(problem: Problem) -> tuple[float, float]:
     return problem.objective(variance, relaxed.seconds.sum()), proved
 
 
-@pytest.mark.parametrize("block", range(10))
+@each("block", range(10))
 def test_equals_brute_force_on_anything_with_few_groups(block):
     for seed in range(20 * block, 20 * block + 20):
         problem = irregular(seed, most_groups=5 if seed % 4 else 7)
@@ -46,7 +48,7 @@ def test_equals_brute_force_on_anything_with_few_groups(block):
         assert set(ours.widths.tolist()) <= set(problem.widths)
 
 
-@pytest.mark.parametrize("block", range(10))
+@each("block", range(10))
 def test_without_lists_the_bound_still_holds_and_the_answer_is_not_beaten(block):
     for seed in range(1000 + 30 * block, 1000 + 30 * block + 30):
         problem = irregular(seed, most_groups=6)
@@ -57,8 +59,8 @@ def test_without_lists_the_bound_still_holds_and_the_answer_is_not_beaten(block)
             assert quick.objective >= truth.objective - ROUNDING, seed
 
 
-@pytest.mark.parametrize("transport", ["ring", "direct"])
-@pytest.mark.parametrize("widths", [(2, 4, 8), (1, 2, 4, 8), (2, 8), (4,), (2, 4, 8, 32)])
+@each("transport", ["ring", "direct"])
+@each("widths", [(2, 4, 8), (1, 2, 4, 8), (2, 8), (4,), (2, 4, 8, 32)])
 def test_equals_brute_force_on_messages(transport, widths):
     for seed, lam in enumerate((0.0, 0.05, 0.3, 0.5, 0.8, 0.99, 1.0)):
         problem = from_messages(2, 3, seed=seed, lam=lam, widths=widths, transport=transport, columns=37)
@@ -67,8 +69,8 @@ def test_equals_brute_force_on_messages(transport, widths):
         assert unlisted(problem, 0.0).bound <= truth.objective + ROUNDING
 
 
-@pytest.mark.parametrize(("workers", "groups"), [(2, 40), (4, 12), (8, 4), (24, 2)])
-@pytest.mark.parametrize("transport", ["ring", "direct"])
+@each(("workers", "groups"), [(2, 40), (4, 12), (8, 4), (24, 2)])
+@each("transport", ["ring", "senders"])
 def test_relaxation_is_exact(workers, groups, transport):
     pytest.importorskip("cvxpy")
     for seed, lam in enumerate((0.1, 0.5, 0.9)):
@@ -78,16 +80,16 @@ def test_relaxation_is_exact(workers, groups, transport):
         assert primal == pytest.approx(solve_reference(problem, relaxed=True).objective, abs=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each("seed", range(60))
 def test_primal_and_dual_meet_on_anything(seed):
     problem = irregular(seed, most_groups=60)
     primal, proved = relaxed_objective(problem)
     assert primal == pytest.approx(proved, abs=ROUNDING)
 
 
-@pytest.mark.parametrize(
+@each(
     ("workers", "groups", "transport"),
-    [(2, 40, "ring"), (4, 10, "ring"), (4, 10, "direct"), (8, 4, "ring"), (24, 1, "ring"), (24, 1, "direct")],
+    [(2, 40, "ring"), (4, 10, "ring"), (4, 10, "senders"), (8, 4, "ring"), (24, 1, "ring"), (24, 1, "senders")],
 )
 def test_agrees_with_highs(workers, groups, transport):
     pytest.importorskip("cvxpy")
@@ -101,7 +103,7 @@ def test_agrees_with_highs(workers, groups, transport):
         assert ours.objective <= highs.objective * (1 + ours.gap + 1e-6) + 1e-9
 
 
-@pytest.mark.parametrize("transport", ["ring", "direct"])
+@each("transport", ["ring", "senders", "direct"])
 def test_pure_optima(transport):
     problem = from_messages(5, 30, seed=2, transport=transport)
     fast, fine = solve(replace(problem, lam=0.0)), solve(replace(problem, lam=1.0))
@@ -120,8 +122,8 @@ def test_rows_that_lose_nothing_take_no_bytes():
     assert (widths[problem.group_beta == 0] == 2).all() and (widths[problem.group_beta > 0] == 8).all()
 
 
-@pytest.mark.parametrize("lam", [0.1, 0.5, 0.9])
-@pytest.mark.parametrize(("groups", "most"), [(40, 1e-3), (500, 1e-4)])
+@each("lam", [0.1, 0.5, 0.9])
+@each(("groups", "most"), [(40, 1e-3), (500, 1e-4)])
 def test_gap_is_small_on_24_devices(lam, groups, most):
     problem = from_messages(24, groups, lam=lam)
     ours = solve(problem)
@@ -171,7 +173,7 @@ def test_hull_leaves_out_widths_that_cost_more_for_less():
     # One column: a byte of payload at each width, so only the finest is worth its byte.
     assert lower_hull(replace(one, widths=(1, 2, 4, 8), columns=1)).tolist() == [3]
     # Exact rows carry no parameters; two columns of 32 bits are shorter than 8 bits and their parameters.
-    assert lower_hull(replace(one, widths=(2, 8, 32), columns=2, bytes_per_parameter=4)).tolist() == [2]
+    assert lower_hull(replace(one, widths=(2, 8, 32), columns=2, param_bytes=two_parameters(4))).tolist() == [2]
 
 
 def test_bad_multipliers_prove_nothing():

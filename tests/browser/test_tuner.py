@@ -20,7 +20,7 @@ began = time.time()
 import gnnqlab as gq
 graph = gq.load("digits")
 loaded = time.time()
-tuner = gq.Tuner(graph, workers=2, link="loopback", hidden=64, epochs=2000, measure=False)
+tuner = gq.Tuner(graph, workers=2, link="loopback", hidden=64, epochs=20_000, measure=False)
 tuner""",
 ]
 SLIDERS = ("λ", "Group size", "Period", "Workers", "Layers", "Hidden size")

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from gnnqlab import cli
+from gnnqlab.cli.console import grid_table
 from gnnqlab.errors import WorkerFailed
-from gnnqlab.lab.console import grid_table
 from gnnqlab.launch import local
 from gnnqlab.train.config import RunConfig
 from gnnqlab.train.pauses import advice
@@ -37,6 +37,7 @@ class MadeUp:
         facts = {"model": model, "graph": self.config.graph, "best_val": _BEST[model]}
         self.summary = {**run.summary, **facts, "evaluate_every": self.config.train.evaluate_every}
         self.summary |= {"bytes_payload": 8, "bytes_params": 0}
+        self.settings = self.config.to_json()
 
     def wait(self, *, progress: bool) -> None:
         pass
@@ -49,7 +50,7 @@ def made_up(monkeypatch):
     def launch(config: RunConfig, **more: Any) -> MadeUp:
         if config.system.name == "adaqp-p":
             raise WorkerFailed("rank 1 died in epoch 2\nits log says more")
-        if said := advice(config):
+        if said := advice(config.system, config.workers, config.train.evaluate_every):
             warnings.warn(said, stacklevel=2)
         return MadeUp(config)
 
@@ -148,7 +149,8 @@ def test_a_mistake_anywhere_in_the_grid_shows_before_anything_is_trained(capsys,
 def test_the_table_of_a_grid_compares_within_a_graph_and_model():
     def summary(epoch_s, to_target_s):
         return {
-            "epoch_s": epoch_s,
+            "epoch_s": 7.0,  # nobody's headline
+            "train_s": 10 * epoch_s,
             "test_accuracy": 0.9,
             "to_target_s": to_target_s,
             "link": "loopback",

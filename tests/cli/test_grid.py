@@ -6,6 +6,7 @@ import pytest
 
 from gnnqlab.cli.grid import Choice, graphs_in, models_in, systems_in
 from gnnqlab.systems.system import make_system
+from tests.cases import each
 
 
 def test_the_systems_of_a_grid():
@@ -20,12 +21,12 @@ def test_the_systems_of_a_grid():
         ("pipegcn", {}),
         ("bns-gcn", {"p": 0.1}),
     ]
-    for each in choices:
-        assert make_system(each.name, **each.settings).name == each.name
-        assert systems_in(str(each)) == [each]  # what progress shows can be typed again
+    for choice in choices:
+        assert make_system(choice.name, **choice.settings).name == choice.name
+        assert systems_in(str(choice)) == [choice]  # what progress shows can be typed again
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "text"),
     [
         ("fixed-bits:bit=1", r"system 'fixed-bits' takes \['bits', 'parameters'\], got \['bit'\]"),
@@ -38,7 +39,7 @@ def test_the_systems_of_a_grid():
         ("bns-gcn:p=few", "p of bns-gcn must be a number, got 'few'"),
         ("adaqp:as_released=yes", "as_released of adaqp must be true or false, got 'yes'"),
         ("sylvie:among=1,2,4", r"systems stand between commas, got '2'; join the numbers of a list by \+: among=1\+2"),
-        ("sylvie:among=1+x", "among of sylvie must be a whole number, got 'x'"),
+        ("sylvie:among=1+x", r"among of sylvie must be numbers with plus signs between, got '1\+x'; write 2\+4\+8"),
         (" , ", "systems must name at least one system, got none"),
     ],
 )

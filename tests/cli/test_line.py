@@ -9,17 +9,19 @@ import sys
 
 import pytest
 
+import gnnqlab
 from gnnqlab import cli
+from tests.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "text"),
     [
         (["train", "--system", "vanila"], "system must be one of"),
         (["train", "--bits", "2"], "system 'vanilla' takes no settings, got ['bits']"),
         (["train", "--system", "fixed-bits", "--bits", "3"], "bits must be one of (1, 2, 4, 8, 16, 32), got 3"),
         (["train", "--epochs", "0"], "epochs must be at least 1, got 0"),
-        (["train", "--epochs", "many"], "invalid literal for int() with base 10: 'many'"),
+        (["train", "--epochs", "many"], "epochs must be a whole number, got 'many'"),
         (["train", "--graph", "digit"], "got 'digit'; did you mean digits"),
         (["train", "--graph", "sbm:10"], "a generated graph must be named sbm:NODES,CLASSES,DEGREE"),
         (["train", "--partition", "hash"], "partition must be one of ['metis', 'random'], got 'hash'"),
@@ -32,8 +34,17 @@ from gnnqlab import cli
         (["train", "--system", "adaqp", "--widths", "2,3"], "widths to choose from must be among"),
         (["train", "--system", "adaqp", "--when", "never"], "when must be 'background' or 'blocking', got 'never'"),
         (["bench", "speed"], "bench must be one of"),
-        (["trian"], "trian"),
-        (["train", "--colour", "red"], "--colour"),
+        (
+            ["train", "--system", "adaqp", "--heads", "2"],
+            "heads is a setting of ['gat'], got 2 for 'gcn'; leave it out",
+        ),
+        (["bench"], "the following arguments are required: name; see gnnqlab bench --help"),
+        (["train", "--epochs"], "--epochs: expected one argument; see gnnqlab train --help"),
+        (["trian"], "got 'trian'; did you mean train; see gnnqlab --help"),
+        (["nonsense"], "got 'nonsense'; see gnnqlab --help"),
+        (["train", "--colour", "red"], "--colour red is no option of gnnqlab train; see gnnqlab train --help"),
+        (["train", "--epoch", "3"], "--epoch 3 is no option of gnnqlab train; did you mean --epochs; see"),
+        (["train", "--learning-rate=1"], "did you mean --lr; see gnnqlab train --help"),
     ],
 )
 def test_a_mistake_is_one_line_and_code_2(words, text, capsys, tmp_path, monkeypatch):
@@ -49,7 +60,7 @@ def test_a_mistake_is_one_line_and_code_2(words, text, capsys, tmp_path, monkeyp
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["systems", "graphs", "models", "doctor", "runs"])
+@each("name", ["systems", "graphs", "models", "doctor", "runs"])
 def test_lists_come_as_tables_and_as_json(name, capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("GNNQLAB_RUNS", str(tmp_path))
     cli.main([name])
@@ -57,6 +68,39 @@ def test_lists_come_as_tables_and_as_json(name, capsys, tmp_path, monkeypatch):
     cli.main([name, "--json"])
     (rows,) = json.loads(capsys.readouterr().out.splitlines()[-1]).values()
     assert isinstance(rows, list)
+
+
+def test_help_and_version_need_no_torch():
+    program = (
+        "import sys; from gnnqlab import cli\n"
+        "for word in ('--help', '--version'):\n"
+        "    try: cli.main([word])\n"
+        "    except SystemExit as end: assert end.code == 0\n"
+        "assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "autotune" in done.stdout and done.stdout.endswith(f"gnnqlab {gnnqlab.__version__}\n")
+
+
+def test_a_reader_that_has_enough_is_no_mistake():
+    """``gnnqlab graphs | head -0``: no traceback, no complaint."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([sys.executable, "-m", "gnnqlab.cli", "graphs"], stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (128 + 13, b"")
+
+
+def test_help_is_readable_where_there_are_no_greek_letters():
+    done = subprocess.run(
+        [sys.executable, "-m", "gnnqlab.cli", "train", "--help"],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0 and "\\u03bb in [0, 1]" in done.stdout
 
 
 def test_printed_commands_name_every_machine(capsys):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gnnqlab import cli
+from tests.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "text"),
     [
         (["--resume", "nowhere"], "a run folder must hold config.json, got"),

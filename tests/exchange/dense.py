@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from gnnqlab.exchange.whole import convolve_in_steps
+
 
 def dense_of(adjacency):
     """Return the matrix with its zeros; parallel edges are added."""
@@ -13,20 +15,38 @@ def dense_of(adjacency):
     return dense.index_put((row, adjacency.indices.long()), weights, accumulate=True)
 
 
-class StaleProduct(torch.autograd.Function):
-    """``inside x + across x'``, x' what edges between workers see; gradients that travel are of the epoch before too.
+class Instead:
+    """The exchange of a whole graph with other sums over neighbours in the place of its own."""
 
-    ``graph.before(kind, hop, now, epoch)`` takes this epoch's ``rows`` or ``gradients`` and returns those to use.
+    def __init__(self, exchange, aggregate, attend=None, *, keeps_rows=False):
+        self._exchange, self.aggregate = exchange, aggregate
+        self.keeps_rows = self.looks_first = keeps_rows
+        if attend is not None:
+            self.attend = attend
+
+    def __getattr__(self, name):
+        return getattr(self._exchange, name)
+
+    def convolve(self, *arguments):
+        return convolve_in_steps(self, *arguments)
+
+
+class StaleProduct(torch.autograd.Function):
+    """``inside m x + across m x'``, x' what edges between workers see; gradients that travel are one epoch old too.
+
+    ``graph.before(kind, layer, now, epoch)`` takes this epoch's ``rows`` or ``gradients`` and returns those to use; m
+    is this epoch's dropout mask.
     """
 
     @staticmethod
-    def forward(ctx, x, inside, across, graph, hop, epoch):
-        ctx.saved = inside, across, graph, hop, epoch
-        return inside @ x + across @ graph.before("rows", hop, x.detach().clone(), epoch)
+    def forward(ctx, x, inside, across, graph, hop):
+        ctx.saved = inside, across, graph, hop
+        seen = graph.before("rows", hop.layer, x.detach().clone(), hop.epoch)
+        return inside @ hop.own(x) + across @ hop.own(seen)
 
     @staticmethod
     def backward(ctx, dy):
-        inside, across, graph, hop, epoch = ctx.saved
-        # What travels is A_bd^T dy of the epoch before.
-        home = graph.before("gradients", hop, across.T @ dy, epoch)
-        return inside.T @ dy + home, None, None, None, None, None
+        inside, across, graph, hop = ctx.saved
+        # What travels is m A_bd^T dy of the epoch before.
+        home = graph.before("gradients", hop.layer, hop.own(across.T @ dy), hop.epoch)
+        return hop.own(inside.T @ dy) + home, None, None, None, None

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from gnnqlab.exchange.compact import first_columns, kept_columns
-from gnnqlab.exchange.plans import backward_plan, forward_plan
 from gnnqlab.exchange.sampling import Sampling
 from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.kernels.aggregate import spmm
 from gnnqlab.message import BoundarySampling
 from gnnqlab.partition import Random, build_shard
+from tests.cases import each
 from tests.exchange.dense import dense_of
 from tests.exchange.test_halo import worker_graph
 from tests.graphs import random_graph
@@ -27,14 +26,14 @@ def assert_close(found, expected):
 
 
 def sampled(shard, p, *, seed=0, lag=0):
-    plans = {"forward": forward_plan(shard), "backward": backward_plan(shard)}
+    plans = {direction: shard.plan(direction) for direction in ("forward", "backward")}
     sizes = {"num_owned": shard.num_owned, "num_central": shard.num_central, "num_halo": shard.num_halo}
     return Sampling(BoundarySampling(p=p), plans, **sizes, seed=seed, lag=lag)
 
 
-@pytest.mark.parametrize("backend", EVERY)
-@pytest.mark.parametrize("alpha", ["sum", "mean", "symmetric"])
-@pytest.mark.parametrize("p", [0.0, 0.1, 0.5, 0.99])
+@each("backend", EVERY)
+@each("alpha", ["sum", "mean", "symmetric"])
+@each("p", [0.0, 0.1, 0.5, 0.99])
 def test_both_products_are_those_of_the_dense_matrix(alpha, p, backend):
     with use(backend):
         for seed in range(4):
@@ -99,8 +98,8 @@ def halo_bytes(rank, workers, graph, owner, sampler):
     for epoch in range(4):
         worker.at(epoch, training=True).aggregate(x).sum().backward()
         worker.at(epoch, training=False).aggregate(x.detach())
-    most = max(exchange.sampling.num_rows(epoch) for epoch in range(4))
-    return exchange.halo_bytes, most * x.shape[1] * 4, shard.num_halo * x.shape[1] * 4
+    most = max(exchange.boundary.sampling.num_rows(epoch) for epoch in range(4))
+    return exchange.boundary.halo_bytes, most * x.shape[1] * 4, shard.num_halo * x.shape[1] * 4
 
 
 def test_halo_buffers_have_the_rows_that_were_kept():

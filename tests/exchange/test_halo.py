@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gnnqlab.bits import Fixed
-from gnnqlab.exchange import HaloExchange, Overlapped, Pipelined, Synchronous
-from gnnqlab.message import Float32
+from gnnqlab.exchange import HaloExchange, Hop, Overlapped, Pipelined, Synchronous
+from gnnqlab.message.place import Place
 from gnnqlab.message.transport import make_transport
+from gnnqlab.message.wires import Wires
 from gnnqlab.nn import LocalGraph, ModelSettings, WorkerGraph
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import vanilla
@@ -20,14 +20,9 @@ from tests.ranks import run_ranks
 
 def worker_graph(rank, workers, graph, owner, **changes):
     shard = build_shard(graph, owner, rank, workers)
-    settings = {
-        "codec": Float32(),
-        "bits": Fixed(),
-        "schedule": Synchronous(),
-        "transport": make_transport("direct", rank, workers),
-        "seed": 0,
-    }
-    exchange = HaloExchange(shard, **{**settings, **changes})
+    schedule = changes.pop("schedule", Synchronous())
+    wires = Wires(**{"transport": make_transport("direct", rank, workers), **changes})
+    exchange = HaloExchange(shard, wires, schedule)
     return shard, exchange, WorkerGraph(shard, exchange)
 
 
@@ -115,7 +110,7 @@ def posted_by_kind(rank, workers, graph, owner):
     adjacency, x = worker.adjacency("symmetric"), graph.features[shard.owned]
     counts = []
     for epoch, evaluates, static in ((0, False, False), (0, True, False), (1, False, True), (2, False, True)):
-        y = exchange.aggregate(adjacency, x, layer=0, epoch=epoch, exact=evaluates, static=static)
+        y = exchange.aggregate(adjacency, x, Hop(0, epoch, training=not evaluates, static=static))
         counts.append((training.posted, exact.posted))
     return counts, shard.owned, y
 
@@ -133,20 +128,45 @@ def test_rows_outside_training_take_the_transport_given_for_them():
 class Recorder:
     """Writes down which verb ran."""
 
-    def __init__(self):
+    def __init__(self, rounds=1, chained=False):
+        self.rounds, self.chained = rounds, chained
         self.verbs = []
 
     def __getattr__(self, verb):
-        return lambda: self.verbs.append(verb)
+        def note(*arguments):
+            self.verbs.append(" ".join([verb, *(str(each) for each in arguments[:1])]))
+            return self  # what came
+
+        return note
+
+
+def verbs_of(schedule, *rounds):
+    step = Recorder(*rounds)
+    schedule.build().run(step, Place(0, "forward"))
+    return step.verbs
 
 
 def test_synchronous_waits_before_it_computes():
-    step = Recorder()
-    Synchronous().run(step)
-    assert step.verbs == ["prepare", "post", "wait", "independent", "dependent"]
+    assert verbs_of(Synchronous()) == ["prepare", "post 0", "wait 0", "independent", "dependent 0"]
+    more = ["post 1", "wait 1", "dependent 1"]
+    assert verbs_of(Synchronous(), 2, True) == ["prepare", "post 0", "wait 0", "independent", "dependent 0", *more]
 
 
 def test_overlapped_computes_before_it_waits():
-    step = Recorder()
-    Overlapped().run(step)
-    assert step.verbs == ["prepare", "post", "independent", "wait", "dependent"]
+    assert verbs_of(Overlapped()) == ["prepare", "post 0", "independent", "wait 0", "dependent 0"]
+
+
+def test_the_next_round_travels_while_one_is_used_unless_it_sends_what_that_makes():
+    begin = ["prepare", "post 0", "independent", "wait 0"]
+    assert verbs_of(Overlapped(), 2, False) == [*begin, "post 1", "dependent 0", "wait 1", "dependent 1"]
+    assert verbs_of(Overlapped(), 2, True) == [*begin, "dependent 0", "post 1", "wait 1", "dependent 1"]
+
+
+def test_rounds_are_pipelined_one_by_one():
+    pipeline, place = Pipelined().build(), Place(0, "forward")
+    pipeline.run(Recorder(2, True), place)
+    later = Recorder(2, True)
+    pipeline.run(later, place)
+    assert later.verbs == [
+        "prepare", "independent", "wait 0", "post 0", "dependent 0", "wait 1", "post 1", "dependent 1",
+    ]  # fmt: skip

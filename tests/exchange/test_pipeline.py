@@ -10,6 +10,7 @@ import torch
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.exchange import AdaptivePipeline, Pipelined
 from gnnqlab.message.codec import Stochastic
+from gnnqlab.message.place import Place
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import vanilla
@@ -17,7 +18,8 @@ from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.objective import Objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
 from tests.agreement import assert_same_training, what_came_out
-from tests.exchange.dense import StaleProduct, dense_of
+from tests.cases import each
+from tests.exchange.dense import Instead, StaleProduct, dense_of
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 
@@ -33,16 +35,17 @@ class StaleGraph(LocalGraph):
 
     def __init__(self, graph, owner, *, seed, features=0.0, gradients=0.0, fresh=()):
         super().__init__(graph, seed=seed)
+        self.exchange = Instead(self.exchange, self._aggregate, keeps_rows=True)
         self.owner, self.rows, self.gradients, self.fresh = owner, {}, {}, set(fresh)
         self.smoothing = features, gradients
         self.means = {}
 
-    def _aggregate(self, x, alpha, hop):
-        dense = dense_of(self.adjacency(alpha))
+    def _aggregate(self, adjacency, x, hop):
+        dense = dense_of(adjacency)
         across = self.owner[:, None] != self.owner[None, :]
         if not hop.training:
             return dense @ x
-        return StaleProduct.apply(x, dense * ~across, dense * across, self, hop.index, hop.epoch)
+        return StaleProduct.apply(x, dense * ~across, dense * across, self, hop)
 
     def before(self, kind, hop, now, epoch):
         """What edges between workers see, and keep what the next epoch sees."""
@@ -84,7 +87,7 @@ def check(shape, schedule, *, workers=3, fresh=(), layer0="resend", **smoothing)
     return truth
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@each("name", SHAPES)
 def test_rows_are_one_epoch_old(name):
     check(SHAPES[name], Pipelined())
 
@@ -103,7 +106,7 @@ def test_smoothing():
 
 
 def test_fresh_epochs_between():
-    truth = check(SHAPES["gcn"], AdaptivePipeline(), fresh=(2, 4))
+    truth = check(SHAPES["gcn"], AdaptivePipeline(dropped_by="receiver"), fresh=(2, 4))
     stale = check(SHAPES["gcn"], Pipelined())
     assert not torch.equal(truth["losses"], stale["losses"])  # the test can tell them apart
 
@@ -118,7 +121,7 @@ def test_always_fresh_is_the_law():
     assert_same_training(results, truth)
 
 
-@pytest.mark.parametrize("model", ["gat", "gcnii"])
+@each("model", ["gat", "gcnii"])
 def test_other_models_and_bits_train(model):
     graph = random_graph()
     shape = ModelSettings(name=model, layers=2, hidden=16, dropout=0.0)
@@ -130,7 +133,7 @@ def test_other_models_and_bits_train(model):
         assert result["losses"][-1] < result["losses"][0]
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "text"),
     [
         (lambda: Pipelined(feature_smoothing=1.0), r"feature_smoothing must lie in \[0, 1\), got 1.0"),
@@ -145,27 +148,29 @@ def test_mistakes_are_refused(make, text):
 class Said:
     """A step that notes its verbs."""
 
+    rounds, chained = 1, False
+
     def __init__(self, log, name):
         self._log, self._name = log, name
 
     def __getattr__(self, verb):
         def note(*_):
             self._log.append(f"{self._name} {verb}")
+            return self  # what came
 
         return note
 
 
 def test_gradients_of_rows_leave_once_those_of_weights_are_summed():
-    log, pipeline = [], Pipelined().runner()
+    log, pipeline = [], Pipelined().build()
     for epoch in range(2):
         for direction in ("forward", "backward"):
-            pipeline.run(Said(log, direction), (0, direction))
+            pipeline.run(Said(log, direction), Place(0, direction))
         log.append("weights")
-        for step, place in pipeline.release():
-            step.post()
-            log.append(str(place))
+        pipeline.release()
         if epoch == 0:
             log.clear()  # the first epoch waits for its own rows
-    posts = [entry for entry in log if "post" in entry or entry == "weights" or "(" in entry]
-    assert posts == ["forward post", "weights", "backward post", "(0, 'backward')"]
-    assert pipeline.release() == []
+    posts = [entry for entry in log if "post" in entry or entry == "weights"]
+    assert posts == ["forward post", "weights", "backward post"]
+    pipeline.release()
+    assert log[-1] == "backward post" and log.count("backward post") == 1

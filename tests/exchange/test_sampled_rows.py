@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import pytest
 import torch
 
 from gnnqlab.graph import Graph
@@ -15,6 +14,7 @@ from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import vanilla
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.trainer import worker_trainer
+from tests.cases import each
 from tests.exchange.test_halo import worker_graph
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
@@ -34,8 +34,8 @@ def named_on_rank(rank, workers, graph, owner, sampler, epochs):
         gradient[shard.num_owned :, 0] = shard.halo + 1.0
         y.backward(gradient)
         came = y[shard.num_owned :, 0].detach() / sampler.rescale
-        sent = {route.peer: route.ids.tolist() for route in exchange.sampling.plan("forward", epoch).send}
-        back = {route.peer: route.ids.tolist() for route in exchange.sampling.plan("backward", epoch).send}
+        sent = {route.peer: route.ids.tolist() for route in exchange.boundary.sampling.plan("forward", epoch).send}
+        back = {route.peer: route.ids.tolist() for route in exchange.boundary.sampling.plan("backward", epoch).send}
         found.append((came, sent, back, x.grad[:, 0] / sampler.rescale))
     return shard.owned, shard.halo, found
 
@@ -112,7 +112,7 @@ def bytes_on_rank(rank, workers, graph, owner, shape, sampler, epochs):
     return found
 
 
-@pytest.mark.parametrize("small", [False, True])
+@each("small", [False, True])
 def test_bytes_are_those_of_the_rows_that_were_drawn(small):
     """Vanilla's volume with the sampled rows in place of Ω: forward d of every layer, backward of all but the first."""
     graph, owner = pair_of_three() if small else (random_graph(), None)

@@ -22,7 +22,8 @@ from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.objective import Objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
 from tests.agreement import assert_same_training, what_came_out
-from tests.exchange.dense import StaleProduct, dense_of
+from tests.cases import each
+from tests.exchange.dense import Instead, StaleProduct, dense_of
 from tests.exchange.test_halo import worker_graph
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
@@ -41,6 +42,7 @@ class SampledGraph(LocalGraph):
 
     def __init__(self, graph, owner, sampler, *, seed, stale=False, whole_input=False):
         super().__init__(graph, seed=seed)
+        self.exchange = Instead(self.exchange, self._aggregate, self._attend, keeps_rows=stale)
         self.owner, self.sampler, self.stale, self.whole_input = owner, sampler, stale, whole_input
         self.rows, self.gradients = {}, {}
 
@@ -54,14 +56,14 @@ class SampledGraph(LocalGraph):
             kept[mine] = torch.where(mine, 1.0, row)
         return kept
 
-    def _aggregate(self, x, alpha, hop):
-        dense = dense_of(self.adjacency(alpha))
-        if not hop.training or (self.whole_input and hop.index == 0):
-            return dense @ x
+    def _aggregate(self, adjacency, x, hop):
+        dense = dense_of(adjacency)
+        if not hop.training or (self.whole_input and hop.layer == 0):
+            return dense @ hop.own(x)
         across = self.owner[:, None] != self.owner[None, :]
         if self.stale:  # rows of the epoch before are the sample of the epoch before, and so are their gradients
             drawn = self.factors(max(hop.epoch - 1, 0))
-            return StaleProduct.apply(x, dense * ~across, drawn * dense * across, self, hop.index, hop.epoch)
+            return StaleProduct.apply(x, dense * ~across, drawn * dense * across, self, hop)
         return (dense * self.factors(hop.epoch)) @ x
 
     def before(self, kind, hop, now, epoch):
@@ -70,9 +72,9 @@ class SampledGraph(LocalGraph):
         store[hop] = now
         return seen
 
-    def _attend(self, z, a_source, a_target, slope, hop):
+    def _attend(self, adjacency, z, a_source, a_target, *, slope, hop):
         factors = self.factors(hop.epoch) if hop.training else torch.ones(self.ids.numel(), self.ids.numel())
-        kept = (dense_of(self.adjacency("sum")) > 0) & (factors > 0)
+        kept = (dense_of(adjacency) > 0) & (factors > 0)
         across = self.owner[:, None] != self.owner[None, :]
         if self.sampler.attention == "input":
             seen = z[None] * torch.where(across, factors, 1.0)[:, :, None, None]  # what v sees of u
@@ -117,19 +119,19 @@ def check(shape, sampler, *, schedule=None, graph=None, layer0="resend", **stale
     return results
 
 
-@pytest.mark.parametrize("p", [0.3, 0.0])
-@pytest.mark.parametrize("name", SHAPES)
+@each("p", [0.3, 0.0])
+@each("name", SHAPES)
 def test_training_is_that_with_the_sampled_matrix(name, p):
     results = check(SHAPES[name], BoundarySampling(p=p), schedule=Overlapped() if name == "gcn" else None)
     assert p or all(result["sent"] == [0] * EPOCHS for result in results)
 
 
-@pytest.mark.parametrize("attention", ["none", "input"])
+@each("attention", ["none", "input"])
 def test_other_attention(attention):
     check(SHAPES["gat"], BoundarySampling(p=0.4, attention=attention), schedule=Overlapped())
 
 
-@pytest.mark.parametrize("attention", ["weights", "none", "input"])
+@each("attention", ["weights", "none", "input"])
 def test_attention_of_nodes_that_lost_all_neighbours(attention):
     graph = random_graph(self_loops="remove", isolated=5)
     check(SHAPES["gat"], BoundarySampling(p=0.2, attention=attention), graph=graph)
@@ -143,7 +145,7 @@ def test_pipelined_rows_are_the_sample_of_the_epoch_before():
     check(SHAPES["gcn"], BoundarySampling(p=0.3), schedule=Pipelined(), stale=True)
 
 
-@pytest.mark.parametrize("name", ["gcn", "gat"])
+@each("name", ["gcn", "gat"])
 def test_p_1_is_vanilla_bit_for_bit(name):
     graph, settings = random_graph(), TrainSettings(seed=3)
     owner = Random(seed=1).assign(graph, 2)
@@ -152,8 +154,8 @@ def test_p_1_is_vanilla_bit_for_bit(name):
         assert torch.equal(one["gradients"], other["gradients"]) and torch.equal(one["logits"], other["logits"])
 
 
-@pytest.mark.parametrize("name", ["gcn", "gat"])
-@pytest.mark.parametrize("schedule", [Synchronous(), Overlapped(), Pipelined(), AdaptivePipeline()])
+@each("name", ["gcn", "gat"])
+@each("schedule", [Synchronous(), Overlapped(), Pipelined(), AdaptivePipeline()])
 def test_bits_and_schedules_go_with_it(name, schedule):
     graph = random_graph()
     owner = Random(seed=1).assign(graph, 3)
@@ -171,7 +173,7 @@ def rows_by_place(rank, workers, graph, owner, sampler):
     trainer.epoch(5)
     sent = {}
     for channel in trainer.exchange.channels:
-        plan = trainer.exchange.sampling.plan(channel.direction, 5)
+        plan = trainer.exchange.boundary.sampling.plan(channel.direction, 5)
         for route in plan.send:
             sent[channel.layer, channel.direction, rank, route.peer] = sorted(route.ids.tolist())
     arrived = {
@@ -264,10 +266,10 @@ def extended(rank, workers, graph, owner, sampler):
     y = worker.at(3, training=True).extend(x)
     y.sum().backward()
     counts = torch.ones(shard.num_owned)
-    for route in exchange.sampling.plan("backward", 3).receive:
+    for route in exchange.boundary.sampling.plan("backward", 3).receive:
         counts.index_add_(0, route.rows, torch.full((route.num_rows,), sampler.rescale))
     assert torch.equal(x.grad[:, 0], counts)
-    factor = torch.zeros(shard.num_halo).index_fill(0, exchange.sampling.rows(3), sampler.rescale)
+    factor = torch.zeros(shard.num_halo).index_fill(0, exchange.boundary.sampling.rows(3), sampler.rescale)
     return y[shard.num_owned :].detach(), factor, graph.features[shard.halo]
 
 

@@ -9,6 +9,7 @@ import torch
 
 from gnnqlab.exchange.stages import CudaStages, Stages, stages_on
 from gnnqlab.exchange.timeline import Timeline
+from gnnqlab.message.place import Place
 
 
 class Device:
@@ -54,10 +55,10 @@ class FakeEvent:
         return other.at_ms - self.at_ms
 
 
-def overlapped(device, timeline):
+def overlapped(device, timeline, place=None):
     """The parts of a forward step as an overlapped exchange opens them."""
     for what in ("encode", "post", "central", "wait", "decode", "marginal"):
-        with timeline(what):
+        with timeline(what, place):
             device.launch(what)
         if what == "post":
             timeline.stages.after_launch(lambda: device.log.append("host: sends"))
@@ -88,8 +89,7 @@ def test_recorded_on_the_device_with_the_same_order():
     device = Device()
     timeline = Timeline(stages=device.stages)
     timeline.begin()
-    with timeline.at(1, "forward"):
-        overlapped(device, timeline)
+    overlapped(device, timeline, Place(1, "forward"))
     assert device.log == EXPECTED
     spans = {span.what: span for span in timeline.take()}
     assert [round(1e3 * (span.end - span.start), 6) for span in spans.values()] == [1.0] * 6 + [2.0]
@@ -102,10 +102,9 @@ def test_rows_of_another_epoch_are_no_transfer_of_this_one():
     device = Device()
     timeline = Timeline(stages=device.stages)
     timeline.begin()
-    with timeline.at(0, "forward"):  # pipelined: yesterday's rows are waited for before today's are posted
-        for what in ("wait", "post"):
-            with timeline(what):
-                device.launch(what)
+    for what in ("wait", "post"):  # pipelined: yesterday's rows are waited for before today's are posted
+        with timeline(what, Place(0, "forward")):
+            device.launch(what)
     assert [span.what for span in timeline.take()] == ["wait", "post"]
 
 
@@ -132,11 +131,10 @@ def test_streams_of_a_real_device():
     timeline = Timeline(stages=stages)
     x = torch.zeros(1 << 20, device="cuda")
     timeline.begin()
-    with timeline.at(0, "forward"):
-        for what in ("encode", "post", "central", "wait", "decode", "marginal"):
-            with timeline(what):
-                if what not in ("post", "wait"):  # those run beside central rows
-                    x += 1.0
+    for what in ("encode", "post", "central", "wait", "decode", "marginal"):
+        with timeline(what, Place(0, "forward")):
+            if what not in ("post", "wait"):  # those run beside central rows
+                x += 1.0
     torch.cuda.synchronize()
     assert bool((x[0] == 4.0) & (x == x[0]).all())  # each part behind the one before where it has to be
     spans = timeline.take()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from dataclasses import replace
 
-import pytest
 import torch
 from torch.nn import functional
 
@@ -18,7 +17,8 @@ from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.objective import Objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
 from tests.agreement import TOLERANCE, assert_same_training, what_came_out
-from tests.exchange.dense import dense_of
+from tests.cases import each
+from tests.exchange.dense import Instead, dense_of
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 
@@ -103,7 +103,7 @@ def errors(results, index, graph, shape, settings, features):
     return of_logits, of_gradients
 
 
-@pytest.mark.parametrize("case", ["weights", "weights, layer 0 once", "weights and features", "projected first"])
+@each("case", ["weights", "weights, layer 0 once", "weights and features", "projected first"])
 def test_what_stops_changing_becomes_exact_layer_by_layer(case):
     """Each exchange whose rows changed adds one epoch: first the forward ones, one after another, then backward.
 
@@ -139,22 +139,18 @@ def ages_on_rank(rank, workers, graph, owner, shape, schedule, fresh):
     shard = build_shard(graph, owner, rank, workers)
     settings = TrainSettings(seed=3, headers="on")
     trainer = worker_trainer(shard, replace(vanilla(), schedule=schedule), shape, settings)
-    runner, headers_of, found = trainer.exchange.schedule, {}, []
+    runner, found = trainer.exchange.schedule, []
     run = runner.run
 
     def watched(step, place):
-        post, take = step.post, step.take
+        wait = step.wait
 
-        def posted():
-            post()
-            headers_of[step.came] = step.came.pending.headers
+        def waited(round, came):
+            wait(round, came)
+            came_as = [struct.unpack_from("<4sHHQq", each.numpy())[4] for each in came.headers.receive.values()]
+            found.append((place.direction, place.layer, step.call.hop.epoch, set(came_as)))
 
-        def taken(came, rows=None):
-            take(came, rows)
-            came_as = [struct.unpack_from("<4sHHQq", each.numpy())[4] for each in headers_of[came].receive.values()]
-            found.append((place[1], place[0], step.call.epoch, set(came_as)))
-
-        step.post, step.take = posted, taken
+        step.wait = waited
         run(step, place)
 
     runner.run = watched
@@ -162,8 +158,8 @@ def ages_on_rank(rank, workers, graph, owner, shape, schedule, fresh):
     return found
 
 
-@pytest.mark.parametrize("name", ["gcn", "gat"])
-@pytest.mark.parametrize(("schedule", "fresh"), [(Pipelined(), ()), (AdaptivePipeline(), (3,))])
+@each("name", ["gcn", "gat"])
+@each(("schedule", "fresh"), [(Pipelined(), ()), (AdaptivePipeline(), (3,))])
 def test_what_is_used_was_sent_exactly_one_epoch_before(name, schedule, fresh):
     graph = random_graph(features=20)  # all layers project first, so that all send gradients back
     shape = ModelSettings(name=name, layers=2, hidden=8, dropout=0.0)
@@ -193,11 +189,14 @@ def test_without_remote_edges_it_is_vanilla():
         num_classes=4,
     )
     owner = torch.arange(60) // 30
-    shape = ModelSettings(layers=3, hidden=16, dropout=0.3)
-    stale = run_ranks(on_rank, 2, graph, owner, shape, Pipelined())
-    fresh = run_ranks(on_rank, 2, graph, owner, shape, vanilla().schedule)
-    for one, other in zip(stale, fresh, strict=True):
-        assert all(torch.equal(one[name], other[name]) for name in one)
+    for dropout in (0.0, 0.3):
+        shape = ModelSettings(layers=3, hidden=16, dropout=dropout)
+        stale = run_ranks(on_rank, 2, graph, owner, shape, Pipelined())
+        fresh = run_ranks(on_rank, 2, graph, owner, shape, vanilla().schedule)
+        for one, other in zip(stale, fresh, strict=True):
+            for name in one:  # rows that may be kept are dropped by who sums them, before they are projected
+                bound = TOLERANCE * other[name].abs().max() if dropout else 0.0
+                assert (one[name] - other[name]).abs().max() <= bound
 
 
 def rows_of(graph):
@@ -228,15 +227,16 @@ class StaleAttention(LocalGraph):
 
     def __init__(self, graph, owner, *, seed):
         super().__init__(graph, seed=seed)
+        self.exchange = Instead(self.exchange, self.exchange.aggregate, self._attend)
         self.across = owner[:, None] != owner[None, :]
         self.rows, self.gradients = {}, {}
 
-    def _attend(self, z, a_source, a_target, slope, hop):
-        edge, far = dense_of(self.adjacency("sum")) > 0, z
+    def _attend(self, adjacency, z, a_source, a_target, *, slope, hop):
+        edge, far = dense_of(adjacency) > 0, z
         if hop.training:
             now = z.detach().clone()
-            far, self.rows[hop.index] = self.rows.get(hop.index, now), now
-            far = _Far.apply(z, far.clone(), self, hop.index)
+            far, self.rows[hop.layer] = self.rows.get(hop.layer, now), now
+            far = _Far.apply(z, far.clone(), self, hop.layer)
         source, far_source = (z * a_source).sum(-1), (far * a_source).sum(-1)
         across = self.across[:, :, None]
         logits = (z * a_target).sum(-1)[:, None] + torch.where(across, far_source, source)

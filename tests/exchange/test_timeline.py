@@ -6,16 +6,16 @@ import itertools
 import time
 from dataclasses import replace
 
-import pytest
-
 from gnnqlab.exchange import Overlapped, Synchronous
 from gnnqlab.exchange.timeline import WHATS, Timeline, transfers
+from gnnqlab.message.place import Place
 from gnnqlab.message.transport import make_transport
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import fixed_bits
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.trainer import worker_trainer
+from tests.cases import each
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 
@@ -39,7 +39,8 @@ def recorded(rank, workers, graph, owner, schedule):
     system = replace(fixed_bits(), schedule=schedule)
     trainer = worker_trainer(shard, system, ModelSettings(layers=2, hidden=16), TrainSettings())
     if rank == 1:
-        trainer.exchange._transport = Late(make_transport("direct", rank, workers))
+        wires = trainer.exchange.boundary.wires
+        trainer.exchange.boundary.wires = replace(wires, transport=Late(make_transport("direct", rank, workers)))
     trainer.epoch(0)
     trainer.evaluate(0)
     for channel in trainer.exchange.channels:
@@ -55,7 +56,7 @@ def recorded(rank, workers, graph, owner, schedule):
     return began, spans + transfers(arrivals), time.perf_counter()
 
 
-@pytest.mark.parametrize("schedule", [Synchronous(), Overlapped()], ids=["synchronous", "overlapped"])
+@each("schedule", [Synchronous(), Overlapped()])
 def test_parts_stand_as_the_schedule_says(schedule):
     graph = random_graph(seed=8)
     results = run_ranks(recorded, 2, graph, Random(seed=1).assign(graph, 2), schedule)
@@ -106,7 +107,7 @@ def test_what_belongs_to_no_layer_is_not_recorded():
     timeline.begin()
     with timeline("wait"):
         pass
-    with timeline.at(3, "backward"), timeline("wait"):
+    with timeline("wait", Place(3, "backward")):
         pass
     (span,) = timeline.take()
     assert (span.layer, span.direction, span.what, span.peer) == (3, "backward", "wait", -1)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from gnnqlab.graph import Graph, from_dgl, from_pyg
+from tests.cases import each
 
 EDGES = torch.tensor([[0, 1, 2, 2], [1, 2, 3, 2]])
 X = torch.arange(8.0).reshape(4, 2)
@@ -38,7 +39,7 @@ def dgl_graph(names: tuple[str, str] = ("feat", "label")) -> Any:
     return g
 
 
-@pytest.mark.parametrize("names", [("feat", "label"), ("features", "labels"), ("x", "y")])
+@each("names", [("feat", "label"), ("features", "labels"), ("x", "y")])
 def test_dgl(names: tuple[str, str]) -> None:
     assert from_dgl(dgl_graph(names)).content_hash == expected().content_hash
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnqlab.graph.edges import build_csr, edge_list
+from tests.cases import each
 
 
 @st.composite
@@ -57,7 +58,7 @@ def test_matches_brute_force(
     assert (indptr.dtype, indices.dtype, len(indptr)) == (torch.int64, torch.int32, num_nodes + 1)
 
 
-@pytest.mark.parametrize("kind", [list, np.uint8, np.int32, np.uint64, torch.int16])
+@each("kind", [list, np.uint8, np.int32, np.uint64, torch.int16])
 def test_any_integer_list_will_do(kind: object) -> None:
     edges = [[2, 0, 1], [0, 1, 1]]
     if isinstance(kind, torch.dtype):
@@ -84,7 +85,7 @@ def test_the_input_is_left_alone() -> None:
     assert src.tolist() == [2, 1, 0] and dst.tolist() == [0, 0, 0]
 
 
-@pytest.mark.parametrize(
+@each(
     ("src", "dst", "options", "error", "text"),
     [
         ([0, 5], [1, 1], {}, ValueError, r"src must hold node ids in \[0, 3\), got 5 at position 1; raise num_nodes"),

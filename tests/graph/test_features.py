@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnqlab.graph import SparseRows
+from tests.cases import each
 
 
 def random_sparse(rows: int, columns: int, seed: int) -> torch.Tensor:
@@ -47,7 +48,7 @@ def test_row_ids_out_of_range() -> None:
         SparseRows.from_dense(torch.eye(3)).index_rows(torch.tensor([1, 3]))
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "error", "text"),
     [
         ({"indices": torch.tensor([0, 1])}, TypeError, "indices of sparse features must be a one-dimensional int32"),

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from gnnqlab.graph import Graph, rmat, sbm
+from tests.cases import each
 
 
 def homophily(graph: Graph) -> float:
@@ -31,13 +32,13 @@ def neighbour_mean(graph: Graph, x: torch.Tensor) -> torch.Tensor:
 GENERATORS: list[Callable[[int], Graph]] = [lambda seed: sbm(500, 3, 8, seed=seed), lambda seed: rmat(9, 8, seed=seed)]
 
 
-@pytest.mark.parametrize("generate", GENERATORS, ids=["sbm", "rmat"])
+@each("generate", GENERATORS)
 def test_a_function_of_the_seed(generate: Callable[[int], Graph]) -> None:
     first, again, other = generate(3), generate(3), generate(4)
     assert first.content_hash == again.content_hash != other.content_hash
 
 
-@pytest.mark.parametrize("generate", GENERATORS, ids=["sbm", "rmat"])
+@each("generate", GENERATORS)
 def test_well_formed(generate: Callable[[int], Graph]) -> None:
     g = generate(0)
     recounted = Graph(**{f: getattr(g, f) for f in g.__dataclass_fields__})  # checks everything, knows nothing
@@ -95,7 +96,7 @@ def test_edgeless_and_smallest() -> None:
     assert rmat(2, 3).num_classes == 2
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "text"),
     [
         (lambda: sbm(10, 1, 2), "classes must be at least 2, got 1"),

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from gnnqlab.graph import Graph, SparseRows
+from tests.cases import each
 
 
 def small(**changes: Any) -> Graph:
@@ -72,7 +73,7 @@ def test_multi_label() -> None:
     assert g.multi_label and g.num_classes == 3 and g.labels.dtype == torch.uint8 and g.num_labelled == 3
 
 
-@pytest.mark.parametrize("convert", [np.asarray, torch.tensor, list, "rows", "scipy", "coo"])
+@each("convert", [np.asarray, torch.tensor, list, "rows", "scipy", "coo"])
 def test_features_of_any_kind(convert: Any) -> None:
     dense = torch.tensor([[0.0, 1.0], [2.0, 0.0], [0.0, 0.0]])
     if convert == "scipy":
@@ -150,7 +151,7 @@ def test_frozen() -> None:
 # ---- what it refuses -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "error", "text"),
     [
         ({"features": [[0.0], [1.0]]}, ValueError, "features must have one row per node, got 2 rows for 3 nodes"),
@@ -208,7 +209,7 @@ def test_from_edges_errors(changes: dict, error: type[Exception], text: str) -> 
         small(**changes)
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "error", "text"),
     [
         (

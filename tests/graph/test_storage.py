@@ -11,6 +11,7 @@ import torch
 
 from gnnqlab.graph import Graph, SparseRows, load, sbm
 from gnnqlab.graph.storage import load_graph
+from tests.cases import each
 
 
 def graphs() -> list[Graph]:
@@ -21,8 +22,8 @@ def graphs() -> list[Graph]:
     return [plain, sparse, several, bare]
 
 
-@pytest.mark.parametrize("mmap", [False, True, None])
-@pytest.mark.parametrize("graph", graphs(), ids=lambda g: g.name)
+@each("mmap", [False, True, None])
+@each("graph", graphs())
 def test_round_trip(graph: Graph, mmap: bool | None, tmp_path: Path) -> None:
     path = graph.save(tmp_path / "deep" / "folder")
     again = Graph.load(path, mmap=mmap)
@@ -89,7 +90,7 @@ def test_pickled_arrays_are_refused(tmp_path: Path) -> None:
 
 def test_not_a_saved_graph(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a saved graph is a folder with a graph.json, .* has none"):
-        load_graph(tmp_path)
+        load_graph(Graph, tmp_path)
     path = graphs()[0].save(tmp_path / "g")
     header = json.loads((path / "graph.json").read_text())
     (path / "graph.json").write_text(json.dumps({**header, "version": 99}))

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from gnnqlab.kernels import native
+from tests.cases import each
 
 _STATUS = native.status()
 AVAILABLE: list[str] = _STATUS["isas"]
 
-NATIVE = [
-    pytest.param(name, marks=[] if name in AVAILABLE else pytest.mark.skip(reason=f"no {name}: {_STATUS['reason']}"))
-    for name in native.ISAS
-]
-"""One parameter for each instruction set; those that cannot run are skipped with the reason."""
+EVERY = ["reference", *AVAILABLE]
+"""Every backend that runs here; test_native.py skips, with the reason, for each instruction set that does not."""
 
-EVERY = [pytest.param("reference"), *NATIVE]
+
+def on_native(test: Callable) -> Callable:
+    """Call a test on each instruction set of the compiled kernels; skipped where there are none."""
+    here = pytest.mark.skipif(not AVAILABLE, reason=f"no compiled kernels: {_STATUS['reason']}")
+    return here(each("backend", AVAILABLE or ["none"])(test))
 
 
 def use(name: str):
-    """The backend of one of these parameters, for a ``with`` block."""
+    """A backend by its name, for a ``with`` block."""
     return native.use("reference") if name == "reference" else native.use("native", isa=name)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gnnqlab.kernels import native
 from gnnqlab.kernels.aggregate import Adjacency, QuantizedRows, aggregate, quantize_rows, spmm
+from tests.cases import each
 
 HAS_NATIVE = native.status()["library"] is not None
 BACKENDS = [("reference", None)] + [("native", isa) for isa in native.status()["isas"]]
@@ -56,8 +57,8 @@ def assert_summed(
     assert ((got.double() - full @ columns.double()).abs() <= bound).all()
 
 
-@pytest.mark.parametrize("columns", [1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 40, 64, 127, 129, 256, 300, 602])
-@pytest.mark.parametrize("weighted", [True, False])
+@each("columns", [1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 40, 64, 127, 129, 256, 300, 602])
+@each("weighted", [True, False])
 def test_every_width_and_row_type(backend: tuple[str, str | None], columns: int, weighted: bool) -> None:
     adj = matrix(23, 31, 200, seed=columns, weighted=weighted)
     x = torch.randn(31, columns, generator=torch.Generator().manual_seed(1))
@@ -69,8 +70,8 @@ def test_every_width_and_row_type(backend: tuple[str, str | None], columns: int,
     assert_summed(spmm(adj, x[:23], transposed=True), adj, x[:23], transposed=True)
 
 
-@pytest.mark.parametrize("kind", ["float32", "bfloat16", "int8"])
-@pytest.mark.parametrize("weighted", [True, False])
+@each("kind", ["float32", "bfloat16", "int8"])
+@each("weighted", [True, False])
 def test_halo_in_its_own_buffer(backend: tuple[str, str | None], kind: str, weighted: bool) -> None:
     adj = matrix(20, 40, 300, seed=3, weighted=weighted)
     x = torch.randn(40, 37, generator=torch.Generator().manual_seed(1))
@@ -208,7 +209,7 @@ def test_rows_beyond_the_cache_give_the_same_bits(
 
 
 @pytest.mark.skipif(len(native.status()["isas"]) < 3, reason="this processor lacks AVX2 or AVX-512")
-@pytest.mark.parametrize("columns", [5, 37, 256])
+@each("columns", [5, 37, 256])
 def test_same_bits_from_avx2_and_avx512(columns: int) -> None:
     adj = matrix(50, 60, 500, seed=7)
     x = torch.randn(60, columns, generator=torch.Generator().manual_seed(1))
@@ -246,7 +247,7 @@ def test_gradient_keeps_the_type_of_x(backend: tuple[str, str | None]) -> None:
     assert x.grad.dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize("needs_grad", [True, False])
+@each("needs_grad", [True, False])
 def test_operator_passes_opcheck(backend: tuple[str, str | None], needs_grad: bool) -> None:
     adj = matrix(5, 6, 12, seed=9)
     x = torch.randn(6, 3, requires_grad=needs_grad)

@@ -21,6 +21,7 @@ from gnnqlab.kernels.attention import (
     segment_sum,
     weighted_sum,
 )
+from tests.cases import each
 
 HAS_NATIVE = native.status()["library"] is not None
 BACKENDS = [("reference", None)] + [("native", isa) for isa in native.status()["isas"]]
@@ -88,7 +89,7 @@ def assert_near(got: list[Tensor], exact: list[Tensor]) -> None:
         assert (ours.double() - truth).abs().le(2e-5 * scale).all()
 
 
-@pytest.mark.parametrize(("heads", "features"), SHAPES)
+@each(("heads", "features"), SHAPES)
 def test_attention_and_its_gradients(backend: tuple[str, str | None], heads: int, features: int) -> None:
     case = Case(heads, features, seed=heads + features)
     exact = case.attended(torch.float64)
@@ -98,7 +99,7 @@ def test_attention_and_its_gradients(backend: tuple[str, str | None], heads: int
     assert (got[3][-1] == 0).all()
 
 
-@pytest.mark.parametrize(("heads", "features"), SHAPES)
+@each(("heads", "features"), SHAPES)
 def test_parts_and_their_gradients(backend: tuple[str, str | None], heads: int, features: int) -> None:
     case = Case(heads, features, seed=heads + features)
     assert_near(case.by_parts(), case.by_parts(torch.float64))
@@ -198,8 +199,8 @@ def test_mistakes_are_explained() -> None:
         attend_rows(case.adj, *arguments, rows=(3, 11))
 
 
-@pytest.mark.parametrize("halo", [True, False])
-@pytest.mark.parametrize("needs_grad", [True, False])
+@each("halo", [True, False])
+@each("needs_grad", [True, False])
 def test_operator_passes_opcheck(backend: tuple[str, str | None], halo: bool, needs_grad: bool) -> None:
     case = Case(2, 3, halo=5 if halo else 0)
     operands = [tensor.detach().requires_grad_(needs_grad) for tensor in case.operands(torch.float32)]
@@ -215,7 +216,7 @@ def test_operator_passes_opcheck(backend: tuple[str, str | None], halo: bool, ne
 
 
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
-@pytest.mark.parametrize("halo", [True, False])
+@each("halo", [True, False])
 def test_compiled_attention_equals_eager(halo: bool) -> None:
     case = Case(2, 3, halo=5 if halo else 0)
     assert case.adj.transposed_edges.numel() == case.adj.num_edges

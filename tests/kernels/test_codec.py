@@ -9,18 +9,19 @@ from torch import Tensor
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import codec, native, noise
 from gnnqlab.kernels.reference import codec as reference
+from tests.cases import each
 
-from .backends import AVAILABLE, EVERY, NATIVE, use
+from .backends import AVAILABLE, EVERY, on_native, use
 from .codec_cases import Call, decode, encode, random_call, same
 
 SETTINGS = {"seed": 0x1234_5678_9ABC_DEF0, "epoch": 3, "stream": noise.stream("forward", 1)}
 COLUMNS = [1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 100, 128, 130, 256, 602, 1025, 10_000]
 
 
-@pytest.mark.parametrize("backend", NATIVE)
-@pytest.mark.parametrize("columns", COLUMNS)
-@pytest.mark.parametrize("params", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@on_native
+@each("columns", COLUMNS)
+@each("params", [torch.float32, torch.bfloat16])
+@each("dtype", [torch.float32, torch.bfloat16])
 def test_bytes_are_the_same_everywhere(backend, columns, params, dtype):
     call = random_call(columns, rows=9, columns=columns, dtype=dtype, params=params, values="normal")
     with use(backend):
@@ -30,7 +31,7 @@ def test_bytes_are_the_same_everywhere(backend, columns, params, dtype):
         assert all(torch.equal(decoded[k], decode(call, accumulate=bool(k))) for k in (0, 1))
 
 
-@pytest.mark.parametrize("backend", NATIVE)
+@on_native
 def test_random_calls_are_the_same_everywhere(backend):
     for seed in range(400):
         call = random_call(seed)
@@ -61,8 +62,8 @@ def test_a_million_random_rows_are_the_same_everywhere():
                 assert expected[3] >= 0 or torch.equal(decode(call), expected_decoded), (isa, seed)
 
 
-@pytest.mark.parametrize("bits", codec.WIDTHS)
-@pytest.mark.parametrize("columns", [1, 3, 8, 13, 77])
+@each("bits", codec.WIDTHS)
+@each("columns", [1, 3, 8, 13, 77])
 def test_pack_is_undone_by_unpack_and_has_the_promised_size(bits, columns):
     codes = torch.randint(0, 2**bits, (5, columns), generator=torch.Generator().manual_seed(bits))
     packed = reference.pack(codes, bits)
@@ -72,7 +73,7 @@ def test_pack_is_undone_by_unpack_and_has_the_promised_size(bits, columns):
     assert int.from_bytes(bytes(packed[0].tolist()), "little") == lowest_first
 
 
-@pytest.mark.parametrize("backend", EVERY)
+@each("backend", EVERY)
 def test_only_the_promised_bytes_are_written(backend):
     # Rows of 5 columns at 2 bits are 2 bytes with 6 unused bits; the bytes between them must stay.
     x, rows = torch.arange(15.0).reshape(3, 5), torch.arange(3)
@@ -83,8 +84,8 @@ def test_only_the_promised_bytes_are_written(backend):
     assert (payload[[2, 6, 10]] >> 2).tolist() == [0] * 3
 
 
-@pytest.mark.parametrize("backend", EVERY)
-@pytest.mark.parametrize("bits", codec.WIDTHS)
+@each("backend", EVERY)
+@each("bits", codec.WIDTHS)
 def test_constant_rows_decode_exactly(backend, bits):
     x = torch.tensor([[0.1], [-3e38], [0.0], [-0.0], [1e-42]]).expand(5, 70).contiguous()
     call = Call(x, torch.arange(5), torch.arange(5), bits, None, torch.float32)
@@ -95,9 +96,9 @@ def test_constant_rows_decode_exactly(backend, bits):
     assert not torch.signbit(params[3, 0])  # -0 is stored as +0
 
 
-@pytest.mark.parametrize("backend", EVERY)
-@pytest.mark.parametrize("params", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("bits", codec.WIDTHS)
+@each("backend", EVERY)
+@each("params", [torch.float32, torch.bfloat16])
+@each("bits", codec.WIDTHS)
 def test_decoding_is_unbiased_with_the_variance_of_the_theory(backend, params, bits):
     """10**7 draws: mean error within 4 standard errors, mean square equal to S**2 times the mean of r (1 - r).
 
@@ -140,8 +141,8 @@ def test_rounding_parameters_after_encoding_would_be_biased():
     assert abs(float(naive_errors.mean())) > 100 * standard_error(naive_errors)
 
 
-@pytest.mark.parametrize("params", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("bits", codec.WIDTHS)
+@each("params", [torch.float32, torch.bfloat16])
+@each("bits", codec.WIDTHS)
 def test_bfloat16_parameters_enclose_the_row(params, bits):
     x = torch.randn(2000, 17, generator=torch.Generator().manual_seed(bits)) * torch.logspace(-20, 20, 2000)[:, None]
     zero, scale, range_n1, bad = reference.row_parameters(x, bits, params)
@@ -153,7 +154,7 @@ def test_bfloat16_parameters_enclose_the_row(params, bits):
     assert (reach + slack >= x.double()).all()
 
 
-@pytest.mark.parametrize("backend", EVERY)
+@each("backend", EVERY)
 def test_ranges_are_those_of_the_row_even_with_rounded_parameters(backend):
     x, rows = torch.tensor([[1.0009765625, 2.0, 3.0]]), torch.zeros(1, dtype=torch.int64)
     with use(backend):
@@ -161,9 +162,9 @@ def test_ranges_are_those_of_the_row_even_with_rounded_parameters(backend):
     assert ranges.tolist() == [3.0 - 1.0009765625] and params[0, 0] == 1.0
 
 
-@pytest.mark.parametrize("backend", EVERY)
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), 3.4e38])
-@pytest.mark.parametrize("columns", [1, 5, 16, 64, 131])
+@each("backend", EVERY)
+@each("bad", [float("nan"), float("inf"), -float("inf"), 3.4e38])
+@each("columns", [1, 5, 16, 64, 131])
 def test_bad_rows_are_reported_by_their_first_position(backend, bad, columns):
     x = torch.randn(6, columns)
     x[2, columns // 2] = bad
@@ -178,7 +179,7 @@ def test_bad_rows_are_reported_by_their_first_position(backend, bad, columns):
     assert caught.value.position == 2
 
 
-@pytest.mark.parametrize("backend", EVERY)
+@each("backend", EVERY)
 def test_every_place_of_a_nan_is_seen(backend):
     for columns in (1, 3, 16, 17, 64, 65, 100):
         for place in range(columns):
@@ -189,9 +190,9 @@ def test_every_place_of_a_nan_is_seen(backend):
                 assert encode(Call(x, row, row, 2, None, torch.float32))[3] == 0, (columns, place)
 
 
-@pytest.mark.parametrize("backend", EVERY)
-@pytest.mark.parametrize("params", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("bits", [0x7F800001, 0x7FFFFFFF, 0xFF800001, 0xFFFFFFFF])
+@each("backend", EVERY)
+@each("params", [torch.float32, torch.bfloat16])
+@each("bits", [0x7F800001, 0x7FFFFFFF, 0xFF800001, 0xFFFFFFFF])
 def test_every_kind_of_nan_is_seen(backend, params, bits):
     # Rounding the lowest bits of 0xFFFFFFFF down would carry it over to zero.
     x = torch.randn(1, 40)
@@ -201,8 +202,8 @@ def test_every_kind_of_nan_is_seen(backend, params, bits):
         assert encode(Call(x, row, row, 2, None, params))[3] == 0
 
 
-@pytest.mark.parametrize("backend", EVERY)
-@pytest.mark.parametrize("columns", [1, 3, 16, 40, 64, 131])
+@each("backend", EVERY)
+@each("columns", [1, 3, 16, 40, 64, 131])
 def test_ranges_of_rows_of_either_sign(backend, columns):
     x = torch.rand(4, columns, generator=torch.Generator().manual_seed(columns)) + 0.5
     x = torch.cat([x, -x, x - 1, torch.relu(x - 1), -torch.relu(x - 1)])
@@ -213,7 +214,7 @@ def test_ranges_of_rows_of_either_sign(backend, columns):
     assert torch.equal(ranges, x.amax(1) - x.amin(1))
 
 
-@pytest.mark.parametrize("backend", EVERY)
+@each("backend", EVERY)
 def test_bfloat16_parameters_refuse_a_range_they_cannot_hold(backend):
     x, row = torch.tensor([[0.0, 3.4e38]]), torch.zeros(1, dtype=torch.int64)
     with use(backend):
@@ -221,7 +222,7 @@ def test_bfloat16_parameters_refuse_a_range_they_cannot_hold(backend):
         assert encode(Call(x, row, row, 1, None, torch.bfloat16))[3] == 0
 
 
-@pytest.mark.parametrize("backend", EVERY)
+@each("backend", EVERY)
 def test_refusals_name_rule_value_and_position(backend):
     x, rows = torch.randn(4, 6), torch.arange(4)
     payload, params, out = torch.zeros(100, dtype=torch.uint8), torch.zeros(4, 2), torch.zeros(4, 6)
@@ -253,7 +254,7 @@ def test_refusals_name_rule_value_and_position(backend):
             codec.decode_rows(payload, params, bits, offsets, out[:3], None)
 
 
-@pytest.mark.parametrize("backend", EVERY)
+@each("backend", EVERY)
 def test_empty_calls(backend):
     none, payload = torch.arange(0), torch.zeros(0, dtype=torch.uint8)
     with use(backend):
@@ -265,7 +266,7 @@ def test_empty_calls(backend):
         codec.decode_rows(payload, torch.zeros(3, 2), 4, None, torch.zeros(3, 0), None)
 
 
-@pytest.mark.parametrize("backend", NATIVE)
+@on_native
 def test_threads_and_streaming_stores_do_not_change_the_bytes(backend):
     # Above a megabyte decoding writes past the cache when rows start at multiples of 64 bytes.
     rows = torch.randperm(5000, generator=torch.Generator().manual_seed(0))
@@ -305,7 +306,7 @@ def test_noise_of_senders_is_independent_and_of_rows_is_their_id():
     assert abs(float(torch.corrcoef(torch.stack(others[-2:]))[0, 1])) < 5 * 0.016
 
 
-@pytest.mark.parametrize("mixed", [False, True])
+@each("mixed", [False, True])
 def test_operators_pass_opcheck(mixed):
     x, rows = torch.randn(4, 9), torch.arange(4)
     bits = torch.tensor([1, 2, 4, 8], dtype=torch.uint8) if mixed else None

@@ -10,6 +10,7 @@ import shutil
 import pytest
 
 from gnnqlab.bench.compiled import FILES, Resources, compile_file, parse
+from tests.cases import each
 
 ARCHITECTURES = ("80", "90", "100")
 LEAST_OCCUPANCY = 0.5
@@ -17,8 +18,8 @@ LEAST_OCCUPANCY = 0.5
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None or not FILES, reason="slow: needs nvcc and the source tree")
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("file", FILES)
+@each("architecture", ARCHITECTURES)
+@each("file", FILES)
 def test_no_kernel_spills_and_enough_warps_fit(file: str, architecture: str) -> None:
     kernels = compile_file(file, architecture)
     assert kernels

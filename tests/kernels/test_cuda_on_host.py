@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from gnnqlab.kernels import codec, native
+from tests.cases import each, one_case
 from tests.kernels import every_kernel, test_gpu
 
 HERE = Path(__file__).parent
@@ -93,22 +94,22 @@ def launched(library, monkeypatch):
         yield names
 
 
-@pytest.mark.parametrize("bits", codec.WIDTHS)
-@pytest.mark.parametrize("columns", [9, 1025])
+@each("bits", codec.WIDTHS)
+@each("columns", [9, 1025])
 def test_codec_gives_the_bytes_of_the_reference(launched, bits, columns):
-    test_gpu.test_codec_gives_the_bytes_of_the_reference("cpu", bits, columns)
+    one_case(test_gpu.test_codec_gives_the_bytes_of_the_reference)("cpu", bits, columns)
     assert set(launched) == {"encode_rows", "decode_rows", "uniform16"}
 
 
-@pytest.mark.parametrize("columns", [3, 136])
+@each("columns", [3, 136])
 def test_sums_with_a_long_row_and_an_empty_one(launched, columns):
-    test_gpu.test_sums_of_every_row_type("cpu", columns, True)
+    one_case(test_gpu.test_sums_of_every_row_type)("cpu", columns, True)
     assert set(launched) == {"spmm"}
 
 
-@pytest.mark.parametrize("way", [test_gpu.attended, test_gpu.by_parts])
+@each("way", [test_gpu.attended, test_gpu.by_parts])
 def test_attention_and_its_gradients(launched, way):
-    test_gpu.test_attention_and_its_gradients("cpu", way, 1, 40)
+    one_case(test_gpu.test_attention_and_its_gradients)("cpu", way, 1, 40)
 
 
 def test_nothing_to_do(launched):

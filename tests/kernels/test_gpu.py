@@ -16,6 +16,7 @@ from gnnqlab.kernels import codec, native, noise
 from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.kernels.aggregate import QuantizedRows, aggregate, quantize_rows, spmm
 from gnnqlab.kernels.attention import attend, sddmm_add, sddmm_dot, segment_softmax, weighted_sum
+from tests.cases import each
 
 EPS = 2.0**-24
 SETTINGS = {"seed": 2**40 + 3, "epoch": 2, "stream": 5}
@@ -51,8 +52,8 @@ def assert_sums(got: Tensor, full: Tensor, columns: Tensor, terms: int, slack: f
     assert ((got.cpu().double() - full @ columns).abs() <= bound).all()
 
 
-@pytest.mark.parametrize("columns", WIDTHS)
-@pytest.mark.parametrize("weighted", [True, False])
+@each("columns", WIDTHS)
+@each("weighted", [True, False])
 def test_sums_of_every_row_type(device: str, columns: int, weighted: bool) -> None:
     adj = graph(weighted=weighted)
     there, full, x, grad = adj.to(device), dense(adj), random(280, columns), random(300, columns, seed=1)
@@ -66,7 +67,7 @@ def test_sums_of_every_row_type(device: str, columns: int, weighted: bool) -> No
     assert torch.equal(there.transposed_edges.cpu(), adj.transposed_edges)
 
 
-@pytest.mark.parametrize("kind", ["float32", "bfloat16", "int8"])
+@each("kind", ["float32", "bfloat16", "int8"])
 def test_halo_row_ranges_and_strides(device: str, kind: str) -> None:
     adj = graph()
     there, x = adj.to(device), random(280, 136).to(device)
@@ -108,8 +109,8 @@ def by_parts(adj: Adjacency, operands: list[Tensor], grad: Tensor) -> list[Tenso
     return [out.detach(), *torch.autograd.grad(out, operands, grad)]
 
 
-@pytest.mark.parametrize("way", [attended, by_parts])
-@pytest.mark.parametrize("heads, features", [(1, 1), (1, 7), (2, 40), (4, 64), (8, 8), (1, 602), (3, 130), (1, 1100)])
+@each("way", [attended, by_parts])
+@each(("heads", "features"), [(1, 1), (1, 7), (2, 40), (4, 64), (8, 8), (1, 602), (3, 130), (1, 1100)])
 def test_attention_and_its_gradients(device: str, way: Callable[..., list[Tensor]], heads: int, features: int) -> None:
     adj = graph()
     shapes = [(200, heads, features), (200, heads), (300, heads), (80, heads, features), (80, heads)]
@@ -145,8 +146,8 @@ def test_nothing_to_do(device: str) -> None:
     assert spmm(edgeless, torch.ones(2, 0, device=device)).shape == (3, 0)
 
 
-@pytest.mark.parametrize("bits", codec.WIDTHS)
-@pytest.mark.parametrize("columns", [1, 9, 256, 1024, 1025, 3001])
+@each("bits", codec.WIDTHS)
+@each("columns", [1, 9, 256, 1024, 1025, 3001])
 def test_codec_gives_the_bytes_of_the_reference(device: str, bits: int, columns: int) -> None:
     x, rows, ids = random(60, columns), torch.arange(59, -1, -2), torch.arange(2**32 - 30, 2**32)
     results = []

@@ -7,8 +7,9 @@ import torch
 
 from gnnqlab.kernels import native, noise
 from gnnqlab.kernels.reference import noise as reference
+from tests.cases import each
 
-from .backends import AVAILABLE, EVERY, NATIVE, use
+from .backends import AVAILABLE, EVERY, on_native, use
 
 SETTINGS = {"seed": 0x1234_5678_9ABC_DEF0, "epoch": 3, "stream": noise.stream("dropout", 2)}
 
@@ -35,8 +36,8 @@ def test_columns_are_halves_of_words():
     assert bits.tolist() == [half for word in words for half in (int(word) & 0xFFFF, int(word) >> 16)]
 
 
-@pytest.mark.parametrize("backend", EVERY)
-@pytest.mark.parametrize("columns", [1, 7, 8, 9, 40, 64, 65, 130])
+@each("backend", EVERY)
+@each("columns", [1, 7, 8, 9, 40, 64, 65, 130])
 def test_uniform16_is_the_same_everywhere(backend, columns):
     ids = torch.randint(0, 2**32, (21,), generator=torch.Generator().manual_seed(0))
     with use(backend):
@@ -44,10 +45,17 @@ def test_uniform16_is_the_same_everywhere(backend, columns):
     assert torch.equal(got, reference.uniform16(ids, columns, **SETTINGS))
 
 
-@pytest.mark.parametrize("kind", noise.KINDS)
+@each("kind", noise.KINDS)
 def test_streams_are_told_apart(kind):
-    others = {noise.stream(k, layer, sender) for k in noise.KINDS for layer in (0, 4095) for sender in (0, 65535)}
-    assert len(others) == 4 * len(noise.KINDS)
+    others = {
+        noise.stream(k, layer, sender, round)
+        for k in noise.KINDS
+        for layer in (0, 4095)
+        for sender in (0, 4095)
+        for round in (0, 15)
+    }
+    assert len(others) == 8 * len(noise.KINDS)
+    assert noise.stream(kind, 3, 7, 16) == noise.stream(kind, 3, 7), "more rounds than that have other nodes"
     assert noise.stream(kind, 3) >> 28 == noise.KINDS[kind]
 
 
@@ -56,13 +64,13 @@ def test_stream_refuses_what_does_not_fit():
         noise.stream("sideways", 0)
     with pytest.raises(ValueError, match=r"layer must be in \[0, 4096\), got 4096"):
         noise.stream("forward", 4096)
-    with pytest.raises(ValueError, match=r"sender must be in \[0, 65536\), got -1"):
+    with pytest.raises(ValueError, match=r"sender must be in \[0, 4096\), got -1"):
         noise.stream("backward", 0, -1)
 
 
-@pytest.mark.parametrize("backend", NATIVE)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("columns", [1, 5, 8, 16, 31, 64, 127, 600])
+@on_native
+@each("dtype", [torch.float32, torch.bfloat16])
+@each("columns", [1, 5, 8, 16, 31, 64, 127, 600])
 def test_dropout_is_the_same_everywhere(backend, dtype, columns):
     generator = torch.Generator().manual_seed(columns)
     wide = torch.randn(37, columns + 5, generator=generator).to(dtype)
@@ -76,7 +84,7 @@ def test_dropout_is_the_same_everywhere(backend, dtype, columns):
             assert torch.equal(got[0], expected) and torch.equal(got[1], expected)
 
 
-@pytest.mark.parametrize("backend", EVERY)
+@each("backend", EVERY)
 def test_dropout_values_is_the_mask_of_dropout(backend):
     generator = torch.Generator().manual_seed(0)
     x, ids = torch.randn(11, 70, generator=generator), torch.randint(0, 2**32, (11,), generator=generator)
@@ -86,7 +94,7 @@ def test_dropout_values_is_the_mask_of_dropout(backend):
     assert torch.equal(values, noise.dropout(x, ids, p=0.3, **SETTINGS)[row, column])
 
 
-@pytest.mark.parametrize("backend", EVERY)
+@each("backend", EVERY)
 def test_dropout_keeps_the_mean(backend):
     # 2e6 draws of a value with variance p / (1 - p) = 1/3: the mean's standard error is 4.1e-4.
     x = torch.ones(2000, 1000)
@@ -96,7 +104,7 @@ def test_dropout_keeps_the_mean(backend):
     assert y.unique().tolist() == [0.0, pytest.approx(4 / 3)]
 
 
-@pytest.mark.parametrize("backend", EVERY)
+@each("backend", EVERY)
 def test_gradients_use_the_same_mask(backend):
     x, ids = torch.randn(9, 33, requires_grad=True), torch.arange(9)
     values = torch.randn(9, requires_grad=True)
@@ -114,7 +122,7 @@ def test_float64_is_differentiable():
     assert torch.autograd.gradcheck(lambda x: noise.dropout(x, torch.arange(5), p=0.5, **SETTINGS), (x,))
 
 
-@pytest.mark.parametrize("backend", EVERY)
+@each("backend", EVERY)
 def test_empty_and_zero_probability(backend):
     with use(backend):
         assert noise.dropout(torch.ones(0, 5), torch.arange(0), p=0.5, **SETTINGS).shape == (0, 5)
@@ -125,7 +133,7 @@ def test_empty_and_zero_probability(backend):
     assert noise.dropout(x, torch.arange(2), p=0.0, **SETTINGS) is x
 
 
-@pytest.mark.parametrize("backend", EVERY)
+@each("backend", EVERY)
 def test_refusals(backend):
     x = torch.ones(2, 3)
     with use(backend):

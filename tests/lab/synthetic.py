@@ -57,16 +57,18 @@ def make_run(
                             {
                                 "epoch": epoch, "layer": layer, "direction": direction, "sender": sender,
                                 "receiver": receiver, "bits": bits, "rows": 1000, "payload_bytes": payload,
-                                "param_bytes": parameters, "seconds": 0.001,
+                                "param_bytes": parameters, "seconds": 0.001, "round": 0,
+                                "tier": "outer" if sender // 2 != receiver // 2 else "inner",
                             }
                         )
     columns = ["epoch", "layer", "direction", "sender", "receiver", "bits", "rows", "payload_bytes", "param_bytes",
-               "seconds"]
+               "seconds", "round", "tier"]
     table = pd.DataFrame(records)
     summary = {
         "run": f"20260101-000000-{system}-{seed:04x}", "system": system, "model": "gcn", "graph": "digits",
         "workers": workers, "epochs": epochs, "test_accuracy": float(table["test_score"].iloc[-1]),
         "best_val": float(table["val_score"].max()), "epoch_s": float(table.groupby("epoch")["epoch_s"].max().median()),
+        "train_s": float(table.groupby("epoch")["epoch_s"].max().sum()),
         "comm_s": 0.03, "comp_s": 0.02, "quant_s": 0.003 if bits < 32 else 0.0, "assign_s": 0.0,
         "bytes_sent": 4 * (payload + parameters) * workers * (workers - 1),
         "final_loss": float(table["loss"].iloc[-1]), "peak_memory_bytes": 512_000_000, "link": "loopback",
@@ -78,7 +80,8 @@ def make_run(
         "train": {"epochs": epochs, "seed": seed},
         "workers": workers,
     }
-    return SyntheticRun(table, pd.DataFrame(traffic, columns=columns), config, summary)
+    tiers = pd.CategoricalDtype(["inner", "outer"])
+    return SyntheticRun(table, pd.DataFrame(traffic, columns=columns).astype({"tier": tiers}), config, summary)
 # fmt: on
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gnnqlab.lab.live_model import LiveModel
-from gnnqlab.lab.theme import PHASES
+from gnnqlab.lab.figures.theme import PHASES
+from gnnqlab.lab.training.live_model import LiveModel
 from gnnqlab.launch import processes
 from gnnqlab.launch.folder import write_json
 from gnnqlab.launch.run import Run

@@ -14,6 +14,7 @@ from gnnqlab.launch import Run, launch, processes
 from gnnqlab.train.config import LaunchSettings, RunConfig, TrainSettings
 
 REPOSITORY = Path(__file__).parents[2]
+FAKE = "tests.launch.fakes:fit"
 
 
 def config(workers: int = 3, **launch_settings: object) -> RunConfig:
@@ -40,10 +41,10 @@ class Bench:
 
     def __init__(self, root: Path, environment: pytest.MonkeyPatch) -> None:
         self.root, self._environment = root, environment
+        self.fit = FAKE
         self._shared: set[Path] = set()
         self._mark = f"GNNQLAB_TEST_MARK={secrets.token_hex(8)}"
         environment.setenv(*self._mark.split("="))
-        environment.setenv("GNNQLAB_FIT", "tests.launch.fakes:fit")
         environment.setenv("PYTHONPATH", str(REPOSITORY))
         environment.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
         environment.setenv("TMPDIR", str(root / "temporary"))
@@ -54,7 +55,7 @@ class Bench:
             self._environment.setenv(name, str(value))
 
     def launch(self, workers: int = 3, **launch_settings: object) -> Run:
-        return launch(config(workers, **launch_settings), root=self.root / "runs")
+        return launch(config(workers, **launch_settings), root=self.root / "runs", fit=self.fit)
 
     def running(self, run: Run) -> Run:
         """The run once it trains; imports are slow on a busy machine."""

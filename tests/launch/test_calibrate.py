@@ -8,7 +8,7 @@ import pytest
 
 import gnnqlab as gq
 from gnnqlab.launch import calibrate
-from gnnqlab.launch.calibrate import Calibration, Trial, first_rate, next_rate, search, settle
+from gnnqlab.launch.calibrate import Calibration, LinkTrial, first_rate, next_rate, search, sent_by_host, settle
 from gnnqlab.train.link import parse_link
 
 
@@ -19,11 +19,11 @@ class Machine:
         self.compute_s, self.num_bytes, self.goodput = compute_s, num_bytes, goodput
         self.asked: list[str] = []
 
-    def __call__(self, link: str) -> Trial:
+    def __call__(self, link: str) -> LinkTrial:
         self.asked.append(link)
         communicate_s = 0.005 + 8 * self.num_bytes / (self.goodput * parse_link(link))
         epoch_s = self.compute_s + communicate_s
-        return Trial(link=link, share=communicate_s / epoch_s, epoch_s=epoch_s)
+        return LinkTrial(link=link, share=communicate_s / epoch_s, epoch_s=epoch_s)
 
 
 @pytest.mark.parametrize("wanted", [0.3, 0.5, 0.75, 0.89, 0.94])
@@ -41,6 +41,13 @@ def test_on_a_wire_without_losses_the_first_guess_is_right() -> None:
     assert next_rate(rate, 0.5, 0.75) == pytest.approx(rate / 3)  # from 1 : 1 to 3 : 1
 
 
+def test_what_a_host_sends_is_its_share_of_the_messages_and_a_ring_of_gradients() -> None:
+    # Two workers on two hosts: each sends half of all messages, and the gradients once in two turns of a ring.
+    assert sent_by_host(600.0, 0.0, 2, 2) == 300.0 and sent_by_host(0.0, 100.0, 2, 2) == 100.0
+    # Four workers on two hosts: of three peers two live elsewhere; a ring of four carries 2 · 3/4 of the gradients.
+    assert sent_by_host(600.0, 100.0, 4, 2) == pytest.approx(600 * 2 / 3 / 2 + 150)
+
+
 def test_a_share_out_of_reach_ends_the_search_with_the_nearest_trial() -> None:
     busy = Machine(num_bytes=3e11)  # even the fastest link takes longer
     found = search(busy, first_rate(busy.num_bytes, busy.compute_s, 0.1), 0.1)
@@ -54,7 +61,7 @@ def test_all_systems_get_the_link_that_vanilla_was_measured_on(monkeypatch: pyte
 
     def found(config: object) -> Calibration:
         asked.append(config)
-        trials = [Trial(link=f"{10 * share:g}mbit", share=share / 10, epoch_s=1.0) for share in (5, 7, 9)]
+        trials = [LinkTrial(link=f"{10 * share:g}mbit", share=share / 10, epoch_s=1.0) for share in (5, 7, 9)]
         return Calibration(wanted=0.75, trials=tuple(trials))
 
     monkeypatch.setattr(calibrate, "calibrate", found)

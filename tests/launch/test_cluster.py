@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from gnnqlab.cli import main
 from gnnqlab.launch import Run, slurm_script, torchrun_command
 from gnnqlab.launch import folder as files
 from gnnqlab.launch.cluster import interface_address
-from tests.launch.conftest import Bench, config, wait_until
+from gnnqlab.launch.entry import argument
+from tests.launch.conftest import FAKE, Bench, config, wait_until
 
 
 def free_port() -> int:
@@ -29,12 +31,18 @@ def free_port() -> int:
     raise AssertionError("a hundred ports in a row are taken")
 
 
-def lines(bench: Bench, address: str = "127.0.0.1", interfaces: tuple[str, str] = ("lo", "lo")) -> list[str]:
+def lines(
+    bench: Bench,
+    address: str = "127.0.0.1",
+    interfaces: tuple[str, str] = ("lo", "lo"),
+    roots: tuple[str, str] = ("runs", "runs"),
+) -> list[str]:
     port = free_port()
     return [
         torchrun_command(
-            config(2), 2, node, address, port, interfaces[node], run_id="both", root=str(bench.root / "runs")
+            config(2), 2, node, address, port, interfaces[node], run_id="both", root=str(bench.root / roots[node])
         )
+        + f" {argument(FAKE)}"  # the workers' last argument
         for node in range(2)
     ]
 
@@ -66,6 +74,27 @@ def test_a_fault_on_one_machine_ends_both(bench: Bench) -> None:
     assert causes[1] == "rank 1 was killed (signal 9, SIGKILL) in epoch 3 while waiting for boundary messages"
 
 
+def test_machines_without_a_common_folder_say_so_and_train_nothing(bench: Bench, tmp_path: Path) -> None:
+    with machines([["bash", "-c", line] for line in lines(bench, roots=("runs", "others"))]) as started:
+        assert [machine.wait(timeout=90) for machine in started] == [1, 1]
+    for root in ("runs", "others"):
+        run = Run(bench.root / root / "both")
+        assert run.status == "failed" and run.epoch == -1
+        assert re.search(
+            r"machines of one run must share its folder, got .*both, where rank\(s\) [01] do not see", run.cause
+        )
+        assert not list(run.folder.glob("records-*")) and not list(run.folder.glob(".seen-*"))
+
+
+def test_what_is_printed_says_that_a_folder_is_shared(capsys: pytest.CaptureFixture[str]) -> None:
+    said = "All machines must see the same folder /disk/runs/"
+    assert f"# {said}x, on a disk that they share" in slurm_script(
+        config(2), 2, 29500, "lo", run_id="x", root="/disk/runs"
+    )
+    main(["train", "--nnodes", "2", "--workers", "2", "--print-command", "--out", "/disk/runs"])
+    assert capsys.readouterr().out.startswith(f"# {said}")
+
+
 def test_the_slurm_script_with_stand_ins_for_slurm(bench: Bench, tmp_path: Path) -> None:
     commands = tmp_path / "commands"
     commands.mkdir()
@@ -79,9 +108,15 @@ def test_the_slurm_script_with_stand_ins_for_slurm(bench: Bench, tmp_path: Path)
         command.chmod(0o755)
     script = slurm_script(config(2), 2, free_port(), "lo", run_id="both", root=str(bench.root / "runs"))
     assert "#SBATCH --nodes=2\n" in script and "gpus" not in script
+    folder = bench.root / "runs" / "both"
+    script = script.replace(f"{folder}'\n", f"{folder} {argument(FAKE)}'\n")  # the workers' last argument
+    assert FAKE in script
     environment = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}", "SLURM_JOB_NODELIST": "node-[a-b]"}
     subprocess.run(["bash", "-c", script], env=environment, stdin=subprocess.DEVNULL, check=True, timeout=90)
     assert [state(bench, node)["state"] for node in range(2)] == ["finished", "finished"]
+    assert Run(folder).status == "finished"
+    (folder / "records-rank1.jsonl").unlink()
+    assert Run(folder).status == "failed"
 
 
 @pytest.fixture

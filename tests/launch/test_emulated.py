@@ -205,8 +205,8 @@ def exchange_rows(folder: Path, rank: int) -> None:
     from gnnqlab.bits.policy import Fixed
     from gnnqlab.message.channel import Channel
     from gnnqlab.message.codec import Codec, Float32, Stochastic
-    from gnnqlab.message.plan import Plan, Route
     from gnnqlab.message.transport import Direct
+    from gnnqlab.partition.plan import Plan, Route
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", store=dist.FileStore(str(folder / "store"), 2), rank=rank, world_size=2)
@@ -227,7 +227,7 @@ def exchange_rows(folder: Path, rank: int) -> None:
             seed=1,
         )
         halo = torch.full((300, 64), torch.nan)
-        channel.post(xs[rank], halo, epoch=0).wait()
+        channel.post(xs[rank], halo, epoch=0).decode()
         return halo
 
     expected = xs[1 - rank][rows]

@@ -100,7 +100,7 @@ def test_a_slow_rank_is_no_failure(bench: Bench) -> None:
 
 
 def test_workers_that_cannot_even_start(bench: Bench) -> None:
-    bench.set(GNNQLAB_FIT="tests.launch.nowhere:fit")
+    bench.fit = "tests.launch.nowhere:fit"
     with pytest.raises(WorkerFailed, match="raised ModuleNotFoundError: No module named 'tests.launch.nowhere'"):
         bench.launch(2).wait()
 
@@ -108,8 +108,8 @@ def test_workers_that_cannot_even_start(bench: Bench) -> None:
 def test_the_launching_process_is_killed(bench: Bench) -> None:
     bench.set(FAKE_EPOCHS=100_000)
     code = (
-        "import time; from tests.launch.conftest import config; from gnnqlab.launch import launch; "
-        f"run = launch(config(3), root={str(bench.root / 'runs')!r})\n"
+        "import time; from tests.launch.conftest import FAKE, config; from gnnqlab.launch import launch; "
+        f"run = launch(config(3), root={str(bench.root / 'runs')!r}, fit=FAKE)\n"
         "import os\n"
         "if os.fork() == 0:\n"  # a child that lives on and has inherited the pipe to the guard
         "    time.sleep(1000)\n"

@@ -8,6 +8,7 @@ import pytest
 
 from gnnqlab.launch import folder as files
 from gnnqlab.launch import launch
+from tests.cases import each
 from tests.launch.conftest import config
 
 
@@ -25,7 +26,7 @@ def test_the_place_of_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert files.default_root() == tmp_path / "elsewhere"
 
 
-@pytest.mark.parametrize("place", ["/proc/gnnqlab-runs", "file/runs"])
+@each("place", ["/proc/gnnqlab-runs", "file/runs"])
 def test_a_place_that_cannot_be_written_is_named(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("no folder")
@@ -54,7 +55,7 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
 def test_a_failed_write_keeps_the_old_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files.write_json(tmp_path / "a.json", {"x": 1})
 
-    def full(self: Path, text: str) -> int:
+    def full(self: Path, text: str, **_: object) -> int:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full)
@@ -62,6 +63,18 @@ def test_a_failed_write_keeps_the_old_text(tmp_path: Path, monkeypatch: pytest.M
         files.write_json(tmp_path / "a.json", {"x": 2})
     files.append_event(tmp_path / "missing", "anything")  # never raises
     assert files.read_json(tmp_path / "a.json") == {"x": 1}
+
+
+def test_a_folder_that_another_machine_has_made_is_left_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Usage(NamedTuple):
+        free: int = 12345
+
+    folder = files.create(tmp_path, "both")
+    (folder / "records-rank0.jsonl").write_text("{}")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage())
+    with pytest.raises(RuntimeError, match="needs 64 MB of free space"):
+        files.create(tmp_path, "both", exist_ok=True)
+    assert (folder / "records-rank0.jsonl").exists()
 
 
 def test_the_end_of_a_log_begins_at_a_line(tmp_path: Path) -> None:

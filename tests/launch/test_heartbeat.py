@@ -11,6 +11,7 @@ import pytest
 from gnnqlab.launch import processes
 from gnnqlab.train.fault import Fault
 from gnnqlab.train.heartbeat import PHASES, Heartbeat, HeartbeatReader
+from tests.cases import each
 
 
 def reader(path: Path) -> HeartbeatReader:
@@ -48,7 +49,7 @@ def test_a_rank_times_its_epochs_itself(tmp_path: Path) -> None:
     assert watching.read().epoch_s > 0.0
 
 
-@pytest.mark.parametrize("name", PHASES)
+@each("name", PHASES)
 def test_every_phase_fits_the_file(tmp_path: Path, name: str) -> None:
     Heartbeat(tmp_path / "rank0").phase(name)
     assert reader(tmp_path / "rank0").read().phase == name

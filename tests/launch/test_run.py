@@ -12,7 +12,8 @@ import pytest
 from gnnqlab.errors import WorkerFailed
 from gnnqlab.launch import Run, cleanup, launch, processes, runs
 from gnnqlab.launch import folder as files
-from tests.launch.conftest import REPOSITORY, Bench, config, wait_until
+from gnnqlab.train.left import without_records
+from tests.launch.conftest import FAKE, REPOSITORY, Bench, config, wait_until
 
 
 def test_a_run_from_launch_to_its_end(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,7 +38,7 @@ def test_a_run_from_launch_to_its_end(bench: Bench, capsys: pytest.CaptureFixtur
 
 
 def test_workers_have_default_signals_their_own_cores_and_no_compiler(bench: Bench) -> None:
-    bench.set(GNNQLAB_FIT="tests.launch.fakes:inspect")
+    bench.fit = "tests.launch.fakes:inspect"
     run = bench.launch(workers=2).wait()
     facts = [files.read_json(run.folder / f"facts{rank}.json") or {} for rank in range(2)]
     cores = len(os.sched_getaffinity(0))
@@ -91,8 +92,8 @@ def test_an_interrupt_while_waiting_stops_the_run(bench: Bench) -> None:
 def test_a_detached_run_outlives_its_launcher_and_is_found_again(bench: Bench) -> None:
     bench.set(FAKE_EPOCHS=100_000)
     code = (
-        "from tests.launch.conftest import config; from gnnqlab.launch import launch; "
-        f"launch(config(2, detach=True), root={str(bench.root / 'runs')!r})"
+        "from tests.launch.conftest import FAKE, config; from gnnqlab.launch import launch; "
+        f"launch(config(2, detach=True), root={str(bench.root / 'runs')!r}, fit=FAKE)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
     (run,) = runs(bench.root / "runs")
@@ -149,6 +150,39 @@ def test_a_run_of_another_machine_is_believed(tmp_path: Path) -> None:
     assert run.status == "running" and run.epoch == 3 and cleanup(tmp_path) == []
 
 
+def test_a_run_without_the_records_of_a_rank_is_not_finished(tmp_path: Path) -> None:
+    run = made(tmp_path, state="finished")
+    assert run.status == "finished"  # nothing that trains has written there
+    (run.folder / "facts.json").write_text("{}")
+    assert run.status == "failed" and "got none of rank(s) 0, 1" in run.cause
+    (run.folder / "records-rank0.jsonl").write_text('{"epoch":0,"rank":0,"loss":1.0}\n')
+    (run.folder / "records-rank1.jsonl").touch()
+    text = r"a run must have the records of its 2 workers, got none of rank\(s\) 1 in .*machines of one run must share"
+    assert run.status == "failed" and run.errors[0].rank == -1
+    with pytest.raises(WorkerFailed, match=text):
+        run.wait()
+    assert without_records(run.folder, 2, ended=False) == ""  # while it trains, the second may write a moment later
+    (run.folder / "records-rank1.jsonl").unlink()
+    with pytest.raises(RuntimeError, match=text):
+        assert run.summary
+    (run.folder / "records-rank1.jsonl").write_text('{"epoch":0,"rank":1,"loss":1.0}\n')
+    assert run.status == "finished" and run.cause == ""
+
+
+def test_the_status_of_a_run_is_that_of_all_its_machines(tmp_path: Path) -> None:
+    run = made(tmp_path, state="finished", cause="")
+    second = run.folder / "status-node1.json"
+    files.write_json(second, {"state": "running", "epoch": 3, "cause": "", "errors": []})
+    assert run.status == "running"
+    files.write_json(second, {"state": "failed", "cause": "rank 1 was killed", "errors": [], "epoch": 3})
+    assert (run.status, run.cause) == ("failed", "rank 1 was killed")
+    lost = {"cause": "rank 0 lost its connection", "rank": 0, "phase": "wait", "epoch": 3, "consequence": True}
+    files.write_json(run.folder / "status.json", {"state": "failed", "cause": lost["cause"], "errors": [lost]})
+    assert run.cause == "rank 1 was killed"
+    (run.folder / "status.json").unlink()  # a folder that the first machine does not see
+    assert run.status == "failed"
+
+
 def test_cleanup_ends_strays_and_only_them(tmp_path: Path) -> None:
     run = made(tmp_path)
     stray, stranger = (subprocess.Popen(["sleep", "60"]) for _ in range(2))
@@ -184,4 +218,4 @@ def test_a_report_that_is_not_there_is_said_so(tmp_path: Path) -> None:
 
 
 def test_waiting_for_the_run_within_launch(bench: Bench) -> None:
-    assert launch(config(1), root=bench.root / "runs", wait=True).status == "finished"
+    assert launch(config(1), root=bench.root / "runs", wait=True, fit=FAKE).status == "finished"

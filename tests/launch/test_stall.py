@@ -7,6 +7,7 @@ import pytest
 from gnnqlab.launch.processes import Process
 from gnnqlab.launch.stall import Rules, Stall, StallWatch
 from gnnqlab.train.heartbeat import Pulse
+from tests.cases import each
 
 
 @dataclasses.dataclass
@@ -71,7 +72,7 @@ class World:
                     assert self.tick() is None
 
 
-@pytest.mark.parametrize("epoch_s", [0.1, 1.0, 4.0])
+@each("epoch_s", [0.1, 1.0, 4.0])
 def test_training_is_no_stall(epoch_s: float) -> None:
     World(Rank(0, state="R"), Rank(1)).train(8, epoch_s)
 

@@ -1,13 +1,12 @@
-import pytest
-
 from gnnqlab.launch.verdict import WorkerError, is_consequence, order, place_of, signal_name
+from tests.cases import each
 
 
 def error(rank: int, ns: int, *, consequence: bool = False) -> WorkerError:
     return WorkerError(rank=rank, cause=f"rank {rank}", phase="wait", epoch=1, monotonic_ns=ns, consequence=consequence)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "[pair.cc:553] Connection closed by peer [127.0.0.1]:1234. This is typically caused by a remote worker",
@@ -22,7 +21,7 @@ def test_a_broken_connection_is_a_consequence(text: str) -> None:
     assert is_consequence(text)
 
 
-@pytest.mark.parametrize("text", ["", "bits must be one of (1, 2, 4, 8), got 3", "CUDA out of memory"])
+@each("text", ["", "bits must be one of (1, 2, 4, 8), got 3", "CUDA out of memory"])
 def test_anything_else_is_a_cause(text: str) -> None:
     assert not is_consequence(text)
 

@@ -13,6 +13,7 @@ from gnnqlab.measure.in_process import exact_trainer
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
 from gnnqlab.systems import fixed_bits
+from tests.cases import each
 from tests.graphs import random_graph
 
 
@@ -20,7 +21,7 @@ def shape(model="gcn", **changes):
     return ModelSettings(**{"name": model, "layers": 2, "hidden": 16, "norm": "none", "dropout": 0.0, **changes})
 
 
-@pytest.mark.parametrize(("model", "bits", "smooth"), [("gcn", 2, True), ("gcn", 8, False), ("graphsage", 1, True)])
+@each(("model", "bits", "smooth"), [("gcn", 2, True), ("gcn", 8, False), ("graphsage", 1, True)])
 def test_gradients_lie_under_the_bound(model, bits, smooth):
     system = replace(fixed_bits(bits=bits), partition=Random())
     found = convergence(load("sbm:120,3,8"), system, shape(model), epochs=16, looks=3, smooth=smooth)

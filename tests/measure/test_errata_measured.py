@@ -50,7 +50,15 @@ def test_theorem_3_leaves_something_out():
     assert figures("AQ-19")["gelu"] < 2 < figures("AQ-19")["relu"]
 
 
+def test_a_constraint_without_rates_misses_the_slow_link():
+    found = figures("AQ-22")
+    assert found["alike"] == pytest.approx(1.0, abs=1e-3)
+    assert found["slow"] > 1.05 and found["slow_seconds"] > 1
+
+
 def test_signs_and_codes():
     assert figures("SY-1") == {"written": 1.0, "descent": 8.0}
+    assert figures("SY-2") == {"halves": 2.5, "quarters": 1.4375}
+    assert figures("SY-3")["most"] < 3 and figures("SY-3")["printed_bits"] < 2 < 6 < figures("SY-3")["text_bits"]
     assert figures("CD-1") == {"top_4": 16.0, "top_8": 256.0}
     assert figures("CD-2")["own"] > 2 * figures("CD-2")["decoded"]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 import gnnqlab as gq
 from gnnqlab.bits import Fixed
 from gnnqlab.launch import local
-from gnnqlab.measure.run_check import check
+from gnnqlab.measure.run_check import TheoryCheck, check
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
 from gnnqlab.systems import adaqp, fixed_bits
@@ -30,6 +31,18 @@ def test_check_reads_a_configuration():
     assert found.bound.keys() == found.measured.keys() == {"0.weight", "1.weight", "all"}
     assert found.bound["all"] == pytest.approx(found.bound["0.weight"] + found.bound["1.weight"])
     assert found.widths == "4 bits" and "4 bits" in repr(found) and "4 bits" in found._repr_html_()
+
+
+def test_the_heading_names_weights_that_pass_their_bound():
+    def heading(*measured):
+        frame = pd.DataFrame(
+            {"layer": [0, 1, -1], "weight": ["w", "w", "all"], "measured": measured, "bound": [1.0, 1.0, 2.0]}
+        )
+        return repr(TheoryCheck(frame, "fixed-bits", "4 bits", repeats=2, trained=0)).partition("\n")[0]
+
+    assert heading(0.5, 0.5, 1.0).endswith("the bound of all weights together holds, and that of each by itself")
+    assert heading(0.2, 1.5, 1.7).endswith("the bound of all weights together holds, that of 1.w is passed")
+    assert heading(1.2, 1.5, 2.7).endswith("the bound of all weights together is passed, that of 0.w, 1.w is passed")
 
 
 def test_what_cannot_be_checked_is_refused():

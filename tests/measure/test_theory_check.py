@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import queue
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 
@@ -17,6 +20,7 @@ from gnnqlab.partition import Random
 from gnnqlab.systems import fixed_bits, random_bits, vanilla
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.trainer import worker_trainer
+from tests.cases import each
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 
@@ -39,8 +43,8 @@ def measured(model, bits, smooth):
     return gradient_variance(graph, system(bits), shape(model), workers=2, repeats=32, smooth=smooth)
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("bits", WIDTHS)
+@each("model", MODELS)
+@each("bits", WIDTHS)
 def test_smooth_models_lie_under_the_bound(model, bits):
     whole = measured(model, bits, True).iloc[-1]
     assert 0 < whole["measured"] <= whole["bound"]
@@ -49,8 +53,8 @@ def test_smooth_models_lie_under_the_bound(model, bits):
     assert whole["bound"] <= whole["worst"] <= whole["shared"] * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("bits", (1, 2, 4))
+@each("model", MODELS)
+@each("bits", (1, 2, 4))
 def test_own_messages_lie_under_the_bound_with_relu(model, bits):
     """Quantizing only what the theorem counts for a matrix, it holds for ReLU too; at 8 bits kinks may pass it."""
     frame = measured(model, bits, False)
@@ -58,7 +62,7 @@ def test_own_messages_lie_under_the_bound_with_relu(model, bits):
     assert frame["own"].iloc[-1] <= frame["bound"].iloc[-1]
 
 
-@pytest.mark.parametrize("model", MODELS)
+@each("model", MODELS)
 def test_variance_falls_with_the_square_of_the_step(model):
     """(2^b - 1)^2: 25-fold from 2 to 4 bits, 289-fold from 4 to 8; near 16-fold for two more bits of many."""
     found = {bits: measured(model, bits, True)["measured"].iloc[-1] for bits in WIDTHS}
@@ -68,7 +72,7 @@ def test_variance_falls_with_the_square_of_the_step(model):
     assert found[4] / found[8] == pytest.approx(289, rel=0.4)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@each("model", MODELS)
 def test_smooth_gradients_show_no_bias(model):
     for bits in (4, 8):
         whole = measured(model, bits, True).iloc[-1]
@@ -87,7 +91,7 @@ def test_relu_is_not_the_theorem():
     assert ratios[True] < 1 < ratios[False]
 
 
-@pytest.mark.parametrize("bits", [1, 2])
+@each("bits", [1, 2])
 def test_gradient_messages_alone_are_unbiased_and_bounded(bits):
     """The backward pass is linear in its messages, whatever the activation: Theorem 3 is rigorous there."""
     graph = random_graph(nodes=80, edges=320)
@@ -137,8 +141,7 @@ def on_rank(rank, workers, shards, recipe, model):
 
 def test_threads_give_the_gradients_of_real_ranks():
     graph, recipe, model = random_graph(), system(2), shape("gcn", layers=3)
-    owner = recipe.partition.assign(graph, 3)
-    threads = ThreadedWorkers(graph, owner, recipe, model, TrainSettings(), workers=3)
+    threads = ThreadedWorkers(graph, recipe.partition.cut(graph, 3), recipe, model, TrainSettings())
     loss, gradient = threads.gradients(3)
     for rank_loss, rank_gradient in run_ranks(on_rank, 3, threads.shards, recipe, model):
         # The same codes; only the sum over workers may run in another order.
@@ -148,14 +151,31 @@ def test_threads_give_the_gradients_of_real_ranks():
 
 def test_a_worker_that_fails_is_the_one_named():
     graph = random_graph()
-    threads = ThreadedWorkers(graph, Random().assign(graph, 2), vanilla(), shape("gcn"), TrainSettings(), workers=2)
+    threads = ThreadedWorkers(graph, Random().cut(graph, 2), vanilla(), shape("gcn"), TrainSettings())
     threads.trainers[1].graph.features[:] = float("nan")
     with pytest.raises(RuntimeError, match="messages must be finite: rank 1"):
         threads.gradients(0)
 
 
+def test_two_workers_meet_at_one_queue(monkeypatch):
+    """A thread may be held up while it makes a queue; the other must not make a second one."""
+
+    class Slow(queue.SimpleQueue):
+        def __new__(cls):
+            time.sleep(0.05)
+            return super().__new__(cls)
+
+    monkeypatch.setattr("gnnqlab.measure.in_process.queue.SimpleQueue", Slow)
+    monkeypatch.setattr("gnnqlab.measure.in_process._PATIENCE_S", 1.0)
+    mail = Mail(2)
+    with ThreadPoolExecutor(2) as pool:
+        got = pool.submit(mail.get, 0, 1)
+        pool.submit(mail.put, 0, 1, torch.ones(1)).result()
+        assert got.result().item() == 1
+
+
 def test_loop_back_moves_copies():
-    mail = Mail()
+    mail = Mail(2)
     first, second = LoopBack(mail, 0), LoopBack(mail, 1)
     message, empty, landed = torch.tensor([1, 2], dtype=torch.uint8), torch.zeros(0, dtype=torch.uint8), torch.zeros(2)
     landed = landed.byte()

@@ -7,11 +7,11 @@ import torch
 
 from gnnqlab.bits import Fixed, UniformRandom
 from gnnqlab.errors import NonFiniteMessage
-from gnnqlab.exchange.plans import backward_plan, forward_plan
 from gnnqlab.message.channel import Channel
 from gnnqlab.message.codec import Float32, Stochastic
 from gnnqlab.message.transport import TRANSPORTS, make_transport
 from gnnqlab.partition import Random, build_shard
+from tests.cases import each
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 
@@ -26,7 +26,7 @@ PAIRS = [
 
 def exchange(rank, workers, graph, owner, codec, bits, transport, direction):
     shard = build_shard(graph, owner, rank, workers)
-    plan = forward_plan(shard) if direction == "forward" else backward_plan(shard)
+    plan = shard.plan(direction)
     channel = Channel(
         layer=1,
         direction=direction,
@@ -39,10 +39,10 @@ def exchange(rank, workers, graph, owner, codec, bits, transport, direction):
     owned, halo = rows_of(shard.owned, rank), rows_of(shard.halo, rank)
     if direction == "forward":
         out = torch.full((shard.num_halo, COLUMNS), float("nan"))
-        channel.post(owned, out, epoch=3).wait()
+        channel.post(owned, out, epoch=3).decode()
     else:
         out = torch.zeros(shard.num_owned, COLUMNS)
-        channel.post(halo, out, epoch=3).wait()
+        channel.post(halo, out, epoch=3).decode()
     received = sum(
         share.payload_bytes + share.param_bytes for arrival in channel.arrivals for share in arrival.layout.shares
     )
@@ -65,7 +65,7 @@ def exchange_all(rank, workers, graph, owner, transport):
     return [exchange(rank, workers, graph, owner, codec, bits, transport, "forward") for _, codec, bits in PAIRS]
 
 
-@pytest.mark.parametrize("transport", sorted(TRANSPORTS))
+@each("transport", sorted(TRANSPORTS))
 def test_forward_rows_come_from_their_owner(transport):
     graph = random_graph(seed=5)
     owner = Random(seed=1).assign(graph, 3)
@@ -86,7 +86,7 @@ def check_forward(results, name, codec, bits, owner):
     assert all(result["seconds"] > 0 for result in results)
 
 
-@pytest.mark.parametrize("transport", sorted(TRANSPORTS))
+@each("transport", sorted(TRANSPORTS))
 def test_gradients_of_a_row_add_up_over_all_that_used_it(transport):
     graph = random_graph(seed=5)
     owner = Random(seed=1).assign(graph, 4)
@@ -122,7 +122,7 @@ def poisoned(rank, workers, graph, owner, codec, bits):
     channel = Channel(
         layer=2,
         direction="forward",
-        plan=forward_plan(shard),
+        plan=shard.plan("forward"),
         codec=codec,
         bits=bits,
         transport=make_transport("direct", rank, workers),
@@ -133,7 +133,7 @@ def poisoned(rank, workers, graph, owner, codec, bits):
     return str(caught.value), node
 
 
-@pytest.mark.parametrize(("name", "codec", "bits"), PAIRS[:3], ids=[pair[0] for pair in PAIRS[:3]])
+@each(("name", "codec", "bits"), PAIRS[:3])
 def test_a_row_that_is_not_finite_is_named(name, codec, bits):
     graph = random_graph(seed=5)
     for rank, (text, node) in enumerate(run_ranks(poisoned, 2, graph, Random(seed=1).assign(graph, 2), codec, bits)):
@@ -151,20 +151,20 @@ def constant(rank, workers, graph, owner):
     channel = Channel(
         layer=0,
         direction="forward",
-        plan=forward_plan(shard),
+        plan=shard.plan("forward"),
         codec=Stochastic(),
         bits=Fixed(bits=1),
         transport=make_transport("direct", rank, workers),
         seed=0,
     )
     out = torch.empty(shard.num_halo, COLUMNS)
-    channel.post(torch.full((shard.num_owned, COLUMNS), 0.1), out, epoch=0).wait()
+    channel.post(torch.full((shard.num_owned, COLUMNS), 0.1), out, epoch=0).decode()
     return bool((out == torch.tensor(0.1)).all())
 
 
 def traced(rank, workers, graph, owner):
     shard = build_shard(graph, owner, rank, workers)
-    plan = forward_plan(shard)
+    plan = shard.plan("forward")
     channel = Channel(
         layer=0,
         direction="forward",
@@ -175,7 +175,7 @@ def traced(rank, workers, graph, owner):
         seed=0,
     )
     x = rows_of(shard.owned, rank)
-    channel.post(x, torch.empty(shard.num_halo, COLUMNS), epoch=0).wait()
+    channel.post(x, torch.empty(shard.num_halo, COLUMNS), epoch=0).decode()
     return all(
         torch.equal(channel.ranges[route.peer], x[route.rows].amax(1) - x[route.rows].amin(1)) for route in plan.send
     )
@@ -189,7 +189,5 @@ def test_encoding_traces_the_range_of_every_row_in_plan_order():
 def test_unknown_names_list_the_known_ones():
     with pytest.raises(ValueError, match=r"transport must be one of \['all-to-all', 'direct', 'ring'\], got 'mpi'"):
         make_transport("mpi", 0, 1)
-    with pytest.raises(
-        ValueError, match="codec parameters must be one of 'float32', 'bfloat16', 'bfloat16-after', got 'int8'"
-    ):
+    with pytest.raises(ValueError, match="parameters must be 'float32', 'bfloat16' or 'bfloat16-after', got 'int8'"):
         Stochastic(parameters="int8")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.message.codec import Noise, Stochastic
+from tests.cases import each
 
 WIDTHS = [1, 2, 4, 8, 16, 32]
 
@@ -93,8 +94,8 @@ def test_rows_of_every_width_can_be_added():
     assert torch.allclose(added, once + 1, atol=1e-6)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), 3e38])
+@each("width", WIDTHS)
+@each("value", [float("nan"), float("inf"), 3e38])
 def test_a_row_that_is_not_finite_is_found_among_all(width, value):
     x = rows(7, 5)
     x[4, 1], x[4, 3] = value, -value  # 3e38 alone is finite: the range is not
@@ -116,8 +117,8 @@ def test_no_rows_and_no_columns_are_no_trouble():
         assert through(torch.empty(3, 0), width)[0].shape == (3, 0)
 
 
-@pytest.mark.parametrize(("parameters", "biased"), [("bfloat16", False), ("bfloat16-after", True)])
-@pytest.mark.parametrize("bits", [8, 16])
+@each(("parameters", "biased"), [("bfloat16", False), ("bfloat16-after", True)])
+@each("bits", [8, 16])
 def test_parameters_cut_after_encoding_bias_what_is_decoded(parameters, biased, bits):
     x = rows(16, 64)
     errors = torch.stack(

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from gnnqlab.bits import Fixed, UniformRandom
 from gnnqlab.errors import UnexpectedMessage
-from gnnqlab.exchange.plans import backward_plan, forward_plan
 from gnnqlab.message.channel import Channel
 from gnnqlab.message.codec import Float32, Stochastic
 from gnnqlab.message.header import SIZE, Header, checksum, run_number
 from gnnqlab.message.transport import TRANSPORTS, make_transport
 from gnnqlab.partition import Random, build_shard
+from tests.cases import each
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 
@@ -30,7 +30,7 @@ def test_a_header_is_64_bytes_and_comes_back():
     assert HEADER.check(HEADER.pack(2**64 - 9)) == 2**64 - 9
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "text"),
     [
         ({"run": 12}, "run must be 11, got 12; it comes from another run"),
@@ -111,7 +111,7 @@ class Counting:
 def one_exchange(rank, workers, graph, owner, transport, direction, codec, bits, wrong):
     """Exchange once; the worker with the last rank takes the wrong settings. Returns the error, or what came."""
     shard = build_shard(graph, owner, rank, workers)
-    plan = forward_plan(shard) if direction == "forward" else backward_plan(shard)
+    plan = shard.plan(direction)
     mine = wrong if rank == workers - 1 else {}
     counting = Counting(make_transport(transport, rank, workers))
     channel = Channel(
@@ -128,7 +128,7 @@ def one_exchange(rank, workers, graph, owner, transport, direction, codec, bits,
     x = torch.sin(torch.arange(number * COLUMNS, dtype=torch.float32).view(number, COLUMNS) + rank)
     out = torch.zeros(shard.num_owned + shard.num_halo - number, COLUMNS)
     try:
-        channel.post(x, out, epoch=mine.get("epoch", 3)).wait()
+        channel.post(x, out, epoch=mine.get("epoch", 3)).decode()
     except UnexpectedMessage as error:
         dist.barrier()  # whoever waits for a body that will not come must not end first
         return str(error)
@@ -151,7 +151,7 @@ def every_codec(rank, workers, graph, owner, transport):
     ]
 
 
-@pytest.mark.parametrize("transport", sorted(TRANSPORTS))
+@each("transport", sorted(TRANSPORTS))
 def test_the_wire_carries_what_the_format_promises_and_a_header_a_message(transport):
     graph = random_graph(seed=5)
     for results in run_ranks(every_codec, 3, graph, Random(seed=1).assign(graph, 3), transport):
@@ -169,7 +169,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(
+@each(
     ("transport", "name"),
     [*(("direct", name) for name in WRONG), ("ring", "of another length"), ("all-to-all", "of another length")],
 )
@@ -219,7 +219,7 @@ def flipped(rank, workers, graph, owner, codec, bits):
     channel = Channel(
         layer=1,
         direction="forward",
-        plan=forward_plan(shard),
+        plan=shard.plan("forward"),
         codec=codec,
         bits=bits,
         transport=transport,
@@ -227,11 +227,11 @@ def flipped(rank, workers, graph, owner, codec, bits):
         run=1,
     )
     with pytest.raises(UnexpectedMessage) as caught:
-        channel.post(torch.ones(shard.num_owned, COLUMNS), torch.empty(shard.num_halo, COLUMNS), epoch=3).wait()
+        channel.post(torch.ones(shard.num_owned, COLUMNS), torch.empty(shard.num_halo, COLUMNS), epoch=3).decode()
     return str(caught.value)
 
 
-@pytest.mark.parametrize(("codec", "bits"), CODECS[:2], ids=["float32, landed", "2 bits"])
+@each(("codec", "bits"), CODECS[:2])
 def test_a_bit_that_changed_on_the_way_is_noticed(codec, bits):
     graph = random_graph(seed=5)
     for rank, error in enumerate(run_ranks(flipped, 2, graph, Random(seed=1).assign(graph, 2), codec, bits)):
@@ -256,7 +256,7 @@ def many(rank, workers, messages):
     )
     x, out = torch.ones(200, 8), torch.empty(100, 8)
     for epoch in range(messages):
-        channel.post(x, out, epoch=epoch).wait()
+        channel.post(x, out, epoch=epoch).decode()
         channel.arrivals.clear()
         if epoch == messages // 4:
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gnnqlab.message.links import time_transfers
+from gnnqlab.message.links import SIZES, sizes_up_to, time_transfers
 from tests.ranks import run_ranks
 
 
@@ -23,3 +23,9 @@ def test_every_pair_is_timed_at_every_size():
 def test_one_sample_is_refused():
     with pytest.raises(ValueError, match="repeats must be at least 5, for medians that hold, got 1"):
         time_transfers(0, 1, repeats=1)
+
+
+def test_links_are_timed_by_messages_no_larger_than_trainings_own():
+    assert sizes_up_to(200_000)[-1] == 200_000 and sizes_up_to(10**9) == SIZES
+    least = sizes_up_to(0)  # a line through latencies alone would say that bytes cost nothing
+    assert least == sizes_up_to(1000) and least[-1] == 64 * 2**10 and least[0] < least[1] < least[2]

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from gnnqlab.message import AllRows, BoundarySampling
+from tests.cases import each
 
 IDS = torch.arange(20_000)
 
@@ -14,7 +15,7 @@ def kept(sampler, **changes):
     return sampler.kept(IDS, **{"holder": 1, "seed": 0, "epoch": 0, **changes})
 
 
-@pytest.mark.parametrize("p", [0.01, 0.1, 0.5])
+@each("p", [0.01, 0.1, 0.5])
 def test_each_row_is_kept_with_probability_p(p):
     share = kept(BoundarySampling(p=p)).numel() / IDS.numel()
     assert abs(share - p) < 5 * (p * (1 - p) / IDS.numel()) ** 0.5
@@ -42,7 +43,7 @@ def test_the_ends_of_the_range():
     assert BoundarySampling(p=0.1).rescale == 65536 / 6554  # of the probability that is drawn with
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "text"),
     [
         ({"p": 1.5}, r"p must be 0 or lie in \(2\*\*-17, 1\], got 1.5"),

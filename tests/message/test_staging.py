@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from gnnqlab.message import staging
 from gnnqlab.message.staging import HostBuffers, Staged
 from gnnqlab.message.transport import TRANSPORTS, make_transport
+from tests.cases import each
 from tests.ranks import run_ranks
 
 
@@ -51,8 +51,8 @@ def staged_exchange(rank, workers, name, lazily):
     return results, kept
 
 
-@pytest.mark.parametrize("name", sorted(TRANSPORTS))
-@pytest.mark.parametrize("lazily", [False, True])
+@each("name", sorted(TRANSPORTS))
+@each("lazily", [False, True])
 def test_staged_bytes_are_the_bytes_sent(name, lazily):
     for results, kept in run_ranks(staged_exchange, 3, name, lazily):
         assert results == [[True, True]] * 3

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gnnqlab.bits.row import two_parameters
 from gnnqlab.message.wire import lay_out
 
 
@@ -16,7 +17,9 @@ from gnnqlab.message.wire import lay_out
     parameter=st.sampled_from([2, 4]),
 )
 def test_rows_follow_each_other_without_gap(widths, columns, parameter):
-    layout = lay_out(torch.tensor(widths, dtype=torch.uint8), len(widths), columns, bytes_per_parameter=parameter)
+    layout = lay_out(
+        torch.tensor(widths, dtype=torch.uint8), len(widths), columns, param_bytes=two_parameters(parameter)
+    )
     sizes = [-(-columns * width // 8) for width in widths]
     assert layout.payload_bytes == sum(sizes)
     assert layout.num_bytes == sum(sizes) + 2 * parameter * len(widths)
@@ -29,16 +32,16 @@ def test_rows_follow_each_other_without_gap(widths, columns, parameter):
 
 
 def test_wide_rows_come_first_and_keep_their_order():
-    layout = lay_out(torch.tensor([2, 8, 2, 8], dtype=torch.uint8), 4, 8, bytes_per_parameter=4)
+    layout = lay_out(torch.tensor([2, 8, 2, 8], dtype=torch.uint8), 4, 8, param_bytes=two_parameters(4))
     assert layout.order.tolist() == [1, 3, 0, 2]
 
 
 def test_one_width_needs_no_table():
-    layout = lay_out(2, 10, 9, bytes_per_parameter=4)
+    layout = lay_out(2, 10, 9, param_bytes=two_parameters(4))
     assert layout.order is None and layout.offsets is None
     assert (layout.payload_bytes, layout.param_bytes) == (30, 80)
 
 
 def test_widths_must_fit():
     with pytest.raises(ValueError, match=r"widths must have one entry a row, got shape \(2,\) for 3 rows"):
-        lay_out(torch.tensor([2, 2], dtype=torch.uint8), 3, 4, bytes_per_parameter=4)
+        lay_out(torch.tensor([2, 2], dtype=torch.uint8), 3, 4, param_bytes=two_parameters(4))

@@ -10,6 +10,7 @@ import torch
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.nn.attention import AttentionConvolution
 from gnnqlab.nn.layers import GraphConvolution, SageConvolution
+from tests.cases import each
 from tests.graphs import random_graph
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -26,8 +27,8 @@ def as_dgl(graph):
     return dgl.graph((graph.indices.long(), destination), num_nodes=graph.num_nodes)
 
 
-@pytest.mark.parametrize("directed", [False, True])
-@pytest.mark.parametrize(("before", "after"), [(12, 7), (7, 12), (9, 9)])
+@each("directed", [False, True])
+@each(("before", "after"), [(12, 7), (7, 12), (9, 9)])
 def test_gcn_layer(directed, before, after):
     graph = random_graph(directed=directed, features=before)
     ours = GraphConvolution(before, after, generator=torch.Generator().manual_seed(0))
@@ -40,8 +41,8 @@ def test_gcn_layer(directed, before, after):
     close(ours.bias.grad, theirs.bias.grad)
 
 
-@pytest.mark.parametrize("directed", [False, True])
-@pytest.mark.parametrize(("before", "after"), [(12, 7), (7, 12), (9, 9)])
+@each("directed", [False, True])
+@each(("before", "after"), [(12, 7), (7, 12), (9, 9)])
 def test_graphsage_layer(directed, before, after):
     graph = random_graph(directed=directed, features=before)
     ours = SageConvolution(before, after, generator=torch.Generator().manual_seed(0))
@@ -57,8 +58,8 @@ def test_graphsage_layer(directed, before, after):
     close(ours.bias.grad, bias.grad)
 
 
-@pytest.mark.parametrize("heads", [1, 3])
-@pytest.mark.parametrize("mean", [False, True])
+@each("heads", [1, 3])
+@each("mean", [False, True])
 def test_gat_layer(heads, mean):
     graph = random_graph(features=12)
     ours = AttentionConvolution(12, 6, heads=heads, mean=mean, generator=torch.Generator().manual_seed(0))
@@ -126,7 +127,7 @@ def test_dagnn():
     same_gradients(ours, theirs, ("first", "second", "gate"))
 
 
-@pytest.mark.parametrize("jump", ["cat", "max", "lstm"])
+@each("jump", ["cat", "max", "lstm"])
 def test_jknet(jump):
     graph = random_graph(features=12)
     ours = build_model(ModelSettings(name="jknet", layers=3, hidden=8, jump=jump, norm="none"), 12, 4, seed=1)

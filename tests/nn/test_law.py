@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 import torch
 
 from gnnqlab.exchange import Overlapped, Synchronous
@@ -16,6 +15,7 @@ from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.objective import Objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
 from tests.agreement import assert_same_training, what_came_out
+from tests.cases import each
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 
@@ -67,8 +67,8 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 4, 7])
-@pytest.mark.parametrize(("model", "directed", "features", "layers"), CASES)
+@each("workers", [1, 2, 3, 4, 7])
+@each(("model", "directed", "features", "layers"), CASES)
 def test_workers_equal_one_process(workers, model, directed, features, layers):
     graph = random_graph(directed=directed, features=features, seed=layers)
     shape = ModelSettings(name=model, layers=layers, hidden=16, dropout=0.3, input_dropout=0.1)
@@ -91,8 +91,8 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize(("directed", "schedule"), [(True, Synchronous()), (False, Overlapped())])
-@pytest.mark.parametrize("name", MODELS)
+@each(("directed", "schedule"), [(True, Synchronous()), (False, Overlapped())])
+@each("name", MODELS)
 def test_every_model_obeys(name, directed, schedule):
     graph = random_graph(directed=directed, isolated=4)
     # Adam makes a whole step of a gradient that is nothing but rounding, and 32 layers have some: so a small one.
@@ -102,7 +102,7 @@ def test_every_model_obeys(name, directed, schedule):
     assert_same(results, one_process(graph, MODELS[name], settings))
 
 
-@pytest.mark.parametrize("name", ["gcn", "graphsage", "gat", "gcnii", "dagnn", "sgc", "jknet"])
+@each("name", ["gcn", "graphsage", "gat", "gcnii", "dagnn", "sgc", "jknet"])
 def test_every_model_obeys_at_depth_32(name):
     """Sums of 32 layers forward and 32 back; measured 5e-7 of the largest gradient at most, the bound is 1e-5."""
     graph, shape = random_graph(isolated=4), ModelSettings(name=name, layers=32, hidden=8, dropout=0.3)
@@ -120,7 +120,7 @@ def test_attention_without_self_loops_obeys():
     assert_same(run_ranks(on_rank, 4, graph, owner, shape, settings), one_process(graph, shape, settings))
 
 
-@pytest.mark.parametrize("transport", ["ring", "all-to-all"])
+@each("transport", ["ring", "all-to-all"])
 def test_every_transport_obeys(transport):
     graph = random_graph()
     shape = ModelSettings(layers=3, hidden=16)
@@ -129,7 +129,7 @@ def test_every_transport_obeys(transport):
     assert_same(run_ranks(on_rank, 3, graph, owner, shape, settings), one_process(graph, shape, settings))
 
 
-@pytest.mark.parametrize("transport", ["direct", "ring", "all-to-all"])
+@each("transport", ["direct", "ring", "all-to-all"])
 def test_the_overlapped_schedule_obeys(transport):
     graph = random_graph()
     shape = ModelSettings(layers=3, hidden=16)
@@ -173,7 +173,7 @@ def test_sparse_features_obey():
     assert_same(results, truth)
 
 
-@pytest.mark.parametrize("name", ["empty halos", "a worker with nothing to learn", "a worker with no node"])
+@each("name", ["empty halos", "a worker with nothing to learn", "a worker with no node"])
 def test_odd_partitions_obey(name):
     graph = random_graph(nodes=40, edges=60, isolated=12)
     owner = torch.zeros(graph.num_nodes, dtype=torch.int64)

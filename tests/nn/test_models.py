@@ -11,6 +11,7 @@ from gnnqlab.systems import vanilla
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.objective import Objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
+from tests.cases import each
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 
@@ -27,7 +28,7 @@ def test_a_model_has_the_norm_its_authors_use():
     assert ModelSettings(name="gcnii", norm="layer").norm == "layer"
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "text"),
     [
         ({"name": "gcn", "heads": 2}, r"heads is a setting of \['gat'\], got 2 for 'gcn'; leave it out"),
@@ -38,7 +39,7 @@ def test_a_model_has_the_norm_its_authors_use():
         ({"name": "gat", "hidden": 6, "heads": 0}, r"got 0 heads for 6; set heads to one of \[1, 2, 3, 6\]$"),
         ({"name": "sgc", "norm": "layer"}, r"norm of sgc must be one of \('none',\), got 'layer'"),
         ({"name": "gcnii", "initial_share": 1.5}, r"initial_share must lie in \[0, 1\]"),
-        ({"name": "jknet", "jump": "sum"}, "jump must be one of .*, got 'sum'"),
+        ({"name": "jknet", "jump": "sum"}, "jump must be 'cat', 'max' or 'lstm', got 'sum'"),
         ({"name": "gin"}, "model must be one of .*'sgc'.*, got 'gin'"),
     ],
 )
@@ -67,10 +68,10 @@ def gcnii_on_rank(rank, workers, graph, owner):
     def nonsense(step, place):
         dependent = step.dependent
 
-        def on_nonsense():
-            if place[1] == "forward":
+        def on_nonsense(round):
+            if place.direction == "forward":
                 step.halo = torch.full_like(step.halo, 1e3)
-            dependent()
+            dependent(round)
 
         step.dependent = on_nonsense
         run(step, place)
@@ -108,6 +109,15 @@ def test_gcnii_without_weights_needs_none():
         assert not any(weight.grad.any() for weight in model.weights) and model.first.weight.grad.any()
         outputs.append(out.detach())
     assert torch.equal(*outputs)
+
+
+def test_every_dropout_of_a_pass_has_a_mask_of_its_own():
+    x = torch.ones(60, 400)
+    one_pass = LocalGraph(random_graph()).at(3, training=True)
+    first, second = (one_pass.dropout(x, 0.5) > 0 for _ in range(2))
+    # Two masks of 24 000 elements agree in half of them; five standard errors.
+    assert abs(float((first == second).float().mean()) - 0.5) < 5 * 0.5 / 24_000**0.5
+    assert torch.equal(LocalGraph(random_graph()).at(3, training=True).dropout(x, 0.5) > 0, first)
 
 
 def test_dagnn_without_hops_is_a_gated_perceptron():
@@ -149,7 +159,7 @@ def test_heads_share_the_width():
 def test_the_largest_of_equal_layers_is_that_layer():
     model = build_model(ModelSettings(name="jknet", layers=4, hidden=8, jump="max"), 12, 4, seed=1)
     h = torch.randn(60, 8, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(model._join([h] * 4), h)
+    assert torch.equal(model._join(LocalGraph(random_graph()).at(0, training=False), [h] * 4), h)
 
 
 def test_sgc_projects_or_propagates_first_alike():
@@ -166,7 +176,7 @@ def test_sgc_projects_or_propagates_first_alike():
     )
 
 
-@pytest.mark.parametrize("name", ["gcn", "graphsage", "gat", "gcnii", "dagnn", "sgc", "jknet"])
+@each("name", ["gcn", "graphsage", "gat", "gcnii", "dagnn", "sgc", "jknet"])
 def test_every_model_learns_at_depth_8(name):
     """The loss falls by a tenth in 40 steps; a sign or a missing gradient would not let it."""
     graph = random_graph(nodes=120, edges=400)

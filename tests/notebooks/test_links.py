@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import nbformat
-import pytest
+
+from tests.cases import each
 
 FOLDER = Path(__file__).parent.parent.parent / "notebooks"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -17,12 +18,12 @@ def _links(path: Path) -> list[str]:
     return [link for cell in book.cells if cell.cell_type == "markdown" for link in LINK.findall(cell.source)]
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.ipynb")), ids=lambda path: path.stem)
+@each("path", sorted(FOLDER.glob("*.ipynb")))
 def test_every_link_leads_to_a_file(path: Path) -> None:
     broken = [link for link in _links(path) if "://" not in link and not (FOLDER / link.partition("#")[0]).is_file()]
     assert not broken
 
 
-@pytest.mark.parametrize("number", ["09", "10", "11", "22", "23", "24"])
+@each("number", ["09", "10", "11", "22", "23", "24"])
 def test_the_index_lists_it(number: str) -> None:
     assert any(link.startswith(f"{number}_") for link in _links(FOLDER / "00_index.ipynb"))

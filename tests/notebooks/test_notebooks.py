@@ -10,14 +10,15 @@ import re
 from pathlib import Path
 
 import nbformat
-import pytest
+
+from tests.cases import each
 
 FOLDER = Path(__file__).parent.parent.parent / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 PLOTLY = "application/vnd.plotly.v1+json"
 SEEN_WITHOUT_SCRIPTS = {"image/png", "text/html"}
 
-pytestmark = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+each_notebook = each("path", NOTEBOOKS)
 
 
 def _read(path: Path) -> nbformat.NotebookNode:
@@ -30,11 +31,13 @@ def _code(path: Path) -> list[nbformat.NotebookNode]:
     return [cell for cell in _read(path).cells if cell.cell_type == "code"]
 
 
+@each_notebook
 def test_small_and_without_state(path: Path) -> None:
     assert path.stat().st_size < 1_000_000
     assert set(_read(path).metadata) == {"kernelspec", "language_info"}, "make notebooks leaves nothing else"
 
 
+@each_notebook
 def test_numbered_and_titled(path: Path) -> None:
     number = re.match(r"(\d\d)_[a-z0-9_]+$", path.stem)
     assert number, "notebooks are numbered and in lower case"
@@ -42,6 +45,7 @@ def test_numbered_and_titled(path: Path) -> None:
     assert title.startswith(f"# {int(number[1])} · ")
 
 
+@each_notebook
 def test_a_marked_cell_has_stored_output(path: Path) -> None:
     """nbval passes a marked cell without one."""
     for cell in _code(path):
@@ -49,6 +53,7 @@ def test_a_marked_cell_has_stored_output(path: Path) -> None:
             assert cell.outputs, f"marked, but without stored output:\n{cell.source}"
 
 
+@each_notebook
 def test_every_figure_can_be_seen_without_scripts(path: Path) -> None:
     for cell in _code(path):
         for output in cell.outputs:
@@ -58,6 +63,7 @@ def test_every_figure_can_be_seen_without_scripts(path: Path) -> None:
             assert "application/vnd.jupyter.widget-view+json" not in kinds, "GNNQLAB_STATIC=1 leaves no live widget"
 
 
+@each_notebook
 def test_every_picture_is_described(path: Path) -> None:
     for cell in _code(path):
         for output in cell.outputs:
@@ -65,11 +71,13 @@ def test_every_picture_is_described(path: Path) -> None:
                 assert len(output.metadata["image/png"]["alt"]) > 20
 
 
+@each_notebook
 def test_no_error_is_stored(path: Path) -> None:
     for cell in _code(path):
         assert all(output.output_type != "error" for output in cell.outputs), cell.source
 
 
+@each_notebook
 def test_cells_are_thin(path: Path) -> None:
     for cell in _code(path):
         lines = [line for line in cell.source.splitlines() if line.strip()]
@@ -78,6 +86,7 @@ def test_cells_are_thin(path: Path) -> None:
         assert not any(isinstance(node, ast.ClassDef) for node in ast.walk(tree)), "workers cannot import a cell"
 
 
+@each_notebook
 def test_executing_keeps_no_path_of_the_machine(path: Path) -> None:
     from tests.notebooks.execute import clean
 

@@ -17,33 +17,6 @@ def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("GNNQLAB_CACHE", str(tmp_path))
 
 
-def test_metis_cuts_less_than_chance_and_says_nothing(capfd):
-    pytest.importorskip("dgl", reason="METIS comes with DGL, which is not installed")
-    graph = gq.load("sbm:600,4,12")
-    metis = gq.partition(graph, METIS(), workers=4).quality
-    chance = gq.partition(graph, Random(), workers=4).quality
-    assert metis.edge_cut < 0.7 * chance.edge_cut
-    assert metis.node_imbalance < 1.1
-    assert capfd.readouterr().out == ""
-
-
-def test_a_partition_by_metis_is_made_once():
-    pytest.importorskip("dgl", reason="METIS comes with DGL, which is not installed")
-    graph = gq.load("digits")  # left to itself METIS cuts it in another way at each of the first calls
-    first = gq.partition(graph, METIS(), workers=2)
-    assert all(torch.equal(gq.partition(graph, METIS(), workers=2).owner, first.owner) for _ in range(3))
-    folder = store_shards(graph, METIS(), 2)
-    assert torch.equal(Shard.load(shard_path(folder, 1)).owned, first.shards[1].owned)
-
-
-def test_metis_sees_no_self_loops():
-    pytest.importorskip("dgl", reason="METIS comes with DGL, which is not installed")
-    graph = random_graph()  # given its self loops, METIS reads what it should not and never settles
-    METIS().assign(graph, 3)
-    METIS().assign(graph, 3)
-    assert len({tuple(METIS().assign(graph, 3).tolist()) for _ in range(8)}) == 1
-
-
 def test_random_shares_are_even_and_seeded():
     graph = random_graph()
     owner = Random(seed=3).assign(graph, 7)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnqlab.graph import Graph, SparseRows
-from gnnqlab.partition import Random, Shard, build_shard, partition
+from gnnqlab.partition import NodeCut, Random, Shard, build_shard, partition
 from gnnqlab.partition.shard import edge_weights
 from tests.graphs import random_graph
 
@@ -102,8 +102,8 @@ class _Given:
     def __init__(self, owner):
         self.owner = owner
 
-    def assign(self, graph, workers):
-        return self.owner
+    def cut(self, graph, workers):
+        return NodeCut(owner=self.owner, workers=workers)
 
 
 def test_boundary_follows_out_edges_and_marginal_in_edges():

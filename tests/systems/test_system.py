@@ -8,33 +8,15 @@ from dataclasses import dataclass, replace
 import pytest
 
 import gnnqlab as gq
-from gnnqlab.systems import SYSTEMS, System, make_system, register_system
-from gnnqlab.systems.parts import PARTS, part_from_json, part_to_json
+from gnnqlab.exchange import Synchronous
+from gnnqlab.systems import System, make_system, register_system
+from gnnqlab.systems.parts import part_from_json, part_to_json
 from gnnqlab.systems.system import settings_for
-
-
-@pytest.mark.parametrize("name", sorted(SYSTEMS))
-def test_every_recipe_survives_json(name):
-    system = make_system(name)
-    assert system.name == name
-    assert System.from_json(json.loads(json.dumps(system.to_json()))) == system
-
-
-@pytest.mark.parametrize("axis", sorted(PARTS))
-def test_every_part_survives_json(axis):
-    for kind in PARTS[axis].values():
-        part = kind()
-        assert part_from_json(axis, json.loads(json.dumps(part_to_json(axis, part)))) == part
 
 
 def test_a_variant_is_one_replaced_axis():
     system = replace(gq.systems.vanilla(), partition=gq.Random(seed=3))
     assert system.codec == gq.Float32() and system.partition == gq.Random(seed=3)
-
-
-def test_bits_the_codec_cannot_write_are_refused():
-    with pytest.raises(ValueError, match=r"Float32 writes \[32\], got \[2\]; choose codec Stochastic\(\)"):
-        replace(gq.systems.vanilla(), bits=gq.Fixed(bits=2))
 
 
 def test_the_stochastic_codec_writes_every_width():
@@ -63,8 +45,8 @@ class OwnSchedule:
 
     delay: int = 1
 
-    def run(self, step):
-        step.prepare()
+    def build(self):
+        return Synchronous()
 
 
 def test_a_part_of_your_own_is_found_by_import():

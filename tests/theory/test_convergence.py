@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from gnnqlab.theory.convergence import convergence_bound, largest_step, smoothness
+from tests.cases import each
 
 
 def test_terms_of_the_bound():
@@ -22,7 +23,7 @@ def test_first_term_falls_as_one_over_epochs():
     assert terms[0].noise == terms[2].noise
 
 
-@pytest.mark.parametrize("step", [0.0, 2.0, 2.5])
+@each("step", [0.0, 2.0, 2.5])
 def test_step_must_be_short(step):
     with pytest.raises(ValueError, match=r"step must lie in \(0, 2 / L_2\) = \(0, 2\), got"):
         convergence_bound(loss_gap=1.0, epochs=1, step=step, curvature=1.0, variance=0.0)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gnnqlab.theory.cost import LinkCost, all_at_once_s, epoch_s, exchange_s, fit, ring_round_s, ring_s
+from tests.cases import each
 
 SIZES = (4096, 32768, 131072, 524288, 1048576)
 
@@ -43,7 +44,7 @@ def test_noise_of_five_percent_leaves_both_within_ten():
     assert 0.99 < r_squared <= 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("medians", "theta", "gamma"),
     [
         # Points that bend up: the free line would start below 0.
@@ -100,8 +101,25 @@ def test_ring_rounds_are_those_of_the_transport():
     expected = [max(sent[r, (r + k) % 4] for r in range(4)) + 1 for k in (1, 2, 3)]
     assert ring_round_s(cost, sent).tolist() == expected
     assert ring_s(cost, sent) == exchange_s(cost, sent, transport="ring") == sum(expected)
-    busiest = max(sum(sent[r, c] + 1 for c in range(4) if c != r and sent[r, c]) for r in range(4))
-    assert all_at_once_s(cost, sent) == exchange_s(cost, sent) == busiest
+    pairs = [(r, c) for r in range(4) for c in range(4) if c != r and sent[r, c]]
+    leaving, entering = ([sum(sent[p] + 1 for p in pairs if p[end] == r) for r in range(4)] for end in (0, 1))
+    assert max(leaving) > max(entering)
+    assert all_at_once_s(cost, sent) == exchange_s(cost, sent) == max(leaving)
+
+
+def test_the_busiest_end_may_be_a_receiver_and_directions_are_told_apart():
+    cost = LinkCost.uniform(3, bytes_per_s=2.0, latency_s=0.5)
+    into_one = np.array([[0.0, 8.0, 0.0], [0.0, 0.0, 2.0], [0.0, 8.0, 0.0]])
+    # Each of the two senders is busy for 4.5 s, who receives from both for 9.
+    assert all_at_once_s(cost, into_one) == 9.0
+    # Backward everything goes the other way: then it is one sender.
+    assert all_at_once_s(cost, into_one.T) == 9.0
+    slow_out = LinkCost(
+        theta_s_per_byte=np.array([[0.0, 3.0, 3.0], [1.0, 0.0, 1.0], [1.0, 1.0, 0.0]]),
+        gamma_s=np.zeros((3, 3)), r_squared=cost.r_squared, moments=cost.moments,
+    )  # fmt: skip
+    assert all_at_once_s(slow_out, into_one) == 3 * 8 + 8
+    assert all_at_once_s(slow_out, into_one.T) == 8 + 8
 
 
 def test_a_pair_without_messages_costs_nothing():
@@ -115,7 +133,7 @@ def test_overlap_hides_the_shorter_of_both():
     assert epoch_s([4, 1], [1, 3], 2, overlapped=False) == 11
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "text"),
     [
         (lambda: fit([1, 2], [1.0, 2.0]), "timed at least 5 times, got 1 of 1 bytes"),

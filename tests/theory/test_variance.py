@@ -19,6 +19,7 @@ from gnnqlab.theory.variance import (
     shared_variance,
     step_widths,
 )
+from tests.cases import each
 
 WIDTHS = (1, 2, 4, 8)
 
@@ -41,8 +42,8 @@ def decoded(rows_KD: torch.Tensor, bits: int, repeats: int) -> torch.Tensor:
     return torch.stack(found)
 
 
-@pytest.mark.parametrize("bits", WIDTHS)
-@pytest.mark.parametrize("kind", ["normal", "relu"])
+@each("bits", WIDTHS)
+@each("kind", ["normal", "relu"])
 def test_theorem_1_is_what_the_codec_does(bits, kind):
     rows = normal(24, 40)
     rows = torch.relu(rows) if kind == "relu" else rows
@@ -107,7 +108,7 @@ def weight_gradients(rows_KD, deltas_KD, bits, edges, base_VD, gradient_VD, repe
     )
 
 
-@pytest.mark.parametrize("bits", WIDTHS)
+@each("bits", WIDTHS)
 def test_theorem_3_in_its_own_setting(bits):
     """Each message goes to one row, so rows err independently: Eq. 25 is exact, and Eq. 27 with 1/4 bounds it."""
     rows, deltas = normal(6, 5, seed=1), normal(6, 4, seed=2)
@@ -162,6 +163,14 @@ def test_product_term_carries_one_thirty_sixth():
     assert bound.total == pytest.approx(6.0**4 / 36)
     printed = gradient_variance_bound(noise, noise, largest_row=0.0, largest_gradient=0.0, as_printed=True)
     assert printed.total == pytest.approx(6.0**4 / 6)
+
+
+def test_terms_of_theorem_3_by_hand():
+    # A = (2, 3), B = (5, 7), M = 3, N = 1/2: no two of the three terms, and no power of M or N, give the same number.
+    a, b = torch.tensor([2.0, 3.0]), torch.tensor([5.0, 7.0])
+    bound = gradient_variance_bound(a, b, largest_row=3.0, largest_gradient=0.5)
+    assert (bound.product, bound.from_gradients, bound.from_rows) == (2 * 5 + 3 * 7, 9 * 12, 5 / 4)
+    assert bound.total == 31 + 108 + 1.25
 
 
 def test_noises_must_match():

@@ -27,7 +27,7 @@ def some(epoch=3):
         "pending/0-forward-0-1": torch.empty(0, dtype=torch.uint8),
         "cost/theta": torch.ones(2, 2, dtype=torch.float64),
     }
-    return Checkpoint(epoch, tensors, {"control": {"version": 0, "settings": {}}, "time_s": 1.5})
+    return Checkpoint(epoch, tensors, {"adaptives": {"control": {"version": 0, "settings": {}}}, "time_s": 1.5})
 
 
 def equal(one, other):
@@ -84,6 +84,16 @@ def test_the_newest_whole_one_is_taken_and_two_are_kept(tmp_path, capsys):
     assert newest_checkpoint(tmp_path).epoch == 4
     assert "the one before is taken" in capsys.readouterr().out
     assert newest_checkpoint(tmp_path / "nowhere") is None
+
+
+def test_a_checkpoint_of_an_earlier_version_is_refused_not_passed_over(tmp_path):
+    keeper = Checkpoints(tmp_path)
+    keeper.save(4, {"values": torch.zeros(3)}, {})
+    keeper.finish()
+    (path,) = (tmp_path / "checkpoints").iterdir()
+    path.write_bytes(path.read_bytes().replace(b"gnnqlab checkpoint 2", b"gnnqlab checkpoint 1"))
+    with pytest.raises(RuntimeError, match="must be of the format 'gnnqlab checkpoint 2', got 'gnnqlab checkpoint 1'"):
+        newest_checkpoint(tmp_path)
 
 
 def test_state_is_copied_before_training_goes_on(tmp_path):
@@ -165,8 +175,8 @@ def test_an_assignment_goes_on_too_also_one_that_was_under_way(tmp_path):
     settings = {**SETTINGS, **ADAQP, "epochs": 2, "checkpoint_every": 2}
     first = gq.launch("digits", **settings, out=tmp_path, wait=True)
     before = read_checkpoint(first.folder / "checkpoints" / "epoch-000002.safetensors")
-    chosen = {name: rows for name, rows in before.tensors.items() if name.startswith("pending/")}
-    assert chosen and not any(name.startswith("widths/") for name in before.tensors)
+    chosen = {name: rows for name, rows in before.tensors.items() if name.startswith("assignment/pending/")}
+    assert chosen and not any(name.startswith("assignment/widths/") for name in before.tensors)
     one = gq.resume(first, epochs=8, wait=True)
     two = gq.resume(one, epochs=12, wait=True)  # from epoch 8, with the assignment in force
     bits = two.traffic.groupby("epoch").bits.unique()
@@ -182,7 +192,7 @@ def test_decisions_go_on_too(tmp_path):
     # Rates are by measured seconds: where few epochs may decide nothing, so many have decided often.
     settings = {**SETTINGS, "system": "sylvie", "delta": 1, "epochs": 40}
     first = gq.launch("digits", **settings, out=tmp_path, wait=True)
-    kept = final(first, 40).facts["coordination"]
+    kept = final(first, 40).facts["adaptives"]
     descent = kept["descent"]
     losses = first.records[first.records["rank"] == 0]["loss"].tolist()
     running = losses[0]
@@ -194,11 +204,11 @@ def test_decisions_go_on_too(tmp_path):
     assert len(decided) and decided.equals(resumed.decisions.iloc[: len(decided)])
     assert (resumed.decisions["epoch"].iloc[len(decided) :] > 40).all()
     base = [1, *(int(what.split()[-1]) for what in decided["what"] if what.startswith("base width"))][-1]
-    assert kept["base"] == base
+    assert kept["base-width"] == {"base": base}
     # The epoch after the checkpoint has the widths that were decided before it.
     bits = resumed.traffic.groupby("epoch")["bits"].min()
     assert bits[40] == base
-    after = final(resumed, 48).facts["coordination"]["descent"]
+    after = final(resumed, 48).facts["adaptives"]["descent"]
     for loss in resumed.records[resumed.records["rank"] == 0]["loss"].tolist()[40:]:
         running = 0.9 * running + (1 - 0.9) * loss
     assert after["loss"] == running

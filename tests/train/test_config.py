@@ -11,13 +11,17 @@ import pytest
 
 import gnnqlab as gq
 from gnnqlab.bits.assigned import Assigned
-from gnnqlab.systems.system import SYSTEMS, settings_of
+from gnnqlab.settings import settings_in
+from gnnqlab.systems.said import Said
+from gnnqlab.systems.settings import settings_of
+from gnnqlab.systems.system import SYSTEMS
 from gnnqlab.train.command import command_of
 from gnnqlab.train.config import LaunchSettings, RunConfig, TrainSettings
-from gnnqlab.train.presets import SYLVIE
+from gnnqlab.train.presets import ADAQP, SYLVIE
+from tests.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     "settings",
     [
         {},
@@ -33,7 +37,7 @@ def test_json_loses_nothing(settings):
     assert RunConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "text"),
     [
         ({"epochs": 0}, "epochs must be at least 1, got 0"),
@@ -43,9 +47,9 @@ def test_json_loses_nothing(settings):
         ({"weight_decay": -1.0}, "weight_decay must not be negative, got -1.0"),
         ({"evaluate_every": -1}, "evaluate_every must not be negative, got -1"),
         ({"layer0": "never"}, "layer0 must be 'resend' or 'once', got 'never'"),
-        ({"transport": "pigeon"}, "transport must be one of"),
+        ({"transport": "pigeon"}, "transport must be 'direct', 'ring' or 'all-to-all', got 'pigeon'"),
         ({"workers": 0}, "workers must be at least 1, got 0"),
-        ({"layers": 0}, "layers and hidden must be at least 1, got 0 and 256"),
+        ({"layers": 0}, "layers must be at least 1, got 0"),
         ({"dropout": 1.0}, r"dropout must lie in \[0, 1\), got 1.0"),
         ({"model": "gnc"}, "model must be one of .*, got 'gnc'"),
         ({"norm": "batch"}, r"norm of gcn must be one of \('layer', 'none'\), got 'batch'"),
@@ -66,10 +70,17 @@ def test_json_loses_nothing(settings):
         ({"hosts": 2, "backend": "nccl", "device": "cuda"}, "emulated hosts are joined for backend 'gloo', got 'nccl'"),
         ({"wire": "string"}, "wire must be 'auto', 'emulated' or 'paced', got 'string'"),
         ({"colour": "red"}, r"system 'vanilla' takes no settings, got \['colour'\]"),
+        ({"epoch": 3}, "no setting of a run with system 'vanilla' is called 'epoch'; did you mean epochs$"),
+        ({"learning_rate": 0.1}, "is called 'learning_rate'; did you mean lr$"),
+        ({"num_workers": 2}, "is called 'num_workers'; did you mean workers$"),
+        ({"bits": 2}, r"system 'vanilla' takes no settings, got \['bits'\]; leave them out or choose another system"),
+        ({"heads": 2}, r"heads is a setting of \['gat'\], got 2 for 'gcn'; leave it out"),
+        ({"partition": "hash"}, r"partition must be one of \['metis', 'random'\], got 'hash'"),
+        ({"epochs": "many"}, "epochs must be a whole number, got 'many'"),
     ],
 )
 def test_bad_values_are_refused_with_rule_and_value(settings, text):
-    with pytest.raises(ValueError, match=text):
+    with pytest.raises((ValueError, TypeError), match=text):
         gq.configure("digits", **settings)
 
 
@@ -100,11 +111,29 @@ def test_start_method_follows_the_device():
     assert LaunchSettings(device="cuda").start_method == "spawn"
 
 
+TABLE_8 = """
+reddit           3  256  LayerNorm  Adam  0.01  0.5  500   100   0.5
+yelp             3  256  LayerNorm  Adam  0.01  0.1  1000  1000  0.5
+ogbn-products    3  256  LayerNorm  Adam  0.01  0.5  250   2000  0.5
+amazon-products  3  256  LayerNorm  Adam  0.01  0.5  1200  500   0.5
+"""
+"""Layers, hidden, norm, optimizer, learning rate, dropout, epochs, rows of a group, λ, as AdaQP prints them."""
+
+
 def test_presets_are_those_of_table_8():
-    model, train = gq.preset("ogbn-products", model="graphsage")
-    assert (model.layers, model.hidden, model.dropout, train.lr, train.epochs) == (3, 256, 0.5, 0.01, 250)
-    with pytest.raises(ValueError, match="AdaQP Table 8 has presets for"):
-        gq.preset("cora")
+    for line in TABLE_8.strip().splitlines():
+        graph, layers, hidden, norm, optimizer, lr, dropout, epochs, group_size, lam = line.split()
+        assert (norm, optimizer) == ("LayerNorm", "Adam")
+        for name in ("gcn", "graphsage"):
+            model, train = gq.preset(graph, model=name)
+            assert (model.name, model.norm, train.weight_decay) == (name, "layer", 0.0)
+            assert (model.layers, model.hidden, model.dropout) == (int(layers), int(hidden), float(dropout))
+            assert (train.lr, train.epochs) == (float(lr), int(epochs))
+        assert gq.preset_system(graph) == gq.systems.adaqp(group_size=int(group_size), lam=float(lam))
+    assert len(ADAQP) == len(TABLE_8.strip().splitlines())
+    for refused in (gq.preset, gq.preset_system):
+        with pytest.raises(ValueError, match="AdaQP Table 8 has presets for the graphs .*, got 'cora'"):
+            refused("cora")
 
 
 TABLE_VI = """
@@ -134,7 +163,7 @@ def test_presets_are_those_of_table_vi():
     for (name, graph), (layers, hidden, epochs, dropout) in printed.items():
         model, train = gq.preset(graph, model=name, paper="sylvie")
         assert (model.name, model.layers, model.hidden, model.dropout) == (name, layers, hidden, dropout)
-        assert (model.heads, train.epochs) == (1, epochs)
+        assert (getattr(model, "heads", 1), train.epochs) == (1, epochs)
         # Not of the paper: rates of PipeGCN's scripts for three graphs, weight decay of two models' authors.
         scripts = {"reddit": 0.01, "yelp": 0.001, "ogbn-products": 0.003} if name in ("graphsage", "gcn", "gat") else {}
         assert train.lr == scripts.get(graph, 0.01)
@@ -150,7 +179,9 @@ def made_by(monkeypatch):
     from gnnqlab.cli.train import Train
 
     seen = []
-    monkeypatch.setattr(Train, "run", lambda self: seen.append(self.configure(self.system, **self.recipe_settings())))
+    monkeypatch.setattr(
+        Train, "run", lambda self: seen.append(self.configure(self.system, **self.recipe_settings(self.system)))
+    )
 
     def parse(command):
         cli.main(shlex.split(command)[1:])
@@ -166,29 +197,59 @@ def test_the_command_of_a_run_repeats_it(made_by):
     assert made_by(command_of(config)) == config
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@each("system", SYSTEMS)
 def test_every_setting_of_a_recipe_has_an_option(system, made_by):
     other = {"bits": 4, "lam": 0.25, "group_size": 7, "period": 3, "among": (2, 8), "when": "blocking"}
     other |= {"as_released": True, "parameters": "bfloat16-after"}
     other |= {"delta": 20, "momentum": 0.5, "bound": 3, "formula": "printed"}
     other |= {"p": 0.25, "attention": "none"}
     other |= {"feature_smoothing": 0.9, "gradient_smoothing": 0.5}
-    settings = {name: other[name] for name in settings_of(SYSTEMS[system])}
+    other |= {"thresholds": (0.6, 0.7, 0.8)}
+    other |= {"dropped_by": "receiver" if system == "sylvie" else "owner"}
+    settings = {each.name: other[each.name] for each in settings_of(SYSTEMS[system])}
     config = gq.configure("digits", system=system, **settings)
     assert made_by(command_of(config)) == config
 
 
-@pytest.mark.parametrize("section", ["model", "train", "launch"])
+@each("section", ["model", "train", "launch"])
 def test_every_setting_of_a_run_has_an_option_or_changes_no_result(section):
-    from gnnqlab.cli.options import Options
-
     without = {"name", "start_method", "detach", "vanilla_share", "group_timeout_s", "stall_report_s", "stall_stop_s"}
-    known = {option.name for option in dataclasses.fields(Options)}
-    fields = {field.name for field in dataclasses.fields(getattr(RunConfig(graph="digits"), section))}
-    assert fields - without <= known
+    settings = settings_in(type(getattr(RunConfig(graph="digits"), section)))
+    assert {each.name for each in settings if each.option is None} <= without
+    assert all(each.option == each.name.replace("_", "-") and each.help for each in settings if each.option)
     launch = LaunchSettings(detach=True, group_timeout_s=9.0, stall_report_s=1.0, stall_stop_s=2.0)
     plain = RunConfig(graph="digits")
     assert command_of(dataclasses.replace(plain, launch=launch)) == command_of(plain)
+
+
+def test_a_run_keeps_what_its_recipe_was_told():
+    config = gq.configure("digits", system="adaqp", lam=0.3, among=(2, 8), partition="random", seed=4)
+    value = json.loads(json.dumps(config.to_json()))
+    assert value["recipe"] == {"name": "adaqp", "lam": 0.3, "among": [2, 8]}
+    again = RunConfig.from_json(value)
+    assert again == config and again.system.recipe == config.system.recipe
+    assert again.system.partition == gq.Random(seed=4)
+    line = "--workers 2 --epochs 60 --seed 4 --lam 0.3 --widths 2,8 --partition random"
+    assert command_of(again).endswith(line)
+    # The function of the recipe says the same as its name, and replacing a part ends it.
+    direct = gq.configure("digits", system=gq.systems.adaqp(lam=0.3, among=(2, 8)))
+    assert direct.system.recipe == config.system.recipe
+    changed = dataclasses.replace(direct.system, schedule=gq.Synchronous())
+    assert gq.configure("digits", system=changed).to_json()["recipe"] is None
+    # What JSON cannot hold is not kept: there is no line for it either.
+    assert Said("own", {"codec": gq.Float32()}).to_json() is None
+
+
+def test_a_file_from_before_recipes_were_kept_has_its_line():
+    config = gq.configure("digits", system="sylvie", bound=3, model="gat", heads=2)
+    value = json.loads(json.dumps(config.to_json()))
+    del value["recipe"]
+    value["model"] |= {"initial_share": 0.1, "identity_decay": 0.5, "jump": "cat"}  # one record had everybody's
+    again = RunConfig.from_json(value)
+    assert again == config and "--stale-bound 3" in command_of(again) and "--heads 2" in command_of(again)
+    with pytest.raises(ValueError, match=r"jump is a setting of \['jknet'\], got 'max' for 'gat'; leave it out"):
+        RunConfig.from_json({**value, "model": {**value["model"], "jump": "max"}})
+    assert value["model"].keys() - config.to_json()["model"].keys() == {"initial_share", "identity_decay", "jump"}
 
 
 def test_what_no_line_can_make_has_no_line():

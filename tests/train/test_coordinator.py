@@ -8,25 +8,50 @@ from dataclasses import replace
 import pytest
 import torch
 
+from gnnqlab.adaptive import Training, adaptives_of
+from gnnqlab.bits.descent import Descent
 from gnnqlab.bits.orchestrator import Orchestrated, OrchestratedWidths
-from gnnqlab.exchange.pipeline import Pipeline
+from gnnqlab.exchange.pipeline import AdaptivePipeline
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, build_shard
+from gnnqlab.seat import Seat
 from gnnqlab.systems import make_system
 from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.coordinator import Coordinator, Descent
-from gnnqlab.train.reduction import Facts, _read, _write, num_facts
+from gnnqlab.train.reduction import Facts, Slots
 from gnnqlab.train.trainer import worker_trainer
+from tests.cases import each
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 
 
-def coordinator(*, bound=100, **settings):
-    settings = {"momentum": 0.0, "delta": 1, **settings}
-    widths = OrchestratedWidths(Orchestrated(**settings), torch.arange(2), torch.ones(2))
-    made = Coordinator(widths, Pipeline({"forward": 0.0, "backward": 0.0}), bound)
-    made.obey(widths.settings)
-    return made
+class Coordinator:
+    """All three of SYLVIE's adaptives, as a trainer has them, without a training."""
+
+    def __init__(self, *, bound=100, **settings):
+        self.settings = Orchestrated(**{"momentum": 0.0, "delta": 1, **settings})
+        self.widths = OrchestratedWidths(self.settings, torch.arange(2), torch.ones(2))
+        self.pipeline = AdaptivePipeline(bound=bound).build()
+        seat = Seat(rank=0, workers=1, seed=0, ids=torch.arange(2), importance=torch.ones(2))
+        training = Training(seat=seat, parts={"bits": self.widths, "schedule": self.pipeline})
+        self.by_axis = adaptives_of(training)
+        self.adaptives = training.adaptives
+        self.decisions = []
+
+    def after_epoch(self, epoch, loss, epoch_s):
+        for adaptive in self.adaptives.values():
+            adaptive.after_epoch(epoch, loss, {"epoch_s": epoch_s})
+            self.decisions += [line for file, line in adaptive.entries() if file == "decisions.jsonl"]
+
+    def steer(self, settings, version):
+        for adaptive in self.by_axis["bits"]:
+            adaptive.steer(settings, version=version)
+
+    def state(self):
+        return {name: adaptive.state().facts for name, adaptive in self.adaptives.items()}
+
+    def load(self, state):
+        for name, adaptive in self.adaptives.items():
+            adaptive.load(state[name], {})
 
 
 def feed(made, losses, epoch_s=1.0):
@@ -45,15 +70,22 @@ def test_the_running_loss_and_its_rate_by_hand():
     assert descent.add(2.0, 2.0) == (1.0, 0.5)
 
 
+def test_the_running_loss_keeps_the_larger_share_of_itself():
+    descent = Descent(momentum=0.75, delta=1)
+    descent.add(8.0, 1.0)
+    descent.add(4.0, 1.0)
+    assert descent.loss == 0.75 * 8 + 0.25 * 4
+
+
 def test_a_slower_descent_widens_and_a_faster_one_narrows():
     # rates: 4, 2 (slower), 1 (slower), 3 (faster)
-    bases, fresh = feed(coordinator(), [10.0, 6.0, 4.0, 3.0, 0.0])
+    bases, fresh = feed(Coordinator(), [10.0, 6.0, 4.0, 3.0, 0.0])
     assert bases == [1, 1, 2, 4, 2]
     assert fresh == [False, False, True, True, False]
 
 
 def test_the_printed_formula_decides_the_other_way_round():
-    bases, fresh = feed(coordinator(formula="printed"), [10.0, 6.0, 4.0, 3.0, 0.0])
+    bases, fresh = feed(Coordinator(formula="printed"), [10.0, 6.0, 4.0, 3.0, 0.0])
     assert bases == [1, 1, 1, 1, 2]
     assert fresh == [False, False, False, False, True]
     with pytest.raises(ValueError, match="formula must be 'text' or 'printed', got 'other'"):
@@ -61,7 +93,7 @@ def test_the_printed_formula_decides_the_other_way_round():
 
 
 def test_time_counts():
-    made = coordinator()
+    made = Coordinator()
     for epoch, (loss, epoch_s) in enumerate([(10.0, 1.0), (8.0, 1.0), (6.0, 2.0)]):
         made.after_epoch(epoch, loss, epoch_s)
     assert made.widths.base == 2  # the loss fell as much, in twice the time
@@ -69,7 +101,7 @@ def test_time_counts():
 
 def test_staleness_is_bounded():
     losses = [-(1.1**epoch) for epoch in range(30)]  # falls faster and faster: no other reason to wait
-    made = coordinator(bound=3)
+    made = Coordinator(bound=3)
     _, fresh = feed(made, losses)
     ages, age = [], 0
     for before in [True, *fresh[:-1]]:  # epoch 0 has nothing stale to use
@@ -81,7 +113,7 @@ def test_staleness_is_bounded():
 
 
 def test_every_decision_says_when_and_why():
-    made = coordinator()
+    made = Coordinator()
     feed(made, [10.0, 6.0, 4.0])
     assert made.decisions == [
         {"epoch": 3, "what": what, "why": "the loss fell by 2 a second, by 4 1 epochs before"}
@@ -99,7 +131,7 @@ def test_a_time_that_nobody_knows_is_the_one_told_last_or_else_next():
 def test_decisions_are_taken_after_every_epoch_from_delta_plus_one_on():
     # Eq. 5: b_(t+1) from the rates of t and t - δ wherever t > δ, every epoch. The loss halves: each rate is smaller.
     for delta in (1, 3, 5):
-        made = coordinator(delta=delta)
+        made = Coordinator(delta=delta)
         bases, fresh = feed(made, [2.0**-epoch for epoch in range(12)])
         assert bases == [1] * (delta + 1) + [2, 4, 8] + [8] * (12 - delta - 4)
         assert fresh == [False] * (delta + 1) + [True] * (12 - delta - 1)
@@ -107,7 +139,7 @@ def test_decisions_are_taken_after_every_epoch_from_delta_plus_one_on():
 
 def test_decisions_go_on_from_a_state_as_they_would_have():
     losses = [10.0, 6.0, 4.0, 3.0, 0.0, -1.0, -3.5, -4.0, -9.0, -9.5, -12.0]
-    straight, first, second = coordinator(bound=2), coordinator(bound=2), coordinator(bound=2)
+    straight, first, second = Coordinator(bound=2), Coordinator(bound=2), Coordinator(bound=2)
     feed(straight, losses)
     feed(first, losses[:5])
     kept = json.loads(json.dumps(first.state()))
@@ -120,11 +152,11 @@ def test_decisions_go_on_from_a_state_as_they_would_have():
 
 
 def test_a_state_survives_steering_of_the_same_settings():
-    first = coordinator(momentum=0.5, delta=2)
+    first = Coordinator(momentum=0.5, delta=2)
     feed(first, [4.0, 2.0, 1.5])
-    second = coordinator(momentum=0.5, delta=2)
+    second = Coordinator(momentum=0.5, delta=2)
     second.load(first.state())
-    second.obey(second.widths.settings)
+    second.steer(second.settings, version=1)
     assert second.state() == first.state()
 
 
@@ -133,8 +165,9 @@ def on_rank(rank, workers, graph, owner, model, gradients):
     shard, settings = build_shard(graph, owner, rank, workers), TrainSettings(seed=2, gradients=gradients)
     trainer = worker_trainer(shard, system, model, settings)
     told = []
-    decide = trainer.coordinator.after_epoch
-    trainer.coordinator.after_epoch = lambda *of_epoch: (told.append(of_epoch[2]), decide(*of_epoch))
+    watch = trainer.adaptives["descent"]
+    judge = watch.after_epoch
+    watch.after_epoch = lambda epoch, loss, shared: (told.append(shared["epoch_s"]), judge(epoch, loss, shared))
     losses, own = [], []
     for epoch in range(12):
         losses.append(trainer.epoch(epoch))
@@ -143,12 +176,14 @@ def on_rank(rank, workers, graph, owner, model, gradients):
         own.append(trainer._epoch_s)
     trainer.evaluate(12)
     trainer.close()
-    known = {"losses": losses, "decisions": trainer.coordinator.decisions, "base": trainer.policy.base, "told": told}
+    decisions = [entry for adaptive in trainer.adaptives.values() for entry in adaptive.entries()]
+    base = trainer.adaptives["base-width"].widths.base
+    known = {"losses": losses, "decisions": decisions, "base": base, "told": told}
     return known, own
 
 
-@pytest.mark.parametrize("model", ["gcn", "gat"])
-@pytest.mark.parametrize("gradients", ["float32", "bfloat16"])
+@each("model", ["gcn", "gat"])
+@each("gradients", ["float32", "bfloat16"])
 def test_all_workers_decide_alike(model, gradients):
     graph = random_graph()
     shape = ModelSettings(name=model, layers=2, hidden=16, dropout=0.0)
@@ -185,20 +220,23 @@ def test_seconds_of_an_epoch_that_is_not_like_the_others_are_not_told():
 
 
 def test_one_that_does_not_know_its_seconds_is_believed():
+    slots = Slots(maxima=1, workers=3)
     for seconds, longest in (([1.0, 3.0, 2.0], 3.0), ([1.0, None, 2.0], None)):
-        summed = torch.zeros(num_facts(timed=3))
+        summed = torch.zeros(slots.count)
         for rank, epoch_s in enumerate(seconds):
             one = torch.zeros_like(summed)
-            _write(one, Facts(torch.tensor(0.5), epoch_s=epoch_s), rank)
+            slots.write(one, Facts(torch.tensor(0.5), maxima=[epoch_s]), rank)
             summed += one
-        assert _read(summed) == (1.5, False, longest)
+        assert slots.read(summed) == (1.5, False, (), (longest,))
 
 
-def test_other_systems_have_nobody_to_coordinate():
+def test_only_what_watches_has_somebody_to_watch():
     graph = random_graph()
     shard = build_shard(graph, Random(seed=1).assign(graph, 1), 0, 1)
-    trainer = worker_trainer(shard, make_system("vanilla"), ModelSettings(layers=2, hidden=8), TrainSettings())
-    assert trainer.coordinator is None
-    half = replace(make_system("vanilla"), schedule=make_system("sylvie").schedule)
-    trainer = worker_trainer(shard, half, ModelSettings(layers=2, hidden=8), TrainSettings())
-    assert trainer.coordinator is not None and trainer.coordinator.widths is None
+    for system, names in (
+        (make_system("vanilla"), ["bits"]),
+        (make_system("sylvie"), ["descent", "base-width", "freshness"]),
+        (replace(make_system("vanilla"), schedule=AdaptivePipeline()), ["bits", "descent", "freshness"]),
+    ):
+        trainer = worker_trainer(shard, system, ModelSettings(layers=2, hidden=8), TrainSettings())
+        assert list(trainer.adaptives) == names

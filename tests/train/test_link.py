@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from gnnqlab.train.link import Crossing, Link, link_name, parse_link
+from tests.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("link", "rate"),
     [("1gbit", 10**9), ("2.5Gbit", 2_500_000_000), ("100mbit", 10**8), ("8000kbit", 8_000_000), (" 10gbit ", 10**10)],
 )
@@ -17,24 +18,24 @@ def test_a_link_is_read(link: str, rate: int) -> None:
     assert parse_link(link) == rate
 
 
-@pytest.mark.parametrize("link", ["", "fast", "1gb", "1gbps", "-1gbit", "1 000mbit", "1e9", "gbit", "1gbit/s"])
+@each("link", ["", "fast", "1gb", "1gbps", "-1gbit", "1 000mbit", "1e9", "gbit", "1gbit/s"])
 def test_a_link_that_cannot_be_read_is_refused(link: str) -> None:
     with pytest.raises(ValueError, match=f"link must be a number with kbit, mbit or gbit, got {link!r}; write '1gbit'"):
         parse_link(link)
 
 
-@pytest.mark.parametrize("link", ["0gbit", "999kbit", "101gbit"])
+@each("link", ["0gbit", "999kbit", "101gbit"])
 def test_a_link_out_of_range_is_refused(link: str) -> None:
     with pytest.raises(ValueError, match=f"link must lie between 1mbit and 100gbit, got '{link}'"):
         parse_link(link)
 
 
-@pytest.mark.parametrize("rate", [1e6, 1.5e6, 99.96e6, 181_764_000, 1e9, 2.5e9, 1e11])
+@each("rate", [1e6, 1.5e6, 99.96e6, 181_764_000, 1e9, 2.5e9, 1e11])
 def test_a_rate_has_a_name_that_is_read_back(rate: float) -> None:
     assert parse_link(link_name(rate)) == pytest.approx(rate, rel=5e-3)
 
 
-@pytest.mark.parametrize(("rate", "name"), [(0.0, "1mbit"), (1e15, "100000mbit")])
+@each(("rate", "name"), [(0.0, "1mbit"), (1e15, "100000mbit")])
 def test_a_rate_out_of_range_is_brought_within(rate: float, name: str) -> None:
     assert link_name(rate) == name
     parse_link(name)

@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from gnnqlab.graph import Graph
+from gnnqlab.partition import Random, build_shard
 from gnnqlab.train.objective import Objective
+from tests.graphs import random_graph
 
 
 def graph(labels, train=(0, 1), val=(2,), test=(3,)):
@@ -44,6 +46,21 @@ def test_micro_f1_sums_before_it_divides():
     assert scores.test == 0.0
     flat = torch.zeros(4, 2)
     assert objective.loss(flat).item() == pytest.approx(2 * math.log(2))  # summed over classes, mean over nodes
+
+
+def test_shares_of_workers_add_up_to_the_loss_and_their_splits_to_the_graphs():
+    graph = random_graph()
+    owner = Random(seed=1).assign(graph, 3)
+    logits = torch.randn(graph.num_nodes, graph.num_classes, generator=torch.Generator().manual_seed(0))
+    shards = [build_shard(graph, owner, rank, 3) for rank in range(3)]
+    parts = [Objective.of(shard) for shard in shards]
+    whole = Objective.of(graph)
+    assert len({part.train_rows.numel() for part in parts}) > 1  # as many for each, and a local mean would do too
+    shares = sum(part.loss(logits[shard.owned]) for part, shard in zip(parts, shards, strict=True))
+    torch.testing.assert_close(shares, whole.loss(logits))
+    for part, shard in zip(parts, shards, strict=True):
+        for mine, all_rows in zip(part.masks, whole.masks, strict=True):
+            assert torch.equal(mine, all_rows[shard.owned])
 
 
 def test_what_cannot_be_learnt_is_refused():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import gnnqlab as gq
+from gnnqlab.train.clock import PARTS, PHASES
 from gnnqlab.train.record import (
     RECORD_COLUMNS,
     JsonLines,
@@ -72,6 +73,28 @@ def test_a_summary_has_the_fields_of_the_contract(tmp_path):
     assert set(contract.split()) <= set(summary)
 
 
+def test_seconds_of_a_summary_are_those_of_its_phases(tmp_path):
+    """Each phase has a power of two, so a sum tells which phases are in it; the first epoch sets things up."""
+    (tmp_path / "config.json").write_text(json.dumps(gq.configure("digits").to_json()))
+    phases = ("wait", "reduce", "central", "marginal", "dense", "optimizer", "encode", "decode")
+    seconds = {f"{phase}_s": 2.0**place for place, phase in enumerate(phases)}
+    for rank in (0, 1):
+        setting_up = record(0, rank, **dict.fromkeys(seconds, 1000.0))
+        write(tmp_path, rank, [setting_up, *(record(epoch, rank, **seconds) for epoch in (1, 2, 3))])
+    summary = summarize(tmp_path)
+    assert (summary["comm_s"], summary["comp_s"], summary["quant_s"]) == (1 + 2, 4 + 8 + 16 + 32, 64 + 128)
+
+
+def test_a_summary_leaves_the_first_epoch_out_but_not_of_the_whole_training(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(gq.configure("digits").to_json()))
+    for rank in (0, 1):
+        setting_up = record(0, rank, epoch_s=60.0, wait_s=50.0, bytes_payload=9000)
+        write(tmp_path, rank, [setting_up, record(1, rank, epoch_s=2.0, wait_s=1.0)])
+    summary = summarize(tmp_path)
+    assert (summary["epoch_s"], summary["comm_s"], summary["bytes_payload"]) == (2.0, 1.0, 200)
+    assert summary["train_s"] == 62.0
+
+
 def test_a_summary_of_a_run_that_just_began(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(gq.configure("digits").to_json()))
     assert summarize(tmp_path)["epochs"] == 0
@@ -124,13 +147,14 @@ def test_a_summary_says_what_assignment_took(tmp_path):
 def test_phases_of_a_launched_run_add_up(tmp_path):
     run = gq.launch("digits", system="adaqp", epochs=8, period=3, hidden=32, out=tmp_path, wait=True)
     frame = run.records
-    phases = [column for column in frame if column.endswith("_s") and column not in ("time_s", "epoch_s", "wire_s")]
-    spare = frame[phases].sum(axis=1) - frame.epoch_s - frame.evaluate_s
+    spare = frame[[f"{phase}_s" for phase in PHASES]].sum(axis=1) - frame.epoch_s - frame.evaluate_s
     assert (spare > -1e-5).all() and (spare < 0.02 + 0.5 * frame.epoch_s).all()  # bookkeeping between training parts
     assert frame.assign_s[frame.epoch.isin([1, 2, 3, 5, 6])].gt(0).all()
     assert (frame.epoch_s < frame.time_s.groupby(frame["rank"]).diff().fillna(frame.time_s) + 1e-4).all()
-    for name in ("central_s", "encode_s", "decode_s", "wire_s", "dense_s", "reduce_s", "optimizer_s"):
+    for name in ("central_s", "encode_s", "decode_s", "wire_s", "reduce_s", "optimizer_s", "other_s"):
         assert frame[name].gt(0).all(), name
+    parts = frame[[f"{part}_s" for part in PARTS["dense"]]]
+    assert parts.gt(0).all(axis=None) and (parts.sum(axis=1) - frame.dense_s).abs().max() < 1e-6
     assert frame.loss.groupby(frame.epoch).nunique().eq(1).all() and frame.val_score.between(0, 1).all()
     traffic = run.traffic
     sent = traffic.groupby(["epoch", "sender"])[["payload_bytes", "param_bytes"]].sum()

@@ -6,8 +6,10 @@ import json
 
 import pytest
 
+from gnnqlab.bits.row import two_parameters
 from gnnqlab.exchange.timeline import Timeline
-from gnnqlab.message.channel import Arrival
+from gnnqlab.message.incoming import Arrival
+from gnnqlab.message.place import Place
 from gnnqlab.message.wire import lay_out
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.timeline import TIMELINE_COLUMNS, TimelineFile, read_timeline
@@ -23,10 +25,10 @@ class Exchange:
 def written(folder, rank, every, epochs):
     exchange = Exchange()
     file = TimelineFile(folder, rank, exchange, every)
-    layout = lay_out(2, 3, 4, bytes_per_parameter=4)
+    layout = lay_out(2, 3, 4, param_bytes=two_parameters(4))
     for epoch in range(epochs):
         file.begin(epoch)
-        with exchange.timeline.at(1, "forward"), exchange.timeline("encode"):
+        with exchange.timeline("encode", Place(1, "forward")):
             pass
         file.end(epoch, [Arrival(1, "forward", 1 - rank, rank, layout, 0.25, posted=100.0)])
 

@@ -11,6 +11,7 @@ import pytest
 from gnnqlab.train import json_lines
 from gnnqlab.train.record import TRAFFIC_COLUMNS, JsonLines
 from gnnqlab.train.traffic import read_traffic
+from tests.cases import each
 
 
 def _row(layer: int, sender: int, receiver: int, bits: int) -> list[object]:
@@ -37,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_rows_have_their_columns(tmp_path: Path) -> None:
     assert read_traffic(tmp_path).empty and read_traffic(tmp_path, last=3).empty
-    assert list(read_traffic(tmp_path, spread=3).columns) == list(TRAFFIC_COLUMNS)
+    assert list(read_traffic(tmp_path, spread=3).columns) == [*TRAFFIC_COLUMNS, "tier"]
     _write(tmp_path, 4)
     row = read_traffic(tmp_path, epochs=[3]).iloc[-1]
     assert (row.epoch, row.layer, row.direction, row.sender, row.receiver) == (3, 2, "backward", 2, 1)
@@ -46,17 +47,27 @@ def test_rows_have_their_columns(tmp_path: Path) -> None:
 
 def test_types_are_those_of_a_table_made_of_all_rows(folder: Path) -> None:
     rows = [
-        [line["epoch"], *row]
+        [line["epoch"], *row, 0]  # written before rounds were
         for path in sorted(folder.glob("traffic-rank*.jsonl"))
         for line in map(json.loads, path.read_text().splitlines())
         for row in line["rows"]
     ]
-    pd.testing.assert_frame_equal(read_traffic(folder), pd.DataFrame(rows, columns=list(TRAFFIC_COLUMNS)))
+    found = read_traffic(folder).drop(columns="tier")
+    pd.testing.assert_frame_equal(found, pd.DataFrame(rows, columns=list(TRAFFIC_COLUMNS)))
 
 
-@pytest.mark.parametrize(
-    "epochs", [[7], [998, 3, 3, 500], range(100, 140), range(0, 1000, 37), range(9, 5, -1), [-1, 2, 4000], []]
-)
+def test_messages_between_hosts_are_of_the_outer_tier(tmp_path: Path) -> None:
+    _write(tmp_path, 4, workers=4)
+    assert set(read_traffic(tmp_path)["tier"]) == {"inner"}, "on one host, or without a configuration"
+    config = {"graph": "g", "workers": 4, "system": {"name": "s"}, "model": {"name": "m"}, "train": {}}
+    (tmp_path / "config.json").write_text(json.dumps({**config, "launch": {"hosts": 2}}))
+    found = read_traffic(tmp_path)
+    crossed = found["sender"] // 2 != found["receiver"] // 2
+    assert crossed.any() and not crossed.all()
+    assert (found["tier"] == "outer").tolist() == crossed.tolist()
+
+
+@each("epochs", [[7], [998, 3, 3, 500], range(100, 140), range(0, 1000, 37), range(9, 5, -1), [-1, 2, 4000], []])
 def test_some_epochs_are_those_of_all(folder: Path, epochs: list[int] | range) -> None:
     whole = read_traffic(folder)
     wanted = whole[whole["epoch"].isin(list(epochs))]

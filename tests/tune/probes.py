@@ -15,7 +15,8 @@ from gnnqlab.tune.timing import Spent, Timing
 from gnnqlab.tune.trace import Trace, trace
 
 GRAPH = "sbm:120,3,6"
-MODEL = ModelSettings(layers=2, hidden=16, dropout=0.5)
+SHAPE = {"layers": 2, "hidden": 16, "dropout": 0.5}
+MODEL = ModelSettings(**SHAPE)
 PHASES = {"central": 2.0, "marginal": 1.0, "encode": 0.5, "decode": 0.25, "dense": 4.0, "reduce": 1.0}
 RATE = 1000.0
 """Bytes per second of the written-down link."""
@@ -25,7 +26,7 @@ GAMMA = 0.125
 @cache
 def seen(workers: int = 2, model: str = "gcn") -> Trace:
     recipe = replace(vanilla(), partition=Random())
-    return trace(load(GRAPH), replace(MODEL, name=model), recipe, workers=workers, epochs=9)
+    return trace(load(GRAPH), ModelSettings(name=model, **SHAPE), recipe, workers=workers, epochs=9)
 
 
 def timing(workers: int = 2) -> Timing:

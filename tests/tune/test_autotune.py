@@ -11,7 +11,7 @@ import gnnqlab as gq
 from gnnqlab.cli import main
 from gnnqlab.train.config import LaunchSettings
 from gnnqlab.tune.autotune import GROUP_SIZES, LAMS, search
-from gnnqlab.tune.past import past
+from tests.cases import each
 from tests.tune.probes import GRAPH, written_down
 
 
@@ -34,12 +34,12 @@ def test_what_is_chosen_was_predicted_and_measured(tmp_path):
     probe = replace(probe, config=replace(probe.config, launch=LaunchSettings(threads_per_worker=1)))
     said = []
     tuned = gq.autotune(
-        GRAPH, known=probe, target="time", confirm=1, epochs=6, repeats=3, out=tmp_path, say=said.append
+        GRAPH, known=probe, target="accuracy", confirm=1, epochs=6, repeats=3, out=tmp_path, say=said.append
     )
     assert tuned.best == tuned.trials[0] and tuned.vanilla.system == "vanilla"
     assert tuned.best.measured_s > 0 and tuned.best.measured_variance > 0
-    # What a run sends is what was predicted; only the widths of the last odd groups may differ with the timed link.
-    assert tuned.best.predicted_bytes == pytest.approx(tuned.best.measured_bytes, rel=0.2)
+    # Where only variance counts, the timed links, which differ on a busy machine, choose no widths.
+    assert tuned.best.predicted_bytes == pytest.approx(tuned.best.measured_bytes, rel=0.02), tuned.best
     assert tuned.vanilla.predicted_bytes == tuned.vanilla.measured_bytes
     assert tuned.config.system.bits.lam == tuned.lam and tuned.config.system.bits.period == tuned.period
     words = json.loads(json.dumps(tuned.to_json()))
@@ -47,14 +47,14 @@ def test_what_is_chosen_was_predicted_and_measured(tmp_path):
     assert tuned.to_frame()["system"].tolist() == ["vanilla", "adaqp"] and "λ" in repr(tuned)
     assert len(said) == 3
     # The two runs are found again as evidence of how good predictions are.
-    found = past(probe, tmp_path)
+    found = probe.past(tmp_path)
     assert sorted(found["system"]) == ["adaqp", "vanilla"]
     assert (found["error"] == found["predicted_s"] / found["measured_s"] - 1).all()
     other = replace(probe, config=replace(probe.config, graph="sbm:60,3,6"))
-    assert past(other, tmp_path).empty
+    assert other.past(tmp_path).empty
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "text"),
     [
         ({"target": "fame"}, "target must be one of"),

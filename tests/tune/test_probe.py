@@ -80,12 +80,13 @@ def test_another_link_changes_the_wire_and_the_sum_of_gradients():
 
 
 def test_forecasts_are_kept_and_quick():
-    probe = written_down(3)
-    first = probe.forecast(lam=0.31)
-    assert probe.forecast(lam=0.31) is first
-    begun = time.process_time()
-    probe.forecast(lam=0.32)
-    assert time.process_time() - begun < 0.1
+    for workers in (2, 3):  # with three a transfer queues at both of its ends, which is another problem
+        probe = written_down(workers)
+        first = probe.forecast(lam=0.31)
+        assert probe.forecast(lam=0.31) is first
+        begun = time.process_time()
+        probe.forecast(lam=0.32)
+        assert time.process_time() - begun < 0.1
 
 
 def test_settings_that_do_not_fit_are_refused():

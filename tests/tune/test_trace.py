@@ -18,10 +18,11 @@ from gnnqlab.theory.variance import AVERAGE
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.tune.assign import Desk
 from gnnqlab.tune.trace import trace
+from tests.cases import each
 from tests.tune.probes import GRAPH, MODEL, seen
 
 
-@pytest.mark.parametrize("workers", [2, 3])
+@each("workers", [2, 3])
 def test_messages_hold_the_rows_of_the_shards(workers):
     found = seen(workers)
     assert found.epochs == (1, 2, 4, 8) and len(found.losses) == 9
@@ -46,7 +47,7 @@ def test_noise_of_a_place_adds_up_to_its_variance():
         assert float(noise[direction, layer].sum()) * AVERAGE == pytest.approx(variance, rel=1e-6)
 
 
-@pytest.mark.parametrize("model", ["gcn", "graphsage"])
+@each("model", ["gcn", "graphsage"])
 def test_bounds_are_those_of_the_check(model):
     """At the same weights, the trace's bound and the one that `gradient_variance` finds from real passes."""
     shape = replace(MODEL, name=model, dropout=0.0)
@@ -57,7 +58,7 @@ def test_bounds_are_those_of_the_check(model):
     bounds = [each.bound(found.noise(eight, 0), AVERAGE).total for each in found.theorem.terms]
     # The trace looks at the weights of its last epoch, here those after epoch 0.
     system = replace(fixed_bits(bits=8), partition=Random())
-    threads = ThreadedWorkers(graph, Random().assign(graph, 2), system, shape, TrainSettings(), workers=2)
+    threads = ThreadedWorkers(graph, Random().cut(graph, 2), system, shape, TrainSettings())
     threads.step(0)
     weights = threads.trainers[0].parameters.values
     frame = gradient_variance(graph, system, shape, workers=2, repeats=2, weights=weights)
@@ -77,7 +78,7 @@ def test_the_theorem_may_be_left_out():
     assert trace(load(GRAPH), MODEL, recipe, workers=2, epochs=2, theorem=False).theorem is None
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+@each("name", sorted(MODELS))
 def test_every_model_can_be_traced(name):
     seen = trace(load(GRAPH), ModelSettings(name=name, layers=2, hidden=8), workers=2, epochs=2)
     assert all(bool((message.use > 0).all()) for message in seen.messages)

@@ -7,11 +7,12 @@ import pytest
 
 from gnnqlab.theory.cost import LinkCost, all_at_once_s, ring_s
 from gnnqlab.tune.wire import GOODPUT, Wire
+from tests.cases import each
 
 SENT = np.array([[0, 20, 20, 1], [30, 0, 10, 2], [10, 40, 0, 3], [5, 5, 5, 0]], dtype=float)
 
 
-@pytest.mark.parametrize("transport", ["direct", "ring"])
+@each("transport", ["direct", "ring"])
 def test_a_loopback_is_the_cost_model_of_equal_links(transport):
     wire = Wire(workers=4, theta_s_per_byte=0.1, transport=transport)
     known = {"direct": all_at_once_s, "ring": ring_s}[transport]
@@ -24,7 +25,12 @@ def test_workers_of_a_host_share_its_wire_and_reach_each_other_without_it():
     assert wire.busiest_bytes(SENT) == 60 and wire.exchange_s(SENT) == 67
     three = Wire(workers=3, hosts=3, theta_s_per_byte=1.0)
     into_one = np.array([[0, 9, 0], [0, 0, 0], [0, 9, 0]], dtype=float)
-    assert three.busiest_bytes(into_one) == 18  # each sends 9, one receives both
+    assert three.busiest_bytes(into_one) == three.busiest_bytes(into_one.T) == 18  # each sends 9, one receives both
+    assert Wire(workers=3, theta_s_per_byte=1.0).busiest_bytes(into_one) == 18
+    # Workers 2 and 3 share the wire of a host, in both directions; what 2 and 3 say to each other does not count.
+    tiers = np.zeros((4, 4))
+    tiers[0, 2], tiers[1, 3], tiers[2, 3] = 5, 6, 100
+    assert wire.busiest_bytes(tiers) == wire.busiest_bytes(tiers.T) == 11
 
 
 def test_the_assigner_sees_what_ring_rounds_would_show():
@@ -43,6 +49,11 @@ def test_a_rate_is_read_from_its_name():
     assert wire.reduce_bytes(1000) == 1000.0
     with pytest.raises(ValueError, match="link must be a number"):
         Wire.of_rate("fast", workers=2)
+
+
+@each(("workers", "crossed"), [(1, 0.0), (2, 1000.0), (4, 1500.0), (5, 1600.0)])
+def test_a_ring_sums_gradients_in_two_turns_without_the_own_share(workers, crossed):
+    assert Wire(workers=workers, theta_s_per_byte=1.0).reduce_bytes(1000) == pytest.approx(crossed)
 
 
 def test_hosts_share_workers_evenly():

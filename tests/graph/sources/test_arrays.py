@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from gnnqlab.graph import SparseRows, load
+from tests.cases import each
 
 EDGES = {"num_nodes": 3, "edge_src": np.array([0, 1]), "edge_dst": np.array([1, 2])}
 
@@ -20,7 +21,7 @@ def write(path: Path, **arrays: object) -> Path:
 
 
 # Counts of undirected edges and facts are those of MANIFEST.md beside the files.
-@pytest.mark.parametrize(
+@each(
     ("name", "nodes", "undirected", "width", "classes", "split", "max_degree"),
     [
         ("pcg", 3_233, 37_351, 32, 15, (1_939, 647, 647), 479),

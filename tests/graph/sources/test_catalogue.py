@@ -10,6 +10,7 @@ import torch
 
 from gnnqlab.graph import Graph, load, names
 from gnnqlab.graph.sources import data_root
+from tests.cases import each
 from tests.graph.sources.files import write_planetoid
 
 CONTRACT = (
@@ -66,7 +67,7 @@ def test_seed_reaches_generator_and_split() -> None:
     assert load("rmat:6,4", seed=1).name == "rmat:6,4"
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "text"),
     [
         ("digit", r"got 'digit'; did you mean digits.*\? Known names: digits, sbm:NODES,CLASSES,DEGREE"),
@@ -124,8 +125,8 @@ def test_prepared_graphs_in_the_root_are_taken(tmp_path: Path) -> None:
     assert load("pubmed", root=tmp_path).name == "prepared"
 
 
-@pytest.mark.parametrize("place", ["cora", "planetoid", "raw/planetoid", "cora_d697a464"])
-@pytest.mark.parametrize("stem", ["cora", "cora_v2"])
+@each("place", ["cora", "planetoid", "raw/planetoid", "cora_d697a464"])
+@each("stem", ["cora", "cora_v2"])
 def test_citation_files_are_found_where_people_put_them(tmp_path: Path, place: str, stem: str) -> None:
     write_planetoid(tmp_path / place, stem)
     g = load("cora", root=tmp_path)

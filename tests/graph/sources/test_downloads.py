@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.server
+import io
 import shutil
 import socket
 import sys
 import threading
 import time
 import types
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from gnnqlab.graph import load
 from gnnqlab.graph.sources import fetch, ogb
+from tests.cases import each
 from tests.graph.sources import files
 
 NEEDS_DOWNLOAD = (
@@ -87,43 +92,69 @@ def test_dgl_archives(server: tuple[str, Path], tmp_path: Path) -> None:
     assert leftovers == []
 
 
-def test_ogb_archive(server: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def arxiv(server: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The archive that OGB's server would send."""
     address, folder = server
     files.write_ogb(tmp_path / "z" / "arxiv")
     zipped(tmp_path / "z", folder / "arxiv.zip")
     monkeypatch.setattr(ogb, "_BASE", address)
-    monkeypatch.setitem(sys.modules, "ogb", None)
-    g = load("ogbn-arxiv", root=tmp_path / "root")
-    assert g.content_hash == load(tmp_path / "z" / "arxiv").content_hash
+    return folder / "arxiv.zip"
 
 
-def test_ogb_package_is_used_where_installed(
-    server: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_ogb_archive(arxiv: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    assert load("ogbn-arxiv", root=root).content_hash == load(tmp_path / "z" / "arxiv").content_hash
+    digest = hashlib.sha256(arxiv.read_bytes()).hexdigest()
+    assert (root / fetch.SUMS).read_text() == f"{digest}  arxiv.zip\n"
+    assert sorted(file.name for file in root.iterdir()) == [fetch.SUMS, "ogbn_arxiv"]
+
+
+def test_an_archive_with_another_checksum_is_not_unpacked(arxiv: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / fetch.SUMS).write_text(f"{'0' * 64} *arxiv.zip\n")
+    with pytest.raises(RuntimeError, match=f"must have the SHA-256 {'0' * 64} that .*{fetch.SUMS} names, got "):
+        load("ogbn-arxiv", root=root)
+    assert [file.name for file in root.iterdir()] == [fetch.SUMS]
+
+
+def test_two_who_want_one_archive_at_once_both_have_it(
+    arxiv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address, folder = server
-    (folder / "arxiv.zip").write_bytes(b"only asked for, not fetched")
-    monkeypatch.setattr(ogb, "_BASE", address)
+    transfer, both, came = fetch._transfer, threading.Barrier(2), []
 
-    class NodePropPredDataset:
-        def __init__(self, name: str, root: str) -> None:
-            assert (name, root) == ("ogbn-arxiv", str(tmp_path))
+    def slow(*arguments: Any) -> str:
+        came.append(arguments[0])
+        time.sleep(0.3)
+        return transfer(*arguments)
 
-        def __getitem__(self, index: int) -> tuple[dict, np.ndarray]:
-            graph = {"edge_index": np.array([[0, 1], [1, 2]]), "num_nodes": 3, "node_feat": np.eye(3)}
-            return graph, np.array([[0], [1], [1]])
+    def want() -> None:
+        both.wait()
+        hashes.append(load("ogbn-arxiv", root=tmp_path / "root").content_hash)
 
-        def get_idx_split(self) -> dict[str, np.ndarray]:
-            return {"train": np.array([0]), "valid": np.array([1]), "test": np.array([2])}
-
-    package, inner = types.ModuleType("ogb"), types.ModuleType("ogb.nodeproppred")
-    inner.NodePropPredDataset = NodePropPredDataset  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "ogb", package)
-    monkeypatch.setitem(sys.modules, "ogb.nodeproppred", inner)
-    g = load("ogbn-arxiv", root=tmp_path)
-    assert (g.num_nodes, g.num_edges, g.num_classes, g.labels.tolist()) == (3, 7, 2, [0, 1, 1])
+    monkeypatch.setattr(fetch, "_transfer", slow)
+    hashes: list[str] = []
+    several = [threading.Thread(target=want) for _ in range(2)]
+    for thread in several:
+        thread.start()
+    for thread in several:
+        thread.join()
+    assert hashes == [load(tmp_path / "z" / "arxiv").content_hash] * 2 and len(came) == 1
 
 
-@pytest.mark.parametrize("name", NEEDS_DOWNLOAD)
+def test_ogb_comes_over_https_and_stays_there() -> None:
+    assert ogb._BASE.startswith("https://")
+    asked = urllib.request.Request(ogb._BASE + "arxiv.zip")
+    down, across = (f"{scheme}://elsewhere.invalid/arxiv.zip" for scheme in ("http", "https"))
+    follow = fetch._NoWayDown().redirect_request
+    with pytest.raises(urllib.error.URLError, match=f"points to {down}, which is not encrypted"):
+        follow(asked, io.BytesIO(), 302, "Found", Message(), down)
+    onward = follow(asked, io.BytesIO(), 302, "Found", Message(), across)
+    assert onward is not None and onward.full_url == across
+
+
+@each("name", NEEDS_DOWNLOAD)
 def test_without_network_one_line_in_seconds(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Nothing listens on a port that was just closed; names that do not exist are tested below.
     with socket.socket() as taken:

@@ -11,6 +11,7 @@ import torch
 
 from gnnqlab.graph import load
 from gnnqlab.graph.sources import ogb
+from tests.cases import each
 from tests.graph.sources import files
 
 
@@ -25,7 +26,7 @@ def test_reddit(tmp_path: Path) -> None:
     assert np.allclose(g.features, files.features(), atol=1e-6)
 
 
-@pytest.mark.parametrize("several", [False, True])
+@each("several", [False, True])
 def test_graphsaint(tmp_path: Path, several: bool) -> None:
     g = load(files.write_graphsaint(tmp_path / "folder", several=several))
     assert (g.name, g.num_edges, g.multi_label, g.num_classes) == ("folder", undirected_edges(), several, 3)
@@ -66,8 +67,8 @@ def test_graphsaint_errors(tmp_path: Path) -> None:
         load(folder)
 
 
-@pytest.mark.parametrize("binary", [False, True])
-@pytest.mark.parametrize("place", ["ogbn_arxiv", "arxiv", "ogbn_arxiv/arxiv"])
+@each("binary", [False, True])
+@each("place", ["ogbn_arxiv", "arxiv", "ogbn_arxiv/arxiv"])
 def test_ogb_folder_by_name(tmp_path: Path, binary: bool, place: str) -> None:
     files.write_ogb(tmp_path / place, binary=binary)
     g = load("ogbn-arxiv", root=tmp_path)

@@ -12,10 +12,11 @@ import torch
 
 from gnnqlab.graph import load
 from gnnqlab.graph.sources.planetoid import read_planetoid
+from tests.cases import each
 from tests.graph.sources.files import write_planetoid
 
 
-@pytest.mark.parametrize("name", ["cora", "citeseer"])
+@each("name", ["cora", "citeseer"])
 def test_raw_files_and_npz_agree_edge_by_edge(shared: Path, name: str) -> None:
     raw = load(f"{shared / 'raw' / 'planetoid'}:{name}")
     npz = load(shared / f"{name}.npz")
@@ -40,7 +41,7 @@ def test_skipped_test_ids_of_citeseer(shared: Path) -> None:
     assert not bool((g.train_mask | g.val_mask | g.test_mask)[skipped].any())
 
 
-@pytest.mark.parametrize("gap", [False, True])
+@each("gap", [False, True])
 def test_test_rows_go_to_their_ids(tmp_path: Path, gap: bool) -> None:
     g = load(write_planetoid(tmp_path / "raw", "tiny", gap=gap))
     dense = g.features.to_dense()
@@ -70,7 +71,7 @@ class Harm:
         return os.system, (self.command,)
 
 
-@pytest.mark.parametrize("part", ["x", "y", "tx", "ty", "allx", "ally", "graph"])
+@each("part", ["x", "y", "tx", "ty", "allx", "ally", "graph"])
 def test_harmful_pickle_is_refused_and_not_run(tmp_path: Path, part: str) -> None:
     folder = write_planetoid(tmp_path / "raw", "tiny")
     with (folder / f"ind.tiny.{part}").open("wb") as file:
@@ -83,9 +84,7 @@ def test_harmful_pickle_is_refused_and_not_run(tmp_path: Path, part: str) -> Non
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize(
-    "value", [eval, np.array([object()]), np.array(["text"], dtype=object), pickle.loads, type, b"x".join]
-)
+@each("value", [eval, np.array([object()]), np.array(["text"], dtype=object), pickle.loads, type, b"x".join])
 def test_nothing_but_numbers(tmp_path: Path, value: object) -> None:
     folder = write_planetoid(tmp_path / "raw", "tiny")
     with (folder / "ind.tiny.ally").open("wb") as file:

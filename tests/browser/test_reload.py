@@ -1,0 +1,103 @@
+"""A page that is loaded again while a run trains gets its live view back, on a busy machine and on a slow page too.
+
+``GNNQLAB_RELOADS=50`` loads the page so often, beside ``GNNQLAB_BUSY=4`` loops that keep processors busy.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.lab_page import LabPage
+
+RELOADS, BUSY = int(os.environ.get("GNNQLAB_RELOADS", "1")), int(os.environ.get("GNNQLAB_BUSY", "4"))
+BEGIN = [
+    "import gnnqlab as gq",
+    'run = gq.launch("digits", system="adaqp", period=20, workers=2, epochs=200000, detach=True)\nrun.live()',
+]
+STOP = "run.stop()"
+GRAPH = "document.querySelector('.js-plotly-plot')"
+EPOCHS = f"({GRAPH}?.data?.[0]?.x?.at(-1) ?? -1)"
+DRAWN = "document.querySelectorAll('.js-plotly-plot .scatterlayer path').length > 0"
+BOXES = "document.querySelectorAll('.jp-OutputArea-output .js-plotly-plot').length"
+NOT_FOUND = "widget model not found"
+# On a slow page pauses end late. Here those of 100 ms, from the first on that a search for a model makes, end in their
+# order, and some seconds after the answer with all models has come.
+SLOW = """() => {
+  const begin = window.setTimeout;
+  const held = [];
+  let [searching, over] = [false, false];
+  window.setTimeout = (what, ms, ...given) => {
+    searching ||= ms === 100 && new Error().stack.includes("get_model");
+    return searching && !over && ms === 100 ? held.push(() => what(...given)) : begin(what, ms, ...given);
+  };
+  window.WebSocket = class extends WebSocket {
+    constructor(...given) {
+      super(...given);
+      this.addEventListener("message", ({ data }) => {
+        const text = data instanceof ArrayBuffer ? new TextDecoder().decode(data) : String(data);
+        if (text.includes("update_states")) begin(() => { over = true; held.forEach((what) => begin(what)); }, LATE_MS);
+      });
+    }
+  };
+}"""
+
+
+@pytest.fixture(scope="module")
+def lab(open_notebook: Any) -> Iterator[LabPage]:
+    lab: LabPage = open_notebook("reload", BEGIN)
+    lab.run_all()
+    lab.page.wait_for_function(f"() => {EPOCHS} > 3")
+    yield lab
+    lab.python(STOP)
+
+
+@pytest.fixture
+def busy() -> Iterator[None]:
+    """Loops that keep processors busy."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(BUSY)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def _reload(lab: LabPage) -> float:
+    """Load the page again; returns after how many seconds the view was back, with all epochs, once and growing."""
+    before, began = lab.page.evaluate(f"() => {EPOCHS}"), time.monotonic()
+    lab.reload()
+    lab.page.wait_for_function(f"() => {EPOCHS} >= {before} && {DRAWN}")
+    back_s = time.monotonic() - began
+    last = lab.page.evaluate(f"() => {EPOCHS}")
+    lab.page.wait_for_function(f"() => {EPOCHS} > {last}")
+    assert lab.page.evaluate(f"() => {BOXES}") == 1
+    return back_s
+
+
+@pytest.mark.timeout(300 * (1 + RELOADS))
+def test_a_view_is_back_after_every_reload_beside_busy_loops(lab: LabPage, busy: None, screenshots: Path) -> None:
+    took = []
+    for number in range(RELOADS):
+        took.append(_reload(lab))
+        print(f"reload {number}: back after {took[-1]:.1f} s", flush=True)
+    lab.page.screenshot(path=screenshots / "reload-busy.png")
+    print(f"{RELOADS} reloads beside {BUSY} loops: back after {min(took):.1f} to {max(took):.1f} s")
+
+
+def test_an_output_that_was_given_up_is_drawn_once_its_model_is_there(lab: LabPage, screenshots: Path) -> None:
+    lab.errors.clear()
+    lab.page.add_init_script(f"({SLOW.replace('LATE_MS', '4000')})()")
+    _reload(lab)
+    lab.page.screenshot(path=screenshots / "reload-slow.png")
+    assert any(NOT_FOUND in text for text in lab.errors), "or this test shows nothing"
+    assert lab.page.get_by_text("model not found").count() == 0
+    assert lab.elsewhere == []

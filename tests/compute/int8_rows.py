@@ -1,0 +1,66 @@
+"""A kind of products of a user's own: rows of int8 codes with a scale each, widened where no kernel takes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from gnnqlab.compute.float32 import PLAIN
+from gnnqlab.compute.prepared import PreparedProducts
+from gnnqlab.kernels.aggregate import QuantizedRows, quantize_rows, spmm
+
+
+@dataclass(frozen=True)
+class Int8Rows:
+    """Recipe part; its ``prepared`` counts for the tests."""
+
+    def build(self, device="cpu"):
+        return Int8Products()
+
+
+class Int8Products(PreparedProducts):
+    """Operands are int8; a matrix of attention has its heads side by side as one row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.prepared: list[torch.Size] = []
+
+    @property
+    def exact(self):
+        return PLAIN
+
+    def part(self, operand, rows):
+        if isinstance(operand, torch.Tensor):
+            return operand[slice(*rows)]
+        return QuantizedRows(operand.codes[slice(*rows)], operand.scales[slice(*rows)])
+
+    def dense(self, operand):
+        return operand.codes * operand.scales.unsqueeze(1) if isinstance(operand, QuantizedRows) else operand
+
+    def mm(self, a, b, *, transposed="", out=None):
+        return PLAIN.mm(self.dense(a), self.dense(b), transposed=transposed, out=out)
+
+    def addmm(self, base, a, b, *, transposed="", out=None):
+        return PLAIN.addmm(base, self.dense(a), self.dense(b), transposed=transposed, out=out)
+
+    def spmm(self, adjacency, x, halo=None, *, rows=None, transposed=False, out=None, accumulate=False):
+        x, halo = (quantize_rows(part) if isinstance(part, torch.Tensor) else part for part in (x, halo))
+        return spmm(adjacency, x, halo, rows=rows, transposed=transposed, out=out, accumulate=accumulate)
+
+    def attend_rows(self, adjacency, values, *logits, **more):
+        return PLAIN.attend_rows(adjacency, values, *logits, **more)
+
+    def attend_columns(self, adjacency, values, *rest, **more):
+        return PLAIN.attend_columns(adjacency, values, *rest, **more)
+
+    def _prepare(self, x):
+        self.prepared.append(x.shape)
+        return quantize_rows(x) if x.dim() == 2 else x
+
+    def _blank(self, x):
+        return QuantizedRows(torch.empty(x.shape, dtype=torch.int8), torch.empty(x.shape[0]))
+
+    def _fill(self, operand, x, rows):
+        part = quantize_rows(x[slice(*rows)])
+        operand.codes[slice(*rows)], operand.scales[slice(*rows)] = part.codes, part.scales

@@ -1,0 +1,44 @@
+"""Products that round as bfloat16 ones do and run in float64: between them is the order of float32 sums alone."""
+
+from __future__ import annotations
+
+import torch
+
+from gnnqlab.compute.float32 import PLAIN
+from gnnqlab.compute.prepared import PreparedProducts
+
+
+class RoundedInFloat64(PreparedProducts):
+    """Operands are float64 and hold bfloat16 values."""
+
+    exact = PLAIN
+
+    def _prepare(self, x):
+        return x.bfloat16().double()
+
+    def _blank(self, x):
+        return torch.empty_like(x, dtype=torch.float64)
+
+    def _fill(self, operand, x, rows):
+        operand[slice(*rows)] = self._prepare(x[slice(*rows)])
+
+    def part(self, operand, rows):
+        return operand[slice(*rows)]
+
+    def dense(self, operand):
+        return operand
+
+    def mm(self, *operands, **more):
+        return PLAIN.mm(*operands, **more)
+
+    def addmm(self, *operands, **more):
+        return PLAIN.addmm(*operands, **more)
+
+    def spmm(self, *operands, **more):
+        return PLAIN.spmm(*operands, **more)
+
+    def attend_rows(self, *operands, **more):
+        return PLAIN.attend_rows(*operands, **more)
+
+    def attend_columns(self, *operands, **more):
+        return PLAIN.attend_columns(*operands, **more)

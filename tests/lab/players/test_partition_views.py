@@ -1,0 +1,134 @@
+"""Partitions as tables and figures, and the explorer that moves through them."""
+
+import pytest
+
+import gnnqlab as gq
+from gnnqlab.lab import course
+from gnnqlab.lab.figures import bundle
+from gnnqlab.lab.players import partition_explorer
+from gnnqlab.lab.players.partition_explorer import ExplorerModel, PartitionExplorer
+from gnnqlab.lab.players.partition_views import (
+    draw_pairs,
+    draw_shares,
+    draw_sharing,
+    pair_table,
+    share_table,
+    worker_table,
+)
+from tests.cases import each
+
+GRAPH = gq.load("sbm:120,3,6")
+
+
+@pytest.fixture(scope="module")
+def halves():
+    return gq.partition(course.ten_nodes(), course.Halves(), workers=2)
+
+
+def test_the_tables_are_those_a_reader_counts(halves) -> None:
+    assert pair_table(halves).to_numpy().tolist() == [[0, 2], [2, 0]]
+    assert worker_table(halves).to_numpy().tolist() == [[3, 2, 2], [3, 2, 2]]
+    line = share_table([halves]).loc[2]
+    assert (line["central"], line["marginal"], line["remote ratio"]) == pytest.approx((0.6, 0.4, 0.4))
+    assert line["edge cut"] == pytest.approx(6 / 44)
+
+
+def test_every_row_is_held_once_or_copied() -> None:
+    parts = gq.partition(GRAPH, gq.Random(), workers=5)
+    table = worker_table(parts)
+    assert table["central"].sum() + table["marginal"].sum() == 120
+    assert table["halo"].sum() == pair_table(parts).to_numpy().sum()
+    assert table["halo"].tolist() == pair_table(parts).sum(axis=0).tolist(), "a worker copies what it receives"
+
+
+@each("workers", [1, 2, 12])
+def test_figures_show_the_tables(workers: int) -> None:
+    parts = gq.partition(GRAPH, gq.Random(), workers=workers)
+    pairs = draw_pairs(parts)
+    cells = pairs.figure.data[0].z
+    assert all(cells[i][i] is None for i in range(workers)), "nobody sends to itself"
+    assert sum(value or 0 for line in cells for value in line) == pairs.frame.to_numpy().sum()
+    sharing = draw_sharing(parts, dark=True)
+    bars = {trace.name: list(trace.x) for trace in sharing.figure.data if trace.type == "bar"}
+    assert bars == {kind: sharing.frame[kind].tolist() for kind in ("central", "marginal", "halo")}
+    patterns = [trace.marker.pattern.shape for trace in sharing.figure.data if trace.type == "bar"]
+    assert len(set(patterns)) == 3, "kinds are told apart without colour"
+
+
+def test_shares_are_drawn_for_every_partitioner() -> None:
+    table = share_table(gq.partition(GRAPH, gq.Random(), workers=number) for number in (2, 4))
+    shown = draw_shares({"random": table}, parts=4)
+    marginal = next(trace for trace in shown.figure.data if trace.xaxis == "x")
+    assert list(marginal.y) == pytest.approx((100 * table["marginal"]).tolist())
+    with pytest.raises(ValueError, match="the table of at least one partitioner, got none"):
+        draw_shares({})
+
+
+def test_the_model_cuts_as_it_is_told() -> None:
+    model = ExplorerModel(GRAPH, partitioner="random", parts=3)
+    assert model.parts.workers == 3 and model.table.index.tolist() == [1, 2, 3, 4, 8, 16]
+    assert model.code == "gq.partition(graph, gq.Random(), workers=3)"
+    model.choose(parts=5)
+    assert model.parts.quality.halo_rows.shape == (5, 5) and 5 in model.table.index
+    assert "5 workers" in model.sharing().figure.layout.title.text
+
+
+def test_the_model_shows_the_partition_that_a_run_trains_on() -> None:
+    model = ExplorerModel(GRAPH, parts=2)
+    assert model.parts.owner.tolist() == gq.partition(GRAPH, gq.METIS(), workers=2).owner.tolist()
+
+
+def test_without_metis_the_cut_is_random_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Missing(gq.METIS):
+        def cut(self, graph, workers):
+            raise RuntimeError("METIS needs pymetis or DGL")
+
+    monkeypatch.setitem(partition_explorer.PARTITIONERS, "METIS", Missing)
+    model = ExplorerModel(GRAPH, parts=7)
+    assert model.partitioner == "random" and model.known == ("random",) and "needs pymetis or DGL" in model.note
+    assert model.shares().figure.data
+
+
+@each(
+    ("choice", "error"),
+    [
+        ({"parts": 0}, r"parts must lie in \[1, 16\] for this graph, got 0"),
+        ({"parts": 17}, "got 17"),
+        ({"partitioner": "HEP"}, r"partitioner must be one of \('METIS', 'random'\), got 'HEP'"),
+    ],
+)
+def test_a_choice_out_of_range_is_refused(choice: dict[str, object], error: str) -> None:
+    model = ExplorerModel(GRAPH, partitioner="random", parts=2)
+    with pytest.raises(ValueError, match=error):
+        model.choose(**choice)
+    assert (model.partitioner, model.number) == ("random", 2), "nothing changed"
+
+
+def test_a_small_graph_has_few_parts() -> None:
+    assert ExplorerModel(course.ten_nodes(), partitioner="random", parts=2).most_parts == 10
+
+
+def test_without_a_kernel_the_partition_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GNNQLAB_STATIC", "1")
+    monkeypatch.setattr(bundle, "_png", lambda figure: b"\x89PNG")
+    explorer = PartitionExplorer(GRAPH, partitioner="random", parts=3)
+    outputs, metadata = explorer._repr_mimebundle_()
+    assert "image/png" in outputs and "application/vnd.jupyter.widget-view+json" not in outputs
+    assert "120 nodes on 3 workers" in metadata["image/png"]["alt"]
+    assert explorer.to_code().endswith("workers=3)") and "parts=3" in repr(explorer)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:ipywidgets")
+def test_dragging_the_slider_changes_both_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("anywidget")
+    monkeypatch.delenv("GNNQLAB_STATIC", raising=False)
+    view = partition_explorer._CutControls(ExplorerModel(GRAPH, partitioner="random", parts=2))
+    before = view.words.value
+    view.number.value = 6
+    assert view.box_number.value == 6 and view.model.parts.workers == 6
+    assert "6 workers" in view.sharing.layout["title"]["text"] and view.words.value != before
+    assert [shape["x0"] for shape in view.shares.layout["shapes"]] == [6, 6]
+    view.box_number.value = 3
+    assert view.number.value == 3 and "workers=3" in view.words.value
+    for control in (view.number, view.box_number, view.partitioner):
+        assert control.description

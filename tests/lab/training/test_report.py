@@ -1,0 +1,224 @@
+"""The report: one page, complete, that fetches nothing."""
+
+import base64
+import dataclasses
+import gzip
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from gnnqlab.bits.policy import Fixed
+from gnnqlab.exchange.schedule import Overlapped
+from gnnqlab.lab.training import compare
+from gnnqlab.lab.training.report import write_report
+from gnnqlab.systems.uniform_bits import fixed_bits
+from gnnqlab.train.command import command_of
+from gnnqlab.train.config import RunConfig
+from gnnqlab.train.configure import configure
+from tests.cases import each
+from tests.lab.synthetic import make_run, make_timeline
+
+VOID = {"meta", "br", "img", "link", "input", "hr"}
+
+
+@dataclasses.dataclass(frozen=True)
+class EightBits(Fixed):
+    """A policy of one's own."""
+
+    bits: int = 8
+
+
+class _Page(HTMLParser):
+    """Structure of the page: balanced tags, attributes by tag, the text of each script."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self.open, f"never closed: {self.open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.scripts[-1] += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("report") / "deeper" / "report.html"
+    written = write_report([make_run(), make_run("fixed-bits", bits=2, seed=1)], path)
+    assert written == path
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def page(text: str) -> _Page:
+    return _Page(text)
+
+
+def test_the_page_fetches_nothing(page: _Page) -> None:
+    assert not page.all("link") and not page.all("img")
+    assert all("src" not in script for script in page.all("script"))
+    (policy,) = [meta["content"] for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy"]
+    assert policy is not None and policy.startswith("default-src 'none'") and "connect-src" not in policy
+
+
+def test_plotly_is_there_once(page: _Page) -> None:
+    scripts = [
+        script for script, tag in zip(page.scripts, page.all("script"), strict=True) if tag.get("id") == "plotly"
+    ]
+    assert len(scripts) == 1 and b"plotly.js v" in gzip.decompress(base64.b64decode(scripts[0]))[:200]
+
+
+def test_the_headline_numbers_are_there(text: str) -> None:
+    visible = text.split("<script")[0]
+    for words in ("vanilla and fixed-bits on digits", "1/10.7", "93.35 %", "10.7 ×", "2.05 MB"):
+        assert words in visible
+
+
+def test_a_speed_without_a_network_is_called_one(text: str) -> None:
+    assert "share one machine (loopback)" in text
+
+
+@each(("link", "noted"), [("100mbit emulated, 2 hosts", False), ("100mbit paced, 2 hosts", True)])
+def test_every_page_and_figure_says_which_link_it_was(link: str, noted: bool, tmp_path: Path) -> None:
+    runs = [make_run(), make_run("fixed-bits", bits=2)]
+    for run in runs:
+        run.summary["link"] = link
+    text = write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert f"link: {link}" in text
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", text)
+    assert captions and all(caption.endswith(f"Link: {link}.") for caption in captions)
+    assert ("slowed down to the rate of the link (paced)" in text) == noted
+    assert "share one machine (loopback)" not in text
+    assert compare(runs).breakdown().figure.layout.meta["caption"].endswith(f"Link: {link}.")
+
+
+def test_the_configuration_is_there(text: str) -> None:
+    assert "&quot;hidden&quot;: 256" in text
+    assert "&quot;name&quot;: &quot;float32&quot;" in text
+
+
+def _with(config: RunConfig, folder: Path) -> str:
+    """The visible part of the report of a run with this configuration."""
+    run = dataclasses.replace(make_run(epochs=3), config=config.to_json())
+    return write_report([run], folder / "report.html").read_text(encoding="utf-8").split("<script")[0]
+
+
+def test_the_command_that_repeats_a_run_is_there(tmp_path: Path) -> None:
+    config = configure("digits", system="adaqp", among=(2, 8), when="blocking", epochs=3)
+    command = command_of(config)
+    assert command is not None and f'This command repeats it:</p><pre class="command" tabindex="0"><code>{command}' in (
+        _with(config, tmp_path)
+    )
+
+
+@each("change", ["a changed axis", "a part of one's own"])
+def test_a_run_that_no_command_makes_says_so(change: str, tmp_path: Path) -> None:
+    config = configure("digits", system=dataclasses.replace(fixed_bits(bits=4), schedule=Overlapped()))
+    if change == "a part of one's own":
+        config = configure("digits", system=dataclasses.replace(fixed_bits(bits=8), bits=EightBits()))
+    visible = _with(config, tmp_path)
+    assert "No command line makes this run" in visible and "gnnqlab train" not in visible
+
+
+def test_every_figure_has_its_place_its_words_and_its_numbers(page: _Page) -> None:
+    drawn = json.loads(page.scripts[0])
+    places = {attributes["id"]: attributes for attributes in page.all("div") if attributes.get("class") == "plot"}
+    assert set(drawn["figures"]) == set(places) and len(places) == 7
+    for place in places.values():
+        assert place["role"] == "img" and len(place["aria-label"] or "") > 20
+    assert len(page.all("figcaption")) == len(places)
+    assert set(drawn["templates"]) == {"light", "dark"}
+
+
+def test_the_page_can_be_read_by_a_machine_that_reads_aloud(page: _Page, text: str) -> None:
+    assert page.all("html") == [{"lang": "en"}]
+    assert len(page.all("h1")) == 1 and len(page.all("h2")) == 5
+    assert len(page.all("caption")) == len(page.all("table"))
+    assert all(cell.get("scope") in ("row", "col") for cell in page.all("th"))
+    assert re.search(r'name="viewport"', text) and "prefers-color-scheme: dark" in text
+
+
+def test_names_cannot_break_the_page(tmp_path: Path) -> None:
+    run = make_run(epochs=3)
+    run.summary["graph"] = "</script><script>alert(1)</script>"
+    run.config["note"] = "<b>&"
+    run.summary["system"] = "</script><img src=x>"
+    page = _Page(write_report([run], tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert len(page.scripts) == 3 and not page.all("img") and not page.all("b")
+
+
+def test_one_worker_one_run(tmp_path: Path) -> None:
+    text = write_report([make_run(workers=1, epochs=3)], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Bytes from worker to worker" not in text.split("<script")[0]
+
+
+def test_a_recorded_timeline_is_shown_with_its_words(tmp_path: Path) -> None:
+    runs = [make_run(epochs=3), make_run("adaqp", bits=4, epochs=3), make_run("fixed-bits", bits=2, epochs=3)]
+    # A worker waits for 10 ms, or for what 4 ms of central rows leave of them; the second ends 1 ms after the first.
+    runs[0].timeline, runs[1].timeline = make_timeline(overlapped=False), make_timeline(overlapped=True)
+    page = _Page(text := write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8"))
+    caption = (
+        "Layer 2, forward, one exchange on all workers: vanilla takes 16 ms, of which a worker waits 10 ms; "
+        "adaqp takes 12 ms, of which a worker waits 6 ms. Link: loopback."
+    )
+    assert f"<figcaption>{caption}</figcaption>" in text
+    (place,) = [attributes["id"] for attributes in page.all("div") if attributes.get("aria-label") == caption]
+    drawn = json.loads(page.scripts[0])["figures"][place]
+    assert [note["text"] for note in drawn["layout"]["annotations"]] == ["vanilla", "adaqp"], "the third has none"
+
+
+def test_runs_without_the_same_layer_get_a_figure_each(tmp_path: Path) -> None:
+    runs = [make_run(epochs=3), make_run("adaqp", bits=4, epochs=3)]
+    runs[0].timeline = make_timeline(overlapped=False).assign(layer=0)
+    runs[1].timeline = make_timeline(overlapped=True)
+    text = write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert re.findall(r"<h3>([^<]*): who waits for whom</h3>", text) == ["Layer 1, forward", "Layer 2, forward"]
+
+
+@each("what", ["nothing", "backward"])
+def test_no_timeline_is_no_part_of_the_page(what: str, tmp_path: Path) -> None:
+    run, recorded = make_run(epochs=3), make_timeline(overlapped=False)
+    without = write_report([run], tmp_path / "without.html").read_bytes()
+    run.timeline = recorded.head(0) if what == "nothing" else recorded.assign(direction="backward")
+    assert write_report([run], tmp_path / "empty.html").read_bytes() == without
+
+
+def test_a_run_without_an_epoch_is_in_the_table_only(tmp_path: Path) -> None:
+    broken = make_run("fixed-bits", epochs=3)
+    broken.records, broken.traffic = broken.records.iloc[:0], broken.traffic.iloc[:0]
+    broken.summary = {"system": "fixed-bits"}
+    write_report([make_run(epochs=3), broken], tmp_path / "both.html")
+    alone = write_report([broken], tmp_path / "alone.html").read_text(encoding="utf-8")
+    assert "No epoch was recorded" in alone
+
+
+def test_an_unfinished_first_epoch_without_scores(tmp_path: Path) -> None:
+    run = make_run(epochs=1)
+    run.records[["train_score", "val_score", "test_score"]] = float("nan")
+    write_report([run], tmp_path / "report.html")
+
+
+def test_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="at least one run, got none"):
+        write_report([], tmp_path / "report.html")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,21 @@
+"""Controls ask for values of their setting's type, and say what they cannot read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gnnqlab.lab.tuner.controls import control_of
+from gnnqlab.lab.tuner.knobs import knobs_of
+
+
+def test_several_numbers_are_typed_with_commas_between() -> None:
+    asked: list[tuple[str, Any]] = []
+    knob = knobs_of("sylvie")["thresholds"]
+    control = control_of("thresholds", knob, (0.5, 0.75), lambda name, value: asked.append((name, value)))
+    assert control.box.value == "0.5, 0.75"
+    control.box.value = "0.9, 0.95,0.99"
+    assert asked == [("thresholds", (0.9, 0.95, 0.99))]
+    control.box.value = "nine tenths"
+    assert len(asked) == 1 and "Thresholds must be numbers with commas between" in control._note.value
+    control.show((0.1, 0.2))
+    assert control.box.value == "0.1, 0.2" and len(asked) == 1

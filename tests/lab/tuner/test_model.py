@@ -1,0 +1,218 @@
+"""The tuner without a screen: knobs, refusals, predictions from a probe, code that does the same."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gnnqlab as gq
+from gnnqlab.lab.tuner.knobs import PLACE, knobs_of
+from gnnqlab.lab.tuner.model import TunerModel
+from gnnqlab.lab.tuner.settings import PRESETS, TunerSettings
+from gnnqlab.systems import SYSTEMS, System, make_system, register_system
+from gnnqlab.systems.settings import settings_of
+from gnnqlab.tune.probe import LAMS
+from tests.cases import each
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory):
+    """No kept timing and no past run, so that every second is the same guess wherever the tests run."""
+    folder = tmp_path_factory.mktemp("tuner")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GNNQLAB_RUNS", str(folder / "runs"))
+        patch.setenv("GNNQLAB_CACHE", str(folder / "cache"))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def known(home: Path) -> TunerModel:
+    model = TunerModel("digits", workers=2, hidden=32, link="100mbit", epochs=7)
+    model.look()
+    return model
+
+
+@pytest.fixture
+def model(known: TunerModel) -> TunerModel:
+    known.reset()
+    return known
+
+
+@each(
+    ("wrong", "kind", "reason"),
+    [
+        ({"lam": 1.5}, ValueError, r"lam must lie in \[0, 1\], got 1.5"),
+        ({"lam": "much"}, TypeError, "lam must be a number, got 'much'"),
+        ({"group_size": 0}, ValueError, r"group_size must lie in \[1, 1000\], got 0"),
+        ({"period": 2.5}, TypeError, "period must be a whole number, got 2.5"),
+        ({"widths": ()}, ValueError, "widths must be some of .* choose at least one"),
+        ({"widths": (3,)}, ValueError, "widths to choose from must be among"),
+        ({"workers": 1}, ValueError, r"workers must lie in \[2, 8\], got 1"),
+        ({"workers": 3}, ValueError, "workers must be even to share 2 hosts, got 3; or choose link loopback"),
+        ({"model": "mlp"}, ValueError, "model must be one of"),
+        ({"link": "fast"}, ValueError, "link must be a number with kbit, mbit or gbit"),
+        ({"speed": 3}, ValueError, r"a tuner has the knobs .*, got \['speed'\]"),
+    ],
+)
+def test_a_bad_value_is_refused_and_nothing_changes(
+    model: TunerModel, wrong: dict[str, Any], kind: type[Exception], reason: str
+) -> None:
+    with pytest.raises(kind, match=reason):
+        model.choose(period=10, **wrong) if "period" not in wrong else model.choose(**wrong)
+    assert model.settings == model.initial
+
+
+def test_every_knob_says_its_name_and_what_it_means() -> None:
+    assert set(PLACE) | {"system", "told"} == set(TunerSettings.__dataclass_fields__)
+    for system, recipe in SYSTEMS.items():
+        knobs = TunerSettings(system=system).knobs
+        assert [knob.setting for knob in knobs_of(system).values()] == [each.name for each in settings_of(recipe)]
+        assert all(knob.label and len(knob.help) > 20 for knob in knobs.values())
+
+
+@pytest.mark.parametrize("system", sorted(SYSTEMS))
+def test_every_system_is_offered_and_predicted(model: TunerModel, system: str) -> None:
+    model.choose(lam=0.25)
+    now = model.choose(system=system)
+    assert model.config.system == replace(make_system(system, **now.told), name=system)
+    assert model.forecast.bytes_sent == model.look().forecast(system=system, **now.told).bytes_sent
+    assert (now.assigns, model.forecast.lam) == ((True, 0.25) if system in ("adaqp", "adaqp-q") else (False, None))
+    assert "× Vanilla" in model.sentence and all(each in model.sentence for each in model.forecast.assumes)
+    assert len(model.front) == len(LAMS) and (model.has_aging or now.assigns)
+    assert f"system='{system}'" in model.to_code()
+
+
+def test_a_setting_answers_to_its_own_name_and_to_its_options(model: TunerModel) -> None:
+    now = model.choose(system="bns-gcn", p=0.25)
+    assert now.boundary_share == now.told["p"] == 0.25
+    few = model.forecast.bytes_sent
+    assert model.choose(boundary_share=0.5).told["p"] == 0.5 and model.forecast.bytes_sent > few
+    with pytest.raises(ValueError, match=r"boundary_share must lie in \[0, 1\], got 2"):
+        model.choose(p=2)
+    with pytest.raises(ValueError, match=r"a tuner has the knobs .*'boundary_share'.*, got \['lam'\]"):
+        model.choose(lam=0.5)
+    with pytest.raises(ValueError, match="system must be one of"):
+        model.choose(system="best")
+    assert model.preset("AdaQP").system == "adaqp", "a preset is a position of AdaQP"
+
+
+def test_a_recipe_of_ones_own_has_its_knobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mine(*, bits: int = 4, share: float = 0.5, hard: bool = False, note: str = "") -> System:
+        assert not hard
+        return make_system("fixed-bits", bits=bits)
+
+    monkeypatch.delitem(SYSTEMS, "mine", raising=False)
+    register_system(mine)
+    try:
+        kinds = {name: knob.kind for name, knob in knobs_of("mine").items()}
+        assert kinds == {"bits": "choice", "share": "number", "hard": "switch", "note": "text"}
+        assert TunerSettings(system="mine").changed({"bits": 2}).told["bits"] == 2
+    finally:
+        del SYSTEMS["mine"]
+
+
+def test_presets_and_reset(model: TunerModel) -> None:
+    for name, knobs in PRESETS.items():
+        settings = model.preset(name)
+        assert {key: getattr(settings, key) for key in knobs} == knobs
+        assert settings.workers == 2, "a preset leaves the place alone"
+    with pytest.raises(ValueError, match="preset must be one of"):
+        model.preset("mine")
+    assert model.reset() == model.initial
+
+
+def test_predictions_are_those_of_the_probe(model: TunerModel) -> None:
+    model.choose(lam=0.3, group_size=50, widths=(2, 8), period=10)
+    forecast = model.look().forecast(lam=0.3, group_size=50, widths=(2, 8))
+    assert model.forecast.epoch_s == forecast.epoch_s and model.forecast.period == 10
+    assert np.array_equal(model.bits_per_pair, forecast.pair_bits, equal_nan=True)
+    assert model.histogram == forecast.rows and set(model.histogram) <= {2, 8}
+    assert sum(model.bound_per_layer.values()) == pytest.approx(forecast.total_bound)
+    assert list(model.bound_per_layer) == [0, 1, 2]
+    assert model.breakdown["seconds"].sum() == pytest.approx(forecast.epoch_s)
+    assert model.breakdown["vanilla"].sum() == pytest.approx(forecast.vanilla_s)
+    assert model.speedup == (forecast.speedup, None)
+
+
+def test_the_front_runs_from_least_time_to_least_variance(model: TunerModel) -> None:
+    front = model.front
+    assert [each.lam for each in front] == list(LAMS) and model.has_front
+    assert front[0].epoch_s <= front[-1].epoch_s and front[0].total_variance > front[-1].total_variance
+    assert model.to_frame()["variance"].tolist() == [each.total_variance for each in front]
+    model.choose(group_size=7)
+    assert not model.has_front, "another group size has a front of its own"
+
+
+def test_an_error_of_past_runs_becomes_a_spread(model: TunerModel) -> None:
+    other = TunerModel("digits", workers=2, hidden=32, link="100mbit", make_probe=lambda *_, **__: known_error)
+    known_error = replace(model.look(), error=0.1)
+    faster, spread = other.speedup
+    assert spread == pytest.approx(0.1 * faster) and "±" in other.sentence
+
+
+def test_only_a_change_of_place_needs_another_probe(home: Path) -> None:
+    asked: list[int] = []
+
+    def make(config: Any, **settings: Any) -> Any:
+        asked.append(config.workers)
+        return gq.probe(config, epochs=3, launched=False)
+
+    model = TunerModel("sbm:200,4,8", workers=2, hidden=8, layers=2, link="loopback", make_probe=make)
+    for lam in LAMS:
+        model.choose(lam=lam, period=int(1 + 9 * lam), widths=(2, 8) if lam < 0.5 else (4, 8))
+        assert model.forecast.lam == lam
+    assert asked == [2] and model.probed
+    model.choose(workers=3)
+    assert not model.probed and model.forecast.pair_bits.shape == (3, 3) and asked == [2, 3]
+    model.choose(workers=2)
+    assert model.probed and not model.timed and "first guess" in model.sentence
+
+
+def test_a_longer_period_loses_more_to_stale_widths(model: TunerModel) -> None:
+    short, long = (model.choose(period=period) and model.stale_loss for period in (2, 100))
+    assert 0 <= short <= long and "growing old over 100 epochs" in model.sentence
+
+
+def test_the_code_does_the_same(model: TunerModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    model.choose(lam=0.25, widths=(4, 8), period=9, group_size=33)
+    launched: list[Any] = []
+    monkeypatch.setattr(gq, "launch", lambda graph, **settings: launched.append(gq.configure(graph, **settings)))
+    exec(model.to_code(), {})
+    assert replace(launched[0], graph="digits") == model.config
+    assert model.config.train.epochs == 7 and model.config.launch.link == "100mbit"
+
+
+def test_a_graph_in_memory_keeps_its_name_only_if_that_loads_it(home: Path) -> None:
+    assert TunerModel(gq.load("sbm:200,4,8")).source == "sbm:200,4,8"
+    other = gq.Graph.from_edges([0, 1], [1, 0], num_nodes=2, name="digits")
+    assert TunerModel(other).source is other
+    assert gq.load(TunerModel(other).config.graph).content_hash == other.content_hash
+
+
+def test_a_move_takes_less_than_a_tenth_of_a_second(model: TunerModel) -> None:
+    used = []
+    for number in range(20):
+        model.choose(lam=0.013 + number / 30)
+        start = time.process_time()
+        model.forecast  # noqa: B018
+        used.append(time.process_time() - start)
+    assert sorted(used)[10] < 0.1, f"median {sorted(used)[10]:.3f} s of processor time"
+
+
+def test_what_finished_runs_show_becomes_the_spread(model: TunerModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pandas as pd
+
+    from gnnqlab.tune.probe import Probe
+
+    model.front  # noqa: B018  (kept)
+    monkeypatch.setattr(Probe, "past", lambda self, root=None: pd.DataFrame({"error": [-0.2, 0.1, 0.3]}))
+    model.learn()
+    assert model.speedup[1] == pytest.approx(0.2 * model.speedup[0]) and not model.has_front
+    monkeypatch.setattr(Probe, "past", lambda self, root=None: pd.DataFrame({"error": []}))
+    model.learn()
+    assert model.speedup[1] is None

@@ -1,0 +1,134 @@
+"""What the tuner launches: words about a run, what is passed on to it, predicted beside measured."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gnnqlab.lab.figures.updates import Updater
+from gnnqlab.lab.tuner.model import TunerModel
+from gnnqlab.lab.tuner.session import OwnRecords, TunerSession
+
+
+class FakeRun:
+    """A run that trains as far as a test says."""
+
+    id = "20260101-000000-adaqp-abcd"
+
+    def __init__(self, config: Any, folder: Path) -> None:
+        self.config, self.folder, self.status = config, folder, "running"
+        self.errors: list[Any] = []
+        self.told: list[dict[str, Any]] = []
+        self.path = folder / "records-rank0.jsonl"
+        self.path.write_text("")
+
+    def train(self, epochs: int, seconds: float = 0.5) -> None:
+        start = self.path.read_text().count("\n")
+        with open(self.path, "a") as file:
+            for epoch in range(start, start + epochs):
+                record = {"epoch": epoch, "epoch_s": seconds, "assign_s": 0.0, "time_s": seconds * (epoch + 1)}
+                file.write(json.dumps({**record, "val_score": None if epoch % 2 else 0.9}) + "\n")
+
+    def control(self, **changes: Any) -> int:
+        self.told.append(changes)
+        return len(self.told)
+
+    def stop(self) -> None:
+        self.status = "stopped"
+
+
+@pytest.fixture
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TunerSession:
+    monkeypatch.setenv("GNNQLAB_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("GNNQLAB_CACHE", str(tmp_path / "cache"))
+    model = TunerModel("sbm:200,4,8", workers=2, hidden=8, layers=2, link="loopback", epochs=20)
+    return TunerSession(model, start=lambda config: FakeRun(config, tmp_path))  # type: ignore[arg-type, return-value]
+
+
+def test_before_the_first_run(session: TunerSession) -> None:
+    assert "No run yet" in session.sentence and session.measured is None and not session.under_way
+    session.stop()
+    assert session.steer() == {}
+
+
+def test_a_run_is_told_in_one_line(session: TunerSession) -> None:
+    run: Any = session.train()
+    assert run.config == session.model.config and session.under_way
+    run.train(7)
+    words = session.sentence
+    assert "epoch 7/20 · 00:06 left · validation 90.0 % · measured 500.0 ms an epoch, guessed" in words
+    with pytest.raises(RuntimeError, match="one run at a time is launched from a tuner, got run .* under way; stop it"):
+        session.train()
+    session.stop()
+    assert "stopped" in session.sentence and "left" not in session.sentence and not session.under_way
+
+
+def test_speed_ups_need_a_timed_vanilla(session: TunerSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TunerModel, "timed", True)
+    run: Any = session.train()
+    vanilla_s = session.model.forecast.vanilla_s
+    run.train(10, seconds=vanilla_s / 2)
+    session.sentence  # noqa: B018  (reads)
+    assert session.speedup == pytest.approx(2) and "measured 2.00×, predicted" in session.sentence
+
+
+def test_only_what_a_run_can_follow_is_passed_on_and_once(session: TunerSession) -> None:
+    run: Any = session.train()
+    assert session.steer() == {}
+    session.model.choose(lam=0.9, period=5, widths=(4, 8), hidden=16)
+    assert session.steer() == {"lam": 0.9, "period": 5, "among": (4, 8)}
+    assert session.steer() == {} and len(run.told) == 1
+    run.stop()
+    session.model.choose(lam=0.1)
+    assert session.steer() == {} and len(run.told) == 1
+
+
+def test_a_failure_is_named(session: TunerSession) -> None:
+    run: Any = session.train()
+    run.status, run.errors = "failed", [SimpleNamespace(cause="rank 1 was killed (SIGKILL)")]
+    assert "failed" in session.sentence and session.sentence.endswith("rank 1 was killed (SIGKILL)")
+
+
+def test_records_are_read_on_and_half_lines_wait(tmp_path: Path) -> None:
+    path = tmp_path / "records-rank0.jsonl"
+    growing = OwnRecords(path)
+    assert not growing.look() and growing.median_s() is None and growing.left_s(9) is None
+    lines = [
+        json.dumps({"epoch": epoch, "epoch_s": 1.0 + epoch, "assign_s": 0.5, "time_s": 2.0 * epoch, "val_score": None})
+        for epoch in range(5)
+    ]
+    path.write_text("\n".join(lines)[:-4])
+    assert growing.look() and growing.epochs == [0, 1, 2, 3]
+    path.write_text("\n".join(lines) + "\n")
+    assert growing.look() and growing.epochs == [0, 1, 2, 3, 4] and growing.epoch_s[4] == 4.5
+    assert not growing.look() and growing.median_s() == 4.0 and growing.left_s(10) == 10.0
+    with open(path, "a") as file:  # a line torn by a full disk is passed over, those after it count
+        file.write('{"epoch":5,"epo\n' + lines[4].replace('"epoch": 4', '"epoch": 6') + "\n")
+    assert growing.look() and growing.epochs == [0, 1, 2, 3, 4, 6]
+
+
+def test_many_who_ask_while_it_draws_get_one_drawing() -> None:
+    go, drawn = threading.Event(), []
+
+    def draw() -> None:
+        drawn.append(len(drawn))
+        go.wait(5)
+
+    updater = Updater(draw)
+    updater.ask()
+    while not drawn:
+        pass
+    for _ in range(10):
+        updater.ask()
+    assert updater.asked
+    go.set()
+    for _ in range(500):
+        if len(drawn) == 2 and not updater.asked:
+            break
+        threading.Event().wait(0.01)
+    assert drawn == [0, 1]

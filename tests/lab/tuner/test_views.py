@@ -1,0 +1,118 @@
+"""The tuner's figure as dictionaries: what it holds, that moves change values only, light and dark."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gnnqlab.lab.figures import bundle
+from gnnqlab.lab.figures.figure_view import FigureView
+from gnnqlab.lab.tuner.views import HERE, Measured, Shown, draw_tuner, values
+
+PHASES = {"central": 0.004, "dense": 0.002, "encode": 0.001, "wire": 0.003}
+SHOWN = Shown(
+    lams=(0.0, 0.5, 1.0),
+    front_s=(0.010, 0.012, 0.020),
+    front_variance=(30.0, 3.0, 0.0),
+    lam=0.5,
+    epoch_s=0.012,
+    variance=3.0,
+    pair_bits=np.array([[np.nan, 2.5], [8.0, np.nan]]),
+    rows={2: 30, 4: 10, 8: 60},
+    vanilla={**PHASES, "wire": 0.030},
+    phases=PHASES,
+    bounds={0: 1e-3, 1: 2e-3, 2: 0.0},
+    caption="All of it.",
+)
+
+
+def _colourless(what):
+    if isinstance(what, dict):
+        return {name: _colourless(value) for name, value in what.items() if "color" not in name}
+    return [_colourless(value) for value in what] if isinstance(what, list | tuple) else what
+
+
+def _by_kind(figure, kind):
+    return [trace for trace in figure.to_dict()["data"] if trace["type"] == kind]
+
+
+def test_what_is_known_is_what_is_drawn() -> None:
+    figure = draw_tuner(SHOWN)
+    front, here = figure.to_dict()["data"][: HERE + 1]
+    assert list(front["x"]) == pytest.approx([10, 12, 20]) and front["y"] == [30.0, 3.0, None], (
+        "a logarithm has no zero"
+    )
+    assert list(here["x"]) == [12.0] and here["customdata"] == [0.5] and here["text"] == ["you are here"]
+    (pairs,) = _by_kind(figure, "heatmap")
+    assert pairs["z"] == [[None, 2.5], [8.0, None]] and pairs["text"] == [["", "2.5"], ["8.0", ""]]
+    bars = _by_kind(figure, "bar")
+    assert bars[0]["x"] == ["1", "2", "4", "8"] and bars[0]["y"] == [0.0, 30.0, 10.0, 60.0]
+    assert bars[-1]["x"] == ["1", "2"] and bars[-1]["y"] == [1e-3, 2e-3]
+    wait = next(bar for bar in bars if bar.get("name") == "wait for messages")
+    assert wait["y"] == ["Vanilla", "predicted"] and wait["x"] == pytest.approx([30, 3])
+    stacked = [bar["x"][1] for bar in bars if bar.get("legendgroup") == "phases"]
+    assert sum(stacked) == pytest.approx(1e3 * sum(PHASES.values()))
+
+
+def test_axes_have_names_and_units_and_the_figure_says_what_it_shows() -> None:
+    layout = draw_tuner(SHOWN).to_dict()["layout"]
+    titles = {name: axis["title"]["text"] for name, axis in layout.items() if "axis" in name and axis["title"]}
+    assert len(titles) == 12 and titles["xaxis"] == "predicted epoch (ms)"
+    assert titles["yaxis3"] == "rows an epoch (%)"
+    assert layout["meta"] == {"caption": "All of it."}
+
+
+def test_nothing_is_told_by_colour_alone() -> None:
+    figure = draw_tuner(SHOWN).to_dict()
+    phases = [trace for trace in figure["data"] if trace.get("legendgroup") == "phases"]
+    looks = {(phase["marker"]["color"], phase["marker"]["pattern"]["shape"]) for phase in phases}
+    assert len(looks) == len(phases) and all(phase["name"] for phase in phases)
+    assert len({phase["marker"]["pattern"]["shape"] for phase in phases}) > 5
+    measured, predicted = figure["data"][-2:]
+    assert measured["mode"] == "markers" and predicted["line"]["dash"] == "dash"
+
+
+def test_a_move_changes_values_only() -> None:
+    pytest.importorskip("anywidget")
+    view = FigureView(draw_tuner(Shown()))
+    assert len(view.data) == len(values(SHOWN))
+    moved = replace(SHOWN, lam=1.0, epoch_s=0.020, caption="Moved.")
+    view.change(values(moved), caption=moved.caption)
+    assert view.data[HERE]["customdata"] == [1.0] and view.data[HERE]["textposition"] == "middle left"
+    drawn = json.loads(draw_tuner(moved).to_json())
+    assert (shown := json.loads(view.spec))["data"] == drawn["data"] and shown["layout"] == drawn["layout"]
+
+
+def test_measured_epochs_stand_beside_the_predicted_one() -> None:
+    many = tuple(range(1000))
+    measured = Measured(epochs=many, epoch_s=tuple(0.01 for _ in many), phases={**PHASES, "wire": 0.004})
+    figure = draw_tuner(replace(SHOWN, measured=measured)).to_dict()
+    dots, line = figure["data"][-2:]
+    assert 300 <= len(dots["x"]) < 1000, "thinned out" and dots["y"][0] == pytest.approx(10)
+    assert line["y"] == [12.0, 12.0] and line["x"] == [0, 999]
+    wait = next(trace for trace in figure["data"] if trace.get("name") == "wait for messages")
+    assert wait["y"] == ["Vanilla", "predicted", "measured"] and wait["x"][2] == pytest.approx(4)
+
+
+def test_light_and_dark_differ_in_colours_only() -> None:
+    light, dark = draw_tuner(SHOWN), draw_tuner(SHOWN, dark=True)
+    assert light.layout.paper_bgcolor != dark.layout.paper_bgcolor
+    assert light.data[0].line.color != dark.data[0].line.color
+    assert _colourless(light.to_dict()) == _colourless(dark.to_dict())
+
+
+def test_without_a_kernel_a_picture_shows(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    from gnnqlab.lab.tuner.tuner import Tuner
+
+    monkeypatch.setenv("GNNQLAB_STATIC", "1")
+    monkeypatch.setenv("GNNQLAB_CACHE", str(tmp_path))
+    monkeypatch.setattr(bundle, "_png", lambda figure: b"\x89PNG")
+    tuner = Tuner("sbm:200,4,8", workers=2, hidden=8, layers=2, link="loopback", measure=False)
+    outputs, metadata = tuner._repr_mimebundle_()
+    assert "image/png" in outputs and "application/vnd.jupyter.widget-view+json" not in outputs
+    assert "× Vanilla" in metadata["image/png"]["alt"] and "TunerSettings" in repr(tuner)
+    assert tuner.bits == tuner.forecast.rows and tuner.config.workers == 2
+    assert tuner.preset("fastest").model.settings.lam == 0 and tuner.reset().model.settings.lam == 0.5

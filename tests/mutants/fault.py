@@ -1,0 +1,66 @@
+"""One planted fault: what is edited, and which test must notice."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["PACKAGE", "ROOT", "Fault", "wrong_with"]
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "gnnqlab"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """A small wrong edit of one file."""
+
+    name: str
+    """What is wrong, in a few words; no two faults have the same."""
+    file: str
+    """In the package, for instance ``bits/groups.py``."""
+    before: str
+    """Text of the file; it stands there exactly once."""
+    after: str
+    """What takes its place."""
+    test: str
+    """``file::test`` in ``tests``; must fail by an assertion, in seconds."""
+    why: str
+    """What would be believed if nobody noticed."""
+
+    @property
+    def room(self) -> str:
+        return self.file.partition("/")[0]
+
+    @property
+    def module(self) -> str:
+        return f"{PACKAGE.name}.{self.file.removesuffix('.py').replace('/', '.')}"
+
+
+def wrong_with(fault: Fault, *, root: Path = ROOT) -> str:
+    """Say why a record cannot be planted: its text is gone or stands twice, its test is gone; empty if it can.
+
+    Args:
+        root: of another checkout.
+    """
+    path, (file, _, function) = root / PACKAGE.name / fault.file, fault.test.partition("::")
+    if not path.is_file() or path.name == "__init__.py":
+        return f"{fault.file} is no module"
+    source = path.read_text(encoding="utf-8")
+    if source.count(fault.before) != 1:
+        return f"its text stands {source.count(fault.before)} times in {fault.file}"
+    edited = source.replace(fault.before, fault.after)
+    if ast.dump(ast.parse(source)) == ast.dump(_parsed(edited)):
+        return "its edit changes no code"
+    test = root / "tests" / file
+    if not test.is_file() or f"def {function}(" not in test.read_text(encoding="utf-8"):
+        return f"tests/{fault.test} is gone"
+    return ""
+
+
+def _parsed(source: str) -> ast.Module:
+    try:
+        return ast.parse(source)
+    except SyntaxError as error:
+        raise ValueError(f"an edit must leave code that runs, got {error}") from error

@@ -1,0 +1,8 @@
+"""The faults, room by room; a room's tests are where they are noticed."""
+
+from tests.mutants.planted import bits, exchange, lab, measure, message, models, partition, runs, theory, train, tune
+
+FAULTS = (
+    *theory.FAULTS, *bits.FAULTS, *partition.FAULTS, *message.FAULTS, *exchange.FAULTS, *models.FAULTS, *train.FAULTS,
+    *measure.FAULTS, *tune.FAULTS, *lab.FAULTS, *runs.FAULTS,
+)  # fmt: skip

@@ -1,0 +1,86 @@
+"""Faults in what is measured beside training: intervals, variance, ages of rows, and tables that compare."""
+
+from tests.mutants.fault import Fault
+
+FAULTS = (
+    Fault(
+        name="an interval without the root of n",
+        file="measure/intervals.py",
+        before="return mean, factor * spread / math.sqrt(count)",
+        after="return mean, factor * spread",
+        test="lab/course/test_sensitivity.py::test_an_interval_covers_the_mean_as_often_as_it_says",
+        why="every difference would be within chance",
+    ),
+    Fault(
+        name="a paired interval without the root of n",
+        file="bench/paired.py",
+        before="* statistics.stdev(values) / len(values) ** 0.5",
+        after="* statistics.stdev(values)",
+        test="bench/test_accuracy.py::test_differences_are_of_the_same_seed_with_students_interval",
+        why="losses would be told as ties",
+    ),
+    Fault(
+        name="the variance of a sample by n",
+        file="measure/gradient_noise.py",
+        before="variance = squares / (repeats - 1)",
+        after="variance = squares / repeats",
+        test="measure/test_gradient_noise.py::test_variance_is_that_of_the_gradients",
+        why="few repeats would show less noise than many",
+    ),
+    Fault(
+        name="noise of the mean counted as gradient",
+        file="measure/gradient_noise.py",
+        before="float(mean.square().sum()) - variance / repeats)",
+        after="float(mean.square().sum()))",
+        test="measure/test_gradient_noise.py::test_variance_is_that_of_the_gradients",
+        why="at one bit the squared gradient would seem larger, and its relative noise smaller",
+    ),
+    Fault(
+        name="the worst case called the average",
+        file="measure/theory_check.py",
+        before='"bound": weight.bound(noise, AVERAGE).total',
+        after='"bound": weight.bound(noise, WORST).total',
+        test="tune/test_trace.py::test_bounds_are_those_of_the_check",
+        why="what passes the theorem's bound would seem to keep it",
+    ),
+    Fault(
+        name="ages of rows off by one",
+        file="measure/old_rows.py",
+        before="[wrong(rows[t - age], rows[t]) for t in",
+        after="[wrong(rows[t - age + 1], rows[t]) for t in",
+        test="lab/course/test_staleness_views.py::test_an_older_row_is_further_away",
+        why="a row of yesterday would look fresh",
+    ),
+    Fault(
+        name="γ of rows given to gradients",
+        file="measure/smoothing.py",
+        before="feature_smoothing=rows * gamma, gradient_smoothing=gradients * gamma",
+        after="feature_smoothing=gradients * gamma, gradient_smoothing=rows * gamma",
+        test="lab/course/test_smoothing_views.py::test_what_is_smoothed",
+        why="PipeGCN-F and PipeGCN-G would change names",
+    ),
+    Fault(
+        name="stale epochs of all but the first",
+        file="measure/staleness_modes.py",
+        before="return stale.count(True) / epochs",
+        after="return stale.count(True) / (epochs - 1)",
+        test="bench/test_accuracy.py::test_stale_epochs_are_counted_from_decisions",
+        why="an always stale run would never have had the fresh epoch that it begins with",
+    ),
+    Fault(
+        name="sampled neighbours not rescaled",
+        file="bench/mini_batch.py",
+        before="self._in_degrees[targets].sqrt() / counts.clamp(min=1)",
+        after="self._in_degrees[targets].rsqrt()",
+        test="bench/test_mini_batch.py::test_a_sampled_sum_keeps_its_mean",
+        why="the mini-batch rival would be worse than it is",
+    ),
+    Fault(
+        name="an exchange ends with its first message",
+        file="bench/link_run.py",
+        before='"receiver"])["seconds"].max()',
+        after='"receiver"])["seconds"].min()',
+        test="bench/test_link.py::test_an_exchange_ends_with_its_last_message",
+        why="the wire would seem quicker than its rate",
+    ),
+)

@@ -1,0 +1,54 @@
+"""Faults in what keeps runs whole: files, locks, who is heard, and what a folder is said to hold."""
+
+from tests.mutants.fault import Fault
+
+FAULTS = (
+    Fault(
+        name="all writers of a file share one temporary name",
+        file="atomic.py",
+        before="{secrets.token_hex(8)}",
+        after="0",
+        test="test_atomic.py::test_two_writers_of_one_file_never_meet",
+        why="launches at the same moment would take each other's half-written shards",
+    ),
+    Fault(
+        name="a lock that several hold",
+        file="atomic.py",
+        before="fcntl.LOCK_EX",
+        after="fcntl.LOCK_SH",
+        test="test_atomic.py::test_work_under_a_lock_is_done_once_and_the_lock_leaves_nothing",
+        why="a graph would be cut once a launch, and a download fetched twice",
+    ),
+    Fault(
+        name="empty records count as records",
+        file="train/left.py",
+        before="size < 0 or (ended and size == 0)",
+        after="size < 0",
+        test="launch/test_run.py::test_a_run_without_the_records_of_a_rank_is_not_finished",
+        why="half the bytes would be all of them",
+    ),
+    Fault(
+        name="a run stands as its best machine does",
+        file="launch/machines.py",
+        before="return min(said, key=rank)",
+        after="return max(said, key=rank)",
+        test="launch/test_run.py::test_the_status_of_a_run_is_that_of_all_its_machines",
+        why="a run of which one machine failed would be finished",
+    ),
+    Fault(
+        name="workers look first where they would anyway",
+        file="launch/search_path.py",
+        before="[*theirs, *(entry for entry in sys.path if entry not in theirs)]",
+        after="[*(entry for entry in sys.path if entry not in theirs), *theirs]",
+        test="launch/test_own_modules.py::test_workers_look_where_the_launching_process_does_and_in_its_order",
+        why="workers could train with another module than the one that was looked at",
+    ),
+    Fault(
+        name="reading a run imports what its file names",
+        file="train/config_file.py",
+        before="if module not in sys.modules",
+        after="if module in sys.modules",
+        test="cli/test_lists.py::test_reading_a_run_imports_nothing_of_the_users",
+        why="looking at somebody's run folder would run modules that it names",
+    ),
+)

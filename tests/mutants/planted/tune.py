@@ -1,0 +1,30 @@
+"""Faults in predictions: bytes of a link, its rate from two volumes, what is summed."""
+
+from tests.mutants.fault import Fault
+
+FAULTS = (
+    Fault(
+        name="a host's link carries what leaves alone",
+        file="tune/wire.py",
+        before="return float(max(leaving.max(), entering.max()))",
+        after="return float(leaving.max())",
+        test="tune/test_wire.py::test_workers_of_a_host_share_its_wire_and_reach_each_other_without_it",
+        why="an exchange is as slow as its busiest receiver, too",
+    ),
+    Fault(
+        name="a ring that sums in one turn",
+        file="tune/wire.py",
+        before="return 2 * (self.workers - 1) / self.workers * num_bytes if",
+        after="return (self.workers - 1) / self.workers * num_bytes if",
+        test="tune/test_wire.py::test_a_ring_sums_gradients_in_two_turns_without_the_own_share",
+        why="the end of an epoch would be predicted twice as quick",
+    ),
+    Fault(
+        name="the rate of a link with its latency in it",
+        file="tune/timing.py",
+        before="theta = (seconds[0] - seconds[1]) / spread if",
+        after="theta = seconds[0] / volume[0] if",
+        test="tune/test_probe.py::test_two_volumes_give_the_link",
+        why="few bits would be predicted to save what they cannot",
+    ),
+)

@@ -1,0 +1,137 @@
+"""Every model under the axis ``compute``: its gradients against float64, what it rounds, and what it leaves alone."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gnnqlab.compute import BFloat16Rows, Products
+from gnnqlab.compute.float32 import PLAIN
+from gnnqlab.graph import Graph
+from gnnqlab.graph.features import SparseRows
+from gnnqlab.nn import LocalGraph, ModelSettings, build_model
+from gnnqlab.nn.models.registry import MODELS
+from gnnqlab.nn.sparse_input import SparseInput, project
+from tests.compute.int8_rows import Int8Rows
+from tests.compute.rounded import RoundedInFloat64
+from tests.graphs import random_graph
+
+U = 2.0**-8
+MODELS_AND_MORE = [*((name, {}) for name in sorted(MODELS)), ("gat", {"heads": 4}), ("jknet", {"jump": "lstm"})]
+
+
+def _trained_once(
+    graph: Graph, shape: ModelSettings, products: Products, dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits and flat gradients of one pass, as float64."""
+    model = build_model(shape, graph.num_features, graph.num_classes, seed=1).to(dtype)
+    local = LocalGraph(graph, products=products)
+    out = model(local.at(0, training=True), local.features.to(dtype))
+    torch.nn.functional.cross_entropy(out, graph.labels).backward()
+    gradients = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+    return out.detach().double(), gradients.double()
+
+
+def _apart(found: torch.Tensor, truth: torch.Tensor) -> float:
+    return float((found - truth).norm() / truth.norm())
+
+
+@pytest.mark.parametrize("features", [12, 40])  # aggregated first, and projected first
+@pytest.mark.parametrize(("name", "more"), MODELS_AND_MORE)
+def test_gradients_are_those_of_rounded_operands_and_exact_sums(name: str, more: dict, features: int) -> None:
+    """Held against the same roundings in float64.
+
+    Float32 sums are off by some 2^-22 of their size, so about one operand's element in 2^13 lies near enough to the
+    middle between two bfloat16 numbers to fall on the other side, a step of 2u of itself. Of the 30 000 here a handful
+    do, each one of a thousand in its matrix: less than u / 4 in the norm. Left out, the roundings are u and more.
+    """
+    graph = random_graph(features=features, nodes=200, edges=1200)
+    shape = ModelSettings(name=name, hidden=16, layers=3, dropout=0.0, **more)
+    found = _trained_once(graph, shape, BFloat16Rows().build(), torch.float32)
+    truth = _trained_once(graph, shape, RoundedInFloat64(), torch.float64)
+    exact = _trained_once(graph, shape, PLAIN, torch.float64)
+    for ours, rounded, plain in zip(found, truth, exact, strict=True):
+        assert _apart(ours, rounded) < U / 4
+        assert _apart(ours, plain) < 16 * U
+    assert _apart(found[1], exact[1]) > 2 * _apart(found[1], truth[1]), "nothing was rounded"
+
+
+@pytest.mark.parametrize("part", [BFloat16Rows(), Int8Rows()])
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_every_model_learns(name: str, part) -> None:
+    graph = random_graph(nodes=120, edges=400, features=40)
+    model = build_model(ModelSettings(name=name, layers=3, hidden=16, dropout=0.2), 40, 4, seed=1)
+    local = LocalGraph(graph, products=part.build())
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    losses = []
+    for epoch in range(30):
+        out = model(local.at(epoch, training=True), local.features)
+        loss = torch.nn.functional.cross_entropy(out[graph.train_mask], graph.labels[graph.train_mask])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_sparse_features_meet_rounded_weights() -> None:
+    """``X W`` of stored values in float32 and W in bfloat16; ``dW = X.T dY`` with dY in bfloat16."""
+    dense = torch.randn(30, 9, generator=torch.Generator().manual_seed(0))
+    dense[dense.abs() < 1.0] = 0.0
+    rows = dense.nonzero()
+    indptr = torch.zeros(31, dtype=torch.int64)
+    indptr[1:] = torch.bincount(rows[:, 0], minlength=30).cumsum(0)
+    sparse = SparseInput.from_rows(
+        SparseRows(indptr=indptr, indices=rows[:, 1].int(), values=dense[dense != 0.0], num_columns=9)
+    )
+    weight = torch.randn(9, 5, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    y = project(BFloat16Rows().build(), sparse, weight)
+    torch.testing.assert_close(y, dense @ weight.bfloat16().float())
+    dy = torch.randn(30, 5, generator=torch.Generator().manual_seed(2))
+    y.backward(dy)
+    torch.testing.assert_close(weight.grad, dense.t() @ dy.bfloat16().float())
+
+
+class _Told(RoundedInFloat64):
+    """Counts products, and names those that were asked to be exact."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rounded = 0
+        self.asked = 0
+
+    @property
+    def exact(self) -> Products:
+        self.asked += 1
+        return PLAIN
+
+    def mm(self, *operands, **more):
+        self.rounded += 1
+        return super().mm(*operands, **more)
+
+
+@pytest.mark.parametrize("name", sorted(set(MODELS) - {"dagnn"}))
+def test_the_layer_before_the_loss_is_exact(name: str) -> None:
+    """A model of one layer of convolution alone rounds nothing; DAGNN has no such layer: every hop is in its sum."""
+    graph = random_graph()
+    for layers in (1, 3):
+        told = _Told()
+        shape = ModelSettings(name=name, hidden=16, layers=layers, dropout=0.0)
+        model = build_model(shape, graph.num_features, graph.num_classes, seed=1).double()
+        local = LocalGraph(graph, products=told)
+        model(local.at(0, training=True), local.features.double())
+        assert told.asked > 0
+        if layers == 1 and name in ("gcn", "graphsage", "gat"):
+            assert told.rounded == 0
+        else:
+            assert told.rounded > 0
+
+
+def test_a_pass_forgets_the_operands_of_the_one_before() -> None:
+    """Weights change where autograd does not see it."""
+    graph = random_graph()
+    products = BFloat16Rows().build()
+    local, weight = LocalGraph(graph, products=products), torch.ones(12, 2)
+    first = local.at(0, training=True).linear(local.features, weight)
+    weight.data.mul_(2.0)
+    torch.testing.assert_close(local.at(1, training=True).linear(local.features, weight), 2 * first)

@@ -1,0 +1,143 @@
+"""METIS by either library: the same questions, good cuts, and a word on which of the two it was."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import gnnqlab as gq
+from gnnqlab.graph.generate import rmat
+from gnnqlab.partition import METIS, Random
+from gnnqlab.partition.metis import Edges, metis_library
+from gnnqlab.partition.parts import kept_library, shard_folder, shard_path, store_shards
+from gnnqlab.partition.shard import Shard
+from tests.graphs import random_graph
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("GNNQLAB_CACHE", str(tmp_path / "cache"))
+
+
+def block(monkeypatch, *libraries):
+    for library in libraries:
+        for module in [name for name in sys.modules if name == library or name.startswith(f"{library}.")]:
+            monkeypatch.delitem(sys.modules, module)
+        monkeypatch.setitem(sys.modules, library, None)
+
+
+@pytest.fixture(params=["dgl", "pymetis"])
+def library(request, monkeypatch):
+    if request.param == "pymetis":
+        block(monkeypatch, "dgl")
+    pytest.importorskip(request.param, reason=f"{request.param} is not installed")
+    return request.param
+
+
+def parts_of(graph, partitioner, workers):
+    return gq.partition(graph, partitioner, workers=workers)
+
+
+def test_metis_cuts_less_than_chance_and_says_nothing(library, capfd):
+    graph = gq.load("sbm:600,4,12")
+    metis, chance = parts_of(graph, METIS(), 4), parts_of(graph, Random(), 4)
+    assert metis.cut.library == library and chance.cut.library is None
+    assert metis.quality.edge_cut < 0.7 * chance.quality.edge_cut
+    assert metis.quality.node_imbalance < 1.1
+    assert "".join(capfd.readouterr()) == ""
+
+
+def test_the_objective_and_the_weights_reach_metis(library):
+    sbm, power_law = gq.load("sbm:2000,8,20"), rmat(11, 8, features=4)
+    cut, vol = (parts_of(sbm, METIS(objective=objective), 4).quality for objective in ("cut", "vol"))
+    assert vol.halo_rows.sum() < cut.halo_rows.sum() and vol.edge_cut > cut.edge_cut
+    even = {balance: parts_of(power_law, METIS(balance_edges=balance), 4).quality for balance in (False, True)}
+    assert even[True].edge_imbalance < even[False].edge_imbalance
+    assert even[True].node_imbalance > even[False].node_imbalance
+
+
+def test_self_loops_are_not_shown(library):
+    graph = random_graph()  # given its self loops, METIS reads what it should not and never settles
+    METIS().cut(graph, 3)
+    METIS().cut(graph, 3)
+    assert len({tuple(METIS().cut(graph, 3).owner.tolist()) for _ in range(8)}) == 1
+
+
+def test_a_partition_is_made_once(library):
+    graph = gq.load("digits")  # left to itself DGL's METIS cuts it in another way at each of the first calls
+    first = parts_of(graph, METIS(), 2)
+    assert all(torch.equal(parts_of(graph, METIS(), 2).owner, first.owner) for _ in range(3))
+    folder = store_shards(graph, METIS(), 2)
+    assert torch.equal(Shard.load(shard_path(folder, 1)).owned, first.shards[1].owned)
+
+
+def test_dgl_comes_first():
+    pytest.importorskip("dgl", reason="DGL is not installed")
+    assert metis_library()[0] == "dgl"
+
+
+def test_pymetis_is_repeatable_and_leaves_no_worker_empty(monkeypatch):
+    block(monkeypatch, "dgl")
+    graph, small = gq.load("digits"), gq.load("sbm:10,2,3")
+    assert torch.equal(METIS().cut(graph, 5).owner, METIS().cut(graph, 5).owner)
+    for workers in range(2, 11):
+        for objective in ("cut", "vol"):
+            counts = METIS(objective=objective).cut(small, workers).owner.bincount(minlength=workers)
+            assert counts.min() >= 1 and counts.sum() == 10
+
+
+def test_both_ways_has_each_neighbour_once():
+    # 0 -> 1 and back, 1 -> 2, 3 alone.
+    indptr, indices = Edges(torch.tensor([0, 1, 1]), torch.tensor([1, 0, 2]), 4).both_ways()
+    assert indptr.tolist() == [0, 1, 3, 4, 4] and indices.tolist() == [1, 0, 2, 1]
+
+
+def test_without_either_the_way_out_is_one_that_works(monkeypatch):
+    block(monkeypatch, "dgl", "pymetis")
+    rule = r"METIS needs pymetis or DGL.*dgl: .*pymetis: .*pip install pymetis, or .*Random"
+    with pytest.raises(RuntimeError, match=rule) as said:
+        METIS().cut(gq.load("sbm:40,2,4"), 2)
+    assert "dgl==" not in str(said.value), "DGL has no wheels for later Pythons"
+    assert METIS().cut(gq.load("sbm:40,2,4"), 1).owner.unique().tolist() == [0], "one worker needs no library"
+
+
+def test_a_library_that_is_there_but_broken_is_passed_over(monkeypatch, tmp_path):
+    for module in [name for name in sys.modules if name == "dgl" or name.startswith("dgl.")]:
+        monkeypatch.delitem(sys.modules, module)
+    (tmp_path / "dgl.py").write_text("raise FileNotFoundError('Cannot find DGL C++ library')")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert metis_library()[0] == "pymetis"
+
+
+def test_a_kept_cut_says_which_library_made_it(monkeypatch):
+    graph = gq.load("sbm:200,4,8")
+    with monkeypatch.context() as inner:
+        block(inner, "dgl")
+        folder = store_shards(graph, METIS(), 2)
+    assert kept_library(folder) == "pymetis"
+    assert parts_of(graph, METIS(), 2).cut.library == "pymetis", "kept, though DGL is there again"
+    assert kept_library(store_shards(graph, Random(), 2)) is None
+
+
+def test_a_cut_that_was_kept_before_libraries_were_told_is_used_still():
+    graph = gq.load("sbm:40,2,4")
+    folder = shard_folder(graph.content_hash, METIS(), 2)
+    folder.mkdir(parents=True)
+    np.save(folder / "owner.npy", np.arange(40) % 2)
+    cut = parts_of(graph, METIS(), 2).cut
+    assert cut.owner.tolist() == [0, 1] * 20 and cut.library == kept_library(store_shards(graph, METIS(), 2)) == "dgl"
+
+
+def test_a_run_tells_it_among_its_facts_also_of_a_partition_made_before(monkeypatch, tmp_path):
+    with monkeypatch.context() as inner:
+        block(inner, "dgl")
+        store_shards(gq.load("sbm:60,3,6"), METIS(), 2)
+    for partition, library in ((METIS(), "pymetis"), (Random(), None)):
+        system = dataclasses.replace(gq.systems.vanilla(), partition=partition)
+        run = gq.launch("sbm:60,3,6", system=system, workers=2, epochs=1, out=tmp_path, wait=True)
+        assert json.loads((run.folder / "facts.json").read_text())["partitioner_library"] == library

@@ -1,0 +1,81 @@
+"""Parts of axes as words: every part that has a name is said and read again, and made by the command line."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gnnqlab.bits.policy import Fixed
+from gnnqlab.cli import main
+from gnnqlab.compute import BFloat16Rows
+from gnnqlab.message.cache import Unchanged
+from gnnqlab.message.codec import Stochastic
+from gnnqlab.systems import make_system
+from gnnqlab.systems.parts import PARTS
+from gnnqlab.systems.replaced import parts_in, replaced, words_of
+from gnnqlab.train.command import command_of
+from gnnqlab.train.configure import configure
+from tests.cases import each
+
+
+@each(("axis", "name"), [(axis, name) for axis, parts in PARTS.items() for name in parts])
+def test_every_part_is_said_and_read_again(axis: str, name: str) -> None:
+    part = PARTS[axis][name]()
+    said = words_of(axis, part)
+    assert said is not None and said.startswith(f"{axis}={name}")
+    assert parts_in(said) == {axis: part}
+
+
+def test_settings_of_a_part_are_read_by_their_types() -> None:
+    parts = parts_in("cache=unchanged:tolerance=0.25:differences=true, bits=uniform-random:among=2+8:period=7")
+    assert parts["cache"] == Unchanged(tolerance=0.25, differences=True)
+    assert (parts["bits"].among, parts["bits"].period) == ((2, 8), 7)
+    assert parts_in(",".join(words_of(axis, part) for axis, part in parts.items())) == parts
+
+
+@each(
+    ("text", "why"),
+    [
+        ("cash=none", r"AXIS one of \['partition', .*\], got 'cash=none'"),
+        ("cache", "an axis to replace must be written AXIS=PART"),
+        ("cache=some", r"cache must be one of \['none', 'unchanged'\], got 'some'"),
+        (
+            "cache=unchanged:tol=0.1",
+            r"takes the settings \['differences', 'tolerance'\].*got 'tol=0.1'",
+        ),
+        ("cache=none:tolerance=1", "cache none takes no settings"),
+        ("cache=unchanged:tolerance=much", "tolerance of unchanged must be a number, got 'much'"),
+        ("cache=none,cache=unchanged", "cache must be given once"),
+    ],
+)
+def test_mistakes_are_named(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        parts_in(text)
+
+
+def test_a_command_repeats_a_run_with_other_parts() -> None:
+    system = make_system("fixed-bits", bits=2)
+    other = replaced(system, {"cache": Unchanged(tolerance=0.1), "compute": BFloat16Rows()})
+    config = replace(configure("digits", system="fixed-bits", bits=2), system=other)
+    line = command_of(config)
+    assert line is not None and line.endswith("--bits 2 --replace cache=unchanged:tolerance=0.1,compute=bfloat16")
+    assert command_of(replace(config, system=replace(system, bits=Fixed(bits=4)))) is None  # nobody knows what made it
+
+
+def test_the_command_line_trains_with_other_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parts = "codec=stochastic:parameters=bfloat16,bits=fixed:bits=4,compute=bfloat16"
+    asked = ["train", "--graph", "sbm:60,3,6", "--epochs", "2", "--hidden", "8", "--out", str(tmp_path), "--json"]
+    main([*asked, "--replace", parts])
+    run = tmp_path / json.loads(capsys.readouterr().out.splitlines()[-1])["run"]
+    system = json.loads((run / "config.json").read_text())["system"]
+    codec = {"name": "stochastic", "parameters": "bfloat16", "noise": "receiver"}
+    assert (system["codec"], system["bits"]["bits"]) == (codec, 4)
+    assert system["compute"] == {"name": "bfloat16"}
+    with pytest.raises(SystemExit) as end:
+        main([*asked, "--replace", "bits=fixed:bits=4"])  # in company of a codec that writes float32 alone
+    assert end.value.code == 2
+    assert "bits must be widths that the codec can write" in capsys.readouterr().err
+    assert parts_in(parts)["codec"] == Stochastic(parameters="bfloat16")

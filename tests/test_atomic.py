@@ -1,0 +1,115 @@
+"""Files that several processes write at once are whole, and work under a lock is done once."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from gnnqlab.atomic import locked, put_folder, replacing, sweep, write_text
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+
+
+def test_two_writers_of_one_file_never_meet(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    with replacing(path) as first:
+        first.write_text("first")
+        with replacing(path) as second:
+            assert second != first
+            second.write_text("second")
+        assert path.read_text() == "second"
+    assert path.read_text() == "first" and os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_an_error_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> None:
+    write_text(tmp_path / "a.txt", "old")
+    with pytest.raises(KeyError), replacing(tmp_path / "a.txt") as partial:
+        partial.write_text("new")
+        raise KeyError
+    assert (tmp_path / "a.txt").read_text() == "old" and os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_the_first_of_two_stays_where_that_is_asked_for(tmp_path: Path) -> None:
+    for text in ("first", "second"):
+        with replacing(tmp_path / "a.npz", first=True) as partial:
+            assert partial.suffix == ".npz"  # some writers add the ending that they miss
+            partial.write_text(text)
+    assert (tmp_path / "a.npz").read_text() == "first" and os.listdir(tmp_path) == ["a.npz"]
+
+
+def test_a_folder_takes_the_place_of_another(tmp_path: Path) -> None:
+    path = tmp_path / "graph"
+    for text in ("first", "second"):
+        with replacing(path) as partial:
+            partial.mkdir()
+            (partial / "a").write_text(text)
+    assert (path / "a").read_text() == "second" and os.listdir(tmp_path) == ["graph"]
+    (tmp_path / "file").touch()
+    (tmp_path / "fresh").mkdir()
+    with pytest.raises(NotADirectoryError):
+        put_folder(tmp_path / "fresh", tmp_path / "file")
+
+
+def test_a_sweep_takes_what_killed_writers_left_and_nothing_else(tmp_path: Path) -> None:
+    with replacing(tmp_path / "rank0.npz") as left, replacing(tmp_path / "cut.npz") as other:
+        left.touch(), other.touch(), (tmp_path / "rank1.npz").touch()
+        sweep(tmp_path, "rank*.npz")
+        assert not left.exists() and other.exists() and (tmp_path / "rank1.npz").exists()
+        left.touch()
+
+
+def _once(folder: Path) -> None:
+    """Make ``done`` slowly if it is not there."""
+    with locked(folder / "lock") as held:
+        assert held
+        with open(folder / "order", "a") as order:
+            if not (folder / "done").exists():
+                order.write("made\n")
+                time.sleep(0.05)
+                (folder / "done").touch()
+            order.write("found\n")
+
+
+def test_work_under_a_lock_is_done_once_and_the_lock_leaves_nothing(tmp_path: Path) -> None:
+    several = [_CONTEXT.Process(target=_once, args=(tmp_path,)) for _ in range(6)]
+    for process in several:
+        process.start()
+    for process in several:
+        process.join(60)
+    assert [process.exitcode for process in several] == [0] * 6
+    assert (tmp_path / "order").read_text().split() == ["made", *["found"] * 6]
+    assert sorted(os.listdir(tmp_path)) == ["done", "order"]
+
+
+def _hold(path: Path) -> None:
+    with locked(path):
+        path.with_name("held").touch()
+        time.sleep(60)
+
+
+def test_a_lock_ends_with_the_process_that_holds_it(tmp_path: Path) -> None:
+    holder = _CONTEXT.Process(target=_hold, args=(tmp_path / "lock",))
+    holder.start()
+    until = time.monotonic() + 30
+    while not (tmp_path / "held").exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    assert holder.pid is not None
+    os.kill(holder.pid, signal.SIGKILL)
+    with locked(tmp_path / "lock") as held:
+        assert held
+    holder.join()
+
+
+def test_a_disk_without_locks_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(descriptor: int, operation: int) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", none)
+    with locked(tmp_path / "lock") as held:
+        assert not held

@@ -1,0 +1,214 @@
+"""What adapts between epochs: a part of one's own is summed, kept, resumed and steered like the package's."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+
+import gnnqlab as gq
+from gnnqlab.adaptive import Adaptive, Training, adaptives_of
+from gnnqlab.bits.policy import Fixed
+from gnnqlab.exchange.schedule import Synchronous
+from gnnqlab.message.codec import Float32, Stochastic
+from gnnqlab.nn import ModelSettings
+from gnnqlab.partition import Random, build_shard
+from gnnqlab.seat import Seat
+from gnnqlab.systems import SYSTEMS, make_system
+from gnnqlab.train.checkpoint import read_checkpoint
+from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.control import Control, steered
+from gnnqlab.train.reduction import Slots, Summed
+from gnnqlab.train.shared import Wanted
+from gnnqlab.train.trainer import worker_trainer
+from tests.graphs import random_graph
+from tests.train.agreeing import Agreeing
+
+SETTINGS = {"workers": 2, "hidden": 16, "layers": 2}
+
+
+def system(**settings):
+    return replace(make_system("fixed-bits"), name="agreeing", bits=Agreeing(**settings))
+
+
+def checkpoint(run, epoch):
+    return read_checkpoint(run.folder / "checkpoints" / f"epoch-{epoch:06d}.safetensors")
+
+
+def test_a_part_of_ones_own_adapts_in_a_launched_run_and_goes_on_from_a_checkpoint(tmp_path):
+    # The workers say 1 and 2 in each epoch: 21 >= 20 after epoch 6, so 8 bits from epoch 7 on.
+    straight = gq.launch("digits", system=system(), epochs=10, checkpoint_every=4, **SETTINGS, out=tmp_path, wait=True)
+    assert straight.status == "finished", straight.errors
+    assert straight.decisions[["epoch", "what", "why"]].values.tolist() == [
+        [7, "8 bits", "21 in all, at most 2 at once"]
+    ]
+    bits = straight.traffic.groupby("epoch").bits.unique().map(list).tolist()
+    assert bits == [[2]] * 7 + [[8]] * 3
+    assert json.loads((straight.folder / "facts.json").read_text())["agrees_at"] == 20.0
+    with np.load(straight.folder / "said-rank1.npz") as table:
+        assert table["so-far"].tolist() == [20.0]
+    kept = checkpoint(straight, 8)
+    assert kept.facts["adaptives"]["agreed"] == {"total": 24.0, "bits": 8}
+    assert {name: kept.tensors[name].tolist() for name in kept.tensors if name.startswith("agreed/")} == {
+        "agreed/said/0": [8.0],
+        "agreed/said/1": [16.0],
+    }
+    first = gq.launch("digits", system=system(), epochs=4, checkpoint_every=4, **SETTINGS, out=tmp_path, wait=True)
+    assert first.decisions.empty
+    resumed = gq.resume(first, epochs=10, wait=True)
+    assert resumed.decisions.equals(straight.decisions)
+    columns = ["epoch", "rank", "loss", "bytes_payload"]
+    assert resumed.records[columns].equals(straight.records[columns])
+    one, other = checkpoint(straight, 10), checkpoint(resumed, 10)
+    assert one.facts["adaptives"] == other.facts["adaptives"] and list(one.tensors) == list(other.tensors)
+    assert all(torch.equal(tensor, other.tensors[name]) for name, tensor in one.tensors.items())
+
+
+def test_a_part_of_ones_own_is_steered(tmp_path):
+    settings = {**SETTINGS, "epochs": 20_000, "evaluate_every": 0}
+    with gq.launch("digits", system=system(until=1e6), **settings, out=tmp_path) as run:
+        until = time.monotonic() + 120
+        while run.epoch < 2:
+            assert time.monotonic() < until and run.status in ("starting", "running"), run.errors
+            time.sleep(0.01)
+        with pytest.raises(ValueError, match=r"while system 'agreeing' trains, \['step'\] can change, got \['until'\]"):
+            run.control(until=1.0)
+        assert run.control(step=1_000_000) == 1
+        while run.decisions.empty:
+            assert time.monotonic() < until and run.status == "running", run.errors
+            time.sleep(0.01)
+    told = next(event for event in run.events if event["event"] == "control")
+    # In force from the epoch that is told: each of two workers then says a million and its rank.
+    assert run.decisions.epoch.tolist() == [told["epoch"] + 1]
+    assert run.decisions.why[0].endswith("at most 1e+06 at once")
+
+
+def trained(name, transport):
+    graph = random_graph()
+    shard = build_shard(graph, Random(seed=1).assign(graph, 1), 0, 1)
+    settings = TrainSettings(transport=transport)
+    trainer = worker_trainer(shard, make_system(name), ModelSettings(layers=2, hidden=8), settings)
+    losses = [trainer.epoch(epoch) for epoch in range(3)]
+    trainer.evaluate(3)
+    trainer.close()
+    return losses
+
+
+@pytest.mark.parametrize("transport", ["direct", "ring", "all-to-all"])
+def test_one_worker_needs_no_process_group(transport):
+    assert not dist.is_initialized()
+    for name in SYSTEMS:
+        # Nothing travels, so all systems are one; only staleness and widths would tell them apart.
+        assert trained(name, transport) == trained("vanilla", "direct"), name
+
+
+class Wants(Adaptive):
+    def __init__(self, name, wants, said=None):
+        self.name, self.wants, self.said = name, wants, said or {}
+
+    def says(self, epoch_s):
+        return self.said
+
+
+def test_everybody_is_told_what_it_asked_for():
+    first = Wants("first", {"a": "sum", "b": "max"}, {"a": 1.0, "b": None})
+    second = Wants("second", {"b": "max", "a": "sum"}, {"a": 2.0, "b": 3.0})
+    wanted = Wanted([first, Wants("nothing", {}), second], workers=2)
+    assert wanted.slots == Slots(sums=2, maxima=2, workers=2) and wanted.slots.count == 2 + 2 * 2 + 2
+    assert wanted.say(None) == ([1.0, 2.0], [None, 3.0])
+    told = wanted.told(Summed(0.5, False, (10.0, 20.0), (None, 4.0)))
+    assert told == [{"a": 10.0, "b": None}, {}, {"a": 20.0, "b": 4.0}]
+
+
+@pytest.mark.parametrize(
+    ("wants", "said", "text"),
+    [
+        ({"a": "mean"}, {}, "what is wanted must be a 'sum' or a 'max', got 'mean' for 'a' of toy"),
+        ({"a": "sum"}, {}, r"toy must say \['a'\], got \[\]"),
+        ({"a": "sum"}, {"a": None}, "toy must know its term of the sum 'a', got None"),
+    ],
+)
+def test_what_is_not_said_is_refused(wants, said, text):
+    with pytest.raises(ValueError, match=text):
+        Wanted([Wants("toy", wants, said)], workers=1).say(None)
+
+
+class Offers:
+    def __init__(self, *adaptives):
+        self.made = adaptives
+
+    def adaptives(self, training):
+        return self.made
+
+
+def test_names_are_taken_once():
+    nobody = torch.zeros(0)
+    seat = Seat(rank=0, workers=1, seed=0, ids=nobody.long(), importance=nobody)
+    parts = {
+        "bits": Offers(Wants("one", {}), Wants("two", {})),
+        "codec": object(),
+        "schedule": Offers(Wants("three", {})),
+    }
+    found = adaptives_of(Training(seat=seat, parts=parts))
+    assert {axis: [each.name for each in found[axis]] for axis in found} == {
+        "bits": ["one", "two"],
+        "codec": [],
+        "schedule": ["three"],
+    }
+    for again in ("one", ""):
+        parts["schedule"] = Offers(Wants(again, {}))
+        with pytest.raises(ValueError, match=f"needs a name of its own, got '{again}' on the axis 'schedule'"):
+            adaptives_of(Training(seat=seat, parts=parts))
+
+
+@dataclass(frozen=True)
+class Hesitant(Synchronous):
+    steerable: ClassVar[tuple[str, ...]] = ("patience",)
+    patience: int = 1
+
+
+class Steers(Adaptive):
+    def __init__(self, name):
+        self.name, self.taken = name, []
+
+    def steer(self, settings, *, version):
+        self.taken.append((settings, version))
+
+
+def test_settings_of_any_axis_are_steered_and_only_by_whom_they_concern(tmp_path):
+    whole = replace(make_system("fixed-bits"), schedule=Hesitant())
+    assert steered(whole, {"patience": 3, "bits": 4}) == replace(
+        whole, bits=Fixed(bits=4), schedule=Hesitant(patience=3)
+    )
+    bits, schedule = Steers("bits"), Steers("schedule")
+    control = Control(tmp_path, 0, whole, distributed=False).steers({"bits": [bits], "schedule": [schedule]})
+    control.adopt(1, {"bits": 4})
+    control.adopt(2, {"bits": 4, "patience": 2})
+    control.adopt(3, {"bits": 4, "patience": 2})  # said again: all are told again
+    assert bits.taken == [(Fixed(bits=4), 1), (Fixed(bits=4), 3)]
+    assert schedule.taken == [(Hesitant(patience=2), 2), (Hesitant(patience=2), 3)]
+    with pytest.raises(ValueError, match="needs an adaptive with a method steer, got none for 'patience' of the axis"):
+        Control(tmp_path, 0, whole, distributed=False).steers({"bits": [bits], "schedule": [Wants("deaf", {})]})
+
+
+@dataclass(frozen=True)
+class Ambiguous(Synchronous):
+    steerable: ClassVar[tuple[str, ...]] = ("bits",)
+    bits: int = 1
+
+
+def test_one_name_cannot_mean_two_settings():
+    with pytest.raises(ValueError, match="must have names of their own, got 'bits' on the axes 'bits' and 'schedule'"):
+        steered(replace(make_system("fixed-bits"), schedule=Ambiguous()), {"bits": 4})
+
+
+def test_a_codec_says_how_many_parameter_bytes_a_row_has():
+    for codec in (Float32(), Stochastic(), Stochastic(parameters="bfloat16"), Stochastic(parameters="bfloat16-after")):
+        for bits in codec.widths:
+            assert codec.param_bytes(bits) == codec.layout(bits, 3, 5).param_bytes / 3

@@ -1,0 +1,116 @@
+"""Graphs and shards kept for workers, by several processes and machines at once."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gnnqlab as gq
+from gnnqlab.partition import Random
+from gnnqlab.partition.parts import shard_path, store_shards
+from gnnqlab.partition.shard import Shard, build_shard
+from gnnqlab.train.heartbeat import Heartbeat
+from gnnqlab.train.prepare import keep_graph, own_shard, partitioner_library
+from tests.graphs import random_graph
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GNNQLAB_CACHE", str(tmp_path / "cache"))
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, other: Callable[[], object]) -> None:
+    """Let another process's whole work happen where the first call of a function ends."""
+    whole, seen = getattr(owner, name), []
+
+    def called(*arguments: Any, **settings: Any) -> Any:
+        result = whole(*arguments, **settings)
+        if not seen:
+            seen.append(name)
+            other()
+        return result
+
+    monkeypatch.setattr(owner, name, called)
+
+
+def test_a_shard_is_saved_while_another_process_saves_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = random_graph()
+    shard = build_shard(graph, Random().assign(graph, 2), 0, 2)
+    meanwhile(monkeypatch, np, "savez", lambda: shard.save(tmp_path / "rank0.npz"))
+    shard.save(tmp_path / "rank0.npz")
+    assert Shard.load(tmp_path / "rank0.npz").num_owned == shard.num_owned
+    assert os.listdir(tmp_path) == ["rank0.npz"]
+
+
+def test_a_graph_is_kept_while_another_process_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = random_graph()
+    meanwhile(monkeypatch, np, "save", lambda: graph.save(tmp_path / "graph"))
+    assert gq.Graph.load(graph.save(tmp_path / "graph")).content_hash == graph.content_hash
+    assert os.listdir(tmp_path) == ["graph"]
+    kept = [threading.Thread(target=keep_graph, args=(random_graph(seed=1),)) for _ in range(4)]
+    for thread in kept:
+        thread.start()
+    for thread in kept:
+        thread.join()
+    assert gq.Graph.load(keep_graph(random_graph(seed=1))).content_hash == random_graph(seed=1).content_hash
+
+
+class Counted(Random):
+    """Random shares; every cut leaves a line."""
+
+    def cut(self, graph: Any, workers: int) -> Any:
+        with open(Path(os.environ["GNNQLAB_CACHE"]).parent / "cuts", "a") as lines:
+            lines.write(f"{os.getpid()}\n")
+        return super().cut(graph, workers)
+
+
+def _store(barrier: Any, cache: str) -> None:
+    os.environ["GNNQLAB_CACHE"] = cache  # the server that forks processes has the environment of whoever began it
+    graph = random_graph()
+    barrier.wait()
+    store_shards(graph, Counted(), 2)
+
+
+def test_processes_at_once_cut_a_graph_once(tmp_path: Path) -> None:
+    barrier = _CONTEXT.Barrier(4)
+    several = [_CONTEXT.Process(target=_store, args=(barrier, os.environ["GNNQLAB_CACHE"])) for _ in range(4)]
+    for process in several:
+        process.start()
+    for process in several:
+        process.join(120)
+    assert [process.exitcode for process in several] == [0] * 4
+    assert len((tmp_path / "cuts").read_text().split()) == 1
+    (folder,) = (tmp_path / "cache" / "shards").iterdir()
+    assert sorted(os.listdir(folder)) == ["rank0.npz", "rank1.npz"]
+
+
+def test_what_a_killed_writer_left_half_written_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = random_graph()
+    folder = store_shards(graph, Random(), 2)
+    shard_path(folder, 1).rename(folder / ".0123.partial-rank1.npz")
+    store_shards(graph, Random(), 2)
+    assert sorted(os.listdir(folder)) == ["rank0.npz", "rank1.npz"]
+
+
+def test_machines_with_one_run_folder_have_each_its_own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def shard(node: int, local_rank: int, rank: int) -> Shard:
+        monkeypatch.setenv("GNNQLAB_NODE", str(node))
+        monkeypatch.setenv("LOCAL_RANK", str(local_rank))
+        monkeypatch.setenv("GNNQLAB_CACHE", str(tmp_path / f"cache{node}"))
+        return own_shard("sbm:60,3,6", Random(), rank=rank, workers=4, run=tmp_path, heartbeat=Heartbeat(None))
+
+    # The second machine is ahead: its file is not what the first one's workers go by.
+    assert [shard(1, 0, 2).rank, shard(0, 0, 0).rank, shard(0, 1, 1).rank, shard(1, 1, 3).rank] == [2, 0, 1, 3]
+    folders = [json.loads(path.read_text())["folder"] for path in sorted(tmp_path.glob("shards*.json"))]
+    assert [Path(folder).parents[1].name for folder in folders] == ["cache1", "cache0"]
+    assert partitioner_library(tmp_path) is None

@@ -1,0 +1,28 @@
+"""What of a training survives it: taken in the middle and put into a new one, all that follows is the same."""
+
+from __future__ import annotations
+
+import json
+
+import torch
+
+from gnnqlab.measure.in_process import exact_trainer
+from gnnqlab.nn import ModelSettings
+from gnnqlab.train.checkpoint import Checkpoint
+from gnnqlab.train.state import capture, restore
+from tests.graphs import random_graph
+
+SHAPE = ModelSettings(layers=2, hidden=8, dropout=0.3)
+
+
+def test_a_training_goes_on_bit_for_bit_from_what_was_taken():
+    graph = random_graph()
+    straight, resumed = exact_trainer(graph, SHAPE), exact_trainer(graph, SHAPE)
+    for epoch in range(3):
+        straight.epoch(epoch)
+    tensors, facts = capture(straight)
+    kept = Checkpoint(3, {name: tensor.clone() for name, tensor in tensors.items()}, json.loads(json.dumps(facts)))
+    assert restore(resumed, kept) == (3, facts)
+    for epoch in range(3, 8):
+        assert resumed.epoch(epoch) == straight.epoch(epoch)
+    assert torch.equal(resumed.parameters.values, straight.parameters.values)

@@ -1,0 +1,96 @@
+"""Parts of a user's own for the axes that a prediction asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from gnnqlab.bits import Fixed
+from gnnqlab.bits.policy import Rows, Steered
+from gnnqlab.bits.row import two_parameters
+from gnnqlab.compute import Float32Products
+from gnnqlab.exchange.schedule import Overlapped, Synchronous
+from gnnqlab.message.codec import Stochastic
+from gnnqlab.message.wire import Layout, lay_out
+from gnnqlab.seat import Seat
+
+__all__ = ["Coarse", "Even", "Half", "HalfHidden", "Mute", "Silent", "Thick", "Unforeseen"]
+
+
+@dataclass(frozen=True)
+class Even:
+    """Sampler: rows of nodes with an even id."""
+
+    p: ClassVar[float] = 0.5
+    rescale: ClassVar[float] = 2.0
+    attention: ClassVar[str] = "weights"
+
+    def kept(self, ids: Tensor, *, holder: int, seed: int, epoch: int) -> Tensor:
+        return (ids % 2 == 0).nonzero().flatten()
+
+
+@dataclass(frozen=True)
+class Half:
+    """Cache: half of the rows have changed, as far as anybody knows."""
+
+    def build(self) -> None:
+        return None
+
+    def expected_share(self) -> float:
+        return 0.5
+
+
+@dataclass(frozen=True)
+class Silent:
+    """Cache that says nothing."""
+
+    def build(self) -> None:
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thick(Stochastic):
+    """Codec: one more parameter a row."""
+
+    def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
+        return lay_out(widths, num_rows, columns, param_bytes=two_parameters(6))
+
+
+@dataclass(frozen=True)
+class HalfHidden(Overlapped):
+    """Schedule: half of an exchange is hidden, whatever is computed."""
+
+    assumes: ClassVar[str] = "half of it"
+
+    def exposed(self, under_way: list[float], beside: list[float], computing: float) -> float:
+        return sum(under_way) / 2
+
+
+@dataclass(frozen=True)
+class Mute(Synchronous):
+    """Schedule that says nothing."""
+
+    exposed: ClassVar[None] = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class Unforeseen:
+    """Policy that says nothing."""
+
+    choices: ClassVar[tuple[int, ...]] = (8,)
+
+    def build(self, seat: Seat) -> Steered:
+        return Steered(self)
+
+    def round(self, epoch: int) -> int:
+        return 0
+
+    def widths(self, rows: Rows, epoch: int) -> int:
+        return Fixed(bits=8).widths(rows, epoch)
+
+
+@dataclass(frozen=True)
+class Coarse(Float32Products):
+    """Compute in another precision."""

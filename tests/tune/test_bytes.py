@@ -1,0 +1,142 @@
+"""Predicted bytes are sent bytes: every system of the registry, every model, in real training."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+import gnnqlab as gq
+from gnnqlab.bits.orchestrator import Orchestrated, OrchestratedWidths
+from gnnqlab.bits.policy import Fixed, UniformRandom
+from gnnqlab.graph import load
+from gnnqlab.measure.in_process import ThreadedWorkers
+from gnnqlab.message.codec import Stochastic
+from gnnqlab.nn.models.registry import MODELS, ModelSettings
+from gnnqlab.partition import Random, build_shard
+from gnnqlab.systems import SYSTEMS, make_system
+from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.trainer import worker_trainer
+from tests.ranks import run_ranks
+from tests.tune.probes import GRAPH, MODEL, SHAPE, seen, written_down
+
+EPOCHS = 3
+"""So long AdaQP sends its first width and SYLVIE stands on its first base: all bytes are known beforehand."""
+MORE = {
+    "bns-gcn": [{"p": 0.3}, {"p": 0.9}],
+    "fixed-bits": [{"bits": 16}, {"bits": 4, "parameters": "bfloat16"}, {"bits": 32}],
+    "random-bits": [{"period": 1, "among": (1, 8, 16, 32)}],
+    "varco": [{"period": 1, "parameters": "bfloat16"}],
+    "sylvie": [{"among": (4, 8)}, {"parameters": "float32"}],
+    "adaqp": [{"parameters": "bfloat16"}, {"as_released": True}],
+}
+"""Settings that change the bytes, beside the recipes' own."""
+CASES = [(name, settings) for name in sorted(SYSTEMS) for settings in ({}, *MORE.get(name, []))]
+
+
+def _system(name: str, settings: dict[str, Any]) -> gq.System:
+    return replace(make_system(name, **settings), partition=Random())
+
+
+def _train(rank: int, workers: int) -> list[list[tuple[int, int]]]:
+    """Train every model on every case; return payload and parameter bytes that this worker sent, by epoch."""
+    graph = load(GRAPH)
+    shard = build_shard(graph, Random().assign(graph, workers), rank, workers)
+    found = []
+    for model in sorted(MODELS):
+        for name, settings in CASES:
+            trainer = worker_trainer(
+                shard, _system(name, settings), ModelSettings(name=model, **SHAPE), TrainSettings()
+            )
+            sent = [(0, 0)]
+            for epoch in range(EPOCHS):
+                trainer.epoch(epoch)
+                channels = trainer.exchange.channels
+                sent.append((sum(each.bytes_payload for each in channels), sum(each.bytes_params for each in channels)))
+            trainer.close()
+            found.append([(now[0] - then[0], now[1] - then[1]) for then, now in itertools.pairwise(sent)])
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [2, 3])
+def test_predicted_bytes_are_sent_bytes(workers: int) -> None:
+    ranks = run_ranks(_train, workers, timeout_s=300.0)
+    measured = [torch.tensor(case).sum(0).tolist() for case in zip(*ranks, strict=True)]
+    for model in sorted(MODELS):
+        probe = replace(written_down(workers), trace=seen(workers, model))
+        for (name, settings), sent in zip(CASES, measured[: len(CASES)], strict=True):
+            found = [probe.forecast(system=_system(name, settings), epoch=epoch) for epoch in range(EPOCHS)]
+            predicted = [[each.bytes_payload, each.bytes_params] for each in found]
+            assert predicted == sent, f"{name} {settings} on {model}"
+            assert all(each.bytes_sent == sum(both) for each, both in zip(found, sent, strict=True))
+        del measured[: len(CASES)]
+
+
+def _sent(workers: int, name: str, settings: dict[str, Any], bits: Any) -> int:
+    """Return what one epoch sends with widths that are put in force."""
+    graph = load(GRAPH)
+    threads = ThreadedWorkers(
+        graph, Random().cut(graph, workers), _system(name, settings), MODEL, TrainSettings(), bits=bits
+    )
+    threads.step(0)
+    channels = [channel for trainer in threads.trainers for channel in trainer.exchange.channels]
+    return sum(channel.bytes_payload + channel.bytes_params for channel in channels)
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("settings", [{}, {"parameters": "bfloat16"}, {"among": (2, 16, 32)}])
+def test_assigned_widths_take_what_was_predicted(workers: int, settings: dict[str, Any]) -> None:
+    probe = written_down(workers)
+    found = probe.forecast(system="adaqp", group_size=4, lam=0.4, **settings)
+    assert len(found.rows) > 1
+    assert _sent(workers, "adaqp", settings, probe.installed(found)) == found.bytes_sent
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("base", [1, 2, 4, 8])
+def test_every_base_takes_what_was_predicted(workers: int, base: int) -> None:
+    probe = written_down(workers)
+    found = probe.forecast(system="sylvie", base=base)
+    p = torch.zeros(probe.trace.shards[0].num_global_nodes)
+    for shard in probe.trace.shards:
+        p[torch.cat([shard.owned, shard.halo])] = shard.importance
+    policy = OrchestratedWidths(Orchestrated(), torch.arange(p.numel()), p)
+    policy.base = base
+    assert _sent(workers, "sylvie", {}, policy) == found.bytes_sent
+    assert found.base == base and f"a base width of {base}" in found.assumes and min(found.rows) == base
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_each_direction_has_its_own_codec_and_widths(workers: int) -> None:
+    recipe = replace(
+        _system("vanilla", {}),
+        codec=(Stochastic(parameters="bfloat16"), Stochastic()),
+        bits=(Orchestrated(), UniformRandom(among=(4, 16))),
+    )
+    probe = written_down(workers)
+    found = probe.forecast(system=recipe, base=8)
+    other = probe.forecast(system=replace(recipe, bits=(Fixed(bits=8), UniformRandom(among=(4, 16)))), epoch=0)
+    threads = ThreadedWorkers(
+        load(GRAPH), Random().cut(load(GRAPH), workers), replace(recipe, bits=other.recipe.bits), MODEL, TrainSettings()
+    )
+    threads.step(0)
+    channels = [channel for trainer in threads.trainers for channel in trainer.exchange.channels]
+    assert sum(channel.bytes_payload for channel in channels) == found.bytes_payload == other.bytes_payload
+    assert sum(channel.bytes_params for channel in channels) == found.bytes_params == other.bytes_params
+    assert found.base == 8 and "forward: a base width of 8" in found.assumes and set(found.rows) == {4, 8, 16}
+
+
+def test_records_hold_the_same(tmp_path: Any) -> None:
+    """A launched run writes down what was predicted; headers and gradients are told apart there."""
+    probe = gq.probe(GRAPH, layers=2, hidden=8, launched=False, epochs=3, theorem=False)
+    settings: dict[str, Any] = {"among": (1, 4, 16), "period": 1, "parameters": "bfloat16"}
+    run = gq.launch(GRAPH, system="random-bits", layers=2, hidden=8, epochs=3, out=tmp_path, wait=True, **settings)
+    sent = run.records.groupby("epoch")[["bytes_payload", "bytes_params"]].sum()
+    for epoch, row in sent.iterrows():
+        found = probe.forecast(system="random-bits", epoch=int(epoch), **settings)
+        assert (found.bytes_payload, found.bytes_params) == (row["bytes_payload"], row["bytes_params"])
+    assert run.records["bytes_headers"].min() > 0 and run.records["bytes_gradients"].min() > 0

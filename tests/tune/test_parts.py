@@ -1,0 +1,164 @@
+"""Every part is asked for its share of a forecast, and one without an answer is refused by its name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import gnnqlab as gq
+from gnnqlab.bits.assigned import Assigned
+from gnnqlab.exchange.pipeline import AdaptivePipeline
+from gnnqlab.partition import METIS, Random
+from gnnqlab.systems import SYSTEMS, System, make_system
+from gnnqlab.tune.probe import Probe
+from tests.tune import own_parts as own
+from tests.tune.probes import GAMMA, PHASES, RATE, seen, written_down
+
+
+def _custom(**parts: object) -> System:
+    return replace(make_system("vanilla"), name="mine", partition=Random(), **parts)
+
+
+@pytest.mark.parametrize("name", sorted(SYSTEMS))
+def test_every_system_is_predicted(name: str) -> None:
+    found = written_down(3).forecast(system=name)
+    assert found.system == name and found.bytes_sent > 0 and found.epoch_s > 0
+    assert found.bytes_sent == found.bytes_payload + found.bytes_params
+    assert sum(found.phases.values()) == found.epoch_s and found.phases["wire"] <= found.wire_s
+
+
+def test_what_is_sampled_is_in_the_forecast_and_in_its_key() -> None:
+    probe = written_down()
+    few, many, all_rows = (probe.forecast(system="bns-gcn", p=p) for p in (0.125, 0.5, 1.0))
+    assert few.bytes_sent == pytest.approx(probe.vanilla.bytes_sent / 8, abs=1)
+    assert many.bytes_sent == pytest.approx(probe.vanilla.bytes_sent / 2, abs=1)
+    assert (all_rows.bytes_sent, all_rows.phases) == (probe.vanilla.bytes_sent, probe.vanilla.phases)
+    assert few.phases["encode"] == PHASES["encode"] / 8 and few.phases["dense"] == PHASES["dense"]
+    assert PHASES["marginal"] / 8 < few.phases["marginal"] < many.phases["marginal"] < PHASES["marginal"]
+    assert "the expected share of the rows, 0.125" in few.assumes and "expected share" in repr(few)
+    one, other = (probe.forecast(system="bns-gcn", p=0.5, epoch=epoch) for epoch in (0, 1))
+    assert one.bytes_sent != other.bytes_sent and one.epoch == 0 and not any("expected" in each for each in one.assumes)
+
+
+def test_a_schedule_hides_what_it_says() -> None:
+    probe = written_down()
+    exact = probe.vanilla
+    # With masks of receivers rows travel before dropout, and the last layer's as wide as the hidden ones.
+    assert probe.forecast(system="pipegcn").bytes_sent > exact.bytes_sent
+    pipelined = probe.forecast(system="pipegcn", dropped_by="owner")
+    computing = sum(PHASES.values()) - PHASES["reduce"]
+    assert pipelined.bytes_sent == exact.bytes_sent and pipelined.wire_s == exact.wire_s > computing
+    assert pipelined.phases["wire"] == pytest.approx(exact.wire_s - computing)
+    hidden = probe.forecast(system="adaqp-p").phases["wire"]
+    both = probe.forecast(system=_custom(schedule=AdaptivePipeline(bound=3)))
+    assert both.phases["wire"] == pytest.approx((3 * pipelined.phases["wire"] + hidden) / 4)
+    assert both.assumes == ("fresh rows in 1 epoch of 4, the fewest there can be",) and not pipelined.assumes
+
+
+def test_plans_are_predicted_for_an_epoch() -> None:
+    probe = written_down()
+    rows = sum(message.num_rows for message in probe.trace.messages)
+    plan = {"among": (1, 8, 32), "period": 2}
+    assert [probe.forecast(system="varco", epoch=epoch, **plan).rows for epoch in (0, 2, 3, 9)] == [
+        {1: rows}, {8: rows}, {8: rows}, {32: rows}
+    ]  # fmt: skip
+    late = probe.forecast(system="varco", epoch=9, **plan)
+    assert late.bytes_sent == probe.vanilla.bytes_sent and late.total_variance == 0.0
+    assert late.phases == probe.vanilla.phases, "float32 rows take what float32 rows take, whoever writes them"
+    assert "the width of epoch 0, 1, which grows to 32" in probe.forecast(system="varco", **plan).assumes
+    assert not probe.forecast(system="varco", epoch=0, **plan).assumes
+
+
+def test_an_assignment_is_in_force_after_its_epoch() -> None:
+    probe = written_down()
+    start, first = probe.forecast(epoch=2, group_size=1), probe.forecast(epoch=3, group_size=1)
+    assert set(start.rows) == {8} and first.rows == probe.forecast(group_size=1).rows
+    blocking = replace(make_system("adaqp"), bits=Assigned(when="blocking", group_size=1), partition=Random())
+    assert probe.forecast(system=blocking, epoch=2).rows == first.rows
+    later = probe.forecast(epoch=70, group_size=1)
+    assert "the widths assigned after epoch 49" in later.assumes[0] and later.rows != first.rows
+    released = probe.forecast(as_released=True, group_size=1)
+    assert released.rows != probe.forecast(group_size=1, parameters="bfloat16").rows
+
+
+def test_a_base_is_assumed_and_said() -> None:
+    probe = written_down()
+    start = probe.forecast(system="sylvie")
+    assert start.base == 1 and len(start.rows) > 1 and "where it starts" in start.assumes[0]
+    wide = probe.forecast(system="sylvie", base=8)
+    assert (wide.base, set(wide.rows)) == (8, {8}) and wide.bytes_sent > start.bytes_sent
+    with pytest.raises(ValueError, match=r"base must be one of the widths to choose from, \(1, 2, 4, 8\), got 3"):
+        probe.forecast(system="sylvie", base=3)
+    with pytest.raises(ValueError, match="base is for policies that move one, got 4 for Fixed; leave it out"):
+        probe.forecast(system="vanilla", base=4)
+
+
+def test_parameters_cost_what_they_cost() -> None:
+    probe = written_down()
+    rows = sum(message.num_rows for message in probe.trace.messages)
+    for bits in (1, 8, 16):
+        sizes = [
+            probe.forecast(system="fixed-bits", bits=bits, parameters=kind) for kind in ("float32", "bfloat16")
+        ]  # fmt: skip
+        assert [each.bytes_params for each in sizes] == [8 * rows, 4 * rows]
+        assert sizes[0].bytes_payload == sizes[1].bytes_payload and sizes[0].total_variance > 0
+    assert probe.forecast(system="fixed-bits", bits=32).bytes_params == 0
+    # A cheaper parameter makes narrow rows cheaper: the same λ may choose other widths, for fewer bytes.
+    assert probe.forecast(lam=0.5, parameters="bfloat16").bytes_sent < probe.forecast(lam=0.5).bytes_sent
+
+
+def test_parts_of_ones_own_are_asked() -> None:
+    probe = written_down()
+    exact = probe.vanilla
+    even = probe.forecast(system=_custom(sampler=own.Even()), epoch=0)
+    kept = sum(4 * int((message.ids % 2 == 0).sum()) * message.columns for message in probe.trace.messages)
+    assert even.bytes_sent == kept
+    assert probe.forecast(system=_custom(cache=own.Half())).bytes_sent == exact.bytes_sent // 2
+    thick = probe.forecast(system=replace(make_system("fixed-bits"), partition=Random(), codec=own.Thick()))
+    assert thick.bytes_params == 12 * sum(message.num_rows for message in probe.trace.messages)
+    half = probe.forecast(system=_custom(schedule=own.HalfHidden()))
+    assert half.phases["wire"] == exact.wire_s / 2 and half.assumes == ("half of it",)
+    assert exact.wire_s > len(probe.trace.places) * GAMMA and RATE > 0
+
+
+@pytest.mark.parametrize(
+    ("axis", "part", "method"),
+    [
+        ("cache", own.Silent(), "expected_share"),
+        ("schedule", own.Mute(), "exposed"),
+        ("bits", own.Unforeseen(), "foresee"),
+    ],
+)
+def test_a_part_without_an_answer_is_refused_by_name(axis: str, part: object, method: str) -> None:
+    parts = {axis: part, **({"codec": make_system("fixed-bits").codec} if axis == "bits" else {})}
+    reason = rf"{axis} must have the method {method}\(\) to be predicted, got {type(part).__name__} without it; write"
+    with pytest.raises(ValueError, match=reason):
+        written_down().forecast(system=_custom(**parts))
+
+
+def test_what_was_not_probed_is_refused() -> None:
+    probe = written_down()
+    with pytest.raises(ValueError, match=r"partition must be what was probed, Random\(.*got METIS\(.*probe with it"):
+        probe.forecast(system=replace(make_system("vanilla"), partition=METIS()))
+    with pytest.raises(ValueError, match=r"compute must be what was probed, Float32Products\(\), got Coarse\(\)"):
+        probe.forecast(system=_custom(compute=own.Coarse()))
+    config = replace(probe.config, system=_custom(compute=own.Coarse()))
+    other = Probe(config=config, trace=seen(), timing=probe.timing, wire=probe.wire)
+    assert other.forecast(system=config.system).epoch_s == other.vanilla.epoch_s
+    with pytest.raises(ValueError, match="compute must be what was probed"):
+        other.forecast(system="adaqp")
+
+
+def test_a_forecast_is_kept_by_all_parts_but_told_by_its_name() -> None:
+    probe = written_down()
+    mine, again = probe.forecast(system=_custom()), probe.forecast(system=_custom())
+    assert again.system == "mine" and mine.phases is probe.vanilla.phases and probe.vanilla.system == "vanilla"
+    assert probe.forecast(system=_custom(cache=own.Half())) is not mine
+
+
+def test_a_probe_keeps_the_parts_that_it_is_about() -> None:
+    recipe = replace(make_system("bns-gcn"), partition=Random(seed=3))
+    found = gq.probe("sbm:60,3,6", system=recipe, layers=2, hidden=8, launched=False, epochs=2, theorem=False)
+    assert found.config.system == replace(make_system("vanilla"), partition=Random(seed=3))
+    assert found.forecast(system=recipe).bytes_sent < found.vanilla.bytes_sent
