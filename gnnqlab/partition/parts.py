@@ -21,6 +21,7 @@ from gnnqlab.partition.cut import Cut, NodeCut, Partitioner
 from gnnqlab.partition.edge_cut import METIS
 from gnnqlab.partition.quality import Quality, measure_quality
 from gnnqlab.partition.shard import FORMAT, Shard
+from gnnqlab.partition.vertex_cut import VertexCut
 
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
@@ -34,7 +35,7 @@ LARGE = 10_000_000
 """Edges above which the memory estimate is shown before partitioning."""
 
 
-CUTS = {"nodes": NodeCut}
+CUTS: dict[str, type[NodeCut] | type[VertexCut]] = {"nodes": NodeCut, "edges": VertexCut}
 """What a partitioner cuts -> the class of its cuts, which reads one that was kept."""
 
 
