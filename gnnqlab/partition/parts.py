@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from gnnqlab.atomic import locked, replacing, sweep
-from gnnqlab.partition.cut import Cut, NodeCut, Partitioner
+from gnnqlab.partition.cut import Cut, NodeCut, Partitioner, on_hosts
 from gnnqlab.partition.edge_cut import METIS
 from gnnqlab.partition.quality import Quality, measure_quality
 from gnnqlab.partition.shard import FORMAT, Shard
@@ -62,6 +62,10 @@ class Parts:
 
     @cached_property
     def quality(self) -> Quality:
+        own = getattr(self.cut, "quality", None)
+        if own is not None:
+            found: Quality = own(self.graph, per_host=self.per_host)
+            return found
         return measure_quality(self.shards, per_host=self.per_host)
 
     def __repr__(self) -> str:
@@ -103,7 +107,8 @@ def partition(
             "workers, or hosts and per_host"
         )
     warn_if_large(graph, workers)
-    return Parts(graph=graph, cut=cut_graph(graph, partitioner or METIS(), workers), per_host=per_host)
+    cut = cut_graph(graph, on_hosts(partitioner or METIS(), hosts), workers)
+    return Parts(graph=graph, cut=cut, per_host=per_host)
 
 
 def cut_graph(graph: Graph, partitioner: Partitioner, workers: int) -> Cut:
