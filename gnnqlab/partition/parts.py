@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from gnnqlab.atomic import locked, replacing, sweep
+from gnnqlab.partition.connections import measure_vertex_cut
 from gnnqlab.partition.cut import Cut, NodeCut, Partitioner, on_hosts
 from gnnqlab.partition.edge_cut import METIS
 from gnnqlab.partition.quality import Quality, measure_quality
@@ -37,6 +38,8 @@ LARGE = 10_000_000
 
 CUTS: dict[str, type[NodeCut] | type[VertexCut]] = {"nodes": NodeCut, "edges": VertexCut}
 """What a partitioner cuts -> the class of its cuts, which reads one that was kept."""
+_MEASURES: dict[str, Callable[..., Quality]] = {"edges": measure_vertex_cut}
+"""What was cut -> its cost asked of the cut itself; of other cuts the shards are asked."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,10 +65,9 @@ class Parts:
 
     @cached_property
     def quality(self) -> Quality:
-        own = getattr(self.cut, "quality", None)
-        if own is not None:
-            found: Quality = own(self.graph, per_host=self.per_host)
-            return found
+        measure = _MEASURES.get(getattr(self.cut, "kind", "nodes"))
+        if measure is not None:
+            return measure(self.cut, self.graph, per_host=self.per_host)
         return measure_quality(self.shards, per_host=self.per_host)
 
     def __repr__(self) -> str:

@@ -12,7 +12,6 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
-    from gnnqlab.partition.quality import Quality
     from gnnqlab.partition.replica_shard import ReplicaShard
 
 __all__ = ["VertexCut"]
@@ -54,12 +53,6 @@ class VertexCut:
         from gnnqlab.partition.replica_shard import build_replica_shard
 
         return build_replica_shard(graph, self, rank)
-
-    def quality(self, graph: Graph, *, per_host: int | None = None) -> Quality:
-        """Return what the cut costs, without its shards: see `measure_vertex_cut`."""
-        from gnnqlab.partition.connections import measure_vertex_cut
-
-        return measure_vertex_cut(self, graph, per_host=per_host)
 
     def save(self, path: Path) -> None:
         """Write the cut as an ``.npz`` without pickles."""

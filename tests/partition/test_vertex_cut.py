@@ -10,7 +10,7 @@ import torch
 
 import gnnqlab as gq
 from gnnqlab.kernels.vertex_cut import Ends, choose_masters, empty_copies, place_by_cost, place_by_worth
-from gnnqlab.partition.connections import copies_of
+from gnnqlab.partition.connections import copies_of, measure_vertex_cut
 from gnnqlab.partition.cut import on_hosts
 from gnnqlab.partition.dne import DNE
 from gnnqlab.partition.ebv import EBV
@@ -79,7 +79,7 @@ def test_one_worker_has_no_copies_and_many_may_have_no_edges(partitioner):
     graph = random_graph()
     if getattr(partitioner, "hosts", None) is None:
         one = partitioner.cut(graph, 1)
-        assert int(one.part.max()) == 0 and one.quality(graph).replication == 1.0
+        assert int(one.part.max()) == 0 and measure_vertex_cut(one, graph).replication == 1.0
     few = partitioner.cut(graph_of([0, 1], [1, 2], 8), 8)
     assert few.owner.numel() == 8 and len(few.part.unique()) <= 2
     with pytest.raises(ValueError, match=r"workers must be between 1 and the number of nodes \(60\), got 61"):
@@ -200,7 +200,7 @@ def test_quality_of_a_vertex_cut_by_hand():
     cut = gq.partition.VertexCut(
         part=torch.tensor(of, dtype=torch.int32), owner=torch.tensor([0, 1, 2, 3, 3]), workers=4
     )
-    quality = cut.quality(graph, per_host=2)
+    quality = measure_vertex_cut(cut, graph, per_host=2)
     # Copies: 0 on {0, 2}, 1 on {0, 1}, 2 on {1, 2, 3}, 3 on {3}, 4 on {3}. Mirrors: 0@2, 1@0, 2@1, 2@3.
     assert quality.replication == 9 / 5
     assert quality.halo_rows.tolist() == [[0, 1, 1, 0], [1, 0, 1, 0], [1, 1, 0, 1], [0, 0, 1, 0]]
