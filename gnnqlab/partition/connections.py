@@ -43,7 +43,8 @@ def measure_vertex_cut(cut: VertexCut, graph: Graph, *, per_host: int | None = N
 
     In a synchronisation every mirror sends its partial sum to its master and gets the total back, so ``most_inner`` and
     ``most_outer`` count what one worker sends in both rounds: its mirrors' rows and its masters' (CDFGNN Table 3).
-    ``edge_cut`` counts edges whose ends have masters on two workers; marginal are nodes with more than one copy.
+    ``edge_cut`` counts edges whose ends have masters on two workers; marginal are nodes with more than one copy;
+    ``edge_imbalance`` counts edges between two nodes, since self loops go with masters.
 
     Args:
         cut: of this graph.
@@ -63,9 +64,9 @@ def measure_vertex_cut(cut: VertexCut, graph: Graph, *, per_host: int | None = N
     number = torch.bincount(node, minlength=graph.num_nodes)
     owned = torch.bincount(cut.owner, minlength=workers)
     alone = torch.bincount(cut.owner[number == 1], minlength=workers)
-    edges = torch.bincount(cut.part.long(), minlength=workers).double()
-    target = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.in_degrees)
-    apart = int((cut.owner[graph.indices.long()] != cut.owner[target]).sum())
+    source, target = graph.indices.long(), torch.repeat_interleave(torch.arange(graph.num_nodes), graph.in_degrees)
+    edges = torch.bincount(cut.part[source != target].long(), minlength=workers).double()
+    apart = int((cut.owner[source] != cut.owner[target]).sum())
     nodes = max(graph.num_nodes, 1)
     return Quality(
         edge_cut=apart,
@@ -77,7 +78,7 @@ def measure_vertex_cut(cut: VertexCut, graph: Graph, *, per_host: int | None = N
         most_inner=int(inner.sum(1).max()),
         most_outer=int(outer.sum(1).max()),
         node_imbalance=float(owned.max() / owned.double().mean()) if graph.num_nodes else 1.0,
-        edge_imbalance=float(edges.max() / edges.mean()) if graph.num_edges else 1.0,
+        edge_imbalance=float(edges.max() / edges.mean()) if float(edges.sum()) else 1.0,
         marginal_share=int((number > 1).sum()) / nodes,
         halo_rows=rows,
         rows_by_kind={"whole": alone, "master": owned - alone, "mirror": gathered.sum(1)},
