@@ -15,6 +15,7 @@ BENCHES = {
     "assigner": "gnnqlab.bench.assigner",
     "codec": "gnnqlab.bench.codec",
     "compute": "gnnqlab.bench.compute",
+    "cuts": "gnnqlab.bench.cuts",
     "epoch": "gnnqlab.bench.epoch",
     "exchange": "gnnqlab.bench.exchange",
     "fanouts": "gnnqlab.bench.fanouts",

@@ -3,7 +3,8 @@
 from gnnqlab.graph.convert import from_dgl, from_pyg
 from gnnqlab.graph.features import Features, SparseRows
 from gnnqlab.graph.generate import rmat, sbm
+from gnnqlab.graph.generate_web import web
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import load, names
 
-__all__ = ["Features", "Graph", "SparseRows", "from_dgl", "from_pyg", "load", "names", "rmat", "sbm"]
+__all__ = ["Features", "Graph", "SparseRows", "from_dgl", "from_pyg", "load", "names", "rmat", "sbm", "web"]

@@ -13,7 +13,7 @@ from gnnqlab.graph.edges import build_csr
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.split import random_split
 
-__all__ = ["rmat", "sbm"]
+__all__ = ["assemble", "class_features", "require", "rmat", "sbm"]
 
 
 def sbm(
@@ -61,13 +61,13 @@ def sbm(
         >>> g.num_nodes, g.num_classes, g.is_symmetric, torch.bincount(g.labels).tolist()
         (1000, 4, True, [250, 250, 250, 250])
     """
-    _require("classes", classes, 2, None)
-    _require("nodes", nodes, classes, None)
-    _require("degree", degree, 0, None)
-    _require("seed", seed, 0, None)
-    _require("features", features, 1, None)
-    _require("homophily", homophily, 0, 1)
-    _require("stray", stray, 0, 0.999)
+    require("classes", classes, 2, None)
+    require("nodes", nodes, classes, None)
+    require("degree", degree, 0, None)
+    require("seed", seed, 0, None)
+    require("features", features, 1, None)
+    require("homophily", homophily, 0, 1)
+    require("stray", stray, 0, 0.999)
     rng = np.random.default_rng([seed, 0x5B3])
     order = rng.permutation(nodes)
     # Class c owns the slice [start[c], start[c + 1]) of ``order``.
@@ -105,9 +105,9 @@ def sbm(
     v[follows] = chosen[follows]
 
     indptr, indices = build_csr(u, v, num_nodes=nodes)
-    x = _class_features(label, classes, features, signal, rng)
+    x = class_features(label, classes, features, signal, rng)
     name = name or f"sbm:{nodes},{classes},{degree:g}"
-    return _assemble(name, indptr, indices, x, label, classes, seed)
+    return assemble(name, indptr, indices, x, label, classes, seed)
 
 
 def rmat(
@@ -159,11 +159,11 @@ def rmat(
         >>> g.num_nodes, g.is_symmetric, int(g.in_degrees.max()) > 10 * 16
         (1024, True, True)
     """
-    _require("scale", scale, 2, 30)
-    _require("degree", degree, 0, None)
-    _require("seed", seed, 0, None)
-    _require("features", features, 1, None)
-    _require("homophily", homophily, 0, 1)
+    require("scale", scale, 2, 30)
+    require("degree", degree, 0, None)
+    require("seed", seed, 0, None)
+    require("features", features, 1, None)
+    require("homophily", homophily, 0, 1)
     if classes is None:
         classes = min(16, 1 << (scale // 2))
     if not 2 <= classes <= 1 << (scale - 1) or classes & (classes - 1):
@@ -192,11 +192,11 @@ def rmat(
     indptr, indices = build_csr(new_id[u], new_id[v], num_nodes=nodes)
     label = np.empty(nodes, dtype=np.int64)
     label[new_id] = label_of
-    x = _class_features(label, classes, features, signal, rng)
-    return _assemble(name or f"rmat:{scale},{degree:g}", indptr, indices, x, label, classes, seed)
+    x = class_features(label, classes, features, signal, rng)
+    return assemble(name or f"rmat:{scale},{degree:g}", indptr, indices, x, label, classes, seed)
 
 
-def _class_features(label: np.ndarray, classes: int, features: int, signal: float, rng: np.random.Generator) -> Tensor:
+def class_features(label: np.ndarray, classes: int, features: int, signal: float, rng: np.random.Generator) -> Tensor:
     """A random direction per class, of length ``signal``, plus unit Gaussian noise."""
     direction = rng.standard_normal((classes, features), dtype=np.float32)
     direction *= signal / np.linalg.norm(direction, axis=1, keepdims=True)
@@ -206,9 +206,10 @@ def _class_features(label: np.ndarray, classes: int, features: int, signal: floa
     return torch.from_numpy(x)
 
 
-def _assemble(
+def assemble(
     name: str, indptr: Tensor, indices: Tensor, x: Tensor, label: np.ndarray, classes: int, seed: int
 ) -> Graph:
+    """Put a generated graph together, with a random 60/20/20 split."""
     nodes = x.shape[0]
     masks = []
     for part in random_split(torch.arange(nodes), seed=seed):
@@ -230,7 +231,8 @@ def _assemble(
     return graph
 
 
-def _require(what: str, value: float, low: float, high: float | None) -> None:
+def require(what: str, value: float, low: float, high: float | None) -> None:
+    """Refuse an argument out of range with its name, the range and the value."""
     if not low <= value <= (float("inf") if high is None else high):
         limits = f"at least {low:g}" if high is None else f"in [{low:g}, {high:g}]"
         raise ValueError(f"{what} must be {limits}, got {value}")

@@ -20,7 +20,7 @@ from gnnqlab.partition.shard import Shard, build_shard
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
 
-__all__ = ["Cut", "NodeCut", "Partitioner"]
+__all__ = ["Cut", "NodeCut", "Partitioner", "on_hosts"]
 
 
 class Cut(Protocol):
@@ -49,11 +49,24 @@ class Partitioner(Protocol):
     """The axis ``partition``: a frozen dataclass that cuts graphs.
 
     Two class attributes may say more. ``cuts``: what is shared out, ``nodes`` (if it says nothing) or ``edges``; an
-    exchange takes the one or the other. ``repeatable``: false if the same graph is not always cut alike.
+    exchange takes the one or the other. ``repeatable``: false if the same graph is not always cut alike. A method
+    ``on_hosts(hosts)`` returns the partitioner that cuts for so many hosts, where that makes a difference.
     """
 
     def cut(self, graph: Graph, workers: int) -> Cut:
         """Share a graph out among workers."""
+
+
+def on_hosts(partitioner: Partitioner, hosts: int) -> Partitioner:
+    """Return the partitioner for a run on so many hosts, of which each has equally many consecutive workers.
+
+    Example:
+        >>> from gnnqlab.partition.ebv import EBV
+        >>> on_hosts(EBV(), 2).hosts, on_hosts(EBV(hosts=4), 2).hosts
+        (2, 4)
+    """
+    tell = getattr(partitioner, "on_hosts", None)
+    return partitioner if tell is None else tell(hosts)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from gnnqlab.atomic import locked, replacing, sweep
-from gnnqlab.partition.cut import Cut, NodeCut, Partitioner
+from gnnqlab.partition.connections import measure_vertex_cut
+from gnnqlab.partition.cut import Cut, NodeCut, Partitioner, on_hosts
 from gnnqlab.partition.edge_cut import METIS
 from gnnqlab.partition.quality import Quality, measure_quality
 from gnnqlab.partition.shard import FORMAT, Shard
@@ -37,6 +38,8 @@ LARGE = 10_000_000
 
 CUTS: dict[str, type[NodeCut] | type[VertexCut]] = {"nodes": NodeCut, "edges": VertexCut}
 """What a partitioner cuts -> the class of its cuts, which reads one that was kept."""
+_MEASURES: dict[str, Callable[..., Quality]] = {"edges": measure_vertex_cut}
+"""What was cut -> its cost asked of the cut itself; of other cuts the shards are asked."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +65,9 @@ class Parts:
 
     @cached_property
     def quality(self) -> Quality:
+        measure = _MEASURES.get(getattr(self.cut, "kind", "nodes"))
+        if measure is not None:
+            return measure(self.cut, self.graph, per_host=self.per_host)
         return measure_quality(self.shards, per_host=self.per_host)
 
     def __repr__(self) -> str:
@@ -103,7 +109,8 @@ def partition(
             "workers, or hosts and per_host"
         )
     warn_if_large(graph, workers)
-    return Parts(graph=graph, cut=cut_graph(graph, partitioner or METIS(), workers), per_host=per_host)
+    cut = cut_graph(graph, on_hosts(partitioner or METIS(), hosts), workers)
+    return Parts(graph=graph, cut=cut, per_host=per_host)
 
 
 def cut_graph(graph: Graph, partitioner: Partitioner, workers: int) -> Cut:

@@ -22,12 +22,24 @@ from gnnqlab.message.cache import NoCache, Unchanged
 from gnnqlab.message.codec import Float32, Stochastic
 from gnnqlab.message.direction import ByDirection
 from gnnqlab.message.sampler import AllRows, BoundarySampling
+from gnnqlab.partition.dne import DNE
+from gnnqlab.partition.ebv import EBV
 from gnnqlab.partition.edge_cut import METIS, Random
+from gnnqlab.partition.hep import HEP
+from gnnqlab.partition.streamed import HDRF, RandomEdges
 
 __all__ = ["PARTS", "check_part", "part_from_json", "part_to_json"]
 
 PARTS: dict[str, dict[str, type]] = {
-    "partition": {"metis": METIS, "random": Random},
+    "partition": {
+        "metis": METIS,
+        "random": Random,
+        "ebv": EBV,
+        "hep": HEP,
+        "dne": DNE,
+        "hdrf": HDRF,
+        "random-edges": RandomEdges,
+    },
     "exchange": {"halo": Halo},
     "sampler": {"all": AllRows, "boundary-sampling": BoundarySampling},
     "cache": {"none": NoCache, "unchanged": Unchanged},

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from gnnqlab.adaptive import ASSIGNMENTS, DECISIONS
 from gnnqlab.atomic import write_text
 from gnnqlab.message.paced import Pacer
+from gnnqlab.partition.cut import on_hosts
 from gnnqlab.partition.shard import Shard
 from gnnqlab.train.clock import Clock, summed
 from gnnqlab.train.config import RunConfig
@@ -46,7 +47,12 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
     assert settings.evaluate_every is not None
     keep_pages()
     shard = own_shard(
-        config.graph, config.system.partition, rank=rank, workers=workers, run=folder, heartbeat=heartbeat
+        config.graph,
+        on_hosts(config.system.partition, config.launch.hosts or 1),
+        rank=rank,
+        workers=workers,
+        run=folder,
+        heartbeat=heartbeat,
     )
     clock = Clock(heartbeat.phase)
     device = _device(config, rank)

@@ -24,7 +24,10 @@ from tests.cases import each
         (["train", "--epochs", "many"], "epochs must be a whole number, got 'many'"),
         (["train", "--graph", "digit"], "got 'digit'; did you mean digits"),
         (["train", "--graph", "sbm:10"], "a generated graph must be named sbm:NODES,CLASSES,DEGREE"),
-        (["train", "--partition", "hash"], "partition must be one of ['metis', 'random'], got 'hash'"),
+        (
+            ["train", "--partition", "hash"],
+            "partition must be one of ['dne', 'ebv', 'hdrf', 'hep', 'metis', 'random', 'random-edges'], got",
+        ),
         (["train", "--nnodes", "2"], "this command launches on one machine, got --nnodes 2; add --print-command"),
         (["compare", "--systems", ","], "systems must name at least one system"),
         (["compare", "--target", "95"], "target must be a validation score in [0, 1], got 95.0; write 0.95 for 95 %"),

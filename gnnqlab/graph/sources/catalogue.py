@@ -10,6 +10,7 @@ from pathlib import Path
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.edges import SelfLoops
 from gnnqlab.graph.generate import rmat, sbm
+from gnnqlab.graph.generate_web import web
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import downloads
 from gnnqlab.graph.sources.digits import read_digits
@@ -46,6 +47,11 @@ def _rmat(parameters: str, root: Path | None, seed: int) -> Graph:
     return rmat(scale, degree, seed=seed, name=f"rmat:{parameters}")
 
 
+def _web(parameters: str, root: Path | None, seed: int) -> Graph:
+    nodes, degree = _numbers("web:NODES,DEGREE", parameters, (int, float))
+    return web(nodes, degree, seed=seed, name=f"web:{parameters}")
+
+
 _SOURCES = (
     Source(
         name="digits",
@@ -64,6 +70,12 @@ _SOURCES = (
         about="generated: power law with 2**SCALE nodes, planted classes",
         needs="nothing",
         read=_rmat,
+    ),
+    Source(
+        name="web:NODES,DEGREE",
+        about="generated: links near by and to popular nodes, classes near by",
+        needs="nothing",
+        read=_web,
     ),
     Source(
         name="cora",
@@ -233,7 +245,7 @@ def _numbers(pattern: str, parameters: str, kinds: tuple[type, ...]) -> list:
         return [kind(part) for kind, part in zip(kinds, parts)]
     except ValueError:
         stem = pattern.partition(":")[0]
-        example = {"sbm": "sbm:2000,8,10", "rmat": "rmat:14,16"}[stem]
+        example = {"sbm": "sbm:2000,8,10", "rmat": "rmat:14,16", "web": "web:2000,10"}[stem]
         raise ValueError(
             f"a generated graph must be named {pattern}, got '{stem}:{parameters}'; for example {example}"
         ) from None

@@ -1,0 +1,179 @@
+"""Vertex-cuts side by side: connections within and between two hosts, copies, balance, seconds (CDFGNN Table 3)."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gnnqlab.bench.graphs import find_graph
+from gnnqlab.bench.rows import row
+
+__all__ = ["GRAPHS", "cuts", "means", "shown"]
+
+GRAPHS = ("ego_twitter", "web:60000,20", "rmat:15,24", "rmat:16,16")
+PER_HOST = (2, 4, 8)
+HOSTS = 2
+PLAIN, BY_HOST, OURS = "EBV γ=0", "EBV γ=0, masters by host", "EBV γ=0.1"
+PAPER = {2: 0.149, 4: 0.248, 8: 0.424}
+"""Workers on each of two hosts -> outer connections saved in CDFGNN's Table 3; 8: the mean of two graphs."""
+GOALS = {None: 0.31, 4: 0.25}
+"""Workers on each host -> what is to be saved, in the mean over the graphs; ``None``: over everything."""
+MOST_IMBALANCE = 1.01
+
+
+def cuts(graph: str | None = None, repeats: int = 1) -> list[dict[str, Any]]:
+    """Cut graphs for two hosts with 2, 4 and 8 workers each, by every partitioner of edges.
+
+    Args:
+        graph: names or paths, separated by semicolons; by default `GRAPHS`, of which those that are not here are left
+            out.
+        repeats: cuts of each, of which the fastest counts.
+
+    Returns:
+        Rows as :func:`gnnqlab.bench.registry.measure` describes them. A figure of EBV has EBV with γ = 0 beside it; a
+        ratio above 1 means fewer.
+    """
+    from gnnqlab.graph.sources import load
+
+    rows: list[dict[str, Any]] = []
+    saved: dict[str, dict[tuple[str, int], float]] = {}
+    for name in graph.split(";") if graph else GRAPHS:
+        path = find_graph(name) or (name if Path(name).exists() else None)
+        if path is None:
+            print(f"bench cuts: {name}.npz is not here, so its rows are left out", flush=True)
+            continue
+        whole = load(path)
+        for per_host in PER_HOST:
+            found = _measured(whole, per_host, repeats)
+            plain = found[PLAIN][0]
+            case = f"{Path(path).stem if path.endswith('.npz') else path}, {HOSTS} x {per_host}"
+            for partitioner, (quality, seconds) in found.items():
+                rows += _rows(case, partitioner, quality, plain, seconds)
+                saved.setdefault(partitioner, {})[case, per_host] = 1 - quality.most_outer / max(plain.most_outer, 1)
+            same = found[BY_HOST][0].most_outer
+            of_edges = saved.setdefault(f"{OURS} against γ=0 with masters by host", {})
+            of_edges[case, per_host] = 1 - found[OURS][0].most_outer / max(same, 1)
+            print(f"bench cuts: {case} done", flush=True)
+    return rows + means({name: each for name, each in saved.items() if name.startswith(OURS)})
+
+
+def means(saved: Mapping[str, Mapping[tuple[str, int], float]]) -> list[dict[str, Any]]:
+    """Return what was saved in the mean, beside the goals and the paper's figures.
+
+    Args:
+        saved: partitioner -> (case, workers on each host) -> share of the outer connections.
+
+    Example:
+        >>> rows = means({"EBV γ=0.1": {("a", 2): 0.2, ("a", 4): 0.3, ("b", 4): 0.4}})
+        >>> [(row["case"], round(row["value"], 1), row["reached"]) for row in rows]
+        [('2 x 2, mean', 20.0, None), ('2 x 4, mean', 35.0, True), ('mean of all', 30.0, False)]
+    """
+    rows = []
+    for name, each in saved.items():
+        for per_host in (*PER_HOST, None):
+            shares = [share for (_, number), share in each.items() if per_host in (number, None)]
+            if not shares:
+                continue
+            mean, goal = statistics.fmean(shares), GOALS.get(per_host) if name == OURS else None
+            paper = 0.3108 if per_host is None else PAPER[per_host]
+            case = "mean of all" if per_host is None else f"{HOSTS} x {per_host}, mean"
+            figure = f"{name}: fewer outer connections, worst graph {100 * min(shares):.1f} %"
+            one = row(case, figure, 100 * mean, "%", "CDFGNN Table 3", 100 * paper, None)
+            if goal is not None:
+                one |= {"ratio": mean, "goal": goal, "reached": mean >= goal}
+            rows.append(one)
+    return rows
+
+
+def _measured(graph: Any, per_host: int, repeats: int) -> dict[str, tuple[Any, float]]:
+    """Quality and seconds by the partitioner's name."""
+    from gnnqlab.partition.parts import partition
+
+    found = {}
+    for name, partitioner in _partitioners().items():
+        seconds = []
+        for _ in range(max(repeats, 1)):
+            start = time.perf_counter()
+            parts = partition(graph, partitioner, hosts=HOSTS, per_host=per_host)
+            seconds.append(time.perf_counter() - start)
+        found[name] = (parts.quality, min(seconds))
+        if name == PLAIN:
+            found[BY_HOST] = (_masters_by_host(parts).quality, min(seconds))
+    return found
+
+
+def _masters_by_host(parts: Any) -> Any:
+    """The same cut with its masters chosen as EBV with γ > 0 chooses them, to tell their part from the edges'."""
+    import numpy as np
+    import torch
+
+    from gnnqlab.kernels.vertex_cut import choose_masters, empty_copies
+    from gnnqlab.partition.connections import copies_of
+
+    copies = empty_copies(parts.graph.num_nodes, parts.workers)
+    node, worker = (each.numpy() for each in copies_of(parts.cut, parts.graph))
+    np.bitwise_or.at(copies, (node, worker // 8), (1 << worker % 8).astype(np.uint8))
+    owner = torch.from_numpy(choose_masters(copies, parts=parts.workers, hosts=HOSTS))
+    return replace(parts, cut=replace(parts.cut, owner=owner))
+
+
+def _rows(case: str, name: str, quality: Any, plain: Any, seconds: float) -> list[dict[str, Any]]:
+    """Table 3's columns of one cut, each beside plain EBV's."""
+
+    def beside(figure: str, value: float, other: float) -> dict[str, Any]:
+        return row(case, f"{name}: {figure}", value, "", PLAIN, other, other / value if value else None)
+
+    balance = row(
+        case, f"{name}: edge imbalance", quality.edge_imbalance, "", "limit", MOST_IMBALANCE,
+        MOST_IMBALANCE / quality.edge_imbalance, 1.0 if name in (PLAIN, OURS) else None,
+    )  # fmt: skip
+    return [
+        beside("outer connections, most of a worker", quality.most_outer, plain.most_outer),
+        beside("inner connections, most of a worker", quality.most_inner, plain.most_inner),
+        beside("replication factor", quality.replication, plain.replication),
+        balance,
+        row(case, f"{name}: cut and cost", seconds, "s", "", None, None),
+    ]
+
+
+def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return the table as a person reads it: a line for each cut, then the means."""
+    lines: dict[tuple[str, str], dict[str, str]] = {}
+    ends: list[dict[str, str]] = []
+    words = {"outer": "outer", "inner": "inner", "replication": "RF", "edge": "edge imbalance", "cut": "seconds"}
+    for each in rows:
+        name, _, figure = each["figure"].partition(": ")
+        if "mean" in each["case"]:
+            said = {True: ", reached", False: ", NOT reached", None: ""}[each["reached"]]
+            goal = f", goal {100 * each['goal']:.0f} %{said}" if each["goal"] else ""
+            text = f"{each['value']:.1f} % ({figure}; paper {each['rival_value']:.1f} %{goal})"
+            ends.append({"case": each["case"], "cut": name, "outer": text})
+            continue
+        line = lines.setdefault((each["case"], name), {"case": each["case"], "cut": name})
+        value, other = each["value"], each["rival_value"]
+        word = words[figure.split()[0]]
+        change = f" ({100 * (value / other - 1):+.1f} %)" if word in ("outer", "inner") and name != PLAIN else ""
+        line[word] = f"{value:.4g}{change}" if isinstance(value, float) else f"{value:,}{change}"
+    keys = ("case", "cut", *words.values())
+    return [{key: line.get(key, "") for key in keys} for line in (*lines.values(), *ends)]
+
+
+def _partitioners() -> dict[str, Any]:
+    from gnnqlab.partition.dne import DNE
+    from gnnqlab.partition.ebv import EBV
+    from gnnqlab.partition.hep import HEP
+    from gnnqlab.partition.streamed import HDRF, RandomEdges
+
+    return {
+        PLAIN: EBV(gamma=0.0),
+        OURS: EBV(),
+        "EBV γ=0.1 as printed": EBV(near="copies"),
+        "HEP": HEP(),
+        "DNE": DNE(),
+        "HDRF": HDRF(),
+        "random": RandomEdges(),
+    }

@@ -1,0 +1,92 @@
+"""The loops of `gnnqlab.kernels.vertex_cut` in NumPy, one vector over the parts for each edge."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["choose_masters", "place_by_cost", "place_by_worth"]
+
+
+def place_by_cost(
+    u: NDArray[np.int32], v: NDArray[np.int32], copies: NDArray[np.uint8], parts: int, hosts: int, limit: int,
+    settings: NDArray[np.float64], home: NDArray[np.int32] | None,
+) -> NDArray[np.int32]:  # fmt: skip
+    """CDFGNN Eq. 24, edge by edge."""
+    alpha, beta, gamma, edge_share, node_share = settings.tolist()
+    host_of = np.arange(parts) // (parts // hosts)
+    has = _unpacked(copies, parts)
+    edges_of, nodes_of, load = np.zeros(parts, np.int64), np.zeros(parts, np.int64), np.zeros(parts)
+    part_of = np.empty(len(u), np.int32)
+    for e, (a, b) in enumerate(zip(u.tolist(), v.tolist())):
+        away = np.zeros(parts, np.int64)
+        for node in (a, b):
+            at_home = np.zeros(hosts, bool)
+            np.logical_or.at(at_home, host_of, has[node])
+            if home is not None:
+                at_home[home[node]] = True
+            away += ~at_home[host_of]
+        missing = (~has[a]).astype(np.int64) + ~has[b]
+        cost = (1.0 - gamma) * missing + gamma * away + load
+        cost[edges_of >= limit] = np.inf
+        chosen = int(cost.argmin())
+        part_of[e] = chosen
+        edges_of[chosen] += 1
+        for node in (a, b):
+            nodes_of[chosen] += not has[node, chosen]
+            has[node, chosen] = True
+        load[chosen] = alpha * float(edges_of[chosen]) / edge_share + beta * float(nodes_of[chosen]) / node_share
+    _pack(has, copies)
+    return part_of
+
+
+def place_by_worth(
+    u: NDArray[np.int32], v: NDArray[np.int32], copies: NDArray[np.uint8], loads: NDArray[np.int64], limit: int,
+    lam: float, eps: float, degrees: NDArray[np.int64], *, counts: bool,
+) -> NDArray[np.int32]:  # fmt: skip
+    """HDRF's score, edge by edge."""
+    has = _unpacked(copies, len(loads))
+    part_of = np.empty(len(u), np.int32)
+    for e, (a, b) in enumerate(zip(u.tolist(), v.tolist())):
+        if counts:
+            degrees[a] += 1
+            degrees[b] += 1
+        both = float(degrees[a]) + float(degrees[b])
+        worth_a, worth_b = 1.0 + (1.0 - float(degrees[a]) / both), 1.0 + (1.0 - float(degrees[b]) / both)
+        most = loads.max()
+        balance = (most - loads).astype(np.float64) / (eps + float(most - loads.min()))
+        score = (np.where(has[a], worth_a, 0.0) + np.where(has[b], worth_b, 0.0)) + lam * balance
+        score[loads >= limit] = -np.inf
+        chosen = int(score.argmax())
+        part_of[e] = chosen
+        loads[chosen] += 1
+        has[a, chosen] = has[b, chosen] = True
+    _pack(has, copies)
+    return part_of
+
+
+def choose_masters(copies: NDArray[np.uint8], parts: int, hosts: int) -> NDArray[np.int64]:
+    """The rule that the public function states, node by node."""
+    has = _unpacked(copies, parts)
+    on_host = has.reshape(len(has), hosts, parts // hosts).sum(2)
+    host_of = np.arange(parts) // (parts // hosts)
+    mirrors, count = np.zeros(parts, np.int64), np.zeros(parts, np.int64)
+    owner = np.full(len(has), -1, np.int64)
+    for node in np.flatnonzero(has.any(1)).tolist():
+        eligible = np.flatnonzero(has[node] & (host_of == on_host[node].argmax())).tolist()
+        chosen = min(eligible, key=lambda part: (mirrors[part], count[part], part))
+        owner[node] = chosen
+        mirrors[chosen] += int(has[node].sum()) - 1
+        count[chosen] += 1
+    for node in np.flatnonzero(owner < 0).tolist():
+        owner[node] = int(count.argmin())
+        count[owner[node]] += 1
+    return owner
+
+
+def _unpacked(copies: NDArray[np.uint8], parts: int) -> NDArray[np.bool_]:
+    return np.unpackbits(copies, axis=1, bitorder="little")[:, :parts].astype(bool)
+
+
+def _pack(has: NDArray[np.bool_], copies: NDArray[np.uint8]) -> None:
+    copies[:] = np.packbits(has, axis=1, bitorder="little")

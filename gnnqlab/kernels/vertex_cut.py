@@ -1,0 +1,147 @@
+"""Edges given to parts one by one, and a master for each node: loops in which every choice depends on those before.
+
+Copies are bits: bit ``i % 8`` of byte ``i // 8`` of a node's row says that part i holds a copy of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gnnqlab.kernels import native
+from gnnqlab.kernels.reference import vertex_cut as reference
+
+__all__ = ["Ends", "choose_masters", "empty_copies", "place_by_cost", "place_by_worth"]
+
+_ebv = native.declare("ebv", "p p i i i i p p p i p")
+_hdrf = native.declare("hdrf", "p p i i i p i p p p i p")
+_masters = native.declare("masters", "p i i i i p")
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True, eq=False)
+class Ends:
+    """Both ends of every edge, int32 ``(E,)``, in the order in which edges are placed."""
+
+    u: NDArray[np.int32]
+    v: NDArray[np.int32]
+
+    def __post_init__(self) -> None:
+        for ends in (self.u, self.v):
+            if ends.dtype != np.int32 or ends.shape != self.u.shape or not ends.flags.c_contiguous:
+                raise ValueError(
+                    f"ends of edges must be two int32 vectors of one length, got {ends.dtype} {ends.shape}"
+                )
+
+    def __len__(self) -> int:
+        return len(self.u)
+
+
+def empty_copies(nodes: int, parts: int) -> NDArray[np.uint8]:
+    """Return copies of no node, uint8 ``(N, ceil(P / 8))``."""
+    return np.zeros((nodes, -(-parts // 8)), np.uint8)
+
+
+def place_by_cost(
+    ends: Ends, copies: NDArray[np.uint8], *, parts: int, hosts: int, limit: int,
+    alpha: float, beta: float, gamma: float, home: NDArray[np.int32] | None = None,
+) -> NDArray[np.int32]:  # fmt: skip
+    """Give each edge to the part where it costs least (CDFGNN Eq. 24); the first of equals.
+
+    Args:
+        ends: the edges, at least one node's bits for each end in ``copies``.
+        copies: filled in; empty at first.
+        parts: P, a multiple of ``hosts``; consecutive parts share a host.
+        hosts: of which the second indicator speaks.
+        limit: most edges of a part; at least ``len(ends) / parts``.
+        alpha, beta: weights of the shares of edges and nodes that a part has.
+        gamma: weight of the host's indicators, 1 - γ that of the part's own.
+        home: host to which each node belongs beside those that have a copy, int32 ``(N,)``; ``None``: no node does.
+
+    Returns:
+        The part of each edge, int32 ``(E,)``.
+
+    Example:
+        >>> copies = empty_copies(3, 2)
+        >>> two = Ends(np.array([0, 1], np.int32), np.array([1, 2], np.int32))
+        >>> place_by_cost(two, copies, parts=2, hosts=1, limit=2, alpha=0.1, beta=0.1, gamma=0).tolist()
+        [0, 0]
+    """
+    _check_room(ends, parts, limit)
+    settings = np.array([alpha, beta, gamma, len(ends) / parts, len(copies) / parts])
+    if not native.active(_CPU):
+        return reference.place_by_cost(ends.u, ends.v, copies, parts, hosts, limit, settings, home)
+    part = np.empty(len(ends), np.int32)
+    _ebv(
+        _at(ends.u), _at(ends.v), len(ends), parts, hosts, limit, _at(settings), None if home is None else _at(home),
+        _at(copies), copies.shape[1], _at(part),
+    )  # fmt: skip
+    return part
+
+
+def place_by_worth(
+    ends: Ends, copies: NDArray[np.uint8], loads: NDArray[np.int64], *, limit: int, lam: float, eps: float,
+    degrees: NDArray[np.int64] | None = None,
+) -> NDArray[np.int32]:  # fmt: skip
+    """Give each edge to the part with the highest score of HDRF (Petroni et al., CIKM 2015); the first of equals.
+
+    Args:
+        ends: the edges.
+        copies: those that there are already; filled in.
+        loads: edges that parts have already, int64 ``(P,)``; counted on.
+        limit: most edges of a part.
+        lam, eps: weight of the balance, and what keeps it finite.
+        degrees: of the nodes, int64 ``(N,)``; ``None``: counted as edges come.
+
+    Returns:
+        The part of each edge, int32 ``(E,)``.
+
+    Example:
+        >>> copies, two = empty_copies(3, 2), Ends(np.array([0, 1], np.int32), np.array([1, 2], np.int32))
+        >>> place_by_worth(two, copies, np.zeros(2, np.int64), limit=2, lam=1.0, eps=1.0).tolist()
+        [0, 0]
+    """
+    _check_room(ends, len(loads), limit, int(loads.sum()))
+    counts = degrees is None
+    known = np.zeros(len(copies), np.int64) if degrees is None else degrees
+    settings = np.array([lam, eps])
+    if not native.active(_CPU):
+        return reference.place_by_worth(ends.u, ends.v, copies, loads, limit, lam, eps, known, counts=counts)
+    part = np.empty(len(ends), np.int32)
+    _hdrf(
+        _at(ends.u), _at(ends.v), len(ends), len(loads), limit, _at(settings), counts, _at(known), _at(loads),
+        _at(copies), copies.shape[1], _at(part),
+    )  # fmt: skip
+    return part
+
+
+def choose_masters(copies: NDArray[np.uint8], *, parts: int, hosts: int = 1) -> NDArray[np.int64]:
+    """Choose one of each node's copies: on the host with most of them, where the fewest mirrors are answered for.
+
+    Of equals the worker with the fewest nodes, then the lowest. A node without copies goes to the worker with the
+    fewest nodes.
+
+    Returns:
+        The part of each node's master, int64 ``(N,)``.
+
+    Example:
+        >>> choose_masters(np.array([[0b011], [0b011], [0b100], [0]], np.uint8), parts=3).tolist()
+        [0, 1, 2, 0]
+    """
+    if not native.active(_CPU):
+        return reference.choose_masters(copies, parts, hosts)
+    owner = np.empty(len(copies), np.int64)
+    _masters(_at(np.ascontiguousarray(copies)), copies.shape[1], len(copies), parts, hosts, _at(owner))
+    return owner
+
+
+def _at(array: NDArray[np.generic]) -> int:
+    return int(array.ctypes.data)
+
+
+def _check_room(ends: Ends, parts: int, limit: int, taken: int = 0) -> None:
+    if len(ends) + taken > parts * limit:
+        raise ValueError(f"{parts} parts of at most {limit} edges must hold {len(ends) + taken}; raise the limit")

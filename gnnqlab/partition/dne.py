@@ -1,0 +1,133 @@
+"""DNE: all parts grow at once, each from its own seeds."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnqlab.kernels.vertex_cut import Ends
+from gnnqlab.partition.hep import incidence
+from gnnqlab.partition.undirected import check_hosts, undirected
+
+if TYPE_CHECKING:
+    from gnnqlab.graph.graph import Graph
+    from gnnqlab.partition.vertex_cut import VertexCut
+
+__all__ = ["DNE"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DNE:
+    """DNE (Hanai et al., PVLDB 2019), its rounds in one process: P parts grow at once.
+
+    In a round each part with room takes max(1, λ |boundary|) nodes of its boundary with the fewest edges left, or a
+    random seed; their free edges are its own, in a random order of all that was asked. Then edges both of whose ends
+    have copies on one part go to the least loaded such part. A part has room up to ``balance`` times an even share.
+    """
+
+    cuts: ClassVar[str] = "edges"
+
+    lam: float = 0.1
+    """λ: share of the boundary that moves in a round."""
+    balance: float = 1.1
+    """Most edges of a growing part over an even share (1.01 in the released code)."""
+    seed: int = 0
+    """Seed of the seeds and of who comes first."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.lam <= 1 or not self.balance >= 1:
+            raise ValueError(f"DNE lam must lie in [0, 1] and balance be at least 1, got {self.lam} and {self.balance}")
+
+    def cut(self, graph: Graph, workers: int) -> VertexCut:
+        """Share the edges out.
+
+        Raises:
+            ValueError: if there are more workers than nodes.
+
+        Example:
+            >>> import gnnqlab as gq
+            >>> DNE().cut(gq.load("sbm:200,4,12"), 4).part.unique().tolist()
+            [0, 1, 2, 3]
+        """
+        check_hosts(graph, workers)
+        edges = undirected(graph)
+        room = math.ceil(self.balance * len(edges.ends) / workers)
+        grown = _Growth(edges.ends, graph.num_nodes, workers, room, np.random.default_rng(self.seed))
+        while grown.free:
+            grown.round(self.lam)
+        return edges.cut(np.array(grown.part, np.int32), graph, workers)
+
+
+class _Growth:
+    """Parts as they grow; a node's copies are the bits of an integer."""
+
+    def __init__(self, ends: Ends, nodes: int, parts: int, room: int, rng: np.random.Generator) -> None:
+        self.near = incidence(ends, nodes, np.ones(len(ends), bool))
+        self.part = [-1] * len(ends)
+        self.left = [len(each) for each in self.near]
+        self.copies = [0] * nodes
+        self.loads = [0] * parts
+        self.boundary: list[list[tuple[int, int]]] = [[] for _ in range(parts)]
+        self.moved = [0] * nodes
+        """Parts in whose core a node is, as bits."""
+        self.free, self.room, self.rng = len(ends), room, rng
+        self.seeds: NDArray[np.int64] = rng.permutation(nodes)
+        self.next_seed = 0
+
+    def round(self, lam: float) -> None:
+        """Let every part with room take some of its boundary; then settle edges within what parts have."""
+        asked = [
+            (node, number)
+            for number in range(len(self.loads)) if self.loads[number] < self.room
+            for node in self._chosen(number, lam)
+        ]  # fmt: skip
+        new: list[int] = []
+        for index in self.rng.permutation(len(asked)).tolist():
+            node, number = asked[index]
+            for edge, other in self.near[node]:
+                if self.part[edge] < 0 and self.loads[number] < self.room:
+                    new += [end for end in (node, other) if not self.copies[end] >> number & 1]
+                    self._give(edge, node, other, number)
+        for node in dict.fromkeys(new):
+            for edge, other in self.near[node]:
+                shared = self.copies[node] & self.copies[other]
+                if self.part[edge] >= 0 or not shared:
+                    continue
+                load, number = min((load, number) for number, load in enumerate(self.loads) if shared >> number & 1)
+                if load < self.room:
+                    self._give(edge, node, other, number)
+
+    def _chosen(self, number: int, lam: float) -> list[int]:
+        """Nodes of a part's boundary with the fewest edges left, or a seed."""
+        heap, bit = self.boundary[number], 1 << number
+        wanted = max(1, int(lam * len(heap)))
+        found: list[int] = []
+        while heap and len(found) < wanted:
+            left, node = heapq.heappop(heap)
+            if self.left[node] and not self.moved[node] & bit:
+                if left != self.left[node]:
+                    heapq.heappush(heap, (self.left[node], node))
+                    continue
+                self.moved[node] |= bit
+                found.append(node)
+        if not found:
+            while self.next_seed < len(self.seeds) and not self.left[self.seeds[self.next_seed]]:
+                self.next_seed += 1
+            found = self.seeds[self.next_seed : self.next_seed + 1].tolist()
+        return found
+
+    def _give(self, edge: int, node: int, other: int, number: int) -> None:
+        self.part[edge] = number
+        self.loads[number] += 1
+        self.free -= 1
+        for end in (node, other):
+            self.left[end] -= 1
+            if not self.copies[end] >> number & 1:
+                self.copies[end] |= 1 << number
+                if self.left[end]:
+                    heapq.heappush(self.boundary[number], (self.left[end], end))

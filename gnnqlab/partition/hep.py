@@ -1,0 +1,152 @@
+"""HEP: parts grown from seeds while nodes of low degree are at their edges, and a stream for the edges between hubs."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnqlab.kernels.vertex_cut import Ends, empty_copies, place_by_worth
+from gnnqlab.partition.undirected import add_copies, check_hosts, undirected
+
+if TYPE_CHECKING:
+    from gnnqlab.graph.graph import Graph
+    from gnnqlab.partition.vertex_cut import VertexCut
+
+__all__ = ["HEP", "grow", "incidence"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HEP:
+    """HEP (Mayer & Jacobsen, SIGMOD 2021): NE++ for edges with an end of low degree, HDRF for those between hubs.
+
+    A node is a hub if its degree exceeds τ times the mean one. Each part but the last grows: the node x of its boundary
+    with the fewest edges left moves to the core, x's neighbours join the boundary, and every edge from them to
+    boundary, core or a hub is the part's, until it has its share; what a node has beyond that is the next part's.
+    Edges that are left, and then those between hubs, go by HDRF's score with true degrees to parts that have room.
+    """
+
+    cuts: ClassVar[str] = "edges"
+
+    tau: float = 10.0
+    """τ: 0 is HDRF alone, ``inf`` NE++ alone (the paper measures 100, 10 and 1)."""
+    lam: float = 1.1
+    """λ of HDRF's score."""
+
+    def __post_init__(self) -> None:
+        if not self.tau >= 0 or not self.lam >= 0:
+            raise ValueError(f"HEP tau and lam must be at least 0, got {self.tau} and {self.lam}")
+
+    def cut(self, graph: Graph, workers: int) -> VertexCut:
+        """Share the edges out.
+
+        Raises:
+            ValueError: if there are more workers than nodes.
+
+        Example:
+            >>> import gnnqlab as gq
+            >>> HEP().cut(gq.load("sbm:200,4,12"), 4).part.unique().tolist()
+            [0, 1, 2, 3]
+        """
+        check_hosts(graph, workers)
+        edges = undirected(graph)
+        ends, degrees = edges.ends, edges.degrees
+        hub = degrees > self.tau * (2 * len(ends) / max(graph.num_nodes, 1))
+        between = hub[ends.u] & hub[ends.v]
+        part = grow(ends, hub, between, workers)
+        copies = empty_copies(graph.num_nodes, workers)
+        placed = part >= 0
+        add_copies(copies, Ends(ends.u[placed], ends.v[placed]), part[placed])
+        loads = np.bincount(part[placed], minlength=workers).astype(np.int64)
+        for rest in (np.flatnonzero(~placed & ~between), np.flatnonzero(between)):
+            part[rest] = place_by_worth(
+                edges.in_order(rest), copies, loads, limit=math.ceil(len(ends) / workers) + 1, lam=self.lam, eps=1.0,
+                degrees=degrees,
+            )  # fmt: skip
+        return edges.cut(part, graph, workers, copies=copies)
+
+
+def incidence(ends: Ends, nodes: int, kept: NDArray[np.bool_]) -> list[list[tuple[int, int]]]:
+    """Return for each node its kept edges as ``(edge, other end)``, in the order of the edges."""
+    found: list[list[tuple[int, int]]] = [[] for _ in range(nodes)]
+    edges = np.flatnonzero(kept)
+    for edge, u, v in zip(edges.tolist(), ends.u[edges].tolist(), ends.v[edges].tolist()):
+        found[u].append((edge, v))
+        found[v].append((edge, u))
+    return found
+
+
+def grow(ends: Ends, hub: NDArray[np.bool_], between: NDArray[np.bool_], parts: int) -> NDArray[np.int32]:
+    """Grow all parts but the last, one after another (NE++).
+
+    Args:
+        ends: of the undirected edges.
+        hub: nodes that never move to a core and count as in every one, ``(N,)``.
+        between: edges that are left out, ``(E,)``.
+        parts: P.
+
+    Returns:
+        The part of each edge, int32 ``(E,)``; -1: left.
+    """
+    growing = _Growing(ends, hub, between, parts)
+    for number in range(parts - 1):
+        growing.fill(number)
+    return np.array(growing.part, np.int32)
+
+
+class _Growing:
+    """Edges and nodes as parts grow one after another."""
+
+    def __init__(self, ends: Ends, hub: NDArray[np.bool_], between: NDArray[np.bool_], parts: int) -> None:
+        nodes = len(hub)
+        self.near = incidence(ends, nodes, ~between)
+        self.hub = hub.tolist()
+        self.part = [-1] * len(ends)
+        self.left = [len(each) for each in self.near]
+        self.room = int((~between).sum()) // parts + 1
+        self.loads = [0] * (parts + 1)
+        self.joined = [-1] * nodes
+        """The part to whose boundary or core a node came last."""
+        self.core = [-1] * nodes
+        self.heap: list[tuple[int, int]] = []
+        self.seed = 0
+
+    def fill(self, number: int) -> None:
+        """Let a part grow until it has its share or nothing is left."""
+        self.heap, self.seed = [], 0
+        while self.loads[number] < self.room:
+            if self.heap:
+                edges_left, node = heapq.heappop(self.heap)
+                if self.core[node] == number or edges_left != self.left[node]:
+                    continue  # an old line: the node has moved, or has fewer edges now
+            else:
+                while self.seed < len(self.hub) and (self.hub[self.seed] or not self.left[self.seed]):
+                    self.seed += 1
+                if self.seed == len(self.hub):
+                    return
+                node = self.seed
+                self._join(node, number)
+            self.core[node] = number
+            for edge, other in self.near[node]:
+                if self.part[edge] < 0 and self.joined[other] != number:
+                    self._join(other, number)
+
+    def _join(self, node: int, number: int) -> None:
+        """Move a node to the boundary: its edges to boundary, core and hubs are the part's."""
+        self.joined[node] = number
+        for edge, other in self.near[node]:
+            if self.part[edge] >= 0 or not (self.hub[other] or self.joined[other] == number):
+                continue
+            to = number if self.loads[number] < self.room else number + 1
+            self.part[edge] = to
+            self.loads[to] += 1
+            self.left[node] -= 1
+            self.left[other] -= 1
+            if not self.hub[other] and self.core[other] != number and self.left[other]:
+                heapq.heappush(self.heap, (self.left[other], other))
+        if self.left[node]:
+            heapq.heappush(self.heap, (self.left[node], node))

@@ -1,0 +1,102 @@
+"""Every undirected edge of a graph once: what partitioners of edges place, so that its two directions stay together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gnnqlab.kernels.vertex_cut import Ends, choose_masters, empty_copies
+from gnnqlab.partition.vertex_cut import VertexCut
+
+if TYPE_CHECKING:
+    from gnnqlab.graph.graph import Graph
+
+__all__ = ["Undirected", "add_copies", "check_hosts", "undirected"]
+
+
+@dataclass(frozen=True, eq=False)
+class Undirected:
+    """The edges of a graph between two nodes, each once, and where they come from; self loops are none of them."""
+
+    ends: Ends
+    """The lower and the higher end, in ascending order of both."""
+    of: NDArray[np.int64]
+    """Number of each stored edge's undirected edge, ``(E,)`` in the order of the graph's ``indices``; -1: a loop."""
+    num_nodes: int
+
+    @property
+    def degrees(self) -> NDArray[np.int64]:
+        """Neighbours of each node, int64 ``(N,)``."""
+        return np.bincount(self.ends.u, minlength=self.num_nodes) + np.bincount(self.ends.v, minlength=self.num_nodes)
+
+    def in_order(self, order: NDArray[np.int64]) -> Ends:
+        """Return the edges in another order."""
+        return Ends(self.ends.u[order], self.ends.v[order])
+
+    def cut(
+        self, part: NDArray[np.int32], graph: Graph, workers: int, *, copies: NDArray[np.uint8] | None = None,
+        hosts: int = 1,
+    ) -> VertexCut:  # fmt: skip
+        """Return the cut that gives these edges to these parts, with masters by `choose_masters`.
+
+        Args:
+            part: of each undirected edge, int32.
+            graph: whose edges they are.
+            workers: P.
+            copies: the copies that follow, if they are known.
+            hosts: on which masters lie with most of their node's copies; 1: anywhere.
+        """
+        if copies is None:
+            copies = empty_copies(self.num_nodes, workers)
+            add_copies(copies, self.ends, part)
+        owner = choose_masters(copies, parts=workers, hosts=hosts)
+        loop = self.of < 0
+        whole = np.append(part, np.int32(0))[self.of]
+        whole[loop] = owner[graph.indices.numpy()[loop]]
+        return VertexCut(part=torch.from_numpy(whole), owner=torch.from_numpy(owner), workers=workers)
+
+
+def undirected(graph: Graph) -> Undirected:
+    """Return every undirected edge of a graph once.
+
+    Example:
+        >>> from gnnqlab.graph.generate import sbm
+        >>> graph = sbm(40, 2, 4)
+        >>> edges = undirected(graph)
+        >>> 2 * len(edges.ends) + graph.num_nodes == graph.num_edges  # one self loop a node
+        True
+    """
+    source = graph.indices.numpy().astype(np.int64)
+    target = np.repeat(np.arange(graph.num_nodes, dtype=np.int64), np.diff(graph.indptr.numpy()))
+    key = np.minimum(source, target) * graph.num_nodes + np.maximum(source, target)
+    between = source != target
+    del source, target
+    pairs, number = np.unique(key[between], return_inverse=True)
+    of = np.full(len(key), -1, np.int64)
+    of[between] = number
+    ends = Ends((pairs // graph.num_nodes).astype(np.int32), (pairs % graph.num_nodes).astype(np.int32))
+    return Undirected(ends, of, graph.num_nodes)
+
+
+def add_copies(copies: NDArray[np.uint8], ends: Ends, part: NDArray[np.int32]) -> None:
+    """Set the bits of the copies that edges on these parts need."""
+    for number in np.unique(part):
+        here = part == number
+        nodes = np.unique(np.concatenate([ends.u[here], ends.v[here]]))
+        copies[nodes, number // 8] |= np.uint8(1 << (number % 8))
+
+
+def check_hosts(graph: Graph, workers: int, hosts: int = 1) -> None:
+    """Refuse numbers of workers or hosts that a graph cannot be shared out among.
+
+    Raises:
+        ValueError: if there are no workers, more workers than nodes, or no equal number on each host.
+    """
+    if not 1 <= workers <= max(graph.num_nodes, 1):
+        raise ValueError(f"workers must be between 1 and the number of nodes ({graph.num_nodes}), got {workers}")
+    if hosts < 1 or workers % hosts:
+        raise ValueError(f"workers must be a multiple of the hosts, got {workers} worker(s) on {hosts} host(s)")
