@@ -37,6 +37,8 @@ class Assigned:
     """Settings that may change while a run trains."""
     needs_every_row: ClassVar[str] = "it weighs the range of each row in one epoch"
     """Why a sampler cannot leave rows out."""
+    of_halo_rows: ClassVar[bool] = True
+    """Its weights are those of a halo row's error in the sums of its receiver."""
     among: Widths = (2, 4, 8)
     """Widths to choose from."""
     lam: Annotated[float, Range(0, 1)] = 0.5

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from gnnqlab.bits.policy import BitPolicy, Rows
+from gnnqlab.bits.row import EXACT
 from gnnqlab.errors import NonFiniteMessage, NonFiniteRow
 from gnnqlab.kernels.noise import stream
 from gnnqlab.message.codec import Codec, Noise
@@ -61,7 +62,7 @@ class Channel:
         self._codec, self._bits, self._transport = codec, bits, transport
         self._seed, self._phases, self._launch = seed, phases, launch
         self._known: KnownLayouts = WeakTensorKeyDictionary() if known is None else known
-        sender = plan.rank + 1 if direction == "backward" else 0
+        sender = plan.rank + 1 if direction == "backward" or plan.parts else 0
         self._stream = stream(direction, layer, sender, round)
         self._layouts: Layouts = {}
         self._laid_out_for: tuple[Plan, int, int] | None = None
@@ -136,11 +137,25 @@ class Channel:
         self._launch(transfer.start)
         return self._incoming(Posted(plan, layouts, transfer, receive, landed, headers, sampled_in), out)
 
+    def as_received(self, x: Tensor) -> None:
+        """Put the rows of the last message into ``x`` as their receivers decode them, before the next one is written.
+
+        So a sender's own row is the same as its receivers', bit for bit.
+        """
+        with self._phases("decode"):
+            for route in self.plan.send:
+                layout = self._layouts["send", route.peer]
+                if layout.num_bytes and layout.rows_of(EXACT) < layout.num_rows:
+                    segment = self._buffer("send", route.peer, layout.num_bytes, x.device)
+                    self._codec.decode(segment, layout, x, layout.arranged(route.rows), accumulate=False)
+
     def forget(self) -> None:
         """Let everything travel next time: a channel without a cache always does."""
 
     def _noise(self, epoch: int, peer: int) -> Noise:
         """Return the key of a message's noise; a halo row's gradient has one receiver, and its sender in the key."""
+        if self.plan.to_all:
+            return Noise(self._seed, epoch, self._stream, 0)
         behind = (peer - self.plan.rank - 1) % self.plan.workers if self.direction == "forward" else 0
         return Noise(self._seed, epoch, self._stream, behind)
 
@@ -259,6 +274,8 @@ class Channel:
                 sender, receiver = self.plan.rank, route.peer
                 if side == "receive":
                     sender, receiver = receiver, sender
+                if self.plan.to_all:
+                    receiver = sender
                 rows = Rows(
                     layer=self.layer,
                     direction=self.direction,

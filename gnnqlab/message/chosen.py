@@ -40,6 +40,11 @@ class ChosenRows(Channel):
         self.rows_offered = 0
         """Rows that there were to send."""
 
+    def as_received(self, x: Tensor) -> None:
+        for route in self.plan.send:
+            if route.num_rows:
+                x.index_copy_(0, route.rows, self._held["send", route.peer])
+
     def forget(self) -> None:
         """Let everything travel next time; both ends of every message must do so between the same two epochs."""
         self._held.clear()

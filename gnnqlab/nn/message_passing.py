@@ -257,11 +257,11 @@ class WorkerGraph(ModelGraph):
 
     def __init__(self, shard: Shard, exchange: Exchange, *, seed: int = 0, device: torch.device | str = "cpu") -> None:
         super().__init__(shard.features, exchange, device)
-        self.ids = shard.owned.to(device)
+        self.ids = shard.row_ids.to(device)
         self.seed = seed
         self._shard = shard
 
     def _weighted(self, alpha: str) -> Adjacency:
         shard = self._shard
         weights = shard.alpha(alpha)
-        return Adjacency(shard.indptr, shard.indices, weights, num_columns=shard.num_owned + shard.num_halo)
+        return Adjacency(shard.indptr, shard.indices, weights, num_columns=shard.num_columns)

@@ -21,6 +21,7 @@ from gnnqlab.partition.connections import measure_vertex_cut
 from gnnqlab.partition.cut import Cut, NodeCut, Partitioner, on_hosts
 from gnnqlab.partition.edge_cut import METIS
 from gnnqlab.partition.quality import Quality, measure_quality
+from gnnqlab.partition.replica_shard import ReplicaShard
 from gnnqlab.partition.shard import FORMAT, Shard
 from gnnqlab.partition.vertex_cut import VertexCut
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
 
 __all__ = [
-    "CUTS", "Parts", "cache_folder", "cut_graph", "has_shards", "kept_library", "memory_estimate", "partition",
+    "CUTS", "SHARDS", "Parts", "cache_folder", "cut_graph", "has_shards", "kept_library", "load_shard",
+    "memory_estimate", "partition",
     "shard_folder", "shard_path", "store_shards",
 ]  # fmt: skip
 
@@ -40,6 +42,10 @@ CUTS: dict[str, type[NodeCut] | type[VertexCut]] = {"nodes": NodeCut, "edges": V
 """What a partitioner cuts -> the class of its cuts, which reads one that was kept."""
 _MEASURES: dict[str, Callable[..., Quality]] = {"edges": measure_vertex_cut}
 """What was cut -> its cost asked of the cut itself; of other cuts the shards are asked."""
+
+
+SHARDS: dict[str, type[Shard]] = {kind.cuts: kind for kind in (Shard, ReplicaShard)}
+"""What a partitioner cuts -> the class of one worker's share, which reads one that was kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,6 +206,11 @@ def shard_folder(graph_hash: str, partitioner: Partitioner, workers: int) -> Pat
 def shard_path(folder: Path, rank: int | str) -> Path:
     """Return the file of one rank's shard; of all ranks' for ``*``."""
     return folder / f"rank{rank}.npz"
+
+
+def load_shard(folder: Path, partitioner: Partitioner, rank: int) -> Shard:
+    """Return one worker's share of a partition that :func:`store_shards` kept."""
+    return SHARDS[getattr(partitioner, "cuts", "nodes")].load(shard_path(folder, rank))
 
 
 def has_shards(folder: Path, workers: int) -> bool:

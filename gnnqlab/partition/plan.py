@@ -39,6 +39,10 @@ class Plan:
     receive: tuple[Route, ...]
     accumulate: bool
     """Whether received rows are added to what is there (gradients, partial sums) or replace it."""
+    parts: bool = False
+    """Whether several senders have a part of the same node's row, which must err independently."""
+    to_all: bool = False
+    """Whether all receivers of a node's row get the same: bit-widths and noise do not depend on who receives it."""
 
     @property
     def sent_rows(self) -> Tensor:

@@ -14,7 +14,7 @@ import json
 import time
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from gnnqlab.partition.plan import Plan, Route
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
 
-__all__ = ["Shard", "build_shard"]
+__all__ = ["Shard", "build_shard", "rows_of"]
 
 FORMAT = 2
 
@@ -40,6 +40,8 @@ class Shard:
     A node is *marginal* if one of its in-neighbours is in the halo, else *central*; a node is
     *boundary* for a peer if one of its out-neighbours lives there. On a directed graph the two differ.
     """
+
+    cuts: ClassVar[str] = "nodes"
 
     rank: int
     workers: int
@@ -91,6 +93,16 @@ class Shard:
     @property
     def num_edges(self) -> int:
         return self.indices.numel()
+
+    @property
+    def row_ids(self) -> Tensor:
+        """Global ids of the rows that a model computes here, int64 ``(N,)``."""
+        return self.owned
+
+    @property
+    def num_columns(self) -> int:
+        """Columns of the aggregation matrix: the rows whose neighbours may be summed here."""
+        return self.num_owned + self.num_halo
 
     @property
     def num_marginal(self) -> int:
@@ -288,7 +300,7 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
         out_degrees=graph.out_degrees[nodes],
         importance=important,
         extract_s=extract_s,
-        features=_rows(graph.features, owned),
+        features=rows_of(graph.features, owned),
         labels=graph.labels[owned],
         train_mask=graph.train_mask[owned],
         val_mask=graph.val_mask[owned],
@@ -305,5 +317,6 @@ def _check_owner(graph: Graph, owner: Tensor, workers: int) -> None:
         raise ValueError(f"owners must lie in [0, {workers}), got values from {int(owner.min())} to {int(owner.max())}")
 
 
-def _rows(features: Tensor | SparseRows, ids: Tensor) -> Tensor | SparseRows:
+def rows_of(features: Tensor | SparseRows, ids: Tensor) -> Tensor | SparseRows:
+    """Return the features of some nodes."""
     return features.index_rows(ids) if isinstance(features, SparseRows) else features[ids]

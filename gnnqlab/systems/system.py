@@ -83,7 +83,8 @@ class System:
             >>> pipegcn().keeps_rows, vanilla().keeps_rows
             (True, False)
         """
-        return self.schedule.lag > 0 or self.cache.build() is not None
+        dropped_before = getattr(self.exchange, "drops_before", False)
+        return self.schedule.lag > 0 or (self.cache.build() is not None and not dropped_before)
 
     @property
     def looks_first(self) -> bool:

@@ -12,7 +12,7 @@ from gnnqlab.atomic import locked, write_text
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import load
 from gnnqlab.partition.cut import Partitioner
-from gnnqlab.partition.parts import cache_folder, has_shards, kept_library, shard_folder, shard_path, store_shards
+from gnnqlab.partition.parts import cache_folder, has_shards, kept_library, load_shard, shard_folder, store_shards
 from gnnqlab.partition.shard import Shard
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.machine import node_name, this_node
@@ -50,7 +50,7 @@ def own_shard(
             time.sleep(0.02)
         folder = Path(json.loads(marker.read_text())["folder"])
     heartbeat.phase("load", limit_s=600.0)
-    return Shard.load(shard_path(folder, rank))
+    return load_shard(folder, partitioner, rank)
 
 
 def partitioner_library(run: Path) -> str | None:

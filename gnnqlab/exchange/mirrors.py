@@ -1,0 +1,134 @@
+"""What travels between the copies of a node: partial sums from mirrors to their master, totals from it to them.
+
+Both directions of a layer do the same. For copies r of a node, ``T_r = sum over all copies q of S_q``: a sum, then a
+copy to all; its matrix is symmetric, so it is its own transpose, and gradients take the same two rounds.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from gnnqlab.compute import Products
+from gnnqlab.exchange.hop import Hop
+from gnnqlab.exchange.schedule import Runner
+from gnnqlab.exchange.timeline import Timeline
+from gnnqlab.kernels.adjacency import Adjacency
+from gnnqlab.message.channel import Channel
+from gnnqlab.message.incoming import Incoming
+from gnnqlab.message.place import Place
+from gnnqlab.message.wires import Wires
+from gnnqlab.partition.plan import Plan
+from gnnqlab.partition.replica_shard import ReplicaShard
+
+__all__ = ["GATHER", "SCATTER", "Look", "Mirrors"]
+
+GATHER, SCATTER = 0, 1
+"""Rounds of a synchronisation."""
+
+
+class Mirrors:
+    """The copies that one worker shares with others.
+
+    Args:
+        shard: its share of the graph.
+        wires: how rows travel.
+        timeline: when each part ran.
+        device: where it trains.
+    """
+
+    def __init__(
+        self, shard: ReplicaShard, wires: Wires, *, timeline: Timeline, device: torch.device | str = "cpu"
+    ) -> None:
+        self.num_rows, self.num_central = shard.num_columns, shard.num_central
+        self.wires, self.timeline = wires, timeline
+        self.plans = (shard.plan("forward", device), shard.scatter(device))
+        """Of the two rounds, the same in both directions."""
+        self.side_by_side = shard.side_by_side(device)
+        """Of the first round, where what comes is no sum: places of rows as in ``summed``."""
+        self.summed = shard.summed.to(device)
+        """Which of the rows that come are of mirrors that have a neighbour where they are, bool ``(B,)``."""
+        self.masters = shard.boundary.to(device)
+        """The masters of the rows that come, int64 ``(B,)``."""
+        self.totals: dict[int, Tensor] = {}
+        """Layer -> sums that are the same in every epoch, found once."""
+        self._channels: dict[Place, Channel] = {}
+        self._exact: dict[Place, Channel] = {}
+        self._once: list[Channel] = []
+
+    @property
+    def channels(self) -> list[Channel]:
+        """The channels of training passes, and those of rows that travel once."""
+        return [*self._channels.values(), *self._once]
+
+    def channel(self, place: Place, plan: Plan, *, exact: bool) -> Channel:
+        """Return the channel of a place; an exact one has float32 rows and counts nowhere."""
+        launch = self.timeline.stages.after_launch
+        if exact:
+            if place not in self._exact:
+                self._exact[place] = self.wires.exact_channel(place, plan, phases=self.timeline, launch=launch)
+            return self._exact[place]
+        if place not in self._channels:
+            phases = partial(self.timeline, place=place)
+            self._channels[place] = self.wires.channel(place, plan, phases=phases, launch=launch)
+        return self._channels[place]
+
+    def once(self, place: Place) -> Channel:
+        """Return a new channel of float32 rows that travel once in the run."""
+        plan = self.plans[place.round]
+        self._once.append(self.wires.exact_channel(place, plan, phases=partial(self.timeline, place=place)))
+        return self._once[-1]
+
+    def forget(self) -> None:
+        """Let every row travel next time, whatever receivers hold."""
+        for channel in self._channels.values():
+            channel.forget()
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """One look at neighbours: the arguments of its steps that are not tensors."""
+
+    mirrors: Mirrors
+    adjacency: Adjacency
+    """``(R, R)``, central rows first; the rows of mirrors, and of masters that have some, are parts of sums."""
+    hop: Hop
+    schedule: Runner
+    products: Products
+
+    @property
+    def keeps(self) -> bool:
+        """Whether these sums are the same in every epoch, and travel once in the whole run."""
+        return self.hop.static and self.mirrors.wires.keep_static
+
+    def place(self, direction: str, round: int = GATHER) -> Place:
+        return Place(self.hop.layer, direction, round)
+
+    def part(self, what: str, direction: str, round: int = GATHER) -> AbstractContextManager[object]:
+        """Run a part of a step; unseen outside training."""
+        return self.mirrors.timeline(what, self.place(direction, round) if self.hop.training else None)
+
+    def channel(self, direction: str, round: int, plan: Plan | None = None) -> Channel:
+        """Return the channel of a round; by default that of partial sums, or of totals."""
+        place = self.place(direction, round)
+        if direction == "forward" and self.keeps:
+            return self.mirrors.once(place)
+        return self.mirrors.channel(place, plan or self.mirrors.plans[round], exact=not self.hop.training)
+
+    def gather(self, direction: str, rows: Tensor) -> Incoming:
+        """Post the partial sums of mirrors; those that come are added to ``rows`` ``(R, D)`` where masters are."""
+        return self.channel(direction, GATHER).post(rows, rows, epoch=self.hop.epoch)
+
+    def scatter(self, direction: str, rows: Tensor) -> Incoming:
+        """Post the totals of masters; those that come replace the rows of mirrors.
+
+        A master's own total becomes what its mirrors decode, so all copies of a node are equal bit by bit.
+        """
+        channel = self.channel(direction, SCATTER)
+        came = channel.post(rows, rows, epoch=self.hop.epoch)
+        channel.as_received(rows)
+        return came

@@ -1,0 +1,37 @@
+"""A cut of edges at random, for tests of what a worker does with one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from gnnqlab.graph import Graph
+from gnnqlab.partition.vertex_cut import VertexCut
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgesAtRandom:
+    """Each pair of nodes to a worker at random, its two directions together; masters as random, among the copies."""
+
+    cuts: ClassVar[str] = "edges"
+
+    seed: int = 0
+    idle: int = 0
+    """So many of the last workers get no edges."""
+
+    def cut(self, graph: Graph, workers: int) -> VertexCut:
+        generator = torch.Generator().manual_seed(self.seed)
+        nodes, source = graph.num_nodes, graph.indices.long()
+        target = torch.repeat_interleave(torch.arange(nodes), graph.in_degrees)
+        pairs, place = (torch.minimum(source, target) * nodes + torch.maximum(source, target)).unique(
+            return_inverse=True
+        )
+        part = torch.randint(max(1, workers - self.idle), (pairs.numel(),), generator=generator)[place]
+        owner = torch.randint(workers - self.idle, (nodes,), generator=generator)
+        proper = source != target
+        for ends in (source, target):
+            owner[ends[proper]] = part[proper]  # the last copy named
+        part[~proper] = owner[source[~proper]]
+        return VertexCut(part=part.to(torch.int32), owner=owner, workers=workers)
