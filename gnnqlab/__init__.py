@@ -27,6 +27,7 @@ attach({
 })  # fmt: skip
 
 _HOMES = {
+    "AdaptiveCache": "gnnqlab.message",
     "AssignerPlayer": "gnnqlab.lab.players.assigner_player",
     "BFloat16Rows": "gnnqlab.compute",
     "BoundarySampling": "gnnqlab.message",
@@ -35,6 +36,7 @@ _HOMES = {
     "Graph": "gnnqlab.graph",
     "Growing": "gnnqlab.bits",
     "METIS": "gnnqlab.partition",
+    "Linear": "gnnqlab.message",
     "MessagePlayer": "gnnqlab.lab.players.message_player",
     "Overlapped": "gnnqlab.exchange",
     "MODELS": "gnnqlab.nn.models",
@@ -75,6 +77,7 @@ __all__ = [
     "MODELS",
     "METIS",
     "SYSTEMS",
+    "AdaptiveCache",
     "AssignerPlayer",
     "BFloat16Rows",
     "BoundarySampling",
@@ -82,6 +85,7 @@ __all__ = [
     "Float32",
     "Graph",
     "Growing",
+    "Linear",
     "MessagePlayer",
     "Overlapped",
     "PartitionExplorer",
@@ -147,7 +151,7 @@ if TYPE_CHECKING:
     from gnnqlab.lab.tuner.tuner import Tuner
     from gnnqlab.launch import Run, cleanup, resume, runs
     from gnnqlab.launch.start import launch
-    from gnnqlab.message import BoundarySampling, Float32, Stochastic, Unchanged
+    from gnnqlab.message import AdaptiveCache, BoundarySampling, Float32, Linear, Stochastic, Unchanged
     from gnnqlab.nn.models import MODELS, register_model
     from gnnqlab.partition import METIS, Random, partition
     from gnnqlab.systems import SYSTEMS, System, register_system
