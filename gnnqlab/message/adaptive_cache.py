@@ -43,8 +43,8 @@ class AdaptiveCache:
 
     Example:
         >>> cache = AdaptiveCache()
-        >>> cache.next_epsilon(0.05, accuracy=0.8, mean=0.7), cache.next_epsilon(0.05, accuracy=0.6, mean=0.7)
-        (0.0525, 0.045)
+        >>> [round(cache.next_epsilon(0.05, accuracy=accuracy, mean=0.7), 6) for accuracy in (0.8, 0.6, 0.7)]
+        [0.0525, 0.045, 0.05]
     """
 
     steerable: ClassVar[tuple[str, ...]] = ("epsilon", "rule")
@@ -186,7 +186,7 @@ class Threshold(Adaptive):
         self.cache.epsilon, self.mean = facts["epsilon"], facts["mean"]
 
     def steer(self, settings: AdaptiveCache, *, version: int) -> None:
-        """Put settings in force; ε jumps only if it was named, or nothing else was: a new rule goes on from where it is."""
+        """Put settings in force; a new rule goes on from where ε is, unless ε was named, or nothing else was."""
         old, self.cache.settings = self.cache.settings, settings
         if settings.epsilon != old.epsilon or settings == old:
             self.cache.epsilon = settings.epsilon

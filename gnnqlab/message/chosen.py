@@ -35,10 +35,10 @@ class ChosenRows(Channel):
         self._chooser, self._how = chooser, {"bounded": True}
         self._held: dict[tuple[str, int], Tensor] = {}
         """(``send`` or ``receive``, peer) -> what the receiver has of the route's rows, float32 ``(n, D)``."""
-        self.rows_sent = 0
-        """Rows sent so far, all peers."""
-        self.rows_offered = 0
-        """Rows that there were to send."""
+
+    @property
+    def epsilon(self) -> float | None:
+        return getattr(self._chooser, "epsilon", None)
 
     def forget(self) -> None:
         """Let everything travel next time; both ends of every message must do so between the same two epochs."""
