@@ -27,6 +27,7 @@ attach({
 })  # fmt: skip
 
 _HOMES = {
+    "AdaptiveCache": "gnnqlab.message",
     "AssignerPlayer": "gnnqlab.lab.players.assigner_player",
     "BFloat16Rows": "gnnqlab.compute",
     "BoundarySampling": "gnnqlab.message",
@@ -39,6 +40,7 @@ _HOMES = {
     "HDRF": "gnnqlab.partition",
     "HEP": "gnnqlab.partition",
     "METIS": "gnnqlab.partition",
+    "Linear": "gnnqlab.message",
     "MessagePlayer": "gnnqlab.lab.players.message_player",
     "Overlapped": "gnnqlab.exchange",
     "MODELS": "gnnqlab.nn.models",
@@ -80,6 +82,7 @@ __all__ = [
     "MODELS",
     "METIS",
     "SYSTEMS",
+    "AdaptiveCache",
     "AssignerPlayer",
     "BFloat16Rows",
     "BoundarySampling",
@@ -87,6 +90,7 @@ __all__ = [
     "Float32",
     "Graph",
     "Growing",
+    "Linear",
     "MessagePlayer",
     "Overlapped",
     "PartitionExplorer",
@@ -152,7 +156,7 @@ if TYPE_CHECKING:
     from gnnqlab.lab.tuner.tuner import Tuner
     from gnnqlab.launch import Run, cleanup, resume, runs
     from gnnqlab.launch.start import launch
-    from gnnqlab.message import BoundarySampling, Float32, Stochastic, Unchanged
+    from gnnqlab.message import AdaptiveCache, BoundarySampling, Float32, Linear, Stochastic, Unchanged
     from gnnqlab.nn.models import MODELS, register_model
     from gnnqlab.partition import METIS, Random, partition
     from gnnqlab.systems import SYSTEMS, System, register_system

@@ -65,8 +65,18 @@ class Adaptive:
     """Tells it from the others of a training; its state in a checkpoint goes by it."""
     decides: ClassVar[bool] = True
     """Whether it does something after an epoch. What it takes is the phase ``assign`` of the epoch's clock."""
+    wants_accuracy: ClassVar[bool] = False
+    """Whether it is told how much of this worker's training rows each training pass got right."""
     wants: Mapping[str, Sharing] = MappingProxyType({})
     """What it wants to know of all workers: name -> ``sum``, or ``max``."""
+
+    def counted(self, right: float, rows: float) -> None:
+        """Take the parts of this worker's training score, if ``wants_accuracy``; sums over workers give the score.
+
+        Args:
+            right: training rows that the pass got right; of a multi-label graph twice the true positives.
+            rows: all training rows; twice the true positives plus both kinds of wrong labels.
+        """
 
     def says(self, epoch_s: float | None) -> Mapping[str, float | None]:
         """Return this worker's values of what it wants shared, in every epoch; they travel in float32.

@@ -98,8 +98,15 @@ class Written:
         return read_assignments(self.folder)
 
     @property
+    def cache(self) -> pd.DataFrame:
+        """Rows sent and offered by epoch, worker, layer and direction, and the ε in force; empty without a cache."""
+        from gnnqlab.train.cached import read_cache
+
+        return read_cache(self.folder)
+
+    @property
     def decisions(self) -> pd.DataFrame:
-        """What was decided about widths and staleness while the run trained: ``epoch, what, why`` (SYLVIE)."""
+        """What was decided about widths, staleness and ε while the run trained: ``epoch, what, why`` (SYLVIE)."""
         from gnnqlab.train.record import read_decisions
 
         return read_decisions(self.folder)

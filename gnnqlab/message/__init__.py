@@ -1,17 +1,21 @@
 """Rows to bytes, and bytes to their receiver."""
 
+from gnnqlab.message.adaptive_cache import AdaptiveCache
 from gnnqlab.message.cache import Cache, NoCache, Unchanged
 from gnnqlab.message.codec import Codec, Float32, Stochastic
+from gnnqlab.message.linear import Linear
 from gnnqlab.message.sampler import AllRows, BoundarySampling, Sampler
 from gnnqlab.message.transport import TRANSPORTS
 
 __all__ = [
     "TRANSPORTS",
+    "AdaptiveCache",
     "AllRows",
     "BoundarySampling",
     "Cache",
     "Codec",
     "Float32",
+    "Linear",
     "NoCache",
     "Sampler",
     "Stochastic",

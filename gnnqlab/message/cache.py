@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-__all__ = ["Cache", "Chooser", "NoCache", "Unchanged"]
+__all__ = ["Cache", "Chooser", "NoCache", "Unchanged", "at_work", "needs_rows_of_this_epoch"]
 
 
 class Chooser(Protocol):
@@ -21,11 +21,12 @@ class Chooser(Protocol):
     def differences(self) -> bool:
         """Whether what travels is the difference to what the receiver has, or the row itself."""
 
-    def choose(self, rows: Tensor, held: Tensor) -> Tensor | None:
+    def choose(self, x: Tensor, rows: Tensor, held: Tensor) -> Tensor | None:
         """Return the places of the rows that travel, ascending, int64; ``None``: all.
 
         Args:
-            rows: what there is to send, float32 ``(n, D)``.
+            x: float32 ``(N, D)``.
+            rows: which of its rows there are to send, int64 ``(n,)``.
             held: what the receiver has of them, ``(n, D)``.
         """
 
@@ -34,11 +35,34 @@ class Cache(Protocol):
     """Recipe part of the axis.
 
     Where the share of rows that will travel is known before a training, ``expected_share()`` tells it to forecasts;
-    ``refuses(system)`` says why a system cannot have it.
+    ``refuses(system)`` says why a system cannot have it. A cache that changes while it trains has ``at_work()``.
     """
 
     def build(self) -> Chooser | None:
         """Return who chooses for one place; ``None``: every row is sent, and nothing is held."""
+
+
+def at_work(cache: Any) -> Cache:
+    """Return what runs of a cache on one worker: what its method ``at_work`` makes, or the cache itself.
+
+    Example:
+        >>> at_work(NoCache())
+        NoCache()
+    """
+    running: Cache = cache.at_work() if hasattr(cache, "at_work") else cache
+    return running
+
+
+def needs_rows_of_this_epoch(system: Any) -> str:
+    """Say why a system cannot hold rows: they are those of one epoch, and all of them."""
+    if system.schedule.lag:
+        return (
+            "a row that stays home is as its receiver has it now, and this schedule's rows are those of an epoch "
+            "before; choose schedule Synchronous() or Overlapped()"
+        )
+    if system.sampler.p < 1.0:
+        return "a receiver holds all rows, while a sampler leaves some out; choose sampler AllRows()"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -64,7 +88,8 @@ class Unchanged:
     Example:
         >>> import torch
         >>> held = torch.tensor([[3.0, 4.0], [1.0, 0.0], [0.0, 0.0]])
-        >>> Unchanged(tolerance=0.1).build().choose(held + torch.tensor([[0.3], [0.3], [0.0]]), held)
+        >>> moved = held + torch.tensor([[0.3], [0.3], [0.0]])
+        >>> Unchanged(tolerance=0.1).build().choose(moved, torch.arange(3), held)
         tensor([1])
     """
 
@@ -82,22 +107,15 @@ class Unchanged:
         return _UnchangedRows(self.tolerance, self.differences)
 
     def refuses(self, system: Any) -> str:
-        """Say why a system cannot hold rows: they are those of one epoch, and all of them."""
-        if system.schedule.lag:
-            return (
-                "a row that stays home is as its receiver has it now, and this schedule's rows are those of an epoch "
-                "before; choose schedule Synchronous() or Overlapped()"
-            )
-        if system.sampler.p < 1.0:
-            return "a receiver holds all rows, while a sampler leaves some out; choose sampler AllRows()"
-        return ""
+        """Say why a system cannot hold rows."""
+        return needs_rows_of_this_epoch(system)
 
 
 class _UnchangedRows:
     def __init__(self, tolerance: float, differences: bool) -> None:
         self._tolerance, self.differences = tolerance, differences
 
-    def choose(self, rows: Tensor, held: Tensor) -> Tensor | None:
-        moved = (rows - held).norm(dim=1)
+    def choose(self, x: Tensor, rows: Tensor, held: Tensor) -> Tensor | None:
+        moved = (x.index_select(0, rows) - held).norm(dim=1)
         travels = ~(moved <= self._tolerance * held.norm(dim=1))  # a row that is not finite travels, and is refused
         return travels.nonzero().flatten()

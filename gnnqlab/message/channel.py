@@ -78,6 +78,8 @@ class Channel:
         """Parameter bytes sent so far, all peers."""
         self.bytes_headers = 0
         """Header bytes sent so far, all peers."""
+        self.rows_sent = self.rows_offered = 0
+        """Rows that a cache has sent so far, and that there were to send, all peers; 0 without a cache."""
         self.ranges: dict[int, Tensor] = {}
         """Range (max - min) of each row in the last message to a peer, plan order: the trace of the assigner."""
 
@@ -94,6 +96,11 @@ class Channel:
     def wire_s(self) -> float:
         """Seconds during which this channel had bytes under way."""
         return self._received.wire_s
+
+    @property
+    def epsilon(self) -> float | None:
+        """Threshold by which a cache chooses rows; ``None`` if none does."""
+        return None
 
     @property
     def columns(self) -> int:

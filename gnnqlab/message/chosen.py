@@ -35,10 +35,10 @@ class ChosenRows(Channel):
         self._chooser, self._how = chooser, {"bounded": True}
         self._held: dict[tuple[str, int], Tensor] = {}
         """(``send`` or ``receive``, peer) -> what the receiver has of the route's rows, float32 ``(n, D)``."""
-        self.rows_sent = 0
-        """Rows sent so far, all peers."""
-        self.rows_offered = 0
-        """Rows that there were to send."""
+
+    @property
+    def epsilon(self) -> float | None:
+        return getattr(self._chooser, "epsilon", None)
 
     def as_received(self, x: Tensor) -> None:
         for route in self.plan.send:
@@ -60,27 +60,29 @@ class ChosenRows(Channel):
     def _write(self, x: Tensor, route: Route, layout: Layout, epoch: int, noise: Noise) -> Tensor:
         if not layout.num_bytes:
             return self._buffer("send", route.peer, 0, x.device)
-        offered = x.index_select(0, route.rows)
+        shape = (route.num_rows, x.shape[1])
         held = self._held.get(("send", route.peer))
-        fresh = held is None or held.shape != offered.shape
+        fresh = held is None or held.shape != shape
         if held is None or fresh:
-            held = self._held["send", route.peer] = torch.zeros_like(offered)
-        places = None if fresh else self._chooser.choose(offered, held)
+            held = self._held["send", route.peer] = x.new_zeros(shape)
+        places = None if fresh else self._chooser.choose(x, route.rows, held)
         told = write_places(places, route.num_rows)
         places = torch.arange(route.num_rows, device=x.device) if places is None else places
-        chosen = _at(route, places)
         widths = self._widths["send", route.peer]
         sent = self._codec.layout(_of(widths, places), places.numel(), x.shape[1])
         segment = self._buffer("send", route.peer, self._length(layout), x.device)[: told.numel() + sent.num_bytes]
         segment[: told.numel()] = told.to(x.device)
         body = segment[told.numel() :]
-        difference = self._chooser.differences
-        ranges = self._encode(offered - held if difference else offered, chosen, sent, body, noise)
+        chosen, difference = _at(route, places), self._chooser.differences
+        if difference:
+            x = x.index_select(0, chosen.rows).sub_(held if fresh else held.index_select(0, places))
+            chosen = replace(chosen, rows=torch.arange(places.numel(), device=x.device))
+        ranges = self._encode(x, chosen, sent, body, noise)
         if ranges is not None:
             if fresh or route.peer not in self.ranges:
                 self.ranges[route.peer] = torch.zeros(route.num_rows, device=ranges.device)
             self.ranges[route.peer][places] = ranges
-        self._codec.decode(body, sent, held, sent.arranged(chosen.rows), accumulate=difference)
+        self._codec.decode(body, sent, held, sent.arranged(places), accumulate=difference)
         self.bytes_payload += sent.payload_bytes
         self.bytes_params += sent.param_bytes
         self.bytes_headers += told.numel()
@@ -162,8 +164,8 @@ class _IncomingChosen(Incoming):
 
 
 def _at(route: Route, places: Tensor) -> Route:
-    """Return a route's rows at some places, counted in the route."""
-    return replace(route, rows=places, ids=route.ids[places], first=None, kept=places)
+    """Return a route's rows at some places."""
+    return replace(route, rows=route.rows[places], ids=route.ids[places], first=None, kept=places)
 
 
 def _of(widths: int | Tensor, places: Tensor) -> int | Tensor:

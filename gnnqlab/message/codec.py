@@ -17,7 +17,7 @@ from gnnqlab.message.wide import decode_16, decode_32, encode_16, encode_32
 from gnnqlab.message.wire import Layout, lay_out
 from gnnqlab.settings import OneOf, check
 
-__all__ = ["Codec", "Float32", "Noise", "Stochastic"]
+__all__ = ["Codec", "Float32", "Noise", "Part", "Stochastic", "counted_from", "parts_of"]
 
 _LINE = 16
 """Elements of a cache line: rows that begin on one are written past the caches."""
@@ -163,9 +163,9 @@ class Stochastic:
         key = {"seed": noise.seed, "epoch": noise.epoch, "stream": own}
         sent = self._parameters(layout, segment)
         params = torch.empty(sent.shape, device=x.device) if self.parameters == "bfloat16-after" else sent
-        for part in _parts(layout, segment):
+        for part in parts_of(layout, segment):
             of = part.rows
-            with _counted_from(of.start):
+            with counted_from(of.start):
                 if part.width == 32:
                     encode_32(x, rows[of], part.payload, ranges[of])
                 elif part.width == 16:
@@ -188,7 +188,7 @@ class Stochastic:
 
     def decode(self, segment: Tensor, layout: Layout, out: Tensor, rows: Tensor, *, accumulate: bool) -> None:
         params = self._parameters(layout, segment)
-        for part in _parts(layout, segment):
+        for part in parts_of(layout, segment):
             target = rows[part.rows]
             if part.width == 32:
                 decode_32(part.payload, out, target, accumulate=accumulate)
@@ -211,7 +211,7 @@ _PARAMETERS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "bfloat16-a
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
+class Part:
     """The rows of a message that one routine writes: those of 32 bits, those of 16, those of 8 and fewer."""
 
     width: int
@@ -223,31 +223,32 @@ class _Part:
     offsets: Tensor | None
 
 
-def _parts(layout: Layout, segment: Tensor) -> Iterator[_Part]:
+def parts_of(layout: Layout, segment: Tensor) -> Iterator[Part]:
+    """Yield the rows of a message by the routine that writes them, with their part of the payload."""
     if not layout.num_rows:
         return
     payload = layout.split(segment)[1]
     exact, wide = layout.rows_of(32), layout.rows_of(16)
     if exact:
         size = 4 * exact * layout.columns
-        yield _Part(32, slice(0, exact), slice(0, 0), payload[:size], 32, None)
+        yield Part(32, slice(0, exact), slice(0, 0), payload[:size], 32, None)
         payload = payload[size:]
     if wide:
         size = 2 * wide * layout.columns
-        yield _Part(16, slice(exact, exact + wide), slice(0, wide), payload[:size], 16, None)
+        yield Part(16, slice(exact, exact + wide), slice(0, wide), payload[:size], 16, None)
         payload = payload[size:]
     narrow = slice(exact + wide, layout.num_rows)
     if exact or wide:
         if narrow.start < narrow.stop:
             assert isinstance(layout.bits, Tensor) and layout.offsets is not None
             offsets = layout.offsets[narrow] - layout.offsets[narrow.start]
-            yield _Part(8, narrow, slice(wide, narrow.stop - exact), payload, layout.bits[narrow], offsets)
+            yield Part(8, narrow, slice(wide, narrow.stop - exact), payload, layout.bits[narrow], offsets)
     else:
-        yield _Part(8, narrow, narrow, payload, layout.bits, layout.offsets)
+        yield Part(8, narrow, narrow, payload, layout.bits, layout.offsets)
 
 
 @contextmanager
-def _counted_from(first: int) -> Iterator[None]:
+def counted_from(first: int) -> Iterator[None]:
     """Count the row that a routine refuses from the beginning of the message."""
     try:
         yield

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from gnnqlab.exchange.protocol import Exchange
+from gnnqlab.message.cache import at_work
 from gnnqlab.message.place import Phases, no_phases
 from gnnqlab.message.transport import Transport
 from gnnqlab.message.wires import Wires
@@ -21,6 +22,7 @@ def join(
     shard: Shard,
     *,
     bits: Any,
+    cache: Any = None,
     transport: Transport,
     seed: int,
     exact_transport: Transport | None = None,
@@ -35,6 +37,7 @@ def join(
         system: how training is distributed.
         shard: the worker's share of the graph.
         bits: widths in force on this worker, one policy or one by direction.
+        cache: what runs of the system's cache here; by default what runs of it without anybody who adapts.
         transport, exact_transport, seed, run, keep_static: as for :class:`Wires`.
         device: where it trains.
         phases: the epoch's clock.
@@ -42,7 +45,7 @@ def join(
     wires = Wires(
         codec=system.codec,
         bits=bits,
-        cache=system.cache,
+        cache=at_work(system.cache) if cache is None else cache,
         sampler=system.sampler,
         transport=transport,
         exact_transport=exact_transport,

@@ -18,9 +18,11 @@ from gnnqlab.compute import BFloat16Rows, Float32Products
 from gnnqlab.exchange.halo import Halo
 from gnnqlab.exchange.pipeline import AdaptivePipeline, Pipelined
 from gnnqlab.exchange.schedule import Overlapped, Synchronous
+from gnnqlab.message.adaptive_cache import AdaptiveCache
 from gnnqlab.message.cache import NoCache, Unchanged
 from gnnqlab.message.codec import Float32, Stochastic
 from gnnqlab.message.direction import ByDirection
+from gnnqlab.message.linear import Linear
 from gnnqlab.message.sampler import AllRows, BoundarySampling
 from gnnqlab.partition.dne import DNE
 from gnnqlab.partition.ebv import EBV
@@ -42,8 +44,8 @@ PARTS: dict[str, dict[str, type]] = {
     },
     "exchange": {"halo": Halo},
     "sampler": {"all": AllRows, "boundary-sampling": BoundarySampling},
-    "cache": {"none": NoCache, "unchanged": Unchanged},
-    "codec": {"float32": Float32, "stochastic": Stochastic},
+    "cache": {"none": NoCache, "unchanged": Unchanged, "adaptive": AdaptiveCache},
+    "codec": {"float32": Float32, "stochastic": Stochastic, "linear": Linear},
     "bits": {
         "fixed": Fixed,
         "uniform-random": UniformRandom,

@@ -16,6 +16,7 @@ from gnnqlab.atomic import write_text
 from gnnqlab.message.paced import Pacer
 from gnnqlab.partition.cut import on_hosts
 from gnnqlab.partition.shard import Shard
+from gnnqlab.train.cached import Cached
 from gnnqlab.train.clock import Clock, summed
 from gnnqlab.train.config import RunConfig
 from gnnqlab.train.control import Control
@@ -75,7 +76,7 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
     records = JsonLines(folder / f"records-rank{rank}.jsonl")
     traffic = JsonLines(folder / f"traffic-rank{rank}.jsonl")
     timeline = TimelineFile(folder, rank, trainer.exchange, settings.timeline_every)
-    meter = _Meter(trainer)
+    meter, cached = _Meter(trainer), Cached()
     keeper = Keeper(folder, config, rank, trainer, control, heartbeat)
     crossing = Crossing(link, rank, workers)
     if workers > 1:
@@ -116,7 +117,8 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
         for adaptive in trainer.adaptives.values():
             adaptive.observe(arrivals)
             save_tables(folder, rank, adaptive.tables())
-        traffic.write({"epoch": epoch, "rows": traffic_rows(arrivals)})
+        kept = cached.read(trainer.exchange.channels if trainer.exchange else [])
+        traffic.write({"epoch": epoch, "rows": traffic_rows(arrivals), **({"cache": kept} if kept else {})})
         _check_finite(loss, epoch)
         keeper.after(epoch, time.perf_counter() - started)
     keeper.close()

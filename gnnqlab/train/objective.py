@@ -73,18 +73,27 @@ class Objective:
 
     def scores(self, logits: Tensor, *, distributed: bool) -> Scores:
         """Return global scores; counts are summed over workers before they are divided."""
-        if self.multi_label:
-            predicted, truth = logits > 0, self.labels > 0
-            hits, misses = (predicted & truth).sum(1), (predicted ^ truth).sum(1)
-        else:
-            hits = (logits.argmax(1) == self.labels).long() if logits.numel() else self.labels.new_zeros(0)
-            misses = 1 - hits
+        hits, misses = self._hits(logits, self.labels)
         counts = torch.stack([torch.stack([(hits * mask).sum(), (misses * mask).sum()]) for mask in self.masks])
         if distributed:
             counts = counts.cpu() if dist.get_backend() == "gloo" else counts
             dist.all_reduce(counts)
         train, val, test = (self._score(int(hit), int(miss)) for hit, miss in counts.tolist())
         return Scores(train=train, val=val, test=test)
+
+    def train_counts(self, logits: Tensor) -> tuple[float, float]:
+        """Return two numbers of this worker's training rows whose sums over workers divide to the training score."""
+        found = self._hits(logits[self.train_rows], self.labels[self.train_rows])
+        hits, misses = (float(counts.sum()) for counts in found)
+        return (2 * hits, 2 * hits + misses) if self.multi_label else (hits, hits + misses)
+
+    def _hits(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what is right and what is wrong of every row."""
+        if self.multi_label:
+            predicted, truth = logits > 0, labels > 0
+            return (predicted & truth).sum(1), (predicted ^ truth).sum(1)
+        hits = (logits.argmax(1) == labels).long() if logits.numel() else labels.new_zeros(0)
+        return hits, 1 - hits
 
     def _score(self, hits: int, misses: int) -> float:
         if hits + misses == 0:

@@ -9,12 +9,13 @@ from typing import Protocol
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 
 from gnnqlab.adaptive import Adaptive, Training, adaptives_of
 from gnnqlab.bits.policy import in_force
 from gnnqlab.exchange.protocol import Exchange
 from gnnqlab.kernels.codec import raise_refused
+from gnnqlab.message.cache import at_work
 from gnnqlab.message.direction import by_direction, of_direction
 from gnnqlab.message.header import run_number
 from gnnqlab.message.links import sizes_up_to, time_transfers
@@ -92,6 +93,7 @@ class Trainer:
             self.parameters.zero()
         logits = self.model(self.graph.at(epoch, training=True, clock=self.clock), self.graph.features)
         loss = timed(self.clock, "loss", self.objective.loss, logits)
+        self._count(logits)
         news = any([adaptive.news() for adaptive in self.adaptives.values()])  # noqa: C419  # all are asked
         with self.clock("reduce"):
             self.reduction.begin(Facts(loss, news, *self._wanted.say(self._epoch_s)))
@@ -121,6 +123,16 @@ class Trainer:
                 for adaptive, told in zip(self.adaptives.values(), self._told, strict=True):
                     adaptive.after_epoch(epoch, loss, told)
         return loss
+
+    def _count(self, logits: Tensor) -> None:
+        """Tell who wants to know how many rows the training pass got right."""
+        wanting = [adaptive for adaptive in self.adaptives.values() if adaptive.wants_accuracy]
+        if not wanting:
+            return
+        with self.clock("loss"):
+            right, rows = self.objective.train_counts(logits.detach())
+        for adaptive in wanting:
+            adaptive.counted(right, rows)
 
     def _is_usual(self) -> bool:
         """Whether an epoch's seconds can be compared; evaluation, steering and checkpoints are not among them.
@@ -185,6 +197,7 @@ def worker_trainer(
         device=torch.device(device),
     )
     bits = by_direction(system.bits, lambda part: in_force(part, seat))
+    cache = at_work(system.cache)
     transport = make_transport(settings.transport, shard.rank, shard.workers)
     exact = make_transport("direct", shard.rank, shard.workers)
     if pacer is not None:
@@ -193,6 +206,7 @@ def worker_trainer(
         system,
         shard,
         bits=bits,
+        cache=cache,
         transport=transport,
         exact_transport=exact,
         seed=settings.seed,
@@ -206,7 +220,7 @@ def worker_trainer(
         parts={
             "exchange": exchange,
             "sampler": system.sampler,
-            "cache": system.cache,
+            "cache": cache,
             "codec": system.codec,
             "bits": bits,
             "schedule": exchange.schedule,

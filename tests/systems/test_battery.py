@@ -244,7 +244,7 @@ def exact_systems() -> dict[str, System]:
 def is_exact(system: System) -> bool:
     """Whether a system around one part of its default settings sends float32 rows of this epoch."""
     part = system.to_json()
-    fresh = part["schedule"]["name"] in ("synchronous", "overlapped")
+    fresh = part["schedule"]["name"] in ("synchronous", "overlapped") and part["cache"]["name"] != "adaptive"
     return fresh and set(system.bits.choices) == {32} and part["compute"]["name"] == "float32"
 
 

@@ -1,0 +1,63 @@
+"""Which rows have moved far enough to be sent again: both norms and the choice in one pass over the rows.
+
+Shapes: n rows of a call, N source rows, D columns: ``x (N, D)``, ``rows (n,)``, ``held (n, D)``.
+`gnnqlab.kernels.reference.moves` defines the arithmetic; the compiled kernel chooses the same rows.
+
+On CUDA the reference runs there: what is chosen has to be counted by the host in either case.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gnnqlab.kernels import native
+from gnnqlab.kernels.adjacency import describe
+from gnnqlab.kernels.reference import moves as reference
+
+__all__ = ["row_moves"]
+
+_row_moves = native.declare("row_moves", "p i i p i p i f p i")
+
+
+def row_moves(x: Tensor, rows: Tensor, held: Tensor, epsilon: float) -> Tensor:
+    """Return the places i, ascending, where ``max|x[rows[i]] - held[i]| > epsilon max|x[rows[i]]|``.
+
+    The test of CDFGNN's Algorithm 2. A row that holds NaN or Inf is always among them, so that whoever sends it refuses
+    it.
+
+    Args:
+        x: float32 ``(N, D)``; a row's stride may exceed D.
+        rows: which rows, int64 ``(n,)``.
+        held: what they are compared with, float32 ``(n, D)``.
+        epsilon: not negative.
+
+    Returns:
+        int64, as many as moved.
+
+    Raises:
+        ValueError: if shapes or types do not fit.
+
+    Example:
+        >>> held = torch.tensor([[1.0, -4.0], [1.0, -4.0]])
+        >>> row_moves(torch.tensor([[1.5, -4.0], [1.0, -4.1]]), torch.arange(2), held, 0.05)
+        tensor([0])
+    """
+    fits = x.dim() == 2 and rows.dim() == 1 and held.shape == (rows.numel(), x.shape[1])
+    if not fits or x.dtype != torch.float32 or held.dtype != torch.float32 or rows.dtype != torch.int64:
+        raise ValueError(
+            "rows and what is held must be float32 (N, D) and (n, D) with n places int64, got "
+            f"{describe(x)}, {describe(held)} and {describe(rows)}"
+        )
+    plain = (x.stride(1) == 1 and held.is_contiguous()) or x.shape[1] <= 1
+    if rows.numel() == 0 or x.shape[1] == 0 or not (x.is_cpu and plain and native.active(x.device)):
+        return reference.row_moves(x, rows, held, epsilon)
+    rows = rows.contiguous()
+    found = torch.empty(rows.numel(), dtype=torch.int64)
+    count = _row_moves(
+        x.data_ptr(), x.shape[0], x.stride(0), held.data_ptr(), x.shape[1],
+        rows.data_ptr(), rows.numel(), epsilon, found.data_ptr(), native.threads(),
+    )  # fmt: skip
+    if count < 0:
+        raise ValueError(f"rows must lie in [0, {x.shape[0]}), got one that does not, at place {-1 - count}")
+    return found[:count].clone() if count < rows.numel() // 2 else found[:count]

@@ -1,0 +1,99 @@
+"""The rule of ε on sequences made by hand, in both readings, and its life between epochs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+import gnnqlab as gq
+from gnnqlab.adaptive import DECISIONS
+from gnnqlab.exchange import Pipelined
+from gnnqlab.message import AdaptiveCache, BoundarySampling
+from gnnqlab.message.adaptive_cache import Threshold
+from gnnqlab.systems import vanilla
+from gnnqlab.train.control import steered
+
+
+def after(cache, accuracies):
+    """Return ε after each epoch, and the threshold."""
+    threshold, found = Threshold(cache.at_work()), []
+    for epoch, accuracy in enumerate(accuracies):
+        threshold.after_epoch(epoch, 1.0, {"right": accuracy * 50, "rows": 50.0})
+        found.append(threshold.cache.epsilon)
+    return found, threshold
+
+
+def test_it_relaxes_after_a_gain_and_tightens_after_a_loss():
+    found, threshold = after(AdaptiveCache(epsilon=0.1, first_mean=0.5), [0.6, 0.5, 0.53, 0.54])
+    # means before: 0.5, 0.52, 0.516, 0.5188; gain, loss, neither, gain
+    assert found == pytest.approx([0.105, 0.0945 + 0.0005, 0.095, 0.09975])
+    assert threshold.mean == pytest.approx(0.8 * 0.5188 + 0.2 * 0.54)
+
+
+def test_as_printed_it_is_the_other_way_round():
+    found, _ = after(AdaptiveCache(epsilon=0.1, first_mean=0.5, rule="equation"), [0.6, 0.5, 0.53])
+    assert found == pytest.approx([0.09, 0.0945, 0.0945])
+
+
+def test_fixed_stays_and_still_learns_its_mean():
+    found, threshold = after(AdaptiveCache(epsilon=0.1, rule="fixed"), [0.5, 0.1])
+    assert found == [0.1, 0.1] and threshold.mean == pytest.approx(0.1)
+    assert threshold.entries() == []
+
+
+@pytest.mark.parametrize(("epsilon", "accuracy", "expected"), [
+    (0.29, 0.9, 0.3), (0.3, 0.9, 0.3), (0.25, 0.9, 0.26), (0.3, 0.1, 0.29), (0.0011, 0.1, 0.001), (0.001, 0.1, 0.001),
+])  # fmt: skip
+def test_it_moves_by_xi_at_most_and_stays_between_nu2_and_nu1(epsilon, accuracy, expected):
+    found, _ = after(AdaptiveCache(epsilon=epsilon, first_mean=0.5), [accuracy])
+    assert found == pytest.approx([expected])
+
+
+def test_a_move_is_written_down_with_its_reason():
+    _, threshold = after(AdaptiveCache(epsilon=0.1, first_mean=0.5), [0.6, 0.525])
+    [(file, line)] = threshold.entries()
+    assert file == DECISIONS and line["epoch"] == 1 and line["what"] == "epsilon 0.105"
+    assert line["why"] == "training accuracy 0.6000 is above its moving mean 0.5000"
+    assert json.loads(json.dumps(line)) == line and threshold.entries() == []
+
+
+def test_it_goes_on_from_a_checkpoint():
+    accuracies = [0.2, 0.5, 0.7, 0.6, 0.1, 0.9]
+    whole, _ = after(AdaptiveCache(), accuracies)
+    _, first = after(AdaptiveCache(), accuracies[:3])
+    second = Threshold(AdaptiveCache().at_work())
+    second.load(json.loads(json.dumps(first.state().facts)), {})
+    for epoch, accuracy in enumerate(accuracies[3:], 3):
+        second.after_epoch(epoch, 1.0, {"right": accuracy * 50, "rows": 50.0})
+    assert second.cache.epsilon == whole[-1]
+
+
+def test_epsilon_is_a_knob():
+    system = replace(vanilla(), cache=AdaptiveCache())
+    assert steered(system, {"epsilon": 0.2}).cache.epsilon == 0.2
+    with pytest.raises(ValueError, match="epsilon must lie in"):
+        steered(system, {"epsilon": 2.0})
+    _, threshold = after(AdaptiveCache(first_mean=0.5), [0.6])
+    moved = threshold.cache.epsilon
+    threshold.steer(AdaptiveCache(first_mean=0.5, rule="fixed"), version=1)
+    assert threshold.cache.epsilon == moved, "another rule goes on from where epsilon is"
+    threshold.steer(AdaptiveCache(first_mean=0.5, rule="fixed", epsilon=0.2), version=2)
+    assert threshold.cache.epsilon == 0.2
+    chooser = threshold.cache.build()
+    held = torch.tensor([[1.0], [1.0]])
+    assert chooser.choose(torch.tensor([[1.2], [1.3]]), torch.arange(2), held).tolist() == [1]
+
+
+def test_impossible_settings_and_company_are_refused():
+    with pytest.raises(ValueError, match="rule must be 'text', 'equation' or 'fixed', got 'prose'"):
+        AdaptiveCache(rule="prose")
+    with pytest.raises(ValueError, match="nu2, the smallest epsilon, must not be above nu1, got 0.5 and 0.3"):
+        AdaptiveCache(nu2=0.5)
+    with pytest.raises(ValueError, match=r"cache AdaptiveCache cannot work .* choose schedule Synchronous\(\)"):
+        replace(vanilla(), cache=AdaptiveCache(), schedule=Pipelined())
+    with pytest.raises(ValueError, match=r"cache AdaptiveCache cannot work .* choose sampler AllRows\(\)"):
+        replace(vanilla(), cache=AdaptiveCache(), sampler=BoundarySampling(p=0.5))
+    assert gq.AdaptiveCache is AdaptiveCache
