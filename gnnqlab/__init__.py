@@ -40,6 +40,7 @@ _HOMES = {
     "MODELS": "gnnqlab.nn.models",
     "PartitionExplorer": "gnnqlab.lab.players.partition_explorer",
     "Random": "gnnqlab.partition",
+    "Replicas": "gnnqlab.exchange",
     "Run": "gnnqlab.launch",
     "SYSTEMS": "gnnqlab.systems",
     "Tuner": "gnnqlab.lab.tuner.tuner",

@@ -17,6 +17,7 @@ from gnnqlab.by_name import load, name_of
 from gnnqlab.compute import BFloat16Rows, Float32Products
 from gnnqlab.exchange.halo import Halo
 from gnnqlab.exchange.pipeline import AdaptivePipeline, Pipelined
+from gnnqlab.exchange.replica import Replicas
 from gnnqlab.exchange.schedule import Overlapped, Synchronous
 from gnnqlab.message.cache import NoCache, Unchanged
 from gnnqlab.message.codec import Float32, Stochastic
@@ -28,7 +29,7 @@ __all__ = ["PARTS", "check_part", "part_from_json", "part_to_json"]
 
 PARTS: dict[str, dict[str, type]] = {
     "partition": {"metis": METIS, "random": Random},
-    "exchange": {"halo": Halo},
+    "exchange": {"halo": Halo, "replicas": Replicas},
     "sampler": {"all": AllRows, "boundary-sampling": BoundarySampling},
     "cache": {"none": NoCache, "unchanged": Unchanged},
     "codec": {"float32": Float32, "stochastic": Stochastic},
