@@ -47,6 +47,7 @@ _HOMES = {
     "PartitionExplorer": "gnnqlab.lab.players.partition_explorer",
     "Random": "gnnqlab.partition",
     "RandomEdges": "gnnqlab.partition",
+    "Replicas": "gnnqlab.exchange",
     "Run": "gnnqlab.launch",
     "SYSTEMS": "gnnqlab.systems",
     "Tuner": "gnnqlab.lab.tuner.tuner",

@@ -4,6 +4,7 @@ from gnnqlab.exchange.halo import Halo, HaloExchange
 from gnnqlab.exchange.hop import Hop
 from gnnqlab.exchange.pipeline import AdaptivePipeline, Pipelined
 from gnnqlab.exchange.protocol import Exchange
+from gnnqlab.exchange.replica import ReplicaExchange, Replicas
 from gnnqlab.exchange.schedule import Overlapped, Schedule, Synchronous
 
 __all__ = [
@@ -14,6 +15,8 @@ __all__ = [
     "Hop",
     "Overlapped",
     "Pipelined",
+    "ReplicaExchange",
+    "Replicas",
     "Schedule",
     "Synchronous",
 ]

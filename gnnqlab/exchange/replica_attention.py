@@ -48,7 +48,7 @@ def joined(
         (3.413, 1.632)
     """
     own = torch.where(filled[:, None], logs, -torch.inf)
-    most = own.index_reduce(0, rows, part_logs, "amax")
+    most = own.scatter_reduce(0, rows[:, None].expand_as(part_logs), part_logs, "amax")
     most = torch.where(most.isfinite(), most, 0.0)
     weight, part_weight = (own - most).exp(), (part_logs - most[rows]).exp()
     total = weight.index_add(0, rows, part_weight)

@@ -160,8 +160,8 @@ class Channel:
         """Let everything travel next time: a channel without a cache always does."""
 
     def _noise(self, epoch: int, peer: int) -> Noise:
-        """Return the key of a message's noise; a halo row's gradient has one receiver, and its sender in the key."""
-        if self.plan.to_all:
+        """Return the key of a message's noise; a row with its sender in the key has one receiver."""
+        if self.plan.to_all or self.plan.parts:
             return Noise(self._seed, epoch, self._stream, 0)
         behind = (peer - self.plan.rank - 1) % self.plan.workers if self.direction == "forward" else 0
         return Noise(self._seed, epoch, self._stream, behind)

@@ -17,6 +17,7 @@ from gnnqlab.by_name import load, name_of
 from gnnqlab.compute import BFloat16Rows, Float32Products
 from gnnqlab.exchange.halo import Halo
 from gnnqlab.exchange.pipeline import AdaptivePipeline, Pipelined
+from gnnqlab.exchange.replica import Replicas
 from gnnqlab.exchange.schedule import Overlapped, Synchronous
 from gnnqlab.message.adaptive_cache import AdaptiveCache
 from gnnqlab.message.cache import NoCache, Unchanged
@@ -43,6 +44,8 @@ PARTS: dict[str, dict[str, type]] = {
         "random-edges": RandomEdges,
     },
     "exchange": {"halo": Halo},
+    "partition": {"metis": METIS, "random": Random},
+    "exchange": {"halo": Halo, "replicas": Replicas},
     "sampler": {"all": AllRows, "boundary-sampling": BoundarySampling},
     "cache": {"none": NoCache, "unchanged": Unchanged, "adaptive": AdaptiveCache},
     "codec": {"float32": Float32, "stochastic": Stochastic, "linear": Linear},

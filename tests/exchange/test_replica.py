@@ -8,14 +8,21 @@ import pytest
 import torch
 
 import gnnqlab as gq
+from gnnqlab.bits.assigned import Assigned
+from gnnqlab.exchange.mirrors import SCATTER
+from gnnqlab.exchange.pipeline import Pipelined
 from gnnqlab.exchange.replica import Replicas
+from gnnqlab.exchange.replica_sums import Synchronised
 from gnnqlab.exchange.schedule import Overlapped, Synchronous
+from gnnqlab.message.cache import Unchanged
+from gnnqlab.message.place import Place
 from gnnqlab.nn import ModelSettings
 from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.systems import vanilla
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.trainer import worker_trainer
 from tests.agreement import assert_same_training
+from tests.cases import each
 from tests.exchange.random_edges import EdgesAtRandom
 from tests.graphs import random_graph
 from tests.nn.test_law import one_process, train
@@ -53,3 +60,143 @@ def test_workers_equal_one_process(workers, idle, directed, features, schedule):
         except AssertionError as error:
             error.add_note(name)
             raise
+
+
+def recorded(rank, workers, graph, cut, systems):
+    """Train; return the totals of every look, (case, epoch, layer, direction) -> rows, and the ids of the rows."""
+    shard, found, now, whole = cut.shard(graph, rank), {}, {}, Synchronised.dependent
+
+    def dependent(step, round):
+        whole(step, round)
+        if round == SCATTER and step.look.hop.training:
+            found[now["case"], step.look.hop.epoch, step.look.hop.layer, step.direction] = step.rows.clone()
+
+    Synchronised.dependent = dependent
+    try:
+        for case, (system, name) in systems.items():
+            now["case"] = case
+            trainer = worker_trainer(shard, system, shape(name), SETTINGS)
+            losses = [trainer.epoch(epoch) for epoch in range(3)]
+            assert all(torch.isfinite(torch.tensor(float(loss))) for loss in losses), losses
+            trainer.close()
+    finally:
+        Synchronised.dependent = whole
+    return shard.row_ids, found
+
+
+def company():
+    rounded = replace(SYSTEM, codec=gq.Stochastic())
+    systems = {
+        "float32": SYSTEM,
+        "one bit": replace(rounded, bits=gq.Fixed(bits=1)),
+        "by node": replace(rounded, codec=gq.Stochastic(noise="node", parameters="bfloat16"), bits=gq.Fixed(bits=4)),
+        "several widths": replace(rounded, bits=gq.UniformRandom(among=(2, 8, 32)), schedule=Overlapped()),
+        "held": replace(rounded, cache=Unchanged(tolerance=0.3, differences=True), bits=gq.Fixed(bits=4)),
+        "bfloat16": replace(rounded, compute=gq.BFloat16Rows(), bits=gq.Fixed(bits=8)),
+    }
+    return {(case, name): (system, name) for case, system in systems.items() for name in ("gcn", "gat")}
+
+
+def test_copies_of_a_node_are_equal_bit_by_bit():
+    graph = random_graph(directed=True, features=12, seed=4)
+    results = run_ranks(recorded, 3, graph, EdgesAtRandom(seed=2).cut(graph, 3), company(), timeout_s=200)
+    looks = {"gcn": 5, "gat": 6}  # GCN needs no gradients of raw features
+    assert len(results[0][1]) == sum(3 * looks[name] for _, name in company())
+    several = 0
+    for key in results[0][1]:
+        first: dict[int, torch.Tensor] = {}
+        for ids, found in results:
+            for node, row in zip(ids.tolist(), found[key]):
+                several += node in first
+                assert torch.equal(first.setdefault(node, row), row), (key, node)
+    assert several
+
+
+def noises(rank, workers, graph, cut):
+    """What each worker's first layer gathers of the same partial sums, as they come to the masters."""
+    shard, came = cut.shard(graph, rank), {}
+    exchange = worker_trainer(
+        shard, replace(SYSTEM, codec=gq.Stochastic(), bits=gq.Fixed(bits=1)), shape("gcn"), SETTINGS
+    ).exchange
+    ramp = torch.linspace(0, 1, 64)
+    for direction in ("forward", "backward"):
+        rows = ramp.repeat(shard.num_columns, 1)
+        parts = torch.zeros(shard.boundary.numel(), 64)
+        mirrors = exchange.mirrors
+        plans = {"sum": mirrors.plans[0], "side by side": mirrors.side_by_side}
+        for layer, (kind, plan) in enumerate(plans.items()):
+            channel = mirrors.channel(Place(layer, direction), plan, exact=False)
+            if kind == "sum":
+                rows[: shard.num_owned] = 0
+                channel.post(rows, rows, epoch=0).decode()
+                came[direction, kind] = rows[: shard.num_owned].clone()
+            else:
+                channel.post(ramp.repeat(shard.num_columns, 1), parts, epoch=0).decode()
+                came[direction, kind] = parts
+    return shard.boundary, shard.boundary_splits, came
+
+
+def test_parts_of_one_sum_err_independently():
+    graph = random_graph(edges=900, features=12, seed=4)
+    for boundary, splits, came in run_ranks(noises, 3, graph, EdgesAtRandom(seed=2).cut(graph, 3)):
+        of = boundary.split(splits.tolist())
+        one, other = (nodes for nodes in of if nodes.numel())
+        both = one[torch.isin(one, other)]
+        assert both.numel() > 3
+        for direction in ("forward", "backward"):
+            rows = came[direction, "sum"][both]
+            assert ((rows - rows.round()).abs() < 1e-6).all() and (rows.round() == 1).any(), "all parts rounded alike"
+            first, second = (part for part in came[direction, "side by side"].split(splits.tolist()) if part.numel())
+            places = [torch.searchsorted(nodes, both) for nodes in (one, other)]
+            assert not torch.equal(first[places[0]], second[places[1]]), direction
+
+
+REFUSED = [
+    ({"schedule": Pipelined()}, r"exchange Replicas cannot work .*choose schedule Synchronous\(\) or Overlapped"),
+    ({"sampler": gq.BoundarySampling(p=0.5)}, r"exchange Replicas cannot work .*choose sampler AllRows\(\)"),
+    (
+        {"codec": gq.Stochastic(), "bits": Assigned()},
+        r"bits Assigned are those of halo rows, got parts of sums; choose",
+    ),
+    ({"partition": gq.Random()}, "the exchange Replicas takes cuts of edges, got partition Random"),
+]
+
+
+@each(("axes", "text"), REFUSED)
+def test_impossible_company_is_refused(axes, text):
+    with pytest.raises(ValueError, match=text):
+        replace(SYSTEM, **axes)
+
+
+def extended(rank, workers, graph, cut):
+    trainer = worker_trainer(cut.shard(graph, rank), SYSTEM, shape("gcn"), SETTINGS)
+    with pytest.raises(ValueError, match=r"cut of edges.*call aggregate or attend, or choose exchange Halo\(\)"):
+        trainer.graph.at(0, training=True).extend(trainer.graph.features)
+
+
+def test_neighbours_are_not_brought_together():
+    graph = random_graph()
+    run_ranks(extended, 2, graph, EdgesAtRandom().cut(graph, 2))
+
+
+def once_on_rank(rank, workers, graph, cut, kept):
+    settings = replace(SETTINGS, layer0="once" if kept else "resend")
+    model = ModelSettings(name="gcn", layers=2, hidden=16)
+    trainer = worker_trainer(cut.shard(graph, rank), SYSTEM, model, settings)
+    losses, sent = [], []
+    for epoch in range(3):
+        losses.append(trainer.gradients(epoch))
+        trainer.optimizer.step()
+        sent.append(sum(channel.bytes_payload for channel in trainer.exchange.channels))
+    trainer.close()
+    return losses, sent
+
+
+def test_sums_of_raw_features_may_travel_once():
+    graph = random_graph(features=8)
+    cut = EdgesAtRandom().cut(graph, 2)
+    often, once = (run_ranks(once_on_rank, 2, graph, cut, kept) for kept in (False, True))
+    for (losses, sent), (same, fewer) in zip(often, once):
+        assert losses == same and sent[0] == fewer[0]
+        rows = sent[0] // 4 // (8 + 4 + 4)  # layer 0 in full forward, layer 1 projected to classes in both directions
+        assert sent[1] - sent[0] - (fewer[1] - fewer[0]) == rows * 8 * 4

@@ -24,7 +24,7 @@ from gnnqlab.launch import folder as files
 from gnnqlab.message.cache import Unchanged
 from gnnqlab.nn import ModelSettings
 from gnnqlab.nn.models.registry import MODELS
-from gnnqlab.partition import Random, build_shard
+from gnnqlab.partition import Random
 from gnnqlab.systems import SYSTEMS, System, make_system
 from gnnqlab.systems.parts import PARTS, part_from_json, part_to_json
 from gnnqlab.train.checkpoint import read_checkpoint
@@ -36,6 +36,7 @@ from gnnqlab.train.loop import fit
 from gnnqlab.train.trainer import worker_trainer
 from tests.agreement import assert_same_training, what_came_out
 from tests.cases import each
+from tests.exchange.random_edges import EdgesAtRandom
 from tests.graphs import random_graph
 from tests.nn.test_law import one_process
 from tests.ranks import run_ranks
@@ -69,6 +70,8 @@ INEXACT = {
 def of_part(axis: str, part: object) -> System:
     """A system around one part: Vanilla, with a codec that writes what the part may want."""
     company = {"codec": gq.Stochastic()} if axis == "bits" else {}
+    if getattr(part, "takes_cuts_of", "nodes") == "edges":
+        company = {"partition": EdgesAtRandom()}
     return replace(gq.systems.vanilla(), **company, **{axis: part})
 
 
@@ -151,7 +154,7 @@ def test_impossible_company_is_refused_with_rule_value_and_way_out(axes, text):
 def configured(name: str, workers: int, graph: str, *, epochs: int = EPOCHS):
     """The run of one candidate; METIS is tried as a part, the others are cut at random."""
     system = candidates()[name]
-    if name != "vanilla":
+    if name != "vanilla" and getattr(system.partition, "cuts", "nodes") == "nodes":
         system = replace(system, partition=gq.Random(seed=1))
     settings = {"layers": 3, "hidden": 16, "dropout": 0.3, "evaluate_every": 2, "seed": 5, "timeline_every": 0}
     return gq.configure(graph, system=system, workers=workers, epochs=epochs, **settings)
@@ -248,10 +251,11 @@ def is_exact(system: System) -> bool:
     return fresh and set(system.bits.choices) == {32} and part["compute"]["name"] == "float32"
 
 
-def obey_all(rank: int, workers: int, graph, owner) -> dict[str, dict]:
-    shard = build_shard(graph, owner, rank, workers)
+def obey_all(rank: int, workers: int, graph) -> dict[str, dict]:
     found = {}
     for name, system in exact_systems().items():
+        edges = getattr(system.partition, "cuts", "nodes") == "edges"
+        shard = (system.partition if edges else Random(seed=1)).cut(graph, workers).shard(graph, rank)
         for model, shape in law_shapes().items():
             trainer = worker_trainer(shard, system, shape, LAW)
             losses, gradients = [], []
@@ -268,7 +272,7 @@ def obey_all(rank: int, workers: int, graph, owner) -> dict[str, dict]:
 def test_the_law_holds_for_all_systems_and_models():
     assert set(EXACT) | set(INEXACT) == set(SYSTEMS), "a system obeys the law under some settings, or says why not"
     graph = random_graph(directed=True, isolated=4, seed=3)
-    results = run_ranks(obey_all, 3, graph, Random(seed=1).assign(graph, 3), timeout_s=280)
+    results = run_ranks(obey_all, 3, graph, timeout_s=280)
     for model, shape in law_shapes().items():
         truth = one_process(graph, shape, LAW)
         for name in exact_systems():
