@@ -11,7 +11,7 @@ from typing import Any
 from gnnqlab.attached import attached
 
 _ATTACHED = ("TheoryCheck", "check")
-_MODULES = ("convergence", "cost", "variance")
+_MODULES = ("cache", "convergence", "cost", "variance")
 
 
 def __getattr__(name: str) -> Any:
