@@ -21,7 +21,9 @@ attach({
     "run.export": "gnnqlab.lab.training.export:export",
     "run.live": "gnnqlab.lab.training.live:LiveView",
     "run.resume": "gnnqlab.launch.continuation:resume",
+    "theory.CacheError": "gnnqlab.measure.cache_check:CacheError",
     "theory.TheoryCheck": "gnnqlab.measure.run_check:TheoryCheck",
+    "theory.cache_error": "gnnqlab.measure.cache_check:cache_error",
     "theory.check": "gnnqlab.measure.run_check:check",
     "theory.convergence": "gnnqlab.measure.convergence_check:convergence",
 })  # fmt: skip

@@ -13,6 +13,7 @@ __all__ = ["BENCHES", "machine", "measure", "shown"]
 BENCHES = {
     "accuracy": "gnnqlab.bench.accuracy",
     "assigner": "gnnqlab.bench.assigner",
+    "caches": "gnnqlab.bench.caches",
     "codec": "gnnqlab.bench.codec",
     "compute": "gnnqlab.bench.compute",
     "cuts": "gnnqlab.bench.cuts",

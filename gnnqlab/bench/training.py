@@ -45,6 +45,9 @@ class Training:
     assign_cpu_s: float = 0.0
     """Processor time that they took beside it, in all."""
 
+    kept: float = 0.0
+    """Share of the rows offered to a cache that stayed home; 0 without one."""
+
     @property
     def best(self) -> float:
         """Best validation score; NaN if nothing was validated."""

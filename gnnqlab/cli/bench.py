@@ -41,23 +41,24 @@ class Bench:
     systems: str | None = None
     """throughput, accuracy: names of contestants, separated by commas, as 2-bit,sylvie; default: all. predict: only
     these systems. systems: names of systems, each as published and with every service, or with a + the second line
-    alone."""
+    alone. caches: parts of the names of lines, as metis / float32; default: all."""
     epochs: int | None = None
     """epoch with a link, throughput: epochs of each run; default 120 and 12, systems that decide as they train at least
     120. accuracy: default what each model needs. compute: default 40. systems: default 150.
     fanouts: default 60."""
     seeds: int | None = None
     """epoch, with a link: seeds over which the accuracies of Vanilla and AdaQP are compared; default: none. accuracy,
-    compute: trainings of each contestant; default 5. fanouts: default 3."""
+    caches, compute: trainings of each contestant; default 5. fanouts: default 3."""
     first_seed: int | None = None
-    """epoch with a link, accuracy, compute, systems: seed of the first of these trainings; default 0."""
+    """epoch with a link, accuracy, caches, compute, systems: seed of the first of these trainings; default 0."""
     keep: str | None = None
     """Keep the rows in the table of this name, with date, machine and command. Where there is one, rows of the same
     case, figure and rival take the place of the old ones, and the others are added."""
     results: str | None = None
     """Folder of kept tables; default: the package's own, gnnqlab/bench/results. With results: which folder to show."""
     trainings: str | None = None
-    """systems: folder in which each training is kept, and found again by the next call; default runs/bench-systems."""
+    """systems: folder in which each training is kept, and found again by the next call; default runs/bench-systems.
+    caches: the same, default runs/bench-caches."""
     page: Path | None = None
     """results: write all kept tables as one page of Markdown there."""
     json: bool = False

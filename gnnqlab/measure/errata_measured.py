@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
     from gnnqlab.systems.system import System
 
-__all__ = ["MEASUREMENTS", "Effect"]
+__all__ = ["MEASUREMENTS", "Effect", "measures"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,9 @@ MEASUREMENTS: dict[str, Callable[[], Effect]] = {}
 """Id -> function; each computes its effect at the first call."""
 
 
-def _measures(name: str) -> Callable[[Callable[[], Effect]], Callable[[], Effect]]:
+def measures(name: str) -> Callable[[Callable[[], Effect]], Callable[[], Effect]]:
+    """Return a decorator: what it is put on measures the effect of an erratum."""
+
     def register(function: Callable[[], Effect]) -> Callable[[], Effect]:
         MEASUREMENTS[name] = cache(function)
         return MEASUREMENTS[name]
@@ -55,7 +57,7 @@ def _normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-@_measures("AQ-1")
+@measures("AQ-1")
 def squared_sum_for_sum_of_squares() -> Effect:
     """Rank the messages of a power-law graph by (Σα)² and by Σα²; then by their true weight, ||Σ_v α δ_v||²."""
     seen = _power_law_pass()
@@ -74,7 +76,7 @@ def squared_sum_for_sum_of_squares() -> Effect:
     )
 
 
-@_measures("AQ-2")
+@measures("AQ-2")
 def parameters_cut_after_encoding() -> Effect:
     """Decode with bf16 parameters codes that were computed with float32 ones; the expected error is known exactly."""
     rows_KD = _normal(2000, 256)
@@ -116,7 +118,7 @@ def _bias_of_codec(parameters: str, *, bits: int, repeats: int = 200) -> float:
     return float(stacked.mean(0).norm() / (stacked.var(0).sum() / repeats).sqrt())
 
 
-@_measures("AQ-3")
+@measures("AQ-3")
 def no_clamp() -> Effect:
     """Count the uniform numbers of 24 bits for which floor(h + u) of a row's largest value leaves 8 bits."""
     rows_KD = _normal(2000, 256)
@@ -129,7 +131,7 @@ def no_clamp() -> Effect:
     return Effect(f"one row in {1 / rate:,.0f} spills at 8 bits (floor in float32, u of 24 bits)", {"rate": rate})
 
 
-@_measures("AQ-4")
+@measures("AQ-4")
 def constant_rows() -> Effect:
     """Quantize ReLU rows, some of them dead, by the formula as it stands, and by our codec."""
     rows_KD = torch.relu(_normal(400, 32))
@@ -153,7 +155,7 @@ def constant_rows() -> Effect:
     )
 
 
-@_measures("AQ-14")
+@measures("AQ-14")
 def product_term() -> Effect:
     """Theorem 3 with the product term as printed, over the same as derived, for the layer it matters most to."""
     figures = {}
@@ -167,7 +169,7 @@ def product_term() -> Effect:
     )
 
 
-@_measures("AQ-15")
+@measures("AQ-15")
 def average_called_variance() -> Effect:
     """Exact variance over D S²/6, for normal rows and for rows after ReLU."""
     figures = {}
@@ -180,7 +182,7 @@ def average_called_variance() -> Effect:
     return Effect(f"exact / average at 1, 2, 4, 8 bits: {normal} on N(0,1); {relu} after ReLU (worst: 1.5)", figures)
 
 
-@_measures("AQ-17")
+@measures("AQ-17")
 def shared_messages() -> Effect:
     """First-order noise that messages bring into a weight gradient: as Eq. 25 adds it up, and as it is."""
     seen = _power_law_pass()
@@ -190,7 +192,7 @@ def shared_messages() -> Effect:
     )
 
 
-@_measures("AQ-18")
+@measures("AQ-18")
 def activations_left_out() -> Effect:
     """Measured gradient variance over Theorem 3's bound, with ReLU and with GELU in its place."""
     figures = {}
@@ -204,7 +206,7 @@ def activations_left_out() -> Effect:
     )
 
 
-@_measures("AQ-19")
+@measures("AQ-19")
 def biased_gradient() -> Effect:
     """Distance of the mean gradient from the exact one; about one standard error if there is no bias."""
     figures = {}
@@ -219,7 +221,7 @@ def biased_gradient() -> Effect:
     )
 
 
-@_measures("AQ-22")
+@measures("AQ-22")
 def theta_left_out() -> Effect:
     """Assign widths with the slides' constraint, where all links are alike and where one is slow."""
     alike, slow = without_rates(1.0), without_rates(10.0)
@@ -230,7 +232,7 @@ def theta_left_out() -> Effect:
     )
 
 
-@_measures("SY-1")
+@measures("SY-1")
 def sign_of_the_descent_rate() -> Effect:
     """Run SYLVIE's rule for 60 epochs of a loss that falls ever more slowly, with either sign."""
     losses = [0.2 + 0.9**epoch for epoch in range(61)]
@@ -242,7 +244,7 @@ def sign_of_the_descent_rate() -> Effect:
     )
 
 
-@_measures("SY-2")
+@measures("SY-2")
 def mask_without_thresholds() -> Effect:
     """Mean width of rows on the smallest base, importance evenly spread, by thresholds."""
     p = torch.arange(4096) / 4096
@@ -254,7 +256,7 @@ def mask_without_thresholds() -> Effect:
     )
 
 
-@_measures("SY-3")
+@measures("SY-3")
 def tables_of_two_readings() -> Effect:
     """Decide by each reading on a loss that levels off smoothly, and hold that against Tables X, XI and XII."""
     table = readings([0.2 + 0.97**epoch for epoch in range(1000)], torch.arange(4096) / 4096)
@@ -277,7 +279,7 @@ def _orchestrated(losses: list[float], sign: float, *, delta: int = 5) -> float:
     return float(bits)
 
 
-@_measures("CD-1")
+@measures("CD-1")
 def one_code_too_many() -> Effect:
     """The code of a row's largest value when a step is range / 2^B."""
     rows_KD = _normal(200, 64)
@@ -290,7 +292,7 @@ def one_code_too_many() -> Effect:
     )
 
 
-@_measures("CD-2")
+@measures("CD-2")
 def undecoded_cache() -> Effect:
     """Send 4-bit deltas of a drifting row, once with the sender keeping what receivers decode, once its own value."""
     figures = {}

@@ -14,7 +14,9 @@ from torch import Tensor
 
 from gnnqlab.adaptive import DECISIONS, Adaptive, Entry, Sharing, State, Training
 from gnnqlab.kernels.moves import row_moves
-from gnnqlab.message.cache import needs_rows_of_this_epoch
+from gnnqlab.message.cache import Held, needs_rows_of_this_epoch
+from gnnqlab.message.place import Place
+from gnnqlab.seat import Seat
 from gnnqlab.settings import OneOf, Range, check
 
 __all__ = ["AdaptiveCache", "CacheAtWork", "Threshold"]
@@ -115,12 +117,18 @@ class CacheAtWork:
 
     def __init__(self, settings: AdaptiveCache) -> None:
         self.settings, self.epsilon = settings, settings.epsilon
+        self.held: dict[Place, Held] = {}
+        """What receivers have, by place: both ends of this worker's messages."""
 
     def build(self) -> _MovedRows:
         return _MovedRows(self)
 
+    def held_at(self, place: Place) -> Held:
+        """Return where the channel of a place keeps what its receivers have."""
+        return self.held.setdefault(place, {})
+
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
-        return [Threshold(self)]
+        return [Threshold(self, training.seat)]
 
 
 class _MovedRows:
@@ -138,18 +146,22 @@ class _MovedRows:
 
 
 class Threshold(Adaptive):
-    """Moves ε after an epoch, on all workers alike.
+    """Moves ε after an epoch, on all workers alike, and keeps what receivers hold over a checkpoint.
+
+    Without those rows a training that was stopped would send all of them anew and go on another way: with ε > 0 what
+    receivers hold is not what there is.
 
     Args:
         cache: whose.
+        seat: of this worker; by default of the only one.
     """
 
     name = "epsilon"
     wants: Mapping[str, Sharing] = {"right": "sum", "rows": "sum"}
     wants_accuracy = True
 
-    def __init__(self, cache: CacheAtWork) -> None:
-        self.cache, self.mean = cache, cache.settings.first_mean
+    def __init__(self, cache: CacheAtWork, seat: Seat | None = None) -> None:
+        self.cache, self.seat, self.mean = cache, seat, cache.settings.first_mean
         self._counts = (0.0, 0.0)
         self._decided: list[Entry] = []
 
@@ -180,10 +192,27 @@ class Threshold(Adaptive):
         return decided
 
     def state(self) -> State:
-        return State({"epsilon": self.cache.epsilon, "mean": self.mean})
+        facts = {"epsilon": self.cache.epsilon, "mean": self.mean}
+        if self.seat is None or self.seat.workers == 1:
+            return State(facts)
+        own = {
+            f"{place.layer}/{place.direction}/{place.round}/{peer}/{self.seat.rank}": rows
+            for place, held in self.cache.held.items()
+            for (side, peer), rows in held.items()
+            if side == "receive"  # what its sender has of it is the same, bit for bit
+        }
+        return State(facts, own=own)
 
     def load(self, facts: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
         self.cache.epsilon, self.mean = facts["epsilon"], facts["mean"]
+        if self.seat is None:
+            return
+        for name, rows in tensors.items():
+            layer, direction, round_, sender, receiver = name.split("/")
+            held = self.cache.held_at(Place(int(layer), direction, int(round_)))
+            for side, end, peer in (("receive", receiver, sender), ("send", sender, receiver)):
+                if int(end) == self.seat.rank:
+                    held[side, int(peer)] = rows.to(self.seat.device, copy=True)
 
     def steer(self, settings: AdaptiveCache, *, version: int) -> None:
         """Put settings in force; a new rule goes on from where ε is, unless ε was named, or nothing else was."""

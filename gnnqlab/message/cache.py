@@ -11,7 +11,11 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-__all__ = ["Cache", "Chooser", "NoCache", "Unchanged", "at_work", "needs_rows_of_this_epoch"]
+__all__ = ["Cache", "Chooser", "Held", "NoCache", "Unchanged", "at_work", "needs_rows_of_this_epoch"]
+
+
+Held = dict[tuple[str, int], Tensor]
+"""(``send`` or ``receive``, peer) -> what the receiver has of a route's rows, float32 ``(n, D)``."""
 
 
 class Chooser(Protocol):
@@ -35,7 +39,8 @@ class Cache(Protocol):
     """Recipe part of the axis.
 
     Where the share of rows that will travel is known before a training, ``expected_share()`` tells it to forecasts;
-    ``refuses(system)`` says why a system cannot have it. A cache that changes while it trains has ``at_work()``.
+    ``refuses(system)`` says why a system cannot have it. A cache that changes while it trains has ``at_work()``;
+    one whose held rows are in its checkpoints has ``held_at(place)``, where channels keep them.
     """
 
     def build(self) -> Chooser | None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnqlab.message.cache import Chooser
+from gnnqlab.message.cache import Chooser, Held
 from gnnqlab.message.channel import Channel
 from gnnqlab.message.codec import Noise
 from gnnqlab.message.incoming import Incoming, Layouts
@@ -28,17 +28,20 @@ class ChosenRows(Channel):
 
     Args:
         chooser: of this place, on this worker.
+        held: where to keep what receivers have; whoever gives it keeps it in checkpoints.
     """
 
-    def __init__(self, *, chooser: Chooser, **of_channel: Any) -> None:
+    def __init__(self, *, chooser: Chooser, held: Held | None = None, **of_channel: Any) -> None:
         super().__init__(**of_channel)
         self._chooser, self._how = chooser, {"bounded": True}
-        self._held: dict[tuple[str, int], Tensor] = {}
+        self._chosen_by: float | None = None
+        self._survives = held is not None
+        self._held: Held = {} if held is None else held
         """(``send`` or ``receive``, peer) -> what the receiver has of the route's rows, float32 ``(n, D)``."""
 
     @property
     def epsilon(self) -> float | None:
-        return getattr(self._chooser, "epsilon", None)
+        return self._chosen_by
 
     def as_received(self, x: Tensor) -> None:
         for route in self.plan.send:
@@ -46,8 +49,12 @@ class ChosenRows(Channel):
                 x.index_copy_(0, route.rows, self._held["send", route.peer])
 
     def forget(self) -> None:
-        """Let everything travel next time; both ends of every message must do so between the same two epochs."""
-        self._held.clear()
+        """Let everything travel next time, unless what is held is in the checkpoint that this is called for.
+
+        Both ends of every message must do so between the same two epochs.
+        """
+        if not self._survives:
+            self._held.clear()
 
     @property
     def held_bytes(self) -> int:
@@ -65,6 +72,7 @@ class ChosenRows(Channel):
         fresh = held is None or held.shape != shape
         if held is None or fresh:
             held = self._held["send", route.peer] = x.new_zeros(shape)
+        self._chosen_by = getattr(self._chooser, "epsilon", None)
         places = None if fresh else self._chooser.choose(x, route.rows, held)
         told = write_places(places, route.num_rows)
         places = torch.arange(route.num_rows, device=x.device) if places is None else places

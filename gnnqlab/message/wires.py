@@ -75,7 +75,10 @@ class Wires:
             "known": None if isinstance(self.codec, ByDirection) else self._known,
         }
         chooser = self.cache.build()
-        return Channel(**of_channel) if chooser is None else ChosenRows(chooser=chooser, **of_channel)
+        if chooser is None:
+            return Channel(**of_channel)
+        held = self.cache.held_at(place) if hasattr(self.cache, "held_at") else None
+        return ChosenRows(chooser=chooser, held=held, **of_channel)
 
     def exact_channel(
         self,

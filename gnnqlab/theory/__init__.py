@@ -1,8 +1,9 @@
 """What the papers prove, as pure functions of tensors and numbers.
 
-Two verbs are done above this room and found here too: ``gq.theory.check(run)`` holds Theorem 3 against gradients that
+These verbs are done above this room and found here too: ``gq.theory.check(run)`` holds Theorem 3 against gradients that
 are measured (`gnnqlab.measure.run_check`), ``gq.theory.convergence(graph)`` Theorem 2 against a descent
-(`gnnqlab.measure.convergence_check`).
+(`gnnqlab.measure.convergence_check`). ``gq.theory.cache_error(graph)`` tracks what a cache does to the
+gradient beside CDFGNN's Theorem 1 (`gnnqlab.measure.cache_check`).
 """
 
 import importlib
@@ -10,8 +11,8 @@ from typing import Any
 
 from gnnqlab.attached import attached
 
-_ATTACHED = ("TheoryCheck", "check")
-_MODULES = ("convergence", "cost", "variance")
+_ATTACHED = ("CacheError", "TheoryCheck", "cache_error", "check")
+_MODULES = ("cache", "convergence", "cost", "variance")
 
 
 def __getattr__(name: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gnnqlab.measure.errata_measured import MEASUREMENTS
+from gnnqlab.measure.errata_cache import MEASUREMENTS
 
 
 def figures(name):
@@ -62,3 +62,11 @@ def test_signs_and_codes():
     assert figures("SY-3")["most"] < 3 and figures("SY-3")["printed_bits"] < 2 < 6 < figures("SY-3")["text_bits"]
     assert figures("CD-1") == {"top_4": 16.0, "top_8": 256.0}
     assert figures("CD-2")["own"] > 2 * figures("CD-2")["decoded"]
+
+
+def test_slips_of_the_cache_and_its_proof():
+    assert figures("CD-4")["totals"] > 5 * figures("CD-4")["differences"]
+    assert figures("CD-5")["printed"] < figures("CD-5")["mean"] <= figures("CD-5")["kept"]
+    assert figures("CD-5")["climbed"] > 1
+    assert figures("CD-6")["steps_1000000"] == pytest.approx(0.25, abs=0.005)
+    assert figures("CD-6")["steps_100"] > figures("CD-6")["steps_10000"] > 0.25

@@ -30,10 +30,9 @@ def test_rows_by_layer_and_epsilon_are_recorded() -> None:
     assert (frame["rows_sent"] <= frame["rows_offered"]).all()
     later = frame[frame["epoch"] > 0]
     assert 0 < later["rows_sent"].sum() < later["rows_offered"].sum()
-    raw = later[(later["layer"] == 0) & (later["direction"] == "forward")]
+
     assert frame["epsilon"].iloc[0] == 0.1 and frame["epsilon"].nunique() > 1
     assert frame.groupby("epoch")["epsilon"].nunique().eq(1).all(), "all places go by one threshold"
-    assert len(raw) == 10
 
 
 def test_another_cache_has_no_epsilon_and_none_has_no_rows() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gnnqlab.measure.errata_measured import MEASUREMENTS
+from gnnqlab.measure.errata_cache import MEASUREMENTS
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -245,6 +245,24 @@ ERRATA = tuple(
             "CDFGNN Eqs. 6, 7",
             "the equation loosens ε when accuracy falls, the prose says the opposite; constants disagree too",
             "both readings, the prose by default",
+        ),
+        (
+            "CD-4",
+            "CDFGNN Alg. 2 with section 5",
+            "Algorithm 2 scatters totals where section 5 quantizes differences",
+            "differences of totals, decoded on both sides",
+        ),
+        (
+            "CD-5",
+            "CDFGNN Eq. 18",
+            "the proof drops -(η - ρη²)<∇L, Δ> and writes W + η∇L̃, which climbs",
+            "stated with the term; W - η∇L̃",
+        ),
+        (
+            "CD-6",
+            "CDFGNN after Eq. 21",
+            "the gradient is said to vanish for N -> ∞, although Δ does not",
+            "a neighbourhood of size mean ||Δ||², not a limit",
         ),
         (
             "TG-1",
