@@ -247,6 +247,12 @@ ERRATA = tuple(
             "both readings, the prose by default",
         ),
         (
+            "CD-7",
+            "CDFGNN Eq. 24",
+            "a host counts if it has any copy; a node's first edges choose it by chance, and soon all hosts have one",
+            "also the node's home, where most of its edges lay the time before, counts; the printed rule can be chosen",
+        ),
+        (
             "TG-1",
             "released code of TANGO",
             "rounds to nearest everywhere; the paper says stochastic",
