@@ -270,6 +270,21 @@ ITEMS = {
         "lab/course/test_overhead_views.py::test_shares_are_drawn",
         (("10", "Figure 12"),),
     ),
+    "CD-E24": Item(
+        "partition.ebv:EBV kernels.vertex_cut:place_by_cost kernels.reference.vertex_cut:place_by_cost",
+        "CDFGNN Eq. 24",
+        "partition/test_vertex_cut.py::test_cost_of_an_edge_by_hand "
+        "partition/test_vertex_cut.py::test_compiled_loops_place_as_the_reference_does "
+        "partition/test_vertex_cut.py::test_a_home_saves_rows_between_hosts_and_costs_rows_within",
+        (("12", "CDFGNN Eq. 24"),),
+    ),
+    "CD-T3": Item(
+        "partition.connections:measure_vertex_cut bench.cuts:cuts",
+        "CDFGNN Table 3",
+        "partition/test_vertex_cut.py::test_quality_of_a_vertex_cut_by_hand "
+        "bench/test_cuts.py::test_every_partitioner_stands_beside_plain_ebv",
+        (("12", "CDFGNN's Table 3"),),
+    ),
     "SY-TI": Item(
         "bench.fanouts:fanouts bench.mini_batch:MiniBatch lab.course.paper_figures:beside",
         "SYLVIE Table I",
@@ -315,7 +330,7 @@ NOT_YET = {
         "AQ-T7", "SY-TVIII, TXIII, F14",
     ),
     "training over a vertex-cut, with its cache, comes with the work on CDFGNN": (
-        "CD-A1, E1..5", "CD-A2", "CD-E6, E7", "CD-Th1, L1–3", "CD-E22, E23", "CD-E24", "CD-T2", "CD-T3", "CD-F5",
+        "CD-A1, E1..5", "CD-A2", "CD-E6, E7", "CD-Th1, L1–3", "CD-E22, E23", "CD-T2", "CD-F5",
         "CD-F6", "CD-F7", "CD-F8",
     ),
     "quantized primitives of one device come with the work on TANGO": (

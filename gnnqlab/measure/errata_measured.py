@@ -17,6 +17,8 @@ from torch import Tensor
 from gnnqlab.bits.orchestrator import by_importance
 from gnnqlab.kernels.aggregate import spmm
 from gnnqlab.kernels.codec import decode_rows, encode_rows
+from gnnqlab.measure.delta_drift import drift_of_deltas
+from gnnqlab.measure.host_homes import saved_by_homes
 from gnnqlab.measure.slides_constraint import without_rates
 from gnnqlab.measure.sylvie_readings import BITS_XII, MASKS, readings
 from gnnqlab.message.codec import Noise, Stochastic
@@ -295,21 +297,21 @@ def one_code_too_many() -> Effect:
 @measures("CD-2")
 def undecoded_cache() -> Effect:
     """Send 4-bit deltas of a drifting row, once with the sender keeping what receivers decode, once its own value."""
-    figures = {}
-    for name, keeps_decoded in (("own", False), ("decoded", True)):
-        generator = torch.Generator().manual_seed(0)
-        value, kept, replica = (torch.zeros(64) for _ in range(3))
-        for _ in range(100):
-            value = value + torch.randn(64, generator=generator)
-            delta = value - kept
-            step = (delta.amax() - delta.amin()) / 15
-            sent = torch.round((delta - delta.amin()) / step) * step + delta.amin()
-            replica = replica + sent
-            kept = replica.clone() if keeps_decoded else value
-        figures[name] = float((replica - value).square().mean().sqrt() / step)
+    figures = drift_of_deltas()
     return Effect(
         f"after 100 deltas of 4 bits replicas are {figures['own']:.1f} steps off if the sender keeps its own value, "
         f"{figures['decoded']:.2f} if it keeps the decoded one",
+        figures,
+    )
+
+
+@_measures("CD-7")
+def homes_of_nodes() -> Effect:
+    """Outer connections saved on 2 x 4 workers, with and without homes."""
+    figures = saved_by_homes()
+    return Effect(
+        f"of a worker's outer connections {100 * figures['copies']:.0f} % are saved as printed, "
+        f"{100 * figures['home']:.0f} % with homes",
         figures,
     )
 

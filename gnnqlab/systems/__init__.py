@@ -2,6 +2,7 @@
 
 from gnnqlab.systems.adaqp import adaqp, adaqp_p, adaqp_q
 from gnnqlab.systems.bns_gcn import bns_gcn
+from gnnqlab.systems.cdfgnn import cdfgnn
 from gnnqlab.systems.pipegcn import pipegcn
 from gnnqlab.systems.sylvie import sylvie
 from gnnqlab.systems.system import SYSTEMS, System, make_system, register_system
@@ -16,6 +17,7 @@ __all__ = [
     "adaqp_p",
     "adaqp_q",
     "bns_gcn",
+    "cdfgnn",
     "fixed_bits",
     "make_system",
     "pipegcn",

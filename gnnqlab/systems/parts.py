@@ -43,8 +43,6 @@ PARTS: dict[str, dict[str, type]] = {
         "hdrf": HDRF,
         "random-edges": RandomEdges,
     },
-    "exchange": {"halo": Halo},
-    "partition": {"metis": METIS, "random": Random},
     "exchange": {"halo": Halo, "replicas": Replicas},
     "sampler": {"all": AllRows, "boundary-sampling": BoundarySampling},
     "cache": {"none": NoCache, "unchanged": Unchanged, "adaptive": AdaptiveCache},

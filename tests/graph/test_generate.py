@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from gnnqlab.graph import Graph, rmat, sbm
+from gnnqlab.graph import Graph, rmat, sbm, web
 from tests.cases import each
 
 
@@ -29,7 +29,11 @@ def neighbour_mean(graph: Graph, x: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.embedding_bag(graph.indices.long(), x, graph.indptr[:-1], mode="mean")
 
 
-GENERATORS: list[Callable[[int], Graph]] = [lambda seed: sbm(500, 3, 8, seed=seed), lambda seed: rmat(9, 8, seed=seed)]
+GENERATORS: list[Callable[[int], Graph]] = [
+    lambda seed: sbm(500, 3, 8, seed=seed),
+    lambda seed: rmat(9, 8, seed=seed),
+    lambda seed: web(500, 8, seed=seed),
+]
 
 
 @each("generate", GENERATORS)
@@ -90,7 +94,22 @@ def test_rmat_has_hubs_and_classes() -> None:
     assert bool(connected.any())
 
 
+def test_web_is_local_and_has_hubs() -> None:
+    g = web(8000, 16, seed=0)
+    src, dst = (end.long() for end in g.edge_list())
+    proper = src != dst
+    distance = (src - dst).abs()[proper]
+    distance = torch.minimum(distance, 8000 - distance)
+    # Of a local link's log-uniform distance, log 80 / log 4000 lies below 80; popular ends add 80 / 4000 of the rest.
+    expected = 0.7 * 4.38 / 8.29 + 0.3 * 0.02
+    assert float((distance < 80).float().mean()) == pytest.approx(expected, abs=0.06)
+    assert int(g.in_degrees.max()) > 20 * float(g.in_degrees.float().mean())
+    assert torch.bincount(g.labels).tolist() == [500] * 16 and homophily(g) > 0.4
+    assert homophily(web(8000, 16, local=0.0)) < 0.1
+
+
 def test_edgeless_and_smallest() -> None:
+    assert web(4, 0, classes=2).num_edges == 4
     assert sbm(4, 2, 0).num_edges == 4
     assert rmat(2, 0).num_edges == 4
     assert rmat(2, 3).num_classes == 2
@@ -101,6 +120,8 @@ def test_edgeless_and_smallest() -> None:
     [
         (lambda: sbm(10, 1, 2), "classes must be at least 2, got 1"),
         (lambda: sbm(3, 4, 2), "nodes must be at least 4, got 3"),
+        (lambda: web(10, 2), "nodes must be at least 16, got 10"),
+        (lambda: web(100, 2, skew=1.0), r"skew must be in \[0, 0.999\], got 1.0"),
         (lambda: sbm(10, 2, -1), "degree must be at least 0, got -1"),
         (lambda: sbm(10, 2, 2, features=0), "features must be at least 1, got 0"),
         (lambda: sbm(10, 2, 2, homophily=1.5), r"homophily must be in \[0, 1\], got 1.5"),

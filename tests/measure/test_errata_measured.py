@@ -61,6 +61,7 @@ def test_signs_and_codes():
     assert figures("SY-2") == {"halves": 2.5, "quarters": 1.4375}
     assert figures("SY-3")["most"] < 3 and figures("SY-3")["printed_bits"] < 2 < 6 < figures("SY-3")["text_bits"]
     assert figures("CD-1") == {"top_4": 16.0, "top_8": 256.0}
+    assert figures("CD-7")["home"] > figures("CD-7")["copies"] + 0.03 > 0.1
     assert figures("CD-2")["own"] > 2 * figures("CD-2")["decoded"]
 
 

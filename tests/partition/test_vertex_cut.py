@@ -251,8 +251,12 @@ def test_a_part_grows_where_fewest_edges_are_left():
     assert sorted(zip(edges.ends.u[grown == 0], edges.ends.v[grown == 0])) == sorted(
         [(b, a) for a, b in pairs[:6]] + [(0, 4)]
     )
-    hub = np.arange(8) == 4
-    assert 4 not in edges.ends.u[grow(edges.ends, hub, np.zeros(13, bool), 13) == 0], "a hub is never at the core"
+
+
+def test_a_hub_is_never_at_the_core():
+    edges = undirected(star(12))
+    grown = grow(edges.ends, edges.degrees == 12, np.zeros(12, bool), 3)
+    assert grown.tolist() == [0] * 5 + [1] * 5 + [-1] * 2, "leaf by leaf; from the hub all would come at once"
 
 
 @pytest.mark.parametrize("partitioner", [HEP(), DNE()], ids=repr)

@@ -265,6 +265,12 @@ ERRATA = tuple(
             "a neighbourhood of size mean ||Δ||², not a limit",
         ),
         (
+            "CD-7",
+            "CDFGNN Eq. 24",
+            "a host counts if it has any copy; a node's first edges choose it by chance, and soon all hosts have one",
+            "also the node's home, where most of its edges lay the time before, counts; the printed rule can be chosen",
+        ),
+        (
             "TG-1",
             "released code of TANGO",
             "rounds to nearest everywhere; the paper says stochastic",

@@ -13,8 +13,11 @@ from gnnqlab.lab.figures.bundle import Bundle, table_html
 from gnnqlab.lab.figures.controls import WIDTH, make_access, shows_static
 from gnnqlab.lab.figures.figure_view import FigureView
 from gnnqlab.lab.players.partition_views import draw_shares, draw_sharing, share_table
+from gnnqlab.partition.ebv import EBV
 from gnnqlab.partition.edge_cut import METIS, Random
+from gnnqlab.partition.hep import HEP
 from gnnqlab.partition.parts import Parts, partition
+from gnnqlab.partition.streamed import RandomEdges
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -23,9 +26,15 @@ if TYPE_CHECKING:
 
 __all__ = ["PARTITIONERS", "ExplorerModel", "PartitionExplorer"]
 
-PARTITIONERS = {"METIS": METIS, "random": Random}
+PARTITIONERS = {"METIS": METIS, "random": Random, "EBV": EBV, "HEP": HEP, "random edges": RandomEdges}
 """What can be chosen, by its name on the screen."""
-_TOOLTIPS = {"METIS": "few cut edges, parts of one size", "random": "every node's owner at random"}
+_TOOLTIPS = {
+    "METIS": "shares nodes out: few cut edges, parts of one size",
+    "random": "shares nodes out: every node's owner at random",
+    "EBV": "shares edges out: each where it costs fewest copies, parts of one size",
+    "HEP": "shares edges out: parts that grow from seeds",
+    "random edges": "shares edges out: every edge's worker at random",
+}
 _MOST_PARTS = 16
 
 
@@ -123,7 +132,8 @@ class PartitionExplorer:
 
     Args:
         graph: any graph.
-        partitioner: ``METIS`` or ``random``.
+        partitioner: one of ``PARTITIONERS``: of nodes ``METIS`` or ``random``, of edges ``EBV``, ``HEP`` or ``random
+            edges``.
         parts: how many to start with.
         most_parts: right end of the slider.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,12 @@ __all__ = ["draw_pairs", "draw_sharing", "draw_shares", "pair_table", "share_tab
 
 _LOOKS = ((OKABE_ITO["green"], ""), (OKABE_ITO["orange"], "/"), (OKABE_ITO["sky"], "."))
 """Colour and pattern of a worker's rows by kind, in the order in which a cut names them; copies come last."""
+_LINES = (
+    (OKABE_ITO["blue"], "solid", "circle"), (OKABE_ITO["vermillion"], "dash", "square"),
+    (OKABE_ITO["green"], "dot", "diamond"), (OKABE_ITO["purple"], "dashdot", "cross"),
+    (OKABE_ITO["orange"], "longdash", "triangle-up"),
+)  # fmt: skip
+"""Colour, dash and symbol of a partitioner's line."""
 _NUMBERED = 10
 """Up to so many workers a heat map has its numbers in its cells."""
 
@@ -31,7 +38,10 @@ def pair_table(parts: Parts) -> DataFrame:
 
 
 def worker_table(parts: Parts) -> DataFrame:
-    """Return how many rows of each kind every worker holds: of a cut of nodes ``central, marginal, halo``."""
+    """Return how many rows of each kind every worker holds.
+
+    Of a cut of nodes ``central, marginal, halo``; of a cut of edges ``whole`` (the one copy), ``master``, ``mirror``.
+    """
     import pandas as pd
 
     names = pd.Index([f"worker {rank}" for rank in range(parts.workers)], name="worker")
@@ -42,7 +52,8 @@ def share_table(several: Iterable[Parts]) -> DataFrame:
     """Return what partitions of one graph cost, a line each, by number of parts.
 
     Columns: ``central`` and ``marginal``, shares of all nodes; ``remote ratio``, halo rows per owned node (AdaQP
-    Table 1); ``edge cut``, share of all edges; ``imbalance``, most nodes of a worker over the mean.
+    Table 1); ``edge cut``, share of all edges; ``imbalance``, most nodes of a worker over the mean. Of a cut of edges,
+    nodes with copies are marginal, and the ratio counts the rows that travel in both rounds of a synchronisation.
 
     Example:
         >>> from gnnqlab.lab import course
@@ -108,7 +119,7 @@ def draw_shares(tables: Mapping[str, DataFrame], *, parts: int | None = None, da
             "a figure needs the table of at least one partitioner, got none; pass {'METIS': share_table(…)}"
         )
     figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.12)
-    looks = zip(tables.items(), ((OKABE_ITO["blue"], "solid", "circle"), (OKABE_ITO["vermillion"], "dash", "square")))
+    looks = zip(tables.items(), itertools.cycle(_LINES))
     for (name, table), (color, dash, symbol) in looks:
         for column, (field, factor) in enumerate((("marginal", 100), ("remote ratio", 1)), start=1):
             figure.add_scatter(
@@ -131,7 +142,7 @@ def draw_shares(tables: Mapping[str, DataFrame], *, parts: int | None = None, da
         title_text="number of parts", type="log", tickvals=ticks, ticktext=[str(tick) for tick in ticks]
     )
     figure.update_yaxes(title_text="marginal nodes (%)", range=[0, 103], col=1)
-    figure.update_yaxes(title_text="halo rows per owned node", rangemode="tozero", col=2)
+    figure.update_yaxes(title_text="rows that travel per node", rangemode="tozero", col=2)
     last = ", ".join(
         f"{name} with {table.index[-1]} parts {100 * table['marginal'].iloc[-1]:.0f} % marginal and "
         f"{table['remote ratio'].iloc[-1]:.2f} halo rows a node"
@@ -174,7 +185,7 @@ def draw_sharing(parts: Parts, *, dark: bool = False) -> Bundle:
     quality = parts.quality
     caption = (
         f"{parts.graph.num_nodes:,} nodes on {parts.workers} workers: {100 * (1 - quality.marginal_share):.0f} % "
-        f"central, {100 * quality.marginal_share:.0f} % marginal, {quality.remote_ratio:.2f} halo rows per owned node. "
+        + _say_kinds(parts)
         + _say_pairs(parts)
     )
     height = 300 + min(22 * parts.workers, 240)
@@ -210,6 +221,19 @@ def _add_pairs(
         showscale=colorbar is not None,
         colorbar=colorbar,
         **({} if at is None else {"row": at[0], "col": at[1]}),
+    )
+
+
+def _say_kinds(parts: Parts) -> str:
+    quality = parts.quality
+    if "halo" in quality.rows_by_kind:
+        return (
+            f"central, {100 * quality.marginal_share:.0f} % marginal, {quality.remote_ratio:.2f} halo rows per owned "
+            "node. "
+        )
+    return (
+        f"on one worker alone, {100 * quality.marginal_share:.0f} % copied, {quality.replication:.2f} rows held per "
+        "node. "
     )
 
 

@@ -14,8 +14,8 @@ from tests.cases import each
 from tests.graph.sources.files import write_planetoid
 
 CONTRACT = (
-    "digits", "sbm:NODES,CLASSES,DEGREE", "rmat:SCALE,DEGREE", "cora", "citeseer", "pubmed", "reddit", "yelp",
-    "ogbn-arxiv", "ogbn-products", "papers100M", "amazon-products",
+    "digits", "sbm:NODES,CLASSES,DEGREE", "rmat:SCALE,DEGREE", "web:NODES,DEGREE", "cora", "citeseer", "pubmed",
+    "reddit", "yelp", "ogbn-arxiv", "ogbn-products", "papers100M", "amazon-products",
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ import pytest
 import gnnqlab as gq
 from gnnqlab.lab import course
 from gnnqlab.lab.figures import bundle
+from gnnqlab.lab.figures.vertex_cut_drawing import draw_vertex_cut
 from gnnqlab.lab.players import partition_explorer
 from gnnqlab.lab.players.partition_explorer import ExplorerModel, PartitionExplorer
 from gnnqlab.lab.players.partition_views import (
@@ -85,7 +86,7 @@ def test_without_metis_the_cut_is_random_and_says_why(monkeypatch: pytest.Monkey
 
     monkeypatch.setitem(partition_explorer.PARTITIONERS, "METIS", Missing)
     model = ExplorerModel(GRAPH, parts=7)
-    assert model.partitioner == "random" and model.known == ("random",) and "needs pymetis or DGL" in model.note
+    assert model.partitioner == "random" and "METIS" not in model.known and "needs pymetis or DGL" in model.note
     assert model.shares().figure.data
 
 
@@ -94,7 +95,7 @@ def test_without_metis_the_cut_is_random_and_says_why(monkeypatch: pytest.Monkey
     [
         ({"parts": 0}, r"parts must lie in \[1, 16\] for this graph, got 0"),
         ({"parts": 17}, "got 17"),
-        ({"partitioner": "HEP"}, r"partitioner must be one of \('METIS', 'random'\), got 'HEP'"),
+        ({"partitioner": "NE"}, r"partitioner must be one of \('METIS', 'random', .*'random edges'\), got 'NE'"),
     ],
 )
 def test_a_choice_out_of_range_is_refused(choice: dict[str, object], error: str) -> None:
@@ -102,6 +103,33 @@ def test_a_choice_out_of_range_is_refused(choice: dict[str, object], error: str)
     with pytest.raises(ValueError, match=error):
         model.choose(**choice)
     assert (model.partitioner, model.number) == ("random", 2), "nothing changed"
+
+
+def test_cuts_of_edges_are_drawn_too() -> None:
+    model = ExplorerModel(GRAPH, partitioner="EBV", parts=4)
+    bars = {trace.name: list(trace.x) for trace in model.sharing().figure.data if trace.type == "bar"}
+    assert bars == {kind: rows.tolist() for kind, rows in model.parts.quality.rows_by_kind.items()}
+    assert set(bars) == {"whole", "master", "mirror"} and sum(bars["whole"]) + sum(bars["master"]) == 120
+    assert "copied" in model.sharing().figure.layout.meta["caption"]
+    names = {trace.name for trace in model.shares().figure.data}
+    assert {"EBV", "HEP", "random", "random edges"} <= names
+    assert model.code == "gq.partition(graph, gq.EBV(), workers=4)"
+
+
+def test_a_small_cut_of_edges_shows_masters_and_copies() -> None:
+    parts = gq.partition(course.ten_nodes(), gq.EBV(), workers=2)
+    drawn = draw_vertex_cut(parts)
+    nodes = [trace for trace in drawn.figure.data if trace.mode == "markers+text"]
+    copied = {int(node) for trace in nodes if trace.marker.symbol == "diamond" for node in trace.text}
+    assert copied == {node for node, copies in drawn.frame["copies"].items() if len(copies) > 1} != set()
+    assert drawn.frame["master"].tolist() == parts.owner.tolist()
+    lines = [trace for trace in drawn.figure.data if trace.mode == "lines"]
+    edges = (parts.graph.num_edges - parts.graph.num_nodes) // 2
+    assert sum(len(trace.x) for trace in lines) == 3 * edges
+    with pytest.raises(ValueError, match="must be one of edges, got one of nodes; draw it by draw_partition"):
+        draw_vertex_cut(gq.partition(course.ten_nodes(), course.Halves(), workers=2))
+    with pytest.raises(ValueError, match="at most 4 workers have a colour each, got 5"):
+        draw_vertex_cut(gq.partition(course.ten_nodes(), gq.EBV(), workers=5))
 
 
 def test_a_small_graph_has_few_parts() -> None:

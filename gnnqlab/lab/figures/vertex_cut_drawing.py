@@ -1,0 +1,104 @@
+"""Small graphs, drawn as their edges are shared out: an edge has its worker's colour, a node its master's.
+
+A circle is a node that one worker has, a diamond one that is copied.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.graph_places import places_of
+from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+
+if TYPE_CHECKING:
+    from gnnqlab.partition.parts import Parts
+
+__all__ = ["draw_vertex_cut"]
+
+_COLORS = (OKABE_ITO["blue"], OKABE_ITO["orange"], OKABE_ITO["green"], OKABE_ITO["purple"])
+_DASHES = ("solid", "dash", "dot", "dashdot")
+
+
+def draw_vertex_cut(parts: Parts, *, dark: bool = False) -> Bundle:
+    """Draw the whole graph as its edges are shared out: whose each edge is, which nodes are copied, who is master.
+
+    Args:
+        parts: a partition whose cut shares out edges, among at most four workers.
+        dark: colours for a dark page.
+
+    Returns:
+        The figure, and a table with a line for each node: ``master``, and ``copies``, the workers that have it.
+
+    Raises:
+        ValueError: if nodes were shared out, there are more than four workers, or too many nodes to draw.
+
+    Example:
+        >>> import gnnqlab as gq
+        >>> from gnnqlab.lab import course
+        >>> drawn = draw_vertex_cut(gq.partition(course.ten_nodes(), gq.EBV(), workers=2))
+        >>> drawn.frame.columns.tolist(), len(drawn.frame)
+        (['master', 'copies'], 10)
+    """
+    import pandas as pd
+    import plotly.graph_objects as go
+
+    from gnnqlab.partition.connections import copies_of
+
+    part = getattr(parts.cut, "part", None)
+    if part is None:
+        raise ValueError("the cut must be one of edges, got one of nodes; draw it by draw_partition")
+    if parts.workers > len(_COLORS):
+        raise ValueError(f"at most {len(_COLORS)} workers have a colour each, got {parts.workers}; take fewer")
+    places, graph = places_of(parts.graph), parts.graph
+    holders: list[list[int]] = [[] for _ in places]
+    for node, worker in zip(*(each.tolist() for each in copies_of(parts.cut, graph))):  # type: ignore[arg-type]
+        holders[node].append(worker)
+    figure = go.Figure()
+    source, target = (each.tolist() for each in graph.edge_list())
+    for worker in range(parts.workers):
+        mine = [(u, v) for u, v, at in zip(source, target, part.tolist()) if at == worker and u < v]
+        figure.add_scatter(
+            x=[x for u, v in mine for x in (places[u][0], places[v][0], None)],
+            y=[y for u, v in mine for y in (places[u][1], places[v][1], None)],
+            mode="lines",
+            line={"color": _COLORS[worker], "dash": _DASHES[worker], "width": 3},
+            name=f"edges of worker {worker}",
+            hoverinfo="skip",
+        )
+    for worker in range(parts.workers):
+        for copied in (False, True):
+            nodes = [
+                node for node, own in enumerate(parts.owner.tolist())
+                if own == worker and (len(holders[node]) > 1) == copied
+            ]  # fmt: skip
+            if not nodes:
+                continue
+            figure.add_scatter(
+                x=[places[node][0] for node in nodes],
+                y=[places[node][1] for node in nodes],
+                mode="markers+text",
+                text=[str(node) for node in nodes],
+                textfont={"color": "#000000" if worker in (1, 3) else "#ffffff", "size": 12},
+                marker={
+                    "color": _COLORS[worker], "symbol": "diamond" if copied else "circle", "size": 30 if copied else 26,
+                },
+                customdata=[", ".join(map(str, holders[node])) for node in nodes],
+                name=f"{'copied' if copied else 'whole'}, master worker {worker}",
+                hovertemplate=f"node %{{text}}: master worker {worker}, on workers %{{customdata}}<extra></extra>",
+            )  # fmt: skip
+    figure.update_xaxes(visible=False)
+    figure.update_yaxes(visible=False, scaleanchor="x")
+    copied_nodes = [node for node, each in enumerate(holders) if len(each) > 1]
+    caption = (
+        f"{len(places)} nodes, whose edges {parts.workers} workers share: copied are "
+        f"{', '.join(map(str, copied_nodes)) or 'none'}; together they hold {parts.quality.replication:.2f} rows a "
+        "node."
+    )
+    title = f"The edges of {len(places)} nodes on {parts.workers} workers"
+    finish(figure, title=title, caption=caption, dark=dark, height=420, legend_rows=3)
+    frame = pd.DataFrame(
+        {"master": parts.owner.tolist(), "copies": [tuple(each) for each in holders]},
+        index=pd.Index(range(len(places)), name="node"),
+    )
+    return Bundle(figure, frame)
