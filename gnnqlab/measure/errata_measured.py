@@ -305,7 +305,7 @@ def undecoded_cache() -> Effect:
     )
 
 
-@_measures("CD-7")
+@measures("CD-7")
 def homes_of_nodes() -> Effect:
     """Outer connections saved on 2 x 4 workers, with and without homes."""
     figures = saved_by_homes()
