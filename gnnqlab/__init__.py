@@ -87,6 +87,7 @@ __all__ = [
     "Overlapped",
     "PartitionExplorer",
     "Random",
+    "Replicas",
     "Run",
     "Stochastic",
     "Synchronous",

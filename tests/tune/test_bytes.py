@@ -12,6 +12,7 @@ import torch
 import gnnqlab as gq
 from gnnqlab.bits.orchestrator import Orchestrated, OrchestratedWidths
 from gnnqlab.bits.policy import Fixed, UniformRandom
+from gnnqlab.exchange import Replicas
 from gnnqlab.graph import load
 from gnnqlab.measure.in_process import ThreadedWorkers
 from gnnqlab.message.codec import Stochastic
@@ -20,6 +21,8 @@ from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import SYSTEMS, make_system
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.trainer import worker_trainer
+from gnnqlab.tune.trace import trace
+from tests.exchange.random_edges import EdgesAtRandom
 from tests.ranks import run_ranks
 from tests.tune.probes import GRAPH, MODEL, SHAPE, seen, written_down
 
@@ -140,3 +143,52 @@ def test_records_hold_the_same(tmp_path: Any) -> None:
         found = probe.forecast(system="random-bits", epoch=int(epoch), **settings)
         assert (found.bytes_payload, found.bytes_params) == (row["bytes_payload"], row["bytes_params"])
     assert run.records["bytes_headers"].min() > 0 and run.records["bytes_gradients"].min() > 0
+
+
+REPLICAS = ["vanilla", "fixed-bits", "random-bits", "varco"]
+
+
+def _replicas(name: str) -> gq.System:
+    more = {"random-bits": {"period": 1, "among": (1, 8, 32)}, "fixed-bits": {"bits": 4, "parameters": "bfloat16"}}
+    return replace(make_system(name, **more.get(name, {})), partition=EdgesAtRandom(), exchange=Replicas())
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_predicted_bytes_are_sent_bytes_over_all_rounds(workers: int) -> None:
+    """Partial sums and totals: under a cut of edges a layer and direction has two rounds, both with bytes."""
+    graph = load(GRAPH)
+    cut = EdgesAtRandom().cut(graph, workers)
+    for model in sorted(MODELS):
+        shape = ModelSettings(name=model, **SHAPE)
+        trace_of = trace(graph, shape, _replicas("vanilla"), workers=workers, epochs=3)
+        config = replace(written_down(workers).config, system=_replicas("vanilla"), model=shape)
+        probe = replace(written_down(workers), config=config, trace=trace_of)
+        for name in REPLICAS:
+            threads = ThreadedWorkers(graph, cut, _replicas(name), shape, TrainSettings())
+            before = 0
+            for epoch in range(2):
+                threads.step(epoch)
+                channels = [channel for trainer in threads.trainers for channel in trainer.exchange.channels]
+                sent = sum(channel.bytes_payload + channel.bytes_params for channel in channels)
+                found = probe.forecast(system=_replicas(name), epoch=epoch)
+                assert found.bytes_sent == sent - before, (model, name, epoch)
+                before = sent
+            assert {channel.round for channel in channels} == {0, 1}
+
+
+def test_every_round_takes_its_own_time() -> None:
+    probe = written_down(3)
+    config = replace(probe.config, system=_replicas("vanilla"))
+    probe = replace(probe, config=config, trace=trace(load(GRAPH), MODEL, config.system, workers=3, epochs=3))
+    found = probe.forecast(system="fixed-bits", bits=8)
+    threads = ThreadedWorkers(load(GRAPH), EdgesAtRandom().cut(load(GRAPH), 3), found.recipe, MODEL, TrainSettings())
+    threads.step(0)
+    sent: dict[Any, Any] = {}
+    for trainer in threads.trainers:
+        for channel in trainer.exchange.channels:
+            into = sent.setdefault(channel.place, torch.zeros(3, 3))
+            for route in channel.plan.send:
+                into[channel.plan.rank, route.peer] = channel._layouts["send", route.peer].num_bytes
+    assert found.wire_s == pytest.approx(sum(probe.wire.exchange_s(each.double().numpy()) for each in sent.values()))
+    with pytest.raises(ValueError, match="bits Assigned are those of halo rows"):
+        probe.forecast(lam=0.5)
