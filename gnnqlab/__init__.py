@@ -98,6 +98,7 @@ __all__ = [
     "Overlapped",
     "PartitionExplorer",
     "Random",
+    "Replicas",
     "Run",
     "Stochastic",
     "Synchronous",

@@ -55,6 +55,15 @@ class ReplicaShard(Shard):
         target = torch.repeat_interleave(master, self.indptr.diff())
         return int((master[self.indices.long()] != target).sum())
 
+    def independent_edges(self, direction: str) -> int:
+        """Return how many terms of sums are computed while rows travel: backward, each waits for a total."""
+        return int(self.indptr[self.num_central]) if direction == "forward" else 0
+
+    @property
+    def edges_of_copies(self) -> int:
+        """None: sums travel, whose terms are all here."""
+        return 0
+
     @property
     def rows_by_kind(self) -> dict[str, int]:
         return {"central": self.num_central, "marginal": self.num_marginal, "mirrors": self.num_halo}

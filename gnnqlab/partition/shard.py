@@ -112,7 +112,20 @@ class Shard:
     @property
     def num_cut_edges(self) -> int:
         """Local edges whose ends have different owners."""
-        return int((self.indices >= self.num_owned).sum())
+        return self.edges_of_copies
+
+    def independent_edges(self, direction: str) -> int:
+        """Return how many terms of sums need nothing from other workers, ``forward`` or ``backward``."""
+        return int(self.indptr[self.num_central]) if direction == "forward" else int((~self._of_copies).sum())
+
+    @property
+    def edges_of_copies(self) -> int:
+        """Local edges whose source is a copy that comes in messages: fewer, where fewer rows travel."""
+        return int(self._of_copies.sum())
+
+    @property
+    def _of_copies(self) -> Tensor:
+        return self.indices >= self.num_owned
 
     @property
     def rows_by_kind(self) -> dict[str, int]:

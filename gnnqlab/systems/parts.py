@@ -31,7 +31,7 @@ from gnnqlab.partition.edge_cut import METIS, Random
 from gnnqlab.partition.hep import HEP
 from gnnqlab.partition.streamed import HDRF, RandomEdges
 
-__all__ = ["PARTS", "check_part", "part_from_json", "part_to_json"]
+__all__ = ["PARTS", "check_part", "part_from_json", "part_to_json", "partitioner_named"]
 
 PARTS: dict[str, dict[str, type]] = {
     "partition": {
@@ -144,3 +144,16 @@ def part_from_json(axis: str, value: dict[str, Any]) -> Any:
         raise ValueError(f"{axis} {name!r} has the settings {sorted(known)}, got {sorted(set(settings) - known)}")
     lists = {key: tuple(setting) for key, setting in settings.items() if isinstance(setting, list)}
     return kind(**{**settings, **lists})
+
+
+def partitioner_named(name: str, seed: int) -> Any:
+    """Return the partitioner of a name, with the seed of a run if it takes one.
+
+    Raises:
+        ValueError: if the name is unknown; the message lists the known ones.
+    """
+    known = PARTS["partition"]
+    if name not in known:
+        raise ValueError(f"partition must be one of {sorted(known)}, got {name!r}")
+    seeded = any(field.name == "seed" for field in dataclasses.fields(known[name]))
+    return known[name](**({"seed": seed} if seeded else {}))

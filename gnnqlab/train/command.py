@@ -6,9 +6,8 @@ import dataclasses
 import shlex
 from typing import Any
 
-from gnnqlab.partition.edge_cut import METIS, Random
 from gnnqlab.settings import settings_in
-from gnnqlab.systems.parts import PARTS
+from gnnqlab.systems.parts import PARTS, partitioner_named
 from gnnqlab.systems.replaced import words_of
 from gnnqlab.systems.settings import settings_of
 from gnnqlab.systems.system import SYSTEMS, make_system
@@ -41,12 +40,12 @@ def command_of(config: RunConfig) -> str | None:
     if any(name not in known or known[name].option is None for name in said.settings):
         return None
     words += [word for name, value in said.settings.items() for word in known[name].words(value)]
-    usual, partition = make_system(said.name, **said.settings), config.system.partition
-    if partition != usual.partition:
-        words += ["--partition", type(partition).__name__.lower()]
-    if partition not in (usual.partition, METIS(), Random(seed=config.train.seed)):
-        return None
-    others = [axis for axis in PARTS if getattr(config.system, axis) != getattr(usual, axis) and axis != "partition"]
+    usual, seed = make_system(said.name, **said.settings), config.train.seed
+    others = [axis for axis in PARTS if getattr(config.system, axis) != getattr(usual, axis)]
+    named = [name for name in PARTS["partition"] if partitioner_named(name, seed) == config.system.partition]
+    if "partition" in others and named:
+        words += ["--partition", *named]
+        others.remove("partition")
     replaced = [words_of(axis, getattr(config.system, axis)) for axis in others]
     if None in replaced or config.system.name != usual.name:
         return None

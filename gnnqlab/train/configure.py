@@ -11,7 +11,7 @@ from gnnqlab.graph.sources.catalogue import expect
 from gnnqlab.nn.models.registry import MODELS, ModelSettings, settings_class
 from gnnqlab.partition.cut import Partitioner
 from gnnqlab.settings import Setting, nearest, parameters_of, settings_in
-from gnnqlab.systems.parts import PARTS
+from gnnqlab.systems.parts import partitioner_named
 from gnnqlab.systems.replaced import replaced
 from gnnqlab.systems.system import SYSTEMS, System, make_system
 from gnnqlab.train.config import LaunchSettings, RunConfig, TrainSettings
@@ -120,16 +120,8 @@ def _names(section: type) -> set[str]:
 
 def _parted(system: System, partition: str | Partitioner, seed: int) -> System:
     """Return a system with another partitioner; what made the rest of it is still known."""
-    part = _partitioner(partition, seed) if isinstance(partition, str) else partition
+    part = partitioner_named(partition, seed) if isinstance(partition, str) else partition
     return replaced(system, {"partition": part})
-
-
-def _partitioner(name: str, seed: int) -> Partitioner:
-    known = PARTS["partition"]
-    if name not in known:
-        raise ValueError(f"partition must be one of {sorted(known)}, got {name!r}")
-    part: Partitioner = known[name](**({"seed": seed} if "seed" in _names(known[name]) else {}))
-    return part
 
 
 def _source(graph: Graph | str | Path) -> str:

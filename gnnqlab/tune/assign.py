@@ -165,7 +165,7 @@ class Desk:
             for message, rows in zip(self.messages(place), parts, strict=True):
                 codec = of_direction(self.codec, message.direction)
                 layout = codec.layout(as_asked(rows), message.num_rows, message.columns)
-                sent[message.sender, message.receiver] = layout.num_bytes
+                sent[message.sender, message.receiver] += layout.num_bytes
             found[place] = sent
         return found
 

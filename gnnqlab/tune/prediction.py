@@ -91,8 +91,9 @@ class Prediction:
 
     @cached_property
     def wire_s(self) -> dict[Place, float]:
-        """Seconds that the rows of each exchange are under way."""
-        return {place: self.wire.exchange_s(sent) for place, sent in self.volume.sent.items()}
+        """Seconds that the rows of each layer and direction are under way, one round after another."""
+        rounds = self.volume.rounds
+        return {place: sum(self.wire.exchange_s(sent) for sent in rounds[place].values()) for place in rounds}
 
     @cached_property
     def tiers(self) -> dict[str, tuple[float, float]]:
@@ -173,12 +174,7 @@ def _central_work(seen: Trace) -> dict[Place, float]:
     found = {}
     for place in seen.places:
         columns = seen.at(place)[0].columns
-        edges = 0
-        for shard in seen.shards:
-            if place[1] == "forward":
-                edges += int(shard.indptr[shard.num_central])
-            else:
-                edges += int((shard.indices < shard.num_owned).sum())
+        edges = sum(shard.independent_edges(place[1]) for shard in seen.shards)
         found[place] = float(edges * columns)
     return found
 
@@ -189,7 +185,7 @@ def _marginal_share(seen: Trace, share: float) -> float:
     for layer, direction in seen.places:
         columns = seen.at((layer, direction))[0].columns
         for shard in seen.shards:
-            remote = int((shard.indices >= shard.num_owned).sum())
+            remote = shard.edges_of_copies
             edges = shard.num_edges - int(shard.indptr[shard.num_central]) if direction == "forward" else remote
             whole += columns * edges
             left += columns * (edges - (1 - share) * remote)

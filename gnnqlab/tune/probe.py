@@ -182,8 +182,8 @@ class Probe:
     def _as_probed(self, recipe: System, *, named: bool) -> System:
         """Return the system on the probe's cut; refuse what was neither traced nor timed."""
         here = self.config.system
-        if named and recipe.partition == System().partition:
-            recipe = replace(recipe, partition=here.partition)
+        if named and (recipe.partition, recipe.exchange) == (System().partition, System().exchange):
+            recipe = replace(recipe, partition=here.partition, exchange=here.exchange)
         for axis in PROBED:
             asked, known = getattr(recipe, axis), getattr(here, axis)
             if asked != known:

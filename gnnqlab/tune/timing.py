@@ -211,7 +211,7 @@ def _phases(records: pd.DataFrame) -> list[str]:
 def _busiest(traffic: pd.DataFrame, wire: Wire) -> tuple[float, int]:
     """Return the bytes of the busiest link, summed over the exchanges of one epoch, and how many there were."""
     total, exchanges = 0.0, 0
-    for _, rows in traffic.groupby(["layer", "direction"]):
+    for _, rows in traffic.groupby(["layer", "direction", "round"]):
         sent = np.zeros((wire.workers, wire.workers))
         amount = (rows["payload_bytes"] + rows["param_bytes"]).to_numpy()
         np.add.at(sent, (rows["sender"].to_numpy(), rows["receiver"].to_numpy()), amount)

@@ -21,6 +21,7 @@ from gnnqlab.graph.graph import Graph
 from gnnqlab.measure.gradient_trace import LayerMeans, TracedGraph, covered, watch
 from gnnqlab.measure.in_process import ThreadedWorkers
 from gnnqlab.measure.weight_terms import Place, WeightTerms, weight_terms
+from gnnqlab.message.channel import Channel
 from gnnqlab.nn.message_passing import LocalGraph
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.partition.cut import Cut
@@ -32,6 +33,8 @@ from gnnqlab.train.config import TrainSettings
 
 __all__ = ["Reach", "Theorem", "Trace", "TracedMessage", "trace"]
 
+TRACED = ("partition", "exchange", "compute")
+"""Axes of which a trace has the system's own parts."""
 _LARGEST = 1 << 28
 """Elements of the features above which Theorem 3's factors are left out: they are needed densely."""
 
@@ -56,6 +59,10 @@ class TracedMessage:
     """``max - min`` of each row in each traced epoch, float32 ``(T, n)``."""
     kept_columns: int
     """D where dropped rows are summed before they are projected, since receivers keep them."""
+    round: int = 0
+    """Which exchange of the layer and direction."""
+    to_all: bool = False
+    """Whether other receivers of a node's row get the same."""
 
     @property
     def place(self) -> tuple[int, str]:
@@ -80,9 +87,10 @@ class TracedMessage:
             layer=self.layer,
             direction=self.direction,
             sender=self.sender,
-            receiver=self.receiver,
+            receiver=self.sender if self.to_all else self.receiver,
             ids=self.ids,
             seed=seed,
+            round=self.round,
         )
 
 
@@ -193,7 +201,8 @@ def trace(
         workers: number of partitions, at least 2.
         epochs: how many to train, at least 2; ranges are kept at 1, 2, 4, 8 and so on, and at the last one.
         settings: seed and learning rate.
-        theorem: also find what Theorem 3 needs, one more pass without dropout; nothing for models it is not about.
+        theorem: also find what Theorem 3 needs, one more pass without dropout; nothing for models it is not about, nor
+            for cuts of edges.
 
     Raises:
         ValueError: if there is one worker only, or fewer than two epochs.
@@ -225,7 +234,7 @@ def trace(
             ranges.append(_ranges(threads))
     messages = _with_kept_columns(_messages(threads, ranges), threads, epochs)
     known = None
-    if theorem and graph.num_nodes * graph.num_features <= _LARGEST:
+    if theorem and threads.shards[0].cuts == "nodes" and graph.num_nodes * graph.num_features <= _LARGEST:
         places = sorted({message.place for message in messages})
         known = _theorem(graph, cut, model, weights, settings, places)
     return Trace(
@@ -242,7 +251,7 @@ def trace(
 
 def _eight(system: System) -> System:
     """Return the system that is traced: rows of 8 bits, all at once."""
-    return replace(make_system("fixed-bits", bits=8), exchange=system.exchange, compute=system.compute)
+    return replace(make_system("fixed-bits", bits=8), **{axis: getattr(system, axis) for axis in TRACED})
 
 
 def _phases(seconds: list[list[dict[str, float]]]) -> dict[str, float]:
@@ -251,8 +260,8 @@ def _phases(seconds: list[list[dict[str, float]]]) -> dict[str, float]:
     return {name: min(statistics.fmean(worker[name] for worker in epoch) for epoch in seconds[1:]) for name in names}
 
 
-Key = tuple[int, str, int, int]
-"""(layer, direction, sender, receiver)."""
+Key = tuple[int, str, int, int, int]
+"""(layer, direction, round, sender, receiver)."""
 
 
 def _ranges(threads: ThreadedWorkers) -> dict[Key, Tensor]:
@@ -262,30 +271,30 @@ def _ranges(threads: ThreadedWorkers) -> dict[Key, Tensor]:
         for channel in trainer.exchange.channels:
             for peer, ranges in channel.ranges.items():
                 if ranges.numel():
-                    found[channel.layer, channel.direction, shard.rank, peer] = ranges.clone()
+                    found[(*channel.place, shard.rank, peer)] = ranges.clone()
     return found
 
 
 def _messages(threads: ThreadedWorkers, ranges: list[dict[Key, Tensor]]) -> list[TracedMessage]:
     found = []
-    for layer, direction, sender, receiver in sorted(ranges[0]):
-        holder, owner = (receiver, sender) if direction == "forward" else (sender, receiver)
-        shard, exchange = threads.shards[holder], threads.trainers[sender].exchange
-        assert exchange is not None
-        # Forward rows arrive in, and backward rows leave from, the halo of the worker that computes with them.
-        place = shard.plan("forward").from_peer(owner).rows
+    for key in sorted(ranges[0]):
+        layer, direction, round_, sender, receiver = key
+        channel = next(one for one in _channels(threads, sender) if one.place == key[:3])
+        use, released_use = (_use(threads, key, as_released=released) for released in (False, True))
         found.append(
             TracedMessage(
                 layer=layer,
                 direction=direction,
                 sender=sender,
                 receiver=receiver,
-                columns=next(one.columns for one in exchange.channels if one.place[:2] == (layer, direction)),
-                ids=shard.halo[place],
-                use=_use(threads, holder, layer, direction)[place],
-                released_use=_use(threads, holder, layer, direction, as_released=True)[place],
-                ranges=torch.stack([seen[layer, direction, sender, receiver] for seen in ranges]),
+                columns=channel.columns,
+                ids=channel.plan.to_peer(receiver).ids,
+                use=use,
+                released_use=released_use,
+                ranges=torch.stack([seen[key] for seen in ranges]),
                 kept_columns=0,
+                round=round_,
+                to_all=channel.plan.to_all,
             )
         )
     return found
@@ -308,13 +317,27 @@ def _with_kept_columns(
     return tuple(replace(each, kept_columns=columns[each.place]) for each in messages)
 
 
-def _use(threads: ThreadedWorkers, rank: int, layer: int, direction: str, *, as_released: bool = False) -> Tensor:
-    """c_k of a worker's halo rows; 1 where attention leaves no fixed α, as the assigner has it in training."""
-    shard, exchange = threads.shards[rank], threads.trainers[rank].exchange
+def _use(threads: ThreadedWorkers, key: Key, *, as_released: bool) -> Tensor:
+    """c_k of a message's rows; 1 where attention leaves no fixed α, as the assigner has it in training.
+
+    It is 1 for sums and their parts too: the error of one enters the sum as it is.
+    """
+    layer, direction, _, sender, receiver = key
+    # Forward rows arrive in, and backward rows leave from, the halo of the worker that computes with them.
+    holder, owner = (receiver, sender) if direction == "forward" else (sender, receiver)
+    shard, exchange = threads.shards[holder], threads.trainers[holder].exchange
     assert exchange is not None
-    if layer not in exchange.adjacencies:
-        return torch.ones(shard.num_halo, dtype=torch.float64)
-    return use_of_halo(shard, _alpha(threads, rank, layer), direction, as_released=as_released)
+    sent = next(channel for channel in _channels(threads, sender) if channel.place == key[:3]).plan.to_peer(receiver)
+    if shard.cuts == "edges" or layer not in exchange.adjacencies:
+        return torch.ones(sent.num_rows, dtype=torch.float64)
+    use = use_of_halo(shard, _alpha(threads, holder, layer), direction, as_released=as_released)
+    return use[shard.plan("forward").from_peer(owner).rows]
+
+
+def _channels(threads: ThreadedWorkers, rank: int) -> list[Channel]:
+    exchange = threads.trainers[rank].exchange
+    assert exchange is not None
+    return exchange.channels
 
 
 def _alpha(threads: ThreadedWorkers, rank: int, layer: int) -> Tensor:

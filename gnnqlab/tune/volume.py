@@ -54,6 +54,8 @@ class Volume:
     """Rows that travel over those of a full exchange."""
     exact: float
     """Elements that travel as float32 over all that travel; 1 of none."""
+    rounds: dict[Place, dict[int, Array]]
+    """Place -> round -> payload and parameters from worker to worker, ``(P, P)``."""
     assumes: tuple[str, ...] = ()
     """What nobody can know before the training, in words."""
 
@@ -87,6 +89,7 @@ def volume(desk: Desk, system: System, widths: Widths, epoch: int | None) -> Vol
     workers = desk.trace.workers
     payload = {place: np.zeros((workers, workers)) for place in widths}
     params = {place: np.zeros((workers, workers)) for place in widths}
+    rounds: dict[Place, dict[int, Array]] = {place: {0: np.zeros((workers, workers))} for place in widths}
     rows: dict[int, float] = {}
     travelling = whole = elements = exact = 0.0
     for place, parts in widths.items():
@@ -94,8 +97,11 @@ def volume(desk: Desk, system: System, widths: Widths, epoch: int | None) -> Vol
             kept, share = _sampled(system.sampler, message, bits, desk.trace.seed, epoch)
             share *= cached
             layout = of_direction(system.codec, message.direction).layout(as_asked(kept), kept.numel(), message.columns)
-            payload[place][message.sender, message.receiver] = share * layout.payload_bytes
-            params[place][message.sender, message.receiver] = share * layout.param_bytes
+            ends = message.sender, message.receiver
+            payload[place][ends] += share * layout.payload_bytes
+            params[place][ends] += share * layout.param_bytes
+            sent = rounds[place].setdefault(message.round, np.zeros((workers, workers)))
+            sent[ends] += share * layout.num_bytes
             for each in layout.shares:
                 rows[each.bits] = rows.get(each.bits, 0.0) + share * each.rows
             travelling, whole = travelling + share * kept.numel(), whole + message.num_rows
@@ -104,6 +110,7 @@ def volume(desk: Desk, system: System, widths: Widths, epoch: int | None) -> Vol
     return Volume(
         payload=payload,
         params=params,
+        rounds=rounds,
         rows=dict(sorted((width, count) for width, count in rows.items() if count)),
         share=travelling / whole if whole else 1.0,
         exact=exact / elements if elements else 1.0,

@@ -54,6 +54,7 @@ EXACT = {
     "adaqp-p": {},
     "adaqp-q": {"among": (32,), **ASSIGNED},
     "bns-gcn": {"p": 1.0},
+    "cdfgnn": {"bits": 32, "epsilon": 0.0, "rule": "fixed"},
     "fixed-bits": {"bits": 32},
     "random-bits": {"among": (32,)},
     "vanilla": {},

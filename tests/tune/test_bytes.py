@@ -12,15 +12,19 @@ import torch
 import gnnqlab as gq
 from gnnqlab.bits.orchestrator import Orchestrated, OrchestratedWidths
 from gnnqlab.bits.policy import Fixed, UniformRandom
+from gnnqlab.exchange import Replicas
 from gnnqlab.graph import load
 from gnnqlab.lab.figures.frames import by_tier
 from gnnqlab.measure.in_process import ThreadedWorkers
+from gnnqlab.message.cache import NoCache
 from gnnqlab.message.codec import Stochastic
 from gnnqlab.nn.models.registry import MODELS, ModelSettings
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import SYSTEMS, make_system
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.trainer import worker_trainer
+from gnnqlab.tune.trace import trace
+from tests.exchange.random_edges import EdgesAtRandom
 from tests.ranks import run_ranks
 from tests.tune.probes import GRAPH, MODEL, SHAPE, seen, written_down
 
@@ -35,7 +39,11 @@ MORE = {
     "adaqp": [{"parameters": "bfloat16"}, {"as_released": True}],
 }
 """Settings that change the bytes, beside the recipes' own."""
-CASES = [(name, settings) for name in sorted(SYSTEMS) for settings in ({}, *MORE.get(name, []))]
+
+
+def _of_nodes(name: str) -> bool:
+    """Whether a system's exchange takes cuts of nodes; the others are held below, over all their rounds."""
+    return getattr(make_system(name).exchange, "takes_cuts_of", "nodes") == "nodes"
 
 
 def _system(name: str, settings: dict[str, Any]) -> gq.System:
@@ -60,6 +68,11 @@ def _train(rank: int, workers: int) -> list[list[tuple[int, int]]]:
             trainer.close()
             found.append([(now[0] - then[0], now[1] - then[1]) for then, now in itertools.pairwise(sent)])
     return found
+
+
+CASES = [
+    (name, settings) for name in sorted(filter(_of_nodes, SYSTEMS)) for settings in ({}, *MORE.get(name, []))
+]
 
 
 @pytest.mark.slow
@@ -154,3 +167,54 @@ def test_tiers_are_those_of_the_records(tmp_path: Any) -> None:
     assert "kB between hosts" in repr(probe.forecast(system="fixed-bits", bits=4))
     alone = gq.probe(GRAPH, layers=2, hidden=8, launched=False, epochs=3, theorem=False).forecast().by_tier()
     assert alone.loc["outer"].tolist() == [0, 0] and alone.loc["inner"].min() > 0
+REPLICAS = ["vanilla", "fixed-bits", "random-bits", "varco", "cdfgnn"]
+
+
+def _replicas(name: str) -> gq.System:
+    """A system on a cut of edges; what a cache will keep home nobody knows beforehand, so there is none."""
+    more = {"random-bits": {"period": 1, "among": (1, 8, 32)}, "fixed-bits": {"bits": 4, "parameters": "bfloat16"}}
+    parts = {"partition": EdgesAtRandom(), "exchange": Replicas(), "cache": NoCache()}
+    return replace(make_system(name, **more.get(name, {})), **parts)
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_predicted_bytes_are_sent_bytes_over_all_rounds(workers: int) -> None:
+    """Partial sums and totals: under a cut of edges a layer and direction has two rounds, both with bytes."""
+    graph = load(GRAPH)
+    cut = EdgesAtRandom().cut(graph, workers)
+    for model in sorted(MODELS):
+        shape = ModelSettings(name=model, **SHAPE)
+        trace_of = trace(graph, shape, _replicas("vanilla"), workers=workers, epochs=3)
+        config = replace(written_down(workers).config, system=_replicas("vanilla"), model=shape)
+        probe = replace(written_down(workers), config=config, trace=trace_of)
+        for name in REPLICAS:
+            threads = ThreadedWorkers(graph, cut, _replicas(name), shape, TrainSettings())
+            before = 0
+            for epoch in range(2):
+                threads.step(epoch)
+                channels = [channel for trainer in threads.trainers for channel in trainer.exchange.channels]
+                sent = sum(channel.bytes_payload + channel.bytes_params for channel in channels)
+                found = probe.forecast(system=_replicas(name), epoch=epoch)
+                assert found.bytes_sent == sent - before, (model, name, epoch)
+                before = sent
+            assert {channel.round for channel in channels} == {0, 1}
+
+
+
+
+def test_every_round_takes_its_own_time() -> None:
+    probe = written_down(3)
+    config = replace(probe.config, system=_replicas("vanilla"))
+    probe = replace(probe, config=config, trace=trace(load(GRAPH), MODEL, config.system, workers=3, epochs=3))
+    found = probe.forecast(system="fixed-bits", bits=8)
+    threads = ThreadedWorkers(load(GRAPH), EdgesAtRandom().cut(load(GRAPH), 3), found.recipe, MODEL, TrainSettings())
+    threads.step(0)
+    sent: dict[Any, Any] = {}
+    for trainer in threads.trainers:
+        for channel in trainer.exchange.channels:
+            into = sent.setdefault(channel.place, torch.zeros(3, 3))
+            for route in channel.plan.send:
+                into[channel.plan.rank, route.peer] = channel._layouts["send", route.peer].num_bytes
+    assert found.wire_s == pytest.approx(sum(probe.wire.exchange_s(each.double().numpy()) for each in sent.values()))
+    with pytest.raises(ValueError, match="bits Assigned are those of halo rows"):
+        probe.forecast(lam=0.5)
