@@ -57,6 +57,11 @@ EXERCISES = {
     "11.age": Exercise(20, "Σ k · 0.05 · 0.95^(k-1), over k = 1, 2, … That is the mean of a geometric distribution."),
     "11.speed": Exercise(1.25, "Vanilla adds them up; PipeGCN takes the longer of the two."),
     "11.both": Exercise(10, "2 bits instead of 32: 2.5 ms. Which is the longer of the two now?"),
+    "12.held": Exercise(12, "Every leaf lies where its one edge lies; the hub lies on all three."),
+    "12.rows": Exercise(4, "The hub has one master and two mirrors. What does each mirror send, and what does it get?"),
+    "12.tiers": Exercise(
+        1100 / 750, "Before: 100 + 10 · 100. After: half as many inner rows more, and six tenths of the outer ones."
+    ),
     "23.variance": Exercise(1.8, "(1 - p) / p is 3, and independent rows add their variances up."),
     "23.silence": Exercise(0.9**5, "Each of them stays silent with probability 0.9, whatever the others do."),
     "23.bytes": Exercise(2.5, "Half of the rows, and each of them an eighth as long."),
