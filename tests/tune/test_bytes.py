@@ -70,9 +70,7 @@ def _train(rank: int, workers: int) -> list[list[tuple[int, int]]]:
     return found
 
 
-CASES = [
-    (name, settings) for name in sorted(filter(_of_nodes, SYSTEMS)) for settings in ({}, *MORE.get(name, []))
-]
+CASES = [(name, settings) for name in sorted(filter(_of_nodes, SYSTEMS)) for settings in ({}, *MORE.get(name, []))]
 
 
 @pytest.mark.slow
@@ -167,6 +165,8 @@ def test_tiers_are_those_of_the_records(tmp_path: Any) -> None:
     assert "kB between hosts" in repr(probe.forecast(system="fixed-bits", bits=4))
     alone = gq.probe(GRAPH, layers=2, hidden=8, launched=False, epochs=3, theorem=False).forecast().by_tier()
     assert alone.loc["outer"].tolist() == [0, 0] and alone.loc["inner"].min() > 0
+
+
 REPLICAS = ["vanilla", "fixed-bits", "random-bits", "varco", "cdfgnn"]
 
 
@@ -198,8 +198,6 @@ def test_predicted_bytes_are_sent_bytes_over_all_rounds(workers: int) -> None:
                 assert found.bytes_sent == sent - before, (model, name, epoch)
                 before = sent
             assert {channel.round for channel in channels} == {0, 1}
-
-
 
 
 def test_every_round_takes_its_own_time() -> None:
