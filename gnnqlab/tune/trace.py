@@ -279,7 +279,6 @@ def _messages(threads: ThreadedWorkers, ranges: list[dict[Key, Tensor]]) -> list
     for key in sorted(ranges[0]):
         layer, direction, round_, sender, receiver = key
         channel = _channel(threads, key)
-        use, released_use = (_use(threads, key, as_released=released) for released in (False, True))
         found.append(
             TracedMessage(
                 layer=layer,
@@ -288,8 +287,8 @@ def _messages(threads: ThreadedWorkers, ranges: list[dict[Key, Tensor]]) -> list
                 receiver=receiver,
                 columns=channel.columns,
                 ids=channel.plan.to_peer(receiver).ids,
-                use=use,
-                released_use=released_use,
+                use=_use(threads, key),
+                released_use=_use(threads, key, as_released=True),
                 ranges=torch.stack([seen[key] for seen in ranges]),
                 kept_columns=0,
                 round=round_,
@@ -316,11 +315,8 @@ def _with_kept_columns(
     return tuple(replace(each, kept_columns=columns[each.place]) for each in messages)
 
 
-def _use(threads: ThreadedWorkers, key: Key, *, as_released: bool) -> Tensor:
-    """c_k of a message's rows; 1 where attention leaves no fixed α, as the assigner has it in training.
-
-    It is 1 for sums and their parts too: the error of one enters the sum as it is.
-    """
+def _use(threads: ThreadedWorkers, key: Key, *, as_released: bool = False) -> Tensor:
+    """c_k of a message's rows; 1 of sums, and where attention leaves no fixed α, as the assigner has it in training."""
     layer, direction, _, sender, receiver = key
     # Rows arrive in, and gradients leave from, the halo of the worker that computes with them.
     holder, owner = (receiver, sender) if direction == "forward" else (sender, receiver)
