@@ -320,6 +320,15 @@ ITEMS = {
         "lab/course/test_width_plan_views.py::test_the_picture_adds_bytes_up",
         (("10", "SYLVIE's Figure 6"),),
     ),
+    "CD-A1, E1..5": Item(
+        "exchange.replica:Replicas exchange.mirrors:Mirrors exchange.replica_sums:SumBackward "
+        "exchange.replica_attention:Attend partition.replica_shard:ReplicaShard",
+        "CDFGNN Algorithm 1",
+        "exchange/test_replica.py::test_workers_equal_one_process "
+        "exchange/test_replica.py::test_copies_of_a_node_are_equal_bit_by_bit",
+        (),
+        missing="drawn with the notebooks on CDFGNN",
+    ),
 }
 
 BEYOND = ("SY-TI", "SY-TIX", "SY-F2", "SY-F3", "SY-F6")
@@ -330,7 +339,7 @@ NOT_YET = {
         "AQ-T7", "SY-TVIII, TXIII, F14",
     ),
     "training over a vertex-cut, with its cache, comes with the work on CDFGNN": (
-        "CD-A1, E1..5", "CD-A2", "CD-E6, E7", "CD-Th1, L1–3", "CD-E22, E23", "CD-T2", "CD-F5",
+        "CD-A2", "CD-E6, E7", "CD-Th1, L1–3", "CD-E22, E23", "CD-T2", "CD-F5",
         "CD-F6", "CD-F7", "CD-F8",
     ),
     "quantized primitives of one device come with the work on TANGO": (

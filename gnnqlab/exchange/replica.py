@@ -1,4 +1,4 @@
-"""The exchange of a vertex-cut: partial sums gather at masters, totals scatter to mirrors.
+"""The exchange of a vertex-cut: partial sums gather at masters, totals scatter to mirrors (CDFGNN Algorithm 1).
 
 Each copy of a node is a row of the model on its worker: it is projected, normed and dropped there like its master,
 from the same numbers, and only the sums over neighbours travel. Where the sum is taken is the layer's choice, as for

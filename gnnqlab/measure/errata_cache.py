@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import torch
 
+from gnnqlab.measure.delta_drift import drift_of_deltas
 from gnnqlab.measure.errata_measured import MEASUREMENTS, Effect, measures
 from gnnqlab.theory.cache import cache_bound
 
-__all__ = ["MEASUREMENTS", "dropped_cross_term", "error_that_stays", "totals_for_differences"]
+__all__ = ["MEASUREMENTS", "dropped_cross_term", "error_that_stays", "totals_for_differences", "undecoded_cache"]
 
 
 def _linear(rows: torch.Tensor, bits: int) -> torch.Tensor:
     low = rows.amin()
     step = (rows.amax() - low) / 2**bits
     return torch.floor((rows - low) / step + 0.5).clamp(max=2**bits - 1) * step + low
+
+
+@measures("CD-2")
+def undecoded_cache() -> Effect:
+    """Send 4-bit deltas of a drifting row, once with the sender keeping what receivers decode, once its own value."""
+    figures = drift_of_deltas()
+    return Effect(
+        f"after 100 deltas of 4 bits replicas are {figures['own']:.1f} steps off if the sender keeps its own value, "
+        f"{figures['decoded']:.2f} if it keeps the decoded one",
+        figures,
+    )
 
 
 @measures("CD-4")

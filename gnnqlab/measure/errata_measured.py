@@ -17,7 +17,6 @@ from torch import Tensor
 from gnnqlab.bits.orchestrator import by_importance
 from gnnqlab.kernels.aggregate import spmm
 from gnnqlab.kernels.codec import decode_rows, encode_rows
-from gnnqlab.measure.delta_drift import drift_of_deltas
 from gnnqlab.measure.host_homes import saved_by_homes
 from gnnqlab.measure.slides_constraint import without_rates
 from gnnqlab.measure.sylvie_readings import BITS_XII, MASKS, readings
@@ -291,17 +290,6 @@ def one_code_too_many() -> Effect:
         f"the largest code is {top[8]:.0f} at B = 8 and {top[4]:.0f} at B = 4: {int(top[8]).bit_length()} and "
         f"{int(top[4]).bit_length()} bits",
         {f"top_{bits}": code for bits, code in top.items()},
-    )
-
-
-@measures("CD-2")
-def undecoded_cache() -> Effect:
-    """Send 4-bit deltas of a drifting row, once with the sender keeping what receivers decode, once its own value."""
-    figures = drift_of_deltas()
-    return Effect(
-        f"after 100 deltas of 4 bits replicas are {figures['own']:.1f} steps off if the sender keeps its own value, "
-        f"{figures['decoded']:.2f} if it keeps the decoded one",
-        figures,
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -23,9 +23,19 @@ from gnnqlab.partition.shard import Shard, rows_of
 
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
-    from gnnqlab.partition.vertex_cut import VertexCut
 
 __all__ = ["ReplicaShard", "build_replica_shard"]
+
+
+class _CutOfEdges(Protocol):
+    """What is asked of a :class:`gnnqlab.partition.vertex_cut.VertexCut`."""
+
+    @property
+    def part(self) -> Tensor: ...
+    @property
+    def owner(self) -> Tensor: ...
+    @property
+    def workers(self) -> int: ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -107,7 +117,7 @@ class ReplicaShard(Shard):
         return tuple(routes)
 
 
-def build_replica_shard(graph: Graph, cut: VertexCut, rank: int) -> ReplicaShard:
+def build_replica_shard(graph: Graph, cut: _CutOfEdges, rank: int) -> ReplicaShard:
     """Cut one worker's :class:`ReplicaShard` out of a graph.
 
     A copy of a node is wherever one of its edges lies, and where its master is.

@@ -30,11 +30,10 @@ from gnnqlab.partition.shard import Shard
 from gnnqlab.systems.system import System, make_system
 from gnnqlab.theory.variance import step_widths
 from gnnqlab.train.config import TrainSettings
+from gnnqlab.tune.timing import probed
 
 __all__ = ["Reach", "Theorem", "Trace", "TracedMessage", "trace"]
 
-TRACED = ("partition", "exchange", "compute")
-"""Axes of which a trace has the system's own parts."""
 _LARGEST = 1 << 28
 """Elements of the features above which Theorem 3's factors are left out: they are needed densely."""
 
@@ -251,7 +250,7 @@ def trace(
 
 def _eight(system: System) -> System:
     """Return the system that is traced: rows of 8 bits, all at once."""
-    return replace(make_system("fixed-bits", bits=8), **{axis: getattr(system, axis) for axis in TRACED})
+    return probed(make_system("fixed-bits", bits=8), system)
 
 
 def _phases(seconds: list[list[dict[str, float]]]) -> dict[str, float]:
@@ -279,8 +278,7 @@ def _messages(threads: ThreadedWorkers, ranges: list[dict[Key, Tensor]]) -> list
     found = []
     for key in sorted(ranges[0]):
         layer, direction, round_, sender, receiver = key
-        channel = next(one for one in _channels(threads, sender) if one.place == key[:3])
-        use, released_use = (_use(threads, key, as_released=released) for released in (False, True))
+        channel = _channel(threads, key)
         found.append(
             TracedMessage(
                 layer=layer,
@@ -289,8 +287,8 @@ def _messages(threads: ThreadedWorkers, ranges: list[dict[Key, Tensor]]) -> list
                 receiver=receiver,
                 columns=channel.columns,
                 ids=channel.plan.to_peer(receiver).ids,
-                use=use,
-                released_use=released_use,
+                use=_use(threads, key),
+                released_use=_use(threads, key, as_released=True),
                 ranges=torch.stack([seen[key] for seen in ranges]),
                 kept_columns=0,
                 round=round_,
@@ -317,27 +315,23 @@ def _with_kept_columns(
     return tuple(replace(each, kept_columns=columns[each.place]) for each in messages)
 
 
-def _use(threads: ThreadedWorkers, key: Key, *, as_released: bool) -> Tensor:
-    """c_k of a message's rows; 1 where attention leaves no fixed α, as the assigner has it in training.
-
-    It is 1 for sums and their parts too: the error of one enters the sum as it is.
-    """
+def _use(threads: ThreadedWorkers, key: Key, *, as_released: bool = False) -> Tensor:
+    """c_k of a message's rows; 1 of sums, and where attention leaves no fixed α, as the assigner has it in training."""
     layer, direction, _, sender, receiver = key
-    # Forward rows arrive in, and backward rows leave from, the halo of the worker that computes with them.
+    # Rows arrive in, and gradients leave from, the halo of the worker that computes with them.
     holder, owner = (receiver, sender) if direction == "forward" else (sender, receiver)
     shard, exchange = threads.shards[holder], threads.trainers[holder].exchange
     assert exchange is not None
-    sent = next(channel for channel in _channels(threads, sender) if channel.place == key[:3]).plan.to_peer(receiver)
     if shard.cuts == "edges" or layer not in exchange.adjacencies:
-        return torch.ones(sent.num_rows, dtype=torch.float64)
+        return torch.ones(_channel(threads, key).plan.to_peer(receiver).num_rows, dtype=torch.float64)
     use = use_of_halo(shard, _alpha(threads, holder, layer), direction, as_released=as_released)
     return use[shard.plan("forward").from_peer(owner).rows]
 
 
-def _channels(threads: ThreadedWorkers, rank: int) -> list[Channel]:
-    exchange = threads.trainers[rank].exchange
+def _channel(threads: ThreadedWorkers, key: Key) -> Channel:
+    exchange = threads.trainers[key[3]].exchange
     assert exchange is not None
-    return exchange.channels
+    return next(channel for channel in exchange.channels if channel.place == key[:3])
 
 
 def _alpha(threads: ThreadedWorkers, rank: int, layer: int) -> Tensor:

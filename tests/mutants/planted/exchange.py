@@ -51,4 +51,28 @@ FAULTS = (
         test="exchange/test_sampling.py::test_numerator_and_denominator_of_attention_are_unbiased",
         why="neighbours of other workers would count p times what they should",
     ),
+    Fault(
+        name="a master keeps the total that it never rounded",
+        file="exchange/mirrors.py",
+        before="        channel.as_received(rows)\n",
+        after="",
+        test="exchange/test_replica.py::test_copies_of_a_node_are_equal_bit_by_bit",
+        why="copies of a node would drift apart under quantized messages",
+    ),
+    Fault(
+        name="the gradients of copies are not added up",
+        file="exchange/replica_sums.py",
+        before="if round == GATHER else",
+        after='if round == GATHER and self.direction == "forward" else',
+        test="exchange/test_replica.py::test_workers_equal_one_process",
+        why="losses of the first epoch would be right, and all that is learnt wrong",
+    ),
+    Fault(
+        name="mirrors without neighbours count in a softmax",
+        file="exchange/replica_attention.py",
+        before="parts, rows = self.parts[mirrors.summed], mirrors.masters[mirrors.summed]",
+        after="parts, rows = self.parts, mirrors.masters",
+        test="exchange/test_replica.py::test_workers_equal_one_process",
+        why="GAT on directed graphs would attend to rows that are not there",
+    ),
 )

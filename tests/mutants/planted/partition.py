@@ -4,6 +4,22 @@ from tests.mutants.fault import Fault
 
 FAULTS = (
     Fault(
+        name="degrees of the edges here",
+        file="partition/replica_shard.py",
+        before="in_degrees=degrees[nodes],",
+        after="in_degrees=indptr.diff(),",
+        test="partition/test_replica_shard.py::test_sums_use_the_degrees_of_the_whole_graph",
+        why="each worker of a cut of edges would normalise by its own part of a node's neighbours",
+    ),
+    Fault(
+        name="mirrors are trained on too",
+        file="partition/replica_shard.py",
+        before="train_mask=graph.train_mask[nodes] & masters,",
+        after="train_mask=graph.train_mask[nodes],",
+        test="partition/test_replica_shard.py::test_edges_and_nodes_are_all_there_once",
+        why="a node's loss would count once a copy",
+    ),
+    Fault(
         name="features standardized by all nodes",
         file="graph/sources/graphsaint.py",
         before="known = features[train].astype",
