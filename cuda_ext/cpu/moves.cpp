@@ -8,6 +8,7 @@
 namespace {
 
 constexpr int kLanes = 16;
+constexpr int64_t kAhead = 4; // rows lie anywhere in memory: those to come are fetched meanwhile
 
 // Whether a row moved; lanes keep their own maxima, so that the loop is one of vectors.
 bool moved(const float *x, const float *held, int64_t columns, float epsilon) {
@@ -43,8 +44,13 @@ GNNQLAB_EXPORT(row_moves)
     for (int64_t i = 0; i < count; i++)
         if (rows[i] < 0 || rows[i] >= num_x) return -1 - i;
 #pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1 && count * columns > 65536)
-    for (int64_t i = 0; i < count; i++)
+    for (int64_t i = 0; i < count; i++) {
+        if (i + kAhead < count) {
+            const float *next = x + rows[i + kAhead] * x_stride;
+            for (int64_t j = 0; j < columns && j < 256; j += kLanes) __builtin_prefetch(next + j);
+        }
         places[i] = moved(x + rows[i] * x_stride, held + i * columns, columns, epsilon);
+    }
     int64_t found = 0;
     for (int64_t i = 0; i < count; i++)
         if (places[i]) places[found++] = i;

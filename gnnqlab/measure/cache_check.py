@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import torch
-
 from gnnqlab.graph.graph import Graph
+from gnnqlab.measure.cached_training import CachedWorkers
 from gnnqlab.measure.convergence_check import curvature
-from gnnqlab.measure.in_process import ThreadedWorkers, exact_trainer
-from gnnqlab.message.adaptive_cache import AdaptiveCache, Threshold
+from gnnqlab.measure.in_process import exact_trainer
+from gnnqlab.message.adaptive_cache import AdaptiveCache
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.partition.edge_cut import Random
-from gnnqlab.partition.parts import cut_graph
 from gnnqlab.systems.system import System
 from gnnqlab.theory.cache import cache_bound
 from gnnqlab.train.config import TrainSettings
@@ -81,39 +79,28 @@ def cache_error(
     shape = replace(ModelSettings(name=model) if isinstance(model, str) else model, dropout=0.0, input_dropout=0.0)
     system = System(cache=cache or AdaptiveCache(), partition=Random(seed=seed))
     exact = exact_trainer(graph, shape, seed=seed)
-    cached = ThreadedWorkers(
-        graph, cut_graph(graph, system.partition, workers), system, shape, TrainSettings(seed=seed)
-    )
-    thresholds = [Threshold(trainer.exchange.boundary.wires.cache) for trainer in cached.trainers]  # type: ignore[union-attr]
-    for trainer, threshold in zip(cached.trainers, thresholds, strict=True):
-        trainer.adaptives = {threshold.name: threshold}
-    weights, steepest, rows, before = exact.parameters.values, 0.0, [], torch.zeros(2)
+    cached = CachedWorkers(graph, system, shape, TrainSettings(seed=seed), workers=workers)
+    weights, steepest, rows = exact.parameters.values, 0.0, []
     for epoch in range(epochs):
         if epoch % max(1, epochs // looks) == 0:
             steepest = max(steepest, curvature(exact, seed=seed).curvature)
             step = step or 0.25 / steepest
         loss = exact.gradients(epoch)
         gradient = exact.parameters.gradients.double()
-        cached.set_weights(weights)
-        epsilon = thresholds[0].cache.epsilon
+        cached.threads.set_weights(weights)
+        epsilon = cached.epsilon
         _, off = cached.gradients(epoch)
-        channels = [channel for trainer in cached.trainers for channel in trainer.exchange.channels]  # type: ignore[union-attr]
-        now = torch.tensor([sum(c.rows_sent for c in channels), sum(c.rows_offered for c in channels)])
-        sent, before = (now - before).tolist(), now
+        sent, offered = cached.sent()
         rows.append(
             {
                 "epoch": epoch,
                 "loss": loss,
                 "epsilon": epsilon,
-                "sent": sent[0] / max(sent[1], 1),
+                "sent": sent / max(offered, 1),
                 "gradient_square": float(gradient.square().sum()),
                 "error_square": float((off - gradient).square().sum()),
             }
         )
-        shared = [threshold.says(None) for threshold in thresholds]
-        counts = {name: sum(float(each[name] or 0.0) for each in shared) for name in ("right", "rows")}
-        for threshold in thresholds:
-            threshold.after_epoch(epoch, loss, counts)
         assert step is not None
         weights -= step * off
     frame = pd.DataFrame(rows)

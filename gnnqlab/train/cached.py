@@ -12,7 +12,7 @@ from gnnqlab.train.json_lines import read_lines
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CACHE_COLUMNS", "Cached", "read_cache"]
+__all__ = ["CACHE_COLUMNS", "Cached", "in_record", "read_cache"]
 
 CACHE_COLUMNS = ("epoch", "rank", "layer", "direction", "round", "rows_sent", "rows_offered", "epsilon")
 """Columns of ``run.cache``; rows are counted by their sender, ``epsilon`` is the threshold by which they were chosen,
@@ -37,6 +37,24 @@ class Cached:
             if now[1] > before[1]:
                 rows.append([*channel.place, now[0] - before[0], now[1] - before[1], channel.epsilon])
         return rows
+
+
+def in_record(rows: Sequence[list[Any]]) -> dict[str, float]:
+    """Return what of an epoch's counts stands in its record, for the live view: ``epsilon``, and ``sent_0`` … by layer.
+
+    ``sent_l`` is the share of the rows of layer l that this worker sent, there and back.
+
+    Example:
+        >>> in_record([[0, "forward", 0, 1, 4, 0.1], [0, "backward", 0, 2, 4, 0.1], [1, "forward", 0, 4, 4, 0.1]])
+        {'epsilon': 0.1, 'sent_0': 0.375, 'sent_1': 1.0}
+    """
+    said: dict[str, float] = {}
+    if rows and rows[0][-1] is not None:
+        said["epsilon"] = rows[0][-1]
+    for layer in sorted({row[0] for row in rows}):
+        counts = [row[3:5] for row in rows if row[0] == layer]
+        said[f"sent_{layer}"] = sum(sent for sent, _ in counts) / sum(offered for _, offered in counts)
+    return said
 
 
 def read_cache(folder: Path) -> pd.DataFrame:

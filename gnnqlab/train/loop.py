@@ -16,7 +16,7 @@ from gnnqlab.atomic import write_text
 from gnnqlab.message.paced import Pacer
 from gnnqlab.partition.cut import on_hosts
 from gnnqlab.partition.shard import Shard
-from gnnqlab.train.cached import Cached
+from gnnqlab.train.cached import Cached, in_record
 from gnnqlab.train.clock import Clock, summed
 from gnnqlab.train.config import RunConfig
 from gnnqlab.train.control import Control
@@ -97,6 +97,7 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
         if _evaluates(epoch, settings.epochs, settings.evaluate_every):
             scores = trainer.evaluate(epoch)
         seconds = clock.take()
+        kept = cached.read(trainer.exchange.channels if trainer.exchange else [])
         records.write(
             {
                 "epoch": epoch,
@@ -110,6 +111,7 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
                 **{f"{phase}_s": round(value, 7) for phase, value in summed(seconds).items()},
                 **meter.read(),
                 "bytes_wire": bytes_wire,
+                **in_record(kept),
             }
         )
         arrivals = meter.arrivals()
@@ -117,7 +119,6 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
         for adaptive in trainer.adaptives.values():
             adaptive.observe(arrivals)
             save_tables(folder, rank, adaptive.tables())
-        kept = cached.read(trainer.exchange.channels if trainer.exchange else [])
         traffic.write({"epoch": epoch, "rows": traffic_rows(arrivals), **({"cache": kept} if kept else {})})
         _check_finite(loss, epoch)
         keeper.after(epoch, time.perf_counter() - started)

@@ -16,14 +16,16 @@ from gnnqlab.launch.run import LIVE, Run
 from gnnqlab.train.config_file import read_config, unimported
 from gnnqlab.train.json_lines import GrowingLines, last_line, lines_at, spread_lines
 
-__all__ = ["AGES", "DIRECTIONS", "GrowingColumns", "LiveModel", "Traffic"]
+__all__ = ["AGES", "DIRECTIONS", "SENT", "GrowingColumns", "LiveModel", "Traffic"]
 
 AGES = ("staleness", "epsilon")
 """Columns of records that only systems with old or unchanged rows have: age in epochs, threshold of a cache."""
+SENT = tuple(f"sent_{layer}" for layer in range(16))
+"""Columns of records that only systems with a cache have: the share of a layer's rows that rank 0 sent."""
 DIRECTIONS = ("forward", "backward")
 _COLUMNS = (
     "epoch", "time_s", "loss", "train_score", "val_score", "test_score", "epoch_s",
-    *(phase.column for phase in PHASES), "bytes_payload", "bytes_params", *AGES,
+    *(phase.column for phase in PHASES), "bytes_payload", "bytes_params", *AGES, *SENT,
 )  # fmt: skip
 _LONG = 2000
 """Epochs of which all are read at once, even by a view that has yet to open."""
@@ -276,6 +278,16 @@ class LiveModel:
                 found[column] = (records["epoch"][known], records[column][known])
         if self.lag and "staleness" not in found:
             found["staleness"] = (records["epoch"], self._scheduled_age(records["epoch"]))
+        return found
+
+    @property
+    def sent(self) -> dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """Layer -> epochs and the share of its rows that rank 0 sent; empty for a system without a cache."""
+        records, found = self.records[0], {}
+        for layer, column in enumerate(SENT):
+            known = ~np.isnan(records[column])
+            if known.any():
+                found[layer] = (records["epoch"][known], records[column][known])
         return found
 
     def _scheduled_age(self, epochs: NDArray[np.float64]) -> NDArray[np.float64]:

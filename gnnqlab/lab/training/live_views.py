@@ -47,6 +47,7 @@ def live_values(model: LiveModel, *, worker: int | None = None) -> list[dict[str
         _pairs(model),
         *_volume(model),
         *(_series(*model.ages.get(column, (np.zeros(0), np.zeros(0)))) for column in _aging(model)),
+        *(_series(epochs, 100 * share) for epochs, share in model.sent.values()),
     ]
 
 
@@ -61,14 +62,14 @@ def draw_live(model: LiveModel, *, worker: int | None = None, dark: bool = False
     from plotly.subplots import make_subplots
 
     aging = _aging(model)
-    rows = 5 if aging else 4
+    rows = 5 if aging or model.sent else 4
     height = _TOP + _FOOT + rows * _ROW + (rows - 1) * _GAP
     inside = height - _TOP - _FOOT
     titles = [
         "Training loss", model.score[0].upper() + model.score[1:], "Where an epoch goes",
         "The same by worker, newest epochs", "Bits an element",
         "Elements by bit-width", "Bytes from worker to worker", "Bytes sent in an epoch, all workers",
-        *(_AGE_WORDS[column].capitalize() for column in aging),
+        *(_AGE_WORDS[column].capitalize() for column in aging), *(["Rows sent, by layer"] if model.sent else []),
     ]  # fmt: skip
     figure = make_subplots(
         rows=rows, cols=2, subplot_titles=titles, horizontal_spacing=0.12, vertical_spacing=_GAP / inside
@@ -87,11 +88,13 @@ def draw_live(model: LiveModel, *, worker: int | None = None, dark: bool = False
         "legend4": _inside(0.995, 2, inside) | {"orientation": "h"},
         "legend5": _inside(0.995, 3, inside) | {"orientation": "h"},
     }
+    if model.sent:
+        legends["legend6"] = _inside(0.995 if aging else 0.435, 4, inside)
     ground = "rgba(20,23,26,0.7)" if dark else "rgba(255,255,255,0.7)"
     for name, legend in legends.items():
         words = {"font": {"size": 10}, "traceorder": "normal", "bgcolor": ground, "orientation": "v"}
         figure.update_layout({name: words | legend})
-    _name_axes(figure, aging)
+    _name_axes(figure, aging, sent=bool(model.sent))
     return figure
 
 
@@ -194,7 +197,7 @@ def _volume(model: LiveModel) -> list[dict[str, Any]]:
     ]
 
 
-def _name_axes(figure: Figure, aging: tuple[str, ...]) -> None:
+def _name_axes(figure: Figure, aging: tuple[str, ...], *, sent: bool) -> None:
     axes = {
         (1, 1): ("epoch", "loss (cross-entropy)"),
         (1, 2): ("epoch", "%"),
@@ -205,6 +208,7 @@ def _name_axes(figure: Figure, aging: tuple[str, ...]) -> None:
         (4, 1): ("receiver", "sender"),
         (4, 2): ("epoch", "bytes"),
     } | {(5, number + 1): ("epoch", _AGE_AXES[column]) for number, column in enumerate(aging)}
+    axes |= {(5, len(aging) + 1): ("epoch", "rows sent (%)")} if sent else {}
     for (row, column), (x, y) in axes.items():
         figure.update_xaxes(title_text=x, title_standoff=4, title_font_size=11, row=row, col=column)
         figure.update_yaxes(title_text=y, title_standoff=4, title_font_size=11, row=row, col=column)
@@ -277,6 +281,12 @@ def _looks(model: LiveModel) -> list[dict[str, Any]]:
             line(5, number + 1, OKABE_ITO["purple"], "solid", "circle", showlegend=False, line_shape="hv",
                  hovertemplate=f"epoch %{{x}}: {_AGE_WORDS[column]} %{{y:.4g}}<extra></extra>")
             for number, column in enumerate(_aging(model))
+        ),
+        *(
+            line(5, len(_aging(model)) + 1, list(OKABE_ITO.values())[layer % len(OKABE_ITO)], "solid", "circle",
+                 name=f"layer {layer}", legend="legend6",
+                 hovertemplate=f"epoch %{{x}}: %{{y:.0f}} % of the rows<extra>layer {layer}</extra>")
+            for layer in model.sent
         ),
     ]  # fmt: skip
 

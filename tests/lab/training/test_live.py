@@ -182,6 +182,19 @@ def test_recorded_ages_and_thresholds_come_before_the_schedule(make: Callable[..
     assert model.ages["staleness"][1].tolist() == [3, 3, 3] and model.ages["epsilon"][1].tolist() == [0, 0.5, 1]
 
 
+def test_a_cache_shows_its_threshold_and_the_share_sent_by_layer(make: Callable[..., Folder]) -> None:
+    folder = make(workers=1)
+    said = {"rank": 0, "time_s": 1.0, "loss": 1.0, "epsilon": 0.05, "sent_0": 0.25}
+    lines = [{"epoch": n, **said, "sent_1": 1 / (n + 1)} for n in range(3)]
+    folder._append("records-rank0.jsonl", lines)
+    model = folder.model
+    model.look()
+    assert live_values(model)[-2:] == [{"x": [0, 1, 2], "y": [25, 25, 25]}, {"x": [0, 1, 2], "y": [100, 50, 33.333]}]
+    figure = draw_live(model)
+    assert [trace.name for trace in figure.data[-2:]] == ["layer 0", "layer 1"]
+    assert [note.text for note in figure.layout.annotations][-2:] == ["Threshold ε of the cache", "Rows sent, by layer"]
+
+
 # -- drawing ------------------------------------------------------------------------------------------------------
 
 
