@@ -148,7 +148,11 @@ def draw_bound(found: DataFrame, *, dark: bool = False) -> Bundle:
     ):
         known = found[found[column] > 0]
         figure.add_scatter(
-            x=known["epoch"].tolist(), y=known[column].tolist(), name=name, mode="lines", line={"color": ink, "width": 2}
+            x=known["epoch"].tolist(),
+            y=known[column].tolist(),
+            name=name,
+            mode="lines",
+            line={"color": ink, "width": 2},
         )
     figure.update_xaxes(title_text="epoch")
     figure.update_yaxes(title_text="squared gradient (loss² a weight²)", type="log")

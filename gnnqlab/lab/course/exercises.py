@@ -65,8 +65,12 @@ EXERCISES = {
     "13.moved": Exercise(0.25, "The largest change is 0.5; the largest element of what there is now is 2."),
     "13.bound": Exercise(0.5, "The topmost value is clamped by a whole step: range / 2^B, with B = 4."),
     "13.epsilon": Exercise(0.0525, "A gain relaxes: the smaller of 1.05 ε and ε + 0.01."),
-    "14.busiest": Exercise(400, "40 MB at 2 GB/s and 10 MB at 25 MB/s pass side by side: which is the longer of the two?"),
-    "14.factor": Exercise(400 / 280, "Seven tenths of 400 ms between hosts; and within, where there is 20 ms at first?"),
+    "14.busiest": Exercise(
+        400, "40 MB at 2 GB/s and 10 MB at 25 MB/s pass side by side: which is the longer of the two?"
+    ),
+    "14.factor": Exercise(
+        400 / 280, "Seven tenths of 400 ms between hosts; and within, where there is 20 ms at first?"
+    ),
     "14.bits": Exercise(100, "A quarter of 10 MB is left between the hosts. Is it still the longer of the two?"),
     "23.variance": Exercise(1.8, "(1 - p) / p is 3, and independent rows add their variances up."),
     "23.silence": Exercise(0.9**5, "Each of them stays silent with probability 0.9, whatever the others do."),
