@@ -81,5 +81,5 @@ def measure_vertex_cut(cut: VertexCut, graph: Graph, *, per_host: int | None = N
         edge_imbalance=float(edges.max() / edges.mean()) if float(edges.sum()) else 1.0,
         marginal_share=int((number > 1).sum()) / nodes,
         halo_rows=rows,
-        rows_by_kind={"whole": alone, "master": owned - alone, "mirror": gathered.sum(1)},
+        rows_by_kind={"central": alone, "marginal": owned - alone, "mirrors": gathered.sum(1)},
     )

@@ -16,6 +16,7 @@ from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import load
 from gnnqlab.launch.calibrate import settle
 from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.partition.cut import on_hosts
 from gnnqlab.systems.system import System, make_system
 from gnnqlab.train.config import RunConfig
 from gnnqlab.train.configure import configure
@@ -262,7 +263,7 @@ def probe(
     seen = trace(
         whole,
         config.model,
-        config.system,
+        replace(config.system, partition=on_hosts(config.system.partition, config.launch.hosts or 1)),
         workers=config.workers,
         epochs=epochs,
         settings=config.train,

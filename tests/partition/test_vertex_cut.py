@@ -207,7 +207,7 @@ def test_quality_of_a_vertex_cut_by_hand():
     assert (quality.inner, quality.outer, quality.most_inner, quality.most_outer) == (4, 4, 1, 2)
     assert quality.edge_imbalance == 1.0 and quality.marginal_share == 3 / 5
     assert {kind: rows.tolist() for kind, rows in quality.rows_by_kind.items()} == {
-        "whole": [0, 0, 0, 2], "master": [1, 1, 1, 0], "mirror": [1, 1, 1, 1],
+        "central": [0, 0, 0, 2], "marginal": [1, 1, 1, 0], "mirrors": [1, 1, 1, 1],
     }  # fmt: skip
 
 

@@ -73,12 +73,15 @@ def of_part(axis: str, part: object) -> System:
     company = {"codec": gq.Stochastic()} if axis == "bits" else {}
     if getattr(part, "takes_cuts_of", "nodes") == "edges":
         company = {"partition": EdgesAtRandom()}
+    if axis == "partition":
+        company = {"exchange": taker(type(part))()}
     return replace(gq.systems.vanilla(), **company, **{axis: part})
 
 
-def has_company(axis: str, kind: type) -> bool:
-    """Whether Vanilla's exchange takes the cuts of a partitioner; others are tried with the exchange that does."""
-    return axis != "partition" or getattr(kind, "cuts", "nodes") == gq.systems.vanilla().exchange.takes_cuts_of
+def taker(partitioner: type) -> type | None:
+    """The first exchange that takes the cuts of a partitioner."""
+    made = getattr(partitioner, "cuts", "nodes")
+    return next((kind for kind in PARTS["exchange"].values() if getattr(kind, "takes_cuts_of", "nodes") == made), None)
 
 
 @cache
@@ -88,7 +91,7 @@ def candidates() -> dict[str, System]:
     used = {(axis, type(getattr(system, axis))) for system in found.values() for axis in PARTS}
     for axis, kinds in PARTS.items():
         for name, kind in kinds.items():
-            if (axis, kind) not in used and has_company(axis, kind):
+            if (axis, kind) not in used and (axis != "partition" or taker(kind)):
                 found[f"{axis}-{name}"] = of_part(axis, kind())
     return found
 

@@ -40,7 +40,8 @@ def pair_table(parts: Parts) -> DataFrame:
 def worker_table(parts: Parts) -> DataFrame:
     """Return how many rows of each kind every worker holds.
 
-    Of a cut of nodes ``central, marginal, halo``; of a cut of edges ``whole`` (the one copy), ``master``, ``mirror``.
+    Of a cut of nodes ``central, marginal, halo``; of a cut of edges ``central`` (on one worker alone), ``marginal``
+    (masters of copied nodes), ``mirrors``.
     """
     import pandas as pd
 

@@ -109,7 +109,7 @@ def test_cuts_of_edges_are_drawn_too() -> None:
     model = ExplorerModel(GRAPH, partitioner="EBV", parts=4)
     bars = {trace.name: list(trace.x) for trace in model.sharing().figure.data if trace.type == "bar"}
     assert bars == {kind: rows.tolist() for kind, rows in model.parts.quality.rows_by_kind.items()}
-    assert set(bars) == {"whole", "master", "mirror"} and sum(bars["whole"]) + sum(bars["master"]) == 120
+    assert set(bars) == {"central", "marginal", "mirrors"} and sum(bars["central"]) + sum(bars["marginal"]) == 120
     assert "copied" in model.sharing().figure.layout.meta["caption"]
     names = {trace.name for trace in model.shares().figure.data}
     assert {"EBV", "HEP", "random", "random edges"} <= names
