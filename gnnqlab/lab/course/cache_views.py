@@ -74,7 +74,8 @@ def compare_caches(found: DataFrame) -> DataFrame:
 
     Example:
         >>> import pandas as pd
-        >>> rows = {"cache": ["none", "a"] * 2, "seed": [0, 0, 1, 1], "score": [0.5, 0.6, 0.5, 0.6], "kept": [0, 0.5] * 2}
+        >>> scores, kept = [0.5, 0.6] * 2, [0, 0.5] * 2
+        >>> rows = {"cache": ["none", "a"] * 2, "seed": [0, 0, 1, 1], "score": scores, "kept": kept}
         >>> compare_caches(pd.DataFrame(rows)).loc["a"].to_dict()
         {'rows kept (%)': 50.0, 'score (%)': 60.0, 'beside none (points)': 10.0, '±': 0.0}
     """
@@ -148,7 +149,11 @@ def draw_bound(found: DataFrame, *, dark: bool = False) -> Bundle:
     ):
         known = found[found[column] > 0]
         figure.add_scatter(
-            x=known["epoch"].tolist(), y=known[column].tolist(), name=name, mode="lines", line={"color": ink, "width": 2}
+            x=known["epoch"].tolist(),
+            y=known[column].tolist(),
+            name=name,
+            mode="lines",
+            line={"color": ink, "width": 2},
         )
     figure.update_xaxes(title_text="epoch")
     figure.update_yaxes(title_text="squared gradient (loss² a weight²)", type="log")
