@@ -270,6 +270,13 @@ ITEMS = {
         "lab/course/test_overhead_views.py::test_shares_are_drawn",
         (("10", "Figure 12"),),
     ),
+    "CD-T2": Item(
+        "tune.wire:Wire.by_tier lab.figures.frames:by_tier measure.connections_by_gamma:connections_by_gamma",
+        "CDFGNN Eq. 24, Table 3",
+        "tune/test_bytes.py::test_tiers_are_those_of_the_records "
+        "measure/test_connections_by_gamma.py::test_lines_are_those_of_the_cuts",
+        (("14", "two emulated hosts of two workers"),),
+    ),
     "CD-E24": Item(
         "partition.ebv:EBV kernels.vertex_cut:place_by_cost kernels.reference.vertex_cut:place_by_cost",
         "CDFGNN Eq. 24",
@@ -329,6 +336,42 @@ ITEMS = {
         (),
         missing="drawn with the notebooks on CDFGNN",
     ),
+    "CD-A2": Item(
+        "message.adaptive_cache:AdaptiveCache kernels.moves:row_moves",
+        "CDFGNN's Algorithm 2",
+        "exchange/test_adaptive_cache.py::test_it_is_the_dense_training_that_skips_the_same_rows "
+        "exchange/test_adaptive_cache.py::test_both_ends_hold_the_same_bit_for_bit_whatever_the_codec",
+        (("13", "CDFGNN Algorithm 2"),),
+        "replicas of a vertex-cut, with the exchange of replicas",
+    ),
+    "CD-E6, E7": Item(
+        "message.adaptive_cache:AdaptiveCache.next_epsilon message.adaptive_cache:Threshold",
+        "(Eq. 6, in the reading of ``rule``)",
+        "message/test_adaptive_cache.py::test_it_relaxes_after_a_gain_and_tightens_after_a_loss "
+        "message/test_adaptive_cache.py::test_as_printed_it_is_the_other_way_round",
+        (("13", "CDFGNN Eqs. 6, 7"),),
+    ),
+    "CD-Th1, L1–3": Item(
+        "theory.cache:cache_bound theory.cache:forward_error theory.cache:backward_error theory.cache:product_bound "
+        "measure.cache_check:cache_error",
+        "CDFGNN Theorem 1, Eqs. 17 to 21",
+        "theory/test_cache.py::test_theorem_1_holds_with_its_cross_term "
+        "theory/test_cache.py::test_lemma_2_holds_where_rows_are_held_by_the_rule "
+        "measure/test_cache_check.py::test_the_bound_holds_over_a_descent_in_which_rows_stay_home_and_epsilon_moves",
+        (("13", "Lemmas 1 to 3"),),
+    ),
+    "CD-E22, E23": Item(
+        "message.linear:Linear kernels.linear:encode_linear",
+        "CDFGNN Eqs. 22 and 23",
+        "message/test_linear.py::test_no_element_is_off_by_more_than_the_bound_and_one_is_off_by_it",
+        (("13", "Eqs. 22, 23"),),
+    ),
+    "CD-F7": Item(
+        "lab.course.cache_views:draw_cache train.cached:read_cache",
+        "CDFGNN Fig. 7",
+        "lab/course/test_cache_views.py::test_the_picture_is_what_was_recorded",
+        (("13", "CDFGNN's Figure 7"),),
+    ),
 }
 
 BEYOND = ("SY-TI", "SY-TIX", "SY-F2", "SY-F3", "SY-F6")
@@ -338,9 +381,8 @@ NOT_YET = {
     "more workers than one machine has: the cost model is there, what it says of them comes with the work on scale": (
         "AQ-T7", "SY-TVIII, TXIII, F14",
     ),
-    "training over a vertex-cut, with its cache, comes with the work on CDFGNN": (
-        "CD-A2", "CD-E6, E7", "CD-Th1, L1–3", "CD-E22, E23", "CD-T2", "CD-F5",
-        "CD-F6", "CD-F7", "CD-F8",
+    "training over a vertex-cut comes with the work on CDFGNN": (
+        "CD-F5", "CD-F6", "CD-F8",
     ),
     "quantized primitives of one device come with the work on TANGO": (
         "TG-E1,E2", "TG-E3", "TG-E4, F2", "TG-E5,E6", "TG-E7,E8", "TG-F3,F4", "TG-F5", "TG-F6", "TG-F15", "TG-3.3",

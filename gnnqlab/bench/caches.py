@@ -52,8 +52,8 @@ def lines() -> dict[str, System]:
     from gnnqlab.systems.parts import PARTS
     from gnnqlab.systems.system import System
 
-    kept = {"none": NoCache(), "fixed": AdaptiveCache(rule="fixed"), "adaptive": AdaptiveCache()}
-    coded = {
+    kept: dict[str, Any] = {"none": NoCache(), "fixed": AdaptiveCache(rule="fixed"), "adaptive": AdaptiveCache()}
+    coded: dict[str, tuple[Any, Any]] = {
         "float32": (Float32(), Fixed()),
         "8-bit": (Stochastic(), Fixed(bits=8)),
         "linear-8": (Linear(), Fixed(bits=8)),
@@ -178,7 +178,6 @@ def compared(case: str, found: Mapping[str, Sequence[Training]]) -> list[dict[st
 
 def cost_of_choosing(num_nodes: int = 20_000, *, epochs: int = 12) -> list[dict[str, Any]]:
     """Return the share of an epoch that choosing rows takes, two workers in this process, GCN 2 x 64."""
-    import gnnqlab as gq
     from gnnqlab.exchange.schedule import Synchronous
     from gnnqlab.graph import load
     from gnnqlab.measure.in_process import ThreadedWorkers
@@ -190,7 +189,7 @@ def cost_of_choosing(num_nodes: int = 20_000, *, epochs: int = 12) -> list[dict[
     from gnnqlab.train.config import TrainSettings
 
     graph = load(f"sbm:{num_nodes},10,10")
-    system = System(partition=Random(), schedule=Synchronous(), cache=gq.AdaptiveCache(rule="fixed"))
+    system = System(partition=Random(), schedule=Synchronous(), cache=adaptive_cache.AdaptiveCache(rule="fixed"))
     shape = ModelSettings(layers=2, hidden=64, dropout=0.0)
     threads = ThreadedWorkers(graph, cut_graph(graph, Random(), 2), system, shape, TrainSettings())
     spent: list[float] = []
@@ -203,7 +202,7 @@ def cost_of_choosing(num_nodes: int = 20_000, *, epochs: int = 12) -> list[dict[
         return found
 
     shares = []
-    adaptive_cache.row_moves = timed
+    adaptive_cache.row_moves = timed  # type: ignore[assignment]
     try:
         for epoch in range(epochs):
             spent.clear()

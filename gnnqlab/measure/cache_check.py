@@ -109,7 +109,7 @@ def cache_error(
     for column, reading in (("bound", "kept"), ("printed", "printed")):
         frame[column] = [
             cache_bound(
-                loss_gap=max(rows[0]["loss"], 0.0),
+                loss_gap=max(float(frame["loss"][0]), 0.0),
                 step=step,
                 curvature=steepest,
                 errors=frame["error_square"][: epoch + 1].tolist(),

@@ -13,6 +13,8 @@ from gnnqlab.adaptive import DECISIONS
 from gnnqlab.exchange import Pipelined
 from gnnqlab.message import AdaptiveCache, BoundarySampling
 from gnnqlab.message.adaptive_cache import Threshold
+from gnnqlab.message.place import Place
+from gnnqlab.seat import Seat
 from gnnqlab.systems import vanilla
 from gnnqlab.train.control import steered
 
@@ -69,6 +71,26 @@ def test_it_goes_on_from_a_checkpoint():
     for epoch, accuracy in enumerate(accuracies[3:], 3):
         second.after_epoch(epoch, 1.0, {"right": accuracy * 50, "rows": 50.0})
     assert second.cache.epsilon == whole[-1]
+
+
+def test_held_rows_come_back_at_both_ends():
+    """Receivers' rows are kept once; a sender takes those of its peer."""
+    seats = [Seat(rank=rank, workers=2, seed=0, ids=torch.arange(2), importance=torch.zeros(2)) for rank in range(2)]
+    before = [Threshold(AdaptiveCache().at_work(), seat) for seat in seats]
+    rows = {(sender, direction): torch.randn(3, 2) for sender in range(2) for direction in ("forward", "backward")}
+    for rank, threshold in enumerate(before):
+        for direction in ("forward", "backward"):
+            held = threshold.cache.held_at(Place(1, direction))
+            held["send", 1 - rank], held["receive", 1 - rank] = rows[rank, direction], rows[1 - rank, direction]
+    kept = [threshold.state().own for threshold in before]
+    assert not set(kept[0]) & set(kept[1]), "names of its own"
+    for rank, seat in enumerate(seats):
+        after = Threshold(AdaptiveCache().at_work(), seat)
+        after.load({"epsilon": 0.2, "mean": 0.5}, {**kept[0], **kept[1]})
+        assert (after.cache.epsilon, after.mean) == (0.2, 0.5)
+        assert after.cache.held.keys() == before[rank].cache.held.keys()
+        for place, held in before[rank].cache.held.items():
+            assert all(torch.equal(after.cache.held[place][end], held[end]) for end in held), place
 
 
 def test_epsilon_is_a_knob():

@@ -74,7 +74,8 @@ def compare_caches(found: DataFrame) -> DataFrame:
 
     Example:
         >>> import pandas as pd
-        >>> rows = {"cache": ["none", "a"] * 2, "seed": [0, 0, 1, 1], "score": [0.5, 0.6, 0.5, 0.6], "kept": [0, 0.5] * 2}
+        >>> scores, kept = [0.5, 0.6] * 2, [0, 0.5] * 2
+        >>> rows = {"cache": ["none", "a"] * 2, "seed": [0, 0, 1, 1], "score": scores, "kept": kept}
         >>> compare_caches(pd.DataFrame(rows)).loc["a"].to_dict()
         {'rows kept (%)': 50.0, 'score (%)': 60.0, 'beside none (points)': 10.0, '±': 0.0}
     """
