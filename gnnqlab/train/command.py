@@ -6,13 +6,13 @@ import dataclasses
 import shlex
 from typing import Any
 
-from gnnqlab.partition.edge_cut import METIS, Random
 from gnnqlab.settings import settings_in
 from gnnqlab.systems.parts import PARTS
 from gnnqlab.systems.replaced import words_of
 from gnnqlab.systems.settings import settings_of
 from gnnqlab.systems.system import SYSTEMS, make_system
 from gnnqlab.train.config import RunConfig
+from gnnqlab.train.configure import partitioner_named
 
 __all__ = ["command_of"]
 
@@ -43,9 +43,10 @@ def command_of(config: RunConfig) -> str | None:
     words += [word for name, value in said.settings.items() for word in known[name].words(value)]
     usual, partition = make_system(said.name, **said.settings), config.system.partition
     if partition != usual.partition:
-        words += ["--partition", type(partition).__name__.lower()]
-    if partition not in (usual.partition, METIS(), Random(seed=config.train.seed)):
-        return None
+        name = next((name for name, kind in PARTS["partition"].items() if kind is type(partition)), None)
+        if name is None or partition != partitioner_named(name, config.train.seed):
+            return None
+        words += ["--partition", name]
     others = [axis for axis in PARTS if getattr(config.system, axis) != getattr(usual, axis) and axis != "partition"]
     replaced = [words_of(axis, getattr(config.system, axis)) for axis in others]
     if None in replaced or config.system.name != usual.name:

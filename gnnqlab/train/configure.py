@@ -17,7 +17,7 @@ from gnnqlab.systems.system import SYSTEMS, System, make_system
 from gnnqlab.train.config import LaunchSettings, RunConfig, TrainSettings
 from gnnqlab.train.prepare import keep_graph
 
-__all__ = ["configure"]
+__all__ = ["configure", "partitioner_named"]
 
 
 def configure(
@@ -120,11 +120,16 @@ def _names(section: type) -> set[str]:
 
 def _parted(system: System, partition: str | Partitioner, seed: int) -> System:
     """Return a system with another partitioner; what made the rest of it is still known."""
-    part = _partitioner(partition, seed) if isinstance(partition, str) else partition
+    part = partitioner_named(partition, seed) if isinstance(partition, str) else partition
     return replaced(system, {"partition": part})
 
 
-def _partitioner(name: str, seed: int) -> Partitioner:
+def partitioner_named(name: str, seed: int) -> Partitioner:
+    """Return a partitioner by name, with the run's seed if it takes one.
+
+    Raises:
+        ValueError: if the name is unknown; the message lists the known ones.
+    """
     known = PARTS["partition"]
     if name not in known:
         raise ValueError(f"partition must be one of {sorted(known)}, got {name!r}")
