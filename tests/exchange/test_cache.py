@@ -271,7 +271,11 @@ def test_impossible_company_is_refused():
 @pytest.mark.parametrize(
     ("axis", "part", "text"),
     [
-        ("exchange", "junk", r"exchange must be a part .* with join, got 'junk'; choose Halo\(\) or write one"),
+        (
+            "exchange",
+            "junk",
+            r"exchange must be a part .* with join, got 'junk'; choose Halo\(\), Replicas\(\) or write one",
+        ),
         ("cache", 42, r"cache must be a part .* with build, got 42; choose NoCache\(\), Unchanged\(\)"),
         ("compute", None, r"compute must be a part .* got None; choose Float32Products\(\)"),
         ("codec", Stochastic, r"codec must be a part .* a dataclass instance"),

@@ -16,7 +16,6 @@ from gnnqlab.exchange import Replicas
 from gnnqlab.graph import load
 from gnnqlab.lab.figures.frames import by_tier
 from gnnqlab.measure.in_process import ThreadedWorkers
-from gnnqlab.message.cache import NoCache
 from gnnqlab.message.codec import Stochastic
 from gnnqlab.nn.models.registry import MODELS, ModelSettings
 from gnnqlab.partition import Random, build_shard
@@ -39,11 +38,8 @@ MORE = {
     "adaqp": [{"parameters": "bfloat16"}, {"as_released": True}],
 }
 """Settings that change the bytes, beside the recipes' own."""
-
-
-def _of_nodes(name: str) -> bool:
-    """Whether a system's exchange takes cuts of nodes; the others are held below, over all their rounds."""
-    return getattr(make_system(name).exchange, "takes_cuts_of", "nodes") == "nodes"
+OF_NODES = [name for name in sorted(SYSTEMS) if make_system(name).exchange.takes_cuts_of == "nodes"]
+CASES = [(name, settings) for name in OF_NODES for settings in ({}, *MORE.get(name, []))]
 
 
 def _system(name: str, settings: dict[str, Any]) -> gq.System:
@@ -68,9 +64,6 @@ def _train(rank: int, workers: int) -> list[list[tuple[int, int]]]:
             trainer.close()
             found.append([(now[0] - then[0], now[1] - then[1]) for then, now in itertools.pairwise(sent)])
     return found
-
-
-CASES = [(name, settings) for name in sorted(filter(_of_nodes, SYSTEMS)) for settings in ({}, *MORE.get(name, []))]
 
 
 @pytest.mark.slow
@@ -154,27 +147,12 @@ def test_records_hold_the_same(tmp_path: Any) -> None:
     assert run.records["bytes_headers"].min() > 0 and run.records["bytes_gradients"].min() > 0
 
 
-def test_tiers_are_those_of_the_records(tmp_path: Any) -> None:
-    """Two hosts of two workers: what is predicted to cross hosts is what is written down as having crossed them."""
-    shape: dict[str, Any] = {"layers": 2, "hidden": 8, "workers": 4, "hosts": 2, "wire": "paced"}
-    probe = gq.probe(GRAPH, launched=False, epochs=3, theorem=False, **shape)
-    run = gq.launch(GRAPH, system="fixed-bits", bits=4, epochs=5, out=tmp_path, wait=True, **shape)
-    found, sent = probe.forecast(system="fixed-bits", bits=4).by_tier(), by_tier(run.traffic)
-    assert found["bytes"].tolist() == sent["bytes"].tolist() and found["bytes"].min() > 0
-    assert found["bytes"].sum() == probe.forecast(system="fixed-bits", bits=4).bytes_sent
-    assert "kB between hosts" in repr(probe.forecast(system="fixed-bits", bits=4))
-    alone = gq.probe(GRAPH, layers=2, hidden=8, launched=False, epochs=3, theorem=False).forecast().by_tier()
-    assert alone.loc["outer"].tolist() == [0, 0] and alone.loc["inner"].min() > 0
-
-
-REPLICAS = ["vanilla", "fixed-bits", "random-bits", "varco", "cdfgnn"]
+REPLICAS = ["vanilla", "fixed-bits", "random-bits", "varco"]
 
 
 def _replicas(name: str) -> gq.System:
-    """A system on a cut of edges; what a cache will keep home nobody knows beforehand, so there is none."""
     more = {"random-bits": {"period": 1, "among": (1, 8, 32)}, "fixed-bits": {"bits": 4, "parameters": "bfloat16"}}
-    parts = {"partition": EdgesAtRandom(), "exchange": Replicas(), "cache": NoCache()}
-    return replace(make_system(name, **more.get(name, {})), **parts)
+    return replace(make_system(name, **more.get(name, {})), partition=EdgesAtRandom(), exchange=Replicas())
 
 
 @pytest.mark.parametrize("workers", [2, 3])
@@ -216,3 +194,16 @@ def test_every_round_takes_its_own_time() -> None:
     assert found.wire_s == pytest.approx(sum(probe.wire.exchange_s(each.double().numpy()) for each in sent.values()))
     with pytest.raises(ValueError, match="bits Assigned are those of halo rows"):
         probe.forecast(lam=0.5)
+
+
+def test_tiers_are_those_of_the_records(tmp_path: Any) -> None:
+    """Two hosts of two workers: what is predicted to cross hosts is what is written down as having crossed them."""
+    shape: dict[str, Any] = {"layers": 2, "hidden": 8, "workers": 4, "hosts": 2, "wire": "paced"}
+    probe = gq.probe(GRAPH, launched=False, epochs=3, theorem=False, **shape)
+    run = gq.launch(GRAPH, system="fixed-bits", bits=4, epochs=5, out=tmp_path, wait=True, **shape)
+    found, sent = probe.forecast(system="fixed-bits", bits=4).by_tier(), by_tier(run.traffic)
+    assert found["bytes"].tolist() == sent["bytes"].tolist() and found["bytes"].min() > 0
+    assert found["bytes"].sum() == probe.forecast(system="fixed-bits", bits=4).bytes_sent
+    assert "kB between hosts" in repr(probe.forecast(system="fixed-bits", bits=4))
+    alone = gq.probe(GRAPH, layers=2, hidden=8, launched=False, epochs=3, theorem=False).forecast().by_tier()
+    assert alone.loc["outer"].tolist() == [0, 0] and alone.loc["inner"].min() > 0
