@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import multiprocessing
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -114,3 +116,21 @@ def test_machines_with_one_run_folder_have_each_its_own_cache(tmp_path: Path, mo
     folders = [json.loads(path.read_text())["folder"] for path in sorted(tmp_path.glob("shards*.json"))]
     assert [Path(folder).parents[1].name for folder in folders] == ["cache1", "cache0"]
     assert partitioner_library(tmp_path) is None
+
+
+@dataclass(frozen=True)
+class Told(Random):
+    """Learns how many hosts a run has."""
+
+    def on_hosts(self, hosts):
+        raise RuntimeError(f"told of {hosts} hosts")
+
+
+@pytest.mark.parametrize(("settings", "hosts"), [({}, 1), ({"hosts": 2, "link": "1gbit"}, 2)])
+def test_a_run_tells_its_partitioner_how_many_hosts_there_are(tmp_path, settings, hosts):
+    from gnnqlab.train.loop import fit
+
+    system = dataclasses.replace(gq.systems.vanilla(), partition=Told())
+    config = gq.configure("sbm:60,3,6", system=system, workers=4, **settings)
+    with pytest.raises(RuntimeError, match=f"told of {hosts} hosts"):
+        fit(config, tmp_path, 0, 4, Heartbeat(None))
