@@ -149,7 +149,7 @@ if TYPE_CHECKING:
     from gnnqlab.bench.results import bench_results
     from gnnqlab.bits import Fixed, Growing, UniformRandom
     from gnnqlab.compute import BFloat16Rows
-    from gnnqlab.exchange import Overlapped, Synchronous
+    from gnnqlab.exchange import Overlapped, Replicas, Synchronous
     from gnnqlab.graph import Graph, from_dgl, from_pyg, load
     from gnnqlab.lab.course.errata import errata
     from gnnqlab.lab.players.assigner_player import AssignerPlayer

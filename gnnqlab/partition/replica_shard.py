@@ -133,7 +133,7 @@ def build_replica_shard(graph: Graph, cut: _CutOfEdges, rank: int) -> ReplicaSha
     Example:
         >>> from gnnqlab.graph import Graph
         >>> from gnnqlab.partition.vertex_cut import VertexCut
-        >>> path = Graph.from_edges([[0, 1], [1, 2]], num_nodes=3, features=torch.eye(3), labels=[0, 1, 0])
+        >>> path = Graph.from_edges([0, 1], [1, 2], num_nodes=3, symmetrize=True, self_loops="remove")
         >>> halves = VertexCut(part=torch.tensor([0, 0, 1, 1]).int(), owner=torch.tensor([0, 0, 1]), workers=2)
         >>> [build_replica_shard(path, halves, rank).row_ids.tolist() for rank in (0, 1)]
         [[0, 1], [2, 1]]
