@@ -54,6 +54,9 @@ class Forecast:
     """The bounds of all weights together over the squared norm of the exact gradient."""
     rows: dict[int, int]
     """Bit-width -> rows an epoch, all layers and both directions."""
+    tiers: dict[str, tuple[float, float]]
+    """``inner`` (within a host) and ``outer`` (between hosts) -> bytes of rows by all workers in an epoch, and seconds
+    for which they are under way, hidden or not; tiers pass side by side, so their seconds do not add up."""
     pair_bits: Array
     """Mean bits an element from worker to worker, ``(P, P)``; NaN where nothing travels."""
     link: str
@@ -107,14 +110,24 @@ class Forecast:
         frame["share"] = frame["seconds"] / self.epoch_s
         return frame.rename_axis("phase")
 
+    def by_tier(self) -> DataFrame:
+        """Return ``bytes`` and ``seconds`` of an epoch by tier, as ``gq.compare(runs).tiers()`` has them measured."""
+        import pandas as pd
+
+        frame = pd.DataFrame.from_dict(self.tiers, orient="index", columns=["bytes", "seconds"])
+        return frame.rename_axis("tier")
+
     def _title(self) -> str:
         settings = "" if self.lam is None else f" λ = {self.lam:g}, groups of {self.group_size}"
         spread = "" if self.error is None else f" ± {self.error:.0%}"
         noise = "" if self.noise_share is None else f", noise at most {self.noise_share:.2g}× the squared gradient"
+        outer, _ = self.tiers["outer"]
+        between = f" ({outer / 1e3:.0f} kB between hosts)" if outer else ""
         more = noise + (f"; assumes {'; '.join(self.assumes)}" if self.assumes else "")
+        sent = f"{self.bytes_sent / 1e3:.0f} kB{between}"
         return (
             f"{self.system}{settings} over {self.link}: {self.epoch_s * 1e3:.2f} ms an epoch{spread}, "
-            f"{self.speedup:.2f}× Vanilla, {self.bytes_sent / 1e3:.0f} kB, {self.mean_bits:.2f} bits a row{more}"
+            f"{self.speedup:.2f}× Vanilla, {sent}, {self.mean_bits:.2f} bits a row{more}"
         )
 
     def __repr__(self) -> str:

@@ -13,6 +13,7 @@ import gnnqlab as gq
 from gnnqlab.bits.orchestrator import Orchestrated, OrchestratedWidths
 from gnnqlab.bits.policy import Fixed, UniformRandom
 from gnnqlab.graph import load
+from gnnqlab.lab.figures.frames import by_tier
 from gnnqlab.measure.in_process import ThreadedWorkers
 from gnnqlab.message.codec import Stochastic
 from gnnqlab.nn.models.registry import MODELS, ModelSettings
@@ -140,3 +141,16 @@ def test_records_hold_the_same(tmp_path: Any) -> None:
         found = probe.forecast(system="random-bits", epoch=int(epoch), **settings)
         assert (found.bytes_payload, found.bytes_params) == (row["bytes_payload"], row["bytes_params"])
     assert run.records["bytes_headers"].min() > 0 and run.records["bytes_gradients"].min() > 0
+
+
+def test_tiers_are_those_of_the_records(tmp_path: Any) -> None:
+    """Two hosts of two workers: what is predicted to cross hosts is what is written down as having crossed them."""
+    shape: dict[str, Any] = {"layers": 2, "hidden": 8, "workers": 4, "hosts": 2, "wire": "paced"}
+    probe = gq.probe(GRAPH, launched=False, epochs=3, theorem=False, **shape)
+    run = gq.launch(GRAPH, system="fixed-bits", bits=4, epochs=5, out=tmp_path, wait=True, **shape)
+    found, sent = probe.forecast(system="fixed-bits", bits=4).by_tier(), by_tier(run.traffic)
+    assert found["bytes"].tolist() == sent["bytes"].tolist() and found["bytes"].min() > 0
+    assert found["bytes"].sum() == probe.forecast(system="fixed-bits", bits=4).bytes_sent
+    assert "kB between hosts" in repr(probe.forecast(system="fixed-bits", bits=4))
+    alone = gq.probe(GRAPH, layers=2, hidden=8, launched=False, epochs=3, theorem=False).forecast().by_tier()
+    assert alone.loc["outer"].tolist() == [0, 0] and alone.loc["inner"].min() > 0
