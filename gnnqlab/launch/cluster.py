@@ -102,7 +102,7 @@ def slurm_script(
 #SBATCH --exclusive
 {gpus}# {shared_folder(root, name)}
 set -euo pipefail
-first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)
 GNNQLAB_HOST=$(srun --nodes=1 --ntasks=1 --nodelist="$first" python -m gnnqlab.launch.cluster {shlex.quote(interface)})
 GNNQLAB_CONFIG={shlex.quote(json.dumps(settings, separators=(",", ":")))}
 export GNNQLAB_HOST GNNQLAB_CONFIG

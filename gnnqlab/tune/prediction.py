@@ -104,6 +104,14 @@ class Prediction:
         }
 
     @cached_property
+    def tiers(self) -> dict[str, tuple[float, float]]:
+        """Bytes and seconds of an epoch by tier."""
+        each = [self.wire.by_tier(sent) for sent in self.volume.sent.values()]
+        return {
+            tier: (sum(one[tier][0] for one in each), sum(one[tier][1] for one in each)) for tier in ("inner", "outer")
+        }
+
+    @cached_property
     def phases(self) -> dict[str, float]:
         """Seconds of an epoch; ``wire`` is what of the transfers nothing hides."""
         phases = _between(self.timing.quantized, self.timing.exact, self.volume.exact)

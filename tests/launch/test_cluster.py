@@ -98,7 +98,8 @@ def test_what_is_printed_says_that_a_folder_is_shared(capsys: pytest.CaptureFixt
 def test_the_slurm_script_with_stand_ins_for_slurm(bench: Bench, tmp_path: Path) -> None:
     commands = tmp_path / "commands"
     commands.mkdir()
-    (commands / "scontrol").write_text("#!/bin/bash\nprintf 'node-a\\nnode-b\\n'\n")
+    # A long list, in two writes: whoever reads its first line alone must not break the pipe.
+    (commands / "scontrol").write_text("#!/bin/bash\necho node-a\nseq -f node-%g 20000\n")
     (commands / "srun").write_text(
         '#!/bin/bash\nnodes=1\nwhile [[ $1 == --* ]]; do [[ $1 == --nodes=* ]] && nodes="${1#--nodes=}"; shift; done\n'
         'for ((i = 0; i < nodes; i++)); do SLURM_NODEID=$i "$@" & jobs+=($!); done\n'
