@@ -49,6 +49,8 @@ class AdaptiveCache:
         [0.0525, 0.045, 0.05]
     """
 
+    assumes: ClassVar[str] = "every row travels: what stays home is known in training alone"
+    """What forecasts have to assume."""
     steerable: ClassVar[tuple[str, ...]] = ("epsilon", "rule")
     """Settings that may change while a run trains."""
     epsilon: Annotated[float, Range(0, 1)] = 0.05
@@ -98,6 +100,10 @@ class AdaptiveCache:
             tightened = max(self.lambda2 * epsilon, epsilon - self.xi)
             return max(tightened, self.nu2) if self.rule == "text" else tightened
         return epsilon
+
+    def expected_share(self) -> float:
+        """Return the share of rows that travel, as forecasts expect it: all, see ``assumes``."""
+        return 1.0
 
     def at_work(self) -> CacheAtWork:
         """Return what runs on one worker: its choosers share one ε."""

@@ -98,15 +98,7 @@ class Prediction:
     @cached_property
     def tiers(self) -> dict[str, tuple[float, float]]:
         """Bytes and seconds of an epoch by tier."""
-        each = [self.wire.by_tier(sent) for sent in self.volume.sent.values()]
-        return {
-            tier: (sum(one[tier][0] for one in each), sum(one[tier][1] for one in each)) for tier in ("inner", "outer")
-        }
-
-    @cached_property
-    def tiers(self) -> dict[str, tuple[float, float]]:
-        """Bytes and seconds of an epoch by tier."""
-        each = [self.wire.by_tier(sent) for sent in self.volume.sent.values()]
+        each = [self.wire.by_tier(sent) for rounds in self.volume.rounds.values() for sent in rounds.values()]
         return {
             tier: (sum(one[tier][0] for one in each), sum(one[tier][1] for one in each)) for tier in ("inner", "outer")
         }

@@ -137,4 +137,6 @@ def _assumed(system: System, epoch: int | None, cached: float) -> tuple[str, ...
         found.append("no noise but that of rounding, as if every row travelled")
     if cached != 1.0:
         found.append(f"{cached:.3g} of the rows changed enough to travel")
+    if assumed := getattr(system.cache, "assumes", ""):
+        found.append(assumed)
     return tuple(found)

@@ -21,12 +21,14 @@ from numpy.typing import NDArray
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import load
 from gnnqlab.lab.tuner.settings import LOOPBACK, PRESETS, TunerSettings
+from gnnqlab.systems.system import System, make_system
 from gnnqlab.train.config import RunConfig
 from gnnqlab.train.configure import configure
 from gnnqlab.tune.drift import Drift
 from gnnqlab.tune.forecast import Forecast
 from gnnqlab.tune.past import median_error
 from gnnqlab.tune.probe import LAMS, Probe, probe
+from gnnqlab.tune.timing import PROBED, probed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -136,31 +138,44 @@ class TunerModel:
     @property
     def probed(self) -> bool:
         """Whether this place (workers, model, link) was probed, so that a forecast comes at once."""
-        return self.settings.place in self._probes
+        return self._place() in self._probes
 
     @property
     def timed(self) -> bool:
         """Whether launched runs were timed for this place; until then seconds are a guess."""
-        return self.probed and self._probes[self.settings.place].timing.launched
+        return self.probed and self._probes[self._place()].timing.launched
 
-    def look(self, *, launched: bool = False) -> Probe:
+    def look(self, *, launched: bool = False, system: str | None = None) -> Probe:
         """Probe the place chosen now, unless it is known well enough.
 
         Args:
             launched: time two short launched runs, some seconds the first time; else seconds may be a guess.
+            system: the one on whose cut, exchange and precision; by default the one chosen now.
         """
-        settings = self.settings
-        known = self._probes.get(settings.place)
+        place = self._place(system)
+        known = self._probes.get(place)
         if known is None or (launched and not known.timing.launched):
-            config = configure(self.source, system="vanilla", **self._words(settings))
-            found = self._make_probe(config, epochs=_TRACED, launched=launched)
-            self._probes[settings.place] = found
-        return self._probes[settings.place]
+            config = configure(self.source, system=self._probed_as(system), **self._words(self.settings))
+            self._probes[place] = self._make_probe(config, epochs=_TRACED, launched=launched)
+            if place != self._place("vanilla"):
+                self.look(launched=launched, system="vanilla")  # what it is held against
+        return self._probes[place]
+
+    def _place(self, system: str | None = None) -> tuple[Any, ...]:
+        """What a probe depends on."""
+        parts = [getattr(self._probed_as(system), axis) for axis in PROBED]
+        return (*self.settings.place, *map(repr, parts))
+
+    def _probed_as(self, system: str | None = None) -> System:
+        """Vanilla with the parts that a probe knows alone."""
+        now = self.settings
+        told = now.told if system in (None, now.system) else {}
+        return probed(make_system("vanilla"), make_system(system or now.system, **told))
 
     def learn(self) -> None:
         """Hold the predictions against the runs that have finished by now."""
         found = self.look()
-        self._probes[self.settings.place] = replace(found, error=median_error(found.past()["error"]))
+        self._probes[self._place()] = replace(found, error=median_error(found.past()["error"]))
         self._fronts.clear()  # what was predicted is told with another spread now
 
     # -- what is predicted ----------------------------------------------------------------------------------------
@@ -171,11 +186,18 @@ class TunerModel:
         now = self.settings
         if now.assigns:
             return replace(self.at(now.lam), period=now.period)
-        return self.look().forecast(system=now.system, **now.told)
+        found = self.look().forecast(system=now.system, **now.told)
+        return replace(found, vanilla_s=self.vanilla.epoch_s)
+
+    @property
+    def vanilla(self) -> Forecast:
+        """Vanilla as it is trained, on a cut of its own: what every system is held against."""
+        return self.look(system="vanilla").vanilla
 
     def at(self, lam: float) -> Forecast:
         """What is predicted for this position with another λ; AdaQP's own where the system has none."""
-        return self.look().forecast(lam=lam, **self._assigning)
+        assigning = self._assigning
+        return self.look(system=assigning["system"]).forecast(lam=lam, **assigning)
 
     @property
     def front(self) -> list[Forecast]:
@@ -203,7 +225,7 @@ class TunerModel:
     def breakdown(self) -> DataFrame:
         """Seconds of a predicted epoch by phase, beside Vanilla's."""
         frame = self.forecast.to_frame()
-        frame["vanilla"] = self.look().vanilla.to_frame()["seconds"]
+        frame["vanilla"] = self.vanilla.to_frame()["seconds"]
         return frame
 
     @property
@@ -279,11 +301,11 @@ class TunerModel:
 
     def to_frame(self) -> DataFrame:
         """The front as a table: ``lam, epoch_s, speedup, variance, bound, bytes_sent, mean_bits``."""
-        return self.look().front_frame(**self._assigning).set_index("lam")
+        return self.look(system=self._assigning["system"]).front_frame(**self._assigning).set_index("lam")
 
     @property
     def _front_key(self) -> tuple[Any, ...]:
-        return (self.settings.place, self.timed, *map(str, self._assigning.items()))
+        return (self._place(), self.timed, *map(str, self._assigning.items()))
 
     # -- what a script needs --------------------------------------------------------------------------------------
 

@@ -94,7 +94,7 @@ class Shown:
             variance=forecast.total_variance,
             pair_bits=forecast.pair_bits,
             rows=forecast.rows,
-            vanilla=model.look().vanilla.phases,
+            vanilla=model.vanilla.phases,
             phases=forecast.phases,
             bounds=model.bound_per_layer,
             measured=measured or Measured(),
