@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnnqlab.kernels.vertex_cut import Ends, empty_copies, place_by_cost
 from gnnqlab.partition.undirected import check_hosts, undirected
+from gnnqlab.settings import Range
 
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
@@ -39,7 +40,7 @@ class EBV:
     """α: weight of a part's share of the edges."""
     beta: float = 1.0
     """β: weight of a part's share of the nodes."""
-    gamma: float = 0.1
+    gamma: Annotated[float, Range(0, 1)] = 0.1
     """γ: weight of the hosts in [0, 1]; 0 is plain EBV."""
     slack: float = 0.003
     """No part takes more than 1 + slack times an even share of the edges (the paper has no such limit)."""

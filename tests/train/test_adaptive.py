@@ -18,7 +18,6 @@ from gnnqlab.bits.policy import Fixed
 from gnnqlab.exchange.schedule import Synchronous
 from gnnqlab.message.codec import Float32, Stochastic
 from gnnqlab.nn import ModelSettings
-from gnnqlab.partition import Random, build_shard
 from gnnqlab.seat import Seat
 from gnnqlab.systems import SYSTEMS, make_system
 from gnnqlab.train.checkpoint import read_checkpoint
@@ -90,10 +89,11 @@ def test_a_part_of_ones_own_is_steered(tmp_path):
 
 
 def trained(name, transport):
-    graph = random_graph()
-    shard = build_shard(graph, Random(seed=1).assign(graph, 1), 0, 1)
+    graph, system = random_graph(), make_system(name)
     settings = TrainSettings(transport=transport)
-    trainer = worker_trainer(shard, make_system(name), ModelSettings(layers=2, hidden=8), settings)
+    trainer = worker_trainer(
+        system.partition.cut(graph, 1).shard(graph, 0), system, ModelSettings(layers=2, hidden=8), settings
+    )
     losses = [trainer.epoch(epoch) for epoch in range(3)]
     trainer.evaluate(3)
     trainer.close()
