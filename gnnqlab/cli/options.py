@@ -41,6 +41,7 @@ class Options:
     def configure(self, system: str, **settings: Any) -> RunConfig:
         """Return the configuration of one run of ``system``, with the settings of its recipe."""
         from gnnqlab.cli.sections import model_options, own_options, system_options
+        from gnnqlab.systems.parts import partitioner_named
         from gnnqlab.systems.replaced import parts_in, replaced
         from gnnqlab.train.configure import configure
 
@@ -53,12 +54,15 @@ class Options:
             model=self.model,
             system=system,
             workers=self.workers,
-            partition=self.partition,
             **{**settings, **shared},
         )
-        if self.replace is None:
-            return config
-        return dataclasses.replace(config, system=replaced(config.system, parts_in(self.replace)))
+        # All at once: a cut of edges and an exchange that takes it are no system one by one.
+        parts = {} if self.replace is None else parts_in(self.replace)
+        if self.partition is not None:
+            if "partition" in parts:
+                raise ValueError(f"partition must be given once, got {self.partition!r} and {self.replace!r}")
+            parts["partition"] = partitioner_named(self.partition, config.train.seed)
+        return dataclasses.replace(config, system=replaced(config.system, parts)) if parts else config
 
     def recipe_settings(self, system: str) -> dict[str, Any]:
         """Return the settings of a system's recipe that were given.

@@ -122,6 +122,11 @@ def test_every_system_is_made_from_the_command_line(monkeypatch):
             again = command_of(made[-1])
             cli.main(shlex.split(again)[1:])
             assert made[-1] == made[-2], again
+    # A cut of edges and an exchange that takes it are a system together alone.
+    cli.main(["train", "--graph", "digits", "--partition", "ebv", "--replace", "exchange=replicas"])
+    assert made[-1].system == replace(make_system("vanilla"), partition=gq.EBV(), exchange=gq.Replicas())
+    cli.main(shlex.split(command_of(made[-1]))[1:])
+    assert made[-1] == made[-2]
 
 
 @each("axis", sorted(PARTS))
