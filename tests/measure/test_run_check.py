@@ -83,11 +83,10 @@ def test_a_run_that_assigned_is_checked_with_its_last_assignment(tmp_path):
     found = gq.theory.check(gq.Run(run.folder), repeats=6)
     assert found.widths == "last assignment, λ = 0.5"
     assert found.trained == 7  # a run that keeps checkpoints also keeps its end
-    eight = check(gq.Run(run.folder), bits=Fixed(bits=8), repeats=6)
-    assert eight.widths == "widths as given"
-    # The assignment weighs measured seconds: where both cores were busy it may have given every row 8 bits.
-    narrower = any(int(rows.min()) < 8 for rows in installed.table.values())
-    assert found.bound["all"] > eight.bound["all"] if narrower else found.bound["all"] == eight.bound["all"]
+    eight, two = (check(gq.Run(run.folder), bits=Fixed(bits=bits), repeats=6) for bits in (8, 2))
+    assert eight.widths == two.widths == "widths as given"
+    # The assignment weighs measured seconds: on a busy machine only rows without any noise may be narrower than 8 bits.
+    assert eight.bound["all"] <= found.bound["all"] <= two.bound["all"] and eight.bound["all"] < two.bound["all"]
 
 
 def test_convergence_is_found_under_its_name():
