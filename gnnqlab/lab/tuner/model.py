@@ -9,7 +9,9 @@ Letters: P workers.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -82,6 +84,7 @@ class TunerModel:
         self._fronts: set[tuple[Any, ...]] = set()
         self._drifts: dict[tuple[Any, ...], Drift] = {}
         self._probes: dict[tuple[Any, ...], Probe] = {}
+        self._looking = threading.RLock()
         self.initial = TunerSettings().changed(knobs)
         """Where `reset` goes back to."""
         self.settings = self.initial
@@ -153,12 +156,14 @@ class TunerModel:
             system: the one on whose cut, exchange and precision; by default the one chosen now.
         """
         place = self._place(system)
-        known = self._probes.get(place)
-        if known is None or (launched and not known.timing.launched):
-            config = configure(self.source, system=self._probed_as(system), **self._words(self.settings))
-            self._probes[place] = self._make_probe(config, epochs=_TRACED, launched=launched)
-            if place != self._place("vanilla"):
-                self.look(launched=launched, system="vanilla")  # what it is held against
+        # A panel's own thread and a cell may ask at once, and must see one probe. Timing is long; it waits for nobody.
+        with nullcontext() if launched else self._looking:
+            known = self._probes.get(place)
+            if known is None or (launched and not known.timing.launched):
+                config = configure(self.source, system=self._probed_as(system), **self._words(self.settings))
+                self._probes[place] = self._make_probe(config, epochs=_TRACED, launched=launched)
+                if place != self._place("vanilla"):
+                    self.look(launched=launched, system="vanilla")  # what it is held against
         return self._probes[place]
 
     def _place(self, system: str | None = None) -> tuple[Any, ...]:

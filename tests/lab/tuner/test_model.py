@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,20 @@ def test_every_system_is_offered_and_predicted(model: TunerModel, system: str) -
     assert "× Vanilla" in model.sentence and all(each in model.sentence for each in model.forecast.assumes)
     assert len(model.front) == len(LAMS) and (model.has_aging or now.assigns)
     assert f"system='{system}'" in model.to_code()
+
+
+def test_who_asks_at_once_sees_one_probe(home: Path) -> None:
+    made = []
+
+    def slow(*args: Any, **settings: Any) -> Any:
+        time.sleep(0.2)
+        made.append(gq.probe(*args, **settings))
+        return made[-1]
+
+    model = TunerModel("sbm:60,3,8", workers=2, layers=2, hidden=8, link="loopback", make_probe=slow)
+    with ThreadPoolExecutor(3) as threads:
+        seen = [threads.submit(model.look) for _ in range(3)]
+    assert len(made) == 1 and all(each.result() is made[0] for each in seen)
 
 
 def test_a_setting_answers_to_its_own_name_and_to_its_options(model: TunerModel) -> None:
