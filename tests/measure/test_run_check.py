@@ -65,7 +65,8 @@ def test_a_run_that_assigned_is_checked_with_its_last_assignment(tmp_path):
     settings = config(
         adaqp(lam=0.5, group_size=10, period=4),
         train=TrainSettings(epochs=7, evaluate_every=0, checkpoint_every=3),
-        launch=LaunchSettings(threads_per_worker=1),
+        # Over a slow link bytes weigh, whatever else the machine does: some rows become narrow.
+        launch=LaunchSettings(threads_per_worker=1, hosts=2, link="2mbit", wire="paced"),
     )
     assert check(settings, repeats=2).widths == "start width, 8 bits"
     run = local.launch(settings, root=tmp_path, wait=True)
@@ -85,8 +86,7 @@ def test_a_run_that_assigned_is_checked_with_its_last_assignment(tmp_path):
     assert found.trained == 7  # a run that keeps checkpoints also keeps its end
     eight, two = (check(gq.Run(run.folder), bits=Fixed(bits=bits), repeats=6) for bits in (8, 2))
     assert eight.widths == two.widths == "widths as given"
-    # The assignment weighs measured seconds: on a busy machine only rows without any noise may be narrower than 8 bits.
-    assert eight.bound["all"] <= found.bound["all"] <= two.bound["all"] and eight.bound["all"] < two.bound["all"]
+    assert eight.bound["all"] < found.bound["all"] <= two.bound["all"]
 
 
 def test_convergence_is_found_under_its_name():
