@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,8 @@ class Bench:
     caches: the same, default runs/bench-caches."""
     page: Path | None = None
     """results: write all kept tables as one page of Markdown there."""
+    readme: Path | None = None
+    """results: write the kept table of systems, a line each, between the two marks that stand in this file."""
     json: bool = False
     """End standard output with one JSON object."""
 
@@ -69,8 +73,11 @@ class Bench:
 
         if self.name == "results":
             return self._show_kept()
-        if self.page is not None:
-            raise ValueError(f"a page is made by bench results, got --page {self.page} for {self.name}; leave it out")
+        for option in ("page", "readme"):
+            if (path := getattr(self, option)) is not None:
+                raise ValueError(
+                    f"a page is made by bench results, got --{option} {path} for {self.name}; leave it out"
+                )
         if self.results is not None and self.keep is None:
             raise ValueError(f"a folder of kept tables needs the name of one, got --results {self.results}; add --keep")
         names = ("link", "comm_share", "hosts", "graph", "epochs", "seeds", "first_seed", "trainings")
@@ -107,18 +114,44 @@ class Bench:
         if self.page is not None:
             self.page.parent.mkdir(parents=True, exist_ok=True)
             self.page.write_text(text, encoding="utf-8")
+        if self.readme is not None:
+            self._put_systems(tables)
         if not self.json:
             print(text if self.page is None else f"page: {self.page}")
         return {"tables": list(tables.values())}
 
+    def _put_systems(self, tables: Mapping[str, Mapping[str, Any]]) -> None:
+        from gnnqlab.bench.results.summary import put_between, summary
+
+        assert self.readme is not None
+        if "systems" not in tables:
+            raise ValueError("there is no kept table of systems; make it with gnnqlab bench systems --keep systems")
+        text = put_between(self.readme.read_text(encoding="utf-8"), summary(tables["systems"]["rows"]))
+        self.readme.write_text(text, encoding="utf-8")
+
     def _command(self) -> str:
         """Return the line that measures this again."""
         words = ["gnnqlab", "bench", self.name]
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if each.name not in ("name", "keep", "results", "page", "trainings", "json") and value is not None:
-                words += [f"--{each.name.replace('_', '-')}", str(value)]
+        for each in (each.name for each in fields(self) if each.name not in _NOT_REPEATED):
+            value = getattr(self, each)
+            if value is not None:
+                words += [f"--{each.replace('_', '-')}", _named(value) if each == "graph" else str(value)]
         return shlex.join(words)
+
+
+_NOT_REPEATED = ("name", "keep", "results", "page", "readme", "trainings", "json")
+"""Options that say where results go, not what is measured."""
+
+
+def _named(graphs: str) -> str:
+    """Return paths of graphs as the names by which any machine that has them finds them."""
+    from gnnqlab.bench.graphs import find_graph
+
+    def name(found: re.Match[str]) -> str:
+        stem = Path(found[0]).stem
+        return stem if find_graph(stem) else found[0]
+
+    return re.sub(r"[^,;]+\.npz", name, graphs)
 
 
 def _table(name: str, rows: list[dict[str, Any]]) -> str:

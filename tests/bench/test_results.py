@@ -11,7 +11,9 @@ import gnnqlab as gq
 from gnnqlab.bench.machine import machine
 from gnnqlab.bench.results import bench_results, join, keep, load, markdown
 from gnnqlab.bench.results.page import page
+from gnnqlab.bench.results.summary import END, START, put_between, summary
 from gnnqlab.cli import main
+from gnnqlab.cli.bench import _named
 
 ROWS = [{"system": "vanilla", "epoch_s": 1.25, "workers": 2}, {"system": "adaqp", "error": "a | b"}]
 
@@ -111,3 +113,45 @@ def test_a_page_says_what_was_missed_and_on_what_machine(tmp_path):
     assert f"instruction set {machine()['instruction_set']}" in text and "`gnnqlab bench epoch`" in text
     with pytest.raises(SystemExit):
         main(["bench", "codec", "--page", "x.md"])
+
+
+def system_row(case, name, seconds, *, there=None, points=0.0, sent=100.0, reached=2):
+    beside = {"value": seconds, "to_target_s": there or seconds / 2, "reached_by": reached, "seeds": 2}
+    return {"case": case, "figure": name, **beside, "points": points, "half_interval": 0.5, "bytes_per_epoch": sent}
+
+
+def test_readmes_table_holds_those_with_every_service_against_vanilla_with_them():
+    case = "cora, gcn, 2 workers over 400mbit, 150 epochs, 5 seed(s)"
+    rows = [system_row(case, "vanilla", 12.0), system_row(case, "vanilla+", 8.0)]
+    rows += [system_row(case, "x", 6.0, points=-0.25, sent=25.0), system_row(case, "x+", 5.0, there=2.0, sent=20.0)]
+    lines = summary(rows).splitlines()
+    assert lines[0] == "| system | cora, gcn | bytes |"
+    assert lines[2:] == [
+        "| `vanilla` | 1.00 ×, 1.00 ×, +0.0 ± 0.5 | 1.00 |",
+        "| `x` | 2.00 ×, 2.00 ×, -0.2 ± 0.5 | 0.25 |",
+        "| `vanilla+` | 1.00 ×, 1.00 ×, +0.0 ± 0.5 | 1.00 |",
+        "| `x+` | 1.60 ×, 2.00 ×, +0.0 ± 0.5 | 0.20 |",
+    ]
+    late = [*rows[:2], system_row(case, "x", 6.0, reached=1), system_row(case, "y", 6.0, there=float("nan"), reached=0)]
+    assert [line.split(", ")[1] for line in summary(late).splitlines()[3:5]] == ["1 of 2", "never"]
+    with pytest.raises(ValueError, match=r"x\+ is held against vanilla\+, which '.*' lacks"):
+        summary([rows[0], rows[3]])
+
+
+def test_readmes_table_is_todays(tmp_path):
+    """``gnnqlab bench results --readme README.md`` makes it anew."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    copy = tmp_path / "README.md"
+    before, _, rest = readme.partition(START)
+    copy.write_text(f"{before}{START}\nold\n{END}{rest.partition(END)[2]}")
+    main(["bench", "results", "--readme", str(copy)])
+    assert copy.read_text() == readme
+    with pytest.raises(ValueError, match="the page must have the lines"):
+        put_between(f"{END} {START}", "table")
+
+
+def test_a_kept_command_names_graphs_and_no_folder(tmp_path, monkeypatch):
+    (tmp_path / "cora.npz").touch()
+    monkeypatch.setenv("GNNQLAB_DATA", str(tmp_path))
+    own = str(tmp_path / "own.npz")
+    assert _named(f"{tmp_path}/cora.npz,{own},sbm:60,3.5,6") == f"cora,{own},sbm:60,3.5,6"

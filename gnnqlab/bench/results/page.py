@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["page"]
+__all__ = ["markdown_table", "page"]
 
 _HEAD = """# Figures
 
@@ -44,11 +44,12 @@ def _section(name: str, table: Mapping[str, Any]) -> str:
 
 {table["date"][:10]}, {", ".join(measured_on)}: {commands}
 
-{_markdown(own)}
+{markdown_table(own)}
 """
 
 
-def _markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+def markdown_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as a table of Markdown, a column for each name that any of them has."""
     if not rows:
         return "No rows."
     columns = list(dict.fromkeys(name for row in rows for name in row))
