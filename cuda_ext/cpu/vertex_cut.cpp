@@ -2,6 +2,8 @@
 // depends on the ones before it.
 #include "core/vertex_cut.h"
 
+#include <cstring>
+#include <limits>
 #include <vector>
 
 #include "cpu/export.h"
@@ -9,20 +11,36 @@
 namespace gnnqlab {
 namespace {
 
+// Byte of bits -> eight bytes, each 0 or 1: eight parts are counted at once.
+struct Spread {
+    uint64_t of[256];
+
+    Spread() {
+        for (int byte = 0; byte < 256; byte++) {
+            uint8_t bits[8];
+            for (int k = 0; k < 8; k++) bits[k] = byte >> k & 1;
+            std::memcpy(&of[byte], bits, 8);
+        }
+    }
+};
+
 // Where a node is at home, of two rules: hosts that have a copy of it, or that one and the host it is known to belong to.
 struct Homes {
     Copies copies;
     const int32_t *home;  // or nullptr: copies alone
-    int64_t parts, hosts;
+    std::vector<uint8_t> mask;  // (hosts, stride): a host's parts
 
-    void of(int64_t node, uint8_t *has, uint8_t *at_home) const {
-        const int64_t per_host = parts / hosts;
-        for (int64_t host = 0; host < hosts; host++) {
-            uint8_t any = 0;
-            for (int64_t part = host * per_host; part < (host + 1) * per_host; part++)
-                any |= has[part] = copies.has(node, part);
-            at_home[host] = any || (home && home[node] == host);
-        }
+    Homes(const Copies &copies, const int32_t *home, int64_t parts, int64_t hosts)
+        : copies(copies), home(home), mask(hosts * copies.stride, 0) {
+        for (int64_t part = 0; part < parts; part++)
+            mask[part / (parts / hosts) * copies.stride + (part >> 3)] |= uint8_t(1 << (part & 7));
+    }
+
+    bool at(int64_t node, int64_t host) const {
+        uint8_t any = home && home[node] == host;
+        for (int64_t byte = 0; byte < copies.stride; byte++)
+            any |= copies.bits[node * copies.stride + byte] & mask[host * copies.stride + byte];
+        return any;
     }
 };
 
@@ -36,22 +54,30 @@ GNNQLAB_EXPORT(ebv)
 (const int32_t *u, const int32_t *v, int64_t edges, int64_t parts, int64_t hosts, int64_t limit, const double *settings,
  const int32_t *home, uint8_t *bits, int64_t stride, int32_t *part_of) {
     const Copies copies = {bits, stride};
-    const Homes homes = {copies, home, parts, hosts};
+    const Homes homes(copies, home, parts, hosts);
+    static const Spread spread;
     const int64_t per_host = parts / hosts;
+    constexpr double kFull = std::numeric_limits<double>::infinity();
+    double without[3][3];  // [away][missing]: a cost but for the part's load
+    for (int away = 0; away < 3; away++)
+        for (int missing = 0; missing < 3; missing++) without[away][missing] = edge_cost(settings[2], missing, away, 0.0);
     std::vector<int64_t> edges_of(parts, 0), nodes_of(parts, 0);
-    std::vector<double> load(parts, 0.0);
-    std::vector<uint8_t> has(2 * parts), at_home(2 * hosts);
+    std::vector<double> load(parts, limit > 0 ? 0.0 : kFull);
+    std::vector<uint8_t> missing(8 * stride);
     for (int64_t e = 0; e < edges; e++) {
-        homes.of(u[e], &has[0], &at_home[0]);
-        homes.of(v[e], &has[parts], &at_home[hosts]);
+        const uint8_t *of_u = bits + u[e] * stride, *of_v = bits + v[e] * stride;
+        for (int64_t byte = 0; byte < stride; byte++) {
+            const uint64_t left = 0x0202020202020202u - spread.of[of_u[byte]] - spread.of[of_v[byte]];
+            std::memcpy(&missing[8 * byte], &left, 8);
+        }
         int64_t chosen = -1;
-        double least = 0.0;
+        double least = kFull;
         for (int64_t host = 0, part = 0; host < hosts; host++) {
-            const int away = !at_home[host] + !at_home[hosts + host];
+            const double *base = without[!homes.at(u[e], host) + !homes.at(v[e], host)];
             for (int64_t end = part + per_host; part < end; part++) {
-                if (edges_of[part] >= limit) continue;
-                const double cost = edge_cost(settings[2], !has[part] + !has[parts + part], away, load[part]);
-                if (chosen < 0 || cost < least) least = cost, chosen = part;
+                const double cost = base[missing[part]] + load[part];
+                chosen = cost < least ? part : chosen;
+                least = cost < least ? cost : least;
             }
         }
         if (chosen < 0) return e + 1;
@@ -62,8 +88,9 @@ GNNQLAB_EXPORT(ebv)
             copies.add(node, chosen);
             nodes_of[chosen]++;
         }
-        load[chosen] =
-            part_load(settings[0], edges_of[chosen], settings[3], settings[1], nodes_of[chosen], settings[4]);
+        load[chosen] = edges_of[chosen] >= limit ? kFull
+                                                 : part_load(settings[0], edges_of[chosen], settings[3], settings[1],
+                                                             nodes_of[chosen], settings[4]);
     }
     return 0;
 }

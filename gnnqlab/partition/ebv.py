@@ -48,7 +48,7 @@ class EBV:
     """Hosts with equally many consecutive workers; ``None``: as many as the run has."""
     near: str = "home"
     """What γ asks of a host: to be ``home`` to the node, or to have any of its ``copies``."""
-    passes: int = 8
+    passes: int = 20
     """With ``near="home"``: how often edges are placed again."""
 
     def __post_init__(self) -> None:
@@ -109,10 +109,7 @@ class EBV:
 
 def _home(ends: Ends, host: NDArray[np.int32], nodes: int, hosts: int) -> NDArray[np.int32]:
     """The host where most of a node's edges lie, the lowest of equals, int32 ``(N,)``."""
-    most, home = np.full(nodes, -1, np.int64), np.zeros(nodes, np.int32)
-    for number in range(hosts):
-        here = host == number
-        count = np.bincount(ends.u[here], minlength=nodes) + np.bincount(ends.v[here], minlength=nodes)
-        home[count > most] = number
-        most = np.maximum(most, count)
-    return home
+    count = np.zeros(nodes * hosts, np.int64)
+    for side in (ends.u, ends.v):
+        count += np.bincount(side.astype(np.int64) * hosts + host, minlength=nodes * hosts)
+    return count.reshape(nodes, hosts).argmax(1).astype(np.int32)
