@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from gnnqlab.compute.gradients import Aggregate, Attend, Linear
-from gnnqlab.compute.products import Operand, Products, Range
+from gnnqlab.compute.products import Operand, Pass, Products, Range
 from gnnqlab.kernels.adjacency import Adjacency
 
 __all__ = ["PreparedProducts"]
@@ -26,7 +26,7 @@ class PreparedProducts(Products):
     def __init__(self) -> None:
         self._known: MutableMapping[Tensor, _Known] = WeakTensorKeyDictionary()
 
-    def begin(self) -> None:
+    def begin(self, of: Pass | None = None) -> None:
         self._known.clear()
 
     def operand(self, x: Operand, rows: Range | None = None) -> Operand:

@@ -10,6 +10,8 @@ Letters: N rows, D columns, O columns of a product, K heads, F features of a hea
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -17,12 +19,25 @@ from torch import Tensor
 
 from gnnqlab.kernels.adjacency import Adjacency
 
-__all__ = ["Compute", "Operand", "Products", "Range"]
+__all__ = ["Compute", "Operand", "Pass", "Products", "Range"]
 
 Operand = Any
 """What a kind of products makes of a float32 matrix: a tensor, or a dataclass of tensors with a ``shape``."""
 Range = tuple[int, int]
 """``(start, stop)``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """What products may know of the pass that opens: the counter of its noise, and what is held anyway."""
+
+    ids: Tensor
+    """Global ids of the rows of this worker, int64 ``(N,)``."""
+    seed: int
+    epoch: int
+    training: bool
+    held: Any = None
+    """Raw features: the graph holds them whatever a backward pass keeps."""
 
 
 class Compute(Protocol):
@@ -46,7 +61,7 @@ class Products(ABC):
         """Float32 products, for what must not be rounded; these themselves, if they round nothing."""
 
     @abstractmethod
-    def begin(self) -> None:
+    def begin(self, of: Pass | None = None) -> None:
         """Open a pass: operands of the one before are forgotten, since buffers and weights change in between."""
 
     @abstractmethod
@@ -61,6 +76,20 @@ class Products(ABC):
         Returns:
             The operand of all rows.
         """
+
+    def saved(self, operand: Operand, ids: Tensor | None = None, like: Operand | None = None) -> Operand:
+        """Return what a backward pass keeps of an operand: an operand again, by default this one.
+
+        Args:
+            operand: the rows of this worker, ``(N, D)`` or ``(N, K, F)``.
+            ids: global ids of its rows, where they are others.
+            like: what was kept of rows of the same layer; rows with the same id err alike in both.
+        """
+        return operand
+
+    def rowwise(self, compute: Callable[..., Tensor], *rows: Tensor) -> Tensor:
+        """Return ``compute(*rows)``, norms and activations, and see to what it keeps for the backward pass."""
+        return compute(*rows)
 
     @abstractmethod
     def part(self, operand: Operand, rows: Range) -> Operand:

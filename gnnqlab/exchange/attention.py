@@ -118,9 +118,9 @@ class _Backward:
         self.z, self.a_source, self.a_target, self.source, target, self.halo, halo_source, out, stats = saved
         products = call.products
         self.halo_source, self.gradient = halo_source, products.operand(gradient)
-        self.packed = pack_rows(target, stats, products.dense(self.gradient), out)
+        self.packed = pack_rows(target, stats, products.dense(self.gradient), products.dense(out))
         shape = (call.adjacency.num_edges, self.source.shape[1])
-        self.edge_gradients = out.new_empty(shape) if sampled_in is None else out.new_zeros(shape)
+        self.edge_gradients = stats.new_empty(shape) if sampled_in is None else stats.new_zeros(shape)
         self.out = torch.empty_like(gradient)
 
     def prepare(self) -> None:
@@ -202,8 +202,11 @@ class Attend(torch.autograd.Function):
         step = _Forward(call, z.contiguous(), a_source, a_target, slope)
         call.schedule.run(step, call.place("forward"))
         ctx.call, ctx.slope, ctx.sampled_in = call, slope, step.sampled_in
-        z, halo = call.products.operand(step.z), call.products.operand(step.halo)
-        of_rows = (step.source, step.target, halo, step.halo_source, step.out, torch.cat(step.stats))
+        products = call.products
+        z, ids = products.saved(products.operand(step.z)), call.boundary.halo_ids(step.sampled_in)
+        halo = products.saved(products.operand(step.halo), ids, like=z)
+        out = products.saved(step.out)
+        of_rows = (step.source, step.target, halo, step.halo_source, out, torch.cat(step.stats))
         keep(ctx, z, a_source, a_target, *of_rows)
         return step.out
 

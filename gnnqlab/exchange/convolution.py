@@ -112,8 +112,9 @@ class Convolve(torch.autograd.Function):
         call.schedule.run(step, call.place("forward"))
         ctx.call, ctx.sampled_in = call, step.sampled_in
         products, with_self = call.products, self_weight is not None
-        of_self = (products.operand(self_weight), products.operand(x)) if with_self else (None, None)
-        keep(ctx, products.operand(step.out), products.operand(weight), *of_self)
+        sums = products.saved(products.operand(step.out))
+        of_self = (products.operand(self_weight), products.saved(products.operand(x))) if with_self else (None, None)
+        keep(ctx, sums, products.operand(weight), *of_self)
         return step.y
 
     @staticmethod
