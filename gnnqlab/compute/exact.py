@@ -3,8 +3,8 @@
 The forward pass is float32's, bit for bit; nothing is rounded before it is multiplied, so no layer needs an exact
 product of its own. Kept in codes are inputs of products with weights, rows and sums of attention, and inputs of
 LayerNorm; of a rectifier's input one bit an element; of a dropout mask nothing, for it is a function. Sums over
-neighbours keep nothing. Raw features, weights and what is one number a row or a head stay as they are, and so does what
-a model computes with PyTorch alone, such as an LSTM.
+neighbours keep nothing. Raw features, weights, what is one number a row or a head, and rows of which a node has several
+stay as they are, and so does what a model computes with PyTorch alone, such as an LSTM.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ExactProducts(PlainProducts):
     def saved(
         self, operand: Operand, ids: Tensor | None = None, like: Operand | None = None, *, project: bool = True
     ) -> Operand:
-        """Return the rows in codes; outside a training pass, or of raw features, as they are.
+        """Return the rows in codes; as they are outside a training pass, if they are raw features, or not one a node.
 
         Raises:
             ValueError: if they are not float32.
@@ -90,12 +90,15 @@ class ExactProducts(PlainProducts):
             raise ValueError(
                 f"compute exact keeps rows of float32 in codes, got {operand.dtype}; choose compute float32 for others"
             )
+        ids = place.ids if ids is None else ids
+        if operand.shape[0] != ids.numel():
+            return operand
         known = self._known.get(operand)
         project = project and self.ratio < 1.0 and operand.dim() == 2
         if known is not None and known[:2] == (operand._version, project):
             return known[2]
         counter = like.counter if isinstance(like, PackedRows) else self._next(place)
-        ids, ratio = place.ids if ids is None else ids, self.ratio if project else 1.0
+        ratio = self.ratio if project else 1.0
         packed = pack(operand, ids, bits=self.bits, counter=counter, ratio=ratio)
         self._known[operand] = operand._version, project, packed
         return packed
