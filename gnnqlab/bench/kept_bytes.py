@@ -36,9 +36,8 @@ def by_purpose(graph: Graph, shape: ModelSettings, products: Products) -> dict[s
     if not getattr(model, "takes_sparse_input", False):
         local.densify_features()
     loss = Objective.of(graph).loss(model(local.at(0, training=True), local.features))
-    held = [*model.parameters(), local.ids, graph.labels]
-    held += [each for each in (local.features,) if hasattr(each, "untyped_storage")]
-    return kept_of(loss, held)
+    held: list[Any] = [*model.parameters(), local.ids, graph.labels, local.features]
+    return kept_of(loss, [each for each in held if hasattr(each, "untyped_storage")])
 
 
 def kept_of(loss: Tensor, held: list[Tensor]) -> dict[str, int]:

@@ -18,7 +18,9 @@ DRAWS, SIGMAS = 150, 5.0
 MODELS_AND_MORE = [*((name, {}) for name in sorted(MODELS)), ("gat", {"heads": 4}), ("jknet", {"jump": "lstm"})]
 
 
-def _passed(graph: Graph, shape: ModelSettings, products: Products, epoch: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+def _passed(
+    graph: Graph, shape: ModelSettings, products: Products, epoch: int = 0
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Logits and flat gradients of one pass; dropout is left to the model's shape."""
     model = build_model(shape, graph.num_features, graph.num_classes, seed=1)
     local = LocalGraph(graph, products=products)
@@ -40,7 +42,7 @@ def test_logits_are_those_of_float32_and_gradients_are_near(name: str, more: dic
 
 @pytest.mark.parametrize("name", ["gcn", "graphsage", "gcnii", "sgc", "dagnn"])
 def test_mean_gradients_are_those_of_float64(name: str) -> None:
-    """Without LayerNorm every gradient is linear in what is kept, so only the mean of draws and float32 sums are off."""
+    """Without LayerNorm every gradient is linear in what is kept: the mean of draws is off by chance and sums alone."""
     graph = random_graph(features=40)
     shape = ModelSettings(name=name, hidden=16, layers=2, dropout=0.0, norm="none")
     products = ExactActivations(bits=1, ratio=0.5).build()
