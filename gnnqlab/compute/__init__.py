@@ -2,6 +2,7 @@
 
 from gnnqlab.compute.bfloat16 import BFloat16Rows
 from gnnqlab.compute.float32 import Float32Products
+from gnnqlab.compute.int8 import Int8Products
 from gnnqlab.compute.products import Compute, Products
 
-__all__ = ["BFloat16Rows", "Compute", "Float32Products", "Products"]
+__all__ = ["BFloat16Rows", "Compute", "Float32Products", "Int8Products", "Products"]
