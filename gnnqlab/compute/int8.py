@@ -1,8 +1,7 @@
 """Rows, weights and gradients as integers where they are multiplied (TANGO); sums, results and weights in float32.
 
 TANGO (Chen et al., SC 2023) quantizes what a product takes with one scale for a tensor, rounds by noise, multiplies
-integers, and keeps float32 weights (sections 3.1, 3.2). A scale a row is ours. What each does to the products, with step
-s a row and t of a weight:
+integers, and keeps float32 weights (sections 3.1, 3.2). A scale a row is ours. What each does to the products:
 
 * ``X W`` and ``dY W^T``: integers with 32-bit sums; a row's scale and the weight's meet the sum.
 * ``A X``: float32 sums of codes, each times its edge and its row's scale.
@@ -177,9 +176,7 @@ class QuantizedProducts(PreparedProducts):
             return self._over_rows(a, b, out, accumulate=False)
         return self._over_columns(a, b, transposed == "b", None, out, accumulate=False)
 
-    def addmm(
-        self, base: Tensor, a: Operand, b: Operand, *, transposed: str = "", out: Tensor | None = None
-    ) -> Tensor:
+    def addmm(self, base: Tensor, a: Operand, b: Operand, *, transposed: str = "", out: Tensor | None = None) -> Tensor:
         a, b = self._factors(a, b)
         if base.dim() == 1 and transposed != "a":
             return self._over_columns(a, b, transposed == "b", base, out, accumulate=False)
@@ -244,8 +241,9 @@ class QuantizedProducts(PreparedProducts):
     ) -> Tensor:
         """``a @ b``, or ``a @ b.T``: integers, where b has one scale and a sum few enough terms."""
         if b.step is not None and a.codes.shape[1] < MOST_TERMS:
-            more = {"transposed": transposed, "bias": bias, "out": out, "accumulate": accumulate}
-            return int8_mm(a.codes, a.scales, b.codes, b.step, **more)
+            return int8_mm(
+                a.codes, a.scales, b.codes, b.step, transposed=transposed, bias=bias, out=out, accumulate=accumulate
+            )
         product = PLAIN.mm(self.dense(a), self.dense(b), transposed="b" if transposed else "")
         product = product if bias is None else product + bias
         if out is None:

@@ -121,9 +121,7 @@ def _check_codes(a: Tensor, b: Tensor) -> None:
         raise ValueError(f"codes must be int8 in two dimensions, got {describe(a)} and {describe(b)}")
 
 
-def _checked_out(
-    out: Tensor | None, rows: int, columns: int, device: torch.device, accumulate: bool
-) -> Tensor:
+def _checked_out(out: Tensor | None, rows: int, columns: int, device: torch.device, accumulate: bool) -> Tensor:
     if out is None:
         if accumulate:
             raise ValueError("accumulate adds to out, got out=None; pass the matrix to add to")

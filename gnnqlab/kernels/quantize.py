@@ -1,7 +1,7 @@
 """Rows to symmetric codes: one step is the largest magnitude over the largest code, zero is code 0.
 
-What products multiply as integers. TANGO (Chen et al., SC 2023, section 3.1) quantizes a tensor with one scale and rounds
-by noise; a scale a row is ours, and needs nobody else's rows. Letters: N rows, D columns.
+What products multiply as integers. TANGO (Chen et al., SC 2023, section 3.1) quantizes a tensor with one scale and
+rounds by noise; a scale a row is ours, and needs nobody else's rows. Letters: N rows, D columns.
 """
 
 from __future__ import annotations
