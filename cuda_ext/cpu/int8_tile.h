@@ -80,10 +80,14 @@ struct Avx2Tile {
 #endif
 
 #if defined(__AVX512BW__)
-#define GNNQLAB_VNNI __attribute__((target("avx512vnni")))
+// sums += four products of unsigned and signed codes each. As an intrinsic GCC copies every sum before it adds to it.
+GNNQLAB_INLINE void multiply_words(__m512i &sums, __m512i shifted, __m512i codes) {
+    asm("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(shifted), "v"(codes));
+}
+
 struct VnniTile {
     static constexpr int rows = 6, columns = 64, shift = 128;
-    template <int R> GNNQLAB_VNNI static void multiply(const TileRows &a, const int8_t *panel, int32_t *sums) {
+    template <int R> static void multiply(const TileRows &a, const int8_t *panel, int32_t *sums) {
         __m512i found[R][4];
         GNNQLAB_UNROLL for (int r = 0; r < R; r++)
             GNNQLAB_UNROLL for (int v = 0; v < 4; v++) found[r][v] = _mm512_setzero_si512();
@@ -94,13 +98,13 @@ struct VnniTile {
             GNNQLAB_UNROLL for (int v = 0; v < 4; v++) b[v] = _mm512_loadu_si512(panel + 64 * v);
             GNNQLAB_UNROLL for (int r = 0; r < R; r++) {
                 const __m512i codes = _mm512_set1_epi32(word_at(at + r * row_step));
-                GNNQLAB_UNROLL for (int v = 0; v < 4; v++) found[r][v] = _mm512_dpbusd_epi32(found[r][v], b[v], codes);
+                GNNQLAB_UNROLL for (int v = 0; v < 4; v++) multiply_words(found[r][v], b[v], codes);
             }
         }
         if (a.last)
             GNNQLAB_UNROLL for (int r = 0; r < R; r++)
-                GNNQLAB_UNROLL for (int v = 0; v < 4; v++) found[r][v] =
-                    _mm512_dpbusd_epi32(found[r][v], _mm512_loadu_si512(panel + 64 * v), _mm512_set1_epi32(a.last[r]));
+                GNNQLAB_UNROLL for (int v = 0; v < 4; v++)
+                    multiply_words(found[r][v], _mm512_loadu_si512(panel + 64 * v), _mm512_set1_epi32(a.last[r]));
         GNNQLAB_UNROLL for (int r = 0; r < R; r++)
             GNNQLAB_UNROLL for (int v = 0; v < 4; v++) _mm512_storeu_si512(sums + r * columns + 16 * v, found[r][v]);
     }

@@ -5,9 +5,8 @@ integers, and keeps float32 weights (sections 3.1, 3.2). A scale a row is ours. 
 
 * ``X W`` and ``dY W^T``: integers with 32-bit sums; a row's scale and the weight's meet the sum.
 * ``A X``: float32 sums of codes, each times its edge and its row's scale.
-* ``X^T dY`` sums over rows. One scale a tensor: integers. A scale a row does not leave the sum: codes of X are exact in
-  bfloat16, codes of dY times both scales are rounded to it (2^-9 of themselves, where a code is off by up to 2^-7 of
-  the row's largest), and sums are float32.
+* ``X^T dY`` sums over rows. One scale a tensor: integers. A scale a row does not leave the sum: float32 sums of codes
+  times both scales, nothing rounded but the codes.
 
 Rounding is unbiased and a function of (seed, epoch, operand, global node, column). So with a scale a row P workers
 train what one process trains, up to the order of float32 sums: a row that its owner and its receivers round has the
@@ -33,8 +32,7 @@ from gnnqlab.kernels import aggregate as sparse
 from gnnqlab.kernels import attention
 from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.kernels.aggregate import QuantizedRows
-from gnnqlab.kernels.dense import bfloat16_mm
-from gnnqlab.kernels.int8_mm import MOST_TERMS, int8_mm, int8_mm_transposed
+from gnnqlab.kernels.int8_mm import MOST_TERMS, int8_mm, int8_mm_scaled, int8_mm_transposed
 from gnnqlab.kernels.noise import stream
 from gnnqlab.kernels.quantize import SCALES, Noise, check_bits, quantize
 
@@ -251,7 +249,7 @@ class QuantizedProducts(PreparedProducts):
         return out.add_(product) if accumulate else out.copy_(product)
 
     def _over_rows(self, a: Codes, b: Codes, out: Tensor | None, *, accumulate: bool) -> Tensor:
-        """``a.T @ b``: integers for each run of rows of one scale, or codes of a and scaled codes of b in bfloat16."""
+        """``a.T @ b``: integers for each run of rows of one scale, or float32 sums."""
         scales = a.scales * b.scales
         if out is None:
             out, accumulate = torch.zeros((a.codes.shape[1], b.codes.shape[1]), device=scales.device), True
@@ -265,8 +263,7 @@ class QuantizedProducts(PreparedProducts):
                     int8_mm_transposed(a.codes[start:stop], b.codes[start:stop], step, out=out, accumulate=True)
                     start = stop
                 return out
-        left, right = a.codes.bfloat16(), (b.codes * scales.unsqueeze(1)).bfloat16()
-        return bfloat16_mm(left.t(), right, out=out, accumulate=accumulate)
+        return int8_mm_scaled(a.codes, b.codes, scales, out=out, accumulate=accumulate)
 
     def _factors(self, a: Operand, b: Operand) -> tuple[Codes, Codes]:
         return self._codes(a), self._codes(b)

@@ -1,7 +1,8 @@
 """Dense products of int8 codes: integers are multiplied and summed, the scales meet the sum at the end.
 
-One kernel serves ``X W``, ``dY W^T`` and ``X^T dY`` (TANGO, section 3.2). A scale may belong to a row of the result, or
-to a whole matrix: one that changes along what is summed over does not leave the sum. Letters: M, K, N.
+``X W``, ``dY W^T`` and ``X^T dY`` (TANGO, section 3.2). A scale may belong to a row of the result, or to a whole
+matrix. One that changes along what is summed over does not leave the sum: there codes times scales are summed in
+float32. Letters: M, K, N.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from gnnqlab.kernels import native
 from gnnqlab.kernels.adjacency import address, describe
 from gnnqlab.kernels.reference import int8_mm as reference
 
-__all__ = ["MOST_TERMS", "int8_instructions", "int8_mm", "int8_mm_transposed"]
+__all__ = ["MOST_TERMS", "int8_instructions", "int8_mm", "int8_mm_scaled", "int8_mm_transposed"]
 
 MOST_TERMS = 2**16
 """Products of two codes whose sum a 32-bit integer holds, one of them shifted to be positive."""
 
 _int8_mm = native.declare("int8_mm", "p i p p i f i i i i p p i i i")
 _int8_mm_transposed = native.declare("int8_mm_transposed", "p i p i f i i i p i i i")
+_int8_mm_scaled = native.declare("int8_mm_scaled", "p i p i p i i i p i i i")
 _instructions = native.declare("int8_instructions", "")
 
 
@@ -112,6 +114,39 @@ def int8_mm_transposed(
     _int8_mm_transposed(
         a.data_ptr(), a.stride(0), b.data_ptr(), b.stride(0), scale, rows, columns, terms, out.data_ptr(),
         out.stride(0), int(accumulate), native.threads(),
+    )  # fmt: skip
+    return out
+
+
+def int8_mm_scaled(
+    a: Tensor, b: Tensor, scales: Tensor, *, out: Tensor | None = None, accumulate: bool = False
+) -> Tensor:
+    """``out[m, n] = sum_k scales[k] a[k, m] b[k, n]``, in float32; no gradient is recorded.
+
+    Args:
+        a: int8 ``(K, M)``, ``b`` int8 ``(K, N)``; rows may lie further apart than they are long.
+        scales: float32 ``(K,)``: those of a's rows times those of b's.
+        out: as for :func:`int8_mm`, ``(M, N)``.
+
+    Example:
+        >>> codes = torch.tensor([[1], [2]], dtype=torch.int8)
+        >>> int8_mm_scaled(codes, codes, torch.tensor([1.0, 0.5])).item()
+        3.0
+    """
+    _check_codes(a, b)
+    if a.shape[0] != b.shape[0] or scales.shape != a.shape[:1] or scales.dtype != torch.float32:
+        raise ValueError(
+            f"a, b and scales must have as many rows, got {describe(a)}, {describe(b)} and {describe(scales)}"
+        )
+    (terms, rows), columns = a.shape, b.shape[1]
+    out = _checked_out(out, rows, columns, a.device, accumulate)
+    if not (a.is_cpu and native.active(a.device)):
+        product = torch.mm(a.float().t(), b * scales.unsqueeze(1))
+        return out.add_(product) if accumulate else out.copy_(product)
+    a, b, scales = _unit(a), _unit(b), scales.contiguous()
+    _int8_mm_scaled(
+        a.data_ptr(), a.stride(0), b.data_ptr(), b.stride(0), scales.data_ptr(), rows, columns, terms,
+        out.data_ptr(), out.stride(0), int(accumulate), native.threads(),
     )  # fmt: skip
     return out
 

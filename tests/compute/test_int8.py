@@ -16,8 +16,6 @@ from tests.compute.test_products import EDGES, NODES, _random, _with_gradients
 COLUMNS, OUT = 24, 5
 ORDER = 2.0**-16
 """Float32 sums of a few hundred terms in any order, and codes of sixteen fractional bits times 127."""
-U = 2.0**-9
-"""What rounding codes times scales to bfloat16 changes at most, relatively."""
 CASES = [(scale, bits) for scale in ("row", "tensor") for bits in (8, 4)]
 
 
@@ -64,8 +62,7 @@ def test_dense_products_and_their_gradients_stay_within_their_steps_of_float64(s
 
     _within(y, x @ weight, bound(x, off_x, weight, off_w))
     _within(dx, dy @ weight.t(), bound(dy, off_dy, weight.t(), off_w.t()))
-    sized = U * ((x.abs() + off_x).t() @ (dy.abs() + off_dy)) if scale == "row" else 0.0
-    _within(dw, x.t() @ dy, bound(x.t(), off_x.t(), dy, off_dy) + sized)
+    _within(dw, x.t() @ dy, bound(x.t(), off_x.t(), dy, off_dy))
 
 
 @pytest.mark.parametrize("scale", ["row", "tensor"])
@@ -80,7 +77,7 @@ def test_gradients_are_those_of_the_codes(scale: str) -> None:
     c = products.dense(products.operand(dy))
     torch.testing.assert_close(y.detach(), (a.double() @ b.double()).float())
     torch.testing.assert_close(x.grad, (c.double() @ b.double().t()).float())
-    sized = ((U if scale == "row" else 0.0) + ORDER) * (a.double().t().abs() @ c.double().abs())
+    sized = ORDER * (a.double().t().abs() @ c.double().abs())
     assert ((weight.grad - a.double().t() @ c.double()).abs() <= sized).all()
 
 
@@ -135,9 +132,8 @@ def test_products_by_rows_and_with_a_base(adjacency: Adjacency, scale: str) -> N
     y = products.operand(_random(NODES, OUT, seed=3))
     base = _random(COLUMNS, OUT, seed=4)
     sums = products.dense(a).t() @ products.dense(y)
-    close = {"rtol": 4 * U, "atol": 4 * U * float(sums.abs().max())}
-    torch.testing.assert_close(products.mm(a, y, transposed="a"), sums, **close)
-    torch.testing.assert_close(products.addmm(base, a, y, transposed="a"), base + sums, **close)
+    torch.testing.assert_close(products.mm(a, y, transposed="a"), sums)
+    torch.testing.assert_close(products.addmm(base, a, y, transposed="a"), base + sums)
     torch.testing.assert_close(products.mm(y, b, transposed="b"), products.dense(y) @ products.dense(b).t())
 
 

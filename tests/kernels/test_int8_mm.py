@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gnnqlab.kernels import native
-from gnnqlab.kernels.int8_mm import MOST_TERMS, int8_mm, int8_mm_transposed
+from gnnqlab.kernels.int8_mm import MOST_TERMS, int8_mm, int8_mm_scaled, int8_mm_transposed
 from tests.kernels.backends import EVERY, use
 
 SIZES = ((1, 1, 1), (7, 5, 3), (50, 66, 17), (13, 4, 64), (130, 257, 130), (48, 64, 65), (300, 128, 1))
@@ -62,6 +62,22 @@ def test_sums_over_rows(backend: str, sizes: tuple[int, int, int]) -> None:
 
 
 @pytest.mark.parametrize("backend", EVERY)
+@pytest.mark.parametrize("sizes", [*SIZES, (3, 700, 66)])
+def test_sums_over_rows_of_different_scales(backend: str, sizes: tuple[int, int, int]) -> None:
+    """Off by the order of K float32 sums, and three roundings each."""
+    m, k, n = sizes
+    a, b, scales = _codes(k, m, 1), _codes(k, n, 2), torch.rand(k, generator=torch.Generator().manual_seed(3))
+    scales[k // 2] = 0.0
+    terms = a.double().t(), b.double() * scales.double().unsqueeze(1)
+    bound = (k + 4) * 2.0**-24 * (terms[0].abs() @ terms[1].abs() + 1.0)
+    with use(backend):
+        found = int8_mm_scaled(a, b, scales)
+        assert ((found.double() - terms[0] @ terms[1]).abs() <= bound).all()
+        twice = int8_mm_scaled(a, b, scales, out=found.clone(), accumulate=True)
+        assert ((twice.double() - 2 * terms[0] @ terms[1]).abs() <= 3 * bound).all()
+
+
+@pytest.mark.parametrize("backend", EVERY)
 def test_the_largest_sums_do_not_overflow(backend: str) -> None:
     """Of codes of 127 as many terms as 32 bits hold; over rows twice as many, which 64 bits hold."""
     with use(backend):
@@ -104,6 +120,7 @@ def test_what_does_not_fit_is_refused() -> None:
         (lambda: int8_mm(a, scales, a, 1.0, transposed=True, accumulate=True), "accumulate adds to out"),
         (lambda: int8_mm(a, scales, a, 1.0, transposed=True, out=torch.zeros(4, 5)), "out must be float32"),
         (lambda: int8_mm_transposed(a, a[:3], 1.0), "as many rows"),
+        (lambda: int8_mm_scaled(a, a, torch.ones(3)), "as many rows"),
         (lambda: int8_mm(torch.zeros(1, MOST_TERMS, dtype=torch.int8), scales[:1], a, 1.0), "terms"),
     ):
         with pytest.raises(ValueError, match=text):
