@@ -23,7 +23,7 @@ from gnnqlab.compute.float32 import PlainProducts
 from gnnqlab.compute.gradients import Attend, Linear
 from gnnqlab.compute.packed import Counter, PackedRows, pack
 from gnnqlab.compute.packed_gradients import Affine, LayerNorm, Rectifier
-from gnnqlab.compute.products import Operand, Pass, Products, Range
+from gnnqlab.compute.products import Operand, PassRows, Products, Range
 from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.kernels.noise import stream
 from gnnqlab.settings import OneOf, check
@@ -62,12 +62,12 @@ class ExactProducts(PlainProducts):
 
     def __init__(self, bits: int = 8, ratio: float = 1.0) -> None:
         self.bits, self.ratio = bits, ratio
-        self._pass: Pass | None = None
+        self._pass: PassRows | None = None
         self._saves = 0
         self._known: MutableMapping[Tensor, tuple[int, bool, PackedRows]] = WeakTensorKeyDictionary()
 
-    def begin(self, of: Pass | None = None) -> None:
-        self._pass = of if of is not None and of.training else None
+    def begin(self, rows: PassRows | None = None) -> None:
+        self._pass = rows if rows is not None and rows.training else None
         self._saves = 0
         self._known.clear()
 
@@ -103,7 +103,7 @@ class ExactProducts(PlainProducts):
         self._known[operand] = operand._version, project, packed
         return packed
 
-    def _next(self, place: Pass) -> Counter:
+    def _next(self, place: PassRows) -> Counter:
         self._saves += 1
         return Counter(place.seed, place.epoch, stream("kept", self._saves - 1))
 

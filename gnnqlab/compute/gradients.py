@@ -25,7 +25,7 @@ class Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, products: Products) -> Tensor:
-        a, b = products.operand(x), products.operand(weight)
+        a, b = products.operand(x), products.weight(weight)
         ctx.products = products
         keep(ctx, products.saved(a), b)
         return products.mm(a, b)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from gnnqlab.compute import Products
 from gnnqlab.compute.float32 import PLAIN
-from gnnqlab.compute.products import Pass
+from gnnqlab.compute.products import PassRows
 from gnnqlab.exchange.hop import Drop, Hop
 from gnnqlab.exchange.protocol import Exchange
 from gnnqlab.exchange.whole import WholeGraph
@@ -86,8 +86,7 @@ class GraphPass:
         self._hops = 0
         self._dropouts = 0
         self._products = graph.exchange.products
-        held = graph.features
-        self._products.begin(Pass(graph.ids, graph.seed, epoch, training, held))
+        self._products.begin(PassRows(graph.ids, graph.seed, epoch, training, graph.features))
 
     @property
     def ids(self) -> Tensor:

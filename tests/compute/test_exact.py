@@ -8,7 +8,7 @@ import torch
 from gnnqlab.compute import ExactActivations
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.compute.packed import Counter, PackedRows, kept_bytes, pack, projection
-from gnnqlab.compute.products import Pass
+from gnnqlab.compute.products import PassRows
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels.noise import stream
 from gnnqlab.kernels.signs import pack_positive, unpack_positive
@@ -27,7 +27,7 @@ def _counter(epoch: int = 0) -> Counter:
 
 
 def _open(products, rows: int, epoch: int = 0, **more) -> None:
-    products.begin(Pass(torch.arange(rows), 3, epoch, more.pop("training", True), **more))
+    products.begin(PassRows(torch.arange(rows), 3, epoch, more.pop("training", True), **more))
 
 
 @pytest.mark.parametrize(("columns", "bits", "ratio"), [(13, 1, 1.0), (13, 2, 0.4), (64, 4, 0.125), (5, 8, 1.0)])

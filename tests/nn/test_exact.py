@@ -1,4 +1,4 @@
-"""Whole models that keep codes for their backward pass: the bytes by formula, and gradients that err by chance alone."""
+"""Whole models that keep codes for their backward pass: bytes by formula, gradients that err by chance alone."""
 
 from __future__ import annotations
 
