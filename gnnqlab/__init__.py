@@ -35,6 +35,7 @@ _HOMES = {
     "BoundarySampling": "gnnqlab.message",
     "DNE": "gnnqlab.partition",
     "EBV": "gnnqlab.partition",
+    "ExactActivations": "gnnqlab.compute",
     "Fixed": "gnnqlab.bits",
     "Float32": "gnnqlab.message",
     "Graph": "gnnqlab.graph",
@@ -89,6 +90,7 @@ __all__ = [
     "AssignerPlayer",
     "BFloat16Rows",
     "BoundarySampling",
+    "ExactActivations",
     "Fixed",
     "Float32",
     "Graph",
@@ -148,7 +150,7 @@ if TYPE_CHECKING:
     from gnnqlab import systems, theory
     from gnnqlab.bench.results import bench_results
     from gnnqlab.bits import Fixed, Growing, UniformRandom
-    from gnnqlab.compute import BFloat16Rows
+    from gnnqlab.compute import BFloat16Rows, ExactActivations
     from gnnqlab.exchange import Overlapped, Replicas, Synchronous
     from gnnqlab.graph import Graph, from_dgl, from_pyg, load
     from gnnqlab.lab.course.errata import errata

@@ -18,6 +18,7 @@ BENCHES = {
     "compute": "gnnqlab.bench.compute",
     "cuts": "gnnqlab.bench.cuts",
     "epoch": "gnnqlab.bench.epoch",
+    "exact": "gnnqlab.bench.exact",
     "exchange": "gnnqlab.bench.exchange",
     "fanouts": "gnnqlab.bench.fanouts",
     "faults": "gnnqlab.bench.faults",

@@ -35,7 +35,7 @@ class Bench:
     predict: only places with so many."""
     graph: str | None = None
     """epoch with a link, throughput: name or path; default: a planted partition. accuracy: default two real graphs.
-    compute: default coauthor_physics. systems: several, separated by commas; default three real graphs.
+    compute: default coauthor_physics. systems: several, separated by commas; default three real graphs, as for exact.
     fanouts: default amazon_computers. cuts: several, separated by semicolons; default one real and three made ones."""
     models: str | None = None
     """throughput, accuracy, compute, systems: names of models, separated by commas; default: all seven, of compute

@@ -1,7 +1,9 @@
 """The axis ``compute``: in which precision the dense and sparse products of a training run."""
 
 from gnnqlab.compute.bfloat16 import BFloat16Rows
+from gnnqlab.compute.exact import ExactActivations
 from gnnqlab.compute.float32 import Float32Products
+from gnnqlab.compute.int8 import Int8Products
 from gnnqlab.compute.products import Compute, Products
 
-__all__ = ["BFloat16Rows", "Compute", "Float32Products", "Products"]
+__all__ = ["BFloat16Rows", "Compute", "ExactActivations", "Float32Products", "Int8Products", "Products"]

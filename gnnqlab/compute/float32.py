@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gnnqlab.compute.products import Operand, Products, Range
+from gnnqlab.compute.products import Operand, PassRows, Products, Range
 from gnnqlab.kernels import aggregate as sparse
 from gnnqlab.kernels import attention
 from gnnqlab.kernels.adjacency import Adjacency
@@ -31,7 +31,7 @@ class PlainProducts(Products):
     def exact(self) -> Products:
         return self
 
-    def begin(self) -> None:
+    def begin(self, rows: PassRows | None = None) -> None:
         pass
 
     def operand(self, x: Operand, rows: Range | None = None) -> Operand:

@@ -25,9 +25,9 @@ class Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, products: Products) -> Tensor:
-        a, b = products.operand(x), products.operand(weight)
+        a, b = products.operand(x), products.weight(weight)
         ctx.products = products
-        keep(ctx, a, b)
+        keep(ctx, products.saved(a), b)
         return products.mm(a, b)
 
     @staticmethod
@@ -64,7 +64,7 @@ class Attend(torch.autograd.Function):
         values, source, target = products.operand(z), (z * a_source).sum(-1), (z * a_target).sum(-1)
         out, stats = products.attend_rows(adjacency, values, source, target, slope=slope)
         ctx.adjacency, ctx.slope, ctx.products = adjacency, slope, products
-        keep(ctx, values, a_source, a_target, source, target, out, stats)
+        keep(ctx, products.saved(values), a_source, a_target, source, target, products.saved(out), stats)
         return out
 
     @staticmethod
@@ -77,7 +77,7 @@ class Attend(torch.autograd.Function):
             ctx.adjacency,
             values,
             source,
-            pack_rows(target, stats, products.dense(gradient), out),
+            pack_rows(target, stats, products.dense(gradient), products.dense(out)),
             gradient,
             edge_gradients,
             columns=(0, ctx.adjacency.num_columns),

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from gnnqlab.compute.gradients import Aggregate, Attend, Linear
-from gnnqlab.compute.products import Operand, Products, Range
+from gnnqlab.compute.products import Operand, PassRows, Products, Range
 from gnnqlab.kernels.adjacency import Adjacency
 
 __all__ = ["PreparedProducts"]
@@ -26,7 +26,7 @@ class PreparedProducts(Products):
     def __init__(self) -> None:
         self._known: MutableMapping[Tensor, _Known] = WeakTensorKeyDictionary()
 
-    def begin(self) -> None:
+    def begin(self, rows: PassRows | None = None) -> None:
         self._known.clear()
 
     def operand(self, x: Operand, rows: Range | None = None) -> Operand:
@@ -36,6 +36,8 @@ class PreparedProducts(Products):
         if rows is None:
             if known is None or not known.holds(x):
                 known = self._known[x] = _Known(self._prepare(x), x._version, x.shape[0])
+            return known.operand
+        if known is not None and known.holds(x):
             return known.operand
         if known is None:
             known = self._known[x] = _Known(self._blank(x), None, 0)

@@ -10,6 +10,8 @@ Letters: N rows, D columns, O columns of a product, K heads, F features of a hea
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -17,12 +19,25 @@ from torch import Tensor
 
 from gnnqlab.kernels.adjacency import Adjacency
 
-__all__ = ["Compute", "Operand", "Products", "Range"]
+__all__ = ["Compute", "Operand", "PassRows", "Products", "Range"]
 
 Operand = Any
 """What a kind of products makes of a float32 matrix: a tensor, or a dataclass of tensors with a ``shape``."""
 Range = tuple[int, int]
 """``(start, stop)``."""
+
+
+@dataclass(frozen=True, eq=False)
+class PassRows:
+    """What the rows of a pass are: their nodes, and the counter of its randomness."""
+
+    ids: Tensor
+    """Global ids, int64 ``(N,)``."""
+    seed: int
+    epoch: int
+    training: bool = True
+    held: Any = None
+    """Raw features: the graph holds them whatever a backward pass keeps."""
 
 
 class Compute(Protocol):
@@ -46,8 +61,12 @@ class Products(ABC):
         """Float32 products, for what must not be rounded; these themselves, if they round nothing."""
 
     @abstractmethod
-    def begin(self) -> None:
-        """Open a pass: operands of the one before are forgotten, since buffers and weights change in between."""
+    def begin(self, rows: PassRows | None = None) -> None:
+        """Open a pass: operands of the one before are forgotten, since buffers and weights change in between.
+
+        Args:
+            rows: for operands that are rounded by noise, which is then a function of seed, epoch, node and column.
+        """
 
     @abstractmethod
     def operand(self, x: Operand, rows: Range | None = None) -> Operand:
@@ -61,6 +80,33 @@ class Products(ABC):
         Returns:
             The operand of all rows.
         """
+
+    def weight(self, w: Operand) -> Operand:
+        """Return what every row is multiplied with, the same on every worker, as :meth:`operand`."""
+        return self.operand(w)
+
+    def halo(self, x: Operand, beside: Operand, ids: Tensor) -> Operand:
+        """Return rows of other workers as the operand ``beside``, of the own rows of the same matrix, has them there.
+
+        Args:
+            x: float32 ``(H, ...)``.
+            ids: global ids of these rows, int64 ``(H,)``.
+        """
+        return self.operand(x)
+
+    def saved(self, operand: Operand, ids: Tensor | None = None, like: Operand | None = None) -> Operand:
+        """Return what a backward pass keeps of an operand: an operand again, by default this one.
+
+        Args:
+            operand: the rows of this worker, ``(N, D)`` or ``(N, K, F)``.
+            ids: global ids of its rows, where they are others.
+            like: what was kept of rows of the same layer; rows with the same id err alike in both.
+        """
+        return operand
+
+    def rowwise(self, compute: Callable[..., Tensor], *rows: Tensor) -> Tensor:
+        """Return ``compute(*rows)``, norms and activations, and see to what it keeps for the backward pass."""
+        return compute(*rows)
 
     @abstractmethod
     def part(self, operand: Operand, rows: Range) -> Operand:

@@ -47,6 +47,7 @@ class _Forward:
         self.sampled_in: int | None = None
         self.out = torch.empty_like(z)
         self.stats: list[Tensor] = []
+        self._halo_operand: Operand | None = None
 
     def prepare(self) -> None:
         pass
@@ -74,6 +75,14 @@ class _Forward:
             self.halo_source = (self.halo * self.a_source).sum(-1)
             self._rows(boundary.num_central, boundary.num_owned)
 
+    def halo_operand(self) -> Operand:
+        """The rows that came, as products take them; made once."""
+        if self._halo_operand is None:
+            products, boundary = self.call.products, self.call.boundary
+            ids = boundary.halo_ids(self.sampled_in)
+            self._halo_operand = products.halo(self.halo, products.operand(self.z), ids)
+        return self._halo_operand
+
     def _sampled(self, epoch: int) -> None:
         boundary, products = self.call.boundary, self.call.products
         sampling, central = boundary.sampling, boundary.num_central
@@ -82,7 +91,7 @@ class _Forward:
         self.halo_source = (self.halo * self.a_source).sum(-1)
         self.out[central:], stats = attend_halves(
             (sampling.owned(self.adjacency), sampling.kept(self.adjacency, epoch)),
-            (products.operand(self.z), products.operand(self.halo)),
+            (products.operand(self.z), self.halo_operand()),
             (self.source, self.halo_source),
             self.target[central:],
             weight=_weight(sampling),
@@ -93,7 +102,7 @@ class _Forward:
 
     def _rows(self, first: int, last: int) -> None:
         products, needs_halo = self.call.products, last > self.call.boundary.num_central
-        halo = (products.operand(self.halo), self.halo_source) if needs_halo else (None, None)
+        halo = (self.halo_operand(), self.halo_source) if needs_halo else (None, None)
         _, stats = products.attend_rows(
             self.adjacency,
             products.operand(self.z),
@@ -118,9 +127,9 @@ class _Backward:
         self.z, self.a_source, self.a_target, self.source, target, self.halo, halo_source, out, stats = saved
         products = call.products
         self.halo_source, self.gradient = halo_source, products.operand(gradient)
-        self.packed = pack_rows(target, stats, products.dense(self.gradient), out)
+        self.packed = pack_rows(target, stats, products.dense(self.gradient), products.dense(out))
         shape = (call.adjacency.num_edges, self.source.shape[1])
-        self.edge_gradients = out.new_empty(shape) if sampled_in is None else out.new_zeros(shape)
+        self.edge_gradients = stats.new_empty(shape) if sampled_in is None else stats.new_zeros(shape)
         self.out = torch.empty_like(gradient)
 
     def prepare(self) -> None:
@@ -202,8 +211,11 @@ class Attend(torch.autograd.Function):
         step = _Forward(call, z.contiguous(), a_source, a_target, slope)
         call.schedule.run(step, call.place("forward"))
         ctx.call, ctx.slope, ctx.sampled_in = call, slope, step.sampled_in
-        z, halo = call.products.operand(step.z), call.products.operand(step.halo)
-        of_rows = (step.source, step.target, halo, step.halo_source, step.out, torch.cat(step.stats))
+        products = call.products
+        z, ids = products.saved(products.operand(step.z)), call.boundary.halo_ids(step.sampled_in)
+        halo = products.saved(step.halo_operand(), ids, like=z)
+        out = products.saved(step.out)
+        of_rows = (step.source, step.target, halo, step.halo_source, out, torch.cat(step.stats))
         keep(ctx, z, a_source, a_target, *of_rows)
         return step.out
 

@@ -48,10 +48,10 @@ class _Forward(SumForward):
         products, rows, y = self.call.products, (first, last), self.y[first:last]
         with self.call.part(what, "forward"):
             sums = products.part(products.operand(self.out, rows), rows)
-            products.addmm(self._bias, sums, products.operand(self._weight), out=y)
+            products.addmm(self._bias, sums, products.weight(self._weight), out=y)
             if self._self_weight is not None:
                 x = products.part(products.operand(self.x), rows)
-                products.addmm(y, x, products.operand(self._self_weight), out=y)
+                products.addmm(y, x, products.weight(self._self_weight), out=y)
 
 
 class _Backward(SumBackward):
@@ -112,8 +112,9 @@ class Convolve(torch.autograd.Function):
         call.schedule.run(step, call.place("forward"))
         ctx.call, ctx.sampled_in = call, step.sampled_in
         products, with_self = call.products, self_weight is not None
-        of_self = (products.operand(self_weight), products.operand(x)) if with_self else (None, None)
-        keep(ctx, products.operand(step.out), products.operand(weight), *of_self)
+        sums = products.saved(products.operand(step.out))
+        of_self = (products.weight(self_weight), products.saved(products.operand(x))) if with_self else (None, None)
+        keep(ctx, sums, products.weight(weight), *of_self)
         return step.y
 
     @staticmethod

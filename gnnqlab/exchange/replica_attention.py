@@ -136,8 +136,8 @@ class _Backward(Synchronised):
         with self.look.part("marginal", "backward", SCATTER):
             gradient = products.operand(self.rows.unflatten(1, self.summed.shape[1:]))
             stats = torch.stack((self.logs, torch.ones_like(self.logs)), 1)
-            packed = pack_rows(self.target, stats, products.dense(gradient), self.summed)
-            edges = self.summed.new_empty(adjacency.num_edges, self.logs.shape[1])
+            packed = pack_rows(self.target, stats, products.dense(gradient), products.dense(self.summed))
+            edges = self.logs.new_empty(adjacency.num_edges, self.logs.shape[1])
             columns = (0, adjacency.num_columns)
             self.out, of_source = products.attend_columns(
                 adjacency, self.z, self.source, packed, gradient, edges, columns=columns, slope=self.slope
@@ -155,8 +155,9 @@ class Attend(torch.autograd.Function):
         step = _Forward(look, z, a_source, a_target, slope)
         look.schedule.run(step, look.place("forward"))
         ctx.look, ctx.slope = look, slope
-        out, logs = step.out.contiguous(), step.logs.contiguous()
-        keep(ctx, look.products.operand(z), a_source, a_target, step.source, step.target, out, logs)
+        out, logs, products = step.out.contiguous(), step.logs.contiguous(), look.products
+        rows = products.saved(products.operand(z)), a_source, a_target, step.source, step.target
+        keep(ctx, *rows, products.saved(out), logs)
         return out
 
     @staticmethod

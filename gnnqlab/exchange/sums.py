@@ -74,7 +74,9 @@ class SumForward:
         with self.call.part("marginal", "forward"):
             halo = self.call.dropped(self.halo, self.sampled_in)
             if self.sampled_in is None:
-                products.spmm(self.adjacency, products.operand(self.x), halo, rows=rows, out=out)
+                x = products.operand(self.x)
+                halo = products.halo(halo, x, boundary.halo_ids(None))
+                products.spmm(self.adjacency, x, halo, rows=rows, out=out)
             else:
                 kept = boundary.sampling.kept(self.adjacency, self.sampled_in)
                 products.spmm(kept, halo, out=out, accumulate=True)

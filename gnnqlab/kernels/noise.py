@@ -16,7 +16,9 @@ from gnnqlab.kernels.reference import noise as reference
 
 __all__ = ["check_counter", "dropout", "dropout_values", "stream", "uniform16"]
 
-KINDS = {"forward": 0, "backward": 1, "dropout": 2, "bits": 3, "sample": 4}
+KINDS = {
+    "forward": 0, "backward": 1, "dropout": 2, "bits": 3, "sample": 4, "operand": 5, "weight": 6, "loose": 7, "kept": 8,
+}  # fmt: skip
 
 _uniform16 = native.declare("uniform16", "p i i i i i i p i")
 _dropout_rows = native.declare("dropout", "p i i i i p i i i i i p i")
@@ -28,8 +30,9 @@ def stream(kind: str, layer: int, sender: int = 0, round: int = 0) -> int:
 
     Args:
         kind: ``"forward"`` or ``"backward"`` (rounding of messages), ``"dropout"``, ``"bits"`` (a random choice of
-            widths) or ``"sample"`` (boundary sampling).
-        layer: layer number, below 4096.
+            widths), ``"sample"`` (boundary sampling), rounding of what products multiply: ``"operand"`` (rows of
+            nodes), ``"weight"`` and ``"loose"`` (rows of anything else), or ``"kept"``: of what a backward pass keeps.
+        layer: layer number, or number of the operand in its pass, below 4096.
         sender: tells apart messages about one node that must err independently: sending rank + 1 for gradients, which
             come from several ranks; for rows, which go to several, the number of the receiver (see
             :class:`gnnqlab.message.codec.Noise`). 0 for everything else, so that a mask does not depend on the number

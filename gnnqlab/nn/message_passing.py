@@ -20,6 +20,7 @@ from torch import Tensor
 
 from gnnqlab.compute import Products
 from gnnqlab.compute.float32 import PLAIN
+from gnnqlab.compute.products import PassRows
 from gnnqlab.exchange.hop import Drop, Hop
 from gnnqlab.exchange.protocol import Exchange
 from gnnqlab.exchange.whole import WholeGraph
@@ -85,7 +86,7 @@ class GraphPass:
         self._hops = 0
         self._dropouts = 0
         self._products = graph.exchange.products
-        self._products.begin()
+        self._products.begin(PassRows(graph.ids, graph.seed, epoch, training, graph.features))
 
     @property
     def ids(self) -> Tensor:
@@ -119,7 +120,7 @@ class GraphPass:
         Example:
             ``h = g.rowwise(torch.relu, h)``
         """
-        return timed(self.clock, "elementwise", compute, *rows)
+        return timed(self.clock, "elementwise", partial(self._products.rowwise, compute), *rows)
 
     def aggregate(self, x: Tensor, *, alpha: str = "symmetric", dropout: float = 0.0, exact: bool = False) -> Tensor:
         """Return ``y_v = sum over u in N(v) of α(u, v) x_u`` (AdaQP Eq. 3, without its self term).

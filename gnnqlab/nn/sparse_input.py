@@ -69,7 +69,7 @@ class _SparseProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weight: Tensor, x: SparseInput, products: Products) -> Tensor:
         ctx.x, ctx.products = x, products
-        return products.spmm(_with_values(x.matrix, x.values), products.operand(weight))
+        return products.spmm(_with_values(x.matrix, x.values), products.weight(weight))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:

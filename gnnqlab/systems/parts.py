@@ -14,7 +14,7 @@ from gnnqlab.bits.growing import Growing
 from gnnqlab.bits.orchestrator import Orchestrated
 from gnnqlab.bits.policy import Fixed, UniformRandom
 from gnnqlab.by_name import load, name_of
-from gnnqlab.compute import BFloat16Rows, Float32Products
+from gnnqlab.compute import BFloat16Rows, ExactActivations, Float32Products, Int8Products
 from gnnqlab.exchange.halo import Halo
 from gnnqlab.exchange.pipeline import AdaptivePipeline, Pipelined
 from gnnqlab.exchange.replica import Replicas
@@ -60,7 +60,12 @@ PARTS: dict[str, dict[str, type]] = {
         "pipelined": Pipelined,
         "adaptive-pipeline": AdaptivePipeline,
     },
-    "compute": {"float32": Float32Products, "bfloat16": BFloat16Rows},
+    "compute": {
+        "float32": Float32Products,
+        "bfloat16": BFloat16Rows,
+        "int8": Int8Products,
+        "exact": ExactActivations,
+    },
 }
 """Axis -> name -> class."""
 

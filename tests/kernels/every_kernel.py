@@ -13,6 +13,8 @@ from gnnqlab.kernels import codec, noise
 from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.kernels.aggregate import aggregate, quantize_rows, spmm
 from gnnqlab.kernels.attention import attend, sddmm_add, sddmm_dot, segment_softmax, weighted_sum
+from gnnqlab.kernels.int8_mm import int8_mm, int8_mm_scaled, int8_mm_transposed
+from gnnqlab.kernels.quantize import Noise, quantize
 
 SETTINGS = {"seed": 7, "epoch": 1, "stream": 2}
 COLUMNS = (1, 9, 64, 130, 602, 1030)
@@ -50,8 +52,13 @@ def every_kernel(device: str) -> int:
         noise.uniform16(ids, columns, **SETTINGS)
         noise.dropout(x, ids, p=0.3, **SETTINGS)
         noise.dropout_values(x[:, 0].contiguous(), ids, ids % columns, p=0.3, **SETTINGS)
+        of_rows, of_all = quantize(x, noise=Noise(ids, **SETTINGS)), quantize(grad[:OWNED], bits=4, scale="tensor")
+        int8_mm(of_rows.codes, of_rows.scales, of_all.codes, 1.0, transposed=True, bias=x[:, 0].contiguous())
+        int8_mm(of_rows.codes[:, :OWNED], of_rows.scales, of_all.codes[: min(columns, OWNED)], 1.0)
+        int8_mm_transposed(of_rows.codes, of_all.codes, 1.0)
+        int8_mm_scaled(of_rows.codes, of_all.codes, of_rows.scales)
         aggregate(adj, torch.cat([x, halo]).requires_grad_()).sum().backward()
-        calls += 8
+        calls += 14
     for heads, features in ((1, 7), (2, 40), (4, 64), (1, 1030)):
         shapes = ((OWNED, heads, features), (OWNED, heads), (ROWS, heads), (HALO, heads, features), (HALO, heads))
         operands = [random(*shape).requires_grad_() for shape in shapes]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gnnqlab.compute import BFloat16Rows, Products
+from gnnqlab.compute import BFloat16Rows, Int8Products, Products
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.graph import Graph
 from gnnqlab.graph.features import SparseRows
@@ -56,7 +56,7 @@ def test_gradients_are_those_of_rounded_operands_and_exact_sums(name: str, more:
     assert _apart(found[1], exact[1]) > 2 * _apart(found[1], truth[1]), "nothing was rounded"
 
 
-@pytest.mark.parametrize("part", [BFloat16Rows(), Int8Rows()])
+@pytest.mark.parametrize("part", [BFloat16Rows(), Int8Rows(), Int8Products(), Int8Products(bits=6, scale="tensor")])
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_every_model_learns(name: str, part) -> None:
     graph = random_graph(nodes=120, edges=400, features=40)

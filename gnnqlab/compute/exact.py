@@ -1,0 +1,202 @@
+"""Products in float32 that keep their activations for the backward pass in 1, 2, 4 or 8 bits (EXACT).
+
+The forward pass is float32's, bit for bit; nothing is rounded before it is multiplied, so no layer needs an exact
+product of its own. Kept in codes are inputs of products with weights, rows and sums of attention, and inputs of
+LayerNorm; of a rectifier's input one bit an element; of a dropout mask nothing, for it is a function. Sums over
+neighbours keep nothing. Raw features, weights, what is one number a row or a head, and rows of which a node has several
+stay as they are, and so does what a model computes with PyTorch alone, such as an LSTM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from gnnqlab.compute.float32 import PlainProducts
+from gnnqlab.compute.gradients import Attend, Linear
+from gnnqlab.compute.packed import Counter, PackedRows, pack
+from gnnqlab.compute.packed_gradients import Affine, LayerNorm, Rectifier
+from gnnqlab.compute.products import Operand, PassRows, Products, Range
+from gnnqlab.kernels.adjacency import Adjacency
+from gnnqlab.kernels.noise import stream
+from gnnqlab.settings import OneOf, check
+from gnnqlab.settings import Range as Between
+
+__all__ = ["ExactActivations", "ExactProducts"]
+
+
+@dataclass(frozen=True)
+class ExactActivations:
+    """Compute: products in float32, their activations kept for the backward pass in few bits (EXACT).
+
+    Differs: Z and S are rounded to bfloat16 before the codes are made, where the authors cut them after and so bias
+    what is decoded; dropout keeps no mask; the projection is drawn again and not kept; an activation that two products
+    share is kept once.
+    """
+
+    bits: Annotated[int, OneOf((1, 2, 4, 8))] = 8
+    """Of a code. The authors' library has 2 by default, their command line 8."""
+    ratio: Annotated[float, Between(0, 1, open_low=True)] = 1.0
+    """Share of columns that a random projection keeps of inputs of products, in (0, 1]; 1 projects nothing."""
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def build(self, device: torch.device | str = "cpu") -> Products:
+        """Return the products of one worker."""
+        return ExactProducts(self.bits, self.ratio)
+
+
+class ExactProducts(PlainProducts):
+    """Float32 products whose gradients stand on codes.
+
+    Outside a training pass (:meth:`begin`) they are float32's in everything.
+    """
+
+    def __init__(self, bits: int = 8, ratio: float = 1.0) -> None:
+        self.bits, self.ratio = bits, ratio
+        self._pass: PassRows | None = None
+        self._saves = 0
+        self._known: MutableMapping[Tensor, tuple[int, bool, PackedRows]] = WeakTensorKeyDictionary()
+
+    def begin(self, rows: PassRows | None = None) -> None:
+        self._pass = rows if rows is not None and rows.training else None
+        self._saves = 0
+        self._known.clear()
+
+    @property
+    def _packs(self) -> bool:
+        return self._pass is not None and torch.is_grad_enabled()
+
+    def saved(
+        self, operand: Operand, ids: Tensor | None = None, like: Operand | None = None, *, project: bool = True
+    ) -> Operand:
+        """Return the rows in codes; as they are outside a training pass, if they are raw features, or not one a node.
+
+        Raises:
+            ValueError: if they are not float32.
+        """
+        place = self._pass
+        if place is None or operand is place.held or not isinstance(operand, Tensor):
+            return operand
+        if operand.dtype != torch.float32:
+            raise ValueError(
+                f"compute exact keeps rows of float32 in codes, got {operand.dtype}; choose compute float32 for others"
+            )
+        ids = place.ids if ids is None else ids
+        if operand.shape[0] != ids.numel():
+            return operand
+        known = self._known.get(operand)
+        project = project and self.ratio < 1.0 and operand.dim() == 2
+        if known is not None and known[:2] == (operand._version, project):
+            return known[2]
+        counter = like.counter if isinstance(like, PackedRows) else self._next(place)
+        ratio = self.ratio if project else 1.0
+        packed = pack(operand, ids, bits=self.bits, counter=counter, ratio=ratio)
+        self._known[operand] = operand._version, project, packed
+        return packed
+
+    def _next(self, place: PassRows) -> Counter:
+        self._saves += 1
+        return Counter(place.seed, place.epoch, stream("kept", self._saves - 1))
+
+    def rowwise(self, compute: Callable[..., Tensor], *rows: Tensor) -> Tensor:
+        if not self._packs:
+            return compute(*rows)
+        with _Elementwise(self):
+            return compute(*rows)
+
+    def part(self, operand: Operand, rows: Range) -> Operand:
+        return self.dense(operand)[rows[0] : rows[1]]
+
+    def dense(self, operand: Operand) -> Tensor:
+        if isinstance(operand, PackedRows):
+            return operand.dense()
+        tensor: Tensor = operand
+        return tensor
+
+    def mm(self, a: Operand, b: Operand, *, transposed: str = "", out: Tensor | None = None) -> Tensor:
+        if isinstance(a, PackedRows) and a.projected and transposed == "a":  # lifted once multiplied: fewer rows
+            return torch.mm(a.projection(), torch.mm(a.rows().t(), self.dense(b)), out=out)
+        return super().mm(self.dense(a), self.dense(b), transposed=transposed, out=out)
+
+    def attend_columns(
+        self,
+        adjacency: Adjacency,
+        values: Operand,
+        source_logits: Tensor,
+        packed: Tensor,
+        gradient: Operand,
+        edge_gradients: Tensor,
+        *,
+        columns: Range,
+        slope: float = 0.2,
+    ) -> tuple[Tensor, Tensor]:
+        operands = (self.dense(values), source_logits, packed, gradient, edge_gradients)
+        return super().attend_columns(adjacency, *operands, columns=columns, slope=slope)
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        if not self._packs:
+            return super().linear(x, weight, bias)
+        product: Tensor = Linear.apply(x, weight, self)
+        return product if bias is None else product + bias
+
+    def affine(self, base: Tensor, x: Tensor, weight: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
+        if not self._packs:
+            return super().affine(base, x, weight, beta=beta, alpha=alpha)
+        result: Tensor = Affine.apply(base, x, weight, beta, alpha, self)
+        return result
+
+    def attend(
+        self, adjacency: Adjacency, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float = 0.2
+    ) -> Tensor:
+        if not self._packs:
+            return super().attend(adjacency, z, a_source, a_target, slope=slope)
+        attended: Tensor = Attend.apply(z, a_source, a_target, adjacency, slope, self)
+        return attended
+
+
+class _Elementwise(TorchFunctionMode):
+    """Norms and rectifiers of a model as they are written, keeping codes and signs."""
+
+    def __init__(self, products: ExactProducts) -> None:
+        super().__init__()
+        self._products = products
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if function is functional.layer_norm:
+            return self._norm(*args, **kwargs)
+        if function in _RECTIFIERS:
+            return self._rectify(function, *args, **kwargs)
+        return function(*args, **kwargs)
+
+    def _norm(
+        self,
+        x: Tensor,
+        normalized_shape: Sequence[int],
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        eps: float = 1e-5,
+    ) -> Tensor:
+        if x.dim() != 2 or tuple(normalized_shape) != tuple(x.shape[1:]):
+            return functional.layer_norm(x, normalized_shape, weight, bias, eps)
+        normed: Tensor = LayerNorm.apply(x, weight, bias, eps, self._products)
+        return normed
+
+    def _rectify(self, function: Any, input: Tensor, inplace: bool = False) -> Tensor:
+        if not input.requires_grad:
+            return torch.relu_(input) if inplace or function in _IN_PLACE else torch.relu(input)
+        rectified: Tensor = Rectifier.apply(input, inplace or function in _IN_PLACE)
+        return rectified
+
+
+_IN_PLACE = (torch.relu_, Tensor.relu_)
+_RECTIFIERS = (functional.relu, torch.relu, Tensor.relu, *_IN_PLACE)

@@ -1,0 +1,138 @@
+"""Rows in few bits: what EXACT keeps of an activation (Liu et al., ICLR 2022).
+
+Codes are those of messages: ``q = floor((x - Z) / S + u)`` with the smallest element and the step of each row, both in
+bfloat16 and rounded outwards before the codes are made, so that ``E[q S + Z] = x`` holds for them as they are kept.
+Before, D columns may be projected to ``k = ceil(ratio D)``: ``x R`` with ``R`` of ``+-1 / sqrt(k)``, ``E[R R^T] = I``,
+so ``E[(x R) R^T] = x`` too. R is drawn again where it is needed and kept by nobody.
+
+Variance of an element: at most ``S^2 / 4`` of rounding; with a projection
+``((D - 1) / k) |x|^2`` a row and D / k times that of rounding in k columns.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gnnqlab.kernels.codec import decode_rows, encode_rows, row_bytes
+from gnnqlab.kernels.noise import uniform16
+
+__all__ = ["Counter", "PackedRows", "kept_bytes", "pack", "projected_columns", "projection"]
+
+_METADATA = 4
+"""Bytes a row: Z and S in bfloat16."""
+
+
+@dataclass(frozen=True)
+class Counter:
+    """Where noise is drawn; columns of R have a stream of their own."""
+
+    seed: int
+    epoch: int
+    stream: int
+
+    @property
+    def of_columns(self) -> Counter:
+        return Counter(self.seed, self.epoch, self.stream + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class PackedRows:
+    """Rows ``(N, D)`` or ``(N, K, F)`` in codes; a dataclass of tensors, as operands are."""
+
+    payload: Tensor
+    """Codes, uint8 ``(N ceil(k b / 8),)``."""
+    params: Tensor
+    """Z and S, bfloat16 ``(N, 2)``."""
+    shape: torch.Size
+    bits: int
+    columns: int
+    """k, of a row in codes; less than D if it was projected."""
+    counter: Counter
+
+    @property
+    def nbytes(self) -> int:
+        return self.payload.nbytes + self.params.nbytes
+
+    @property
+    def projected(self) -> bool:
+        return self.columns < self.shape[1:].numel()
+
+    def rows(self) -> Tensor:
+        """Return what the codes stand for, float32 ``(N, k)``."""
+        out = torch.empty(self.shape[0], self.columns, device=self.payload.device)
+        decode_rows(self.payload, self.params, self.bits, None, out, None)
+        return out
+
+    def projection(self) -> Tensor:
+        """Return R, float32 ``(D, k)``."""
+        return projection(self.shape[1:].numel(), self.columns, self.counter, self.payload.device)
+
+    def dense(self) -> Tensor:
+        """Return the rows as they were, but for noise: float32 of their shape."""
+        rows = self.rows()
+        if self.projected:
+            rows = rows @ self.projection().t()
+        return rows.view(self.shape)
+
+
+def projected_columns(columns: int, ratio: float) -> int:
+    """Return k, the columns that a share of them leaves; at least one.
+
+    Example:
+        >>> projected_columns(100, 0.125), projected_columns(3, 1.0)
+        (13, 3)
+    """
+    return min(columns, max(1, math.ceil(ratio * columns - 1e-9)))
+
+
+def kept_bytes(rows: int, columns: int, *, bits: int, ratio: float = 1.0) -> int:
+    """Bytes of ``(rows, columns)`` as they are kept: ``N ceil(k b / 8) + 4 N``.
+
+    Example:
+        >>> kept_bytes(1000, 256, bits=2), 1000 * 256 * 4
+        (68000, 1024000)
+    """
+    return rows * (int(row_bytes(projected_columns(columns, ratio), bits)) + _METADATA)
+
+
+def pack(x: Tensor, ids: Tensor, *, bits: int, counter: Counter, ratio: float = 1.0) -> PackedRows:
+    """Return rows in codes.
+
+    Args:
+        x: float32 ``(N, D)`` or, without a projection, ``(N, K, F)``.
+        ids: global ids of the rows, int64 ``(N,)``: a row's noise does not depend on who has it.
+        bits: 1, 2, 4 or 8.
+        counter: of the noise.
+        ratio: of columns kept by projection, in (0, 1]; 1 projects nothing.
+
+    Raises:
+        NonFiniteRow: if a row holds NaN or Inf.
+
+    Example:
+        >>> x = torch.tensor([[0.0, 1.0, 3.0]])
+        >>> pack(x, torch.tensor([7]), bits=2, counter=Counter(0, 0, 0)).dense().tolist()
+        [[0.0, 1.0, 3.0]]
+    """
+    shape, x = x.shape, x.flatten(1)
+    columns = projected_columns(x.shape[1], ratio)
+    if columns < x.shape[1]:
+        x = x @ projection(x.shape[1], columns, counter, x.device)
+    if columns > 1 and x.stride(1) != 1:
+        x = x.contiguous()
+    payload = torch.empty(x.shape[0] * int(row_bytes(columns, bits)), dtype=torch.uint8, device=x.device)
+    params = torch.empty(x.shape[0], 2, dtype=torch.bfloat16, device=x.device)
+    rows = torch.arange(x.shape[0], device=x.device)
+    ids, seed, epoch = ids.long().contiguous(), counter.seed, counter.epoch
+    encode_rows(x, rows, ids, bits, None, payload, params, seed=seed, epoch=epoch, stream=counter.stream)
+    return PackedRows(payload, params, shape, bits, columns, counter)
+
+
+def projection(columns: int, kept: int, counter: Counter, device: torch.device | str = "cpu") -> Tensor:
+    """Return R, ``(columns, kept)`` of ``+-1 / sqrt(kept)`` (normalised Rademacher), the same for all workers."""
+    places, where = torch.arange(columns, device=device), counter.of_columns
+    noise = uniform16(places, kept, seed=where.seed, epoch=where.epoch, stream=where.stream)
+    return torch.where(noise < 1 << 15, 1.0, -1.0).div_(math.sqrt(kept))

@@ -1,0 +1,86 @@
+"""Differentiable functions whose result is float32's bit for bit, and of whose inputs a few bits are kept.
+
+``dw = x^T dy`` is linear in ``x``, whose noise is independent of ``dy``: unbiased. A rectifier needs signs, which are
+exact. LayerNorm's ``dx`` is quadratic in its normalised rows n: where each was rounded with variance v, it is off by
+``-dy v / D`` times the reciprocal deviation, in expectation, and v is at most a quarter of a squared step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from gnnqlab.compute.kept import keep, kept
+from gnnqlab.kernels.signs import pack_positive, unpack_positive
+
+if TYPE_CHECKING:
+    from gnnqlab.compute.exact import ExactProducts
+
+__all__ = ["Affine", "LayerNorm", "Rectifier"]
+
+
+class Affine(torch.autograd.Function):
+    """``y = beta base + alpha x w``; ``dx = alpha dy w.T``, ``dw = alpha x.T dy``; of x codes are kept."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, base: Tensor, x: Tensor, weight: Tensor, beta: float, alpha: float, products: ExactProducts
+    ) -> Tensor:
+        ctx.products, ctx.beta, ctx.alpha, ctx.base_shape = products, beta, alpha, base.shape
+        keep(ctx, products.saved(x), weight)
+        return torch.addmm(base, x, weight, beta=beta, alpha=alpha)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (x, weight), products, needed = kept(ctx), ctx.products, ctx.needs_input_grad
+        gradient = gradients[0]
+        of_base = (ctx.beta * gradient).sum_to_size(ctx.base_shape) if needed[0] else None
+        scaled = gradient if ctx.alpha == 1.0 else ctx.alpha * gradient
+        of_x = products.mm(scaled, weight, transposed="b") if needed[1] else None
+        return of_base, of_x, products.mm(x, scaled, transposed="a") if needed[2] else None, None, None, None
+
+
+class LayerNorm(torch.autograd.Function):
+    """LayerNorm over the last dimension of ``(N, D)``; codes of its input, a mean and a reciprocal deviation a row."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, products: ExactProducts
+    ) -> Tensor:
+        out, mean, reciprocal = torch.native_layer_norm(x, x.shape[1:], weight, bias, eps)
+        ctx.products, ctx.has_bias = products, bias is not None
+        keep(ctx, products.saved(x, project=False), mean, reciprocal, weight, bias)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, mean, reciprocal, weight, bias = kept(ctx)
+        x, needed = ctx.products.dense(x), list(ctx.needs_input_grad[:3])
+        gradient = gradients[0].contiguous()
+        found = torch.ops.aten.native_layer_norm_backward(
+            gradient, x, x.shape[1:], mean, reciprocal, weight, bias, needed
+        )
+        return *found, None, None
+
+
+class Rectifier(torch.autograd.Function):
+    """``max(x, 0)``; one bit an element is kept."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, inplace: bool) -> Tensor:
+        if inplace:
+            ctx.mark_dirty(x)
+        out = torch.relu_(x) if inplace else torch.relu(x)
+        ctx.shape = x.shape
+        ctx.save_for_backward(pack_positive(out))
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0] * unpack_positive(ctx.saved_tensors[0], ctx.shape), None

@@ -1,0 +1,41 @@
+"""Symmetric codes in plain PyTorch: largest magnitude, scale, rounding by noise or to nearest."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gnnqlab.kernels.reference.noise import uniform16
+
+__all__ = ["HALF", "SMALLEST", "quantize"]
+
+SMALLEST = 2.0**-100
+"""Rows without a larger element are zeros."""
+HALF = 1 << 15
+"""Noise of rounding to nearest, in steps of 2^-16."""
+
+
+def quantize(
+    x_ND: Tensor, *, levels: int, whole: bool, ids_N: Tensor | None, seed: int, epoch: int, stream: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return codes int8 ``(N, D)``, scales ``(N,)`` and which rows are not finite, bool ``(N,)``.
+
+    See :func:`gnnqlab.kernels.quantize.quantize`; ``ids_N`` is None for rounding to nearest, ``whole`` for one scale.
+    """
+    rows, columns = x_ND.shape
+    if rows == 0 or columns == 0:
+        return x_ND.to(torch.int8), x_ND.new_zeros(rows), torch.zeros(rows, dtype=torch.bool, device=x_ND.device)
+    largest_N = x_ND.abs().amax(1)
+    bad_N = ~torch.isfinite(largest_N)
+    if whole:
+        largest_N = largest_N.amax().expand(rows)
+    zero_N = largest_N < SMALLEST
+    largest_N = torch.where(zero_N | bad_N, 1.0, largest_N)
+    steps_N = torch.where(zero_N, 0.0, levels * 65536.0 / largest_N)
+    scales_N = torch.where(zero_N, 0.0, largest_N / levels)
+    fixed_ND = (x_ND * steps_N[:, None]).nan_to_num(0.0, 0.0, 0.0).round().to(torch.int64)
+    noise: Tensor | int = HALF
+    if ids_N is not None:
+        noise = uniform16(ids_N, columns, seed=seed, epoch=epoch, stream=stream)
+    codes_ND = ((fixed_ND + noise) >> 16).clamp(-levels, levels)
+    return codes_ND.to(torch.int8), scales_N.contiguous(), bad_N

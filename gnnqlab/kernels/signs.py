@@ -1,0 +1,34 @@
+"""One bit an element: which elements are positive, which is all that the gradient of a rectifier needs."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["pack_positive", "unpack_positive"]
+
+_PLACES = 2 ** torch.arange(8, dtype=torch.uint8)
+
+
+def pack_positive(x: Tensor) -> Tensor:
+    """Return which elements are positive, eight a byte, lowest bit first: uint8, ``ceil(numel / 8)`` of them.
+
+    Example:
+        >>> pack_positive(torch.tensor([[0.5, -1.0, 0.0], [2.0, 3.0, float("nan")]])).tolist() == [1 + 8 + 16]
+        True
+    """
+    positive = (x > 0).flatten()
+    if positive.is_cpu:
+        return torch.from_numpy(np.packbits(positive.numpy(), bitorder="little"))
+    padded = torch.nn.functional.pad(positive, (0, -positive.numel() % 8)).view(-1, 8)
+    return (padded * _PLACES.to(x.device)).sum(1, dtype=torch.uint8)
+
+
+def unpack_positive(packed: Tensor, shape: torch.Size) -> Tensor:
+    """Return what :func:`pack_positive` packed, bool of the shape that it had."""
+    count = shape.numel()
+    if packed.is_cpu:
+        bits = torch.from_numpy(np.unpackbits(packed.numpy(), count=count, bitorder="little"))
+        return bits.view(torch.bool).view(shape)
+    return (packed[:, None] & _PLACES.to(packed.device)).bool().flatten()[:count].view(shape)
