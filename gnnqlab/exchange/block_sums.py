@@ -20,7 +20,10 @@ from gnnqlab.compute.kept import keep, kept
 from gnnqlab.exchange.blocks import Look
 from gnnqlab.exchange.schedule import Came
 
-__all__ = ["Aggregate", "BlockSum", "Convolve", "summed"]
+__all__ = ["Aggregate", "BlockSum", "Convolve", "RowSum", "summed"]
+
+_TOTALS = 1
+"""The round of a :class:`RowSum` in which totals travel."""
 
 
 class BlockSum:
@@ -75,10 +78,57 @@ class BlockSum:
             self.look.products.spmm(self._matrices[round], block, out=self.out, accumulate=True)
 
 
+class RowSum:
+    """The two rounds in which those who compute the same block add their parts of its rows up (1.5-D).
+
+    Parts of a node go to its master, totals from it to the others: what an all-reduce moves, ``2 (c - 1) / c`` rows a
+    worker.
+
+    Args:
+        rows: each worker's part ``(N, D)``, replaced by the totals.
+    """
+
+    rounds, chained = 2, True
+
+    def __init__(self, look: Look, direction: str, rows: Tensor) -> None:
+        self.look, self.direction, self.rows = look, direction, rows
+
+    def prepare(self) -> None:
+        pass
+
+    def post(self, round: int) -> Came:
+        channel = self.look.channel(self.direction, self.look.blocks.first_row_round + round)
+        came = channel.post(self.rows, self.rows, epoch=self.look.hop.epoch)
+        if round == _TOTALS:
+            channel.as_received(self.rows)  # a master's total is what the others decode
+        return came
+
+    def independent(self) -> None:
+        pass
+
+    def wait(self, round: int, came: Came) -> None:
+        self._came = came
+        came.wait()
+
+    def dependent(self, round: int) -> None:
+        self._came.decode()
+
+
 def summed(look: Look, direction: str, x: Tensor, travels: Tensor | None = None) -> Tensor:
-    """Return the sums of all blocks, by the schedule of the look."""
+    """Return the sums of all blocks, by the schedule of the look.
+
+    Under replication a worker sums a share of the columns. Forward, parts become totals afterwards. The transpose does
+    it the other way round: gradients, of which each worker has a part, are added up first, and what is returned are
+    parts, whose sum over the workers of a block is the gradient; those of weights are summed over all workers anyway.
+    """
+    place, replicated = look.place(direction), bool(look.blocks.rows_plans)
+    if replicated and direction == "backward":
+        x = x.clone()
+        look.schedule.run(RowSum(look, direction, x), place)
     step = BlockSum(look, direction, x, travels)
-    look.schedule.run(step, look.place(direction))
+    look.schedule.run(step, place)
+    if replicated and direction == "forward":
+        look.schedule.run(RowSum(look, direction, step.out), place)
     return step.out
 
 

@@ -6,7 +6,7 @@ Letters: N rows here, n rows of a block, D columns.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from gnnqlab.exchange.schedule import Runner
 from gnnqlab.exchange.timeline import Timeline
 from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.message.blocks import BlockBuffers
+from gnnqlab.message.cache import NoCache
 from gnnqlab.message.channel import Channel
 from gnnqlab.message.place import Phases, Place
 from gnnqlab.message.wires import Wires
@@ -47,6 +48,10 @@ class Blocks:
         ]
         """Global ids of the rows of each round's block."""
         self.plans = [self._plan(number, device) for number in range(len(self.stages))]
+        self.rows_plans = (shard.gather(device), shard.scatter(device)) if shard.replication > 1 else ()
+        """Of the two rounds in which those who compute the same rows add their parts up."""
+        self.plain = replace(wires, cache=NoCache())
+        """How rows travel that no cache of blocks holds."""
         self.sums: dict[int, Tensor] = {}
         """Layer -> sums that are the same in every epoch, found once."""
         self._matrices: dict[Adjacency, dict[str, list[Adjacency]]] = {}
@@ -68,6 +73,8 @@ class Blocks:
 
     def channel(self, place: Place, *, exact: bool, once: bool = False) -> Channel:
         """Return the channel of a round; an exact one has float32 rows and counts nowhere, unless they travel once."""
+        if place.round >= self.first_row_round:
+            return self._row_channel(place, exact=exact, once=once)
         plan, slot = self.plans[place.round], place.round % _SLOTS
         of_block: dict[str, Any] = {"buffers": self._bytes, "slot": slot, "launch": self.timeline.stages.after_launch}
         if once:
@@ -79,6 +86,24 @@ class Blocks:
             phases = self.timeline if exact else partial(self.timeline, place=place)
             kept[place] = self.wires.block_channel(place, plan, exact=exact, phases=phases, **of_block)
         return kept[place]
+
+    @property
+    def first_row_round(self) -> int:
+        """Number of the first round in which parts of sums are added up: on all workers behind all blocks."""
+        return self.shard.block_splits.numel()
+
+    def _row_channel(self, place: Place, *, exact: bool, once: bool) -> Channel:
+        plan = self.rows_plans[place.round - self.first_row_round]
+        launch = self.timeline.stages.after_launch
+        phases: Phases = partial(self.timeline, place=place)
+        if once:
+            self._once.append(self.plain.exact_channel(place, plan, phases=phases, launch=launch))
+            return self._once[-1]
+        if exact and place not in self._exact:
+            self._exact[place] = self.plain.exact_channel(place, plan, phases=self.timeline, launch=launch)
+        elif not exact and place not in self._channels:
+            self._channels[place] = self.plain.channel(place, plan, phases=phases, launch=launch)
+        return (self._exact if exact else self._channels)[place]
 
     def buffer(self, round: int, columns: int, device: torch.device) -> Tensor:
         """Return where the block of a round lands, ``(n, D)``: one of two buffers that take turns in all layers."""

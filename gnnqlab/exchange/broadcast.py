@@ -8,7 +8,7 @@ Letters: N rows here, D columns in, O columns out, K heads of F features.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -21,12 +21,12 @@ from gnnqlab.exchange.block_attention import Attend
 from gnnqlab.exchange.block_sums import Aggregate, Convolve
 from gnnqlab.exchange.blocks import Blocks, Look
 from gnnqlab.exchange.boundary import Boundary, Call
+from gnnqlab.exchange.formula import Looked, Moved, Sizes
 from gnnqlab.exchange.hop import Hop
 from gnnqlab.exchange.schedule import Schedule, Synchronous
 from gnnqlab.exchange.stages import stages_on
 from gnnqlab.exchange.timeline import Timeline
 from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.message.cache import NoCache
 from gnnqlab.message.channel import Channel
 from gnnqlab.message.direction import of_direction
 from gnnqlab.message.place import Phases, no_phases
@@ -63,6 +63,13 @@ class Broadcast:
                 kind = type(bits).__name__
                 return f"bits {kind} are those of halo rows, got whole blocks; choose bits Fixed() or UniformRandom()"
         return ""
+
+    def moved(self, look: Looked, sizes: Sizes) -> Moved:
+        """Return what a look moves: every block to all others, and under replication parts of sums and their totals."""
+        c = sizes.replication
+        rows = (sizes.workers // c - 1 + 2 * (c - 1)) * sizes.num_nodes
+        back = [("backward", rows, look.out)] if look.needs_gradient or look.kind == "convolve" else []
+        return [("forward", rows, look.columns), *back]
 
     def join(
         self,
@@ -169,8 +176,7 @@ class BroadcastExchange:
     @cached_property
     def _boundary(self) -> Boundary:
         """Where gradients of attention go home, row by row."""
-        wires = replace(self.blocks.wires, cache=NoCache())
-        return Boundary(self.blocks.shard, wires, lag=0, timeline=self.timeline, device=self._device)
+        return Boundary(self.blocks.shard, self.blocks.plain, lag=0, timeline=self.timeline, device=self._device)
 
     def _refuse(self, why: str) -> None:
         if self.blocks.shard.replication > 1:

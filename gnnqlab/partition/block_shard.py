@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.partition.plan import Plan
+from gnnqlab.partition.plan import Plan, Route
 from gnnqlab.partition.shard import Shard, edge_weights, rows_of
 
 if TYPE_CHECKING:
@@ -120,6 +120,34 @@ class BlockShard(Shard):
             ValueError: if ``direction`` is neither ``forward`` nor ``backward``.
         """
         return replace(super().plan(direction, device), to_all=direction == "forward")
+
+    def gather(self, device: torch.device | str = "cpu") -> Plan:
+        """Return who sends which partial sums of the block to whom: each node's go to its master."""
+        own = self._slice(self.rank, device)
+        send = tuple(self._slice(peer, device) for peer in self._members)
+        receive = tuple(replace(own, peer=peer) for peer in self._members)
+        return Plan(self.rank, self.workers, send=send, receive=receive, accumulate=True, parts=True)
+
+    def scatter(self, device: torch.device | str = "cpu") -> Plan:
+        """Return who sends which totals of the block to whom: masters theirs, to all who compute it."""
+        own = self._slice(self.rank, device)
+        send = tuple(replace(own, peer=peer) for peer in self._members)
+        receive = tuple(self._slice(peer, device) for peer in self._members)
+        return Plan(self.rank, self.workers, send=send, receive=receive, accumulate=False, to_all=True)
+
+    @property
+    def _members(self) -> list[int]:
+        """The other workers that compute this block."""
+        first = self.row * self.replication
+        return [each for each in range(first, first + self.replication) if each != self.rank]
+
+    def _slice(self, member: int, device: torch.device | str) -> Route:
+        """Return the rows of the block whose master is one of its workers."""
+        sizes = block_sizes(self.block.numel(), self.replication)
+        place = member % self.replication
+        first = int(sizes[:place].sum())
+        rows = torch.arange(first, first + int(sizes[place]))
+        return Route(peer=member, rows=rows.to(device), ids=self.block[rows].to(device), first=first)
 
     def stages(self, column: int | None = None) -> range:
         """Return the blocks whose columns a column of workers sums: an equal share of them, the last one the rest."""

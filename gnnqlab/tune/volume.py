@@ -21,7 +21,7 @@ from gnnqlab.systems.system import System
 from gnnqlab.tune.assign import Desk, as_asked
 from gnnqlab.tune.trace import TracedMessage
 
-__all__ = ["Volume", "ask", "volume"]
+__all__ = ["Volume", "ask", "cached_share", "volume"]
 
 Array = NDArray[np.float64]
 
@@ -85,7 +85,7 @@ def volume(desk: Desk, system: System, widths: Widths, epoch: int | None) -> Vol
     Raises:
         ValueError: if the cache cannot say what it expects.
     """
-    cached = {way: _cached(system.cache, way, epoch) for way in ("forward", "backward")}
+    cached = {way: cached_share(system.cache, way, epoch) for way in ("forward", "backward")}
     workers = desk.trace.workers
     payload = {place: np.zeros((workers, workers)) for place in widths}
     params = {place: np.zeros((workers, workers)) for place in widths}
@@ -118,7 +118,7 @@ def volume(desk: Desk, system: System, widths: Widths, epoch: int | None) -> Vol
     )
 
 
-def _cached(cache: Any, direction: str, epoch: int | None) -> float:
+def cached_share(cache: Any, direction: str, epoch: int | None) -> float:
     """Return the share of rows of a direction that a cache expects to travel in an epoch."""
     if hasattr(cache, "share"):
         return float(cache.share(direction, epoch))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+import gnnqlab as gq
 from gnnqlab.exchange.schedule import Overlapped
 from gnnqlab.nn import ModelSettings
 from gnnqlab.nn.models.registry import MODELS
@@ -65,3 +66,19 @@ def test_workers_equal_one_process(workers, directed, features, self_loops):
     graph = random_graph(nodes=61, directed=directed, features=features, self_loops=self_loops, seed=workers)
     systems = EXACT if workers in (1, 3) else {name: EXACT[name] for name in ("cagnet", "overlapped", "sancus, ε = 0")}
     assert_law(workers, graph, systems, sorted(MODELS))
+
+
+REPLICATED = {
+    "cagnet, c = 2": cagnet(replication=2),
+    "overlapped": replace(cagnet(replication=2), schedule=Overlapped()),
+    "skipped": replace(cagnet(replication=2), cache=gq.StaleBlocks(epsilon=0.0)),
+}
+OF_SUMS = sorted(set(MODELS) - {"gat"})
+
+
+@pytest.mark.parametrize(
+    ("workers", "features", "systems"), [(4, 40, REPLICATED), (8, 12, {"cagnet": cagnet(replication=2)})]
+)
+def test_replicated_blocks_equal_one_process(workers, features, systems):
+    graph = random_graph(nodes=61, directed=True, features=features, seed=workers)
+    assert_law(workers, graph, systems, OF_SUMS if workers == 4 else ["graphsage"])
