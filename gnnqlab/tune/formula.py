@@ -4,8 +4,8 @@
     replicas    forward  2 M rows of D           backward  2 M rows of D, none of raw features
     broadcast   forward  (P - 1) n rows of D     backward  (P - 1) n rows of O
 
-Ω halo rows, M mirrors; under replication c a broadcast moves ``(P / c - 1) n + 2 (c - 1) n`` rows. A row of D columns in
-b bits takes ``ceil(D b / 8)`` bytes and the codec's parameters. Caches and samplers count with the share that they
+Ω halo rows, M mirrors; under replication c a broadcast moves ``(P / c - 1) n + 2 (c - 1) n`` rows. A row of D columns
+in b bits takes ``ceil(D b / 8)`` bytes and the codec's parameters. Caches and samplers count with the share that they
 expect. It needs no trace and no training, so it answers for any number of workers whose cut is known.
 
 Differs from :meth:`gnnqlab.tune.probe.Probe.forecast`: that asks every message for its layout, and knows policies
