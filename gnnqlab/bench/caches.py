@@ -63,6 +63,7 @@ def lines() -> dict[str, System]:
     for cut, partition in PARTS["partition"].items():
         wanted = getattr(partition, "cuts", "nodes")
         takes = [kind for kind in PARTS["exchange"].values() if getattr(kind, "takes_cuts_of", "nodes") == wanted]
+        takes = [kind for kind in takes if not getattr(kind, "sends_blocks", False)]  # there caches keep no single rows
         for codec, (part, bits) in coded.items() if takes else ():
             for name, cache in kept.items():
                 found[f"{cut} / {codec} / {name}"] = System(

@@ -1,5 +1,6 @@
 """Which rows travel, to whom, and in which order."""
 
+from gnnqlab.exchange.broadcast import Broadcast, BroadcastExchange
 from gnnqlab.exchange.halo import Halo, HaloExchange
 from gnnqlab.exchange.hop import Hop
 from gnnqlab.exchange.pipeline import AdaptivePipeline, Pipelined
@@ -9,6 +10,8 @@ from gnnqlab.exchange.schedule import Overlapped, Schedule, Synchronous
 
 __all__ = [
     "AdaptivePipeline",
+    "Broadcast",
+    "BroadcastExchange",
     "Exchange",
     "Halo",
     "HaloExchange",

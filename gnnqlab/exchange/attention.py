@@ -25,7 +25,7 @@ from gnnqlab.exchange.schedule import Came
 from gnnqlab.kernels.attention import pack_rows, segment_sum
 from gnnqlab.message.incoming import Incoming
 
-__all__ = ["Attend"]
+__all__ = ["Attend", "AttendBackward", "AttendForward"]
 
 _RECIPROCAL = 2
 """Place of the reciprocal sum in what :func:`pack_rows` makes."""
@@ -36,7 +36,7 @@ def _weight(sampling: Sampling) -> float:
     return sampling.factor if sampling.attention == "weights" else 1.0
 
 
-class _Forward:
+class AttendForward:
     rounds, chained = 1, False
 
     def __init__(self, call: Call, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float) -> None:
@@ -116,7 +116,7 @@ class _Forward:
         self.stats.append(stats)
 
 
-class _Backward:
+class AttendBackward:
     rounds, chained = 1, False
 
     def __init__(
@@ -208,7 +208,7 @@ class Attend(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, a_source: Tensor, a_target: Tensor, call: Call, slope: float) -> Tensor:
-        step = _Forward(call, z.contiguous(), a_source, a_target, slope)
+        step = AttendForward(call, z.contiguous(), a_source, a_target, slope)
         call.schedule.run(step, call.place("forward"))
         ctx.call, ctx.slope, ctx.sampled_in = call, slope, step.sampled_in
         products = call.products
@@ -221,6 +221,6 @@ class Attend(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        step = _Backward(ctx.call, ctx.slope, kept(ctx), gradients[0].contiguous(), ctx.sampled_in)
+        step = AttendBackward(ctx.call, ctx.slope, kept(ctx), gradients[0].contiguous(), ctx.sampled_in)
         ctx.call.schedule.run(step, ctx.call.place("backward"))
         return step.out, step.d_a_source, step.d_a_target, None, None

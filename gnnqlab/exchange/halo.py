@@ -17,6 +17,7 @@ from gnnqlab.exchange.attention import Attend
 from gnnqlab.exchange.boundary import Boundary, Call
 from gnnqlab.exchange.convolution import Convolve
 from gnnqlab.exchange.extension import Extend
+from gnnqlab.exchange.formula import Looked, Moved, Sizes
 from gnnqlab.exchange.hop import Hop
 from gnnqlab.exchange.schedule import Schedule, Synchronous
 from gnnqlab.exchange.stages import stages_on
@@ -37,6 +38,11 @@ class Halo:
 
     takes_cuts_of: ClassVar[str] = "nodes"
     """Copies are pulled from a node's one owner, who has its whole sum: what a cut of nodes gives."""
+
+    def moved(self, look: Looked, sizes: Sizes) -> Moved:
+        """Return what a look moves: halo rows forward, their gradients back, where the rows learn."""
+        back = [("backward", sizes.copies, look.columns)] if look.needs_gradient else []
+        return [("forward", sizes.copies, look.columns), *back]
 
     def join(
         self,

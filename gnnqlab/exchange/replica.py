@@ -19,6 +19,7 @@ from torch import Tensor
 
 from gnnqlab.compute import Products
 from gnnqlab.compute.float32 import PLAIN
+from gnnqlab.exchange.formula import Looked, Moved, Sizes
 from gnnqlab.exchange.hop import Hop
 from gnnqlab.exchange.mirrors import Look, Mirrors
 from gnnqlab.exchange.replica_attention import Attend
@@ -60,6 +61,11 @@ class Replicas:
                 kind = type(of_direction(system.bits, direction)).__name__
                 return f"bits {kind} are those of halo rows, got parts of sums; choose bits Fixed() or UniformRandom()"
         return ""
+
+    def moved(self, look: Looked, sizes: Sizes) -> Moved:
+        """Return what a look moves: partial sums of mirrors and their totals, in attention a denominator a head too."""
+        back = [("backward", 2 * sizes.copies, look.columns)] if look.needs_gradient else []
+        return [("forward", 2 * sizes.copies, look.columns + look.heads), *back]
 
     def join(
         self,

@@ -5,6 +5,7 @@ from gnnqlab.message.cache import Cache, NoCache, Unchanged
 from gnnqlab.message.codec import Codec, Float32, Stochastic
 from gnnqlab.message.linear import Linear
 from gnnqlab.message.sampler import AllRows, BoundarySampling, Sampler
+from gnnqlab.message.stale_blocks import StaleBlocks
 from gnnqlab.message.transport import TRANSPORTS
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Linear",
     "NoCache",
     "Sampler",
+    "StaleBlocks",
     "Stochastic",
     "Unchanged",
 ]

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-__all__ = ["Cache", "Chooser", "Held", "NoCache", "Unchanged", "at_work", "needs_rows_of_this_epoch"]
+__all__ = ["BlockChooser", "Cache", "Chooser", "Held", "NoCache", "Unchanged", "at_work", "needs_rows_of_this_epoch"]
 
 
 Held = dict[tuple[str, int], Tensor]
@@ -35,16 +35,31 @@ class Chooser(Protocol):
         """
 
 
+class BlockChooser(Protocol):
+    """Says whether the block of one place travels, on the worker that owns it."""
+
+    def refreshes(self, x: Tensor, held: Tensor | None, epoch: int) -> bool:
+        """Return whether it travels, and take it for granted that it then does.
+
+        Args:
+            x: the block, float32 ``(n, D)``.
+            held: what receivers have of it; ``None``: nothing.
+            epoch: now.
+        """
+
+
 class Cache(Protocol):
     """Recipe part of the axis.
 
     Where the share of rows that will travel is known before a training, ``expected_share()`` tells it to forecasts;
     ``refuses(system)`` says why a system cannot have it. A cache that changes while it trains has ``at_work()``;
-    one whose held rows are in its checkpoints has ``held_at(place)``, where channels keep them.
+    one whose held rows are in its checkpoints has ``held_at(place)``, where channels keep them. One that holds whole
+    blocks says so by ``of_blocks``; its ``at_work()`` then makes a :class:`BlockChooser` of each place by
+    ``chooser_at(place)``.
     """
 
-    def build(self) -> Chooser | None:
-        """Return who chooses for one place; ``None``: every row is sent, and nothing is held."""
+    def build(self) -> Any:
+        """Return who chooses for one place, a :class:`Chooser`; ``None``: every row is sent, and nothing is held."""
 
 
 def at_work(cache: Any) -> Cache:

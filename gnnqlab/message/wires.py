@@ -9,6 +9,7 @@ from typing import Any
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from gnnqlab.bits.policy import BitPolicy, Fixed
+from gnnqlab.message.blocks import BlockBuffers, BlockChannel, SkippedBlock
 from gnnqlab.message.cache import Cache, NoCache
 from gnnqlab.message.channel import Channel, KnownLayouts
 from gnnqlab.message.chosen import ChosenRows
@@ -79,6 +80,33 @@ class Wires:
             return Channel(**of_channel)
         held = self.cache.held_at(place) if hasattr(self.cache, "held_at") else None
         return ChosenRows(chooser=chooser, held=held, **of_channel)
+
+    def block_channel(
+        self,
+        place: Place,
+        plan: Plan,
+        *,
+        buffers: BlockBuffers,
+        slot: int,
+        exact: bool = False,
+        phases: Phases = no_phases,
+        launch: Callable[[Callable[[], None]], None] = at_once,
+    ) -> BlockChannel:
+        """Return the channel of a block that goes to all; an exact one has float32 rows, and skips nothing."""
+        of_channel: dict[str, Any] = {
+            **self._of(place, plan),
+            "codec": Float32() if exact else self.codec_of(place.direction),
+            "bits": Fixed() if exact else of_direction(self.bits, place.direction),
+            "transport": (self.exact_transport or self.transport) if exact else self.transport,
+            "phases": phases,
+            "launch": launch,
+            "buffers": buffers,
+            "slot": slot,
+        }
+        if exact or place.direction == "backward" or not self.holds_rows:
+            return BlockChannel(**of_channel)
+        held: Any = self.cache
+        return SkippedBlock(chooser=held.chooser_at(place), held=held.held_at(place), **of_channel)
 
     def exact_channel(
         self,

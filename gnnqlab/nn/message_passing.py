@@ -263,6 +263,4 @@ class WorkerGraph(ModelGraph):
         self._shard = shard
 
     def _weighted(self, alpha: str) -> Adjacency:
-        shard = self._shard
-        weights = shard.alpha(alpha)
-        return Adjacency(shard.indptr, shard.indices, weights, num_columns=shard.num_columns)
+        return self._shard.matrix(alpha)

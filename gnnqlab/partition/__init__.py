@@ -1,6 +1,7 @@
 """Who owns nodes and edges: partitioners, their cuts, shards, and what a partition costs."""
 
 from gnnqlab.callable_module import make_callable
+from gnnqlab.partition.contiguous import Contiguous
 from gnnqlab.partition.cut import Cut, NodeCut, Partitioner
 from gnnqlab.partition.dne import DNE
 from gnnqlab.partition.ebv import EBV
@@ -13,8 +14,8 @@ from gnnqlab.partition.streamed import HDRF, RandomEdges
 from gnnqlab.partition.vertex_cut import VertexCut
 
 __all__ = [
-    "DNE", "EBV", "HDRF", "HEP", "METIS", "Cut", "NodeCut", "Partitioner", "Parts", "Quality", "Random", "RandomEdges",
-    "Shard", "VertexCut", "build_shard", "partition",
+    "DNE", "EBV", "HDRF", "HEP", "METIS", "Contiguous", "Cut", "NodeCut", "Partitioner", "Parts", "Quality", "Random",
+    "RandomEdges", "Shard", "VertexCut", "build_shard", "partition",
 ]  # fmt: skip
 
 make_callable(__name__, "gnnqlab.partition.parts", "partition")

@@ -17,7 +17,9 @@ import torch
 from torch import Tensor
 
 from gnnqlab.atomic import locked, replacing, sweep
+from gnnqlab.partition.block_shard import BlockShard
 from gnnqlab.partition.connections import measure_vertex_cut
+from gnnqlab.partition.contiguous import BlockCut
 from gnnqlab.partition.cut import Cut, NodeCut, Partitioner, on_hosts
 from gnnqlab.partition.edge_cut import METIS
 from gnnqlab.partition.quality import Quality, measure_quality
@@ -38,13 +40,13 @@ LARGE = 10_000_000
 """Edges above which the memory estimate is shown before partitioning."""
 
 
-CUTS: dict[str, type[NodeCut] | type[VertexCut]] = {"nodes": NodeCut, "edges": VertexCut}
+CUTS: dict[str, type[NodeCut] | type[VertexCut]] = {"nodes": NodeCut, "edges": VertexCut, "blocks": BlockCut}
 """What a partitioner cuts -> the class of its cuts, which reads one that was kept."""
 _MEASURES: dict[str, Callable[..., Quality]] = {"edges": measure_vertex_cut}
 """What was cut -> its cost asked of the cut itself; of other cuts the shards are asked."""
 
 
-SHARDS: dict[str, type[Shard]] = {kind.cuts: kind for kind in (Shard, ReplicaShard)}
+SHARDS: dict[str, type[Shard]] = {kind.cuts: kind for kind in (Shard, ReplicaShard, BlockShard)}
 """What a partitioner cuts -> the class of one worker's share, which reads one that was kept."""
 
 

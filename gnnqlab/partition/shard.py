@@ -22,6 +22,7 @@ from torch import Tensor
 
 from gnnqlab.atomic import replacing
 from gnnqlab.graph.features import SparseRows
+from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.partition.importance import importance
 from gnnqlab.partition.plan import Plan, Route
 
@@ -179,6 +180,10 @@ class Shard:
             ValueError: if ``kind`` is none of these.
         """
         return edge_weights(kind, self.indptr, self.indices, self.in_degrees, self.out_degrees)
+
+    def matrix(self, alpha: str) -> Adjacency:
+        """Return the aggregation matrix with weights α, ``(rows, num_columns)``."""
+        return Adjacency(self.indptr, self.indices, self.alpha(alpha), num_columns=self.num_columns)
 
     def save(self, path: Path) -> None:
         """Write the shard as an ``.npz`` without pickles, whole or not at all, whoever else writes it."""

@@ -2,8 +2,10 @@
 
 from gnnqlab.systems.adaqp import adaqp, adaqp_p, adaqp_q
 from gnnqlab.systems.bns_gcn import bns_gcn
+from gnnqlab.systems.cagnet import cagnet
 from gnnqlab.systems.cdfgnn import cdfgnn
 from gnnqlab.systems.pipegcn import pipegcn
+from gnnqlab.systems.sancus import sancus, sancus_q
 from gnnqlab.systems.sylvie import sylvie
 from gnnqlab.systems.system import SYSTEMS, System, make_system, register_system
 from gnnqlab.systems.uniform_bits import fixed_bits, random_bits
@@ -17,12 +19,15 @@ __all__ = [
     "adaqp_p",
     "adaqp_q",
     "bns_gcn",
+    "cagnet",
     "cdfgnn",
     "fixed_bits",
     "make_system",
     "pipegcn",
     "random_bits",
     "register_system",
+    "sancus",
+    "sancus_q",
     "sylvie",
     "vanilla",
     "varco",

@@ -15,6 +15,7 @@ from gnnqlab.bits.orchestrator import Orchestrated
 from gnnqlab.bits.policy import Fixed, UniformRandom
 from gnnqlab.by_name import load, name_of
 from gnnqlab.compute import BFloat16Rows, ExactActivations, Float32Products, Int8Products
+from gnnqlab.exchange.broadcast import Broadcast
 from gnnqlab.exchange.halo import Halo
 from gnnqlab.exchange.pipeline import AdaptivePipeline, Pipelined
 from gnnqlab.exchange.replica import Replicas
@@ -25,6 +26,8 @@ from gnnqlab.message.codec import Float32, Stochastic
 from gnnqlab.message.direction import ByDirection
 from gnnqlab.message.linear import Linear
 from gnnqlab.message.sampler import AllRows, BoundarySampling
+from gnnqlab.message.stale_blocks import StaleBlocks
+from gnnqlab.partition.contiguous import Contiguous
 from gnnqlab.partition.dne import DNE
 from gnnqlab.partition.ebv import EBV
 from gnnqlab.partition.edge_cut import METIS, Random
@@ -42,10 +45,11 @@ PARTS: dict[str, dict[str, type]] = {
         "dne": DNE,
         "hdrf": HDRF,
         "random-edges": RandomEdges,
+        "contiguous": Contiguous,
     },
-    "exchange": {"halo": Halo, "replicas": Replicas},
+    "exchange": {"halo": Halo, "replicas": Replicas, "broadcast": Broadcast},
     "sampler": {"all": AllRows, "boundary-sampling": BoundarySampling},
-    "cache": {"none": NoCache, "unchanged": Unchanged, "adaptive": AdaptiveCache},
+    "cache": {"none": NoCache, "unchanged": Unchanged, "adaptive": AdaptiveCache, "stale-blocks": StaleBlocks},
     "codec": {"float32": Float32, "stochastic": Stochastic, "linear": Linear},
     "bits": {
         "fixed": Fixed,

@@ -322,7 +322,7 @@ def _use(threads: ThreadedWorkers, key: Key, *, as_released: bool = False) -> Te
     holder, owner = (receiver, sender) if direction == "forward" else (sender, receiver)
     shard, exchange = threads.shards[holder], threads.trainers[holder].exchange
     assert exchange is not None
-    if shard.cuts == "edges" or layer not in exchange.adjacencies:
+    if shard.cuts != "nodes" or layer not in exchange.adjacencies:
         return torch.ones(_channel(threads, key).plan.to_peer(receiver).num_rows, dtype=torch.float64)
     use = use_of_halo(shard, _alpha(threads, holder, layer), direction, as_released=as_released)
     return use[shard.plan("forward").from_peer(owner).rows]

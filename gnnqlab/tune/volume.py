@@ -21,7 +21,7 @@ from gnnqlab.systems.system import System
 from gnnqlab.tune.assign import Desk, as_asked
 from gnnqlab.tune.trace import TracedMessage
 
-__all__ = ["Volume", "ask", "volume"]
+__all__ = ["Volume", "ask", "cached_share", "volume"]
 
 Array = NDArray[np.float64]
 
@@ -85,7 +85,7 @@ def volume(desk: Desk, system: System, widths: Widths, epoch: int | None) -> Vol
     Raises:
         ValueError: if the cache cannot say what it expects.
     """
-    cached = float(ask("cache", system.cache, "expected_share")())
+    cached = {way: cached_share(system.cache, way, epoch) for way in ("forward", "backward")}
     workers = desk.trace.workers
     payload = {place: np.zeros((workers, workers)) for place in widths}
     params = {place: np.zeros((workers, workers)) for place in widths}
@@ -95,7 +95,7 @@ def volume(desk: Desk, system: System, widths: Widths, epoch: int | None) -> Vol
     for place, parts in widths.items():
         for message, bits in zip(desk.messages(place), parts, strict=True):
             kept, share = _sampled(system.sampler, message, bits, desk.trace.seed, epoch)
-            share *= cached
+            share *= cached[message.direction]
             layout = of_direction(system.codec, message.direction).layout(as_asked(kept), kept.numel(), message.columns)
             ends = message.sender, message.receiver
             payload[place][ends] += share * layout.payload_bytes
@@ -114,8 +114,15 @@ def volume(desk: Desk, system: System, widths: Widths, epoch: int | None) -> Vol
         rows=dict(sorted((width, count) for width, count in rows.items() if count)),
         share=travelling / whole if whole else 1.0,
         exact=exact / elements if elements else 1.0,
-        assumes=_assumed(system, epoch, cached),
+        assumes=_assumed(system, epoch, min(cached.values())),
     )
+
+
+def cached_share(cache: Any, direction: str, epoch: int | None) -> float:
+    """Return the share of rows of a direction that a cache expects to travel in an epoch."""
+    if hasattr(cache, "share"):
+        return float(cache.share(direction, epoch))
+    return float(ask("cache", cache, "expected_share")())
 
 
 def _sampled(

@@ -54,9 +54,12 @@ EXACT = {
     "adaqp-p": {},
     "adaqp-q": {"among": (32,), **ASSIGNED},
     "bns-gcn": {"p": 1.0},
+    "cagnet": {},
     "cdfgnn": {"bits": 32, "epsilon": 0.0, "rule": "fixed"},
     "fixed-bits": {"bits": 32},
     "random-bits": {"among": (32,)},
+    "sancus": {"epsilon": 0.0},
+    "sancus-q": {"bits": 32, "epsilon": 0.0},
     "vanilla": {},
     "varco": {"among": (32,)},
 }
@@ -263,8 +266,8 @@ def is_exact(system: System) -> bool:
 def obey_all(rank: int, workers: int, graph) -> dict[str, dict]:
     found = {}
     for name, system in exact_systems().items():
-        edges = getattr(system.partition, "cuts", "nodes") == "edges"
-        shard = (system.partition if edges else Random(seed=1)).cut(graph, workers).shard(graph, rank)
+        of_nodes = getattr(system.partition, "cuts", "nodes") == "nodes"
+        shard = (Random(seed=1) if of_nodes else system.partition).cut(graph, workers).shard(graph, rank)
         for model, shape in law_shapes().items():
             trainer = worker_trainer(shard, system, shape, LAW)
             losses, gradients = [], []

@@ -1,0 +1,262 @@
+"""One worker's share of a graph cut into contiguous blocks of rows (CAGNET, SANCUS).
+
+Local ids: the rows of the worker's own block in ascending order, then those of the other blocks, block after block. A
+shard holds two matrices over them, its rows of A and its rows of A's transpose: gradients come back along the edges
+that leave, which on a directed graph are other ones than those that arrive. Whole blocks travel, so all other nodes
+are its halo, though no more than one block of them is held at a time.
+
+With replication c, the workers ``i c .. i c + c - 1`` all compute the rows of block i, each from its own share of the
+columns; the nodes of a block have their masters, who answer for loss and score, among them in equal parts.
+
+Letters: N rows of the own block, V nodes, Q blocks, P workers, c replication.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+
+from gnnqlab.kernels.adjacency import Adjacency
+from gnnqlab.partition.plan import Plan, Route
+from gnnqlab.partition.shard import Shard, edge_weights, rows_of
+
+if TYPE_CHECKING:
+    from gnnqlab.graph.graph import Graph
+
+__all__ = ["BlockMatrix", "BlockShard", "block_sizes", "build_block_shard"]
+
+
+@dataclass(frozen=True, eq=False)
+class BlockMatrix(Adjacency):
+    """A worker's rows of A, and its rows of A's transpose beside them."""
+
+    returning: Adjacency | None = None
+    """``(N, V)``: the edges that leave the rows here, by which gradients return."""
+
+    def to(self, device: torch.device | str) -> BlockMatrix:
+        if torch.device(device) == self.device:
+            return self
+        plain = Adjacency(*self.csr, num_columns=self.num_columns).to(device)
+        returning = None if self.returning is None else self.returning.to(device)
+        return BlockMatrix(*plain.csr, num_columns=self.num_columns, returning=returning)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BlockShard(Shard):
+    """What one worker knows under a cut into blocks: the edges into its block, and those out of it.
+
+    Fields of the base class: ``owned`` are the nodes whose master it is, ``halo`` all others; rows of features, labels
+    and masks are those of the block ``(N,)``, masks false where the master is elsewhere; degrees are of all local
+    nodes ``(V,)``. No row is central: each may have neighbours in any block.
+    """
+
+    cuts: ClassVar[str] = "blocks"
+
+    replication: int
+    """c."""
+    block: Tensor
+    """Global ids of the rows here, ascending, int64 ``(N,)``."""
+    block_splits: Tensor
+    """Rows of each block, int64 ``(Q,)``."""
+    leaving_indptr: Tensor
+    """CSR by source over the rows here, int64 ``(N + 1,)``."""
+    leaving_indices: Tensor
+    """Local column ids of the destinations, int32."""
+
+    @property
+    def row_ids(self) -> Tensor:
+        return self.block
+
+    @property
+    def num_columns(self) -> int:
+        return self.num_global_nodes
+
+    @property
+    def row(self) -> int:
+        """Which block this is, i."""
+        return self.rank // self.replication
+
+    @property
+    def column(self) -> int:
+        """Which share of the columns it sums, j."""
+        return self.rank % self.replication
+
+    @property
+    def num_marginal(self) -> int:
+        """Owned nodes whose sums need rows of other workers: those with a neighbour in another block."""
+        return int(self._needs_others[torch.isin(self.block, self.owned)].sum())
+
+    @property
+    def num_cut_edges(self) -> int:
+        return int(self._of_copies.sum())
+
+    def independent_edges(self, direction: str) -> int:
+        """Return how many terms of sums are of the own block."""
+        indices = self.indices if direction == "forward" else self.leaving_indices
+        return int((indices < self.block.numel()).sum())
+
+    @property
+    def _of_copies(self) -> Tensor:
+        return self.indices >= self.block.numel()
+
+    @property
+    def _needs_others(self) -> Tensor:
+        needs = torch.zeros(self.block.numel(), dtype=torch.bool)
+        rows = torch.repeat_interleave(torch.arange(self.block.numel()), self.indptr.diff())
+        needs[rows[self._of_copies]] = True
+        return needs
+
+    @property
+    def rows_by_kind(self) -> dict[str, int]:
+        return {"central": self.num_owned - self.num_marginal, "marginal": self.num_marginal, "halo": self.num_halo}
+
+    def plan(self, direction: str, device: torch.device | str = "cpu") -> Plan:
+        """Return who sends which rows to whom where blocks stand side by side: all rows to all, gradients home.
+
+        Raises:
+            ValueError: if ``direction`` is neither ``forward`` nor ``backward``.
+        """
+        return replace(super().plan(direction, device), to_all=direction == "forward")
+
+    def gather(self, device: torch.device | str = "cpu") -> Plan:
+        """Return who sends which partial sums of the block to whom: each node's go to its master."""
+        own = self._slice(self.rank, device)
+        send = tuple(self._slice(peer, device) for peer in self._members)
+        receive = tuple(replace(own, peer=peer) for peer in self._members)
+        return Plan(self.rank, self.workers, send=send, receive=receive, accumulate=True, parts=True)
+
+    def scatter(self, device: torch.device | str = "cpu") -> Plan:
+        """Return who sends which totals of the block to whom: masters theirs, to all who compute it."""
+        own = self._slice(self.rank, device)
+        send = tuple(replace(own, peer=peer) for peer in self._members)
+        receive = tuple(self._slice(peer, device) for peer in self._members)
+        return Plan(self.rank, self.workers, send=send, receive=receive, accumulate=False, to_all=True)
+
+    @property
+    def _members(self) -> list[int]:
+        """The other workers that compute this block."""
+        first = self.row * self.replication
+        return [each for each in range(first, first + self.replication) if each != self.rank]
+
+    def _slice(self, member: int, device: torch.device | str) -> Route:
+        """Return the rows of the block whose master is one of its workers."""
+        sizes = block_sizes(self.block.numel(), self.replication)
+        place = member % self.replication
+        first = int(sizes[:place].sum())
+        rows = torch.arange(first, first + int(sizes[place]))
+        return Route(peer=member, rows=rows.to(device), ids=self.block[rows].to(device), first=first)
+
+    def stages(self, column: int | None = None) -> range:
+        """Return the blocks whose columns a column of workers sums: an equal share of them, the last one the rest."""
+        blocks, c = self.block_splits.numel(), self.replication
+        share = blocks // c
+        j = self.column if column is None else column
+        return range(j * share, blocks if j == c - 1 else (j + 1) * share)
+
+    def columns_of(self, block: int) -> tuple[int, int]:
+        """Return the first local id of a block's nodes, and the one behind its last."""
+        size = int(self.block_splits[block])
+        if block == self.row:
+            return 0, size
+        before = int(self.block_splits[:block].sum())
+        first = before + self.block.numel() if block < self.row else before
+        return first, first + size
+
+    def matrix(self, alpha: str) -> BlockMatrix:
+        """Return the rows of A with weights α, ``(N, V)``, those of its transpose beside them."""
+        returning = Adjacency(
+            self.leaving_indptr, self.leaving_indices, self._leaving_alpha(alpha), num_columns=self.num_columns
+        )
+        arriving = self.indptr, self.indices, self.alpha(alpha)
+        return BlockMatrix(*arriving, num_columns=self.num_columns, returning=returning)
+
+    def _leaving_alpha(self, kind: str) -> Tensor:
+        """α of the edges that leave: source and destination change places."""
+        if kind == "mean":
+            return self.in_degrees.clamp(min=1).double().reciprocal()[self.leaving_indices.long()].float()
+        return edge_weights(kind, self.leaving_indptr, self.leaving_indices, self.out_degrees, self.in_degrees)
+
+
+def block_sizes(num_nodes: int, blocks: int) -> Tensor:
+    """Return the rows of each block, int64 ``(Q,)``: equal ones, the first few one longer.
+
+    Example:
+        >>> block_sizes(10, 4).tolist()
+        [3, 3, 2, 2]
+    """
+    return torch.tensor([(num_nodes + blocks - 1 - each) // blocks for each in range(blocks)])
+
+
+def build_block_shard(graph: Graph, owner: Tensor, rank: int, workers: int, replication: int) -> BlockShard:
+    """Cut one worker's :class:`BlockShard` out of a graph.
+
+    Args:
+        graph: the whole graph.
+        owner: the master of every node, int64 ``(V,)``, ascending.
+        rank: the worker whose share to build.
+        workers: P.
+        replication: c.
+
+    Raises:
+        ValueError: if another graph was cut.
+    """
+    num_nodes = graph.num_nodes
+    if owner.shape != (num_nodes,):
+        raise ValueError(f"a cut must have a master for each of {num_nodes} nodes, got {tuple(owner.shape)}")
+    splits = (owner // replication).bincount(minlength=workers // replication)
+    row, firsts = rank // replication, torch.cat([torch.zeros(1, dtype=torch.int64), splits.cumsum(0)])
+    first, last = int(firsts[row]), int(firsts[row + 1])
+    block = torch.arange(first, last)
+    nodes = torch.cat([block, torch.arange(first), torch.arange(last, num_nodes)])
+    local = torch.empty(num_nodes, dtype=torch.int32)
+    local[nodes] = torch.arange(num_nodes, dtype=torch.int32)
+
+    source = graph.indices.long()
+    target = torch.repeat_interleave(torch.arange(num_nodes), graph.in_degrees)
+    arriving, leaving = (_rows(*ends, first, last, local) for ends in ((target, source), (source, target)))
+    masters = owner[block] == rank
+    others = owner != rank
+    return BlockShard(
+        rank=rank,
+        workers=workers,
+        num_global_nodes=num_nodes,
+        num_central=0,
+        num_classes=graph.num_classes,
+        multi_label=graph.multi_label,
+        global_train=int(graph.train_mask.sum()),
+        global_val=int(graph.val_mask.sum()),
+        global_test=int(graph.test_mask.sum()),
+        owned=block[masters],
+        halo=others.nonzero().flatten(),
+        halo_splits=owner[others].bincount(minlength=workers),
+        boundary=torch.arange(int(masters.sum())).repeat(workers - 1),
+        boundary_splits=masters.sum() * (torch.arange(workers) != rank),
+        indptr=arriving[0],
+        indices=arriving[1],
+        in_degrees=graph.in_degrees[nodes],
+        out_degrees=graph.out_degrees[nodes],
+        importance=torch.zeros(num_nodes),
+        features=rows_of(graph.features, block),
+        labels=graph.labels[block],
+        train_mask=graph.train_mask[block] & masters,
+        val_mask=graph.val_mask[block] & masters,
+        test_mask=graph.test_mask[block] & masters,
+        replication=replication,
+        block=block,
+        block_splits=splits,
+        leaving_indptr=leaving[0],
+        leaving_indices=leaving[1],
+    )
+
+
+def _rows(rows: Tensor, columns: Tensor, first: int, last: int, local: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the CSR of the edges whose row lies in ``[first, last)``, columns as local ids."""
+    edges = ((rows >= first) & (rows < last)).nonzero().flatten()
+    here = rows[edges] - first
+    order = torch.argsort(here, stable=True)
+    indptr = torch.zeros(last - first + 1, dtype=torch.int64)
+    indptr[1:] = here.bincount(minlength=last - first).cumsum(0)
+    return indptr, local[columns[edges[order]]]

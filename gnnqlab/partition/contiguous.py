@@ -1,0 +1,71 @@
+"""Contiguous blocks of rows: the cut of CAGNET and SANCUS, which asks no graph partitioner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import torch
+
+from gnnqlab.partition.block_shard import BlockShard, block_sizes, build_block_shard
+from gnnqlab.partition.cut import NodeCut
+from gnnqlab.settings import Range, check
+
+if TYPE_CHECKING:
+    from gnnqlab.graph.graph import Graph
+
+__all__ = ["BlockCut", "Contiguous"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BlockCut(NodeCut):
+    """An owner for each node, ascending, of whose blocks every worker gets whole ones."""
+
+    kind: ClassVar[str] = "nodes"
+
+    replication: int = 1
+    """c: how many workers compute the rows of one block."""
+
+    def shard(self, graph: Graph, rank: int) -> BlockShard:
+        return build_block_shard(graph, self.owner, rank, self.workers, self.replication)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contiguous:
+    """Nodes in the order of their ids, in equal blocks, the first few one node longer.
+
+    With replication c (CAGNET's 1.5-D algorithm) there are ``P / c`` blocks, each of which c workers compute together;
+    ``c^2`` must divide P, so that each column of workers has whole blocks to sum.
+
+    Example:
+        >>> import gnnqlab as gq
+        >>> Contiguous().cut(gq.load("sbm:10,2,3"), 4).owner.tolist()
+        [0, 0, 0, 1, 1, 1, 2, 2, 3, 3]
+    """
+
+    cuts: ClassVar[str] = "blocks"
+
+    replication: Annotated[int, Range(1)] = 1
+    """c: how many workers compute the rows of one block, each from a share of the columns."""
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def cut(self, graph: Graph, workers: int) -> BlockCut:
+        """Share the nodes out.
+
+        Raises:
+            ValueError: if there are more workers than nodes, or the square of the replication does not divide them.
+        """
+        if not 1 <= workers <= max(graph.num_nodes, 1):
+            raise ValueError(f"workers must be between 1 and the number of nodes ({graph.num_nodes}), got {workers}")
+        c = self.replication
+        if workers % c**2:
+            raise ValueError(
+                f"workers must be a multiple of the squared replication, {c**2}, got {workers}; choose other workers "
+                "or replication=1"
+            )
+        blocks = block_sizes(graph.num_nodes, workers // c)
+        parts = [size for block in blocks.tolist() for size in block_sizes(block, c).tolist()]
+        owner = torch.repeat_interleave(torch.arange(workers), torch.tensor(parts))
+        return BlockCut(owner=owner, workers=workers, replication=c)
