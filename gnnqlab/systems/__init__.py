@@ -4,6 +4,7 @@ from gnnqlab.systems.adaqp import adaqp, adaqp_p, adaqp_q
 from gnnqlab.systems.bns_gcn import bns_gcn
 from gnnqlab.systems.cdfgnn import cdfgnn
 from gnnqlab.systems.pipegcn import pipegcn
+from gnnqlab.systems.sar import sar
 from gnnqlab.systems.sylvie import sylvie
 from gnnqlab.systems.system import SYSTEMS, System, make_system, register_system
 from gnnqlab.systems.uniform_bits import fixed_bits, random_bits
@@ -23,6 +24,7 @@ __all__ = [
     "pipegcn",
     "random_bits",
     "register_system",
+    "sar",
     "sylvie",
     "vanilla",
     "varco",
