@@ -7,6 +7,7 @@ from gnnqlab.exchange.pipeline import AdaptivePipeline, Pipelined
 from gnnqlab.exchange.protocol import Exchange
 from gnnqlab.exchange.replica import ReplicaExchange, Replicas
 from gnnqlab.exchange.schedule import Overlapped, Schedule, Synchronous
+from gnnqlab.exchange.sequential import Sequential
 
 __all__ = [
     "AdaptivePipeline",
@@ -21,5 +22,6 @@ __all__ = [
     "ReplicaExchange",
     "Replicas",
     "Schedule",
+    "Sequential",
     "Synchronous",
 ]

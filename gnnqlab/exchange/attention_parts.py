@@ -12,7 +12,7 @@ from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.compute.products import Operand, Products
 from gnnqlab.kernels.adjacency import Adjacency
 
-__all__ = ["attend_halves"]
+__all__ = ["Part", "attend_halves", "attended", "finished", "merged"]
 
 
 def attend_halves(
@@ -48,20 +48,57 @@ def attend_halves(
         >>> attend_halves((one, one), values, logits, torch.zeros(1, 1), weight=3.0, slope=0.2)[0].item()
         4.0
     """
-    outs, largest, sums = [], [], []
-    for matrix, half, source in zip(matrices, values, source_logits, strict=True):
-        out, stats = products.attend_rows(matrix, half, source, target_logits, slope=slope)
-        filled = (matrix.indptr.diff() > 0).unsqueeze(1)
-        outs.append(out)
-        largest.append(torch.where(filled, stats[:, 0], -torch.inf))
-        sums.append(torch.where(filled, 1.0 / stats[:, 1], 0.0))
-    most = torch.maximum(*largest)
-    most = torch.where(most.isfinite(), most, 0.0)
-    first, second = (total * torch.exp(logit - most) for total, logit in zip(sums, largest, strict=True))
-    second = second * weight
-    total = first + second
-    reciprocal = torch.where(total > 0, 1.0 / total, 0.0)
-    shares = (part * reciprocal for part in (first, second))
-    whole = sum(out * share.unsqueeze(-1) for out, share in zip(outs, shares, strict=True))
-    assert isinstance(whole, Tensor)
-    return whole, torch.stack((most, reciprocal), 1)
+    parts = [
+        attended(matrix, half, source, target_logits, slope=slope, products=products)
+        for matrix, half, source in zip(matrices, values, source_logits, strict=True)
+    ]
+    return finished(merged(parts[0], parts[1], weight=weight))
+
+
+Part = tuple[Tensor, Tensor]
+"""Sums ``(M, K, F)`` over some edges, and ``(M, 2, K)``: the largest logit, -inf in a row without edges, and 1/s."""
+
+
+def attended(
+    matrix: Adjacency,
+    values: Operand,
+    source_logits: Tensor,
+    target_logits: Tensor,
+    *,
+    slope: float,
+    products: Products = PLAIN,
+) -> Part:
+    """Attend to the columns of one matrix; the result may be merged with those of others."""
+    out, stats = products.attend_rows(matrix, values, source_logits, target_logits, slope=slope)
+    empty = matrix.indptr.diff() == 0
+    stats[:, 0].masked_fill_(empty.unsqueeze(1), -torch.inf)
+    stats[:, 1].masked_fill_(empty.unsqueeze(1), torch.inf)
+    return out, stats
+
+
+def merged(first: Part, second: Part, *, weight: float = 1.0) -> Part:
+    """Return what attention to the columns of both is, in the memory of the first; the second counts ``weight`` times.
+
+    With ``(o, m, 1/s)`` of each as in :func:`attend_halves`.
+    """
+    (out, stats), (other, other_stats) = first, second
+    most = torch.maximum(stats[:, 0], other_stats[:, 0])
+    finite = torch.where(most.isfinite(), most, 0.0)
+    share = torch.exp(stats[:, 0] - finite) / stats[:, 1]
+    other_share = torch.exp(other_stats[:, 0] - finite) / other_stats[:, 1] * weight
+    reciprocal = 1.0 / (share + other_share)
+    none = reciprocal.isinf()
+    out *= torch.where(none, 0.0, share * reciprocal).unsqueeze(-1)
+    other *= torch.where(none, 0.0, other_share * reciprocal).unsqueeze(-1)
+    out += other
+    stats[:, 0], stats[:, 1] = most, reciprocal
+    return out, stats
+
+
+def finished(part: Part) -> Part:
+    """Return a part with zeros as the numbers of a row without edges, as the backward pass takes them."""
+    out, stats = part
+    none = stats[:, 1].isinf()
+    stats[:, 0].masked_fill_(none, 0.0)
+    stats[:, 1].masked_fill_(none, 0.0)
+    return out, stats

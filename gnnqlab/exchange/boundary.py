@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from gnnqlab.exchange.hop import Hop
 from gnnqlab.exchange.sampling import Sampling
 from gnnqlab.exchange.schedule import Runner
 from gnnqlab.exchange.timeline import Timeline
+from gnnqlab.exchange.turns import Turn, Turns
 from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.message.channel import Channel
 from gnnqlab.message.place import Place
@@ -28,7 +30,14 @@ class Boundary:
     """The rows that one worker exchanges under an edge-cut."""
 
     def __init__(
-        self, shard: Shard, wires: Wires, *, lag: int, timeline: Timeline, device: torch.device | str = "cpu"
+        self,
+        shard: Shard,
+        wires: Wires,
+        *,
+        lag: int,
+        in_turn: bool = False,
+        timeline: Timeline,
+        device: torch.device | str = "cpu",
     ) -> None:
         self.num_owned, self.num_central, self.num_halo = shard.num_owned, shard.num_central, shard.num_halo
         self.wires, self.timeline = wires, timeline
@@ -47,6 +56,10 @@ class Boundary:
             lag=lag,
         )
         """Which rows travel in an epoch, and what they count."""
+        owned, central = shard.num_owned, shard.num_central
+        in_turn = in_turn and shard.workers > 1
+        self.turns = Turns(self._plans, num_owned=owned, num_central=central) if in_turn else None
+        """Whose rows come when, where those of one worker come at a time."""
         self._channels: dict[Place, Channel] = {}
         self._exact: dict[Place, Channel] = {}
         self._once: list[Channel] = []
@@ -61,14 +74,14 @@ class Boundary:
     def channel(self, hop: Hop, direction: str) -> Channel:
         """Return the channel of a hop and direction: outside training one of float32 rows, which counts nowhere."""
         place, plan = Place(hop.layer, direction), self._plans[direction]
-        launch = self.timeline.stages.after_launch
+        how: dict[str, Any] = {"launch": self.timeline.stages.after_launch, "keeps_buffers": self.turns is None}
         if not hop.training:
             if place not in self._exact:
-                self._exact[place] = self.wires.exact_channel(place, plan, phases=self.timeline, launch=launch)
+                self._exact[place] = self.wires.exact_channel(place, plan, phases=self.timeline, **how)
             return self._exact[place]
         if place not in self._channels:
             phases = partial(self.timeline, place=place)
-            self._channels[place] = self.wires.channel(place, plan, phases=phases, launch=launch)
+            self._channels[place] = self.wires.channel(place, plan, phases=phases, **how)
         return self._channels[place]
 
     def halo_buffer(self, layer: int, like: Tensor, buffer: int, sampled_in: int | None) -> Tensor:
@@ -86,6 +99,10 @@ class Boundary:
             spare = num_rows // 16 if self.sampling.active else 0  # the next sample may be larger
             self._halos[key] = codec.rows(num_rows + spare, columns, like.device)
         return self._halos[key][:num_rows]
+
+    def turn_buffer(self, turn: Turn, like: Tensor) -> Tensor:
+        """Return memory for the halo rows of a turn, ``(H_k, D)``, which lives as long as they are used."""
+        return self.wires.codec_of("forward").rows(turn.num_rows, like.shape[1], like.device)
 
     def halo_ids(self, sampled_in: int | None) -> Tensor:
         """Return the global ids of halo rows, int64 ``(H,)``, or of those that an epoch's sample has."""
@@ -136,6 +153,16 @@ class Call:
     def kept(self) -> bool:
         """Whether these rows travel once in the whole run."""
         return self.hop.static and self.adjacency is not None and self.boundary.wires.keep_static
+
+    @property
+    def turns(self) -> Turns | None:
+        """Whose rows come when; ``None``: those of all come at once."""
+        return None if self.kept else self.boundary.turns
+
+    @property
+    def rounds(self) -> int:
+        """How many exchanges a look at neighbours takes."""
+        return 1 if self.turns is None else len(self.turns)
 
     @property
     def sample(self) -> int | None:

@@ -42,6 +42,8 @@ class _Forward(SumForward):
 
     def dependent(self, round: int) -> None:
         super().dependent(round)
+        if round + 1 < self.rounds:
+            return
         self._project("marginal", self.call.boundary.num_central, self.call.boundary.num_owned)
 
     def _project(self, what: str, first: int, last: int) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 from gnnqlab.compute import Products
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.exchange.attention import Attend
+from gnnqlab.exchange.attention_in_turn import AttendInTurn
 from gnnqlab.exchange.boundary import Boundary, Call
 from gnnqlab.exchange.convolution import Convolve
 from gnnqlab.exchange.extension import Extend
@@ -38,6 +39,8 @@ class Halo:
 
     takes_cuts_of: ClassVar[str] = "nodes"
     """Copies are pulled from a node's one owner, who has its whole sum: what a cut of nodes gives."""
+    takes_turns: ClassVar[bool] = True
+    """Whether the rows of one worker can come at a time: a sum over neighbours is a sum over their owners."""
 
     def moved(self, look: Looked, sizes: Sizes) -> Moved:
         """Return what a look moves: halo rows forward, their gradients back, where the rows learn."""
@@ -89,7 +92,11 @@ class HaloExchange:
         self.schedule = schedule.build()
         """Runs the steps of training passes."""
         self.timeline = Timeline(phases, stages_on(device))
-        self.boundary = Boundary(shard, wires, lag=self.lag, timeline=self.timeline, device=device)
+        self.in_turn = getattr(schedule, "in_turn", False)
+        """Whether the rows of one worker come at a time, outside training too."""
+        self.boundary = Boundary(
+            shard, wires, lag=self.lag, in_turn=self.in_turn, timeline=self.timeline, device=device
+        )
         """What travels, and where it lands."""
         self.adjacencies: dict[int, Adjacency] = {}
         """Matrix that each layer of a training pass used last."""
@@ -148,7 +155,8 @@ class HaloExchange:
             float32 ``(N, K, F)``.
         """
         call = self._call(adjacency, hop, fixed_weights=False)
-        result: Tensor = Attend.apply(z, a_source, a_target, call, slope)
+        attend = Attend if call.turns is None else AttendInTurn
+        result: Tensor = attend.apply(z, a_source, a_target, call, slope)
         return result
 
     def extend(self, x: Tensor, hop: Hop) -> Tensor:
@@ -157,8 +165,14 @@ class HaloExchange:
         Under a sampler halo rows are those that were kept, divided by p, and zeros.
 
         Raises:
-            ValueError: if a training pass under a schedule of older rows asks for it.
+            ValueError: if a training pass under a schedule of older rows asks for it, or any pass under one that
+                holds the rows of one worker at a time.
         """
+        if self.in_turn:
+            raise ValueError(
+                "extend holds all halo rows at once, got a schedule that frees those of one worker before those of "
+                "the next; call aggregate or attend, or choose schedule Synchronous() or Overlapped()"
+            )
         if self.lag and hop.training:
             raise ValueError(
                 f"extend moves the rows of this epoch, got a schedule whose rows are {self.lag} epoch(s) old; call "
@@ -182,7 +196,7 @@ class HaloExchange:
     def _call(self, adjacency: Adjacency | None, hop: Hop, *, fixed_weights: bool = True) -> Call:
         if hop.training and adjacency is not None and fixed_weights:
             self.adjacencies[hop.layer] = adjacency
-        schedule = self.schedule if hop.training else Synchronous()
+        schedule = self.schedule if hop.training or self.in_turn else Synchronous()
         return Call(self.boundary, adjacency, hop, schedule, self.products.exact if hop.exact else self.products)
 
 

@@ -2,7 +2,8 @@
 
 Letters: N owned, C central, H halo, D features. For ``y = A [x; halo]`` with rows of A split central |
 marginal, central rows need no halo; in the backward pass the gradients of halo rows, ``(A^T dy)[N:]``, go to
-their owners and are added to ``(A^T dy)[:N]``.
+their owners and are added to ``(A^T dy)[:N]``. Both are sums over the halo's owners too, so they may run one owner at a
+time: ``y = A_own x + sum over k of A_k halo_k``, whose rows and gradients live for their round only.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from torch import Tensor
 from gnnqlab.compute.products import Operand
 from gnnqlab.exchange.boundary import Call
 from gnnqlab.exchange.schedule import Came
+from gnnqlab.exchange.turns import Turn
 from gnnqlab.message.incoming import Incoming
 
 __all__ = ["Aggregate", "SumBackward", "SumForward"]
@@ -32,11 +34,12 @@ class SumForward:
         before: what travels of them, if that is not x: rows before dropout.
     """
 
-    rounds, chained = 1, False
+    chained = False
 
     def __init__(self, call: Call, x: Tensor, before: Tensor | None = None) -> None:
         assert call.adjacency is not None
         self.call, self.x, self.adjacency = call, x, call.adjacency
+        self.rounds = call.rounds
         self._travels = x if before is None else before
         self.out = x.new_empty(call.boundary.num_owned, x.shape[1])
         self.sampled_in: int | None = None
@@ -49,9 +52,13 @@ class SumForward:
         call, hop, sample = self.call, self.call.hop, self.call.sample
         if call.kept:
             return Kept(call.boundary.kept_halo(hop.layer, self._travels, hop.epoch))
+        channel = call.boundary.channel(hop, "forward")
+        if call.turns is not None:
+            turn = call.turns[round]
+            halo = call.boundary.turn_buffer(turn, self.x)
+            return channel.post(self._travels, halo, epoch=hop.epoch, plan=turn.plans["forward"])
         buffer = hop.epoch % 2 if hop.training else _EXACT
         halo, plan = call.boundary.halo_buffer(hop.layer, self.x, buffer, sample), call.plan("forward", sample)
-        channel = call.boundary.channel(hop, "forward")
         return channel.post(self._travels, halo, epoch=hop.epoch, plan=plan, sampled_in=sample)
 
     def independent(self) -> None:
@@ -64,12 +71,22 @@ class SumForward:
                 owned = boundary.sampling.owned(self.adjacency)
                 products.spmm(owned, products.operand(self.x), out=self.out[central:])
                 boundary.sampling.kept(self.adjacency, call.sample)  # made while its rows are under way
+        elif call.turns is not None:
+            with call.part("marginal", "forward"):
+                owned = call.turns.owned(self.adjacency)
+                products.spmm(owned, products.operand(self.x), out=self.out[central:])
 
     def wait(self, round: int, came: Came) -> None:
         self.halo, self.sampled_in = came.decode(), came.sampled_in
 
     def dependent(self, round: int) -> None:
         boundary, products = self.call.boundary, self.call.products
+        if self.call.turns is not None:
+            with self.call.part("marginal", "forward"):
+                block = self.call.turns.block(self.adjacency, round)
+                products.spmm(block, self.halo, out=self.out[boundary.num_central :], accumulate=True)
+            del self.halo  # the next one takes its memory
+            return
         rows, out = (boundary.num_central, boundary.num_owned), self.out[boundary.num_central :]
         with self.call.part("marginal", "forward"):
             halo = self.call.dropped(self.halo, self.sampled_in)
@@ -88,17 +105,20 @@ class SumBackward:
     Those come as ``home`` instead, for the rows before dropout, where their mask is on them already.
     """
 
-    rounds, chained = 1, False
+    chained = False
 
     def __init__(self, call: Call, gradient: Tensor, sampled_in: int | None) -> None:
         assert call.adjacency is not None
         self.call, self.gradient, self.sampled_in = call, gradient, sampled_in
+        self.rounds = call.rounds
         self.adjacency = call.adjacency
         self.out = gradient.new_empty(call.boundary.num_owned, gradient.shape[1])
         self.home: Tensor | None = None
 
     def prepare(self) -> None:
         call, boundary, products = self.call, self.call.boundary, self.call.products
+        if call.turns is not None:
+            return
         self.halo_gradient = boundary.halo_buffer(call.hop.layer, self.gradient, _HALO_GRADIENTS, self.sampled_in)
         with call.part("marginal", "backward"):
             if self.sampled_in is None:
@@ -114,6 +134,10 @@ class SumBackward:
     def post(self, round: int) -> Incoming:
         call, hop = self.call, self.call.hop
         plan, channel = call.plan("backward", self.sampled_in), call.boundary.channel(hop, "backward")
+        if call.turns is not None:
+            turn = call.turns[round]
+            gradient = self._gradient_of(turn)
+            return channel.post(gradient, self.out.shape, epoch=hop.epoch, plan=turn.plans["backward"])
         return channel.post(self.halo_gradient, self.out.shape, epoch=hop.epoch, plan=plan, sampled_in=self.sampled_in)
 
     def independent(self) -> None:
@@ -130,6 +154,15 @@ class SumBackward:
             self.home = self.came.decode(torch.zeros_like(self.out))
         else:
             self.came.decode(self.out)
+        del self.came  # and its memory
+
+    def _gradient_of(self, turn: Turn) -> Tensor:
+        """Return the gradients of the halo rows of a turn, ``(H_k, D)``."""
+        boundary, products = self.call.boundary, self.call.products
+        out, first = boundary.turn_buffer(turn, self.gradient), boundary.num_owned
+        with self.call.part("marginal", "backward"):
+            rows = (first + turn.first, first + turn.stop)
+            return products.spmm(self.adjacency, self._operand(), rows=rows, transposed=True, out=out)
 
     def _operand(self) -> Operand:
         return self.call.products.operand(self.gradient)

@@ -49,6 +49,7 @@ class Channel:
         phases: Phases = no_phases,
         launch: Callable[[Callable[[], None]], None] = at_once,
         known: KnownLayouts | None = None,
+        keeps_buffers: bool = True,
     ) -> None:
         """Open the channel.
 
@@ -56,6 +57,7 @@ class Channel:
             run: number of the run in the headers of messages; ``None`` sends messages without headers.
             launch: calls what starts a transfer when a device has work for the meantime.
             known: layouts that other channels of the same codec have made; they live as long as their widths.
+            keeps_buffers: whether bytes have the same memory in every epoch, or memory that is freed after use.
         """
         self.layer, self.direction, self.round, self.plan = layer, direction, round, plan
         self._run = run
@@ -68,6 +70,7 @@ class Channel:
         self._laid_out_for: tuple[Plan, int, int] | None = None
         self._widths: dict[tuple[str, int], int | Tensor] = {}
         self._widths_of: int | None = None
+        self._keeps_buffers = keeps_buffers
         self._buffers: dict[tuple[str, int], Tensor] = {}
         self._received = Received()
         self._how: dict[str, bool] = {}
@@ -296,7 +299,9 @@ class Channel:
         return widths
 
     def _buffer(self, side: str, peer: int, size: int, device: torch.device) -> Tensor:
-        """Return a byte buffer that is kept from epoch to epoch, so that its pages stay mapped."""
+        """Return a byte buffer that is kept from epoch to epoch, so that its pages stay mapped; or a new one."""
+        if not self._keeps_buffers:
+            return torch.empty(size, dtype=torch.uint8, device=device)
         kept = self._buffers.get((side, peer))
         if kept is None or kept.numel() < size or kept.device != device:
             kept = torch.empty(size, dtype=torch.uint8, device=device)

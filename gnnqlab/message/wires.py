@@ -64,6 +64,7 @@ class Wires:
         *,
         phases: Phases = no_phases,
         launch: Callable[[Callable[[], None]], None] = at_once,
+        keeps_buffers: bool = True,
     ) -> Channel:
         """Return the channel of a place for training passes."""
         of_channel: dict[str, Any] = {
@@ -73,6 +74,7 @@ class Wires:
             "transport": self.transport,
             "phases": phases,
             "launch": launch,
+            "keeps_buffers": keeps_buffers,
             "known": None if isinstance(self.codec, ByDirection) else self._known,
         }
         chooser = self.cache.build()
@@ -115,6 +117,7 @@ class Wires:
         *,
         phases: Phases = no_phases,
         launch: Callable[[Callable[[], None]], None] = at_once,
+        keeps_buffers: bool = True,
     ) -> Channel:
         """Return a channel of float32 rows, all of them."""
         return Channel(
@@ -124,6 +127,7 @@ class Wires:
             transport=self.exact_transport or self.transport,
             phases=phases,
             launch=launch,
+            keeps_buffers=keeps_buffers,
         )
 
     def _of(self, place: Place, plan: Plan) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from gnnqlab.systems.cagnet import cagnet
 from gnnqlab.systems.cdfgnn import cdfgnn
 from gnnqlab.systems.pipegcn import pipegcn
 from gnnqlab.systems.sancus import sancus, sancus_q
+from gnnqlab.systems.sar import sar
 from gnnqlab.systems.sylvie import sylvie
 from gnnqlab.systems.system import SYSTEMS, System, make_system, register_system
 from gnnqlab.systems.uniform_bits import fixed_bits, random_bits
@@ -28,6 +29,7 @@ __all__ = [
     "register_system",
     "sancus",
     "sancus_q",
+    "sar",
     "sylvie",
     "vanilla",
     "varco",

@@ -20,6 +20,7 @@ from gnnqlab.exchange.halo import Halo
 from gnnqlab.exchange.pipeline import AdaptivePipeline, Pipelined
 from gnnqlab.exchange.replica import Replicas
 from gnnqlab.exchange.schedule import Overlapped, Synchronous
+from gnnqlab.exchange.sequential import Sequential
 from gnnqlab.message.adaptive_cache import AdaptiveCache
 from gnnqlab.message.cache import NoCache, Unchanged
 from gnnqlab.message.codec import Float32, Stochastic
@@ -63,6 +64,7 @@ PARTS: dict[str, dict[str, type]] = {
         "overlapped": Overlapped,
         "pipelined": Pipelined,
         "adaptive-pipeline": AdaptivePipeline,
+        "sequential": Sequential,
     },
     "compute": {
         "float32": Float32Products,

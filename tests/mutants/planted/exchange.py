@@ -46,8 +46,8 @@ FAULTS = (
     Fault(
         name="attention to a sample not rescaled",
         file="exchange/attention_parts.py",
-        before="second = second * weight",
-        after="second = second * 1.0",
+        before="/ other_stats[:, 1] * weight",
+        after="/ other_stats[:, 1]",
         test="exchange/test_sampling.py::test_numerator_and_denominator_of_attention_are_unbiased",
         why="neighbours of other workers would count p times what they should",
     ),

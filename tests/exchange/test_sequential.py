@@ -1,0 +1,123 @@
+"""SAR: the rows of one worker at a time give what all at once give, forward and backward, in less memory."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import replace
+
+import pytest
+
+from gnnqlab.bits.policy import Fixed
+from gnnqlab.compute import BFloat16Rows
+from gnnqlab.exchange import Replicas, Sequential, Synchronous
+from gnnqlab.message.cache import Unchanged
+from gnnqlab.message.codec import Stochastic
+from gnnqlab.message.sampler import BoundarySampling
+from gnnqlab.nn import ModelSettings
+from gnnqlab.partition import EBV, Random, build_shard
+from gnnqlab.systems import sar, vanilla
+from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.trainer import worker_trainer
+from tests.cases import each
+from tests.graphs import random_graph
+from tests.nn.test_law import MODELS, assert_same, on_rank_scheduled, one_process, train
+from tests.ranks import run_ranks
+
+SETTINGS = TrainSettings(seed=7)
+LAW = {
+    "gcn": ModelSettings(name="gcn", layers=3, hidden=16, dropout=0.3, input_dropout=0.1),
+    "graphsage": ModelSettings(name="graphsage", layers=3, hidden=16, dropout=0.3),
+    **{name: shape for name, shape in MODELS.items() if "32" not in name},
+}
+
+
+@each("name", LAW)
+def test_every_model_obeys_one_worker_at_a_time(name):
+    graph, settings = random_graph(directed=True, isolated=4), TrainSettings(seed=7)
+    owner = Random(seed=3).assign(graph, 3)
+    results = run_ranks(on_rank_scheduled, 3, graph, owner, LAW[name], settings, Sequential(depth=1))
+    assert_same(results, one_process(graph, LAW[name], settings))
+
+
+@each("model", ["graphsage", "gat, 4 heads"])
+@each(("workers", "depth"), [(1, 1), (2, 0), (2, 1), (3, 0), (3, 2), (4, 0), (4, 1), (4, 2), (4, 5)])
+def test_workers_and_depths_obey(model, workers, depth):
+    graph, settings = random_graph(isolated=4), TrainSettings(seed=7, weight_decay=1e-3)
+    owner = Random(seed=3).assign(graph, workers)
+    results = run_ranks(on_rank_scheduled, workers, graph, owner, LAW[model], settings, Sequential(depth=depth))
+    assert_same(results, one_process(graph, LAW[model], settings))
+
+
+QUANTIZED = {"codec": Stochastic(), "bits": Fixed(bits=4)}
+
+
+def sent(rank, workers, graph, owner, shape, axes) -> dict:
+    """Train; return what came out and the payload bytes of each place."""
+    trainer = worker_trainer(build_shard(graph, owner, rank, workers), replace(vanilla(), **axes), shape, SETTINGS)
+    exchange = trainer.graph.exchange
+    result = train(trainer)
+    return result | {"bytes": {tuple(one.place): one.bytes_payload + one.bytes_params for one in exchange.channels}}
+
+
+@each("model", ["graphsage", "gat"])
+@each("axes", [QUANTIZED, {"compute": BFloat16Rows()}])
+def test_messages_are_those_of_all_at_once(model, axes):
+    """The noise of a row is the same in a turn, so quantized training is the same training, and attention's second
+    fetch is the first one again."""
+    graph, shape = random_graph(isolated=4), replace(LAW[model], dropout=0.0)
+    owner = Random(seed=3).assign(graph, 3)
+    whole, in_turn = (
+        run_ranks(sent, 3, graph, owner, shape, {**axes, "schedule": schedule})
+        for schedule in (Synchronous(), Sequential(depth=1))
+    )
+    bound = 5e-2 if "compute" in axes else 1e-4  # a rounding of a sum moves codes by a step here and there
+    for one, other in zip(in_turn, whole, strict=True):
+        scale = other["losses"].abs().max()
+        assert (one["losses"] - other["losses"]).abs().max() <= bound * scale
+        for place, count in other["bytes"].items():
+            fetches = 2 if model == "gat" and place[1] == "forward" else 1
+            assert one["bytes"][place] == fetches * count, place
+
+
+def resident(rank, workers, graph, owner, shape, schedule) -> list[int]:
+    """Return the largest number of halo rows that were alive at once, in a training pass and in an evaluation."""
+    trainer = worker_trainer(
+        build_shard(graph, owner, rank, workers), replace(vanilla(), schedule=schedule), shape, SETTINGS
+    )
+    boundary, alive, most = trainer.graph.exchange.boundary, weakref.WeakSet(), [0]
+    make = boundary.turn_buffer
+
+    def counted(turn, like):
+        made = make(turn, like)
+        alive.add(made.untyped_storage())
+        most[0] = max(most[0], len(alive))
+        return made
+
+    boundary.turn_buffer = counted
+    trainer.gradients(0)
+    passes = [most[0]]
+    most[0] = 0
+    trainer.evaluate(1)
+    assert not alive, "rows outlive the pass"
+    trainer.close()
+    return [*passes, most[0]]
+
+
+@each("depth", [0, 1])
+@each("model", ["graphsage", "gat"])
+def test_no_more_turns_are_held_than_were_asked_for(model, depth):
+    graph = random_graph(isolated=4)
+    owner = Random(seed=3).assign(graph, 4)
+    for held in run_ranks(resident, 4, graph, owner, LAW[model], Sequential(depth=depth)):
+        assert held == [1 + depth, 1 + depth]
+
+
+def test_what_cannot_be_taken_in_turn_is_refused_by_name():
+    with pytest.raises(ValueError, match="cache Unchanged|cache holds the rows"):
+        replace(sar(), cache=Unchanged())
+    with pytest.raises(ValueError, match="with Sequential every boundary row must travel"):
+        replace(sar(), sampler=BoundarySampling(p=0.5))
+    with pytest.raises(ValueError, match="exchange Replicas has no rows of one worker at a time; choose exchange Halo"):
+        replace(sar(), partition=EBV(), exchange=Replicas())
+    with pytest.raises(ValueError, match="depth must not be negative, got -1"):
+        sar(depth=-1)
