@@ -3,7 +3,7 @@
 Shapes: n rows of a call, N source rows, D columns: ``x (N, D)``, ``rows (n,)``, ``held (n, D)``.
 `gnnqlab.kernels.reference.moves` defines the arithmetic; the compiled kernel chooses the same rows.
 
-On CUDA the reference runs there: what is chosen has to be counted by the host in either case.
+On CUDA a kernel marks the rows and PyTorch lists them: what is chosen has to be counted by the host in either case.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from torch import Tensor
 
 from gnnqlab.kernels import native
 from gnnqlab.kernels.adjacency import describe
+from gnnqlab.kernels.codec import run_noting
 from gnnqlab.kernels.reference import moves as reference
 
 __all__ = ["row_moves"]
 
+_moved_rows = native.declare("moved_rows", "p i i p i p i f p i")
 _row_moves = native.declare("row_moves", "p i i p i p i f p i")
 
 
@@ -36,7 +38,7 @@ def row_moves(x: Tensor, rows: Tensor, held: Tensor, epsilon: float) -> Tensor:
         int64, as many as moved.
 
     Raises:
-        ValueError: if shapes or types do not fit.
+        ValueError: if shapes or types do not fit, or a row is none of x; on CUDA ``raise_refused`` does for the latter.
 
     Example:
         >>> held = torch.tensor([[1.0, -4.0], [1.0, -4.0]])
@@ -50,9 +52,11 @@ def row_moves(x: Tensor, rows: Tensor, held: Tensor, epsilon: float) -> Tensor:
             f"{describe(x)}, {describe(held)} and {describe(rows)}"
         )
     plain = (x.stride(1) == 1 and held.is_contiguous()) or x.shape[1] <= 1
-    if rows.numel() == 0 or x.shape[1] == 0 or not (x.is_cpu and plain and native.active(x.device)):
+    if rows.numel() == 0 or x.shape[1] == 0 or not (plain and native.active(x.device)):
         return reference.row_moves(x, rows, held, epsilon)
     rows = rows.contiguous()
+    if x.is_cuda:
+        return _marked(x, rows, held, epsilon).nonzero().flatten()
     found = torch.empty(rows.numel(), dtype=torch.int64)
     count = _row_moves(
         x.data_ptr(), x.shape[0], x.stride(0), held.data_ptr(), x.shape[1],
@@ -61,3 +65,14 @@ def row_moves(x: Tensor, rows: Tensor, held: Tensor, epsilon: float) -> Tensor:
     if count < 0:
         raise ValueError(f"rows must lie in [0, {x.shape[0]}), got one that does not, at place {-1 - count}")
     return found[:count].clone() if count < rows.numel() // 2 else found[:count]
+
+
+def _marked(x: Tensor, rows: Tensor, held: Tensor, epsilon: float) -> Tensor:
+    """Return 1 for each row that moved, uint8 ``(n,)``: CUDA's part of the choice."""
+    moved = torch.empty(rows.numel(), dtype=torch.uint8, device=x.device)
+    run_noting(
+        _moved_rows, x.device,
+        x.data_ptr(), x.shape[0], x.stride(0), held.data_ptr(), x.shape[1],
+        rows.data_ptr(), rows.numel(), epsilon, moved.data_ptr(),
+    )  # fmt: skip
+    return moved
