@@ -14,7 +14,7 @@ from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.kernels.aggregate import aggregate, quantize_rows, spmm
 from gnnqlab.kernels.attention import attend, sddmm_add, sddmm_dot, segment_softmax, weighted_sum
 from gnnqlab.kernels.linear import encode_linear
-from gnnqlab.kernels.moves import row_moves
+from gnnqlab.kernels.moves import row_changes
 from gnnqlab.kernels.vertex_cut import Ends, choose_masters, empty_copies, place_by_cost, place_by_worth
 
 SETTINGS = {"seed": 7, "epoch": 1, "stream": 2}
@@ -51,7 +51,7 @@ def every_kernel(device: str) -> int:
             codec.decode_rows(payload, params, bits, None, out, ids, accumulate=True)
             encode_linear(x, ids.flip(0), bits, None, payload, params, torch.zeros(OWNED, device=device))
             calls += 3
-        moved = row_moves(x, ids.flip(0), x.flip(0) * (1 + 0.1 * (ids % 2)[:, None]), 0.05)
+        moved, _ = row_changes(x, ids.flip(0), x.flip(0) * (1 + 0.1 * (ids % 2)[:, None]), 0.05)
         assert moved.tolist() == list(range(1, OWNED, 2))
         noise.uniform16(ids, columns, **SETTINGS)
         noise.dropout(x, ids, p=0.3, **SETTINGS)
