@@ -337,7 +337,7 @@ ITEMS = {
         missing="drawn with the notebooks on CDFGNN",
     ),
     "CD-A2": Item(
-        "message.adaptive_cache:AdaptiveCache kernels.moves:row_moves",
+        "message.adaptive_cache:AdaptiveCache kernels.moves:row_moves kernels.moves:row_changes",
         "CDFGNN's Algorithm 2",
         "exchange/test_adaptive_cache.py::test_it_is_the_dense_training_that_skips_the_same_rows "
         "exchange/test_adaptive_cache.py::test_both_ends_hold_the_same_bit_for_bit_whatever_the_codec",

@@ -1,12 +1,11 @@
 // Linear codes of B bits, rounded to the nearest of 2^B levels of which the topmost is clamped away (CDFGNN Eq. 22).
-
+#include "core/linear.h"
 #include "cpu/export.h"
 
+namespace gnnqlab {
 namespace {
 
 constexpr int kLanes = 16;
-constexpr float kSmallestRange = 0x1p-100f; // rows with a smaller one are constant
-constexpr float kLargest = 3.402823466e38f;
 
 struct Span {
     float low, high;
@@ -34,16 +33,13 @@ Span span_of(const float *x, int64_t columns) {
         high[0] = high[k] > high[0] ? high[k] : high[0];
         doubt[0] += doubt[k];
     }
-    return {low[0] + 0.0f, high[0] + 0.0f, doubt[0] == 0.0f};
+    return {low[0], high[0], doubt[0] == 0.0f};
 }
 
-void pack(const float *x, int64_t columns, int bits, float zero, float inverse, uint8_t *out) {
+void pack_linear(const float *x, int64_t columns, int bits, const LinearRow &row, uint8_t *out) {
     const int per_byte = 8 / bits;
     const float top = float((1 << bits) - 1);
-    const auto code = [&](int64_t j) {
-        const float steps = (x[j] - zero) * inverse + 0.5f; // not negative, so that cutting is rounding down
-        return uint32_t(steps < top ? steps : top);
-    };
+    const auto code = [&](int64_t j) { return linear_code(x[j], row, top); };
     if (bits == 8) {
         for (int64_t j = 0; j < columns; j++) out[j] = uint8_t(code(j));
         return;
@@ -56,42 +52,44 @@ void pack(const float *x, int64_t columns, int bits, float zero, float inverse, 
     }
 }
 
-} // namespace
+int64_t linear_refusal(int64_t row, int64_t num_x, int64_t b, int64_t offset, int64_t columns, int64_t payload_size) {
+    if (row < 0 || row >= num_x) return no_such_row;
+    if (!is_width(b)) return no_such_width;
+    if (offset < 0 || offset > payload_size - row_bytes(columns, b)) return outside_payload;
+    return 0;
+}
 
-// Codes of x[rows], (Z, S) and ranges; returns 0, or 1 + the first position that is not finite, or -1 - one out of place.
+} // namespace
+} // namespace gnnqlab
+
+using namespace gnnqlab;
+
+// Codes of x[rows], (Z, S) and ranges; returns 0, or 8 * the first position that is refused + why.
 GNNQLAB_EXPORT(encode_linear)
 (const float *x, int64_t num_x, int64_t x_stride, int64_t columns, const int64_t *rows, int64_t count,
  const uint8_t *bits, int64_t width, const int64_t *offsets, uint8_t *payload, int64_t payload_size, float *params,
  float *ranges, int64_t threads) {
-    const auto place = [&](int64_t i, int &of, int64_t &offset) {
-        of = bits ? bits[i] : int(width);
-        const int64_t size = (columns * of + 7) / 8;
-        offset = offsets ? offsets[i] : i * size;
-        return (of == 1 || of == 2 || of == 4 || of == 8) && offset >= 0 && offset + size <= payload_size &&
-               rows[i] >= 0 && rows[i] < num_x;
-    };
-    int64_t worst = count, wrong = count;
-#pragma omp parallel for schedule(static) num_threads(threads) reduction(min : worst, wrong) \
+    constexpr int64_t kNone = INT64_MAX;
+    int64_t first = kNone;
+#pragma omp parallel for schedule(static) num_threads(threads) reduction(min : first) \
     if (threads > 1 && count * columns > 65536)
     for (int64_t i = 0; i < count; i++) {
-        int of;
-        int64_t offset;
-        if (!place(i, of, offset)) {
-            wrong = i < wrong ? i : wrong;
-            continue;
+        const int64_t b = bits ? bits[i] : width, offset = offsets ? offsets[i] : i * row_bytes(columns, b);
+        int64_t reason = linear_refusal(rows[i], num_x, b, offset, columns, payload_size);
+        if (reason == 0) {
+            const float *values = x + rows[i] * x_stride;
+            const Span span = span_of(values, columns);
+            const LinearRow row = linear_row(span.low, span.high, !span.finite, int(b));
+            if (row.finite) {
+                params[2 * i] = row.zero;
+                params[2 * i + 1] = row.scale;
+                ranges[i] = row.range;
+                pack_linear(values, columns, int(b), row, payload + offset);
+                continue;
+            }
+            reason = non_finite;
         }
-        const float *row = x + rows[i] * x_stride;
-        const Span span = span_of(row, columns);
-        const float range = span.high - span.low;
-        if (!span.finite || !(range <= kLargest)) {
-            worst = i < worst ? i : worst;
-            continue;
-        }
-        const bool constant = range < kSmallestRange;
-        params[2 * i] = span.low;
-        params[2 * i + 1] = constant ? 0.0f : range / float(1 << of);
-        ranges[i] = range;
-        pack(row, columns, of, span.low, constant ? 0.0f : float(1 << of) / range, payload + offset);
+        first = i * 8 + reason < first ? i * 8 + reason : first;
     }
-    return wrong < count ? -1 - wrong : worst < count ? 1 + worst : 0;
+    return first == kNone ? 0 : first;
 }

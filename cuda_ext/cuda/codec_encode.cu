@@ -31,30 +31,6 @@ __device__ int64_t refusal(const EncodeCall &call, int64_t row, int64_t id, int6
     return 0;
 }
 
-// What a lane has seen of its row, then what its team has.
-struct Seen {
-    float lowest = INFINITY, highest = -INFINITY;
-    int has_nan = 0;
-
-    __device__ void look(const float *x, int count) {
-#pragma unroll
-        for (int c = 0; c < block_columns; c++)
-            if (c < count) {
-                lowest = fminf(lowest, x[c]);
-                highest = fmaxf(highest, x[c]);
-                has_nan |= x[c] != x[c];
-            }
-    }
-
-    __device__ void share(int team_size) {  // every lane of the warp comes here
-        for (int step = team_size / 2; step; step /= 2) {
-            lowest = fminf(lowest, __shfl_xor_sync(all_lanes, lowest, step));
-            highest = fmaxf(highest, __shfl_xor_sync(all_lanes, highest, step));
-            has_nan |= __shfl_xor_sync(all_lanes, has_nan, step);
-        }
-    }
-};
-
 template <int b>
 __device__ void write_codes(const float *x, int64_t block, int count, const RowParameters &row, const Noise &noise,
                             uint32_t id, uint8_t *out) {

@@ -2,6 +2,7 @@
 
 Encoding gathers half of the rows of a matrix that no cache holds: *ascending*, as a shard's send list is, and
 *shuffled*, the worst case. Decoding scatters as many rows into a halo whose rows start at multiples of 64 bytes.
+CDFGNN's linear codes are decoded like the others, so that they stand among the encoders alone.
 All figures count the float32 bytes of the messages, so memcpy's is what a second copy of them would cost.
 """
 
@@ -63,6 +64,7 @@ def _encode_rows(columns: int, widths: tuple[int, ...], order: str, repeats: int
     }
     for bits in widths:
         contestants[f"{bits} bit"] = _encoder(x, rows, bits)
+        contestants[f"linear, {bits} bit"] = _linear_encoder(x, rows, bits)
     in_torch = columns == 256 and order == "ascending"
     if in_torch:
         contestants["torch"] = lambda: _encode_in_torch(x, rows, 2)
@@ -72,6 +74,7 @@ def _encode_rows(columns: int, widths: tuple[int, ...], order: str, repeats: int
     for bits in widths:
         against = [("memcpy", ENCODE_GOALS), ("index_select", GATHER_GOALS)]
         lines += [_versus(seconds, f"{bits} bit", rival, case, message, goals.get(columns)) for rival, goals in against]
+        lines += [_versus(seconds, f"linear, {bits} bit", rival, case, message, None) for rival, _ in against]
     if in_torch:
         lines.append(_versus(seconds, "2 bit", "torch", case, message, TORCH_GOAL))
     return lines
@@ -132,6 +135,17 @@ def _encoder(x: Tensor, rows: Tensor, bits: int) -> Callable[[], object]:
     payload = torch.empty(rows.numel() * int(row_bytes(x.shape[1], bits)), dtype=torch.uint8)
     params, ranges = torch.empty(rows.numel(), 2), torch.empty(rows.numel())
     return functools.partial(encode_rows, x, rows, rows, bits, None, payload, params, **SETTINGS, ranges=ranges)
+
+
+def _linear_encoder(x: Tensor, rows: Tensor, bits: int) -> Callable[[], object]:
+    import torch
+
+    from gnnqlab.kernels.codec import row_bytes
+    from gnnqlab.kernels.linear import encode_linear
+
+    payload = torch.empty(rows.numel() * int(row_bytes(x.shape[1], bits)), dtype=torch.uint8)
+    params, ranges = torch.empty(rows.numel(), 2), torch.empty(rows.numel())
+    return functools.partial(encode_linear, x, rows, bits, None, payload, params, ranges)
 
 
 def _encode_in_torch(x: Tensor, rows: Tensor, bits: int, chunk: int = 2048) -> list[Tensor]:

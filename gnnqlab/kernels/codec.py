@@ -18,7 +18,9 @@ from gnnqlab.kernels import native
 from gnnqlab.kernels.noise import check_counter
 from gnnqlab.kernels.reference import codec as reference
 
-__all__ = ["WIDTHS", "decode_rows", "encode_rows", "note_non_finite", "raise_refused", "row_bytes"]
+__all__ = [
+    "NON_FINITE", "WIDTHS", "decode_rows", "encode_rows", "note_non_finite", "raise_refused", "row_bytes", "run_noting",
+]  # fmt: skip
 
 WIDTHS = (1, 2, 4, 8)
 
@@ -26,7 +28,7 @@ _encode_rows = native.declare("encode_rows", "p i i i i p i i p p i p p i p i p 
 _decode_rows = native.declare("decode_rows", "p i p i p i p p i i i p i i i i")
 
 # What a kernel returns: 0, or the first refused position * 8 + one of these (core/codec.h).
-_NON_FINITE, _NO_SUCH_ROW, _ID_TOO_LARGE, _NO_SUCH_WIDTH, _OUTSIDE_PAYLOAD = range(1, 6)
+NON_FINITE, _NO_SUCH_ROW, _ID_TOO_LARGE, _NO_SUCH_WIDTH, _OUTSIDE_PAYLOAD = range(1, 6)
 
 
 def row_bytes(columns: int, bits: int | Tensor) -> int | Tensor:
@@ -150,7 +152,7 @@ def _encode(
         params.zero_()
         return
     if native.active(x.device):
-        refusal = _run(
+        refusal = run_noting(
             _encode_rows, x.device,
             x.data_ptr(), x.dtype == torch.bfloat16, x.shape[0], x.stride(0), columns,
             rows.data_ptr(), rows.dtype == torch.int32, count, ids.data_ptr(), _address(bits), width,
@@ -165,7 +167,7 @@ def _encode(
                 x, rows, ids, bits_n, offsets_n, payload, params,
                 seed=seed, epoch=epoch, stream=stream, ranges_n=ranges,
             )  # fmt: skip
-            refusal = bad * 8 + _NON_FINITE if bad >= 0 else 0
+            refusal = bad * 8 + NON_FINITE if bad >= 0 else 0
     if refusal:
         _raise(refusal, rows, x.shape[0], ids, bits if bits is not None else width, offsets, payload)
 
@@ -187,7 +189,7 @@ def _decode(
     if count == 0 or columns == 0:
         return
     if native.active(out.device):
-        refusal = _run(
+        refusal = run_noting(
             _decode_rows, out.device,
             payload.data_ptr(), payload.numel(), params.data_ptr(), params.dtype == torch.bfloat16,
             _address(bits), width, _address(offsets), out.data_ptr(), out.shape[0], out.stride(0), columns,
@@ -214,7 +216,7 @@ def raise_refused(device: torch.device) -> None:
     """
     refusal = native.take_refusal(device)
     position, reason = divmod(refusal, 8)
-    if reason == _NON_FINITE:
+    if reason == NON_FINITE:
         raise NonFiniteRow(position)
     if refusal:
         what = {_NO_SUCH_ROW: "rows", _ID_TOO_LARGE: "node ids", _NO_SUCH_WIDTH: "widths"}.get(
@@ -238,13 +240,17 @@ def note_non_finite(bad_n: Tensor, first: int = 0) -> None:
     if bad_n.numel() == 0:
         return
     noted = native.refused(bad_n.device)
-    places = torch.arange(first, first + bad_n.numel(), device=bad_n.device) * 8 + _NON_FINITE
+    places = torch.arange(first, first + bad_n.numel(), device=bad_n.device) * 8 + NON_FINITE
     worst = torch.where(bad_n, places, torch.iinfo(torch.int64).max).amin().view(1)
     torch.minimum(noted, worst, out=noted)
 
 
-def _run(kernel: native.Kernel, device: torch.device, *arguments: Any) -> int:
-    """What the kernel refused; on CUDA that is noted on the device instead."""
+def run_noting(kernel: native.Kernel, device: torch.device, *arguments: Any) -> int:
+    """Call a kernel whose last argument is the number of threads, or on CUDA where refusals are noted.
+
+    Returns:
+        What it refused; 0 on CUDA, where `raise_refused` tells.
+    """
     if device.type == "cpu":
         return kernel(*arguments, native.threads())
     kernel.cuda(device, *arguments, native.refused(device).data_ptr())
@@ -336,7 +342,7 @@ def _raise(
 ) -> NoReturn:
     position, reason = divmod(refusal, 8)
     at = f"at position {position}"
-    if reason == _NON_FINITE:
+    if reason == NON_FINITE:
         raise NonFiniteRow(position)
     if reason == _NO_SUCH_ROW:
         raise ValueError(f"rows must be in [0, {limit}), got {position if rows is None else int(rows[position])} {at}")

@@ -1,7 +1,6 @@
 """Rows to linear codes: rounded to the nearest level instead of by noise.
 
-Letters as in :mod:`gnnqlab.kernels.codec`, whose ``decode_rows`` brings them back. On CUDA the plain-PyTorch reference
-runs there.
+Letters as in :mod:`gnnqlab.kernels.codec`, whose ``decode_rows`` brings them back.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import native
-from gnnqlab.kernels.codec import WIDTHS, note_non_finite, row_bytes
+from gnnqlab.kernels.codec import NON_FINITE, WIDTHS, note_non_finite, row_bytes, run_noting
 from gnnqlab.kernels.reference import linear as reference
 
 __all__ = ["encode_linear"]
@@ -56,20 +55,22 @@ def encode_linear(
         params.zero_()
         ranges.zero_()
         return
-    if x.is_cpu and x.stride(1) == 1 and native.active(x.device):
+    if x.stride(1) == 1 and native.active(x.device):
         widths = bits if isinstance(bits, Tensor) else None
-        refusal = _encode_linear(
+        refusal = run_noting(
+            _encode_linear, x.device,
             x.data_ptr(), x.shape[0], x.stride(0), columns, rows.data_ptr(), count,
             None if widths is None else widths.data_ptr(), 0 if widths is not None else bits,
             None if offsets is None else offsets.data_ptr(), payload.data_ptr(), payload.numel(), params.data_ptr(),
-            ranges.data_ptr(), native.threads(),
+            ranges.data_ptr(),
         )  # fmt: skip
-        if refusal > 0:
-            raise NonFiniteRow(refusal - 1)
-        if refusal < 0:
+        position, reason = divmod(refusal, 8)
+        if reason == NON_FINITE:
+            raise NonFiniteRow(position)
+        if refusal:
             raise ValueError(
                 f"rows must lie in x, widths be one of {WIDTHS} and codes lie in the payload, got one that does not "
-                f"at position {-1 - refusal}"
+                f"at position {position}"
             )
         return
     bits_n = bits if isinstance(bits, Tensor) else torch.full((count,), bits, dtype=torch.uint8, device=x.device)

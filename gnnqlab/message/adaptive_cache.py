@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar
 from torch import Tensor
 
 from gnnqlab.adaptive import DECISIONS, Adaptive, Entry, Sharing, State, Training
-from gnnqlab.kernels.moves import row_moves
+from gnnqlab.kernels.moves import row_changes, row_moves
 from gnnqlab.message.cache import Held, needs_rows_of_this_epoch
 from gnnqlab.message.place import Place
 from gnnqlab.seat import Seat
@@ -125,9 +125,16 @@ class CacheAtWork:
         self.settings, self.epsilon = settings, settings.epsilon
         self.held: dict[Place, Held] = {}
         """What receivers have, by place: both ends of this worker's messages."""
+        self._room: Tensor | None = None
 
     def build(self) -> _MovedRows:
         return _MovedRows(self)
+
+    def room(self, held: Tensor) -> Tensor:
+        """Return memory for the differences of one message; the next message of this worker takes it again."""
+        if self._room is None or self._room.numel() < held.numel() or self._room.device != held.device:
+            self._room = held.new_empty(held.numel())
+        return self._room
 
     def held_at(self, place: Place) -> Held:
         """Return where the channel of a place keeps what its receivers have."""
@@ -149,6 +156,9 @@ class _MovedRows:
 
     def choose(self, x: Tensor, rows: Tensor, held: Tensor) -> Tensor:
         return row_moves(x, rows, held, self._cache.epsilon)
+
+    def changes(self, x: Tensor, rows: Tensor, held: Tensor) -> tuple[Tensor, Tensor]:
+        return row_changes(x, rows, held, self._cache.epsilon, self._cache.room(held))
 
 
 class Threshold(Adaptive):

@@ -19,7 +19,11 @@ Held = dict[tuple[str, int], Tensor]
 
 
 class Chooser(Protocol):
-    """Chooses the rows of the messages of one place, on one worker."""
+    """Chooses the rows of the messages of one place, on one worker.
+
+    One of which differences travel, and which has read what is held when it has chosen, may have
+    ``changes(x, rows, held)`` too: the places and the differences ``(k, D)``, by one pass over the rows.
+    """
 
     @property
     def differences(self) -> bool:

@@ -73,7 +73,7 @@ class ChosenRows(Channel):
         if held is None or fresh:
             held = self._held["send", route.peer] = x.new_zeros(shape)
         self._chosen_by = getattr(self._chooser, "epsilon", None)
-        places = None if fresh else self._chooser.choose(x, route.rows, held)
+        places, changes = (None, None) if fresh else self._choose(x, route.rows, held)
         told = write_places(places, route.num_rows)
         places = torch.arange(route.num_rows, device=x.device) if places is None else places
         widths = self._widths["send", route.peer]
@@ -83,20 +83,33 @@ class ChosenRows(Channel):
         body = segment[told.numel() :]
         chosen, difference = _at(route, places), self._chooser.differences
         if difference:
-            x = x.index_select(0, chosen.rows).sub_(held if fresh else held.index_select(0, places))
+            if changes is None:
+                changes = x.index_select(0, chosen.rows).sub_(held if fresh else held.index_select(0, places))
+            x = changes
             chosen = replace(chosen, rows=torch.arange(places.numel(), device=x.device))
         ranges = self._encode(x, chosen, sent, body, noise)
         if ranges is not None:
             if fresh or route.peer not in self.ranges:
                 self.ranges[route.peer] = torch.zeros(route.num_rows, device=ranges.device)
             self.ranges[route.peer][places] = ranges
-        self._codec.decode(body, sent, held, sent.arranged(places), accumulate=difference)
+        self._keep(body, sent, held, places)
         self.bytes_payload += sent.payload_bytes
         self.bytes_params += sent.param_bytes
         self.bytes_headers += told.numel()
         self.rows_sent += places.numel()
         self.rows_offered += route.num_rows
         return segment
+
+    def _keep(self, body: Tensor, sent: Layout, held: Tensor, places: Tensor) -> None:
+        """Let what the receiver has follow the message, as it decodes it."""
+        self._codec.decode(body, sent, held, sent.arranged(places), accumulate=self._chooser.differences)
+
+    def _choose(self, x: Tensor, rows: Tensor, held: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Return the places of the rows that travel, and their differences where the choice has read both anyway."""
+        if hasattr(self._chooser, "changes"):
+            places, changes = self._chooser.changes(x, rows, held)
+            return places, changes
+        return self._chooser.choose(x, rows, held), None
 
     def _landing(
         self, plan: Plan, layouts: Layouts, out: Tensor | torch.Size, device: torch.device

@@ -54,11 +54,12 @@ def test_once_for_real_and_found_again(tmp_path: Path) -> None:
         "trainings": str(tmp_path),
     }  # fmt: skip
     rows = caches(**settings)
-    assert len(rows) == 4 and 0 < rows[0]["value"] < 100
+    assert len(rows) == 6 and 0 < rows[0]["value"] < 100
     kept = (tmp_path / "trainings.jsonl").read_text()
     assert caches(**settings)[:3] == rows[:3] and (tmp_path / "trainings.jsonl").read_text() == kept
 
 
 def test_choosing_is_timed() -> None:
-    [row] = cost_of_choosing(400, epochs=4)
-    assert 0 < row["value"] < 100
+    choosing, both, held = cost_of_choosing(400, epochs=4)
+    assert 0 < choosing["value"] < both["value"] < 100
+    assert held["value"] == 2.0 and held["reached"]

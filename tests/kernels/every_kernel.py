@@ -15,6 +15,9 @@ from gnnqlab.kernels.aggregate import aggregate, quantize_rows, spmm
 from gnnqlab.kernels.attention import attend, sddmm_add, sddmm_dot, segment_softmax, weighted_sum
 from gnnqlab.kernels.int8_mm import int8_mm, int8_mm_scaled, int8_mm_transposed
 from gnnqlab.kernels.quantize import Noise, quantize
+from gnnqlab.kernels.linear import encode_linear
+from gnnqlab.kernels.moves import row_changes
+from gnnqlab.kernels.vertex_cut import Ends, choose_masters, empty_copies, place_by_cost, place_by_worth
 
 SETTINGS = {"seed": 7, "epoch": 1, "stream": 2}
 COLUMNS = (1, 9, 64, 130, 602, 1030)
@@ -48,7 +51,10 @@ def every_kernel(device: str) -> int:
             params, out = torch.zeros(OWNED, 2, device=device), torch.zeros(OWNED, columns, device=device)
             codec.encode_rows(x, ids.flip(0), ids, bits, None, payload, params, **SETTINGS)
             codec.decode_rows(payload, params, bits, None, out, ids, accumulate=True)
-            calls += 2
+            encode_linear(x, ids.flip(0), bits, None, payload, params, torch.zeros(OWNED, device=device))
+            calls += 3
+        moved, _ = row_changes(x, ids.flip(0), x.flip(0) * (1 + 0.1 * (ids % 2)[:, None]), 0.05)
+        assert moved.tolist() == list(range(1, OWNED, 2))
         noise.uniform16(ids, columns, **SETTINGS)
         noise.dropout(x, ids, p=0.3, **SETTINGS)
         noise.dropout_values(x[:, 0].contiguous(), ids, ids % columns, p=0.3, **SETTINGS)
@@ -69,9 +75,25 @@ def every_kernel(device: str) -> int:
         weighted_sum(adj, segment_softmax(adj, logits), values, halo_values).sum().backward()
         assert all(bool(operand.grad.isfinite().all()) for operand in operands if operand.grad is not None)
         calls += 10
+    calls += every_loop_of_vertex_cuts()
     if device == "cuda":
         codec.raise_refused(ids.device)
     return calls
+
+
+def every_loop_of_vertex_cuts() -> int:
+    """Run the loops that share edges out, on one to 70 parts; return how many calls were made."""
+    generator = torch.Generator().manual_seed(1)
+    u, v = (torch.randint(0, ROWS, (500,), generator=generator, dtype=torch.int32).numpy() for _ in range(2))
+    home = torch.randint(0, 2, (ROWS,), generator=generator, dtype=torch.int32).numpy()
+    for parts, hosts in ((1, 1), (6, 2), (70, 2)):
+        copies, room = empty_copies(ROWS, parts), 500 // parts + 1
+        settings = {"alpha": 1.0, "beta": 1.0, "gamma": 0.1, "parts": parts, "hosts": hosts, "limit": room}
+        place_by_cost(Ends(u, v), copies, home=home, **settings)
+        choose_masters(copies, parts=parts, hosts=hosts)
+        loads = torch.zeros(parts, dtype=torch.int64).numpy()
+        place_by_worth(Ends(u, v), empty_copies(ROWS, parts), loads, limit=room, lam=1.0, eps=1.0)
+    return 9
 
 
 if __name__ == "__main__":

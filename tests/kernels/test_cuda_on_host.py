@@ -16,14 +16,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from gnnqlab.kernels import codec, native
+from gnnqlab.errors import NonFiniteRow
+from gnnqlab.kernels import codec, moves, native
+from gnnqlab.kernels.linear import encode_linear
 from tests.cases import each, one_case
 from tests.kernels import every_kernel, test_gpu
+from tests.kernels.test_moves import walked
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parents[1] / "cuda_ext"
 COMPILER = shutil.which("c++") or shutil.which("g++")
-REFUSING = ("encode_rows", "decode_rows", "uniform16", "dropout", "dropout_values")
+REFUSING = ("encode_rows", "encode_linear", "decode_rows", "uniform16", "dropout", "dropout_values", "moved_rows")
 """Operators whose CUDA function notes refusals where the CPU's takes a number of threads."""
 
 pytestmark = [
@@ -116,9 +119,42 @@ def test_nothing_to_do(launched):
     test_gpu.test_nothing_to_do("cpu")
 
 
+@each("columns", [1, 9, 1025])
+def test_linear_codes_are_the_bytes_of_the_reference(launched, columns):
+    x = torch.randn(40, columns, generator=torch.Generator().manual_seed(columns)) * torch.logspace(-3, 3, 40)[:, None]
+    x[7] = 2.5
+    rows, widths = torch.arange(40).flip(0), torch.tensor(codec.WIDTHS, dtype=torch.uint8).repeat(10)
+    sizes = codec.row_bytes(columns, widths)
+    offsets, found = sizes.cumsum(0) - sizes, []
+    for backend in ("native", "reference"):
+        payload, params, ranges = torch.zeros(int(sizes.sum()), dtype=torch.uint8), torch.ones(40, 2), torch.ones(40)
+        with native.use(backend):
+            encode_linear(x, rows, widths, offsets, payload, params, ranges)
+            found.append((payload, params, ranges))
+    assert all(torch.equal(*pair) for pair in zip(*found))
+    x[3, -1] = torch.inf
+    for backend in ("native", "reference"):
+        with native.use(backend), pytest.raises(NonFiniteRow) as refused:
+            encode_linear(x, rows, widths, offsets, *found[0])
+        assert refused.value.position == 36
+    assert set(launched) == {"encode_linear"}
+
+
+@each("columns", [1, 9, 300])
+def test_moved_rows_are_those_of_the_reference(launched, columns):
+    x, rows, held = walked(columns)
+    x[11, -1] = torch.nan
+    for epsilon in (0.0, 0.1, 0.3):
+        with native.use("reference"):
+            expected = moves.row_moves(x, rows, held, epsilon)
+        assert torch.equal(moves._marked(x, rows, held, epsilon).nonzero().flatten(), expected)
+    assert set(launched) == {"moved_rows"}
+
+
 def test_every_kernel_has_run(launched, monkeypatch):
     monkeypatch.setattr(every_kernel, "COLUMNS", (9,))
     every_kernel.every_kernel("cpu")
+    moves._marked(*walked(9), 0.1)
     exported = set()
     for path in SOURCES.glob("cuda/*.cu"):
         exported |= set(re.findall(r"^GNNQLAB_CUDA_EXPORT\((\w+)\)", path.read_text(), re.MULTILINE))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gnnqlab.kernels import native
-from gnnqlab.kernels.moves import row_moves
+from gnnqlab.kernels.moves import row_changes, row_moves
 
 
 def walked(columns: int, *, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -62,3 +62,24 @@ def test_what_does_not_fit_is_refused():
         row_moves(torch.zeros(2, 2), torch.arange(2), torch.zeros(2, 3), 0.1)
     with native.use("native"), pytest.raises(ValueError, match=r"rows must lie in \[0, 2\), got one .* at place 1"):
         row_moves(torch.zeros(2, 2), torch.tensor([0, 2]), torch.zeros(2, 2), 0.1)
+
+
+@pytest.mark.parametrize("count", [47, 5000])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_differences_are_those_of_the_rows_that_moved(count, threads):
+    generator = torch.Generator().manual_seed(count)
+    x = torch.randn(2 * count, 20, generator=generator)
+    rows = torch.randperm(2 * count, generator=generator)[:count]
+    held = x[rows] * (1 + 0.1 * torch.rand(count, 1, generator=generator))
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for backend in ("native", "reference"):
+            with native.use(backend):
+                places, changes = row_changes(x, rows, held, 0.05)
+                assert torch.equal(places, row_moves(x, rows, held, 0.05)) and 0 < places.numel() < count
+            expected = (held / x[rows]).sub(1).abs().amax(1) > 0.05
+            assert torch.equal(places, expected.nonzero().flatten())
+            assert torch.equal(changes, x[rows][places] - held[places])
+    finally:
+        torch.set_num_threads(before)
