@@ -63,6 +63,7 @@ _HOMES = {
     "Unchanged": "gnnqlab.message",
     "UniformRandom": "gnnqlab.bits",
     "autotune": "gnnqlab.tune.autotune",
+    "tango": "gnnqlab.nn.dgl",
     "bench_results": "gnnqlab.bench.results",
     "cleanup": "gnnqlab.launch",
     "compare": "gnnqlab.lab.training",
@@ -131,6 +132,7 @@ __all__ = [
     "resume",
     "runs",
     "systems",
+    "tango",
     "theory",
 ]
 

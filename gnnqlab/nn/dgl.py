@@ -1,0 +1,337 @@
+"""DGL's products in few bits, with DGL and its models as they are.
+
+Inside ``with tango():`` what a model multiplies becomes products of integer codes, forward and backward (TANGO, Chen et
+al., SC 2023, whose artifact changes DGL's sources instead):
+
+* ``torch.nn.functional.linear`` and ``torch.matmul`` with a weight matrix;
+* sums over neighbours by ``update_all`` with built-in functions: ``copy_u``, ``copy_e`` and ``u_mul_e`` with ``sum`` or
+  ``mean``, so ``GraphConv``, ``SAGEConv``, ``GATConv`` and what is built like them;
+* ``u_add_v`` and ``u_dot_v`` if ``exact_logits=False``.
+
+Everything else runs as ever and is counted in :attr:`Tango.left` where a product was not taken: messages written in
+Python, maxima, other types. ``edge_softmax`` is never rounded. ``RelGraphConv`` and ``HGTConv`` multiply by their
+relations' weights inside messages written in Python: their sums are taken, those products are left.
+
+What stays exact is said, not guessed: a model does not tell which layer comes before the loss. ``exact=`` names modules
+whose products stay in float32, usually the last layer. Numbers of edges (logits of attention, scores of links) stay
+exact with ``exact_logits=True``: they go through an exponential, which the paper asks to spare (section 3.2), though it
+rounds them in section 3.3.
+
+One rule says what is inside: the block counts on the thread that opened it, from its first line to its last; inside
+another, the inner one counts. Other threads see PyTorch and DGL unchanged. A backward pass belongs to the forward pass
+that it undoes, wherever it runs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gnnqlab.compute.edge_gradients import EdgeAdd, EdgeDot, WeightedSum
+from gnnqlab.compute.gradients import Linear
+from gnnqlab.compute.int8 import Int8Products, Quantized, QuantizedProducts
+from gnnqlab.compute.products import PassRows
+from gnnqlab.kernels.adjacency import Adjacency
+
+__all__ = ["Tango", "tango"]
+
+_passes = itertools.count()
+
+
+def tango(
+    *,
+    bits: int = 8,
+    scale: str = "row",
+    rounding: str = "stochastic",
+    exact: nn.Module | Sequence[nn.Module] = (),
+    exact_logits: bool = True,
+    seed: int = 0,
+) -> Tango:
+    """Return a block in which unmodified DGL models train with products of integer codes; see the head of this file.
+
+    Args:
+        bits, scale, rounding: as for :class:`gnnqlab.compute.int8.Int8Products`.
+        exact: modules whose products stay in float32, usually the layer before the loss.
+        exact_logits: keep numbers of edges in float32.
+        seed: of the noise; each opening of a block draws anew.
+
+    Raises:
+        ValueError: if a setting is unknown.
+
+    Example:
+        .. code-block:: python
+
+            with gq.tango(exact=model.last):
+                loss = functional.cross_entropy(model(graph, features), labels)
+            loss.backward()
+    """
+    settings = Int8Products(bits=bits, scale=scale, rounding=rounding)
+    modules = (exact,) if isinstance(exact, nn.Module) else tuple(exact)
+    return Tango(QuantizedProducts(settings), modules, exact_logits, seed)
+
+
+@dataclass(eq=False)
+class Tango:
+    """A block, which may be opened again, by one thread at a time."""
+
+    products: QuantizedProducts
+    exact: tuple[nn.Module, ...]
+    exact_logits: bool
+    seed: int
+    taken: dict[str, int] = field(default_factory=dict)
+    """Products that ran on codes in the forward pass, by kind, since the block was made."""
+    left: dict[str, int] = field(default_factory=dict)
+    """Products that were not taken, by kind; those that are exact by request are not among them."""
+    _hooks: list[Any] = field(default_factory=list)
+    _paused: int = 0
+    _open: bool = False
+
+    @property
+    def quantized(self) -> Quantized:
+        """Elements that were quantized, and those that products took, forward and backward."""
+        return self.products.quantized
+
+    def __enter__(self) -> Tango:
+        if self._open:
+            raise RuntimeError("a block must be opened once at a time, this one is open; call tango() for another")
+        _install()
+        self._open, self._paused = True, 0
+        nobody = torch.empty(0, dtype=torch.int64)
+        self.products.begin(PassRows(nobody, self.seed, next(_passes) % 2**32))
+        for module in self.exact:
+            self._hooks.append(module.register_forward_pre_hook(self._pause))
+            self._hooks.append(module.register_forward_hook(self._resume, always_call=True))
+        _blocks().append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _blocks().remove(self)
+        while self._hooks:
+            self._hooks.pop().remove()
+        self._open = False
+        _uninstall()
+
+    @contextmanager
+    def exactly(self) -> Iterator[None]:
+        """Keep products in float32 in a part of the block."""
+        self._paused += 1
+        try:
+            yield
+        finally:
+            self._paused -= 1
+
+    def _pause(self, *_: Any) -> None:
+        self._paused += 1
+
+    def _resume(self, *_: Any) -> None:
+        self._paused -= 1
+
+    def linear(self, x: Tensor, weight: Tensor) -> Tensor | None:
+        """Return ``x weight``, or None if it is none of rows and a matrix in float32."""
+        if weight.dim() != 2 or x.dim() < 2 or not _float32(x, weight) or 0 in x.shape:
+            self._leave("dense")
+            return None
+        self._take("dense")
+        product: Tensor = Linear.apply(x if x.dim() == 2 else x.reshape(-1, x.shape[-1]), weight, self.products)
+        return product.view(*x.shape[:-1], weight.shape[1])
+
+    def sums(self, gidx: Any, op: str, reduce: str, lhs: Tensor | None, rhs: Tensor | None) -> Tensor | None:
+        """Return DGL's ``gspmm`` of one type of edges, or None if it is none of rows in float32 that are added up."""
+        kind = f"{op} {reduce}"
+        if reduce != "sum" or not _float32(*(each for each in (lhs, rhs) if each is not None)):
+            self._leave(kind)
+            return None
+        edges = _edges_of(gidx)
+        if op in ("copy_lhs", "copy_rhs"):
+            rows, matrix = (lhs, edges.matrix) if op == "copy_lhs" else (rhs, edges.incidence)
+            assert rows is not None
+            if rows.numel() == 0:
+                self._leave(kind)
+                return None
+            self._take(kind)
+            flat = self.products.aggregate(matrix, _flat(rows).contiguous())
+            return flat.view(-1, *rows.shape[1:])
+        heads = None if lhs is None or rhs is None or op != "mul" else _heads(lhs, rhs)
+        if heads is None:
+            self._leave(kind)
+            return None
+        assert lhs is not None and rhs is not None
+        self._take(kind)
+        weights = edges.by_row(rhs.reshape(-1, heads))
+        summed: Tensor = WeightedSum.apply(weights, lhs.reshape(len(lhs), heads, -1), edges.matrix, self.products)
+        return summed.view(-1, *lhs.shape[1:])
+
+    def numbers(self, gidx: Any, op: str, lhs: Tensor, rhs: Tensor) -> Tensor | None:
+        """Return DGL's ``gsddmm`` from both ends of edges, or None if it is neither a sum nor a product of equals."""
+        if op not in ("add", "dot") or lhs.shape[1:] != rhs.shape[1:] or not _float32(lhs, rhs) or lhs.numel() == 0:
+            self._leave(op)
+            return None
+        self._take(op)
+        edges, inner = _edges_of(gidx), lhs.shape[1:]
+        columns = inner[-1] if op == "dot" and inner else 1
+        function = EdgeDot if op == "dot" else EdgeAdd
+        shape = (-1, math.prod(inner) // columns, columns) if op == "dot" else (-1, math.prod(inner))
+        found: Tensor = function.apply(lhs.reshape(shape), rhs.reshape(shape), edges.matrix, self.products)
+        return edges.by_number(found).view(-1, *((*inner[:-1], 1) if op == "dot" else inner))
+
+    def _take(self, kind: str) -> None:
+        self.taken[kind] = self.taken.get(kind, 0) + 1
+
+    def _leave(self, kind: str) -> None:
+        self.left[kind] = self.left.get(kind, 0) + 1
+
+
+def _float32(*tensors: Tensor) -> bool:
+    return all(each.dtype == torch.float32 for each in tensors)
+
+
+def _heads(rows: Tensor, edges: Tensor) -> int | None:
+    """Return how many numbers an edge has for the features of a row, or None if it has one for each feature."""
+    if math.prod(edges.shape[1:]) == 1:
+        return 1
+    if rows.dim() == edges.dim() and edges.shape[-1] == 1 and edges.shape[1:-1] == rows.shape[1:-1]:
+        return math.prod(edges.shape[1:])
+    return None
+
+
+class _Edges:
+    """The edges of a DGL graph of one type, by target and in DGL's order."""
+
+    def __init__(self, gidx: Any) -> None:
+        _, columns, indptr, indices, numbers = gidx.adjacency_matrix_tensors(0, True, "csr")
+        indptr, count = indptr.long(), len(indices)
+        self.numbers: Tensor = numbers.long() if len(numbers) else torch.arange(count, device=indices.device)
+        """Of each edge by target, its number in DGL."""
+        self.matrix = Adjacency(indptr, indices.int(), num_columns=columns)
+        self.incidence = Adjacency(indptr, self.numbers.int(), num_columns=count)
+
+    def by_row(self, values: Tensor) -> Tensor:
+        """Put numbers of edges in the order of the matrix; differentiable."""
+        return values.index_select(0, self.numbers)
+
+    def by_number(self, values: Tensor) -> Tensor:
+        """Put numbers of edges in DGL's order; differentiable."""
+        return torch.zeros_like(values).index_copy(0, self.numbers, values)
+
+
+_known_edges: dict[int, _Edges] = {}
+"""By the identity of DGL's graph, which cannot be hashed, as long as it lives."""
+
+
+def _edges_of(gidx: Any) -> _Edges:
+    known = _known_edges.get(id(gidx))
+    if known is None:
+        known = _known_edges[id(gidx)] = _Edges(gidx)
+        weakref.finalize(gidx, _known_edges.pop, id(gidx), None)
+    return known
+
+
+def _flat(rows: Tensor) -> Tensor:
+    """Rows side by side; a matrix itself, so that products that share it find it."""
+    return rows if rows.dim() == 2 else rows.reshape(len(rows), -1)
+
+
+_here = threading.local()
+_lock = threading.Lock()
+_originals: list[tuple[Any, str, Any]] = []
+_opened = 0
+
+
+def _blocks() -> list[Tango]:
+    """The blocks that are open on this thread, the innermost last."""
+    if not hasattr(_here, "blocks"):
+        _here.blocks = []
+    blocks: list[Tango] = _here.blocks
+    return blocks
+
+
+def _block() -> Tango | None:
+    """The block that counts here, if there is one and it is not paused."""
+    blocks = _blocks()
+    return blocks[-1] if blocks and not blocks[-1]._paused else None
+
+
+def _install() -> None:
+    """Put what looks for a block in the place of PyTorch's and DGL's products, where no other thread has."""
+    global _opened
+    with _lock:
+        if _opened == 0:
+            _replace(torch.nn.functional, "linear", _linear)
+            _replace(torch, "matmul", _matmul)
+            try:
+                from dgl.ops import sddmm, spmm
+            except ImportError:
+                pass  # products with weights alone: models of torch_geometric, for instance
+            else:
+                _replace(spmm, "gspmm_internal", _gspmm)
+                _replace(sddmm, "gsddmm_internal", _gsddmm)
+        _opened += 1
+
+
+def _uninstall() -> None:
+    global _opened
+    with _lock:
+        _opened -= 1
+        while _opened == 0 and _originals:
+            place, name, original = _originals.pop()
+            setattr(place, name, original)
+
+
+def _replace(place: Any, name: str, make: Callable[[Any], Any]) -> None:
+    original = getattr(place, name)
+    _originals.append((place, name, original))
+    setattr(place, name, make(original))
+
+
+def _linear(original: Any) -> Any:
+    def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+        block = _block()
+        product = None if block is None else block.linear(input, weight.t())
+        if product is None:
+            return original(input, weight, bias)
+        return product if bias is None else product + bias
+
+    return linear
+
+
+def _matmul(original: Any) -> Any:
+    def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Any:
+        block = _block()
+        product = None if block is None or out is not None else block.linear(input, other)
+        return original(input, other, out=out) if product is None else product
+
+    return matmul
+
+
+def _gspmm(original: Any) -> Any:
+    def gspmm(gidx: Any, op: str, reduce_op: str, lhs_data: Tensor | None, rhs_data: Tensor | None) -> Any:
+        block = _block()
+        found = None if block is None else block.sums(gidx, op, reduce_op, lhs_data, rhs_data)
+        return original(gidx, op, reduce_op, lhs_data, rhs_data) if found is None else found
+
+    return gspmm
+
+
+def _gsddmm(original: Any) -> Any:
+    def gsddmm(gidx: Any, op: str, lhs_data: Any, rhs_data: Any, lhs_target: str = "u", rhs_target: str = "v") -> Any:
+        block, ends = _block(), (lhs_target, rhs_target)
+        found = None
+        if block is not None and not block.exact_logits and op in ("add", "dot"):
+            if ends == ("u", "v"):
+                found = block.numbers(gidx, op, lhs_data, rhs_data)
+            elif ends == ("v", "u"):
+                found = block.numbers(gidx, op, rhs_data, lhs_data)
+            else:
+                block._leave(op)
+        return original(gidx, op, lhs_data, rhs_data, lhs_target, rhs_target) if found is None else found
+
+    return gsddmm
