@@ -30,7 +30,7 @@ Contests = dict[str, tuple[str, str, str, float | None]]
 ROWS, WIDTHS = 34_493, (256, 512)
 GEMM_GOALS = {256: 2.2, 512: 2.5}
 GRAPH, MODELS = "amazon_computers", ("gcn", "gat")
-EDGES_GRAPH, COLUMNS, HEADS = (20_000, 1_000_000), 64, 4
+EDGES_GRAPH, COLUMNS, HEADS = (100_000, 2_000_000), 64, 4
 SHAPE: Mapping[str, Mapping[str, Any]] = {"gcn": {"layers": 3, "dropout": 0.3}, "gat": {"layers": 2, "dropout": 0.3}}
 
 

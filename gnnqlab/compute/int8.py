@@ -1,7 +1,7 @@
 """Rows, weights and gradients as integers where they are multiplied (TANGO); sums, results and weights in float32.
 
 TANGO (Chen et al., SC 2023) quantizes what a product takes with one scale for a tensor, rounds by noise, multiplies
-integers, and keeps float32 weights (sections 3.1, 3.2). A scale a row is ours. What each does to the products:
+integers, and keeps float32 weights (section 3.2). A scale a row is ours. What each does to the products:
 
 * ``X W`` and ``dY W^T``: integers with 32-bit sums; a row's scale and the weight's meet the sum.
 * ``A X`` and attention: float32 sums of codes, each times its edge and its row's scale; logits are of z as it is.
@@ -54,7 +54,7 @@ class Int8Products:
     rounding: str = "stochastic"
     """``stochastic``, unbiased, or ``nearest``, for comparison."""
     exact_classifier: bool = True
-    """Multiply in float32 in the layer before the loss (section 3.3)."""
+    """Multiply in float32 in the layer before the loss (section 3.2)."""
 
     def __post_init__(self) -> None:
         check_bits(self.bits)
