@@ -44,6 +44,7 @@ _HOMES = {
     "Growing": "gnnqlab.bits",
     "HDRF": "gnnqlab.partition",
     "HEP": "gnnqlab.partition",
+    "Int8Products": "gnnqlab.compute",
     "METIS": "gnnqlab.partition",
     "Linear": "gnnqlab.message",
     "MessagePlayer": "gnnqlab.lab.players.message_player",
@@ -99,6 +100,7 @@ __all__ = [
     "Float32",
     "Graph",
     "Growing",
+    "Int8Products",
     "Linear",
     "MessagePlayer",
     "Overlapped",
@@ -155,7 +157,7 @@ if TYPE_CHECKING:
     from gnnqlab import systems, theory
     from gnnqlab.bench.results import bench_results
     from gnnqlab.bits import Fixed, Growing, UniformRandom
-    from gnnqlab.compute import BFloat16Rows, ExactActivations
+    from gnnqlab.compute import BFloat16Rows, ExactActivations, Int8Products
     from gnnqlab.exchange import Overlapped, Replicas, Synchronous
     from gnnqlab.graph import Graph, from_dgl, from_pyg, load
     from gnnqlab.lab.course.errata import errata

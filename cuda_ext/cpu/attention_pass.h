@@ -30,12 +30,12 @@ constexpr int64_t kEdgesAhead = 16;
 
 // Columns [first, first + (kBlocks - 1) * C) in blocks of C, and the last block at `last`; `next_first` is where the
 // pass after this one starts, over the same edges unless this is the row's last pass.
-template <int C, int kBlocks, bool kHalo, bool kDot, bool kSum>
-__attribute__((noinline)) void tile_pass(const Edges &edges, const Sources<float> &from, const float *fixed, float *sum,
+template <int C, int kBlocks, bool kHalo, bool kDot, bool kSum, typename T>
+__attribute__((noinline)) void tile_pass(const Edges &edges, const Sources<T> &from, const float *fixed, float *sum,
                                          int64_t first, int64_t last, int64_t next_first, bool last_pass,
                                          bool add_dots) {
     using V = Lanes<float, C>;
-    constexpr int kLines = (kBlocks * C * 4 + 63) / 64;
+    constexpr int kLines = (kBlocks * C * int(sizeof(T)) + 63) / 64;
     const auto block_at = [&](int block) { return block == kBlocks - 1 ? last : first + block * C; };
     V sums[kBlocks] = {}, fixed_row[kBlocks];
     if (kDot) {
@@ -54,11 +54,12 @@ __attribute__((noinline)) void tile_pass(const Edges &edges, const Sources<float
         const char *next = (const char *)(source_row<kHalo>(from, edges.indices[ahead]) + ahead_first);
         GNNQLAB_UNROLL for (int line = 0; line < kLines; line++) __builtin_prefetch(next + 64 * line);
 
-        const float *row = source_row<kHalo>(from, edges.indices[k]);
+        const T *row = source_row<kHalo>(from, edges.indices[k]);
         V dot{};
         const V weight = broadcast<C>(kSum ? edges.weights[k] : 0.0f);
         GNNQLAB_UNROLL for (int block = 0; block < kBlocks; block++) {
-            const V values = load_lanes<V>(row + block_at(block));
+            V values;
+            Block<T, C>::load(row + block_at(block), &values);
             if (kDot) dot = multiply_add_lanes<C>(values, fixed_row[block], dot);
             if (kSum) sums[block] = multiply_add_lanes<C>(weight, values, sums[block]);
         }
@@ -68,22 +69,23 @@ __attribute__((noinline)) void tile_pass(const Edges &edges, const Sources<float
         GNNQLAB_UNROLL for (int block = 0; block < kBlocks; block++) store_lanes(sum + block_at(block), sums[block]);
 }
 
-using TilePass = void (*)(const Edges &, const Sources<float> &, const float *, float *, int64_t, int64_t, int64_t,
-                          bool, bool);
+template <typename T>
+using TilePass = void (*)(const Edges &, const Sources<T> &, const float *, float *, int64_t, int64_t, int64_t, bool,
+                          bool);
 
-template <int C, bool kHalo, bool kDot, bool kSum, int kMost> TilePass tile_pass_of(int64_t blocks) {
+template <int C, bool kHalo, bool kDot, bool kSum, int kMost, typename T> TilePass<T> tile_pass_of(int64_t blocks) {
     if constexpr (kMost > 1)
-        if (blocks < kMost) return tile_pass_of<C, kHalo, kDot, kSum, kMost - 1>(blocks);
-    return tile_pass<C, kMost, kHalo, kDot, kSum>;
+        if (blocks < kMost) return tile_pass_of<C, kHalo, kDot, kSum, kMost - 1, T>(blocks);
+    return tile_pass<C, kMost, kHalo, kDot, kSum, T>;
 }
 
 // All heads of one row. `fixed` and `sum` are rows of heads * features elements; edges.dots and edges.weights hold
 // `count` elements for each head, one head after the other.
-template <bool kHalo, bool kDot, bool kSum, int C = kLanes>
-void row_pass(const Edges &edges, const Sources<float> &from, const float *fixed, float *sum, int64_t heads,
+template <bool kHalo, bool kDot, bool kSum, typename T = float, int C = kLanes>
+void row_pass(const Edges &edges, const Sources<T> &from, const float *fixed, float *sum, int64_t heads,
               int64_t features) {
     if constexpr (C > 1)
-        if (features < C) return row_pass<kHalo, kDot, kSum, C / 2>(edges, from, fixed, sum, heads, features);
+        if (features < C) return row_pass<kHalo, kDot, kSum, T, C / 2>(edges, from, fixed, sum, heads, features);
     constexpr int kMost = C < kLanes ? 2 : kDot && kSum ? std::max(kSums / 2, 3) : 8;
     const int64_t blocks = (features + C - 1) / C, tiles = (blocks + kMost - 1) / kMost;
     for (int64_t head = 0; head < heads; head++)
@@ -95,7 +97,7 @@ void row_pass(const Edges &edges, const Sources<float> &from, const float *fixed
             Edges own = edges;
             own.dots += head * edges.count;
             own.weights += head * edges.count;
-            tile_pass_of<C, kHalo, kDot, kSum, kMost>(end - begin)(own, from, fixed, sum, first,
+            tile_pass_of<C, kHalo, kDot, kSum, kMost, T>(end - begin)(own, from, fixed, sum, first,
                                                                    offset + std::min((end - 1) * C, features - C), next,
                                                                    last_pass, tile > 0);
         }

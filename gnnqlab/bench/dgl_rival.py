@@ -1,4 +1,4 @@
-"""The rival of whole epochs: GCN and GraphSAGE of ``dgl.nn``, on dense features or on the stored values of sparse ones.
+"""The rival of whole epochs: GCN, GraphSAGE and GAT of ``dgl.nn``, on dense features or stored values of sparse ones.
 
 DGL's layers take dense rows. Where these are 99.6 % zeros their first product is most of an epoch, which says nothing
 of the layers; so there is a second rival whose first product is ``torch.sparse.mm`` over the stored values, and whose
@@ -28,7 +28,7 @@ class Rival(nn.Module):
 
     Args:
         structure: the graph as DGL has it.
-        model: ``gcn`` or ``graphsage``.
+        model: ``gcn``, ``graphsage``, or ``gat`` of one head.
         settings: width, depth and dropout.
         num_features, num_classes: columns in and out.
         sparse: features come as a sparse CSR tensor.
@@ -37,7 +37,7 @@ class Rival(nn.Module):
     def __init__(
         self, structure: Any, model: str, settings: ModelSettings, num_features: int, num_classes: int, *, sparse: bool
     ) -> None:
-        from dgl.nn.pytorch import GraphConv, SAGEConv
+        from dgl.nn.pytorch import GATConv, GraphConv, SAGEConv
 
         super().__init__()
         self.structure, self.p = structure, settings.dropout
@@ -45,6 +45,7 @@ class Rival(nn.Module):
         make: dict[str, Callable[[int, int], nn.Module]] = {
             "gcn": lambda before, after: GraphConv(before, after, norm="both"),
             "graphsage": lambda before, after: SAGEConv(before, after, "mean"),
+            "gat": lambda before, after: GATConv(before, after, num_heads=1, allow_zero_in_degree=True),
         }
         self.convolutions = nn.ModuleList(make[model](*pair) for pair in itertools.pairwise(widths))
         self.norms = nn.ModuleList(nn.LayerNorm(width) for width in widths[1:-1])
@@ -56,7 +57,7 @@ class Rival(nn.Module):
         for index, convolution in enumerate(self.convolutions):
             if index > 0:
                 h = functional.dropout(h, self.p, self.training)
-            h = convolution(self.structure, h)
+            h = convolution(self.structure, h).flatten(1)
             if index < len(self.norms):
                 h = functional.relu(self.norms[index](h))
         return h

@@ -23,6 +23,7 @@ BENCHES = {
     "fanouts": "gnnqlab.bench.fanouts",
     "faults": "gnnqlab.bench.faults",
     "gpu": "gnnqlab.bench.gpu",
+    "int8": "gnnqlab.bench.int8",
     "live": "gnnqlab.bench.live",
     "predict": "gnnqlab.bench.predict",
     "sddmm": "gnnqlab.bench.sddmm",

@@ -36,10 +36,10 @@ class Bench:
     graph: str | None = None
     """epoch with a link, throughput: name or path; default: a planted partition. accuracy: default two real graphs.
     compute: default coauthor_physics. systems: several, separated by commas; default three real graphs, as for exact.
-    fanouts: default amazon_computers. cuts: several, separated by semicolons; default one real and three made ones."""
+    fanouts, int8: default amazon_computers. cuts: several, separated by semicolons; default one real, three made."""
     models: str | None = None
-    """throughput, accuracy, compute, systems: names of models, separated by commas; default: all seven, of compute
-    three, of systems gcn,graphsage."""
+    """throughput, accuracy, compute, int8, systems: names of models, separated by commas; default: all seven, of
+    compute three, of int8 gcn,gat, of systems gcn,graphsage."""
     systems: str | None = None
     """throughput, accuracy: names of contestants, separated by commas, as 2-bit,sylvie; default: all. predict: only
     these systems. systems: names of systems, each as published and with every service, or with a + the second line
@@ -47,12 +47,13 @@ class Bench:
     epochs: int | None = None
     """epoch with a link, throughput: epochs of each run; default 120 and 12, systems that decide as they train at least
     120. accuracy: default what each model needs. compute: default 40. systems: default 150.
-    fanouts: default 60."""
+    fanouts, int8: default 60."""
     seeds: int | None = None
     """epoch, with a link: seeds over which the accuracies of Vanilla and AdaQP are compared; default: none. accuracy,
-    caches, compute: trainings of each contestant; default 5. fanouts: default 3."""
+    caches, compute, int8: trainings of each contestant; default 5. fanouts: default 3."""
     first_seed: int | None = None
-    """epoch with a link, accuracy, caches, compute, systems: seed of the first of these trainings; default 0."""
+    """epoch with a link, accuracy, caches, compute, int8, systems: seed of the first of these trainings; default
+    0."""
     keep: str | None = None
     """Keep the rows in the table of this name, with date, machine and command. Where there is one, rows of the same
     case, figure and rival take the place of the old ones, and the others are added."""

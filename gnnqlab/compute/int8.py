@@ -1,10 +1,10 @@
 """Rows, weights and gradients as integers where they are multiplied (TANGO); sums, results and weights in float32.
 
 TANGO (Chen et al., SC 2023) quantizes what a product takes with one scale for a tensor, rounds by noise, multiplies
-integers, and keeps float32 weights (sections 3.1, 3.2). A scale a row is ours. What each does to the products:
+integers, and keeps float32 weights (section 3.2). A scale a row is ours. What each does to the products:
 
 * ``X W`` and ``dY W^T``: integers with 32-bit sums; a row's scale and the weight's meet the sum.
-* ``A X``: float32 sums of codes, each times its edge and its row's scale.
+* ``A X`` and attention: float32 sums of codes, each times its edge and its row's scale; logits are of z as it is.
 * ``X^T dY`` sums over rows. One scale a tensor: integers. A scale a row does not leave the sum: float32 sums of codes
   times both scales, nothing rounded but the codes.
 
@@ -29,9 +29,9 @@ from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.compute.prepared import PreparedProducts
 from gnnqlab.compute.products import Operand, PassRows, Products, Range
 from gnnqlab.kernels import aggregate as sparse
-from gnnqlab.kernels import attention
 from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.kernels.aggregate import QuantizedRows
+from gnnqlab.kernels.int8_edges import int8_attend_columns, int8_attend_rows
 from gnnqlab.kernels.int8_mm import MOST_TERMS, int8_mm, int8_mm_scaled, int8_mm_transposed
 from gnnqlab.kernels.noise import stream
 from gnnqlab.kernels.quantize import SCALES, Noise, check_bits, quantize
@@ -54,7 +54,7 @@ class Int8Products:
     rounding: str = "stochastic"
     """``stochastic``, unbiased, or ``nearest``, for comparison."""
     exact_classifier: bool = True
-    """Multiply in float32 in the layer before the loss (section 3.3)."""
+    """Multiply in float32 in the layer before the loss (section 3.2)."""
 
     def __post_init__(self) -> None:
         check_bits(self.bits)
@@ -215,9 +215,9 @@ class QuantizedProducts(PreparedProducts):
         rows: Range | None = None,
         out: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        halo = None if halo_values is None else self._widened(halo_values)
-        operands = (self._widened(values), source_logits, target_logits, halo, halo_logits)
-        return attention.attend_rows(adjacency, *operands, slope=slope, rows=rows, out=out)
+        halo = None if halo_values is None else self._codes(halo_values).rows
+        operands = (self._codes(values).rows, source_logits, target_logits, halo, halo_logits)
+        return int8_attend_rows(adjacency, *operands, slope=slope, rows=rows, out=out)
 
     def attend_columns(
         self,
@@ -231,8 +231,8 @@ class QuantizedProducts(PreparedProducts):
         columns: Range,
         slope: float = 0.2,
     ) -> tuple[Tensor, Tensor]:
-        operands = (self._widened(values), source_logits, packed, self._widened(gradient), edge_gradients)
-        return attention.attend_columns(adjacency, *operands, columns=columns, slope=slope)
+        operands = (self._codes(values).rows, source_logits, packed, self._codes(gradient).rows, edge_gradients)
+        return int8_attend_columns(adjacency, *operands, columns=columns, slope=slope)
 
     def _over_columns(
         self, a: Codes, b: Codes, transposed: bool, bias: Tensor | None, out: Tensor | None, *, accumulate: bool
@@ -273,10 +273,6 @@ class QuantizedProducts(PreparedProducts):
         codes = self._prepare(x) if isinstance(x, Tensor) else x
         self.quantized.used += codes.codes.numel()
         return codes
-
-    def _widened(self, values: Operand) -> Tensor:
-        """Values as the kernels of attention take them, which know float32 rows alone."""
-        return self.dense(self._codes(values))
 
     def _prepare(self, x: Tensor) -> Codes:
         return self._alone(x, self._stream(x), self.settings.scale)

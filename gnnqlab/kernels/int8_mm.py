@@ -1,6 +1,6 @@
 """Dense products of int8 codes: integers are multiplied and summed, the scales meet the sum at the end.
 
-``X W``, ``dY W^T`` and ``X^T dY`` (TANGO, section 3.2). A scale may belong to a row of the result, or to a whole
+``X W``, ``dY W^T`` and ``X^T dY`` (TANGO, section 3.3). A scale may belong to a row of the result, or to a whole
 matrix. One that changes along what is summed over does not leave the sum: there codes times scales are summed in
 float32. Letters: M, K, N.
 """

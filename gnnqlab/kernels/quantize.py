@@ -1,6 +1,6 @@
 """Rows to symmetric codes: one step is the largest magnitude over the largest code, zero is code 0.
 
-What products multiply as integers. TANGO (Chen et al., SC 2023, section 3.1) quantizes a tensor with one scale and
+What products multiply as integers. TANGO (Chen et al., SC 2023, section 3.2) quantizes a tensor with one scale and
 rounds by noise; a scale a row is ours, and needs nobody else's rows. Letters: N rows, D columns.
 """
 

@@ -13,6 +13,14 @@ from gnnqlab.kernels import codec, noise
 from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.kernels.aggregate import aggregate, quantize_rows, spmm
 from gnnqlab.kernels.attention import attend, sddmm_add, sddmm_dot, segment_softmax, weighted_sum
+from gnnqlab.kernels.int8_edges import (
+    incidence,
+    int8_attend_columns,
+    int8_attend_rows,
+    int8_sddmm_add,
+    int8_sddmm_dot,
+    int8_weighted_sum,
+)
 from gnnqlab.kernels.int8_mm import int8_mm, int8_mm_scaled, int8_mm_transposed
 from gnnqlab.kernels.quantize import Noise, quantize
 from gnnqlab.kernels.linear import encode_linear
@@ -64,7 +72,7 @@ def every_kernel(device: str) -> int:
         int8_mm_transposed(of_rows.codes, of_all.codes, 1.0)
         int8_mm_scaled(of_rows.codes, of_all.codes, of_rows.scales)
         aggregate(adj, torch.cat([x, halo]).requires_grad_()).sum().backward()
-        calls += 14
+        calls += 15
     for heads, features in ((1, 7), (2, 40), (4, 64), (1, 1030)):
         shapes = ((OWNED, heads, features), (OWNED, heads), (ROWS, heads), (HALO, heads, features), (HALO, heads))
         operands = [random(*shape).requires_grad_() for shape in shapes]
@@ -75,6 +83,15 @@ def every_kernel(device: str) -> int:
         weighted_sum(adj, segment_softmax(adj, logits), values, halo_values).sum().backward()
         assert all(bool(operand.grad.isfinite().all()) for operand in operands if operand.grad is not None)
         calls += 10
+        columns, places = heads * features, OWNED + HALO
+        x, y = quantize(random(places, columns)), quantize(random(ROWS, columns))
+        logits, packed = random(places, heads), random(ROWS, 4, heads)
+        int8_attend_rows(adj, x, logits, logits[:ROWS])
+        int8_attend_columns(adj, x, logits, packed, y, random(edges, heads), columns=(0, places))
+        int8_weighted_sum(adj, random(edges, heads), x, heads=heads)
+        int8_sddmm_dot(adj, x, y, heads=heads)
+        spmm(incidence(adj), quantize(int8_sddmm_add(adj, x, y)))
+        calls += 6
     calls += every_loop_of_vertex_cuts()
     if device == "cuda":
         codec.raise_refused(ids.device)

@@ -20,8 +20,8 @@ from tests.mutants.planting import Outcome, plant, plant_all
 
 DOZEN = 12
 ROOMS = {
-    "bench", "bits", "exchange", "graph", "kernels", "lab", "launch", "measure", "message", "nn", "partition",
-    "systems", "theory", "train", "tune",
+    "bench", "bits", "compute", "exchange", "graph", "kernels", "lab", "launch", "measure", "message", "nn",
+    "partition", "systems", "theory", "train", "tune",
 }  # fmt: skip
 """Rooms with a formula, a measure or a book that can be wrong without anybody's noticing."""
 HARMLESS = Fault(

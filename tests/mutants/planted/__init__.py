@@ -1,8 +1,21 @@
 """The faults, room by room; a room's tests are where they are noticed."""
 
-from tests.mutants.planted import bits, exchange, lab, measure, message, models, partition, runs, theory, train, tune
+from tests.mutants.planted import (
+    bits,
+    compute,
+    exchange,
+    lab,
+    measure,
+    message,
+    models,
+    partition,
+    runs,
+    theory,
+    train,
+    tune,
+)
 
 FAULTS = (
     *theory.FAULTS, *bits.FAULTS, *partition.FAULTS, *message.FAULTS, *exchange.FAULTS, *models.FAULTS, *train.FAULTS,
-    *measure.FAULTS, *tune.FAULTS, *lab.FAULTS, *runs.FAULTS,
+    *measure.FAULTS, *tune.FAULTS, *lab.FAULTS, *runs.FAULTS, *compute.FAULTS,
 )  # fmt: skip

@@ -1,0 +1,321 @@
+"""Products of integer codes (TANGO) beside the framework's, DGL's and our own of float32: one by one, and as epochs.
+
+Quantization is inside every time, but where a line says that codes were kept. Dense products have the shapes of TANGO's
+Fig. 12; products along edges run on one power-law graph. Epochs are of dense features on both sides, in random order;
+scores are those of trainings of the same models, from the same weights with the same dropout beside our own float32.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.bench.graphs import find_graph
+from gnnqlab.bench.paired import counted, paired
+from gnnqlab.bench.pinned import interleaved, median, run_each, spread
+from gnnqlab.bench.rows import row
+
+if TYPE_CHECKING:
+    from gnnqlab.graph import Graph
+    from gnnqlab.kernels.adjacency import Adjacency
+
+__all__ = ["int8", "measure_dense", "measure_edges"]
+
+Contests = dict[str, tuple[str, str, str, float | None]]
+"""Name of ours -> figure, name of the rival, its name in words, goal."""
+ROWS, WIDTHS = 34_493, (256, 512)
+GEMM_GOALS = {256: 2.2, 512: 2.5}
+GRAPH, MODELS = "amazon_computers", ("gcn", "gat")
+EDGES_GRAPH, COLUMNS, HEADS = (100_000, 2_000_000), 64, 4
+SHAPE: Mapping[str, Mapping[str, Any]] = {"gcn": {"layers": 3, "dropout": 0.3}, "gat": {"layers": 2, "dropout": 0.3}}
+
+
+def int8(
+    repeats: int = 5,
+    *,
+    graph: str | None = None,
+    models: tuple[str, ...] = MODELS,
+    epochs: int = 60,
+    seeds: int = 5,
+    first_seed: int = 0,
+) -> list[dict[str, Any]]:
+    """Measure products and trainings.
+
+    Args:
+        repeats: interleaved products and epochs of each contestant.
+        graph: name or path; by default ``amazon_computers``, or ``digits`` where that is not here.
+        models: names of ``gcn`` and ``gat``.
+        epochs, seeds: of the trainings whose scores are compared; no seed, no scores.
+        first_seed: of the first of them.
+
+    Returns:
+        Rows as :func:`gnnqlab.bench.registry.measure` describes them.
+
+    Raises:
+        ValueError: if a model is unknown, or there is nothing to measure.
+    """
+    from gnnqlab.graph import load
+
+    unknown = sorted(set(models) - set(SHAPE))
+    if unknown or not models:
+        raise ValueError(f"models must be among {sorted(SHAPE)}, got {unknown or 'none'}; leave --models out for all")
+    if repeats < 1 or epochs < 1 or seeds < 0:
+        raise ValueError(f"repeats and epochs must be at least 1, seeds 0, got {repeats}, {epochs} and {seeds}")
+    rows = [
+        each
+        for part in ("measure_dense", "measure_edges")
+        for each in run_each(f"{__name__}:{part}", threads=None, repeats=repeats)
+    ]
+    source = find_graph(graph or GRAPH) or graph or "digits"
+    loaded = load(source)
+    for model in models:
+        chosen = range(first_seed, first_seed + seeds)
+        rows += _training_rows(loaded, f"{Path(source).stem}, {model}", model, repeats, epochs, chosen)
+    return rows
+
+
+def measure_dense(repeats: int) -> list[dict[str, Any]]:
+    """Dense products forward and backward, and what keeping codes saves, with the threads of this process."""
+    return [each for width in WIDTHS for each in _dense_rows(width, repeats)]
+
+
+def measure_edges(repeats: int) -> list[dict[str, Any]]:
+    """Products along edges, with the threads of this process."""
+    import torch
+
+    from gnnqlab.bench.spmm import power_law
+    from gnnqlab.kernels.aggregate import spmm
+    from gnnqlab.kernels.int8_edges import incidence, int8_sddmm_add, int8_sddmm_dot, int8_weighted_sum
+    from gnnqlab.kernels.quantize import quantize
+
+    adj = power_law(*EDGES_GRAPH)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(adj.num_rows, COLUMNS * HEADS, generator=generator)
+    edge_rows = torch.randn(adj.num_edges, COLUMNS, generator=generator)
+    weights = torch.rand(adj.num_edges, HEADS, generator=generator)
+    at_rows, edge_codes = incidence(adj), quantize(edge_rows)
+    narrow = x[:, :COLUMNS].contiguous()
+    ones = torch.ones(adj.num_edges)
+    matrices = {
+        "CSR sum": _csr(adj, adj.weights if adj.weights is not None else ones, adj.num_columns),
+        "CSR incidence": _csr(at_rows, ones, adj.num_edges),
+    }
+    contestants: dict[str, Callable[[], object]] = {
+        "sum": lambda: spmm(adj, quantize(x)),
+        "CSR sum": lambda: matrices["CSR sum"] @ x,
+        "incidence": lambda: spmm(at_rows, quantize(edge_rows)),
+        "incidence, codes kept": lambda: spmm(at_rows, edge_codes),
+        "CSR incidence": lambda: matrices["CSR incidence"] @ edge_rows,
+        "heads": lambda: int8_weighted_sum(adj, weights, quantize(x), heads=HEADS),
+        "add": lambda: int8_sddmm_add(adj, *(quantize(narrow),) * 2),
+        "dot": lambda: int8_sddmm_dot(adj, *(quantize(x),) * 2, heads=HEADS),
+    }
+    figures: Contests = {
+        "sum": ("SPMM of int8 rows", "CSR sum", "torch.sparse CSR", 2.0),
+        "incidence": ("SPMM incidence", "CSR incidence", "torch.sparse CSR", 2.0),
+        "incidence, codes kept": ("SPMM incidence, codes kept", "CSR incidence", "torch.sparse CSR", 2.0),
+    }
+    try:
+        contestants |= _of_dgl(adj, x, narrow, edge_rows, weights)
+    except ImportError as error:
+        print(f"bench int8: DGL does not import ({error}), so its rows are left out", flush=True)
+    else:
+        figures |= {
+            "sum beside DGL": ("SPMM of int8 rows", "DGL sum", "DGL copy_u/sum, no weights", 2.0),
+            "incidence beside DGL": ("SPMM incidence", "DGL incidence", "DGL copy_e/sum", 2.0),
+            "heads": ("SPMM multi-head", "DGL heads", "DGL u_mul_e/sum", 2.0),
+            "add": ("SDDMM add", "DGL add", "DGL u_add_v", 1.9),
+            "dot": ("SDDMM dot", "DGL dot", "DGL u_dot_v", 1.6),
+        }
+    seconds = interleaved(contestants, repeats)
+    case = f"power law, {adj.num_rows} nodes, {adj.num_edges} edges, {HEADS} heads x {COLUMNS} "
+    case += f"(incidence and add: {COLUMNS} columns), {torch.get_num_threads()} thread(s)"
+    return _rows(case, figures, seconds)
+
+
+def _dense_rows(width: int, repeats: int) -> list[dict[str, Any]]:
+    import torch
+
+    from gnnqlab.bench.compute import instructions
+    from gnnqlab.compute import Int8Products
+    from gnnqlab.kernels.dense import bfloat16_mm
+    from gnnqlab.kernels.int8_mm import int8_instructions
+
+    generator = torch.Generator().manual_seed(0)
+    x, gradient = (torch.randn(ROWS, width, generator=generator) for _ in range(2))
+    weight = torch.randn(width, width, generator=generator)
+    y, dw = torch.empty(ROWS, width), torch.empty(width, width)
+    contestants: dict[str, Callable[[], object]] = {
+        "float32 X W": lambda: torch.mm(x, weight, out=y),
+        "float32 dY W.T": lambda: torch.mm(gradient, weight.t(), out=y),
+        "float32 X.T dY": lambda: torch.mm(x.t(), gradient, out=dw),
+        "bfloat16 X W": lambda: bfloat16_mm(x.bfloat16(), weight.bfloat16(), out=y),
+    }
+    figures: Contests = {}
+    for scale in ("row", "tensor"):
+        products = Int8Products(scale=scale).build()
+        of_x, of_w = products.operand(x), products.weight(weight)
+        of_dy = products.operand(gradient)
+        made = {"X W": (x, weight), "dY W.T": (gradient, weight), "X.T dY": (x, gradient)}
+        kept = {"X W": (of_x, of_w), "dY W.T": (of_dy, of_w), "X.T dY": (of_x, of_dy)}
+        for name, transposed, out in (("X W", "", y), ("dY W.T", "b", y), ("X.T dY", "a", dw)):
+            ours, again = f"{name}, scale by {scale}", f"{name}, scale by {scale}, codes kept"
+            contestants[ours] = _product(products, made[name], transposed, out)
+            contestants[again] = _product(products, kept[name], transposed, out)
+            goal = GEMM_GOALS[width] if name == "X W" else None
+            figures[ours] = (ours, f"float32 {name}", "torch float32", goal)
+            if name == "X W":
+                figures[f"{ours} beside bfloat16"] = (ours, "bfloat16 X W", "bfloat16, float32 sums", None)
+            figures[again] = (again, ours, "quantized again", 1.6 if name == "X W" else None)
+    seconds = interleaved(contestants, repeats)
+    case = f"{ROWS} x {width} by {width} x {width}, {torch.get_num_threads()} thread(s), {int8_instructions()}, "
+    return _rows(case + instructions(), figures, seconds)
+
+
+def _rows(case: str, figures: Contests, seconds: dict[str, list[float]]) -> list[dict[str, Any]]:
+    rows = []
+    for name, (figure, rival, words, goal) in figures.items():
+        ours, theirs = seconds[name.split(" beside ")[0]], seconds[rival]
+        told = f"{figure} ({spread(ours)}; rival {spread(theirs)})"
+        rows.append(row(case, told, median(ours), "s", words, median(theirs), median(theirs) / median(ours), goal))
+    return rows
+
+
+def _product(products: Any, factors: tuple[Any, Any], transposed: str, out: Any) -> Callable[[], object]:
+    """A product that quantizes factors which are no codes yet: a weight with one scale, rows as the products say."""
+
+    def run() -> object:
+        products.begin()
+        a, b = products.operand(factors[0]), factors[1]
+        b = products.operand(b) if transposed == "a" else products.weight(b)
+        return products.mm(a, b, transposed=transposed, out=out)
+
+    return run
+
+
+def _csr(matrix: Adjacency, weights: Any, columns: int) -> Any:
+    import torch
+
+    shape = (matrix.num_rows, columns)
+    with warnings.catch_warnings():  # that the format is new
+        warnings.simplefilter("ignore")
+        return torch.sparse_csr_tensor(matrix.indptr, matrix.indices.long(), weights, shape, check_invariants=True)
+
+
+def _of_dgl(adj: Adjacency, x: Any, narrow: Any, edge_rows: Any, weights: Any) -> dict[str, Callable[[], object]]:
+    """DGL's own products; its edges are numbered as ours are, by destination."""
+    import dgl.function as fn
+    from dgl import ops
+
+    from gnnqlab.bench.spmm import dgl_graph
+
+    graph = dgl_graph(adj)
+    heads = x.view(len(x), HEADS, COLUMNS)
+    graph.ndata["x"] = x
+
+    def sums() -> object:
+        graph.update_all(fn.copy_u("x", "m"), fn.sum("m", "h"))
+        return graph.ndata.pop("h")
+
+    return {
+        "DGL sum": sums,
+        "DGL incidence": lambda: ops.copy_e_sum(graph, edge_rows),
+        "DGL heads": lambda: ops.u_mul_e_sum(graph, heads, weights.unsqueeze(-1)),
+        "DGL add": lambda: ops.u_add_v(graph, narrow, narrow),
+        "DGL dot": lambda: ops.u_dot_v(graph, heads, heads),
+    }
+
+
+def _training_rows(
+    graph: Graph, case: str, model: str, repeats: int, epochs: int, seeds: range
+) -> list[dict[str, Any]]:
+    import torch
+
+    from gnnqlab.kernels.int8_mm import int8_instructions
+
+    contestants: dict[str, Callable[[], object]] = {}
+    number = itertools.count(1).__next__
+    kinds: dict[str, dict[str, Any] | None] = {
+        "int8": {},
+        "int8, scale by tensor": {"scale": "tensor"},
+        "float32": None,
+    }
+    for name, settings in kinds.items():
+        trainer = _trainer(graph, model, settings, 0)
+        contestants[name] = _epochs(trainer, number)
+    try:
+        contestants["DGL"] = _dgl_epoch(graph, model)
+    except ImportError as error:
+        print(f"bench int8: DGL does not import ({error}), so its rows are left out", flush=True)
+    seconds = interleaved(contestants, repeats)
+    shape = f"{case} {SHAPE[model]['layers']} x 256, dense features, {torch.get_num_threads()} thread(s), "
+    figures: Contests = {}
+    goals = {"float32": 1.1, "DGL": {"gcn": 1.5, "gat": 2.0}[model]}
+    for name in ("int8", "int8, scale by tensor"):
+        for rival in goals.keys() & contestants.keys():
+            figures[f"{name} beside {rival}"] = (f"epoch, {name}", rival, f"{rival} epoch", goals[rival])
+    rows = _rows(shape + int8_instructions(), figures, seconds)
+    if not seeds:
+        return rows
+    scores = {
+        name: [_score(graph, model, settings, seed, epochs) for seed in seeds] for name, settings in kinds.items()
+    }
+    trained = f"{case} {SHAPE[model]['layers']} x 256, {epochs} epochs, {counted(len(seeds), seeds.start)}"
+    theirs = 100 * statistics.fmean(scores["float32"])
+    for name in ("int8", "int8, scale by tensor"):
+        mean = 100 * statistics.fmean(scores[name])
+        figure = f"test score, {name}, {paired(scores[name], scores['float32'])}"
+        rows.append(row(trained, figure, mean, "%", "float32", theirs, mean / theirs, 0.99))
+    return rows
+
+
+def _epochs(trainer: Any, number: Callable[[], int]) -> Callable[[], object]:
+    return lambda: trainer.epoch(number())
+
+
+def _trainer(graph: Graph, model: str, settings: dict[str, Any] | None, seed: int) -> Any:
+    from gnnqlab.compute import Float32Products, Int8Products
+    from gnnqlab.nn import LocalGraph, ModelSettings, build_model
+    from gnnqlab.train.config import TrainSettings
+    from gnnqlab.train.objective import Objective
+    from gnnqlab.train.trainer import Trainer
+
+    shape = ModelSettings(name=model, hidden=256, **SHAPE[model])
+    network = build_model(shape, graph.num_features, graph.num_classes, seed=seed)
+    part = Float32Products() if settings is None else Int8Products(**settings)
+    local = LocalGraph(graph, seed=seed, products=part.build())
+    local.densify_features()
+    return Trainer(local, Objective.of(graph), network, TrainSettings(seed=seed, lr=0.01))
+
+
+def _score(graph: Graph, model: str, settings: dict[str, Any] | None, seed: int, epochs: int) -> float:
+    """Return the test score of the last epoch."""
+    trainer = _trainer(graph, model, settings, seed)
+    for epoch in range(epochs):
+        trainer.epoch(epoch)
+    score: float = trainer.evaluate(epochs).test
+    return score
+
+
+def _dgl_epoch(graph: Graph, model: str) -> Callable[[], object]:
+    import torch
+
+    from gnnqlab.bench.dgl_rival import Rival, structure_of
+    from gnnqlab.nn import ModelSettings
+    from gnnqlab.train.objective import Objective
+
+    shape = ModelSettings(name=model, hidden=256, **SHAPE[model])
+    network = Rival(structure_of(graph), model, shape, graph.num_features, graph.num_classes, sparse=False)
+    features = graph.features if isinstance(graph.features, torch.Tensor) else graph.features.to_dense()
+    objective, optimizer = Objective.of(graph), torch.optim.Adam(network.parameters(), lr=0.01)
+
+    def run() -> None:
+        optimizer.zero_grad()
+        objective.loss(network(features)).backward()
+        optimizer.step()
+
+    return run

@@ -1,0 +1,38 @@
+"""The measurement of integer products: what it refuses, and once for real on small sizes."""
+
+from __future__ import annotations
+
+import pytest
+
+from gnnqlab.bench import int8 as bench
+from gnnqlab.bench.registry import measure
+from gnnqlab.kernels.int8_mm import int8_instructions
+
+
+def test_products_and_trainings_are_measured(monkeypatch) -> None:
+    pytest.importorskip("dgl")
+    monkeypatch.setattr(bench, "ROWS", 50)
+    monkeypatch.setattr(bench, "EDGES_GRAPH", (50, 300))
+    monkeypatch.setattr(
+        bench, "run_each", lambda function, *, threads, repeats: getattr(bench, function.split(":")[1])(repeats)
+    )
+    found = measure("int8", repeats=1, graph="sbm:120,3,6", models=("gcn", "gat"), epochs=2, seeds=2)["rows"]
+    assert all(each["value"] > 0 and each["ratio"] > 0 for each in found)
+    assert any(int8_instructions() in each["case"] for each in found)
+    for words in ("SPMM incidence", "SPMM multi-head", "SDDMM add", "SDDMM dot", "codes kept", "epoch, int8"):
+        assert any(words in each["figure"] for each in found), words
+    assert {each["rival"] for each in found} >= {
+        "torch float32",
+        "bfloat16, float32 sums",
+        "DGL epoch",
+        "float32 epoch",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [({"models": ("gin",)}, r"models must be among .*, got \['gin'\]"), ({"epochs": 0}, "got 5, 0 and 5")],
+)
+def test_refuses(options: dict, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        measure("int8", **options)
