@@ -304,7 +304,7 @@ ERRATA = tuple(
         (
             "SA-3",
             "SANCUS's text and its released code",
-            "all *others* go on with a cached block, says the text; in the code its owner multiplies the cached one too",
+            "by the text all *others* go on with a cached block; in the code its owner multiplies that one too",
             "the owner multiplies its own rows as they are",
         ),
         (
