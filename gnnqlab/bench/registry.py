@@ -13,6 +13,7 @@ __all__ = ["BENCHES", "machine", "measure", "shown"]
 BENCHES = {
     "accuracy": "gnnqlab.bench.accuracy",
     "assigner": "gnnqlab.bench.assigner",
+    "broadcasts": "gnnqlab.bench.broadcasts",
     "caches": "gnnqlab.bench.caches",
     "codec": "gnnqlab.bench.codec",
     "compute": "gnnqlab.bench.compute",

@@ -61,7 +61,7 @@ class Bench:
     """Folder of kept tables; default: the package's own, gnnqlab/bench/results. With results: which folder to show."""
     trainings: str | None = None
     """systems: folder in which each training is kept, and found again by the next call; default runs/bench-systems.
-    caches: the same, default runs/bench-caches."""
+    broadcasts, caches: the same, default runs/bench-broadcasts and runs/bench-caches."""
     page: Path | None = None
     """results: write all kept tables as one page of Markdown there."""
     readme: Path | None = None

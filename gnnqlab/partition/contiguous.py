@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
+import numpy as np
 import torch
 
 from gnnqlab.partition.block_shard import BlockShard, block_sizes, build_block_shard
@@ -28,6 +30,16 @@ class BlockCut(NodeCut):
 
     def shard(self, graph: Graph, rank: int) -> BlockShard:
         return build_block_shard(graph, self.owner, rank, self.workers, self.replication)
+
+    def save(self, path: Path) -> None:
+        with path.open("wb") as file:
+            np.savez(file, owner=self.owner.numpy(), workers=self.workers, library="", replication=self.replication)
+
+    @classmethod
+    def load(cls, path: Path) -> BlockCut:
+        with np.load(path, allow_pickle=False) as file:
+            owner, replication = torch.from_numpy(file["owner"]), int(file["replication"])
+            return cls(owner=owner, workers=int(file["workers"]), replication=replication)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,9 +48,9 @@ class Cut(Protocol):
 class Partitioner(Protocol):
     """The axis ``partition``: a frozen dataclass that cuts graphs.
 
-    Two class attributes may say more. ``cuts``: what is shared out, ``nodes`` (if it says nothing) or ``edges``; an
-    exchange takes the one or the other. ``repeatable``: false if the same graph is not always cut alike. A method
-    ``on_hosts(hosts)`` returns the partitioner that cuts for so many hosts, where that makes a difference.
+    Two class attributes may say more. ``cuts``: what is shared out, ``nodes`` (if it says nothing), ``edges`` or
+    ``blocks`` of rows; an exchange takes one of these. ``repeatable``: false if the same graph is not always cut alike.
+    A method ``on_hosts(hosts)`` returns the partitioner that cuts for so many hosts, where that makes a difference.
     """
 
     def cut(self, graph: Graph, workers: int) -> Cut:

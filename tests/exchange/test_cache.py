@@ -274,7 +274,7 @@ def test_impossible_company_is_refused():
         (
             "exchange",
             "junk",
-            r"exchange must be a part .* with join, got 'junk'; choose Halo\(\), Replicas\(\) or write one",
+            r"exchange must be a part .* got 'junk'; choose Halo\(\), Replicas\(\), Broadcast\(\) or write one",
         ),
         ("cache", 42, r"cache must be a part .* with build, got 42; choose NoCache\(\), Unchanged\(\)"),
         ("compute", None, r"compute must be a part .* got None; choose Float32Products\(\)"),

@@ -295,6 +295,25 @@ ERRATA = tuple(
             "the paper's staleness rule",
         ),
         (
+            "SA-2",
+            "released code of SANCUS and CAGNET",
+            "each worker takes the mean of its own loss and gradients are summed: a worker with few training nodes "
+            "counts as much as one with many",
+            "a sum over training nodes, divided by their number in the whole graph, as for all systems",
+        ),
+        (
+            "SA-3",
+            "SANCUS's text and its released code",
+            "by the text all *others* go on with a cached block; in the code its owner multiplies that one too",
+            "the owner multiplies its own rows as they are",
+        ),
+        (
+            "SA-4",
+            "released code of SANCUS and CAGNET",
+            "gradients take the blocks of the forward matrix again, which holds for symmetric ones alone",
+            "rows of the transpose, kept beside those of the matrix",
+        ),
+        (
             "BN-1",
             "released code of BNS-GCN",
             "attention inputs are scaled by 1/p, which distorts the softmax",

@@ -75,4 +75,28 @@ FAULTS = (
         test="exchange/test_replica.py::test_workers_equal_one_process",
         why="GAT on directed graphs would attend to rows that are not there",
     ),
+    Fault(
+        name="gradients of blocks over the matrix in place of its transpose",
+        file="exchange/block_sums.py",
+        before="self._matrices = look.blocks.matrices(look.adjacency, direction)",
+        after='self._matrices = look.blocks.matrices(look.adjacency, "forward")',
+        test="exchange/test_broadcast.py::test_sums_and_gradients_are_those_of_the_dense_matrices",
+        why="CAGNET would be right on undirected graphs alone, as the published code is",
+    ),
+    Fault(
+        name="gradients of replicated blocks are not added up",
+        file="exchange/block_sums.py",
+        before='if replicated and direction == "backward":',
+        after='if replicated and direction == "neither":',
+        test="exchange/test_broadcast.py::test_sums_and_gradients_are_those_of_the_dense_matrices",
+        why="1.5-D losses of the first epoch would be right, and all that is learnt wrong",
+    ),
+    Fault(
+        name="backward broadcasts counted at the width of the rows",
+        file="exchange/broadcast.py",
+        before='back = [("backward", rows, look.out)]',
+        after='back = [("backward", rows, look.columns)]',
+        test="tune/test_formula.py::test_the_formula_of_cagnet_is_written_down",
+        why="the formula of CAGNET's volume would be that of another order of products",
+    ),
 )
