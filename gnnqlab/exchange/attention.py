@@ -55,6 +55,7 @@ class AttendForward:
     def post(self, round: int) -> Incoming:
         call, hop, z = self.call, self.call.hop, self.z.flatten(1)
         halo = z.new_empty(call.boundary.sampling.num_rows(call.sample), z.shape[1])  # kept for the backward pass
+        call.boundary.see(halo)
         channel, plan = call.boundary.channel(hop, "forward"), call.plan("forward", call.sample)
         return channel.post(z, halo, epoch=hop.epoch, plan=plan, sampled_in=call.sample)
 
@@ -140,6 +141,7 @@ class AttendBackward:
                 self.halo_gradient, d_source = self._columns(self.halo, self.halo_source, columns)
             else:
                 self.halo_gradient, d_source = self._sampled(self.sampled_in)
+            boundary.see(self.halo_gradient)
             self.d_a_source = (d_source.unsqueeze(-1) * self.call.products.dense(self.halo)).sum(0)
             self.halo_gradient += d_source.unsqueeze(-1) * self.a_source
             if self.sampled_in is not None and boundary.sampling.attention == "input":

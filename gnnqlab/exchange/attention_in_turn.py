@@ -116,6 +116,7 @@ class _Backward:
         with call.part("marginal", "backward"):
             logits = (self.halo * self.a_source).sum(-1)
             halo_gradient, d_source = self._columns(self.halo, logits, (first + turn.first, first + turn.stop))
+            call.boundary.see(halo_gradient)
             self.d_a_source += (d_source.unsqueeze(-1) * self.halo).sum(0)
             halo_gradient += d_source.unsqueeze(-1) * self.a_source
             del self.halo

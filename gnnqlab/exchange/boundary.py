@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,10 @@ from gnnqlab.partition.plan import Plan
 from gnnqlab.partition.shard import Shard
 
 __all__ = ["Boundary", "Call"]
+
+
+def _nobody(tensor: Tensor) -> None:
+    pass
 
 
 class Boundary:
@@ -60,6 +65,8 @@ class Boundary:
         in_turn = in_turn and shard.workers > 1
         self.turns = Turns(self._plans, num_owned=owned, num_central=central) if in_turn else None
         """Whose rows come when, where those of one worker come at a time."""
+        self.see: Callable[[Tensor], None] = _nobody
+        """Told of memory for halo rows and their gradients when it is asked for."""
         self._channels: dict[Place, Channel] = {}
         self._exact: dict[Place, Channel] = {}
         self._once: list[Channel] = []
@@ -70,6 +77,11 @@ class Boundary:
     def channels(self) -> list[Channel]:
         """The channels of training passes, and those of rows that travel once."""
         return [*self._channels.values(), *self._once]
+
+    @property
+    def every_channel(self) -> list[Channel]:
+        """Those of evaluation too."""
+        return [*self.channels, *self._exact.values()]
 
     def channel(self, hop: Hop, direction: str) -> Channel:
         """Return the channel of a hop and direction: outside training one of float32 rows, which counts nowhere."""
@@ -93,16 +105,21 @@ class Boundary:
         num_rows, columns = self.sampling.num_rows(sampled_in), like.shape[1]
         codec = self.wires.codec_of("forward")
         if self.sampling.active and sampled_in is None:
-            return codec.rows(num_rows, columns, like.device)
+            return self.seen(codec.rows(num_rows, columns, like.device))
         key = (layer, columns, buffer if self._lag else 0)
         if key not in self._halos or self._halos[key].shape[0] < num_rows:
             spare = num_rows // 16 if self.sampling.active else 0  # the next sample may be larger
-            self._halos[key] = codec.rows(num_rows + spare, columns, like.device)
+            self._halos[key] = self.seen(codec.rows(num_rows + spare, columns, like.device))
         return self._halos[key][:num_rows]
 
     def turn_buffer(self, turn: Turn, like: Tensor) -> Tensor:
         """Return memory for the halo rows of a turn, ``(H_k, D)``, which lives as long as they are used."""
-        return self.wires.codec_of("forward").rows(turn.num_rows, like.shape[1], like.device)
+        return self.seen(self.wires.codec_of("forward").rows(turn.num_rows, like.shape[1], like.device))
+
+    def seen(self, halo: Tensor) -> Tensor:
+        """Return halo rows, or their gradients, after telling who watches that they are there."""
+        self.see(halo)
+        return halo
 
     def halo_ids(self, sampled_in: int | None) -> Tensor:
         """Return the global ids of halo rows, int64 ``(H,)``, or of those that an epoch's sample has."""
@@ -111,12 +128,17 @@ class Boundary:
     @property
     def halo_bytes(self) -> int:
         """Bytes of the halo buffers that are kept from epoch to epoch, those of static rows included."""
-        return sum(halo.untyped_storage().nbytes() for halo in (*self._halos.values(), *self._static.values()))
+        return sum(halo.untyped_storage().nbytes() for halo in self.halos)
+
+    @property
+    def halos(self) -> list[Tensor]:
+        """The halo buffers that are kept from epoch to epoch, those of static rows included."""
+        return [*self._halos.values(), *self._static.values()]
 
     def kept_halo(self, layer: int, x: Tensor, epoch: int) -> Tensor:
         """Return the halo rows of a static input; they travel once, in full."""
         if layer not in self._static:
-            halo = x.new_empty(self.num_halo, x.shape[1])
+            halo = self.seen(x.new_empty(self.num_halo, x.shape[1]))
             place = Place(layer, "forward")
             once = self.wires.exact_channel(place, self._plans["forward"], phases=partial(self.timeline, place=place))
             self._once.append(once)

@@ -32,6 +32,8 @@ class Sequential:
     """Whether an exchange takes a round per worker, and its rows live for that round only."""
     needs_every_row: ClassVar[str] = "the rows of a turn are cut out of the whole halo once"
     """Why a sampler cannot leave rows out."""
+    attention_fetches: ClassVar[int] = 2
+    """How often rows of attention travel in an epoch: forward, and again for the backward pass."""
     depth: Annotated[int, Range(0), Option("prefetch")] = 1
     """Workers whose rows are under way while those of another are used, at least 0."""
 

@@ -105,6 +105,13 @@ class Written:
         return read_cache(self.folder)
 
     @property
+    def memory(self) -> pd.DataFrame:
+        """Bytes of live tensors by purpose at the peak of each epoch that was counted; launch with ``memory_every``."""
+        from gnnqlab.train.ledger import read_memory
+
+        return read_memory(self.folder)
+
+    @property
     def decisions(self) -> pd.DataFrame:
         """What was decided about widths, staleness and ε while the run trained: ``epoch, what, why`` (SYLVIE)."""
         from gnnqlab.train.record import read_decisions

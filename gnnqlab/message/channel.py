@@ -96,6 +96,11 @@ class Channel:
         return self._received.arrivals
 
     @property
+    def buffers(self) -> list[Tensor]:
+        """Byte buffers that are kept from epoch to epoch."""
+        return list(self._buffers.values())
+
+    @property
     def wire_s(self) -> float:
         """Seconds during which this channel had bytes under way."""
         return self._received.wire_s

@@ -43,6 +43,9 @@ class TrainSettings:
     over NCCL, where whoever checks waits for the GPU at every message."""
     timeline_every: Annotated[int, Range(0)] = 50
     """Epochs between those whose timeline is recorded; epoch 2 is as well. 0: none."""
+    memory_every: Annotated[int, Range(0)] = 0
+    """Epochs between those whose live tensors are counted by purpose, for ``run.memory``; epoch 1 is as well. Such an
+    epoch takes longer. 0: none."""
     gradients: Annotated[str, OneOf(GRADIENTS)] = "float32"
     """Type in which weight gradients are summed over workers: ``float32``, or ``bfloat16``, layer by layer under the
     backward pass."""

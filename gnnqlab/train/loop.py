@@ -22,6 +22,7 @@ from gnnqlab.train.config import RunConfig
 from gnnqlab.train.control import Control
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.installed import save_tables
+from gnnqlab.train.ledger import MemoryFile
 from gnnqlab.train.link import Crossing, Link
 from gnnqlab.train.memory import keep_pages
 from gnnqlab.train.objective import Scores
@@ -76,6 +77,7 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
     records = JsonLines(folder / f"records-rank{rank}.jsonl")
     traffic = JsonLines(folder / f"traffic-rank{rank}.jsonl")
     timeline = TimelineFile(folder, rank, trainer.exchange, settings.timeline_every)
+    memory = MemoryFile(folder, rank, trainer, settings.memory_every)
     meter, cached = _Meter(trainer), Cached()
     keeper = Keeper(folder, config, rank, trainer, control, heartbeat)
     crossing = Crossing(link, rank, workers)
@@ -88,6 +90,7 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
         clock.take()
         crossing.take()
         timeline.begin(epoch)
+        memory.begin(epoch)
         begun = time.perf_counter()
         loss = trainer.epoch(epoch)
         epoch_s = time.perf_counter() - begun
@@ -96,6 +99,7 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
         scores = Scores(train=float("nan"), val=float("nan"), test=float("nan"))
         if _evaluates(epoch, settings.epochs, settings.evaluate_every):
             scores = trainer.evaluate(epoch)
+        memory.end(epoch)
         seconds = clock.take()
         kept = cached.read(trainer.exchange.channels if trainer.exchange else [])
         records.write(

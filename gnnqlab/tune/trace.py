@@ -136,6 +136,8 @@ class Trace:
     phases: Mapping[str, float]
     """Processor time by phase in threads of this process: the least of all epochs, mean over workers."""
     seed: int
+    attends: frozenset[int] = frozenset()
+    """Layers whose weights of neighbours are learnt: their backward pass needs the neighbours' rows."""
 
     @property
     def workers(self) -> int:
@@ -236,6 +238,8 @@ def trace(
     if theorem and threads.shards[0].cuts == "nodes" and graph.num_nodes * graph.num_features <= _LARGEST:
         places = sorted({message.place for message in messages})
         known = _theorem(graph, cut, model, weights, settings, places)
+    exchange = threads.trainers[0].exchange
+    assert exchange is not None
     return Trace(
         epochs=tuple(kept),
         messages=messages,
@@ -245,6 +249,7 @@ def trace(
         theorem=known,
         phases=_phases(seconds),
         seed=settings.seed,
+        attends=frozenset({message.layer for message in messages} - set(exchange.adjacencies)),
     )
 
 

@@ -98,13 +98,14 @@ def volume(desk: Desk, system: System, widths: Widths, epoch: int | None) -> Vol
             share *= cached[message.direction]
             layout = of_direction(system.codec, message.direction).layout(as_asked(kept), kept.numel(), message.columns)
             ends = message.sender, message.receiver
+            kept_share, share = share, share * _fetches(system, message, desk.trace.attends)
             payload[place][ends] += share * layout.payload_bytes
             params[place][ends] += share * layout.param_bytes
             sent = rounds[place].setdefault(message.round, np.zeros((workers, workers)))
             sent[ends] += share * layout.num_bytes
             for each in layout.shares:
                 rows[each.bits] = rows.get(each.bits, 0.0) + share * each.rows
-            travelling, whole = travelling + share * kept.numel(), whole + message.num_rows
+            travelling, whole = travelling + kept_share * kept.numel(), whole + message.num_rows
             elements += share * kept.numel() * message.columns
             exact += share * layout.rows_of(EXACT) * message.columns
     return Volume(
@@ -123,6 +124,12 @@ def cached_share(cache: Any, direction: str, epoch: int | None) -> float:
     if hasattr(cache, "share"):
         return float(cache.share(direction, epoch))
     return float(ask("cache", cache, "expected_share")())
+
+
+def _fetches(system: System, message: TracedMessage, attends: frozenset[int]) -> int:
+    """Return how often the rows of a message travel in an epoch."""
+    again = message.direction == "forward" and message.layer in attends
+    return getattr(system.schedule, "attention_fetches", 1) if again else 1
 
 
 def _sampled(

@@ -16,7 +16,7 @@ from gnnqlab.exchange import Replicas
 from gnnqlab.graph import load
 from gnnqlab.lab.figures.frames import by_tier
 from gnnqlab.measure.in_process import ThreadedWorkers
-from gnnqlab.message.codec import Stochastic
+from gnnqlab.message.codec import Float32, Stochastic
 from gnnqlab.nn.models.registry import MODELS, ModelSettings
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import SYSTEMS, make_system
@@ -207,3 +207,22 @@ def test_tiers_are_those_of_the_records(tmp_path: Any) -> None:
     assert "kB between hosts" in repr(probe.forecast(system="fixed-bits", bits=4))
     alone = gq.probe(GRAPH, layers=2, hidden=8, launched=False, epochs=3, theorem=False).forecast().by_tier()
     assert alone.loc["outer"].tolist() == [0, 0] and alone.loc["inner"].min() > 0
+
+
+def _fetch_twice(rank: int, workers: int) -> int:
+    graph = load(GRAPH)
+    shard = build_shard(graph, Random().assign(graph, workers), rank, workers)
+    trainer = worker_trainer(shard, _narrow_forward(), ModelSettings(name="gat", **SHAPE), TrainSettings())
+    trainer.epoch(0)
+    trainer.close()
+    return sum(channel.bytes_payload for channel in trainer.exchange.channels)
+
+
+def _narrow_forward() -> gq.System:
+    return replace(_system("sar", {}), codec=(Stochastic(), Float32()), bits=(Fixed(bits=4), Fixed(bits=32)))
+
+
+def test_second_fetches_are_foreseen() -> None:
+    """Attention that takes one worker's rows at a time fetches them twice, and its gradients travel once."""
+    found = replace(written_down(3), trace=seen(3, "gat")).forecast(system=_narrow_forward())
+    assert sum(run_ranks(_fetch_twice, 3)) == found.bytes_payload
