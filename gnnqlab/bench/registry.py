@@ -14,6 +14,7 @@ BENCHES = {
     "accuracy": "gnnqlab.bench.accuracy",
     "assigner": "gnnqlab.bench.assigner",
     "caches": "gnnqlab.bench.caches",
+    "cdfgnn": "gnnqlab.bench.cdfgnn",
     "codec": "gnnqlab.bench.codec",
     "compute": "gnnqlab.bench.compute",
     "cuts": "gnnqlab.bench.cuts",

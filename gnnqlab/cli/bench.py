@@ -22,7 +22,7 @@ class Bench:
     """Interleaved repeats; default: the measurement's own."""
     link: str | None = None
     """epoch, throughput: measure systems side by side over emulated hosts with links of this rate, as 1gbit. predict:
-    of the links between hosts; default 200mbit."""
+    of the links between hosts; default 200mbit. cdfgnn: the same."""
     comm_share: float | None = None
     """epoch, throughput: instead of --link, the share of its epoch that Vanilla communicates; throughput's default is
     0.89 and 0.94."""
@@ -34,7 +34,8 @@ class Bench:
     graph: str | None = None
     """epoch with a link, throughput: name or path; default: a planted partition. accuracy: default two real graphs.
     compute: default coauthor_physics. systems: several, separated by commas; default three real graphs.
-    fanouts: default amazon_computers. cuts: several, separated by semicolons; default one real and three made ones."""
+    cdfgnn, fanouts: default amazon_computers. cuts: several, separated by semicolons; default one real and three made
+    ones."""
     models: str | None = None
     """throughput, accuracy, compute, systems: names of models, separated by commas; default: all seven, of compute
     three, of systems gcn,graphsage."""
@@ -45,12 +46,13 @@ class Bench:
     epochs: int | None = None
     """epoch with a link, throughput: epochs of each run; default 120 and 12, systems that decide as they train at least
     120. accuracy: default what each model needs. compute: default 40. systems: default 150.
-    fanouts: default 60."""
+    cdfgnn: default 100. fanouts: default 60."""
     seeds: int | None = None
     """epoch, with a link: seeds over which the accuracies of Vanilla and AdaQP are compared; default: none. accuracy,
-    caches, compute: trainings of each contestant; default 5. fanouts: default 3."""
+    caches, cdfgnn, compute: trainings of each contestant; default 5. fanouts: default 3."""
     first_seed: int | None = None
-    """epoch with a link, accuracy, caches, compute, systems: seed of the first of these trainings; default 0."""
+    """epoch with a link, accuracy, caches, cdfgnn, compute, systems: seed of the first of these trainings; default
+    0."""
     keep: str | None = None
     """Keep the rows in the table of this name, with date, machine and command. Where there is one, rows of the same
     case, figure and rival take the place of the old ones, and the others are added."""

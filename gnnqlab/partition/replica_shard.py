@@ -49,6 +49,7 @@ class ReplicaShard(Shard):
     """
 
     cuts: ClassVar[str] = "edges"
+    version: ClassVar[int] = 3
 
     summed: Tensor
     """Which of the mirrors in ``boundary`` have a neighbour to sum where they are, bool ``(B,)``."""

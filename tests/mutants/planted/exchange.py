@@ -61,9 +61,9 @@ FAULTS = (
     ),
     Fault(
         name="the gradients of copies are not added up",
-        file="exchange/replica_sums.py",
-        before="if gathers else",
-        after='if gathers and self.direction == "forward" else',
+        file="exchange/mirrors.py",
+        before="return self.channel(direction, round).post(rows, rows, ",
+        after='return self.channel(direction, round).post(rows, rows if direction == "forward" else rows.clone(), ',
         test="exchange/test_replica.py::test_workers_equal_one_process",
         why="losses of the first epoch would be right, and all that is learnt wrong",
     ),
@@ -109,10 +109,10 @@ FAULTS = (
     ),
     Fault(
         name="forecasts round what travels within a host",
-        file="tune/volume.py",
-        before="codec = Float32() if message.exact else of_direction(",
-        after="codec = of_direction(",
+        file="tune/trace.py",
+        before="exact=channel.plan.exact,",
+        after="exact=False,",
         test="exchange/test_meeting.py::test_what_was_predicted_is_sent",
-        why="forecasts would add parameters to rows that have none",
+        why="forecasts would count rows of the system's widths that travel as float32",
     ),
 )
