@@ -332,7 +332,8 @@ ITEMS = {
         "exchange.replica_attention:Attend partition.replica_shard:ReplicaShard",
         "CDFGNN Algorithm 1",
         "exchange/test_replica.py::test_workers_equal_one_process "
-        "exchange/test_replica.py::test_copies_of_a_node_are_equal_bit_by_bit",
+        "exchange/test_replica.py::test_copies_of_a_node_are_equal_bit_by_bit "
+        "exchange/test_meeting.py::test_workers_that_meet_equal_one_process",
         (),
         missing="drawn with the notebooks on CDFGNN",
     ),

@@ -48,11 +48,12 @@ def cuts(graph: str | None = None, repeats: int = 1) -> list[dict[str, Any]]:
             continue
         whole = load(path)
         for per_host in PER_HOST:
-            found = _measured(whole, per_host, repeats)
+            found, met = _measured(whole, per_host, repeats)
             plain = found[PLAIN][0]
             case = f"{Path(path).stem if path.endswith('.npz') else path}, {HOSTS} x {per_host}"
             for partitioner, (quality, seconds) in found.items():
                 rows += _rows(case, partitioner, quality, plain, seconds)
+                rows += _met(case, partitioner, quality, met[partitioner])
                 saved.setdefault(partitioner, {})[case, per_host] = 1 - quality.most_outer / max(plain.most_outer, 1)
             same = found[BY_HOST][0].most_outer
             of_edges = saved.setdefault(f"{OURS} against γ=0 with masters by host", {})
@@ -89,11 +90,12 @@ def means(saved: Mapping[str, Mapping[tuple[str, int], float]]) -> list[dict[str
     return rows
 
 
-def _measured(graph: Any, per_host: int, repeats: int) -> dict[str, tuple[Any, float]]:
-    """Quality and processor seconds by the partitioner's name."""
+def _measured(graph: Any, per_host: int, repeats: int) -> tuple[dict[str, tuple[Any, float]], dict[str, Any]]:
+    """Quality and processor seconds by the partitioner's name, and the rows of copies that meet on their hosts."""
+    from gnnqlab.partition.connections import count_met
     from gnnqlab.partition.parts import partition
 
-    found = {}
+    found, met = {}, {}
     for name, partitioner in _partitioners().items():
         seconds = []
         for _ in range(max(repeats, 1)):
@@ -101,9 +103,12 @@ def _measured(graph: Any, per_host: int, repeats: int) -> dict[str, tuple[Any, f
             parts = partition(graph, partitioner, hosts=HOSTS, per_host=per_host)
             seconds.append(time.process_time() - start)
         found[name] = (parts.quality, min(seconds))
+        met[name] = count_met(parts.cut, graph, per_host=per_host)
         if name == PLAIN:
-            found[BY_HOST] = (_masters_by_host(parts).quality, min(seconds))
-    return found
+            by_host = _masters_by_host(parts)
+            found[BY_HOST] = (by_host.quality, min(seconds))
+            met[BY_HOST] = count_met(by_host.cut, graph, per_host=per_host)
+    return found, met
 
 
 def _masters_by_host(parts: Any) -> Any:
@@ -140,11 +145,25 @@ def _rows(case: str, name: str, quality: Any, plain: Any, seconds: float) -> lis
     ]
 
 
+def _met(case: str, name: str, quality: Any, met: Any) -> list[dict[str, Any]]:
+    """Outer rows of a synchronisation where copies meet on their host, beside those of the same cut apart."""
+    pairs = {"all workers": (met.outer, quality.outer), "most of a worker": (met.most_outer, quality.most_outer)}
+    return [
+        row(
+            case,
+            f"{name}: {'met' if of == 'all workers' else 'met, most'}, outer rows of {of}",
+            here, "", "apart", apart, apart / here if here else None,
+        )
+        for of, (here, apart) in pairs.items()
+    ]  # fmt: skip
+
+
 def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the table as a person reads it: a line for each cut, then the means."""
     lines: dict[tuple[str, str], dict[str, str]] = {}
     ends: list[dict[str, str]] = []
     words = {"outer": "outer", "inner": "inner", "replication": "RF", "edge": "edge imbalance", "cut": "seconds"}
+    words |= {"met": "outer if met"}
     for each in rows:
         name, _, figure = each["figure"].partition(": ")
         if "mean" in each["case"]:
@@ -153,10 +172,16 @@ def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
             text = f"{each['value']:.1f} % ({figure}; paper {each['rival_value']:.1f} %{goal})"
             ends.append({"case": each["case"], "cut": name, "outer": text})
             continue
+        if figure.startswith("met, most"):
+            continue
         line = lines.setdefault((each["case"], name), {"case": each["case"], "cut": name})
         value, other = each["value"], each["rival_value"]
-        word = words[figure.split()[0]]
-        change = f" ({100 * (value / other - 1):+.1f} %)" if word in ("outer", "inner") and name != PLAIN else ""
+        word = words[figure.split()[0].strip(",")]
+        change = (
+            f" ({100 * (value / other - 1):+.1f} %)"
+            if word == "outer if met" or (word in ("outer", "inner") and name != PLAIN)
+            else ""
+        )
         line[word] = f"{value:.4g}{change}" if isinstance(value, float) else f"{value:,}{change}"
     keys = ("case", "cut", *words.values())
     return [{key: line.get(key, "") for key in keys} for line in (*lines.values(), *ends)]

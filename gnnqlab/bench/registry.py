@@ -15,6 +15,7 @@ BENCHES = {
     "assigner": "gnnqlab.bench.assigner",
     "broadcasts": "gnnqlab.bench.broadcasts",
     "caches": "gnnqlab.bench.caches",
+    "cdfgnn": "gnnqlab.bench.cdfgnn",
     "codec": "gnnqlab.bench.codec",
     "compute": "gnnqlab.bench.compute",
     "cuts": "gnnqlab.bench.cuts",

@@ -24,7 +24,7 @@ class Bench:
     """Interleaved repeats; default: the measurement's own."""
     link: str | None = None
     """epoch, throughput: measure systems side by side over emulated hosts with links of this rate, as 1gbit. predict:
-    of the links between hosts; default 200mbit."""
+    of the links between hosts; default 200mbit. cdfgnn: the same."""
     comm_share: float | None = None
     """epoch, throughput: instead of --link, the share of its epoch that Vanilla communicates; throughput's default is
     0.89 and 0.94."""
@@ -36,7 +36,8 @@ class Bench:
     graph: str | None = None
     """epoch with a link, throughput: name or path; default: a planted partition. accuracy: default two real graphs.
     compute: default coauthor_physics. systems: several, separated by commas; default three real graphs, as for exact.
-    fanouts, int8: default amazon_computers. cuts: several, separated by semicolons; default one real, three made."""
+    cdfgnn, fanouts, int8: default amazon_computers. cuts: several, separated by semicolons; default one real, three
+    made."""
     models: str | None = None
     """throughput, accuracy, compute, int8, systems: names of models, separated by commas; default: all seven, of
     compute three, of int8 gcn,gat, of systems gcn,graphsage."""
@@ -47,12 +48,12 @@ class Bench:
     epochs: int | None = None
     """epoch with a link, throughput: epochs of each run; default 120 and 12, systems that decide as they train at least
     120. accuracy: default what each model needs. compute: default 40. systems: default 150.
-    fanouts, int8: default 60."""
+    cdfgnn: default 100. fanouts, int8: default 60."""
     seeds: int | None = None
     """epoch, with a link: seeds over which the accuracies of Vanilla and AdaQP are compared; default: none. accuracy,
-    caches, compute, int8: trainings of each contestant; default 5. fanouts: default 3."""
+    caches, cdfgnn, compute, int8: trainings of each contestant; default 5. fanouts: default 3."""
     first_seed: int | None = None
-    """epoch with a link, accuracy, caches, compute, int8, systems: seed of the first of these trainings; default
+    """epoch with a link, accuracy, caches, cdfgnn, compute, int8, systems: seed of the first of these trainings; default
     0."""
     keep: str | None = None
     """Keep the rows in the table of this name, with date, machine and command. Where there is one, rows of the same

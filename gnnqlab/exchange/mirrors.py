@@ -22,13 +22,14 @@ from gnnqlab.message.channel import Channel
 from gnnqlab.message.incoming import Incoming
 from gnnqlab.message.place import Place
 from gnnqlab.message.wires import Wires
+from gnnqlab.partition.meeting import apart, meeting
 from gnnqlab.partition.plan import Plan
 from gnnqlab.partition.replica_shard import ReplicaShard
 
 __all__ = ["GATHER", "SCATTER", "Look", "Mirrors"]
 
 GATHER, SCATTER = 0, 1
-"""Rounds of a synchronisation."""
+"""Rounds of a synchronisation of copies that do not meet on hosts; see :mod:`gnnqlab.partition.meeting` for others."""
 
 
 class Mirrors:
@@ -39,21 +40,22 @@ class Mirrors:
         wires: how rows travel.
         timeline: when each part ran.
         device: where it trains.
+        hosts: on how many copies of a node meet before their sum leaves; 1: none do.
     """
 
     def __init__(
-        self, shard: ReplicaShard, wires: Wires, *, timeline: Timeline, device: torch.device | str = "cpu"
+        self,
+        shard: ReplicaShard,
+        wires: Wires,
+        *,
+        timeline: Timeline,
+        device: torch.device | str = "cpu",
+        hosts: int = 1,
     ) -> None:
         self.num_rows, self.num_central = shard.num_columns, shard.num_central
         self.wires, self.timeline = wires, timeline
-        self.plans = (shard.plan("forward", device), shard.scatter(device))
-        """Of the two rounds, the same in both directions."""
-        self.side_by_side = shard.side_by_side(device)
-        """Of the first round, where what comes is no sum: places of rows as in ``summed``."""
-        self.summed = shard.summed.to(device)
-        """Which of the rows that come are of mirrors that have a neighbour where they are, bool ``(B,)``."""
-        self.masters = shard.boundary.to(device)
-        """The masters of the rows that come, int64 ``(B,)``."""
+        self.legs = apart(shard, device) if hosts == 1 else meeting(shard, hosts, device)
+        """Of a synchronisation, one round each, the same in both directions."""
         self.totals: dict[int, Tensor] = {}
         """Layer -> sums that are the same in every epoch, found once."""
         self._channels: dict[Place, Channel] = {}
@@ -79,7 +81,7 @@ class Mirrors:
 
     def once(self, place: Place) -> Channel:
         """Return a new channel of float32 rows that travel once in the run."""
-        plan = self.plans[place.round]
+        plan = self.legs[place.round].plan
         self._once.append(self.wires.exact_channel(place, plan, phases=partial(self.timeline, place=place)))
         return self._once[-1]
 
@@ -113,22 +115,27 @@ class Look:
         return self.mirrors.timeline(what, self.place(direction, round) if self.hop.training else None)
 
     def channel(self, direction: str, round: int, plan: Plan | None = None) -> Channel:
-        """Return the channel of a round; by default that of partial sums, or of totals."""
+        """Return the channel of a round; by default with the plan of its leg."""
         place = self.place(direction, round)
         if direction == "forward" and self.keeps:
             return self.mirrors.once(place)
-        return self.mirrors.channel(place, plan or self.mirrors.plans[round], exact=not self.hop.training)
+        return self.mirrors.channel(place, plan or self.mirrors.legs[round].plan, exact=not self.hop.training)
 
-    def gather(self, direction: str, rows: Tensor) -> Incoming:
-        """Post the partial sums of mirrors; those that come are added to ``rows`` ``(R, D)`` where masters are."""
-        return self.channel(direction, GATHER).post(rows, rows, epoch=self.hop.epoch)
+    @property
+    def last(self) -> int:
+        """The round after which all copies have the totals."""
+        return len(self.mirrors.legs) - 1
 
-    def scatter(self, direction: str, rows: Tensor) -> Incoming:
-        """Post the totals of masters; those that come replace the rows of mirrors.
+    def gather(self, direction: str, rows: Tensor, round: int = GATHER) -> Incoming:
+        """Post partial sums towards masters; those that come are added to ``rows`` ``(R, D)``."""
+        return self.channel(direction, round).post(rows, rows, epoch=self.hop.epoch)
+
+    def scatter(self, direction: str, rows: Tensor, round: int = SCATTER) -> Incoming:
+        """Post totals away from masters; those that come replace the rows of mirrors.
 
         A master's own total becomes what its mirrors decode, so all copies of a node are equal bit by bit.
         """
-        channel = self.channel(direction, SCATTER)
+        channel = self.channel(direction, round)
         came = channel.post(rows, rows, epoch=self.hop.epoch)
         channel.as_received(rows)
         return came

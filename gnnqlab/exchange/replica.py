@@ -11,7 +11,7 @@ Letters: R rows (masters, then mirrors), D columns in, O columns out, K heads of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -38,14 +38,39 @@ from gnnqlab.partition.replica_shard import ReplicaShard
 __all__ = ["ReplicaExchange", "Replicas"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Replicas:
-    """Recipe part of the axis ``exchange``: copies of a node add their sums up and share the total (vertex-cut)."""
+    """Recipe part of the axis ``exchange``: copies of a node add their sums up and share the total (vertex-cut).
+
+    On several hosts copies may meet first: those of one host sum at a representative, which alone sends to the master
+    and gets the total, and relays it. Rows within hosts are then float32, and codec, widths and cache are those of rows
+    between hosts, of which there are never more. A host with one worker has nothing that could meet.
+
+    Differs: CDFGNN's copies do not meet; each counts in its Table 3.
+
+    Example:
+        >>> Replicas(meet=True).on_hosts(2).hosts, Replicas(meet=True, hosts=4).on_hosts(2).hosts
+        (2, 4)
+    """
 
     takes_cuts_of: ClassVar[str] = "edges"
     """A node's edges lie on several workers, and each has a part of its sum: what a cut of edges gives."""
     drops_before: ClassVar[bool] = True
     """Rows are dropped before they are summed, so none travels that its receiver would have to drop."""
+    meet: bool = False
+    """Whether the copies of a node meet on their host."""
+    hosts: int | None = None
+    """Of equally many consecutive workers each; by default those of the run."""
+
+    def __post_init__(self) -> None:
+        if self.hosts is not None and self.hosts < 1:
+            raise ValueError(f"Replicas hosts must be at least 1, got {self.hosts}")
+        if self.hosts is not None and not self.meet:
+            raise ValueError(f"hosts are where copies meet, got hosts {self.hosts} with meet False; choose meet True")
+
+    def on_hosts(self, hosts: int) -> Replicas:
+        """Return the exchange of a run on so many hosts; one that names its own keeps them."""
+        return replace(self, hosts=hosts) if self.meet and self.hosts is None else self
 
     def refuses(self, system: Any) -> str:
         """Say why a system cannot have it."""
@@ -78,7 +103,12 @@ class Replicas:
         phases: Phases = no_phases,
     ) -> ReplicaExchange:
         """Return the exchange of one worker; arguments as for :meth:`gnnqlab.exchange.halo.Halo.join`."""
-        return ReplicaExchange(shard, wires, schedule, products, device=device, phases=phases)
+        hosts = self.hosts or 1
+        if shard.workers % hosts:
+            raise ValueError(f"workers must be a multiple of the hosts, got {shard.workers} worker(s) on {hosts} hosts")
+        if hosts == shard.workers:
+            hosts = 1  # each is alone on its host
+        return ReplicaExchange(shard, wires, schedule, products, device=device, phases=phases, hosts=hosts)
 
 
 class ReplicaExchange:
@@ -95,12 +125,13 @@ class ReplicaExchange:
         *,
         device: torch.device | str = "cpu",
         phases: Phases = no_phases,
+        hosts: int = 1,
     ) -> None:
         self.products = products
         self.keeps_rows = self.looks_first = False
         self.schedule = schedule.build()
         self.timeline = Timeline(phases, stages_on(device))
-        self.mirrors = Mirrors(shard, wires, timeline=self.timeline, device=device)
+        self.mirrors = Mirrors(shard, wires, timeline=self.timeline, device=device, hosts=hosts)
         """What travels, and where it lands."""
         self.adjacencies: dict[int, Adjacency] = {}
 

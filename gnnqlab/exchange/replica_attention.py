@@ -3,8 +3,9 @@
 Copy r of a node has, of its own edges, the largest logit m_r, the denominator ``d_r = sum exp(e - m_r)`` and the
 numerator ``n_r = sum exp(e - m_r) z``. What it sends is ``n_r / d_r`` and ``l_r = m_r + log d_r``, the same in fewer
 columns. Its master finds ``l = log sum_r exp(l_r)`` and ``out = sum_r exp(l_r - l) n_r / d_r``, and sends both to all
-copies: with l, each finds the attention of its own edges again, ``a = exp(e - l)``, which is all that the backward pass
-needs once the gradients of ``out`` have been added up like those of sums.
+copies (where copies meet on hosts, a representative first joins those of its host alike): with l, each finds the
+attention of its own edges again, ``a = exp(e - l)``, which is all that the backward pass needs once the gradients of
+``out`` have been added up like those of sums.
 
 Letters: R rows (masters, then mirrors), B rows that come to masters, K heads, F features of a head.
 """
@@ -18,10 +19,11 @@ from torch import Tensor
 
 from gnnqlab.compute.kept import keep, kept
 from gnnqlab.compute.products import Operand
-from gnnqlab.exchange.mirrors import GATHER, SCATTER, Look
+from gnnqlab.exchange.mirrors import Look
 from gnnqlab.exchange.replica_sums import Synchronised
 from gnnqlab.exchange.schedule import Came
 from gnnqlab.kernels.attention import pack_rows, segment_sum
+from gnnqlab.partition.meeting import Leg
 
 __all__ = ["Attend", "joined"]
 
@@ -84,18 +86,21 @@ class _Forward(Synchronised):
             self._attend(0, self.look.mirrors.num_central)
 
     def post(self, round: int) -> Came:
-        if round == SCATTER:
+        leg = self.look.mirrors.legs[round]
+        if not leg.gathers:
             return super().post(round)
-        mirrors, place = self.look.mirrors, self.look.place(self.direction)
-        channel = mirrors.channel(place, mirrors.side_by_side, exact=not self.look.hop.training)
-        self.parts = self.rows.new_empty(mirrors.masters.numel(), self.rows.shape[1])
+        assert leg.joins is not None and leg.side_by_side is not None
+        place = self.look.place(self.direction, round)
+        channel = self.look.mirrors.channel(place, leg.side_by_side, exact=not self.look.hop.training)
+        self.parts = self.rows.new_empty(leg.joins.numel(), self.rows.shape[1])
         return channel.post(self.rows, self.parts, epoch=self.look.hop.epoch)
 
     def dependent(self, round: int) -> None:
         super().dependent(round)
-        if round == GATHER:
-            with self.look.part("marginal", "forward"):
-                self._join()
+        leg = self.look.mirrors.legs[round]
+        if leg.gathers:
+            with self.look.part("marginal", "forward", round):
+                self._join(leg)
 
     def _attend(self, first: int, last: int) -> None:
         products, rows = self.look.products, slice(first, last)
@@ -111,12 +116,13 @@ class _Forward(Synchronised):
         self.rows[rows, : self.wide] = out.flatten(1)
         self.rows[rows, self.wide :] = torch.where(filled, stats[:, 0] - stats[:, 1].log(), 0.0)
 
-    def _join(self) -> None:
-        mirrors = self.look.mirrors
-        parts, rows = self.parts[mirrors.summed], mirrors.masters[mirrors.summed]
+    def _join(self, leg: Leg) -> None:
+        assert leg.joins is not None and leg.summed is not None
+        parts, rows = self.parts[leg.summed], leg.joins[leg.summed]
         values = parts[:, : self.wide].unflatten(1, self.z.shape[1:])
         out, logs = joined(self.out, self.logs, self.filled, values, parts[:, self.wide :], rows)
         self.rows[:, : self.wide], self.rows[:, self.wide :] = out.flatten(1), logs
+        self.filled[rows] = True  # what joins here now goes on from here
 
 
 class _Backward(Synchronised):
@@ -133,7 +139,7 @@ class _Backward(Synchronised):
 
     def whole(self) -> None:
         products, adjacency = self.look.products, self.look.adjacency
-        with self.look.part("marginal", "backward", SCATTER):
+        with self.look.part("marginal", "backward", self.look.last):
             gradient = products.operand(self.rows.unflatten(1, self.summed.shape[1:]))
             stats = torch.stack((self.logs, torch.ones_like(self.logs)), 1)
             packed = pack_rows(self.target, stats, products.dense(gradient), products.dense(self.summed))

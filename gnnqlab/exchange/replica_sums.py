@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnqlab.exchange.mirrors import GATHER, SCATTER, Look
+from gnnqlab.exchange.mirrors import Look
 from gnnqlab.exchange.schedule import Came
 
 __all__ = ["Aggregate", "SumBackward", "SumForward"]
 
 
 class Synchronised:
-    """The two rounds that make ``rows`` of copies equal: their sums.
+    """The rounds that make ``rows`` of copies equal: their sums.
 
     Args:
         look: which look at neighbours this is.
@@ -27,13 +27,15 @@ class Synchronised:
         rows: each copy's part ``(R, D)``, replaced by the totals.
     """
 
-    rounds, chained = 2, True
+    chained = True
 
     def __init__(self, look: Look, direction: str, rows: Tensor) -> None:
         self.look, self.direction, self.rows = look, direction, rows
+        self.rounds = len(look.mirrors.legs)
 
     def post(self, round: int) -> Came:
-        return (self.look.gather if round == GATHER else self.look.scatter)(self.direction, self.rows)
+        gathers = self.look.mirrors.legs[round].gathers
+        return (self.look.gather if gathers else self.look.scatter)(self.direction, self.rows, round)
 
     def wait(self, round: int, came: Came) -> None:
         came.wait()
@@ -41,7 +43,7 @@ class Synchronised:
 
     def dependent(self, round: int) -> None:
         self._came.decode()
-        if round == SCATTER:
+        if round == self.look.last:
             self.whole()
 
     def whole(self) -> None:
@@ -83,7 +85,7 @@ class SumBackward(Synchronised):
 
     def whole(self) -> None:
         products = self.look.products
-        with self.look.part("marginal", "backward", SCATTER):
+        with self.look.part("marginal", "backward", self.look.last):
             products.spmm(self.look.adjacency, products.operand(self.rows), transposed=True, out=self.out)
 
 

@@ -66,18 +66,18 @@ class Wires:
         launch: Callable[[Callable[[], None]], None] = at_once,
         keeps_buffers: bool = True,
     ) -> Channel:
-        """Return the channel of a place for training passes."""
+        """Return the channel of a place for training passes; float32, with every row, where the plan is exact."""
         of_channel: dict[str, Any] = {
             **self._of(place, plan),
-            "codec": self.codec_of(place.direction),
-            "bits": of_direction(self.bits, place.direction),
+            "codec": Float32() if plan.exact else self.codec_of(place.direction),
+            "bits": Fixed() if plan.exact else of_direction(self.bits, place.direction),
             "transport": self.transport,
             "phases": phases,
             "launch": launch,
             "keeps_buffers": keeps_buffers,
-            "known": None if isinstance(self.codec, ByDirection) else self._known,
+            "known": None if plan.exact or isinstance(self.codec, ByDirection) else self._known,
         }
-        chooser = self.cache.build()
+        chooser = None if plan.exact else self.cache.build()
         if chooser is None:
             return Channel(**of_channel)
         held = self.cache.held_at(place) if hasattr(self.cache, "held_at") else None

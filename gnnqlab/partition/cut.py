@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
 
 __all__ = ["Cut", "NodeCut", "Partitioner", "on_hosts"]
+
+Part = TypeVar("Part")
 
 
 class Cut(Protocol):
@@ -57,16 +59,16 @@ class Partitioner(Protocol):
         """Share a graph out among workers."""
 
 
-def on_hosts(partitioner: Partitioner, hosts: int) -> Partitioner:
-    """Return the partitioner for a run on so many hosts, of which each has equally many consecutive workers.
+def on_hosts(part: Part, hosts: int) -> Part:
+    """Return a partitioner or an exchange for a run on so many hosts, each with equally many consecutive workers.
 
     Example:
         >>> from gnnqlab.partition.ebv import EBV
         >>> on_hosts(EBV(), 2).hosts, on_hosts(EBV(hosts=4), 2).hosts
         (2, 4)
     """
-    tell = getattr(partitioner, "on_hosts", None)
-    return partitioner if tell is None else tell(hosts)
+    tell = getattr(part, "on_hosts", None)
+    return part if tell is None else tell(hosts)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

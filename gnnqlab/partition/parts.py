@@ -24,7 +24,7 @@ from gnnqlab.partition.cut import Cut, NodeCut, Partitioner, on_hosts
 from gnnqlab.partition.edge_cut import METIS
 from gnnqlab.partition.quality import Quality, measure_quality
 from gnnqlab.partition.replica_shard import ReplicaShard
-from gnnqlab.partition.shard import FORMAT, Shard
+from gnnqlab.partition.shard import Shard
 from gnnqlab.partition.vertex_cut import VertexCut
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def cache_folder() -> Path:
 def shard_folder(graph_hash: str, partitioner: Partitioner, workers: int) -> Path:
     """Return the folder of a partition's shards, named by the content of graph and partitioner."""
     settings = {
-        "format": FORMAT,
+        "format": SHARDS[getattr(partitioner, "cuts", "nodes")].version,
         "graph": graph_hash,
         "partitioner": type(partitioner).__name__,
         "settings": asdict(partitioner),  # type: ignore[call-overload]

@@ -43,6 +43,8 @@ class Plan:
     """Whether several senders have a part of the same node's row, which must err independently."""
     to_all: bool = False
     """Whether all receivers of a node's row get the same: bit-widths and noise do not depend on who receives it."""
+    exact: bool = False
+    """Whether rows travel as float32, all of them, whatever codec, widths and cache a system has."""
 
     @property
     def sent_rows(self) -> Tensor:

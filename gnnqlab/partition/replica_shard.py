@@ -49,9 +49,13 @@ class ReplicaShard(Shard):
     """
 
     cuts: ClassVar[str] = "edges"
+    version: ClassVar[int] = 3
 
     summed: Tensor
     """Which of the mirrors in ``boundary`` have a neighbour to sum where they are, bool ``(B,)``."""
+
+    copies: Tensor
+    """What each worker has of the node of each row, uint8 ``(R, P)``: 0 nothing, 1 a copy, 2 one with neighbours."""
 
     @property
     def row_ids(self) -> Tensor:
@@ -167,6 +171,11 @@ def build_replica_shard(graph: Graph, cut: _CutOfEdges, rank: int) -> ReplicaSha
     boundary = node[away]
     summed = torch.isin(pairs[away], receives)
 
+    known = torch.zeros(nodes.numel(), workers, dtype=torch.uint8)
+    of_mine = local[node] >= 0
+    filled = torch.isin(pairs[of_mine], receives)
+    known[local[node[of_mine]].long(), holder[of_mine]] = 1 + filled.to(torch.uint8)
+
     edges = (part == rank).nonzero().flatten()
     rows = local[target[edges]].long()
     order = torch.argsort(rows, stable=True)
@@ -195,6 +204,7 @@ def build_replica_shard(graph: Graph, cut: _CutOfEdges, rank: int) -> ReplicaSha
         boundary=local[boundary].long(),
         boundary_splits=holder[away].bincount(minlength=workers),
         summed=summed,
+        copies=known,
         indptr=indptr,
         indices=local[source[edges[order]]],
         in_degrees=degrees[nodes],

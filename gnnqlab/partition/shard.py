@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Shard", "build_shard", "rows_of"]
 
-FORMAT = 2
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Shard:
@@ -43,6 +41,8 @@ class Shard:
     """
 
     cuts: ClassVar[str] = "nodes"
+    version: ClassVar[int] = 2
+    """Of the files that :meth:`save` writes."""
 
     rank: int
     workers: int
@@ -188,7 +188,7 @@ class Shard:
     def save(self, path: Path) -> None:
         """Write the shard as an ``.npz`` without pickles, whole or not at all, whoever else writes it."""
         arrays: dict[str, np.ndarray] = {}
-        scalars: dict[str, object] = {"format": FORMAT}
+        scalars: dict[str, object] = {"format": self.version}
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, SparseRows):
@@ -215,7 +215,7 @@ class Shard:
                 arrays = {name: torch.from_numpy(file[name]) for name in file.files if name != "scalars"}
         except (ValueError, KeyError, OSError) as error:
             raise ValueError(f"a shard must be an .npz written by Shard.save, {path} is not: {error}") from error
-        if scalars.pop("format", None) != FORMAT:
+        if scalars.pop("format", None) != cls.version:
             raise ValueError(f"{path} was written by another version; delete it and partition again")
         if "features.num_columns" in scalars:
             arrays["features"] = SparseRows(  # type: ignore[assignment]

@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -48,9 +49,10 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
     settings = config.train
     assert settings.evaluate_every is not None
     keep_pages()
+    hosts = config.launch.hosts or 1
     shard = own_shard(
         config.graph,
-        on_hosts(config.system.partition, config.launch.hosts or 1),
+        on_hosts(config.system.partition, hosts),
         rank=rank,
         workers=workers,
         run=folder,
@@ -63,7 +65,7 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
     control = Control(folder, rank, config.system, distributed=workers > 1)
     trainer = worker_trainer(
         shard,
-        config.system,
+        replace(config.system, exchange=on_hosts(config.system.exchange, hosts)),
         config.model,
         settings,
         device=device,

@@ -130,7 +130,9 @@ class Desk:
         """Return the widths that a policy answers with in an epoch."""
         return {
             place: [
-                torch.as_tensor(policy.widths(message.rows(self.trace.seed), epoch)).expand(message.num_rows)
+                torch.as_tensor(EXACT if message.exact else policy.widths(message.rows(self.trace.seed), epoch)).expand(
+                    message.num_rows
+                )
                 for message in self.messages(place)
             ]
             for place in self.trace.places

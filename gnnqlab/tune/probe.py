@@ -163,6 +163,12 @@ class Probe:
         Raises:
             ValueError: if the link cannot be read, or the hosts do not share the workers evenly.
         """
+        probed_on = self.config.launch.hosts or 1
+        if hosts != probed_on and getattr(self.config.system.exchange, "meet", False):
+            raise ValueError(
+                f"copies that meet on their hosts were traced on {probed_on}, got hosts {hosts}; probe with "
+                f"hosts={hosts}"
+            )
         wire = Wire.of_rate(
             link,
             workers=self.wire.workers,
@@ -263,7 +269,11 @@ def probe(
     seen = trace(
         whole,
         config.model,
-        replace(config.system, partition=on_hosts(config.system.partition, config.launch.hosts or 1)),
+        replace(
+            config.system,
+            partition=on_hosts(config.system.partition, config.launch.hosts or 1),
+            exchange=on_hosts(config.system.exchange, config.launch.hosts or 1),
+        ),
         workers=config.workers,
         epochs=epochs,
         settings=config.train,

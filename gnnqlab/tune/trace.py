@@ -62,6 +62,8 @@ class TracedMessage:
     """Which exchange of the layer and direction."""
     to_all: bool = False
     """Whether other receivers of a node's row get the same."""
+    exact: bool = False
+    """Whether its rows are float32, all of them, in every system."""
 
     @property
     def place(self) -> tuple[int, str]:
@@ -276,6 +278,9 @@ def _ranges(threads: ThreadedWorkers) -> dict[Key, Tensor]:
             for peer, ranges in channel.ranges.items():
                 if ranges.numel():
                     found[(*channel.place, shard.rank, peer)] = ranges.clone()
+            for route in channel.plan.send if channel.plan.exact else ():
+                if route.num_rows:  # nothing is rounded, whatever their ranges
+                    found[(*channel.place, shard.rank, route.peer)] = torch.zeros(route.num_rows)
     return found
 
 
@@ -298,6 +303,7 @@ def _messages(threads: ThreadedWorkers, ranges: list[dict[Key, Tensor]]) -> list
                 kept_columns=0,
                 round=round_,
                 to_all=channel.plan.to_all,
+                exact=channel.plan.exact,
             )
         )
     return found

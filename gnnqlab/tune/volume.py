@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gnnqlab.bits.outlook import Place, Widths
 from gnnqlab.bits.row import EXACT
+from gnnqlab.message.codec import Float32
 from gnnqlab.message.direction import of_direction
 from gnnqlab.message.sampler import Sampler
 from gnnqlab.systems.system import System
@@ -95,8 +96,9 @@ def volume(desk: Desk, system: System, widths: Widths, epoch: int | None) -> Vol
     for place, parts in widths.items():
         for message, bits in zip(desk.messages(place), parts, strict=True):
             kept, share = _sampled(system.sampler, message, bits, desk.trace.seed, epoch)
-            share *= cached[message.direction]
-            layout = of_direction(system.codec, message.direction).layout(as_asked(kept), kept.numel(), message.columns)
+            share *= 1.0 if message.exact else cached[message.direction]
+            codec = Float32() if message.exact else of_direction(system.codec, message.direction)
+            layout = codec.layout(as_asked(kept), kept.numel(), message.columns)
             ends = message.sender, message.receiver
             kept_share, share = share, share * _fetches(system, message, desk.trace.attends)
             payload[place][ends] += share * layout.payload_bytes

@@ -9,7 +9,6 @@ import torch
 
 import gnnqlab as gq
 from gnnqlab.bits.assigned import Assigned
-from gnnqlab.exchange.mirrors import SCATTER
 from gnnqlab.exchange.pipeline import Pipelined
 from gnnqlab.exchange.replica import Replicas
 from gnnqlab.exchange.replica_sums import Synchronised
@@ -68,7 +67,7 @@ def recorded(rank, workers, graph, cut, systems):
 
     def dependent(step, round):
         whole(step, round)
-        if round == SCATTER and step.look.hop.training:
+        if round == step.look.last and step.look.hop.training:
             found[now["case"], step.look.hop.epoch, step.look.hop.layer, step.direction] = step.rows.clone()
 
     Synchronised.dependent = dependent
@@ -123,7 +122,7 @@ def noises(rank, workers, graph, cut):
         rows = ramp.repeat(shard.num_columns, 1)
         parts = torch.zeros(shard.boundary.numel(), 64)
         mirrors = exchange.mirrors
-        plans = {"sum": mirrors.plans[0], "side by side": mirrors.side_by_side}
+        plans = {"sum": mirrors.legs[0].plan, "side by side": mirrors.legs[0].side_by_side}
         for layer, (kind, plan) in enumerate(plans.items()):
             channel = mirrors.channel(Place(layer, direction), plan, exact=False)
             if kind == "sum":

@@ -1,0 +1,50 @@
+"""The breakdown and accuracies of CDFGNN: the arithmetic on made-up outcomes, and once for real."""
+
+from __future__ import annotations
+
+import pytest
+
+from gnnqlab.bench.cdfgnn import Outcome, cdfgnn, lines, table
+from gnnqlab.bench.registry import BENCHES
+
+
+def test_seconds_stand_beside_the_baseline_and_scores_beside_the_whole_graph() -> None:
+    def of(score: float, **seconds: float) -> list[Outcome]:
+        return [Outcome(score=score, **seconds), Outcome(score=score + 0.01, **seconds)]
+
+    found = {
+        "full batch": of(0.90),
+        "mini-batch": of(0.80),
+        "baseline": of(0.90, computation_s=1.0, communication_s=4.0, megabytes=8.0),
+        "both": of(0.91, computation_s=1.0, communication_s=1.0, megabytes=1.0),
+    }
+    rows = {row["figure"]: row for row in table("made up", found)}
+    assert rows["both: communication of an epoch"]["ratio"] == 4.0 and rows["both: sent an epoch"]["ratio"] == 8.0
+    assert rows["both: computation of an epoch"]["ratio"] == 1.0
+    assert rows["both: test score, +1.00 ± 0.00 points"]["rival_value"] == pytest.approx(90.5)
+    assert rows["mini-batch: test score, -10.00 ± 0.00 points"]["points"] == pytest.approx(-10)
+    assert not any(name.startswith(("mini-batch: c", "full batch")) for name in rows)
+
+
+def test_lines_differ_in_cache_and_codec_alone() -> None:
+    found = lines()
+    names = {name: (type(one.cache).__name__, type(one.codec).__name__) for name, one in found.items()}
+    assert names == {
+        "baseline": ("NoCache", "Float32"),
+        "cache": ("AdaptiveCache", "Float32"),
+        "quantize": ("NoCache", "Linear"),
+        "both": ("AdaptiveCache", "Linear"),
+    }
+    assert len({(one.partition, one.exchange, one.schedule) for one in found.values()}) == 1
+    with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
+        cdfgnn(graph="digits", seeds=0)
+
+
+@pytest.mark.slow
+def test_all_lines_are_trained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert BENCHES["cdfgnn"] == "gnnqlab.bench.cdfgnn"
+    rows = {row["figure"].partition(",")[0]: row for row in cdfgnn(graph="sbm:80,3,6", seeds=1, epochs=6)}
+    sent = {name: rows[f"{name}: sent an epoch"]["value"] for name in lines()}
+    assert sent["both"] < sent["quantize"] < sent["baseline"] and sent["cache"] < sent["baseline"]
+    assert all(rows[f"{name}: communication of an epoch"]["value"] > 0 for name in lines())
+    assert "full batch" in capsys.readouterr().err
