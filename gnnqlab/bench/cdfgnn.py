@@ -101,7 +101,7 @@ def cdfgnn(
     if seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
     source = graph or find_graph("amazon_computers") or "digits"
-    settings = {**SETTINGS, **({} if epochs is None else {"epochs": epochs})}
+    settings: dict[str, Any] = {**SETTINGS, **({} if epochs is None else {"epochs": epochs})}
     whole, alone = load(source), _alone(source)
     found: dict[int, dict[str, list[Outcome]]] = {number: {} for number in workers}
     for seed in range(first_seed, first_seed + seeds):

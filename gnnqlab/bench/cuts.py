@@ -103,11 +103,11 @@ def _measured(graph: Any, per_host: int, repeats: int) -> tuple[dict[str, tuple[
             parts = partition(graph, partitioner, hosts=HOSTS, per_host=per_host)
             seconds.append(time.process_time() - start)
         found[name] = (parts.quality, min(seconds))
-        met[name] = count_met(parts.cut, graph, per_host=per_host)
+        met[name] = count_met(_vertex_cut(parts), graph, per_host=per_host)
         if name == PLAIN:
             by_host = _masters_by_host(parts)
             found[BY_HOST] = (by_host.quality, min(seconds))
-            met[BY_HOST] = count_met(by_host.cut, graph, per_host=per_host)
+            met[BY_HOST] = count_met(_vertex_cut(by_host), graph, per_host=per_host)
     return found, met
 
 
