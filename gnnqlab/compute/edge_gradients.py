@@ -22,7 +22,7 @@ __all__ = ["EdgeAdd", "EdgeDot", "WeightedSum"]
 
 
 class WeightedSum(torch.autograd.Function):
-    """``y[v, k] = sum_e w[e, k] x[u, k]``; ``dx`` is the same sum of ``dy``, turned round; ``dw[e] = <x[u], dy[v]>``."""
+    """``y[v, k] = sum_e w[e, k] x[u, k]``; ``dx`` is such a sum of ``dy``, turned round; ``dw[e] = <x[u], dy[v]>``."""
 
     @staticmethod
     def forward(ctx: Any, weights: Tensor, x: Tensor, adjacency: Adjacency, products: Products) -> Tensor:
