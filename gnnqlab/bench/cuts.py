@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gnnqlab.bench.graphs import find_graph
 from gnnqlab.bench.rows import row
@@ -124,6 +124,12 @@ def _masters_by_host(parts: Any) -> Any:
     np.bitwise_or.at(copies, (node, worker // 8), (1 << worker % 8).astype(np.uint8))
     owner = torch.from_numpy(choose_masters(copies, parts=parts.workers, hosts=HOSTS))
     return replace(parts, cut=replace(parts.cut, owner=owner))
+
+
+def _vertex_cut(parts: Any) -> VertexCut:
+    """The cut of parts that share edges out; every partitioner of this table does."""
+    cut: VertexCut = parts.cut
+    return cut
 
 
 def _rows(case: str, name: str, quality: Any, plain: Any, seconds: float) -> list[dict[str, Any]]:

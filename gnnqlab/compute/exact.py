@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import torch
@@ -188,7 +189,8 @@ class _Elementwise(TorchFunctionMode):
     ) -> Tensor:
         if x.dim() != 2 or tuple(normalized_shape) != tuple(x.shape[1:]):
             return functional.layer_norm(x, normalized_shape, weight, bias, eps)
-        normed: Tensor = LayerNorm.apply(x, weight, bias, eps, self._products)
+        saved = partial(self._products.saved, project=False)
+        normed: Tensor = LayerNorm.apply(x, weight, bias, eps, self._products, saved)
         return normed
 
     def _rectify(self, function: Any, input: Tensor, inplace: bool = False) -> Tensor:

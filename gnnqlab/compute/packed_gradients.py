@@ -7,17 +7,16 @@ exact. LayerNorm's ``dx`` is quadratic in its normalised rows n: where each was 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gnnqlab.compute.kept import keep, kept
+from gnnqlab.compute.products import Operand, Products
 from gnnqlab.kernels.signs import pack_positive, unpack_positive
-
-if TYPE_CHECKING:
-    from gnnqlab.compute.exact import ExactProducts
 
 __all__ = ["Affine", "LayerNorm", "Rectifier"]
 
@@ -27,7 +26,7 @@ class Affine(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, base: Tensor, x: Tensor, weight: Tensor, beta: float, alpha: float, products: ExactProducts
+        ctx: Any, base: Tensor, x: Tensor, weight: Tensor, beta: float, alpha: float, products: Products
     ) -> Tensor:
         ctx.products, ctx.beta, ctx.alpha, ctx.base_shape = products, beta, alpha, base.shape
         keep(ctx, products.saved(x), weight)
@@ -49,11 +48,17 @@ class LayerNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, products: ExactProducts
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        eps: float,
+        products: Products,
+        saved: Callable[[Tensor], Operand],
     ) -> Tensor:
         out, mean, reciprocal = torch.native_layer_norm(x, x.shape[1:], weight, bias, eps)
-        ctx.products, ctx.has_bias = products, bias is not None
-        keep(ctx, products.saved(x, project=False), mean, reciprocal, weight, bias)
+        ctx.products = products
+        keep(ctx, saved(x), mean, reciprocal, weight, bias)
         return out
 
     @staticmethod
@@ -65,7 +70,7 @@ class LayerNorm(torch.autograd.Function):
         found = torch.ops.aten.native_layer_norm_backward(
             gradient, x, x.shape[1:], mean, reciprocal, weight, bias, needed
         )
-        return *found, None, None
+        return *found, None, None, None
 
 
 class Rectifier(torch.autograd.Function):

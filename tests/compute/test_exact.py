@@ -172,6 +172,14 @@ def test_what_is_shared_is_kept_once_and_raw_features_not_at_all() -> None:
     assert products.saved(x).counter == first.counter, "places of a pass are counted from its beginning"
 
 
+def test_what_is_kept_has_noise_of_its_own() -> None:
+    products, x = ExactActivations(bits=1).build(), _random(6, 40)
+    _open(products, 6)
+    first, second = products.saved(x).dense(), products.saved(x.clone()).dense()
+    _open(products, 6, epoch=1)
+    assert not torch.equal(first, second) and not torch.equal(first, products.saved(x).dense())
+
+
 def test_outside_training_nothing_is_in_codes() -> None:
     products, x, weight = ExactActivations().build(), _random(6, 4), _random(4, 2, seed=1).requires_grad_()
     for begin in (products.begin, lambda: _open(products, 6, training=False)):
