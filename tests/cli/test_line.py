@@ -26,7 +26,7 @@ from tests.cases import each
         (["train", "--graph", "sbm:10"], "a generated graph must be named sbm:NODES,CLASSES,DEGREE"),
         (
             ["train", "--partition", "hash"],
-            "partition must be one of ['contiguous', 'dne', 'ebv', 'hdrf', 'hep', 'metis', 'random', 'random-edges'], got",
+            "partition must be one of ['contiguous', 'dne', 'ebv', 'hdrf', 'hep', 'metis', 'random', 'random-edges']",
         ),
         (["train", "--nnodes", "2"], "this command launches on one machine, got --nnodes 2; add --print-command"),
         (["compare", "--systems", ","], "systems must name at least one system"),
