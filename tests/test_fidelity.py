@@ -133,7 +133,7 @@ ITEMS = {
         "bench/test_systems.py::test_time_to_accuracy_is_asked_of_the_seeds_that_got_there "
         "lab/course/test_sensitivity.py::test_total_times_and_one_server_are_those_of_the_printed_tables",
         (("08", "Accuracy by *time*"), ("08", "AdaQP, Table 4")),
-        "SANCUS comes with the baselines that broadcast",
+        "SANCUS has a table of its own, `gnnqlab bench broadcasts`",
     ),
     "AQ-T5, T9": Item(
         "lab.training.target:seconds_to lab.course.paper_figures:beside bits.assigned:Assigner",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gnnqlab.systems.system import System
     from gnnqlab.train.config import RunConfig
 
-__all__ = ["AVOIDED", "LINES", "avoided", "broadcasts", "lines"]
+__all__ = ["AVOIDED", "LINES", "avoided", "broadcasts", "lines", "shown"]
 
 AVOIDED = 50.0
 """Least per cent of forward broadcasts that SANCUS is to avoid at an equal score."""
@@ -159,6 +159,30 @@ def avoided(case: str, found: Mapping[str, Sequence[Training]]) -> list[dict[str
             }
         )
     return rows
+
+
+def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return the table as a person reads it, one row a line."""
+    from gnnqlab.lab.figures.frames import human_bytes
+
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for each in rows:
+        line, _, figure = each["figure"].partition(": ")
+        cells = found.setdefault((each["case"], line), {"case": each["case"], "system": line, "kept home": ""})
+        if figure.startswith("settled"):
+            cells["settled epoch"] = f"{each['value']:.1f} ms, {each['ratio']:.2f}x"
+        elif figure:
+            cells["kept home"] = f"{each['value']:.1f} %"
+        else:
+            seconds, reached = each["to_target_s"], f"{each['reached_by']} of {each['seeds']}"
+            cells |= {
+                "total": f"{each['value']:.2f} s, {each['ratio']:.2f}x",
+                "to target": f"{seconds:.2f} s, {reached}" if each["reached_by"] else "not reached",
+                "test": f"{each['score']:.2f} ± {each['score_half']:.2f} %",
+                "beside vanilla": f"{each['points']:+.2f} ± {each['half_interval']:.2f} points",
+                "sent an epoch": human_bytes(each["bytes_per_epoch"]),
+            }
+    return list(found.values())
 
 
 def _trained(kept: KeptTrainings, config: RunConfig) -> Training:

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 from gnnqlab.bench.graphs import find_graph
 from gnnqlab.bench.rows import row
 
+if TYPE_CHECKING:
+    from gnnqlab.partition.vertex_cut import VertexCut
+
 __all__ = ["GRAPHS", "cuts", "means", "shown"]
 
 GRAPHS = ("ego_twitter", "web:60000,20", "rmat:15,24", "rmat:16,16")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gnnqlab.bench.broadcasts import LINES, avoided, broadcasts, lines
+from gnnqlab.bench.broadcasts import LINES, avoided, broadcasts, lines, shown
 from gnnqlab.bench.registry import BENCHES
 from gnnqlab.bench.training import Training
 
@@ -45,3 +45,6 @@ def test_lines_are_trained_and_kept(tmp_path: Any) -> None:
     assert rows[1]["bytes_per_epoch"] >= rows[2]["bytes_per_epoch"] and rows[1]["score"] > 0
     kept = (tmp_path / "trainings.jsonl").read_text()
     assert broadcasts(**settings) == rows and (tmp_path / "trainings.jsonl").read_text() == kept
+    table = shown(rows)
+    assert [each["system"] for each in table] == ["vanilla", "cagnet", "sancus, variation"]
+    assert all("settled epoch" in each and "to target" in each for each in table)

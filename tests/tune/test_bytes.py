@@ -19,7 +19,7 @@ from gnnqlab.measure.in_process import ThreadedWorkers
 from gnnqlab.message.codec import Float32, Stochastic
 from gnnqlab.nn.models.registry import MODELS, ModelSettings
 from gnnqlab.partition import Random, build_shard
-from gnnqlab.systems import SYSTEMS, make_system
+from gnnqlab.systems import SYSTEMS, cagnet, make_system, sancus, sancus_q
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.trainer import worker_trainer
 from gnnqlab.tune.trace import trace
@@ -226,3 +226,30 @@ def test_second_fetches_are_foreseen() -> None:
     """Attention that takes one worker's rows at a time fetches them twice, and its gradients travel once."""
     found = replace(written_down(3), trace=seen(3, "gat")).forecast(system=_narrow_forward())
     assert sum(run_ranks(_fetch_twice, 3)) == found.bytes_payload
+
+
+BLOCKS = {
+    "cagnet": cagnet(),
+    "sancus, fixed": sancus(rule="fixed", every=2),
+    "sancus, age": sancus(rule="age", every=3, warm_up=1),
+    "sancus-q": sancus_q(rule="fixed"),
+    "mixed widths": replace(cagnet(), codec=Stochastic(), bits=UniformRandom(among=(2, 8, 32))),
+}
+
+
+@pytest.mark.parametrize("model", ["gcn", "gat"])
+def test_predicted_bytes_are_sent_bytes_of_blocks(model: str) -> None:
+    """As many rounds as blocks, those that a plan keeps home left out."""
+    shape, base, graph = ModelSettings(name=model, **SHAPE), cagnet(), load(GRAPH)
+    config = replace(written_down(3).config, system=base, model=shape)
+    probe = replace(written_down(3), config=config, trace=trace(graph, shape, base, workers=3, epochs=3))
+    for name, system in BLOCKS.items():
+        threads = ThreadedWorkers(graph, system.partition.cut(graph, 3), system, shape, TrainSettings())
+        before = 0
+        for epoch in range(4):
+            threads.step(epoch)
+            channels = [channel for trainer in threads.trainers for channel in trainer.exchange.channels]
+            sent = sum(channel.bytes_payload + channel.bytes_params for channel in channels)
+            assert probe.forecast(system=system, epoch=epoch).bytes_sent == sent - before > 0, (name, epoch)
+            before = sent
+    assert "every block travels" in repr(probe.forecast(system=sancus()))
