@@ -23,6 +23,7 @@ BENCHES = {
     "faults": "gnnqlab.bench.faults",
     "gpu": "gnnqlab.bench.gpu",
     "live": "gnnqlab.bench.live",
+    "memory": "gnnqlab.bench.memory",
     "predict": "gnnqlab.bench.predict",
     "sddmm": "gnnqlab.bench.sddmm",
     "spmm": "gnnqlab.bench.spmm",
