@@ -57,7 +57,7 @@ def _counted(
     from gnnqlab.systems import make_system
 
     recipe = replace(make_system(system, **settings), partition=Random())
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         run = launch(
             graph or "rmat:12,30",
             model=model,
