@@ -27,6 +27,7 @@ BENCHES = {
     "gpu": "gnnqlab.bench.gpu",
     "int8": "gnnqlab.bench.int8",
     "live": "gnnqlab.bench.live",
+    "memory": "gnnqlab.bench.memory",
     "predict": "gnnqlab.bench.predict",
     "sddmm": "gnnqlab.bench.sddmm",
     "spmm": "gnnqlab.bench.spmm",

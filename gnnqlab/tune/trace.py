@@ -222,8 +222,7 @@ def trace(
         raise ValueError(f"workers must be at least 2 to exchange messages, got {workers}")
     if epochs < 2:
         raise ValueError(f"epochs must be at least 2, since the first assignment follows epoch 1, got {epochs}")
-    settings = settings or TrainSettings()
-    system = system or make_system("vanilla")
+    settings, system = settings or TrainSettings(), system or make_system("vanilla")
     cut = cut_graph(graph, system.partition, workers)
     threads = ThreadedWorkers(graph, cut, _eight(system), model, settings, bits=Fixed(bits=8))
     kept = sorted({*(2**power for power in range(64) if 2**power < epochs), epochs - 1})
@@ -238,10 +237,7 @@ def trace(
     messages = _with_kept_columns(_messages(threads, ranges), threads, epochs)
     known = None
     if theorem and threads.shards[0].cuts == "nodes" and graph.num_nodes * graph.num_features <= _LARGEST:
-        places = sorted({message.place for message in messages})
-        known = _theorem(graph, cut, model, weights, settings, places)
-    exchange = threads.trainers[0].exchange
-    assert exchange is not None
+        known = _theorem(graph, cut, model, weights, settings, sorted({message.place for message in messages}))
     return Trace(
         epochs=tuple(kept),
         messages=messages,
@@ -251,7 +247,7 @@ def trace(
         theorem=known,
         phases=_phases(seconds),
         seed=settings.seed,
-        attends=frozenset({message.layer for message in messages} - set(exchange.adjacencies)),
+        attends=frozenset({each.layer for each in messages} - set(threads.trainers[0].graph.exchange.adjacencies)),
     )
 
 
@@ -273,8 +269,7 @@ Key = tuple[int, str, int, int, int]
 def _ranges(threads: ThreadedWorkers) -> dict[Key, Tensor]:
     found = {}
     for trainer, shard in zip(threads.trainers, threads.shards, strict=True):
-        assert trainer.exchange is not None
-        for channel in trainer.exchange.channels:
+        for channel in trainer.graph.exchange.channels:
             for peer, ranges in channel.ranges.items():
                 if ranges.numel():
                     found[(*channel.place, shard.rank, peer)] = ranges.clone()
