@@ -113,7 +113,9 @@ def caches(
     if not chosen:
         raise ValueError(f"a line must be one of {sorted(known)}, got {list(systems or ())}")
     names = [name for name in known if any(_plain(other) == name or other == name for other in chosen)]
-    sources = [graph] if graph else list(dict.fromkeys(find_graph(name) or "digits" for name in GRAPHS))
+    sources = (
+        [find_graph(graph) or graph] if graph else list(dict.fromkeys(find_graph(name) or "digits" for name in GRAPHS))
+    )
     kept = KeptTrainings(Path(trainings), machine())
     progress = Progress(len(sources) * len(workers) * len(names) * seeds)
     settings = {**SETTINGS, **({} if epochs is None else {"epochs": epochs})}

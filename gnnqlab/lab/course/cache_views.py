@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["compare_caches", "draw_bound", "draw_cache", "draw_sweep", "sent_by_layer"]
 
-_COLORS = [OKABE_ITO[name] for name in ("blue", "vermillion", "green", "orange", "purple")]
+_COLORS = [OKABE_ITO[name] for name in ("blue", "vermillion", "green", "orange")]
 
 
 def sent_by_layer(counts: DataFrame) -> DataFrame:
@@ -53,7 +53,7 @@ def draw_cache(run: Run, *, dark: bool = False) -> Bundle:
         _line(figure, 1, shares.index, 100 * shares[layer], f"layer {layer}", _COLORS[index % len(_COLORS)])
     _line(figure, 2, epsilon.index, epsilon, "ε", OKABE_ITO["purple"], shape="hv")
     _line(figure, 3, scores["epoch"], 100 * scores["train_score"], "training", OKABE_ITO["grey"])
-    _line(figure, 3, scores["epoch"], 100 * scores["val_score"], "validation", OKABE_ITO["blue"])
+    _line(figure, 3, scores["epoch"], 100 * scores["val_score"], "validation", OKABE_ITO["sky"])
     for row, title in enumerate(("rows sent (%)", "ε (no unit)", "accuracy (%)"), 1):
         figure.update_yaxes(title_text=title, rangemode="tozero", row=row, col=1)
     figure.update_xaxes(title_text="epoch", row=3, col=1)

@@ -250,7 +250,7 @@ def tiers(traffic_by_system: Mapping[str, DataFrame], *, dark: bool = False) -> 
         figure.add_bar(x=seconds, showlegend=False, hovertemplate=hover, row=1, col=2, **look)
     figure.update_layout(barmode="group", bargap=0.3)
     figure.update_xaxes(title_text="bytes per epoch, all workers", exponentformat="SI", rangemode="tozero", col=1)
-    figure.update_xaxes(title_text="seconds per epoch, slowest worker", rangemode="tozero", col=2)
+    figure.update_xaxes(title_text="s per epoch, slowest worker", rangemode="tozero", col=2)
     figure.update_yaxes(title_text="system", autorange="reversed", col=1)
     caption = "Bytes in an epoch between hosts and within them: " + ", ".join(
         f"{name} {human_bytes(table.at['outer', 'bytes'])} and {human_bytes(table.at['inner', 'bytes'])}"
