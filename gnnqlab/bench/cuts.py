@@ -96,6 +96,7 @@ def _measured(graph: Any, per_host: int, repeats: int) -> tuple[dict[str, tuple[
     from gnnqlab.partition.parts import partition
 
     found, met = {}, {}
+    cut: Any
     for name, partitioner in _partitioners().items():
         seconds = []
         for _ in range(max(repeats, 1)):
@@ -103,7 +104,8 @@ def _measured(graph: Any, per_host: int, repeats: int) -> tuple[dict[str, tuple[
             parts = partition(graph, partitioner, hosts=HOSTS, per_host=per_host)
             seconds.append(time.perf_counter() - start)
         found[name] = (parts.quality, min(seconds))
-        met[name] = count_met(parts.cut, graph, per_host=per_host)
+        cut = parts.cut
+        met[name] = count_met(cut, graph, per_host=per_host)
         if name == PLAIN:
             by_host = _masters_by_host(parts)
             found[BY_HOST] = (by_host.quality, min(seconds))
