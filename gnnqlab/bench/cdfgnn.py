@@ -108,7 +108,7 @@ def cdfgnn(
         once = configure(source, workers=1, seed=seed, **settings)
         here = {name: train(whole, once) for name, train in alone.items()}
         for number in workers:
-            over = {"workers": number, "hosts": HOSTS, "link": link or LINK}
+            over: dict[str, Any] = {"workers": number, "hosts": HOSTS, "link": link or LINK}
             here_too = {name: configure(source, system=system, seed=seed, **over, **settings)
                         for name, system in lines().items()}  # fmt: skip
             outcomes = {**here, **_in_turn(here_too)}

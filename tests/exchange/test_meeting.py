@@ -94,9 +94,10 @@ def on_rank(rank, workers, graph, cut, hosts, schedule):
     (6, 2, 1, True, 12, Overlapped()),
 ])  # fmt: skip
 def test_workers_that_meet_equal_one_process(workers, hosts, idle, directed, features, schedule):
-    # Without self loops a master may have no edge into its node, and copies on both hosts one.
     graph = random_graph(edges=140, directed=directed, features=features, seed=workers, self_loops="remove")
-    cut = EdgesAtRandom(seed=1, idle=idle).cut(graph, workers)
+    # Masters anywhere, so that one may have no edge into its node where copies on both hosts have some.
+    owner = torch.randint(workers - idle, (graph.num_nodes,), generator=torch.Generator().manual_seed(workers))
+    cut = replace(EdgesAtRandom(seed=1, idle=idle).cut(graph, workers), owner=owner)
     results = run_ranks(on_rank, workers, graph, cut, hosts, schedule, timeout_s=200)
     for name in sorted(MODELS):
         truth = one_process(graph, shape(name), SETTINGS)

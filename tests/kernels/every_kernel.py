@@ -22,9 +22,9 @@ from gnnqlab.kernels.int8_edges import (
     int8_weighted_sum,
 )
 from gnnqlab.kernels.int8_mm import int8_mm, int8_mm_scaled, int8_mm_transposed
-from gnnqlab.kernels.quantize import Noise, quantize
 from gnnqlab.kernels.linear import encode_linear
 from gnnqlab.kernels.moves import row_changes
+from gnnqlab.kernels.quantize import Noise, quantize
 from gnnqlab.kernels.vertex_cut import Ends, choose_masters, empty_copies, place_by_cost, place_by_worth
 
 SETTINGS = {"seed": 7, "epoch": 1, "stream": 2}
