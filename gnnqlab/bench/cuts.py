@@ -99,7 +99,6 @@ def _measured(graph: Any, per_host: int, repeats: int) -> tuple[dict[str, tuple[
     from gnnqlab.partition.parts import partition
 
     found, met = {}, {}
-    cut: Any
     for name, partitioner in _partitioners().items():
         seconds = []
         for _ in range(max(repeats, 1)):

@@ -53,8 +53,8 @@ class Bench:
     """epoch, with a link: seeds over which the accuracies of Vanilla and AdaQP are compared; default: none. accuracy,
     caches, cdfgnn, compute, int8: trainings of each contestant; default 5. fanouts: default 3."""
     first_seed: int | None = None
-    """epoch with a link, accuracy, caches, cdfgnn, compute, int8, systems: seed of the first of these trainings; default
-    0."""
+    """epoch with a link, accuracy, caches, cdfgnn, compute, int8, systems: seed of the first of these trainings;
+    default 0."""
     keep: str | None = None
     """Keep the rows in the table of this name, with date, machine and command. Where there is one, rows of the same
     case, figure and rival take the place of the old ones, and the others are added."""
