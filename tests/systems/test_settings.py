@@ -35,6 +35,7 @@ def test_options_that_differ_from_their_settings():
         "bound": "stale-bound",
         "p": "boundary-share",
         "attention": "boundary-attention",
+        "depth": "prefetch",
     }
 
 

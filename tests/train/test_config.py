@@ -204,7 +204,7 @@ def test_every_setting_of_a_recipe_has_an_option(system, made_by):
     other |= {"delta": 20, "momentum": 0.5, "bound": 3, "formula": "printed"}
     other |= {"p": 0.25, "attention": "none"}
     other |= {"feature_smoothing": 0.9, "gradient_smoothing": 0.5}
-    other |= {"thresholds": (0.6, 0.7, 0.8)}
+    other |= {"thresholds": (0.6, 0.7, 0.8), "depth": 2}
     other |= {"gamma": 0.25, "epsilon": 0.125, "rule": "equation"}
     other |= {"dropped_by": "receiver" if system == "sylvie" else "owner"}
     settings = {each.name: other[each.name] for each in settings_of(SYSTEMS[system])}
