@@ -21,7 +21,7 @@ from gnnqlab.bits.solver import solve
 from gnnqlab.message.codec import Codec, Stochastic
 from gnnqlab.message.direction import ByDirection, of_direction
 from gnnqlab.theory.cost import LinkCost
-from gnnqlab.tune.trace import Trace, TracedMessage
+from gnnqlab.tune.traced import Trace, TracedMessage
 
 __all__ = ["Desk", "Widths"]
 

@@ -12,7 +12,7 @@ from gnnqlab.train.config import RunConfig
 from gnnqlab.train.link import Link
 from gnnqlab.tune.assign import Desk
 from gnnqlab.tune.timing import Spent, Timing
-from gnnqlab.tune.trace import Trace
+from gnnqlab.tune.traced import Trace
 from gnnqlab.tune.wire import GOODPUT, Wire
 
 __all__ = ["estimate_timing"]

@@ -21,7 +21,7 @@ from gnnqlab.tune.ahead import Ahead
 from gnnqlab.tune.assign import Desk
 from gnnqlab.tune.forecast import Forecast
 from gnnqlab.tune.timing import Spent, Timing
-from gnnqlab.tune.trace import Trace
+from gnnqlab.tune.traced import Trace
 from gnnqlab.tune.volume import Volume, ask, volume
 from gnnqlab.tune.wire import Wire
 

@@ -27,7 +27,8 @@ from gnnqlab.tune.forecast import Forecast
 from gnnqlab.tune.past import median_error, past
 from gnnqlab.tune.prediction import Prediction, foreseen
 from gnnqlab.tune.timing import PROBED, Timing, kept_timing, measure_timing, probed
-from gnnqlab.tune.trace import Trace, trace
+from gnnqlab.tune.trace import trace
+from gnnqlab.tune.traced import Trace
 from gnnqlab.tune.wire import Wire
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from gnnqlab.message.direction import of_direction
 from gnnqlab.message.sampler import Sampler
 from gnnqlab.systems.system import System
 from gnnqlab.tune.assign import Desk, as_asked
-from gnnqlab.tune.trace import TracedMessage
+from gnnqlab.tune.traced import TracedMessage
 
 __all__ = ["Volume", "ask", "cached_share", "volume"]
 

@@ -75,7 +75,7 @@ def test_json_loses_nothing(settings):
         ({"num_workers": 2}, "is called 'num_workers'; did you mean workers$"),
         ({"bits": 2}, r"system 'vanilla' takes no settings, got \['bits'\]; leave them out or choose another system"),
         ({"heads": 2}, r"heads is a setting of \['gat'\], got 2 for 'gcn'; leave it out"),
-        ({"partition": "hash"}, r"partition must be one of \['dne', .*'random-edges'\], got 'hash'"),
+        ({"partition": "hash"}, r"partition must be one of \['contiguous', .*'random-edges'\], got 'hash'"),
         ({"epochs": "many"}, "epochs must be a whole number, got 'many'"),
     ],
 )
@@ -205,7 +205,10 @@ def test_every_setting_of_a_recipe_has_an_option(system, made_by):
     other |= {"p": 0.25, "attention": "none"}
     other |= {"feature_smoothing": 0.9, "gradient_smoothing": 0.5}
     other |= {"thresholds": (0.6, 0.7, 0.8), "depth": 2}
+    other |= {"replication": 2, "every": 3, "warm_up": 4, "max_age": 5}
     other |= {"gamma": 0.25, "epsilon": 0.125, "rule": "equation"}
+    if system.startswith("sancus"):
+        other |= {"rule": "age"}
     other |= {"dropped_by": "receiver" if system == "sylvie" else "owner"}
     settings = {each.name: other[each.name] for each in settings_of(SYSTEMS[system])}
     config = gq.configure("digits", system=system, **settings)

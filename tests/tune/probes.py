@@ -12,7 +12,8 @@ from gnnqlab.systems import vanilla
 from gnnqlab.train.config import RunConfig
 from gnnqlab.tune.probe import Probe
 from gnnqlab.tune.timing import Spent, Timing
-from gnnqlab.tune.trace import Trace, trace
+from gnnqlab.tune.trace import trace
+from gnnqlab.tune.traced import Trace
 
 GRAPH = "sbm:120,3,6"
 SHAPE = {"layers": 2, "hidden": 16, "dropout": 0.5}

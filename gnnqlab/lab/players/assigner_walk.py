@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from gnnqlab.bits.assigned import Assigned
 from gnnqlab.tune.assign import Desk
-from gnnqlab.tune.trace import Trace, TracedMessage, trace
+from gnnqlab.tune.trace import trace
+from gnnqlab.tune.traced import Trace, TracedMessage
 from gnnqlab.tune.wire import Wire
 
 if TYPE_CHECKING:

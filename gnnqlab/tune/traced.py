@@ -1,0 +1,167 @@
+"""What a trace holds: messages with their rows' ranges, the nodes that they reach, and Theorem 3's factors.
+
+Letters: n rows of one message, T traced epochs, V nodes of the graph, E pairs (row, node that it reaches).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gnnqlab.bits.groups import beta
+from gnnqlab.bits.policy import Rows
+from gnnqlab.measure.weight_terms import Place, WeightTerms
+from gnnqlab.partition.shard import Shard
+from gnnqlab.theory.variance import step_widths
+
+__all__ = ["Reach", "Theorem", "Trace", "TracedMessage"]
+
+
+@dataclass(frozen=True, eq=False)
+class TracedMessage:
+    """The rows that one worker sends another at one layer, in one direction."""
+
+    layer: int
+    direction: str
+    sender: int
+    receiver: int
+    columns: int
+    """D."""
+    ids: Tensor
+    """Global node ids in wire order, int64 ``(n,)``."""
+    use: Tensor
+    """c_k of :mod:`gnnqlab.bits.groups`, float64 ``(n,)``."""
+    released_use: Tensor
+    """The same as AdaQP's published code has it."""
+    ranges: Tensor
+    """``max - min`` of each row in each traced epoch, float32 ``(T, n)``."""
+    kept_columns: int
+    """D where dropped rows are summed before they are projected, since receivers keep them."""
+    round: int = 0
+    """Which exchange of the layer and direction."""
+    to_all: bool = False
+    """Whether other receivers of a node's row get the same."""
+    exact: bool = False
+    """Whether its rows are float32, all of them, in every system."""
+
+    @property
+    def place(self) -> tuple[int, str]:
+        return self.layer, self.direction
+
+    @property
+    def num_rows(self) -> int:
+        return self.ids.numel()
+
+    @property
+    def holder(self) -> int:
+        """The worker in whose halo the rows are."""
+        return self.receiver if self.direction == "forward" else self.sender
+
+    def beta(self, index: int, *, as_released: bool = False) -> Tensor:
+        """Return β of each row at the traced epoch of this index, float64 ``(n,)``."""
+        return beta(self.released_use if as_released else self.use, self.ranges[index], self.columns)
+
+    def rows(self, seed: int) -> Rows:
+        """Return the rows as a bit policy is asked about them."""
+        return Rows(
+            layer=self.layer,
+            direction=self.direction,
+            sender=self.sender,
+            receiver=self.sender if self.to_all else self.receiver,
+            ids=self.ids,
+            seed=seed,
+            round=self.round,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """Which nodes the rows of one layer and direction reach: the rows of its messages stand one after another."""
+
+    row: Tensor
+    """Row, int64 ``(E,)``."""
+    node: Tensor
+    """Global id of the node whose sum it enters, int64 ``(E,)``."""
+    squared_alpha: Tensor
+    """With what squared coefficient, float64 ``(E,)``."""
+
+    def noise(self, squared_steps: Tensor, num_nodes: int) -> Tensor:
+        """Return ``Σ_k α^2 D S^2`` of every node, float64 ``(V,)``; steps are one a row, ``D S^2``."""
+        noise = torch.zeros(num_nodes, dtype=torch.float64)
+        return noise.index_add_(0, self.node, self.squared_alpha * squared_steps[self.row])
+
+
+@dataclass(frozen=True, eq=False)
+class Theorem:
+    """What Theorem 3 needs beside the widths, at the weights of the last traced epoch."""
+
+    terms: Sequence[WeightTerms]
+    reach: Mapping[tuple[int, str], Reach]
+    squared_gradient: float
+    """``||∇L||^2`` of the weight matrices, exact."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Every message of a training, over some epochs."""
+
+    epochs: tuple[int, ...]
+    """Epochs whose ranges are kept."""
+    messages: tuple[TracedMessage, ...]
+    shards: tuple[Shard, ...]
+    losses: tuple[float, ...]
+    """One an epoch from 0 to the last traced one."""
+    weights: Tensor
+    """Flat, those of the last traced epoch's pass."""
+    theorem: Theorem | None
+    phases: Mapping[str, float]
+    """Processor time by phase in threads of this process: the least of all epochs, mean over workers."""
+    seed: int
+    attends: frozenset[int] = frozenset()
+    """Layers whose weights of neighbours are learnt: their backward pass needs the neighbours' rows."""
+
+    @property
+    def workers(self) -> int:
+        return len(self.shards)
+
+    @property
+    def places(self) -> list[tuple[int, str]]:
+        """Every (layer, direction) in which rows travel, in order."""
+        return sorted({message.place for message in self.messages})
+
+    @property
+    def kept(self) -> Trace:
+        """The same training where dropped rows are summed before they are projected; ranges are those seen here."""
+        return replace(self, messages=tuple(replace(each, columns=each.kept_columns) for each in self.messages))
+
+    def at(self, place: tuple[int, str]) -> list[TracedMessage]:
+        """Return the messages of a layer and direction."""
+        return [message for message in self.messages if message.place == place]
+
+    def index(self, epoch: int) -> int:
+        """Return which of the kept epochs is the last one up to ``epoch``; the first if there is none."""
+        return max((index for index, kept in enumerate(self.epochs) if kept <= epoch), default=0)
+
+    def noise(self, widths: Mapping[tuple[int, str], Tensor], index: int) -> dict[Place, Tensor]:
+        """Return the noise that each node receives, in units of the constant c of ``c D S^2``.
+
+        Args:
+            widths: (layer, direction) -> width of every row of its messages, one message after another.
+            index: which of the kept epochs.
+        """
+        assert self.theorem is not None
+        nodes = self.shards[0].num_global_nodes
+        nothing = torch.zeros(nodes, dtype=torch.float64)
+        layers = 1 + max(layer for layer, _ in self.places)
+        found: dict[Place, Tensor] = {
+            (direction, layer): nothing for layer in range(layers) for direction in ("forward", "backward")
+        }
+        for (layer, direction), reach in self.theorem.reach.items():
+            here = self.at((layer, direction))
+            ranges = torch.cat([message.ranges[index] for message in here])
+            steps = step_widths(ranges, widths[layer, direction]) ** 2 * here[0].columns
+            found[direction, layer] = reach.noise(steps, nodes)
+        return found
