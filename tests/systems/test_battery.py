@@ -60,6 +60,7 @@ EXACT = {
     "random-bits": {"among": (32,)},
     "sancus": {"epsilon": 0.0},
     "sancus-q": {"bits": 32, "epsilon": 0.0},
+    "sar": {},
     "vanilla": {},
     "varco": {"among": (32,)},
 }
