@@ -43,7 +43,7 @@ def shape(model: str) -> ModelSettings:
 def counted(rank: int, workers: int, graph, cuts, folder: Path) -> None:
     for model, name in CASES:
         trainer = worker_trainer(cuts[name].shard(graph, rank), recipe(name), shape(model), TrainSettings())
-        (folder / model / name).mkdir(parents=True)
+        (folder / model / name).mkdir(parents=True, exist_ok=True)
         memory = MemoryFile(folder / model / name, rank, trainer, every=1)
         for epoch in range(2):
             memory.begin(epoch)
