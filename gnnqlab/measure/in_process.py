@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import queue
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils._python_dispatch import _disable_current_modes
 
 from gnnqlab.bits.policy import BitPolicy, Rows
 from gnnqlab.exchange.protocol import Exchange
@@ -84,12 +86,29 @@ class LoopBack:
 
     def __init__(self, mail: Mail, rank: int) -> None:
         self.mail, self.rank = mail, rank
+        self._awaited: Counter[int] = Counter()
+        self._taken: Counter[int] = Counter()
+        self._early: dict[tuple[int, int], Tensor] = {}
+
+    def take(self, peer: int, number: int) -> Tensor:
+        """Return a peer's message by its place among all that it posts here; transfers may end in another order."""
+        while (peer, number) not in self._early:
+            self._taken[peer] += 1
+            self._early[peer, self._taken[peer]] = self.mail.get(peer, self.rank)
+        return self._early.pop((peer, number))
+
+    def await_from(self, peer: int) -> int:
+        """Return the number of the next message that is to come from a peer."""
+        self._awaited[peer] += 1
+        return self._awaited[peer]
 
     def post(
         self, send: Mapping[int, Tensor], receive: Mapping[int, Tensor], headers: Any = None, *, bounded: bool = False
     ) -> Transfer:
         for peer, buffer in send.items():
-            self.mail.put(self.rank, peer, buffer.clone())
+            with _disable_current_modes():  # what is under way is no worker's memory
+                sent = buffer.clone()
+            self.mail.put(self.rank, peer, sent)
         return _LoopBackTransfer(self, receive)
 
 
@@ -97,10 +116,11 @@ class _LoopBackTransfer(Transfer):
     def __init__(self, transport: LoopBack, receive: Mapping[int, Tensor]) -> None:
         super().__init__()
         self._transport, self._receive = transport, receive
+        self._numbers = {peer: transport.await_from(peer) for peer in receive}
 
     def _finish(self) -> None:
         for peer, buffer in self._receive.items():
-            message = self._transport.mail.get(peer, self._transport.rank)
+            message = self._transport.take(peer, self._numbers[peer])
             buffer[: message.numel()].copy_(message)
             self._arrived(peer)
 
@@ -183,6 +203,7 @@ class ThreadedWorkers:
         bits: instead of the system's own policy.
         make_graph: instead of a plain `WorkerGraph`.
         smooth: put GELU in the place of ReLU.
+        as_launched: keep the system's codec and schedule, as measurements of memory need.
     """
 
     def __init__(
@@ -196,6 +217,7 @@ class ThreadedWorkers:
         bits: BitPolicy | None = None,
         make_graph: GraphFactory | None = None,
         smooth: bool = False,
+        as_launched: bool = False,
     ) -> None:
         self._mail = Mail(cut.workers)
         self._clocks = [Clock(timer=time.thread_time) for _ in range(cut.workers)]
@@ -204,7 +226,7 @@ class ThreadedWorkers:
         self.trainers: list[Trainer] = []
         self.shards = [cut.shard(graph, rank) for rank in range(cut.workers)]
         either: Any = ByDirection(*(OrExact(of_direction(system.codec, each)) for each in ("forward", "backward")))
-        quiet = replace(system, codec=either, schedule=Synchronous())
+        quiet = system if as_launched else replace(system, codec=either, schedule=Synchronous())
         for shard in self.shards:
             exchange = join(
                 quiet,

@@ -6,7 +6,9 @@ Letters: P workers.
 from __future__ import annotations
 
 import html
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,6 +72,23 @@ class Forecast:
     """The base width that is assumed, for a policy that moves one."""
     assumes: tuple[str, ...] = ()
     """What had to be assumed, in words; empty where all is known beforehand."""
+    tried: Callable[[], dict[str, int]] | None = field(default=None, repr=False)
+    """Finds ``memory``, when it is asked for."""
+
+    @cached_property
+    def memory(self) -> dict[str, int]:
+        """Bytes of live tensors by purpose, of the worker that needs the most, as at the peak in ``run.memory``.
+
+        Found by a trial in this process, see :mod:`gnnqlab.tune.memory`.
+
+        Raises:
+            ValueError: if no probe made this forecast.
+        """
+        if self.tried is None:
+            raise ValueError(
+                "memory is known to forecasts of a probe, got one made by hand; ask gq.probe(...).forecast"
+            )
+        return self.tried()
 
     @property
     def bytes_sent(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from gnnqlab.tune.assign import Desk, Widths
 from gnnqlab.tune.drift import Drift, drift
 from gnnqlab.tune.estimate import estimate_timing
 from gnnqlab.tune.forecast import Forecast
+from gnnqlab.tune.memory import foreseen_memory
 from gnnqlab.tune.past import median_error, past
 from gnnqlab.tune.prediction import Prediction, foreseen
 from gnnqlab.tune.timing import PROBED, Timing, kept_timing, measure_timing, probed
@@ -205,9 +206,15 @@ class Probe:
         facts = {**recipe.to_json(), "name": None}
         key = json.dumps([facts, epoch, base], sort_keys=True, default=repr)
         if key not in self._kept:
-            self._kept[key] = self._prediction(recipe, epoch, base).forecast(self._vanilla_s, self.error)
+            told = self._prediction(recipe, epoch, base).forecast(self._vanilla_s, self.error)
+            self._kept[key] = replace(told, tried=partial(self._memory, recipe))
         kept: Forecast = self._kept[key]
         return kept if kept.system == recipe.name else replace(kept, system=recipe.name, recipe=recipe)
+
+    def _memory(self, recipe: System) -> dict[str, int]:
+        config, hosts = self.config, self.config.launch.hosts or 1
+        placed = replace(recipe, partition=on_hosts(recipe.partition, hosts), exchange=on_hosts(recipe.exchange, hosts))
+        return foreseen_memory(config.graph, config.model, placed, workers=config.workers, settings=config.train)
 
     @cached_property
     def _vanilla_s(self) -> float:

@@ -27,4 +27,20 @@ FAULTS = (
         test="tune/test_probe.py::test_two_volumes_give_the_link",
         why="few bits would be predicted to save what they cannot",
     ),
+    Fault(
+        name="memory without an evaluation's buffers",
+        file="tune/memory.py",
+        before="threads.run(lambda trainer: trainer.evaluate(0))",
+        after="",
+        test="tune/test_memory.py::test_what_is_foreseen_is_what_workers_hold",
+        why="channels of evaluations stay, and float32 rows are the widest",
+    ),
+    Fault(
+        name="memory of a schedule that nobody launches",
+        file="tune/memory.py",
+        before="as_launched=True",
+        after="as_launched=False",
+        test="tune/test_memory.py::test_what_is_foreseen_is_what_workers_hold",
+        why="rows that are held for the next epoch would be left out",
+    ),
 )
