@@ -172,7 +172,7 @@ def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     lines: dict[tuple[str, str], dict[str, str]] = {}
     ends: list[dict[str, str]] = []
     words = {"outer": "outer", "inner": "inner", "replication": "RF", "edge": "edge imbalance", "cut": "seconds"}
-    words |= {"met": "outer if met"}
+    words |= {"met": "sum of outer rows if copies meet (beside apart)"}
     for each in rows:
         name, _, figure = each["figure"].partition(": ")
         if "mean" in each["case"]:
@@ -188,7 +188,7 @@ def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
         word = words[figure.split()[0].strip(",")]
         change = (
             f" ({100 * (value / other - 1):+.1f} %)"
-            if word == "outer if met" or (word in ("outer", "inner") and name != PLAIN)
+            if word == "sum of outer rows if copies meet (beside apart)" or (word in ("outer", "inner") and name != PLAIN)
             else ""
         )
         line[word] = f"{value:.4g}{change}" if isinstance(value, float) else f"{value:,}{change}"
