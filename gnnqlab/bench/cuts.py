@@ -20,6 +20,7 @@ __all__ = ["GRAPHS", "cuts", "means", "shown"]
 GRAPHS = ("ego_twitter", "web:60000,20", "rmat:15,24", "rmat:16,16")
 PER_HOST = (2, 4, 8)
 HOSTS = 2
+MET = "sum of outer rows if copies meet (beside apart)"
 PLAIN, BY_HOST, OURS = "EBV γ=0", "EBV γ=0, masters by host", "EBV γ=0.1"
 PAPER = {2: 0.149, 4: 0.248, 8: 0.424}
 """Workers on each of two hosts -> outer connections saved in CDFGNN's Table 3; 8: the mean of two graphs."""
@@ -172,7 +173,7 @@ def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     lines: dict[tuple[str, str], dict[str, str]] = {}
     ends: list[dict[str, str]] = []
     words = {"outer": "outer", "inner": "inner", "replication": "RF", "edge": "edge imbalance", "cut": "seconds"}
-    words |= {"met": "sum of outer rows if copies meet (beside apart)"}
+    words |= {"met": MET}
     for each in rows:
         name, _, figure = each["figure"].partition(": ")
         if "mean" in each["case"]:
@@ -188,7 +189,7 @@ def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
         word = words[figure.split()[0].strip(",")]
         change = (
             f" ({100 * (value / other - 1):+.1f} %)"
-            if word == "sum of outer rows if copies meet (beside apart)" or (word in ("outer", "inner") and name != PLAIN)
+            if word == MET or (word in ("outer", "inner") and name != PLAIN)
             else ""
         )
         line[word] = f"{value:.4g}{change}" if isinstance(value, float) else f"{value:,}{change}"
