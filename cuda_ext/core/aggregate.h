@@ -11,7 +11,20 @@
 namespace gnnqlab {
 
 // How rows are stored; the sums are float32 for each.
-enum RowType : int64_t { kFloat32 = 0, kBfloat16 = 1, kInt8 = 2 };
+enum RowType : int64_t { kFloat32 = 0, kBfloat16 = 1, kInt8 = 2, kInt4 = 3 };
+
+// Two codes of four bits in [-8, 7]: that of an even column in the lower half, of the next one in the upper half.
+struct Pair {
+    uint8_t codes;
+};
+
+// Columns that one stored element holds.
+template <typename T> constexpr int kHeld = 1;
+template <> constexpr int kHeld<Pair> = 2;
+
+GNNQLAB_FN int even_code(Pair pair) { return int(int8_t(uint8_t(pair.codes << 4))) >> 4; }
+GNNQLAB_FN int odd_code(Pair pair) { return int(int8_t(pair.codes)) >> 4; }
+GNNQLAB_FN Pair pair_of(int8_t even, int8_t odd) { return {uint8_t((even & 15) | uint8_t(odd) << 4)}; }
 
 GNNQLAB_FN float element(const float *row, int64_t column) { return row[column]; }
 GNNQLAB_FN float element(const int8_t *row, int64_t column) { return float(row[column]); }
@@ -42,7 +55,7 @@ struct Matrix {
     const float *weights;
 };
 
-// The rows of all columns, T elements wide `stride` apart. `scales` multiply whole rows (int8 codes).
+// The rows of all columns, `stride` elements of T apart. `scales` multiply whole rows (int8 codes).
 template <typename T> struct Sources {
     const T *rows;
     int64_t num_rows, stride;

@@ -22,7 +22,7 @@ GNNQLAB_FN LinearRow linear_row(float lowest, float highest, bool has_nan, int b
 
 GNNQLAB_FN uint32_t linear_code(float x, const LinearRow &row, float top) {
     const float steps = (x - row.zero) * row.inverse + 0.5f;  // not negative, so that cutting is rounding down
-    return uint32_t(steps < top ? steps : top);
+    return uint32_t(int32_t(steps < top ? steps : top));  // at most 255, and vectors have the signed conversion
 }
 
 template <int b>

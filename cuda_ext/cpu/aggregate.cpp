@@ -19,8 +19,8 @@ void sum_rows(const Matrix &matrix, const Sources<T> &from, const Output &out, i
     if constexpr (C > 1)
         if (columns < C) return sum_rows<T, kHalo, C / 2>(matrix, from, out, start, stop, columns, threads);
     constexpr int64_t kAhead = 12;
-    constexpr int kMost = C < kColumns<T> ? 2
-                                          : std::max(2, std::min(kSums / Block<T, C>::parts, kTileBytes / (C * int(sizeof(T)))));
+    constexpr int kWithin = kTileBytes * kHeld<T> / (C * int(sizeof(T))); // blocks
+    constexpr int kMost = C < kColumns<T> ? 2 : std::max(2, std::min(kSumsOf<T> / Block<T, C>::parts, kWithin));
     const int64_t blocks = (columns + C - 1) / C, tiles = (blocks + kMost - 1) / kMost;
     const Chunks chunks(matrix.indptr, start, stop, threads);
     const int64_t tasks = tiles * chunks.count;
@@ -60,5 +60,6 @@ GNNQLAB_EXPORT(spmm)
     };
     if (row_type == kFloat32) return run(float());
     if (row_type == kBfloat16) return run(uint16_t());
-    return row_type == kInt8 ? run(int8_t()) : -1;
+    if (row_type == kInt8) return run(int8_t());
+    return row_type == kInt4 ? run(Pair()) : -1;
 }

@@ -8,7 +8,7 @@
 namespace gnnqlab {
 namespace {
 
-template <typename T> constexpr int64_t kLine = 64 / int64_t(sizeof(T)); // elements in a cache line
+template <typename T> constexpr int64_t kLine = 64 / int64_t(sizeof(T)) * kHeld<T>; // columns in a cache line
 
 struct Output {
     float *rows; // of the first row asked for
@@ -30,7 +30,7 @@ __attribute__((noinline)) void sum_tile(const Matrix &matrix, const Sources<T> &
     using B = Block<T, C>;
     using V = typename B::V;
     constexpr bool kScales = sizeof(T) == 1 && !kPacked;
-    constexpr int kLines = (kBlocks * C * int(sizeof(T)) + 63) / 64;
+    constexpr int kLines = (kBlocks * C * int(sizeof(T)) / kHeld<T> + 63) / 64;
     constexpr int64_t kStreamAhead = 512;
     const Sources<T> from = sources; // copies: what is written through pointers cannot change them
     const Tile tile = at;
@@ -48,7 +48,7 @@ __attribute__((noinline)) void sum_tile(const Matrix &matrix, const Sources<T> &
                 __builtin_prefetch(weights + ((edge + kStreamAhead) & weighted), 0, 0);
             }
             const int32_t ahead = indices[std::min(edge + tile.ahead, last_edge)];
-            const char *next = (const char *)(source_row<kHalo>(from, ahead) + tile.first);
+            const char *next = (const char *)(source_row<kHalo>(from, ahead) + tile.first / kHeld<T>);
             GNNQLAB_UNROLL for (int line = 0; line < kLines; line++) __builtin_prefetch(next + 64 * line);
             if (kScales) __builtin_prefetch(source_scale<kHalo>(from, ahead));
 
@@ -59,7 +59,7 @@ __attribute__((noinline)) void sum_tile(const Matrix &matrix, const Sources<T> &
             const V weight_lanes = broadcast<B::lanes>(weight);
             GNNQLAB_UNROLL for (int block = 0; block < kBlocks; block++) {
                 V values[B::parts];
-                B::load(row_from + block_at(block), values);
+                load_block<T, C>(row_from, block_at(block), block == kBlocks - 1, values);
                 GNNQLAB_UNROLL for (int part = 0; part < B::parts; part++) sums[block][part] =
                     multiply_add_lanes<B::lanes>(weight_lanes, values[part], sums[block][part]);
             }

@@ -7,6 +7,9 @@
 // fold_three, fold_rows: the largest unsigned elements of a, b and c of each of `rows_at_once` rows; those of row r are
 // elements 4 r to 4 r + 2. Vectors are merged while they are folded, which takes a third of the steps of one by one.
 // store_codes<b>(v0, v1, v2, v3, noise, out): the upper halves of a group plus its noise, b bits each.
+// upper_half(x), within(x, most): x / 65536, rounded down; x kept in [-most, most].
+// store_bytes(out, x): 32 values, each of which a byte holds.
+// noise_of(words, k): sixteen bits for each lane of vector k of 32 columns, from eight words in registers.
 // Decoder<b>::values(in): one vector of decoded values from lanes * b / 8 bytes.
 // store_blocks(out, ...): the last round of Philox from its two products, and the noise of long_lanes blocks in their
 // order; lane i holds block block_of_lane[i] of them.

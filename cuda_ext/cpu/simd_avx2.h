@@ -69,6 +69,15 @@ GNNQLAB_FN Ints fold_rows(Ints row0, Ints row1) {
 
 GNNQLAB_FN Ints round_to_ints(Floats x) { return _mm256_cvtps_epi32(x); }
 GNNQLAB_FN Ints add(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
+GNNQLAB_FN Ints upper_half(Ints x) { return _mm256_srai_epi32(x, 16); }
+GNNQLAB_FN Ints within(Ints x, int most) {
+    return _mm256_max_epi32(_mm256_min_epi32(x, _mm256_set1_epi32(most)), _mm256_set1_epi32(-most));
+}
+GNNQLAB_FN void store_bytes(int8_t *out, const Ints *x) {
+    const __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(x[0], x[1]), _mm256_packs_epi32(x[2], x[3]));
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); // packing works inside 128-bit lanes
+    _mm256_storeu_si256((__m256i *)out, _mm256_permutevar8x32_epi32(packed, order));
+}
 GNNQLAB_FN Ints load_noise(const uint16_t *noise) {
     return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)noise));
 }
@@ -153,6 +162,11 @@ GNNQLAB_FN void store_blocks(uint16_t *out, Longs p0, Longs p1, Longs c1, Longs 
     const __m256i back = _mm256_xor_si256(_mm256_shuffle_epi32(p0, 0xB1), _mm256_and_si256(_mm256_xor_si256(c3, key1), low));
     _mm256_storeu_si256((__m256i *)out, _mm256_unpacklo_epi64(front, back));
     _mm256_storeu_si256((__m256i *)(out + 16), _mm256_unpackhi_epi64(front, back));
+}
+
+GNNQLAB_FN Ints noise_of(const Longs *words, int vector) {
+    const __m256i two = words[vector / 2];
+    return _mm256_cvtepu16_epi32(vector % 2 ? _mm256_extracti128_si256(two, 1) : _mm256_castsi256_si128(two));
 }
 
 }  // namespace

@@ -68,6 +68,18 @@ GNNQLAB_FN Ints fold_rows(Ints row0, Ints row1, Ints row2, Ints row3) {
 
 GNNQLAB_FN Ints round_to_ints(Floats x) { return _mm512_cvtps_epi32(x); }
 GNNQLAB_FN Ints exclusive_or(Ints a, Ints b) { return _mm512_xor_si512(a, b); }
+GNNQLAB_FN Ints add(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
+GNNQLAB_FN Ints load_noise(const uint16_t *noise) {
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)noise));
+}
+GNNQLAB_FN Ints upper_half(Ints x) { return _mm512_srai_epi32(x, 16); }
+GNNQLAB_FN Ints within(Ints x, int most) {
+    return _mm512_max_epi32(_mm512_min_epi32(x, _mm512_set1_epi32(most)), _mm512_set1_epi32(-most));
+}
+GNNQLAB_FN void store_bytes(int8_t *out, const Ints *x) {
+    _mm_storeu_si128((__m128i *)out, _mm512_cvtepi32_epi8(x[0]));
+    _mm_storeu_si128((__m128i *)(out + lanes), _mm512_cvtepi32_epi8(x[1]));
+}
 // Keep x * factor where the noise reaches the threshold (1 to 65535), else 0.
 GNNQLAB_FN Floats keep(Floats x, Floats factor, const uint16_t *noise, uint16_t threshold) {
     const __m256i bits = _mm256_loadu_si256((const __m256i *)noise);
@@ -154,6 +166,11 @@ GNNQLAB_FN void store_blocks(uint16_t *out, Longs p0, Longs p1, Longs c1, Longs 
     const __m512i back = _mm512_mask_ternarylogic_epi32(swapped0, 0x5555, c3, key1, 0x96);
     _mm512_storeu_si512(out, _mm512_unpacklo_epi64(front, back));
     _mm512_storeu_si512(out + 32, _mm512_unpackhi_epi64(front, back));
+}
+
+GNNQLAB_FN Ints noise_of(const Longs *words, int vector) {
+    const __m256i half = vector ? _mm512_extracti64x4_epi64(words[0], 1) : _mm512_castsi512_si256(words[0]);
+    return _mm512_cvtepu16_epi32(half);
 }
 
 }  // namespace

@@ -9,42 +9,29 @@ values, so ``aggregate(features, weight)`` is ``X @ W`` and its gradient ``X.T @
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import torch
 from torch import Tensor
 
 from gnnqlab.kernels import native
 from gnnqlab.kernels.adjacency import Adjacency, Csr, address, describe
+from gnnqlab.kernels.code_rows import PairedRows, QuantizedRows, unpack_pairs
 from gnnqlab.kernels.reference import aggregate as reference
 
-__all__ = ["Adjacency", "QuantizedRows", "aggregate", "quantize_rows", "spmm"]
+__all__ = ["Adjacency", "PairedRows", "QuantizedRows", "aggregate", "quantize_rows", "spmm"]
 
 _spmm = native.declare("spmm", "p p p i i i i p i i p p i i p p i i i")
-_ROW_TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.int8: 2}
+_ROW_TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.int8: 2, torch.uint8: 3}
+_Rows = Tensor | QuantizedRows | PairedRows
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class QuantizedRows:
-    """Rows of int8 codes with a scale each: row ``i`` stands for ``codes[i] * scales[i]``."""
+class _Source(NamedTuple):
+    """Rows, of codes their scales, and how many columns they have."""
 
-    codes: Tensor
-    scales: Tensor
-
-    def __post_init__(self) -> None:
-        if self.codes.dtype != torch.int8 or self.codes.dim() != 2:
-            raise ValueError(f"codes must be int8 of shape (N, D), got {describe(self.codes)}")
-        if not self.scales.is_contiguous():
-            raise ValueError(f"scales must be contiguous, got strides {self.scales.stride()}; use scales.contiguous()")
-        if self.scales.dtype != torch.float32 or self.scales.shape != self.codes.shape[:1]:
-            raise ValueError(
-                f"scales must be float32 of shape ({self.codes.shape[0]},), one per row, got {describe(self.scales)}"
-            )
-
-    @property
-    def shape(self) -> torch.Size:
-        return self.codes.shape
+    rows: Tensor
+    scales: Tensor | None
+    columns: int
 
 
 def quantize_rows(x_ND: Tensor) -> QuantizedRows:
@@ -63,8 +50,8 @@ def quantize_rows(x_ND: Tensor) -> QuantizedRows:
 
 def spmm(
     adj: Adjacency,
-    x: Tensor | QuantizedRows,
-    halo: Tensor | QuantizedRows | None = None,
+    x: _Rows,
+    halo: _Rows | None = None,
     *,
     rows: tuple[int, int] | None = None,
     transposed: bool = False,
@@ -78,8 +65,10 @@ def spmm(
 
     Args:
         adj: the matrix; with ``transposed`` its transpose is used (``adj.transposed``, built at the first use).
-        x: the rows of columns ``0..N-1``, ``(N, D)`` float32, bfloat16 or ``QuantizedRows`` (sums are float32 for
-            all three; float64 only in the reference). Rows may lie further apart than D.
+        x: the rows of columns ``0..N-1``, ``(N, D)`` float32, bfloat16, ``QuantizedRows`` or ``PairedRows`` (sums are
+            float32 for all four; float64 only in the reference). Rows may lie further apart than D. Packed rows are
+            unpacked in registers, and give the sums of the same codes unpacked to the bit; off the CPU they are
+            unpacked first.
         halo: the rows of columns ``N..``, like ``x``. Without it the rows asked for must not use such columns.
         rows: ``(start, stop)``; only these rows of the matrix are computed.
         out: ``(stop - start, D)``, written (with ``accumulate`` added to) and returned; made if not given.
@@ -93,13 +82,12 @@ def spmm(
         raise ValueError(f"rows must satisfy 0 <= start <= stop <= {matrix.num_rows}, got ({start}, {stop})")
     if accumulate and out is None:
         raise ValueError("accumulate adds to out, got out=None; pass the rows to add to")
-    codes, scales = _split(x)
-    halo_codes, halo_scales = _split(halo)
-    _check_sources(matrix, codes, scales, halo_codes, halo_scales)
+    source, halo_source = _source(x), _source(halo)
+    _check_sources(matrix, source, halo_source)
     if out is not None:
-        _check_out(out, codes, stop - start)
+        _check_out(out, source, stop - start)
     csr = (matrix.indptr, matrix.indices, matrix.weights)
-    return _sum_rows(csr, start, stop, (codes, scales), (halo_codes, halo_scales), out, accumulate)
+    return _sum_rows(csr, start, stop, source, halo_source, out, accumulate)
 
 
 def aggregate(adj: Adjacency, x: Tensor) -> Tensor:
@@ -122,7 +110,7 @@ def aggregate(adj: Adjacency, x: Tensor) -> Tensor:
         >>> x.grad.tolist()
         [[1.0], [1.0]]
     """
-    _check_sources(adj, x, None, None, None)
+    _check_sources(adj, _source(x), None)
     if not torch.compiler.is_compiling():
         return _EagerAggregate.apply(x, adj)
     turned = adj.transposed.csr if x.requires_grad else (None, None, None)
@@ -135,7 +123,7 @@ class _EagerAggregate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, adj: Adjacency) -> Tensor:
         ctx.adj, ctx.dtype = adj, x.dtype
-        return _sum_rows(adj.csr, 0, adj.num_rows, (x, None), (None, None), None, False)
+        return _sum_rows(adj.csr, 0, adj.num_rows, _source(x), None, None, False)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
@@ -159,7 +147,7 @@ def _aggregate(
     turned_weights: Tensor | None,
     x: Tensor,
 ) -> Tensor:
-    return _sum_rows((indptr, indices, weights), 0, indptr.numel() - 1, (x, None), (None, None), None, False)
+    return _sum_rows((indptr, indices, weights), 0, indptr.numel() - 1, _source(x), None, None, False)
 
 
 def _aggregate_fake(
@@ -198,13 +186,16 @@ def _sum_rows(
     csr: Csr,
     start: int,
     stop: int,
-    source: tuple[Tensor, Tensor | None],
-    halo_source: tuple[Tensor | None, Tensor | None],
+    source: _Source,
+    halo_source: _Source | None,
     out: Tensor | None,
     accumulate: bool,
 ) -> Tensor:
-    """The product of checked operands; a source is its rows and, of int8 rows, their scales."""
-    (x, scales), (halo, halo_scales) = source, halo_source
+    """The product of checked operands."""
+    if source.rows.dtype == torch.uint8 and not (source.rows.is_cpu and native.active(source.rows.device)):
+        source, halo_source = _unpacked(source), None if halo_source is None else _unpacked(halo_source)
+    x, scales, columns = source
+    halo, halo_scales = (None, None) if halo_source is None else halo_source[:2]
     if x.dtype == torch.float64 or not native.active(x.device):
         both = None if scales is None else (scales, halo_scales)
         summed = reference.spmm(*csr, x, halo, start=start, stop=stop, scales=both)
@@ -212,7 +203,7 @@ def _sum_rows(
             return summed
         return out.add_(summed) if accumulate else out.copy_(summed)
     if out is None:
-        out = x.new_empty((stop - start, x.shape[1]), dtype=torch.float32)
+        out = x.new_empty((stop - start, columns), dtype=torch.float32)
     x, into = _unit_columns(x), _unit_columns(out)
     halo = None if halo is None else _unit_columns(halo)
     indptr, indices, weights = csr
@@ -223,7 +214,7 @@ def _sum_rows(
         start,
         stop,
         _ROW_TYPES[x.dtype],
-        x.shape[1],
+        columns,
         x.data_ptr(),
         x.shape[0],
         x.stride(0),
@@ -250,34 +241,35 @@ def _unit_columns(rows: Tensor) -> Tensor:
 
 
 @overload
-def _split(rows: Tensor | QuantizedRows) -> tuple[Tensor, Tensor | None]: ...
+def _source(rows: _Rows) -> _Source: ...
 @overload
-def _split(rows: None) -> tuple[None, None]: ...
-@overload
-def _split(rows: Tensor | QuantizedRows | None) -> tuple[Tensor | None, Tensor | None]: ...
-def _split(rows: Tensor | QuantizedRows | None) -> tuple[Tensor | None, Tensor | None]:
-    return (rows.codes, rows.scales) if isinstance(rows, QuantizedRows) else (rows, None)
+def _source(rows: _Rows | None) -> _Source | None: ...
+def _source(rows: _Rows | None) -> _Source | None:
+    if isinstance(rows, QuantizedRows | PairedRows):
+        return _Source(rows.codes, rows.scales, rows.shape[1])
+    return None if rows is None else _Source(rows, None, rows.shape[-1] if rows.dim() else 0)
 
 
-def _check_sources(
-    matrix: Adjacency, x: Tensor, scales: Tensor | None, halo: Tensor | None, halo_scales: Tensor | None
-) -> None:
-    if x.dim() != 2 or x.dtype not in (torch.float32, torch.float64, torch.bfloat16, torch.int8):
-        raise ValueError(f"x must be float32, bfloat16 or QuantizedRows of shape (N, D), got {describe(x)}")
-    if x.device != matrix.device:
-        raise ValueError(f"x must be on the adjacency's device, {matrix.device}, got {x.device}; use adj.to(x.device)")
+def _unpacked(source: _Source) -> _Source:
+    assert source.scales is not None
+    return _source(unpack_pairs(PairedRows(source.rows, source.scales, source.columns)))
+
+
+def _check_sources(matrix: Adjacency, source: _Source, halo_source: _Source | None) -> None:
+    x, scales, columns = source
+    stored = (torch.float32, torch.float64, torch.bfloat16) if scales is None else (torch.int8, torch.uint8)
     if x.dtype == torch.int8 and scales is None:
         raise ValueError("int8 rows need their scales, got a bare int8 tensor; pass QuantizedRows(codes, scales)")
-    if halo is None:
+    if x.dim() != 2 or x.dtype not in stored:
+        raise ValueError(f"x must be float32, bfloat16 or rows of codes of shape (N, D), got {describe(x)}")
+    if x.device != matrix.device:
+        raise ValueError(f"x must be on the adjacency's device, {matrix.device}, got {x.device}; use adj.to(x.device)")
+    if halo_source is None:
         if x.shape[0] > matrix.num_columns:
             raise ValueError(f"x must have at most {matrix.num_columns} rows, one per column, got {x.shape[0]}")
         return
-    if (
-        halo.dtype != x.dtype
-        or halo.dim() != 2
-        or halo.shape[1] != x.shape[1]
-        or (scales is None) != (halo_scales is None)
-    ):
+    halo, halo_scales, halo_columns = halo_source
+    if halo.dtype != x.dtype or halo.dim() != 2 or halo_columns != columns or (scales is None) != (halo_scales is None):
         raise ValueError(f"halo must be like x, {describe(x)}, got {describe(halo)}")
     if x.shape[0] + halo.shape[0] != matrix.num_columns:
         raise ValueError(
@@ -286,7 +278,7 @@ def _check_sources(
         )
 
 
-def _check_out(out: Tensor, x: Tensor, num_rows: int) -> None:
-    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-    if out.dtype != dtype or out.shape != (num_rows, x.shape[1]):
-        raise ValueError(f"out must be {dtype} of shape ({num_rows}, {x.shape[1]}), got {describe(out)}")
+def _check_out(out: Tensor, source: _Source, num_rows: int) -> None:
+    dtype = torch.float64 if source.rows.dtype == torch.float64 else torch.float32
+    if out.dtype != dtype or out.shape != (num_rows, source.columns):
+        raise ValueError(f"out must be {dtype} of shape ({num_rows}, {source.columns}), got {describe(out)}")

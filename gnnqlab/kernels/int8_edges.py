@@ -6,13 +6,17 @@ Shapes: N rows by column, R rows of the adjacency, E edges in its order, K heads
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
+from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import native
 from gnnqlab.kernels.adjacency import Adjacency, address, describe
-from gnnqlab.kernels.aggregate import QuantizedRows
+from gnnqlab.kernels.aggregate import QuantizedRows, spmm
 from gnnqlab.kernels.attention_passes import attend_columns, attend_rows
+from gnnqlab.kernels.quantize import Noise, check_bits, quantize
 from gnnqlab.kernels.reference import attention as reference
 from gnnqlab.kernels.reference import int8_edges as widening
 
@@ -23,6 +27,7 @@ __all__ = [
     "int8_sddmm_add",
     "int8_sddmm_dot",
     "int8_weighted_sum",
+    "quantized_sum",
 ]
 
 _attend = native.declare("int8_attend", "p p i i i i p i i p p i p p p p f p i p i")
@@ -30,6 +35,7 @@ _attend_backward = native.declare("int8_attend_backward", "p p p i i i i p i p p
 _weighted_sum = native.declare("int8_weighted_sum", "p p i i i p p i i p p i i")
 _dot = native.declare("int8_sddmm_dot", "p p i i i p i i p p i p p i")
 _add = native.declare("int8_sddmm_add", "p p i i p i i p p i p p i")
+_quantized_sum = native.declare("quantized_sum", "p p i p i i p i f f i i i i i p i")
 
 
 def incidence(adj: Adjacency, *, by_column: bool = False) -> Adjacency:
@@ -50,6 +56,54 @@ def incidence(adj: Adjacency, *, by_column: bool = False) -> Adjacency:
         return Adjacency.of_checked(adj.transposed.indptr, adj.transposed_edges, num_columns=adj.num_edges)
     order = torch.arange(adj.num_edges, dtype=torch.int32, device=adj.device)
     return Adjacency.of_checked(adj.indptr, order, num_columns=adj.num_edges)
+
+
+def quantized_sum(
+    adj: Adjacency, x: Tensor, *, bits: int = 8, scale: str = "row", noise: Noise | None = None
+) -> Tensor:
+    """Return ``spmm(adj, quantize(x, ...))``, the same bits, without writing a code; no gradient is recorded.
+
+    For rows of edges, each of which one sum takes: the codes of a row would be written, read once and dropped. What is
+    left is one reading of ``x`` (two with one scale for all), which a float32 sum needs as well, so codes save this sum
+    no memory traffic; they do where several products take them.
+
+    Args:
+        adj: without weights, as :func:`incidence` makes it.
+        x: float32 ``(N, D)`` by column; bits, scale and noise as for :func:`gnnqlab.kernels.quantize.quantize`.
+
+    Raises:
+        NonFiniteRow: if a row that a sum takes holds NaN or Inf.
+        ValueError: if a setting is unknown or a shape does not fit.
+
+    Example:
+        >>> adj = Adjacency(torch.tensor([0, 2]), torch.tensor([0, 1], dtype=torch.int32), num_columns=2)
+        >>> quantized_sum(adj, torch.tensor([[1.0], [2.0]])).item()
+        3.0
+    """
+    check_bits(bits)
+    if adj.weights is not None or x.shape[0] != adj.num_columns:
+        raise ValueError(f"rows to sum must be {adj.num_columns} without weights of edges, got {describe(x)}")
+    natively = x.dtype == torch.float32 and x.dim() == 2 and x.is_cpu and native.active(x.device) and x.numel() > 0
+    if not natively or scale not in ("row", "tensor"):
+        return spmm(adj, quantize(x, bits=bits, scale=scale, noise=noise))
+    if noise is not None and noise.ids.shape != (x.shape[0],):
+        raise ValueError(f"noise must have an id for each of {x.shape[0]} rows, got shape {tuple(noise.ids.shape)}")
+    x = x if x.shape[1] == 1 or x.stride(1) == 1 else x.contiguous()
+    ends = torch.aminmax(x) if scale == "tensor" else ()
+    largest = max((abs(float(end)) for end in ends), default=0.0)
+    if not math.isfinite(largest):
+        raise NonFiniteRow(int((~torch.isfinite(x)).any(1).nonzero()[0, 0]))
+    ids = None if noise is None else noise.ids[adj.indices]
+    counter = (0, 0, 0) if noise is None else (noise.seed, noise.epoch, noise.stream)
+    out = torch.empty((adj.num_rows, x.shape[1]))
+    refusal = _quantized_sum(
+        adj.indptr.data_ptr(), adj.indices.data_ptr(), adj.num_rows, x.data_ptr(), x.stride(0), x.shape[1],
+        address(ids), int(ids is not None and ids.dtype == torch.int32), float(2 ** (bits - 1) - 1), largest,
+        int(scale == "tensor"), int(noise is not None), *counter, out.data_ptr(), native.threads(),
+    )  # fmt: skip
+    if refusal:
+        raise NonFiniteRow(int(adj.indices[refusal - 1]))
+    return out
 
 
 def int8_sddmm_add(adj: Adjacency, x: QuantizedRows, y: QuantizedRows) -> Tensor:

@@ -40,8 +40,9 @@ __all__ = [
     "use",
 ]
 
-ABI = 1
-"""Version of the C interface; a library of another version is not used."""
+ABI = 2
+"""Version of the C interface; a library of another version is not used. It rises with every change of what a call takes
+or fills: 2 since rotated rows note their norms."""
 
 ISAS = ("avx512", "avx2", "scalar")
 """Instruction sets, the fastest first."""

@@ -18,6 +18,7 @@ __all__ = ["check_counter", "dropout", "dropout_values", "stream", "uniform16"]
 
 KINDS = {
     "forward": 0, "backward": 1, "dropout": 2, "bits": 3, "sample": 4, "operand": 5, "weight": 6, "loose": 7, "kept": 8,
+    "gradient": 9,
 }  # fmt: skip
 
 _uniform16 = native.declare("uniform16", "p i i i i i i p i")
@@ -31,7 +32,8 @@ def stream(kind: str, layer: int, sender: int = 0, round: int = 0) -> int:
     Args:
         kind: ``"forward"`` or ``"backward"`` (rounding of messages), ``"dropout"``, ``"bits"`` (a random choice of
             widths), ``"sample"`` (boundary sampling), rounding of what products multiply: ``"operand"`` (rows of
-            nodes), ``"weight"`` and ``"loose"`` (rows of anything else), or ``"kept"``: of what a backward pass keeps.
+            nodes), ``"weight"`` and ``"loose"`` (rows of anything else), ``"kept"``: of what a backward pass keeps, or
+            ``"gradient"``: of weight gradients that are summed as codes.
         layer: layer number, or number of the operand in its pass, below 4096.
         sender: tells apart messages about one node that must err independently: sending rank + 1 for gradients, which
             come from several ranks; for rows, which go to several, the number of the receiver (see

@@ -7,6 +7,7 @@ rounds by noise; a scale a row is ours, and needs nobody else's rows. Letters: N
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, overload
 
 import torch
 from torch import Tensor
@@ -14,17 +15,18 @@ from torch import Tensor
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import native
 from gnnqlab.kernels.adjacency import describe
-from gnnqlab.kernels.aggregate import QuantizedRows
+from gnnqlab.kernels.code_rows import PairedRows, QuantizedRows, check_paired, pack_pairs
 from gnnqlab.kernels.noise import check_counter
 from gnnqlab.kernels.reference import quantize as reference
 
 __all__ = ["SCALES", "WIDTHS", "Noise", "check_bits", "quantize"]
 
 WIDTHS = (2, 3, 4, 5, 6, 7, 8)
-"""Bits of a code that products take; a code of any width fills a byte."""
+"""Bits of a code that products take."""
 SCALES = ("row", "tensor")
 
 _quantize = native.declare("quantize", "p i i i p i f i i i i i p i p i")
+_quantize_pairs = native.declare("quantize_pairs", "p i i i p i f i i i i i p i p i")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +50,28 @@ def check_bits(bits: int) -> None:
         raise ValueError(f"bits must be one of {WIDTHS}, got {bits}: one bit has no level beside zero")
 
 
+@overload
+def quantize(
+    x: Tensor,
+    *,
+    bits: int = ...,
+    scale: str = ...,
+    noise: Noise | None = ...,
+    out: QuantizedRows | None = ...,
+    largest: float | None = ...,
+    packed: Literal[False] = ...,
+) -> QuantizedRows: ...
+@overload
+def quantize(
+    x: Tensor,
+    *,
+    bits: int,
+    scale: str = ...,
+    noise: Noise | None = ...,
+    out: None = ...,
+    largest: float | None = ...,
+    packed: Literal[True],
+) -> PairedRows: ...
 def quantize(
     x: Tensor,
     *,
@@ -55,22 +79,27 @@ def quantize(
     scale: str = "row",
     noise: Noise | None = None,
     out: QuantizedRows | None = None,
-) -> QuantizedRows:
+    largest: float | None = None,
+    packed: bool = False,
+) -> QuantizedRows | PairedRows:
     """Round each element to a multiple of its row's, or the matrix's, scale.
 
     ``q = floor(x / s + u)`` with ``s = max|x| / L``, ``L = 2**(b - 1) - 1`` and ``u`` uniform in [0, 1) from the noise,
-    so that ``E[q s] = x``; without noise ``u = 1/2``. Codes lie in [-L, L]. A zero stays zero under any noise; a row
-    (or matrix) whose elements are all below 2**-100 becomes zeros of scale 0.
+    so that ``E[q s] = x`` (TANGO Eqs. 1 to 3); without noise ``u = 1/2``. Codes lie in [-L, L]. A zero stays zero under
+    any noise; a row (or matrix) whose elements are all below 2**-100 becomes zeros of scale 0.
 
     Differs: ``s = max|x| / (2**(b - 1) - 1/2)``, as the paper prints it, sends the largest element to 127.5, and its
     codes to 128, which a byte does not hold.
 
     Args:
         x: float32 ``(N, D)``; a row's stride may exceed D.
-        bits: b, 2 to 8; a code fills a byte whatever its width.
+        bits: b, 2 to 8; a code fills a byte whatever its width, unless it is packed.
         scale: ``"row"``: each row has its own; ``"tensor"``: one for all of x, returned for each row.
         noise: of the rows; ``None`` rounds to nearest, which is biased.
         out: written and returned; made if not given.
+        largest: with one scale for all, the largest magnitude of the matrix that x is a part of; by default that of x.
+        packed: keep two codes a byte, of at most four bits; the codes are the same. Sums over neighbours
+            (:func:`gnnqlab.kernels.aggregate.spmm`) read such rows, no other product does. Without ``out``.
 
     Returns:
         Codes and scales, with ``codes[i] * scales[i]`` off by less than ``scales[i]``, half of it without noise.
@@ -84,6 +113,10 @@ def quantize(
         [[-7, 0, 4], [0, 0, 0]]
     """
     check_bits(bits)
+    if packed:
+        check_paired(bits)
+        if out is not None:
+            raise ValueError("packed rows are made, not written into rows that are there; leave out=None")
     if scale not in SCALES:
         raise ValueError(f"scale must be one of {SCALES}, got {scale!r}")
     if x.dtype != torch.float32 or x.dim() != 2:
@@ -91,27 +124,58 @@ def quantize(
     rows, columns = x.shape
     if noise is not None and noise.ids.shape != (rows,):
         raise ValueError(f"noise must have an id for each of {rows} rows, got shape {tuple(noise.ids.shape)}")
-    if out is None:
-        out = QuantizedRows(x.new_empty((rows, columns), dtype=torch.int8), x.new_empty(rows))
+    if largest is not None:
+        of_part = _of_part(x, largest, bits=bits, scale=scale, noise=noise, out=out)
+        return pack_pairs(of_part) if packed else of_part
+    natively = x.is_cpu and native.active(x.device) and rows > 0 and columns > 0
+    if packed and not natively:
+        return pack_pairs(quantize(x, bits=bits, scale=scale, noise=noise))
+    written = _room(x, packed) if out is None else out
     levels, whole = 2 ** (bits - 1) - 1, scale == "tensor"
     ids = None if noise is None else noise.ids.contiguous()
     counter = (0, 0, 0) if noise is None else (noise.seed, noise.epoch, noise.stream)
-    if not (x.is_cpu and native.active(x.device)) or rows == 0 or columns == 0:
+    if not natively:
         names = dict(zip(("seed", "epoch", "stream"), counter, strict=True))
         codes, scales, bad = reference.quantize(x, levels=levels, whole=whole, ids_N=ids, **names)
         if bool(bad.any()):
             raise NonFiniteRow(int(bad.nonzero()[0, 0]))
-        out.codes.copy_(codes)
-        out.scales.copy_(scales)
-        return out
+        written.codes.copy_(codes)
+        written.scales.copy_(scales)
+        return written
     if columns > 1 and x.stride(1) != 1:
         x = x.contiguous()
-    refusal = _quantize(
+    refusal = (_quantize_pairs if packed else _quantize)(
         x.data_ptr(), x.stride(0), rows, columns,
         None if ids is None else ids.data_ptr(), int(ids is not None and ids.dtype == torch.int32), float(levels),
-        int(whole), int(noise is not None), *counter, out.codes.data_ptr(), out.codes.stride(0),
-        out.scales.data_ptr(), native.threads(),
+        int(whole), int(noise is not None), *counter, written.codes.data_ptr(), written.codes.stride(0),
+        written.scales.data_ptr(), native.threads(),
     )  # fmt: skip
     if refusal:
         raise NonFiniteRow(refusal - 1)
+    return written
+
+
+def _room(x: Tensor, packed: bool) -> QuantizedRows | PairedRows:
+    (rows, columns), scales = x.shape, x.new_empty(x.shape[0])
+    if packed:
+        return PairedRows(x.new_empty((rows, -(-columns // 2)), dtype=torch.uint8), scales, columns)
+    return QuantizedRows(x.new_empty((rows, columns), dtype=torch.int8), scales)
+
+
+def _of_part(
+    x: Tensor, largest: float, *, bits: int, scale: str, noise: Noise | None, out: QuantizedRows | None
+) -> QuantizedRows:
+    """Quantize with one scale that a larger matrix settles: a row with its largest element stands behind x."""
+    if scale != "tensor" or not largest >= 0.0:
+        raise ValueError(f"largest must be the magnitude that scale 'tensor' goes by, got {largest} and {scale!r}")
+    rows = x.shape[0]
+    if noise is not None:
+        ids = torch.cat([noise.ids, noise.ids.new_zeros(1)])
+        noise = Noise(ids, noise.seed, noise.epoch, noise.stream)
+    behind = quantize(torch.cat([x, x.new_full((1, x.shape[1]), largest)]), bits=bits, scale=scale, noise=noise)
+    found = QuantizedRows(behind.codes[:rows], behind.scales[:rows])
+    if out is None:
+        return found
+    out.codes.copy_(found.codes)
+    out.scales.copy_(found.scales)
     return out

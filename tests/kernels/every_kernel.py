@@ -13,6 +13,7 @@ from gnnqlab.kernels import codec, noise
 from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.kernels.aggregate import aggregate, quantize_rows, spmm
 from gnnqlab.kernels.attention import attend, sddmm_add, sddmm_dot, segment_softmax, weighted_sum
+from gnnqlab.kernels.code_rows import pack_pairs
 from gnnqlab.kernels.int8_edges import (
     incidence,
     int8_attend_columns,
@@ -20,12 +21,16 @@ from gnnqlab.kernels.int8_edges import (
     int8_sddmm_add,
     int8_sddmm_dot,
     int8_weighted_sum,
+    quantized_sum,
 )
 from gnnqlab.kernels.int8_mm import int8_mm, int8_mm_scaled, int8_mm_transposed
 from gnnqlab.kernels.linear import encode_linear
 from gnnqlab.kernels.moves import row_changes
+from gnnqlab.kernels.nodewise import ACTIVATIONS, Mask, Norm, nodewise, nodewise_both
 from gnnqlab.kernels.quantize import Noise, quantize
+from gnnqlab.kernels.rotate import ROTATED_WIDTHS, decode_rotated, encode_rotated
 from gnnqlab.kernels.vertex_cut import Ends, choose_masters, empty_copies, place_by_cost, place_by_worth
+from gnnqlab.kernels.xoshiro import quantize_xoshiro, xoshiro
 
 SETTINGS = {"seed": 7, "epoch": 1, "stream": 2}
 COLUMNS = (1, 9, 64, 130, 602, 1030)
@@ -61,18 +66,37 @@ def every_kernel(device: str) -> int:
             codec.decode_rows(payload, params, bits, None, out, ids, accumulate=True)
             encode_linear(x, ids.flip(0), bits, None, payload, params, torch.zeros(OWNED, device=device))
             calls += 3
+            if bits in ROTATED_WIDTHS:
+                key = {"rotations": 2, **SETTINGS}
+                encode_rotated(
+                    x, ids.flip(0), ids, bits, None, payload, params[:, 0].contiguous(), torch.zeros_like(params), **key
+                )
+                decode_rotated(
+                    payload, torch.ones(OWNED, device=device), bits, None, out, ids, ids, accumulate=True, **key
+                )
+                calls += 2
         moved, _ = row_changes(x, ids.flip(0), x.flip(0) * (1 + 0.1 * (ids % 2)[:, None]), 0.05)
         assert moved.tolist() == list(range(1, OWNED, 2))
+        norm = Norm(random(columns).requires_grad_(), random(columns).requires_grad_())
+        mask = Mask(ids=ids, p=0.3, **SETTINGS)
+        for activation in ACTIVATIONS:
+            nodewise(x.clone().requires_grad_(), norm, activation=activation, mask=mask).sum().backward()
+        whole, dropped = nodewise_both(x.bfloat16().requires_grad_(), mask=mask)
+        (whole + dropped).sum().backward()
+        calls += 2 * (len(ACTIVATIONS) + 1)
         noise.uniform16(ids, columns, **SETTINGS)
         noise.dropout(x, ids, p=0.3, **SETTINGS)
         noise.dropout_values(x[:, 0].contiguous(), ids, ids % columns, p=0.3, **SETTINGS)
         of_rows, of_all = quantize(x, noise=Noise(ids, **SETTINGS)), quantize(grad[:OWNED], bits=4, scale="tensor")
+        quantize_xoshiro(grad, seed=7)
+        packed = quantize(x, bits=4, noise=Noise(ids, **SETTINGS), packed=True)
+        spmm(adj, packed, pack_pairs(quantize(halo, bits=4)))
         int8_mm(of_rows.codes, of_rows.scales, of_all.codes, 1.0, transposed=True, bias=x[:, 0].contiguous())
         int8_mm(of_rows.codes[:, :OWNED], of_rows.scales, of_all.codes[: min(columns, OWNED)], 1.0)
         int8_mm_transposed(of_rows.codes, of_all.codes, 1.0)
         int8_mm_scaled(of_rows.codes, of_all.codes, of_rows.scales)
         aggregate(adj, torch.cat([x, halo]).requires_grad_()).sum().backward()
-        calls += 15
+        calls += 19
     for heads, features in ((1, 7), (2, 40), (4, 64), (1, 1030)):
         shapes = ((OWNED, heads, features), (OWNED, heads), (ROWS, heads), (HALO, heads, features), (HALO, heads))
         operands = [random(*shape).requires_grad_() for shape in shapes]
@@ -90,9 +114,15 @@ def every_kernel(device: str) -> int:
         int8_attend_columns(adj, x, logits, packed, y, random(edges, heads), columns=(0, places))
         int8_weighted_sum(adj, random(edges, heads), x, heads=heads)
         int8_sddmm_dot(adj, x, y, heads=heads)
-        spmm(incidence(adj), quantize(int8_sddmm_add(adj, x, y)))
-        calls += 6
-    calls += every_loop_of_vertex_cuts()
+        added = int8_sddmm_add(adj, x, y)
+        spmm(incidence(adj), quantize(added))
+        for scale in ("row", "tensor"):
+            quantized_sum(
+                incidence(adj, by_column=True), added, scale=scale, noise=Noise(adj.indices.long(), **SETTINGS)
+            )
+        calls += 8
+    xoshiro(torch.arange(32).view(8, 4), 5)
+    calls += 1 + every_loop_of_vertex_cuts()
     if device == "cuda":
         codec.raise_refused(ids.device)
     return calls

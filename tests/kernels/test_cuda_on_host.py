@@ -17,16 +17,27 @@ import pytest
 import torch
 
 from gnnqlab.errors import NonFiniteRow
-from gnnqlab.kernels import codec, moves, native
+from gnnqlab.kernels import codec, moves, native, nodewise
+from gnnqlab.kernels.aggregate import _ROW_TYPES
 from gnnqlab.kernels.linear import encode_linear
 from tests.cases import each, one_case
-from tests.kernels import every_kernel, test_gpu
+from tests.kernels import every_kernel, test_gpu, test_nodewise
+from tests.kernels.backends import AVAILABLE
 from tests.kernels.test_moves import walked
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parents[1] / "cuda_ext"
 COMPILER = shutil.which("c++") or shutil.which("g++")
-REFUSING = ("encode_rows", "encode_linear", "decode_rows", "uniform16", "dropout", "dropout_values", "moved_rows")
+REFUSING = (
+    "encode_rows",
+    "encode_linear",
+    "decode_rows",
+    "uniform16",
+    "dropout",
+    "dropout_values",
+    "moved_rows",
+    "nodewise",
+)
 """Operators whose CUDA function notes refusals where the CPU's takes a number of threads."""
 
 pytestmark = [
@@ -81,7 +92,8 @@ def launched(library, monkeypatch):
 
     def call(kernel, *arguments):
         function = getattr(library, f"gnnqlab_{kernel.name}_cuda", None)
-        if function is None:  # the transpose, which PyTorch does on a GPU
+        # PyTorch transposes on a GPU, and codes that share a byte are taken apart there before they are summed.
+        if function is None or (kernel.name == "spmm" and arguments[5] == _ROW_TYPES[torch.uint8]):
             return cpu_call(kernel, *arguments)
         names.append(kernel.name)
         function.argtypes, function.restype = [*kernel._argtypes, ctypes.c_void_p], ctypes.c_int64
@@ -149,6 +161,26 @@ def test_moved_rows_are_those_of_the_reference(launched, columns):
             expected = moves.row_moves(x, rows, held, epsilon)
         assert torch.equal(moves._marked(x, rows, held, epsilon).nonzero().flatten(), expected)
     assert set(launched) == {"moved_rows"}
+
+
+@each("activation", nodewise.ACTIVATIONS)
+@each("normed", [False, True])
+def test_one_pass_gives_values_and_gradients_of_separate_steps(launched, monkeypatch, activation, normed):
+    monkeypatch.setattr(test_nodewise, "SHAPES", [(1, 1), (3, 9), (260, 31), (5, 300)])
+    test = one_case(test_nodewise.test_values_and_gradients_are_those_of_separate_steps_in_float64)
+    test(AVAILABLE[0], activation, 0.5, normed)
+    assert "nodewise" in launched and "nodewise_backward" in launched
+
+
+def test_one_pass_draws_the_masks_of_dropout_and_takes_bfloat16_rows(launched):
+    for normed in (False, True):
+        one_case(test_nodewise.test_the_mask_is_that_of_dropout)(AVAILABLE[0], normed)
+    one_case(test_nodewise.test_rows_of_bfloat16_are_rounded_once)(AVAILABLE[0])
+    one_case(test_nodewise.test_strided_rows_and_gradients_are_read_where_they_lie)(AVAILABLE[0])
+    with pytest.raises(ValueError, match="ids must be in"):
+        test_nodewise.nodewise(
+            torch.ones(2, 3), mask=test_nodewise.Mask(ids=torch.tensor([1, -1]), p=0.5, seed=0, epoch=0, stream=0)
+        )
 
 
 def test_every_kernel_has_run(launched, monkeypatch):

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gnnqlab.kernels import codec, native, noise
+from gnnqlab.kernels import codec, native, nodewise, noise
 from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.kernels.aggregate import QuantizedRows, aggregate, quantize_rows, spmm
 from gnnqlab.kernels.attention import attend, sddmm_add, sddmm_dot, segment_softmax, weighted_sum
@@ -133,6 +133,24 @@ def test_same_bits_again_and_again(device: str) -> None:
     for _ in range(3):
         again = spmm(adj, x), attend(adj, values, logits, target), segment_softmax(adj, random(9000, 2).to(device))
         assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+
+
+@each("columns", WIDTHS)
+@each("normed", [False, True])
+def test_one_pass_between_convolutions(device: str, columns: int, normed: bool) -> None:
+    ids, outcomes = torch.arange(700), []
+    operands = [random(700, columns), 1 + random(columns, seed=1), random(columns, seed=2)]
+    weight = random(700, columns, seed=3)
+    for backend, place in (("native", device), ("reference", "cpu")):
+        with native.use(backend):
+            x, scale, shift = (one.to(place).requires_grad_() for one in operands)
+            norm = nodewise.Norm(scale, shift) if normed and columns > 1 else None
+            mask = nodewise.Mask(ids=ids.to(place), p=0.4, **SETTINGS)
+            out = nodewise.nodewise(x, norm, mask=mask)
+            inputs = [x] if norm is None else [x, scale, shift]
+            outcomes.append([out.detach(), *torch.autograd.grad((out * weight.to(place)).sum(), inputs)])
+    for found, expected in zip(*outcomes):
+        assert float((found.cpu() - expected).abs().max()) <= 2e-4 * max(1.0, float(expected.abs().max()))
 
 
 def test_nothing_to_do(device: str) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
+from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.kernels.aggregate import QuantizedRows, spmm
 from gnnqlab.kernels.attention import attend_columns, attend_rows, pack_rows
@@ -15,8 +18,9 @@ from gnnqlab.kernels.int8_edges import (
     int8_sddmm_add,
     int8_sddmm_dot,
     int8_weighted_sum,
+    quantized_sum,
 )
-from gnnqlab.kernels.quantize import quantize
+from gnnqlab.kernels.quantize import Noise, quantize
 from tests.kernels.backends import EVERY, use
 
 ROWS, OWNED, HALO, EDGES = 30, 40, 9, 400
@@ -103,6 +107,38 @@ def test_attention_of_codes_is_that_of_the_widened_rows(backend: str, heads: int
 
 
 @pytest.mark.parametrize("backend", EVERY)
+@pytest.mark.parametrize("columns", [1, 16, 33, 257])
+@pytest.mark.parametrize(("scale", "bits"), [("row", 8), ("tensor", 8), ("row", 3)])
+def test_a_sum_that_quantizes_on_its_way_is_that_of_the_codes(
+    backend: str, columns: int, scale: str, bits: int
+) -> None:
+    """The same bits, by noise of any ids and to nearest, at destinations and at sources."""
+    adj = _adjacency(OWNED)
+    x = _random(EDGES, columns) * torch.logspace(-3, 3, EDGES).unsqueeze(1)
+    x[5] = 0.0
+    ids = torch.arange(EDGES).flip(0) * 7
+    with use(backend):
+        for ends, noise in itertools.product(
+            (incidence(adj), incidence(adj, by_column=True)), (None, Noise(ids, 1, 2, 3), Noise(ids.int(), 1, 2, 3))
+        ):
+            codes = quantize(x, bits=bits, scale=scale, noise=noise)
+            found = quantized_sum(ends, x, bits=bits, scale=scale, noise=noise)
+            assert torch.equal(found, spmm(ends, codes))
+            assert columns == 1 or not torch.equal(found, spmm(ends, x)), "a single element is its own scale"
+        assert torch.equal(quantized_sum(ends, x[:, :1]), quantized_sum(ends, x[:, :1].contiguous()))
+
+
+@pytest.mark.parametrize("backend", EVERY)
+@pytest.mark.parametrize("scale", ["row", "tensor"])
+@pytest.mark.parametrize("bad", [float("nan"), float("-inf")])
+def test_a_sum_that_quantizes_on_its_way_names_the_row_that_is_not_finite(backend: str, scale: str, bad: float) -> None:
+    adj, x = _adjacency(OWNED), _random(EDGES, 20)
+    x[17, 3] = bad
+    with use(backend), pytest.raises(NonFiniteRow, match="17"):
+        quantized_sum(incidence(adj, by_column=True), x, scale=scale)
+
+
+@pytest.mark.parametrize("backend", EVERY)
 def test_no_edges(backend: str) -> None:
     adj = Adjacency(torch.zeros(ROWS + 1, dtype=torch.int64), torch.empty(0, dtype=torch.int32), num_columns=OWNED)
     x, y = _rows(OWNED, 6, 1), _rows(ROWS, 6, 2)
@@ -110,6 +146,7 @@ def test_no_edges(backend: str) -> None:
         assert int8_sddmm_dot(adj, x, y, heads=2).shape == (0, 2) and int8_sddmm_add(adj, x, y).shape == (0, 6)
         assert not int8_weighted_sum(adj, torch.empty(0, 2), x, heads=2).any()
         assert not spmm(incidence(adj), QuantizedRows(x.codes[:0], x.scales[:0])).any()
+        assert not quantized_sum(incidence(adj), torch.empty(0, 6)).any()
         out, _ = int8_attend_rows(adj, x, _random(OWNED, 2), _random(ROWS, 2))
         assert not out.any()
 
@@ -121,6 +158,9 @@ def test_what_does_not_fit_is_refused() -> None:
         (lambda: int8_sddmm_dot(adj, x, y, heads=4), "equal heads"),
         (lambda: int8_sddmm_add(adj, x, x), "y must be of shape"),
         (lambda: int8_weighted_sum(adj, torch.ones(EDGES, 1), x, heads=2), "weights must be"),
+        (lambda: quantized_sum(incidence(adj), x.scales[:, None]), "rows to sum must be 400"),
+        (lambda: quantized_sum(incidence(adj), _random(EDGES, 2), bits=1), "bits must be"),
+        (lambda: quantized_sum(incidence(adj), _random(EDGES, 2), scale="whole"), "scale must be"),
     ):
         with pytest.raises(ValueError, match=text):
             call()

@@ -151,7 +151,7 @@ def test_random_calls_stay_in_bounds(tmp_path):
             "-DGNNQLAB_SANITIZE=ON",
         ],
         ["cmake", "--build", str(tmp_path), "--target", "codec_fuzz", "--parallel", "2"],
-        [str(tmp_path / "codec_fuzz"), "50000", "1"],
+        [str(tmp_path / "codec_fuzz"), "20000", "1"],
     ):
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=280)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]

@@ -124,3 +124,17 @@ def test_settings_that_cannot_be_are_refused() -> None:
             quantize(x, **settings)
     with pytest.raises(ValueError, match="must be float32"):
         quantize(x.double())
+
+
+def test_a_part_is_rounded_as_in_the_whole() -> None:
+    x = torch.randn(9, 5, generator=torch.Generator().manual_seed(0))
+    x[7, 2] = -6.0
+    noise = Noise(torch.arange(9), 1, 2, 3)
+    whole = quantize(x, scale="tensor", noise=noise)
+    for first, last in ((0, 4), (4, 9), (3, 3)):
+        of_part = Noise(noise.ids[first:last], 1, 2, 3)
+        part = quantize(x[first:last], scale="tensor", noise=of_part, largest=6.0)
+        assert torch.equal(part.codes, whole.codes[first:last])
+        assert torch.equal(part.scales, whole.scales[first:last])
+    with pytest.raises(ValueError, match="largest must be"):
+        quantize(x, largest=6.0)

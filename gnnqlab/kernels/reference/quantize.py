@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gnnqlab.kernels.reference.noise import uniform16
 
-__all__ = ["HALF", "SMALLEST", "quantize"]
+__all__ = ["HALF", "SMALLEST", "quantize", "rounded"]
 
 SMALLEST = 2.0**-100
 """Rows without a larger element are zeros."""
@@ -22,6 +22,14 @@ def quantize(
 
     See :func:`gnnqlab.kernels.quantize.quantize`; ``ids_N`` is None for rounding to nearest, ``whole`` for one scale.
     """
+    noise: Tensor | int = HALF
+    if ids_N is not None:
+        noise = uniform16(ids_N, x_ND.shape[1], seed=seed, epoch=epoch, stream=stream)
+    return rounded(x_ND, noise, levels=levels, whole=whole)
+
+
+def rounded(x_ND: Tensor, noise_ND: Tensor | int, *, levels: int, whole: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what `quantize` does, with sixteen bits of noise for each element, or the same for all."""
     rows, columns = x_ND.shape
     if rows == 0 or columns == 0:
         return x_ND.to(torch.int8), x_ND.new_zeros(rows), torch.zeros(rows, dtype=torch.bool, device=x_ND.device)
@@ -34,8 +42,5 @@ def quantize(
     steps_N = torch.where(zero_N, 0.0, levels * 65536.0 / largest_N)
     scales_N = torch.where(zero_N, 0.0, largest_N / levels)
     fixed_ND = (x_ND * steps_N[:, None]).nan_to_num(0.0, 0.0, 0.0).round().to(torch.int64)
-    noise: Tensor | int = HALF
-    if ids_N is not None:
-        noise = uniform16(ids_N, columns, seed=seed, epoch=epoch, stream=stream)
-    codes_ND = ((fixed_ND + noise) >> 16).clamp(-levels, levels)
+    codes_ND = ((fixed_ND + noise_ND) >> 16).clamp(-levels, levels)
     return codes_ND.to(torch.int8), scales_N.contiguous(), bad_N

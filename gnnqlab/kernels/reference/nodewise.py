@@ -1,0 +1,97 @@
+"""Normalise, activate and drop in plain PyTorch, and the gradient written out.
+
+``n = (x - mean) / sqrt(variance + eps)``, ``z = n w + b`` (``z = x`` without a norm), ``h = activation(z)``; what is
+dropped is ``h`` where sixteen bits reach the threshold, times ``65536 / (65536 - threshold)``, and 0 elsewhere.
+
+With ``g`` the gradient of ``z`` and ``m(.)`` a row's mean: ``dw = sum g n``, ``db = sum g`` over rows, and
+``dx = (g w - m(g w) - n m(g w n)) / sqrt(variance + eps)`` (Ba et al., 2016); ``dx = g`` without a norm.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from gnnqlab.kernels.reference import noise
+
+__all__ = ["ACTIVATIONS", "nodewise", "nodewise_backward"]
+
+ACTIVATIONS = ("none", "relu", "elu", "gelu")
+"""By their number in the compiled kernels. ELU with α = 1, GELU by the normal distribution itself."""
+
+
+def nodewise(
+    x_ND: Tensor, ids_N: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, activation: int, **mask: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return rows dropped, rows before the mask, and ``(mean, 1 / sqrt(variance + eps))`` of each.
+
+    Args:
+        x_ND: rows; float64 stays float64, others are computed in float32 and rounded once at the end.
+        weight, bias: of the norm, ``(D,)``; neither: no norm, and no statistics, ``(0, 2)``.
+        activation: its number.
+        mask: threshold, seed, epoch and stream of the noise.
+    """
+    wide = _wide(x_ND)
+    stats, z = wide.new_empty((0, 2)), wide
+    if weight is not None and bias is not None:
+        mean = wide.mean(1)
+        scale = (wide.var(1, unbiased=False) + eps).rsqrt()
+        stats, z = torch.stack([mean, scale], 1), (wide - mean[:, None]) * scale[:, None] * weight + bias
+    h = _activate(z, activation)
+    dropped = h if mask["threshold"] == 0 else noise.dropout(h, ids_N, **mask)
+    return dropped.to(x_ND.dtype), h.to(x_ND.dtype), stats
+
+
+def nodewise_backward(
+    kept_ND: Tensor,
+    gradient_ND: Tensor,
+    of_whole_ND: Tensor | None,
+    ids_N: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    stats_N2: Tensor,
+    activation: int,
+    factor: float,
+    **mask: int,
+) -> tuple[Tensor, Tensor]:
+    """Return the gradient of ``x`` and those of weight and bias, ``(2, D)``, of which there are none without a norm.
+
+    Args:
+        kept_ND: x; after a rectifier without a norm also what came out, which is positive in the same places.
+        gradient_ND: of the dropped rows; ``of_whole_ND`` of those before the mask.
+        factor: of elements that stay, where threshold 0 says that ``kept_ND`` has the mask.
+    """
+    g, x = _wide(gradient_ND), _wide(kept_ND)
+    g = g * factor if mask["threshold"] == 0 else noise.dropout(g, ids_N, **mask)
+    if of_whole_ND is not None:
+        g = g + of_whole_ND
+    if weight is None or bias is None:
+        return (g * _slope(x, activation)).to(kept_ND.dtype), x.new_empty((0, x.shape[1]))
+    mean, scale = stats_N2.to(x.dtype).split(1, dim=1)
+    n = (x - mean) * scale
+    g = g * _slope(n * weight + bias, activation)
+    gw = g * weight
+    dx = (gw - gw.mean(1, keepdim=True) - n * (gw * n).mean(1, keepdim=True)) * scale
+    return dx.to(kept_ND.dtype), torch.stack([(g * n).sum(0), g.sum(0)])
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def _activate(z: Tensor, activation: int) -> Tensor:
+    return (lambda z: z, functional.relu, functional.elu, functional.gelu)[activation](z)
+
+
+def _slope(z: Tensor, activation: int) -> Tensor:
+    if activation == 1:
+        return (z > 0).to(z.dtype)
+    if activation == 2:
+        return torch.where(z > 0, 1.0, z.clamp(max=0.0).exp())
+    if activation == 3:
+        density = torch.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+        return torch.special.ndtr(z) + z * density
+    return torch.ones_like(z)

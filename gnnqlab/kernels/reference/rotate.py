@@ -1,0 +1,187 @@
+"""The rotated codec in plain PyTorch: randomized Hadamard, Lloyd-Max levels, the scale that makes it unbiased.
+
+Letters: m rows of one width, D columns, P columns of a window. A row is rotated by *passes*, ``x <- H (s x)``: s are
+random signs and H is the orthonormal Hadamard matrix of order P, on windows of P columns side by side, P the largest
+power of two up to D and `WIDEST`. Where P does not divide D, another pass has one window at the end
+of the row: windows that overlap rotate every column and pad none, so a row has the D codes that it is promised.
+
+float32, every operation rounded by itself, butterflies in the order of their strides; squares and products with levels
+are summed in float64, where they are exact, by 16 lanes: so the compiled kernels can give the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from gnnqlab.kernels.reference.codec import SMALLEST_RANGE, pack, unpack
+from gnnqlab.kernels.reference.noise import philox
+
+__all__ = ["LEVELS", "WIDEST", "decode_rotated", "encode_rotated", "passes", "rotate", "rotate_back", "row_signs"]
+
+WIDEST = 4096
+"""Most columns of a window: 16 KiB of float32 stay in a first cache."""
+
+LEVELS = {
+    1: (0.7978845608028654,),
+    2: (0.4527800346364921, 1.510417608499096),
+    4: (
+        0.12839502985114673, 0.38804829949029046, 0.6567591185324635, 0.9423404564869587,
+        1.2562311973471756, 1.6180463860218834, 2.069017226531378, 2.732589570995156,
+    ),
+}  # fmt: skip
+"""Bits -> the positive levels that are best for a standard normal (Lloyd 1982, Max 1960): each is the mean of the
+values that are nearer to it than to any other, ``l = E[z | t < z < t']``, with ``t`` half way between levels. They are
+the limit of Lloyd's iteration in float64, where neither condition is off by more than 1e-12."""
+
+_LANES = 16
+
+
+def passes(columns: int, rotations: int) -> list[tuple[int, int, int, int]]:
+    """Return the passes over a row: (number of its signs, first column, columns of a window, windows).
+
+    Example:
+        >>> passes(256, 1), passes(5, 1)
+        ([(0, 0, 256, 1)], [(0, 0, 4, 1), (1, 1, 4, 1)])
+    """
+    size = min(WIDEST, 1 << (columns.bit_length() - 1))
+    windows = columns // size
+    once = [(0, 0, size, windows)]
+    if windows * size < columns:
+        once.append((1, columns - size, size, 1))
+    return [(2 * turn + number, first, width, many) for turn in range(rotations) for number, first, width, many in once]
+
+
+def row_signs(ids_m: Tensor, columns: int, number: int, *, seed: int, epoch: int, stream: int) -> Tensor:
+    """Signs of a pass, +1 or -1, float32 ``(m, D)``: bit ``c % 32`` of word ``c % 128 // 32`` of a Philox block.
+
+    The block is ``c // 128 + number 2^20``: a row is either rotated or rounded by noise, so that no bit is drawn twice.
+    """
+    blocks = torch.arange(-(-columns // 128), device=ids_m.device) + (number << 20)
+    rows_mB, blocks_mB = torch.broadcast_tensors(ids_m.long()[:, None], blocks)
+    words = philox((rows_mB, blocks_mB, torch.full_like(rows_mB, epoch), torch.full_like(rows_mB, stream)), seed)
+    bits = torch.stack(words, dim=-1)[..., None] >> torch.arange(32, device=ids_m.device) & 1
+    return 1.0 - 2.0 * bits.flatten(1)[:, :columns].float()
+
+
+def rotate(x_mD: Tensor, ids_m: Tensor, rotations: int, **noise: int) -> Tensor:
+    """Return ``R x`` of each row."""
+    y_mD = x_mD.clone()
+    for number, first, size, windows in passes(x_mD.shape[1], rotations):
+        of = slice(first, first + size * windows)
+        signs = row_signs(ids_m, x_mD.shape[1], number, **noise)[:, of]
+        y_mD[:, of] = _hadamard(y_mD[:, of] * signs, size)
+    return y_mD
+
+
+def rotate_back(y_mD: Tensor, ids_m: Tensor, rotations: int, **noise: int) -> Tensor:
+    """Return ``R' y`` of each row, the inverse of `rotate`."""
+    x_mD = y_mD.clone()
+    for number, first, size, windows in reversed(passes(y_mD.shape[1], rotations)):
+        of = slice(first, first + size * windows)
+        signs = row_signs(ids_m, y_mD.shape[1], number, **noise)[:, of]
+        x_mD[:, of] = _hadamard(x_mD[:, of], size) * signs
+    return x_mD
+
+
+def encode_rotated(
+    x_ND: Tensor,
+    rows_n: Tensor,
+    ids_n: Tensor,
+    bits_n: Tensor,
+    offsets_n: Tensor,
+    payload: Tensor,
+    scales_n: Tensor,
+    spreads_n2: Tensor,
+    *,
+    rotations: int,
+    **noise: int,
+) -> Tensor:
+    """Write codes, scales and spreads; return which rows cannot be encoded, bool ``(n,)``.
+
+    See :func:`gnnqlab.kernels.rotate.encode_rotated`.
+    """
+    bad_n = torch.zeros(rows_n.numel(), dtype=torch.bool, device=x_ND.device)
+    for bits in bits_n.unique().tolist():
+        group_m = (bits_n == bits).nonzero()[:, 0]
+        x_mD = x_ND[rows_n[group_m]]
+        least_m, most_m = x_mD.amin(dim=1) + 0.0, x_mD.amax(dim=1) + 0.0  # -0 becomes +0
+        range_m = most_m - least_m
+        energy_m = _sum(x_mD.double().square())
+        y_mD = rotate(x_mD, ids_n[group_m], rotations, **noise)
+        codes_mD, levels_mD = _codes(y_mD, (energy_m / x_mD.shape[1]).sqrt().float(), bits)
+        scale_m = (energy_m / _sum(y_mD.double() * levels_mD.double())).float()
+        constant_m = range_m < SMALLEST_RANGE
+        bad_n[group_m] = ~torch.isfinite(range_m) | ~(constant_m | torch.isfinite(scale_m))
+        codes_mD[constant_m] = 0
+        codes_mD[constant_m, 0] = (least_m[constant_m] < 0).long()
+        packed_mB = pack(codes_mD, bits)
+        payload[offsets_n[group_m][:, None] + torch.arange(packed_mB.shape[1], device=payload.device)] = packed_mB
+        scales_n[group_m] = torch.where(constant_m, -least_m.abs(), scale_m)
+        norm_m = torch.where(constant_m, 0.0, energy_m.sqrt().float())
+        spreads_n2[group_m] = torch.stack([norm_m, range_m], dim=1)
+    return bad_n
+
+
+def decode_rotated(
+    payload: Tensor,
+    scales_n: Tensor,
+    bits_n: Tensor,
+    offsets_n: Tensor,
+    out_MD: Tensor,
+    rows_n: Tensor,
+    ids_n: Tensor,
+    *,
+    accumulate: bool,
+    rotations: int,
+    **noise: int,
+) -> None:
+    """Put (or add) the rows into ``out[rows]``; see :func:`gnnqlab.kernels.rotate.decode_rotated`."""
+    columns = out_MD.shape[1]
+    for bits in bits_n.unique().tolist():
+        group_m = (bits_n == bits).nonzero()[:, 0]
+        columns_B = torch.arange(-(-columns * bits // 8), device=payload.device)
+        codes_mD = unpack(payload[offsets_n[group_m][:, None] + columns_B], bits, columns).long()
+        positive = torch.tensor(LEVELS[bits], dtype=torch.float32, device=payload.device)
+        levels_mD = torch.cat([-positive.flip(0), positive])[codes_mD]
+        scale_m1 = scales_n[group_m][:, None]
+        values_mD = rotate_back(levels_mD, ids_n[group_m], rotations, **noise) * scale_m1
+        constant_m1 = torch.where(codes_mD[:, :1] == 1, scale_m1, -scale_m1)
+        values_mD = torch.where(scale_m1 > 0, values_mD, constant_m1)
+        target_m = rows_n[group_m]
+        out_MD[target_m] = out_MD[target_m] + values_mD if accumulate else values_mD
+
+
+def _codes(y_mD: Tensor, deviation_m: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+    """Codes, int64, and their levels: level k of ``|y|`` starts at its threshold times the deviation of the row."""
+    levels = torch.tensor(LEVELS[bits], dtype=torch.float64)
+    thresholds = ((levels[1:] + levels[:-1]) / 2).float().tolist()
+    place_mD = torch.zeros_like(y_mD, dtype=torch.int64)
+    for threshold in thresholds:
+        place_mD += y_mD.abs() > (deviation_m * threshold)[:, None]
+    value_mD = levels.float().to(y_mD.device)[place_mD]
+    half, negative_mD = 1 << (bits - 1), y_mD < 0
+    return torch.where(negative_mD, half - 1 - place_mD, half + place_mD), torch.where(negative_mD, -value_mD, value_mD)
+
+
+def _hadamard(x_mD: Tensor, size: int) -> Tensor:
+    """Return every window of a row times the orthonormal Hadamard matrix of its size."""
+    stride, y = 1, x_mD
+    while stride < size:
+        low, high = y.reshape(x_mD.shape[0], -1, 2, stride).unbind(2)
+        y = torch.stack([low + high, low - high], dim=2)
+        stride *= 2
+    return y.reshape(x_mD.shape) * torch.tensor(1 / math.sqrt(size), dtype=torch.float32, device=x_mD.device)
+
+
+def _sum(terms_mD: Tensor) -> Tensor:
+    """Sums of rows, float64: column c goes to lane ``c % 16``, and the lanes are then added half to half."""
+    lines = torch.nn.functional.pad(terms_mD, (0, -terms_mD.shape[1] % _LANES)).unflatten(1, (-1, _LANES))
+    lanes = lines[:, 0]
+    for line in range(1, lines.shape[1]):
+        lanes = lanes + lines[:, line]
+    while lanes.shape[1] > 1:
+        lanes = lanes[:, : lanes.shape[1] // 2] + lanes[:, lanes.shape[1] // 2 :]
+    return lanes[:, 0]
