@@ -5,15 +5,18 @@ It looks at the output of a model's first layer in the first epoch, after that h
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from torch import Tensor
 
 from gnnqlab.kernels.quantize import Noise, quantize
 
-__all__ = ["EPSILON", "TARGET", "bits_needed", "relative_error"]
+__all__ = ["CHOICES", "EPSILON", "TARGET", "bits_needed", "fewest", "relative_error"]
 
 EPSILON, TARGET = 0.0005, 0.3
 """As the paper chooses them (section 3.2)."""
 CHOICES = (8, 6, 4, 2)
+"""Bits to choose from."""
 
 
 def relative_error(x: Tensor, rounded: Tensor, *, epsilon: float = EPSILON) -> float:
@@ -62,8 +65,18 @@ def bits_needed(
         >>> bits_needed(torch.tensor([[1.0, -1.0]])), bits_needed(torch.linspace(0.0, 1.0, 100).view(10, 10))
         (2, 4)
     """
-    for bits in sorted(choices):
+    errors = {}
+    for bits in choices:
         codes = quantize(x, bits=bits, scale=scale, noise=noise)
-        if relative_error(x, codes.codes * codes.scales.unsqueeze(1), epsilon=epsilon) <= target:
-            return bits
-    return max(choices)
+        errors[bits] = relative_error(x, codes.codes * codes.scales.unsqueeze(1), epsilon=epsilon)
+    return fewest(errors, target=target)
+
+
+def fewest(errors: Mapping[int, float], *, target: float = TARGET) -> int:
+    """Return the fewest bits whose error is no more than the target; the most bits if none is.
+
+    Example:
+        >>> fewest({8: 0.1, 6: 0.2, 4: 0.4, 2: 0.9}), fewest({8: 0.5, 6: 0.6})
+        (6, 8)
+    """
+    return min((bits for bits, error in errors.items() if error <= target), default=max(errors))

@@ -26,6 +26,7 @@ from gnnqlab.compute.packed import Counter, PackedRows, pack
 from gnnqlab.compute.packed_gradients import Affine, LayerNorm, Rectifier
 from gnnqlab.compute.products import Operand, PassRows, Products, Range
 from gnnqlab.kernels.adjacency import Adjacency
+from gnnqlab.kernels.nodewise import Mask, Norm, step_by_step
 from gnnqlab.kernels.noise import stream
 from gnnqlab.settings import OneOf, check
 from gnnqlab.settings import Range as Between
@@ -113,6 +114,23 @@ class ExactProducts(PlainProducts):
             return compute(*rows)
         with _Elementwise(self):
             return compute(*rows)
+
+    def nodewise(
+        self, x: Tensor, norm: Norm | None, *, activation: str, mask: Mask | None, inplace: bool = False
+    ) -> Tensor:
+        if not self._packs:
+            return super().nodewise(x, norm, activation=activation, mask=mask, inplace=inplace)
+        with _Elementwise(self):  # codes of the norm's input and a rectifier's bits: less than one pass keeps
+            return step_by_step(x, norm, activation=activation, mask=mask, inplace=inplace)[0]
+
+    def nodewise_both(
+        self, x: Tensor, norm: Norm | None, *, activation: str, mask: Mask | None
+    ) -> tuple[Tensor, Tensor]:
+        if not self._packs:
+            return super().nodewise_both(x, norm, activation=activation, mask=mask)
+        with _Elementwise(self):
+            dropped, whole = step_by_step(x, norm, activation=activation, mask=mask)
+        return whole, dropped
 
     def part(self, operand: Operand, rows: Range) -> Operand:
         return self.dense(operand)[rows[0] : rows[1]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,6 +19,9 @@ __all__ = ["PLAIN", "Float32Products", "PlainProducts"]
 @dataclass(frozen=True)
 class Float32Products:
     """Compute: every product in float32."""
+
+    kept_bytes: ClassVar[int] = 4
+    """Bytes of an element of the rows that a layer keeps for the backward pass."""
 
     def build(self, device: torch.device | str = "cpu") -> Products:
         """Return the products of one worker."""

@@ -6,6 +6,7 @@ comes in becomes an operand as well, before it is multiplied.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import torch
@@ -17,7 +18,13 @@ from gnnqlab.compute.products import Products
 from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.kernels.attention import pack_rows, segment_sum
 
-__all__ = ["Aggregate", "Attend", "Linear"]
+__all__ = ["Aggregate", "Attend", "Linear", "LinearByType", "rounded"]
+
+
+def rounded(products: Products, halves: Tensor) -> Tensor:
+    """Return halves of logits ``(N, K)`` as they enter the softmax; their gradients are those of the halves."""
+    logits = products.of_logits
+    return logits.dense(logits.operand(halves))
 
 
 class Linear(torch.autograd.Function):
@@ -37,6 +44,47 @@ class Linear(torch.autograd.Function):
         gradient = products.operand(gradients[0].contiguous())
         dx = products.mm(gradient, b, transposed="b") if ctx.needs_input_grad[0] else None
         return dx, products.mm(a, gradient, transposed="a") if ctx.needs_input_grad[1] else None, None
+
+
+class LinearByType(torch.autograd.Function):
+    """``y_t = x_t w_t`` of runs of rows, one of each type; ``dx_t = dy_t w_t.T``, ``dw_t = x_t.T dy_t``.
+
+    Rows ``(N, I)`` and their gradient are prepared whole, whatever the number of types; weights ``(T, I, O)`` one each.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weights: Tensor, lengths: tuple[int, ...], products: Products) -> Tensor:
+        rows, matrices = products.operand(x), [products.weight(each) for each in weights.unbind()]
+        out = x.new_empty(x.shape[0], weights.shape[2])
+        for (start, stop), matrix in zip(_runs(lengths), matrices, strict=True):
+            if start < stop:
+                products.mm(products.part(rows, (start, stop)), matrix, out=out[start:stop])
+        ctx.lengths, ctx.products, ctx.shape = lengths, products, weights.shape
+        keep(ctx, products.saved(rows), *matrices)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (rows, *matrices), products = kept(ctx), ctx.products
+        gradient = products.operand(gradients[0].contiguous())
+        dx = gradients[0].new_empty(gradients[0].shape[0], ctx.shape[1]) if ctx.needs_input_grad[0] else None
+        dw = gradients[0].new_zeros(ctx.shape) if ctx.needs_input_grad[1] else None
+        for number, (start, stop) in enumerate(_runs(ctx.lengths)):
+            if start == stop:
+                continue
+            of_run = products.part(gradient, (start, stop))
+            if dx is not None:
+                products.mm(of_run, matrices[number], transposed="b", out=dx[start:stop])
+            if dw is not None:
+                products.mm(products.part(rows, (start, stop)), of_run, transposed="a", out=dw[number])
+        return dx, dw, None, None
+
+
+def _runs(lengths: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Return where each run of rows starts and stops."""
+    stops = list(itertools.accumulate(lengths))
+    return list(zip([0, *stops[:-1]], stops, strict=True))
 
 
 class Aggregate(torch.autograd.Function):
@@ -61,7 +109,8 @@ class Attend(torch.autograd.Function):
     def forward(
         ctx: Any, z: Tensor, a_source: Tensor, a_target: Tensor, adjacency: Adjacency, slope: float, products: Products
     ) -> Tensor:
-        values, source, target = products.operand(z), (z * a_source).sum(-1), (z * a_target).sum(-1)
+        source, target = (rounded(products, (z * vector).sum(-1)) for vector in (a_source, a_target))
+        values = products.operand(z)  # after the logits, as among workers: operands have their noise by number
         out, stats = products.attend_rows(adjacency, values, source, target, slope=slope)
         ctx.adjacency, ctx.slope, ctx.products = adjacency, slope, products
         keep(ctx, products.saved(values), a_source, a_target, source, target, products.saved(out), stats)

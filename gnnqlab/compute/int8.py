@@ -4,115 +4,126 @@ TANGO (Chen et al., SC 2023) quantizes what a product takes with one scale for a
 integers, and keeps float32 weights (section 3.2). A scale a row is ours. What each does to the products:
 
 * ``X W`` and ``dY W^T``: integers with 32-bit sums; a row's scale and the weight's meet the sum.
-* ``A X`` and attention: float32 sums of codes, each times its edge and its row's scale; logits are of z as it is.
+* ``A X`` and attention: float32 sums of codes, each times its edge and its row's scale; logits are of z as it is,
+  and exact unless ``exact_logits`` says otherwise.
 * ``X^T dY`` sums over rows. One scale a tensor: integers. A scale a row does not leave the sum: float32 sums of codes
   times both scales, nothing rounded but the codes.
 
 Rounding is unbiased and a function of (seed, epoch, operand, global node, column). So with a scale a row P workers
 train what one process trains, up to the order of float32 sums: a row that its owner and its receivers round has the
-same codes everywhere. A scale a tensor is that of what one worker prepares at once (its rows; under overlap its central
-and its marginal rows apart; the rows that came): nobody waits for another's range, and P workers round with other steps
-than one process, unbiased all the same.
+same codes everywhere. So with one scale for all workers' rows (``whole``), for which each operand waits for all of them
+and for the largest magnitude of all: nothing can be multiplied while rows travel, and schedules that do are refused. A
+scale a tensor is that of what one worker prepares at once (its rows; under overlap its central and its marginal rows
+apart; the rows that came): nobody waits for another's range, and P workers round with other steps than one process,
+unbiased all the same. Under a cut of edges copies of a node round parts of its gradient, whatever the scale: there
+only the forward pass is one process's.
+
+Rows that another worker sent in codes are decoded, rounded again, and counted (``rounded_twice`` of ``run.records``): a
+codec counts codes from the smallest element of a row, products count them from zero, so neither takes the other's.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import MutableMapping
-from dataclasses import dataclass, field
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from gnnqlab.adaptive import Adaptive, Training
+from gnnqlab.compute.agreement import largest_of_all
+from gnnqlab.compute.bit_choice import BitChoice
+from gnnqlab.compute.bit_rule import CHOICES, relative_error
+from gnnqlab.compute.code_sums import check_packing, rows_to_sum
+from gnnqlab.compute.codes import Codes, Numbers, Quantized
+from gnnqlab.compute.edge_products import EdgeProducts
 from gnnqlab.compute.float32 import PLAIN
-from gnnqlab.compute.prepared import PreparedProducts
 from gnnqlab.compute.products import Operand, PassRows, Products, Range
 from gnnqlab.kernels import aggregate as sparse
 from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.kernels.aggregate import QuantizedRows
-from gnnqlab.kernels.int8_edges import int8_attend_columns, int8_attend_rows
+from gnnqlab.kernels.code_rows import QuantizedRows
+from gnnqlab.kernels.int8_edges import int8_attend_columns, int8_attend_rows, quantized_sum
 from gnnqlab.kernels.int8_mm import MOST_TERMS, int8_mm, int8_mm_scaled, int8_mm_transposed
 from gnnqlab.kernels.noise import stream
-from gnnqlab.kernels.quantize import SCALES, Noise, check_bits, quantize
+from gnnqlab.kernels.quantize import SCALES, WIDTHS, Noise, check_bits, quantize
 
-__all__ = ["Codes", "Int8Products", "QuantizedProducts"]
+__all__ = ["Int8Products", "QuantizedProducts"]
 
 ROUNDINGS = ("stochastic", "nearest")
+AUTO, WHOLE = "auto", "whole"
 _MOST_RUNS = 8
 """Runs of rows of one scale that are worth a product of integers each."""
+_BLOCK = 8192
+"""Rows whose errors are summed at once, in float64."""
 
 
 @dataclass(frozen=True)
 class Int8Products:
-    """Compute: operands are codes of ``bits`` bits, quantized once a pass; weights are updated in float32."""
+    """Compute: operands are codes of ``bits`` bits, quantized once a pass; weights are updated in float32.
 
-    bits: int = 8
-    """Of a code, 2 to 8; each fills a byte."""
+    What enters an exponential stays exact unless a setting says otherwise: there an error e multiplies odds by exp(e)
+    (section 3.2, Eqs. 7, 8). That is the layer before the loss, of one label (softmax) and of several (a sigmoid each)
+    alike, and of links, whose score is the dot product of two of its rows: the errors of both would meet in one
+    exponent. And it is the edges' logits of attention.
+    """
+
+    bits: int | str = 8
+    """Of a code, 2 to 8, each fills a byte; ``auto``: 8 in the first epoch, after it the fewest of 8, 6, 4 and 2 whose
+    codes of the first layer's output err by no more than 0.3 (Eq. 4), for the rest of the training."""
     scale: str = "row"
-    """Of rows and their gradients: ``row``, one a row, or ``tensor``, one for all that is prepared at once."""
+    """Of rows and their gradients: ``row``, one a row; ``tensor``, one for all that a worker prepares at once; or
+    ``whole``, one for all workers' rows of a matrix (the paper's), on which they agree, operand by operand."""
     rounding: str = "stochastic"
-    """``stochastic``, unbiased, or ``nearest``, for comparison."""
+    """``stochastic``, unbiased, or ``nearest``, for comparison: the paper's Test2."""
     exact_classifier: bool = True
-    """Multiply in float32 in the layer before the loss (section 3.2)."""
+    """Multiply in float32 in the layer before the loss (section 3.2); ``False`` is the paper's Test1."""
+    exact_logits: bool = True
+    """Keep both halves of an edge's logit in float32 (section 3.2); ``False``: round them to codes before they are
+    added, as section 3.3 does (erratum TG-5). With a scale a row the heads of a node share one, so a single head's
+    number is its own scale and stays as it is; choose another scale to round it."""
+    packed: str = "auto"
+    """When sums over neighbours read codes of at most four bits two to a byte, which changes no sum: ``auto``, where it
+    was measured to be faster; ``always``, which ``bits`` must allow; or ``never``."""
 
     def __post_init__(self) -> None:
-        check_bits(self.bits)
-        for name, known in (("scale", SCALES), ("rounding", ROUNDINGS)):
+        if isinstance(self.bits, str) and self.bits != AUTO:
+            raise ValueError(f"bits must be one of {WIDTHS} or {AUTO!r}, got {self.bits!r}")
+        check_bits(self.first_bits)
+        for name, known in (("scale", (*SCALES, WHOLE)), ("rounding", ROUNDINGS)):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
+        check_packing(self.packed, self.bits)
+
+    @property
+    def first_bits(self) -> int:
+        """Of the first epoch."""
+        return max(CHOICES) if isinstance(self.bits, str) else self.bits
 
     def build(self, device: torch.device | str = "cpu") -> Products:
         """Return the products of one worker."""
         return QuantizedProducts(self)
 
-
-@dataclass(frozen=True, eq=False)
-class Codes:
-    """A matrix of int8 codes; row ``i`` stands for ``codes[i] * scales[i]``."""
-
-    codes: Tensor
-    """int8 ``(N, D)``; heads side by side."""
-    scales: Tensor
-    """float32 ``(N,)``."""
-    shape: tuple[int, ...]
-    """Of what it stands for."""
-    stream: int
-    """Of its noise."""
-    step: float | None = None
-    """The scale of a weight, which all its rows share."""
-
-    @property
-    def rows(self) -> QuantizedRows:
-        return QuantizedRows(self.codes, self.scales)
+    def refuses(self, system: Any) -> str:
+        """Say why a system cannot multiply so."""
+        if not self.exact_logits and getattr(system.schedule, "in_turn", False):
+            return "exact_logits=False rounds logits once a pass, and attention in turn finds them twice"
+        if self.scale != WHOLE:
+            return ""
+        if not getattr(system.schedule, "computes_after", False):
+            return (
+                "scale='whole' is known once all rows are there, and this schedule prepares some before; choose "
+                "schedule Synchronous() or scale='row'"
+            )
+        if getattr(system.exchange, "sends_blocks", False) or system.sampler.p < 1.0:
+            return "scale='whole' is that of all rows, and blocks or samples are quantized alone; choose scale='row'"
+        return ""
 
 
-@dataclass
-class Quantized:
-    """Elements that products took as codes, and those that were quantized for it."""
-
-    used: int = 0
-    made: int = 0
-
-    @property
-    def avoided(self) -> int:
-        """Elements that would have been quantized again if each product quantized what it takes."""
-        return self.used - self.made
-
-
-@dataclass
-class _Numbers:
-    """The next number of each kind of operand in a pass."""
-
-    next: dict[str, int] = field(default_factory=dict)
-
-    def stream(self, kind: str) -> int:
-        number = self.next.get(kind, 0)
-        self.next[kind] = number + 1
-        return stream(kind, number % 4096)
-
-
-class QuantizedProducts(PreparedProducts):
+class QuantizedProducts(EdgeProducts):
     """Products of integer codes, one worker's.
 
     Example:
@@ -124,21 +135,75 @@ class QuantizedProducts(PreparedProducts):
     def __init__(self, settings: Int8Products = Int8Products()) -> None:
         super().__init__()
         self.settings = settings
+        self.bits = settings.first_bits
+        """Of codes made from now on."""
+        self._choice: BitChoice | None = None
+        self._owned: Tensor | None = None
+        self._group: dist.ProcessGroup | None = None
         self.quantized = Quantized()
         """Counted since the products were built."""
         self._weights: MutableMapping[Tensor, tuple[Codes, int]] = WeakTensorKeyDictionary()
         self._rows: PassRows | None = None
         self._passes = 0
-        self._numbers = _Numbers()
+        self._numbers = Numbers()
 
     @property
     def exact(self) -> Products:
         return PLAIN if self.settings.exact_classifier else self
 
+    def adaptives(self, training: Training) -> Sequence[Adaptive]:
+        """Return who chooses the bits, nobody if they are given; and learn with whom a scale is to be agreed on.
+
+        Raises:
+            ValueError: if there are others, and no process group to agree in.
+        """
+        if self.settings.scale == WHOLE and training.seat.workers > 1:
+            if not training.distributed:
+                raise ValueError(
+                    f"scale 'whole' needs a process group, got {training.seat.workers} workers without; choose 'row'"
+                )
+            self._group = dist.new_group()
+        if self.settings.bits != AUTO:
+            return ()
+        shard, self._choice = training.shard, BitChoice(self)
+        self._owned = torch.isin(shard.row_ids, shard.owned).nonzero().squeeze(1).to(training.seat.device)
+        return (self._choice,)
+
+    def again(self, elements: int) -> None:
+        self.quantized.twice += elements
+
+    def looked(self, output: Tensor) -> None:
+        if self._choice is None or self._owned is None or self._choice.settled:
+            return
+        x, errors = output.flatten(1), dict.fromkeys(CHOICES, 0.0)
+        noise = self._noise(self._ids(output), stream("bits", 0))
+        largest = self._largest(x, self.settings.scale)
+        for bits in CHOICES:
+            rows = self._rounded(x, self.settings.scale, noise, largest, bits=bits)
+            for block in self._owned.split(_BLOCK) if len(self._owned) else ():  # copies count once
+                rounded = rows.codes[block] * rows.scales[block].unsqueeze(1)
+                errors[bits] += relative_error(x[block], rounded) * rounded.numel()
+        self._choice.take(len(self._owned) * x.shape[1], errors)
+
+    @property
+    def by_rows(self) -> bool:
+        return self.settings.scale != WHOLE
+
+    def operand(self, x: Operand, rows: Range | None = None) -> Operand:
+        if rows is None or self.by_rows or not isinstance(x, Tensor):
+            return super().operand(x, rows)
+        if rows != (0, x.shape[0]):
+            raise ValueError(f"scale 'whole' needs all {x.shape[0]} rows at once, got rows {rows}")
+        return super().operand(x)
+
+    @property
+    def of_logits(self) -> Products:
+        return PLAIN if self.settings.exact_logits else self
+
     def begin(self, rows: PassRows | None = None) -> None:
         super().begin()
         self._weights.clear()
-        self._rows, self._numbers = rows, _Numbers()
+        self._rows, self._numbers = rows, Numbers()
         self._passes += 1
 
     def weight(self, w: Operand) -> Operand:
@@ -154,13 +219,14 @@ class QuantizedProducts(PreparedProducts):
     def halo(self, x: Operand, beside: Operand, ids: Tensor) -> Operand:
         if not isinstance(x, Tensor) or x.dtype != torch.float32:
             return x
-        return self._alone(x, beside.stream, self.settings.scale, ids)
+        return self._alone(x, beside.stream, self.settings.scale, ids, beside.largest)
 
     def part(self, operand: Operand, rows: Range) -> Operand:
         if isinstance(operand, Tensor):
             return operand[rows[0] : rows[1]]
         of_part = (operand.codes[rows[0] : rows[1]], operand.scales[rows[0] : rows[1]])
-        return Codes(*of_part, (rows[1] - rows[0], *operand.shape[1:]), operand.stream, operand.step)
+        shape = (rows[1] - rows[0], *operand.shape[1:])
+        return Codes(*of_part, shape, operand.stream, operand.step, operand.bits, operand.largest)
 
     def dense(self, operand: Operand) -> Tensor:
         if isinstance(operand, Tensor):
@@ -169,13 +235,13 @@ class QuantizedProducts(PreparedProducts):
         return values.view(operand.shape)
 
     def mm(self, a: Operand, b: Operand, *, transposed: str = "", out: Tensor | None = None) -> Tensor:
-        a, b = self._factors(a, b)
+        a, b = self._codes(a), self._codes(b)
         if transposed == "a":
             return self._over_rows(a, b, out, accumulate=False)
         return self._over_columns(a, b, transposed == "b", None, out, accumulate=False)
 
     def addmm(self, base: Tensor, a: Operand, b: Operand, *, transposed: str = "", out: Tensor | None = None) -> Tensor:
-        a, b = self._factors(a, b)
+        a, b = self._codes(a), self._codes(b)
         if base.dim() == 1 and transposed != "a":
             return self._over_columns(a, b, transposed == "b", base, out, accumulate=False)
         if out is None:
@@ -198,9 +264,9 @@ class QuantizedProducts(PreparedProducts):
         out: Tensor | None = None,
         accumulate: bool = False,
     ) -> Tensor:
-        x = self._codes(x)
-        halo = None if halo is None else self._codes(halo).rows
-        return sparse.spmm(adjacency, x.rows, halo, rows=rows, transposed=transposed, out=out, accumulate=accumulate)
+        codes = self._codes(x), None if halo is None else self._codes(halo)
+        read = rows_to_sum(adjacency, *codes, packed=self.settings.packed, rows=rows, transposed=transposed)
+        return sparse.spmm(adjacency, *read, rows=rows, transposed=transposed, out=out, accumulate=accumulate)
 
     def attend_rows(
         self,
@@ -253,7 +319,7 @@ class QuantizedProducts(PreparedProducts):
         scales = a.scales * b.scales
         if out is None:
             out, accumulate = torch.zeros((a.codes.shape[1], b.codes.shape[1]), device=scales.device), True
-        if self.settings.scale == "tensor":
+        if self.settings.scale != "row":
             steps, counts = torch.unique_consecutive(scales, return_counts=True)
             if len(steps) <= _MOST_RUNS:
                 out = out if accumulate else out.zero_()
@@ -265,14 +331,17 @@ class QuantizedProducts(PreparedProducts):
                 return out
         return int8_mm_scaled(a.codes, b.codes, scales, out=out, accumulate=accumulate)
 
-    def _factors(self, a: Operand, b: Operand) -> tuple[Codes, Codes]:
-        return self._codes(a), self._codes(b)
-
     def _codes(self, x: Operand) -> Codes:
         """An operand that a product takes; a matrix is quantized for it alone."""
         codes = self._prepare(x) if isinstance(x, Tensor) else x
         self.quantized.used += codes.codes.numel()
         return codes
+
+    def _sum_alone(self, incidence: Adjacency, x: Tensor) -> Tensor:
+        one = "tensor" if self.settings.scale == WHOLE else self.settings.scale
+        self.quantized.used += x.numel()
+        self.quantized.made += x.numel()
+        return quantized_sum(incidence, x, bits=self.bits, scale=one, noise=self._noise(self._ids(x), self._stream(x)))
 
     def _prepare(self, x: Tensor) -> Codes:
         return self._alone(x, self._stream(x), self.settings.scale)
@@ -280,22 +349,36 @@ class QuantizedProducts(PreparedProducts):
     def _blank(self, x: Tensor) -> Codes:
         width = x[0].numel() if len(x) else x.flatten(1).shape[1]
         codes = torch.empty((x.shape[0], width), dtype=torch.int8, device=x.device)
-        return Codes(codes, torch.empty(x.shape[0], device=x.device), tuple(x.shape), self._stream(x))
+        return Codes(codes, torch.empty(x.shape[0], device=x.device), tuple(x.shape), self._stream(x), bits=self.bits)
 
     def _fill(self, operand: Codes, x: Tensor, rows: Range) -> None:
         first, last = rows
         out = QuantizedRows(operand.codes[first:last], operand.scales[first:last])
         noise = self._noise(self._ids(x)[first:last], operand.stream)
-        quantize(
-            x[first:last].flatten(1).float(), bits=self.settings.bits, scale=self.settings.scale, noise=noise, out=out
-        )
+        quantize(x[first:last].flatten(1).float(), bits=self.bits, scale=self.settings.scale, noise=noise, out=out)
         self.quantized.made += out.codes.numel()
 
-    def _alone(self, x: Tensor, number: int, scale: str, ids: Tensor | None = None) -> Codes:
+    def _alone(
+        self, x: Tensor, number: int, scale: str, ids: Tensor | None = None, largest: float | None = None
+    ) -> Codes:
         ids = self._ids(x) if ids is None else ids
-        rows = quantize(x.flatten(1).float(), bits=self.settings.bits, scale=scale, noise=self._noise(ids, number))
+        flat = x.flatten(1).float()
+        largest = self._largest(flat, scale) if largest is None else largest
+        rows = self._rounded(flat, scale, self._noise(ids, number), largest)
         self.quantized.made += rows.codes.numel()
-        return Codes(rows.codes, rows.scales, tuple(x.shape), number)
+        return Codes(rows.codes, rows.scales, tuple(x.shape), number, bits=self.bits, largest=largest)
+
+    def _rounded(
+        self, x: Tensor, scale: str, noise: Noise | None, largest: float | None, *, bits: int | None = None
+    ) -> QuantizedRows:
+        one = "tensor" if scale == WHOLE else scale
+        return quantize(x, bits=bits or self.bits, scale=one, noise=noise, largest=largest)
+
+    def _largest(self, x: Tensor, scale: str) -> float | None:
+        """Return the largest magnitude of all workers' rows, where they share a scale: all call this together."""
+        if scale != WHOLE or self._group is None:
+            return None
+        return largest_of_all(x, self._group)
 
     def _stream(self, x: Tensor) -> int:
         return self._numbers.stream("operand" if self._of_nodes(x) else "loose")

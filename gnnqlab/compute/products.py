@@ -17,7 +17,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from gnnqlab.kernels import nodewise
 from gnnqlab.kernels.adjacency import Adjacency
+from gnnqlab.kernels.nodewise import Mask, Norm
 
 __all__ = ["Compute", "Operand", "PassRows", "Products", "Range"]
 
@@ -59,6 +61,16 @@ class Products(ABC):
     @abstractmethod
     def exact(self) -> Products:
         """Float32 products, for what must not be rounded; these themselves, if they round nothing."""
+
+    @property
+    def of_logits(self) -> Products:
+        """What the two halves of an edge's logit, numbers of its ends, are operands of: exact unless a setting says."""
+        return self.exact
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether some rows of an operand can be made before the others are there."""
+        return True
 
     @abstractmethod
     def begin(self, rows: PassRows | None = None) -> None:
@@ -104,9 +116,27 @@ class Products(ABC):
         """
         return operand
 
+    def again(self, elements: int) -> None:  # noqa: B027  # most round nothing
+        """Take note that so many elements, which a codec rounded on their way, are to be multiplied."""
+
+    def looked(self, output: Tensor) -> None:  # noqa: B027  # most have nothing to decide
+        """Take what the first look at neighbours of a training pass came to, ``(N, ...)``: for who decides by it."""
+
     def rowwise(self, compute: Callable[..., Tensor], *rows: Tensor) -> Tensor:
         """Return ``compute(*rows)``, norms and activations, and see to what it keeps for the backward pass."""
         return compute(*rows)
+
+    def nodewise(
+        self, x: Tensor, norm: Norm | None, *, activation: str, mask: Mask | None, inplace: bool = False
+    ) -> Tensor:
+        """Return ``drop(activation(norm(x)))`` as :func:`gnnqlab.kernels.nodewise.nodewise`; differentiable."""
+        return nodewise.nodewise(x, norm, activation=activation, mask=mask, inplace=inplace)
+
+    def nodewise_both(
+        self, x: Tensor, norm: Norm | None, *, activation: str, mask: Mask | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return ``activation(norm(x))`` and the same dropped; differentiable."""
+        return nodewise.nodewise_both(x, norm, activation=activation, mask=mask)
 
     @abstractmethod
     def part(self, operand: Operand, rows: Range) -> Operand:

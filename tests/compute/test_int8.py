@@ -170,13 +170,27 @@ def test_operands_are_quantized_once_and_kept_as_codes(adjacency: Adjacency) -> 
     assert products.quantized.avoided == 4 * rows + square
 
 
-def test_attention_is_that_of_the_codes(adjacency: Adjacency) -> None:
-    products, z = _products(), _random(NODES, 3, 8)
+@pytest.mark.parametrize("exact_logits", [True, False])
+def test_attention_is_that_of_the_codes(adjacency: Adjacency, exact_logits: bool) -> None:
+    products, z = _products(exact_logits=exact_logits), _random(NODES, 3, 8)
     vectors = _random(3, 8, seed=1) / 3, _random(3, 8, seed=2) / 3
     found = _with_gradients(lambda *each: products.attend(adjacency, *each), z, *vectors)
     exact = _with_gradients(lambda *each: PLAIN.attend(adjacency, *each), z.double(), *[v.double() for v in vectors])
     for ours, truth in zip(found, exact, strict=True):
         assert 1e-4 < float((ours - truth).norm() / truth.norm()) < 0.05
+
+
+def test_halves_of_logits_are_rounded_only_where_they_may_be(adjacency: Adjacency) -> None:
+    z, vectors = _random(NODES, 3, 8), (_random(3, 8, seed=1), _random(3, 8, seed=2))
+    assert _products().of_logits is PLAIN and _products(exact_logits=False).exact.of_logits is PLAIN
+    for exact_logits in (True, False):
+        products, other = _products(exact_logits=exact_logits), _products()
+        found = products.attend(adjacency, z, *vectors)
+        halves = [(z * vector).sum(-1) for vector in vectors]
+        if not exact_logits:
+            halves = [other.dense(other.operand(half)) for half in halves]
+        assert torch.equal(found, other.attend_rows(adjacency, other.operand(z), *halves)[0])
+        assert products.quantized.made == z.numel() + (0 if exact_logits else 2 * NODES * 3)
 
 
 def test_the_layer_before_the_loss_is_a_setting() -> None:
