@@ -1,4 +1,4 @@
-"""AdaQP's policy: widths assigned row by row from traced ranges, anew every period (AdaQP section 4)."""
+"""AdaQP's policy: widths assigned row by row from what encoding noted of rows, anew every period (AdaQP section 4)."""
 
 from __future__ import annotations
 
@@ -35,10 +35,14 @@ class Assigned:
 
     steerable: ClassVar[tuple[str, ...]] = ("among", "lam", "group_size", "period")
     """Settings that may change while a run trains."""
-    needs_every_row: ClassVar[str] = "it weighs the range of each row in one epoch"
+    needs_every_row: ClassVar[str] = "it weighs what encoding notes of each row in one epoch"
     """Why a sampler cannot leave rows out."""
+    weighs_rows: ClassVar[bool] = True
+    """Its widths follow from the variance that the codec has of a row."""
     of_halo_rows: ClassVar[bool] = True
     """Its weights are those of a halo row's error in the sums of its receiver."""
+    times_links: ClassVar[bool] = True
+    """Messages as large as the largest of training, in ``start`` bits, are timed before the first assignment."""
     among: Widths = (2, 4, 8)
     """Widths to choose from."""
     lam: Annotated[float, Range(0, 1)] = 0.5
@@ -50,7 +54,7 @@ class Assigned:
     start: Annotated[int, OneOf(WIDTHS)] = 8
     """Width of every row before the first assignment."""
     first: Annotated[int, Range(0)] = 1
-    """Epoch whose ranges the first assignment uses."""
+    """Epoch whose rows the first assignment weighs."""
     when: Annotated[str, OneOf(("background", "blocking"))] = "background"
     """``background``: solved beside the next epoch and applied after it; ``blocking``: training waits (the paper)."""
     as_released: bool = False
@@ -77,7 +81,7 @@ class Assigned:
         return self.start
 
     def assigns_after(self, epoch: int) -> bool:
-        """Whether the ranges of this epoch are used for an assignment."""
+        """Whether the rows of this epoch are weighed for an assignment."""
         return epoch == self.first or (epoch > self.first and (epoch + 1) % self.period == 0)
 
     def foresee(self, outlook: Outlook) -> Foreseen:
@@ -191,7 +195,7 @@ class Assigner(Adaptive):
             training.shard,
             training.part("exchange"),
             direction=training.seat.direction,
-            param_bytes=training.part("codec").param_bytes,
+            codec=training.part("codec"),
             ring=training.transport == "ring",
         )
         return cls(widths, joint, training)

@@ -1,8 +1,8 @@
 """One assignment of widths, worked out by all workers together: traces in, widths out (AdaQP section 4, Fig. 6).
 
-Each worker weighs the rows that it sent (β from traced ranges) and sorts them into groups; all workers share the sums,
-each solves its part of the problems, and the senders tell their receivers the widths of their rows. That goes over a
-process group of its own, so that its messages never stand in the queue of training's.
+Each worker weighs the rows that it sent (β from what its codec noted of them) and sorts them into groups; all workers
+share the sums, each solves its part of the problems, and the senders tell their receivers the widths of their rows.
+That goes over a process group of its own, so that its messages never stand in the queue of training's.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from gnnqlab.bits.groups import Groups, beta, group, use_of_halo
-from gnnqlab.bits.problem import Message, assemble
+from gnnqlab.bits.assemble import Message, assemble
+from gnnqlab.bits.groups import Groups, group, use_of_halo
 from gnnqlab.bits.row import ParamBytes, row_bytes
 from gnnqlab.bits.solver import solve
 from gnnqlab.bits.transfers import Place, Witnessed, clock_offsets, machine, refreshed, samples
+from gnnqlab.bits.variance import Weighed
 from gnnqlab.partition.shard import Shard
 from gnnqlab.theory.cost import LinkCost
 
-__all__ = ["JointAssignment", "Key", "Trace", "Weighing"]
+__all__ = ["JointAssignment", "Key", "Trace", "Weighing", "largest_sent", "traces_of"]
 
 Key = tuple[int, str, int, int]
 """(layer, direction, sender, receiver)."""
@@ -38,8 +39,8 @@ class Trace:
 
     place: Place
     columns: int
-    ranges: dict[int, Tensor]
-    """Receiver -> range of each row, in plan order."""
+    spreads: dict[int, Tensor]
+    """Receiver -> what encoding noted of each row, in plan order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +51,8 @@ class _Summary:
     columns: int
     rows: np.ndarray
     beta: np.ndarray
+    totals: np.ndarray
+    """Sums over all rows, of β first; the codec says what of the others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +68,7 @@ class _Channel(Protocol):
 
     layer: int
     direction: str
-    ranges: dict[int, Tensor]
+    spreads: dict[int, Tensor]
 
     @property
     def columns(self) -> int: ...
@@ -76,6 +79,25 @@ class _Exchange(Protocol):
 
     @property
     def channels(self) -> Sequence[_Channel]: ...
+
+
+def traces_of(channels: Sequence[_Channel], direction: str | None = None) -> list[Trace]:
+    """Return what channels sent last, of one direction or of both."""
+    return [
+        Trace((channel.layer, channel.direction), channel.columns, dict(channel.spreads))
+        for channel in channels
+        if direction in (None, channel.direction)
+    ]
+
+
+def largest_sent(traces: Sequence[Trace], width: int, param_bytes: ParamBytes) -> int:
+    """Return the bytes of the largest message in traces, with every row in one ``width``; 0 if there is none."""
+    sent = (
+        len(spreads) * row_bytes(width, trace.columns, param_bytes)
+        for trace in traces
+        for spreads in trace.spreads.values()
+    )
+    return max(sent, default=0)
 
 
 class Weighing(Protocol):
@@ -97,18 +119,18 @@ class JointAssignment:
     Args:
         shard: this worker's share.
         exchange: its channels, whose traces are weighed.
-        param_bytes: of the codec, what the parameters of a row of each width take.
+        codec: of the rows: it has their variance and what their parameters take.
         ring: whether rounds of a ring are priced, or everything posted at once.
         direction: ``forward`` or ``backward`` where the rows of the other one are somebody else's; ``None``: both.
     """
 
     def __init__(
-        self, shard: Shard, exchange: _Exchange, *, param_bytes: ParamBytes, ring: bool, direction: str | None = None
+        self, shard: Shard, exchange: _Exchange, *, codec: Weighed, ring: bool, direction: str | None = None
     ) -> None:
         self.cost: LinkCost | None = None
         """θ, γ and R² of every pair, once they have been timed."""
         self._shard, self._exchange = shard, exchange
-        self._param_bytes = param_bytes
+        self._codec = codec
         self._transport = "ring" if ring else "direct"
         self._direction = direction
         self._group = dist.new_group(backend="gloo")
@@ -118,20 +140,11 @@ class JointAssignment:
 
     def traces(self) -> list[Trace]:
         """Return what the channels sent last; the next epoch changes it."""
-        return [
-            Trace((channel.layer, channel.direction), channel.columns, dict(channel.ranges))
-            for channel in self._exchange.channels
-            if self._direction in (None, channel.direction)
-        ]
+        return traces_of(self._exchange.channels, self._direction)
 
     def largest_bytes(self, width: int) -> int:
         """Return the bytes of the largest message of all workers, with every row in one ``width``; all ask together."""
-        mine = [
-            len(ranges) * row_bytes(width, trace.columns, self._param_bytes)
-            for trace in self.traces()
-            for ranges in trace.ranges.values()
-        ]
-        return max(self._gather(max(mine, default=0)))
+        return max(self._gather(largest_sent(self.traces(), width, self._codec.param_bytes)))
 
     def price(self, timed: dict[int, list[tuple[int, float]]]) -> None:
         """Fit the cost model to what this worker and the others have timed: sender -> ``(bytes, seconds)``."""
@@ -170,14 +183,16 @@ class JointAssignment:
         for trace in sorted(traces, key=lambda trace: trace.place):
             layer, direction = trace.place
             use = self._use_of(trace.place, settings)  # all workers take part, also one that sends nothing
-            for receiver, ranges in trace.ranges.items():
-                if not ranges.numel():
+            variance = self._codec.row_variance(trace.columns)
+            for receiver, spreads in trace.spreads.items():
+                if not spreads.numel():
                     continue
                 key = (layer, direction, self._shard.rank, receiver)
-                weights = torch.ones(len(ranges), dtype=torch.float64) if use is None else use[receiver]
-                groups[key] = group(beta(weights, ranges.cpu(), trace.columns), settings.group_size)
+                weights = torch.ones(len(spreads), dtype=torch.float64) if use is None else use[receiver]
+                betas = variance.betas(weights, spreads.cpu())
+                groups[key] = group(betas[0], settings.group_size)
                 rows, sums = groups[key].rows.numpy(), groups[key].beta.numpy()
-                summaries.append(_Summary(key, trace.columns, rows, sums))
+                summaries.append(_Summary(key, trace.columns, rows, sums, betas.sum(1).numpy()))
         return groups, summaries
 
     def _use_of(self, place: Place, settings: Weighing) -> list[Tensor] | None:
@@ -231,14 +246,17 @@ class JointAssignment:
     def _solve(self, place: Place, messages: list[_Summary], settings: Weighing) -> _Solved:
         assert self.cost is not None
         begun = time.perf_counter()
+        variance = self._codec.row_variance(messages[0].columns)
+        totals = np.sum([one.totals for one in messages], axis=0)
         problem = assemble(
             [Message(one.key[2], one.key[3], one.rows, one.beta) for one in messages],
             self.cost,
             columns=messages[0].columns,
             lam=settings.lam,
             widths=settings.among,
-            param_bytes=self._param_bytes,
+            param_bytes=self._codec.param_bytes,
             transport=self._transport,
+            width_shares=tuple(variance.relative(width, totals) for width in settings.among),
         )
         solution = solve(problem)
         ends = np.cumsum([one.rows.size for one in messages])[:-1]

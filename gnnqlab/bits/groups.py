@@ -1,7 +1,8 @@
 """What a row's rounding costs the gradient, and rows of similar cost in groups that share a width (AdaQP Eq. 11).
 
 Rounding row k of a message to b bits adds at most ``β_k / (2^b - 1)^2`` to the bound of Theorem 3, with
-``β_k = c_k · D · (max - min)^2 / 6`` and c_k the sum of the squared coefficients with which the receiving worker puts
+``β_k = c_k · D · (max - min)^2 / 6`` of codes between a row's ends (another codec has another variance, see
+:mod:`gnnqlab.bits.variance`) and c_k the sum of the squared coefficients with which the receiving worker puts
 the row to use:
 
 * **forward**, the row h_k enters ``y_v = Σ_k α(k, v) h_k`` for every owned v next to k: ``c_k = Σ_v α(k, v)^2``;
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gnnqlab.bits.variance import min_max
 from gnnqlab.partition.shard import Shard
 
 __all__ = ["Groups", "beta", "group", "use_of_halo"]
@@ -79,12 +81,7 @@ def beta(use: Tensor, ranges: Tensor, columns: int) -> Tensor:
         >>> beta(torch.tensor([0.5, 1.0]), torch.tensor([2.0, 0.0]), 12).tolist()
         [4.0, 0.0]
     """
-    if use.shape != ranges.shape or ranges.dim() != 1:
-        raise ValueError(f"each row needs a use and a range, got shapes {tuple(use.shape)} and {tuple(ranges.shape)}")
-    values = use.double() * ranges.double() ** 2 * (columns / 6)
-    if not bool((torch.isfinite(values) & (use >= 0) & (ranges >= 0)).all()):
-        raise ValueError("β must be finite and not negative; a range or a use is NaN, infinite or negative")
-    return values
+    return min_max(columns).betas(use, ranges)[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,8 @@ Utopia is V with the widest and T with the narrowest width everywhere, nadir is 
 widest; times are the maximum over the links of each round in both. λ = 1 minds only variance, λ = 0 only time. Without
 the normalisation λ would mean nothing: V and T have different units.
 
+A codec whose variance falls otherwise with the width has its own shares of β in place of ``1 / (2^b - 1)^2``.
+
 Differs: the paper sets no scale for λ, and the released code takes the minimum over devices at utopia.
 
 A *link* is what transfers queue on. In ring rounds every device pair is a link of its own, and the round takes as
@@ -23,17 +25,16 @@ Letters: G groups, I device pairs, L links, R rounds, B widths.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gnnqlab.bits.row import EXACT, ParamBytes, row_bytes, two_parameters
-from gnnqlab.theory.cost import LinkCost
+from gnnqlab.bits.row import ParamBytes, row_bytes, two_parameters
+from gnnqlab.bits.variance import min_max_share
 
-__all__ = ["Message", "Problem", "Solution", "assemble", "row_variance"]
+__all__ = ["Array", "Index", "Problem", "Solution"]
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -41,11 +42,6 @@ Widths = NDArray[np.uint8]
 
 _FLOATS = two_parameters(4)
 KNOWN = (1, 2, 4, 8, 16, 32)
-
-
-def row_variance(width: int) -> float:
-    """Return ``1 / (2^b - 1)^2``, which β is multiplied by."""
-    return 0.0 if width == EXACT else 1.0 / (2**width - 1) ** 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +72,8 @@ class Problem:
     """What the parameters of a row of each width take; the codec says it."""
     pair_far_link: Index | None = None
     """Link that each pair's transfers also queue on, at their other end, ``(I,)``; ``None``: there is none."""
+    width_shares: tuple[float, ...] | None = None
+    """What β is multiplied by at each width, ``(B,)``, as the codec has it; ``None``: ``1 / (2^b - 1)^2``."""
 
     def __post_init__(self) -> None:
         for name in ("group_pair", "group_rows", "pair_link", "link_round", "pair_far_link"):
@@ -96,12 +94,13 @@ class Problem:
         if self.group_rows.size == 0:
             raise ValueError("there must be at least one group of rows to assign a width to, got none: no messages")
         groups, pairs, links = self.group_rows.size, self.theta_s_per_byte.size, self.link_round.size
-        for name, length in (("group_pair", groups), ("group_beta", groups), ("pair_link", pairs), ("gamma_s", pairs)):
+        sizes = {"group_pair": groups, "group_beta": groups, "pair_link": pairs, "gamma_s": pairs}
+        for name, length in {**sizes, "width_variance": len(self.widths)}.items():
             if getattr(self, name).shape != (length,):
                 raise ValueError(f"{name} must have {length} entries, got shape {getattr(self, name).shape}")
         if self.group_rows.min() < 1:
             raise ValueError(f"every group must have at least one row, got {self.group_rows.min()}")
-        for name in ("group_beta", "theta_s_per_byte", "gamma_s"):
+        for name in ("group_beta", "theta_s_per_byte", "gamma_s", "width_variance"):
             values = getattr(self, name)
             wrong = ~(np.isfinite(values) & (values >= 0))
             if wrong.any():
@@ -111,8 +110,7 @@ class Problem:
         for name, index, limit in (("group_pair", self.group_pair, pairs), ("pair_link", self._queues(), links)):
             if index.min() < 0 or index.max() >= limit or np.bincount(index, minlength=limit).min() == 0:
                 raise ValueError(f"{name} must name each of {limit} at least once and no other; leave out what is idle")
-        rounds = int(self.link_round.max()) + 1
-        if self.link_round.min() < 0 or np.bincount(self.link_round, minlength=rounds).min() == 0:
+        if self.link_round.min() < 0 or np.bincount(self.link_round, minlength=self.num_rounds).min() == 0:
             raise ValueError("link_round must count rounds from 0 and leave out none; leave out what is idle")
         self._check_far_links()
 
@@ -145,8 +143,8 @@ class Problem:
 
     @cached_property
     def width_variance(self) -> Array:
-        """``1 / (2^b - 1)^2`` of each width, ``(B,)``."""
-        return np.array([row_variance(width) for width in self.widths])
+        """What β is multiplied by at each width, ``(B,)``."""
+        return np.array(self.width_shares or [min_max_share(width) for width in self.widths])
 
     @cached_property
     def cheapest(self) -> int:
@@ -310,91 +308,3 @@ class Solution:
         distance = self.objective - self.bound
         # Below this both numbers are rounding errors of terms that are at most 1.
         return distance / self.objective if distance > 1e-14 else 0.0
-
-
-@dataclass(frozen=True, eq=False)
-class Message:
-    """The groups of one message; ``Groups`` of :mod:`gnnqlab.bits.groups` has both arrays."""
-
-    sender: int
-    receiver: int
-    rows: ArrayLike
-    """Rows in each group."""
-    beta: ArrayLike
-    """Sum of β over each group."""
-
-
-def assemble(
-    messages: Sequence[Message],
-    cost: LinkCost,
-    *,
-    columns: int,
-    lam: float,
-    widths: tuple[int, ...] = (2, 4, 8),
-    param_bytes: ParamBytes = _FLOATS,
-    transport: str = "direct",
-) -> Problem:
-    """Return the problem of one layer and direction.
-
-    Groups stand in the order of the messages, so ``np.split(solution.widths, ends)`` takes the widths apart again. A
-    message without rows is left out.
-
-    Args:
-        messages: at most one per ordered pair of workers.
-        cost: θ and γ of every pair.
-        columns: D.
-        lam: λ.
-        widths: allowed bit-widths.
-        param_bytes: what the parameters of a row of each width take, by its codec; a zero-point and a scale of four
-            bytes each by default.
-        transport: ``ring``: the slowest pair of each round counts (the paper); ``direct``: everything is posted at
-            once, and the busiest end counts, a sender's or a receiver's.
-
-    Raises:
-        ValueError: if a pair comes twice, no message has rows, or the transport is unknown.
-    """
-    if transport not in ("ring", "direct"):
-        raise ValueError(f"transport must be 'ring' or 'direct', got {transport!r}")
-    sized = [(message, np.asarray(message.rows, dtype=np.int64)) for message in messages]
-    busy = [(message, rows) for message, rows in sized if rows.size]
-    if not busy:
-        raise ValueError("there must be at least one group of rows to assign a width to, got none: no messages")
-    senders = np.array([message.sender for message, _ in busy])
-    receivers = np.array([message.receiver for message, _ in busy])
-    if len(set(zip(senders.tolist(), receivers.tolist()))) < len(busy) or (senders == receivers).any():
-        raise ValueError("messages must be between two workers, and at most one for each ordered pair")
-    if transport == "ring":
-        pair_link, pair_far_link = np.arange(len(busy)), None
-        link_round = np.unique((receivers - senders) % cost.workers, return_inverse=True)[1]
-    else:
-        pair_link, pair_far_link = _both_ends(senders, receivers)
-        last = pair_link.max() if pair_far_link is None else pair_far_link.max()
-        link_round = np.zeros(last + 1, dtype=np.int64)
-    return Problem(
-        widths=widths,
-        columns=columns,
-        lam=lam,
-        group_pair=np.repeat(np.arange(len(busy)), [rows.size for _, rows in busy]),
-        group_rows=np.concatenate([rows for _, rows in busy]),
-        group_beta=np.concatenate([np.asarray(message.beta, dtype=np.float64) for message, _ in busy]),
-        pair_link=pair_link,
-        link_round=link_round,
-        theta_s_per_byte=cost.theta_s_per_byte[senders, receivers],
-        gamma_s=cost.gamma_s[senders, receivers],
-        param_bytes=param_bytes,
-        pair_far_link=pair_far_link,
-    )
-
-
-def _both_ends(senders: Index, receivers: Index) -> tuple[Index, Index | None]:
-    """Return the links that pairs queue on if all is posted at once.
-
-    An end of one pair alone is never busier than the other end of that pair. So where no receiver has two senders, as
-    among two workers, senders' links say all; and the other way round.
-    """
-    leaving, entering = (np.unique(ranks, return_inverse=True)[1] for ranks in (senders, receivers))
-    if np.bincount(entering).max() == 1:
-        return leaving, None
-    if np.bincount(leaving).max() == 1:
-        return entering, None
-    return leaving, leaving.max() + 1 + entering

@@ -4,6 +4,7 @@ from gnnqlab.message.adaptive_cache import AdaptiveCache
 from gnnqlab.message.cache import Cache, NoCache, Unchanged
 from gnnqlab.message.codec import Codec, Float32, Stochastic
 from gnnqlab.message.linear import Linear
+from gnnqlab.message.rotated import Rotated
 from gnnqlab.message.sampler import AllRows, BoundarySampling, Sampler
 from gnnqlab.message.stale_blocks import StaleBlocks
 from gnnqlab.message.transport import TRANSPORTS
@@ -18,6 +19,7 @@ __all__ = [
     "Float32",
     "Linear",
     "NoCache",
+    "Rotated",
     "Sampler",
     "StaleBlocks",
     "Stochastic",

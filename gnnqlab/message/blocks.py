@@ -43,8 +43,8 @@ class BlockChannel(Channel):
         first = self.plan.send[0].peer
         if route.peer == first:
             return super()._write(x, route, layout, epoch, noise)
-        if first in self.ranges:
-            self.ranges[route.peer] = self.ranges[first]
+        if first in self.spreads:
+            self.spreads[route.peer] = self.spreads[first]
         self.bytes_payload += layout.payload_bytes
         self.bytes_params += layout.param_bytes
         return self._buffer("send", route.peer, layout.num_bytes, x.device)
@@ -89,8 +89,8 @@ class SkippedBlock(BlockChannel):
             segment[0] = int(self._follows)
             if self._follows:
                 self._encode_block(x, route, layout, segment[_AHEAD:], noise)
-        elif route.peer not in self.ranges and self.plan.send[0].peer in self.ranges:
-            self.ranges[route.peer] = self.ranges[self.plan.send[0].peer]
+        elif route.peer not in self.spreads and self.plan.send[0].peer in self.spreads:
+            self.spreads[route.peer] = self.spreads[self.plan.send[0].peer]
         self.bytes_headers += _AHEAD
         self.rows_offered += route.num_rows
         if not self._follows:
@@ -109,11 +109,12 @@ class SkippedBlock(BlockChannel):
         return self._chooser.refreshes(x, None if fresh else held, epoch)
 
     def _encode_block(self, x: Tensor, route: Route, layout: Layout, body: Tensor, noise: Noise) -> None:
-        ranges = self._encode(x, route, layout, body, noise)
-        if ranges is not None:
-            self.ranges[route.peer] = ranges
+        spreads = self._encode(x, route, layout, body, noise)
+        if spreads is not None:
+            self.spreads[route.peer] = spreads
+        held, ids = self._held["send", self.plan.rank], layout.arranged(route.ids)
         places = layout.arranged(torch.arange(layout.num_rows, device=x.device))
-        self._codec.decode(body, layout, self._held["send", self.plan.rank], places, accumulate=False)
+        self._codec.decode(body, layout, held, places, accumulate=False, ids=ids, noise=noise)
 
     def _landing(
         self, plan: Plan, layouts: Layouts, out: Tensor | torch.Size, device: torch.device
@@ -169,4 +170,5 @@ class _IncomingBlock(Incoming):
         if held is None or held.shape != (layout.num_rows, layout.columns):
             held = self._held[key] = out.new_zeros(layout.num_rows, layout.columns)
         places = layout.arranged(torch.arange(layout.num_rows, device=held.device))
-        self._codec.decode(super()._body(route)[_AHEAD:], layout, held, places, accumulate=False)
+        came, ids, noise = super()._body(route)[_AHEAD:], layout.arranged(route.ids), self._posted.noise(route.peer)
+        self._codec.decode(came, layout, held, places, accumulate=False, ids=ids, noise=noise)

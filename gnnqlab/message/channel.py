@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping
 from contextlib import nullcontext
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -64,8 +65,7 @@ class Channel:
         self._codec, self._bits, self._transport = codec, bits, transport
         self._seed, self._phases, self._launch = seed, phases, launch
         self._known: KnownLayouts = WeakTensorKeyDictionary() if known is None else known
-        sender = plan.rank + 1 if direction == "backward" or plan.parts else 0
-        self._stream = stream(direction, layer, sender, round)
+        self._epoch = 0
         self._layouts: Layouts = {}
         self._laid_out_for: tuple[Plan, int, int] | None = None
         self._widths: dict[tuple[str, int], int | Tensor] = {}
@@ -83,8 +83,8 @@ class Channel:
         """Header bytes sent so far, all peers."""
         self.rows_sent = self.rows_offered = 0
         """Rows that a cache has sent so far, and that there were to send, all peers; 0 without a cache."""
-        self.ranges: dict[int, Tensor] = {}
-        """Range (max - min) of each row in the last message to a peer, plan order: the trace of the assigner."""
+        self.spreads: dict[int, Tensor] = {}
+        """What encoding noted of each row in the last message to a peer, plan order: the trace of the assigner."""
 
     @property
     def place(self) -> Place:
@@ -142,7 +142,9 @@ class Channel:
         layouts = self._lay_out(plan, x.shape[1], epoch)
         with self._phases("encode"):
             send = {
-                route.peer: self._write(x, route, layouts["send", route.peer], epoch, self._noise(epoch, route.peer))
+                route.peer: self._write(
+                    x, route, layouts["send", route.peer], epoch, self._noise(epoch, self.plan.rank, route.peer)
+                )
                 for route in plan.send
             }
             headers = self._headers(layouts, x.shape[1], epoch)
@@ -150,7 +152,9 @@ class Channel:
         with self._phases("post"):
             transfer = self._transport.post(send, receive, headers, **self._how)
         self._launch(transfer.start)
-        return self._incoming(Posted(plan, layouts, transfer, receive, landed, headers, sampled_in), out)
+        self._epoch = epoch
+        posted = Posted(plan, layouts, transfer, receive, landed, headers, sampled_in, partial(self._noise_from, epoch))
+        return self._incoming(posted, out)
 
     def as_received(self, x: Tensor) -> None:
         """Put the rows of the last message into ``x`` as their receivers decode them, before the next one is written.
@@ -162,24 +166,30 @@ class Channel:
                 layout = self._layouts["send", route.peer]
                 if layout.num_bytes and layout.rows_of(EXACT) < layout.num_rows:
                     segment = self._buffer("send", route.peer, layout.num_bytes, x.device)
-                    self._codec.decode(segment, layout, x, layout.arranged(route.rows), accumulate=False)
+                    rows, ids = layout.arranged(route.rows), layout.arranged(route.ids)
+                    noise = self._noise(self._epoch, self.plan.rank, route.peer)
+                    self._codec.decode(segment, layout, x, rows, accumulate=False, ids=ids, noise=noise)
 
     def forget(self) -> None:
         """Let everything travel next time: a channel without a cache always does."""
 
-    def _noise(self, epoch: int, peer: int) -> Noise:
-        """Return the key of a message's noise; a row with its sender in the key has one receiver."""
-        if self.plan.to_all or self.plan.parts:
-            return Noise(self._seed, epoch, self._stream, 0)
-        behind = (peer - self.plan.rank - 1) % self.plan.workers if self.direction == "forward" else 0
-        return Noise(self._seed, epoch, self._stream, behind)
+    def _noise(self, epoch: int, sender: int, receiver: int) -> Noise:
+        """Return the key of a message's noise, known to both ends; a row with its sender in it has one receiver."""
+        plan, forward = self.plan, self.direction == "forward"
+        named = 0 if forward and not plan.parts else sender + 1
+        of = stream(self.direction, self.layer, named, self.round)
+        behind = (receiver - sender - 1) % plan.workers if forward and not (plan.to_all or plan.parts) else 0
+        return Noise(self._seed, epoch, of, behind)
+
+    def _noise_from(self, epoch: int, sender: int) -> Noise:
+        return self._noise(epoch, sender, self.plan.rank)
 
     def _write(self, x: Tensor, route: Route, layout: Layout, epoch: int, noise: Noise) -> Tensor:
         """Return the bytes to one peer."""
         segment = self._buffer("send", route.peer, layout.num_bytes, x.device)
-        ranges = self._encode(x, route, layout, segment, noise)
-        if ranges is not None:
-            self.ranges[route.peer] = ranges
+        spreads = self._encode(x, route, layout, segment, noise)
+        if spreads is not None:
+            self.spreads[route.peer] = spreads
         self.bytes_payload += layout.payload_bytes
         self.bytes_params += layout.param_bytes
         return segment
@@ -237,17 +247,17 @@ class Channel:
         return layout.num_bytes
 
     def _encode(self, x: Tensor, route: Route, layout: Layout, segment: Tensor, noise: Noise) -> Tensor | None:
-        """Write a route's rows of ``x``; return the range of each in the route's order, if it was found."""
+        """Write a route's rows of ``x``; return what it notes of each, in the route's order, if it does."""
         rows, ids = layout.arranged(route.rows), layout.arranged(route.ids)
         try:
-            ranges = self._codec.encode(x, rows, ids, layout, segment, noise)
+            spreads = self._codec.encode(x, rows, ids, layout, segment, noise)
         except NonFiniteRow as error:
             raise NonFiniteMessage(
                 rank=self.plan.rank, layer=self.layer, direction=self.direction, node=int(ids[error.position])
             ) from error
-        if ranges is None or layout.order is None:
-            return ranges
-        return torch.empty_like(ranges).index_copy_(0, layout.order, ranges)
+        if spreads is None or layout.order is None:
+            return spreads
+        return torch.empty_like(spreads).index_copy_(0, layout.order, spreads)
 
     def _lay_out(self, plan: Plan, columns: int, epoch: int) -> Layouts:
         number = self._bits.round(epoch)

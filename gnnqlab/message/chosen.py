@@ -87,12 +87,12 @@ class ChosenRows(Channel):
                 changes = x.index_select(0, chosen.rows).sub_(held if fresh else held.index_select(0, places))
             x = changes
             chosen = replace(chosen, rows=torch.arange(places.numel(), device=x.device))
-        ranges = self._encode(x, chosen, sent, body, noise)
-        if ranges is not None:
-            if fresh or route.peer not in self.ranges:
-                self.ranges[route.peer] = torch.zeros(route.num_rows, device=ranges.device)
-            self.ranges[route.peer][places] = ranges
-        self._keep(body, sent, held, places)
+        spreads = self._encode(x, chosen, sent, body, noise)
+        if spreads is not None:
+            if fresh or route.peer not in self.spreads:
+                self.spreads[route.peer] = spreads.new_zeros(route.num_rows, *spreads.shape[1:])
+            self.spreads[route.peer][places] = spreads
+        self._keep(body, sent, held, places, route.ids[places], noise)
         self.bytes_payload += sent.payload_bytes
         self.bytes_params += sent.param_bytes
         self.bytes_headers += told.numel()
@@ -100,9 +100,10 @@ class ChosenRows(Channel):
         self.rows_offered += route.num_rows
         return segment
 
-    def _keep(self, body: Tensor, sent: Layout, held: Tensor, places: Tensor) -> None:
+    def _keep(self, body: Tensor, sent: Layout, held: Tensor, places: Tensor, ids: Tensor, noise: Noise) -> None:
         """Let what the receiver has follow the message, as it decodes it."""
-        self._codec.decode(body, sent, held, sent.arranged(places), accumulate=self._chooser.differences)
+        places, ids, added = sent.arranged(places), sent.arranged(ids), self._chooser.differences
+        self._codec.decode(body, sent, held, places, accumulate=added, ids=ids, noise=noise)
 
     def _choose(self, x: Tensor, rows: Tensor, held: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Return the places of the rows that travel, and their differences where the choice has read both anyway."""
@@ -176,7 +177,9 @@ class _IncomingChosen(Incoming):
             if held is None or held.shape != (route.num_rows, layout.columns):
                 held = self._held["receive", route.peer] = out.new_zeros(route.num_rows, layout.columns)
             body = super()._body(route)[begin : begin + layout.num_bytes]
-            self._codec.decode(body, layout, held, layout.arranged(places), accumulate=self._chooser.differences)
+            ids, noise = layout.arranged(route.ids[places]), self._posted.noise(route.peer)
+            places, added = layout.arranged(places), self._chooser.differences
+            self._codec.decode(body, layout, held, places, accumulate=added, ids=ids, noise=noise)
         held = self._held["receive", route.peer]
         if self._posted.plan.accumulate:
             out.index_add_(0, route.rows, held)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gnnqlab.bits.policy import WIDTHS
+from gnnqlab.bits.variance import RowVariance, min_max
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels.codec import decode_rows, encode_rows, note_non_finite
 from gnnqlab.message.wide import decode_16, decode_32, encode_16, encode_32
@@ -32,6 +33,11 @@ class Noise:
     stream: int
     peer: int = 0
     """Which of its sender's peers a row goes to, around the ring from 0; always 0 where a node's rows have one."""
+
+    def key(self, whose: str) -> dict[str, int]:
+        """Return seed, epoch and stream of what is drawn: for each ``receiver`` anew, or alike for a ``node``."""
+        own = self.stream + (self.peer if whose == "receiver" else 0)
+        return {"seed": self.seed, "epoch": self.epoch, "stream": own}
 
 
 class Codec(Protocol):
@@ -56,11 +62,26 @@ class Codec(Protocol):
         """Write ``x[rows]`` (both in wire order) into a uint8 segment of ``layout.num_bytes``.
 
         Returns:
-            The range (max - min) of each row, float32 ``(n,)`` in wire order, if encoding finds it anyway.
+            What a codec notes of each row, float32 ``(n,)`` or ``(n, K)`` in wire order, if it notes anything: the
+            spreads that its ``row_variance`` is of, by which rows are weighed where it has one.
         """
 
-    def decode(self, segment: Tensor, layout: Layout, out: Tensor, rows: Tensor, *, accumulate: bool) -> None:
-        """Put the rows of a segment at ``out[rows]``, or add them there."""
+    def decode(
+        self,
+        segment: Tensor,
+        layout: Layout,
+        out: Tensor,
+        rows: Tensor,
+        *,
+        accumulate: bool,
+        ids: Tensor | None = None,
+        noise: Noise | None = None,
+    ) -> None:
+        """Put the rows of a segment at ``out[rows]``, or add them there.
+
+        Args:
+            ids, noise: those that the rows were encoded with; a codec whose codes mean nothing without them needs them.
+        """
 
     def landing(self, out: Tensor) -> Tensor | None:
         """Return the bytes of ``out`` if a message may be received there directly, else ``None``."""
@@ -101,7 +122,17 @@ class Float32:
                 raise NonFiniteRow(int((~finite).nonzero()[0, 0]))
         return None
 
-    def decode(self, segment: Tensor, layout: Layout, out: Tensor, rows: Tensor, *, accumulate: bool) -> None:
+    def decode(
+        self,
+        segment: Tensor,
+        layout: Layout,
+        out: Tensor,
+        rows: Tensor,
+        *,
+        accumulate: bool,
+        ids: Tensor | None = None,
+        noise: Noise | None = None,
+    ) -> None:
         received = segment.view(torch.float32).view(layout.num_rows, layout.columns)
         if accumulate:
             out.index_add_(0, rows, received)
@@ -139,6 +170,10 @@ class Stochastic:
     def param_bytes(self, bits: int) -> int:
         return 0 if bits == 32 else 2 * self._parameter_dtype.itemsize
 
+    def row_variance(self, columns: int) -> RowVariance:
+        """Return ``D · range^2 / 6 / (2^b - 1)^2`` (AdaQP Theorem 1), whatever type parameters travel in."""
+        return min_max(columns)
+
     def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
         stride = -(-columns // _LINE) * _LINE
         return torch.empty(num_rows, stride, device=device)[:, :columns]
@@ -159,45 +194,51 @@ class Stochastic:
             NonFiniteRow: if a row holds NaN or Inf, or its range overflows.
         """
         ranges = torch.empty(layout.num_rows, device=x.device)
-        own = noise.stream + (noise.peer if self.noise == "receiver" else 0)
-        key = {"seed": noise.seed, "epoch": noise.epoch, "stream": own}
         sent = self._parameters(layout, segment)
         params = torch.empty(sent.shape, device=x.device) if self.parameters == "bfloat16-after" else sent
         for part in parts_of(layout, segment):
             of = part.rows
             with counted_from(of.start):
-                if part.width == 32:
-                    encode_32(x, rows[of], part.payload, ranges[of])
-                elif part.width == 16:
-                    encode_16(x, rows[of], ids[of], part.payload, params[part.params], ranges[of], **key)
-                else:
-                    encode_rows(
-                        x,
-                        rows[of],
-                        ids[of],
-                        part.bits,
-                        part.offsets,
-                        part.payload,
-                        params[part.params],
-                        ranges=ranges[of],
-                        **key,
-                    )
+                self.encode_part(part, x, rows[of], ids[of], params[part.params], ranges[of], noise)
         if params is not sent:
             sent.copy_(params)
         return ranges
 
-    def decode(self, segment: Tensor, layout: Layout, out: Tensor, rows: Tensor, *, accumulate: bool) -> None:
+    def encode_part(
+        self, part: Part, x: Tensor, rows: Tensor, ids: Tensor, params: Tensor, ranges: Tensor, noise: Noise
+    ) -> None:
+        """Write the rows of one part of a message, their parameters (Z, S) and ranges."""
+        key = noise.key(self.noise)
+        if part.width == 32:
+            encode_32(x, rows, part.payload, ranges)
+        elif part.width == 16:
+            encode_16(x, rows, ids, part.payload, params, ranges, **key)
+        else:
+            encode_rows(x, rows, ids, part.bits, part.offsets, part.payload, params, ranges=ranges, **key)
+
+    def decode(
+        self,
+        segment: Tensor,
+        layout: Layout,
+        out: Tensor,
+        rows: Tensor,
+        *,
+        accumulate: bool,
+        ids: Tensor | None = None,
+        noise: Noise | None = None,
+    ) -> None:
         params = self._parameters(layout, segment)
         for part in parts_of(layout, segment):
-            target = rows[part.rows]
-            if part.width == 32:
-                decode_32(part.payload, out, target, accumulate=accumulate)
-            elif part.width == 16:
-                decode_16(part.payload, params[part.params], out, target, accumulate=accumulate)
-            else:
-                decode_rows(
-                    part.payload, params[part.params], part.bits, part.offsets, out, target, accumulate=accumulate
-                )
+            self.decode_part(part, params[part.params], out, rows[part.rows], accumulate=accumulate)
+
+    def decode_part(self, part: Part, params: Tensor, out: Tensor, rows: Tensor, *, accumulate: bool) -> None:
+        """Put the rows of one part of a message at ``out[rows]``, or add them there."""
+        if part.width == 32:
+            decode_32(part.payload, out, rows, accumulate=accumulate)
+        elif part.width == 16:
+            decode_16(part.payload, params, out, rows, accumulate=accumulate)
+        else:
+            decode_rows(part.payload, params, part.bits, part.offsets, out, rows, accumulate=accumulate)
 
     def _parameters(self, layout: Layout, segment: Tensor) -> Tensor:
         return layout.split(segment)[0].view(self._parameter_dtype).view(-1, 2)
@@ -212,39 +253,43 @@ _PARAMETERS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "bfloat16-a
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """The rows of a message that one routine writes: those of 32 bits, those of 16, those of 8 and fewer."""
+    """The rows of a message that one routine writes: those of a width alone, or all that are narrower."""
 
     width: int
-    """32, 16, or 8 for all that the kernels write."""
+    """Their width, or the widest that they may have."""
     rows: slice
     params: slice
+    """Which they are of the rows with parameters."""
     payload: Tensor
     bits: int | Tensor
     offsets: Tensor | None
 
 
-def parts_of(layout: Layout, segment: Tensor) -> Iterator[Part]:
-    """Yield the rows of a message by the routine that writes them, with their part of the payload."""
+def parts_of(layout: Layout, segment: Tensor, alone: tuple[int, ...] = (32, 16)) -> Iterator[Part]:
+    """Yield the rows of a message by the routine that writes them, with their part of the payload.
+
+    Args:
+        alone: widths that have a routine of their own, widest first; one writes all that are narrower.
+    """
     if not layout.num_rows:
         return
-    payload = layout.split(segment)[1]
-    exact, wide = layout.rows_of(32), layout.rows_of(16)
-    if exact:
-        size = 4 * exact * layout.columns
-        yield Part(32, slice(0, exact), slice(0, 0), payload[:size], 32, None)
-        payload = payload[size:]
-    if wide:
-        size = 2 * wide * layout.columns
-        yield Part(16, slice(exact, exact + wide), slice(0, wide), payload[:size], 16, None)
-        payload = payload[size:]
-    narrow = slice(exact + wide, layout.num_rows)
-    if exact or wide:
-        if narrow.start < narrow.stop:
-            assert isinstance(layout.bits, Tensor) and layout.offsets is not None
-            offsets = layout.offsets[narrow] - layout.offsets[narrow.start]
-            yield Part(8, narrow, slice(wide, narrow.stop - exact), payload, layout.bits[narrow], offsets)
-    else:
-        yield Part(8, narrow, narrow, payload, layout.bits, layout.offsets)
+    payload, first, exact = layout.split(segment)[1], 0, layout.rows_of(32)
+    for width in alone:
+        count = layout.rows_of(width)
+        if count:
+            of = slice(first, first + count)
+            size = count * -(-layout.columns * width // 8)
+            params = slice(0, 0) if width == 32 else slice(of.start - exact, of.stop - exact)
+            yield Part(width, of, params, payload[:size], width, None)
+            payload, first = payload[size:], of.stop
+    if first == layout.num_rows:
+        return
+    bits, offsets = layout.bits, layout.offsets
+    if first:
+        assert isinstance(bits, Tensor) and offsets is not None
+        bits, offsets = bits[first:], offsets[first:] - offsets[first]
+    of = slice(first, layout.num_rows)
+    yield Part(alone[-1] // 2, of, slice(first - exact, layout.num_rows - exact), payload, bits, offsets)
 
 
 @contextmanager

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from gnnqlab.message.codec import Codec
+from gnnqlab.message.codec import Codec, Noise
 from gnnqlab.message.header import Headers
 from gnnqlab.message.place import Phases, Place
 from gnnqlab.message.transport import Transfer
@@ -55,6 +56,8 @@ class Posted:
     landed: set[int]
     headers: Headers | None
     sampled_in: int | None
+    noise: Callable[[int], Noise]
+    """Peer -> the noise of the message that comes from it."""
 
 
 class Incoming:
@@ -146,4 +149,5 @@ class Incoming:
     def _put(self, route: Route, out: Tensor) -> None:
         layout = self._layout(route)
         rows, accumulate = layout.arranged(route.rows), self._posted.plan.accumulate
-        self._codec.decode(self._body(route), layout, out, rows, accumulate=accumulate)
+        ids, noise = layout.arranged(route.ids), self._posted.noise(route.peer)
+        self._codec.decode(self._body(route), layout, out, rows, accumulate=accumulate, ids=ids, noise=noise)

@@ -87,7 +87,17 @@ class Linear:
                     encode_linear(x, rows[of], part.bits, part.offsets, part.payload, params[part.params], ranges[of])
         return ranges
 
-    def decode(self, segment: Tensor, layout: Layout, out: Tensor, rows: Tensor, *, accumulate: bool) -> None:
+    def decode(
+        self,
+        segment: Tensor,
+        layout: Layout,
+        out: Tensor,
+        rows: Tensor,
+        *,
+        accumulate: bool,
+        ids: Tensor | None = None,
+        noise: Noise | None = None,
+    ) -> None:
         params = self._parameters(layout, segment)
         for part in parts_of(layout, segment):
             target = rows[part.rows]

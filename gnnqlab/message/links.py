@@ -7,7 +7,7 @@ import torch.distributed as dist
 
 from gnnqlab.message.transport import Direct, Transport
 
-__all__ = ["SIZES", "sizes_up_to", "time_transfers"]
+__all__ = ["SIZES", "held_bytes", "sizes_up_to", "time_transfers"]
 
 SIZES = (4 * 2**10, 64 * 2**10, 512 * 2**10)
 """Bytes of the timed messages: from where latency rules to where the rate does. Few, because training waits for
@@ -31,6 +31,21 @@ def sizes_up_to(largest: int) -> tuple[int, ...]:
     """
     top = min(max(largest, _LEAST), SIZES[-1])
     return tuple(top * size // SIZES[-1] for size in SIZES)
+
+
+def held_bytes(sizes: tuple[int, ...]) -> int:
+    """Return the bytes of buffers that :func:`time_transfers` holds at most on one worker.
+
+    A message of the largest size each way, while those of the size before are not freed yet.
+
+    Args:
+        sizes: bytes of the messages, ascending.
+
+    Example:
+        >>> held_bytes((1, 10, 100))
+        220
+    """
+    return 2 * sum(sizes[-2:])
 
 
 def time_transfers(

@@ -44,14 +44,21 @@ class HostBuffers:
 class Staged:
     """The buffers of one exchange, in host memory if the backend needs that."""
 
-    def __init__(self, send: Buffers, receive: Buffers, headers: Headers | None, host: HostBuffers) -> None:
+    def __init__(
+        self,
+        send: Buffers,
+        receive: Buffers,
+        headers: Headers | None,
+        host: HostBuffers,
+        group: dist.ProcessGroup | None = None,
+    ) -> None:
         send = {peer: buffer for peer, buffer in send.items() if buffer.numel()}
         receive = {peer: buffer for peer, buffer in receive.items() if buffer.numel()}
-        self.headers = headers
+        self.headers, self.group = headers, group
         self.send, self.receive = send, dict(receive)
         self._host, self._targets, self._taken = host, receive, list[Tensor]()
         device = self.device = _device(send, receive)
-        self.copies = through_host(device)
+        self.copies = through_host(device, group)
         """Whether the bytes pass through host memory."""
         self.on_host = self.copies or device.type == "cpu"
         """Whether the backend moves host memory."""
@@ -63,6 +70,11 @@ class Staged:
             self._brought = _event(device)
         elif not self.on_host and headers is not None:
             headers.receive_on(device)
+
+    @property
+    def backend(self) -> str:
+        """What moves the bytes of the group."""
+        return dist.get_backend(self.group)
 
     def ready(self) -> None:
         """Return when the bytes to send are there; until then only the device knows them."""
@@ -87,9 +99,9 @@ class Staged:
         return whole[: buffer.numel()]
 
 
-def through_host(device: torch.device) -> bool:
-    """Whether the backend cannot move the memory of a device."""
-    return device.type == "cuda" and dist.get_backend() == "gloo"
+def through_host(device: torch.device, group: dist.ProcessGroup | None) -> bool:
+    """Whether the backend of a group cannot move the memory of a device."""
+    return device.type == "cuda" and dist.get_backend(group) == "gloo"
 
 
 def _device(*buffers: Buffers) -> torch.device:

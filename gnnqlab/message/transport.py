@@ -16,6 +16,7 @@ from typing import Protocol
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from gnnqlab.message.header import TAG, Headers
 from gnnqlab.message.staging import Buffers, HostBuffers, Staged
@@ -76,15 +77,15 @@ class Direct:
     On the CPU a thread waits for the bytes, so that their time is known even if nobody waits for them.
     """
 
-    def __init__(self, rank: int, workers: int) -> None:
-        self.rank, self.workers = rank, workers
+    def __init__(self, rank: int, workers: int, group: dist.ProcessGroup | None = None) -> None:
+        self.rank, self.workers, self.group = rank, workers, group
         self._watcher = ThreadPoolExecutor(1, thread_name_prefix="transport")
         self._host = HostBuffers()
 
     def post(
         self, send: Buffers, receive: Buffers, headers: Headers | None = None, *, bounded: bool = False
     ) -> Transfer:
-        staged = Staged(send, receive, headers, self._host)
+        staged = Staged(send, receive, headers, self._host, self.group)
         rounds = [_Round(tuple(staged.receive), tuple(staged.send))]
         transfer = _PeerTransfer(staged, rounds, watcher=self._watcher if staged.on_host else None)
         if bounded:
@@ -97,14 +98,14 @@ class Direct:
 class Ring:
     """P − 1 rounds (AdaQP Fig. 8): in round k, rank r sends to r + k and receives from r − k, mod P."""
 
-    def __init__(self, rank: int, workers: int) -> None:
-        self.rank, self.workers = rank, workers
+    def __init__(self, rank: int, workers: int, group: dist.ProcessGroup | None = None) -> None:
+        self.rank, self.workers, self.group = rank, workers, group
         self._host = HostBuffers()
 
     def post(
         self, send: Buffers, receive: Buffers, headers: Headers | None = None, *, bounded: bool = False
     ) -> Transfer:
-        staged = Staged(send, receive, headers, self._host)
+        staged = Staged(send, receive, headers, self._host, self.group)
         transfer = _PeerTransfer(staged, [self._round(k, staged) for k in range(1, self.workers)])
         if bounded:
             _learn_sizes(staged, self.workers)
@@ -149,7 +150,7 @@ class _PeerTransfer(Transfer):
     ) -> None:
         super().__init__()
         self._staged, self._rounds, self._bodies, self._watcher = staged, rounds, bodies, watcher
-        self._joint = dist.get_backend() == "nccl"
+        self._joint = staged.backend == "nccl"
         self._next = 0
         self._works: list[dist.Work] = []
         self._watched: Future[None] | None = None
@@ -164,6 +165,7 @@ class _PeerTransfer(Transfer):
         if self._next == len(self._rounds):
             return
         round_, staged, headers = self._rounds[self._next], self._staged, self._staged.headers
+        group = staged.group
         self._next += 1
         if self._joint:
             self._works = self._posted_jointly(round_)
@@ -171,16 +173,17 @@ class _PeerTransfer(Transfer):
         works = []
         for peer in round_.sources:
             if headers is not None:
-                works.append(dist.irecv(headers.receive[peer], peer, tag=TAG))
+                works.append(dist.irecv(headers.receive[peer], group=group, group_src=peer, tag=TAG))
             if self._bodies:
                 tag = 0 if headers is None else headers.expected[peer].tag
-                works.append(dist.irecv(staged.receive[peer], peer, tag=tag))
+                works.append(dist.irecv(staged.receive[peer], group=group, group_src=peer, tag=tag))
         for peer in round_.targets if self._bodies else ():
             tag = 0 if headers is None else headers.sent[peer].tag
-            works.append(dist.isend(staged.send[peer], peer, tag=tag))
+            works.append(dist.isend(staged.send[peer], group=group, group_dst=peer, tag=tag))
         for peer in round_.targets if headers is not None else ():
             assert headers is not None
-            works.append(dist.isend(headers.seal(peer, staged.send[peer]), peer, tag=TAG))  # the body is on its way
+            header = headers.seal(peer, staged.send[peer])  # the body is on its way
+            works.append(dist.isend(header, group=group, group_dst=peer, tag=TAG))
         self._works = [work for work in works if work is not None]
         if self._watcher is not None:
             self._watched = self._watcher.submit(self.finish_rounds)
@@ -189,17 +192,21 @@ class _PeerTransfer(Transfer):
         """Post all of a round as NCCL needs it: in one group, which has one work for all."""
         staged, headers = self._staged, self._staged.headers
         posted = []
+
+        def post(verb: Callable[..., object], buffer: Tensor, peer: int, tag: int = 0) -> None:
+            posted.append(dist.P2POp(verb, buffer, group=staged.group, tag=tag, group_peer=peer))
+
         for peer in round_.sources:
             if headers is not None:
-                posted.append(dist.P2POp(dist.irecv, headers.receive[peer], peer, tag=TAG))
+                post(dist.irecv, headers.receive[peer], peer, TAG)
             if self._bodies:
-                posted.append(dist.P2POp(dist.irecv, staged.receive[peer], peer))
+                post(dist.irecv, staged.receive[peer], peer)
         for peer in round_.targets:
             body = staged.send[peer]
             if headers is not None:
-                posted.append(dist.P2POp(dist.isend, headers.seal(peer, body, body.device), peer, tag=TAG))
+                post(dist.isend, headers.seal(peer, body, body.device), peer, TAG)
             if self._bodies:
-                posted.append(dist.P2POp(dist.isend, body, peer))
+                post(dist.isend, body, peer)
         works: list[dist.Work] = dist.batch_isend_irecv(posted) if posted else []
         return works
 
@@ -246,14 +253,14 @@ class AllToAll:
     A collective has no tags, so headers are exchanged and checked before it is posted.
     """
 
-    def __init__(self, rank: int, workers: int) -> None:
-        self.rank, self.workers = rank, workers
+    def __init__(self, rank: int, workers: int, group: dist.ProcessGroup | None = None) -> None:
+        self.rank, self.workers, self.group = rank, workers, group
         self._host = HostBuffers()
 
     def post(
         self, send: Buffers, receive: Buffers, headers: Headers | None = None, *, bounded: bool = False
     ) -> Transfer:
-        staged = Staged(send, receive, headers, self._host)
+        staged = Staged(send, receive, headers, self._host, self.group)
         transfer = _AllToAllTransfer(self.workers, staged, bounded=bounded)
         if not staged.copies:
             transfer.start()
@@ -284,8 +291,9 @@ class _AllToAllTransfer(Transfer):
         self._sizes = [staged.receive[peer].numel() if peer in staged.receive else 0 for peer in range(self._workers)]
         self._joined = torch.cat([part.to(device) for part in parts])
         self._received = torch.empty(sum(self._sizes), dtype=torch.uint8, device=device)
+        sent = [part.numel() for part in parts]
         self._work = dist.all_to_all_single(
-            self._received, self._joined, self._sizes, [part.numel() for part in parts], async_op=True
+            self._received, self._joined, self._sizes, sent, group=staged.group, async_op=True
         )
 
     def _finish(self) -> None:
@@ -301,12 +309,12 @@ def _learn_sizes(staged: Staged, workers: int, *, collective: bool = False) -> N
     """Cut receive buffers to what will come: Gloo takes a shorter message in a longer buffer, a collective and NCCL
     have to be told.
     """
-    if not collective and dist.get_backend() != "nccl":
+    if not collective and staged.backend != "nccl":
         return
-    device = staged.device if dist.get_backend() == "nccl" else torch.device("cpu")
+    device = staged.device if staged.backend == "nccl" else torch.device("cpu")
     sizes = [staged.send[peer].numel() if peer in staged.send else 0 for peer in range(workers)]
     announced = torch.empty(workers, dtype=torch.int64, device=device)
-    dist.all_to_all_single(announced, torch.tensor(sizes, device=device))
+    dist.all_to_all_single(announced, torch.tensor(sizes, device=device), group=staged.group)
     for peer, size in enumerate(announced.tolist()):
         if peer in staged.receive:
             staged.receive[peer] = staged.receive[peer][:size]
@@ -327,15 +335,19 @@ class _Nothing(Transfer):
         pass
 
 
-TRANSPORTS: dict[str, Callable[[int, int], Transport]] = {"direct": Direct, "ring": Ring, "all-to-all": AllToAll}
+TRANSPORTS: dict[str, Callable[..., Transport]] = {"direct": Direct, "ring": Ring, "all-to-all": AllToAll}
 
 
-def make_transport(name: str, rank: int, workers: int) -> Transport:
+def make_transport(name: str, rank: int, workers: int, group: dist.ProcessGroup | None = None) -> Transport:
     """Return a transport by name; a worker that is alone has its own.
+
+    Args:
+        rank, workers: place in the group, and its size.
+        group: whose members exchange; by default all processes.
 
     Raises:
         ValueError: if the name is unknown; the message lists the known ones.
     """
     if name not in TRANSPORTS:
         raise ValueError(f"transport must be one of {sorted(TRANSPORTS)}, got {name!r}")
-    return Alone() if workers == 1 else TRANSPORTS[name](rank, workers)
+    return Alone() if workers == 1 else TRANSPORTS[name](rank, workers, group)

@@ -17,7 +17,7 @@ from gnnqlab.kernels.codec import note_non_finite
 from gnnqlab.kernels.noise import uniform16
 from gnnqlab.kernels.reference.codec import row_parameters
 
-__all__ = ["decode_16", "decode_32", "encode_16", "encode_32"]
+__all__ = ["decode_16", "decode_32", "encode_16", "encode_32", "row_norms"]
 
 _BLOCK = 1 << 17
 """Elements a block: half a megabyte of float32 stays in a cache."""
@@ -69,6 +69,14 @@ def encode_16(
         codes[block] = fixed_mD.add_(noise_mD >> 1).bitwise_right_shift_(15)  # 65535 wraps to -1
         params[block] = torch.cat([zero_m1, scale_m1], dim=1).to(params.dtype)
         ranges[block] = range_m1[:, 0]
+
+
+def row_norms(x: Tensor, rows: Tensor) -> Tensor:
+    """Return ``|x[rows]|``, float32 ``(n,)``; squares are summed in float64, where none overflows."""
+    norms = torch.empty(rows.numel(), device=x.device)
+    for block in _blocks(rows.numel(), x.shape[1]):
+        norms[block] = torch.linalg.vector_norm(x.index_select(0, rows[block]), dim=1, dtype=torch.float64)
+    return norms
 
 
 def decode_16(payload: Tensor, params: Tensor, out: Tensor, rows: Tensor, *, accumulate: bool) -> None:

@@ -57,6 +57,11 @@ class Wires:
         codec: Codec = of_direction(self.codec, direction)
         return codec
 
+    def rounds(self, direction: str) -> bool:
+        """Whether rows of a direction may be rounded on their way."""
+        bits = of_direction(self.bits, direction)
+        return self.codec_of(direction).widths != (32,) and tuple(getattr(bits, "choices", ())) != (32,)
+
     def channel(
         self,
         place: Place,

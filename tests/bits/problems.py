@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from gnnqlab.bits.problem import Message, Problem, assemble
+from gnnqlab.bits.assemble import Message, assemble
+from gnnqlab.bits.problem import Problem
 from gnnqlab.bits.row import two_parameters
 from gnnqlab.theory.cost import LinkCost
 

@@ -11,6 +11,7 @@ from gnnqlab.bits.assigned import Assigned
 from gnnqlab.bits.orchestrator import Orchestrated
 from gnnqlab.bits.policy import Rows
 from gnnqlab.exchange.pipeline import AdaptivePipeline
+from gnnqlab.message.lloyd_max import relative_error
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import make_system
@@ -121,6 +122,38 @@ def test_every_solution_is_certified_and_the_same_on_all_workers():
     pairs = {(link["sender"], link["receiver"]) for link in first["links"]}
     assert pairs == {(s, r) for s in range(3) for r in range(3) if s != r}
     assert all(link["r_squared"] <= 1 and link["theta_s_per_byte"] >= 0 for link in first["links"])
+
+
+def weighed(rank, workers, graph, owner, name):
+    """Variance of gradients in the first assignment by layer, and the sums of squares that it follows from."""
+    system = make_system(name, among=(2,), when="blocking")
+    shape = ModelSettings(layers=3, hidden=24, dropout=0.0)
+    trainer = worker_trainer(build_shard(graph, owner, rank, workers), system, shape, TrainSettings())
+    assigner_of(trainer).joint.cost = LinkCost.uniform(workers, bytes_per_s=1e8)
+    for epoch in range(2):
+        trainer.epoch(epoch)
+    sums = {
+        (channel.layer, channel.columns): sum(seen.double().square().sum(0) for seen in channel.spreads.values())
+        for channel in trainer.exchange.channels
+        if channel.direction == "backward"
+    }
+    (entry,) = assigner_of(trainer).history
+    trainer.close()
+    found = {each["layer"]: each["variance"] for each in entry["problems"] if each["direction"] == "backward"}
+    return found, sums
+
+
+def test_rows_are_weighed_by_the_variance_of_their_codec():
+    """Of codes between ends ``D range^2 / 6 / 9``, of rotated ones ``|x|^2`` times what levels leave of it."""
+    graph = random_graph(nodes=80, edges=300, seed=3)
+    for name, factor in (
+        ("adaqp", lambda columns: columns / 54),
+        ("adaqp-r", lambda columns: relative_error(2, columns)),
+    ):
+        (found, ours), (_, theirs) = run_ranks(weighed, 2, graph, Random(seed=1).assign(graph, 2), name)
+        for (layer, columns), sums in ours.items():
+            square = float((sums + theirs[layer, columns]).flatten()[0])
+            assert square > 0 and found[layer] == pytest.approx(square * factor(columns), rel=1e-9), (name, layer)
 
 
 def timed(rank, workers, graph, owner):

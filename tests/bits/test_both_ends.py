@@ -8,8 +8,9 @@ from itertools import product
 import numpy as np
 import pytest
 
+from gnnqlab.bits.assemble import Message, assemble
 from gnnqlab.bits.both_ends import solve_both_ends
-from gnnqlab.bits.problem import Message, Problem, assemble
+from gnnqlab.bits.problem import Problem
 from gnnqlab.bits.reference import brute_force, solve_reference
 from gnnqlab.bits.relaxation import dual_bound
 from gnnqlab.bits.row import row_bytes, two_parameters

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from gnnqlab.bits.problem import Message, Problem, assemble
+from gnnqlab.bits.assemble import Message, assemble
+from gnnqlab.bits.problem import Problem
 from gnnqlab.bits.reference import brute_force, solve_reference
 from gnnqlab.bits.row import row_bytes, two_parameters
 from gnnqlab.message.wire import lay_out
@@ -163,3 +164,14 @@ def test_bad_messages_and_choices_are_refused():
         with_one().choice([8])
     with pytest.raises(ValueError, match="at most 8 groups, got 9; use solve"):
         brute_force(with_one(group_pair=[0] * 9, group_rows=[1] * 9, group_beta=[1.0] * 9))
+
+
+def test_shares_of_another_codec_take_the_place_of_those_of_min_max_codes():
+    message = Message(0, 1, [2, 1], [4.0, 1.0])
+    cost = LinkCost.uniform(2, bytes_per_s=1.0)
+    problem = assemble([message], cost, columns=8, lam=0.5, width_shares=(0.5, 0.25, 0.0))
+    assert problem.variance(np.array([0, 1])) == 4.0 * 0.5 + 1.0 * 0.25 and (problem.cheapest, problem.finest) == (0, 2)
+    assert assemble([message], cost, columns=8, lam=0.5).width_variance.tolist() == [1 / 9, 1 / 225, 1 / 255**2]
+    for shares, said in (((1.0,), "must have 3 entries"), ((1.0, -0.5, 0.0), "finite and not negative, got -0.5 at 1")):
+        with pytest.raises(ValueError, match=f"width_variance {said}|width_variance must be {said}"):
+            assemble([message], cost, columns=8, lam=0.5, width_shares=shares)

@@ -177,7 +177,7 @@ def traced(rank, workers, graph, owner):
     x = rows_of(shard.owned, rank)
     channel.post(x, torch.empty(shard.num_halo, COLUMNS), epoch=0).decode()
     return all(
-        torch.equal(channel.ranges[route.peer], x[route.rows].amax(1) - x[route.rows].amin(1)) for route in plan.send
+        torch.equal(channel.spreads[route.peer], x[route.rows].amax(1) - x[route.rows].amin(1)) for route in plan.send
     )
 
 
