@@ -1,10 +1,15 @@
 """Graphs: the checked ``Graph``, generators, and readers by name or path."""
 
-from gnnqlab.graph.convert import from_dgl, from_pyg
+from gnnqlab.graph.convert import from_dgl, from_pyg, to_dgl
+from gnnqlab.graph.convert_networkx import from_networkx
+from gnnqlab.graph.convert_scipy import from_scipy
 from gnnqlab.graph.features import Features, SparseRows
 from gnnqlab.graph.generate import rmat, sbm
 from gnnqlab.graph.generate_web import web
 from gnnqlab.graph.graph import Graph
-from gnnqlab.graph.sources import load, names
+from gnnqlab.graph.sources import from_tables, load, names
 
-__all__ = ["Features", "Graph", "SparseRows", "from_dgl", "from_pyg", "load", "names", "rmat", "sbm", "web"]
+__all__ = [
+    "Features", "Graph", "SparseRows", "from_dgl", "from_networkx", "from_pyg", "from_scipy", "from_tables", "load",
+    "names", "rmat", "sbm", "to_dgl", "web",
+]  # fmt: skip

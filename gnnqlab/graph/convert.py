@@ -1,20 +1,18 @@
-"""Graphs that already exist in other libraries: DGL and PyTorch Geometric objects in memory."""
+"""Graphs of other libraries in memory: from DGL and PyTorch Geometric, and to DGL."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from gnnqlab.graph.edge_data import refuse_edge_data
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.edges import SelfLoops
 from gnnqlab.graph.graph import Graph
+from gnnqlab.graph.node_values import FEATURES, LABELS, MASKS, as_mask_column, as_targets, node_values
 
-__all__ = ["edges_of_dgl", "from_dgl", "from_pyg"]
-
-_FEATURES = ("feat", "features", "x")
-_LABELS = ("label", "labels", "y")
+__all__ = ["edges_of_dgl", "edges_of_pyg", "from_dgl", "from_pyg", "to_dgl"]
 
 
 def from_dgl(
@@ -25,6 +23,7 @@ def from_dgl(
     name: str = "dgl",
     num_classes: int | None = None,
     split: int = 0,
+    drop_edge_data: bool = False,
     symmetrize: bool | None = None,
     deduplicate: bool | None = None,
     self_loops: SelfLoops | None = None,
@@ -40,15 +39,52 @@ def from_dgl(
         name: how reports call the graph.
         num_classes: by default as the labels show.
         split: column of the masks where ``ndata`` has several splits.
+        drop_edge_data: let go of what ``edata`` holds: weights of edges, their features. By default a graph that has
+            such values is refused.
         symmetrize, deduplicate, self_loops: edge rules; ``None`` means the papers', see
             ``build_csr``.
         seed: of the random 60/20/20 split that a graph without ``train_mask`` gets.
 
     Raises:
-        TypeError, ValueError: if the object is not such a graph, or a key is not in ``ndata``.
+        TypeError, ValueError: if the object is not such a graph, a key is not in ``ndata``, or edges carry values.
     """
-    edges = edges_of_dgl(graph, features=features, labels=labels, name=name, num_classes=num_classes, split=split)
+    edges = edges_of_dgl(
+        graph,
+        features=features,
+        labels=labels,
+        name=name,
+        num_classes=num_classes,
+        split=split,
+        drop_edge_data=drop_edge_data,
+    )
     return edges.build(symmetrize=symmetrize, deduplicate=deduplicate, self_loops=self_loops, seed=seed)
+
+
+def to_dgl(graph: Graph) -> Any:
+    """Return a ``dgl.DGLGraph`` of the same edges, self-loops included, for models written in DGL.
+
+    Its ``ndata`` has ``train_mask``, ``val_mask``, ``test_mask`` and, where there are any, ``feat`` (float32,
+    dense) and ``label``.
+
+    Args:
+        graph: N nodes, E edges; an edge of DGL leads from a neighbour to the node whose row names it.
+
+    Raises:
+        RuntimeError: if DGL is not installed.
+    """
+    try:
+        import dgl
+    except ImportError as error:
+        raise RuntimeError(f"to_dgl needs the package dgl, got {error}; pip install 'gnnqlab[dgl]'") from error
+    src, dst = graph.edge_list()
+    made = dgl.graph((src.long(), dst.long()), num_nodes=graph.num_nodes)
+    if graph.num_features:
+        made.ndata["feat"] = graph.features if isinstance(graph.features, Tensor) else graph.features.to_dense()
+    for name in ("train_mask", "val_mask", "test_mask"):
+        made.ndata[name] = getattr(graph, name)
+    if graph.num_classes:
+        made.ndata["label"] = graph.labels
+    return made
 
 
 def from_pyg(
@@ -57,6 +93,7 @@ def from_pyg(
     name: str = "pyg",
     num_classes: int | None = None,
     split: int = 0,
+    drop_edge_data: bool = False,
     symmetrize: bool | None = None,
     deduplicate: bool | None = None,
     self_loops: SelfLoops | None = None,
@@ -66,41 +103,20 @@ def from_pyg(
 
     Read are ``edge_index`` ``(2, M)``, ``num_nodes``, ``x``, ``y``, ``train_mask``, ``val_mask``
     and ``test_mask``; all but the first may be missing or ``None``. The remaining arguments are
-    those of ``from_dgl``.
+    those of ``from_dgl``; ``drop_edge_data`` is about ``edge_weight``, ``edge_attr`` and the like.
 
     Raises:
-        TypeError, ValueError: if the object has no ``edge_index`` of that shape.
+        TypeError, ValueError: if the object has no ``edge_index`` of that shape, or edges carry values.
 
     Example:
+        >>> import torch
         >>> from types import SimpleNamespace
         >>> g = from_pyg(SimpleNamespace(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=3))
         >>> g.num_nodes, g.num_edges
         (3, 7)
     """
-    edge_index = getattr(data, "edge_index", None)
-    if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.shape[0] != 2:
-        raise TypeError(
-            f"from_pyg takes a homogeneous graph with edge_index of shape (2, M), got {type(data).__name__}; convert a "
-            "heterogeneous one with to_homogeneous(), a sparse adj_t with to_edge_index"
-        )
-    src, dst = edge_index.cpu()
-    x, y = getattr(data, "x", None), getattr(data, "y", None)
-    num_nodes = getattr(data, "num_nodes", None)
-    if num_nodes is None:
-        num_nodes = x.shape[0] if x is not None else int(edge_index.max()) + 1 if edge_index.numel() else 0
-    masks = [_mask(getattr(data, key, None), split) for key in ("train_mask", "val_mask", "test_mask")]
-    return EdgeList(
-        name=name,
-        src=src,
-        dst=dst,
-        num_nodes=int(num_nodes),
-        features=x,
-        labels=_targets(y),
-        train_idx=masks[0],
-        val_idx=masks[1],
-        test_idx=masks[2],
-        num_classes=num_classes,
-    ).build(symmetrize=symmetrize, deduplicate=deduplicate, self_loops=self_loops, seed=seed)
+    edges = edges_of_pyg(data, name=name, num_classes=num_classes, split=split, drop_edge_data=drop_edge_data)
+    return edges.build(symmetrize=symmetrize, deduplicate=deduplicate, self_loops=self_loops, seed=seed)
 
 
 def edges_of_dgl(
@@ -111,21 +127,24 @@ def edges_of_dgl(
     name: str = "dgl",
     num_classes: int | None = None,
     split: int = 0,
+    drop_edge_data: bool = False,
 ) -> EdgeList:
     """What a DGL graph holds, before edge rules and a split are applied; see ``from_dgl``."""
     if not all(hasattr(graph, attribute) for attribute in ("edges", "num_nodes", "ndata")):
         raise TypeError(f"from_dgl takes a dgl.DGLGraph, got {type(graph).__name__}")
     if not getattr(graph, "is_homogeneous", True):
         raise TypeError("from_dgl takes a graph with one node and one edge type, got several; use dgl.to_homogeneous")
+    refuse_edge_data("from_dgl", getattr(graph, "edata", {}), drop=drop_edge_data)
     src, dst = graph.edges()
-    masks = [_mask(graph.ndata.get(key), split) for key in ("train_mask", "val_mask", "test_mask")]
+    masks = [as_mask_column(graph.ndata.get(key), split) for key in MASKS]
+    keys, column = list(graph.ndata), graph.ndata.__getitem__
     return EdgeList(
         name=name,
         src=src.cpu(),
         dst=dst.cpu(),
         num_nodes=int(graph.num_nodes()),
-        features=_node_values("features", graph.ndata, features, _FEATURES),
-        labels=_targets(_node_values("labels", graph.ndata, labels, _LABELS)),
+        features=node_values("features", keys, column, features, FEATURES, of="ndata"),
+        labels=as_targets(node_values("labels", keys, column, labels, LABELS, of="ndata")),
         train_idx=masks[0],
         val_idx=masks[1],
         test_idx=masks[2],
@@ -133,32 +152,40 @@ def edges_of_dgl(
     )
 
 
-def _node_values(what: str, ndata: Any, given: str | Tensor | None, usual: tuple[str, ...]) -> Tensor | None:
-    if isinstance(given, Tensor):
-        return given
-    if given is None:
-        return next((ndata[key] for key in usual if key in ndata), None)
-    if given not in ndata:
-        raise ValueError(f"{what} must be a key of ndata, got {given!r}; there are {', '.join(ndata) or 'none'}")
-    return ndata[given]
+def edges_of_pyg(
+    data: Any, *, name: str = "pyg", num_classes: int | None = None, split: int = 0, drop_edge_data: bool = False
+) -> EdgeList:
+    """What a graph of PyG holds, before edge rules and a split are applied; see ``from_pyg``."""
+    edge_index = getattr(data, "edge_index", None)
+    if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.shape[0] != 2:
+        raise TypeError(
+            f"from_pyg takes a homogeneous graph with edge_index of shape (2, M), got {type(data).__name__}; convert a "
+            "heterogeneous one with to_homogeneous(), a sparse adj_t with to_edge_index"
+        )
+    named = [key for key in _keys(data) if key.startswith("edge_") and key != "edge_index"]
+    edge_data = {key: getattr(data, key) for key in named if getattr(data, key) is not None}
+    refuse_edge_data("from_pyg", edge_data, drop=drop_edge_data)
+    src, dst = edge_index.cpu()
+    x, y = getattr(data, "x", None), getattr(data, "y", None)
+    num_nodes = getattr(data, "num_nodes", None)
+    if num_nodes is None:
+        num_nodes = x.shape[0] if x is not None else int(edge_index.max()) + 1 if edge_index.numel() else 0
+    masks = [as_mask_column(getattr(data, key, None), split) for key in MASKS]
+    return EdgeList(
+        name=name,
+        src=src,
+        dst=dst,
+        num_nodes=int(num_nodes),
+        features=x,
+        labels=as_targets(y),
+        train_idx=masks[0],
+        val_idx=masks[1],
+        test_idx=masks[2],
+        num_classes=num_classes,
+    )
 
 
-def _targets(labels: Tensor | None) -> Tensor | None:
-    """One column of class numbers is single-label, however it is shaped."""
-    if labels is None:
-        return None
-    flat = labels.flatten() if labels.dim() == 2 and labels.shape[1] == 1 else labels
-    if flat.dim() == 1 and flat.dtype.is_floating_point:
-        whole = torch.nan_to_num(flat, nan=-1.0)
-        return whole.to(torch.int64) if torch.equal(whole, whole.round()) else flat
-    return flat
-
-
-def _mask(mask: Tensor | None, split: int) -> Tensor | None:
-    if mask is None:
-        return None
-    if mask.dim() == 2:
-        if not 0 <= split < mask.shape[1]:
-            raise ValueError(f"split must be in [0, {mask.shape[1]}), the number of splits in the masks, got {split}")
-        mask = mask[:, split]
-    return mask.to(torch.bool)
+def _keys(data: Any) -> list[str]:
+    """Return names of what a ``Data`` holds: its method in PyG today, a property of older ones."""
+    keys = getattr(data, "keys", None)
+    return list(keys() if callable(keys) else vars(data) if keys is None else keys)

@@ -32,6 +32,8 @@ class EdgeList:
     val_idx: object = None
     test_idx: object = None
     num_classes: int | None = None
+    both_ways: bool = False
+    """Whether the list has every edge in both directions already, so that ``symmetrize`` has nothing to add."""
 
     def build(
         self,
@@ -58,7 +60,7 @@ class EdgeList:
             test_idx=splits[2],
             name=self.name,
             num_classes=self.num_classes,
-            symmetrize=True if symmetrize is None else symmetrize,
+            symmetrize=not self.both_ways and (True if symmetrize is None else symmetrize),
             deduplicate=True if deduplicate is None else deduplicate,
             self_loops="add" if self_loops is None else self_loops,
         )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from gnnqlab.graph.arguments import as_features, as_labels, as_mask
@@ -16,6 +17,7 @@ from gnnqlab.graph.arrays import GraphArrays
 from gnnqlab.graph.checks import check_graph
 from gnnqlab.graph.describe import describe, html_table, one_line
 from gnnqlab.graph.edges import SelfLoops, build_csr
+from gnnqlab.graph.split import random_split
 from gnnqlab.graph.storage import load_graph, save_graph
 
 __all__ = ["Graph"]
@@ -86,7 +88,8 @@ class Graph(GraphArrays):
                 or ``SparseRows``; becomes float32.
             labels: ``None``, integers of shape ``(N,)`` with -1 for "unlabelled", or zeros and
                 ones of shape ``(N, C)``.
-            train_idx, val_idx, test_idx: node ids, or boolean masks of shape ``(N,)``.
+            train_idx, val_idx, test_idx: node ids, or boolean masks of shape ``(N,)``. None is made up:
+                without them the graph has no split; see ``with_random_split``.
             num_classes: C; by default the largest label plus one, or the label columns.
             symmetrize, deduplicate, self_loops: see ``build_csr``.
 
@@ -191,7 +194,9 @@ class Graph(GraphArrays):
         if missing:
             raise ValueError(
                 f"training needs features, labels and a train split, graph {self.name!r} has no "
-                f"{', '.join(missing)}; give them to Graph.from_edges, or use the graph for partitioning only"
+                f"{', '.join(missing)}; give features and labels to what made the graph (Graph.from_edges, from_dgl, "
+                "from_tables ...), a split with graph.with_split(train_idx, val_idx, test_idx) or "
+                "graph.with_random_split(), or use the graph for partitioning only"
             )
 
     def with_split(self, train_idx: object, val_idx: object = None, test_idx: object = None) -> Graph:
@@ -208,6 +213,25 @@ class Graph(GraphArrays):
             "test_mask": as_mask("test_idx", test_idx, self.num_nodes),
         }
         return self._replace(**masks)
+
+    def with_random_split(self, *, seed: int = 0, train: float = 0.6, val: float = 0.2) -> Graph:
+        """The same graph with a random split over its labelled nodes, as ``load`` gives to one without any.
+
+        Args:
+            seed, train, val: see ``random_split``.
+
+        Raises:
+            ValueError: if no node has a label, or a share is outside its range.
+
+        Example:
+            >>> g = Graph.from_edges([0], [1], num_nodes=5, labels=[0, 1, 0, 1, 0]).with_random_split()
+            >>> [int(mask.sum()) for mask in (g.train_mask, g.val_mask, g.test_mask)]
+            [3, 1, 1]
+        """
+        if not self.num_classes or not self.num_labelled:
+            raise ValueError(f"a split is made over labelled nodes, graph {self.name!r} has none; give it labels")
+        labelled = torch.ones(self.num_nodes, dtype=torch.bool) if self.multi_label else self.labels >= 0
+        return self.with_split(*random_split(labelled.nonzero().flatten(), seed=seed, train=train, val=val))
 
     # ---- disk, display -----------------------------------------------------------------------
 

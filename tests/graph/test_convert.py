@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from gnnqlab.graph import Graph, from_dgl, from_pyg
+from gnnqlab.graph import Graph, SparseRows, from_dgl, from_pyg, to_dgl
 from tests.cases import each
 
 EDGES = torch.tensor([[0, 1, 2, 2], [1, 2, 3, 2]])
@@ -59,6 +60,20 @@ def test_dgl_edges_as_they_are() -> None:
     assert sorted(zip(src.tolist(), dst.tolist())) == sorted(zip(*EDGES.tolist()))
 
 
+@each("sparse", [False, True])
+def test_to_dgl_and_back(sparse: bool) -> None:
+    pytest.importorskip("dgl", reason="DGL is not installed")
+    one = expected()
+    if sparse:
+        one = replace(one, features=SparseRows.from_dense(X))
+    back = from_dgl(to_dgl(one), symmetrize=False, deduplicate=False, self_loops="keep", name=one.name)
+    assert back.content_hash == expected().content_hash
+    directed = Graph.from_edges([0, 1], [1, 2], num_nodes=3, symmetrize=False, self_loops="keep")
+    bare = to_dgl(directed)
+    assert sorted(bare.ndata) == ["test_mask", "train_mask", "val_mask"]
+    assert [end.tolist() for end in bare.edges()] == [[0, 1], [1, 2]]
+
+
 def test_dgl_refuses_other_things() -> None:
     with pytest.raises(TypeError, match="from_dgl takes a dgl.DGLGraph, got list"):
         from_dgl([])
@@ -95,3 +110,33 @@ def test_pyg_without_split_gets_a_random_one() -> None:
 def test_pyg_refuses_other_things() -> None:
     with pytest.raises(TypeError, match=r"homogeneous graph with edge_index of shape \(2, M\), got SimpleNamespace"):
         from_pyg(SimpleNamespace(edge_index_dict={}))
+
+
+@each("drop", [False, True])
+def test_dgl_edge_values_are_not_dropped_in_silence(drop: bool) -> None:
+    g = dgl_graph()
+    g.edata["_ID"], g.edata["w"] = torch.arange(4), torch.ones(4, 1)
+    assert from_dgl(g).content_hash == expected().content_hash  # a 1 says nothing, nor what DGL notes for itself
+    g.edata["w"] = torch.tensor([1.0, 1.0, 1.0, 0.5])
+    if drop:
+        assert from_dgl(g, drop_edge_data=True).content_hash == expected().content_hash
+    else:
+        with pytest.raises(ValueError, match="from_dgl takes edges without values of their own, got w; .*drop_edge_da"):
+            from_dgl(g)
+
+
+@each("key", ["edge_weight", "edge_attr", "edge_type"])
+def test_pyg_edge_values_are_not_dropped_in_silence(key: str) -> None:
+    data = pyg(**{key: torch.tensor([0.5, 1.0, 1.0, 1.0])})
+    with pytest.raises(ValueError, match=f"from_pyg takes edges without values of their own, got {key}; "):
+        from_pyg(data)
+    assert from_pyg(data, drop_edge_data=True).content_hash == expected().content_hash
+    assert from_pyg(pyg(**{key: None})).content_hash == expected().content_hash
+    assert from_pyg(pyg(**{key: torch.ones(4)})).content_hash == expected().content_hash
+
+
+@each("keys", [["edge_index", "edge_weight"], lambda: ["edge_index", "edge_weight"]])
+def test_pyg_says_itself_what_it_holds(keys: Any) -> None:
+    """``Data.keys`` is a method, and was a property."""
+    with pytest.raises(ValueError, match="got edge_weight"):
+        from_pyg(pyg(keys=keys, edge_weight=torch.rand(4)))

@@ -93,7 +93,7 @@ def test_without_features_labels_and_splits() -> None:
     g = Graph.from_edges([0], [1], num_nodes=2, name="bare")
     assert g.features.shape == (2, 0) and g.num_classes == 0 and g.labels.tolist() == [-1, -1] and not g.has_split
     with pytest.raises(
-        ValueError, match=r"graph 'bare' has no features, labels, train split; give them to Graph.from_edges, or use"
+        ValueError, match=r"graph 'bare' has no features, labels, train split; give features and labels to what made"
     ):
         g.check_trainable()
     with pytest.raises(ValueError, match="has no train split;"):

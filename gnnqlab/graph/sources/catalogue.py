@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.edges import SelfLoops
 from gnnqlab.graph.generate import rmat, sbm
 from gnnqlab.graph.generate_web import web
+from gnnqlab.graph.given import GraphLike, edges_of
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import downloads
 from gnnqlab.graph.sources.digits import read_digits
 from gnnqlab.graph.sources.paths import READABLE, read_path
 
-__all__ = ["Source", "expect", "load", "names"]
+__all__ = ["Source", "expect", "known_size", "load", "names"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,8 @@ class Source:
     about: str
     needs: str
     read: Callable[[str, Path | None, int], EdgeList | Graph]
+    size: tuple[int, int, int] | None = None
+    """Nodes, edges and columns of dense features, where a large graph's are known before it is loaded."""
 
 
 def _sbm(parameters: str, root: Path | None, seed: int) -> Graph:
@@ -100,68 +103,84 @@ _SOURCES = (
         about="posts: 232,965 nodes, 57.3 M edges, 602 features, 41 classes",
         needs="reddit.zip (DGL)",
         read=lambda parameters, root, seed: downloads.load_reddit(root),
+        size=(232_965, 57_307_946, 602),
     ),
     Source(
         name="yelp",
         about="reviewers: 716,847 nodes, 7.0 M edges, 300 features, 100 labels",
         needs="yelp.zip (DGL)",
         read=lambda parameters, root, seed: downloads.load_yelp(root),
+        size=(716_847, 6_977_410, 300),
     ),
     Source(
         name="ogbn-arxiv",
         about="citations: 169,343 nodes, 1.2 M edges, 128 features, 40 classes",
         needs="arxiv.zip (OGB)",
         read=lambda parameters, root, seed: downloads.load_open("ogbn-arxiv", root),
+        size=(169_343, 1_166_243, 128),
     ),
     Source(
         name="ogbn-products",
         about="products: 2,449,029 nodes, 61.9 M edges, 100 features, 47 classes",
         needs="products.zip (OGB)",
         read=lambda parameters, root, seed: downloads.load_open("ogbn-products", root),
+        size=(2_449_029, 61_859_140, 100),
     ),
     Source(
         name="papers100M",
         about="citations: 111,059,956 nodes, 1.6 G edges, 128 features, 172 classes",
         needs="papers100M-bin.zip (OGB)",
         read=lambda parameters, root, seed: downloads.load_open("ogbn-papers100M", root),
+        size=(111_059_956, 1_615_685_872, 128),
     ),
     Source(
         name="amazon-products",
         about="products: 1,569,960 nodes, 132 M edges, 200 features, 107 labels",
         needs="GraphSAINT files, by hand",
         read=lambda parameters, root, seed: downloads.load_amazon_products(root),
+        size=(1_569_960, 132_169_734, 200),
     ),
 )
 _ALIASES = {"ogbn-papers100M": "papers100M", "amazonproducts": "amazon-products", "arxiv": "ogbn-arxiv"}
 
 
 def load(
-    name_or_path: str | Path,
+    graph: GraphLike,
     *,
     root: str | Path | None = None,
+    name: str | None = None,
+    drop_edge_data: bool = False,
     symmetrize: bool | None = None,
     deduplicate: bool | None = None,
     self_loops: SelfLoops | None = None,
     seed: int = 0,
 ) -> Graph:
-    """Load a graph by name or from a path.
+    """Load a graph by name, from a path, or from another library's graph in memory.
 
     Args:
-        name_or_path: a name listed by ``names()``, or a path: a ``.npz`` file, a DGL ``.bin``
-            file, a folder written by ``Graph.save``, ``FOLDER:NAME`` for planetoid files, a
-            GraphSAINT folder, an extracted OGB folder. Names go before paths; write ``./cora``
-            for a folder that is called like a known graph.
+        graph: a name listed by ``names()``; a path: a ``.npz`` file, a ``.csv``, ``.tsv`` or
+            ``.parquet`` edge list, a folder with such a table called ``edges`` and one called
+            ``nodes`` (see ``from_tables``), a DGL ``.bin`` file, a folder written by ``Graph.save``,
+            ``FOLDER:NAME`` for planetoid files, a GraphSAINT folder, an extracted OGB folder; or a
+            ``Graph``, a ``dgl.DGLGraph``, a PyG ``Data``, a ``networkx`` graph, a ``scipy.sparse``
+            adjacency, which ``from_dgl``, ``from_pyg``, ``from_networkx`` and ``from_scipy`` read
+            with more to choose. Names go before paths; write ``./cora`` for a folder that is called
+            like a known graph.
         root: where downloaded data lies; see ``data_root`` for the default. A file ``NAME.npz`` or
             a saved graph ``NAME`` there is taken first.
+        name: how reports call the graph; by default its name, its file's, or its library's.
+        drop_edge_data: let go of values that edges have in another library's graph, a DGL file or a
+            table. By default such a graph is refused.
         symmetrize, deduplicate, self_loops: edge rules, see ``build_csr``. ``None`` means the
             papers' (reverse edges added, repeated edges kept once, exactly one self loop per node)
             for edge lists, and "as it is" for graphs that already went through them: generated and
-            saved ones.
+            saved ones, and every ``Graph``.
         seed: of generated graphs, and of the random 60/20/20 split over labelled nodes that a
-            graph without a split gets.
+            graph without a split gets; a ``Graph`` stays without.
 
     Raises:
-        ValueError: for an unknown name or a malformed file.
+        TypeError: for an object that is none of these.
+        ValueError: for an unknown name, a malformed file, or edges with values.
         RuntimeError: if the data is not here and cannot be downloaded; the text says which file
             to put where.
 
@@ -170,7 +189,9 @@ def load(
         >>> g.name, g.num_nodes, g.num_classes
         ('sbm:1000,4,10', 1000, 4)
     """
-    found = _read(name_or_path, None if root is None else Path(root), seed)
+    found = _read(graph, None if root is None else Path(root), seed, drop_edge_data)
+    if name is not None:
+        found = replace(found, name=name)
     if isinstance(found, EdgeList):
         return found.build(symmetrize=symmetrize, deduplicate=deduplicate, self_loops=self_loops, seed=seed)
     return found.with_edge_rules(
@@ -195,6 +216,23 @@ def expect(name_or_path: str | Path) -> None:
         _numbers(source.name, parameters, (float,) * len(pattern.split(",")))
 
 
+def known_size(name: str) -> tuple[int, int, int] | None:
+    """Return nodes, edges and columns of dense features that a named graph has at least, where they are known.
+
+    Example:
+        >>> known_size("sbm:1000,4,10"), known_size("cora")
+        ((1000, 1000, 64), None)
+    """
+    source, parameters = _find(name)
+    if source is None:
+        return None
+    if ":" not in source.name:
+        return source.size
+    first = parameters.partition(",")[0]
+    nodes = 2 ** int(first) if source.name.startswith("rmat") else int(first)
+    return nodes, nodes, 64  # a self loop each; how many edges fall together is not known before
+
+
 def names() -> list[dict[str, str]]:
     """Every known name with what it is and what it needs, for tables.
 
@@ -205,12 +243,16 @@ def names() -> list[dict[str, str]]:
     return [{"name": source.name, "about": source.about, "needs": source.needs} for source in _SOURCES]
 
 
-def _read(name_or_path: str | Path, root: Path | None, seed: int) -> EdgeList | Graph:
-    text = str(name_or_path)
+def _read(graph: GraphLike, root: Path | None, seed: int, drop_edge_data: bool) -> EdgeList | Graph:
+    if isinstance(graph, Graph):
+        return graph
+    if not isinstance(graph, str | Path):
+        return edges_of(graph, drop_edge_data=drop_edge_data)
+    text = str(graph)
     source, parameters = _find(text)
-    if source is not None and isinstance(name_or_path, str):
+    if source is not None and isinstance(graph, str):
         return source.read(parameters, root, seed)
-    found = read_path(text)
+    found = read_path(text, drop_edge_data=drop_edge_data)
     if found is not None:
         return found
     raise ValueError(_unknown(text))

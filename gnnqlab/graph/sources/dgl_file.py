@@ -10,12 +10,12 @@ from gnnqlab.graph.edge_list import EdgeList
 __all__ = ["read_dgl_file"]
 
 
-def read_dgl_file(path: Path) -> EdgeList:
+def read_dgl_file(path: Path, *, drop_edge_data: bool = False) -> EdgeList:
     """Read the one graph of a ``.bin`` file; features, labels and masks as ``from_dgl`` finds them.
 
     Raises:
         RuntimeError: without DGL.
-        ValueError: if the file holds no graph, or several.
+        ValueError: if the file holds no graph, or several, or edges carry values.
     """
     try:
         import dgl
@@ -30,4 +30,4 @@ def read_dgl_file(path: Path) -> EdgeList:
         raise ValueError(f"{path} must be a file written by dgl.save_graphs: {str(error).splitlines()[0]}") from error
     if len(graphs) != 1:
         raise ValueError(f"a DGL file must hold one graph, {path} holds {len(graphs)}; save the one you mean alone")
-    return edges_of_dgl(graphs[0], name=path.stem)
+    return edges_of_dgl(graphs[0], name=path.stem, drop_edge_data=drop_edge_data)

@@ -1,0 +1,146 @@
+"""Graphs of networkx in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from gnnqlab.graph.edge_data import refuse_edge_data
+from gnnqlab.graph.edge_list import EdgeList
+from gnnqlab.graph.edges import SelfLoops
+from gnnqlab.graph.graph import Graph
+from gnnqlab.graph.node_values import FEATURES, LABELS, MASKS, as_targets, node_values
+
+__all__ = ["edges_of_networkx", "from_networkx"]
+
+
+def from_networkx(
+    graph: Any,
+    *,
+    features: object = None,
+    labels: object = None,
+    name: str | None = None,
+    num_classes: int | None = None,
+    drop_edge_data: bool = False,
+    symmetrize: bool | None = None,
+    deduplicate: bool | None = None,
+    self_loops: SelfLoops | None = None,
+    seed: int = 0,
+) -> Graph:
+    """Convert a ``networkx`` graph of any of its four classes.
+
+    Node ``i`` is the ``i``-th of ``list(graph.nodes)``, the order in which nodes were added. The edges of a
+    ``DiGraph`` keep their direction only with ``symmetrize=False``; parallel edges of a ``MultiGraph`` count
+    separately only with ``deduplicate=False``.
+
+    Args:
+        graph: the graph; the attributes ``train_mask``, ``val_mask`` and ``test_mask`` of its nodes are its split.
+        features: values of shape ``(N, D)`` in node order, or the attribute that holds a number or a list of numbers
+            on every node; by default ``feat``, ``features`` or ``x``, whichever is there.
+        labels: the same for targets, integers; by default ``label``, ``labels`` or ``y``.
+        name: how reports call the graph; by default ``graph.name``, or ``networkx`` if that is empty.
+        num_classes: by default as the labels show.
+        drop_edge_data: let go of attributes of edges. By default a graph that has some is refused; a ``weight`` of 1
+            on every edge is none.
+        symmetrize, deduplicate, self_loops: edge rules; ``None`` means the papers', see ``build_csr``.
+        seed: of the random 60/20/20 split that a graph with labels and without ``train_mask`` gets.
+
+    Raises:
+        TypeError, ValueError: if the object is no such graph, an attribute is not on every node or no number, or edges
+            carry values.
+
+    Example:
+        >>> import networkx as nx
+        >>> g = from_networkx(nx.path_graph(["a", "b", "c"]), features=[[1.0], [2.0], [3.0]])
+        >>> g.name, g.num_edges, g.features.flatten().tolist()
+        ('networkx', 7, [1.0, 2.0, 3.0])
+    """
+    edges = edges_of_networkx(
+        graph, features=features, labels=labels, name=name, num_classes=num_classes, drop_edge_data=drop_edge_data
+    )
+    return edges.build(symmetrize=symmetrize, deduplicate=deduplicate, self_loops=self_loops, seed=seed)
+
+
+def edges_of_networkx(
+    graph: Any,
+    *,
+    features: object = None,
+    labels: object = None,
+    name: str | None = None,
+    num_classes: int | None = None,
+    drop_edge_data: bool = False,
+) -> EdgeList:
+    """What a networkx graph holds, before edge rules and a split are applied; see ``from_networkx``."""
+    if not all(hasattr(graph, attribute) for attribute in ("nodes", "edges", "is_directed", "is_multigraph")):
+        raise TypeError(f"from_networkx takes a networkx graph, got {type(graph).__name__}")
+    nodes = list(graph.nodes)
+    number = {node: index for index, node in enumerate(nodes)}
+    edges = list(graph.edges(data=True))
+    if not drop_edge_data:
+        refuse_edge_data("from_networkx", _edge_data(edges), drop=False)
+    src = np.fromiter((number[u] for u, _, _ in edges), dtype=np.int64, count=len(edges))
+    dst = np.fromiter((number[v] for _, v, _ in edges), dtype=np.int64, count=len(edges))
+    if not graph.is_directed():
+        once = src != dst
+        src, dst = np.concatenate([src, dst[once]]), np.concatenate([dst, src[once]])
+
+    rows = [graph.nodes[node] for node in nodes]
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+
+    def column(key: str) -> torch.Tensor:
+        return _column(key, nodes, rows)
+
+    masks = [column(key).to(torch.bool) if key in keys else None for key in MASKS]
+    of = "the nodes' attributes"
+    return EdgeList(
+        name=name or str(graph.name) or "networkx",
+        src=src,
+        dst=dst,
+        num_nodes=len(nodes),
+        features=_as_rows(node_values("features", keys, column, features, FEATURES, of=of)),
+        labels=as_targets(node_values("labels", keys, column, labels, LABELS, of=of)),
+        train_idx=masks[0],
+        val_idx=masks[1],
+        test_idx=masks[2],
+        num_classes=num_classes,
+        both_ways=not graph.is_directed(),
+    )
+
+
+def _edge_data(edges: list[tuple[Any, Any, dict[str, Any]]]) -> dict[str, np.ndarray]:
+    """Return, for every attribute, on which edges it is the number 1, which says nothing."""
+    keys = dict.fromkeys(key for _, _, values in edges for key in values)
+    return {
+        str(key): np.array([isinstance(values.get(key), int | float) and values[key] == 1 for _, _, values in edges])
+        for key in keys
+    }
+
+
+def _column(key: str, nodes: list[Any], rows: list[dict[str, Any]]) -> torch.Tensor:
+    """Return one attribute of all nodes, ``(N,)`` or ``(N, D)``."""
+    lacking = [node for node, row in zip(nodes, rows) if key not in row]
+    if lacking:
+        raise ValueError(
+            f"attribute {key!r} must be on every node, got {len(lacking)} of {len(nodes)} nodes without it, the first "
+            f"is {lacking[0]!r}; set it there (label -1: unlabelled), or give the values themselves in node order"
+        )
+    try:
+        values = np.array([np.asarray(row[key]) for row in rows])
+    except ValueError:
+        lengths = sorted({np.size(row[key]) for row in rows})
+        raise ValueError(
+            f"attribute {key!r} must have as many numbers on every node, got {lengths[0]} to {lengths[-1]}"
+        ) from None
+    if values.dtype.kind not in "biuf":
+        raise TypeError(
+            f"attribute {key!r} must hold numbers, got {rows[0][key]!r} on node {nodes[0]!r}; give numbers in node "
+            "order instead, for instance classes counted from 0"
+        )
+    return torch.from_numpy(values)
+
+
+def _as_rows(features: Any) -> Any:
+    """Return one number a node as a column."""
+    return features[:, None] if isinstance(features, torch.Tensor) and features.dim() == 1 else features

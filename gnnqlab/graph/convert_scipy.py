@@ -1,0 +1,71 @@
+"""Graphs as sparse adjacency matrices of scipy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gnnqlab.graph.edge_data import refuse_edge_data
+from gnnqlab.graph.edge_list import EdgeList
+from gnnqlab.graph.edges import SelfLoops
+from gnnqlab.graph.graph import Graph
+
+__all__ = ["edges_of_scipy", "from_scipy"]
+
+
+def from_scipy(
+    adjacency: Any,
+    *,
+    features: object = None,
+    labels: object = None,
+    train_idx: object = None,
+    val_idx: object = None,
+    test_idx: object = None,
+    name: str = "scipy",
+    num_classes: int | None = None,
+    drop_edge_data: bool = False,
+    symmetrize: bool | None = None,
+    deduplicate: bool | None = None,
+    self_loops: SelfLoops | None = None,
+    seed: int = 0,
+) -> Graph:
+    """Convert a square ``scipy.sparse`` matrix or array: entry ``(u, v)`` is the edge ``u -> v``.
+
+    Args:
+        adjacency: of shape ``(N, N)``, in any of scipy's formats. Stored zeros are no edges.
+        features, labels, train_idx, val_idx, test_idx: as ``Graph.from_edges`` takes them, in the matrix's order.
+        name: how reports call the graph.
+        num_classes: by default as the labels show.
+        drop_edge_data: let go of entries' values. By default a matrix with an entry other than 0 and 1 is refused.
+        symmetrize, deduplicate, self_loops: edge rules; ``None`` means the papers', see ``build_csr``.
+        seed: of the random 60/20/20 split that a graph with labels and without a split gets.
+
+    Raises:
+        TypeError, ValueError: if the object is no such matrix, is not square, or has weights.
+
+    Example:
+        >>> from scipy.sparse import coo_array
+        >>> adjacency = coo_array(([1, 1], ([0, 1], [1, 2])), shape=(3, 3))
+        >>> from_scipy(adjacency, labels=[0, 1, 1]).num_edges
+        7
+    """
+    edges = edges_of_scipy(adjacency, name=name, drop_edge_data=drop_edge_data)
+    edges.features, edges.labels, edges.num_classes = features, labels, num_classes
+    edges.train_idx, edges.val_idx, edges.test_idx = train_idx, val_idx, test_idx
+    return edges.build(symmetrize=symmetrize, deduplicate=deduplicate, self_loops=self_loops, seed=seed)
+
+
+def edges_of_scipy(adjacency: Any, *, name: str = "scipy", drop_edge_data: bool = False) -> EdgeList:
+    """What a sparse matrix holds: its edges; see ``from_scipy``."""
+    if not all(hasattr(adjacency, attribute) for attribute in ("tocoo", "shape")):
+        raise TypeError(f"from_scipy takes a scipy.sparse matrix or array, got {type(adjacency).__name__}")
+    if len(adjacency.shape) != 2 or adjacency.shape[0] != adjacency.shape[1]:
+        raise ValueError(
+            f"an adjacency matrix must be square, a row and a column a node, got shape {tuple(adjacency.shape)}"
+        )
+    entries = adjacency.tocoo()
+    kept = entries.data != 0
+    values = np.asarray(entries.data[kept])
+    refuse_edge_data("from_scipy", {"entries other than 0 and 1": values}, drop=drop_edge_data)
+    return EdgeList(name=name, src=entries.row[kept], dst=entries.col[kept], num_nodes=int(adjacency.shape[0]))

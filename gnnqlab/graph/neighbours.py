@@ -1,0 +1,102 @@
+"""Sampled in-neighbours: a function of (seed, step, layer, node), so that everybody who asks draws the same ones."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gnnqlab.graph.graph import Graph
+from gnnqlab.kernels.noise import stream, uniform16
+
+__all__ = ["Frontier", "sample_neighbours", "shuffled"]
+
+_ORDER = 1
+"""Round of the noise that shuffles nodes; neighbours have round 0."""
+
+
+def sample_neighbours(
+    graph: Graph, nodes: Tensor, fanout: int, *, seed: int, step: int, layer: int
+) -> tuple[Tensor, Tensor]:
+    """Sample in-neighbours of nodes without replacement (GraphSAGE, Hamilton et al., 2017); few enough are all taken.
+
+    Floyd's algorithm: of d neighbours, draw j takes a uniform place in [0, d - k + j], or d - k + j itself where that
+    place was taken before; every set of k is as likely as any other, to 2**-32 of each draw. Work and memory go with k,
+    not with d.
+
+    Args:
+        graph: whose neighbours; a row of ``indices`` lists those of its node.
+        nodes: int64 ``(n,)``.
+        fanout: k.
+        seed, step, layer: with a node's id they settle its neighbours, whoever asks and whatever else is asked for.
+
+    Returns:
+        ``indptr (n + 1,)`` int64 and the sampled ids, int64, those of a node side by side.
+
+    Raises:
+        ValueError: if ``fanout`` is below 1.
+
+    Example:
+        >>> ring = Graph.from_edges([0, 1, 2, 3], [1, 2, 3, 0], num_nodes=4)
+        >>> indptr, found = sample_neighbours(ring, torch.tensor([2]), 2, seed=0, step=0, layer=0)
+        >>> indptr.tolist(), set(found.tolist()) < {1, 2, 3}
+        ([0, 2], True)
+    """
+    if fanout < 1:
+        raise ValueError(f"fanout must be at least 1, got {fanout}")
+    first = graph.indptr[nodes]
+    degrees = graph.indptr[nodes + 1] - first
+    counts = degrees.clamp(max=fanout)
+    indptr = torch.zeros(len(nodes) + 1, dtype=torch.int64)
+    torch.cumsum(counts, 0, out=indptr[1:])
+    edges = torch.arange(int(indptr[-1])) + torch.repeat_interleave(first - indptr[:-1], counts)
+    many = degrees > fanout
+    if bool(many.any()):
+        places = _places(nodes[many], degrees[many], fanout, seed=seed, step=step, layer=layer)
+        edges[torch.repeat_interleave(many, counts)] = (places + first[many].unsqueeze(1)).flatten()
+    return indptr, graph.indices[edges].long()
+
+
+def _places(nodes: Tensor, degrees: Tensor, fanout: int, *, seed: int, step: int, layer: int) -> Tensor:
+    """Return ``fanout`` different places in [0, degree) of each node, int64 ``(n, fanout)``."""
+    halves = uniform16(nodes, 2 * fanout, seed=seed, epoch=step, stream=stream("sample", layer)).long()
+    draws = halves[:, ::2] << 16 | halves[:, 1::2]
+    places = torch.empty_like(draws)
+    for number in range(fanout):
+        last = degrees - fanout + number
+        place = draws[:, number] * (last + 1) >> 32
+        taken = (places[:, :number] == place.unsqueeze(1)).any(1)
+        places[:, number] = torch.where(taken, last, place)
+    return places
+
+
+def shuffled(nodes: Tensor, *, seed: int, epoch: int) -> Tensor:
+    """Return nodes in an order that is a function of (seed, epoch, their ids).
+
+    Example:
+        >>> shuffled(torch.arange(5), seed=0, epoch=3).sort().values.tolist()
+        [0, 1, 2, 3, 4]
+    """
+    halves = uniform16(nodes, 2, seed=seed, epoch=epoch, stream=stream("sample", 0, round=_ORDER)).long()
+    return nodes[torch.argsort(halves[:, 0] << 16 | halves[:, 1], stable=True)]
+
+
+class Frontier:
+    """Numbers the rows of one layer of a batch; used by one thread at a time.
+
+    Example:
+        >>> sources, places = Frontier(9).number(torch.tensor([7, 2]), torch.tensor([5, 7, 3, 5]))
+        >>> sources.tolist(), places.tolist()
+        ([7, 2, 3, 5], [3, 0, 2, 3])
+    """
+
+    def __init__(self, num_nodes: int) -> None:
+        self._place = torch.full((num_nodes,), -1)
+
+    def number(self, targets: Tensor, neighbours: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the nodes of targets and neighbours, targets first, and the place of every neighbour among them."""
+        self._place[targets] = torch.arange(len(targets))
+        others = neighbours[self._place[neighbours] < 0].unique()
+        self._place[others] = torch.arange(len(targets), len(targets) + len(others))
+        places, sources = self._place[neighbours], torch.cat([targets, others])
+        self._place[sources] = -1
+        return sources, places

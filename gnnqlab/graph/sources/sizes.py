@@ -1,0 +1,54 @@
+"""How large a graph is at least, found without loading it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from gnnqlab.graph.sources.catalogue import known_size
+from gnnqlab.graph.storage import is_saved_graph
+
+__all__ = ["Size", "least_size"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """What a graph has at least."""
+
+    nodes: int
+    edges: int
+    """Stored ones, each direction counted."""
+    features: int
+    """Columns."""
+    feature_bytes: int
+    """Bytes of all features as training has them: four an element where they are dense."""
+
+
+def least_size(source: str | Path) -> Size | None:
+    """Return the least size of a graph by name or path; ``None`` where only loading it would tell.
+
+    Example:
+        >>> least_size("rmat:20,16").nodes
+        1048576
+    """
+    path = Path(source)
+    if path.is_dir() and is_saved_graph(path):
+        return _saved(json.loads((path / "graph.json").read_text(encoding="utf-8")))
+    known = known_size(str(source))
+    if known is None:
+        return None
+    nodes, edges, features = known
+    return Size(nodes=nodes, edges=edges, features=features, feature_bytes=4 * nodes * features)
+
+
+def _saved(header: dict[str, object]) -> Size | None:
+    arrays, columns = header.get("arrays"), header.get("feature_columns")
+    if not isinstance(arrays, dict) or not isinstance(columns, int):
+        return None
+    shapes = {name: shape for name, (_, shape) in arrays.items()}
+    nodes = shapes["indptr"][0] - 1
+    dense = shapes.get("features") == [nodes, columns]
+    return Size(
+        nodes=nodes, edges=shapes["indices"][0], features=columns, feature_bytes=4 * nodes * columns if dense else 0
+    )

@@ -1,0 +1,247 @@
+"""Edge lists as tables: a file of edges and, if there is one, a file of nodes, in CSV, TSV or Parquet.
+
+The table of edges has the columns ``src`` and ``dst``. The table of nodes has a row a node and any of the columns
+``id``, ``label`` and ``split``; every other column is a feature. Nodes are the integers from 0 to N - 1: those of
+``id``, or else the rows in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from gnnqlab.graph.edge_data import refuse_edge_data
+from gnnqlab.graph.edge_list import EdgeList
+from gnnqlab.graph.edges import SelfLoops
+from gnnqlab.graph.graph import Graph
+from gnnqlab.graph.node_values import as_targets
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+__all__ = ["SUFFIXES", "edges_of_tables", "from_tables", "table_in"]
+
+SUFFIXES = (".csv", ".tsv", ".parquet")
+_SPLITS = ("train", "val", "test")
+
+
+def from_tables(
+    edges: str | Path | DataFrame,
+    nodes: str | Path | DataFrame | None = None,
+    *,
+    name: str | None = None,
+    num_classes: int | None = None,
+    drop_edge_data: bool = False,
+    symmetrize: bool | None = None,
+    deduplicate: bool | None = None,
+    self_loops: SelfLoops | None = None,
+    seed: int = 0,
+) -> Graph:
+    """Build a graph from a table of edges and a table of nodes.
+
+    Args:
+        edges: a ``.csv``, ``.tsv`` or ``.parquet`` file with a heading, or a ``pandas.DataFrame``, with the columns
+            ``src`` and ``dst``: integers from 0 to N - 1. Without ``nodes`` every one of them must occur.
+        nodes: the same with a row a node. ``id`` says which; without it row ``i`` is node ``i``. ``label`` is a class
+            counted from 0, or -1 or empty for "unlabelled". ``split`` is ``train``, ``val``, ``test`` or empty. Every
+            other column is a feature, a number in every row.
+        name: how reports call the graph; by default the name of the file of edges.
+        num_classes: by default as the labels show.
+        drop_edge_data: let go of further columns of ``edges``. By default they are refused.
+        symmetrize, deduplicate, self_loops: edge rules; ``None`` means the papers', see ``build_csr``.
+        seed: of the random 60/20/20 split that a graph with labels and without ``split`` gets.
+
+    Raises:
+        ValueError: if a table cannot be read, lacks a column, or a value is not what its column is for.
+        RuntimeError: for Parquet without pyarrow.
+
+    Example:
+        >>> import pandas as pd
+        >>> edges = pd.DataFrame({"src": [0, 1], "dst": [1, 2]})
+        >>> nodes = pd.DataFrame({"label": [0, 1, 1], "age": [30, 40, 50], "split": ["train", "val", "test"]})
+        >>> from_tables(edges, nodes, name="people")
+        Graph('people', nodes=3, edges=7, features=1, classes=2, single-label, train/val/test=1/1/1)
+    """
+    found = edges_of_tables(edges, nodes, name=name, drop_edge_data=drop_edge_data)
+    found.num_classes = num_classes
+    return found.build(symmetrize=symmetrize, deduplicate=deduplicate, self_loops=self_loops, seed=seed)
+
+
+def edges_of_tables(
+    edges: str | Path | DataFrame,
+    nodes: str | Path | DataFrame | None = None,
+    *,
+    name: str | None = None,
+    drop_edge_data: bool = False,
+) -> EdgeList:
+    """What two tables hold, before edge rules and a split are applied; see ``from_tables``."""
+    lines, where = _table(edges, "edges")
+    lacking = [column for column in ("src", "dst") if column not in lines]
+    if lacking:
+        raise ValueError(
+            f"{where} must have the columns src and dst, got {_listed(lines)}; name them in the first line"
+        )
+    others = {str(column): lines[column].to_numpy() for column in lines if column not in ("src", "dst")}
+    refuse_edge_data(f"from_tables ({where})", others, drop=drop_edge_data)
+    src, dst = (_ids(lines[column], f"column {column} of {where}") for column in ("src", "dst"))
+    named = name or (Path(edges).stem if isinstance(edges, str | Path) else "tables")
+    most = int(max(src.max(initial=-1), dst.max(initial=-1)))
+    if nodes is None:
+        _expect_every_id(src, dst, most, where)
+        return EdgeList(name=named, src=src, dst=dst, num_nodes=most + 1)
+    rows, whose = _table(nodes, "nodes")
+    if most >= len(rows):
+        raise ValueError(
+            f"{whose} must have a row for every node, got {len(rows)} rows and an edge of node {most}; nodes are "
+            f"counted from 0"
+        )
+    if "id" in rows:
+        rows = rows.iloc[_places(_ids(rows["id"], f"column id of {whose}"), whose)].reset_index(drop=True)
+    columns = [column for column in rows if column not in ("id", "label", "split")]
+    values = [_numbers(rows[column], f"column {column} of {whose}", "a feature") for column in columns]
+    masks = _masks(rows["split"], whose) if "split" in rows else dict.fromkeys(_SPLITS)
+    return EdgeList(
+        name=named,
+        src=src,
+        dst=dst,
+        num_nodes=len(rows),
+        features=np.stack(values, axis=1).astype(np.float32) if values else None,
+        labels=_labels(rows["label"], whose) if "label" in rows else None,
+        train_idx=masks["train"],
+        val_idx=masks["val"],
+        test_idx=masks["test"],
+    )
+
+
+def table_in(folder: Path, stem: str) -> Path | None:
+    """Return the table of a folder that has the name ``stem``.
+
+    Raises:
+        ValueError: if there are several of that name.
+    """
+    found = [path for suffix in SUFFIXES if (path := folder / f"{stem}{suffix}").is_file()]
+    if len(found) > 1:
+        raise ValueError(
+            f"{folder} must hold one table called {stem}, got {', '.join(path.name for path in found)}; move all but "
+            "one away"
+        )
+    return found[0] if found else None
+
+
+def _table(given: str | Path | DataFrame, what: str) -> tuple[DataFrame, str]:
+    """Return a table and what errors call it."""
+    if not isinstance(given, str | Path):
+        if not hasattr(given, "columns"):
+            raise TypeError(f"{what} must be a path or a pandas.DataFrame, got {type(given).__name__}")
+        return given, f"the table of {what}"
+    path = Path(given).expanduser()
+    if path.suffix not in SUFFIXES:
+        raise ValueError(f"a table must be one of {', '.join(SUFFIXES)}, got {path}")
+    try:
+        return _READERS[path.suffix](path), str(path)
+    except ImportError as error:
+        raise RuntimeError(
+            f"reading {path} needs pyarrow, got {str(error).splitlines()[0]}; pip install pyarrow, or write it as CSV"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise ValueError(f"table {path} cannot be read: {error}") from error
+
+
+def _delimited(separator: str) -> Callable[[Path], DataFrame]:
+    def read(path: Path) -> DataFrame:
+        import pandas as pd
+
+        return pd.read_csv(path, sep=separator, skipinitialspace=True)
+
+    return read
+
+
+def _parquet(path: Path) -> DataFrame:
+    import pandas as pd
+
+    return pd.read_parquet(path)
+
+
+_READERS = {".csv": _delimited(","), ".tsv": _delimited("\t"), ".parquet": _parquet}
+
+
+def _ids(column: Series, where: str) -> np.ndarray:
+    from pandas.api.types import is_integer_dtype
+
+    if not len(column):
+        return np.empty(0, dtype=np.int64)
+    if not is_integer_dtype(column) or column.hasnans:
+        row = _first_empty(column) if column.hasnans else 0
+        came = "none" if column.hasnans else repr(column.tolist()[0])
+        raise ValueError(
+            f"{where} must hold integers from 0 to N - 1, got {came} in row {row}; number the nodes, for instance with "
+            "pandas.factorize over src and dst together"
+        )
+    ids = np.asarray(column.to_numpy(), dtype=np.int64)
+    if ids.min() < 0:
+        raise ValueError(f"{where} must hold integers from 0 to N - 1, got {ids.min()} in row {ids.argmin()}")
+    return ids
+
+
+def _expect_every_id(src: np.ndarray, dst: np.ndarray, most: int, where: str) -> None:
+    """Refuse numbers that no edge has: nobody says whether they are nodes."""
+    there = np.unique(np.concatenate([src, dst]))
+    if not there.size:
+        raise ValueError(f"{where} must hold at least one edge where there is no table of nodes, got none")
+    if there.size != most + 1:
+        first = int((there != np.arange(there.size)).argmax())
+        raise ValueError(
+            f"{where} must name every node from 0 to the largest, {most}, where there is no table of nodes, got "
+            f"{there.size} of them and no {first}; number the nodes without gaps, or give a table with a row a node"
+        )
+
+
+def _places(ids: np.ndarray, where: str) -> np.ndarray:
+    """Return the row of each node."""
+    order = np.argsort(ids, kind="stable")
+    wrong = ids[order] != np.arange(len(ids))
+    if wrong.any():
+        node = int(wrong.argmax())
+        came = "twice" if node and ids[order][node] == node - 1 else "not at all"
+        missing = node - 1 if came == "twice" else node
+        raise ValueError(f"column id of {where} must hold each of 0 to {len(ids) - 1} once, got {missing} {came}")
+    return order
+
+
+def _labels(column: Series, where: str) -> Any:
+    return as_targets(torch.from_numpy(_numbers(column, f"column label of {where}", "a class", empty=True)))
+
+
+def _numbers(column: Series, where: str, what: str, *, empty: bool = False) -> np.ndarray:
+    from pandas.api.types import is_numeric_dtype
+
+    if not is_numeric_dtype(column) and not column.isna().all():
+        raise ValueError(
+            f"{where} is {what}, which must be a number, got {column.dropna().iloc[0]!r}; number it, for instance with "
+            "pandas.factorize, or leave the column out"
+        )
+    if column.hasnans and not empty:
+        raise ValueError(f"{where} is {what}, which must be there on every row, got none in row {_first_empty(column)}")
+    return np.array(column.to_numpy(dtype=np.float64, na_value=np.nan))
+
+
+def _first_empty(column: Series) -> int:
+    return int(column.isna().to_numpy().argmax())
+
+
+def _masks(column: Series, where: str) -> dict[str, Any]:
+    wrong = ~(column.isin(_SPLITS) | column.isna()).to_numpy(dtype=bool)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(
+            f"column split of {where} must be train, val, test or empty, got {column.tolist()[row]!r} in row {row}"
+        )
+    return {split: (column == split).to_numpy(dtype=bool, na_value=False) for split in _SPLITS}
+
+
+def _listed(table: DataFrame) -> str:
+    return ", ".join(map(str, table.columns)) or "none"

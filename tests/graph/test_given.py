@@ -1,0 +1,154 @@
+"""What ``load`` takes beside names and paths: told apart by what an object has, no library imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import gnnqlab as gq
+from gnnqlab.graph import Graph, load
+from tests.cases import each
+
+SRC, DST = torch.tensor([0, 1, 2, 2]), torch.tensor([1, 2, 3, 2])
+X, Y = torch.arange(8.0).reshape(4, 2), torch.tensor([0, 1, 0, 1])
+SPLIT = {"train_mask": Y < 0, "val_mask": Y < 0, "test_mask": Y < 0}
+SPLIT["train_mask"] = torch.tensor([True, False, True, False])
+
+
+def expected() -> Graph:
+    return Graph.from_edges(SRC, DST, num_nodes=4, features=X, labels=Y, train_idx=[0, 2])
+
+
+class FakeDGL:
+    """What the conversion touches of a ``dgl.DGLGraph``."""
+
+    is_homogeneous = True
+
+    def __init__(self) -> None:
+        self.ndata: dict[str, Any] = {"feat": X, "label": Y, **SPLIT}
+        self.edata: dict[str, Any] = {}
+
+    def edges(self) -> tuple[torch.Tensor, torch.Tensor]:
+        return SRC, DST
+
+    def num_nodes(self) -> int:
+        return 4
+
+
+class FakeNetworkx:
+    """What the conversion touches of a ``networkx.DiGraph``: nodes by name, attributes, edges with theirs."""
+
+    name = ""
+
+    def __init__(self) -> None:
+        masks = {key: mask.tolist() for key, mask in SPLIT.items()}
+        self.nodes = {
+            f"n{i}": {"x": X[i].tolist(), "y": int(Y[i]), **{key: mask[i] for key, mask in masks.items()}}
+            for i in range(4)
+        }
+
+    def edges(self, data: bool) -> list[tuple[str, str, dict[str, Any]]]:
+        assert data
+        return [(f"n{u}", f"n{v}", {}) for u, v in zip(SRC.tolist(), DST.tolist())]
+
+    def is_directed(self) -> bool:
+        return True
+
+    def is_multigraph(self) -> bool:
+        return False
+
+
+def pyg() -> SimpleNamespace:
+    return SimpleNamespace(edge_index=torch.stack([SRC, DST]), x=X, y=Y, edge_attr=None, **SPLIT)
+
+
+def scipy() -> SimpleNamespace:
+    entries = SimpleNamespace(row=SRC.numpy(), col=DST.numpy(), data=np.ones(4))
+    return SimpleNamespace(shape=(4, 4), tocoo=lambda: entries)
+
+
+@each(("make", "name"), [(FakeDGL, "dgl"), (pyg, "pyg"), (FakeNetworkx, "networkx")])
+def test_objects_with_all_that_training_needs(make: Any, name: str) -> None:
+    found = load(make())
+    assert (found.name, found.content_hash) == (name, expected().content_hash)
+    assert load(make(), name="mine").name == "mine"
+    raw = load(make(), symmetrize=False, deduplicate=False, self_loops="keep")
+    assert sorted(zip(*(end.tolist() for end in raw.edge_list()))) == sorted(zip(SRC.tolist(), DST.tolist()))
+
+
+def test_an_adjacency_is_structure_alone() -> None:
+    found = load(scipy())
+    assert found.content_hash == Graph.from_edges(SRC, DST, num_nodes=4).content_hash
+    with pytest.raises(ValueError, match=r"graph 'scipy' has no features, labels, train split; give .*with_random_spl"):
+        gq.configure(scipy())
+
+
+def test_a_graph_stays_as_it_is() -> None:
+    graph = expected()
+    assert load(graph) is graph
+    assert (load(graph, name="mine").name, load(graph, name="mine").content_hash) == ("mine", graph.content_hash)
+    assert load(graph, self_loops="remove").num_edges == 6
+
+
+def test_real_objects_of_pyg() -> None:
+    data = pytest.importorskip("torch_geometric.data", reason="PyG is not installed")
+    made = data.Data(edge_index=torch.stack([SRC, DST]), x=X, y=Y, **SPLIT)
+    assert load(made).content_hash == expected().content_hash
+    made.edge_weight = torch.rand(4)
+    with pytest.raises(ValueError, match="got edge_weight"):
+        load(made)
+    with pytest.raises(TypeError, match="convert a heterogeneous one with to_homogeneous"):
+        load(data.HeteroData({"a": {"x": X}, ("a", "to", "a"): {"edge_index": torch.stack([SRC, DST])}}))
+
+
+def test_real_graphs_of_dgl() -> None:
+    dgl = pytest.importorskip("dgl", reason="DGL is not installed")
+    made = dgl.graph((SRC, DST), num_nodes=4)
+    made.ndata.update({"feat": X, "label": Y, **SPLIT})
+    assert load(made).content_hash == expected().content_hash
+    # What DGL notes about a part of a graph is no value of its edges.
+    assert load(dgl.node_subgraph(made, [0, 1, 2])).num_nodes == 3
+    made.edata["weight"] = torch.rand(4)
+    with pytest.raises(ValueError, match="got weight"):
+        load(made)
+    assert load(made, drop_edge_data=True).content_hash == expected().content_hash
+    several = dgl.heterograph({("a", "to", "b"): ([0], [1])})
+    with pytest.raises(TypeError, match="one node and one edge type, got several; use dgl.to_homogeneous"):
+        load(several)
+    assert load(dgl.to_homogeneous(several)).num_nodes == 3
+
+
+@each(("given", "shown"), [([[0, 1]], "list"), (np.eye(3), "ndarray"), (torch.eye(3), "Tensor"), (None, "NoneType")])
+@each("verb", [load, gq.configure, gq.launch, gq.probe, gq.partition])
+def test_what_is_no_graph_is_refused_with_all_that_is(given: object, shown: str, verb: Any) -> None:
+    text = (
+        f"a graph must be a gnnqlab.Graph, a name, a path, a dgl.DGLGraph, a PyG Data, a networkx graph or a square "
+        f"scipy.sparse adjacency, got {shown}; arrays of edges go to gnnqlab.Graph.from_edges, pandas tables to "
+    )
+    with pytest.raises(TypeError, match=text):
+        verb(given)
+
+
+def test_partitions_and_configurations_of_foreign_graphs(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GNNQLAB_CACHE", str(tmp_path))
+    parts = gq.partition(scipy(), gq.Random(), workers=2)
+    assert (parts.graph.name, parts.workers) == ("scipy", 2)
+    assert gq.partition("sbm:20,2,4", gq.Random(), workers=2).graph.name == "sbm:20,2,4"
+    path = gq.configure(FakeDGL()).graph
+    assert path.endswith("/dgl") and load(path).content_hash == expected().content_hash
+
+
+def test_recognising_imports_no_library() -> None:
+    program = (
+        "import sys, types, torch; import gnnqlab as gq;"
+        "gq.load(types.SimpleNamespace(edge_index=torch.tensor([[0], [1]])));"
+        "print(*{'dgl', 'torch_geometric', 'networkx'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == ""
