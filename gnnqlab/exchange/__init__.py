@@ -2,6 +2,8 @@
 
 from gnnqlab.exchange.broadcast import Broadcast, BroadcastExchange
 from gnnqlab.exchange.halo import Halo, HaloExchange
+from gnnqlab.exchange.halo_plan import HaloPlan
+from gnnqlab.exchange.halo_rows import exchange_rows
 from gnnqlab.exchange.hop import Hop
 from gnnqlab.exchange.pipeline import AdaptivePipeline, Pipelined
 from gnnqlab.exchange.protocol import Exchange
@@ -16,6 +18,7 @@ __all__ = [
     "Exchange",
     "Halo",
     "HaloExchange",
+    "HaloPlan",
     "Hop",
     "Overlapped",
     "Pipelined",
@@ -24,4 +27,5 @@ __all__ = [
     "Schedule",
     "Sequential",
     "Synchronous",
+    "exchange_rows",
 ]

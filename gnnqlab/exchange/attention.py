@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gnnqlab.compute.gradients import rounded
 from gnnqlab.compute.kept import keep, kept
 from gnnqlab.compute.products import Operand
 from gnnqlab.exchange.attention_parts import attend_halves
@@ -43,7 +44,10 @@ class AttendForward:
         assert call.adjacency is not None
         self.call, self.adjacency, self.z, self.slope = call, call.adjacency, z, slope
         self.a_source = a_source
-        self.source, self.target = (z * a_source).sum(-1), (z * a_target).sum(-1)
+        products = call.products
+        self._source_operand = products.of_logits.operand((z * a_source).sum(-1))
+        self.source = products.of_logits.dense(self._source_operand)
+        self.target = rounded(products, (z * a_target).sum(-1))
         self.sampled_in: int | None = None
         self.out = torch.empty_like(z)
         self.stats: list[Tensor] = []
@@ -64,7 +68,7 @@ class AttendForward:
             self._rows(0, self.call.boundary.num_central)
 
     def wait(self, round: int, came: Came) -> None:
-        halo, self.sampled_in = came.decode(), came.sampled_in
+        halo, self.sampled_in = self.call.came(came.decode()), came.sampled_in
         self.halo = halo.view(halo.shape[0], *self.z.shape[1:])
 
     def dependent(self, round: int) -> None:
@@ -73,7 +77,7 @@ class AttendForward:
             if self.sampled_in is not None:
                 self._sampled(self.sampled_in)
                 return
-            self.halo_source = (self.halo * self.a_source).sum(-1)
+            self.halo_source = self._halo_logits()
             self._rows(boundary.num_central, boundary.num_owned)
 
     def halo_operand(self) -> Operand:
@@ -84,12 +88,17 @@ class AttendForward:
             self._halo_operand = products.halo(self.halo, products.operand(self.z), ids)
         return self._halo_operand
 
+    def _halo_logits(self) -> Tensor:
+        """Halves of the logits of the rows that came, rounded as their owners round them."""
+        logits, ids = self.call.products.of_logits, self.call.boundary.halo_ids(self.sampled_in)
+        return logits.dense(logits.halo((self.halo * self.a_source).sum(-1), self._source_operand, ids))
+
     def _sampled(self, epoch: int) -> None:
         boundary, products = self.call.boundary, self.call.products
         sampling, central = boundary.sampling, boundary.num_central
         if sampling.attention == "input":
             self.halo = self.halo * sampling.factor
-        self.halo_source = (self.halo * self.a_source).sum(-1)
+        self.halo_source = self._halo_logits()
         self.out[central:], stats = attend_halves(
             (sampling.owned(self.adjacency), sampling.kept(self.adjacency, epoch)),
             (products.operand(self.z), self.halo_operand()),

@@ -63,7 +63,7 @@ class _Forward:
             self.so_far = attended(owned, values, self.source, target, slope=self.slope, products=products)
 
     def wait(self, round: int, came: Came) -> None:
-        rows = came.decode()
+        rows = self.call.came(came.decode())
         self.halo = rows.view(rows.shape[0], *self.z.shape[1:])
 
     def dependent(self, round: int) -> None:

@@ -45,7 +45,7 @@ class _Forward(AttendForward):
         shard, block = self._look.blocks.shard, self._look.blocks.stages[round]
         if block != shard.row:
             first, last = (end - shard.block.numel() for end in shard.columns_of(block))
-            self.halo[first:last] = self._block.view(-1, *self.halo.shape[1:])
+            self.halo[first:last] = self.call.came(self._block).view(-1, *self.halo.shape[1:])
         if round + 1 == self.rounds:
             super().dependent(round)
 

@@ -74,6 +74,9 @@ class BlockSum:
         if blocks.stages[round] == blocks.shard.row:
             return
         with self.look.part("marginal", self.direction, round):
+            if self.direction == "forward" and self.look.hop.training and not self.look.keeps:
+                if blocks.wires.rounds("forward"):
+                    self.look.products.again(self._block.numel())
             block = self._block if self._drop is None else self._drop.rows(self._block, blocks.ids[round])
             self.look.products.spmm(self._matrices[round], block, out=self.out, accumulate=True)
 

@@ -202,6 +202,12 @@ class Call:
         drop = self.hop.drop
         return halo if drop is None else drop.rows(halo, self.boundary.halo_ids(sampled_in))
 
+    def came(self, rows: Tensor) -> Tensor:
+        """Return rows that came and are to be multiplied, after telling the products if they were rounded."""
+        if self.hop.training and not self.kept and self.boundary.wires.rounds("forward"):
+            self.products.again(rows.numel())
+        return rows
+
     def place(self, direction: str) -> Place:
         """Return the place of its steps in a direction."""
         return Place(self.hop.layer, direction)

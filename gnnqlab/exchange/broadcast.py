@@ -64,6 +64,11 @@ class Broadcast:
                 return f"bits {kind} are those of halo rows, got whole blocks; choose bits Fixed() or UniformRandom()"
         return ""
 
+    def refuses_attention(self, system: Any) -> str:
+        """Say why no model that attends can train with it in a system."""
+        replication = getattr(system.partition, "replication", 1)
+        return _no_softmax(replication) if replication > 1 else ""
+
     def moved(self, look: Looked, sizes: Sizes) -> Moved:
         """Return what a look moves: every block to all others, and under replication parts of sums and their totals."""
         c = sizes.replication
@@ -180,10 +185,7 @@ class BroadcastExchange:
 
     def _refuse(self, why: str) -> None:
         if self.blocks.shard.replication > 1:
-            raise ValueError(
-                f"{why}, got replication {self.blocks.shard.replication}, under which each worker sums a share of the "
-                "columns; choose partition Contiguous(replication=1) or a model of sums"
-            )
+            raise ValueError(f"{why}, got {_no_softmax(self.blocks.shard.replication)}")
 
     def _look(self, adjacency: Adjacency, hop: Hop, *, fixed_weights: bool = True) -> Look:
         if hop.training and fixed_weights:
@@ -195,3 +197,10 @@ class BroadcastExchange:
 def _before(x: Tensor, hop: Hop) -> Tensor | None:
     """Return the rows that travel, where these are not those that are summed: rows before dropout."""
     return None if hop.drop is None else x
+
+
+def _no_softmax(replication: int) -> str:
+    return (
+        f"replication {replication}, under which each worker sums a share of the columns; choose partition "
+        "Contiguous(replication=1) or a model of sums"
+    )

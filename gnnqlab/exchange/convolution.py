@@ -38,13 +38,15 @@ class _Forward(SumForward):
 
     def independent(self) -> None:
         super().independent()
-        self._project("central", 0, self.call.boundary.num_central)
+        if self.call.products.by_rows:
+            self._project("central", 0, self.call.boundary.num_central)
 
     def dependent(self, round: int) -> None:
         super().dependent(round)
         if round + 1 < self.rounds:
             return
-        self._project("marginal", self.call.boundary.num_central, self.call.boundary.num_owned)
+        first = self.call.boundary.num_central if self.call.products.by_rows else 0
+        self._project("marginal", first, self.call.boundary.num_owned)
 
     def _project(self, what: str, first: int, last: int) -> None:
         products, rows, y = self.call.products, (first, last), self.y[first:last]
@@ -64,12 +66,14 @@ class _Backward(SumBackward):
 
     def prepare(self) -> None:
         with self.call.part("marginal", "backward"):
-            self._sums_gradient(self.call.boundary.num_central, self.call.boundary.num_owned)
+            first = self.call.boundary.num_central if self.call.products.by_rows else 0
+            self._sums_gradient(first, self.call.boundary.num_owned)
         super().prepare()
 
     def independent(self) -> None:
-        with self.call.part("central", "backward"):
-            self._sums_gradient(0, self.call.boundary.num_central)
+        if self.call.products.by_rows:
+            with self.call.part("central", "backward"):
+                self._sums_gradient(0, self.call.boundary.num_central)
         super().independent()
         products = self.call.products
         with self.call.part("central", "backward"):

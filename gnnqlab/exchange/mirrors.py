@@ -52,7 +52,7 @@ class Mirrors:
         device: torch.device | str = "cpu",
         hosts: int = 1,
     ) -> None:
-        self.num_rows, self.num_central = shard.num_columns, shard.num_central
+        self.num_rows, self.num_central, self.num_mirrors = shard.num_columns, shard.num_central, shard.num_halo
         self.wires, self.timeline = wires, timeline
         self.legs = apart(shard, device) if hosts == 1 else meeting(shard, hosts, device)
         """Of a synchronisation, one round each, the same in both directions."""

@@ -158,6 +158,9 @@ class ReplicaExchange:
         self, adjacency: Adjacency, x: Tensor, weight: Tensor, bias: Tensor, self_weight: Tensor | None, hop: Hop
     ) -> Tensor:
         """Return ``aggregate(x) weight + x self_weight + bias``, float32 ``(R, O)``; products act on totals."""
+        look = self._look(adjacency, hop)
+        if hop.training and not look.keeps and self.mirrors.wires.rounds("forward"):
+            look.products.again(self.mirrors.num_mirrors * x.shape[1])
         return convolve_in_steps(self, adjacency, x, weight, bias, self_weight, hop)
 
     def attend(

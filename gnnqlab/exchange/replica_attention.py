@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gnnqlab.compute.gradients import rounded
 from gnnqlab.compute.kept import keep, kept
 from gnnqlab.compute.products import Operand
 from gnnqlab.exchange.mirrors import Look
@@ -66,7 +67,8 @@ class _Forward(Synchronised):
         self.wide = heads * features
         super().__init__(look, "forward", z.new_empty(z.shape[0], self.wide + heads))
         self.z, self.slope = z, slope
-        self.source, self.target = (z * a_source).sum(-1), (z * a_target).sum(-1)
+        halves = ((z * vector).sum(-1) for vector in (a_source, a_target))
+        self.source, self.target = (rounded(look.products, each) for each in halves)
         self.filled = look.adjacency.indptr.diff() > 0
 
     @property

@@ -104,6 +104,9 @@ class _Stateless:
 class Synchronous(_Stateless):
     """Communicate, then compute: the schedule of Vanilla."""
 
+    computes_after: ClassVar[bool] = True
+    """Nothing is computed while rows travel."""
+
     def run(self, step: Step, place: Place | None = None) -> None:
         step.prepare()
         for round_ in range(step.rounds):

@@ -77,7 +77,7 @@ class SumForward:
                 products.spmm(owned, products.operand(self.x), out=self.out[central:])
 
     def wait(self, round: int, came: Came) -> None:
-        self.halo, self.sampled_in = came.decode(), came.sampled_in
+        self.halo, self.sampled_in = self.call.came(came.decode()), came.sampled_in
 
     def dependent(self, round: int) -> None:
         boundary, products = self.call.boundary, self.call.products

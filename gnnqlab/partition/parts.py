@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from gnnqlab.atomic import locked, replacing, sweep
+from gnnqlab.graph.sources import load
 from gnnqlab.partition.block_shard import BlockShard
 from gnnqlab.partition.connections import measure_vertex_cut
 from gnnqlab.partition.contiguous import BlockCut
@@ -28,6 +29,7 @@ from gnnqlab.partition.shard import Shard
 from gnnqlab.partition.vertex_cut import VertexCut
 
 if TYPE_CHECKING:
+    from gnnqlab.graph.given import GraphLike
     from gnnqlab.graph.graph import Graph
 
 __all__ = [
@@ -63,6 +65,10 @@ class Parts:
         return self.cut.workers
 
     @property
+    def hosts(self) -> int:
+        return self.workers // self.per_host
+
+    @property
     def owner(self) -> Tensor:
         """Who answers for each node, int64 ``(N,)``."""
         return self.cut.owner
@@ -83,7 +89,7 @@ class Parts:
 
 
 def partition(
-    graph: Graph,
+    graph: GraphLike,
     partitioner: Partitioner | None = None,
     *,
     workers: int | None = None,
@@ -93,7 +99,7 @@ def partition(
     """Cut a graph into one shard per worker.
 
     Args:
-        graph: the whole graph.
+        graph: the whole graph; its name or path, or another library's graph, as ``gnnqlab.load`` takes them.
         partitioner: who owns what; METIS by default.
         workers: number of workers, or give ``hosts`` and ``per_host``.
         hosts: number of hosts; consecutive ranks share one.
@@ -116,9 +122,10 @@ def partition(
             f"workers must equal hosts * per_host, got {workers} != {hosts} * {per_host}; give either "
             "workers, or hosts and per_host"
         )
-    warn_if_large(graph, workers)
-    cut = cut_graph(graph, on_hosts(partitioner or METIS(), hosts), workers)
-    return Parts(graph=graph, cut=cut, per_host=per_host)
+    whole = load(graph)
+    warn_if_large(whole, workers)
+    cut = cut_graph(whole, on_hosts(partitioner or METIS(), hosts), workers)
+    return Parts(graph=whole, cut=cut, per_host=per_host)
 
 
 def cut_graph(graph: Graph, partitioner: Partitioner, workers: int) -> Cut:

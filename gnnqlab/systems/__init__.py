@@ -5,6 +5,7 @@ from gnnqlab.systems.bns_gcn import bns_gcn
 from gnnqlab.systems.cagnet import cagnet
 from gnnqlab.systems.cdfgnn import cdfgnn
 from gnnqlab.systems.pipegcn import pipegcn
+from gnnqlab.systems.rotated import adaqp_r, sylvie_r
 from gnnqlab.systems.sancus import sancus, sancus_q
 from gnnqlab.systems.sar import sar
 from gnnqlab.systems.sylvie import sylvie
@@ -19,6 +20,7 @@ __all__ = [
     "adaqp",
     "adaqp_p",
     "adaqp_q",
+    "adaqp_r",
     "bns_gcn",
     "cagnet",
     "cdfgnn",
@@ -31,6 +33,7 @@ __all__ = [
     "sancus_q",
     "sar",
     "sylvie",
+    "sylvie_r",
     "vanilla",
     "varco",
 ]

@@ -26,6 +26,7 @@ from gnnqlab.message.cache import NoCache, Unchanged
 from gnnqlab.message.codec import Float32, Stochastic
 from gnnqlab.message.direction import ByDirection
 from gnnqlab.message.linear import Linear
+from gnnqlab.message.rotated import Rotated
 from gnnqlab.message.sampler import AllRows, BoundarySampling
 from gnnqlab.message.stale_blocks import StaleBlocks
 from gnnqlab.partition.contiguous import Contiguous
@@ -51,7 +52,7 @@ PARTS: dict[str, dict[str, type]] = {
     "exchange": {"halo": Halo, "replicas": Replicas, "broadcast": Broadcast},
     "sampler": {"all": AllRows, "boundary-sampling": BoundarySampling},
     "cache": {"none": NoCache, "unchanged": Unchanged, "adaptive": AdaptiveCache, "stale-blocks": StaleBlocks},
-    "codec": {"float32": Float32, "stochastic": Stochastic, "linear": Linear},
+    "codec": {"float32": Float32, "stochastic": Stochastic, "linear": Linear, "rotated": Rotated},
     "bits": {
         "fixed": Fixed,
         "uniform-random": UniformRandom,

@@ -17,7 +17,7 @@ from gnnqlab.message.cache import Cache, NoCache
 from gnnqlab.message.codec import Codec, Float32
 from gnnqlab.message.direction import ByDirection, of_direction
 from gnnqlab.message.sampler import AllRows, Sampler
-from gnnqlab.partition.cut import Partitioner
+from gnnqlab.partition.cut import Partitioner, on_hosts
 from gnnqlab.partition.edge_cut import METIS
 from gnnqlab.systems.parts import BY_DIRECTION, PARTS, check_part, part_from_json, part_to_json
 from gnnqlab.systems.said import Said
@@ -91,12 +91,34 @@ class System:
         """Whether dropped rows are summed before they are projected, so that their receiver can drop them."""
         return self.keeps_rows and getattr(self.schedule, "dropped_by", "receiver") == "receiver"
 
+    def on_hosts(self, hosts: int) -> System:
+        """Return the system as it is on so many hosts, each with equally many consecutive workers.
+
+        Its partitioner and its exchange are told, unless they name their own; whatever cuts a graph for a system asks
+        this first, so that a measurement is of the cut on which a run trains.
+
+        Example:
+            >>> from gnnqlab.systems import cdfgnn
+            >>> cdfgnn().on_hosts(2).partition.hosts
+            2
+        """
+        told = {axis: on_hosts(getattr(self, axis), hosts) for axis in ("partition", "exchange")}
+        changed = any(part is not getattr(self, axis) for axis, part in told.items())
+        return dataclasses.replace(self, **told) if changed else self
+
     def _check_widths(self, codec: Codec, bits: Bits) -> None:
         known, wanted = set(codec.widths), set(bits.choices)
         if not wanted <= known:
             raise ValueError(
                 f"bits must be widths that the codec can write: {type(codec).__name__} writes {sorted(known)}, "
                 f"got {sorted(wanted)}; choose codec Stochastic() or other bits"
+            )
+
+        if getattr(bits, "weighs_rows", False) and not hasattr(codec, "row_variance"):
+            raise ValueError(
+                f"{type(bits).__name__} weighs rows by the variance that their codec has, so it must have one, "
+                f"got {type(codec).__name__}, which has no row_variance; choose codec Stochastic() "
+                "or Rotated(), or other bits"
             )
 
     def _check_sampled(self, part: Bits | Schedule) -> None:

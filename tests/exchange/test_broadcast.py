@@ -74,7 +74,8 @@ def assert_law(workers, graph, systems, models):
 def test_workers_equal_one_process(workers, directed, features, self_loops):
     graph = random_graph(nodes=61, directed=directed, features=features, self_loops=self_loops, seed=workers)
     systems = EXACT if workers in (1, 3) else {name: EXACT[name] for name in ("cagnet", "overlapped", "sancus, ε = 0")}
-    assert_law(workers, graph, systems, sorted(MODELS))
+    models = ["gat", "graphsage", "jknet"] if workers > 2 else sorted(MODELS)  # attention, two products, a join
+    assert_law(workers, graph, systems, models)
 
 
 REPLICATED = {

@@ -154,16 +154,23 @@ def test_p_1_is_vanilla_bit_for_bit(name):
         assert torch.equal(one["gradients"], other["gradients"]) and torch.equal(one["logits"], other["logits"])
 
 
+def on_rank_in_turn(rank, workers, graph, owner, shape, settings, several):
+    return [on_rank(rank, workers, graph, owner, shape, settings, axes) for axes in several]
+
+
 @each("name", ["gcn", "gat"])
-@each("schedule", [Synchronous(), Overlapped(), Pipelined(), AdaptivePipeline()])
-def test_bits_and_schedules_go_with_it(name, schedule):
+def test_bits_and_schedules_go_with_it(name):
     graph = random_graph()
     owner = Random(seed=1).assign(graph, 3)
-    for bits in (Fixed(bits=4), gq.UniformRandom(), gq.Growing(among=(2, 32), period=2)):
-        axes = {"sampler": BoundarySampling(p=0.5), "schedule": schedule, "codec": Stochastic(), "bits": bits}
-        shape = replace(SHAPES[name], dropout=0.0)
-        for result in run_ranks(on_rank, 3, graph, owner, shape, TrainSettings(seed=2), axes):
-            assert result["losses"].isfinite().all() and result["losses"][-1] < result["losses"][0]
+    several = [
+        {"sampler": BoundarySampling(p=0.5), "schedule": schedule, "codec": Stochastic(), "bits": bits}
+        for schedule in (Synchronous(), Overlapped(), Pipelined(), AdaptivePipeline())
+        for bits in (Fixed(bits=4), gq.UniformRandom(), gq.Growing(among=(2, 32), period=2))
+    ]
+    shape = replace(SHAPES[name], dropout=0.0)
+    for found in run_ranks(on_rank_in_turn, 3, graph, owner, shape, TrainSettings(seed=2), several):
+        for axes, result in zip(several, found, strict=True):
+            assert result["losses"].isfinite().all() and result["losses"][-1] < result["losses"][0], axes
 
 
 def rows_by_place(rank, workers, graph, owner, sampler):

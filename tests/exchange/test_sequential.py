@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from gnnqlab.bits.orchestrator import Orchestrated
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.compute import BFloat16Rows
 from gnnqlab.exchange import Replicas, Sequential, Synchronous
@@ -15,7 +16,7 @@ from gnnqlab.message.codec import Stochastic
 from gnnqlab.message.sampler import BoundarySampling
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import EBV, Random, build_shard
-from gnnqlab.systems import sar, vanilla
+from gnnqlab.systems import adaqp, sar, vanilla
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.trainer import worker_trainer
 from tests.cases import each
@@ -33,7 +34,8 @@ LAW = {
 
 @each("name", LAW)
 def test_every_model_obeys_one_worker_at_a_time(name):
-    graph, settings = random_graph(directed=True, isolated=4), TrainSettings(seed=7)
+    # With seed 7 an element of jknet lies within a rounding of its rectifier's corner: sums in another order flip it.
+    graph, settings = random_graph(directed=True, isolated=4), TrainSettings(seed=8)
     owner = Random(seed=3).assign(graph, 3)
     results = run_ranks(on_rank_scheduled, 3, graph, owner, LAW[name], settings, Sequential(depth=1))
     assert_same(results, one_process(graph, LAW[name], settings))
@@ -77,6 +79,56 @@ def test_messages_are_those_of_all_at_once(model, axes):
         for place, count in other["bytes"].items():
             fetches = 2 if model == "gat" and place[1] == "forward" else 1
             assert one["bytes"][place] == fetches * count, place
+
+
+ASSIGNED = replace(adaqp(period=2, group_size=7).bits, among=(2, 8), lam=1.0, start=2, first=0, when="blocking")
+"""λ = 1 minds no seconds, so that what is chosen is the same in every run: 8 bits for every row that varies."""
+ADAPTIVE = {"assigned": ASSIGNED, "orchestrated": Orchestrated(delta=1, momentum=0.0)}
+
+
+def adapted(rank, workers, graph, owner, shape, axes) -> dict:
+    """Train some epochs; return losses, what was decided, and the payload and the ranges of each place."""
+    trainer = worker_trainer(build_shard(graph, owner, rank, workers), replace(vanilla(), **axes), shape, SETTINGS)
+    exchange, found = trainer.graph.exchange, {"losses": [], "payload": [], "decided": []}
+    for epoch in range(5):
+        before = {tuple(one.place): one.bytes_payload for one in exchange.channels}
+        trainer._epoch_s = 1.0  # SYLVIE weighs seconds, which differ from run to run
+        found["losses"].append(trainer.epoch(epoch))
+        after = {tuple(one.place): one.bytes_payload for one in exchange.channels}
+        found["payload"].append({place: count - before.get(place, 0) for place, count in after.items()})
+        found["decided"] += [
+            (name, line.get("what"), [problem["rows"] for problem in line.get("problems", ())])
+            for adaptive in trainer.adaptives.values()
+            for name, line in adaptive.entries()
+        ]
+        if epoch == 0:  # later ones are those of other weights: codes that fell a step beside have trained them
+            ranges = {(*one.place, peer): seen for one in exchange.channels for peer, seen in one.spreads.items()}
+            found["ranges"] = {key: seen.clone() for key, seen in ranges.items()}
+    trainer.close()
+    return found
+
+
+@each("model", ["graphsage", "gat"])
+@each("name", ADAPTIVE)
+def test_widths_adapt_in_turns_as_they_do_all_at_once(name, model):
+    """Who chooses widths sees the ranges of all peers, not of the last turn alone, and decides the same."""
+    graph, shape = random_graph(isolated=4), replace(LAW[model], dropout=0.0)
+    owner, axes = Random(seed=3).assign(graph, 3), {"codec": Stochastic(), "bits": ADAPTIVE[name]}
+    whole, in_turn = (
+        run_ranks(adapted, 3, graph, owner, shape, {**axes, "schedule": schedule})
+        for schedule in (Synchronous(), Sequential(depth=1))
+    )
+    assert whole[0]["decided"], "nothing was decided, so nothing was tested"
+    for one, other in zip(in_turn, whole, strict=True):
+        assert one["losses"] == pytest.approx(other["losses"], rel=1e-3)  # a code may fall a step beside it
+        assert one["decided"] == other["decided"]
+        assert any(sent != one["payload"][0] for sent in one["payload"]), "widths never changed"
+        for mine, theirs in zip(one["payload"], other["payload"], strict=True):
+            for place, count in theirs.items():
+                assert mine[place] == (2 if model == "gat" and place[1] == "forward" else 1) * count, place
+        assert one["ranges"].keys() == other["ranges"].keys()
+        for place, seen in other["ranges"].items():
+            assert one["ranges"][place].tolist() == pytest.approx(seen.tolist(), rel=1e-3, abs=1e-6), place
 
 
 def resident(rank, workers, graph, owner, shape, schedule) -> list[int]:

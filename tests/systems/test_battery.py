@@ -43,7 +43,7 @@ from tests.ranks import run_ranks
 
 ASSIGNED = {"lam": 1.0, "when": "blocking"}
 """λ = 1 minds no seconds, and nobody knows after which epoch an assignment in the background is there."""
-SETTINGS = {"adaqp": ASSIGNED, "adaqp-q": ASSIGNED}
+SETTINGS = {"adaqp": ASSIGNED, "adaqp-q": ASSIGNED, "adaqp-r": ASSIGNED}
 """System -> settings under which two trainings are the same; SYLVIE first decides by seconds after these epochs."""
 EPOCHS = 6
 PARTINGS = ("straight", "stopped", "resumed")
@@ -53,6 +53,7 @@ EXACT = {
     "adaqp": {"among": (32,), **ASSIGNED},
     "adaqp-p": {},
     "adaqp-q": {"among": (32,), **ASSIGNED},
+    "adaqp-r": {"among": (32,), **ASSIGNED},
     "bns-gcn": {"p": 1.0},
     "cagnet": {},
     "cdfgnn": {"bits": 32, "epsilon": 0.0, "rule": "fixed"},
@@ -68,6 +69,7 @@ EXACT = {
 INEXACT = {
     "pipegcn": "uses rows of the epoch before: held against a dense reference in tests/exchange/test_staleness.py",
     "sylvie": "uses rows of the epoch before: held against a dense reference in tests/exchange/test_staleness.py",
+    "sylvie-r": "is SYLVIE's staleness",
 }
 """System -> why no setting makes it obey, and what holds it instead."""
 
@@ -252,7 +254,7 @@ def law_shapes() -> dict[str, ModelSettings]:
 def exact_systems() -> dict[str, System]:
     """Systems with exact messages, and a system around each part that leaves them exact."""
     found = {name: make_system(name, **settings) for name, settings in EXACT.items()}
-    for name in ("adaqp", "adaqp-q"):
+    for name in ("adaqp", "adaqp-q", "adaqp-r"):
         found[name] = replace(found[name], bits=replace(found[name].bits, start=32))
     return found | {name: system for name, system in candidates().items() if name not in SYSTEMS and is_exact(system)}
 

@@ -31,7 +31,9 @@ def test_unknown_names_list_the_known_ones():
         make_system("fixed-bits", lam=0.5)
     with pytest.raises(ValueError, match="system 'vanilla' takes no settings"):
         make_system("vanilla", bits=2)
-    with pytest.raises(ValueError, match=r"codec must be one of \['float32', 'linear', 'stochastic'\] or module:Class"):
+    with pytest.raises(
+        ValueError, match=r"codec must be one of \['float32', 'linear', 'rotated', 'stochastic'\] or module:Class"
+    ):
         part_from_json("codec", {"name": "zip"})
     with pytest.raises(ValueError, match=r"bits 'fixed' has the settings \['bits'\], got \['width'\]"):
         part_from_json("bits", {"name": "fixed", "width": 2})

@@ -1,0 +1,84 @@
+"""The page about the exchange alone: its program, run on real ranks over a mesh of the sphere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from tests.meshes import icosphere
+from tests.ranks import run_ranks
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "halo_exchange.md"
+LEVELS, STEPS = 2, 12
+
+
+def program():
+    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    assert blocks
+    return "\n".join(blocks)
+
+
+def mesh(workers):
+    """What the page takes as loaded: a field on the sphere, and how far a node is from the mean of its neighbours."""
+    nodes, edges = icosphere(LEVELS)
+    field = (torch.sin(3 * nodes[:, :1]) * nodes[:, 1:2]).float()
+    degrees = torch.bincount(edges[1], minlength=len(nodes))[:, None]
+    target = torch.zeros_like(field).index_add_(0, edges[1], field[edges[0]]) / degrees - field
+    stripes = nodes[:, 2].argsort().argsort() * workers // len(nodes)
+    return {"nodes": nodes, "edges": edges, "owner": stripes, "inputs": field, "target": 10 * target}
+
+
+class Trained(NamedTuple):
+    losses: Tensor
+    gradients: Tensor
+    """Of the last step, all weights."""
+    predicted: Tensor
+    """By this rank's nodes, in float32."""
+    sent_bytes: int
+
+
+def trained(rank, workers, runs):
+    page = mesh(workers)
+    exec(compile(program(), str(PAGE), "exec"), page)
+    plan, results = page["plan"], []
+    for bits, steps in runs:
+        before = plan.sent_bytes
+        model, losses = page["train"](bits, steps)
+        sent = plan.sent_bytes - before
+        with torch.no_grad():
+            predicted = model(page["inputs"][page["own"]], 32, 0)
+        gradients = torch.cat([weight.grad.flatten() for weight in model.parameters()])
+        results.append(Trained(torch.tensor(losses), gradients, predicted, sent))
+    return page["own"], plan.num_halo, sum(len(rows) for rows in page["send"]), results
+
+
+def test_an_icosphere_is_one():
+    nodes, edges = icosphere(LEVELS)
+    assert nodes.shape == (162, 3) and edges.shape == (2, 960)
+    degrees = torch.bincount(edges[0])
+    assert torch.equal(degrees, torch.bincount(edges[1])) and (degrees == 5).sum() == 12 and (degrees == 6).sum() == 150
+    lengths = (nodes[edges[0]] - nodes[edges[1]]).norm(dim=1)
+    assert lengths.max() < 1.3 * lengths.min()
+
+
+def test_a_mesh_model_on_three_ranks_is_that_of_one_process_and_trains_in_4_bits():
+    ((_, _, _, [alone, longer]),) = run_ranks(trained, 1, [(32, 3), (32, STEPS)])
+    ranks = run_ranks(trained, 3, [(32, 3), (4, STEPS), ((4, 8), 1)])
+    predicted = torch.empty_like(alone.predicted)
+    for own, num_halo, num_sent, [exact, coded, both] in ranks:
+        torch.testing.assert_close(exact.losses, alone.losses, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(exact.gradients, alone.gradients, rtol=1e-5, atol=1e-5)
+        predicted[own] = exact.predicted
+        assert num_halo > 0
+        # A step sends rows of three layers, and their gradients home.
+        rows, gradients = 3 * num_sent, 3 * num_halo
+        assert exact.sent_bytes == 3 * (128 * rows + 128 * gradients)
+        assert coded.sent_bytes == STEPS * (24 * rows + 128 * gradients)
+        assert both.sent_bytes == 24 * rows + (32 + 8) * gradients
+        assert coded.losses[-1] < 0.5 * coded.losses[0], "it trains"
+        assert abs(coded.losses[-1] / longer.losses[-1] - 1) < 0.2, "as float32 does"
+    torch.testing.assert_close(predicted, alone.predicted, rtol=1e-5, atol=1e-5)
