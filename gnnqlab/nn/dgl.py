@@ -3,14 +3,16 @@
 Inside ``with tango():`` what a model multiplies becomes products of integer codes, forward and backward (TANGO, Chen et
 al., SC 2023, whose artifact changes DGL's sources instead):
 
-* ``torch.nn.functional.linear`` and ``torch.matmul`` with a weight matrix;
+* ``torch.nn.functional.linear`` and ``torch.matmul`` with a weight matrix, ``@`` with a parameter;
+* ``dgl.ops.segment_mm`` and larger ``gather_mm``: a weight for each type, so ``TypedLinear``, also inside messages;
 * sums over neighbours by ``update_all`` with built-in functions: ``copy_u``, ``copy_e`` and ``u_mul_e`` with ``sum`` or
-  ``mean``, so ``GraphConv``, ``SAGEConv``, ``GATConv`` and what is built like them;
+  ``mean``, so ``GraphConv``, ``SAGEConv``, ``GATConv`` and what is built like them; with the line above,
+  ``RelGraphConv`` and ``HGTConv``;
 * ``u_add_v`` and ``u_dot_v`` if ``exact_logits=False``.
 
-Everything else runs as ever and is counted in :attr:`Tango.left` where a product was not taken: messages written in
-Python, maxima, other types. ``edge_softmax`` is never rounded. ``RelGraphConv`` and ``HGTConv`` multiply by their
-relations' weights inside messages written in Python: their sums are taken, those products are left.
+Everything else runs as ever and is counted in :attr:`Tango.left` where a product was not taken: maxima, batches of
+matrices (``bmm``: ``RelGraphConv`` with blocks on the diagonal), ``@`` between results, other types.
+``edge_softmax`` is never rounded.
 
 What stays exact is said, not guessed: a model does not tell which layer comes before the loss. ``exact=`` names modules
 whose products stay in float32, usually the last layer. Numbers of edges (logits of attention, scores of links) stay
@@ -27,7 +29,6 @@ from __future__ import annotations
 import itertools
 import math
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,11 +37,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gnnqlab.compute.edge_gradients import EdgeAdd, EdgeDot, WeightedSum
-from gnnqlab.compute.gradients import Linear
-from gnnqlab.compute.int8 import Int8Products, Quantized, QuantizedProducts
+from gnnqlab.compute.codes import Quantized
+from gnnqlab.compute.edge_gradients import EdgeAdd, EdgeDot, EdgeSum, WeightedSum
+from gnnqlab.compute.gradients import Linear, LinearByType
+from gnnqlab.compute.int8 import Int8Products, QuantizedProducts
 from gnnqlab.compute.products import PassRows
-from gnnqlab.kernels.adjacency import Adjacency
+from gnnqlab.kernels.head_sums import WAYS
+from gnnqlab.nn.dgl_edges import edges_of
 
 __all__ = ["Tango", "tango"]
 
@@ -54,6 +57,7 @@ def tango(
     rounding: str = "stochastic",
     exact: nn.Module | Sequence[nn.Module] = (),
     exact_logits: bool = True,
+    head_way: str = "measured",
     seed: int = 0,
 ) -> Tango:
     """Return a block in which unmodified DGL models train with products of integer codes; see the head of this file.
@@ -61,7 +65,10 @@ def tango(
     Args:
         bits, scale, rounding: as for :class:`gnnqlab.compute.int8.Int8Products`.
         exact: modules whose products stay in float32, usually the layer before the loss.
-        exact_logits: keep numbers of edges in float32.
+        exact_logits: keep numbers of edges in float32. With a scale a row a single head's number is its own scale, and
+            stays as it is in a sum of both ends even if not asked to.
+        head_way: how heads are summed, one of :data:`gnnqlab.kernels.head_sums.WAYS`: in one pass, one by one, or the
+            faster, measured once a process.
         seed: of the noise; each opening of a block draws anew.
 
     Raises:
@@ -74,9 +81,15 @@ def tango(
                 loss = functional.cross_entropy(model(graph, features), labels)
             loss.backward()
     """
+    if isinstance(bits, str):
+        raise ValueError(f"bits must be a number here, got {bits!r}: a block has no epochs after which to choose")
     settings = Int8Products(bits=bits, scale=scale, rounding=rounding)
     modules = (exact,) if isinstance(exact, nn.Module) else tuple(exact)
-    return Tango(QuantizedProducts(settings), modules, exact_logits, seed)
+    if head_way not in WAYS:
+        raise ValueError(f"head_way must be one of {WAYS}, got {head_way!r}")
+    products = QuantizedProducts(settings)
+    products.head_way = head_way
+    return Tango(products, modules, exact_logits, seed)
 
 
 @dataclass(eq=False)
@@ -144,22 +157,34 @@ class Tango:
         product: Tensor = Linear.apply(x if x.dim() == 2 else x.reshape(-1, x.shape[-1]), weight, self.products)
         return product.view(*x.shape[:-1], weight.shape[1])
 
+    def by_type(self, x: Tensor, weights: Tensor, lengths: Tensor) -> Tensor | None:
+        """Return the product of runs of rows, each with the weight of its type, or None if they are not float32."""
+        if weights.dim() != 3 or x.dim() != 2 or not _float32(x, weights) or 0 in (*x.shape, *weights.shape):
+            self._leave("by type")
+            return None
+        self._take("by type")
+        product: Tensor = LinearByType.apply(x, weights, tuple(lengths.tolist()), self.products)
+        return product
+
     def sums(self, gidx: Any, op: str, reduce: str, lhs: Tensor | None, rhs: Tensor | None) -> Tensor | None:
         """Return DGL's ``gspmm`` of one type of edges, or None if it is none of rows in float32 that are added up."""
         kind = f"{op} {reduce}"
         if reduce != "sum" or not _float32(*(each for each in (lhs, rhs) if each is not None)):
             self._leave(kind)
             return None
-        edges = _edges_of(gidx)
+        edges = edges_of(gidx)
         if op in ("copy_lhs", "copy_rhs"):
-            rows, matrix = (lhs, edges.matrix) if op == "copy_lhs" else (rhs, edges.incidence)
+            rows = lhs if op == "copy_lhs" else rhs
             assert rows is not None
             if rows.numel() == 0:
                 self._leave(kind)
                 return None
             self._take(kind)
-            flat = self.products.aggregate(matrix, _flat(rows).contiguous())
-            return flat.view(-1, *rows.shape[1:])
+            flat = _flat(rows).contiguous()
+            if op == "copy_lhs":
+                return self.products.aggregate(edges.matrix, flat).view(-1, *rows.shape[1:])
+            at_nodes: Tensor = EdgeSum.apply(flat, edges.incidence, self.products)
+            return at_nodes.view(-1, *rows.shape[1:])
         heads = None if lhs is None or rhs is None or op != "mul" else _heads(lhs, rhs)
         if heads is None:
             self._leave(kind)
@@ -176,7 +201,7 @@ class Tango:
             self._leave(op)
             return None
         self._take(op)
-        edges, inner = _edges_of(gidx), lhs.shape[1:]
+        edges, inner = edges_of(gidx), lhs.shape[1:]
         columns = inner[-1] if op == "dot" and inner else 1
         function = EdgeDot if op == "dot" else EdgeAdd
         shape = (-1, math.prod(inner) // columns, columns) if op == "dot" else (-1, math.prod(inner))
@@ -201,38 +226,6 @@ def _heads(rows: Tensor, edges: Tensor) -> int | None:
     if rows.dim() == edges.dim() and edges.shape[-1] == 1 and edges.shape[1:-1] == rows.shape[1:-1]:
         return math.prod(edges.shape[1:])
     return None
-
-
-class _Edges:
-    """The edges of a DGL graph of one type, by target and in DGL's order."""
-
-    def __init__(self, gidx: Any) -> None:
-        _, columns, indptr, indices, numbers = gidx.adjacency_matrix_tensors(0, True, "csr")
-        indptr, count = indptr.long(), len(indices)
-        self.numbers: Tensor = numbers.long() if len(numbers) else torch.arange(count, device=indices.device)
-        """Of each edge by target, its number in DGL."""
-        self.matrix = Adjacency(indptr, indices.int(), num_columns=columns)
-        self.incidence = Adjacency(indptr, self.numbers.int(), num_columns=count)
-
-    def by_row(self, values: Tensor) -> Tensor:
-        """Put numbers of edges in the order of the matrix; differentiable."""
-        return values.index_select(0, self.numbers)
-
-    def by_number(self, values: Tensor) -> Tensor:
-        """Put numbers of edges in DGL's order; differentiable."""
-        return torch.zeros_like(values).index_copy(0, self.numbers, values)
-
-
-_known_edges: dict[int, _Edges] = {}
-"""By the identity of DGL's graph, which cannot be hashed, as long as it lives."""
-
-
-def _edges_of(gidx: Any) -> _Edges:
-    known = _known_edges.get(id(gidx))
-    if known is None:
-        known = _known_edges[id(gidx)] = _Edges(gidx)
-        weakref.finalize(gidx, _known_edges.pop, id(gidx), None)
-    return known
 
 
 def _flat(rows: Tensor) -> Tensor:
@@ -267,13 +260,18 @@ def _install() -> None:
         if _opened == 0:
             _replace(torch.nn.functional, "linear", _linear)
             _replace(torch, "matmul", _matmul)
+            _replace(torch, "bmm", _bmm)
+            _replace(Tensor, "__matmul__", _at)
             try:
+                from dgl import backend
                 from dgl.ops import sddmm, spmm
             except ImportError:
                 pass  # products with weights alone: models of torch_geometric, for instance
             else:
                 _replace(spmm, "gspmm_internal", _gspmm)
                 _replace(sddmm, "gsddmm_internal", _gsddmm)
+                _replace(backend, "segment_mm", _segment_mm)
+                _replace(backend, "gather_mm", _gather_mm)
         _opened += 1
 
 
@@ -283,13 +281,15 @@ def _uninstall() -> None:
         _opened -= 1
         while _opened == 0 and _originals:
             place, name, original = _originals.pop()
-            setattr(place, name, original)
+            if original is None:
+                delattr(place, name)  # what it stood in front of is inherited
+            else:
+                setattr(place, name, original)
 
 
 def _replace(place: Any, name: str, make: Callable[[Any], Any]) -> None:
-    original = getattr(place, name)
-    _originals.append((place, name, original))
-    setattr(place, name, make(original))
+    _originals.append((place, name, vars(place).get(name)))
+    setattr(place, name, make(getattr(place, name)))
 
 
 def _linear(original: Any) -> Any:
@@ -310,6 +310,52 @@ def _matmul(original: Any) -> Any:
         return original(input, other, out=out) if product is None else product
 
     return matmul
+
+
+def _at(original: Any) -> Any:
+    def at(self: Tensor, other: Any) -> Any:
+        block, product = _block(), None
+        if block is not None and isinstance(other, nn.Parameter):
+            product = block.linear(self, other)
+        elif block is not None:
+            block._leave("@")
+        return original(self, other) if product is None else product
+
+    return at
+
+
+def _bmm(original: Any) -> Any:
+    def bmm(*operands: Any, **settings: Any) -> Any:
+        block = _block()
+        if block is not None:
+            block._leave("bmm")
+        return original(*operands, **settings)
+
+    return bmm
+
+
+def _segment_mm(original: Any) -> Any:
+    def segment_mm(a: Tensor, b: Tensor, seglen_a: Tensor) -> Any:
+        block = _block()
+        if block is None:
+            return original(a, b, seglen_a)
+        product = block.by_type(a, b, seglen_a)
+        with block.exactly():  # what it is made of counts once, as a whole
+            return original(a, b, seglen_a) if product is None else product
+
+    return segment_mm
+
+
+def _gather_mm(original: Any) -> Any:
+    def gather_mm(*operands: Any, **settings: Any) -> Any:
+        block = _block()
+        if block is None:
+            return original(*operands, **settings)
+        block._leave("gather_mm")  # DGL's for widths up to 8; wider rows come by segment_mm
+        with block.exactly():
+            return original(*operands, **settings)
+
+    return gather_mm
 
 
 def _gspmm(original: Any) -> Any:

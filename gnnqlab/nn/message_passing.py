@@ -16,7 +16,7 @@ from functools import partial
 from typing import overload
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gnnqlab.compute import Products
 from gnnqlab.compute.float32 import PLAIN
@@ -27,6 +27,7 @@ from gnnqlab.exchange.whole import WholeGraph
 from gnnqlab.graph.features import SparseRows
 from gnnqlab.graph.graph import Graph
 from gnnqlab.kernels.adjacency import Adjacency
+from gnnqlab.kernels.nodewise import Mask, Norm
 from gnnqlab.kernels.noise import stream
 from gnnqlab.nn.sparse_input import SparseInput, project
 from gnnqlab.nn.timed import PassClock, timed
@@ -85,6 +86,7 @@ class GraphPass:
         self.graph, self.epoch, self.training, self.clock = graph, epoch, training, clock
         self._hops = 0
         self._dropouts = 0
+        self._looked = False
         self._products = graph.exchange.products
         self._products.begin(PassRows(graph.ids, graph.seed, epoch, training, graph.features))
 
@@ -122,6 +124,51 @@ class GraphPass:
         """
         return timed(self.clock, "elementwise", partial(self._products.rowwise, compute), *rows)
 
+    def activate(
+        self,
+        y: Tensor,
+        norm: nn.LayerNorm | None = None,
+        *,
+        activation: str = "relu",
+        dropout: float = 0.0,
+        looked_at: bool = True,
+    ) -> Tensor:
+        """Return ``dropout(activation(norm(y)))``, ``(N, D)``: all that stands between two layers, in one pass.
+
+        Where rows must travel as they are before dropout, the look at neighbours drops them, and this does not:
+        :meth:`left` says with what probability. ``y`` may be written over.
+
+        Args:
+            y: the result of a layer, float32 ``(N, D)``.
+            norm: over columns, or none.
+            activation: one of ``gnnqlab.kernels.nodewise.ACTIVATIONS``.
+            dropout: of the next layer's input; see :meth:`dropout`.
+            looked_at: whether these rows go to a look at neighbours; else they are dropped here in any case.
+
+        Example:
+            ``h = g.activate(y, norm, dropout=p)``, then ``y = convolution(g, h, dropout=g.left(p))``
+        """
+        mask = self._mask(dropout, looked_at)
+        run = partial(self._products.nodewise, activation=activation, mask=mask, inplace=True)
+        return timed(self.clock, "elementwise", run, y, _affine(norm))
+
+    def activate_both(
+        self, y: Tensor, norm: nn.LayerNorm | None = None, *, activation: str = "relu", dropout: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        """Return the rows before dropout and those that the next look takes, both as :meth:`activate` makes them."""
+        run = partial(self._products.nodewise_both, activation=activation, mask=self._mask(dropout, looked_at=True))
+        return timed(self.clock, "elementwise", run, y, _affine(norm))
+
+    def left(self, dropout: float) -> float:
+        """Return the probability with which a look still has to drop rows that :meth:`activate` made with this one."""
+        return dropout if self.graph.exchange.keeps_rows else 0.0
+
+    def _mask(self, p: float, looked_at: bool) -> Mask | None:
+        drop = None if looked_at and self.graph.exchange.keeps_rows else self._next_drop(p)
+        if drop is None:
+            return None
+        return Mask(ids=drop.ids, p=drop.p, seed=drop.seed, epoch=drop.epoch, stream=drop.stream)
+
     def aggregate(self, x: Tensor, *, alpha: str = "symmetric", dropout: float = 0.0, exact: bool = False) -> Tensor:
         """Return ``y_v = sum over u in N(v) of α(u, v) x_u`` (AdaQP Eq. 3, without its self term).
 
@@ -138,7 +185,7 @@ class GraphPass:
         """
         graph = self.graph
         x, hop = self._look(x, dropout, exact)
-        return graph.exchange.aggregate(graph.adjacency(alpha), x.contiguous(), hop)
+        return self._told(graph.exchange.aggregate(graph.adjacency(alpha), x.contiguous(), hop))
 
     def convolve(
         self,
@@ -163,7 +210,8 @@ class GraphPass:
         """
         graph = self.graph
         x, hop = self._look(x, dropout, exact)
-        return graph.exchange.convolve(graph.adjacency(alpha), x.contiguous(), weight, bias, self_weight, hop)
+        adjacency = graph.adjacency(alpha)
+        return self._told(graph.exchange.convolve(adjacency, x.contiguous(), weight, bias, self_weight, hop))
 
     def attend(
         self, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float = 0.2, exact: bool = False
@@ -183,7 +231,8 @@ class GraphPass:
         """
         graph = self.graph
         hop = self._next_hop(z, exact)
-        return graph.exchange.attend(graph.adjacency("sum"), z, a_source, a_target, slope=slope, hop=hop)
+        adjacency = graph.adjacency("sum")
+        return self._told(graph.exchange.attend(adjacency, z, a_source, a_target, slope=slope, hop=hop))
 
     def extend(self, x: Tensor) -> Tensor:
         """Return the rows of owned nodes with those of halo nodes behind them, for anything else."""
@@ -213,6 +262,13 @@ class GraphPass:
         dropped = self.training and dropout > 0.0 and x is not self.graph.features
         return dropped and self.graph.exchange.looks_first
 
+    def _told(self, output: Tensor) -> Tensor:
+        """Return what a look came to; the first of a training pass is told to the products."""
+        if self.training and not self._looked:
+            self._looked = True
+            self._products.looked(output.detach())
+        return output
+
     def _look(self, x: Tensor, p: float, exact: bool) -> tuple[Tensor, Hop]:
         """Return the rows for a look at neighbours that drops their elements: before dropout where it is the hop's."""
         drop = self._next_drop(p)
@@ -234,6 +290,10 @@ class GraphPass:
     def _next_hop(self, x: Tensor, exact: bool = False) -> Hop:
         self._hops += 1
         return Hop(self._hops - 1, self.epoch, self.training, static=x is self.graph.features, exact=exact)
+
+
+def _affine(norm: nn.LayerNorm | None) -> Norm | None:
+    return None if norm is None else Norm.of(norm)
 
 
 class LocalGraph(ModelGraph):

@@ -38,7 +38,7 @@ def timed(clock: PassClock | None, phase: str, compute: Callable[..., T], *input
     Args:
         clock: of the epoch; without one nothing is measured.
         phase: for instance ``products``.
-        compute: what is to be done.
+        compute: what is to be done; its result may be a tuple of tensors.
         inputs: what it is done to; where tensors among them need gradients, the backward pass ends with these.
     """
     if clock is None:
@@ -52,7 +52,8 @@ def timed(clock: PassClock | None, phase: str, compute: Callable[..., T], *input
         out = compute(*inputs)
     finally:
         clock.turn(around)
-    if isinstance(out, Tensor) and out.grad_fn is not None:
-        out.grad_fn.register_prehook(clock.turner(phase))
-        setattr(out, _TIMED, True)
+    for each in out if isinstance(out, tuple) else (out,):
+        if isinstance(each, Tensor) and each.grad_fn is not None:
+            each.grad_fn.register_prehook(clock.turner(phase))
+            setattr(each, _TIMED, True)
     return out

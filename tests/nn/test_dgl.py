@@ -12,6 +12,8 @@ from torch.nn import functional
 
 import gnnqlab as gq
 from gnnqlab.bench.graphs import find_graph
+from gnnqlab.compute import edge_products
+from gnnqlab.nn.dgl_edges import edges_of
 from gnnqlab.nn.links import area_under_curve, held_back, negative_edges
 
 dgl = pytest.importorskip("dgl", reason="DGL is not installed")
@@ -34,7 +36,8 @@ def _random(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 def _places() -> list:
-    return [functional.linear, torch.matmul, spmm.gspmm_internal, sddmm.gsddmm_internal]
+    functions = [functional.linear, torch.matmul, torch.bmm, spmm.gspmm_internal, sddmm.gsddmm_internal]
+    return [*functions, torch.Tensor.__matmul__, dgl.backend.segment_mm, dgl.backend.gather_mm]
 
 
 def _with_gradients(run, *inputs: torch.Tensor) -> list[torch.Tensor]:
@@ -121,6 +124,37 @@ def test_plain_sums_and_means_of_nodes_and_edges(message) -> None:
         assert list(block.taken.values()) == [1] and not block.left
 
 
+def test_a_sum_of_rows_of_edges_is_that_of_codes_which_another_product_left() -> None:
+    """Alone it quantizes on its way and keeps nothing; where codes are known, it takes them."""
+    graph, weight = _graph(), _random(4, 6, seed=1)
+    x, known = _random(graph.num_edges(), 6), _random(graph.num_edges(), 6)
+    with gq.tango() as block:
+        alone = dgl.ops.copy_e_sum(graph, x)
+        assert (block.quantized.made, block.quantized.avoided) == (x.numel(), 0)
+        functional.linear(known, weight)
+        before = block.quantized.made
+        dgl.ops.copy_e_sum(graph, known)
+    assert block.quantized.made == before and block.quantized.avoided == known.numel()
+    products = gq.tango().products
+    products.begin(block.products._rows)
+    edges = edges_of(graph._graph)
+    assert torch.equal(alone, products.aggregate(edges.incidence, x)), "the same bits as of codes that are kept"
+
+
+@pytest.mark.parametrize("way", ["together", "apart", "measured"])
+def test_heads_are_summed_the_way_that_is_asked_for(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, ways = _graph(), []
+    original = edge_products.head_sums
+    monkeypatch.setattr(
+        edge_products, "head_sums", lambda *x, **settings: ways.append(settings["way"]) or original(*x, **settings)
+    )
+    with gq.tango(head_way=way):
+        dgl.ops.u_mul_e_sum(graph, _random(40, 2, 6), _random(graph.num_edges(), 2, 1))
+    assert ways == [way]
+    with pytest.raises(ValueError, match="head_way must be one of"):
+        gq.tango(head_way="both")
+
+
 @pytest.mark.parametrize("op", ["add", "dot"])
 def test_numbers_of_edges_are_exact_unless_asked(op: str) -> None:
     graph = _graph()
@@ -176,6 +210,79 @@ def test_layers_agree_with_dgl_in_float64(name: str, scale: str) -> None:
         assert apart < (0.2 if "pool" in name else 8 * STEP), name  # a maximum may move to another edge
     assert block.taken and float((found[0].double() - truth[0]).abs().max()) > 0
     assert ("copy_lhs max" in block.left) == ("pool" in name), block.left
+
+
+def _typed_models() -> dict:
+    return {
+        "RelGraphConv": (lambda: dglnn.RelGraphConv(12, 9, 3), {"by type": 1, "copy_rhs sum": 1, "dense": 1}, set()),
+        "RelGraphConv basis": (
+            lambda: dglnn.RelGraphConv(12, 9, 3, "basis", 2),
+            {"by type": 1, "copy_rhs sum": 1, "dense": 1},
+            {"@"},
+        ),
+        "RelGraphConv bdd": (
+            lambda: dglnn.RelGraphConv(12, 9, 3, "bdd", 3),
+            {"copy_rhs sum": 1, "dense": 1},
+            {"bmm"},
+        ),
+        "HGTConv": (
+            lambda: dglnn.HGTConv(12, 9, 2, 2, 3, dropout=0.0),
+            {"by type": 8, "copy_rhs sum": 1, "dense": 1},
+            set(),
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", list(_typed_models()))
+@pytest.mark.parametrize("presorted", [False, True])
+def test_layers_of_several_types_agree_with_dgl_in_float64(name: str, presorted: bool) -> None:
+    """Products by type, in messages written in Python too, and their gradients; of four types one has no edges."""
+    torch.manual_seed(0)
+    make, taken, left = _typed_models()[name]
+    layer, graph, x = make(), _graph(), _random(40, 12)
+    kinds = torch.randint(2, (graph.num_edges(),)) * 2
+    kinds = kinds.sort().values if presorted else kinds
+    types = (torch.arange(40) // 20, kinds) if "HGT" in name else (kinds,)
+    with gq.tango() as block:
+        x_ours = x.clone().requires_grad_()
+        ours = layer(graph, x_ours, *types, presorted=presorted)
+    ours.backward(_random(*ours.shape, seed=9))
+    found = [ours.detach(), x_ours.grad, *(each.grad.clone() for each in layer.parameters())]
+    layer.double().zero_grad()
+    truth = _with_gradients(lambda each: layer(graph, each, *types, presorted=presorted), x.double())
+    truth += [each.grad for each in layer.parameters()]
+    assert block.taken == taken and set(block.left) == left
+    together = [torch.cat([each.double().flatten() for each in side]) for side in (found, truth)]
+    pairs = [*zip(found, truth, strict=True), together]
+    for mine, exact in pairs:
+        if mine.dim() > 1 or mine is together[0]:  # a few numbers sum gradients of all edges, which nearly cancel
+            assert float((mine.double() - exact).norm()) <= 8 * STEP * float(exact.norm()) + 1e-12, name
+    assert float((found[0].double() - truth[0]).abs().max()) > 0
+
+
+def test_products_by_type_are_those_of_each_type_alone_and_quantize_rows_once() -> None:
+    x, weights, dy = _random(30, 12), _random(4, 12, 9, seed=1), _random(30, 9, seed=9)
+    lengths = torch.tensor([10, 0, 13, 7])
+
+    def apart(x, weights):
+        pairs = zip(x.split(lengths.tolist()), weights, strict=True)
+        return torch.cat([torch.matmul(part.contiguous(), weight) for part, weight in pairs])
+
+    def together(x, weights):
+        return dgl.ops.segment_mm(x, weights, lengths)
+
+    with gq.tango(rounding="nearest") as block:
+        found = _with_gradients(together, x, weights)
+    assert block.quantized.made == x.numel() + weights.numel() + dy.numel()
+    with gq.tango(rounding="nearest"):
+        truth = _with_gradients(apart, x, weights)
+    for ours, exact in zip(found, truth, strict=True):
+        assert torch.equal(ours, exact)
+    assert not found[2][1].any(), "a type without rows has no gradient"
+    with gq.tango() as block:
+        together(x.double(), weights.double())
+        dgl.ops.gather_mm(x[:, :3], weights[:, :3, :3].contiguous(), idx_b=torch.zeros(30, dtype=torch.int64))
+    assert block.left == {"by type": 1, "gather_mm": 1} and not block.taken
 
 
 def test_operators_that_share_an_input_share_its_codes() -> None:
@@ -245,7 +352,7 @@ def test_everything_is_put_back_after_exceptions_too() -> None:
     assert not model.last._forward_hooks
     with pytest.raises(dgl.DGLError), block:
         model(dgl.graph(([0], [1]), num_nodes=40), x)  # nodes without edges
-    assert _places() == before
+    assert _places() == before and "__matmul__" not in vars(torch.Tensor), "what was inherited is so again"
     with block, pytest.raises(RuntimeError, match="opened once at a time"):
         block.__enter__()
     assert _places() == before
@@ -288,7 +395,7 @@ def test_what_is_not_float32_is_left() -> None:
         assert torch.equal(functional.linear(x, x[:3]), x @ x[:3].t())
         dgl.ops.copy_u_sum(graph, x)
         dgl.ops.u_add_e_sum(graph, x.float(), _random(graph.num_edges(), 12))
-    assert block.left == {"dense": 1, "copy_lhs sum": 1, "add sum": 1} and not block.taken
+    assert block.left == {"dense": 1, "@": 1, "copy_lhs sum": 1, "add sum": 1} and not block.taken
     with pytest.raises(ValueError, match="bits must be one of"):
         gq.tango(bits=1)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gnnqlab.bench.kept_bytes import by_purpose
 from gnnqlab.compute import ExactActivations, Products
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.compute.packed import kept_bytes
 from gnnqlab.graph import Graph
+from gnnqlab.kernels import native
+from gnnqlab.kernels.nodewise import apart
+from gnnqlab.measure.kept_bytes import by_purpose
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.nn.models.registry import MODELS
 from tests.graphs import random_graph
@@ -32,12 +34,15 @@ def _passed(
 @pytest.mark.parametrize("features", [12, 40])  # aggregated first, and projected first
 @pytest.mark.parametrize(("name", "more"), MODELS_AND_MORE)
 def test_logits_are_those_of_float32_and_gradients_are_near(name: str, more: dict, features: int) -> None:
+    """Bit for bit those of the same steps one after another: one pass rounds in another order."""
     graph = random_graph(features=features)
     shape = ModelSettings(name=name, hidden=16, layers=3, dropout=0.3, **more)
-    found, exact = (_passed(graph, shape, products) for products in (ExactActivations().build(), PLAIN))
+    found = _passed(graph, shape, ExactActivations().build())
+    with apart():
+        exact = _passed(graph, shape, PLAIN)
     assert torch.equal(found[0], exact[0])
-    apart = float((found[1] - exact[1]).norm() / exact[1].norm())
-    assert 0.0 < apart < 0.05, apart
+    off = float((found[1] - exact[1]).norm() / exact[1].norm())
+    assert 0.0 < off < 0.05, off
 
 
 @pytest.mark.parametrize("name", ["gcn", "graphsage", "gcnii", "sgc", "dagnn"])
@@ -69,4 +74,8 @@ def test_kept_bytes_of_a_gcn_are_the_formula(bits: int, ratio: float) -> None:
     assert found["activations"] == 2 * -(-rows * hidden // 8)
     plain = by_purpose(graph, shape, PLAIN)
     assert found["others"] == plain["others"], "the loss and ids"
-    assert plain["inputs of products"] + plain["norms"] + plain["activations"] > 6 * 4 * rows * hidden
+    with apart():
+        steps = by_purpose(graph, shape, PLAIN)
+    assert steps["inputs of products"] + steps["norms"] + steps["activations"] > 6 * 4 * rows * hidden
+    if native.active(torch.device("cpu")):  # one pass keeps nothing between a norm and its rectifier
+        assert plain["norms"] == 2 * 4 * rows * (hidden + 2) and plain["activations"] == 0

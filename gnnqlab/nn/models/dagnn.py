@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from gnnqlab.nn.layers import Projection
 from gnnqlab.nn.message_passing import GraphPass
@@ -38,8 +37,8 @@ class DAGNN(nn.Module):
         self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
-        z = g.rowwise(functional.relu, self.first(g, g.dropout(x, self.input_dropout)))
-        h: Tensor = self.second(g, g.dropout(z, self.dropout))
+        y = self.first(g, g.dropout(x, self.input_dropout))
+        h: Tensor = self.second(g, g.activate(y, dropout=self.dropout, looked_at=False))
         out = g.rowwise(_gated, self.gate(g, h), h)
         for _ in range(self.hops):
             h = g.aggregate(h, alpha="symmetric")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from torch import nn
@@ -20,6 +20,7 @@ __all__ = ["GATSettings", "gat"]
 class GATSettings(ModelSettings):
     """Shape of a GAT."""
 
+    attends: ClassVar[bool] = True
     name: Annotated[str, NO_OPTION] = "gat"
     heads: int = 1
     """Attention heads; they share ``hidden`` out evenly."""
@@ -37,7 +38,7 @@ class GATSettings(ModelSettings):
         return f"{ways}, or hidden to {-(-self.hidden // self.heads) * self.heads}" if self.heads > 0 else ways
 
 
-@register_model(settings=GATSettings)
+@register_model(settings=GATSettings, stacked=True)
 def gat(settings: GATSettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
     """GAT: neighbours weighed by attention; heads side by side in hidden layers, their mean at the output.
 

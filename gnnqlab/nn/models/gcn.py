@@ -11,7 +11,7 @@ from gnnqlab.nn.models.stack import ConvolutionStack
 __all__ = ["gcn"]
 
 
-@register_model
+@register_model(stacked=True)
 def gcn(settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
     """GCN: symmetric normalisation, one weight matrix a layer."""
     return ConvolutionStack(GraphConvolution, settings, in_features, num_classes, seed)

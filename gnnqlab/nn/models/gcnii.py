@@ -8,12 +8,11 @@ from typing import Annotated
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from gnnqlab.nn.layers import Projection
 from gnnqlab.nn.message_passing import GraphPass
 from gnnqlab.nn.models.registry import ModelSettings, register_model
-from gnnqlab.nn.models.stack import normed
+from gnnqlab.nn.models.stack import norm_of
 from gnnqlab.nn.sparse_input import SparseInput
 from gnnqlab.settings import NO_OPTION, POSITIVE, Range
 
@@ -31,7 +30,7 @@ class GCNIISettings(ModelSettings):
     """λ, positive: layer l mixes its weights in by θ = ln(λ/l + 1)."""
 
 
-@register_model(norms=("none", "layer"), settings=GCNIISettings)
+@register_model(norms=("none", "layer"), settings=GCNIISettings, stacked=True)
 def gcnii(settings: GCNIISettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
     """GCNII: every layer keeps a share of the first rows, and of itself."""
     return GCNII(settings, in_features, num_classes, seed)
@@ -64,14 +63,14 @@ class GCNII(nn.Module):
         self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
-        h0 = g.rowwise(functional.relu, self.first(g, g.dropout(x, self.input_dropout)))
-        h: Tensor = h0
+        h0, h = g.activate_both(self.first(g, g.dropout(x, self.input_dropout)), dropout=self.dropout)
         for index, (weight, theta) in enumerate(zip(self.weights, self.thetas, strict=True)):
-            neighbours = g.aggregate(h, alpha="symmetric", dropout=self.dropout)
+            neighbours = g.aggregate(h, alpha="symmetric", dropout=g.left(self.dropout))
             mixed = g.rowwise(self._with_first, neighbours, h0)
             y = g.affine(mixed, mixed, weight, beta=1 - theta, alpha=theta)
-            h = g.rowwise(normed(self.norms, index), y)
-        logits: Tensor = self.last(g, g.dropout(h, self.dropout), exact=True)
+            looked_at = index + 1 < len(self.weights)
+            h = g.activate(y, norm_of(self.norms, index), dropout=self.dropout, looked_at=looked_at)
+        logits: Tensor = self.last(g, h, exact=True)
         return logits
 
     def _with_first(self, neighbours: Tensor, first: Tensor) -> Tensor:

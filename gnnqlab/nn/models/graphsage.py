@@ -11,7 +11,7 @@ from gnnqlab.nn.models.stack import ConvolutionStack
 __all__ = ["graphsage"]
 
 
-@register_model
+@register_model(stacked=True)
 def graphsage(settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
     """GraphSAGE-mean: one weight matrix for a node itself, one for the mean of its neighbours."""
     return ConvolutionStack(SageConvolution, settings, in_features, num_classes, seed)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gnnqlab.nn.layers import GraphConvolution, Projection
 from gnnqlab.nn.message_passing import GraphPass
 from gnnqlab.nn.models.registry import ModelSettings, register_model
-from gnnqlab.nn.models.stack import normed
+from gnnqlab.nn.models.stack import norm_of
 from gnnqlab.nn.sparse_input import SparseInput
 from gnnqlab.settings import NO_OPTION, OneOf
 
@@ -28,7 +28,7 @@ class JKNetSettings(ModelSettings):
     """How layers are joined: ``cat``, ``max`` or ``lstm``."""
 
 
-@register_model(settings=JKNetSettings)
+@register_model(settings=JKNetSettings, stacked=True)
 def jknet(settings: JKNetSettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
     """JKNet: GCN layers whose results are joined for the output: side by side, by maximum, or weighed by an LSTM."""
     return JKNet(settings, in_features, num_classes, seed)
@@ -75,10 +75,13 @@ class JKNet(nn.Module):
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
         h: Tensor | SparseInput = x
         seen: list[Tensor] = []
+        share = self.input_dropout
         for index, convolution in enumerate(self.convolutions):
-            y: Tensor = convolution(g, h, dropout=self.dropout if index > 0 else self.input_dropout)
-            h = g.rowwise(normed(self.norms, index), y)
-            seen.append(h)
+            y: Tensor = convolution(g, h, dropout=share)
+            following = self.dropout if index + 1 < len(self.convolutions) else 0.0
+            whole, h = g.activate_both(y, norm_of(self.norms, index), dropout=following)
+            seen.append(whole)
+            share = g.left(self.dropout)
         logits: Tensor = self.last(g, g.dropout(self._join(g, seen), self.dropout), exact=True)
         return logits
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Self, overload
+from typing import Annotated, Any, ClassVar, Self, overload
 
 from torch import nn
 
@@ -13,8 +13,8 @@ from gnnqlab.by_name import load, name_of
 from gnnqlab.settings import NO_OPTION, OneOf, Range, check
 
 __all__ = [
-    "MODELS", "ModelSettings", "build_model", "find_model", "model_home", "register_model", "settings_class",
-    "settings_from_json",
+    "MODELS", "ModelSettings", "build_model", "find_model", "is_stacked", "model_home", "register_model",
+    "settings_class", "settings_from_json",
 ]  # fmt: skip
 
 Share = Annotated[float, Range(0, 1, open_high=True)]
@@ -28,6 +28,8 @@ class ModelSettings:
     ``ModelSettings(name="gat", heads=4)`` returns that of ``gat``.
     """
 
+    attends: ClassVar[bool] = False
+    """Whether neighbours are weighed by a softmax over all of them, which not every exchange can give."""
     name: Annotated[str, NO_OPTION] = "gcn"
     """A registered model; ``gnnqlab models`` lists them."""
     layers: Annotated[int, Range(1)] = 3
@@ -74,6 +76,7 @@ MODELS: dict[str, Builder] = {}
 class _Kind:
     norms: tuple[str, ...]
     settings: type[ModelSettings]
+    stacked: bool = False
 
 
 _KINDS: dict[str, _Kind] = {}
@@ -131,13 +134,14 @@ def _names(kind: type[ModelSettings]) -> set[str]:
 def register_model(builder: Builder) -> Builder: ...
 @overload
 def register_model(
-    *, norms: tuple[str, ...] = ..., settings: type[ModelSettings] = ...
+    *, norms: tuple[str, ...] = ..., settings: type[ModelSettings] = ..., stacked: bool = ...
 ) -> Callable[[Builder], Builder]: ...
 def register_model(
     builder: Builder | None = None,
     *,
     norms: tuple[str, ...] = ("layer", "none"),
     settings: type[ModelSettings] = ModelSettings,
+    stacked: bool = False,
 ) -> Builder | Callable[[Builder], Builder]:
     """Make a model known by its function's name, with ``_`` written as ``-``.
 
@@ -146,13 +150,16 @@ def register_model(
         norms: values of ``ModelSettings.norm`` that it allows; the first is its default.
         settings: its settings, a frozen dataclass that inherits :class:`ModelSettings`; its fields are options of the
             command line, keys of ``config.json`` and arguments of ``gnnqlab.launch`` without another line.
+        stacked: whether every layer has a weight matrix, and the rows of every hidden layer are needed in the backward
+            pass: what a run takes at least is counted by it.
 
     Raises:
         ValueError: if the name is taken.
     """
+    kind = _Kind(norms, settings, stacked)
     if builder is None:
-        return lambda builder: _register(builder, _Kind(norms, settings))
-    return _register(builder, _Kind(norms, settings))
+        return lambda builder: _register(builder, kind)
+    return _register(builder, kind)
 
 
 def _register(builder: Builder, kind: _Kind) -> Builder:
@@ -161,6 +168,11 @@ def _register(builder: Builder, kind: _Kind) -> Builder:
         raise ValueError(f"a model's name must be new, {name!r} is registered already")
     MODELS[name], _KINDS[name] = builder, kind
     return builder
+
+
+def is_stacked(name: str) -> bool:
+    """Return what a model said when it was registered."""
+    return _kind(name).stacked
 
 
 def model_home(name: str) -> dict[str, Any] | None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from gnnqlab.nn.message_passing import GraphPass
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.nn.sparse_input import SparseInput
 
-__all__ = ["ConvolutionStack", "normed"]
+__all__ = ["ConvolutionStack", "norm_of"]
 
 
 class _Layer(Protocol):
@@ -51,20 +49,17 @@ class ConvolutionStack(nn.Module):
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
         h: Tensor | SparseInput = x
-        last = len(self.convolutions) - 1
+        last, share = len(self.convolutions) - 1, self.input_dropout
         for index, convolution in enumerate(self.convolutions):
-            share = self.dropout if index > 0 else self.input_dropout
             y: Tensor = convolution(g, h, dropout=share, exact=index == last)
             if index == last:
                 break
-            h = g.rowwise(normed(self.norms, index), y)
+            h = g.activate(y, norm_of(self.norms, index), dropout=self.dropout)
+            share = g.left(self.dropout)
         return y
 
 
-def normed(norms: nn.ModuleList | None, index: int) -> Callable[[Tensor], Tensor]:
-    """Return what follows a convolution: the norm of its layer, if there are norms, and ReLU."""
-
-    def run(y: Tensor) -> Tensor:
-        return functional.relu(y if norms is None else norms[index](y), inplace=True)
-
-    return run
+def norm_of(norms: nn.ModuleList | None, index: int) -> nn.LayerNorm | None:
+    """Return the norm that follows a layer, if there are norms."""
+    norm: nn.LayerNorm | None = None if norms is None else norms[index]  # type: ignore[assignment]
+    return norm

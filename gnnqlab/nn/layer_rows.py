@@ -1,0 +1,99 @@
+"""Which rows the layers of a model take: its own way of representing nodes, layer by layer."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from torch import Tensor, nn
+
+from gnnqlab.nn.message_passing import GraphPass, ModelGraph
+from gnnqlab.nn.sparse_input import SparseInput
+
+__all__ = ["layer_rows"]
+
+
+def layer_rows(model: nn.Module, graph: ModelGraph, layer: int, *, epoch: int = 0) -> Tensor:
+    """Return the rows that one layer of a model takes, of all nodes of a graph.
+
+    A layer is a product of rows with a weight matrix: ``g.linear``, ``g.affine`` or ``g.convolve`` of a pass, or a
+    module of ``torch.nn``. Layers are counted as they are called; products of the same rows, one after the other, are
+    one layer.
+
+    Args:
+        model: in evaluation mode.
+        graph: the graph.
+        layer: 0 is the first, which takes the features; -1 the last, whose result are most models' logits.
+        epoch: what the pass says of itself.
+
+    Returns:
+        float32 ``(N, D)``, in the order of the graph's rows, before the layer has looked at neighbours.
+
+    Raises:
+        ValueError: if the model has no such layer.
+    """
+    seen = _Seen(graph.ids.numel(), layer)
+    # A pass knows its own products; a module of torch.nn is not called through it.
+    modules = [module for module in model.modules() if type(module).__module__.startswith("torch.nn.")]
+    matrices = [module for module in modules if any(p.dim() >= 2 for p in module.parameters(recurse=False))]
+    hooks = [module.register_forward_pre_hook(seen.inputs) for module in matrices]
+    try:
+        model(_Watched(graph, epoch, seen), graph.features)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return seen.rows()
+
+
+class _Seen:
+    """The rows that layers took, as far as one of them is wanted."""
+
+    def __init__(self, num_rows: int, layer: int) -> None:
+        self._num_rows, self._layer, self._count = num_rows, layer, 0
+        self._last: Tensor | SparseInput | None = None
+        self._kept: deque[Tensor] = deque(maxlen=max(1, -layer))
+
+    def take(self, x: Tensor | SparseInput) -> None:
+        """Count a layer; copy its rows if they may be those that are wanted, for who follows may write over them."""
+        if x is self._last or len(x.shape) != 2 or x.shape[0] != self._num_rows:
+            return
+        if self._layer < 0 or self._layer == self._count:
+            self._kept.append(x.to_dense() if isinstance(x, SparseInput) else x.detach().clone())
+        self._last, self._count = x, self._count + 1
+
+    def inputs(self, module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        """Count a call of a module."""
+        for x in inputs[:1]:
+            self.take(x)
+
+    def rows(self) -> Tensor:
+        if not -self._count <= self._layer < self._count:
+            raise ValueError(
+                f"a layer of this model must be one of {-self._count} to {self._count - 1}, got {self._layer}"
+                if self._count
+                else "a model must multiply rows with g.linear, g.affine, g.convolve or a module of torch.nn for its "
+                "layers to be seen, got none that does"
+            )
+        return self._kept[0]
+
+
+class _Watched(GraphPass):
+    """A pass outside training that tells of its products with weights."""
+
+    def __init__(self, graph: ModelGraph, epoch: int, seen: _Seen) -> None:
+        super().__init__(graph, epoch, training=False)
+        self._seen = seen
+
+    def linear(
+        self, x: Tensor | SparseInput, weight: Tensor, bias: Tensor | None = None, *, exact: bool = False
+    ) -> Tensor:
+        self._seen.take(x)
+        return super().linear(x, weight, bias, exact=exact)
+
+    def affine(self, base: Tensor, x: Tensor, weight: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
+        self._seen.take(x)
+        return super().affine(base, x, weight, beta=beta, alpha=alpha)
+
+    def convolve(self, x: Tensor, *arguments: Any, **settings: Any) -> Tensor:
+        self._seen.take(x)
+        return super().convolve(x, *arguments, **settings)
