@@ -140,8 +140,10 @@ def sent_by_host(messages: float, gradients: float, workers: int, hosts: int) ->
 
 
 def _vanilla(config: RunConfig, *, epochs: int, **launch: Any) -> dict[str, Any]:
-    """The summary of a short Vanilla run with the graph, model and partition of another."""
-    system = dataclasses.replace(make_system("vanilla"), partition=config.system.partition)
+    """The summary of a short Vanilla run with the graph, model, partition and exchange of another."""
+    # A cut of edges or of blocks has an exchange of its own, without which no run could take it.
+    parts = {axis: getattr(config.system, axis) for axis in ("partition", "exchange")}
+    system = dataclasses.replace(make_system("vanilla"), **parts)
     train = dataclasses.replace(config.train, epochs=epochs, evaluate_every=0)
     short = dataclasses.replace(config, system=system, train=train)
     short = _changed(short, comm_share=None, vanilla_share=None, detach=False, **launch)

@@ -7,6 +7,7 @@ RUN/events.jsonl             one line an event: launched, running, slow, stalled
 RUN/records-rankR.jsonl      written by training, as is traffic-rankR.jsonl
 RUN/assignments.jsonl        one line an assignment of bit-widths: settings, solutions, cost model
 RUN/checkpoints/             the newest two checkpoints, see train/checkpoint.py
+RUN/model.safetensors        the weights at the end, see train/model_file.py
 RUN/control.json             settings changed while it trains (``Run.control``); read by rank 0 once an epoch
 RUN/heartbeat/rankR          see train/heartbeat.py
 RUN/errors/rankR.json        what a rank said before it failed; rankR.trace: stacks after a crash or a hang
@@ -26,6 +27,7 @@ from gnnqlab.atomic import write_text
 from gnnqlab.train.machine import node_name
 
 __all__ = [
+    "LIVE",
     "RESERVE",
     "append_event",
     "create",
@@ -37,6 +39,8 @@ __all__ = [
     "write_json",
 ]
 
+LIVE = ("starting", "running", "stalled")
+"""Status of a run that is under way."""
 RESERVE = "reserve"
 """A file in ``tmp`` that gives its space back when the disk is full, so that the run can still say so."""
 _RESERVE_BYTES = 256 << 10
@@ -75,7 +79,7 @@ def create(root: Path, run_id: str, *, exist_ok: bool = False) -> Path:
             shutil.rmtree(folder, ignore_errors=True)
         raise RuntimeError(
             f"the folder of a run must be writable, got {folder}: {error.strerror}; "
-            f"pass root=... or set GNNQLAB_RUNS to another place"
+            f"pass out=... or set GNNQLAB_RUNS to another place"
         ) from error
     free = shutil.disk_usage(folder).free
     if free < _FREE_BYTES:
@@ -83,7 +87,7 @@ def create(root: Path, run_id: str, *, exist_ok: bool = False) -> Path:
             shutil.rmtree(folder, ignore_errors=True)
         raise RuntimeError(
             f"a run needs {_FREE_BYTES >> 20} MB of free space, got {free} bytes under {root}; "
-            f"make room, pass root=... or set GNNQLAB_RUNS to another place"
+            f"make room, pass out=... or set GNNQLAB_RUNS to another place"
         )
     return folder
 

@@ -41,8 +41,13 @@ def launch(
         The handle; ``Run(handle.folder)`` in any other process is as good.
 
     Raises:
+        ValueError: if it asks for a GPU and there is none, or for more memory than there is.
         RuntimeError: if the folder cannot be written, or the guard does not start.
     """
+    _expect_device(config.launch.device)
+    from gnnqlab.train.room import expect_room
+
+    expect_room(config)
     if config.launch.comm_share is not None:
         from gnnqlab.launch.calibrate import settle
 
@@ -51,5 +56,25 @@ def launch(
 
     if said := advice(config.system, config.workers, config.train.evaluate_every):
         warnings.warn(said, stacklevel=2)
+    if said := _slow_kernels():
+        warnings.warn(said, stacklevel=2)
     run = begin(config, root=root, prepare=prepare, fit=fit)
     return run.wait() if wait else run
+
+
+def _expect_device(device: str) -> None:
+    """Refuse here, at once, what the workers would refuse after they have started."""
+    import torch
+
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device must be one that PyTorch {torch.__version__} finds here, got 'cuda'; choose 'cpu'")
+
+
+def _slow_kernels() -> str:
+    """Why plain PyTorch runs in place of compiled kernels that nobody turned off; empty if it does not."""
+    from gnnqlab.kernels import native
+
+    status = native.status()
+    if status["backend"] != "reference" or not status["reason"]:
+        return ""
+    return f"kernels are plain PyTorch here, several times slower than compiled ones: {status['reason']}"

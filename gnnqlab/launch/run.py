@@ -9,35 +9,31 @@ import time
 import webbrowser
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gnnqlab.attached import attached
 from gnnqlab.errors import WorkerFailed
 from gnnqlab.launch import folder as files
 from gnnqlab.launch import processes
 from gnnqlab.launch.emulated import remove_leftovers
+from gnnqlab.launch.folder import LIVE
 from gnnqlab.launch.machines import other_machines, together
 from gnnqlab.launch.progress import Progress
 from gnnqlab.launch.strays import Stray, end_strays
+from gnnqlab.launch.trained import Trained
 from gnnqlab.launch.verdict import WorkerError
-from gnnqlab.launch.written import Written
 from gnnqlab.train.config_file import NAME as CONFIG
 from gnnqlab.train.config_file import read_config
 from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
 from gnnqlab.train.left import without_records
 
-if TYPE_CHECKING:
-    from gnnqlab.train.config import RunConfig
-
 __all__ = ["LIVE", "Run", "cleanup", "runs"]
 
-LIVE = ("starting", "running", "stalled")
-"""Status of a run that is under way."""
 _POLL_S = 0.05
 _START_S = 20.0
 
 
-class Run(Written):
+class Run(Trained):
     """A launched run.
 
     Used with ``with``, it is stopped at the end of the block if it still trains.
@@ -55,28 +51,6 @@ class Run(Written):
             raise ValueError(f"a run folder must hold {CONFIG}, got {self.folder}; runs() lists the runs")
 
     # -- what it is -----------------------------------------------------------------------------------------------
-
-    @property
-    def id(self) -> str:
-        """Name of the run, and of its folder."""
-        return self.folder.name
-
-    @property
-    def config(self) -> "RunConfig":
-        """The configuration it was launched with, parts and all; ``settings`` has it as plain JSON.
-
-        Raises:
-            ValueError: if a part or the model comes from a module of yours that is not found here.
-        """
-        from gnnqlab.train.config import RunConfig
-
-        try:
-            return RunConfig.from_json(read_config(self.folder))
-        except ImportError as error:
-            raise ValueError(
-                f"modules that run {self.id} names must be found where its parts are wanted, got {error}; put their "
-                f"folder on sys.path, or read run.settings, which needs none"
-            ) from error
 
     @property
     def status(self) -> str:
@@ -173,13 +147,13 @@ class Run(Written):
     def stop(self, timeout: float = 5.0) -> "Run":
         """End the run and all its processes; nothing happens if it has ended already.
 
-        A run that takes checkpoints takes one more first, if its epoch ends in time.
+        It writes its model first, and one more checkpoint if it takes them, if its epoch ends in time.
 
         Args:
-            timeout: seconds for the checkpoint, and again for an end in good order.
+            timeout: seconds for what it writes, and again for an end in good order.
         """
-        if self.status == "running" and read_config(self.folder)["train"].get("checkpoint_every"):
-            self._checkpoint(timeout)
+        if self.status == "running" and (self.folder / "facts.json").exists():
+            self._keep(timeout)
         for pid, start in self._guards() if self._comparable() else []:
             if processes.alive(pid, start):
                 os.kill(pid, signal.SIGTERM)
@@ -293,8 +267,8 @@ class Run(Written):
         error = WorkerError(rank=-1, cause=cause, phase="start", epoch=epoch)
         return {**again, "state": "failed", "cause": cause, "errors": [error.to_json()]}
 
-    def _checkpoint(self, timeout: float) -> None:
-        """Ask for a checkpoint after the present epoch, and wait for it."""
+    def _keep(self, timeout: float) -> None:
+        """Ask to keep what is trained after the present epoch, and wait for it."""
         from gnnqlab.train.control import CHECKPOINT_NOW
 
         request = self.folder / CHECKPOINT_NOW

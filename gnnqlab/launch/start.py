@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gnnqlab.graph.graph import Graph
+from gnnqlab.graph.given import GraphLike
 from gnnqlab.launch import local
 from gnnqlab.launch.run import Run
 from gnnqlab.nn.models.registry import ModelSettings
@@ -16,7 +16,7 @@ __all__ = ["launch"]
 
 
 def launch(
-    graph: Graph | str | Path,
+    graph: GraphLike,
     *,
     model: str | ModelSettings = "gcn",
     system: str | System = "vanilla",
@@ -28,7 +28,7 @@ def launch(
     """Start a distributed training in processes of its own; return its handle at once.
 
     Args:
-        graph: a graph, or its name or path.
+        graph: a graph, its name or path, or another library's graph, as :func:`gnnqlab.load` takes them.
         model: a model's name, or its settings.
         system: a system's name, or a :class:`System`.
         workers: number of partitions, one process each; 2 if nothing says otherwise.
@@ -40,6 +40,7 @@ def launch(
 
     Raises:
         ValueError: if a name, a setting or a value is wrong.
+        TypeError: if the graph is none.
         RuntimeError: if the run folder cannot be written.
     """
     config = configure(graph, model=model, system=system, workers=workers, **settings)

@@ -135,12 +135,7 @@ def _train(folder: Path, rank: int, heartbeat: Heartbeat, fit: str) -> None:
     heartbeat.phase("init", limit_s=_INIT_S)
     link = Link.of(folder, workers)
     timeout = datetime.timedelta(seconds=launch["group_timeout_s"] or _GROUP_S)
-    dist.init_process_group(
-        launch["backend"],
-        timeout=timeout,
-        device_id=device if launch["backend"] == "nccl" else None,
-        **_store_from_outside(link, rank, workers, timeout),
-    )
+    _join(launch["backend"], device, timeout, _store_from_outside(link, rank, workers, timeout))
     if int(os.environ.get("GROUP_WORLD_SIZE", "1")) > 1:
         from gnnqlab.launch.same_folder import check_same_folder
 
@@ -155,6 +150,17 @@ def _train(folder: Path, rank: int, heartbeat: Heartbeat, fit: str) -> None:
     sys.stdout.flush()
     heartbeat.phase("done")  # the run is finished here, whatever the rest of this process does
     dist.destroy_process_group()
+
+
+def _join(backend: str, device: Any, timeout: datetime.timedelta, store: dict[str, Any]) -> None:
+    """Enter the process group; return when every rank is in it.
+
+    One rank may be connected before another is: if it had nothing to say and left, the other would find nobody.
+    """
+    import torch.distributed as dist
+
+    dist.init_process_group(backend, timeout=timeout, device_id=device if backend == "nccl" else None, **store)
+    dist.barrier()
 
 
 def _store_from_outside(link: Link, rank: int, workers: int, timeout: datetime.timedelta) -> dict[str, Any]:

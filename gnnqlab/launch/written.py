@@ -13,6 +13,8 @@ from gnnqlab.train.config_file import read_config, unimported
 if TYPE_CHECKING:
     import pandas as pd
 
+    from gnnqlab.train.config import RunConfig
+
 __all__ = ["Written"]
 
 
@@ -25,6 +27,28 @@ class Written:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    @property
+    def id(self) -> str:
+        """Name of the run, and of its folder."""
+        return self.folder.name
+
+    @property
+    def config(self) -> RunConfig:
+        """The configuration it was launched with, parts and all; ``settings`` has it as plain JSON.
+
+        Raises:
+            ValueError: if a part or the model comes from a module of yours that is not found here.
+        """
+        from gnnqlab.train.config import RunConfig
+
+        try:
+            return RunConfig.from_json(read_config(self.folder))
+        except ImportError as error:
+            raise ValueError(
+                f"modules that run {self.id} names must be found where its parts are wanted, got {error}; put their "
+                f"folder on sys.path, or read run.settings, which needs none"
+            ) from error
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.message.channel import Channel
-from gnnqlab.train.json_lines import read_lines
+from gnnqlab.train.json_lines import read_ends
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,8 +64,8 @@ def read_cache(folder: Path) -> pd.DataFrame:
     rows = [
         (line["epoch"], int(path.stem.removeprefix("traffic-rank")), *row)
         for path in sorted(folder.glob("traffic-rank*.jsonl"))
-        for line in read_lines(path)
-        for row in line.get("cache", ())
+        for line in read_ends(path, "cache")  # messages, of which there are many more, stand before
+        for row in line["cache"]
     ]
     frame = pd.DataFrame(rows, columns=list(CACHE_COLUMNS)).astype({"epsilon": float})
     return frame.sort_values(["epoch", "rank", "layer", "direction", "round"], ignore_index=True)

@@ -3,28 +3,21 @@
 ``checkpoints/epoch-N.safetensors`` holds what training needs to go on with epoch N as if nothing had happened:
 parameters, Adam's averages, the state of what adapts, and facts as JSON. There is no random state to keep, because
 all noise is a function of seed and epoch. A file is written under another name, flushed to the disk and then renamed,
-and holds a hash of its tensors, so a reader finds the newest whole one.
-
-The layout: 8 bytes of header length, a JSON header ``{name: {dtype, shape, data_offsets}, "__metadata__": {...}}``,
-and the tensors one behind the other (https://github.com/huggingface/safetensors).
+and holds a hash of its tensors (``tensor_file.py``), so a reader finds the newest whole one.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
-import os
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from gnnqlab.atomic import replacing
+from gnnqlab.train.tensor_file import read_tensors, write_tensors
 
 __all__ = ["FOLDER", "Checkpoint", "Checkpoints", "newest_checkpoint", "read_checkpoint", "write_checkpoint"]
 
@@ -32,9 +25,6 @@ FOLDER = "checkpoints"
 _FORMAT = "gnnqlab checkpoint 2"
 _EARLIER = ("gnnqlab checkpoint 1",)
 _KEEP = 2
-_DTYPES = {"F32": torch.float32, "F64": torch.float64, "I64": torch.int64, "U8": torch.uint8}
-_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
-_MOST_HEADER = 64 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,32 +44,8 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     Raises:
         OSError: if the disk is full or cannot be written; nothing is left behind then.
     """
-    header: dict[str, Any] = {}
-    parts, offset = [], 0
-    for name, tensor in checkpoint.tensors.items():
-        part = tensor.detach().cpu().contiguous()
-        size = part.numel() * part.element_size()
-        header[name] = {
-            "dtype": _NAMES[part.dtype],
-            "shape": list(part.shape),
-            "data_offsets": [offset, offset + size],
-        }
-        parts.append(part.flatten().view(torch.uint8).numpy().data)
-        offset += size
-    digest = hashlib.sha256()
-    for view in parts:
-        digest.update(view)
     facts = json.dumps({**checkpoint.facts, "epoch": checkpoint.epoch})
-    header["__metadata__"] = {"format": _FORMAT, "facts": facts, "sha256": digest.hexdigest()}
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with replacing(path) as partial, open(partial, "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for view in parts:
-            file.write(view)
-        file.flush()
-        os.fsync(file.fileno())
-    _sync_folder(path.parent)
+    write_tensors(path, checkpoint.tensors, {"format": _FORMAT, "facts": facts})
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -89,29 +55,21 @@ def read_checkpoint(path: Path) -> Checkpoint:
         ValueError: if the file is torn, changed, or no checkpoint.
         RuntimeError: if an earlier version of gnnqlab wrote it.
     """
-    content = memoryview(path.read_bytes())
-    length = int.from_bytes(content[:8], "little")
-    if len(content) < 8 or length > min(len(content) - 8, _MOST_HEADER):
-        raise ValueError(f"a checkpoint must be whole, got a torn file {path}")
+    found = read_tensors(path, what="checkpoint")
     try:
-        header = json.loads(bytes(content[8 : 8 + length]))
-        described = header.pop("__metadata__")
-        facts = json.loads(described["facts"])
+        form, facts = found.metadata["format"], json.loads(found.metadata["facts"])
         epoch = facts.pop("epoch")
-        body = content[8 + length :]
-        tensors = {name: _tensor(body, entry) for name, entry in header.items()}
-        whole = described["format"] == _FORMAT and isinstance(epoch, int) and isinstance(facts, dict)
-        whole = whole and hashlib.sha256(body).hexdigest() == described["sha256"]
-    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError, RecursionError) as error:
+        whole = form == _FORMAT and isinstance(epoch, int) and found.intact is True
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"a checkpoint must be as gnnqlab writes it, got {path}: {error}") from error
-    if described["format"] in _EARLIER:
+    if form in _EARLIER:
         raise RuntimeError(
-            f"a checkpoint must be of the format {_FORMAT!r}, got {described['format']!r} in {path}; go on with the "
+            f"a checkpoint must be of the format {_FORMAT!r}, got {form!r} in {path}; go on with the "
             "version of gnnqlab that wrote it, or launch a new run"
         )
     if not whole:
         raise ValueError(f"a checkpoint must be as gnnqlab wrote it, got a changed or torn file {path}")
-    return Checkpoint(epoch, tensors, facts)
+    return Checkpoint(epoch, found.tensors, facts)
 
 
 def newest_checkpoint(run: Path) -> Checkpoint | None:
@@ -161,24 +119,3 @@ class Checkpoints:
         write_checkpoint(self._folder / f"epoch-{checkpoint.epoch:06d}.safetensors", checkpoint)
         for old in sorted(self._folder.glob("epoch-*.safetensors"))[:-_KEEP]:
             old.unlink(missing_ok=True)
-
-
-def _tensor(body: memoryview, entry: Any) -> Tensor:
-    dtype, shape, (start, end) = _DTYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
-    if not (isinstance(start, int) and isinstance(end, int) and 0 <= start <= end <= len(body)):
-        raise ValueError("a tensor lies outside the file")
-    if not all(isinstance(side, int) and side >= 0 for side in shape):
-        raise ValueError("a shape is no list of sizes")
-    if math.prod(shape) * dtype.itemsize != end - start:
-        raise ValueError("a tensor and its shape disagree")
-    if start == end:
-        return torch.empty(shape, dtype=dtype)
-    return torch.frombuffer(bytearray(body[start:end]), dtype=dtype).view(shape)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -145,9 +145,17 @@ class RunConfig:
                 f"layer0 'once' keeps the rows of layer 0, which input_dropout {self.model.input_dropout} changes in "
                 "every epoch; choose layer0 'resend' or input_dropout 0"
             )
+        refuses = getattr(self.system.exchange, "refuses_attention", None)
+        if self.model.attends and refuses is not None and (reason := refuses(self.system)):
+            raise ValueError(f"model {self.model.name} needs all terms of a softmax on one worker, got {reason}")
         if self.train.evaluate_every is None:
             every = usual_every(self.system.schedule.lag)
             object.__setattr__(self, "train", dataclasses.replace(self.train, evaluate_every=every))
+
+    @property
+    def placed(self) -> System:
+        """The system as it is on the hosts of this run."""
+        return self.system.on_hosts(self.launch.hosts or 1)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON; :meth:`from_json` undoes it without loss."""

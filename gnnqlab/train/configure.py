@@ -6,8 +6,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from gnnqlab.graph.graph import Graph
-from gnnqlab.graph.sources.catalogue import expect
+from gnnqlab.graph.given import GraphLike
+from gnnqlab.graph.sources.catalogue import expect, load
 from gnnqlab.nn.models.registry import MODELS, ModelSettings, settings_class
 from gnnqlab.partition.cut import Partitioner
 from gnnqlab.settings import Setting, nearest, parameters_of, settings_in
@@ -21,7 +21,7 @@ __all__ = ["configure"]
 
 
 def configure(
-    graph: Graph | str | Path,
+    graph: GraphLike,
     *,
     model: str | ModelSettings = "gcn",
     system: str | System = "vanilla",
@@ -33,7 +33,8 @@ def configure(
     """Return the configuration of a run.
 
     Args:
-        graph: a graph, or its name or path. A graph in memory is kept in the cache for the workers.
+        graph: a graph, its name or path, or another library's graph, as :func:`gnnqlab.load` takes them. A graph in
+            memory is kept in the cache for the workers.
         model: a model's name, or its settings.
         system: a system's name, or a :class:`System`.
         workers: number of partitions, one process each; 2 if nothing says otherwise.
@@ -44,7 +45,9 @@ def configure(
             ``threads_per_worker`` ...), or what the system's recipe takes (``bits`` ...).
 
     Raises:
-        ValueError: if a name, a setting or a value is wrong; before anything is started.
+        ValueError: if a name, a setting or a value is wrong, or a graph in memory lacks features, labels or a split;
+            before anything is started.
+        TypeError: if the graph is none.
 
     Example:
         >>> configure("digits", system="fixed-bits", bits=4, epochs=10).system.bits
@@ -124,9 +127,11 @@ def _parted(system: System, partition: str | Partitioner, seed: int) -> System:
     return replaced(system, {"partition": part})
 
 
-def _source(graph: Graph | str | Path) -> str:
-    if isinstance(graph, Graph):
-        return keep_graph(graph)
+def _source(graph: GraphLike) -> str:
+    if not isinstance(graph, str | Path):
+        whole = load(graph)
+        whole.check_trainable()
+        return keep_graph(whole)
     expect(graph)
     path = Path(graph)
     return str(path.absolute()) if path.exists() else str(graph)

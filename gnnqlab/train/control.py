@@ -27,7 +27,8 @@ __all__ = ["CHECKPOINT_NOW", "CONTROL", "Control", "steered", "write_control"]
 
 CONTROL = "control.json"
 CHECKPOINT_NOW = "checkpoint-now"
-"""A file that asks for a checkpoint after the present epoch; rank 0 removes it once that is on the disk."""
+"""A file that asks to keep what is trained after the present epoch: the model, and a checkpoint if the run takes them.
+Rank 0 removes it once that is on the disk."""
 _UNSAID = object()
 
 
@@ -129,7 +130,7 @@ class Control(Adaptive):
         self.settings: dict[str, Any] = {}
         """Every setting that was changed since the launch."""
         self.checkpoint_now = False
-        """Whether a checkpoint is asked for after the present epoch; whoever takes it clears this."""
+        """Whether somebody asks to keep what is trained after the present epoch; whoever keeps it clears this."""
 
     def steers(self, adaptives: Mapping[str, Sequence[Adaptive]]) -> Control:
         """Take whom to tell of new settings, by axis.

@@ -28,6 +28,7 @@ PHASES: Mapping[str, str] = {
     "reduce": "summing gradients over the workers",
     "evaluate": "evaluating",
     "checkpoint": "writing a checkpoint",
+    "save": "writing the model",
     "done": "already finished",
 }
 """Every phase a rank can be in, with the words an error message uses for it."""

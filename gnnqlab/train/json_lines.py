@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-__all__ = ["GrowingLines", "last_line", "lines_at", "parse_lines", "read_lines", "spread_lines"]
+__all__ = ["GrowingLines", "last_line", "lines_at", "parse_lines", "read_ends", "read_lines", "spread_lines"]
 
 _CHUNK = 1 << 20
 _TAIL = 1 << 12
@@ -45,6 +45,20 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     with open(path, "rb") as file:
         while text := file.read(_CHUNK):
             yield from parse_lines(text + file.readline())
+
+
+def read_ends(path: Path, key: str) -> Iterator[dict[str, Any]]:
+    """Yield first and last entry of the lines whose last key this is; what stands between is not parsed.
+
+    Args:
+        path: the file, as ``JsonLines`` writes it: without spaces, and the first entry is a whole number.
+        key: of the last entry; lines without it are passed over.
+    """
+    ends = re.compile(rb'(\{"\w+":-?\d+,).*("%s":.*)\n' % re.escape(key).encode())
+    with open(path, "rb") as file:
+        for line in file:
+            if match := ends.fullmatch(line):
+                yield from parse_lines(match[1] + match[2])
 
 
 class GrowingLines:

@@ -6,7 +6,7 @@ import json
 import os
 import resource
 import time
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -15,7 +15,6 @@ import torch.distributed as dist
 from gnnqlab.adaptive import ASSIGNMENTS, DECISIONS
 from gnnqlab.atomic import write_text
 from gnnqlab.message.paced import Pacer
-from gnnqlab.partition.cut import on_hosts
 from gnnqlab.partition.shard import Shard
 from gnnqlab.train.cached import Cached, in_record
 from gnnqlab.train.clock import Clock, summed
@@ -26,17 +25,27 @@ from gnnqlab.train.installed import save_tables
 from gnnqlab.train.ledger import MemoryFile
 from gnnqlab.train.link import Crossing, Link
 from gnnqlab.train.memory import keep_pages
+from gnnqlab.train.model_file import ModelFile
 from gnnqlab.train.objective import Scores
 from gnnqlab.train.prepare import own_shard, partitioner_library
+from gnnqlab.train.provenance import machine, package
 from gnnqlab.train.record import JsonLines, traffic_rows
 from gnnqlab.train.state import Keeper
 from gnnqlab.train.timeline import TimelineFile
 from gnnqlab.train.trainer import Trainer, worker_trainer
 
-__all__ = ["fit"]
+__all__ = ["fit", "link_pacer"]
 
 
-def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Heartbeat) -> None:
+def fit(
+    config: RunConfig,
+    folder: Path,
+    rank: int,
+    workers: int,
+    heartbeat: Heartbeat,
+    *,
+    watch: Callable[[Trainer], object] | None = None,
+) -> None:
     """Train one worker's share of a run from its first to its last epoch.
 
     Args:
@@ -45,14 +54,15 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
         rank: this worker; ``torch.distributed`` is initialised if there are several.
         workers: P.
         heartbeat: told about every change of phase.
+        watch: given the trainer before its first epoch, for measurements that look into it.
     """
     settings = config.train
     assert settings.evaluate_every is not None
     keep_pages()
-    hosts = config.launch.hosts or 1
+    placed = config.placed
     shard = own_shard(
         config.graph,
-        on_hosts(config.system.partition, hosts),
+        placed.partition,
         rank=rank,
         workers=workers,
         run=folder,
@@ -61,11 +71,11 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
     clock = Clock(heartbeat.phase)
     device = _device(config, rank)
     link = Link.of(folder, workers)
-    pacer = _pacer(link, rank, workers, folder)
+    pacer = link_pacer(link, rank, workers, folder)
     control = Control(folder, rank, config.system, distributed=workers > 1)
     trainer = worker_trainer(
         shard,
-        replace(config.system, exchange=on_hosts(config.system.exchange, hosts)),
+        placed,
         config.model,
         settings,
         device=device,
@@ -74,6 +84,8 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
         pacer=pacer,
         control=control,
     )
+    if watch is not None:
+        watch(trainer)
     if rank == 0:
         _write_facts(folder, config, shard, trainer, device)
     records = JsonLines(folder / f"records-rank{rank}.jsonl")
@@ -81,7 +93,15 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
     timeline = TimelineFile(folder, rank, trainer.exchange, settings.timeline_every)
     memory = MemoryFile(folder, rank, trainer, settings.memory_every)
     meter, cached = _Meter(trainer), Cached()
-    keeper = Keeper(folder, config, rank, trainer, control, heartbeat)
+    model_file = ModelFile(
+        folder,
+        config.model,
+        trainer.model,
+        num_nodes=shard.num_global_nodes,
+        num_features=int(trainer.graph.features.shape[1]),
+        num_classes=shard.num_classes,
+    )
+    keeper = Keeper(folder, config, rank, trainer, control, heartbeat, model_file)
     crossing = Crossing(link, rank, workers)
     if workers > 1:
         _check_same_partition(shard)
@@ -91,12 +111,13 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
         heartbeat.phase("compute", epoch=epoch)
         clock.take()
         crossing.take()
+        meter.begin()
         timeline.begin(epoch)
         memory.begin(epoch)
         begun = time.perf_counter()
         loss = trainer.epoch(epoch)
         epoch_s = time.perf_counter() - begun
-        bytes_wire = crossing.take()
+        bytes_wire, rounded = crossing.take(), meter.rounded()
         _write_decided(folder, rank, trainer)
         scores = Scores(train=float("nan"), val=float("nan"), test=float("nan"))
         if _evaluates(epoch, settings.epochs, settings.evaluate_every):
@@ -118,6 +139,7 @@ def fit(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Hea
                 **meter.read(),
                 "bytes_wire": bytes_wire,
                 **in_record(kept),
+                **rounded,
             }
         )
         arrivals = meter.arrivals()
@@ -185,7 +207,7 @@ def _number(value: float) -> float | None:
     return None if value != value else round(value, 6)
 
 
-def _pacer(link: Link, rank: int, workers: int, folder: Path) -> Pacer | None:
+def link_pacer(link: Link, rank: int, workers: int, folder: Path) -> Pacer | None:
     """Return what slows this worker's messages down, if its link is not a real one."""
     if link.kind != "paced":
         return None
@@ -219,6 +241,8 @@ def _write_facts(folder: Path, config: RunConfig, shard: Shard, trainer: Trainer
         "gradients": config.train.gradients,
         "partitioner_library": partitioner_library(folder),
         "torch": torch.__version__,
+        "machine": machine(),
+        "package": package(),
     }
     for adaptive in trainer.adaptives.values():
         facts |= adaptive.notes()
@@ -242,6 +266,22 @@ class _Meter:
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
         self._before = (0, 0, 0, 0.0)
+        self._rounded: tuple[int, ...] = ()
+
+    def rounded(self) -> dict[str, int]:
+        """Return what the products of codes quantized since the epoch began; nothing of others."""
+        if (counts := self._counts()) is None:
+            return {}
+        said = {name: now - before for (name, now), before in zip(counts.items(), self._rounded, strict=True)}
+        return said
+
+    def begin(self) -> None:
+        self._rounded = tuple((self._counts() or {}).values())
+
+    def _counts(self) -> dict[str, int] | None:
+        products = self._trainer.exchange.products if self._trainer.exchange else None
+        counts = getattr(products, "quantized", None)
+        return None if counts is None else {"rounded": counts.made, "rounded_twice": counts.twice}
 
     def read(self) -> dict[str, float]:
         channels = self._trainer.exchange.channels if self._trainer.exchange else []

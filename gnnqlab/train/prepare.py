@@ -24,13 +24,28 @@ _LONG_S = 24 * 3600.0
 
 
 def keep_graph(graph: Graph) -> str:
-    """Save a graph from memory where workers can load it; return its path, named by content."""
-    path = cache_folder() / "graphs" / graph.content_hash
+    """Save a graph from memory where workers can load it; return its path: a folder named by content, then its name.
+
+    So tables and reports, which call a path by its last part, call the graph by its name.
+    """
+    home = cache_folder() / "graphs" / graph.content_hash
+    path = home / _file_name(graph.name)
     if not path.exists():
-        with locked(path.with_name(f"{path.name}.lock")):
+        with locked(home.with_name(f"{home.name}.lock")):
             if not path.exists():
                 graph.save(path)
     return str(path)
+
+
+def _file_name(name: str) -> str:
+    """Return a graph's name as a folder can have it.
+
+    Example:
+        >>> _file_name("sbm:40,2,4"), _file_name("a/b"), _file_name("..")
+        ('sbm:40,2,4', 'a-b', 'graph')
+    """
+    usable = "".join("-" if character in "/\\" or not character.isprintable() else character for character in name)
+    return usable.strip(" .")[:80] or "graph"
 
 
 def own_shard(

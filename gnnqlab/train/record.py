@@ -68,6 +68,8 @@ RECORD_COLUMNS = (
     "bytes_gradients",
     "bytes_wire",
     "memory_bytes",
+    "rounded",
+    "rounded_twice",
     "after_evaluation",
 )
 """Columns of ``run.records``: seconds end in ``_s``; scores are NaN in epochs without evaluation; ``epoch_s`` is
@@ -75,6 +77,9 @@ training alone, ``time_s`` the wall clock since training began; ``dense_s`` is t
 beside the convolutions), ``elementwise_s`` (dropout, norms, activations) and ``loss_s``, and with the other phases,
 ``other_s`` among them, it adds up to ``epoch_s``; bytes are those this worker sent, but ``bytes_wire``
 are those its emulated host sent to the others during the training part, headers included (its first worker counts);
+``rounded`` are elements that products of codes quantized in the training part, ``rounded_twice`` those among them that
+came from other workers and had been rounded by the codec (of sums over copies of a node: where a product takes them as
+they come), both NaN for other products;
 ``after_evaluation`` is 1 where rows under way had an evaluation's time for nothing (``pauses.py``)."""
 
 TRAFFIC_COLUMNS = (

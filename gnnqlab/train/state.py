@@ -14,6 +14,7 @@ from gnnqlab.train.checkpoint import Checkpoint, Checkpoints, newest_checkpoint
 from gnnqlab.train.config import RunConfig
 from gnnqlab.train.control import CHECKPOINT_NOW, Control
 from gnnqlab.train.heartbeat import Heartbeat
+from gnnqlab.train.model_file import ModelFile
 from gnnqlab.train.record import tell
 from gnnqlab.train.trainer import Trainer
 
@@ -95,24 +96,32 @@ def _gathered(own: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 class Keeper:
-    """Takes checkpoints of a training when they are due, and finds the one to go on from.
+    """Keeps what is trained: checkpoints when they are due, the model at the end; finds the checkpoint to go on from.
 
     Args:
         folder: the run folder; rank 0 writes and reads.
         config: the run's configuration.
         rank: this worker.
         trainer: whose state it is.
-        control: asked whether somebody wishes for a checkpoint.
-        heartbeat: told while a checkpoint is taken.
+        control: asked whether somebody wishes to keep what is trained by now.
+        heartbeat: told while something is written.
+        model_file: writes the model.
     """
 
     def __init__(
-        self, folder: Path, config: RunConfig, rank: int, trainer: Trainer, control: Control, heartbeat: Heartbeat
+        self,
+        folder: Path,
+        config: RunConfig,
+        rank: int,
+        trainer: Trainer,
+        control: Control,
+        heartbeat: Heartbeat,
+        model_file: ModelFile,
     ) -> None:
         self._folder, self._rank, self._trainer, self._control = folder, rank, trainer, control
         self._heartbeat, self._every, self._epochs = heartbeat, config.train.checkpoint_every, config.train.epochs
         self._config = config_digest(config)
-        self._files = Checkpoints(folder)
+        self._files, self._model_file = Checkpoints(folder), model_file
 
     def resume(self) -> tuple[int, float]:
         """Return the epoch to begin with and the seconds trained before it; restore the state it needs.
@@ -130,27 +139,36 @@ class Keeper:
         return epoch, facts.get("time_s", 0.0)
 
     def after(self, epoch: int, time_s: float) -> None:
-        """Take a checkpoint after an epoch if one is due, or asked for."""
-        due = self._every > 0 and ((epoch + 1) % self._every == 0 or epoch + 1 == self._epochs)
+        """Take a checkpoint after an epoch if one is due, or asked for; if it is asked for, write the model too."""
         asked, self._control.checkpoint_now = self._control.checkpoint_now, False
-        if not (due or asked):
-            return
+        if self._every > 0 and (asked or (epoch + 1) % self._every == 0 or epoch + 1 == self._epochs):
+            self._take(epoch, time_s)
+        if asked and self._rank == 0:
+            self._report("checkpoint failed", self._files.finish())
+            self._write_model(epoch)
+            (self._folder / CHECKPOINT_NOW).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Write the model; return when it and the last checkpoint are on the disk."""
+        if self._rank == 0:
+            self._write_model(self._epochs - 1)
+        self._report("checkpoint failed", self._files.finish())
+
+    def _take(self, epoch: int, time_s: float) -> None:
         self._heartbeat.phase("checkpoint", limit_s=_LIMIT_S)
         tensors, facts = capture(self._trainer)
         if self._trainer.exchange is not None:
             # What receivers hold is not kept: it travels anew here as it will in a training that goes on from here.
             self._trainer.exchange.forget()
         if self._rank == 0:
-            self._report(self._files.save(epoch + 1, tensors, {**facts, "config": self._config, "time_s": time_s}))
-            if asked:
-                self._report(self._files.finish())
-                (self._folder / CHECKPOINT_NOW).unlink(missing_ok=True)
+            facts = {**facts, "config": self._config, "time_s": time_s}
+            self._report("checkpoint failed", self._files.save(epoch + 1, tensors, facts))
 
-    def close(self) -> None:
-        """Return when the last checkpoint is on the disk."""
-        self._report(self._files.finish())
+    def _write_model(self, epoch: int) -> None:
+        self._heartbeat.phase("save", limit_s=_LIMIT_S)
+        self._report("model failed", self._model_file.write(epoch))
 
-    def _report(self, failure: str | None) -> None:
+    def _report(self, event: str, failure: str | None) -> None:
         if failure is not None:
             print(f"{failure}; training goes on", flush=True)
-            tell(self._folder, "checkpoint failed", cause=failure)
+            tell(self._folder, event, cause=failure)

@@ -156,7 +156,9 @@ class Trainer:
         """Return the scores of the current weights; rows are exchanged exactly, in float32."""
         self._evaluated = True
         with self.clock.whole("evaluate"):
+            self.model.eval()
             logits = self.model(self.graph.at(epoch, training=False), self.graph.features)
+            self.model.train()
             return self.objective.scores(logits, distributed=self.distributed)
 
 
@@ -224,6 +226,7 @@ def worker_trainer(
             "codec": system.codec,
             "bits": bits,
             "schedule": exchange.schedule,
+            "compute": exchange.products,
         },
         of_direction=of_direction,
         shard=shard,

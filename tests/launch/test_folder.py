@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import torch
 
+from gnnqlab.kernels import native
 from gnnqlab.launch import folder as files
-from gnnqlab.launch import launch
+from gnnqlab.launch import launch, local
 from tests.cases import each
 from tests.launch.conftest import config
 
@@ -30,8 +32,26 @@ def test_the_place_of_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 def test_a_place_that_cannot_be_written_is_named(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("no folder")
-    with pytest.raises(RuntimeError, match=f"the folder of a run must be writable, got .*{place}.*GNNQLAB_RUNS"):
+    said = f"the folder of a run must be writable, got .*{place}.*pass out=.*GNNQLAB_RUNS"
+    with pytest.raises(RuntimeError, match=said):
         launch(config(), root=place)
+
+
+def test_a_gpu_that_is_not_there_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a CUDA device")
+    with pytest.raises(ValueError, match="device must be one that PyTorch .* finds here, got 'cuda'; choose 'cpu'"):
+        launch(config(device="cuda"), root=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_slow_kernels_that_nobody_asked_for_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert local._slow_kernels() == ""
+    missing = {"backend": "reference", "reason": "no library was built; run make kernels"}
+    monkeypatch.setattr(native, "status", lambda: missing)
+    assert "several times slower than compiled ones: no library was built; run make kernels" in local._slow_kernels()
+    monkeypatch.setattr(native, "status", lambda: {"backend": "reference", "reason": None})
+    assert local._slow_kernels() == ""
 
 
 def test_a_disk_without_room_is_named_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

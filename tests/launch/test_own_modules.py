@@ -50,7 +50,8 @@ system = replace(gq.systems.fixed_bits(), name="switching", bits=own_bits.Switch
 shape = dict(model="doubled", factor=3, layers=2, hidden=4)
 run = gq.launch("sbm:60,3,6", system=system, **shape, workers=2, epochs=2, wait=True)
 parameters = json.loads((run.folder / "facts.json").read_text())["num_parameters"]
-print(json.dumps({"folder": str(run.folder), "parameters": parameters, "bits": sorted(set(run.traffic["bits"]))}))
+said = {"parameters": parameters, "bits": sorted(set(run.traffic["bits"])), "logits": list(run.predict().shape)}
+print(json.dumps(said))
 """
 
 
@@ -74,11 +75,14 @@ def test_modules_beside_a_script_and_a_registered_model_reach_the_workers(tmp_pa
     said = json.loads(done.stdout.splitlines()[-1])
     # 64 features, 12 hidden, 3 classes: weights, biases and one LayerNorm.
     assert (said["parameters"], said["bits"]) == (64 * 12 + 12 + 12 * 3 + 3 + 2 * 12, [2, 8])
+    assert said["logits"] == [60, 3]
     (run,) = gq.runs(tmp_path / "runs")
     assert run.summary["model"] == "doubled" and run.status == "finished"
     assert not {"own_bits", "own_model"} & set(sys.modules)
     with pytest.raises(ValueError, match=r"must be found where its parts are wanted, got No module named 'own_"):
         assert run.config
+    with pytest.raises(ValueError, match=r"must be found where its parts are wanted, got No module named 'own_"):
+        run.model()
 
 
 def test_workers_look_where_the_launching_process_does_and_in_its_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ import gnnqlab as gq
 from gnnqlab.adaptive import Adaptive, Training, adaptives_of
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.exchange.schedule import Synchronous
+from gnnqlab.kernels import native
 from gnnqlab.message.codec import Float32, Stochastic
 from gnnqlab.nn import ModelSettings
 from gnnqlab.seat import Seat
@@ -49,7 +50,10 @@ def test_a_part_of_ones_own_adapts_in_a_launched_run_and_goes_on_from_a_checkpoi
     ]
     bits = straight.traffic.groupby("epoch").bits.unique().map(list).tolist()
     assert bits == [[2]] * 7 + [[8]] * 3
-    assert json.loads((straight.folder / "facts.json").read_text())["agrees_at"] == 20.0
+    facts = json.loads((straight.folder / "facts.json").read_text())
+    assert facts["agrees_at"] == 20.0
+    assert facts["package"]["version"] == gq.__version__ and facts["package"]["kernels"] == native.status()["backend"]
+    assert facts["machine"]["instruction_set"] == (native.status()["isa"] or "none")
     with np.load(straight.folder / "said-rank1.npz") as table:
         assert table["so-far"].tolist() == [20.0]
     kept = checkpoint(straight, 8)

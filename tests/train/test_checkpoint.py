@@ -160,6 +160,11 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path, monkeypatch):
     told = next(event for event in resumed.events if event["event"] == "resumed")
     assert (told["of"], told["epoch"]) == (killed.id, 8)
     assert equal_but_time(final(straight), final(resumed))
+    graph, logits = gq.load("digits"), resumed.predict()
+    right = (logits.argmax(1) == graph.labels)[graph.test_mask].double().mean()
+    assert torch.equal(logits, straight.predict()) and abs(right - resumed.records.test_score.iloc[-1]) < 1e-6
+    with pytest.raises(RuntimeError, match=r"got failed run .* or go on from its checkpoint with gq\.resume"):
+        killed.model()
     columns = ["epoch", "rank", "loss", "val_score", "test_score", "bytes_payload", "bytes_params"]
     assert straight.records[columns].equals(resumed.records[columns])
     assert (resumed.records.groupby("rank").time_s.diff().dropna() > 0).all()
@@ -256,6 +261,6 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
     longer = gq.configure("digits", hidden=16, workers=1, epochs=9, checkpoint_every=3)
     assert config_digest(config) == config_digest(longer)
     other = ended(tmp_path, epoch=1, lr=0.5)
-    keeper = Keeper(other.folder, config, 0, trainer=None, control=None, heartbeat=Heartbeat(None))
+    keeper = Keeper(other.folder, config, 0, trainer=None, control=None, heartbeat=Heartbeat(None), model_file=None)
     with pytest.raises(RuntimeError, match="a checkpoint belongs to the configuration it was taken under"):
         keeper.resume()

@@ -77,6 +77,7 @@ def test_json_loses_nothing(settings):
         ({"heads": 2}, r"heads is a setting of \['gat'\], got 2 for 'gcn'; leave it out"),
         ({"partition": "hash"}, r"partition must be one of \['contiguous', .*'random-edges'\], got 'hash'"),
         ({"epochs": "many"}, "epochs must be a whole number, got 'many'"),
+        ({"model": "gat", "system": "cagnet", "replication": 2}, "gat needs all terms of a .*got replication 2"),
     ],
 )
 def test_bad_values_are_refused_with_rule_and_value(settings, text):
@@ -206,10 +207,10 @@ def test_every_setting_of_a_recipe_has_an_option(system, made_by):
     other |= {"feature_smoothing": 0.9, "gradient_smoothing": 0.5}
     other |= {"thresholds": (0.6, 0.7, 0.8), "depth": 2}
     other |= {"replication": 2, "every": 3, "warm_up": 4, "max_age": 5}
-    other |= {"gamma": 0.25, "epsilon": 0.125, "rule": "equation"}
+    other |= {"gamma": 0.25, "epsilon": 0.125, "rule": "equation", "rotations": 1}
     if system.startswith("sancus"):
         other |= {"rule": "age"}
-    other |= {"dropped_by": "receiver" if system == "sylvie" else "owner"}
+    other |= {"dropped_by": "receiver" if system.startswith("sylvie") else "owner"}
     settings = {each.name: other[each.name] for each in settings_of(SYSTEMS[system])}
     config = gq.configure("digits", system=system, **settings)
     assert made_by(command_of(config)) == config

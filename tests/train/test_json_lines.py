@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gnnqlab.train import json_lines
-from gnnqlab.train.json_lines import GrowingLines, last_line, lines_at, parse_lines, read_lines, spread_lines
+from gnnqlab.train.json_lines import GrowingLines, last_line, lines_at, parse_lines, read_ends, read_lines, spread_lines
 
 
 def test_torn_lines_and_other_values_are_skipped() -> None:
@@ -15,6 +15,16 @@ def test_torn_lines_and_other_values_are_skipped() -> None:
     assert parse_lines(text) == [{"a": 1}, {"a": 3}]
     assert parse_lines(b"") == parse_lines(b"\n\n") == []
     assert parse_lines(b'{"a":[1\n{"b":2}\n') == [{"b": 2}], "two lines never make one value"
+
+
+def test_ends_of_lines_are_read_without_their_middle(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_text(
+        '{"epoch":0,"rows":[[1,"forward"]],"cache":[[0,1]]}\n{"epoch":1,"rows":[[1,"cache"]]}\n{"epoch":2,"rows":[[1,\n'
+        '{"epoch":3,"rows":[],"cache":[]}\n{"epoch":4,"cache":[[7]]}\n{"epoch":5,"rows":[],"cache":[[\n{"epoch":6,"cac'
+    )
+    found = [{"epoch": 0, "cache": [[0, 1]]}, {"epoch": 3, "cache": []}, {"epoch": 4, "cache": [[7]]}]
+    assert list(read_ends(path, "cache")) == found
 
 
 def test_a_growing_file_is_read_on_from_its_last_whole_line(tmp_path: Path) -> None:

@@ -67,6 +67,14 @@ def test_a_graph_is_kept_while_another_process_keeps_it(tmp_path: Path, monkeypa
     assert gq.Graph.load(keep_graph(random_graph(seed=1))).content_hash == random_graph(seed=1).content_hash
 
 
+def test_a_kept_graph_is_called_by_its_name() -> None:
+    names = ["mine", "sbm:40,2,4", "../../a/b", "..", "n" * 300]
+    paths = [Path(keep_graph(gq.load(random_graph(), name=name))) for name in names]
+    assert [path.name for path in paths] == ["mine", "sbm:40,2,4", "-..-a-b", "graph", "n" * 80]
+    assert {path.parent.name for path in paths} == {random_graph().content_hash}
+    assert [gq.load(str(path)).name for path in paths] == names
+
+
 class Counted(Random):
     """Random shares; every cut leaves a line."""
 

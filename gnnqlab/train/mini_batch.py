@@ -1,0 +1,209 @@
+"""Data-parallel training on sampled blocks: the multi-worker mini-batch loop (TANGO, SC 2023, section 4, Fig. 9).
+
+Each of P workers has the structure of the whole graph and the features of its own nodes. In a step every worker samples
+the blocks of its share of the batch, asks the owners of the sampled rows for their features, finds gradients, and the
+sum of these moves everybody's weights alike. Rows travel in float32 or as int8 codes, gradients in float32 or as int8
+codes that are summed (``gradient_codes.py``).
+
+A thread samples the next batch and fetches its rows while this one is trained on. TANGO overlaps the quantization of
+features with the sampling of subgraphs; here both, and the way of the rows, run beside the products. Nothing that the
+thread draws depends on when it does so: results are those without it, bit for bit.
+
+Differs: TANGO's features pass a bus between host and GPU, all of them, with one scale a tensor. Here rows pass a link
+between workers, those that a worker owns do not travel, and a row has its own range, as all messages here.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from gnnqlab.graph.features import SparseRows
+from gnnqlab.graph.graph import Graph
+from gnnqlab.kernels.noise import dropout, stream
+from gnnqlab.message.asked import AskedRows
+from gnnqlab.message.codec import Float32, Stochastic
+from gnnqlab.message.transport import Transport, make_transport
+from gnnqlab.nn.blocks import MODELS, forward
+from gnnqlab.nn.message_passing import LocalGraph
+from gnnqlab.nn.models.registry import ModelSettings, build_model
+from gnnqlab.nn.models.stack import ConvolutionStack
+from gnnqlab.train.batches import Batch, Batches, MiniBatchSettings
+from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.gradient_codes import AsCodes
+from gnnqlab.train.parameters import Adam, FlatParameters
+from gnnqlab.train.reduction import AtOnce, Facts, Reduction, Slots
+
+__all__ = ["MiniBatchTrainer", "own_rows"]
+
+
+class MiniBatchTrainer:
+    """One worker of the loop; ``torch.distributed`` must be initialised if there are several.
+
+    Args:
+        graph: the whole structure, labels and split; its features are not looked at.
+        rows: features of this worker's nodes, from :func:`own_rows`.
+        owner: of every node, int64 ``(N,)``.
+        model: one of ``gnnqlab.nn.blocks.MODELS``, with a layer for each fanout.
+        settings: seed, learning rate and weight decay.
+        batches: what a step is made of.
+        rank: this worker, of ``workers``.
+        transport: moves rows; over ``torch.distributed``, from each worker to each, by default.
+
+    Raises:
+        ValueError: if the model has no forward pass over blocks, or not a layer for each fanout.
+
+    Example:
+        >>> from gnnqlab.graph import load
+        >>> graph, owner, model = load("digits"), torch.zeros(1797).long(), ModelSettings(layers=2, hidden=16)
+        >>> rows, batches = own_rows(graph, owner, 0), MiniBatchSettings(batch_size=128)
+        >>> trainer = MiniBatchTrainer(graph, rows, owner, model, TrainSettings(), batches)
+        >>> trainer.epoch(0) > trainer.epoch(1) > trainer.epoch(2)
+        True
+        >>> trainer.close()
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        rows: Tensor,
+        owner: Tensor,
+        model: ModelSettings,
+        settings: TrainSettings,
+        batches: MiniBatchSettings,
+        *,
+        rank: int = 0,
+        workers: int = 1,
+        transport: Transport | None = None,
+    ) -> None:
+        if model.name not in MODELS:
+            raise ValueError(f"mini-batches know the models {', '.join(MODELS)}, got {model.name}")
+        if model.layers != len(batches.fanouts):
+            raise ValueError(f"fanouts must be one for each of {model.layers} layers, got {batches.fanouts}")
+        network = build_model(model, rows.shape[1], graph.num_classes, seed=settings.seed)
+        assert isinstance(network, ConvolutionStack)
+        self.model: ConvolutionStack = network
+        self.batches = Batches(graph, batches, seed=settings.seed, rank=rank, workers=workers)
+        self.features = AskedRows(
+            rows,
+            owner,
+            rank=rank,
+            workers=workers,
+            codec=Float32() if batches.feature_bits == 32 else Stochastic(),
+            bits=batches.feature_bits,
+            # Not one of collectives: those of the gradients run meanwhile, and collectives must keep an order.
+            transport=transport or make_transport("direct", rank, workers),
+            seed=settings.seed,
+        )
+        slots = Slots()
+        self.parameters = FlatParameters(network, num_facts=slots.count)
+        self.reduction: Reduction = (
+            AsCodes(self.parameters, slots, seed=settings.seed)
+            if batches.gradients == "int8" and workers > 1
+            else AtOnce(self.parameters, slots, distributed=workers > 1)
+        )
+        self._optimizer = Adam(self.parameters, lr=settings.lr, weight_decay=settings.weight_decay)
+        self._labels, self._multi_label = graph.labels, graph.multi_label
+        self._seed, self._overlap = settings.seed, batches.overlap
+        threads = torch.get_num_threads()  # a new thread would take as many as there are cores
+        self._ahead = ThreadPoolExecutor(1, "batches", initializer=torch.set_num_threads, initargs=(threads,))
+        self.waited_s = 0.0
+        """Seconds in which training had no batch to go on with, since it began."""
+
+    def epoch(self, epoch: int) -> float:
+        """Take a step for every batch; return the mean loss of the training nodes, each before its batch's step.
+
+        Raises:
+            RuntimeError: if the loss is not finite.
+            NonFiniteMessage: if a feature row that travels is not.
+        """
+        loss = 0.0
+        for batch, x in self._prepared(epoch):
+            loss += self._step(batch, x) * batch.size
+        if not math.isfinite(loss):
+            raise RuntimeError(f"the loss must be finite, got {loss} in epoch {epoch}; lower the learning rate (--lr)")
+        return loss / self.batches.num_train
+
+    def gradients(self, batch: Batch, x: Tensor) -> float:
+        """Leave the gradient of a batch in ``parameters``, that of all workers; return its loss, a mean over nodes."""
+        self.parameters.zero()
+        loss = torch.zeros(())
+        if len(batch.seeds):
+
+            def drop(h: Tensor, p: float, layer: int, ids: Tensor) -> Tensor:
+                key = stream("dropout", layer)
+                return dropout(h, ids, p=p, seed=self._seed, epoch=batch.step, stream=key)
+
+            logits = forward(self.model, batch.blocks, x, drop=drop)
+            loss = self._loss(logits, self._labels[batch.seeds]) / batch.size
+        self.reduction.begin(Facts(loss))
+        if loss.requires_grad:
+            loss.backward()
+        return self.reduction.finish().loss
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes that every worker puts into the sum of gradients in a step."""
+        return self.reduction.sent_bytes
+
+    @torch.no_grad()
+    def logits(self, whole: LocalGraph) -> Tensor:
+        """Return the logits of all nodes, with all their neighbours."""
+        logits: Tensor = self.model(whole.at(0, training=False), whole.features)
+        return logits
+
+    def close(self) -> None:
+        """End the thread."""
+        self._ahead.shutdown()
+
+    def _step(self, batch: Batch, x: Tensor) -> float:
+        loss = self.gradients(batch, x)
+        self._optimizer.step()
+        return loss
+
+    def _prepared(self, epoch: int) -> Iterator[tuple[Batch, Tensor]]:
+        """Yield the batches of an epoch with the features of their inputs."""
+        if not self._overlap:
+            for number in range(self.batches.steps):
+                begun = time.perf_counter()
+                prepared = self._prepare(epoch, number)
+                self.waited_s += time.perf_counter() - begun
+                yield prepared
+            return
+        coming = self._ahead.submit(self._prepare, epoch, 0)
+        for number in range(1, self.batches.steps + 1):
+            begun = time.perf_counter()
+            prepared = coming.result()
+            self.waited_s += time.perf_counter() - begun
+            if number < self.batches.steps:
+                coming = self._ahead.submit(self._prepare, epoch, number)
+            yield prepared
+
+    def _prepare(self, epoch: int, number: int) -> tuple[Batch, Tensor]:
+        batch = self.batches.sample(epoch, number)
+        return batch, self.features.fetch(batch.inputs, batch.step)
+
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        if self._multi_label:
+            return functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), reduction="sum")
+        return functional.cross_entropy(logits, labels, reduction="sum")
+
+
+def own_rows(graph: Graph, owner: Tensor, rank: int) -> Tensor:
+    """Return the features of the nodes that a worker owns, dense, float32 ``(n, D)``, in ascending order of nodes.
+
+    Example:
+        >>> from gnnqlab.graph import load
+        >>> own_rows(load("digits"), torch.arange(1797) % 2, 1).shape
+        torch.Size([898, 64])
+    """
+    owned = (owner == rank).nonzero().flatten()
+    if isinstance(graph.features, SparseRows):
+        return graph.features.index_rows(owned).to_dense()
+    return graph.features[owned]

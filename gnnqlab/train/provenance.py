@@ -1,0 +1,60 @@
+"""What trained or measured: the machine, as far as it decides a figure, and the package."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+__all__ = ["machine", "package"]
+
+
+def machine() -> dict[str, Any]:
+    """Return what a reader needs to know about the machine that measured."""
+    import torch
+
+    from gnnqlab.kernels import native
+    from gnnqlab.train.memory import has_large_pages
+
+    model = platform.processor()
+    try:
+        with open("/proc/cpuinfo") as file:
+            model = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), model)
+    except OSError:
+        pass
+    return {
+        "processor": model,
+        "cores": len(os.sched_getaffinity(0)),
+        "instruction_set": native.status()["isa"] or "none",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "large_pages": has_large_pages(os.environ),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+    }
+
+
+def package() -> dict[str, str | None]:
+    """Return the version of this package, its kernels, and its commit where it runs from a checkout.
+
+    Example:
+        >>> sorted(package())
+        ['commit', 'kernels', 'version']
+    """
+    from gnnqlab.kernels import native
+
+    version = sys.modules["gnnqlab"].__version__  # of what runs, not of what is installed
+    return {"version": version, "kernels": native.status()["backend"], "commit": _commit()}
+
+
+def _commit() -> str | None:
+    root = Path(__file__).parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        asked = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
+        return subprocess.run(asked, capture_output=True, text=True, timeout=5, check=True).stdout.strip() or None
+    except (OSError, subprocess.SubprocessError):
+        return None

@@ -1,0 +1,146 @@
+"""Named tensors in one file that a crash cannot tear, in the layout of safetensors, and never a pickle.
+
+The layout: 8 bytes of header length, a JSON header ``{name: {dtype, shape, data_offsets}, "__metadata__": {...}}``,
+and the tensors one behind the other (https://github.com/huggingface/safetensors). The metadata hold a hash of the
+tensors beside what the writer says of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnqlab.atomic import replacing
+
+__all__ = ["TensorFile", "read_tensors", "write_tensors"]
+
+_DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+_MOST_HEADER = 64 << 20
+_METADATA = "__metadata__"
+_HASH = "sha256"
+
+
+@dataclass(frozen=True, eq=False)
+class TensorFile:
+    """What a file holds."""
+
+    tensors: dict[str, Tensor]
+    metadata: dict[str, str]
+    intact: bool | None
+    """Whether the tensors are those that were written, by their hash; ``None`` where the file has none."""
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Write tensors under their names, each in its own type; a crash leaves the whole file or none.
+
+    Args:
+        path: the file.
+        tensors: of any shape, on any device.
+        metadata: what else a reader must know.
+
+    Raises:
+        ValueError: if a tensor is of a type that the layout has not got.
+        OSError: if the disk is full or cannot be written; nothing is left behind then.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp(), "a.safetensors")
+        >>> write_tensors(path, {"w": torch.tensor([1.0, 2.0])}, {"epoch": "3"})
+        >>> read_tensors(path).tensors["w"].tolist(), read_tensors(path).metadata["epoch"]
+        ([1.0, 2.0], '3')
+    """
+    header: dict[str, Any] = {}
+    parts, offset = [], 0
+    for name, tensor in tensors.items():
+        if tensor.dtype not in _NAMES:
+            raise ValueError(f"a tensor to write must be of one of {list(_NAMES)}, got {tensor.dtype} of {name!r}")
+        part = tensor.detach().cpu().contiguous()
+        size = part.numel() * part.element_size()
+        header[name] = {
+            "dtype": _NAMES[part.dtype],
+            "shape": list(part.shape),
+            "data_offsets": [offset, offset + size],
+        }
+        parts.append(part.flatten().view(torch.uint8).numpy().data)
+        offset += size
+    digest = hashlib.sha256()
+    for view in parts:
+        digest.update(view)
+    header[_METADATA] = {**metadata, _HASH: digest.hexdigest()}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with replacing(path) as partial, open(partial, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for view in parts:
+            file.write(view)
+        file.flush()
+        os.fsync(file.fileno())
+    _sync_folder(path.parent)
+
+
+def read_tensors(path: Path, *, what: str = "tensor file") -> TensorFile:
+    """Read a file of named tensors; no code of the file runs, whatever it holds.
+
+    Args:
+        path: the file; another program may have written it.
+        what: what a message calls it.
+
+    Raises:
+        ValueError: if the file is torn or of another layout.
+        OSError: if it cannot be read.
+    """
+    content = memoryview(path.read_bytes())
+    length = int.from_bytes(content[:8], "little")
+    if len(content) < 8 or length > min(len(content) - 8, _MOST_HEADER):
+        raise ValueError(f"a {what} must be whole, got a torn file {path}")
+    try:
+        header = json.loads(bytes(content[8 : 8 + length]))
+        metadata = dict(header.pop(_METADATA, {}))
+        body = content[8 + length :]
+        tensors = {name: _tensor(body, entry) for name, entry in header.items()}
+        intact = hashlib.sha256(body).hexdigest() == metadata[_HASH] if _HASH in metadata else None
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError, RecursionError) as error:
+        raise ValueError(f"a {what} must be in the layout of safetensors, got {path}: {error}") from error
+    return TensorFile(tensors, metadata, intact)
+
+
+def _tensor(body: memoryview, entry: Any) -> Tensor:
+    dtype, shape, (start, end) = _DTYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
+    if not (isinstance(start, int) and isinstance(end, int) and 0 <= start <= end <= len(body)):
+        raise ValueError("a tensor lies outside the file")
+    if not all(isinstance(side, int) and side >= 0 for side in shape):
+        raise ValueError("a shape is no list of sizes")
+    if math.prod(shape) * dtype.itemsize != end - start:
+        raise ValueError("a tensor and its shape disagree")
+    if start == end:
+        return torch.empty(shape, dtype=dtype)
+    return torch.frombuffer(bytearray(body[start:end]), dtype=dtype).view(shape)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,65 @@
+"""Launches from graphs of other libraries: trained, called by their names, or refused before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import gnnqlab as gq
+from gnnqlab.launch import kept
+from gnnqlab.launch.start import launch
+from tests.launch.conftest import Bench
+
+
+def whole() -> gq.Graph:
+    return gq.load("sbm:60,3,6", name="sbm")
+
+
+def test_a_graph_of_dgl_trains_as_the_graph_it_is(bench: Bench) -> None:
+    pytest.importorskip("dgl", reason="DGL is not installed")
+    bench.set(GNNQLAB_CACHE=bench.root / "cache")
+    settings = {"workers": 2, "partition": "random", "layers": 2, "hidden": 8, "epochs": 3, "dropout": 0.0}
+    folder = bench.root / "runs"
+    one, other = (
+        launch(graph, out=folder, wait=True, **settings)  # type: ignore[arg-type]
+        for graph in (gq.to_dgl(whole()), whole())
+    )
+    assert one.status == other.status == "finished", (one.errors, other.errors)
+    losses = [run.records.groupby("epoch")["loss"].first().tolist() for run in (one, other)]
+    assert len(losses[0]) == 3 and losses[0] == losses[1]
+    # Of one content, each by its own name: in the run's summary, in tables, and in what is kept.
+    assert [Path(run.summary["graph"]).name for run in (one, other)] == ["dgl", "sbm"]
+    assert {Path(run.summary["graph"]).parent.name for run in (one, other)} == {whole().content_hash}
+    kept.prune_cache(folder)
+    assert gq.load(one.summary["graph"]).content_hash == gq.load(other.summary["graph"]).content_hash
+    kept.delete_run(one)
+    kept.delete_run(other)
+    assert kept.prune_cache(folder)["graphs"] > 0 and not any((bench.root / "cache" / "graphs").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("lacking", "text"),
+    [
+        ({"x": None}, "graph 'pyg' has no features; give features and labels to what made the graph"),
+        ({"y": None}, "graph 'pyg' has no labels, train split; "),
+        ({"edge_weight": torch.rand(2)}, "from_pyg takes edges without values of their own, got edge_weight; "),
+    ],
+)
+def test_what_cannot_train_starts_nothing(tmp_path: Path, lacking: dict[str, object], text: str) -> None:
+    given = {"edge_index": torch.tensor([[0, 1], [1, 2]]), "x": torch.eye(3), "y": torch.tensor([0, 1, 0])}
+    with pytest.raises(ValueError, match=text):
+        launch(SimpleNamespace(**{**given, **lacking}), out=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_graph_without_a_split_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GNNQLAB_CACHE", str(tmp_path / "cache"))
+    bare = gq.Graph.from_edges([0, 1], [1, 2], num_nodes=3, features=torch.eye(3), labels=[0, 1, 0], name="mine")
+    with pytest.raises(
+        ValueError, match=r"'mine' has no train split; .* a split with graph.with_split\(.*random_split"
+    ):
+        launch(bare, out=tmp_path / "runs")
+    assert gq.configure(bare.with_random_split()).graph.endswith("/mine")

@@ -1,0 +1,227 @@
+"""The result of a run: its model, what it predicts, and what is said where there is none."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import gnnqlab as gq
+from gnnqlab.launch import folder as files
+from gnnqlab.nn.models import registry
+from gnnqlab.train.heartbeat import Heartbeat
+from gnnqlab.train.loop import fit
+from gnnqlab.train.model_file import MODEL, ModelFile, read_model
+from tests.graphs import random_graph
+from tests.ranks import run_ranks
+
+EPOCHS = 3
+SHAPE = {"layers": 2, "hidden": 8, "epochs": EPOCHS, "lr": 0.05}
+CASES = {
+    "gcn": ({"seed": 1}, {"model": "gcn"}),
+    "directed": ({"seed": 2, "directed": True, "self_loops": "keep"}, {"model": "graphsage"}),
+    "multi-label": ({"seed": 3, "multi_label": True}, {"model": "gat", "heads": 2}),
+    "two bits": ({"seed": 4, "features": 5}, {"model": "gcn", "system": "fixed-bits", "bits": 2}),
+}
+
+
+def made(root: Path, name: str, graph: gq.Graph | str, **settings: object) -> gq.Run:
+    """The folder of a run that nothing has trained yet."""
+    config = gq.configure(graph, partition="random", **{**SHAPE, **settings})
+    folder = files.create(root, name)
+    files.write_json(folder / "config.json", config.to_json())
+    files.write_json(folder / "status.json", {"state": "finished", "epoch": config.train.epochs - 1, "errors": []})
+    return gq.Run(folder)
+
+
+def train(run: gq.Run, rank: int = 0) -> None:
+    """What a launched worker does."""
+    fit(run.config, run.folder, rank, run.config.workers, Heartbeat(None))
+
+
+def train_all(rank: int, workers: int, root: str) -> None:
+    for name in CASES:
+        train(gq.Run(Path(root) / name), rank)
+
+
+def score(logits: torch.Tensor, graph: gq.Graph, mask: torch.Tensor) -> float:
+    """Accuracy, or micro-F1, of the nodes of a mask."""
+    labels, chosen = graph.labels[mask], logits[mask]
+    if not graph.multi_label:
+        return float((chosen.argmax(1) == labels).double().mean())
+    hits = int(((chosen > 0) & (labels > 0)).sum())
+    return 2 * hits / (int((chosen > 0).sum()) + int((labels > 0).sum()))
+
+
+def last_score(run: gq.Run, split: str = "test") -> float:
+    return float(run.records[f"{split}_score"].iloc[-1])
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_predictions_have_the_last_recorded_scores_in_the_order_of_the_graph(tmp_path: Path, workers: int) -> None:
+    graphs = {name: random_graph(**shape) for name, (shape, _) in CASES.items()}  # type: ignore[arg-type]
+    runs = {name: made(tmp_path, name, graphs[name], workers=workers, **CASES[name][1]) for name in CASES}
+    run_ranks(train_all, workers, str(tmp_path))
+    for name, run in runs.items():
+        graph, logits = graphs[name], run.predict()
+        assert logits.shape == (graph.num_nodes, graph.num_classes) and logits.dtype == torch.float32
+        assert torch.equal(logits, run.predict(graph)) and not logits.requires_grad
+        for split in ("train", "val", "test"):
+            found = score(logits, graph, getattr(graph, f"{split}_mask"))
+            assert found == pytest.approx(last_score(run, split), abs=1e-6), (name, split)
+        assert run.embeddings().shape == (graph.num_nodes, 8)
+        assert torch.equal(run.embeddings(0), graph.features)
+        assert read_model(run.folder).epoch == EPOCHS - 1
+    assert_is_a_gcn(runs["gcn"], graphs["gcn"])
+
+
+def assert_is_a_gcn(run: gq.Run, graph: gq.Graph) -> None:
+    """Logits and rows are those of a dense GCN in float64 with the weights under their names."""
+    adjacency = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)
+    src, dst = graph.edge_list()
+    adjacency[dst.long(), src.long()] = 1.0
+    scale = adjacency.sum(1).clamp(min=1).rsqrt()
+    p = scale[:, None] * adjacency * scale
+    w = {name: value.double() for name, value in run.model().state_dict().items()}
+    hidden = p @ graph.features.double() @ w["convolutions.0.weight"] + w["convolutions.0.bias"]
+    hidden = nn.functional.layer_norm(hidden, (8,), w["norms.0.weight"], w["norms.0.bias"]).relu()
+    logits = p @ hidden @ w["convolutions.1.weight"] + w["convolutions.1.bias"]
+    torch.testing.assert_close(run.embeddings().double(), hidden, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(run.predict().double(), logits, rtol=1e-5, atol=1e-5)
+
+
+def test_a_run_that_goes_on_from_a_checkpoint_has_the_model_of_one_that_was_not_broken_off(tmp_path: Path) -> None:
+    graph = random_graph(seed=5)
+    straight = made(tmp_path, "straight", graph, workers=1, checkpoint_every=2, epochs=4)
+    first = made(tmp_path, "first", graph, workers=1, checkpoint_every=2, epochs=2)
+    train(straight), train(first)
+    resumed = made(tmp_path, "resumed", graph, workers=1, checkpoint_every=2, epochs=4)
+    shutil.copytree(first.folder / "checkpoints", resumed.folder / "checkpoints")
+    train(resumed)
+    assert torch.equal(resumed.predict(), straight.predict())
+    assert not torch.equal(resumed.predict(), first.predict())
+    assert score(resumed.predict(), graph, graph.test_mask) == pytest.approx(last_score(resumed), abs=1e-6)
+    assert (read_model(first.folder).epoch, read_model(resumed.folder).epoch) == (1, 3)
+
+
+class Plain(nn.Module):
+    """A model of torch's own modules, whose dropout goes by the mode of the module."""
+
+    def __init__(self, in_features: int, num_classes: int) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(in_features, 6), nn.Linear(6, num_classes)
+        self.dropout = nn.Dropout(0.9)
+        self.register_buffer("calls", torch.zeros(2, dtype=torch.int64))
+
+    def forward(self, g: object, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.dropout(g.aggregate(self.first(x)).relu()))  # type: ignore[attr-defined, no-any-return]
+
+
+def plain(settings: object, in_features: int, num_classes: int, seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    return Plain(in_features, num_classes)
+
+
+def test_a_model_of_torch_modules_is_evaluated_as_it_predicts(tmp_path: Path) -> None:
+    gq.register_model(plain)
+    try:
+        graph = random_graph(nodes=301, edges=900, seed=6)
+        run = made(tmp_path, "plain", graph, model="plain", workers=1)
+        train(run)
+        del registry.MODELS["plain"], registry._KINDS["plain"]
+        model, logits = run.model(), run.predict()
+        assert registry.MODELS["plain"] is plain  # found again by the name of its builder
+        assert not model.training and model.calls.dtype == torch.int64
+        assert score(logits, graph, graph.test_mask) == pytest.approx(last_score(run), abs=1e-6)
+        assert torch.equal(logits, model.last(run.embeddings()))
+        model.first = nn.Linear(3, 3)
+        strange = ModelFile(run.folder, run.config.model, model, num_nodes=301, num_features=12, num_classes=4)
+        assert strange.write(0) is None
+        with pytest.raises(ValueError, match=r"weights must fit the model .* size mismatch for first\.weight"):
+            run.model()
+    finally:
+        registry.MODELS.pop("plain", None), registry._KINDS.pop("plain", None)
+
+
+def test_another_graph_is_predicted_and_one_of_other_features_refused(tmp_path: Path) -> None:
+    run = made(tmp_path, "one", random_graph(seed=7), workers=1)
+    train(run)
+    other = random_graph(nodes=33, edges=70, seed=8, classes=2)
+    path = other.save(tmp_path / "other")
+    assert run.predict(other).shape == (33, 4)  # the classes it was trained for
+    assert torch.equal(run.predict(path), run.predict(other))
+    assert run.embeddings(graph=other).shape == (33, 8)
+    text = r"a graph must have the features that the model of run one takes, 12 a node, got 5 of random; make the same"
+    with pytest.raises(ValueError, match=text):
+        run.predict(random_graph(features=5))
+    with pytest.raises(ValueError, match=r"a layer of this model must be one of -2 to 1, got 2"):
+        run.embeddings(2)
+
+
+def test_a_graph_that_is_gone_or_has_changed_is_said_so(tmp_path: Path) -> None:
+    graph, path = random_graph(seed=9), tmp_path / "graph"
+    graph.save(path)
+    run = made(tmp_path, "one", str(path), workers=1)
+    train(run)
+    shutil.rmtree(path)
+    with pytest.raises(ValueError, match=r"the graph of run one must be found to predict on it, got .*; pass it"):
+        run.predict()
+    random_graph(nodes=61).save(path)
+    with pytest.raises(ValueError, match=r"the graph of run one must have the 60 nodes it was trained on, got 61 in"):
+        run.predict()
+    assert run.predict(graph).shape == (60, 4)
+
+
+@pytest.mark.parametrize(
+    ("state", "checkpoint", "text"),
+    [
+        ("running", False, "run old must have ended to have a model, got status (running|starting); wait for it or"),
+        ("finished", False, "got finished run old: an earlier version of gnnqlab trained it, .*; launch it again$"),
+        ("finished", True, r", or go on from its checkpoint with gq\.resume\(run, epochs=\.\.\.\), which writes one$"),
+        ("failed", False, "got failed run old: it broke off before that was written; launch it again$"),
+    ],
+)
+def test_a_run_without_a_model_is_said_so(tmp_path: Path, state: str, checkpoint: bool, text: str) -> None:
+    run = made(tmp_path, "old", "digits", workers=1)
+    if checkpoint:
+        (run.folder / "checkpoints").mkdir()
+        (run.folder / "checkpoints" / "epoch-000003.safetensors").touch()
+    status = {"state": state, "epoch": 2, "errors": [], "time": time.time()}
+    files.write_json(run.folder / "status.json", status)
+    for ask in (run.model, run.predict, run.embeddings):
+        with pytest.raises(RuntimeError, match=text):
+            ask()
+
+
+def test_a_run_that_is_stopped_has_a_model(tmp_path: Path) -> None:
+    graph = random_graph(seed=10)
+    run = gq.launch(graph, **{**SHAPE, "epochs": 1_000_000}, workers=2, out=tmp_path)
+    until = time.monotonic() + 60
+    while run.status != "running" or run.epoch < 3:
+        assert time.monotonic() < until and run.status in ("starting", "running"), run.errors
+        time.sleep(0.01)
+    with pytest.raises(RuntimeError, match="must have ended to have a model, got status running"):
+        run.model()
+    run.stop(timeout=30)
+    assert run.status == "stopped" and not (run.folder / "checkpoints").exists()
+    epoch = read_model(run.folder).epoch
+    recorded = run.records.query("rank == 0").set_index("epoch")
+    assert 3 <= epoch <= recorded.index.max()
+    assert score(run.predict(), graph, graph.test_mask) == pytest.approx(recorded.test_score[epoch], abs=1e-6)
+
+
+def test_a_model_that_cannot_be_written_is_told_and_the_run_ends_well(tmp_path: Path) -> None:
+    run = made(tmp_path, "full", random_graph(seed=11), workers=1)
+    (run.folder / MODEL).mkdir()
+    (run.folder / MODEL / "in the way").touch()
+    config = run.config
+    fit(replace(config, train=replace(config.train, epochs=1)), run.folder, 0, 1, Heartbeat(None))
+    (told,) = [event for event in run.events if event["event"] == "model failed"]
+    assert told["cause"].startswith("writing the model failed: ")
+    with pytest.raises(RuntimeError, match=r"it could not be written, which run\.events says"):
+        run.model()

@@ -1,0 +1,77 @@
+"""The file of a trained model: what it says of itself, its names and types, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from gnnqlab.nn.models import ModelSettings, build_model
+from gnnqlab.train.model_file import MODEL, ModelFile, read_model
+from gnnqlab.train.tensor_file import read_tensors
+
+SETTINGS = ModelSettings(name="gat", heads=2, layers=2, hidden=4)
+
+
+def written(folder: Path, model: nn.Module, epoch: int = 7) -> str | None:
+    return ModelFile(folder, SETTINGS, model, num_nodes=9, num_features=5, num_classes=3).write(epoch)
+
+
+def test_names_types_and_what_the_file_says(tmp_path: Path) -> None:
+    model = build_model(SETTINGS, 5, 3, seed=1)
+    assert written(tmp_path, model) is None
+    assert [path.name for path in tmp_path.iterdir()] == [MODEL]
+    found = read_tensors(tmp_path / MODEL)
+    assert list(found.tensors) == list(model.state_dict())
+    assert all(torch.equal(found.tensors[name], value) for name, value in model.state_dict().items())
+    assert found.metadata["format"] == "pt" and found.metadata["epoch"] == "7"
+    assert json.loads(found.metadata["model"])["heads"] == 2 and "model_home" not in found.metadata
+    saved = read_model(tmp_path)
+    assert (saved.epoch, saved.num_nodes, saved.num_features, saved.num_classes) == (7, 9, 5, 3)
+
+
+def test_the_package_safetensors_reads_it(tmp_path: Path) -> None:
+    theirs = pytest.importorskip("safetensors", reason="the package safetensors is not installed")
+    model = build_model(SETTINGS, 5, 3, seed=1)
+    written(tmp_path, model)
+    with theirs.safe_open(tmp_path / MODEL, framework="pt") as file:
+        assert file.metadata()["epoch"] == "7" and set(file.keys()) == set(model.state_dict())
+        assert all(torch.equal(file.get_tensor(name), value) for name, value in model.state_dict().items())
+
+
+def test_types_are_kept_into_the_model(tmp_path: Path) -> None:
+    model = build_model(SETTINGS, 5, 3, seed=1)
+    model.convolutions[0].weight.data = model.convolutions[0].weight.data.double() / 3
+    written(tmp_path, model)
+    built = read_model(tmp_path).build(SETTINGS, seed=2)
+    state = built.state_dict()
+    assert not built.training and state["convolutions.0.weight"].dtype == torch.float64
+    assert all(torch.equal(state[name], value) for name, value in model.state_dict().items())
+
+
+def test_a_file_that_is_torn_or_changed_is_refused(tmp_path: Path) -> None:
+    assert read_model(tmp_path) is None
+    written(tmp_path, build_model(SETTINGS, 5, 3, seed=1))
+    content = (tmp_path / MODEL).read_bytes()
+    for broken in (content[:-1], content[:-1] + bytes([content[-1] ^ 1]), content.replace(b'"epoch"', b'"epoxh"')):
+        (tmp_path / MODEL).write_bytes(broken)
+        with pytest.raises(ValueError, match="a model file must be"):
+            read_model(tmp_path)
+
+
+class Strange(nn.Linear):
+    def get_extra_state(self) -> str:
+        return "a text"
+
+
+def test_a_failure_is_said_and_leaves_the_file_of_before(tmp_path: Path) -> None:
+    model = build_model(SETTINGS, 5, 3, seed=1)
+    written(tmp_path, model, epoch=1)
+    said = written(tmp_path, Strange(2, 2))
+    assert said == "writing the model failed: what a model keeps must be tensors, got others under ['_extra_state']"
+    assert "got torch.complex64" in (written(tmp_path, nn.Linear(2, 2, dtype=torch.complex64)) or "")
+    assert read_model(tmp_path).epoch == 1
+    assert (written(tmp_path / "nowhere", model) or "").startswith("writing the model failed: No such file")
