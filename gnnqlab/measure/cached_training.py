@@ -29,15 +29,23 @@ class CachedWorkers:
     Args:
         graph: the whole graph.
         system: with any cache; its schedule is synchronous here.
+        hosts: that share the workers evenly; the partitioner and the exchange are told.
     """
 
     def __init__(
-        self, graph: Graph, system: System, shape: ModelSettings, settings: TrainSettings, *, workers: int
+        self,
+        graph: Graph,
+        system: System,
+        shape: ModelSettings,
+        settings: TrainSettings,
+        *,
+        workers: int,
+        hosts: int = 1,
     ) -> None:
+        system = system.on_hosts(hosts)
         cut = cut_graph(graph, system.partition, workers)
         self.threads = ThreadedWorkers(graph, cut, system, shape, settings)
-        self._running = [trainer.exchange.boundary.wires.cache for trainer in self.threads.trainers]  # type: ignore[union-attr]
-        self._thresholds = [Threshold(cache) for cache in self._running if hasattr(cache, "epsilon")]
+        self._thresholds = [Threshold(cache) for cache in self.threads.caches if hasattr(cache, "epsilon")]
         for trainer, threshold in zip(self.threads.trainers, self._thresholds):
             trainer.adaptives = {threshold.name: threshold}
         self._before = (0, 0)

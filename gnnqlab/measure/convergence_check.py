@@ -65,6 +65,7 @@ def convergence(
     floor: float = 0.0,
     seed: int = 0,
     smooth: bool = False,
+    hosts: int = 1,
     **settings: Any,
 ) -> ConvergenceCheck:
     """Descend with quantized messages and a fixed step; set the gradients beside AdaQP Theorem 2.
@@ -73,7 +74,7 @@ def convergence(
 
     Args:
         graph: the whole graph.
-        system: codec, bits and partitioner are taken from it.
+        system: codec, bits, partitioner and exchange are taken from it.
         model: ``gcn``, ``graphsage`` or another model without dropout of its own; dropout is switched off.
         workers: number of partitions, as threads of this process.
         epochs: T.
@@ -82,6 +83,7 @@ def convergence(
         floor: L*, a lower bound on the loss; 0 is one for every cross-entropy.
         seed: of weights and noise.
         smooth: put GELU in the place of ReLU, for which Assumption 1 (A.1) holds; under ReLU the loss has kinks.
+        hosts: that share the workers evenly; the partitioner and the exchange are told.
         **settings: what the system's recipe takes.
 
     Raises:
@@ -101,7 +103,7 @@ def convergence(
         raise ValueError(f"epochs and looks must be at least 1, got {epochs} and {looks}")
     if step is not None and not step > 0:
         raise ValueError(f"the step must be positive, got {step}")
-    recipe = make_system(system, **settings)
+    recipe = make_system(system, **settings).on_hosts(hosts)
     shape = replace(ModelSettings(name=model) if isinstance(model, str) else model, dropout=0.0, input_dropout=0.0)
     exact = exact_trainer(graph, shape, seed=seed, smooth=smooth)
     quantized = ThreadedWorkers(

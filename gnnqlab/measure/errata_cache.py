@@ -1,4 +1,4 @@
-"""What the slips of CDFGNN's cache and of its proof do, measured: the last of ``MEASUREMENTS``."""
+"""What the slips of CDFGNN's cache and of its proof do, measured: some of ``MEASUREMENTS``."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,7 +11,8 @@ from torch import Tensor
 from gnnqlab.bits.policy import BitPolicy
 from gnnqlab.graph.graph import Graph
 from gnnqlab.measure.in_process import FrozenBits, ThreadedWorkers, exact_trainer
-from gnnqlab.message.codec import Stochastic
+from gnnqlab.message.codec import Codec, Stochastic
+from gnnqlab.message.direction import ByDirection
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.systems.system import System, make_system
@@ -50,7 +52,9 @@ def gradient_noise(
     weights: Tensor | None = None,
     system: System | None = None,
     noise: str = "receiver",
+    codec: Codec | ByDirection | None = None,
     seed: int = 0,
+    hosts: int = 1,
 ) -> GradientNoise:
     """Measure the variance of a gradient over messages of given widths, at fixed weights and without dropout.
 
@@ -61,9 +65,11 @@ def gradient_noise(
         workers: number of partitions, threads of this process.
         repeats: passes with independent noise, at least 2.
         weights: flat; by default those drawn from ``seed``.
-        system: its partitioner is used; METIS by default.
+        system: its partitioner and exchange are used; METIS and halo rows by default.
         noise: whose a row's rounding error is, as in :class:`gnnqlab.message.codec.Stochastic`.
+        codec: how rows become bytes, by direction or in both; by default that class, with this noise.
         seed: of weights and noise.
+        hosts: that share the workers evenly; the partitioner and the exchange are told.
 
     Raises:
         ValueError: if ``repeats`` is below 2.
@@ -80,11 +86,12 @@ def gradient_noise(
     """
     if repeats < 2:
         raise ValueError(f"repeats must be at least 2 to have a variance, got {repeats}")
-    recipe = system or make_system("vanilla")
+    recipe = (system or make_system("vanilla")).on_hosts(hosts)
+    sent: Any = Stochastic(noise=noise) if codec is None else codec
     threads = ThreadedWorkers(
         graph,
         cut_graph(graph, recipe.partition, workers),
-        replace(recipe, codec=Stochastic(noise=noise)),
+        replace(recipe, codec=sent),
         replace(model, dropout=0.0, input_dropout=0.0),
         TrainSettings(seed=seed),
         bits=FrozenBits(bits),

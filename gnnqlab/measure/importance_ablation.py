@@ -108,6 +108,7 @@ def importance_ablation(
     repeats: int = 12,
     seeds: Sequence[int] = (0, 1, 2, 3, 4),
     system: System | None = None,
+    hosts: int = 1,
 ) -> DataFrame:
     """Measure the gradient's variance at trained weights for each mask; every mask sends the same bytes.
 
@@ -121,6 +122,7 @@ def importance_ablation(
         repeats: passes with independent noise, for each seed and each mask.
         seeds: of weights, noise and shuffling.
         system: its partitioner is used; METIS by default.
+        hosts: that share the workers evenly; the partitioner and the exchange are told.
 
     Returns:
         By ``mask``: ``variance``, the mean over seeds of the variance over the squared gradient; ``ratio``, the mean of
@@ -128,7 +130,7 @@ def importance_ablation(
         interval; ``bits``, the mean width of a row, the same in all lines.
 
     Raises:
-        ValueError: if the model is another, or nothing can be moved.
+        ValueError: if the model is another, edges or blocks are cut, or nothing can be moved.
 
     Example:
         >>> from gnnqlab.graph import load
@@ -145,7 +147,10 @@ def importance_ablation(
         raise ValueError(f"model must be one of {tuple(_ALPHA)}, whose α are known, got {model.name!r}")
     if base >= Orchestrated().among[-1]:
         raise ValueError(f"base must be below {Orchestrated().among[-1]} for rows to differ in width, got {base}")
-    shape, recipe = replace(model, dropout=0.0, input_dropout=0.0), system or make_system("vanilla")
+    shape = replace(model, dropout=0.0, input_dropout=0.0)
+    recipe = (system or make_system("vanilla")).on_hosts(hosts)
+    if (cuts := getattr(recipe.partition, "cuts", "nodes")) != "nodes":
+        raise ValueError(f"importance is that of halo rows, got a cut of {cuts}; choose METIS() or Random()")
     cut = cut_graph(graph, recipe.partition, workers)
     shards = [cut.shard(graph, rank) for rank in range(workers)]
     found: dict[str, list[float]] = {mask: [] for mask in MASKS}

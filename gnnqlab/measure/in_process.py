@@ -24,9 +24,11 @@ from torch.nn import functional
 from torch.utils._python_dispatch import _disable_current_modes
 
 from gnnqlab.bits.policy import BitPolicy, Rows
+from gnnqlab.bits.variance import RowVariance, min_max
 from gnnqlab.exchange.protocol import Exchange
 from gnnqlab.exchange.schedule import Synchronous
 from gnnqlab.graph.graph import Graph
+from gnnqlab.message.cache import at_work
 from gnnqlab.message.codec import Codec, Float32, Noise
 from gnnqlab.message.direction import ByDirection, of_direction
 from gnnqlab.message.transport import Transfer
@@ -44,7 +46,7 @@ from gnnqlab.train.trainer import Trainer
 
 __all__ = [
     "FrozenBits", "GraphFactory", "LoopBack", "Mail", "OrExact", "PeerGone", "SmoothStack", "ThreadedWorkers",
-    "exact_trainer",
+    "exact_trainer", "one_thread",
 ]  # fmt: skip
 
 _PATIENCE_S = 60.0
@@ -163,6 +165,11 @@ class OrExact:
     def param_bytes(self, bits: int) -> int:
         return self.codec.param_bytes(bits)
 
+    def row_variance(self, columns: int) -> RowVariance:
+        """Return that of the system's own, which the system was refused without if it was needed."""
+        found: RowVariance = getattr(self.codec, "row_variance", min_max)(columns)
+        return found
+
     def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
         return self.codec.rows(num_rows, columns, device)
 
@@ -175,8 +182,18 @@ class OrExact:
     ) -> Tensor | None:
         return self._for(layout).encode(x, rows, ids, layout, segment, noise)
 
-    def decode(self, segment: Tensor, layout: Layout, out: Tensor, rows: Tensor, *, accumulate: bool) -> None:
-        self._for(layout).decode(segment, layout, out, rows, accumulate=accumulate)
+    def decode(
+        self,
+        segment: Tensor,
+        layout: Layout,
+        out: Tensor,
+        rows: Tensor,
+        *,
+        accumulate: bool,
+        ids: Tensor | None = None,
+        noise: Noise | None = None,
+    ) -> None:
+        self._for(layout).decode(segment, layout, out, rows, accumulate=accumulate, ids=ids, noise=noise)
 
     def landing(self, out: Tensor) -> Tensor | None:
         return None
@@ -225,13 +242,16 @@ class ThreadedWorkers:
         """Processor time of each worker in the last pass, by phase: about what it would be in processes."""
         self.trainers: list[Trainer] = []
         self.shards = [cut.shard(graph, rank) for rank in range(cut.workers)]
+        self.caches: list[Any] = [at_work(system.cache) for _ in self.shards]
+        """What runs of the system's cache on each worker; nobody adapts it."""
         either: Any = ByDirection(*(OrExact(of_direction(system.codec, each)) for each in ("forward", "backward")))
         quiet = system if as_launched else replace(system, codec=either, schedule=Synchronous())
-        for shard in self.shards:
+        for shard, cache in zip(self.shards, self.caches, strict=True):
             exchange = join(
                 quiet,
                 shard,
                 bits=quiet.bits if bits is None else bits,
+                cache=cache,
                 transport=LoopBack(self._mail, shard.rank),
                 seed=settings.seed,
                 phases=self._clocks[shard.rank],
@@ -252,7 +272,7 @@ class ThreadedWorkers:
         Raises:
             Exception: what the first worker that failed by itself raised.
         """
-        with _one_thread(), ThreadPoolExecutor(len(self.trainers)) as pool:
+        with one_thread(), ThreadPoolExecutor(len(self.trainers)) as pool:
             futures = [pool.submit(self._run_one, rank, work) for rank in range(len(self.trainers))]
         errors = [error for future in futures if (error := future.exception()) is not None]
         if errors:
@@ -332,8 +352,8 @@ def _network(model: ModelSettings, graph: Graph, seed: int, smooth: bool) -> nn.
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """Small products gain nothing from threads inside threads."""
+def one_thread() -> Iterator[None]:
+    """Run products in the calling thread: small ones gain nothing from threads inside threads."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -39,6 +39,7 @@ def receiver_noise(
     repeats: int = 24,
     seeds: Sequence[int] = (0, 1, 2),
     system: System | None = None,
+    hosts: int = 1,
 ) -> DataFrame:
     """Measure the gradient's variance with noise of a node's own and with noise by receiver, at trained weights.
 
@@ -50,7 +51,8 @@ def receiver_noise(
         epochs: of exact training before.
         repeats: passes with independent noise, for each seed and each kind of noise.
         seeds: of weights and noise.
-        system: its partitioner is used; METIS by default.
+        system: its partitioner and exchange are used; METIS and halo rows by default.
+        hosts: that share the workers evenly; the partitioner and the exchange are told.
 
     Returns:
         By ``workers``: ``receiver`` and ``node``, the mean variance over the squared gradient; ``ratio``, the mean over
@@ -85,20 +87,21 @@ def receiver_noise(
                     system=system,
                     noise=noise,
                     seed=seed,
+                    hosts=hosts,
                 ).relative
                 for noise in ("receiver", "node")
             )
             pairs.append(tuple(both))
         ratio, half = interval([node / receiver for receiver, node in pairs])
         receiver, node = (sum(column) / len(pairs) for column in zip(*pairs))
-        copies = _receivers(graph, system, count)
+        copies = _receivers(graph, (system or make_system("vanilla")).on_hosts(hosts), count)
         lines[count] = {"receiver": receiver, "node": node, "ratio": ratio, "±": half, "receivers": copies}
     return pd.DataFrame(lines).T.rename_axis("workers")
 
 
-def _receivers(graph: Graph, system: System | None, workers: int) -> float:
+def _receivers(graph: Graph, system: System, workers: int) -> float:
     """Return to how many workers a row that travels goes, on average."""
-    cut = cut_graph(graph, (system or make_system("vanilla")).partition, workers)
+    cut = cut_graph(graph, system.partition, workers)
     shards = [cut.shard(graph, rank) for rank in range(workers)]
     copies = sum(shard.num_halo for shard in shards)
     return copies / max(1, sum(shard.boundary.unique().numel() for shard in shards))

@@ -139,7 +139,7 @@ def check(
         weights = trained_weights(graph, config.model, trained, seed=config.train.seed)
     frame = gradient_variance(
         graph,
-        config.system,
+        config.placed,
         config.model,
         workers=config.workers,
         repeats=repeats,

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnnqlab.bits.problem import Message, Problem, assemble
+from gnnqlab.bits.assemble import Message, assemble
+from gnnqlab.bits.problem import Problem
 from gnnqlab.bits.solver import solve
 from gnnqlab.theory.cost import LinkCost
 

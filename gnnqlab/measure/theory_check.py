@@ -45,6 +45,7 @@ def gradient_variance(
     seed: int = 0,
     only: Collection[tuple[str, int]] | None = None,
     smooth: bool = False,
+    hosts: int = 1,
     **settings: Any,
 ) -> DataFrame:
     """Return, for every weight matrix, measured gradient variance beside the bound of AdaQP Theorem 3.
@@ -60,6 +61,7 @@ def gradient_variance(
         seed: of weights and noise.
         only: quantize just these ``(direction, layer)``, for instance ``{("backward", 1)}``.
         smooth: put GELU in the place of ReLU.
+        hosts: that share the workers evenly; the partitioner and the exchange are told.
         **settings: what the system's recipe takes, for instance ``bits=4``.
 
     Returns:
@@ -80,14 +82,14 @@ def gradient_variance(
         8 bits ``measured`` passes the bound, and ``own`` may where messages enter ahead of a ReLU.
 
     Raises:
-        ValueError: if ``repeats`` is below 2, or the model is none that the theorem speaks of.
+        ValueError: if ``repeats`` is below 2, or the model or the cut is none that the theorem speaks of.
     """
     import pandas as pd
 
     if repeats < 2:
         raise ValueError(f"repeats must be at least 2 to have a variance, got {repeats}")
     shape = ModelSettings(name=model) if isinstance(model, str) else model
-    passes = _Passes(graph, make_system(system, **settings), shape, workers, seed, smooth, bits)
+    passes = _Passes(graph, make_system(system, **settings).on_hosts(hosts), shape, workers, seed, smooth, bits)
     if weights is not None:
         passes.set_weights(weights)
     exact = passes.exact_gradient()
@@ -151,6 +153,8 @@ class _Passes:
         smooth: bool,
         bits: BitPolicy | None,
     ) -> None:
+        if (cuts := getattr(system.partition, "cuts", "nodes")) != "nodes":
+            raise ValueError(f"Theorem 3 is about rows of nodes, got a cut of {cuts}; choose METIS() or Random()")
         self._bits = system.bits if bits is None else bits
         self._graph, self._system, self._smooth = graph, system, smooth
         self._model = replace(model, dropout=0.0, input_dropout=0.0)

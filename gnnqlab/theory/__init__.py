@@ -12,7 +12,7 @@ from typing import Any
 from gnnqlab.attached import attached
 
 _ATTACHED = ("CacheError", "TheoryCheck", "cache_error", "check")
-_MODULES = ("cache", "convergence", "cost", "variance")
+_MODULES = ("cache", "convergence", "cost", "limits", "variance")
 
 
 def __getattr__(name: str) -> Any:

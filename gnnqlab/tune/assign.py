@@ -11,13 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnnqlab.bits.assemble import Message, assemble
 from gnnqlab.bits.assigned import Assigned, AssignedWidths
 from gnnqlab.bits.groups import group
 from gnnqlab.bits.outlook import Place, Widths
 from gnnqlab.bits.policy import BitPolicy
-from gnnqlab.bits.problem import Message, Problem, assemble
+from gnnqlab.bits.problem import Problem
 from gnnqlab.bits.row import EXACT
 from gnnqlab.bits.solver import solve
+from gnnqlab.bits.variance import RowVariance, min_max
 from gnnqlab.message.codec import Codec, Stochastic
 from gnnqlab.message.direction import ByDirection, of_direction
 from gnnqlab.theory.cost import LinkCost
@@ -50,13 +52,13 @@ class Desk:
 
     trace: Trace
     codec: Codec | ByDirection = _STOCHASTIC
-    """Writes the rows: what they take is asked of it."""
-    _groups: dict[tuple[int, int, bool], dict[Place, list[_Grouped]]] = field(default_factory=dict)
-    _betas: dict[tuple[int, Place, bool], list[Tensor]] = field(default_factory=dict)
+    """Writes the rows: what they take, and their variance, is asked of it."""
+    _groups: dict[tuple[int, int, bool, Place, _Weight], list[_Grouped]] = field(default_factory=dict)
+    _betas: dict[tuple[int, Place, bool, _Weight], list[Tensor]] = field(default_factory=dict)
     _here: dict[Place, list[TracedMessage]] = field(default_factory=dict)
 
     def writing(self, codec: Codec | ByDirection) -> Desk:
-        """Return the desk for another codec; what was sorted stays."""
+        """Return the desk for another codec; what was sorted stays where its rows weigh the same."""
         return Desk(self.trace, codec, self._groups, self._betas, self._here)
 
     def codec_of(self, direction: str) -> Codec:
@@ -70,22 +72,38 @@ class Desk:
             self._here[place] = self.trace.at(place)
         return self._here[place]
 
+    def variance_of(self, direction: str, columns: int) -> RowVariance:
+        """Return the variance of a direction's rows; a codec that has none is taken for codes between a row's ends."""
+        found: RowVariance = getattr(self.codec_of(direction), "row_variance", min_max)(columns)
+        return found
+
+    def _variance(self, place: Place) -> RowVariance:
+        return self.variance_of(place[1], self.messages(place)[0].columns)
+
     def betas(self, index: int, place: Place, *, as_released: bool = False) -> list[Tensor]:
         """Return β of every row of a place's messages at a traced epoch; `as_released`: with (Σα)² in place of Σα²."""
-        key = index, place, as_released
+        return [each[0] for each in self._parts(index, place, as_released=as_released)]
+
+    def _parts(self, index: int, place: Place, *, as_released: bool = False) -> list[Tensor]:
+        """What the variance of every row is made of, ``(K, n)`` for each message."""
+        variance = self._variance(place)
+        key = index, place, as_released, _weight(variance)
         if key not in self._betas:
-            self._betas[key] = [message.beta(index, as_released=as_released) for message in self.messages(place)]
+            self._betas[key] = [
+                message.betas(index, variance, as_released=as_released) for message in self.messages(place)
+            ]
         return self._betas[key]
 
     def groups(self, index: int, size: int, *, as_released: bool = False) -> dict[Place, list[_Grouped]]:
         """Return the groups of every message at a traced epoch."""
-        key = index, size, as_released
-        if key not in self._groups:
-            self._groups[key] = {
-                place: [_Grouped.of(beta, size) for beta in self.betas(index, place, as_released=as_released)]
-                for place in self.trace.places
-            }
-        return self._groups[key]
+        found = {}
+        for place in self.trace.places:
+            key = index, size, as_released, place, _weight(self._variance(place))
+            if key not in self._groups:
+                betas = self.betas(index, place, as_released=as_released)
+                self._groups[key] = [_Grouped.of(beta, size) for beta in betas]
+            found[place] = self._groups[key]
+        return found
 
     def problems(self, settings: Assigned, cost: LinkCost, *, index: int, transport: str) -> dict[Place, Problem]:
         """Return the bi-objective problem of every layer and direction."""
@@ -96,6 +114,9 @@ class Desk:
                 Message(message.sender, message.receiver, each.rows, each.beta)
                 for message, each in zip(self.messages(place), groups, strict=True)
             ]
+            variance = self._variance(place)
+            parts = self._parts(index, place, as_released=settings.as_released)
+            totals = torch.stack([each.sum(1) for each in parts]).sum(0).tolist()
             found[place] = assemble(
                 messages,
                 cost,
@@ -104,6 +125,7 @@ class Desk:
                 widths=settings.among,
                 param_bytes=self.codec_of(place[1]).param_bytes,
                 transport="ring" if transport == "ring" else "direct",
+                width_shares=tuple(variance.relative(width, totals) for width in settings.among),
             )
         return found
 
@@ -150,14 +172,15 @@ class Desk:
         return policy
 
     def variance(self, widths: Widths, index: int) -> dict[Place, float]:
-        """Return V of every layer and direction at a traced epoch: ``Σ β / (2^b - 1)^2``."""
-        return {
-            place: sum(
-                float((beta * _row_variance(rows)).sum())
-                for beta, rows in zip(self.betas(index, place), parts, strict=True)
+        """Return V of every layer and direction at a traced epoch, by the variance of each row."""
+        found = {}
+        for place, parts in widths.items():
+            variance = self._variance(place)
+            found[place] = sum(
+                float(variance.at(betas, rows).sum())
+                for betas, rows in zip(self._parts(index, place), parts, strict=True)
             )
-            for place, parts in widths.items()
-        }
+        return found
 
     def sent_bytes(self, widths: Widths) -> dict[Place, np.ndarray]:
         """Return what travels from worker to worker, ``(P, P)`` for every layer and direction, if every row does."""
@@ -178,5 +201,9 @@ def as_asked(rows: Tensor) -> int | Tensor:
     return first if bool((rows == first).all()) else rows.to(torch.uint8)
 
 
-def _row_variance(bits: Tensor) -> Tensor:
-    return torch.where(bits < EXACT, 1 / (2.0 ** bits.double() - 1) ** 2, 0.0)
+_Weight = tuple[tuple[str, ...], float]
+"""What β depends on: the spreads, and its unit."""
+
+
+def _weight(variance: RowVariance) -> _Weight:
+    return variance.spreads, variance.unit

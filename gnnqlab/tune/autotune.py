@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.graph.given import GraphLike
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import load
 from gnnqlab.launch.local import launch
@@ -151,7 +152,7 @@ class Autotuned:
 
 
 def autotune(
-    graph: Graph | str | Path | RunConfig,
+    graph: GraphLike | RunConfig,
     *,
     target: str = "balanced",
     most_variance: float = 300.0,
@@ -293,7 +294,7 @@ def _trial(seen: Probe, graph: Graph, forecast: Forecast, *, epochs: int, repeat
             workers=config.workers,
             repeats=repeats,
             weights=seen.trace.weights,
-            system=config.system,
+            system=config.placed,
             seed=config.train.seed,
         ).variance
     return Trial(

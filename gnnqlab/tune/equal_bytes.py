@@ -102,7 +102,7 @@ def variance_at_equal_bytes(
             workers=probe.config.workers,
             repeats=repeats,
             weights=probe.trace.weights,
-            system=probe.config.system,
+            system=probe.config.placed,
             seed=probe.config.train.seed,
         )
         rows.append((name, forecast.bytes_sent / 1e3, forecast.total_variance, noise.variance, noise.standard_error))

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from gnnqlab.graph.graph import Graph
+    from gnnqlab.graph.given import GraphLike
 
 __all__ = ["group_size_table"]
 
 
 def group_size_table(
-    graph: Graph | str | Path,
+    graph: GraphLike,
     *,
     sizes: Sequence[int] = (5, 20, 100),
     seeds: Sequence[int] = (0, 1, 2),
@@ -40,12 +39,11 @@ def group_size_table(
     """
     import pandas as pd
 
-    from gnnqlab.graph.graph import Graph
     from gnnqlab.graph.sources import load
     from gnnqlab.measure.gradient_noise import gradient_noise
     from gnnqlab.tune.probe import probe
 
-    whole = graph if isinstance(graph, Graph) else load(graph)
+    whole = load(graph)
     rows = []
     for seed in seeds:
         seen = probe(graph, seed=seed, epochs=epochs, launched=False, theorem=False, **settings)
@@ -58,7 +56,7 @@ def group_size_table(
                 workers=seen.config.workers,
                 repeats=repeats,
                 weights=seen.trace.weights,
-                system=seen.config.system,
+                system=seen.config.placed,
                 seed=seed,
             )
             rows.append((size, seed, noise.variance, forecast.bytes_sent))

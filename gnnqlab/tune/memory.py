@@ -1,17 +1,21 @@
 """Live bytes by purpose that a system is going to need: a trial of two epochs on workers in this process.
 
 Each worker is a thread with a ledger of its own, as launched workers have; codec, cache, bits and schedule are the
-system's. Nothing is launched. The trial itself takes about the memory of all workers together.
+system's. Nothing is launched. The trial itself takes about the memory of all workers together. Links between threads
+are not timed: the buffers for that, where a policy asks for it, are added by formula.
 """
 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from pathlib import Path
+from dataclasses import dataclass
 
-from gnnqlab.graph.graph import Graph
+from gnnqlab.bits.assignment import Trace, largest_sent, traces_of
+from gnnqlab.graph.given import GraphLike
 from gnnqlab.graph.sources import load
 from gnnqlab.measure.in_process import ThreadedWorkers
+from gnnqlab.message.direction import of_direction
+from gnnqlab.message.links import held_bytes, sizes_up_to
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.systems.system import System
@@ -23,7 +27,7 @@ __all__ = ["foreseen_memory"]
 
 
 def foreseen_memory(
-    graph: Graph | str | Path,
+    graph: GraphLike,
     model: ModelSettings,
     system: System,
     *,
@@ -32,7 +36,7 @@ def foreseen_memory(
 ) -> dict[str, int]:
     """Return bytes by purpose of the worker that needs the most, at the peak of an epoch and its evaluation.
 
-    Not counted: what a policy that assigns widths needs while it does (``assigned``, ``orchestrated``).
+    Not counted, here as in ``run.memory``: what a thread beside training solves an assignment with.
 
     Args:
         graph: the whole graph, or its name or path.
@@ -53,20 +57,51 @@ def foreseen_memory(
         >>> list(found)
         ['weights', 'adjacency', 'kept', 'rows', 'halo', 'buffers']
     """
-    whole = graph if isinstance(graph, Graph) else load(graph)
+    whole = load(graph)
     cut = cut_graph(whole, system.partition, workers)
     threads = ThreadedWorkers(whole, cut, system, model, settings or TrainSettings(), as_launched=True)
     threads.step(0)  # sets things up: buffers, moments of the optimizer
     threads.run(lambda trainer: trainer.evaluate(0))
-    counts = threads.run(_counted)
-    return max(counts, key=lambda count: sum(count.values()))
+    found = threads.run(_counted)
+    timed = max(_timed_bytes(system, direction, [one.traces for one in found]) for direction in ("forward", "backward"))
+    moments = [moment for one in found for moment in (one.at_peak, _with_buffers(one.after_step, timed))]
+    return max(moments, key=lambda moment: sum(moment.values()))
 
 
-def _counted(trainer: Trainer) -> dict[str, int]:
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """What a trial found on one worker."""
+
+    at_peak: dict[str, int]
+    after_step: dict[str, int]
+    """Bytes between the step and what follows an epoch, when links are timed."""
+    traces: list[Trace]
+    """Of the messages that it sent."""
+
+
+def _counted(trainer: Trainer) -> _Found:
     opened: tuple[ExitStack, Ledger] = counting(trainer)
     stack, ledger = opened
     with stack:
         trainer.gradients(1)
         trainer.optimizer.step()
+        after_step = dict(ledger.live)
+        assert trainer.exchange is not None
+        traces = traces_of(getattr(trainer.exchange, "channels", ()))
         trainer.evaluate(1)
-    return {purpose: ledger.at_peak[purpose] for purpose in PURPOSES}
+    return _Found({purpose: ledger.at_peak[purpose] for purpose in PURPOSES}, after_step, traces)
+
+
+def _timed_bytes(system: System, direction: str, traces: list[list[Trace]]) -> int:
+    """Return the bytes of the messages that time links for a policy of one direction, or of both."""
+    policy = of_direction(system.bits, direction)
+    if len(traces) == 1 or not getattr(policy, "times_links", False):
+        return 0
+    whole = policy is system.bits
+    param_bytes = of_direction(system.codec, "forward" if whole else direction).param_bytes
+    sent = [trace for own in traces for trace in own if whole or trace.place[1] == direction]
+    return held_bytes(sizes_up_to(largest_sent(sent, policy.start, param_bytes)))
+
+
+def _with_buffers(moment: dict[str, int], more: int) -> dict[str, int]:
+    return {**moment, "buffers": moment["buffers"] + more}

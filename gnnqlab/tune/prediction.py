@@ -133,7 +133,7 @@ class Prediction:
             error: of such predictions in finished runs.
         """
         bits, sent, seen = self.system.bits, self.volume, self.foreseen
-        bounds, share = _bounds(self.desk.trace, seen.widths)
+        bounds, share = _bounds(self.desk, seen.widths)
         assumed = getattr(self.system.schedule, "assumes", "")
         payload, params = round(sent.payload_bytes), round(sent.param_bytes)
         return Forecast(
@@ -192,13 +192,13 @@ def _marginal_share(seen: Trace, share: float) -> float:
     return left / whole if whole else 1.0
 
 
-def _bounds(seen: Trace, widths: Widths) -> tuple[dict[str, float], float | None]:
+def _bounds(desk: Desk, widths: Widths) -> tuple[dict[str, float], float | None]:
     """Return Theorem 3's bounds at the last traced epoch, and their sum over the squared gradient."""
-    theorem = seen.theorem
+    seen, theorem = desk.trace, desk.trace.theorem
     if theorem is None:
         return {}, None
     joined = {place: torch.cat([rows.long() for rows in parts]) for place, parts in widths.items()}
-    noise = seen.noise(joined, len(seen.epochs) - 1)
+    noise = seen.noise(joined, len(seen.epochs) - 1, desk.variance_of)
     bounds = {f"{each.layer}.{each.name}": each.bound(noise, AVERAGE).total for each in theorem.terms}
     squared = theorem.squared_gradient
     return bounds, sum(bounds.values()) / squared if squared > 0 else None

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gnnqlab.bits.assigned import Assigned, AssignedWidths
+from gnnqlab.graph.given import GraphLike
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import load
 from gnnqlab.launch.calibrate import settle
 from gnnqlab.nn.models.registry import ModelSettings
-from gnnqlab.partition.cut import on_hosts
 from gnnqlab.systems.system import System, make_system
 from gnnqlab.train.config import RunConfig
 from gnnqlab.train.configure import configure
@@ -212,8 +212,8 @@ class Probe:
         return kept if kept.system == recipe.name else replace(kept, system=recipe.name, recipe=recipe)
 
     def _memory(self, recipe: System) -> dict[str, int]:
-        config, hosts = self.config, self.config.launch.hosts or 1
-        placed = replace(recipe, partition=on_hosts(recipe.partition, hosts), exchange=on_hosts(recipe.exchange, hosts))
+        config = self.config
+        placed = replace(config, system=recipe).placed
         return foreseen_memory(config.graph, config.model, placed, workers=config.workers, settings=config.train)
 
     @cached_property
@@ -229,7 +229,7 @@ class Probe:
 
 
 def probe(
-    graph: Graph | str | Path | RunConfig,
+    graph: GraphLike | RunConfig,
     *,
     model: str | ModelSettings = "gcn",
     system: str | System = "vanilla",
@@ -277,11 +277,7 @@ def probe(
     seen = trace(
         whole,
         config.model,
-        replace(
-            config.system,
-            partition=on_hosts(config.system.partition, config.launch.hosts or 1),
-            exchange=on_hosts(config.system.exchange, config.launch.hosts or 1),
-        ),
+        config.placed,
         workers=config.workers,
         epochs=epochs,
         settings=config.train,
@@ -298,7 +294,7 @@ def probe(
 
 
 def _vanilla(
-    graph: Graph | str | Path | RunConfig,
+    graph: GraphLike | RunConfig,
     model: str | ModelSettings,
     system: str | System,
     workers: int,

@@ -1,4 +1,4 @@
-"""What a few epochs show of a training's messages: who sends how many rows to whom, and how far each row spans.
+"""What a few epochs show of a training's messages: who sends how many rows to whom, how far each row spans, its norm.
 
 The workers are threads of this process; they send 8 bits, as a run does before its first assignment, so the ranges are
 those that its assigner will see. Nothing is timed here.
@@ -19,6 +19,7 @@ from gnnqlab.measure.gradient_trace import LayerMeans, TracedGraph, covered, wat
 from gnnqlab.measure.in_process import ThreadedWorkers
 from gnnqlab.measure.weight_terms import weight_terms
 from gnnqlab.message.channel import Channel
+from gnnqlab.message.rotated import Rotated
 from gnnqlab.nn.message_passing import LocalGraph
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.partition.cut import Cut
@@ -43,6 +44,7 @@ def trace(
     epochs: int = 24,
     settings: TrainSettings | None = None,
     theorem: bool = True,
+    hosts: int = 1,
 ) -> Trace:
     """Train some epochs on workers in this process and keep what their messages show.
 
@@ -55,6 +57,7 @@ def trace(
         settings: seed and learning rate.
         theorem: also find what Theorem 3 needs, one more pass without dropout; nothing for models it is not about, nor
             for cuts of edges.
+        hosts: that share the workers evenly; the partitioner and the exchange are told.
 
     Raises:
         ValueError: if there is one worker only, or fewer than two epochs.
@@ -71,19 +74,19 @@ def trace(
         raise ValueError(f"workers must be at least 2 to exchange messages, got {workers}")
     if epochs < 2:
         raise ValueError(f"epochs must be at least 2, since the first assignment follows epoch 1, got {epochs}")
-    settings, system = settings or TrainSettings(), system or make_system("vanilla")
+    settings, system = settings or TrainSettings(), (system or make_system("vanilla")).on_hosts(hosts)
     cut = cut_graph(graph, system.partition, workers)
     threads = ThreadedWorkers(graph, cut, _eight(system), model, settings, bits=Fixed(bits=8))
     kept = sorted({*(2**power for power in range(64) if 2**power < epochs), epochs - 1})
-    losses, ranges, seconds = [], [], []
+    losses, spreads, seconds = [], [], []
     weights = threads.trainers[0].parameters.values
     for epoch in range(epochs):
         weights = threads.trainers[0].parameters.values.clone()
         losses.append(threads.step(epoch))
         seconds.append(threads.seconds)
         if epoch in kept:
-            ranges.append(_ranges(threads))
-    messages = _with_kept_columns(_messages(threads, ranges), threads, epochs)
+            spreads.append(_spreads(threads))
+    messages = _with_kept_columns(_messages(threads, spreads), threads, epochs)
     known = None
     if theorem and threads.shards[0].cuts == "nodes" and graph.num_nodes * graph.num_features <= _LARGEST:
         known = _theorem(graph, cut, model, weights, settings, sorted({message.place for message in messages}))
@@ -101,8 +104,11 @@ def trace(
 
 
 def _eight(system: System) -> System:
-    """Return the system that is traced: rows of 8 bits, all at once."""
-    return probed(make_system("fixed-bits", bits=8), system)
+    """Return the system that is traced: rows of 8 bits, all at once.
+
+    Rotated rows of 8 bits are those of stochastic codes, bit for bit; both statistics of them are noted.
+    """
+    return probed(replace(make_system("fixed-bits", bits=8), codec=Rotated()), system)
 
 
 def _phases(seconds: list[list[dict[str, float]]]) -> dict[str, float]:
@@ -115,24 +121,25 @@ Key = tuple[int, str, int, int, int]
 """(layer, direction, round, sender, receiver)."""
 
 
-def _ranges(threads: ThreadedWorkers) -> dict[Key, Tensor]:
+def _spreads(threads: ThreadedWorkers) -> dict[Key, Tensor]:
     found = {}
     for trainer, shard in zip(threads.trainers, threads.shards, strict=True):
         for channel in trainer.graph.exchange.channels:
-            for peer, ranges in channel.ranges.items():
-                if ranges.numel():
-                    found[(*channel.place, shard.rank, peer)] = ranges.clone()
+            for peer, spreads in channel.spreads.items():
+                if spreads.numel():
+                    found[(*channel.place, shard.rank, peer)] = spreads.clone()
             for route in channel.plan.send if channel.plan.exact else ():
-                if route.num_rows:  # nothing is rounded, whatever their ranges
-                    found[(*channel.place, shard.rank, route.peer)] = torch.zeros(route.num_rows)
+                if route.num_rows:  # nothing is rounded, whatever their spreads
+                    found[(*channel.place, shard.rank, route.peer)] = torch.zeros(route.num_rows, 2)
     return found
 
 
-def _messages(threads: ThreadedWorkers, ranges: list[dict[Key, Tensor]]) -> list[TracedMessage]:
+def _messages(threads: ThreadedWorkers, spreads: list[dict[Key, Tensor]]) -> list[TracedMessage]:
     found = []
-    for key in sorted(ranges[0]):
+    for key in sorted(spreads[0]):
         layer, direction, round_, sender, receiver = key
         channel = _channel(threads, key)
+        norms, ranges = torch.stack([seen[key] for seen in spreads]).unbind(2)
         found.append(
             TracedMessage(
                 layer=layer,
@@ -143,7 +150,8 @@ def _messages(threads: ThreadedWorkers, ranges: list[dict[Key, Tensor]]) -> list
                 ids=channel.plan.to_peer(receiver).ids,
                 use=_use(threads, key),
                 released_use=_use(threads, key, as_released=True),
-                ranges=torch.stack([seen[key] for seen in ranges]),
+                ranges=ranges.contiguous(),
+                norms=norms.contiguous(),
                 kept_columns=0,
                 round=round_,
                 to_all=channel.plan.to_all,

@@ -1,23 +1,26 @@
-"""What a trace holds: messages with their rows' ranges, the nodes that they reach, and Theorem 3's factors.
+"""What a trace holds: messages with their rows' ranges and norms, the nodes that they reach, and Theorem 3's factors.
 
 Letters: n rows of one message, T traced epochs, V nodes of the graph, E pairs (row, node that it reaches).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from gnnqlab.bits.groups import beta
 from gnnqlab.bits.policy import Rows
+from gnnqlab.bits.variance import RowVariance, min_max
 from gnnqlab.measure.weight_terms import Place, WeightTerms
 from gnnqlab.partition.shard import Shard
-from gnnqlab.theory.variance import step_widths
+from gnnqlab.theory.variance import AVERAGE
 
-__all__ = ["Reach", "Theorem", "Trace", "TracedMessage"]
+__all__ = ["Reach", "Theorem", "Trace", "TracedMessage", "VarianceOf"]
+
+VarianceOf = Callable[[str, int], RowVariance]
+"""(direction, D) -> the variance of rows as their codec has it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +41,8 @@ class TracedMessage:
     """The same as AdaQP's published code has it."""
     ranges: Tensor
     """``max - min`` of each row in each traced epoch, float32 ``(T, n)``."""
+    norms: Tensor
+    """``|x|`` of each row in each traced epoch, 0 of a constant one, float32 ``(T, n)``."""
     kept_columns: int
     """D where dropped rows are summed before they are projected, since receivers keep them."""
     round: int = 0
@@ -60,9 +65,14 @@ class TracedMessage:
         """The worker in whose halo the rows are."""
         return self.receiver if self.direction == "forward" else self.sender
 
-    def beta(self, index: int, *, as_released: bool = False) -> Tensor:
-        """Return β of each row at the traced epoch of this index, float64 ``(n,)``."""
-        return beta(self.released_use if as_released else self.use, self.ranges[index], self.columns)
+    def spreads(self, index: int, names: Sequence[str] = ("range",)) -> Tensor:
+        """Return what a codec would have noted of each row at the traced epoch of this index, float32 ``(n, K)``."""
+        traced = {"range": self.ranges, "norm": self.norms}
+        return torch.stack([traced[name][index] for name in names], dim=1)
+
+    def betas(self, index: int, variance: RowVariance, *, as_released: bool = False) -> Tensor:
+        """Return what the variance of each row is made of at a traced epoch, β first, float64 ``(K, n)``."""
+        return variance.betas(self.released_use if as_released else self.use, self.spreads(index, variance.spreads))
 
     def rows(self, seed: int) -> Rows:
         """Return the rows as a bit policy is asked about them."""
@@ -145,12 +155,16 @@ class Trace:
         """Return which of the kept epochs is the last one up to ``epoch``; the first if there is none."""
         return max((index for index, kept in enumerate(self.epochs) if kept <= epoch), default=0)
 
-    def noise(self, widths: Mapping[tuple[int, str], Tensor], index: int) -> dict[Place, Tensor]:
+    def noise(
+        self, widths: Mapping[tuple[int, str], Tensor], index: int, variance: VarianceOf | None = None
+    ) -> dict[Place, Tensor]:
         """Return the noise that each node receives, in units of the constant c of ``c D S^2``.
 
         Args:
             widths: (layer, direction) -> width of every row of its messages, one message after another.
             index: which of the kept epochs.
+            variance: direction and D -> the variance of its codec, of which ``D S^2`` is six times; by default that of
+                codes between a row's ends.
         """
         assert self.theorem is not None
         nodes = self.shards[0].num_global_nodes
@@ -161,7 +175,8 @@ class Trace:
         }
         for (layer, direction), reach in self.theorem.reach.items():
             here = self.at((layer, direction))
-            ranges = torch.cat([message.ranges[index] for message in here])
-            steps = step_widths(ranges, widths[layer, direction]) ** 2 * here[0].columns
-            found[direction, layer] = reach.noise(steps, nodes)
+            columns = here[0].columns
+            of_codec = min_max(columns) if variance is None else variance(direction, columns)
+            spreads = torch.cat([message.spreads(index, of_codec.spreads) for message in here])
+            found[direction, layer] = reach.noise(of_codec.of(spreads, widths[layer, direction]) / AVERAGE, nodes)
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gnnqlab.measure.errata_cache import MEASUREMENTS
+from gnnqlab.measure.errata_products import MEASUREMENTS
 
 
 def figures(name):
@@ -71,3 +71,14 @@ def test_slips_of_the_cache_and_its_proof():
     assert figures("CD-5")["climbed"] > 1
     assert figures("CD-6")["steps_1000000"] == pytest.approx(0.25, abs=0.005)
     assert figures("CD-6")["steps_100"] > figures("CD-6")["steps_10000"] > 0.25
+
+
+def test_half_a_code_is_one_too_many():
+    found = figures("TG-4")
+    assert 0.4 < found["outside"] < 0.6 and found["error"] > 1
+
+
+def test_rounded_logits_move_sums_beyond_what_rounded_rows_do():
+    found = figures("TG-5")
+    for bits in (8, 4):
+        assert found[f"exact_{bits}"] < found[f"codes_{bits}"] < 2 * found[f"exact_{bits}"]

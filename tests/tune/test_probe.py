@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 import gnnqlab as gq
 from gnnqlab.bits import Fixed
@@ -130,3 +132,14 @@ def test_a_guess_needs_no_run():
     assert set(guessed["loop"].exact.phases) >= {"central", "marginal", "encode", "decode", "dense", "reduce"}
     probe = Probe(config=slow, trace=seen(), timing=guessed["slow"], wire=guessed["slow"].wire)
     assert probe.forecast(lam=0.0).speedup > 1 and "guess" in repr(probe)
+
+
+def test_a_graph_of_another_library_is_probed_under_its_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("GNNQLAB_CACHE", str(tmp_path))
+    src, dst = gq.load("sbm:40,2,4").edge_list()
+    x, y = torch.rand(40, 3), torch.arange(40) % 2
+    data = SimpleNamespace(edge_index=torch.stack([src, dst]), x=x, y=y)
+    found = gq.probe(data, launched=False, epochs=3, layers=2, hidden=4, theorem=False, partition="random")
+    assert repr(found).startswith("<Probe of pyg: gcn, 2 workers")
+    whole = gq.probe(gq.from_pyg(data), launched=False, epochs=3, layers=2, hidden=4, theorem=False, partition="random")
+    assert [m.num_rows for m in found.trace.messages] == [m.num_rows for m in whole.trace.messages]

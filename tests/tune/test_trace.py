@@ -33,6 +33,7 @@ def test_messages_hold_the_rows_of_the_shards(workers):
         shard = found.shards[holder]
         assert torch.equal(message.ids, shard.halo.split(shard.halo_splits.tolist())[owner])
         assert message.ranges.shape == (4, message.num_rows) and bool((message.ranges >= 0).all())
+        assert message.norms.shape == message.ranges.shape and bool((message.norms >= 0).all())
         # What another worker computes with my row is more than nothing; what I send home is added as it is.
         assert bool((message.use > 0).all()) and (forward or bool((message.use == 1).all()))
 

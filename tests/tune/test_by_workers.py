@@ -1,0 +1,41 @@
+"""Bytes by the number of workers are those of the cut that each system names; memory is tried where it is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import gnnqlab as gq
+from gnnqlab.exchange.formula import Sizes
+from gnnqlab.nn import ModelSettings
+from gnnqlab.tune import by_workers as place
+from gnnqlab.tune.by_workers import by_workers
+from gnnqlab.tune.formula import epoch_bytes
+
+SHAPE = ModelSettings(layers=2, hidden=16)
+
+
+def test_systems_of_one_cut_share_it_and_halo_rows_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuts: list[tuple[Any, int]] = []
+    cut_graph = place.cut_graph
+    monkeypatch.setattr(place, "cut_graph", lambda *cut: (cuts.append(cut[1:]), cut_graph(*cut))[1])
+    graph = gq.load("sbm:60,3,6")
+    systems = {"Vanilla": gq.systems.vanilla(), "SAR": gq.systems.sar(), "CAGNET": gq.systems.cagnet()}
+    found = by_workers(graph, systems, SHAPE, workers=(1, 3), tried_up_to=1).set_index(["system", "workers"])
+    assert [type(cut).__name__ for cut, workers in cuts if workers == 3] == ["METIS", "Contiguous"]
+    halo = sum(shard.num_halo for shard in gq.partition(graph, gq.METIS(), workers=3).shards)
+    sent = found["bytes"]
+    sizes = Sizes(num_nodes=60, workers=3, copies=halo)
+    expected = epoch_bytes(gq.systems.vanilla(), SHAPE, sizes, features=graph.num_features, classes=3)
+    assert sent["Vanilla", 3] == sent["SAR", 3] == expected > 0
+    assert sent["CAGNET", 3] == 2 * 60 * 4 * (16 + 16 + 3 + 3) and sent["Vanilla", 1] == 0
+    assert found["memory_bytes"].notna().tolist() == [True, False] * 3
+
+
+def test_systems_without_a_formula_and_nothing_at_all_are_refused() -> None:
+    graph = gq.load("sbm:60,3,6")
+    with pytest.raises(ValueError, match="must be given, got 0 and 7"):
+        by_workers(graph, {}, SHAPE)
+    with pytest.raises(ValueError, match="bits must be one width for a formula, got Assigned"):
+        by_workers(graph, {"AdaQP": gq.systems.adaqp()}, SHAPE, workers=(2,), tried_up_to=0)
