@@ -49,7 +49,7 @@ def instance(workers: int, groups: int, *, lam: float, transport: str = "ring", 
     """Return a problem with ``groups`` groups for every pair (``even``), or 30 to 100 % of that."""
     import numpy as np
 
-    from gnnqlab.bits.problem import Message, assemble
+    from gnnqlab.bits.assemble import Message, assemble
     from gnnqlab.theory.cost import LinkCost
 
     generator = np.random.default_rng(workers * 1000 + groups)

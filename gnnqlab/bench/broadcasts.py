@@ -2,9 +2,10 @@
 
 CAGNET, SANCUS with and without quantized blocks, CDFGNN and Vanilla train to their end over the same emulated link,
 from the same weights, once a seed; a training is kept, and found again by the next call. Broadcasts avoided are those
-of forward blocks: gradients are always sent. Vanilla and CDFGNN have partitioners, METIS and EBV, the others contiguous
-blocks, as published. Nothing is dropped, as in SANCUS's own trainings: with dropout its receivers would put masks on
-rows that they hold, which then travel before they are projected, and wider.
+of forward blocks: gradients are always sent. CDFGNN beside SANCUS and CAGNET is CDFGNN Fig. 5. Vanilla and CDFGNN have
+partitioners, METIS and EBV, the others contiguous blocks, as published. Nothing is dropped, as in SANCUS's own
+trainings: with dropout its receivers would put masks on rows that they hold, which then travel before they are
+projected, and wider.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.bench.kept_trainings import KeptTrainings
-from gnnqlab.bench.machine import machine
 from gnnqlab.bench.paired import counted, paired
 from gnnqlab.bench.progress import Progress
 from gnnqlab.bench.rows import row
 from gnnqlab.bench.systems import table
 from gnnqlab.bench.training import Training, mean_of, read_training
+from gnnqlab.train.provenance import machine
 
 if TYPE_CHECKING:
     from gnnqlab.systems.system import System
@@ -107,7 +108,9 @@ def broadcasts(
     if seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
     chosen = lines(systems)
-    sources = [graph] if graph else list(dict.fromkeys(find_graph(name) or "digits" for name in GRAPHS))
+    sources = (
+        [find_graph(graph) or graph] if graph else list(dict.fromkeys(find_graph(name) or "digits" for name in GRAPHS))
+    )
     kept, rows = KeptTrainings(Path(trainings), machine()), []
     progress = Progress(len(sources) * len(workers) * len(chosen) * seeds)
     over: dict[str, Any] = {"hosts": hosts, "link": link} if hosts > 1 else {}

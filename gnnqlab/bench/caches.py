@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.bench.kept_trainings import KeptTrainings
-from gnnqlab.bench.machine import machine
 from gnnqlab.bench.paired import counted, paired
 from gnnqlab.bench.progress import Progress
 from gnnqlab.bench.rows import row
 from gnnqlab.bench.training import Training, mean_of, read_training
+from gnnqlab.train.provenance import machine
 
 if TYPE_CHECKING:
     from gnnqlab.message.chosen import ChosenRows

@@ -1,9 +1,10 @@
 """CDFGNN's two optimizations one by one: seconds of an epoch (Fig. 6) and accuracy (Fig. 8), over seeds.
 
 ``baseline`` sends every sum as float32 over EBV with γ = 0.1; ``cache`` sends those that moved, ``quantize`` 8 bits of
-all, ``both`` is the recipe. All start from the same weights on the same cut, once a seed. Communication holds the
-quantization and the choice of rows, as in the paper. ``full batch`` is one process on the whole graph, ``mini-batch``
-sampled neighbours in one process, a step for each batch.
+all, ``both`` is the recipe. In ``baseline meeting`` and ``both meeting`` copies of a node meet on their host first
+(:class:`gnnqlab.exchange.replica.Replicas`, ``meet``; not in the paper). All start from the same weights on the same
+cut, once a seed. Communication holds the quantization and the choice of rows, as in the paper. ``full batch`` is one
+process on the whole graph, ``mini-batch`` sampled neighbours in one process, a step for each batch.
 
 Differs: the paper draws accuracy over epochs and names no numbers; here it is the test score in the epoch with the best
 validation score.
@@ -51,20 +52,24 @@ def lines() -> dict[str, System]:
 
     Example:
         >>> list(lines()), type(lines()["quantize"].cache).__name__
-        (['baseline', 'cache', 'quantize', 'both'], 'NoCache')
+        (['baseline', 'cache', 'quantize', 'both', 'baseline meeting', 'both meeting'], 'NoCache')
     """
     from gnnqlab.bits.policy import Fixed
+    from gnnqlab.exchange.replica import Replicas
     from gnnqlab.message.cache import NoCache
     from gnnqlab.message.codec import Float32
     from gnnqlab.systems import make_system
 
     both = make_system("cdfgnn")
     plain: dict[str, Any] = {"codec": Float32(), "bits": Fixed()}
+    baseline, met = replace(both, cache=NoCache(), **plain), Replicas(meet=True)
     return {
-        "baseline": replace(both, cache=NoCache(), **plain),
+        "baseline": baseline,
         "cache": replace(both, **plain),
         "quantize": replace(both, cache=NoCache()),
         "both": both,
+        "baseline meeting": replace(baseline, exchange=met),
+        "both meeting": replace(both, exchange=met),
     }
 
 
@@ -100,7 +105,7 @@ def cdfgnn(
 
     if seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
-    source = graph or find_graph("amazon_computers") or "digits"
+    source = find_graph(graph or "amazon_computers") or graph or "digits"
     settings: dict[str, Any] = {**SETTINGS, **({} if epochs is None else {"epochs": epochs})}
     whole, alone = load(source), _alone(source)
     found: dict[int, dict[str, list[Outcome]]] = {number: {} for number in workers}

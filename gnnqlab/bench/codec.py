@@ -2,7 +2,8 @@
 
 Encoding gathers half of the rows of a matrix that no cache holds: *ascending*, as a shard's send list is, and
 *shuffled*, the worst case. Decoding scatters as many rows into a halo whose rows start at multiples of 64 bytes.
-CDFGNN's linear codes are decoded like the others, so that they stand among the encoders alone.
+CDFGNN's linear codes are decoded like the others, so that they stand among the encoders alone; rotated ones have a
+row beside memcpy both ways.
 All figures count the float32 bytes of the messages, so memcpy's is what a second copy of them would cost.
 """
 
@@ -26,6 +27,7 @@ FLOATS = 1 << 25
 ENCODE_GOALS = {64: 0.7, 256: 1.0, 602: 0.8}  # against memcpy
 GATHER_GOALS = {64: 1.5, 256: 1.5}  # against index_select
 DECODE_GOALS = {128: 2.0, 256: 2.0}  # against memcpy
+ROTATED_GOALS = {"avx512": 0.5, "avx2": 0.35, "scalar": None}  # encoding against memcpy, D = 256, one thread
 TORCH_GOAL = 15.0
 SETTINGS: dict[str, Any] = {"seed": 1, "epoch": 0, "stream": 0}
 
@@ -53,6 +55,9 @@ def measure_threads(repeats: int) -> list[dict[str, Any]]:
 def _encode_rows(columns: int, widths: tuple[int, ...], order: str, repeats: int) -> list[dict[str, Any]]:
     import torch
 
+    from gnnqlab.kernels import native
+    from gnnqlab.kernels.rotate import ROTATED_WIDTHS
+
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(FLOATS // columns, columns, generator=generator)
     chosen = torch.randperm(x.shape[0], generator=generator)[: x.shape[0] // 2]
@@ -65,6 +70,9 @@ def _encode_rows(columns: int, widths: tuple[int, ...], order: str, repeats: int
     for bits in widths:
         contestants[f"{bits} bit"] = _encoder(x, rows, bits)
         contestants[f"linear, {bits} bit"] = _linear_encoder(x, rows, bits)
+        if bits in ROTATED_WIDTHS:
+            contestants[f"rotated, {bits} bit"] = _rotated_encoder(x, rows, bits, 2)
+            contestants[f"rotated once, {bits} bit"] = _rotated_encoder(x, rows, bits, 1)
     in_torch = columns == 256 and order == "ascending"
     if in_torch:
         contestants["torch"] = lambda: _encode_in_torch(x, rows, 2)
@@ -75,6 +83,10 @@ def _encode_rows(columns: int, widths: tuple[int, ...], order: str, repeats: int
         against = [("memcpy", ENCODE_GOALS), ("index_select", GATHER_GOALS)]
         lines += [_versus(seconds, f"{bits} bit", rival, case, message, goals.get(columns)) for rival, goals in against]
         lines += [_versus(seconds, f"linear, {bits} bit", rival, case, message, None) for rival, _ in against]
+        if bits in ROTATED_WIDTHS:
+            goal = ROTATED_GOALS[native.isa()] if columns == 256 and torch.get_num_threads() == 1 else None
+            for kind in ("rotated", "rotated once"):
+                lines.append(_versus(seconds, f"{kind}, {bits} bit", "memcpy", case, message, goal))
     if in_torch:
         lines.append(_versus(seconds, "2 bit", "torch", case, message, TORCH_GOAL))
     return lines
@@ -84,6 +96,7 @@ def _decode_rows(columns: int, widths: tuple[int, ...], repeats: int) -> list[di
     import torch
 
     from gnnqlab.kernels.codec import decode_rows, encode_rows, row_bytes
+    from gnnqlab.kernels.rotate import ROTATED_WIDTHS, decode_rotated, encode_rotated
 
     count = FLOATS // columns // 2
     generator = torch.Generator().manual_seed(0)
@@ -98,11 +111,17 @@ def _decode_rows(columns: int, widths: tuple[int, ...], repeats: int) -> list[di
         decode = functools.partial(decode_rows, payload, params, bits, None, halo, places)
         contestants[f"{bits} bit"] = decode
         contestants[f"{bits} bit, added"] = functools.partial(decode, accumulate=True)
+        if bits in ROTATED_WIDTHS:
+            rotated, scales, key = torch.empty_like(payload), torch.empty(count), {"rotations": 2, **SETTINGS}
+            encode_rotated(message, every, every, bits, None, rotated, scales, torch.empty(count, 2), **key)
+            contestants[f"rotated, {bits} bit"] = functools.partial(
+                decode_rotated, rotated, scales, bits, None, halo, places, every, accumulate=False, **key
+            )
     seconds = interleaved(contestants, repeats)
     case = f"decode, D = {columns}, {torch.get_num_threads()} thread(s)"
     goal = DECODE_GOALS.get(columns)
     return [
-        _versus(seconds, name, "memcpy", case, message, None if "added" in name else goal)
+        _versus(seconds, name, "memcpy", case, message, None if "added" in name or "rotated" in name else goal)
         for name in contestants
         if name != "memcpy"
     ]
@@ -135,6 +154,18 @@ def _encoder(x: Tensor, rows: Tensor, bits: int) -> Callable[[], object]:
     payload = torch.empty(rows.numel() * int(row_bytes(x.shape[1], bits)), dtype=torch.uint8)
     params, ranges = torch.empty(rows.numel(), 2), torch.empty(rows.numel())
     return functools.partial(encode_rows, x, rows, rows, bits, None, payload, params, **SETTINGS, ranges=ranges)
+
+
+def _rotated_encoder(x: Tensor, rows: Tensor, bits: int, rotations: int) -> Callable[[], object]:
+    import torch
+
+    from gnnqlab.kernels.codec import row_bytes
+    from gnnqlab.kernels.rotate import encode_rotated
+
+    payload = torch.empty(rows.numel() * int(row_bytes(x.shape[1], bits)), dtype=torch.uint8)
+    scales, spreads = torch.empty(rows.numel()), torch.empty(rows.numel(), 2)
+    key = {"rotations": rotations, **SETTINGS}
+    return functools.partial(encode_rotated, x, rows, rows, bits, None, payload, scales, spreads, **key)
 
 
 def _linear_encoder(x: Tensor, rows: Tensor, bits: int) -> Callable[[], object]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -53,11 +53,12 @@ class Rival(nn.Module):
             first = {"gcn": _SparseGraphConv, "graphsage": _SparseSAGEConv}[model]
             self.convolutions[0] = first(self.convolutions[0], widths[1])
 
-    def forward(self, h: Tensor) -> Tensor:
+    def forward(self, h: Tensor, blocks: Sequence[Any] | None = None) -> Tensor:
+        """Return logits: over the whole structure, or over DGL's blocks, one for each layer."""
         for index, convolution in enumerate(self.convolutions):
             if index > 0:
                 h = functional.dropout(h, self.p, self.training)
-            h = convolution(self.structure, h).flatten(1)
+            h = convolution(self.structure if blocks is None else blocks[index], h).flatten(1)
             if index < len(self.norms):
                 h = functional.relu(self.norms[index](h))
         return h

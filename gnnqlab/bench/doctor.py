@@ -66,6 +66,8 @@ def _kernels() -> list[dict[str, Any]]:
     found = f"{status['backend']}, {status['isa'] or 'plain PyTorch'}, {status['threads']} thread(s)"
     compiled = status["backend"] == "native"
     way_out = status["reason"] or "GNNQLAB_KERNELS asks for the reference; unset it"
+    if status["backend"] not in ("native", "reference"):
+        way_out = f"GNNQLAB_KERNELS must be native or reference, got {status['backend']!r}; unset it"
     rows = [_check("kernels", found, compiled, way_out)]
     runtimes = status["openmp"]
     if len(runtimes) > 1:

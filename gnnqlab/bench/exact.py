@@ -16,10 +16,10 @@ from typing import Any
 
 from gnnqlab.bench.accuracy import BESIDE
 from gnnqlab.bench.graphs import find_graph
-from gnnqlab.bench.kept_bytes import PURPOSES, by_purpose
 from gnnqlab.bench.paired import counted, paired
 from gnnqlab.bench.pinned import interleaved, median, run_each, spread
 from gnnqlab.bench.rows import row
+from gnnqlab.measure.kept_bytes import PURPOSES, by_purpose
 
 __all__ = ["exact", "measure_peak"]
 

@@ -50,7 +50,7 @@ def fanouts(
 
     if seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
-    source = graph or find_graph("amazon_computers") or "digits"
+    source = find_graph(graph or "amazon_computers") or graph or "digits"
     whole = load(source)
     found: dict[str, list[float]] = {}
     for seed in range(seeds):

@@ -1,8 +1,16 @@
 """Products of integer codes (TANGO) beside the framework's, DGL's and our own of float32: one by one, and as epochs.
 
+Rows are quantized by several sources of noise first (:mod:`gnnqlab.bench.rounding`).
 Quantization is inside every time, but where a line says that codes were kept. Dense products have the shapes of TANGO's
 Fig. 12; products along edges run on one power-law graph. Epochs are of dense features on both sides, in random order;
 scores are those of trainings of the same models, from the same weights with the same dropout beside our own float32.
+
+What bounds "SPMM incidence": a row of an edge comes in float32 and one sum takes it, so it is read once in float32
+whatever is done to it, which is all that a float32 sum does ("float32, one reading"). Codes that others left there are
+read in a quarter of the bytes ("codes kept"); codes made for this sum alone cannot be faster than that reading.
+
+TANGO's Fig. 16 sets four bits beside eight in dense products and in those along edges, on hardware that multiplies four
+bits. Here sums over neighbours read two codes a byte; each line says how many bytes its rows have.
 """
 
 from __future__ import annotations
@@ -17,13 +25,14 @@ from typing import TYPE_CHECKING, Any
 from gnnqlab.bench.graphs import find_graph
 from gnnqlab.bench.paired import counted, paired
 from gnnqlab.bench.pinned import interleaved, median, run_each, spread
+from gnnqlab.bench.rounding import measure_rounding
 from gnnqlab.bench.rows import row
 
 if TYPE_CHECKING:
     from gnnqlab.graph import Graph
     from gnnqlab.kernels.adjacency import Adjacency
 
-__all__ = ["int8", "measure_dense", "measure_edges"]
+__all__ = ["int8", "measure_dense", "measure_edges", "measure_rounding"]
 
 Contests = dict[str, tuple[str, str, str, float | None]]
 """Name of ours -> figure, name of the rival, its name in words, goal."""
@@ -32,6 +41,15 @@ GEMM_GOALS = {256: 2.2, 512: 2.5}
 GRAPH, MODELS = "amazon_computers", ("gcn", "gat")
 EDGES_GRAPH, COLUMNS, HEADS = (100_000, 2_000_000), 64, 4
 SHAPE: Mapping[str, Mapping[str, Any]] = {"gcn": {"layers": 3, "dropout": 0.3}, "gat": {"layers": 2, "dropout": 0.3}}
+
+TIMED: Mapping[str, dict[str, Any]] = {"int8": {}, "int8, scale by tensor": {"scale": "tensor"}}
+TRAINED: Mapping[str, dict[str, Any]] = {
+    **TIMED,
+    "Test1, scale by tensor, the layer before the loss on codes too": {"scale": "tensor", "exact_classifier": False},
+    "Test2, scale by tensor, rounded to nearest": {"scale": "tensor", "rounding": "nearest"},
+}
+"""Kinds of codes whose scores are compared; Test1 and Test2 are those of TANGO's Fig. 7."""
+LOGITS = "int8, scale by tensor, edge logits on codes"
 
 
 def int8(
@@ -67,7 +85,7 @@ def int8(
         raise ValueError(f"repeats and epochs must be at least 1, seeds 0, got {repeats}, {epochs} and {seeds}")
     rows = [
         each
-        for part in ("measure_dense", "measure_edges")
+        for part in ("measure_rounding", "measure_dense", "measure_edges")
         for each in run_each(f"{__name__}:{part}", threads=None, repeats=repeats)
     ]
     source = find_graph(graph or GRAPH) or graph or "digits"
@@ -89,7 +107,9 @@ def measure_edges(repeats: int) -> list[dict[str, Any]]:
 
     from gnnqlab.bench.spmm import power_law
     from gnnqlab.kernels.aggregate import spmm
-    from gnnqlab.kernels.int8_edges import incidence, int8_sddmm_add, int8_sddmm_dot, int8_weighted_sum
+    from gnnqlab.kernels.code_rows import pack_pairs
+    from gnnqlab.kernels.head_sums import head_sums
+    from gnnqlab.kernels.int8_edges import incidence, int8_sddmm_add, int8_sddmm_dot, quantized_sum
     from gnnqlab.kernels.quantize import quantize
 
     adj = power_law(*EDGES_GRAPH)
@@ -97,7 +117,9 @@ def measure_edges(repeats: int) -> list[dict[str, Any]]:
     x = torch.randn(adj.num_rows, COLUMNS * HEADS, generator=generator)
     edge_rows = torch.randn(adj.num_edges, COLUMNS, generator=generator)
     weights = torch.rand(adj.num_edges, HEADS, generator=generator)
-    at_rows, edge_codes = incidence(adj), quantize(edge_rows)
+    at_rows, edge_codes, codes = incidence(adj), quantize(edge_rows), quantize(x)
+    few = quantize(x, bits=4)
+    packed = pack_pairs(few)
     narrow = x[:, :COLUMNS].contiguous()
     ones = torch.ones(adj.num_edges)
     matrices = {
@@ -107,17 +129,34 @@ def measure_edges(repeats: int) -> list[dict[str, Any]]:
     contestants: dict[str, Callable[[], object]] = {
         "sum": lambda: spmm(adj, quantize(x)),
         "CSR sum": lambda: matrices["CSR sum"] @ x,
-        "incidence": lambda: spmm(at_rows, quantize(edge_rows)),
+        "float32 sum": lambda: spmm(adj, x),
+        "sum, codes kept": lambda: spmm(adj, few),
+        "sum, packed": lambda: spmm(adj, packed),
+        "sum, packed for it": lambda: spmm(adj, pack_pairs(few)),
+        "incidence": lambda: quantized_sum(at_rows, edge_rows),
+        "incidence, codes written": lambda: spmm(at_rows, quantize(edge_rows)),
+        "incidence, float32": lambda: spmm(at_rows, edge_rows),
         "incidence, codes kept": lambda: spmm(at_rows, edge_codes),
         "CSR incidence": lambda: matrices["CSR incidence"] @ edge_rows,
-        "heads": lambda: int8_weighted_sum(adj, weights, quantize(x), heads=HEADS),
+        "heads": lambda: head_sums(adj, weights, quantize(x), heads=HEADS),
+        "heads together": lambda: head_sums(adj, weights, codes, heads=HEADS, way="together"),
+        "heads apart": lambda: head_sums(adj, weights, codes, heads=HEADS, way="apart"),
         "add": lambda: int8_sddmm_add(adj, *(quantize(narrow),) * 2),
         "dot": lambda: int8_sddmm_dot(adj, *(quantize(x),) * 2, heads=HEADS),
     }
+    pairs = f"SPMM of packed int4 rows, {_megabytes(packed.codes)}"
+    of_int8, of_floats = (f"{name} rows, {_megabytes(rows)}" for name, rows in (("int8", few.codes), ("float32", x)))
     figures: Contests = {
+        "sum, packed": (f"{pairs}, codes kept", "sum, codes kept", of_int8, None),
+        "sum, packed beside float32": (f"{pairs}, codes kept", "float32 sum", of_floats, None),
+        "sum, packed for it": (f"{pairs}, packed for this sum", "sum, codes kept", of_int8, None),
+        "sum, codes kept": (f"SPMM of {of_int8}, codes kept", "float32 sum", of_floats, None),
         "sum": ("SPMM of int8 rows", "CSR sum", "torch.sparse CSR", 2.0),
         "incidence": ("SPMM incidence", "CSR incidence", "torch.sparse CSR", 2.0),
+        "incidence beside codes": ("SPMM incidence", "incidence, codes written", "quantized, then summed", None),
+        "incidence beside its bound": ("SPMM incidence", "incidence, float32", "float32, one reading", None),
         "incidence, codes kept": ("SPMM incidence, codes kept", "CSR incidence", "torch.sparse CSR", 2.0),
+        "heads together": ("SPMM multi-head, one pass, codes kept", "heads apart", "a pass for each head", None),
     }
     try:
         contestants |= _of_dgl(adj, x, narrow, edge_rows, weights)
@@ -197,6 +236,10 @@ def _product(products: Any, factors: tuple[Any, Any], transposed: str, out: Any)
     return run
 
 
+def _megabytes(rows: Any) -> str:
+    return f"{rows.nbytes / 1e6:.4g} MB"
+
+
 def _csr(matrix: Adjacency, weights: Any, columns: int) -> Any:
     import torch
 
@@ -239,12 +282,7 @@ def _training_rows(
 
     contestants: dict[str, Callable[[], object]] = {}
     number = itertools.count(1).__next__
-    kinds: dict[str, dict[str, Any] | None] = {
-        "int8": {},
-        "int8, scale by tensor": {"scale": "tensor"},
-        "float32": None,
-    }
-    for name, settings in kinds.items():
+    for name, settings in {**TIMED, "float32": None}.items():
         trainer = _trainer(graph, model, settings, 0)
         contestants[name] = _epochs(trainer, number)
     try:
@@ -255,21 +293,30 @@ def _training_rows(
     shape = f"{case} {SHAPE[model]['layers']} x 256, dense features, {torch.get_num_threads()} thread(s), "
     figures: Contests = {}
     goals = {"float32": 1.1, "DGL": {"gcn": 1.5, "gat": 2.0}[model]}
-    for name in ("int8", "int8, scale by tensor"):
+    for name in TIMED:
         for rival in goals.keys() & contestants.keys():
             figures[f"{name} beside {rival}"] = (f"epoch, {name}", rival, f"{rival} epoch", goals[rival])
     rows = _rows(shape + int8_instructions(), figures, seconds)
     if not seeds:
         return rows
+    return rows + _score_rows(graph, case, model, epochs, seeds)
+
+
+def _score_rows(graph: Graph, case: str, model: str, epochs: int, seeds: range) -> list[dict[str, Any]]:
+    """Scores of every kind of codes beside float32's, with the paper's Test1 and Test2 (Fig. 7), of the same seeds."""
+    kinds: dict[str, dict[str, Any] | None] = {"float32": None, **TRAINED}
+    if model == "gat":
+        kinds[LOGITS] = {"scale": "tensor", "exact_logits": False}
     scores = {
         name: [_score(graph, model, settings, seed, epochs) for seed in seeds] for name, settings in kinds.items()
     }
+    exact, rows = scores.pop("float32"), []
     trained = f"{case} {SHAPE[model]['layers']} x 256, {epochs} epochs, {counted(len(seeds), seeds.start)}"
-    theirs = 100 * statistics.fmean(scores["float32"])
-    for name in ("int8", "int8, scale by tensor"):
-        mean = 100 * statistics.fmean(scores[name])
-        figure = f"test score, {name}, {paired(scores[name], scores['float32'])}"
-        rows.append(row(trained, figure, mean, "%", "float32", theirs, mean / theirs, 0.99))
+    theirs = 100 * statistics.fmean(exact)
+    for name, each in scores.items():
+        mean, goal = 100 * statistics.fmean(each), 0.99 if name in TIMED else None
+        figure = f"test score, {name}, {paired(each, exact)}"
+        rows.append(row(trained, figure, mean, "%", "float32", theirs, mean / theirs, goal))
     return rows
 
 

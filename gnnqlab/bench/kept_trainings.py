@@ -26,7 +26,7 @@ class KeptTrainings:
 
     Args:
         folder: where ``trainings.jsonl`` and ``links.json`` are, or will be.
-        machine: of this process, as :func:`gnnqlab.bench.machine.machine` says it; those of others are not taken.
+        machine: of this process, as :func:`gnnqlab.train.provenance.machine` says it; those of others are not taken.
     """
 
     def __init__(self, folder: Path, machine: Mapping[str, Any]) -> None:

@@ -178,7 +178,7 @@ def fit_alone(config: RunConfig, folder: Path, rank: int, workers: int, heartbea
 class Silent:
     """Moves nothing."""
 
-    def __init__(self, rank: int, workers: int) -> None:
+    def __init__(self, rank: int, workers: int, group: Any = None) -> None:
         pass
 
     def post(

@@ -2,26 +2,35 @@
 recipe what a trial foresees beside what launched workers count.
 
 Bytes are counted by each worker itself, see :mod:`gnnqlab.train.ledger`; a line is the worst worker of the last epoch.
-The graph is cut at random, so that each worker needs rows of nearly all nodes. No time is measured.
+The graph is cut at random, so that each worker needs rows of nearly all nodes. Seconds are those of other runs, in
+which nothing is counted: SAR and Vanilla in turn, three of each, the least of each beside the other's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gnnqlab.bench.rows import row
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from gnnqlab.launch import Run
+
+T = TypeVar("T")
+
 __all__ = ["GOALS", "memory", "peaks"]
 
 GOALS = {"graphsage": 2.0, "gat": 4.0}
 """How many times fewer bytes of halo rows SAR is to hold than Vanilla, by model."""
+SLOWER = 1.5
+"""How many times Vanilla's seconds an epoch of SAR may take, over loopback."""
 WORKERS = 4
+_EPOCHS, _REPEATS = 10, 3
 RECIPES = (
     "vanilla", "fixed-bits", "random-bits", "adaqp", "sylvie", "pipegcn", "bns-gcn", "cdfgnn", "varco", "cagnet",
     "sancus", "sancus-q", "sar",
@@ -45,6 +54,7 @@ def memory(*, graph: str | None = None, epochs: int | None = None) -> list[dict[
                 value, rival = ours[figure], whole[figure]
                 ratio = rival / value if value else None
                 rows.append(row(case, f"{figure} at the peak", value, "MB", "vanilla", rival, ratio, wanted))
+        rows += _timed(model, graph)
     return rows + [_foreseen(name, graph, epochs) for name in RECIPES]
 
 
@@ -82,9 +92,56 @@ def _foreseen(system: str, graph: str | None, epochs: int | None) -> dict[str, A
     return row(f"gcn, {system}", "all purposes, foreseen", foreseen, "MB", "counted", counted, foreseen / counted, None)
 
 
+def _timed(model: str, graph: str | None) -> list[dict[str, Any]]:
+    """Rows of SAR's seconds beside Vanilla's: epochs but for the first two, the mean of a run, the least of runs."""
+    ways: dict[str, tuple[str, dict[str, Any]]] = {
+        "vanilla": ("vanilla", {}),
+        **{f"depth {depth}": ("sar", {"depth": depth}) for depth in (0, 1)},
+    }
+    seconds: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(_REPEATS):
+        for way, (system, settings) in ways.items():
+            seconds[way].append(_run(system, settings, model, graph, _EPOCHS, _epoch_s, memory_every=0))
+    rival = min(seconds["vanilla"])
+    return [
+        row(
+            f"{model}, {way}",
+            f"epoch over loopback ({min(spent):.3g} to {max(spent):.3g} s; vanilla to {max(seconds['vanilla']):.3g} s)",
+            min(spent),
+            "s",
+            "vanilla",
+            rival,
+            rival / min(spent),
+            1 / SLOWER,
+        )
+        for way, spent in seconds.items()
+        if way != "vanilla"
+    ]
+
+
+def _epoch_s(run: Run) -> float:
+    """Mean seconds of an epoch's slowest worker, the first two left out."""
+    slowest = run.records.groupby("epoch")["epoch_s"].max()
+    return float(slowest[slowest.index >= 2].mean())
+
+
 def _counted(
     system: str, settings: dict[str, Any], model: str, graph: str | None, epochs: int | None
 ) -> dict[str, float]:
+    return _run(system, settings, model, graph, epochs or 2, lambda run: peaks(run.memory), memory_every=1)
+
+
+def _run(
+    system: str,
+    settings: dict[str, Any],
+    model: str,
+    graph: str | None,
+    epochs: int,
+    look: Callable[[Run], T],
+    *,
+    memory_every: int,
+) -> T:
+    """Train on a random cut and return what is looked at before the run's folder goes."""
     from gnnqlab.launch.start import launch
     from gnnqlab.partition import Random
     from gnnqlab.systems import make_system
@@ -96,12 +153,12 @@ def _counted(
             model=model,
             system=recipe,
             workers=WORKERS,
-            epochs=epochs or 2,
+            epochs=epochs,
             layers=3,
             hidden=128,
-            memory_every=1,
+            memory_every=memory_every,
             timeline_every=0,
             out=Path(folder),
             wait=True,
         )
-        return peaks(run.memory)
+        return look(run)

@@ -15,14 +15,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from gnnqlab.graph.graph import Graph
-from gnnqlab.kernels.aggregate import Adjacency, aggregate
-from gnnqlab.kernels.attention import attend
-from gnnqlab.nn.attention import AttentionConvolution
-from gnnqlab.nn.layers import GraphConvolution, SageConvolution
+from gnnqlab.nn.blocks import MODELS, Block, BlockWeights, forward
 from gnnqlab.nn.message_passing import LocalGraph
 from gnnqlab.nn.models.registry import build_model
 from gnnqlab.nn.models.stack import ConvolutionStack
@@ -34,8 +31,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 __all__ = ["MiniBatch", "why_not"]
-
-_MODELS = ("gcn", "graphsage", "gat")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +81,8 @@ class Line:
 
 def why_not(config: RunConfig) -> str:
     """Return the reason why there can be no such line; empty if there is none."""
-    if config.model.name not in _MODELS:
-        return f"it knows the models {', '.join(_MODELS)}, got {config.model.name}"
+    if config.model.name not in MODELS:
+        return f"it knows the models {', '.join(MODELS)}, got {config.model.name}"
     if importlib.util.find_spec("dgl") is None:
         return "DGL, which samples the neighbours, is not installed"
     return ""
@@ -112,7 +107,7 @@ def _train(
         network.train()
         for seeds, inputs, blocks in batches:
             optimizer.zero_grad()
-            logits = forward(network, blocks, whole.features[inputs], training=True)
+            logits = forward(network, blocks, whole.features[inputs], drop=lambda h, p, *_: functional.dropout(h, p))
             batch_loss = _loss(logits, objective.labels[seeds], multi_label=objective.multi_label)
             (batch_loss / len(seeds)).backward()
             optimizer.step()
@@ -187,8 +182,7 @@ class _Batches:
         self._train = graph.train_mask.nonzero().flatten()
         self._size = settings.batch_size
         self._generator = torch.Generator().manual_seed(seed)
-        self._scale = graph.out_degrees.clamp(min=1).double().rsqrt()
-        self._in_degrees = graph.in_degrees.clamp(min=1).double()
+        self._weights = BlockWeights(graph)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor, list[Block]]]:
         order = self._train[torch.randperm(len(self._train), generator=self._generator)]
@@ -201,65 +195,7 @@ class _Batches:
 
         indptr, indices, _ = block.adj_tensors("csc")
         indptr = indptr[: block.num_dst_nodes() + 1].contiguous()
-        sources, targets = block.srcdata[dgl.NID], block.dstdata[dgl.NID]
-        counts = indptr.diff()
-        # Σ over all neighbours is estimated by (in-degree / sampled) times Σ over those that were sampled.
-        per_row = self._in_degrees[targets].sqrt() / counts.clamp(min=1)
-        symmetric = self._scale[sources][indices] * torch.repeat_interleave(per_row, counts)
-        mean = torch.repeat_interleave(1.0 / counts.clamp(min=1).double(), counts)
-        return Block(indptr, indices.int(), {"symmetric": symmetric.float(), "mean": mean.float()}, len(sources))
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """One layer of a batch: who is summed for whom. The first source rows are the target rows themselves."""
-
-    indptr: Tensor
-    indices: Tensor
-    weights: dict[str, Tensor]
-    num_sources: int
-
-    @property
-    def num_targets(self) -> int:
-        return self.indptr.numel() - 1
-
-    def adjacency(self, alpha: str) -> Adjacency:
-        return Adjacency.of_checked(self.indptr, self.indices, self.weights.get(alpha), num_columns=self.num_sources)
-
-
-def forward(network: ConvolutionStack, blocks: list[Block], x: Tensor, *, training: bool) -> Tensor:
-    """Return the logits of a batch: the network's layers, each over its block."""
-    h = functional.dropout(x, network.input_dropout, training)
-    last = len(network.convolutions) - 1
-    for index, (convolution, block) in enumerate(zip(network.convolutions, blocks, strict=True)):
-        if index > 0:
-            h = functional.dropout(h, network.dropout, training)
-        h = _convolve(convolution, block, h)
-        if index < last:
-            if network.norms is not None:
-                h = network.norms[index](h)
-            h = functional.relu(h)
-    return h
-
-
-def _convolve(convolution: nn.Module, block: Block, h: Tensor) -> Tensor:
-    if isinstance(convolution, GraphConvolution):
-        return _sum(block, "symmetric", h, convolution.weight, convolution.projects_first) + convolution.bias
-    own = h[: block.num_targets]
-    if isinstance(convolution, SageConvolution):
-        neighbours = _sum(block, "mean", h, convolution.weight_neighbour, convolution.projects_first)
-        return own @ convolution.weight_self + neighbours + convolution.bias
-    assert isinstance(convolution, AttentionConvolution)
-    z = (h @ convolution.weight).unflatten(1, convolution.a_source.shape)
-    source = (z * convolution.a_source).sum(-1)
-    target = (z[: block.num_targets] * convolution.a_target).sum(-1)
-    y = attend(block.adjacency("sum"), z, source, target, slope=convolution.slope)
-    return (y.mean(1) if convolution.mean else y.flatten(1)) + convolution.bias
-
-
-def _sum(block: Block, alpha: str, h: Tensor, weight: Tensor, projects_first: bool) -> Tensor:
-    matrix = block.adjacency(alpha)
-    return aggregate(matrix, h @ weight) if projects_first else aggregate(matrix, h) @ weight
+        return self._weights.block(indptr, indices, block.srcdata[dgl.NID])
 
 
 def _loss(logits: Tensor, labels: Tensor, *, multi_label: bool) -> Tensor:

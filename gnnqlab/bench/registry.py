@@ -6,7 +6,7 @@ import importlib
 import inspect
 from typing import Any
 
-from gnnqlab.bench.machine import machine
+from gnnqlab.train.provenance import machine
 
 __all__ = ["BENCHES", "machine", "measure", "shown"]
 
@@ -17,6 +17,7 @@ BENCHES = {
     "caches": "gnnqlab.bench.caches",
     "cdfgnn": "gnnqlab.bench.cdfgnn",
     "codec": "gnnqlab.bench.codec",
+    "codecs": "gnnqlab.bench.codecs",
     "compute": "gnnqlab.bench.compute",
     "cuts": "gnnqlab.bench.cuts",
     "epoch": "gnnqlab.bench.epoch",
@@ -26,8 +27,12 @@ BENCHES = {
     "faults": "gnnqlab.bench.faults",
     "gpu": "gnnqlab.bench.gpu",
     "int8": "gnnqlab.bench.int8",
+    "limits": "gnnqlab.bench.limits",
     "live": "gnnqlab.bench.live",
     "memory": "gnnqlab.bench.memory",
+    "minibatch": "gnnqlab.bench.parallel_batches",
+    "nodewise": "gnnqlab.bench.nodewise",
+    "precision": "gnnqlab.bench.precision",
     "predict": "gnnqlab.bench.predict",
     "sddmm": "gnnqlab.bench.sddmm",
     "spmm": "gnnqlab.bench.spmm",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gnnqlab.systems.system import System
     from gnnqlab.train.config import RunConfig
 
-__all__ = ["GRAPHS", "SYSTEMS_COMPARED", "shown", "systems", "table"]
+__all__ = ["EVERY", "GRAPHS", "SHAPE", "SYSTEMS_COMPARED", "over_link", "shown", "systems", "table", "trained"]
 
 SYSTEMS_COMPARED = ("vanilla", "random-bits", "adaqp", "pipegcn", "bns-gcn", "sylvie")
 """Recipes of the table; any other may be named."""
@@ -101,7 +101,7 @@ def systems(
     Raises:
         ValueError: if there is no seed, or a graph, model or system is unknown.
     """
-    from gnnqlab.bench.machine import machine
+    from gnnqlab.train.provenance import machine
 
     if seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
@@ -119,8 +119,8 @@ def systems(
         columns: dict[str, dict[str, str]] = {}
         settings = {**SHAPE, **shared, "model": model, "workers": count}
         for config, line in _turns(source, settings, lines, range(first_seed, first_seed + seeds)):
-            config = _over_link(kept, case, config)
-            found[line.name].append(_trained(kept, config))
+            config = over_link(kept, case, config)
+            found[line.name].append(trained(kept, config))
             columns[line.name] = _services(config)
             progress.say(f"{case}, seed {config.train.seed}, {line.name}: {found[line.name][-1].train_s:.1f} s")
             label = f"{case} over {config.launch.link}, {epochs} epochs, {counted(seeds, first_seed)}"
@@ -163,8 +163,8 @@ def _turns(
             yield configure(source, system=system, gradients=gradients, seed=seed, **settings), line
 
 
-def _over_link(kept: KeptTrainings, case: str, config: RunConfig) -> RunConfig:
-    """Replace ``comm_share`` by the rate at which Vanilla communicates that much."""
+def over_link(kept: KeptTrainings, case: str, config: RunConfig) -> RunConfig:
+    """Return a configuration with the rate at which Vanilla communicates a share in place of ``comm_share``."""
     import dataclasses
 
     from gnnqlab.systems import make_system
@@ -177,7 +177,7 @@ def _over_link(kept: KeptTrainings, case: str, config: RunConfig) -> RunConfig:
     return dataclasses.replace(config, launch=kept.link(case, vanilla).launch)
 
 
-def _trained(kept: KeptTrainings, config: RunConfig) -> Training:
+def trained(kept: KeptTrainings, config: RunConfig) -> Training:
     """Return the training, from what is kept or from now."""
     import tempfile
 

@@ -47,6 +47,8 @@ class Training:
 
     kept: float = 0.0
     """Share of the rows offered to a cache that stayed home; 0 without one."""
+    rounded_twice: float = 0.0
+    """Share of the elements that products quantized which a codec had rounded on their way; 0 if they quantize none."""
 
     @property
     def best(self) -> float:
@@ -106,6 +108,7 @@ def read_training(run: Run) -> Training:
         memory_bytes=summary["peak_memory_bytes"],
         assign_s=float(records.groupby("rank")["assign_s"].sum().max()),
         assign_cpu_s=summary.get("assignments", 0) * summary.get("assign_cpu_s", 0.0),
+        rounded_twice=float(records["rounded_twice"].sum() / max(records["rounded"].sum(), 1.0)),
     )
 
 

@@ -66,22 +66,51 @@ class Models(_List):
 
 @dataclass(kw_only=True)
 class Runs(_List):
-    """List the runs in a folder, of earlier processes too."""
+    """List the runs in a folder, of earlier processes too; or delete some, or prune the cache."""
 
     out: Path | None = None
     """Folder of runs; default: $GNNQLAB_RUNS, else runs."""
+    delete: str | None = None
+    """Delete these runs, separated by commas; a run under way is refused."""
+    older_than: float | None = None
+    """Delete the runs that ended so many days ago or earlier."""
+    prune_cache: bool = False
+    """Remove from $GNNQLAB_CACHE, else ~/.cache/gnnqlab, what can be made again: shards, timings, and graphs from
+    memory that no run of the folder names."""
 
     def run(self) -> dict[str, Any]:
-        from gnnqlab.launch import runs
+        from gnnqlab.launch import kept, runs
 
-        return self._show([_row(run) for run in runs(self.out)], "runs")
+        if self.delete is None and self.older_than is None and not self.prune_cache:
+            return self._show([_row(run) for run in runs(self.out)], "runs")
+        chosen = {} if self.delete is None else {run.id: run for run in kept.named(self.delete.split(","), self.out)}
+        if self.older_than is not None:
+            chosen |= {run.id: run for run in kept.ended_before(self.older_than, self.out)}
+        rows = [{"deleted": name, "size": in_words(kept.delete_run(run))} for name, run in chosen.items()]
+        if self.prune_cache:
+            pruned = kept.prune_cache(self.out)
+            rows += [{"deleted": f"{kind} of the cache", "size": in_words(size)} for kind, size in pruned.items()]
+        return self._show(rows, "deleted")
+
+
+def in_words(size: int) -> str:
+    """Return bytes as one reads them.
+
+    Example:
+        >>> in_words(1_234_567), in_words(800)
+        ('1.2 MB', '0.8 kB')
+    """
+    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB"
 
 
 def _row(run: Run) -> dict[str, Any]:
     """Return what a run is and how it went; of a folder that cannot be read, why not: the others are still listed."""
-    blank = dict.fromkeys(("system", "graph", "workers", "epochs", "test"), "")
+    blank = dict.fromkeys(("system", "graph", "workers", "epochs", "test", "size"), "")
     row: dict[str, Any] = {"run": run.id, "status": "unreadable", **blank}
+    from gnnqlab.launch.kept import bytes_under
+
     try:
+        row |= {"size": in_words(bytes_under(run.folder))}
         settings = read_config(run.folder)
         row |= {"status": run.status, "system": settings["system"]["name"], "graph": Path(settings["graph"]).name}
         row |= {"workers": settings["workers"], **({"cause": run.cause} if run.cause else {})}

@@ -74,6 +74,9 @@ class Train(Options):
         summary = run.summary
         if not self.json:
             print(run_table([summary]))
+            if len(decisions := run.decisions):
+                last = decisions.iloc[-1]
+                print(f"{len(decisions)} decision(s); from epoch {last['epoch']} on {last['what']}: {last['why']}")
             print(f"report: {report}")
         return summary
 

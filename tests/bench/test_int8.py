@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gnnqlab.bench import int8 as bench
+from gnnqlab.bench import rounding
 from gnnqlab.bench.registry import measure
 from gnnqlab.kernels.int8_mm import int8_instructions
 
@@ -12,6 +13,7 @@ from gnnqlab.kernels.int8_mm import int8_instructions
 def test_products_and_trainings_are_measured(monkeypatch) -> None:
     pytest.importorskip("dgl")
     monkeypatch.setattr(bench, "ROWS", 50)
+    monkeypatch.setattr(rounding, "SHAPE", (50, 33))
     monkeypatch.setattr(bench, "EDGES_GRAPH", (50, 300))
     monkeypatch.setattr(
         bench, "run_each", lambda function, *, threads, repeats: getattr(bench, function.split(":")[1])(repeats)
@@ -19,8 +21,24 @@ def test_products_and_trainings_are_measured(monkeypatch) -> None:
     found = measure("int8", repeats=1, graph="sbm:120,3,6", models=("gcn", "gat"), epochs=2, seeds=2)["rows"]
     assert all(each["value"] > 0 and each["ratio"] > 0 for each in found)
     assert any(int8_instructions() in each["case"] for each in found)
-    for words in ("SPMM incidence", "SPMM multi-head", "SDDMM add", "SDDMM dot", "codes kept", "epoch, int8"):
+    for words in (
+        rounding.COUNTER,
+        rounding.REGISTERS,
+        rounding.FRAMEWORK,
+        rounding.NEAREST,
+        "SPMM of packed int4 rows, 0.0064 MB, codes kept",
+        "SPMM of int8 rows, 0.0128 MB, codes kept",
+        "SPMM incidence",
+        "SPMM multi-head",
+        "SDDMM add",
+        "SDDMM dot",
+        "codes kept",
+        "epoch, int8",
+    ):
         assert any(words in each["figure"] for each in found), words
+    trained = [each["figure"] for each in found if each["figure"].startswith("test score")]
+    for words, times in (("Test1", 2), ("Test2", 2), (bench.LOGITS, 1), ("±", 9)):
+        assert sum(words in figure for figure in trained) == times, words
     assert {each["rival"] for each in found} >= {
         "torch float32",
         "bfloat16, float32 sums",

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import gnnqlab as gq
-from gnnqlab.bench.machine import machine
 from gnnqlab.bench.results import bench_results, join, keep, load, markdown
 from gnnqlab.bench.results.page import page
 from gnnqlab.bench.results.summary import END, START, put_between, summary
 from gnnqlab.cli import main
 from gnnqlab.cli.bench import _named
+from gnnqlab.train.provenance import machine
 
 ROWS = [{"system": "vanilla", "epoch_s": 1.25, "workers": 2}, {"system": "adaqp", "error": "a | b"}]
 

@@ -10,11 +10,11 @@ import pytest
 
 from gnnqlab.bench import systems as bench
 from gnnqlab.bench.kept_trainings import KeptTrainings
-from gnnqlab.bench.machine import machine
 from gnnqlab.bench.systems import shown, systems, table
 from gnnqlab.bench.training import Training
 from gnnqlab.cli import main
 from gnnqlab.train.configure import configure
+from gnnqlab.train.provenance import machine
 
 SERVICES = {"schedule": "Synchronous", "parameters": "none", "weight gradients": "float32"}
 

@@ -73,6 +73,12 @@ def test_lists_come_as_tables_and_as_json(name, capsys, tmp_path, monkeypatch):
     assert isinstance(rows, list)
 
 
+def test_doctor_says_what_a_wrong_choice_of_kernels_is(capsys, monkeypatch):
+    monkeypatch.setenv("GNNQLAB_KERNELS", "foo")
+    cli.main(["doctor"])
+    assert "GNNQLAB_KERNELS must be native or reference, got 'foo'; unset it" in capsys.readouterr().out
+
+
 def test_help_and_version_need_no_torch():
     program = (
         "import sys; from gnnqlab import cli\n"

@@ -39,7 +39,7 @@ def keep(part: str, rows: Sequence[dict[str, Any]], *, command: str, folder: Pat
     Returns:
         Path of the JSON file.
     """
-    from gnnqlab.bench.machine import machine
+    from gnnqlab.train.provenance import machine
 
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
