@@ -47,6 +47,23 @@ def test_the_explorer_cuts_anew(lab: LabPage, screenshots: Path) -> None:
     lab.page.screenshot(path=screenshots / "explorer.png")
 
 
+def test_a_narrow_page_has_the_whole_explorer(lab: LabPage, screenshots: Path) -> None:
+    beyond = """() => [...document.querySelectorAll('.jp-OutputArea-output')].map((output) => {
+      const edge = output.getBoundingClientRect().right;
+      const inside = [...output.querySelectorAll('.main-svg, .widget-slider, .widget-text, .widget-toggle-button')];
+      return Math.max(0, ...inside.map((each) => each.getBoundingClientRect().right - edge));
+    })"""
+    usual = lab.page.viewport_size
+    widths = "Array.from(document.querySelectorAll('.js-plotly-plot'), (each) => each.layout.width)"
+    lab.page.set_viewport_size({"width": 900, "height": 1500})
+    try:
+        lab.page.wait_for_function(f"() => {widths}.every((each) => each < 800) && Math.max(...({beyond})()) === 0")
+        lab.page.screenshot(path=screenshots / "explorer-900.png")
+    finally:
+        lab.page.set_viewport_size(usual)
+    lab.page.wait_for_function(f"() => {widths}.every((each) => each === 860)")
+
+
 def test_figures_have_words_for_who_cannot_see_them(lab: LabPage) -> None:
     figures = lab.page.get_by_role("img").filter(has=lab.page.locator(".main-svg"))
     names = figures.evaluate_all("(all) => all.map((each) => each.getAttribute('aria-label'))")

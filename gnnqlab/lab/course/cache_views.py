@@ -1,69 +1,23 @@
-"""The cache at work: which rows were sent, by which threshold, and what became of the accuracy (CDFGNN Fig. 7)."""
+"""Trainings with caches beside each other, a fixed threshold's sweep, and Theorem 1's bound (CDFGNN)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.frames import by_epoch
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.training.cache_view import draw_cache, sent_by_layer
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from gnnqlab.launch.run import Run
-
 __all__ = ["compare_caches", "draw_bound", "draw_cache", "draw_sweep", "sent_by_layer"]
 
-_COLORS = [OKABE_ITO[name] for name in ("blue", "vermillion", "green", "orange")]
+_INKS = {"kept": OKABE_ITO["green"], "score": OKABE_ITO["sky"]}
+"""Blue and vermillion are the first layers' in ``draw_cache``, whose line of the score is sky too."""
 
-
-def sent_by_layer(counts: DataFrame) -> DataFrame:
-    """Return the share of rows sent by epoch, a column a layer, all workers and both directions.
-
-    Args:
-        counts: ``run.cache``.
-
-    Example:
-        >>> import pandas as pd
-        >>> rows = {"epoch": [0, 0], "layer": [0, 0], "rows_sent": [3, 1], "rows_offered": [4, 4]}
-        >>> sent_by_layer(pd.DataFrame(rows)).to_dict()
-        {0: {0: 0.5}}
-    """
-    sums = counts.groupby(["epoch", "layer"])[["rows_sent", "rows_offered"]].sum()
-    return (sums["rows_sent"] / sums["rows_offered"]).unstack("layer")
-
-
-def draw_cache(run: Run, *, dark: bool = False) -> Bundle:
-    """Draw the share of rows sent by layer, ε, and the accuracy over epochs (CDFGNN Fig. 7).
-
-    Raises:
-        ValueError: if the run has no cache.
-    """
-    from plotly.subplots import make_subplots
-
-    counts = run.cache
-    if counts.empty:
-        raise ValueError(f"a run must have a cache to be drawn, got {run.id} without one; launch it with cache=")
-    shares = sent_by_layer(counts)
-    epsilon = counts.groupby("epoch")["epsilon"].first()
-    scores = by_epoch(run.records).dropna(subset=["val_score"])
-    figure = make_subplots(rows=3, cols=1, shared_xaxes=True, vertical_spacing=0.06)
-    for index, layer in enumerate(shares):
-        _line(figure, 1, shares.index, 100 * shares[layer], f"layer {layer}", _COLORS[index % len(_COLORS)])
-    _line(figure, 2, epsilon.index, epsilon, "ε", OKABE_ITO["purple"], shape="hv")
-    _line(figure, 3, scores["epoch"], 100 * scores["train_score"], "training", OKABE_ITO["grey"])
-    _line(figure, 3, scores["epoch"], 100 * scores["val_score"], "validation", OKABE_ITO["sky"])
-    for row, title in enumerate(("rows sent (%)", "ε (no unit)", "accuracy (%)"), 1):
-        figure.update_yaxes(title_text=title, rangemode="tozero", row=row, col=1)
-    figure.update_xaxes(title_text="epoch", row=3, col=1)
-    kept = 100 * (1 - counts["rows_sent"].sum() / counts["rows_offered"].sum())
-    caption = (
-        f"Over the whole training {kept:.0f} % of the rows stayed home; ε went from {epsilon.iloc[0]:.3g} to "
-        f"{epsilon.iloc[-1]:.3g}, at most {epsilon.max():.3g}."
-    )
-    finish(figure, title="What the cache sends", caption=caption, dark=dark, height=560)
-    return Bundle(figure, shares.add_prefix("layer ").assign(epsilon=epsilon))
+_ROUNDING = 1e-12
+"""Share of the gradient's square below which an error is that of float32: where nothing is held yet."""
 
 
 def compare_caches(found: DataFrame) -> DataFrame:
@@ -102,7 +56,7 @@ def draw_sweep(found: DataFrame, *, dark: bool = False) -> Bundle:
     means = found.groupby("epsilon")[["kept", "score"]].mean() * 100
     figure = make_subplots(rows=1, cols=2, subplot_titles=["rows kept home", "test score"], horizontal_spacing=0.12)
     for column, name in enumerate(means, 1):
-        ink = OKABE_ITO["blue"] if name == "kept" else OKABE_ITO["vermillion"]
+        ink = _INKS[name]
         figure.add_scatter(
             x=means.index.tolist(), y=means[name].tolist(), mode="lines+markers", line={"color": ink},
             showlegend=False, hovertemplate="ε = %{x}: %{y:.1f} %<extra></extra>", row=1, col=column,
@@ -147,7 +101,7 @@ def draw_bound(found: DataFrame, *, dark: bool = False) -> Bundle:
         ("printed", "bound as printed", OKABE_ITO["orange"]),
         ("error_square", "||Δ||² of the epoch", OKABE_ITO["grey"]),
     ):
-        known = found[found[column] > 0]
+        known = found[found[column] > _ROUNDING * found["mean_square"]]
         figure.add_scatter(
             x=known["epoch"].tolist(),
             y=known[column].tolist(),
@@ -156,13 +110,8 @@ def draw_bound(found: DataFrame, *, dark: bool = False) -> Bundle:
             line={"color": ink, "width": 2},
         )
     figure.update_xaxes(title_text="epoch")
-    figure.update_yaxes(title_text="squared gradient (loss² a weight²)", type="log")
+    figure.update_yaxes(title_text="squared gradient (loss² a weight²)", type="log", exponentformat="power")
     held = bool((found["mean_square"] <= found["bound"]).all())
     caption = f"The bound with every term {'holds' if held else 'does not hold'} in all {len(found)} epochs."
     finish(figure, title="What the cache leaves in the gradient", caption=caption, dark=dark, height=420)
     return Bundle(figure, found)
-
-
-def _line(figure: Any, row: int, x: Any, y: Any, name: str, color: str, *, shape: str = "linear") -> None:
-    look = {"color": color, "width": 2, "shape": shape}
-    figure.add_scatter(x=list(x), y=list(y), name=name, mode="lines", line=look, row=row, col=1)

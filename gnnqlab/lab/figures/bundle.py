@@ -24,7 +24,8 @@ __all__ = ["Bundle", "caption_of", "name_links", "show", "table_html"]
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
-
+_WIDTH = 720
+"""Pixels of a picture: a page of 900 has the room beside JupyterLab's own, which cuts wider ones off."""
 _LEFT = ' style="text-align:left"'
 
 
@@ -114,7 +115,7 @@ def _png(figure: Figure) -> bytes | None:
     try:
         import kaleido
 
-        size = {"format": "png", "width": 760, "height": figure.layout.height or 360, "scale": 1}
+        size = {"format": "png", "width": _WIDTH, "height": figure.layout.height or 360, "scale": 1}
         return bytes(kaleido.calc_fig_sync(figure.to_dict(), opts=size))
     except Exception:
         return None

@@ -10,7 +10,7 @@ from typing import Any
 __all__ = ["WIDTH", "make_access", "shows_static"]
 
 WIDTH = 860
-"""Pixels of a figure among controls; without a width it takes less room than a page has."""
+"""Pixels of a figure among controls on a page that has the room; without a width it takes less than there is."""
 
 # Sliders of ipywidgets leave their handle without a name; here it gets the text of the label beside it. The
 # theme is read from the page, because figures cannot see it.

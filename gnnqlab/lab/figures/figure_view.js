@@ -5,6 +5,7 @@
 const PLOTLY = Symbol.for("gnnqlab.plotly");
 const TRIES = 600;
 const PAUSE_MS = 100;
+const MARGIN_PX = 8; // of the boxes round a figure
 
 // A page that is loaded again makes its models in no particular order.
 async function find(manager, id) {
@@ -56,12 +57,27 @@ function initialize({ model }) {
   drawLateOutputs(model.widget_manager).catch((error) => console.error("gnnqlab: outputs were not looked after", error));
 }
 
+// What an output of a narrow page leaves to a figure; unknown while it is not shown.
+function room(output) {
+  const { paddingLeft, paddingRight } = getComputedStyle(output);
+  return Math.floor(output.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight) - MARGIN_PX);
+}
+
 function render({ model, el }) {
   const graph = document.createElement("div");
   el.replaceChildren(graph);
   let source = null;
   let Plotly = null;
   let [asked, drawing, gone] = [false, false, false];
+  let [output, widest, drawn] = [document.body, null, null]; // widths in pixels
+  const resized = new ResizeObserver(() => {
+    if (widest !== null && fitting() !== drawn) draw();
+  });
+
+  function fitting() {
+    const pixels = room(output);
+    return pixels > 0 ? Math.min(widest, pixels) : widest;
+  }
 
   async function draw() {
     asked = true;
@@ -74,6 +90,8 @@ function render({ model, el }) {
         layout.uirevision ??= layout.title?.text || "kept"; // while a figure keeps its name, zoom and hidden traces stay
         graph.setAttribute("aria-label", layout.meta?.caption ?? layout.title?.text ?? "figure");
         graph.style.minHeight = "";
+        widest = layout.width ?? null;
+        if (widest !== null) layout.width = drawn = fitting();
         await Plotly.react(graph, data, layout, config);
       }
     } catch (error) {
@@ -89,6 +107,8 @@ function render({ model, el }) {
     const { height } = JSON.parse(source.get("spec")).layout;
     graph.setAttribute("role", "img");
     graph.style.minHeight = `${height ?? 450}px`; // what stands below does not jump
+    output = el.closest(".jp-OutputArea-output") ?? document.body;
+    resized.observe(output);
     source.on("change:spec", draw);
     Plotly = await plotly(model.widget_manager, model.get("plotly"));
     await draw();
@@ -101,6 +121,7 @@ function render({ model, el }) {
   });
   return () => {
     gone = true;
+    resized.disconnect();
     source?.off("change:spec", draw);
     Plotly?.purge(graph);
   };

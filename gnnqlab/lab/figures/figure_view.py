@@ -27,7 +27,7 @@ class FigureView:
 
     Args:
         figure: the first one; nothing is shown before there is one.
-        width: pixels; without a width a figure among controls takes less room than a page has.
+        width: pixels, fewer where a page has less room; without a width a figure among controls takes less than it has.
         config: what Plotly calls so, such as ``{"displayModeBar": False}``.
 
     Example:

@@ -50,6 +50,8 @@ _SYSTEMS = {
     "tango": Style(color=OKABE_ITO["orange"], dash="solid", symbol="star"),
     "sancus": Style(color=OKABE_ITO["purple"], dash="dot", symbol="square"),
     "bns-gcn": Style(color=OKABE_ITO["green"], dash="dot", symbol="triangle-up"),
+    "adaqp-r": Style(color=OKABE_ITO["vermillion"], dash="dot", symbol="triangle-down"),
+    "sylvie-r": Style(color=OKABE_ITO["green"], dash="dash", symbol="x"),
     "sar": Style(color=OKABE_ITO["blue"], dash="dashdot", symbol="circle"),
 }
 

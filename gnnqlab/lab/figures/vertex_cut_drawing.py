@@ -1,6 +1,7 @@
 """Small graphs, drawn as their edges are shared out: an edge has its worker's colour, a node its master's.
 
-A circle is a node that one worker has, a diamond one that is copied.
+A circle is a node that one worker has, a diamond one that is copied. Where hosts have several workers each, a square is
+a node that is copied to several hosts.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ __all__ = ["draw_vertex_cut"]
 
 _COLORS = (OKABE_ITO["blue"], OKABE_ITO["orange"], OKABE_ITO["green"], OKABE_ITO["purple"])
 _DASHES = ("solid", "dash", "dot", "dashdot")
+_SYMBOLS = {"whole": "circle", "copied": "diamond", "copied to several hosts": "square"}
 
 
 def draw_vertex_cut(parts: Parts, *, dark: bool = False) -> Bundle:
@@ -28,7 +30,8 @@ def draw_vertex_cut(parts: Parts, *, dark: bool = False) -> Bundle:
         dark: colours for a dark page.
 
     Returns:
-        The figure, and a table with a line for each node: ``master``, and ``copies``, the workers that have it.
+        The figure, and a table with a line for each node: ``master``, ``copies``, the workers that have it, and
+        ``hosts``, those of these workers.
 
     Raises:
         ValueError: if nodes were shared out, there are more than four workers, or too many nodes to draw.
@@ -38,7 +41,7 @@ def draw_vertex_cut(parts: Parts, *, dark: bool = False) -> Bundle:
         >>> from gnnqlab.lab import course
         >>> drawn = draw_vertex_cut(gq.partition(course.ten_nodes(), gq.EBV(), workers=2))
         >>> drawn.frame.columns.tolist(), len(drawn.frame)
-        (['master', 'copies'], 10)
+        (['master', 'copies', 'hosts'], 10)
     """
     import pandas as pd
     import plotly.graph_objects as go
@@ -54,6 +57,9 @@ def draw_vertex_cut(parts: Parts, *, dark: bool = False) -> Bundle:
     holders: list[list[int]] = [[] for _ in places]
     for node, worker in zip(*(each.tolist() for each in copies_of(parts.cut, graph))):  # type: ignore[arg-type]
         holders[node].append(worker)
+    hosts = [sorted({worker // parts.per_host for worker in each}) for each in holders]
+    tiers = parts.hosts > 1 and parts.per_host > 1
+    kinds = [_kind(len(each), len(shared) if tiers else 1) for each, shared in zip(holders, hosts, strict=True)]
     figure = go.Figure()
     source, target = (each.tolist() for each in graph.edge_list())
     for worker in range(parts.workers):
@@ -63,15 +69,12 @@ def draw_vertex_cut(parts: Parts, *, dark: bool = False) -> Bundle:
             y=[y for u, v in mine for y in (places[u][1], places[v][1], None)],
             mode="lines",
             line={"color": _COLORS[worker], "dash": _DASHES[worker], "width": 3},
-            name=f"edges of worker {worker}",
+            name=f"edges of worker {worker}{f', host {worker // parts.per_host}' if tiers else ''}",
             hoverinfo="skip",
         )
     for worker in range(parts.workers):
-        for copied in (False, True):
-            nodes = [
-                node for node, own in enumerate(parts.owner.tolist())
-                if own == worker and (len(holders[node]) > 1) == copied
-            ]  # fmt: skip
+        for kind, symbol in _SYMBOLS.items():
+            nodes = [node for node, own in enumerate(parts.owner.tolist()) if own == worker and kinds[node] == kind]
             if not nodes:
                 continue
             figure.add_scatter(
@@ -81,10 +84,10 @@ def draw_vertex_cut(parts: Parts, *, dark: bool = False) -> Bundle:
                 text=[str(node) for node in nodes],
                 textfont={"color": "#000000" if worker in (1, 3) else "#ffffff", "size": 12},
                 marker={
-                    "color": _COLORS[worker], "symbol": "diamond" if copied else "circle", "size": 30 if copied else 26,
+                    "color": _COLORS[worker], "symbol": symbol, "size": 30 if symbol == "diamond" else 26,
                 },
                 customdata=[", ".join(map(str, holders[node])) for node in nodes],
-                name=f"{'copied' if copied else 'whole'}, master worker {worker}",
+                name=f"{kind}, master worker {worker}",
                 hovertemplate=f"node %{{text}}: master worker {worker}, on workers %{{customdata}}<extra></extra>",
             )  # fmt: skip
     figure.update_xaxes(visible=False)
@@ -96,9 +99,21 @@ def draw_vertex_cut(parts: Parts, *, dark: bool = False) -> Bundle:
         "node."
     )
     title = f"The edges of {len(places)} nodes on {parts.workers} workers"
+    if tiers:
+        wide = [node for node, shared in enumerate(hosts) if len(shared) > 1]
+        caption += f" On more than one of {parts.hosts} hosts are {', '.join(map(str, wide)) or 'none'}."
+        title += f" of {parts.hosts} hosts"
     finish(figure, title=title, caption=caption, dark=dark, height=420, legend_rows=3)
     frame = pd.DataFrame(
-        {"master": parts.owner.tolist(), "copies": [tuple(each) for each in holders]},
+        {
+            "master": parts.owner.tolist(),
+            "copies": [tuple(each) for each in holders],
+            "hosts": [tuple(each) for each in hosts],
+        },
         index=pd.Index(range(len(places)), name="node"),
     )
     return Bundle(figure, frame)
+
+
+def _kind(workers: int, hosts: int) -> str:
+    return "copied to several hosts" if hosts > 1 else "copied" if workers > 1 else "whole"

@@ -155,7 +155,10 @@ def draw_shares(tables: Mapping[str, DataFrame], *, parts: int | None = None, da
 
 
 def draw_sharing(parts: Parts, *, dark: bool = False) -> Bundle:
-    """Draw one partition from both sides: the rows of each worker by kind, and who sends how many to whom."""
+    """Draw one partition from both sides: the rows of each worker by kind, and who sends how many to whom.
+
+    On several hosts lines part the workers of one host from those of the next.
+    """
     from plotly.subplots import make_subplots
 
     table = worker_table(parts)
@@ -178,6 +181,7 @@ def draw_sharing(parts: Parts, *, dark: bool = False) -> Bundle:
             col=1,
         )
     _add_pairs(figure, parts, None, colorbar=None, at=(1, 2))
+    _part_hosts(figure, parts, row=1, col=2)
     figure.update_layout(barmode="stack", bargap=0.25, legend={"traceorder": "normal", "y": -0.22, "yanchor": "top"})
     figure.update_xaxes(title_text="rows", row=1, col=1)
     figure.update_xaxes(title_text="receiver", showgrid=False, row=1, col=2)
@@ -190,7 +194,8 @@ def draw_sharing(parts: Parts, *, dark: bool = False) -> Bundle:
         + _say_pairs(parts)
     )
     height = 300 + min(22 * parts.workers, 240)
-    finish(figure, title=f"One graph on {parts.workers} workers", caption=caption, dark=dark, height=height)
+    on = f" of {parts.hosts} hosts" if parts.hosts > 1 else ""
+    finish(figure, title=f"One graph on {parts.workers} workers{on}", caption=caption, dark=dark, height=height)
     figure.update_layout(legend={"y": -0.25, "yanchor": "top"}, margin={"b": 90})
     return Bundle(figure, table)
 
@@ -225,6 +230,14 @@ def _add_pairs(
     )
 
 
+def _part_hosts(figure: Figure, parts: Parts, *, row: int, col: int) -> None:
+    """Lines between the hosts, on a map whose workers stand at whole numbers."""
+    for first in range(parts.per_host, parts.workers, parts.per_host) if parts.per_host > 1 else ():
+        line = {"color": OKABE_ITO["vermillion"], "width": 2, "dash": "dash"}
+        figure.add_vline(x=first - 0.5, line=line, row=row, col=col)
+        figure.add_hline(y=first - 0.5, line=line, row=row, col=col)
+
+
 def _say_kinds(parts: Parts) -> str:
     quality = parts.quality
     if "halo" in quality.rows_by_kind:
@@ -243,4 +256,8 @@ def _say_pairs(parts: Parts) -> str:
     if parts.workers == 1:
         return "One worker sends nobody anything."
     others = [int(rows[i, j]) for i in range(parts.workers) for j in range(parts.workers) if i != j]
-    return f"In an exchange {sum(others):,} rows travel; a pair moves between {min(others):,} and {max(others):,}."
+    between = f", {parts.quality.outer:,} of them between hosts" if parts.hosts > 1 else ""
+    return (
+        f"In an exchange {sum(others):,} rows travel{between}; a pair moves between {min(others):,} and "
+        f"{max(others):,}."
+    )

@@ -18,6 +18,7 @@ from gnnqlab.lab.figures.frames import (
     volume_per_epoch,
 )
 from gnnqlab.lab.training import plots
+from gnnqlab.lab.training.cache_view import draw_cache
 from gnnqlab.lab.training.comparison_table import comparison_frame
 from gnnqlab.lab.training.looks import equally_often, said
 from gnnqlab.lab.training.snapshot import RunLike, Snapshot, labels, score_name, take
@@ -97,6 +98,15 @@ class Comparison:
         frame = pd.concat({label: by_tier(one) for label, one in traffic.items()}, names=["system"])
         return Bundle(self._linked(plots.tiers(traffic)), frame)
 
+    def cache(self, number: int = 0) -> Bundle:
+        """Rows that the cache of one of the runs sent, ε, and the score beside them (CDFGNN Fig. 7).
+
+        Raises:
+            ValueError: if that run has no cache.
+        """
+        bundle = draw_cache(self.runs[number], label=labels(self.runs)[number])
+        return Bundle(self._linked(bundle.figure), bundle.frame)
+
     def report(self, path: str | Path) -> Path:
         """Write the comparison as one HTML page that works without a network; returns its path."""
         from gnnqlab.lab.training.report import write_report
@@ -152,6 +162,8 @@ def compare(runs: Sequence[RunLike], *, target: float | None = None) -> Comparis
     Raises:
         ValueError: if there is no run, or the target is no score.
     """
+    if hasattr(runs, "records"):
+        raise ValueError("runs must be a list of runs, got one run; pass compare([run, other]), or compare([run])")
     if not runs:
         raise ValueError("a comparison needs at least one run, got none; pass compare([run, other])")
     if target is not None:

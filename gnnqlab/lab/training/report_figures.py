@@ -14,6 +14,7 @@ import numpy as np
 from gnnqlab.lab.figures.bundle import caption_of, name_links, table_html
 from gnnqlab.lab.figures.frames import by_epoch, device_pairs, phase_seconds, volume_per_epoch
 from gnnqlab.lab.training import plots
+from gnnqlab.lab.training.cache_view import draw_cache
 from gnnqlab.lab.training.live_model import LiveModel
 from gnnqlab.lab.training.live_thinning import rounded, thinned
 from gnnqlab.lab.training.live_views import draw_live, live_frame
@@ -116,7 +117,13 @@ class ReportFigures:
             workers = run.summary.get("workers")
             pairs = device_pairs(run.traffic, workers=workers).rename_axis("sender")
             content += self._place(plots.traffic_map(run.traffic, label=name, workers=workers), pairs)
-        return content
+        return content + self._caches()
+
+    def _caches(self) -> str:
+        """What each cache sent, of the runs that have one."""
+        cached = {name: run for name, run in self._runs.items() if run.cache is not None and len(run.cache)}
+        bundles = [draw_cache(run, label=name) for name, run in cached.items()]
+        return "".join(self._place(each.figure, _thinned(each.frame), full=True) for each in bundles)
 
     def _course(self) -> str:
         launched = {name: run.folder for name, run in self._runs.items() if run.folder is not None}

@@ -34,7 +34,7 @@ class RunLike(Protocol):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Records, traffic, configuration (plain JSON), summary and timeline of one run, all of the same moment."""
+    """Records, traffic, configuration (plain JSON), summary, timeline and cache of one run, all of the same moment."""
 
     records: DataFrame
     traffic: DataFrame
@@ -44,6 +44,8 @@ class Snapshot:
     """Where it lies, if it was launched."""
     timeline: DataFrame | None = None
     """When the parts of its exchanges took place, in the epochs recorded; empty or ``None`` if none was."""
+    cache: DataFrame | None = None
+    """Rows that its cache sent and was offered; empty or ``None`` without a cache."""
 
 
 def take(run: RunLike) -> Snapshot:
@@ -54,7 +56,8 @@ def take(run: RunLike) -> Snapshot:
     if plain is None:
         plain = run.config if isinstance(run.config, Mapping) else run.config.to_json()
     folder = getattr(run, "folder", None)
-    return Snapshot(run.records, _traffic(run, folder), plain, run.summary, folder, getattr(run, "timeline", None))
+    more = {name: getattr(run, name, None) for name in ("timeline", "cache")}
+    return Snapshot(run.records, _traffic(run, folder), plain, run.summary, folder, **more)
 
 
 def _traffic(run: RunLike, folder: Path | None) -> DataFrame:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnqlab.graph.given import GraphLike
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import load
 from gnnqlab.lab.tuner.settings import LOOPBACK, PRESETS, TunerSettings
@@ -71,7 +72,7 @@ class TunerModel:
 
     def __init__(
         self,
-        graph: Graph | str | Path,
+        graph: GraphLike,
         *,
         epochs: int = 60,
         make_probe: Callable[..., Probe] = probe,
@@ -122,14 +123,14 @@ class TunerModel:
     @cached_property
     def graph(self) -> Graph:
         """The graph itself."""
-        return self._given if isinstance(self._given, Graph) else load(self._given)
+        return load(self._given)
 
     @cached_property
     def source(self) -> str | Graph:
         """The graph's name where that loads the same graph, else what was given."""
-        if not isinstance(self._given, Graph):
+        if isinstance(self._given, str | Path):
             return str(self._given)
-        graph = self._given
+        graph = self.graph
         if graph.num_edges <= _QUICK_LOAD:
             try:
                 if load(graph.name).content_hash == graph.content_hash:

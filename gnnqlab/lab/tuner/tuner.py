@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.graph.graph import Graph
+from gnnqlab.graph.given import GraphLike
 from gnnqlab.lab.figures.controls import shows_static
 from gnnqlab.lab.tuner.model import TunerModel
 from gnnqlab.lab.tuner.session import TunerSession
@@ -47,7 +46,7 @@ class Tuner:
 
     def __init__(
         self,
-        graph: Graph | str | Path,
+        graph: GraphLike,
         *,
         epochs: int = 60,
         measure: bool = True,

@@ -9,7 +9,7 @@ LISTED = (
     *(f"AQ-{number}" for number in range(1, 23)),
     *(f"SY-{number}" for number in range(1, 7)),
     "CD-1", "CD-2", "CD-3", "CD-4", "CD-5", "CD-6", "CD-7",
-    "TG-1", "TG-2", "TG-3", "SA-1", "SA-2", "SA-3", "SA-4", "BN-1", "BN-2", "PI-1", "PI-2",
+    "TG-1", "TG-2", "TG-3", "TG-4", "TG-5", "TG-6", "SA-1", "SA-2", "SA-3", "SA-4", "BN-1", "BN-2", "PI-1", "PI-2",
 )  # fmt: skip
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from gnnqlab.bench.machine import machine
 from gnnqlab.bench.results import bench_results, keep
 from gnnqlab.bench.rows import row
 from gnnqlab.lab.course.compiled_views import draw_compiled
 from gnnqlab.lab.course.gpu_views import Notice, draw_kernels, draw_overlap, draw_training, measured, training_table
+from gnnqlab.train.provenance import machine
 from tests.cases import each
 
 DEVICE = "Made-up GPU"
@@ -39,7 +39,7 @@ OVERLAP = [
 @pytest.fixture
 def results(tmp_path, monkeypatch):
     found = machine()
-    monkeypatch.setattr("gnnqlab.bench.machine.machine", lambda: {**found, "gpu": DEVICE})
+    monkeypatch.setattr("gnnqlab.train.provenance.machine", lambda: {**found, "gpu": DEVICE})
     for part, rows in (("gpu-kernels", KERNELS), ("gpu-train", TRAINING), ("gpu-overlap", OVERLAP)):
         keep(part, rows, command="make gpu", folder=tmp_path)
     return bench_results(tmp_path)

@@ -132,6 +132,61 @@ def test_a_small_cut_of_edges_shows_masters_and_copies() -> None:
         draw_vertex_cut(gq.partition(course.ten_nodes(), gq.EBV(), workers=5))
 
 
+def test_a_cut_is_of_the_hosts_that_are_chosen() -> None:
+    model = ExplorerModel(GRAPH, partitioner="EBV", parts=4)
+    alone = model.parts
+    assert "hosts" not in model.sharing().figure.layout.title.text + model.sharing().figure.layout.meta["caption"]
+    assert not model.sharing().figure.layout.shapes
+    model.choose(hosts=2)
+    assert model.parts.cut.part.tolist() == gq.EBV(hosts=2).cut(GRAPH, 4).part.tolist() != alone.cut.part.tolist()
+    assert model.parts.quality.outer < alone.quality.outer + alone.quality.inner and model.table.index.tolist() == [
+        2,
+        4,
+        8,
+        16,
+    ]
+    assert model.code == "gq.partition(graph, gq.EBV(), workers=4, hosts=2)"
+    figure = model.sharing().figure
+    assert figure.layout.title.text == "One graph on 4 workers of 2 hosts"
+    assert f"{model.parts.quality.outer:,} of them between hosts" in figure.layout.meta["caption"]
+    assert [(line.x0, line.y0) for line in figure.layout.shapes] == [(1.5, 0), (0, 1.5)], "after the second of four"
+    with pytest.raises(ValueError, match=r"parts must be a multiple of the hosts, got 3 part\(s\) on 2 host\(s\)"):
+        model.choose(parts=3)
+    assert (model.number, model.hosts) == (4, 2), "nothing changed"
+
+
+def test_a_small_cut_shows_which_copies_are_on_several_hosts() -> None:
+    parts = gq.partition(course.ten_nodes(), gq.EBV(), hosts=2, per_host=2)
+    drawn = draw_vertex_cut(parts)
+    wide = {node for node, copies in drawn.frame["copies"].items() if len({worker // 2 for worker in copies}) > 1}
+    squares = [trace for trace in drawn.figure.data if trace.marker.symbol == "square"]
+    assert {int(node) for trace in squares for node in trace.text} == wide != set()
+    assert {node for node, hosts in drawn.frame["hosts"].items() if len(hosts) > 1} == wide
+    words = ", ".join(map(str, sorted(wide)))
+    assert drawn.figure.layout.meta["caption"].endswith(f"On more than one of 2 hosts are {words}.")
+    assert any(trace.name == "edges of worker 2, host 1" for trace in drawn.figure.data)
+    alone = draw_vertex_cut(gq.partition(course.ten_nodes(), gq.EBV(), hosts=2)).figure
+    assert not any(trace.marker.symbol == "square" or "host" in trace.name for trace in alone.data), "a worker each"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:ipywidgets")
+def test_only_parts_that_the_hosts_share_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("anywidget")
+    monkeypatch.delenv("GNNQLAB_STATIC", raising=False)
+    view = partition_explorer._CutControls(ExplorerModel(GRAPH, partitioner="random", parts=3, most_parts=7))
+    view.hosts.value = 2
+    assert (view.number.value, view.number.max, view.number.step) == (4, 6, 2)
+    assert "workers=4, hosts=2" in view.words.value
+    view.box_number.value = 5
+    assert view.number.value == view.box_number.value == view.model.number == 6
+    view.hosts.value = 4
+    assert (view.number.value, view.number.max) == (4, 4) and "4 workers of 4 hosts" in view.sharing.layout["title"][
+        "text"
+    ]
+    view.hosts.value = 1
+    assert view.number.value == 4 and "hosts" not in view.words.value
+
+
 def test_a_small_graph_has_few_parts() -> None:
     assert ExplorerModel(course.ten_nodes(), partitioner="random", parts=2).most_parts == 10
 

@@ -291,7 +291,8 @@ def test_the_screen_follows_a_run_and_its_thread_ends_with_it(live_panel: tuple[
     assert "application/vnd.jupyter.widget-view+json" in view._repr_mimebundle_()
     folder.write(range(5))
     _until(lambda: len(panel.figure.data[0]["x"]) == 5, "five epochs on the screen")
-    assert panel.stop.description == "Stop" and not panel.stop.disabled and "epoch 5/100" in panel.words.value
+    _until(lambda: "epoch 5/100" in panel.words.value, "the words, which follow the figure")
+    assert panel.stop.description == "Stop" and not panel.stop.disabled
     panel.worker.value = 1
     _until(lambda: set(panel.figure.data[4]["y"]) == {8.0}, "the breakdown of worker 1")
     folder.state("stalled", "rank 1 <stands> still")

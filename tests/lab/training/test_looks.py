@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import gnnqlab as gq
 from gnnqlab.lab.training.comparison_table import comparison_frame
@@ -60,3 +61,8 @@ def test_comparison_and_report_say_so(tmp_path):
     # The moment of the lucky look is no arrival either.
     assert np.isnan(gq.compare(runs, target=0.985).to_frame()["to_target_s"]).all()
     assert words not in repr(gq.compare(runs[:1]))
+
+
+def test_one_run_is_not_taken_for_a_list():
+    with pytest.raises(ValueError, match=r"runs must be a list of runs, got one run; pass compare\(\[run, other\]\)"):
+        gq.compare(lucky(1))

@@ -46,7 +46,7 @@ def test_a_system_looks_the_same_in_every_figure() -> None:
 
 def test_systems_are_told_apart_without_colour() -> None:
     known = ["vanilla", "fixed-bits", "random-bits", "adaqp", "adaqp-q", "sylvie", "pipegcn", "cdfgnn", "tango",
-             "sancus", "bns-gcn", "sar"]  # fmt: skip
+             "sancus", "bns-gcn", "sar", "adaqp-r", "sylvie-r"]  # fmt: skip
     assert len({(style_of(name).dash, style_of(name).symbol) for name in known}) == len(known)
 
 

@@ -76,13 +76,16 @@ def test_every_knob_says_its_name_and_what_it_means() -> None:
         assert all(knob.label and len(knob.help) > 20 for knob in knobs.values())
 
 
+ASSIGNING = ("adaqp", "adaqp-q", "adaqp-r")
+
+
 @pytest.mark.parametrize("system", sorted(SYSTEMS))
 def test_every_system_is_offered_and_predicted(model: TunerModel, system: str) -> None:
     model.choose(lam=0.25)
     now = model.choose(system=system)
     assert model.config.system == replace(make_system(system, **now.told), name=system)
     assert model.forecast.bytes_sent == model.look().forecast(system=system, **now.told).bytes_sent
-    assert (now.assigns, model.forecast.lam) == ((True, 0.25) if system in ("adaqp", "adaqp-q") else (False, None))
+    assert (now.assigns, model.forecast.lam) == ((True, 0.25) if system in ASSIGNING else (False, None))
     assert "× Vanilla" in model.sentence and all(each in model.sentence for each in model.forecast.assumes)
     assert len(model.front) == len(LAMS) and (model.has_aging or now.assigns)
     assert f"system='{system}'" in model.to_code()
@@ -204,7 +207,8 @@ def test_the_code_does_the_same(model: TunerModel, monkeypatch: pytest.MonkeyPat
 
 def test_a_graph_in_memory_keeps_its_name_only_if_that_loads_it(home: Path) -> None:
     assert TunerModel(gq.load("sbm:200,4,8")).source == "sbm:200,4,8"
-    other = gq.Graph.from_edges([0, 1], [1, 0], num_nodes=2, name="digits")
+    given = {"features": [[0.0], [1.0]], "labels": [0, 1], "train_idx": [0, 1]}
+    other = gq.Graph.from_edges([0, 1], [1, 0], num_nodes=2, name="digits", **given)
     assert TunerModel(other).source is other
     assert gq.load(TunerModel(other).config.graph).content_hash == other.content_hash
 

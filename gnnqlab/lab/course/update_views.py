@@ -1,0 +1,109 @@
+"""The gradient of a weight from codes, averaged over epochs: what stochastic rounding leaves of it, and nearest.
+
+``dW = X^T dY`` with both factors in codes (TANGO sections 3.2 and 3.4). Letters: N rows, D features, C classes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from gnnqlab.graph import Graph
+
+__all__ = ["draw_update_error", "update_error"]
+
+_LOOKS = {
+    "stochastic": (OKABE_ITO["blue"], "solid", "circle"),
+    "nearest": (OKABE_ITO["vermillion"], "dash", "square"),
+}
+
+
+def update_error(graph: Graph, *, bits: int = 4, draws: int = 64, scale: str = "tensor", seed: int = 0) -> DataFrame:
+    """Return how far the mean of some weight gradients made of codes is from float32's, relative to its length.
+
+    The weight is that of a linear classifier on the features, at zero; its gradient is ``X^T (softmax - onehot) / N``.
+
+    Args:
+        graph: with features and labels, one class a node.
+        bits: of the codes of X and dY.
+        draws: epochs, each with noise of its own.
+        scale: as for :class:`gnnqlab.compute.Int8Products`.
+        seed: of the noise.
+
+    Returns:
+        A row for 1, 2, 4, … draws, a column for each way to round.
+
+    Raises:
+        ValueError: if there is nothing to draw.
+
+    Example:
+        >>> from gnnqlab.graph import load
+        >>> found = update_error(load("sbm:60,3,6"), draws=4)
+        >>> found.index.tolist(), found["nearest"].nunique()
+        ([1, 2, 4], 1)
+    """
+    import pandas as pd
+    import torch
+    from torch import Tensor
+    from torch.nn import functional
+
+    from gnnqlab.compute import Int8Products
+    from gnnqlab.compute.products import PassRows
+
+    if draws < 1:
+        raise ValueError(f"draws must be at least 1, got {draws}")
+    x = graph.features if isinstance(graph.features, Tensor) else graph.features.to_dense()
+    classes = functional.one_hot(graph.labels, graph.num_classes).float()
+    gradient = (1 / graph.num_classes - classes) / graph.num_nodes
+    exact = x.t().double() @ gradient.double()
+    counts = [2**power for power in range(20) if 2**power <= draws]
+    ids, table = torch.arange(graph.num_nodes), {}
+    for rounding in _LOOKS:
+        products = Int8Products(bits=bits, scale=scale, rounding=rounding).build()
+        total, errors = torch.zeros_like(exact), []
+        for epoch in range(counts[-1]):
+            products.begin(PassRows(ids, seed, epoch))
+            total += products.mm(products.operand(x), products.operand(gradient), transposed="a")
+            if epoch + 1 in counts:
+                errors.append(float((total / (epoch + 1) - exact).norm() / exact.norm()))
+        table[rounding] = errors
+    return pd.DataFrame(table, index=pd.Index(counts, name="epochs averaged"))
+
+
+def draw_update_error(frame: DataFrame, *, bits: int, dark: bool = False) -> Bundle:
+    """Draw :func:`update_error`, a line for each way to round.
+
+    Raises:
+        ValueError: if there is no row.
+    """
+    import plotly.graph_objects as go
+
+    if frame.empty:
+        raise ValueError("errors of at least one draw are needed, got none; see update_error")
+    figure = go.Figure()
+    for rounding, (color, dash, symbol) in _LOOKS.items():
+        figure.add_scatter(
+            x=frame.index.tolist(),
+            y=(100 * frame[rounding]).tolist(),
+            name=rounding,
+            mode="lines+markers",
+            line={"color": color, "dash": dash, "width": 2},
+            marker={"symbol": symbol, "size": 9},
+            hovertemplate=f"{rounding}, mean of %{{x}}: %{{y:.2f}} %<extra></extra>",
+        )
+    counts = frame.index.tolist()
+    figure.update_xaxes(title_text="epochs averaged", type="log", tickvals=counts, ticktext=[str(n) for n in counts])
+    figure.update_yaxes(title_text="error of the mean update (% of its length)", type="log")
+    first, last = frame.iloc[0] * 100, frame.iloc[-1] * 100
+    caption = (
+        f"Error of the mean weight gradient in {bits} bits, after 1 epoch and after {counts[-1]}: "
+        + ", ".join(f"{name} {first[name]:.3g} → {last[name]:.3g} %" for name in _LOOKS)
+        + "."
+    )
+    finish(figure, title=f"The mean of the weight update, {bits} bits", caption=caption, dark=dark, height=370)
+    return Bundle(figure, frame)
