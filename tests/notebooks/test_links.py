@@ -24,6 +24,21 @@ def test_every_link_leads_to_a_file(path: Path) -> None:
     assert not broken
 
 
-@each("number", ["09", "10", "11", "12", "13", "14", "22", "23", "24"])
+@each("number", ["09", "10", "11", "12", "13", "14", "15", "16", "17", "22", "23", "24"])
 def test_the_index_lists_it(number: str) -> None:
     assert any(link.startswith(f"{number}_") for link in _links(FOLDER / "00_index.ipynb"))
+
+
+def _next_of(path: Path) -> Path | None:
+    """The first notebook that the last section leads to."""
+    section = nbformat.read(path, as_version=4).cells[-1].source.partition("## What next?")[2]
+    found = [link for link in LINK.findall(section) if link.endswith(".ipynb")]
+    return FOLDER / found[0] if found else None
+
+
+def test_one_path_leads_through_all_notebooks() -> None:
+    seen, path = [], FOLDER / "00_index.ipynb"
+    while path is not None and path not in seen:
+        seen.append(path)
+        path = _next_of(path)
+    assert set(seen) == set(FOLDER.glob("*.ipynb"))

@@ -79,11 +79,13 @@ def test_no_error_is_stored(path: Path) -> None:
 
 @each_notebook
 def test_cells_are_thin(path: Path) -> None:
+    launches = any("launch(" in cell.source for cell in _code(path))
     for cell in _code(path):
         lines = [line for line in cell.source.splitlines() if line.strip()]
         assert len(lines) <= 12, f"move code that is longer to the library:\n{cell.source}"
         tree = ast.parse(cell.source)
-        assert not any(isinstance(node, ast.ClassDef) for node in ast.walk(tree)), "workers cannot import a cell"
+        classes = any(isinstance(node, ast.ClassDef) for node in ast.walk(tree))
+        assert not (classes and launches), "workers cannot import a cell"
 
 
 @each_notebook
