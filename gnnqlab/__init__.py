@@ -44,6 +44,7 @@ _HOMES = {
     "Growing": "gnnqlab.bits",
     "HDRF": "gnnqlab.partition",
     "HEP": "gnnqlab.partition",
+    "HaloPlan": "gnnqlab.exchange",
     "Int8Products": "gnnqlab.compute",
     "METIS": "gnnqlab.partition",
     "Linear": "gnnqlab.message",
@@ -54,6 +55,7 @@ _HOMES = {
     "Random": "gnnqlab.partition",
     "RandomEdges": "gnnqlab.partition",
     "Replicas": "gnnqlab.exchange",
+    "Rotated": "gnnqlab.message",
     "Run": "gnnqlab.launch",
     "SYSTEMS": "gnnqlab.systems",
     "Tuner": "gnnqlab.lab.tuner.tuner",
@@ -71,9 +73,13 @@ _HOMES = {
     "compare": "gnnqlab.lab.training",
     "configure": "gnnqlab.train.configure",
     "errata": "gnnqlab.lab.course.errata",
+    "exchange_rows": "gnnqlab.exchange",
     "export": "gnnqlab.lab.training.export",
     "from_dgl": "gnnqlab.graph",
+    "from_networkx": "gnnqlab.graph",
     "from_pyg": "gnnqlab.graph",
+    "from_scipy": "gnnqlab.graph",
+    "from_tables": "gnnqlab.graph",
     "launch": "gnnqlab.launch",
     "load": "gnnqlab.graph",
     "partition": "gnnqlab.partition",
@@ -86,30 +92,41 @@ _HOMES = {
     "runs": "gnnqlab.launch",
     "systems": "gnnqlab.systems",
     "theory": "gnnqlab.theory",
+    "to_dgl": "gnnqlab.graph",
 }
 
 __all__ = [
-    "MODELS",
+    "DNE",
+    "EBV",
+    "HDRF",
+    "HEP",
     "METIS",
+    "MODELS",
     "SYSTEMS",
     "AdaptiveCache",
     "AssignerPlayer",
     "BFloat16Rows",
     "BoundarySampling",
+    "Broadcast",
+    "Contiguous",
     "ExactActivations",
     "Fixed",
     "Float32",
     "Graph",
     "Growing",
+    "HaloPlan",
     "Int8Products",
     "Linear",
     "MessagePlayer",
     "Overlapped",
     "PartitionExplorer",
     "Random",
+    "RandomEdges",
     "Replicas",
+    "Rotated",
     "Run",
     "Sequential",
+    "StaleBlocks",
     "Stochastic",
     "Synchronous",
     "System",
@@ -122,9 +139,13 @@ __all__ = [
     "compare",
     "configure",
     "errata",
+    "exchange_rows",
     "export",
     "from_dgl",
+    "from_networkx",
     "from_pyg",
+    "from_scipy",
+    "from_tables",
     "launch",
     "load",
     "partition",
@@ -138,6 +159,7 @@ __all__ = [
     "systems",
     "tango",
     "theory",
+    "to_dgl",
 ]
 
 
@@ -152,7 +174,8 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    """Return what a user may name: no helper of this file."""
+    return sorted({*__all__, "__version__", "__doc__", "__name__"})
 
 
 if TYPE_CHECKING:
@@ -160,8 +183,8 @@ if TYPE_CHECKING:
     from gnnqlab.bench.results import bench_results
     from gnnqlab.bits import Fixed, Growing, UniformRandom
     from gnnqlab.compute import BFloat16Rows, ExactActivations, Int8Products
-    from gnnqlab.exchange import Overlapped, Replicas, Synchronous
-    from gnnqlab.graph import Graph, from_dgl, from_pyg, load
+    from gnnqlab.exchange import Broadcast, HaloPlan, Overlapped, Replicas, Sequential, Synchronous, exchange_rows
+    from gnnqlab.graph import Graph, from_dgl, from_networkx, from_pyg, from_scipy, from_tables, load, to_dgl
     from gnnqlab.lab.course.errata import errata
     from gnnqlab.lab.players.assigner_player import AssignerPlayer
     from gnnqlab.lab.players.message_player import MessagePlayer
@@ -171,9 +194,19 @@ if TYPE_CHECKING:
     from gnnqlab.lab.tuner.tuner import Tuner
     from gnnqlab.launch import Run, cleanup, resume, runs
     from gnnqlab.launch.start import launch
-    from gnnqlab.message import AdaptiveCache, BoundarySampling, Float32, Linear, Stochastic, Unchanged
+    from gnnqlab.message import (
+        AdaptiveCache,
+        BoundarySampling,
+        Float32,
+        Linear,
+        Rotated,
+        StaleBlocks,
+        Stochastic,
+        Unchanged,
+    )
+    from gnnqlab.nn.dgl import tango
     from gnnqlab.nn.models import MODELS, register_model
-    from gnnqlab.partition import METIS, Random, partition
+    from gnnqlab.partition import DNE, EBV, HDRF, HEP, METIS, Contiguous, Random, RandomEdges, partition
     from gnnqlab.systems import SYSTEMS, System, register_system
     from gnnqlab.train.configure import configure
     from gnnqlab.train.presets import preset, preset_system

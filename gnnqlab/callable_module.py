@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from types import ModuleType
 from typing import Any
@@ -14,8 +15,26 @@ class _CallableModule(ModuleType):
     _verb: tuple[str, str]
 
     def __call__(self, *arguments: Any, **settings: Any) -> Any:
+        return self._function()(*arguments, **settings)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self._function())
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        """The verb's own, under its signature: what ``help(gq.launch)`` and ``gq.launch?`` show.
+
+        Its example stays where its names are, or it would be run as one of this module.
+        """
+        function = self._function()
+        text, example, _ = (inspect.getdoc(function) or "").partition("\n\nExample:")
+        where = f"\n\nExample: see help({'.'.join(self._verb)})." if example else ""
+        return f"{function.__name__}{inspect.signature(function)}\n\n{text}{where}"
+
+    def _function(self) -> Any:
         home, name = self._verb
-        return getattr(importlib.import_module(home), name)(*arguments, **settings)
+        return getattr(importlib.import_module(home), name)
 
 
 def make_callable(package: str, home: str, name: str) -> None:

@@ -102,7 +102,8 @@ class Option:
 
 NO_OPTION = Option(None)
 
-_KINDS = {int: "a whole number", float: "a number", bool: "true or false"}
+_NUMBER_OR_WORD = int | str
+_KINDS: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false"}
 _REAL = {int: numbers.Integral, float: numbers.Real}
 
 
@@ -112,7 +113,7 @@ class Setting:
 
     name: str
     kind: Any
-    """``int``, ``float``, ``bool``, ``str``, ``Path``, ``tuple[int, ...]`` ...; without ``None``."""
+    """``int``, ``float``, ``bool``, ``str``, ``int | str``, ``Path``, ``tuple[int, ...]`` ...; without ``None``."""
     default: Any = dataclasses.field(default_factory=lambda: dataclasses.MISSING)
     """``dataclasses.MISSING`` if it must be given."""
     optional: bool = False
@@ -171,6 +172,8 @@ class Setting:
             if text.lower() not in ("true", "false"):
                 raise ValueError(f"{said} must be {_KINDS[bool]}, got {text!r}")
             return text.lower() == "true"
+        if self.kind == _NUMBER_OR_WORD:
+            return int(text) if text.lstrip("-").isdigit() else text
         try:
             return self.kind(text)
         except ValueError:
@@ -278,7 +281,8 @@ def _setting(name: str, hint: Any, default: Any) -> Setting:
     kind = _plain(hint)
     if typing.get_origin(kind) in (types.UnionType, typing.Union):
         kinds = [each for each in typing.get_args(kind) if each is not types.NoneType]
-        optional, kind = len(kinds) < len(typing.get_args(kind)), _plain(kinds[0]) if len(kinds) == 1 else Any
+        several = _NUMBER_OR_WORD if set(kinds) == {int, str} else Any
+        optional, kind = len(kinds) < len(typing.get_args(kind)), _plain(kinds[0]) if len(kinds) == 1 else several
     ranges = [each for each in said if isinstance(each, Range)]
     option = next((each.name for each in said if isinstance(each, Option)), name.replace("_", "-"))
     return Setting(
@@ -312,7 +316,9 @@ def _plain(hint: Any) -> Any:
 def _can_be_said(kind: Any) -> bool:
     if typing.get_origin(kind) is tuple:
         return typing.get_args(kind)[1:] == (...,) and typing.get_args(kind)[0] in (int, float, str)
-    return kind in (int, float, bool, str) or (isinstance(kind, type) and kind.__module__.startswith("pathlib"))
+    return kind in (int, float, bool, str, _NUMBER_OR_WORD) or (
+        isinstance(kind, type) and kind.__module__.startswith("pathlib")
+    )
 
 
 @functools.cache

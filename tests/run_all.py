@@ -1,11 +1,12 @@
-"""`make test`: lint, types, tests and notebooks, then the slowest of all of them and one closing line.
+"""`make test`: lint, types, tests and notebooks, then the slowest tests and files and one closing line.
 
 Debian's Chromium, for the tests in a browser, is installed first where that is allowed.
 
-Tests of pages, launches and commands mostly wait, so two lanes run side by side: those, and everything else; then
-notebooks, some at a time, in whichever lane is free. The first is shown as it goes; of the second every step is shown
-once it has ended. Every step runs even if an earlier one failed, so that one run shows everything there is to mend.
-The closing line counts tests; a failed lint or type check counts as one failure each.
+Tests of pages, launches and commands mostly wait, and tests with several workers half of the time, so three lanes run
+side by side: those, these, and everything else; then notebooks, some at a time, in whichever lane is free. The first is
+shown as it goes; of the others every step is shown once it has ended. Every step runs even if an earlier one failed,
+so that one run shows everything there is to mend. The closing line counts tests; a failed lint or type check counts as
+one failure each.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -50,6 +52,13 @@ class Outcome:
     def slowest(self, count: int = SLOWEST) -> list[str]:
         """Return a line for each of the slowest tests, the slowest first."""
         return [f"{seconds:7.1f} s  {name}" for seconds, name in sorted(self.seconds, reverse=True)[:count]]
+
+    def slowest_files(self, count: int = SLOWEST) -> list[str]:
+        """Return a line for each of the files whose tests took longest together, the slowest first."""
+        files: Counter[str] = Counter()
+        for seconds, name in self.seconds:
+            files[name.split("::")[0]] += seconds
+        return [f"{seconds:7.1f} s  {name}" for name, seconds in files.most_common(count)]
 
 
 def read_junit(path: Path, *, exit_code: int) -> Outcome:
@@ -111,6 +120,8 @@ def install_chromium() -> None:
 
 WAITING = ("browser", "launch", "lab", "bench", "cli", "train")
 """Folders of tests that wait more than they compute."""
+SEVERAL = ("exchange", "systems", "tune", "mutants")
+"""Folders of tests whose workers wait for one another."""
 Step = Callable[[IO[bytes] | None], Outcome]
 """Runs, with its output there, or on the screen."""
 LANES: tuple[Mapping[str, Step], ...] = (
@@ -119,9 +130,14 @@ LANES: tuple[Mapping[str, Step], ...] = (
         "types": lambda out: run_check("mypy", out=out),
         "tests that wait": lambda out: run_pytest(*(f"tests/{name}" for name in WAITING), out=out),
     },
-    {"other tests and docstrings": lambda out: run_pytest(*(f"--ignore=tests/{name}" for name in WAITING), out=out)},
+    {"tests of several workers": lambda out: run_pytest(*(f"tests/{name}" for name in SEVERAL), out=out)},
+    {
+        "other tests and docstrings": lambda out: run_pytest(
+            *(f"--ignore=tests/{name}" for name in (*WAITING, *SEVERAL)), out=out
+        )
+    },
 )
-PARTS = 4
+PARTS = 6
 """Parts that the notebooks are run in."""
 
 
@@ -165,6 +181,7 @@ def main() -> int:
         running = [pool.submit(run_lane, lane, aside=number > 0) for number, lane in enumerate(steps)]
         total = sum((lane.result() for lane in running), Outcome(passed=0, failed=0))
     print(f"\n== the {SLOWEST} slowest of all", *total.slowest(), sep="\n")
+    print(f"\n== the {SLOWEST} slowest files", *total.slowest_files(), sep="\n")
     print(f"\n{total.passed} passed, {total.failed} failed, {total.skipped} skipped", flush=True)
     return int(total.failed > 0)
 

@@ -95,7 +95,8 @@ class Pass:
     def tests(self) -> bool:
         pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
         compiled = [*pytest, "tests/kernels/test_cuda_compiled.py"]
-        return self.each("tests", {"gpu": [*pytest, "-m", "gpu", "tests"], "compiled": compiled})
+        steps = {"gpu": [*pytest, "-m", "gpu", "tests"], "compiled": compiled}
+        return self.each("tests", steps, GNNQLAB_ARCHITECTURES="80,90,100")
 
     def sanitize(self) -> bool:
         tool = shutil.which("compute-sanitizer")

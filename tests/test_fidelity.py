@@ -42,6 +42,8 @@ class Item:
     """What of the row is not built yet, and with what it comes."""
 
 
+LATER = "the notebooks on quantized products"
+
 ITEMS = {
     "AQ-E1..3": Item(
         "nn.message_passing:GraphPass.aggregate partition.shard:Shard.alpha",
@@ -335,16 +337,15 @@ ITEMS = {
         "exchange/test_replica.py::test_workers_equal_one_process "
         "exchange/test_replica.py::test_copies_of_a_node_are_equal_bit_by_bit "
         "exchange/test_meeting.py::test_workers_that_meet_equal_one_process",
-        (),
-        missing="drawn with the notebooks on CDFGNN",
+        (("12", "two rounds: gather and scatter"),),
     ),
     "CD-A2": Item(
         "message.adaptive_cache:AdaptiveCache kernels.moves:row_moves kernels.moves:row_changes",
         "CDFGNN's Algorithm 2",
         "exchange/test_adaptive_cache.py::test_it_is_the_dense_training_that_skips_the_same_rows "
-        "exchange/test_adaptive_cache.py::test_both_ends_hold_the_same_bit_for_bit_whatever_the_codec",
+        "exchange/test_adaptive_cache.py::test_both_ends_hold_the_same_bit_for_bit_whatever_the_codec "
+        "exchange/test_replica.py::test_copies_of_a_node_are_equal_bit_by_bit",
         (("13", "CDFGNN Algorithm 2"),),
-        "replicas of a vertex-cut, with the exchange of replicas",
     ),
     "CD-E6, E7": Item(
         "message.adaptive_cache:AdaptiveCache.next_epsilon message.adaptive_cache:Threshold",
@@ -369,26 +370,188 @@ ITEMS = {
         (("13", "Eqs. 22, 23"),),
     ),
     "CD-F7": Item(
-        "lab.course.cache_views:draw_cache train.cached:read_cache",
+        "lab.training.cache_view:draw_cache lab.training.compare:Comparison.cache train.cached:read_cache",
         "CDFGNN Fig. 7",
-        "lab/course/test_cache_views.py::test_the_picture_is_what_was_recorded",
+        "lab/training/test_cache_view.py::test_the_picture_is_what_was_recorded "
+        "lab/training/test_cache_view.py::test_a_comparison_draws_the_cache_of_the_run_that_is_asked_for",
         (("13", "CDFGNN's Figure 7"),),
+    ),
+    "TG-E1,E2": Item(
+        "kernels.quantize:quantize compute.agreement:largest_of_all kernels.code_rows:PairedRows",
+        "TANGO Eqs. 1 to 3",
+        "kernels/test_quantize.py::test_an_element_is_off_by_less_than_a_step_and_codes_stay_in_their_range "
+        "kernels/test_code_rows.py::test_rows_are_quantized_into_the_pairs_of_their_codes "
+        "exchange/test_int8.py::test_workers_equal_one_process",
+        (),
+        LATER,
+    ),
+    "TG-E3": Item(
+        "kernels.quantize:Noise kernels.quantize:quantize kernels.xoshiro:quantize_xoshiro "
+        "bench.rounding:measure_rounding",
+        "draws the noise of stochastic rounding from xoshiro256++",
+        "kernels/test_quantize.py::test_noise_makes_it_unbiased_and_nearest_is_not "
+        "kernels/test_xoshiro.py::test_words_are_those_that_its_authors_published "
+        "kernels/test_xoshiro.py::test_noise_is_of_a_place_and_counter_noise_of_a_node",
+        (),
+        LATER,
+    ),
+    "TG-E4, F2": Item(
+        "compute.bit_rule:relative_error compute.bit_rule:bits_needed compute.bit_choice:BitChoice",
+        "(SC 2023, Eq. 4)",
+        "compute/test_bit_rule.py::test_heavier_tails_need_more_bits "
+        "exchange/test_int8_bits.py::test_all_workers_choose_what_one_process_chooses",
+        (),
+        f"the curves of Fig. 2, and {LATER}",
+    ),
+    "TG-E5,E6": Item(
+        "compute.int8:Int8Products",
+        "keeps float32 weights (section 3.2)",
+        "exchange/test_int8.py::test_weights_move_by_less_than_a_code",
+        (),
+        f"the ablation, and {LATER}",
+    ),
+    "TG-E7,E8": Item(
+        "compute.int8:Int8Products measure.errata_products:logits_on_codes",
+        "(section 3.2, Eqs. 7, 8)",
+        "nn/test_compute.py::test_the_layer_before_the_loss_is_exact "
+        "compute/test_int8.py::test_halves_of_logits_are_rounded_only_where_they_may_be",
+        (),
+        LATER,
+    ),
+    "TG-F3,F4": Item(
+        "kernels.int8_mm:int8_mm kernels.int8_mm:int8_mm_transposed kernels.int8_mm:int8_mm_scaled",
+        "(TANGO, section 3.3)",
+        "kernels/test_int8_mm.py::test_rows_by_a_matrix kernels/test_int8_mm.py::test_sums_over_rows",
+        (),
+        f"the next tensor's scale found with the product, and {LATER}",
+    ),
+    "TG-F5": Item(
+        "kernels.int8_edges:incidence kernels.int8_edges:quantized_sum",
+        "(TANGO, section 3.3)",
+        "nn/test_dgl.py::test_plain_sums_and_means_of_nodes_and_edges "
+        "kernels/test_int8_edges.py::test_a_sum_that_quantizes_on_its_way_is_that_of_the_codes",
+        (),
+        LATER,
+    ),
+    "TG-F6": Item(
+        "kernels.int8_edges:int8_weighted_sum kernels.head_sums:head_sums compute.edge_gradients:WeightedSum",
+        "(TANGO, section 3.3)",
+        "kernels/test_int8_edges.py::test_products_are_those_of_the_widened_rows "
+        "nn/test_dgl.py::test_weighed_sums_stay_within_the_rounding_of_rows "
+        "kernels/test_head_sums.py::test_the_faster_way_is_measured_once_and_taken",
+        (),
+        LATER,
+    ),
+    "TG-F15": Item(
+        "kernels.int8_edges:int8_sddmm_add kernels.int8_edges:int8_sddmm_dot",
+        "(TANGO, section 3.3)",
+        "kernels/test_int8_edges.py::test_products_are_those_of_the_widened_rows",
+        (),
+        LATER,
+    ),
+    "TG-3.3": Item(
+        "compute.codes:Quantized compute.kept:keep",
+        "(TANGO section 3.3, reuse)",
+        "compute/test_int8.py::test_operands_are_quantized_once_and_kept_as_codes "
+        "nn/test_dgl.py::test_operators_that_share_an_input_share_its_codes "
+        "exchange/test_int8.py::test_rows_that_are_rounded_twice_are_counted",
+        (),
+        f"received codes multiplied as they are, and {LATER}",
+    ),
+    "TG-F7": Item(
+        "bench.int8:int8",
+        "those of TANGO's Fig. 7",
+        "bench/test_int8.py::test_products_and_trainings_are_measured",
+        (),
+        LATER,
+    ),
+    "TG-F8": Item(
+        "bench.int8:int8 bench.exact:exact",
+        "DGL's and our own of float32",
+        "bench/test_int8.py::test_products_and_trainings_are_measured",
+        (),
+        f"both in one run to equal accuracy, and {LATER}",
+    ),
+    "TG-F9": Item(
+        "train.mini_batch:MiniBatchTrainer train.gradient_codes:AsCodes message.asked:AskedRows "
+        "bench.parallel_batches:minibatch bench.dgl_batches:DglLoop",
+        "(TANGO, SC 2023, section 4, Fig. 9)",
+        "train/test_mini_batch.py::test_workers_equal_one_process "
+        "train/test_mini_batch.py::test_bytes_are_those_of_the_formula "
+        "train/test_mini_batch.py::test_overlap_changes_no_bit "
+        "message/test_asked.py::test_codes_are_unbiased_and_own_rows_stay "
+        "train/test_gradient_codes.py::test_their_mean_is_the_sum "
+        "bench/test_parallel_batches.py::test_contestants_are_measured",
+        (),
+        "gnnqlab bench minibatch prints it over links between processes, not on several GPUs, and no notebook shows it",
+    ),
+    "TG-F10..F14, T2": Item(
+        "bench.int8:measure_dense bench.int8:measure_edges",
+        "Fig. 12",
+        "bench/test_int8.py::test_products_and_trainings_are_measured",
+        (),
+        LATER,
+    ),
+    "TG-F16": Item(
+        "kernels.code_rows:PairedRows compute.code_sums:rows_to_sum bench.int8:measure_edges",
+        "(Chen et al., SC 2023, Fig. 16)",
+        "kernels/test_code_rows.py::test_sums_have_the_bits_of_unpacked_codes "
+        "compute/test_code_sums.py::test_sums_and_gradients_do_not_depend_on_packing "
+        "bench/test_int8.py::test_products_and_trainings_are_measured",
+        (),
+        f"dense products and products along edges of four bits, which take a byte a code, and {LATER}",
+    ),
+    "TG-DGL": Item(
+        "nn.dgl:tango nn.dgl:Tango",
+        "(TANGO, Chen et al., SC 2023",
+        "nn/test_dgl.py::test_layers_agree_with_dgl_in_float64 "
+        "nn/test_dgl.py::test_layers_of_several_types_agree_with_dgl_in_float64 "
+        "nn/test_dgl.py::test_everything_is_put_back_after_exceptions_too "
+        "nn/test_dgl.py::test_links_are_predicted_by_dot_products",
+        (),
+        LATER,
+    ),
+    "CD-F5": Item(
+        "bench.broadcasts:broadcasts systems.cagnet:cagnet systems.sancus:sancus systems.cdfgnn:cdfgnn",
+        "CDFGNN Fig. 5",
+        "bench/test_broadcasts.py::test_lines_are_trained_and_kept",
+        (),
+        "gnnqlab bench broadcasts prints it, no notebook shows it",
+    ),
+    "CD-F6": Item(
+        "bench.cdfgnn:cdfgnn bench.cdfgnn:table",
+        "seconds of an epoch (Fig. 6)",
+        "bench/test_cdfgnn.py::test_seconds_stand_beside_the_baseline_and_scores_beside_the_whole_graph "
+        "bench/test_cdfgnn.py::test_lines_differ_in_cache_and_codec_alone",
+        (),
+        "gnnqlab bench cdfgnn prints it, no notebook shows it",
+    ),
+    "CD-F8": Item(
+        "bench.cdfgnn:cdfgnn bench.mini_batch:MiniBatch",
+        "accuracy (Fig. 8)",
+        "bench/test_cdfgnn.py::test_all_lines_are_trained",
+        (),
+        "gnnqlab bench cdfgnn prints it, no notebook shows it",
+    ),
+    "EDEN": Item(
+        "message.rotated:Rotated kernels.rotate:encode_rotated kernels.reference.rotate:rotate "
+        "message.lloyd_max:relative_error",
+        "EDEN, Vargaftik et al., ICML 2022",
+        "message/test_rotated.py::test_levels_are_those_of_lloyd_and_max "
+        "message/test_rotated.py::test_dense_rows_are_unbiased "
+        "bits/test_variance.py::test_rotated_rows_err_by_their_norm_whatever_they_are "
+        "kernels/test_rotate.py::test_bytes_are_the_same_everywhere",
+        (),
+        missing="drawn with the notebook on codecs",
     ),
 }
 
-BEYOND = ("SY-TI", "SY-TIX", "SY-F2", "SY-F3", "SY-F6")
+BEYOND = ("SY-TI", "SY-TIX", "SY-F2", "SY-F3", "SY-F6", "EDEN")
 """Items of the papers that the catalogue may lack."""
 
 NOT_YET = {
     "more workers than one machine has: the cost model is there, what it says of them comes with the work on scale": (
         "AQ-T7", "SY-TVIII, TXIII, F14",
-    ),
-    "training over a vertex-cut comes with the work on CDFGNN": (
-        "CD-F5", "CD-F6", "CD-F8",
-    ),
-    "quantized primitives of one device come with the work on TANGO": (
-        "TG-E1,E2", "TG-E3", "TG-E4, F2", "TG-E5,E6", "TG-E7,E8", "TG-F3,F4", "TG-F5", "TG-F6", "TG-F15", "TG-3.3",
-        "TG-F7", "TG-F8", "TG-F9", "TG-F10..F14, T2", "TG-F16", "TG-DGL",
     ),
 }  # fmt: skip
 """Reason -> rows of which nothing is built."""

@@ -34,7 +34,7 @@ def test_the_slowest_of_all_steps_come_before_the_closing_line(tmp_path, monkeyp
         "100.0", "11.0", "10.0", "9.0", "8.0", "7.5", "7.0", "6.0", "5.0", "4.0"
     ]  # fmt: skip
     assert slowest[0].endswith("here::Cell 0")
-    assert slowest[10:] == ["", "11 passed, 1 failed, 2 skipped"]
+    assert slowest[10:] == ["", "== the 10 slowest files", "  173.5 s  here", "", "11 passed, 1 failed, 2 skipped"]
 
 
 def test_a_run_that_broke_off_or_ran_nothing_has_failed(tmp_path):
@@ -46,8 +46,9 @@ def test_a_run_that_broke_off_or_ran_nothing_has_failed(tmp_path):
 
 
 def test_every_folder_of_tests_runs_in_one_lane_and_no_other():
-    waiting = {run_all.ROOT / "tests" / name for name in run_all.WAITING}
-    assert all(folder.is_dir() and list(folder.rglob("test_*.py")) for folder in waiting)
+    named = [*run_all.WAITING, *run_all.SEVERAL]
+    assert len(set(named)) == len(named)
+    assert all(list((run_all.ROOT / "tests" / name).rglob("test_*.py")) for name in named)
 
 
 def test_a_step_of_the_first_lane_is_shown_as_it_goes(monkeypatch, capsys):

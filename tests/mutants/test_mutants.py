@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import time
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,6 +54,23 @@ def test_a_seeded_dozen_is_noticed() -> None:
 def test_every_record_can_be_planted(fault: Fault) -> None:
     assert wrong_with(fault) == ""
     assert fault.why and not fault.why.endswith(".")
+
+
+def test_threads_that_check_records_leave_each_other_alone() -> None:
+    """Python 3.11 broke off when one thread parsed while another's parsing was held up, as a callback of gc may do."""
+
+    def hold_up(*_: object) -> None:
+        time.sleep(0.0001)
+
+    threshold = gc.get_threshold()
+    gc.callbacks.append(hold_up)
+    gc.set_threshold(50)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            assert set(pool.map(wrong_with, FAULTS[:24])) == {""}
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(hold_up)
 
 
 def test_there_are_enough_and_every_room_has_its_own() -> None:

@@ -179,4 +179,20 @@ FAULTS = (
         test="exchange/test_meeting.py::test_what_was_predicted_is_sent",
         why="forecasts would count rows of the system's widths that travel as float32",
     ),
+    Fault(
+        name="noise of an exchange alone from places, not from ids",
+        file="exchange/halo_plan.py",
+        before="(rows[peer], ids[rows[peer]])",
+        after="(rows[peer], rows[peer])",
+        test="exchange/test_halo_rows.py::test_codes_are_unbiased_with_the_codecs_variance_and_repeat",
+        why="rows of two ranks with one place would err alike, and results depend on how ranks number their rows",
+    ),
+    Fault(
+        name="gradients rounded where only rows were to be",
+        file="exchange/halo_rows.py",
+        before="ByDirection(bits, EXACT)",
+        after="ByDirection(bits, bits)",
+        test="exchange/test_halo_page.py::test_a_mesh_model_on_three_ranks_is_that_of_one_process_and_trains_in_4_bits",
+        why="who asks for rows in few bits would get gradients in as few",
+    ),
 )

@@ -51,4 +51,12 @@ FAULTS = (
         test="lab/course/test_width_plan_views.py::test_rows_weigh_the_mean",
         why="a few rows in eight bits would weigh like all others in one",
     ),
+    Fault(
+        name="the shares of a cache are of the rows that stayed home",
+        file="lab/training/cache_view.py",
+        before='return (sums["rows_sent"] / sums["rows_offered"])',
+        after='return (1 - sums["rows_sent"] / sums["rows_offered"])',
+        test="lab/training/test_cache_view.py::test_the_picture_is_what_was_recorded",
+        why="half of the rows looks right either way",
+    ),
 )

@@ -69,7 +69,7 @@ FAULTS = (
     ),
     Fault(
         name="sampled neighbours not rescaled",
-        file="bench/mini_batch.py",
+        file="nn/blocks.py",
         before="self._in_degrees[targets].sqrt() / counts.clamp(min=1)",
         after="self._in_degrees[targets].rsqrt()",
         test="bench/test_mini_batch.py::test_a_sampled_sum_keeps_its_mean",
@@ -82,5 +82,21 @@ FAULTS = (
         after='"receiver"])["seconds"].min()',
         test="bench/test_link.py::test_an_exchange_ends_with_its_last_message",
         why="the wire would seem quicker than its rate",
+    ),
+    Fault(
+        name="noise measured on the cut of one host",
+        file="measure/gradient_noise.py",
+        before='(system or make_system("vanilla")).on_hosts(hosts)',
+        after='(system or make_system("vanilla")).on_hosts(1)',
+        test="measure/test_hosts_told.py::test_both_hosts_are_used",
+        why="the variance would be that of another cut than the run's",
+    ),
+    Fault(
+        name="an exchange that is not told of its hosts",
+        file="systems/system.py",
+        before='for axis in ("partition", "exchange")}',
+        after='for axis in ("partition",)}',
+        test="measure/test_hosts_told.py::test_copies_that_meet_do_so_on_the_hosts_that_are_told",
+        why="copies would never meet, and sums stay right",
     ),
 )

@@ -43,4 +43,12 @@ FAULTS = (
         test="tune/test_memory.py::test_what_is_foreseen_is_what_workers_hold",
         why="rows that are held for the next epoch would be left out",
     ),
+    Fault(
+        name="memory without the messages that time links",
+        file="message/links.py",
+        before="return 2 * sum(sizes[-2:])",
+        after="return 0",
+        test="tune/test_memory.py::test_what_is_foreseen_is_what_workers_hold",
+        why="what AdaQP holds at its first assignment would be left out on a small graph",
+    ),
 )
