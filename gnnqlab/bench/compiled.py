@@ -1,5 +1,7 @@
 """What the CUDA compiler says of every kernel, without a GPU: registers, spills, and the warps that fit.
 
+It is told while the library is built and kept beside it as ``libgnnqlab_cuda.txt``; what is not there is compiled.
+
 Warps count against the 65 536 registers and 64 warps (Ampere, Hopper) of a multiprocessor; shared memory is not
 looked at.
 """
@@ -15,14 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gnnqlab.kernels.native import library_path
+
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FILES", "Resources", "compile_file", "compiled_kernels", "parse", "short_name"]
+__all__ = ["FILES", "Resources", "compile_file", "compiled_kernels", "kernels_of", "parse", "short_name"]
 
 SOURCES = Path(__file__).parents[2] / "cuda_ext"
 FILES = sorted(path.name for path in SOURCES.glob("cuda/*.cu") if path.name != "library.cu")
 """Sources with kernels; empty where the package was installed without its sources."""
+REPORT = "libgnnqlab_cuda.txt"
 REGISTERS, WARPS, WARP_SIZE, BLOCK_WARPS = 65_536, 64, 32, 8
 
 
@@ -48,10 +53,12 @@ class Resources:
         return min(REGISTERS // block * BLOCK_WARPS, WARPS) / WARPS
 
 
-def parse(report: str) -> list[Resources]:
-    """Return the kernels of a report of ``ptxas -v``."""
+def parse(report: str, architecture: str = "") -> list[Resources]:
+    """Return the kernels of a report of ``ptxas -v``, of one architecture if one is named."""
     pattern = re.compile(
-        r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
+        r"Compiling entry function '(\w+)' for 'sm_"
+        + (architecture or r"\w+")
+        + r"'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
         r".*?Used (\d+) registers",
         re.DOTALL,
     )
@@ -59,6 +66,31 @@ def parse(report: str) -> list[Resources]:
         Resources(name, int(registers), int(stack), int(stores) + int(loads))
         for name, stack, stores, loads, registers in pattern.findall(report)
     ]
+
+
+def kernels_of(file: str, architecture: str = "90", *, report: Path | None = None) -> list[Resources]:
+    """Return what the kernels of one source take, as told when the library was built, else by compiling it now.
+
+    Args:
+        file: of `FILES`.
+        architecture: as in ``sm_90``.
+        report: kept by the build; the one beside the library by default.
+
+    Raises:
+        RuntimeError: if it is not there, and there is no ``nvcc`` either, or it fails.
+    """
+    path = library_path(REPORT) if report is None else report
+    if _is_of_today(path):
+        for part in path.read_text(encoding="utf-8").split("# ")[1:]:
+            if part.startswith(f"{file}.o\n") and (kernels := parse(part, architecture)):
+                return kernels
+    return compile_file(file, architecture)
+
+
+def _is_of_today(report: Path) -> bool:
+    """Whether a report is there and no source has changed since."""
+    sources = [path for folder in ("core", "cuda") for path in (SOURCES / folder).iterdir()] if FILES else []
+    return report.is_file() and all(path.stat().st_mtime <= report.stat().st_mtime for path in sources)
 
 
 def compile_file(file: str, architecture: str = "90") -> list[Resources]:
@@ -83,7 +115,7 @@ def compile_file(file: str, architecture: str = "90") -> list[Resources]:
 
 
 def compiled_kernels(architecture: str = "90", *, files: Sequence[str] | None = None) -> pd.DataFrame:
-    """Compile the kernels and return a line for each: ``file``, ``registers``, ``spilled (B)``, ``occupancy (%)``.
+    """Return what the compiler says of the kernels: ``registers``, ``stack (B)``, ``spilled (B)``, ``occupancy (%)``.
 
     Args:
         architecture: as in ``sm_90``.
@@ -97,7 +129,7 @@ def compiled_kernels(architecture: str = "90", *, files: Sequence[str] | None = 
     columns = ["kernel", "file", "registers", "stack (B)", "spilled (B)", "occupancy (%)"]
     chosen = list(FILES if files is None else files) if shutil.which("nvcc") else []
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(lambda file: compile_file(file, architecture), chosen))
+        found = list(pool.map(lambda file: kernels_of(file, architecture), chosen))
     lines = [
         (short_name(name), file, one.registers, one.stack_bytes, one.spilled_bytes, 100 * one.occupancy)
         for file, kernels in zip(chosen, found)

@@ -199,7 +199,7 @@ def use(backend: str | None, *, isa: str | None = None) -> contextlib.AbstractCo
     return restored
 
 
-def _library_path(name: str) -> Path:
+def library_path(name: str) -> Path:
     """Where a library is, or should be: an editable install spreads the package over two folders."""
     folders = [Path(folder) / "_lib" for folder in sys.modules[__package__].__path__]
     return next((folder / name for folder in folders if (folder / name).exists()), folders[0] / name)
@@ -221,11 +221,11 @@ def status() -> dict[str, Any]:
     backend = _forced_backend or os.environ.get("GNNQLAB_KERNELS") or ("reference" if cpu_reason else "native")
     return {
         "backend": backend,
-        "library": None if cpu_reason else str(_library_path("libgnnqlab_cpu.so")),
+        "library": None if cpu_reason else str(library_path("libgnnqlab_cpu.so")),
         "isa": None if cpu_reason else isa(),
         "isas": [] if cpu_reason else [name for name in ISAS if _has_isa(name)],
         "reason": cpu_reason,
-        "cuda": None if cuda_reason else str(_library_path("libgnnqlab_cuda.so")),
+        "cuda": None if cuda_reason else str(library_path("libgnnqlab_cuda.so")),
         "cuda_reason": cuda_reason,
         "threads": threads(),
         "openmp": openmp_runtimes(),
@@ -266,7 +266,7 @@ def _cuda_library() -> ctypes.CDLL:
 
 @functools.cache
 def _load(name: str) -> tuple[ctypes.CDLL | None, str | None]:
-    path = _library_path(name)
+    path = library_path(name)
     if not path.exists():
         return None, f"{name} was not built (no compiler at installation); reinstall the package with one"
     try:

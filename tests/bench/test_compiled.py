@@ -15,7 +15,7 @@ def test_without_a_compiler_the_table_is_empty(monkeypatch) -> None:
 def test_a_line_for_each_kernel(monkeypatch) -> None:
     names = {"nvcc": "/bin/nvcc"}
     monkeypatch.setattr(compiled.shutil, "which", names.get)
-    monkeypatch.setattr(compiled, "compile_file", lambda file, architecture: [Resources(file[0], 33, 0, 16)])
+    monkeypatch.setattr(compiled, "kernels_of", lambda file, architecture: [Resources(file[0], 33, 0, 16)])
     table = compiled_kernels(files=["a.cu", "b.cu"])
     assert table.index.tolist() == ["a", "b"]
     assert table.loc["a"].tolist() == ["a.cu", 33, 0, 16, 75.0]  # 40 registers: six blocks of eight warps

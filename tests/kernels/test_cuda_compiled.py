@@ -10,11 +10,12 @@ import shutil
 
 import pytest
 
-from gnnqlab.bench.compiled import FILES, Resources, compile_file, parse
+from gnnqlab.bench import compiled
+from gnnqlab.bench.compiled import FILES, Resources, kernels_of, parse
 from tests.cases import each
 
-ARCHITECTURES = os.environ.get("GNNQLAB_ARCHITECTURES", "90").split(",")
-"""A minute of compiling each; ``make gpu`` and a release ask for 80 (A100), 90 (H100) and 100 (B200)."""
+ARCHITECTURES = os.environ.get("GNNQLAB_ARCHITECTURES", "80,90,100").split(",")
+"""A100, H100, B200: what the library is built for. What the build told is read; else each is a minute of compiling."""
 LEAST_OCCUPANCY = 0.5
 
 
@@ -23,7 +24,7 @@ LEAST_OCCUPANCY = 0.5
 @each("architecture", ARCHITECTURES)
 @each("file", FILES)
 def test_no_kernel_spills_and_enough_warps_fit(file: str, architecture: str) -> None:
-    kernels = compile_file(file, architecture)
+    kernels = kernels_of(file, architecture)
     assert kernels
     spilling = [kernel for kernel in kernels if kernel.spilled_bytes]
     assert not spilling
@@ -39,5 +40,20 @@ ptxas info    : Function properties for _Zfoo
 ptxas info    : Used 65 registers, used 1 barriers, 16 bytes cumulative stack size, 1024 bytes smem
 """
     (kernel,) = parse(report)
+    assert parse(report, "90") == [kernel] and parse(report, "80") == []
     assert kernel == Resources("_Zfoo", 65, 16, 20)
     assert kernel.occupancy == 3 * 8 / 64  # 72 registers: three blocks of 256 threads
+
+
+def test_what_the_build_told_is_read_and_not_compiled_again(tmp_path, monkeypatch) -> None:
+    told = tmp_path / "told.txt"
+    line = "ptxas info    : Compiling entry function '{}' for 'sm_{}'\n"
+    line += "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\nptxas info    : Used {} registers\n"
+    kernels = [("_Za", 80, 20), ("_Za", 90, 30)]
+    told.write_text("# a.cu.o\n" + "".join(line.format(*kernel) for kernel in kernels) + "# b.cu.o\n")
+    monkeypatch.setattr(compiled, "compile_file", lambda file, architecture: [f"{file} compiled for {architecture}"])
+    assert kernels_of("a.cu", "90", report=told) == [Resources("_Za", 30, 0, 0)]
+    assert kernels_of("a.cu", "100", report=told) == ["a.cu compiled for 100"]  # not among those of the build
+    assert kernels_of("b.cu", "90", report=told) == ["b.cu compiled for 90"]
+    os.utime(told, (0, 0))  # older than the sources
+    assert kernels_of("a.cu", "90", report=told) == ["a.cu compiled for 90"]

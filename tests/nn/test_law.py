@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -49,8 +50,20 @@ def overlapped_on_rank(*arguments) -> dict:
     return on_rank(*arguments, schedule=Overlapped())
 
 
-def on_rank_scheduled(*arguments) -> dict:
-    return on_rank(*arguments[:-1], schedule=arguments[-1])
+def all_on_rank(rank: int, workers: int, cases: dict[Any, tuple], axes: dict[str, Any]) -> dict[Any, dict]:
+    """Several trainings in one process group: ``cases`` are name -> graph, owner, model, settings."""
+    return {name: on_rank(rank, workers, *case, **axes) for name, case in cases.items()}
+
+
+def assert_all_same(workers: int, cases: dict[Any, tuple], **axes: Any) -> None:
+    """The law for several cases, one spawn of workers for all of them."""
+    results = run_ranks(all_on_rank, workers, cases, axes)
+    for name, (graph, _, model, settings) in cases.items():
+        try:
+            assert_same([result[name] for result in results], one_process(graph, model, settings))
+        except AssertionError as error:
+            error.add_note(f"the case: {name}")
+            raise
 
 
 def assert_same(results: list[dict], truth: dict) -> None:
@@ -68,14 +81,14 @@ CASES = [
 
 
 @each("workers", [1, 2, 3, 4, 7])
-@each(("model", "directed", "features", "layers"), CASES)
-def test_workers_equal_one_process(workers, model, directed, features, layers):
-    graph = random_graph(directed=directed, features=features, seed=layers)
-    shape = ModelSettings(name=model, layers=layers, hidden=16, dropout=0.3, input_dropout=0.1)
-    settings = TrainSettings(seed=5, weight_decay=1e-3)
-    owner = Random(seed=1).assign(graph, workers)
-    results = run_ranks(on_rank, workers, graph, owner, shape, settings)
-    assert_same(results, one_process(graph, shape, settings))
+def test_workers_equal_one_process(workers):
+    cases = {}
+    for model, directed, features, layers in CASES:
+        graph = random_graph(directed=directed, features=features, seed=layers)
+        shape = ModelSettings(name=model, layers=layers, hidden=16, dropout=0.3, input_dropout=0.1)
+        settings = TrainSettings(seed=5, weight_decay=1e-3)
+        cases[model, directed, layers] = graph, Random(seed=1).assign(graph, workers), shape, settings
+    assert_all_same(workers, cases)
 
 
 MODELS = {
@@ -92,24 +105,25 @@ MODELS = {
 
 
 @each(("directed", "schedule"), [(True, Synchronous()), (False, Overlapped())])
-@each("name", MODELS)
-def test_every_model_obeys(name, directed, schedule):
+def test_every_model_obeys(directed, schedule):
     graph = random_graph(directed=directed, isolated=4)
-    # Adam makes a whole step of a gradient that is nothing but rounding, and 32 layers have some: so a small one.
-    settings = TrainSettings(seed=7, lr=1e-4 if MODELS[name].layers == 32 else 0.01)
     owner = Random(seed=3).assign(graph, 3)
-    results = run_ranks(on_rank_scheduled, 3, graph, owner, MODELS[name], settings, schedule)
-    assert_same(results, one_process(graph, MODELS[name], settings))
+    # Adam makes a whole step of a gradient that is nothing but rounding, and 32 layers have some: so a small one.
+    cases = {
+        name: (graph, owner, shape, TrainSettings(seed=7, lr=1e-4 if shape.layers == 32 else 0.01))
+        for name, shape in MODELS.items()
+    }
+    assert_all_same(3, cases, schedule=schedule)
 
 
-@each("name", ["gcn", "graphsage", "gat", "gcnii", "dagnn", "sgc", "jknet"])
-def test_every_model_obeys_at_depth_32(name):
+def test_every_model_obeys_at_depth_32():
     """Sums of 32 layers forward and 32 back; measured 5e-7 of the largest gradient at most, the bound is 1e-5."""
-    graph, shape = random_graph(isolated=4), ModelSettings(name=name, layers=32, hidden=8, dropout=0.3)
+    graph = random_graph(isolated=4)
     # Adam makes a whole step of a gradient that is nothing but rounding: so a small one.
     settings, owner = TrainSettings(seed=7, lr=1e-4), Random(seed=3).assign(graph, 2)
-    results = run_ranks(on_rank, 2, graph, owner, shape, settings)
-    assert_same(results, one_process(graph, shape, settings))
+    names = ["gcn", "graphsage", "gat", "gcnii", "dagnn", "sgc", "jknet"]
+    shapes = {name: ModelSettings(name=name, layers=32, hidden=8, dropout=0.3) for name in names}
+    assert_all_same(2, {name: (graph, owner, shape, settings) for name, shape in shapes.items()})
 
 
 def test_attention_without_self_loops_obeys():

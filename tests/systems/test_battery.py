@@ -1,7 +1,7 @@
 """Every system and every part of every axis goes through what any of them must stand: one battery over the registry.
 
 A new recipe, or a new part, is in it without a line here. What it must stand: a trip through JSON and one through the
-command line, training on 1, 2 and 3 workers, a stop, a checkpoint that is gone on from bit for bit, a comparison, and
+command line, training on 1 and 3 workers, a stop, a checkpoint that is gone on from bit for bit, a comparison, and
 the law where its messages can be exact. One spawn of workers a test trains all of them.
 """
 
@@ -206,7 +206,7 @@ def prepared(root: Path, graph: str, workers: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [1, 3])
 def test_every_system_trains_stops_goes_on_and_is_compared(workers, tmp_path):
     graph = gq.configure(random_graph(seed=2)).graph
     prepared(tmp_path, graph, workers)
@@ -251,6 +251,14 @@ def law_shapes() -> dict[str, ModelSettings]:
     return {model: ModelSettings(name=model, layers=3, hidden=16, dropout=0.3, input_dropout=0.1) for model in MODELS}
 
 
+def models_of(name: str) -> list[str]:
+    """Three of the models for each system, so that each model meets many; all for the one without services."""
+    models = sorted(MODELS)
+    start = sorted(exact_systems()).index(name)
+    return models if name == "vanilla" else [models[(start + step) % len(models)] for step in (0, 2, 4)]
+
+
+@cache
 def exact_systems() -> dict[str, System]:
     """Systems with exact messages, and a system around each part that leaves them exact."""
     found = {name: make_system(name, **settings) for name, settings in EXACT.items()}
@@ -271,8 +279,8 @@ def obey_all(rank: int, workers: int, graph) -> dict[str, dict]:
     for name, system in exact_systems().items():
         of_nodes = getattr(system.partition, "cuts", "nodes") == "nodes"
         shard = (Random(seed=1) if of_nodes else system.partition).cut(graph, workers).shard(graph, rank)
-        for model, shape in law_shapes().items():
-            trainer = worker_trainer(shard, system, shape, LAW)
+        for model in models_of(name):
+            trainer = worker_trainer(shard, system, law_shapes()[model], LAW)
             losses, gradients = [], []
             for epoch in range(3):
                 losses.append(trainer.gradients(epoch))
@@ -290,7 +298,7 @@ def test_the_law_holds_for_all_systems_and_models():
     results = run_ranks(obey_all, 3, graph, timeout_s=280)
     for model, shape in law_shapes().items():
         truth = one_process(graph, shape, LAW)
-        for name in exact_systems():
+        for name in (name for name in exact_systems() if model in models_of(name)):
             try:
                 assert_same_training([result[f"{name}/{model}"] for result in results], truth)
             except AssertionError as error:

@@ -1,4 +1,4 @@
-"""Predicted bytes are sent bytes: every system of the registry, every model, in real training."""
+"""Predicted bytes are sent bytes: every system of the registry, and every model, in real training."""
 
 from __future__ import annotations
 
@@ -42,27 +42,32 @@ OF_NODES = [name for name in sorted(SYSTEMS) if make_system(name).exchange.takes
 CASES = [(name, settings) for name in OF_NODES for settings in ({}, *MORE.get(name, []))]
 
 
+def _cases(workers: int) -> list[tuple[str, str, dict[str, Any]]]:
+    """Every case on two of the models: others for another number of workers, so that each meets its share."""
+    models = sorted(MODELS)
+    return [
+        (models[(number + workers + step) % len(models)], *case) for number, case in enumerate(CASES) for step in (0, 3)
+    ]
+
+
 def _system(name: str, settings: dict[str, Any]) -> gq.System:
     return replace(make_system(name, **settings), partition=Random())
 
 
 def _train(rank: int, workers: int) -> list[list[tuple[int, int]]]:
-    """Train every model on every case; return payload and parameter bytes that this worker sent, by epoch."""
+    """Train all cases; return payload and parameter bytes that this worker sent, by epoch."""
     graph = load(GRAPH)
     shard = build_shard(graph, Random().assign(graph, workers), rank, workers)
     found = []
-    for model in sorted(MODELS):
-        for name, settings in CASES:
-            trainer = worker_trainer(
-                shard, _system(name, settings), ModelSettings(name=model, **SHAPE), TrainSettings()
-            )
-            sent = [(0, 0)]
-            for epoch in range(EPOCHS):
-                trainer.epoch(epoch)
-                channels = trainer.exchange.channels
-                sent.append((sum(each.bytes_payload for each in channels), sum(each.bytes_params for each in channels)))
-            trainer.close()
-            found.append([(now[0] - then[0], now[1] - then[1]) for then, now in itertools.pairwise(sent)])
+    for model, name, settings in _cases(workers):
+        trainer = worker_trainer(shard, _system(name, settings), ModelSettings(name=model, **SHAPE), TrainSettings())
+        sent = [(0, 0)]
+        for epoch in range(EPOCHS):
+            trainer.epoch(epoch)
+            channels = trainer.exchange.channels
+            sent.append((sum(each.bytes_payload for each in channels), sum(each.bytes_params for each in channels)))
+        trainer.close()
+        found.append([(now[0] - then[0], now[1] - then[1]) for then, now in itertools.pairwise(sent)])
     return found
 
 
@@ -71,14 +76,12 @@ def _train(rank: int, workers: int) -> list[list[tuple[int, int]]]:
 def test_predicted_bytes_are_sent_bytes(workers: int) -> None:
     ranks = run_ranks(_train, workers, timeout_s=300.0)
     measured = [torch.tensor(case).sum(0).tolist() for case in zip(*ranks, strict=True)]
-    for model in sorted(MODELS):
-        probe = replace(written_down(workers), trace=seen(workers, model))
-        for (name, settings), sent in zip(CASES, measured[: len(CASES)], strict=True):
-            found = [probe.forecast(system=_system(name, settings), epoch=epoch) for epoch in range(EPOCHS)]
-            predicted = [[each.bytes_payload, each.bytes_params] for each in found]
-            assert predicted == sent, f"{name} {settings} on {model}"
-            assert all(each.bytes_sent == sum(both) for each, both in zip(found, sent, strict=True))
-        del measured[: len(CASES)]
+    probes = {model: replace(written_down(workers), trace=seen(workers, model)) for model in MODELS}
+    for (model, name, settings), sent in zip(_cases(workers), measured, strict=True):
+        found = [probes[model].forecast(system=_system(name, settings), epoch=epoch) for epoch in range(EPOCHS)]
+        predicted = [[each.bytes_payload, each.bytes_params] for each in found]
+        assert predicted == sent, f"{name} {settings} on {model}"
+        assert all(each.bytes_sent == sum(both) for each, both in zip(found, sent, strict=True))
 
 
 def _sent(workers: int, name: str, settings: dict[str, Any], bits: Any) -> int:
