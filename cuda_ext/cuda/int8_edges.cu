@@ -41,7 +41,7 @@ template <int kBytes> __device__ int dot_run(const int8_t *a, const int8_t *b, i
 }
 
 template <int kBytes>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     dot_codes(Matrix matrix, Sources<int8_t> from, int64_t rows, int64_t heads, int64_t features, Sources<int8_t> own,
               float *edge_out, int log_size) {
     const int64_t head = blockIdx.y, first = head * features;
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <int kVec>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     add_codes(Matrix matrix, Sources<int8_t> from, int64_t rows, int64_t columns, Sources<int8_t> own, float *edge_out,
               int log_size) {
     for_rows(matrix.indptr, 0, rows, [&](const auto &team) {
