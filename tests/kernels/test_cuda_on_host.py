@@ -231,7 +231,8 @@ def test_products_on_tensor_cores(launched, monkeypatch, sizes, blocks):
 
 
 def test_every_kernel_has_run(launched, monkeypatch):
-    monkeypatch.setattr(every_kernel, "COLUMNS", (9,))
+    for name, few in (("COLUMNS", (9,)), ("HEADS", ((2, 7),)), ("EDGES", 200)):
+        monkeypatch.setattr(every_kernel, name, few)
     every_kernel.every_kernel("cpu")
     moves._marked(*walked(9), 0.1)
     exported = set()
