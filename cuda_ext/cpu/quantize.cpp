@@ -13,6 +13,7 @@ struct QuantizeCall {
     int64_t stride, columns;
     Indices ids;
     int levels;
+    const float *whole; // the largest magnitude of all rows, or null: each row goes by its own
     bool stochastic;
     Noise noise;
     int8_t *codes;
@@ -21,18 +22,19 @@ struct QuantizeCall {
     float *scales;
 };
 
-// Rows from begin to end; `whole` is the largest magnitude of all rows, or 0 for each its own.
-int64_t quantize_span(const QuantizeCall &call, int64_t begin, int64_t end, const uint32_t *whole) {
+// Rows from begin to end. Where the largest magnitude is not finite, a row that holds what is not is looked for.
+int64_t quantize_span(const QuantizeCall &call, int64_t begin, int64_t end) {
     Rounding rounding(call.noise, call.columns, call.stochastic);
     std::vector<int8_t> wide(call.pairs ? size_t(call.columns) : 0);
+    const uint32_t whole = call.whole ? magnitude_bits(*call.whole) : not_finite;
     int64_t refused = 0;
     for (int64_t i = begin; i < end; i++) {
         const float *x = call.x + i * call.stride;
         int8_t *codes = call.codes + i * call.codes_stride;
-        const uint32_t largest = whole ? *whole : largest_bits(x, call.columns);
+        const uint32_t largest = whole < not_finite ? whole : largest_bits(x, call.columns);
         const NoiseOfRow noise = rounding.of(call.ids, i, end);
         if (largest >= not_finite) {
-            refused = earlier(refused, i + 1);
+            refused = earlier(refused, i * 8 + non_finite);
             continue;
         }
         const Symmetric row = symmetric(largest, float(call.levels));
@@ -43,39 +45,16 @@ int64_t quantize_span(const QuantizeCall &call, int64_t begin, int64_t end, cons
     return refused;
 }
 
-template <class Span> int64_t spans(int64_t rows, int64_t columns, int64_t threads, const Span &span) {
-    const int used = useful_threads(rows, columns, threads);
+int64_t quantize_rows(const QuantizeCall &call, int64_t rows, int64_t threads) {
+    const int used = useful_threads(rows, call.columns, threads);
     int64_t refused = 0;
 #pragma omp parallel for num_threads(used) schedule(static) if (used > 1)
     for (int part = 0; part < used; part++) {
-        const int64_t found = span(rows * part / used, rows * (part + 1) / used);
+        const int64_t found = quantize_span(call, rows * part / used, rows * (part + 1) / used);
 #pragma omp critical(gnnqlab_refused)
         refused = earlier(refused, found);
     }
     return refused;
-}
-
-// All rows, with a scale each or one for `whole`; returns 0, or 1 + the first row that is not finite.
-int64_t quantize_rows(const QuantizeCall &call, int64_t rows, bool whole, int64_t threads) {
-    uint32_t largest = 0;
-    if (whole) {
-        const int64_t refused = spans(rows, call.columns, threads, [&](int64_t begin, int64_t end) {
-            uint32_t found = 0;
-            int64_t bad = 0;
-            for (int64_t i = begin; i < end; i++) {
-                const uint32_t of_row = largest_bits(call.x + i * call.stride, call.columns);
-                if (of_row >= not_finite) bad = earlier(bad, i + 1);
-                found = of_row > found ? of_row : found;
-            }
-#pragma omp critical(gnnqlab_largest)
-            largest = found > largest ? found : largest;
-            return bad;
-        });
-        if (refused) return refused;
-    }
-    return spans(rows, call.columns, threads, [&](int64_t begin, int64_t end) {
-        return quantize_span(call, begin, end, whole ? &largest : nullptr);
-    });
 }
 
 } // namespace
@@ -83,21 +62,22 @@ int64_t quantize_rows(const QuantizeCall &call, int64_t rows, bool whole, int64_
 
 using namespace gnnqlab;
 
+// Returns 0, or position * 8 + reason of the first row that is refused.
 GNNQLAB_EXPORT(quantize)
 (const float *x, int64_t stride, int64_t rows, int64_t columns, const void *ids, int64_t ids_narrow, float levels,
- int64_t whole, int64_t stochastic, int64_t seed, int64_t epoch, int64_t stream, int8_t *codes, int64_t codes_stride,
+ const float *whole, int64_t stochastic, int64_t seed, int64_t epoch, int64_t stream, int8_t *codes, int64_t codes_stride,
  float *scales, int64_t threads) {
-    const QuantizeCall call = {x, stride, columns, {ids, ids_narrow != 0}, int(levels), stochastic != 0,
-                               make_noise(seed, epoch, stream), codes, codes_stride, false, scales};
-    return quantize_rows(call, rows, whole != 0, threads);
+    const QuantizeCall call = {x, stride, columns, {ids, ids_narrow != 0}, int(levels), whole,
+                               stochastic != 0, make_noise(seed, epoch, stream), codes, codes_stride, false, scales};
+    return quantize_rows(call, rows, threads);
 }
 
 // The same codes, of at most four bits, two a byte.
 GNNQLAB_EXPORT(quantize_pairs)
 (const float *x, int64_t stride, int64_t rows, int64_t columns, const void *ids, int64_t ids_narrow, float levels,
- int64_t whole, int64_t stochastic, int64_t seed, int64_t epoch, int64_t stream, int8_t *codes, int64_t codes_stride,
+ const float *whole, int64_t stochastic, int64_t seed, int64_t epoch, int64_t stream, int8_t *codes, int64_t codes_stride,
  float *scales, int64_t threads) {
-    const QuantizeCall call = {x, stride, columns, {ids, ids_narrow != 0}, int(levels), stochastic != 0,
-                               make_noise(seed, epoch, stream), codes, codes_stride, true, scales};
-    return quantize_rows(call, rows, whole != 0, threads);
+    const QuantizeCall call = {x, stride, columns, {ids, ids_narrow != 0}, int(levels), whole,
+                               stochastic != 0, make_noise(seed, epoch, stream), codes, codes_stride, true, scales};
+    return quantize_rows(call, rows, threads);
 }

@@ -34,14 +34,16 @@ GNNQLAB_FN void add_codes(const int8_t *codes, int64_t columns, float scale, flo
 } // namespace
 
 // out[i] = sum over the row's edges of the codes of x[indices of e], times their scale; `ids` are of the edges' rows, in
-// the order of the edges. Returns 0, or 1 + the first edge whose row is not finite.
+// the order of the edges. `whole`: the largest magnitude of all rows, or null. Returns 0, or the first row that is not
+// finite, times 8, plus the reason.
 GNNQLAB_EXPORT(quantized_sum)
 (const int64_t *indptr, const int32_t *indices, int64_t rows, const float *x, int64_t stride, int64_t columns,
- const void *ids, int64_t ids_narrow, float levels, float largest, int64_t whole, int64_t stochastic, int64_t seed,
+ const void *ids, int64_t ids_narrow, float levels, const float *whole, int64_t stochastic, int64_t seed,
  int64_t epoch, int64_t stream, float *out, int64_t threads) {
     constexpr int64_t kAhead = 12;
     const Indices numbers{ids, ids_narrow != 0};
     const Noise noise = make_noise(seed, epoch, stream);
+    const uint32_t largest = whole ? magnitude_bits(*whole) : not_finite;
     const Chunks chunks(indptr, 0, rows, threads);
     int64_t refused = 0;
 #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1 && chunks.count > 1)
@@ -57,10 +59,10 @@ GNNQLAB_EXPORT(quantized_sum)
                 const float *next = x + int64_t(indices[std::min(e + kAhead, end - 1)]) * stride;
                 prefetch(uintptr_t(next), uintptr_t(next + columns));
                 const float *row = x + int64_t(indices[e]) * stride;
-                const uint32_t most = whole ? magnitude_bits(largest) : largest_bits(row, columns);
+                const uint32_t most = largest < not_finite ? largest : largest_bits(row, columns);
                 const NoiseOfRow drawn = rounding.of(numbers, e, end);
                 if (most >= not_finite) {
-                    bad = earlier(bad, e + 1);
+                    bad = earlier(bad, int64_t(indices[e]) * 8 + non_finite);
                     continue;
                 }
                 const Symmetric by = symmetric(most, levels);

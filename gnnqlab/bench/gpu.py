@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.bench.gpu_int8 import measure_dense, measure_edges, measure_quantizing, versus
 from gnnqlab.bench.pinned import median, spread
 from gnnqlab.bench.rows import row
 from gnnqlab.bench.spmm import power_law
@@ -35,7 +36,7 @@ SETTINGS: dict[str, Any] = {"seed": 1, "epoch": 0, "stream": 0}
 
 
 def gpu(repeats: int = 15) -> list[dict[str, Any]]:
-    """Measure codec, noise, sums and attention on the first CUDA device.
+    """Measure codec, noise, sums, attention and products of int8 codes on the first CUDA device.
 
     Returns:
         Rows as :func:`gnnqlab.bench.registry.measure` describes them; the device's name is in the case.
@@ -53,6 +54,7 @@ def gpu(repeats: int = 15) -> list[dict[str, Any]]:
         for name, size in GRAPHS.items():
             rows += _sum_rows(name, power_law(*size), repeats)
         rows += _attention_rows(power_law(*ATTENTION_GRAPH), repeats)
+        rows += _code_rows(power_law(*ATTENTION_GRAPH), repeats)
     device = torch.cuda.get_device_name(0)
     return [line | {"case": f"{device}, {line['case']}"} for line in rows]
 
@@ -66,6 +68,14 @@ def _missing() -> str | None:
         return "no CUDA device that PyTorch can use"
     reason: str | None = native.status()["cuda_reason"]
     return reason
+
+
+def _code_rows(adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
+    sizes: dict[str, Any] = {"rows": FLOATS // COLUMNS // 4, "device": DEVICE}
+    lines = measure_quantizing(event_seconds, repeats, columns=COLUMNS, **sizes)
+    for width in (COLUMNS, 2 * COLUMNS):
+        lines += measure_dense(event_seconds, repeats, width=width, **sizes)
+    return lines + measure_edges(event_seconds, max(repeats // 3, 1), adj=adj, columns=COLUMNS, device=DEVICE)
 
 
 def event_seconds(contestants: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
@@ -164,7 +174,7 @@ def _noise_rows(repeats: int) -> list[dict[str, Any]]:
         ("encode", "in torch", "2-bit rounding, noise fused", "torch operations with rand_like", NOISE_GOAL),
         ("dropout", "torch dropout", "dropout", "torch dropout", None),
     )
-    return [_versus(seconds, ours, rival, case, figure, name, goal) for ours, rival, figure, name, goal in pairs]
+    return [versus(seconds, case, ours, rival, figure, name, goal) for ours, rival, figure, name, goal in pairs]
 
 
 def _sum_rows(name: str, adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
@@ -190,7 +200,7 @@ def _sum_rows(name: str, adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
     for kind in ("float32", "float32, backward", "bfloat16", "int8"):
         rival = "cuSPARSE, backward" if "backward" in kind else "cuSPARSE"
         goal = SUM_GOALS.get(kind.partition(",")[0])
-        lines.append(_versus(seconds, kind, rival, case, f"{kind} rows, weighted", f"cached {rival}, float32", goal))
+        lines.append(versus(seconds, case, kind, rival, f"{kind} rows, weighted", f"cached {rival}, float32", goal))
     return lines
 
 
@@ -236,12 +246,4 @@ def _attention_rows(adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
     )
     case = f"attention, power law, {adj.num_rows} nodes, {adj.num_edges} edges, {heads} heads x {features}"
     figures = (("forward", "attention forward"), ("both", "attention forward and backward, rival forward only"))
-    return [_versus(seconds, ours, "in torch", case, figure, "plain PyTorch", None) for ours, figure in figures]
-
-
-def _versus(
-    seconds: dict[str, list[float]], ours: str, rival: str, case: str, figure: str, name: str, goal: float | None
-) -> dict[str, Any]:
-    value, rival_value = median(seconds[ours]), median(seconds[rival])
-    figure = f"{figure} ({spread(seconds[ours])}; rival {spread(seconds[rival])})"
-    return row(case, figure, value, "s", name, rival_value, rival_value / value, goal)
+    return [versus(seconds, case, ours, "in torch", figure, "plain PyTorch", None) for ours, figure in figures]

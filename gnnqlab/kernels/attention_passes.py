@@ -11,8 +11,9 @@ from torch import Tensor
 
 from gnnqlab.kernels import native
 from gnnqlab.kernels.adjacency import Adjacency, address
+from gnnqlab.kernels.native import call
 from gnnqlab.kernels.reference import attention as reference
-from gnnqlab.kernels.sddmm import call, csr_addresses, head_rows, join, runs_natively, source_addresses
+from gnnqlab.kernels.sddmm import csr_addresses, head_rows, join, runs_natively, source_addresses
 
 __all__ = ["attend_columns", "attend_rows", "pack_rows"]
 

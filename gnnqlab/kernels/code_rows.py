@@ -80,14 +80,12 @@ def pack_pairs(rows: QuantizedRows) -> PairedRows:
         [[241, 7]]
     """
     (count, columns), codes = rows.shape, rows.codes
-    if count == 0 or columns == 0 or not (codes.is_cpu and native.active(codes.device)):
+    if count == 0 or columns == 0 or not native.active(codes.device):
         return PairedRows(reference.pack(codes), rows.scales, columns)
     if columns > 1 and codes.stride(1) != 1:
         codes = codes.contiguous()
-    out = torch.empty(count, -(-columns // 2), dtype=torch.uint8)
-    _pack(
-        codes.data_ptr(), codes.stride(0), count, columns, out.data_ptr(), out.stride(0), native.threads()
-    )  # fmt: skip
+    out = codes.new_empty((count, -(-columns // 2)), dtype=torch.uint8)
+    native.call(_pack, codes, codes.data_ptr(), codes.stride(0), count, columns, out.data_ptr(), out.stride(0))
     return PairedRows(out, rows.scales, columns)
 
 

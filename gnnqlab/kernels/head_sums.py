@@ -33,7 +33,8 @@ def head_sums(adj: Adjacency, weights: Tensor, x: QuantizedRows, *, heads: int, 
     """``out[i, k] = sum_e weights[e, k] x[source of e, k]``, float32 ``(R, K, F)``; no gradient is recorded.
 
     Compiled, both ways add the same terms in the same order: what is chosen changes the time alone, not a bit of the
-    sums. Without compiled kernels there is nothing to choose, and ``"measured"`` is ``"together"``.
+    sums. On CUDA, where a measurement would wait for the device, and without compiled kernels ``"measured"`` is
+    ``"together"``.
 
     Args:
         weights, x, heads: as for :func:`gnnqlab.kernels.int8_edges.int8_weighted_sum`.

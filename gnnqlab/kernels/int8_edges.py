@@ -6,8 +6,6 @@ Shapes: N rows by column, R rows of the adjacency, E edges in its order, K heads
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -16,7 +14,9 @@ from gnnqlab.kernels import native
 from gnnqlab.kernels.adjacency import Adjacency, address, describe
 from gnnqlab.kernels.aggregate import QuantizedRows, spmm
 from gnnqlab.kernels.attention_passes import attend_columns, attend_rows
-from gnnqlab.kernels.quantize import Noise, check_bits, quantize
+from gnnqlab.kernels.codec import run_noting
+from gnnqlab.kernels.native import call
+from gnnqlab.kernels.quantize import SCALES, Noise, check_bits, largest_magnitude, quantize, raise_or_note
 from gnnqlab.kernels.reference import attention as reference
 from gnnqlab.kernels.reference import int8_edges as widening
 
@@ -35,7 +35,7 @@ _attend_backward = native.declare("int8_attend_backward", "p p p i i i i p i p p
 _weighted_sum = native.declare("int8_weighted_sum", "p p i i i p p i i p p i i")
 _dot = native.declare("int8_sddmm_dot", "p p i i i p i i p p i p p i")
 _add = native.declare("int8_sddmm_add", "p p i i p i i p p i p p i")
-_quantized_sum = native.declare("quantized_sum", "p p i p i i p i f f i i i i i p i")
+_quantized_sum = native.declare("quantized_sum", "p p i p i i p i f p i i i i p i")
 
 
 def incidence(adj: Adjacency, *, by_column: bool = False) -> Adjacency:
@@ -72,7 +72,7 @@ def quantized_sum(
         x: float32 ``(N, D)`` by column; bits, scale and noise as for :func:`gnnqlab.kernels.quantize.quantize`.
 
     Raises:
-        NonFiniteRow: if a row that a sum takes holds NaN or Inf.
+        NonFiniteRow: if a row that a sum takes holds NaN or Inf; on CUDA ``raise_refused`` does.
         ValueError: if a setting is unknown or a shape does not fit.
 
     Example:
@@ -83,26 +83,26 @@ def quantized_sum(
     check_bits(bits)
     if adj.weights is not None or x.shape[0] != adj.num_columns:
         raise ValueError(f"rows to sum must be {adj.num_columns} without weights of edges, got {describe(x)}")
-    natively = x.dtype == torch.float32 and x.dim() == 2 and x.is_cpu and native.active(x.device) and x.numel() > 0
-    if not natively or scale not in ("row", "tensor"):
+    natively = x.dtype == torch.float32 and x.dim() == 2 and native.active(x.device) and x.numel() > 0
+    if not natively or scale not in SCALES:
         return spmm(adj, quantize(x, bits=bits, scale=scale, noise=noise))
     if noise is not None and noise.ids.shape != (x.shape[0],):
         raise ValueError(f"noise must have an id for each of {x.shape[0]} rows, got shape {tuple(noise.ids.shape)}")
     x = x if x.shape[1] == 1 or x.stride(1) == 1 else x.contiguous()
-    ends = torch.aminmax(x) if scale == "tensor" else ()
-    largest = max((abs(float(end)) for end in ends), default=0.0)
-    if not math.isfinite(largest):
-        raise NonFiniteRow(int((~torch.isfinite(x)).any(1).nonzero()[0, 0]))
+    largest = largest_magnitude(x) if scale == "tensor" else None
+    if largest is not None and x.is_cpu and not bool(largest.isfinite()):
+        raise_or_note(~torch.isfinite(x).all(1))
     ids = None if noise is None else noise.ids[adj.indices]
     counter = (0, 0, 0) if noise is None else (noise.seed, noise.epoch, noise.stream)
-    out = torch.empty((adj.num_rows, x.shape[1]))
-    refusal = _quantized_sum(
+    out = x.new_empty((adj.num_rows, x.shape[1]))
+    refusal = run_noting(
+        _quantized_sum, x.device,
         adj.indptr.data_ptr(), adj.indices.data_ptr(), adj.num_rows, x.data_ptr(), x.stride(0), x.shape[1],
-        address(ids), int(ids is not None and ids.dtype == torch.int32), float(2 ** (bits - 1) - 1), largest,
-        int(scale == "tensor"), int(noise is not None), *counter, out.data_ptr(), native.threads(),
+        address(ids), int(ids is not None and ids.dtype == torch.int32), float(2 ** (bits - 1) - 1), address(largest),
+        int(noise is not None), *counter, out.data_ptr(),
     )  # fmt: skip
     if refusal:
-        raise NonFiniteRow(int(adj.indices[refusal - 1]))
+        raise NonFiniteRow(refusal // 8)
     return out
 
 
@@ -122,10 +122,11 @@ def int8_sddmm_add(adj: Adjacency, x: QuantizedRows, y: QuantizedRows) -> Tensor
     if not _natively(x):
         wide = [widening.widened(rows.codes, rows.scales, 1)[:, 0] for rows in (x, y)]
         return widening.sddmm_add(adj.indptr, adj.indices, *wide)
-    out = torch.empty((adj.num_edges, x.shape[1]))
-    _add(
+    out = x.scales.new_empty((adj.num_edges, x.shape[1]))
+    call(
+        _add, x.codes,
         adj.indptr.data_ptr(), adj.indices.data_ptr(), adj.num_rows, x.shape[1], *_source(x), *_fixed(y),
-        out.data_ptr(), native.threads(),
+        out.data_ptr(),
     )  # fmt: skip
     return out
 
@@ -148,10 +149,11 @@ def int8_sddmm_dot(adj: Adjacency, x: QuantizedRows, y: QuantizedRows, *, heads:
     if not _natively(x):
         wide = [widening.widened(rows.codes, rows.scales, heads) for rows in (x, y)]
         return reference.sddmm_dot(adj.indptr, adj.indices, *wide)
-    out = torch.empty((adj.num_edges, heads))
-    _dot(
+    out = x.scales.new_empty((adj.num_edges, heads))
+    call(
+        _dot, x.codes,
         adj.indptr.data_ptr(), adj.indices.data_ptr(), adj.num_rows, heads, x.shape[1] // heads, *_source(x),
-        *_fixed(y), out.data_ptr(), native.threads(),
+        *_fixed(y), out.data_ptr(),
     )  # fmt: skip
     return out
 
@@ -176,10 +178,11 @@ def int8_weighted_sum(adj: Adjacency, weights: Tensor, x: QuantizedRows, *, head
         wide = widening.widened(x.codes, x.scales, heads)
         return reference.weighted_sum(adj.indptr, adj.indices, weights, wide)
     weights, features = weights.contiguous(), x.shape[1] // heads
-    out = torch.empty((adj.num_rows, heads, features))
-    _weighted_sum(
-        adj.indptr.data_ptr(), adj.indices.data_ptr(), adj.num_rows, heads, features, weights.data_ptr(),
-        *_source(x), out.data_ptr(), x.shape[1], native.threads(),
+    out = x.scales.new_empty((adj.num_rows, heads, features))
+    call(
+        _weighted_sum, x.codes,
+        adj.indptr.data_ptr(), adj.indices.data_ptr(), adj.num_rows, heads, features, weights.data_ptr(), *_source(x),
+        out.data_ptr(), x.shape[1],
     )  # fmt: skip
     return out
 
@@ -207,16 +210,17 @@ def int8_attend_rows(
         raise ValueError(f"rows must satisfy 0 <= start <= stop <= {adj.num_rows}, got ({start}, {stop})")
     features = values.shape[1] // heads
     if out is None:
-        out = torch.empty((stop - start, heads, features))
-    stats = torch.empty((stop - start, 2, heads))
+        out = source_logits.new_empty((stop - start, heads, features))
+    stats = source_logits.new_empty((stop - start, 2, heads))
     source_logits, target_logits = source_logits.contiguous(), target_logits.contiguous()
     halo_logits = None if halo_logits is None else halo_logits.contiguous()
     none: tuple[int | None, int, int | None] = (None, 0, None)
     of_halo = none if halo_values is None else _fixed(halo_values)
-    _attend(
+    call(
+        _attend, values.codes,
         adj.indptr.data_ptr(), adj.indices.data_ptr(), start, stop, heads, features, *_source(values), *of_halo,
         source_logits.data_ptr(), address(halo_logits), target_logits.data_ptr(), slope, out.data_ptr(),
-        heads * features, stats.data_ptr(), native.threads(),
+        heads * features, stats.data_ptr(),
     )  # fmt: skip
     return out, stats
 
@@ -244,18 +248,19 @@ def int8_attend_columns(
         )
     turned, features = adj.transposed, values.shape[1] // heads
     source_logits, packed = source_logits.contiguous(), packed.contiguous()
-    values_grad = torch.empty((stop - start, heads, features))
-    source_grad = torch.empty((stop - start, heads))
-    _attend_backward(
+    values_grad = source_logits.new_empty((stop - start, heads, features))
+    source_grad = source_logits.new_empty((stop - start, heads))
+    call(
+        _attend_backward, values.codes,
         turned.indptr.data_ptr(), turned.indices.data_ptr(), adj.transposed_edges.data_ptr(), start, stop, heads,
         features, *_fixed(values), source_logits.data_ptr(), packed.data_ptr(), *_fixed(gradient), slope,
-        values_grad.data_ptr(), heads * features, source_grad.data_ptr(), edge_gradients.data_ptr(), native.threads(),
+        values_grad.data_ptr(), heads * features, source_grad.data_ptr(), edge_gradients.data_ptr(),
     )  # fmt: skip
     return values_grad, source_grad
 
 
 def _natively(rows: QuantizedRows) -> bool:
-    return rows.codes.is_cpu and native.active(rows.codes.device) and rows.shape[1] > 0
+    return native.active(rows.codes.device) and rows.shape[1] > 0
 
 
 def _fixed(rows: QuantizedRows) -> tuple[int, int, int]:

@@ -2,7 +2,7 @@
 
 ``X W``, ``dY W^T`` and ``X^T dY`` (TANGO, section 3.3). A scale may belong to a row of the result, or to a whole
 matrix. One that changes along what is summed over does not leave the sum: there codes times scales are summed in
-float32. Letters: M, K, N.
+float32, on CUDA by PyTorch. Letters: M, K, N.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ MOST_TERMS = 2**16
 _int8_mm = native.declare("int8_mm", "p i p p i f i i i i p p i i i")
 _int8_mm_transposed = native.declare("int8_mm_transposed", "p i p i f i i i p i i i")
 _int8_mm_scaled = native.declare("int8_mm_scaled", "p i p i p i i i p i i i")
+_int8_mm_totals = native.declare("int8_mm_totals", "p i p i i i i p i")
 _instructions = native.declare("int8_instructions", "")
 
 
@@ -72,15 +73,18 @@ def int8_mm(
     if terms >= MOST_TERMS:
         raise ValueError(f"sums of codes must have fewer than {MOST_TERMS} terms, got {terms}; use compute float32")
     out = _checked_out(out, rows, columns, a.device, accumulate)
-    if not (a.is_cpu and native.active(a.device)):
+    if not native.active(a.device):
         sums = reference.int8_mm(a, b.t() if transposed else b)
         product = (sums * (a_scales * b_scale).double()[:, None]).float()
         product = product if bias is None else product + bias
         return out.add_(product) if accumulate else out.copy_(product)
     a, b = _unit(a), _unit(b)
-    _int8_mm(
+    if _by_pieces(a):
+        a, b = _pieces(a, 16), _pieces(b, 16) if transposed else _pieces(b, 4)
+    native.call(
+        _int8_mm, a,
         a.data_ptr(), a.stride(0), a_scales.data_ptr(), b.data_ptr(), b.stride(0), b_scale, int(transposed),
-        rows, columns, terms, address(bias), out.data_ptr(), out.stride(0), int(accumulate), native.threads(),
+        rows, columns, terms, address(bias), out.data_ptr(), out.stride(0), int(accumulate),
     )  # fmt: skip
     return out
 
@@ -107,8 +111,9 @@ def int8_mm_transposed(
         raise ValueError(f"a and b must have as many rows, got {describe(a)} and {describe(b)}")
     (terms, rows), columns = a.shape, b.shape[1]
     out = _checked_out(out, rows, columns, a.device, accumulate)
-    if not (a.is_cpu and native.active(a.device)):
-        product = (reference.int8_mm(a.t(), b) * scale).float()
+    if _by_pieces(a) or not native.active(a.device):
+        sums = _totals(a, b) if native.active(a.device) else reference.int8_mm(a.t(), b)
+        product = (sums.double() * scale).float()
         return out.add_(product) if accumulate else out.copy_(product)
     a, b = _unit(a), _unit(b)
     _int8_mm_transposed(
@@ -140,7 +145,7 @@ def int8_mm_scaled(
         )
     (terms, rows), columns = a.shape, b.shape[1]
     out = _checked_out(out, rows, columns, a.device, accumulate)
-    if not (a.is_cpu and native.active(a.device)):
+    if not (a.is_cpu and native.active(a.device)):  # a library's float32 product where there is a good one
         product = torch.mm(a.float().t(), b * scales.unsqueeze(1))
         return out.add_(product) if accumulate else out.copy_(product)
     a, b, scales = _unit(a), _unit(b), scales.contiguous()
@@ -164,6 +169,38 @@ def _checked_out(out: Tensor | None, rows: int, columns: int, device: torch.devi
     if out.dtype != torch.float32 or out.shape != (rows, columns) or (columns > 1 and out.stride(1) != 1):
         raise ValueError(f"out must be float32 of shape {(rows, columns)} by rows, got {describe(out)}")
     return out
+
+
+_BLOCKS = 1024
+"""Of threads, among which the terms of one product are shared out: several for each of a large GPU's processors."""
+
+
+def _totals(a: Tensor, b: Tensor) -> Tensor:
+    """Return the integers ``a.T @ b``, int64 ``(M, N)``: CUDA's part of sums over rows."""
+    (terms, rows), columns = a.shape, b.shape[1]
+    a, b = _pieces(_unit(a), 4), _pieces(_unit(b), 4)
+    totals = torch.zeros((rows, columns), dtype=torch.int64, device=a.device)
+    arguments = (a.data_ptr(), a.stride(0), b.data_ptr(), b.stride(0), rows, columns, terms, totals.data_ptr(), _BLOCKS)
+    if a.is_cuda:
+        _int8_mm_totals.cuda(a.device, *arguments)
+    else:
+        _int8_mm_totals(*arguments)
+    return totals
+
+
+def _by_pieces(codes: Tensor) -> bool:
+    """Whether factors must come in pieces, as tensor cores take them."""
+    return codes.is_cuda
+
+
+def _pieces(codes: Tensor, width: int) -> Tensor:
+    """The rows in pieces of so many bytes, with zeros behind the last column where they did not come so."""
+    rows, columns = codes.shape
+    if codes.data_ptr() % width == 0 and codes.stride(0) % width == 0 and columns % width == 0 and columns:
+        return codes
+    padded = codes.new_zeros((rows, max(1, -(-columns // width)) * width))
+    padded[:, :columns] = codes
+    return padded
 
 
 def _unit(codes: Tensor) -> Tensor:

@@ -29,6 +29,7 @@ __all__ = [
     "ISAS",
     "Kernel",
     "active",
+    "call",
     "declare",
     "isa",
     "openmp_runtimes",
@@ -40,9 +41,9 @@ __all__ = [
     "use",
 ]
 
-ABI = 2
+ABI = 3
 """Version of the C interface; a library of another version is not used. It rises with every change of what a call takes
-or fills: 2 since rotated rows note their norms."""
+or fills: 3 since quantizing takes the largest magnitude by its address."""
 
 ISAS = ("avx512", "avx2", "scalar")
 """Instruction sets, the fastest first."""
@@ -94,6 +95,14 @@ class Kernel:
         function = getattr(library, f"gnnqlab_{self.name}_{target}")
         function.argtypes, function.restype = argtypes, ctypes.c_int64
         return function
+
+
+def call(kernel: Kernel, like: torch.Tensor, *arguments: Any) -> None:
+    """Run an operator whose last argument is the number of threads, on the device of a tensor."""
+    if like.is_cuda:
+        kernel.cuda(like.device, *arguments, threads())
+    else:
+        kernel(*arguments, threads())
 
 
 def declare(name: str, signature: str) -> Kernel:

@@ -6,6 +6,7 @@ rounds by noise; a scale a row is ours, and needs nobody else's rows. Letters: N
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, overload
 
@@ -14,19 +15,20 @@ from torch import Tensor
 
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import native
-from gnnqlab.kernels.adjacency import describe
+from gnnqlab.kernels.adjacency import address, describe
 from gnnqlab.kernels.code_rows import PairedRows, QuantizedRows, check_paired, pack_pairs
+from gnnqlab.kernels.codec import note_non_finite, run_noting
 from gnnqlab.kernels.noise import check_counter
 from gnnqlab.kernels.reference import quantize as reference
 
-__all__ = ["SCALES", "WIDTHS", "Noise", "check_bits", "quantize"]
+__all__ = ["SCALES", "WIDTHS", "Noise", "check_bits", "largest_magnitude", "quantize", "raise_or_note"]
 
 WIDTHS = (2, 3, 4, 5, 6, 7, 8)
 """Bits of a code that products take."""
 SCALES = ("row", "tensor")
 
-_quantize = native.declare("quantize", "p i i i p i f i i i i i p i p i")
-_quantize_pairs = native.declare("quantize_pairs", "p i i i p i f i i i i i p i p i")
+_quantize = native.declare("quantize", "p i i i p i f p i i i i p i p i")
+_quantize_pairs = native.declare("quantize_pairs", "p i i i p i f p i i i i p i p i")
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +107,7 @@ def quantize(
         Codes and scales, with ``codes[i] * scales[i]`` off by less than ``scales[i]``, half of it without noise.
 
     Raises:
-        NonFiniteRow: if a row holds NaN or Inf.
+        NonFiniteRow: if a row holds NaN or Inf; on CUDA ``raise_refused`` does.
         ValueError: if a setting is unknown or a shape does not fit.
 
     Example:
@@ -124,35 +126,54 @@ def quantize(
     rows, columns = x.shape
     if noise is not None and noise.ids.shape != (rows,):
         raise ValueError(f"noise must have an id for each of {rows} rows, got shape {tuple(noise.ids.shape)}")
-    if largest is not None:
-        of_part = _of_part(x, largest, bits=bits, scale=scale, noise=noise, out=out)
-        return pack_pairs(of_part) if packed else of_part
-    natively = x.is_cpu and native.active(x.device) and rows > 0 and columns > 0
+    if largest is not None and not (scale == "tensor" and 0.0 <= largest < math.inf):
+        raise ValueError(f"largest must be the magnitude that scale 'tensor' goes by, got {largest} and {scale!r}")
+    natively = native.active(x.device) and rows > 0 and columns > 0
     if packed and not natively:
-        return pack_pairs(quantize(x, bits=bits, scale=scale, noise=noise))
+        return pack_pairs(quantize(x, bits=bits, scale=scale, noise=noise, largest=largest))
     written = _room(x, packed) if out is None else out
-    levels, whole = 2 ** (bits - 1) - 1, scale == "tensor"
+    levels, most = 2 ** (bits - 1) - 1, None
+    if scale == "tensor":
+        most = largest_magnitude(x) if largest is None else x.new_full((), largest)
     ids = None if noise is None else noise.ids.contiguous()
     counter = (0, 0, 0) if noise is None else (noise.seed, noise.epoch, noise.stream)
     if not natively:
         names = dict(zip(("seed", "epoch", "stream"), counter, strict=True))
-        codes, scales, bad = reference.quantize(x, levels=levels, whole=whole, ids_N=ids, **names)
-        if bool(bad.any()):
-            raise NonFiniteRow(int(bad.nonzero()[0, 0]))
+        codes, scales, bad = reference.quantize(x, levels=levels, largest=most, ids_N=ids, **names)
+        raise_or_note(bad)
         written.codes.copy_(codes)
         written.scales.copy_(scales)
         return written
     if columns > 1 and x.stride(1) != 1:
         x = x.contiguous()
-    refusal = (_quantize_pairs if packed else _quantize)(
-        x.data_ptr(), x.stride(0), rows, columns,
-        None if ids is None else ids.data_ptr(), int(ids is not None and ids.dtype == torch.int32), float(levels),
-        int(whole), int(noise is not None), *counter, written.codes.data_ptr(), written.codes.stride(0),
-        written.scales.data_ptr(), native.threads(),
+    refusal = run_noting(
+        _quantize_pairs if packed else _quantize, x.device,
+        x.data_ptr(), x.stride(0), rows, columns, address(ids), int(ids is not None and ids.dtype == torch.int32),
+        float(levels), address(most), int(noise is not None), *counter, written.codes.data_ptr(),
+        written.codes.stride(0), written.scales.data_ptr(),
     )  # fmt: skip
     if refusal:
-        raise NonFiniteRow(refusal - 1)
+        raise NonFiniteRow(refusal // 8)
     return written
+
+
+def largest_magnitude(x: Tensor) -> Tensor:
+    """Return the largest magnitude of a matrix, a number on its device: NaN if one element is, 0 of no element."""
+    if x.numel() == 0:
+        return x.new_zeros(())
+    return torch.stack(torch.aminmax(x)).abs().amax()
+
+
+def raise_or_note(bad_N: Tensor) -> None:
+    """Raise for the first row of a mask of those that are not finite; on CUDA note it for ``raise_refused``.
+
+    Raises:
+        NonFiniteRow: if there is one.
+    """
+    if bad_N.is_cuda:
+        note_non_finite(bad_N)
+    elif bool(bad_N.any()):
+        raise NonFiniteRow(int(bad_N.nonzero()[0, 0]))
 
 
 def _room(x: Tensor, packed: bool) -> QuantizedRows | PairedRows:
@@ -160,22 +181,3 @@ def _room(x: Tensor, packed: bool) -> QuantizedRows | PairedRows:
     if packed:
         return PairedRows(x.new_empty((rows, -(-columns // 2)), dtype=torch.uint8), scales, columns)
     return QuantizedRows(x.new_empty((rows, columns), dtype=torch.int8), scales)
-
-
-def _of_part(
-    x: Tensor, largest: float, *, bits: int, scale: str, noise: Noise | None, out: QuantizedRows | None
-) -> QuantizedRows:
-    """Quantize with one scale that a larger matrix settles: a row with its largest element stands behind x."""
-    if scale != "tensor" or not largest >= 0.0:
-        raise ValueError(f"largest must be the magnitude that scale 'tensor' goes by, got {largest} and {scale!r}")
-    rows = x.shape[0]
-    if noise is not None:
-        ids = torch.cat([noise.ids, noise.ids.new_zeros(1)])
-        noise = Noise(ids, noise.seed, noise.epoch, noise.stream)
-    behind = quantize(torch.cat([x, x.new_full((1, x.shape[1]), largest)]), bits=bits, scale=scale, noise=noise)
-    found = QuantizedRows(behind.codes[:rows], behind.scales[:rows])
-    if out is None:
-        return found
-    out.codes.copy_(found.codes)
-    out.scales.copy_(found.scales)
-    return out

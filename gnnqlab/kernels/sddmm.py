@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from gnnqlab.kernels import native
 from gnnqlab.kernels.adjacency import Adjacency, address
+from gnnqlab.kernels.native import call
 from gnnqlab.kernels.reference import attention as reference
 
 __all__ = ["sddmm_add", "sddmm_dot", "segment_softmax", "segment_sum", "weighted_sum"]
@@ -218,13 +219,6 @@ def _sum(adj: Adjacency, weights: Tensor, x: Tensor, halo: Tensor | None, *, by_
 def _halves(by_column: Tensor, x: Tensor, halo: Tensor | None, **between: Tensor) -> tuple[Tensor | None, ...]:
     num_owned = x.shape[0]
     return by_column[:num_owned], *between.values(), None if halo is None else by_column[num_owned:]
-
-
-def call(kernel: native.Kernel, like: Tensor, *arguments: Any) -> None:
-    if like.is_cuda:
-        kernel.cuda(like.device, *arguments, native.threads())
-    else:
-        kernel(*arguments, native.threads())
 
 
 def runs_natively(tensor: Tensor) -> bool:

@@ -62,7 +62,7 @@ def quantize_xoshiro(x: Tensor, *, bits: int = 8, seed: int, out: QuantizedRows 
         out = QuantizedRows(x.new_empty((rows, columns), dtype=torch.int8), x.new_empty(rows))
     if not (x.is_cpu and native.active(x.device)) or rows == 0 or columns == 0:
         noise = reference.bits16(rows, columns, seed=seed).to(x.device)
-        codes, scales, bad = rounding.rounded(x, noise, levels=levels, whole=False)
+        codes, scales, bad = rounding.rounded(x, noise, levels=levels)
         if bool(bad.any()):
             raise NonFiniteRow(int(bad.nonzero()[0, 0]))
         out.codes.copy_(codes)

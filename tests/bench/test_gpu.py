@@ -49,6 +49,16 @@ def test_sums_and_attention(on_cpu: None) -> None:
     torch.testing.assert_close(gpu.cusparse(adj, x, torch.full_like(x, torch.nan))(), spmm(adj, x))
 
 
+def test_products_of_codes(on_cpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "COLUMNS", 64)
+    rows = gpu._code_rows(power_law(60, 600), 1)
+    check(rows)
+    assert {"torch._int_mm, integers", "torch float32 product", "torch bfloat16 product"} <= {
+        row["rival"] for row in rows
+    }
+    assert len(rows) == 3 + 2 * 7 + 5
+
+
 @pytest.mark.gpu
 def test_events_measure_the_device() -> None:
     x = torch.randn(1 << 26, device="cuda")

@@ -34,7 +34,9 @@ from gnnqlab.kernels.xoshiro import quantize_xoshiro, xoshiro
 
 SETTINGS = {"seed": 7, "epoch": 1, "stream": 2}
 COLUMNS = (1, 9, 64, 130, 602, 1030)
-ROWS, OWNED, HALO = 40, 30, 17
+HEADS = ((1, 7), (2, 40), (4, 64), (1, 1030))
+"""And features of each."""
+ROWS, OWNED, HALO, EDGES = 40, 30, 17, 3000
 
 
 def every_kernel(device: str) -> int:
@@ -44,7 +46,7 @@ def every_kernel(device: str) -> int:
     def random(*shape: int) -> torch.Tensor:
         return torch.randn(*shape, generator=generator).to(device)
 
-    edges = 3000  # a third of them in row 3: more than a long row has
+    edges = EDGES  # half of them in row 3: more than a long row has
     row_of = torch.randint(0, ROWS - 1, (edges,), generator=generator)
     row_of[: edges // 2] = 3
     indptr = torch.zeros(ROWS + 1, dtype=torch.int64)
@@ -97,7 +99,7 @@ def every_kernel(device: str) -> int:
         int8_mm_scaled(of_rows.codes, of_all.codes, of_rows.scales)
         aggregate(adj, torch.cat([x, halo]).requires_grad_()).sum().backward()
         calls += 19
-    for heads, features in ((1, 7), (2, 40), (4, 64), (1, 1030)):
+    for heads, features in HEADS:
         shapes = ((OWNED, heads, features), (OWNED, heads), (ROWS, heads), (HALO, heads, features), (HALO, heads))
         operands = [random(*shape).requires_grad_() for shape in shapes]
         attend(adj, *operands).sum().backward()

@@ -17,11 +17,11 @@ import pytest
 import torch
 
 from gnnqlab.errors import NonFiniteRow
-from gnnqlab.kernels import codec, moves, native, nodewise
+from gnnqlab.kernels import codec, int8_mm, moves, native, nodewise
 from gnnqlab.kernels.aggregate import _ROW_TYPES
 from gnnqlab.kernels.linear import encode_linear
 from tests.cases import each, one_case
-from tests.kernels import every_kernel, test_gpu, test_nodewise
+from tests.kernels import every_kernel, test_gpu, test_gpu_int8, test_nodewise
 from tests.kernels.backends import AVAILABLE
 from tests.kernels.test_moves import walked
 
@@ -37,6 +37,9 @@ REFUSING = (
     "dropout_values",
     "moved_rows",
     "nodewise",
+    "quantize",
+    "quantize_pairs",
+    "quantized_sum",
 )
 """Operators whose CUDA function notes refusals where the CPU's takes a number of threads."""
 
@@ -103,8 +106,10 @@ def launched(library, monkeypatch):
         return native.take_refusal(torch.device("cpu")) if kernel.name in REFUSING else 0
 
     monkeypatch.setattr(native.Kernel, "__call__", call)
+    monkeypatch.setattr(int8_mm, "_by_pieces", lambda codes: True)
     # Few edges, but more in one row than one warp takes.
-    monkeypatch.setattr(test_gpu, "graph", functools.partial(test_gpu.graph, edges=3300))
+    for tests in (test_gpu, test_gpu_int8):
+        monkeypatch.setattr(tests, "graph", functools.partial(test_gpu.graph, edges=3300))
     with native.use("native"):
         yield names
 
@@ -183,8 +188,51 @@ def test_one_pass_draws_the_masks_of_dropout_and_takes_bfloat16_rows(launched):
         )
 
 
+@each(("columns", "scale"), [(1, "row"), (9, "tensor"), (257, "row"), (300, "tensor")])
+def test_codes_are_those_of_the_reference(launched, columns, scale):
+    one_case(test_gpu_int8.test_codes_are_those_of_the_reference)("cpu", columns, scale)
+    assert set(launched) == {"quantize", "quantize_pairs", "pack_pairs"}
+
+
+@each("scale", ["row", "tensor"])
+@each("quantized", [test_gpu_int8.quantize, test_gpu_int8.summed])
+def test_a_row_that_is_not_finite_is_named(launched, scale, quantized):
+    one_case(test_gpu_int8.test_a_row_that_is_not_finite_is_named)("cpu", scale, quantized)
+    assert set(launched) <= {"quantize", "quantized_sum"}
+
+
+@each(("heads", "features", "edges"), [(1, 1, 3300), (2, 7, 330), (3, 16, 330), (1, 100, 330)])
+def test_products_along_edges_of_codes(launched, monkeypatch, heads, features, edges):
+    monkeypatch.setattr(test_gpu_int8, "graph", functools.partial(test_gpu.graph, edges=edges))
+    one_case(test_gpu_int8.test_products_along_edges_are_those_of_the_widened_rows)("cpu", heads, features)
+    assert {"int8_sddmm_dot", "int8_sddmm_add", "int8_weighted_sum"} <= set(launched)
+
+
+@each(("heads", "features"), [(2, 7), (1, 72)])
+def test_attention_of_codes(launched, monkeypatch, heads, features):
+    monkeypatch.setattr(test_gpu_int8, "graph", functools.partial(test_gpu.graph, edges=330))
+    one_case(test_gpu_int8.test_attention_of_codes_is_that_of_the_widened_rows)("cpu", heads, features)
+    assert {"int8_attend", "int8_attend_backward"} <= set(launched)
+
+
+@each(("columns", "scale", "bits", "edges"), [(1, "row", 8, 3300), (33, "tensor", 3, 330), (300, "row", 8, 330)])
+def test_a_sum_that_quantizes_on_its_way(launched, monkeypatch, columns, scale, bits, edges):
+    monkeypatch.setattr(test_gpu_int8, "graph", functools.partial(test_gpu.graph, edges=edges))
+    one_case(test_gpu_int8.test_a_sum_that_quantizes_on_its_way_is_that_of_the_codes)("cpu", columns, scale, bits)
+    assert set(launched) == {"quantize", "quantized_sum", "spmm"}
+
+
+@each("sizes", test_gpu_int8.PRODUCTS)
+@each("blocks", [1, 5])
+def test_products_on_tensor_cores(launched, monkeypatch, sizes, blocks):
+    monkeypatch.setattr(int8_mm, "_BLOCKS", blocks)
+    one_case(test_gpu_int8.test_products_of_integers_are_exact)("cpu", sizes)
+    assert set(launched) == {"int8_mm", "int8_mm_totals"}
+
+
 def test_every_kernel_has_run(launched, monkeypatch):
-    monkeypatch.setattr(every_kernel, "COLUMNS", (9,))
+    for name, few in (("COLUMNS", (9,)), ("HEADS", ((2, 7),)), ("EDGES", 200)):
+        monkeypatch.setattr(every_kernel, name, few)
     every_kernel.every_kernel("cpu")
     moves._marked(*walked(9), 0.1)
     exported = set()

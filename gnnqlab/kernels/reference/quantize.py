@@ -16,27 +16,30 @@ HALF = 1 << 15
 
 
 def quantize(
-    x_ND: Tensor, *, levels: int, whole: bool, ids_N: Tensor | None, seed: int, epoch: int, stream: int
+    x_ND: Tensor, *, levels: int, largest: Tensor | None, ids_N: Tensor | None, seed: int, epoch: int, stream: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return codes int8 ``(N, D)``, scales ``(N,)`` and which rows are not finite, bool ``(N,)``.
 
-    See :func:`gnnqlab.kernels.quantize.quantize`; ``ids_N`` is None for rounding to nearest, ``whole`` for one scale.
+    See :func:`gnnqlab.kernels.quantize.quantize`; ``ids_N`` is None for rounding to nearest, ``largest`` the magnitude
+    that one scale goes by, None for a scale a row.
     """
     noise: Tensor | int = HALF
     if ids_N is not None:
         noise = uniform16(ids_N, x_ND.shape[1], seed=seed, epoch=epoch, stream=stream)
-    return rounded(x_ND, noise, levels=levels, whole=whole)
+    return rounded(x_ND, noise, levels=levels, largest=largest)
 
 
-def rounded(x_ND: Tensor, noise_ND: Tensor | int, *, levels: int, whole: bool) -> tuple[Tensor, Tensor, Tensor]:
+def rounded(
+    x_ND: Tensor, noise_ND: Tensor | int, *, levels: int, largest: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return what `quantize` does, with sixteen bits of noise for each element, or the same for all."""
     rows, columns = x_ND.shape
     if rows == 0 or columns == 0:
         return x_ND.to(torch.int8), x_ND.new_zeros(rows), torch.zeros(rows, dtype=torch.bool, device=x_ND.device)
     largest_N = x_ND.abs().amax(1)
     bad_N = ~torch.isfinite(largest_N)
-    if whole:
-        largest_N = largest_N.amax().expand(rows)
+    if largest is not None:
+        largest_N = torch.where(torch.isfinite(largest), largest, 1.0).expand(rows)
     zero_N = largest_N < SMALLEST
     largest_N = torch.where(zero_N | bad_N, 1.0, largest_N)
     steps_N = torch.where(zero_N, 0.0, levels * 65536.0 / largest_N)

@@ -23,7 +23,7 @@ PARTS = {
     "gpu-overlap": "what hides behind what",
 }
 """Tables of ``make gpu`` and what is in them."""
-_KINDS = {"codec": "blue", "noise": "purple", "sums": "green", "attention": "orange"}
+_KINDS = {"codec": "blue", "noise": "purple", "sums": "green", "attention": "orange", "int8": "sky"}
 _WORKERS = {1: "grey", 2: "blue", 4: "vermillion", 8: "green"}
 
 

@@ -62,6 +62,7 @@ Group block;
 unsigned current;
 const std::function<void()> *kernel;
 alignas(16) char lanes[1024][16];
+uint32_t words[1024][6]; // of the factors of a product
 
 void meet(Group &group) {
     const unsigned round = group.round;
@@ -112,6 +113,24 @@ template <class T> T lane_value(T value, unsigned from) {
     return value;
 }
 
+// PTX's mma.m16n8k32 of signed bytes: lane l of a warp brings of A the rows l / 4 (words 0, 2) and l / 4 + 8 (words 1, 3),
+// columns l % 4 * 4 to + 3 (words 0, 1) and 16 more (words 2, 3); of B column l / 4 and the same terms.
+void mma_m16n8k32(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+    const unsigned first = current / 32 * 32, lane = current % 32;
+    memcpy(words[current], a, sizeof a);
+    memcpy(words[current] + 4, b, sizeof b);
+    meet(warps[current / 32]);
+    for (unsigned e = 0; e < 4; e++) {
+        const unsigned row = lane / 4 + e / 2 * 8, column = lane % 4 * 2 + e % 2;
+        for (unsigned k = 0; k < 32; k++) {
+            const uint32_t of_a = words[first + row % 8 * 4 + k % 16 / 4][row / 8 + k / 16 * 2];
+            const uint32_t of_b = words[first + column * 4 + k % 16 / 4][4 + k / 16];
+            d[e] += int(int8_t(of_a >> (k % 4 * 8))) * int(int8_t(of_b >> (k % 4 * 8)));
+        }
+    }
+    meet(warps[current / 32]);
+}
+
 } // namespace
 } // namespace host_cuda
 
@@ -119,9 +138,24 @@ template <class T> static T __shfl_sync(unsigned, T value, int lane) { return ho
 template <class T> static T __shfl_xor_sync(unsigned, T value, int mask) {
     return host_cuda::lane_value(value, host_cuda::current ^ unsigned(mask));
 }
+static inline int __dp4a(int a, int b, int sum) {
+    for (int byte = 0; byte < 4; byte++) sum += int(int8_t(unsigned(a) >> (8 * byte))) * int(int8_t(unsigned(b) >> (8 * byte)));
+    return sum;
+}
+static inline unsigned __byte_perm(unsigned low, unsigned high, unsigned chosen) {
+    const unsigned long long both = low | (unsigned long long)(high) << 32;
+    unsigned word = 0;
+    for (int byte = 0; byte < 4; byte++) word |= unsigned(both >> (8 * (chosen >> (4 * byte) & 7)) & 0xFF) << (8 * byte);
+    return word;
+}
 static inline void __syncthreads() { host_cuda::meet(host_cuda::block); }
 static inline unsigned long long atomicMin(unsigned long long *place, unsigned long long value) {
     const unsigned long long before = *place;
     *place = std::min(before, value);
+    return before;
+}
+static inline unsigned long long atomicAdd(unsigned long long *place, unsigned long long value) {
+    const unsigned long long before = *place;
+    *place += value;
     return before;
 }
