@@ -3,7 +3,8 @@ recipe what a trial foresees beside what launched workers count.
 
 Bytes are counted by each worker itself, see :mod:`gnnqlab.train.ledger`; a line is the worst worker of the last epoch.
 The graph is cut at random, so that each worker needs rows of nearly all nodes. Seconds are those of other runs, in
-which nothing is counted: SAR and Vanilla in turn, three of each, the least of each beside the other's.
+which nothing is counted: SAR and Vanilla in turn, three of each, the least of each beside the other's. Live matrices of
+3 layers are counted in this process, see :mod:`gnnqlab.measure.live_matrices`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ GOALS = {"graphsage": 2.0, "gat": 4.0}
 """How many times fewer bytes of halo rows SAR is to hold than Vanilla, by model."""
 SLOWER = 1.5
 """How many times Vanilla's seconds an epoch of SAR may take, over loopback."""
+MOST_LIVE = {("gcn", 1, "all"): 9.0, ("gcn", 1, "nothing"): 5.0}
+"""The most matrices of nodes × hidden that 3 layers may hold at the peak of an epoch."""
+LIVE = (20_000, 64)
+"""Nodes, and columns of features and hidden rows, of the graph on which they are counted."""
 WORKERS = 4
 _EPOCHS, _REPEATS = 10, 3
 RECIPES = (
@@ -55,7 +60,31 @@ def memory(*, graph: str | None = None, epochs: int | None = None) -> list[dict[
                 ratio = rival / value if value else None
                 rows.append(row(case, f"{figure} at the peak", value, "MB", "vanilla", rival, ratio, wanted))
         rows += _timed(model, graph)
-    return rows + [_foreseen(name, graph, epochs) for name in RECIPES]
+    return rows + [_foreseen(name, graph, epochs) for name in RECIPES] + live()
+
+
+def live() -> list[dict[str, Any]]:
+    """Return rows of live matrices at the peak by model and by what is kept; the rival is what ``all`` takes."""
+    from gnnqlab.compute.remade import KEEPS
+    from gnnqlab.graph.generate import sbm
+    from gnnqlab.measure.live_matrices import live_matrices
+    from gnnqlab.nn import ModelSettings
+    from gnnqlab.nn.models.registry import MODELS
+
+    nodes, columns = LIVE
+    graph, rows = sbm(nodes, 8, 10, features=columns), []
+    whole = 0.0
+    for model in sorted(MODELS):
+        shape = ModelSettings(name=model, layers=3, hidden=columns)
+        for workers, keep in [*((1, keep) for keep in KEEPS), (2, "all"), (2, "sums")]:
+            found = live_matrices(graph, shape, keep, workers=workers)
+            whole = found if keep == "all" else whole
+            most = MOST_LIVE.get((model, workers, keep))
+            case = f"{model}, {workers} worker{'s' * (workers > 1)}, {keep}"
+            figure = "live matrices at the peak" + (f" (at most {most:g})" if most else "")
+            rival, ratio, goal = ("goal", most / found, 1.0) if most else ("all", whole / found, None)
+            rows.append(row(case, figure, found, "nodes x hidden", rival, most or whole, ratio, goal))
+    return rows
 
 
 def peaks(found: DataFrame) -> dict[str, float]:

@@ -22,6 +22,8 @@ class Float32Products:
 
     kept_bytes: ClassVar[int] = 4
     """Bytes of an element of the rows that a layer keeps for the backward pass."""
+    remade: ClassVar[bool] = True
+    """Whether a backward pass can run a product again."""
 
     def build(self, device: torch.device | str = "cpu") -> Products:
         """Return the products of one worker."""
@@ -34,6 +36,10 @@ class PlainProducts(Products):
     @property
     def exact(self) -> Products:
         return self
+
+    @property
+    def remade(self) -> bool:
+        return True
 
     def begin(self, rows: PassRows | None = None) -> None:
         pass

@@ -72,6 +72,11 @@ class Products(ABC):
         """Whether some rows of an operand can be made before the others are there."""
         return True
 
+    @property
+    def remade(self) -> bool:
+        """Whether a backward pass can run a product again: operands are the tensors themselves."""
+        return False
+
     @abstractmethod
     def begin(self, rows: PassRows | None = None) -> None:
         """Open a pass: operands of the one before are forgotten, since buffers and weights change in between.

@@ -9,6 +9,7 @@ Letters: N owned, C central, H halo, D columns in, O columns out.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -101,6 +102,19 @@ def of_weights(
     return products.mm(sums, operand, transposed="a"), gradient.sum(0), of_self
 
 
+def _projected(
+    call: Call, sums: Tensor, weight: Tensor, bias: Tensor, x: Tensor | None, self_weight: Tensor | None
+) -> Tensor:
+    """Return the products of sums that were kept, by the same blocks of rows."""
+    y, products = sums.new_empty(sums.shape[0], weight.shape[1]), call.products
+    central = call.boundary.num_central if products.by_rows else 0
+    for block in (slice(0, central), slice(central, call.boundary.num_owned)):
+        products.addmm(bias, sums[block], weight, out=y[block])
+        if x is not None and self_weight is not None:
+            products.addmm(y[block], x[block], self_weight, out=y[block])
+    return y
+
+
 class Convolve(torch.autograd.Function):
     """The whole convolution, by the schedule of the call; see the head of this file."""
 
@@ -121,6 +135,12 @@ class Convolve(torch.autograd.Function):
         sums = products.saved(products.operand(step.out))
         of_self = (products.weight(self_weight), products.saved(products.operand(x))) if with_self else (None, None)
         keep(ctx, sums, products.weight(weight), *of_self)
+        if call.hop.remakes is not None:
+            step.said()
+            own = x if with_self else None
+            if own is not None:
+                call.hop.remakes.fix(own)
+            call.hop.remakes.made(step.y, partial(_projected, call), step.out, weight, bias, own, self_weight)
         return step.y
 
     @staticmethod

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from gnnqlab.compute.remade import Remakes
 from gnnqlab.kernels.noise import dropout
 
 __all__ = ["Drop", "Hop"]
@@ -60,6 +61,8 @@ class Hop:
     """Whether products are in float32, whatever the axis ``compute`` says: in the layer before the loss."""
     drop: Drop | None = None
     """Mask of what is summed, where rows travel, and are kept, without it; ``None``: none, or rows already have it."""
+    remakes: Remakes | None = field(default=None, compare=False, repr=False)
+    """Told how results are made again for the backward pass; ``None``: nobody makes them again."""
 
     def own(self, x: Tensor) -> Tensor:
         """Return what is summed of the rows of this worker."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Protocol
 
 from torch import Tensor
@@ -31,7 +32,11 @@ class WholeGraph:
         self.channels: list[Channel] = []
 
     def aggregate(self, adjacency: Adjacency, x: Tensor, hop: Hop) -> Tensor:
-        return _products(self, hop).aggregate(adjacency, hop.own(x))
+        products, own = _products(self, hop), hop.own(x)
+        sums = products.aggregate(adjacency, own)
+        if hop.remakes is not None:
+            hop.remakes.summed(sums, partial(products.spmm, adjacency), own)
+        return sums
 
     def convolve(
         self, adjacency: Adjacency, x: Tensor, weight: Tensor, bias: Tensor, self_weight: Tensor | None, hop: Hop
@@ -73,8 +78,21 @@ def convolve_in_steps(
 ) -> Tensor:
     """Return ``aggregate(x) weight + x self_weight + bias``, sum and products one after the other."""
     products = _products(exchange, hop)
-    y = products.affine(bias, exchange.aggregate(adjacency, x, hop), weight)
-    return y if self_weight is None else products.affine(y, hop.own(x), self_weight)
+    sums = exchange.aggregate(adjacency, x, hop)
+    own = None if self_weight is None else hop.own(x)
+    y = _projected(products, sums, weight, bias, own, self_weight)
+    if hop.remakes is not None:
+        if own is not None:
+            hop.remakes.fix(own)
+        hop.remakes.made(y, partial(_projected, products), sums, weight, bias, own, self_weight)
+    return y
+
+
+def _projected(
+    products: Products, sums: Tensor, weight: Tensor, bias: Tensor, own: Tensor | None, self_weight: Tensor | None
+) -> Tensor:
+    y = products.affine(bias, sums, weight)
+    return y if own is None or self_weight is None else products.affine(y, own, self_weight)
 
 
 def _products(exchange: _Aggregates, hop: Hop) -> Products:

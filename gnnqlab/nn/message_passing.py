@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import overload
+from typing import Any, overload
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from gnnqlab.compute import Products
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.compute.products import PassRows
+from gnnqlab.compute.remade import Remakes
 from gnnqlab.exchange.hop import Drop, Hop
 from gnnqlab.exchange.protocol import Exchange
 from gnnqlab.exchange.whole import WholeGraph
@@ -61,9 +62,20 @@ class ModelGraph(ABC):
         if isinstance(self.features, SparseInput):
             self.features = self.features.to_dense()
 
-    def at(self, epoch: int, *, training: bool, clock: PassClock | None = None) -> GraphPass:
-        """Open one pass of a model over this graph; a clock is told what the pass spends its time on."""
-        return GraphPass(self, epoch, training, clock)
+    def at(
+        self, epoch: int, *, training: bool, clock: PassClock | None = None, remakes: Remakes | None = None
+    ) -> GraphPass:
+        """Open one pass of a model over this graph.
+
+        Args:
+            epoch, training: which pass it is.
+            clock: told what the pass spends its time on.
+            remakes: open already; told how results are made again, which are then not kept for the backward pass.
+
+        Raises:
+            ValueError: if products that make operands of their own are to be made again.
+        """
+        return GraphPass(self, epoch, training, clock, remakes)
 
     def adjacency(self, alpha: str) -> Adjacency:
         """Return the aggregation matrix with weights α, made once for each kind of α."""
@@ -82,7 +94,20 @@ class GraphPass:
     the loss.
     """
 
-    def __init__(self, graph: ModelGraph, epoch: int, training: bool, clock: PassClock | None = None) -> None:
+    def __init__(
+        self,
+        graph: ModelGraph,
+        epoch: int,
+        training: bool,
+        clock: PassClock | None = None,
+        remakes: Remakes | None = None,
+    ) -> None:
+        if remakes is not None and not graph.exchange.products.remade:
+            raise ValueError(
+                "keep_for_backward 'sums' and 'nothing' make products of float32 again, got products that prepare "
+                "operands of their own, once a pass; choose compute float32 or keep_for_backward 'all'"
+            )
+        self._remakes = remakes
         self.graph, self.epoch, self.training, self.clock = graph, epoch, training, clock
         self._hops = 0
         self._dropouts = 0
@@ -100,11 +125,12 @@ class GraphPass:
         """Return ``x weight + bias``, float32 ``(N, O)``; sparse features cost their stored values only."""
         products = self._products.exact if exact else self._products
 
-        def run(x: Tensor | SparseInput) -> Tensor:
+        def run(x: Tensor | SparseInput, weight: Tensor, bias: Tensor | None) -> Tensor:
             product = project(products, x, weight)
             return product if bias is None else product + bias
 
-        return timed(self.clock, "products", run, x)
+        y = timed(self.clock, "products", lambda x: run(x, weight, bias), x)
+        return self._made(y, run, x, weight, bias)
 
     def affine(self, base: Tensor, x: Tensor, weight: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
         """Return ``beta base + alpha x weight``, float32 ``(N, O)``."""
@@ -112,7 +138,7 @@ class GraphPass:
         def run(base: Tensor, x: Tensor) -> Tensor:
             return self._products.affine(base, x, weight, beta=beta, alpha=alpha)
 
-        return timed(self.clock, "products", run, base, x)
+        return self._made(timed(self.clock, "products", run, base, x), run, base, x)
 
     def rowwise(self, compute: Callable[..., Tensor], *rows: Tensor) -> Tensor:
         """Return ``compute(*rows)``: norms, activations, sums, whatever looks at no other row and multiplies nothing.
@@ -122,7 +148,8 @@ class GraphPass:
         Example:
             ``h = g.rowwise(torch.relu, h)``
         """
-        return timed(self.clock, "elementwise", partial(self._products.rowwise, compute), *rows)
+        run = partial(self._products.rowwise, compute)
+        return self._made(timed(self.clock, "elementwise", run, *rows), run, *rows)
 
     def activate(
         self,
@@ -149,15 +176,21 @@ class GraphPass:
             ``h = g.activate(y, norm, dropout=p)``, then ``y = convolution(g, h, dropout=g.left(p))``
         """
         mask = self._mask(dropout, looked_at)
-        run = partial(self._products.nodewise, activation=activation, mask=mask, inplace=True)
-        return timed(self.clock, "elementwise", run, y, _affine(norm))
+        run = partial(self._products.nodewise, activation=activation, mask=mask)
+        inplace = self._remakes is None
+        h = timed(self.clock, "elementwise", partial(run, inplace=inplace), y, _affine(norm))
+        return self._made(h, run, y, _affine(norm))
 
     def activate_both(
         self, y: Tensor, norm: nn.LayerNorm | None = None, *, activation: str = "relu", dropout: float = 0.0
     ) -> tuple[Tensor, Tensor]:
         """Return the rows before dropout and those that the next look takes, both as :meth:`activate` makes them."""
-        run = partial(self._products.nodewise_both, activation=activation, mask=self._mask(dropout, looked_at=True))
-        return timed(self.clock, "elementwise", run, y, _affine(norm))
+        mask, affine = self._mask(dropout, looked_at=True), _affine(norm)
+        run = partial(self._products.nodewise_both, activation=activation, mask=mask)
+        whole, dropped = timed(self.clock, "elementwise", run, y, affine)
+        again = partial(self._products.nodewise, activation=activation)
+        self._made(whole, partial(again, mask=None), y, affine)
+        return whole, whole if dropped is whole else self._made(dropped, partial(again, mask=mask), y, affine)
 
     def left(self, dropout: float) -> float:
         """Return the probability with which a look still has to drop rows that :meth:`activate` made with this one."""
@@ -250,7 +283,7 @@ class GraphPass:
         if isinstance(x, SparseInput):
             place = {"seed": drop.seed, "epoch": drop.epoch, "stream": drop.stream}
             return drop.around(partial(x.dropout, self.ids, p=p, **place))
-        return drop.own(x)
+        return self._made(drop.own(x), drop.rows, x, self.ids)
 
     def looks_first(self, x: Tensor | SparseInput, dropout: float) -> bool:
         """Return whether rows must be looked at before they are projected, though they were narrower projected.
@@ -261,6 +294,12 @@ class GraphPass:
         """
         dropped = self.training and dropout > 0.0 and x is not self.graph.features
         return dropped and self.graph.exchange.looks_first
+
+    def _made(self, result: Tensor, remake: Callable[..., Tensor], *inputs: Any) -> Tensor:
+        """Return a result after saying how it is made again, if somebody does that."""
+        if self._remakes is not None:
+            self._remakes.made(result, remake, *inputs)
+        return result
 
     def _told(self, output: Tensor) -> Tensor:
         """Return what a look came to; the first of a training pass is told to the products."""
@@ -276,7 +315,7 @@ class GraphPass:
             return x, self._next_hop(x, exact)
         if self.graph.exchange.keeps_rows:
             return x, replace(self._next_hop(x, exact), drop=drop)
-        x = drop.own(x)
+        x = self._made(drop.own(x), drop.rows, x, self.ids)
         return x, self._next_hop(x, exact)
 
     def _next_drop(self, p: float) -> Drop | None:
@@ -289,7 +328,8 @@ class GraphPass:
 
     def _next_hop(self, x: Tensor, exact: bool = False) -> Hop:
         self._hops += 1
-        return Hop(self._hops - 1, self.epoch, self.training, static=x is self.graph.features, exact=exact)
+        static = x is self.graph.features
+        return Hop(self._hops - 1, self.epoch, self.training, static=static, exact=exact, remakes=self._remakes)
 
 
 def _affine(norm: nn.LayerNorm | None) -> Norm | None:

@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+from gnnqlab.compute.remade import KEEPS
 from gnnqlab.message.transport import TRANSPORTS
 from gnnqlab.nn.models.registry import ModelSettings, find_model, model_home, settings_from_json
 from gnnqlab.settings import NO_OPTION, POSITIVE, OneOf, Range, check
@@ -49,6 +50,10 @@ class TrainSettings:
     gradients: Annotated[str, OneOf(GRADIENTS)] = "float32"
     """Type in which weight gradients are summed over workers: ``float32``, or ``bfloat16``, layer by layer under the
     backward pass."""
+    keep_for_backward: Annotated[str, OneOf(KEEPS)] = "all"
+    """What a forward pass keeps for its backward pass: ``all`` that is multiplied or normalised; ``sums`` over
+    neighbours alone, of which products and passes over rows are made again; or ``nothing``, no sums either: one worker
+    sums its rows again. The losses are the same."""
     checkpoint_every: Annotated[int, Range(0)] = 0
     """Epochs between checkpoints, from which a run can be resumed; the end is one too. 0: none."""
 
@@ -145,12 +150,29 @@ class RunConfig:
                 f"layer0 'once' keeps the rows of layer 0, which input_dropout {self.model.input_dropout} changes in "
                 "every epoch; choose layer0 'resend' or input_dropout 0"
             )
+        self._check_kept()
         refuses = getattr(self.system.exchange, "refuses_attention", None)
         if self.model.attends and refuses is not None and (reason := refuses(self.system)):
             raise ValueError(f"model {self.model.name} needs all terms of a softmax on one worker, got {reason}")
         if self.train.evaluate_every is None:
             every = usual_every(self.system.schedule.lag)
             object.__setattr__(self, "train", dataclasses.replace(self.train, evaluate_every=every))
+
+    def _check_kept(self) -> None:
+        keep = self.train.keep_for_backward
+        if keep == "all":
+            return
+        if not getattr(self.system.compute, "remade", False):
+            raise ValueError(
+                f"keep_for_backward {keep!r} makes products of float32 again, got compute "
+                f"{type(self.system.compute).__name__}, which prepares operands once a pass; choose compute float32 or "
+                "keep_for_backward 'all'"
+            )
+        if keep == "nothing" and self.workers > 1:
+            raise ValueError(
+                f"keep_for_backward 'nothing' sums neighbours again, whose rows {self.workers} workers would have to "
+                "send twice; choose keep_for_backward 'sums', or 1 worker"
+            )
 
     @property
     def placed(self) -> System:

@@ -153,6 +153,8 @@ def counting(trainer: Trainer) -> tuple[ExitStack, Ledger]:
     if boundary is not None:
         stack.callback(setattr, boundary, "see", boundary.see)
         boundary.see = _halo(ledger)
+    stack.callback(setattr, trainer, "see_kept", trainer.see_kept)
+    trainer.see_kept = ledger.keep
     stack.enter_context(torch.autograd.graph.saved_tensors_hooks(ledger.keep, lambda kept: kept))
     stack.enter_context(ledger)
     return stack, ledger

@@ -86,6 +86,11 @@ class MiniBatchTrainer:
             raise ValueError(f"mini-batches know the models {', '.join(MODELS)}, got {model.name}")
         if model.layers != len(batches.fanouts):
             raise ValueError(f"fanouts must be one for each of {model.layers} layers, got {batches.fanouts}")
+        if settings.keep_for_backward != "all":
+            raise ValueError(
+                f"mini-batches keep everything for the backward pass, got keep_for_backward "
+                f"{settings.keep_for_backward!r}; choose 'all' and smaller batches"
+            )
         network = build_model(model, rows.shape[1], graph.num_classes, seed=settings.seed)
         assert isinstance(network, ConvolutionStack)
         self.model: ConvolutionStack = network

@@ -18,9 +18,9 @@ def least_memory(config: RunConfig) -> dict[str, int] | None:
 
     Of N nodes, E stored edges, F features, L layers of h columns and P workers: ``weights 16 P (F h + (L - 2) h^2)``,
     which are weights, gradients and two averages of Adam in float32; ``features 4 N F``; ``adjacency 4 E``; ``kept
-    4 N h (L - 1)``, a row of every hidden layer for the backward pass. Rows of other workers, buffers of messages, the
-    optimizer's and the kernels' own come on top, so that no run that could train is refused. Models and products that
-    have not said what they keep count nothing for it.
+    4 N h (L - 1)``, a row of every hidden layer for the backward pass, one layer less where rows are made again. Rows
+    of other workers, buffers of messages, the optimizer's and the kernels' own come on top, so that no run that could
+    train is refused. Models and products that have not said what they keep count nothing for it.
 
     Example:
         >>> from gnnqlab.train.configure import configure
@@ -33,11 +33,12 @@ def least_memory(config: RunConfig) -> dict[str, int] | None:
     stacked = is_stacked(model.name) and model.layers > 1
     numbers = size.features * model.hidden + (model.layers - 2) * model.hidden**2 if stacked else 0
     kept = getattr(config.system.compute, "kept_bytes", 0) if stacked else 0
+    layers = model.layers - (1 if config.train.keep_for_backward == "all" else 2)
     return {
         "weights": 16 * config.workers * numbers,
         "features": size.feature_bytes,
         "adjacency": 4 * size.edges,
-        "kept": int(kept * size.nodes * model.hidden * (model.layers - 1)),
+        "kept": int(kept * size.nodes * model.hidden * layers),
     }
 
 
@@ -54,7 +55,7 @@ def expect_room(config: RunConfig) -> None:
     raise ValueError(
         f"a run must fit into memory, got {sum(least.values()) / 1e9:.1f} GB at least for {config.workers} workers "
         f"({table}) where {free / 1e9:.1f} GB are free; choose fewer layers or hidden columns, the "
-        "part exact of compute, or more machines"
+        "part exact of compute, keep_for_backward 'sums', or more machines"
     )
 
 

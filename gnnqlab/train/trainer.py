@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from gnnqlab.adaptive import Adaptive, Training, adaptives_of
 from gnnqlab.bits.policy import in_force
+from gnnqlab.compute.remade import Remakes
 from gnnqlab.exchange.protocol import Exchange
 from gnnqlab.kernels.codec import raise_refused
 from gnnqlab.message.cache import at_work
@@ -74,6 +76,8 @@ class Trainer:
         self.graph, self.objective, self.model, self.settings = graph, objective, model.to(graph.device), settings
         self.exchange, self.distributed = exchange, distributed
         self.clock = clock or Clock()
+        self.see_kept: Callable[[Tensor], object] | None = None
+        """Told of each tensor kept for the backward pass where others are made again."""
         if not getattr(model, "takes_sparse_input", False):
             graph.densify_features()
         slots = self._wanted.slots
@@ -91,8 +95,10 @@ class Trainer:
         """
         with self.clock("optimizer"):
             self.parameters.zero()
-        logits = self.model(self.graph.at(epoch, training=True, clock=self.clock), self.graph.features)
-        loss = timed(self.clock, "loss", self.objective.loss, logits)
+        with self._remakes() as remakes:
+            graph = self.graph.at(epoch, training=True, clock=self.clock, remakes=remakes)
+            logits = self.model(graph, self.graph.features)
+            loss = timed(self.clock, "loss", self.objective.loss, logits)
         self._count(logits)
         news = any([adaptive.news() for adaptive in self.adaptives.values()])  # noqa: C419  # all are asked
         with self.clock("reduce"):
@@ -123,6 +129,11 @@ class Trainer:
                 for adaptive, told in zip(self.adaptives.values(), self._told, strict=True):
                     adaptive.after_epoch(epoch, loss, told)
         return loss
+
+    def _remakes(self) -> AbstractContextManager[Remakes | None]:
+        """Return what is open around a forward pass and decides what it keeps."""
+        keep = self.settings.keep_for_backward
+        return nullcontext() if keep == "all" else Remakes(keep, self.see_kept)
 
     def _count(self, logits: Tensor) -> None:
         """Tell who wants to know how many rows the training pass got right."""

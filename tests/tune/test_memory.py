@@ -10,12 +10,13 @@ import pytest
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
 from gnnqlab.partition.parts import cut_graph
-from gnnqlab.systems import make_system
+from gnnqlab.systems import make_system, vanilla
 from gnnqlab.systems.system import System
-from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.config import RunConfig, TrainSettings
 from gnnqlab.train.ledger import MemoryFile, read_memory
 from gnnqlab.train.trainer import worker_trainer
 from gnnqlab.tune.memory import foreseen_memory
+from gnnqlab.tune.timing import _digest
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 from tests.tune.probes import written_down
@@ -70,3 +71,15 @@ def test_a_forecast_says_what_a_trial_holds():
     )
     with pytest.raises(ValueError, match="ask gq.probe"):
         _ = replace(told, tried=None).memory
+
+
+def test_less_kept_is_foreseen_and_timed_by_itself() -> None:
+    graph, shape = random_graph(600, 900, features=32), ModelSettings(layers=3, hidden=32)
+    kept = {
+        keep: foreseen_memory(graph, shape, vanilla(), workers=1, settings=TrainSettings(keep_for_backward=keep))
+        for keep in ("all", "sums", "nothing")
+    }
+    totals = [sum(found.values()) for found in kept.values()]
+    assert totals == sorted(totals, reverse=True) and len(set(totals)) == 3
+    runs = [RunConfig(graph="digits", train=TrainSettings(keep_for_backward=keep)) for keep in ("all", "sums")]
+    assert _digest(runs[0]) != _digest(runs[1])

@@ -65,11 +65,12 @@ class GCNII(nn.Module):
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
         h0, h = g.activate_both(self.first(g, g.dropout(x, self.input_dropout)), dropout=self.dropout)
         for index, (weight, theta) in enumerate(zip(self.weights, self.thetas, strict=True)):
-            neighbours = g.aggregate(h, alpha="symmetric", dropout=g.left(self.dropout))
-            mixed = g.rowwise(self._with_first, neighbours, h0)
-            y = g.affine(mixed, mixed, weight, beta=1 - theta, alpha=theta)
+            # One name for all rows that nobody needs again: each frees those before it.
+            h = g.aggregate(h, alpha="symmetric", dropout=g.left(self.dropout))
+            h = g.rowwise(self._with_first, h, h0)
+            h = g.affine(h, h, weight, beta=1 - theta, alpha=theta)
             looked_at = index + 1 < len(self.weights)
-            h = g.activate(y, norm_of(self.norms, index), dropout=self.dropout, looked_at=looked_at)
+            h = g.activate(h, norm_of(self.norms, index), dropout=self.dropout, looked_at=looked_at)
         logits: Tensor = self.last(g, h, exact=True)
         return logits
 

@@ -82,7 +82,9 @@ class JKNet(nn.Module):
             whole, h = g.activate_both(y, norm_of(self.norms, index), dropout=following)
             seen.append(whole)
             share = g.left(self.dropout)
-        logits: Tensor = self.last(g, g.dropout(self._join(g, seen), self.dropout), exact=True)
+        h = self._join(g, seen)
+        del seen, whole, y  # side by side, or joined, they are there once more
+        logits: Tensor = self.last(g, g.dropout(h, self.dropout), exact=True)
         return logits
 
     def _join(self, g: GraphPass, seen: list[Tensor]) -> Tensor:

@@ -4,6 +4,46 @@ from tests.mutants.fault import Fault
 
 FAULTS = (
     Fault(
+        name="a recipe for rows that were written over",
+        file="compute/remade.py",
+        before="if entry.recipe is not None and entry.version == tensor._version:",
+        after="if entry.recipe is not None:",
+        test="compute/test_remade.py::TestRemakes::test_what_was_written_over_is_refused_or_kept_as_it_is_now",
+        why="gradients would be those of rows that a later step replaced",
+    ),
+    Fault(
+        name="rows made again without their dropout mask",
+        file="nn/message_passing.py",
+        before="self._made(dropped, partial(again, mask=mask), y, affine)",
+        after="self._made(dropped, partial(again, mask=None), y, affine)",
+        test="compute/test_remade.py::test_losses_and_weights_are_those_of_everything_kept",
+        why="gradients would be of rows that the forward pass never had",
+    ),
+    Fault(
+        name="own rows projected with the sums left out when made again",
+        file="exchange/convolution.py",
+        before="products.addmm(y[block], x[block], self_weight, out=y[block])",
+        after="products.addmm(bias, x[block], self_weight, out=y[block])",
+        test="compute/test_remade.py::test_workers_send_what_they_sent_and_learn_the_same",
+        why="several workers would train something else than one process, from the second epoch on",
+    ),
+    Fault(
+        name="sums made again and held until all have taken them",
+        file="compute/remade.py",
+        before="if self.waiting > 0 and below < 2 and not self.of_sums:",
+        after="if self.waiting > 0:",
+        test="compute/test_remade.py::TestMatrices::test_gcn_holds_fewer_the_less_it_keeps",
+        why="what is made again would lie about as if it had been kept",
+    ),
+    Fault(
+        name="seconds of everything kept for a run that makes rows again",
+        file="tune/timing.py",
+        before='for name in ("transport", "layer0", "keep_for_backward")}',
+        after='for name in ("transport", "layer0")}',
+        test="tune/test_memory.py::test_less_kept_is_foreseen_and_timed_by_itself",
+        why="a forecast would leave out what is computed twice",
+    ),
+    Fault(
         name="gradients scaled by one operand alone",
         file="compute/int8.py",
         before="scales = a.scales * b.scales",
