@@ -6,6 +6,7 @@ from gnnqlab.message.codec import Codec, Float32, Stochastic
 from gnnqlab.message.linear import Linear
 from gnnqlab.message.rotated import Rotated
 from gnnqlab.message.sampler import AllRows, BoundarySampling, Sampler
+from gnnqlab.message.spikes import Spikes
 from gnnqlab.message.stale_blocks import StaleBlocks
 from gnnqlab.message.transport import TRANSPORTS
 
@@ -21,6 +22,7 @@ __all__ = [
     "NoCache",
     "Rotated",
     "Sampler",
+    "Spikes",
     "StaleBlocks",
     "Stochastic",
     "Unchanged",

@@ -28,6 +28,7 @@ from gnnqlab.message.direction import ByDirection
 from gnnqlab.message.linear import Linear
 from gnnqlab.message.rotated import Rotated
 from gnnqlab.message.sampler import AllRows, BoundarySampling
+from gnnqlab.message.spikes import Spikes
 from gnnqlab.message.stale_blocks import StaleBlocks
 from gnnqlab.partition.contiguous import Contiguous
 from gnnqlab.partition.dne import DNE
@@ -52,7 +53,13 @@ PARTS: dict[str, dict[str, type]] = {
     "exchange": {"halo": Halo, "replicas": Replicas, "broadcast": Broadcast},
     "sampler": {"all": AllRows, "boundary-sampling": BoundarySampling},
     "cache": {"none": NoCache, "unchanged": Unchanged, "adaptive": AdaptiveCache, "stale-blocks": StaleBlocks},
-    "codec": {"float32": Float32, "stochastic": Stochastic, "linear": Linear, "rotated": Rotated},
+    "codec": {
+        "float32": Float32,
+        "stochastic": Stochastic,
+        "linear": Linear,
+        "rotated": Rotated,
+        "spikes": Spikes,
+    },
     "bits": {
         "fixed": Fixed,
         "uniform-random": UniformRandom,
