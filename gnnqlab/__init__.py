@@ -38,6 +38,7 @@ _HOMES = {
     "DNE": "gnnqlab.partition",
     "EBV": "gnnqlab.partition",
     "ExactActivations": "gnnqlab.compute",
+    "FP8": "gnnqlab.message",
     "Fixed": "gnnqlab.bits",
     "Float32": "gnnqlab.message",
     "Graph": "gnnqlab.graph",
@@ -47,6 +48,7 @@ _HOMES = {
     "HaloPlan": "gnnqlab.exchange",
     "Int8Products": "gnnqlab.compute",
     "METIS": "gnnqlab.partition",
+    "MXFP8": "gnnqlab.message",
     "Linear": "gnnqlab.message",
     "MessagePlayer": "gnnqlab.lab.players.message_player",
     "Overlapped": "gnnqlab.exchange",
@@ -99,10 +101,12 @@ _HOMES = {
 __all__ = [
     "DNE",
     "EBV",
+    "FP8",
     "HDRF",
     "HEP",
     "METIS",
     "MODELS",
+    "MXFP8",
     "SYSTEMS",
     "AdaptiveCache",
     "AssignerPlayer",
@@ -197,6 +201,8 @@ if TYPE_CHECKING:
     from gnnqlab.launch import Run, cleanup, resume, runs
     from gnnqlab.launch.start import launch
     from gnnqlab.message import (
+        FP8,
+        MXFP8,
         AdaptiveCache,
         BoundarySampling,
         Float32,

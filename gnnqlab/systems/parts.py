@@ -25,6 +25,7 @@ from gnnqlab.message.adaptive_cache import AdaptiveCache
 from gnnqlab.message.cache import NoCache, Unchanged
 from gnnqlab.message.codec import Float32, Stochastic
 from gnnqlab.message.direction import ByDirection
+from gnnqlab.message.fp8 import FP8, MXFP8
 from gnnqlab.message.linear import Linear
 from gnnqlab.message.rotated import Rotated
 from gnnqlab.message.sampler import AllRows, BoundarySampling
@@ -59,6 +60,8 @@ PARTS: dict[str, dict[str, type]] = {
         "linear": Linear,
         "rotated": Rotated,
         "spikes": Spikes,
+        "fp8": FP8,
+        "mxfp8": MXFP8,
     },
     "bits": {
         "fixed": Fixed,
