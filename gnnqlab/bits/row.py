@@ -10,8 +10,8 @@ __all__ = ["EXACT", "ParamBytes", "row_bytes", "two_parameters"]
 EXACT = 32
 """This width is float32 as it stands: no rounding, no parameters."""
 
-ParamBytes = Callable[[int], int]
-"""A codec's ``param_bytes``: width of a row -> bytes of its parameters."""
+ParamBytes = Callable[[int, int], int]
+"""A codec's ``param_bytes``: width of a row and its columns -> bytes of its parameters."""
 
 
 def two_parameters(each: int) -> ParamBytes:
@@ -19,13 +19,13 @@ def two_parameters(each: int) -> ParamBytes:
 
     Example:
         >>> of = two_parameters(2)
-        >>> of(8), of(32)
+        >>> of(8, 5), of(32, 5)
         (4, 0)
     """
     return partial(_two, each)
 
 
-def _two(each: int, width: int) -> int:
+def _two(each: int, width: int, columns: int) -> int:
     return 0 if width == EXACT else 2 * each
 
 
@@ -36,4 +36,4 @@ def row_bytes(width: int, columns: int, param_bytes: ParamBytes) -> int:
         >>> row_bytes(2, 5, two_parameters(4)), row_bytes(32, 5, two_parameters(4))
         (10, 20)
     """
-    return -(-columns * width // 8) + param_bytes(width)
+    return -(-columns * width // 8) + param_bytes(width, columns)

@@ -18,8 +18,9 @@ from gnnqlab.bits.row import EXACT
 
 __all__ = ["SPREADS", "RowVariance", "Weighed", "min_max", "min_max_share"]
 
-SPREADS = ("range", "norm")
-"""What may be noted of a row: ``max - min``, and ``|x|``, or 0 of a constant row; both in the unit of the row."""
+SPREADS = ("range", "norm", "rest")
+"""What may be noted of a row: ``max - min``; ``|x|``, or 0 of a constant row that its codec leaves exact; and ``max -
+min`` of the row without its spikes. All are in the unit of the row."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +107,8 @@ class RowVariance:
 class Weighed(Protocol):
     """A codec whose rows an assigner can weigh."""
 
-    def param_bytes(self, bits: int) -> int:
-        """Return the bytes of parameters that a row of a width has on the wire."""
+    def param_bytes(self, bits: int, columns: int) -> int:
+        """Return the bytes of parameters that a row of a width, with D columns, has on the wire."""
 
     def row_variance(self, columns: int) -> RowVariance:
         """Return the variance of rows of D columns at every width that the codec writes."""

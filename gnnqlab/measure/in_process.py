@@ -162,8 +162,8 @@ class OrExact:
     def widths(self) -> tuple[int, ...]:
         return tuple({*self.codec.widths, 32})
 
-    def param_bytes(self, bits: int) -> int:
-        return self.codec.param_bytes(bits)
+    def param_bytes(self, bits: int, columns: int) -> int:
+        return self.codec.param_bytes(bits, columns)
 
     def row_variance(self, columns: int) -> RowVariance:
         """Return that of the system's own, which the system was refused without if it was needed."""

@@ -47,8 +47,8 @@ class Codec(Protocol):
     def widths(self) -> tuple[int, ...]:
         """Bit-widths this codec can write."""
 
-    def param_bytes(self, bits: int) -> int:
-        """Return the bytes of parameters that a row of a width has on the wire."""
+    def param_bytes(self, bits: int, columns: int) -> int:
+        """Return the bytes of parameters that a row of a width, with D columns, has on the wire."""
 
     def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
         """Return an uninitialised ``(n, D)`` buffer in the form that decoding fills fastest."""
@@ -95,7 +95,7 @@ class Float32:
     def widths(self) -> tuple[int, ...]:
         return (32,)
 
-    def param_bytes(self, bits: int) -> int:
+    def param_bytes(self, bits: int, columns: int) -> int:
         return 0
 
     def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
@@ -167,7 +167,7 @@ class Stochastic:
     def widths(self) -> tuple[int, ...]:
         return WIDTHS
 
-    def param_bytes(self, bits: int) -> int:
+    def param_bytes(self, bits: int, columns: int) -> int:
         return 0 if bits == 32 else 2 * self._parameter_dtype.itemsize
 
     def row_variance(self, columns: int) -> RowVariance:

@@ -59,7 +59,7 @@ class Linear:
         """
         return 0.0 if bits == 32 else spread / 2**bits
 
-    def param_bytes(self, bits: int) -> int:
+    def param_bytes(self, bits: int, columns: int) -> int:
         return 0 if bits == 32 else 8
 
     def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:

@@ -60,8 +60,8 @@ class Rotated:
     def widths(self) -> tuple[int, ...]:
         return WIDTHS
 
-    def param_bytes(self, bits: int) -> int:
-        return 4 if bits in ROTATED_WIDTHS else self._wide.param_bytes(bits)
+    def param_bytes(self, bits: int, columns: int) -> int:
+        return 4 if bits in ROTATED_WIDTHS else self._wide.param_bytes(bits, columns)
 
     @property
     def _wide(self) -> Stochastic:

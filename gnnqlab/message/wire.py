@@ -116,4 +116,4 @@ def lay_out(widths: int | Tensor, num_rows: int, columns: int, *, param_bytes: P
 
 
 def _share(bits: int, rows: int, columns: int, param_bytes: ParamBytes) -> Share:
-    return Share(bits, rows, rows * (-(-columns * bits // 8)), rows * param_bytes(bits))
+    return Share(bits, rows, rows * (-(-columns * bits // 8)), rows * param_bytes(bits, columns))

@@ -25,9 +25,11 @@ from gnnqlab.message.adaptive_cache import AdaptiveCache
 from gnnqlab.message.cache import NoCache, Unchanged
 from gnnqlab.message.codec import Float32, Stochastic
 from gnnqlab.message.direction import ByDirection
+from gnnqlab.message.fp8 import FP8, MXFP8
 from gnnqlab.message.linear import Linear
 from gnnqlab.message.rotated import Rotated
 from gnnqlab.message.sampler import AllRows, BoundarySampling
+from gnnqlab.message.spikes import Spikes
 from gnnqlab.message.stale_blocks import StaleBlocks
 from gnnqlab.partition.contiguous import Contiguous
 from gnnqlab.partition.dne import DNE
@@ -52,7 +54,15 @@ PARTS: dict[str, dict[str, type]] = {
     "exchange": {"halo": Halo, "replicas": Replicas, "broadcast": Broadcast},
     "sampler": {"all": AllRows, "boundary-sampling": BoundarySampling},
     "cache": {"none": NoCache, "unchanged": Unchanged, "adaptive": AdaptiveCache, "stale-blocks": StaleBlocks},
-    "codec": {"float32": Float32, "stochastic": Stochastic, "linear": Linear, "rotated": Rotated},
+    "codec": {
+        "float32": Float32,
+        "stochastic": Stochastic,
+        "linear": Linear,
+        "rotated": Rotated,
+        "spikes": Spikes,
+        "fp8": FP8,
+        "mxfp8": MXFP8,
+    },
     "bits": {
         "fixed": Fixed,
         "uniform-random": UniformRandom,

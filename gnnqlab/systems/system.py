@@ -69,10 +69,11 @@ class System:
         if self.sampler.p < 1.0:
             self._check_sampled(self.schedule)
         for axis in PARTS:
-            part = getattr(self, axis)
-            reason = part.refuses(self) if hasattr(part, "refuses") else ""
-            if reason:
-                raise ValueError(f"{axis} {type(part).__name__} cannot work in this system: {reason}")
+            ahead, back = (of_direction(getattr(self, axis), way) for way in ("forward", "backward"))
+            for part in (ahead,) if ahead is back else (ahead, back):
+                reason = part.refuses(self) if hasattr(part, "refuses") else ""
+                if reason:
+                    raise ValueError(f"{axis} {type(part).__name__} cannot work in this system: {reason}")
 
     @property
     def keeps_rows(self) -> bool:

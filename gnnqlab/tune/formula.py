@@ -130,7 +130,7 @@ def _width(system: System, direction: str) -> int:
 
 def _row_bytes(system: System, direction: str, columns: int, bits: int) -> int:
     codec = of_direction(system.codec, direction)
-    return -(-columns * bits // 8) + int(codec.param_bytes(bits))
+    return -(-columns * bits // 8) + int(codec.param_bytes(bits, columns))
 
 
 def _sampled(system: System) -> float:

@@ -66,8 +66,17 @@ class TracedMessage:
         return self.receiver if self.direction == "forward" else self.sender
 
     def spreads(self, index: int, names: Sequence[str] = ("range",)) -> Tensor:
-        """Return what a codec would have noted of each row at the traced epoch of this index, float32 ``(n, K)``."""
+        """Return what a codec would have noted of each row at the traced epoch of this index, float32 ``(n, K)``.
+
+        Raises:
+            ValueError: if a codec notes what no trace has.
+        """
         traced = {"range": self.ranges, "norm": self.norms}
+        if not set(names) <= set(traced):
+            raise ValueError(
+                f"a trace has {' and '.join(traced)} of its rows, got a codec that notes {' and '.join(names)}; "
+                "its rows are weighed in training alone, so leave it out of forecasts or choose codec Rotated()"
+            )
         return torch.stack([traced[name][index] for name in names], dim=1)
 
     def betas(self, index: int, variance: RowVariance, *, as_released: bool = False) -> Tensor:

@@ -215,4 +215,4 @@ def test_one_name_cannot_mean_two_settings():
 def test_a_codec_says_how_many_parameter_bytes_a_row_has():
     for codec in (Float32(), Stochastic(), Stochastic(parameters="bfloat16"), Stochastic(parameters="bfloat16-after")):
         for bits in codec.widths:
-            assert codec.param_bytes(bits) == codec.layout(bits, 3, 5).param_bytes / 3
+            assert codec.param_bytes(bits, 5) == codec.layout(bits, 3, 5).param_bytes / 3

@@ -102,8 +102,8 @@ FAULTS = (
     Fault(
         name="bytes of a row rounded down",
         file="bits/row.py",
-        before="return -(-columns * width // 8) + param_bytes(width)",
-        after="return columns * width // 8 + param_bytes(width)",
+        before="return -(-columns * width // 8) + param_bytes(width, columns)",
+        after="return columns * width // 8 + param_bytes(width, columns)",
         test="bits/test_problem.py::test_bytes_are_those_of_the_wire",
         why="the assigner would weigh fewer bytes than travel",
     ),
