@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import io
 import json
 import os
@@ -13,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gnnqlab import __version__
+from gnnqlab.by_name import near
 from gnnqlab.cli.autotune import Autotune
 from gnnqlab.cli.bench import Bench
 from gnnqlab.cli.compare import Compare
@@ -47,6 +47,7 @@ def _run(arguments: Sequence[str] | None) -> None:
     if not words or words[0] in ("-h", "--help", "--version"):
         print(f"gnnqlab {__version__}" if words[:1] == ["--version"] else _overview())
         raise SystemExit(0 if words else 2)
+    as_json = "--json" in words
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warn
@@ -54,16 +55,15 @@ def _run(arguments: Sequence[str] | None) -> None:
             result = command.run()
     except BadWords as error:
         see = f"gnnqlab {words[0]} --help" if words[0] in _COMMANDS else "gnnqlab --help"
-        raise SystemExit(_complain(f"{error}; see {see}", 2)) from None
+        raise SystemExit(_complain(f"{error}; see {see}", 2, as_json)) from None
     except (ValueError, TypeError) as error:
-        raise SystemExit(_complain(error, 2)) from None
+        raise SystemExit(_complain(error, 2, as_json)) from None
     except KeyboardInterrupt:
-        print("gnnqlab: interrupted; the run was stopped", file=sys.stderr)
-        raise SystemExit(130) from None
+        raise SystemExit(_complain("interrupted; the run was stopped", 130, as_json)) from None
     except BrokenPipeError:
         raise
     except (RuntimeError, OSError) as error:
-        raise SystemExit(_complain(error, 1)) from None
+        raise SystemExit(_complain(error, 1, as_json)) from None
     if command.json:
         print(json.dumps(result))
     if isinstance(command, Compare) and result["failed"]:
@@ -73,9 +73,7 @@ def _run(arguments: Sequence[str] | None) -> None:
 def _parse(words: list[str]) -> Any:
     name, *others = words
     if name not in _COMMANDS:
-        near = difflib.get_close_matches(name, _COMMANDS, n=1)
-        hint = f"; did you mean {near[0]}" if near else ""
-        raise BadWords(f"command must be one of {', '.join(_COMMANDS)}, got {name!r}{hint}")
+        raise BadWords(f"command must be one of {', '.join(_COMMANDS)}, got {name!r}{near(name, _COMMANDS)}")
     return parse(name, _COMMANDS[name], others)
 
 
@@ -92,6 +90,9 @@ def _warn(message: Warning | str, *_where: Any, **_what: Any) -> None:
     print(f"gnnqlab: {message}", file=sys.stderr)
 
 
-def _complain(error: Exception | str, code: int) -> int:
+def _complain(error: Exception | str, code: int, as_json: bool) -> int:
+    """Say on standard error what went wrong, for programs on standard output too; return the exit code."""
     print(f"gnnqlab: {error}", file=sys.stderr)
+    if as_json:
+        print(json.dumps({"error": str(error), "exit_code": code}), flush=True)
     return code
