@@ -9,6 +9,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gnnqlab import __version__
@@ -16,14 +17,34 @@ from gnnqlab.by_name import near
 from gnnqlab.cli.autotune import Autotune
 from gnnqlab.cli.bench import Bench
 from gnnqlab.cli.compare import Compare
+from gnnqlab.cli.completion import completion_script
 from gnnqlab.cli.lists import Doctor, Graphs, Models, Runs, Systems
+from gnnqlab.cli.notebooks import Notebooks
 from gnnqlab.cli.parser import BadWords, parse
 from gnnqlab.cli.train import Train
 
 __all__ = ["main"]
 
+
+@dataclass(kw_only=True)
+class Completion:
+    """Print what a shell needs to complete words: eval "$(gnnqlab completion bash)"."""
+
+    shell: str
+    """bash, zsh or tcsh."""
+    json: bool = False
+    """End standard output with one JSON object."""
+
+    def run(self) -> dict[str, Any]:
+        script = completion_script(self.shell, _COMMANDS)
+        if not self.json:
+            print(script)
+        return {"script": script}
+
+
 _COMMANDS: dict[str, type[Any]] = {
-    kind.__name__.lower(): kind for kind in (Train, Compare, Autotune, Bench, Systems, Graphs, Models, Runs, Doctor)
+    kind.__name__.lower(): kind
+    for kind in (Train, Compare, Autotune, Bench, Systems, Graphs, Models, Runs, Doctor, Notebooks, Completion)
 }
 
 _PIPE_CLOSED = 128 + signal.SIGPIPE
@@ -79,7 +100,7 @@ def _parse(words: list[str]) -> Any:
 
 def _overview() -> str:
     """Return what there is to type."""
-    lines = [f"  {name:10}{(kind.__doc__ or '').partition(chr(10))[0]}" for name, kind in _COMMANDS.items()]
+    lines = [f"  {name:11}{(kind.__doc__ or '').partition(chr(10))[0]}" for name, kind in _COMMANDS.items()]
     about = "gnnqlab: train, understand and compare quantized distributed full-graph GNN training."
     usage = "usage: gnnqlab COMMAND [OPTIONS]\n       gnnqlab COMMAND --help\n       gnnqlab --version"
     return "\n".join([usage, "", about, "", "commands:", *lines])

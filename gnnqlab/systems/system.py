@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gnnqlab.by_name import near
 from gnnqlab.bits.policy import Bits, Fixed
+from gnnqlab.by_name import near
 from gnnqlab.compute import Compute, Float32Products
 from gnnqlab.exchange.halo import Halo
 from gnnqlab.exchange.schedule import Schedule, Synchronous
