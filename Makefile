@@ -6,6 +6,7 @@
 #   make notebooks  runs every notebook and keeps its outputs, to be committed
 #   make gpu        where there is a GPU: builds, tests, measures and trains with the Python and PyTorch at hand; call it
 #                   again until it says so; ARGS="--help" tells how to run a part
+#   make wheel      builds sdist and wheel into dist/ and checks that they are whole; CUDA=ON for a wheel with CUDA kernels
 #   make clean      removes the environment, builds and caches (runs/ stays)
 # Another interpreter: make demo PYTHON=/path/to/python3.11; more for JupyterLab: make lab LAB="--no-browser --port 9999"
 
@@ -21,11 +22,11 @@ PACKAGE_SUM := $(shell { cat pyproject.toml; find cuda_ext -type f 2>/dev/null |
 DEPENDENCIES := $(VENV)/.dependencies-$(DEPENDENCIES_SUM)
 PACKAGE := $(VENV)/.package-$(DEPENDENCIES_SUM)-$(PACKAGE_SUM)
 
-.PHONY: help setup demo test mutants lab notebooks gpu clean
+.PHONY: help setup demo test mutants lab notebooks gpu wheel clean
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '1,10s/^# \{0,1\}//p' Makefile
+	@sed -n '1,11s/^# \{0,1\}//p' Makefile
 
 setup: $(PACKAGE)
 
@@ -49,6 +50,9 @@ notebooks: $(PACKAGE)
 # Not in .venv: its PyTorch is the one pip is configured for, which need not have CUDA.
 gpu:
 	@$(or $(PYTHON),python3) tests/run_gpu.py $(ARGS)
+
+wheel: $(PACKAGE)
+	@$(BIN)/python -m tests.release.make_wheel $(if $(filter ON,$(CUDA)),--cuda) $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -85,6 +89,7 @@ $(DEPENDENCIES):
 $(PACKAGE): $(DEPENDENCIES)
 	@echo "gnnqlab: building the kernels and installing the package" >&2
 	@PATH="$$(pwd)/$(BIN):$$PATH" $(PIP) --no-build-isolation --no-deps --editable . \
+	  --config-settings=cmake.define.GNNQLAB_CUDA=AUTO \
 	  --config-settings=cmake.define.GNNQLAB_DESTINATION="$$(pwd)/gnnqlab/kernels/_lib"
 	@rm -f $(VENV)/.package-*; touch $@
 

@@ -14,6 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.attached import attach
+from gnnqlab.by_name import near
 
 __version__ = "0.1.0"
 
@@ -171,7 +172,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{near(name, __all__)}")
     home = importlib.import_module(_HOMES[name])
     # A room with a verb of its own name (partition, launch) is a module that can be called.
     value = home if home.__name__ == f"{__name__}.{name}" else getattr(home, name)

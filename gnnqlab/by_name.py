@@ -1,12 +1,16 @@
-"""What a text names: a class or function as ``module:name``, which another process finds again by import."""
+"""What a text names: a class or function as ``module:name``, which another process finds again by import; a word of a
+list, which a slip of the hand may have missed.
+"""
 
 from __future__ import annotations
 
+import difflib
 import functools
 import importlib
+from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["load", "name_of"]
+__all__ = ["load", "name_of", "near"]
 
 
 def load(name: str) -> Any:
@@ -42,3 +46,15 @@ def name_of(kind: Any) -> str:
             "beside the notebook) and import it from there"
         )
     return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def near(name: Any, known: Iterable[str]) -> str:
+    """Return the end of a refusal that names the known word most like an unknown one; nothing if none is like it.
+
+    Example:
+        >>> near("Metsi", ["metis", "random"]), near(3, ["metis"])
+        ('; did you mean metis', '')
+    """
+    written = {word.lower(): word for word in known}
+    close = difflib.get_close_matches(str(name).lower(), written, n=1)
+    return f"; did you mean {written[close[0]]}" if close else ""

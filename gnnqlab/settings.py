@@ -22,6 +22,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from gnnqlab.by_name import near
+
 __all__ = [
     "NO_OPTION",
     "POSITIVE",
@@ -147,7 +149,10 @@ class Setting:
         for rule in self.rules:
             known = rule if isinstance(rule, Range) else rule.choices
             if not all(each in known for each in (value if self.many else (value,))):
-                way = f"; {rule.way}" if isinstance(rule, Range) and rule.way else ""
+                if isinstance(rule, Range):
+                    way = f"; {rule.way}" if rule.way else ""
+                else:
+                    way = near(value, map(str, rule.choices)) if isinstance(value, str) else ""
                 raise ValueError(f"{self.name} must {rule.rule}, got {value!r}{way}")
 
     def read(self, text: str, *, said: str | None = None, between: str = ",") -> Any:

@@ -39,5 +39,5 @@ def test_a_room_with_a_verb_shows_what_the_verb_takes(room: object, verb: object
 
 
 def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(AttributeError, match="module 'gnnqlab' has no attribute 'lunch'"):
+    with pytest.raises(AttributeError, match="module 'gnnqlab' has no attribute 'lunch'; did you mean launch"):
         gq.lunch  # noqa: B018

@@ -62,7 +62,10 @@ def _metis() -> dict[str, Any]:
 def _kernels() -> list[dict[str, Any]]:
     from gnnqlab.kernels import native
 
-    status = native.status()
+    try:
+        status = native.status()
+    except (ValueError, RuntimeError) as error:  # GNNQLAB_ISA names what is unknown, or what the processor lacks
+        return [_check("kernels", "none", False, f"{error}; unset it")]
     found = f"{status['backend']}, {status['isa'] or 'plain PyTorch'}, {status['threads']} thread(s)"
     compiled = status["backend"] == "native"
     way_out = status["reason"] or "GNNQLAB_KERNELS asks for the reference; unset it"

@@ -6,6 +6,7 @@ import importlib
 import inspect
 from typing import Any
 
+from gnnqlab.by_name import near
 from gnnqlab.train.provenance import machine
 
 __all__ = ["BENCHES", "machine", "measure", "shown"]
@@ -60,7 +61,7 @@ def measure(name: str, *, repeats: int | None = None, **options: Any) -> dict[st
         ValueError: if the name is unknown (the message lists the known ones), or does not take an option.
     """
     if name not in BENCHES:
-        raise ValueError(f"bench must be one of {sorted(BENCHES)}, got {name!r}")
+        raise ValueError(f"bench must be one of {sorted(BENCHES)}, got {name!r}{near(name, BENCHES)}")
     function = getattr(importlib.import_module(BENCHES[name]), name)
     unknown = sorted(set(options) - set(inspect.signature(function).parameters))
     if unknown:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import io
 import json
 import os
@@ -10,20 +9,42 @@ import signal
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gnnqlab import __version__
+from gnnqlab.by_name import near
 from gnnqlab.cli.autotune import Autotune
 from gnnqlab.cli.bench import Bench
 from gnnqlab.cli.compare import Compare
+from gnnqlab.cli.completion import completion_script
 from gnnqlab.cli.lists import Doctor, Graphs, Models, Runs, Systems
+from gnnqlab.cli.notebooks import Notebooks
 from gnnqlab.cli.parser import BadWords, parse
 from gnnqlab.cli.train import Train
 
 __all__ = ["main"]
 
+
+@dataclass(kw_only=True)
+class Completion:
+    """Print what a shell needs to complete words: eval "$(gnnqlab completion bash)"."""
+
+    shell: str
+    """bash, zsh or tcsh."""
+    json: bool = False
+    """End standard output with one JSON object."""
+
+    def run(self) -> dict[str, Any]:
+        script = completion_script(self.shell, _COMMANDS)
+        if not self.json:
+            print(script)
+        return {"script": script}
+
+
 _COMMANDS: dict[str, type[Any]] = {
-    kind.__name__.lower(): kind for kind in (Train, Compare, Autotune, Bench, Systems, Graphs, Models, Runs, Doctor)
+    kind.__name__.lower(): kind
+    for kind in (Train, Compare, Autotune, Bench, Systems, Graphs, Models, Runs, Doctor, Notebooks, Completion)
 }
 
 _PIPE_CLOSED = 128 + signal.SIGPIPE
@@ -47,6 +68,7 @@ def _run(arguments: Sequence[str] | None) -> None:
     if not words or words[0] in ("-h", "--help", "--version"):
         print(f"gnnqlab {__version__}" if words[:1] == ["--version"] else _overview())
         raise SystemExit(0 if words else 2)
+    as_json = "--json" in words
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warn
@@ -54,16 +76,15 @@ def _run(arguments: Sequence[str] | None) -> None:
             result = command.run()
     except BadWords as error:
         see = f"gnnqlab {words[0]} --help" if words[0] in _COMMANDS else "gnnqlab --help"
-        raise SystemExit(_complain(f"{error}; see {see}", 2)) from None
+        raise SystemExit(_complain(f"{error}; see {see}", 2, as_json)) from None
     except (ValueError, TypeError) as error:
-        raise SystemExit(_complain(error, 2)) from None
+        raise SystemExit(_complain(error, 2, as_json)) from None
     except KeyboardInterrupt:
-        print("gnnqlab: interrupted; the run was stopped", file=sys.stderr)
-        raise SystemExit(130) from None
+        raise SystemExit(_complain("interrupted; the run was stopped", 130, as_json)) from None
     except BrokenPipeError:
         raise
     except (RuntimeError, OSError) as error:
-        raise SystemExit(_complain(error, 1)) from None
+        raise SystemExit(_complain(error, 1, as_json)) from None
     if command.json:
         print(json.dumps(result))
     if isinstance(command, Compare) and result["failed"]:
@@ -73,15 +94,13 @@ def _run(arguments: Sequence[str] | None) -> None:
 def _parse(words: list[str]) -> Any:
     name, *others = words
     if name not in _COMMANDS:
-        near = difflib.get_close_matches(name, _COMMANDS, n=1)
-        hint = f"; did you mean {near[0]}" if near else ""
-        raise BadWords(f"command must be one of {', '.join(_COMMANDS)}, got {name!r}{hint}")
+        raise BadWords(f"command must be one of {', '.join(_COMMANDS)}, got {name!r}{near(name, _COMMANDS)}")
     return parse(name, _COMMANDS[name], others)
 
 
 def _overview() -> str:
     """Return what there is to type."""
-    lines = [f"  {name:10}{(kind.__doc__ or '').partition(chr(10))[0]}" for name, kind in _COMMANDS.items()]
+    lines = [f"  {name:11}{(kind.__doc__ or '').partition(chr(10))[0]}" for name, kind in _COMMANDS.items()]
     about = "gnnqlab: train, understand and compare quantized distributed full-graph GNN training."
     usage = "usage: gnnqlab COMMAND [OPTIONS]\n       gnnqlab COMMAND --help\n       gnnqlab --version"
     return "\n".join([usage, "", about, "", "commands:", *lines])
@@ -92,6 +111,9 @@ def _warn(message: Warning | str, *_where: Any, **_what: Any) -> None:
     print(f"gnnqlab: {message}", file=sys.stderr)
 
 
-def _complain(error: Exception | str, code: int) -> int:
+def _complain(error: Exception | str, code: int, as_json: bool) -> int:
+    """Say on standard error what went wrong, for programs on standard output too; return the exit code."""
     print(f"gnnqlab: {error}", file=sys.stderr)
+    if as_json:
+        print(json.dumps({"error": str(error), "exit_code": code}), flush=True)
     return code

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import sys
 import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from gnnqlab.cli.arguments import Arguments, arguments_of, text_of
+from gnnqlab.cli.kept_help import kept_sections, live_sections
 from gnnqlab.cli.options import Options
 from gnnqlab.settings import Setting, nearest, settings_in
 
-__all__ = ["BadWords", "parse"]
-
-_KINDS = {int: "INT", float: "FLOAT", str: "TEXT"}
+__all__ = ["BadWords", "parse", "parser_of"]
 
 
 class BadWords(Exception):
@@ -28,7 +29,8 @@ def parse(name: str, command: type[Any], words: Sequence[str]) -> Any:
         ValueError: if a value is not of its option's type.
     """
     own = {setting.name: setting for setting in settings_in(command)}
-    parser, known = _parser(name, command, own)
+    asks = not {"-h", "--help"}.isdisjoint(words)
+    parser, known = parser_of(name, command, kept=asks and "torch" not in sys.modules)
     found, strange = parser.parse_known_args([_hyphens(word) for word in words])
     if strange:
         near = nearest(strange[0].partition("=")[0].lstrip("-").replace("-", "_"), known)
@@ -41,8 +43,15 @@ def parse(name: str, command: type[Any], words: Sequence[str]) -> Any:
     return command(**values, **({"given": given} if issubclass(command, Options) else {}))
 
 
-def _parser(name: str, command: type[Any], own: dict[str, Setting]) -> tuple[_Parser, list[Setting]]:
-    """Return a parser with a group for each section, and every setting that it knows."""
+def parser_of(name: str, command: type[Any], *, kept: bool = False) -> tuple[_Parser, list[Setting]]:
+    """Return a parser with a group for each section, and every setting that it knows.
+
+    Args:
+        name: what the command is called.
+        command: its class.
+        kept: take the options of models and systems from the file that help has, and know no settings of theirs.
+    """
+    own = {setting.name: setting for setting in settings_in(command)}
     positional = "".join(f"{each.name.upper()} " for each in own.values() if each.default is dataclasses.MISSING)
     parser = _Parser(
         prog=f"gnnqlab {name}",
@@ -55,64 +64,27 @@ def _parser(name: str, command: type[Any], own: dict[str, Setting]) -> tuple[_Pa
     options, known = parser.add_argument_group("options of the command"), list(own.values())
     for setting in known:
         if setting.default is dataclasses.MISSING:
-            options.add_argument(setting.name, help=_text([("", setting)]))
+            options.add_argument(setting.name, help=text_of([("", setting)]))
         elif setting.option is not None:
-            _add(options, setting.option, [("", setting)], setting.name)
+            _add(options, arguments_of(setting.option, [("", setting)], setting.name))
     if issubclass(command, Options):
-        from gnnqlab.cli.sections import SECTIONS, taken
-
         said = {setting.option for setting in known}
-        for section in SECTIONS:
+        for section, options_there in (kept_sections() if kept else live_sections()).items():
             group = parser.add_argument_group(section)
-            for option, takers in taken(section).items():
-                known.append(takers[0][1])
+            for option, arguments in options_there.items():
                 if option not in said:
-                    _add(group, option, takers, option)
+                    _add(group, arguments)
                 said.add(option)
+        if not kept:
+            from gnnqlab.cli.sections import SECTIONS, taken
+
+            known += [takers[0][1] for section in SECTIONS for takers in taken(section).values()]
     return parser, known
 
 
-def _add(group: Any, option: str, takers: list[tuple[str, Setting]], place: str) -> None:
-    """Add an option; its value stays the text that was typed until it is known who takes it."""
-    kind, text = takers[0][1].kind, _text(takers)
-    if kind is not bool:
-        group.add_argument(f"--{option}", dest=place, metavar=_metavar(takers[0][1]), help=text)
-        return
-    if any(setting.default is not True for _, setting in takers):
-        group.add_argument(f"--{option}", dest=place, action="store_const", const="true", help=text)
-    if any(setting.default is True for _, setting in takers):
-        group.add_argument(f"--no-{option}", dest=place, action="store_const", const="false", help=text)
-
-
-def _text(takers: list[tuple[str, Setting]]) -> str:
-    """Return the help of an option: a text and its default, for each group of takers that share the text."""
-    alike: dict[str, list[tuple[str, Setting]]] = {}
-    for taker, setting in takers:
-        alike.setdefault(" ".join(setting.help.replace("``", "").split()), []).append((taker, setting))
-    told = []
-    for text, group in alike.items():
-        names = ", ".join(name for name, _ in group)
-        told.append(f"{names}: {text}{_usual(group)}" if names else text + _usual(group))
-    return "\n".join(told).replace("%", "%%")
-
-
-def _usual(group: list[tuple[str, Setting]]) -> str:
-    """Return the default, and whose differs from the first one's; of what is on or off or settled later, nothing."""
-    defaults = {name: setting.write(setting.default) for name, setting in group if _has_default(setting)}
-    if not defaults:
-        return ""
-    first = next(iter(defaults.values()))
-    return f" (default: {'; '.join([first, *(f'{name}: {text}' for name, text in defaults.items() if text != first)])})"
-
-
-def _has_default(setting: Setting) -> bool:
-    return setting.default not in (None, dataclasses.MISSING) and setting.kind is not bool
-
-
-def _metavar(setting: Setting) -> str:
-    if setting.choices and setting.kind is str:
-        return f"{{{','.join(setting.choices)}}}"
-    return "LIST" if setting.many else _KINDS.get(setting.kind, "PATH")
+def _add(group: Any, arguments: Arguments) -> None:
+    for word, told in arguments:
+        group.add_argument(word, **told)
 
 
 def _shown(setting: Setting) -> str:

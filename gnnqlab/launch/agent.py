@@ -7,6 +7,7 @@ stays on the loopback, and the slow teardown of the interpreter (0.7 s after ``i
 import importlib
 import os
 import sys
+import warnings
 
 from gnnqlab.launch.entry import named
 from gnnqlab.launch.search_path import follow
@@ -27,6 +28,9 @@ def main(arguments: list[str]) -> int:
 
     from gnnqlab.launch.loopback import alone
 
+    # Python 3.12 and later warn of a fork beside threads. Those here are torchrun's and its store's; a worker goes on
+    # with none of what they hold: its store, sockets and log are opened after the fork.
+    warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork\(\)", DeprecationWarning)
     try:
         torchrun(alone(arguments))
     except SystemExit as end:

@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from gnnqlab.by_name import near
 from gnnqlab.message.header import TAG, Headers
 from gnnqlab.message.staging import Buffers, HostBuffers, Staged
 
@@ -349,5 +350,5 @@ def make_transport(name: str, rank: int, workers: int, group: dist.ProcessGroup 
         ValueError: if the name is unknown; the message lists the known ones.
     """
     if name not in TRANSPORTS:
-        raise ValueError(f"transport must be one of {sorted(TRANSPORTS)}, got {name!r}")
+        raise ValueError(f"transport must be one of {sorted(TRANSPORTS)}, got {name!r}{near(name, TRANSPORTS)}")
     return Alone() if workers == 1 else TRANSPORTS[name](rank, workers, group)

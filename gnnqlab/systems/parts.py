@@ -13,7 +13,7 @@ from gnnqlab.bits.assigned import Assigned
 from gnnqlab.bits.growing import Growing
 from gnnqlab.bits.orchestrator import Orchestrated
 from gnnqlab.bits.policy import Fixed, UniformRandom
-from gnnqlab.by_name import load, name_of
+from gnnqlab.by_name import load, name_of, near
 from gnnqlab.compute import BFloat16Rows, ExactActivations, Float32Products, Int8Products
 from gnnqlab.exchange.broadcast import Broadcast
 from gnnqlab.exchange.halo import Halo
@@ -160,7 +160,8 @@ def part_from_json(axis: str, value: dict[str, Any]) -> Any:
     elif name in PARTS[axis]:
         kind = PARTS[axis][name]
     else:
-        raise ValueError(f"{axis} must be one of {sorted(PARTS[axis])} or module:Class, got {name!r}")
+        known_parts = f"{sorted(PARTS[axis])} or module:Class"
+        raise ValueError(f"{axis} must be one of {known_parts}, got {name!r}{near(name, PARTS[axis])}")
     known = {field.name for field in dataclasses.fields(kind)}
     if not set(settings) <= known:
         raise ValueError(f"{axis} {name!r} has the settings {sorted(known)}, got {sorted(set(settings) - known)}")
@@ -176,6 +177,6 @@ def partitioner_named(name: str, seed: int) -> Any:
     """
     known = PARTS["partition"]
     if name not in known:
-        raise ValueError(f"partition must be one of {sorted(known)}, got {name!r}")
+        raise ValueError(f"partition must be one of {sorted(known)}, got {name!r}{near(name, known)}")
     seeded = any(field.name == "seed" for field in dataclasses.fields(known[name]))
     return known[name](**({"seed": seed} if seeded else {}))

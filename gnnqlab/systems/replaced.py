@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from gnnqlab.by_name import near
 from gnnqlab.settings import settings_in
 from gnnqlab.systems.parts import PARTS
 from gnnqlab.systems.system import System
@@ -27,7 +28,8 @@ def parts_in(text: str) -> dict[str, Any]:
     for piece in text.split(","):
         axis, sign, said = (word.strip() for word in piece.partition("="))
         if not sign or axis not in PARTS:
-            raise ValueError(f"an axis to replace must be written AXIS=PART, AXIS one of {list(PARTS)}, got {piece!r}")
+            rule = f"an axis to replace must be written AXIS=PART, AXIS one of {list(PARTS)}"
+            raise ValueError(f"{rule}, got {piece!r}{near(axis, PARTS) if axis not in PARTS else ''}")
         if axis in parts:
             raise ValueError(f"{axis} must be given once, got {text!r}")
         parts[axis] = _part(axis, said)
@@ -62,7 +64,7 @@ def words_of(axis: str, part: Any) -> str | None:
 def _part(axis: str, text: str) -> Any:
     name, *settings = (word.strip() for word in text.split(":"))
     if name not in PARTS[axis]:
-        raise ValueError(f"{axis} must be one of {sorted(PARTS[axis])}, got {name!r}")
+        raise ValueError(f"{axis} must be one of {sorted(PARTS[axis])}, got {name!r}{near(name, PARTS[axis])}")
     kind = PARTS[axis][name]
     known = {each.name: each for each in settings_in(kind)}
     values: dict[str, Any] = {}
@@ -71,6 +73,6 @@ def _part(axis: str, text: str) -> Any:
         setting = setting.replace("-", "_")
         if not sign or setting not in known:
             takes = f"the settings {sorted(known)}" if known else "no settings"
-            raise ValueError(f"{axis} {name} takes {takes}, written NAME=VALUE, got {word!r}")
+            raise ValueError(f"{axis} {name} takes {takes}, written NAME=VALUE, got {word!r}{near(setting, known)}")
         values[setting] = known[setting].read(value, said=f"{setting} of {name}", between="+")
     return kind(**values)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gnnqlab.bits.policy import Bits, Fixed
+from gnnqlab.by_name import near
 from gnnqlab.compute import Compute, Float32Products
 from gnnqlab.exchange.halo import Halo
 from gnnqlab.exchange.schedule import Schedule, Synchronous
@@ -198,13 +199,14 @@ def make_system(system: str | System, **settings: Any) -> System:
             raise ValueError(f"settings {sorted(settings)} go with a system's name; use dataclasses.replace instead")
         return system
     if system not in SYSTEMS:
-        raise ValueError(f"system must be one of {sorted(SYSTEMS)}, got {system!r}")
+        raise ValueError(f"system must be one of {sorted(SYSTEMS)}, got {system!r}{near(system, SYSTEMS)}")
     recipe = SYSTEMS[system]
     known = _names(recipe)
     unknown = sorted(set(settings) - set(known))
     if unknown:
         takes = f"takes {sorted(known)}" if known else "takes no settings"
-        raise ValueError(f"system {system!r} {takes}, got {unknown}; leave them out or choose another system")
+        way = near(unknown[0], known) or "; leave them out or choose another system"
+        raise ValueError(f"system {system!r} {takes}, got {unknown}{way}")
     return _made(recipe(**settings), system, settings)
 
 
@@ -222,6 +224,6 @@ def _names(recipe: Recipe) -> list[str]:
 def settings_for(system: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Return those of ``settings`` that the recipe of a system takes: what a comparison gives to each."""
     if system not in SYSTEMS:
-        raise ValueError(f"system must be one of {sorted(SYSTEMS)}, got {system!r}")
+        raise ValueError(f"system must be one of {sorted(SYSTEMS)}, got {system!r}{near(system, SYSTEMS)}")
     known = _names(SYSTEMS[system])
     return {name: value for name, value in settings.items() if name in known}

@@ -11,13 +11,22 @@ import pytest
 
 import gnnqlab
 from gnnqlab import cli
+from gnnqlab.cli import lists
+from gnnqlab.kernels import native
 from tests.cases import each
 
 
 @each(
     ("words", "text"),
     [
-        (["train", "--system", "vanila"], "system must be one of"),
+        (["train", "--system", "vanila"], "got 'vanila'; did you mean vanilla"),
+        (["train", "--model", "GTA"], "got 'GTA'; did you mean gat"),
+        (["train", "--partition", "metsi"], "got 'metsi'; did you mean metis"),
+        (["train", "--replace", "codec=stochastik"], "got 'stochastik'; did you mean stochastic"),
+        (["train", "--replace", "codek=stochastic"], "got 'codek=stochastic'; did you mean codec"),
+        (["train", "--replace", "cache=unchanged:tolerence=1"], "got 'tolerence=1'; did you mean tolerance"),
+        (["train", "--transport", "rng"], "got 'rng'; did you mean ring"),
+        (["bench", "epochs"], "got 'epochs'; did you mean epoch"),
         (["train", "--bits", "2"], "system 'vanilla' takes no settings, got ['bits']"),
         (["train", "--system", "fixed-bits", "--bits", "3"], "bits must be one of (1, 2, 4, 8, 16, 32), got 3"),
         (["train", "--epochs", "0"], "epochs must be at least 1, got 0"),
@@ -77,6 +86,45 @@ def test_doctor_says_what_a_wrong_choice_of_kernels_is(capsys, monkeypatch):
     monkeypatch.setenv("GNNQLAB_KERNELS", "foo")
     cli.main(["doctor"])
     assert "GNNQLAB_KERNELS must be native or reference, got 'foo'; unset it" in capsys.readouterr().out
+
+
+def test_doctor_goes_on_where_the_instruction_set_is_unknown(capsys, monkeypatch):
+    monkeypatch.setenv("GNNQLAB_ISA", "sse9")
+    with native.use(None):
+        native._default_isa.cache_clear()
+        cli.main(["doctor"])
+    native._default_isa.cache_clear()
+    assert "GNNQLAB_ISA must be one of ('avx512', 'avx2', 'scalar'), got 'sse9'; unset it" in capsys.readouterr().out
+
+
+@each(
+    ("words", "code", "text"),
+    [
+        (["train", "--system", "vanila", "--json"], 2, "did you mean vanilla"),
+        (["trian", "--json"], 2, "did you mean train; see gnnqlab --help"),
+        (["runs", "--json", "--delete", "gone"], 2, "got 'gone'"),
+    ],
+)
+def test_a_program_that_asked_for_json_reads_the_mistake_too(words, code, text, capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("GNNQLAB_RUNS", str(tmp_path))
+    with pytest.raises(SystemExit) as end:
+        cli.main(words)
+    said = capsys.readouterr()
+    answer = json.loads(said.out.splitlines()[-1])
+    assert end.value.code == answer["exit_code"] == code
+    assert text in answer["error"] and answer["error"] in said.err
+
+
+def test_an_interrupt_and_a_failure_are_objects_too(capsys, monkeypatch):
+    for error, code in ((KeyboardInterrupt(), 130), (RuntimeError("rank 1 died"), 1)):
+        monkeypatch.setattr(lists.Models, "run", lambda self, error=error: _raise(error))
+        with pytest.raises(SystemExit):
+            cli.main(["models", "--json"])
+        assert json.loads(capsys.readouterr().out)["exit_code"] == code
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 def test_help_and_version_need_no_torch():

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Self, overload
 
 from torch import nn
 
-from gnnqlab.by_name import load, name_of
+from gnnqlab.by_name import load, name_of, near
 from gnnqlab.settings import NO_OPTION, OneOf, Range, check
 
 __all__ = [
@@ -111,7 +111,7 @@ _NOTHING = object()
 
 def _kind(name: str) -> _Kind:
     if name not in _KINDS:
-        raise ValueError(f"model must be one of {sorted(MODELS)}, got {name!r}")
+        raise ValueError(f"model must be one of {sorted(MODELS)}, got {name!r}{near(name, MODELS)}")
     return _KINDS[name]
 
 

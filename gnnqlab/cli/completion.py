@@ -1,0 +1,66 @@
+"""What a shell needs to complete the words of a command line."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from gnnqlab.cli.parser import parser_of
+
+__all__ = ["SHELLS", "completion_script"]
+
+SHELLS = ("bash", "zsh", "tcsh")
+
+
+def completion_script(shell: str, commands: Mapping[str, type[Any]]) -> str:
+    """Return the script that a shell is to read: commands, options, and the names that some options take.
+
+    Args:
+        shell: one of :data:`SHELLS`.
+        commands: name -> class.
+
+    Raises:
+        ValueError: for another shell.
+        RuntimeError: without the library shtab.
+    """
+    if shell not in SHELLS:
+        raise ValueError(f"shell must be one of {SHELLS}, got {shell!r}")
+    try:
+        import shtab
+    except ImportError:
+        raise RuntimeError("completion needs the library shtab, which is not installed; pip install shtab") from None
+    top = argparse.ArgumentParser(prog="gnnqlab")
+    each = top.add_subparsers()
+    names = _names()
+    for name, command in commands.items():
+        parser, _ = parser_of(name, command)
+        about = (command.__doc__ or "").partition("\n")[0]
+        below = each.add_parser(name, parents=[parser], add_help=False, help=about, description=about)
+        for action in below._actions:
+            if action.dest == "name":
+                action.choices = names["bench"]
+            elif action.dest in names:
+                action.choices = names[action.dest]
+            elif action.metavar == "PATH":
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+    script: str = shtab.complete(top, shell=shell)
+    return script
+
+
+def _names() -> dict[str, list[str]]:
+    """Return the words that an option may have, where there are few."""
+    from gnnqlab.bench.registry import BENCHES
+    from gnnqlab.graph.sources import names
+    from gnnqlab.nn.models import MODELS
+    from gnnqlab.systems import SYSTEMS
+    from gnnqlab.systems.parts import PARTS
+
+    return {
+        "system": sorted(SYSTEMS),
+        "model": sorted(MODELS),
+        "partition": sorted(PARTS["partition"]),
+        "bench": sorted(BENCHES),
+        "graph": [str(row["name"]) for row in names() if ":" not in str(row["name"])],
+        "shell": list(SHELLS),
+    }

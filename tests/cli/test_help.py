@@ -1,0 +1,86 @@
+"""Help without torch, completion, and the notebooks of the course."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gnnqlab import cli
+from gnnqlab.cli import kept_help
+from gnnqlab.cli.notebooks import course_folder
+from tests.cases import each
+
+
+def test_the_kept_help_is_what_models_and_systems_say() -> None:
+    # The live one as JSON has it: tuples become lists.
+    assert kept_help.kept_sections() == json.loads(json.dumps(kept_help.live_sections())), (
+        'write it again: python -c "from gnnqlab.cli import kept_help; kept_help.write()"'
+    )
+
+
+def test_no_help_imports_torch_and_all_say_what_they_take() -> None:
+    program = (
+        "import sys; from gnnqlab import cli\n"
+        "for command in sys.argv[1:]:\n"
+        "    try: cli.main([command, '--help'])\n"
+        "    except SystemExit as end: assert end.code == 0\n"
+        "assert 'torch' not in sys.modules"
+    )
+    commands = "train compare autotune bench systems graphs models runs doctor notebooks completion".split()
+    done = subprocess.run([sys.executable, "-c", program, *commands], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("usage: gnnqlab ") == len(commands)
+    train = done.stdout.partition("usage: gnnqlab compare")[0]
+    titles = ["options of the command:", "training:", "model:", "launch:", "system:"]
+    assert [train.index(f"\n{title}\n") for title in titles] == sorted(train.index(f"\n{title}\n") for title in titles)
+    assert "--lam FLOAT" in train and "--epochs INT" in train
+
+
+def test_a_shell_completes_commands_options_and_names(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("shtab", reason="shtab is not installed")
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("needs bash")
+    cli.main(["completion", "bash"])
+    script = capsys.readouterr().out
+    for line, wanted in (
+        ("gnnqlab tr", ["train"]),
+        ("gnnqlab train --epo", ["--epochs"]),
+        ("gnnqlab train --system adaqp-", ["adaqp-p", "adaqp-q", "adaqp-r"]),
+        ("gnnqlab bench spm", ["spmm"]),
+    ):
+        words = line.split(" ")
+        asked = (
+            f"COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _shtab_gnnqlab; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        )
+        done = subprocess.run([bash, "-c", f"{script}\n{asked}"], capture_output=True, text=True, timeout=30)
+        assert sorted(done.stdout.split()) == wanted, (line, done.stderr)
+
+
+@each("shell", ["fish"])
+def test_another_shell_is_refused(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(["completion", shell])
+    assert end.value.code == 2 and "shell must be one of ('bash', 'zsh', 'tcsh'), got 'fish'" in capsys.readouterr().err
+
+
+def test_the_notebooks_are_copied_and_changed_ones_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "course"
+    cli.main(["notebooks", str(folder), "--json"])
+    books = json.loads(capsys.readouterr().out)["notebooks"]
+    there = {file.name: file.read_bytes() for file in folder.iterdir()}
+    assert there == {file.name: file.read_bytes() for file in course_folder().glob("*.ipynb")}
+    assert books == sorted(str(folder / name) for name in there) and len(there) > 20
+    mine = folder / "01_first_run.ipynb"
+    mine.write_text("mine")
+    with pytest.raises(SystemExit) as end:
+        cli.main(["notebooks", str(folder)])
+    assert end.value.code == 2 and mine.read_text() == "mine"
+    assert f"got {folder} with 01_first_run.ipynb; choose another folder, or --overwrite" in capsys.readouterr().err
+    cli.main(["notebooks", str(folder), "--overwrite"])
+    assert mine.read_bytes() == there[mine.name]
