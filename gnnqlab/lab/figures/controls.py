@@ -7,10 +7,16 @@ import importlib.util
 import os
 from typing import Any
 
-__all__ = ["WIDTH", "make_access", "shows_static"]
+__all__ = ["ERROR", "PAGE", "WIDTH", "make_access", "shows_static"]
 
 WIDTH = 860
 """Pixels of a figure among controls on a page that has the room; without a width it takes less than there is."""
+
+PAGE = 1600
+"""The same of a figure of many panels, which takes the page's width up to this."""
+
+ERROR = "#c4500c"
+"""Ink of what is refused or went wrong: 4.5:1 or more on JupyterLab's light page and on its dark one."""
 
 # Sliders of ipywidgets leave their handle without a name; here it gets the text of the label beside it. The
 # theme is read from the page, because figures cannot see it.
