@@ -8,7 +8,7 @@ import threading
 import time
 from typing import Any
 
-from gnnqlab.lab.figures.controls import ERROR, PAGE, make_access
+from gnnqlab.lab.figures.controls import PAGE, alert, make_access
 from gnnqlab.lab.figures.figure_view import FigureView
 from gnnqlab.lab.figures.updates import Updater
 from gnnqlab.lab.training.live_model import LiveModel
@@ -136,7 +136,7 @@ class LivePanel:
         trouble = self._trouble or self.model.trouble
         words = f'<p role="status" style="max-width:70em;line-height:1.5">{html.escape(self.model.sentence)}</p>'
         if trouble:
-            words += f'<p role="alert" style="color:{ERROR};max-width:70em">✗ {html.escape(trouble)}</p>'
+            words += f"<p>{alert(trouble)}</p>"
         if self.words.value != words:
             self.words.value = words
         ended = not self.model.under_way and standing.state != "starting"
