@@ -284,7 +284,11 @@ def _looks(model: LiveModel) -> list[dict[str, Any]]:
         return at(row, column, **look, line={"color": "#7d7d7d", "width": 0.5}, **trace)
 
     def bar(row: int, column: int, color: str, pattern: str, **trace: Any) -> dict[str, Any]:
-        marker = {"color": color, "line": {"width": 0}, "pattern": {"shape": pattern, "size": 5, "solidity": 0.25}}
+        marker = {
+            "color": color,
+            "line": {"width": 0},
+            "pattern": {"shape": pattern, "size": 5, "solidity": 0.25, "fillmode": "overlay"},
+        }
         return at(row, column, type="bar", marker=marker, **trace)
 
     styles = zip(_SCORES, (blue, orange, green), ("dot", "solid", "dash"), ("square", "circle", "diamond"))

@@ -356,10 +356,10 @@ def powered(number: float) -> str:
     """Return a number with two digits, without an ``e-`` that a line may break in.
 
     Example:
-        >>> powered(2.5e-05), powered(0.034), powered(0.0)
-        ('2.5·10⁻⁵', '0.034', '0')
+        >>> powered(2.5e-05), powered(0.034), powered(120.0)
+        ('2.5·10⁻⁵', '0.034', '120')
     """
     if number == 0 or 1e-3 <= abs(number) < 1e4:
-        return f"{number:.2g}"
+        return f"{number:.2g}" if abs(number) < 100 else f"{number:.0f}"
     digits, _, exponent = f"{number:.1e}".partition("e")
     return f"{digits}·10{str(int(exponent)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"

@@ -69,13 +69,13 @@ def tiles_html(model: TunerModel) -> str:
     """Return the tiles in a row that wraps where the page is narrow, and what the prediction assumes."""
     each = "".join(
         f'<div style="{_BOX}">'
-        f'<dt style="font-size:12px">{html.escape(tile.name)}</dt>'
-        '<dd style="margin:0;font-size:19px;font-weight:600;line-height:1.35;white-space:nowrap">'
-        f"{html.escape(tile.value)}</dd>"
-        f'<dd style="margin:0;font-size:12px;line-height:1.35">{_unbroken(tile.note)}</dd></div>'
+        f'<div style="font-size:12px">{html.escape(tile.name)}</div>'
+        '<div style="margin:0;font-size:19px;font-weight:600;line-height:1.35;white-space:nowrap">'
+        f"{html.escape(tile.value)}</div>"
+        f'<div style="margin:0;font-size:12px;line-height:1.35">{_unbroken(tile.note)}</div></div>'
         for tile in tiles(model)
     )
-    row = f'<dl style="display:flex;flex-wrap:wrap;gap:8px;margin:4px 2px">{each}</dl>'
+    row = f'<div style="display:flex;flex-wrap:wrap;gap:8px;margin:4px 2px">{each}</div>'
     assumed = model.forecast.assumes
     words = f'<p style="margin:0 2px">Assumes {html.escape(", ".join(assumed))}.</p>' if assumed else ""
     return f'<div role="status">{row}{words}</div>'

@@ -35,8 +35,9 @@ _TITLES = (
 )
 _HERE_SAYS = "%{x:.2f} ms, V %{y:.3g}<extra>you are here</extra>"
 _PATTERNS = ("", "/", "", "x", ".", "", "\\", "-", "|")
+_HATCH = {"size": 5, "solidity": 0.25, "fillmode": "overlay"}
 _BAR = {
-    "title": {"text": "bits", "side": "top"}, "x": 0.632, "xanchor": "left", "y": 1, "yanchor": "top", "len": 0.42,
+    "ticks": "", "x": 0.632, "xanchor": "left", "y": 1, "yanchor": "top", "len": 0.42,
     "thickness": 9, "tickvals": [1, 2, 4, 8], "outlinewidth": 0,
 }  # fmt: skip
 _STATED = tuple(phase for phase in PHASES if phase.column != "assign_s")
@@ -265,7 +266,7 @@ def _looks(dark: bool) -> list[dict[str, Any]]:
     bars = [
         at(
             2, 1, type="bar", orientation="h", name=phase.label, legendgroup="phases",
-            marker={"color": phase.color, "pattern": {"shape": pattern, "size": 5, "solidity": 0.25}},
+            marker={"color": phase.color, "pattern": {**_HATCH, "shape": pattern}},
             hovertemplate=f"{phase.label} %{{x:.3g}} ms<extra>%{{y}}</extra>",
         )
         for phase, pattern in zip(_STATED, _PATTERNS, strict=True)
