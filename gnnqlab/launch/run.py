@@ -73,6 +73,16 @@ class Run(Trained):
         return min(pulse.epoch for pulse in pulses) if pulses else int(self._status().get("epoch", -1))
 
     @property
+    def pulses(self) -> list[Pulse]:
+        """The heartbeat of each worker: its phase, epoch and step; empty before they started."""
+        return self._pulses()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its workers are processes of this machine, so that their pids mean something."""
+        return self._comparable()
+
+    @property
     def errors(self) -> list[WorkerError]:
         """What went wrong, the root cause first; empty while all is well."""
         status = self._status()

@@ -1,6 +1,7 @@
 """When is a run stuck, and because of whom? Rules over heartbeats and process states. Standard library only.
 
-A run is silent while no rank that still trains changes its phase. Who is to blame for a silence: the ranks that are
+A run is silent while no rank that still trains changes its phase, and none that waits on an emulated host gets
+anything over its wire. Who is to blame for a silence: the ranks that are
 not waiting for others; if all wait, the ones that are furthest behind. If any rank to blame uses the processor, the
 run is *slow* and is given much more time than one whose ranks to blame all sleep: those *hang*.
 
@@ -15,6 +16,9 @@ sleeping ranks           same                          same; over several machin
 a working rank           same, as ``slow``             max(600 s, 60 median epochs)
 a phase with a limit     half of its limit             its limit
 =======================  ============================  ==========================================
+
+Before an epoch has ended nobody knows how long one takes: until then ranks that wait for each other, or work, are
+reported after 20 s, or when the run is ended.
 
 Time in which the guard itself did not run (a suspended machine) does not count.
 """
@@ -35,6 +39,9 @@ _WORKING_S = 600.0
 _LOOK_S = 0.25
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _STEP_S = 0.5
+_UNKNOWN_S = 20.0
+_FEWEST_BYTES = 1024
+"""What has to come over a wire between two looks to be more than the small talk of idle connections."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,13 +79,19 @@ class _Seen:
     stopped_s: float = 0.0
     idle_s: float = 0.0
     cpu: int = -1
+    received: int | None = None
 
 
 class StallWatch:
     """Keeps the clocks; ``observe`` is called for every look at the heartbeats."""
 
-    def __init__(self, rules: Rules, look: Callable[[int], processes.Process | None] = processes.read) -> None:
-        self.rules, self._look = rules, look
+    def __init__(
+        self,
+        rules: Rules,
+        look: Callable[[int], processes.Process | None] = processes.read,
+        received: Callable[[int], int | None] = processes.received,
+    ) -> None:
+        self.rules, self._look, self._received = rules, look, received
         self._seen: dict[int, _Seen] = {}
         self._now: float | None = None
         self._looked = 0.0
@@ -126,6 +139,14 @@ class StallWatch:
             works = found.state in "RD" or (found.cpu - seen.cpu) / _TICKS_PER_S > 0.1 * elapsed
             seen.idle_s = max(0.0, seen.idle_s - 2 * elapsed) if works and seen.cpu >= 0 else seen.idle_s + elapsed
             seen.cpu = found.cpu
+            if pulse.phase in WAITING:
+                self._hear(seen, self._received(pulse.pid))
+
+    def _hear(self, seen: _Seen, received: int | None) -> None:
+        """A message on a slow wire takes as long as it takes: while it comes, nobody is silent."""
+        if received is not None and seen.received is not None and received - seen.received >= _FEWEST_BYTES:
+            seen.silence_s = 0.0
+        seen.received = received
 
     def _limits(self) -> tuple[float, float]:
         median = self.median_epoch_s
@@ -161,6 +182,8 @@ class StallWatch:
         limit_s = max(pulse.limit_s or _PHASE_LIMITS_S.get(pulse.phase, 0.0) for pulse in blamed)
         if limit_s:
             report_s, stop_s = max(report_s, limit_s / 2), limit_s
+        if not self._epochs_s and kind != "hung" and self.rules.report_s is None:
+            report_s = max(report_s, min(_UNKNOWN_S, stop_s))
         if silence_s < report_s:
             return None
         ranks = tuple(pulse.rank for pulse in blamed)

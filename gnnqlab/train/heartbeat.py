@@ -38,11 +38,12 @@ WAITING = frozenset({"init", "wait", "reduce"})
 
 _BYTES = 8192
 _HEADER = struct.Struct("<8sIIqq")  # magic, rank, node, pid, start time of the process
-# counter, epoch, time in ns, limit in s, length of the last epoch in s, phase, counter again (torn if unequal)
-_LIVE = struct.Struct("<Qqqdd16sQ")
+# counter, epoch, time in ns, limit in s, length of the last epoch in s, steps of this epoch and of the last one, phase,
+# counter again (torn if unequal)
+_LIVE = struct.Struct("<QqqddQQ16sQ")
 _ERROR = struct.Struct("<I")  # length of the JSON text that follows
 _LIVE_AT, _ERROR_AT = 64, 256
-_MAGIC = b"GNNQ-HB2"
+_MAGIC = b"GNNQ-HB3"
 _CODES = {name: name.encode() for name in PHASES}
 
 
@@ -50,7 +51,8 @@ class Pulse(NamedTuple):
     """One reading of a heartbeat.
 
     ``epoch`` is -1 before the first one, ``limit_s`` is 0 where the phase set none. ``epoch_s`` is what the last
-    complete epoch took, 0 before there is one: the rank times it, since a reader can miss whole epochs.
+    complete epoch took, 0 before there is one: the rank times it, since a reader can miss whole epochs. ``step`` counts
+    the phases that were begun in this epoch, and ``steps`` those of the epoch before, 0 where that is not known.
     """
 
     rank: int
@@ -63,6 +65,8 @@ class Pulse(NamedTuple):
     limit_s: float
     epoch_s: float
     phase: str
+    step: int = 0
+    steps: int = 0
 
 
 class Heartbeat:
@@ -83,6 +87,7 @@ class Heartbeat:
     def __init__(self, path: Path | None, rank: int = 0, *, node: int = 0) -> None:
         self._count, self._epoch, self._name = 0, -1, "start"
         self._epoch_ns, self._epoch_s = 0, 0.0
+        self._step, self._steps = 0, 0
         self._fault: Fault | None = None
         self._buffer: mmap.mmap | bytearray
         if path is None:
@@ -126,12 +131,13 @@ class Heartbeat:
         now_ns = time.monotonic_ns()
         if epoch is not None and epoch != self._epoch:
             if self._epoch >= 0:
-                self._epoch_s = (now_ns - self._epoch_ns) / 1e9
-            self._epoch, self._epoch_ns = epoch, now_ns
+                self._epoch_s, self._steps = (now_ns - self._epoch_ns) / 1e9, self._step
+            self._epoch, self._epoch_ns, self._step = epoch, now_ns, 0
         self._count += 1
+        self._step += 1
         self._name = name
-        count = self._count
-        _LIVE.pack_into(self._buffer, _LIVE_AT, count, self._epoch, now_ns, limit_s or 0.0, self._epoch_s, code, count)
+        beat = (self._count, self._epoch, now_ns, limit_s or 0.0, self._epoch_s, self._step, self._steps)
+        _LIVE.pack_into(self._buffer, _LIVE_AT, *beat, code, self._count)
         if self._fault is not None:
             self._fault.strike(name, self._epoch)
 
@@ -169,11 +175,12 @@ class HeartbeatReader:
         """The rank's present position."""
         _, rank, node, pid, start_time = _HEADER.unpack_from(self._buffer, 0)
         for _ in range(100):
-            count, epoch, time_ns, limit_s, epoch_s, code, again = _LIVE.unpack_from(self._buffer, _LIVE_AT)
+            live = _LIVE.unpack_from(self._buffer, _LIVE_AT)
+            count, epoch, time_ns, limit_s, epoch_s, step, steps, code, again = live
             if count == again:
                 break
         phase = code.rstrip(b"\0").decode()
-        return Pulse(rank, node, pid, start_time, count, epoch, time_ns, limit_s, epoch_s, phase)
+        return Pulse(rank, node, pid, start_time, count, epoch, time_ns, limit_s, epoch_s, phase, step, steps)
 
     def error(self) -> bytes | None:
         """The error the rank left, if any."""

@@ -31,7 +31,8 @@ class World:
 
     def __init__(self, *ranks: Rank, rules: Rules | None = None) -> None:
         self.ranks, self.now_s = ranks, 0.0
-        self.watch = StallWatch(rules or Rules(), look=self._look)
+        self.received: dict[int, int | None] = {}
+        self.watch = StallWatch(rules or Rules(), look=self._look, received=self.received.get)
 
     def _look(self, pid: int) -> Process:
         rank = self.ranks[pid]
@@ -154,6 +155,37 @@ def test_the_odd_wake_up_is_no_work() -> None:
         stall = world.tick()
         kinds |= {stall.kind} if stall else set()
     assert kinds == {"waiting"}  # both are in the phase wait
+
+
+def test_ranks_wait_in_peace_while_bytes_come_over_a_slow_wire() -> None:
+    world = World(Rank(0), Rank(1), rules=Rules(slow_wire=True))
+    for rank in world.ranks:
+        world.beat(rank, "wait", 0)
+    for tick in range(1600):  # one message of 80 s, which only rank 1 gets, at 100 kbit/s
+        world.received[1] = 625 * tick
+        assert world.tick() is None
+    seconds, stall = world.until(fatal=False)
+    assert stall.kind == "waiting" and 19 < seconds < 22 and not stall.fatal
+
+
+def test_small_talk_of_idle_connections_is_no_message() -> None:
+    world = World(Rank(0), Rank(1))
+    world.train(5, 0.2)
+    for rank in world.ranks:
+        world.beat(rank, "wait")
+    for tick in range(70):
+        world.received[0] = world.received[1] = 60 * tick  # an acknowledgement each 50 ms
+        stall = world.tick()
+    assert stall is not None and stall.kind == "waiting"
+
+
+@each("phase", ["wait", "compute"])
+def test_nobody_calls_a_first_epoch_long_that_has_no_other_to_be_held_against(phase: str) -> None:
+    world = World(Rank(0, state="R"), Rank(1), rules=Rules(slow_wire=True))
+    world.beat(world.ranks[0], phase, 0)
+    world.beat(world.ranks[1], "wait", 0)
+    seconds, stall = world.until(fatal=False)
+    assert stall.kind == ("slow" if phase == "compute" else "waiting") and 19 < seconds < 21
 
 
 def test_all_waiting_blames_the_furthest_behind() -> None:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import functools
+import html
 import importlib.util
 import os
 from typing import Any
 
-__all__ = ["WIDTH", "make_access", "shows_static"]
+__all__ = ["MARK", "PAGE", "WIDTH", "alert", "make_access", "shows_static"]
 
 WIDTH = 860
 """Pixels of a figure among controls on a page that has the room; without a width it takes less than there is."""
+
+PAGE = 1600
+"""The same of a figure of many panels, which takes the page's width up to this."""
+
+MARK = "#d55e00"
+"""Colour of what marks a refused value. Words about it are in the page's own ink: on light and on dark pages alike no
+warm colour has the contrast that small letters need (4.5:1)."""
 
 # Sliders of ipywidgets leave their handle without a name; here it gets the text of the label beside it. The
 # theme is read from the page, because figures cannot see it.
@@ -66,6 +74,19 @@ def shows_static() -> bool:
     if os.environ.get("GNNQLAB_STATIC", "") not in ("", "0"):
         return True
     return any(importlib.util.find_spec(name) is None for name in ("ipywidgets", "anywidget"))
+
+
+def alert(words: str) -> str:
+    """Return HTML that tells everybody, screen readers too, what is wrong; empty without words.
+
+    Example:
+        >>> 'role="alert"' in alert("a < b"), "a &lt; b" in alert("a < b"), alert("")
+        (True, True, '')
+    """
+    if not words:
+        return ""
+    style = f"display:inline-block;border-left:3px solid {MARK};padding-left:6px;max-width:70em;line-height:1.4"
+    return f'<span role="alert" style="{style}"><b style="color:{MARK}">✗</b> {html.escape(words)}</span>'
 
 
 def make_access() -> Any:

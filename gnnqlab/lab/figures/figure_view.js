@@ -107,7 +107,7 @@ function render({ model, el }) {
     const { height } = JSON.parse(source.get("spec")).layout;
     graph.setAttribute("role", "img");
     graph.style.minHeight = `${height ?? 450}px`; // what stands below does not jump
-    output = el.closest(".jp-OutputArea-output") ?? document.body;
+    output = el.closest(".gnnqlab-room") ?? el.closest(".jp-OutputArea-output") ?? document.body;
     resized.observe(output);
     source.on("change:spec", draw);
     Plotly = await plotly(model.widget_manager, model.get("plotly"));

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,8 @@ class FigureView:
     Args:
         figure: the first one; nothing is shown before there is one.
         width: pixels, fewer where a page has less room; without a width a figure among controls takes less than it has.
-        config: what Plotly calls so, such as ``{"displayModeBar": False}``.
+        config: what Plotly calls so. Its bar of buttons is off unless asked for: it lies on titles, and one of its
+            buttons sends the figure elsewhere; double-click and drag zoom without it.
 
     Example:
         >>> import plotly.graph_objects as go
@@ -42,7 +43,7 @@ class FigureView:
         self, figure: Figure | None = None, *, width: int | None = None, config: dict[str, Any] | None = None
     ) -> None:
         classes = _classes()
-        self._width, self._config = width, config or {}
+        self._width, self._config = width, {"displayModeBar": False, **(config or {})}
         self._lock = threading.RLock()
         self._source = classes.Source()
         self._data: list[dict[str, Any]] = []
@@ -77,12 +78,19 @@ class FigureView:
                 self._layout["width"] = self._width
             self._send()
 
-    def change(self, values: Sequence[dict[str, Any]], *, caption: str | None = None) -> None:
+    def change(
+        self,
+        values: Sequence[dict[str, Any]],
+        *,
+        caption: str | None = None,
+        axes: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
         """Give every trace other values, and leave the rest as it is.
 
         Args:
             values: attributes and their new values, one dictionary a trace.
             caption: in words, for who cannot see it; the one before if not given.
+            axes: new attributes of axes, by their names in the layout.
 
         Raises:
             ValueError: if there are not as many dictionaries as traces.
@@ -91,6 +99,8 @@ class FigureView:
             self._data = [{**trace, **new} for trace, new in zip(self._data, values, strict=True)]
             if caption is not None:
                 self._layout = {**self._layout, "meta": {"caption": caption}}
+            for name, new in (axes or {}).items():
+                self._layout = {**self._layout, name: {**self._layout.get(name, {}), **new}}
             self._send()
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnqlab.bits.policy import WIDTHS
+from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.theme import PHASES
+from gnnqlab.launch.doing import Wire, doing
 from gnnqlab.launch.folder import read_json
 from gnnqlab.launch.run import LIVE, Run
 from gnnqlab.train.config_file import read_config, unimported
@@ -39,6 +42,8 @@ _BETWEEN = 16
 """About so many of the epochs passed over are read after all."""
 _MOST_EPOCHS = 1024
 """Epochs whose messages are kept; then every second one is let go."""
+_SOON_S = 2.0
+"""An epoch that ends sooner needs no words about what happens in it."""
 _RECENT = 10
 """Epochs that the map of pairs and the time left are means over."""
 
@@ -111,6 +116,8 @@ class Standing:
     state: str
     epoch: int
     cause: str
+    doing: str = ""
+    """What happens before the first epoch ends, and in one that takes long; else empty."""
 
 
 class LiveModel:
@@ -136,6 +143,8 @@ class LiveModel:
         self.switches: list[tuple[int, bool]] = []
         """Epochs from which on rows are fresh (True) or old again, as the system decided."""
         self._slow = ""
+        self._wire = Wire()
+        self._epoch_seen = (-1, time.monotonic())
         self._score: str | None = None
         folder = run.folder
         self._lines = [GrowingLines(folder / f"records-rank{rank}.jsonl") for rank in range(self.workers)]
@@ -156,9 +165,21 @@ class LiveModel:
         state = self.run.status
         if state not in LIVE:
             self._slow = ""
-        cause = self.run.cause or self._slow
-        self.standing = Standing(state=state, epoch=self.run.epoch, cause=cause)
+        cause, epoch = self.run.cause or self._slow, self.run.epoch
+        if epoch != self._epoch_seen[0]:
+            self._epoch_seen = (epoch, time.monotonic())
+        now = self._doing() if state in LIVE else ""
+        self.standing = Standing(state=state, epoch=epoch, cause=cause, doing=now)
         return (before.state, before.cause) != (state, cause)
+
+    def _doing(self) -> str:
+        """What the workers do, where an epoch does not come soon enough to say so itself."""
+        epoch, since = self._epoch_seen
+        if epoch > 0 and time.monotonic() - since < _SOON_S:
+            return ""
+        pulses = self.run.pulses
+        rate = self._wire.rate([pulse.pid for pulse in pulses]) if self.run.is_here else None
+        return doing(pulses) + ("" if rate is None else f", {human_bytes(rate)}/s over the wire")
 
     def glance(self) -> None:
         """Read what a view needs to open: of a long run some epochs, the newest among them; the next look reads all."""
@@ -228,6 +249,11 @@ class LiveModel:
         return self.standing.state in LIVE
 
     @property
+    def begun(self) -> bool:
+        """Whether all workers have recorded an epoch, so that there is something to draw."""
+        return self.done > 0
+
+    @property
     def score(self) -> str:
         """``accuracy``, ``micro-F1`` where nodes have several labels, ``score`` while that is not known."""
         if self._score is None and (facts := read_json(self.run.folder / "facts.json")) is not None:
@@ -243,8 +269,10 @@ class LiveModel:
     def left_s(self) -> float | None:
         """Seconds that the remaining epochs will take if they take as long as the last ten."""
         ended = self.records[0]["time_s"][-_RECENT - 1 :]
-        if len(ended) < 2 or not self.under_way:
+        if not len(ended) or not self.under_way:
             return None
+        if len(ended) == 1:  # the first epoch also sets things up, so that it is rather less
+            return float((self.epochs - self.done) * self.records[0]["epoch_s"][-1])
         return float((self.epochs - self.done) * (ended[-1] - ended[0]) / (len(ended) - 1))
 
     @property
@@ -259,6 +287,8 @@ class LiveModel:
         known = scores[~np.isnan(scores)]
         if len(known):
             words.append(f"validation {100 * known[-1]:.1f} %")
+        if self.standing.doing:
+            words.insert(3, self.standing.doing)
         if self.standing.cause:
             words.append(self.standing.cause)
         return " · ".join(words)

@@ -8,12 +8,12 @@ import threading
 import time
 from typing import Any
 
-from gnnqlab.lab.figures.controls import WIDTH, make_access
+from gnnqlab.lab.figures.controls import PAGE, alert, make_access
 from gnnqlab.lab.figures.figure_view import FigureView
 from gnnqlab.lab.figures.updates import Updater
 from gnnqlab.lab.training.live_model import LiveModel
 from gnnqlab.lab.training.live_pace import Pace
-from gnnqlab.lab.training.live_views import caption_of_live, draw_live, live_values
+from gnnqlab.lab.training.live_views import caption_of_live, draw_live, live_axes, live_values
 
 __all__ = ["LivePanel"]
 
@@ -43,7 +43,7 @@ class LivePanel:
         import ipywidgets as widgets
 
         self.model = model
-        self.figure = FigureView(width=WIDTH)
+        self.figure = FigureView(width=PAGE)
         self.updater = Updater(self.draw)
         self._lock = threading.RLock()
         self._closed = False
@@ -114,11 +114,12 @@ class LivePanel:
     def _show(self) -> None:
         with self._lock:
             values = live_values(self.model, worker=self._chosen)
-            if len(values) != len(self.figure.data) or self.model.score != self._score:
+            if not self.model.begun or len(values) != len(self.figure.data) or self.model.score != self._score:
                 self._score = self.model.score
                 self._redraw()
             else:
-                self.figure.change(values, caption=caption_of_live(self.model))
+                caption, axes = caption_of_live(self.model), live_axes(self.model, worker=self._chosen)
+                self.figure.change(values, caption=caption, axes=axes)
             self._say()
 
     def _redraw(self) -> None:
@@ -135,7 +136,7 @@ class LivePanel:
         trouble = self._trouble or self.model.trouble
         words = f'<p role="status" style="max-width:70em;line-height:1.5">{html.escape(self.model.sentence)}</p>'
         if trouble:
-            words += f'<p role="alert" style="color:#d55e00;max-width:70em">✗ {html.escape(trouble)}</p>'
+            words += f"<p>{alert(trouble)}</p>"
         if self.words.value != words:
             self.words.value = words
         ended = not self.model.under_way and standing.state != "starting"

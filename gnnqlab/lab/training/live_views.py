@@ -17,16 +17,23 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
 
-__all__ = ["caption_of_live", "draw_live", "live_frame", "live_values"]
+__all__ = ["caption_of_live", "draw_live", "live_axes", "live_frame", "live_values"]
 
 _SCORES = (("train_score", "training"), ("val_score", "validation"), ("test_score", "test"))
 _BARS, _RECENT, _ROWS = 48, 50, 24
+_RIGHT = 0.56
+"""Where the right panels begin, as a share of the width."""
+_EPOCHS_AXIS = "yaxis3"
 _AGE_WORDS = {"staleness": "age of halo rows", "epsilon": "threshold ε of the cache"}
 _AGE_AXES = {"staleness": "age (epochs)", "epsilon": "ε (no unit)"}
 _PATTERNS = ("", "/", "", "x", ".", "", "\\", "-", "|", "+")
 _WIDTH_COLORS = ("#00224e", "#35456c", "#666970", "#948e77", "#c8b866", "#fee838")  # Cividis, from few bits to many
-_ROW, _GAP, _TOP, _FOOT = 186, 96, 34, 48
+_ROW, _GAP, _TOP, _FOOT = 186, 112, 34, 72
 """Heights in pixels: of a panel, between two, above the first, below the last."""
+_LEGEND = 36
+"""Pixels from a panel down to its legend, below ticks and the name of the axis."""
+_OFTEN = 3.0
+"""An epoch that took so many times the median one, as with an assignment, is named and sets no scale."""
 
 
 def live_values(model: LiveModel, *, worker: int | None = None) -> list[dict[str, Any]]:
@@ -46,6 +53,7 @@ def live_values(model: LiveModel, *, worker: int | None = None) -> list[dict[str
         *_widths(model),
         _pairs(model),
         *_volume(model),
+        _beyond(model, worker),
         *(_series(*model.ages.get(column, (np.zeros(0), np.zeros(0)))) for column in _aging(model)),
         *(_series(epochs, 100 * share) for epochs, share in model.sent.values()),
     ]
@@ -61,6 +69,8 @@ def draw_live(model: LiveModel, *, worker: int | None = None, dark: bool = False
     """
     from plotly.subplots import make_subplots
 
+    if not model.begun:
+        return _draw_nothing_yet(model, dark=dark)
     aging = _aging(model)
     rows = 5 if aging or model.sent else 4
     height = _TOP + _FOOT + rows * _ROW + (rows - 1) * _GAP
@@ -80,21 +90,19 @@ def draw_live(model: LiveModel, *, worker: int | None = None, dark: bool = False
     figure.update_annotations(font_size=13)
     figure.update_layout(barmode="stack", bargap=0.0, margin={"t": _TOP, "l": 58, "r": 14, "b": _FOOT})
     figure.update_layout(font={"size": 11})
-    below = 1 - (2 * _ROW + _GAP + 33) / inside
     legends = {
-        "legend": {"x": 0, "y": below, "xanchor": "left", "yanchor": "top", "orientation": "h"},
-        "legend2": {"x": 0.99, "y": 1 - (_ROW - 4) / inside, "xanchor": "right", "yanchor": "bottom"},
-        "legend3": _inside(0.435, 2, inside),
-        "legend4": _inside(0.995, 2, inside) | {"orientation": "h"},
-        "legend5": _inside(0.995, 3, inside) | {"orientation": "h"},
+        "legend": _under(0, 1, inside),
+        "legend2": _under(_RIGHT, 0, inside),
+        "legend3": _under(0, 2, inside),
+        "legend4": _under(_RIGHT, 2, inside),
+        "legend5": _under(_RIGHT, 3, inside),
     }
     if model.sent:
-        legends["legend6"] = _inside(0.995 if aging else 0.435, 4, inside)
-    ground = "rgba(20,23,26,0.7)" if dark else "rgba(255,255,255,0.7)"
+        legends["legend6"] = _under(_RIGHT if aging else 0, 4, inside)
     for name, legend in legends.items():
-        words = {"font": {"size": 10}, "traceorder": "normal", "bgcolor": ground, "orientation": "v"}
-        figure.update_layout({name: words | legend})
+        figure.update_layout({name: {"font": {"size": 10}, "traceorder": "normal", "orientation": "h"} | legend})
     _name_axes(figure, aging, sent=bool(model.sent))
+    figure.update_layout(live_axes(model, worker=worker))
     return figure
 
 
@@ -123,10 +131,48 @@ def _aging(model: LiveModel) -> tuple[str, ...]:
     return tuple(column for column in AGES if column in model.ages)
 
 
-def _inside(x: float, rows_above: int, inside: int) -> dict[str, Any]:
-    """The lower right corner of a panel, where lines that begin at zero leave room."""
-    below = rows_above * (_ROW + _GAP) + _ROW - 5
-    return {"x": x, "y": 1 - below / inside, "xanchor": "right", "yanchor": "bottom"}
+def live_axes(model: LiveModel, *, worker: int | None = None) -> dict[str, dict[str, Any]]:
+    """Return what changes of the axes while the run grows: epochs are drawn to the scale of the usual ones."""
+    _, totals = _totals(model, worker)
+    usual = totals[totals <= _OFTEN * np.median(totals)] if len(totals) else totals
+    return {_EPOCHS_AXIS: {"range": [0.0, 1.12 * float(usual.max())]} if len(usual) else {"rangemode": "tozero"}}
+
+
+def _draw_nothing_yet(model: LiveModel, *, dark: bool) -> Figure:
+    """A line in place of panels without data."""
+    from plotly.graph_objects import Figure
+
+    words = model.standing.doing or "no epoch was recorded"
+    figure = finish(Figure(), title="", caption=caption_of_live(model), dark=dark, height=90)
+    figure.add_annotation(
+        text=f"Before the first epoch ends: {words}", showarrow=False, font_size=13, x=0, xanchor="left"
+    )
+    hidden = {"visible": False, "range": [0, 1]}
+    return figure.update_layout(xaxis=hidden, yaxis=hidden, margin={"t": 8, "b": 8, "l": 8, "r": 8})
+
+
+def _under(x: float, rows_above: int, inside: int) -> dict[str, Any]:
+    """Below a panel, where no line is covered."""
+    below = rows_above * (_ROW + _GAP) + _ROW + _LEGEND
+    return {"x": x, "y": 1 - below / inside, "xanchor": "left", "yanchor": "top"}
+
+
+def _totals(model: LiveModel, worker: int | None) -> tuple[list[float], NDArray[np.float64]]:
+    """Where the bars of epochs stand, and how high they are (ms)."""
+    traces = _by_epoch(model, worker)
+    return traces[0]["x"], np.sum([trace["y"] for trace in traces], axis=0, dtype=float)
+
+
+def _beyond(model: LiveModel, worker: int | None) -> dict[str, Any]:
+    """Words at the top of bars that reach beyond their panel."""
+    centers, totals = _totals(model, worker)
+    top = live_axes(model, worker=worker)[_EPOCHS_AXIS].get("range", [0.0, np.inf])[1]
+    high = [(x, total) for x, total in zip(centers, totals.tolist(), strict=True) if total > top]
+    return {
+        "x": [x for x, _ in high],
+        "y": [0.99 * top] * len(high),
+        "text": [f"↑ {total:.0f} ms" for _, total in high],
+    }
 
 
 def _series(x: NDArray[np.float64], y: NDArray[np.float64]) -> dict[str, Any]:
@@ -238,7 +284,11 @@ def _looks(model: LiveModel) -> list[dict[str, Any]]:
         return at(row, column, **look, line={"color": "#7d7d7d", "width": 0.5}, **trace)
 
     def bar(row: int, column: int, color: str, pattern: str, **trace: Any) -> dict[str, Any]:
-        marker = {"color": color, "line": {"width": 0}, "pattern": {"shape": pattern, "size": 5, "solidity": 0.25}}
+        marker = {
+            "color": color,
+            "line": {"width": 0},
+            "pattern": {"shape": pattern, "size": 5, "solidity": 0.25, "fillmode": "overlay"},
+        }
         return at(row, column, type="bar", marker=marker, **trace)
 
     styles = zip(_SCORES, (blue, orange, green), ("dot", "solid", "dash"), ("square", "circle", "diamond"))
@@ -277,6 +327,7 @@ def _looks(model: LiveModel) -> list[dict[str, Any]]:
              hovertemplate="epoch %{x}: %{y:.4s}B<extra>payload</extra>"),
         area(4, 2, "volume", OKABE_ITO["orange"], name="parameters (scales, zero-points)", legend="legend5",
              hovertemplate="epoch %{x}: %{y:.4s}B<extra>parameters</extra>"),
+        at(2, 1, type="scatter", mode="text", textposition="bottom right", showlegend=False, hoverinfo="skip"),
         *(
             line(5, number + 1, OKABE_ITO["purple"], "solid", "circle", showlegend=False, line_shape="hv",
                  hovertemplate=f"epoch %{{x}}: {_AGE_WORDS[column]} %{{y:.4g}}<extra></extra>")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import html
 import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gnnqlab.lab.figures.controls import MARK, alert
 from gnnqlab.lab.tuner.knobs import Knob
 
 __all__ = ["Choice", "Number", "Several", "Switch", "Typed", "control_of"]
 
-_WIDE, _LABEL = "400px", "88px"
+_WIDE, _LABEL = "392px", "88px"
 Turned = Callable[[str, Any], None]
 """Called with a setting's name and the value that was asked for."""
 
@@ -27,12 +27,16 @@ class _Control:
         self._turned, self._quiet = turned, False
         self._note = widgets.HTML()
         self._note.layout.display = "none"
+        self.refused = False
+        """Whether what its box shows was refused, so that the model stands elsewhere."""
 
     def refuse(self, reason: str) -> None:
-        """Say beside the control why a value was refused, by the name on the screen; nothing clears it."""
+        """Mark the control and say beside it why a value was refused, by the name on the screen; nothing clears it."""
         reason = re.sub(rf"^({self.name}|{self.knob.setting or self.name}) ", f"{self.knob.label} ", reason)
-        self._note.value = f'<span role="alert" style="color:#d55e00">✗ {html.escape(reason)}</span>' if reason else ""
+        self.refused = bool(reason)
+        self._note.value = alert(reason)
         self._note.layout.display = None if reason else "none"
+        self._row.layout.border = f"2px solid {MARK}" if reason else "2px solid transparent"
 
     def _ask(self, value: Any) -> None:
         if not self._quiet:
@@ -41,8 +45,10 @@ class _Control:
     def _place(self, *controls: Any) -> Any:
         import ipywidgets as widgets
 
-        row = widgets.HBox(list(controls), layout={"align_items": "center"})
-        return widgets.VBox([row, self._note], layout={"width": _WIDE})
+        self._row = widgets.HBox(
+            list(controls), layout={"align_items": "center", "border": "2px solid transparent"}
+        )  # a border that is there already moves nothing when it is seen
+        return widgets.VBox([self._row, self._note], layout={"width": _WIDE})
 
 
 class Number(_Control):

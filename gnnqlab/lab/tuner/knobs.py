@@ -59,7 +59,7 @@ class Knob:
             ValueError: if it is out of range, or nothing is chosen.
         """
         if self.kind == "several" and not value:
-            raise ValueError(f"{name} must be some of {self.choices}, got none; choose at least one")
+            raise ValueError(f"{name} must be some of {self.choices}, got an empty choice; tick at least one")
         if self.kind != "number":
             return
         if isinstance(value, bool) or not isinstance(value, int if self.whole else (int, float)):

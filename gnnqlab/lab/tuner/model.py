@@ -36,7 +36,7 @@ from gnnqlab.tune.timing import PROBED, probed
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["TunerModel"]
+__all__ = ["TunerModel", "powered"]
 
 _TRACED = 12
 """Epochs of a probe: the ranges of epoch 1 decide the first assignment, the last ones the bound, all how widths age."""
@@ -277,7 +277,7 @@ class TunerModel:
             f"{forecast.mean_bits:.2f} bits a row on average, {forecast.bytes_sent / 1e6:.2f} MB an epoch",
         ]
         if bounds := self.bound_per_layer:
-            words.append("bound of Theorem 3 " + ", ".join(f"Q{_raised(n + 1)} {q:.2g}" for n, q in bounds.items()))
+            words.append("bound of Theorem 3 " + ", ".join(f"layer {n + 1}: {powered(q)}" for n, q in bounds.items()))
         if self.settings.assigns and self.has_aging:
             words.append(f"widths lose {self.stale_loss:.0%} by growing old over {self.settings.period} epochs")
         if forecast.assumes:
@@ -352,5 +352,14 @@ class TunerModel:
         return {"system": now.system, "widths": now.widths, **told}
 
 
-def _raised(number: int) -> str:
-    return str(number).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+def powered(number: float) -> str:
+    """Return a number with two digits, without an ``e-`` that a line may break in.
+
+    Example:
+        >>> powered(2.5e-05), powered(0.034), powered(120.0)
+        ('2.5·10⁻⁵', '0.034', '120')
+    """
+    if number == 0 or 1e-3 <= abs(number) < 1e4:
+        return f"{number:.2g}" if abs(number) < 100 else f"{number:.0f}"
+    digits, _, exponent = f"{number:.1e}".partition("e")
+    return f"{digits}·10{str(int(exponent)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"

@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any
 
-from gnnqlab.lab.figures.controls import WIDTH, make_access
+from gnnqlab.lab.figures.controls import PAGE, alert, make_access
 from gnnqlab.lab.figures.figure_view import FigureView
 from gnnqlab.lab.figures.updates import Updater
 from gnnqlab.lab.tuner.controls import Choice, Number, control_of
@@ -15,6 +15,7 @@ from gnnqlab.lab.tuner.knobs import PLACE, Knob, knobs_of
 from gnnqlab.lab.tuner.model import TunerModel
 from gnnqlab.lab.tuner.session import TunerSession
 from gnnqlab.lab.tuner.settings import LINKS, PRESETS
+from gnnqlab.lab.tuner.tiles import tiles_html
 from gnnqlab.lab.tuner.views import Shown, draw_tuner, values
 from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.systems.system import SYSTEMS
@@ -27,6 +28,7 @@ _LIVE_S, _FIGURE_S = 0.4, 1.0
 _REST_S = 0.4
 """A knob at rest for so long is passed on to the run; a probed place is timed after three times that."""
 _AS_SET = "as set"
+_TRAIN = "Launch a run with these settings, in processes of its own"
 _SYSTEM = Knob(label="System", help="How workers exchange rows: which, when and in how many bits", kind="choice")
 
 
@@ -47,7 +49,7 @@ class TunerPanel:
         self._lock = threading.RLock()
         self._turned_at, self._drawn_at = time.monotonic(), 0.0
         self._steered = self._timing = False
-        self._trouble = ""
+        self._trouble = self._starting = ""
         self.updater = Updater(self.draw)
         self._make_controls()
         self.words = widgets.HTML('<p role="status">The graph is being probed: a few epochs in this process …</p>')
@@ -56,15 +58,17 @@ class TunerPanel:
         self.code.layout.display = "none"
         self._shown = Shown()
         self.access = make_access()
-        # One of the bar's buttons would send the figure elsewhere.
-        self.figure = FigureView(draw_tuner(self._shown), width=WIDTH, config={"displayModeBar": False})
+        self.figure = FigureView(draw_tuner(self._shown), width=PAGE)
         self.access.observe(self._recolour, names="dark")
         right = [self.controls[name].widget for name in ("workers", "layers", "hidden", "model", "link")]
-        knobs = widgets.HBox([self.own, widgets.VBox(right)], layout={"flex_flow": "row wrap"})
         buttons = widgets.HBox([self.train, self.stop, self.reset, self.show_code])
-        self.box = widgets.VBox(
-            [self.title, knobs, buttons, self.code, self.words, self.status, self.figure.widget, self.access]
-        )
+        # Knobs beside the figure where the page has the room, so that both are in view; above it on a narrow one.
+        knobs = widgets.HBox([self.own, widgets.VBox(right)], layout={"flex_flow": "row wrap"})
+        left = widgets.VBox([buttons, self.status, knobs], layout={"flex": "1 1 400px", "min_width": "0px"})
+        shown = widgets.VBox([self.words, self.figure.widget], layout={"flex": "100 1 620px", "min_width": "0px"})
+        shown.add_class("gnnqlab-room")
+        whole = widgets.HBox([left, shown], layout={"flex_flow": "row wrap"})
+        self.box = widgets.VBox([self.title, whole, self.code, self.access])
         self._say()
         self.updater.ask()  # in a thread: controls do not wait for a few traced epochs
 
@@ -95,12 +99,12 @@ class TunerPanel:
         )  # fmt: skip
         self.preset.observe(self._take_preset, names="value")
         self._make_own()
-        self.train = _button("Train", "play", "Launch a run with these settings, in processes of its own")
+        self.train = _button("Train", "play", _TRAIN)
         self.stop = _button("Stop", "stop", "End the run and all its processes")
         self.reset = _button("Reset", "undo", "Turn every knob back to where the tuner began")
         self.show_code = _button("Code", "code", "Show or hide the lines of Python that do the same")
-        self.train.on_click(lambda button: self._in_background(self.session.train))
-        self.stop.on_click(lambda button: self._in_background(self.session.stop))
+        self.train.on_click(lambda button: self._in_background(self.session.train, "A run is being launched …"))
+        self.stop.on_click(lambda button: self._in_background(self.session.stop, "The run is being stopped …"))
         self.reset.on_click(lambda button: self._move(self.model.reset))
         self.show_code.on_click(self._toggle_code)
 
@@ -124,6 +128,7 @@ class TunerPanel:
                 self.model.choose(**{name: value})
             except (TypeError, ValueError) as error:
                 self.controls[name].refuse(str(error))
+                self._say()
                 return
             self._moved()
 
@@ -162,18 +167,19 @@ class TunerPanel:
         self.code.layout.display = "none" if self.code.layout.display is None else None
         self.updater.ask()
 
-    def _in_background(self, what: Any) -> None:
-        """Launching and stopping take seconds; a callback returns at once."""
+    def _in_background(self, what: Any, words: str) -> None:
+        """Launching and stopping take seconds; a callback returns at once, and says what goes on."""
 
         def work() -> None:
             try:
                 what()
             except Exception as error:  # the reason belongs on the screen, whatever it is
                 self._trouble = str(error)
+            self._starting = ""
             self.updater.ask()
 
-        self._trouble = ""
-        self.train.disabled = True
+        self._trouble, self._starting = "", words
+        self._say()
         threading.Thread(target=work, daemon=True).start()
 
     def _recolour(self, change: Any) -> None:
@@ -230,12 +236,15 @@ class TunerPanel:
     def _say(self) -> None:
         """Words and buttons; they cost next to nothing."""
         live = self.session.under_way
-        self.train.disabled, self.stop.disabled = live, not live
+        refused = [control.knob.label for control in self.controls.values() if control.refused]
+        self.train.disabled = live or bool(self._starting or refused)
+        self.train.tooltip = f"First correct {', '.join(refused)}" if refused else _TRAIN
+        self.stop.disabled = not live
         if self.model.probed:
             self.title.value = f"<b>{html.escape(self.model.title)}</b>"
-            self.words.value = _line(self.model.sentence)
-        trouble = f'<br><span role="alert" style="color:#d55e00">✗ {html.escape(self._trouble)}</span>'
-        self.status.value = _line(self.session.sentence, *([trouble] if self._trouble else []))
+            self.words.value = tiles_html(self.model)
+        trouble = f"<br>{alert(self._trouble)}" if self._trouble else ""
+        self.status.value = _line(self._starting or self.session.sentence, trouble)
         if self.code.layout.display is None:
             self.code.value = f"<pre tabindex='0' aria-label='Python'>{html.escape(self.model.to_code())}</pre>"
 

@@ -12,6 +12,7 @@ from typing import Any
 from gnnqlab.lab.tuner.model import TunerModel
 from gnnqlab.lab.tuner.settings import TunerSettings
 from gnnqlab.lab.tuner.views import Measured
+from gnnqlab.launch.doing import doing
 from gnnqlab.launch.local import launch
 from gnnqlab.launch.run import LIVE, Run
 from gnnqlab.train.config import RunConfig
@@ -149,10 +150,27 @@ class TunerSession:
         return changes
 
     @property
+    def comparable(self) -> bool:
+        """Whether the run is of the settings chosen now, so that it may be held against their prediction.
+
+        A run that trains follows some knobs a moment after they were turned.
+        """
+        now, own = self.model.settings, self._settings
+        return now == own or (self.under_way and now.system == own.system and now.place == own.place)
+
+    @property
     def measured(self) -> Measured | None:
-        """What the run has shown so far; its phases once it has ended."""
+        """What a run of the settings chosen now has shown so far; its phases once it has ended.
+
+        ``None`` while there is no such run: a measurement says nothing of other settings.
+        """
         if self.run is None or self._records is None:
             return None
+        found = self._look()
+        return found if self.comparable else None
+
+    def _look(self) -> Measured:
+        assert self.run is not None and self._records is not None
         ended = self.run.status not in LIVE
         self._records.look()
         if ended and self._phases is None and len(self._records.epochs) >= _FEWEST:
@@ -184,6 +202,10 @@ class TunerSession:
         status, epochs = run.status, run.config.train.epochs
         words = [f"run {run.id}", status, f"epoch {len(records.epochs)}/{epochs}"]
         left = records.left_s(epochs)
+        if status in LIVE and not records.epochs:
+            words.append(doing(run.pulses))
+        if not self.comparable:
+            words.append("of other settings than those chosen now")
         if status in LIVE and left is not None:
             words.append(f"{int(left) // 60:02d}:{int(left) % 60:02d} left")
         if records.score is not None:

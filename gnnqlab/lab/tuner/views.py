@@ -35,6 +35,11 @@ _TITLES = (
 )
 _HERE_SAYS = "%{x:.2f} ms, V %{y:.3g}<extra>you are here</extra>"
 _PATTERNS = ("", "/", "", "x", ".", "", "\\", "-", "|")
+_HATCH = {"size": 5, "solidity": 0.25, "fillmode": "overlay"}
+_BAR = {
+    "ticks": "", "x": 0.632, "xanchor": "left", "y": 1, "yanchor": "top", "len": 0.42,
+    "thickness": 9, "tickvals": [1, 2, 4, 8], "outlinewidth": 0,
+}  # fmt: skip
 _STATED = tuple(phase for phase in PHASES if phase.column != "assign_s")
 """Phases of a usual epoch; what waits for messages is the wire of a forecast."""
 
@@ -150,7 +155,7 @@ def draw_tuner(shown: Shown, *, dark: bool = False) -> Figure:
     figure.update_yaxes(autorange="reversed", showgrid=False, row=1, col=2)
     figure.update_xaxes(showgrid=False, row=1, col=2)
     figure.update_xaxes(type="category", row=1, col=3)
-    figure.update_yaxes(range=[0, 108], row=1, col=3)
+    figure.update_yaxes(range=[0, 118], row=1, col=3)
     figure.update_yaxes(autorange="reversed", row=2, col=1)
     figure.update_xaxes(rangemode="tozero", row=2, col=1)
     figure.update_xaxes(type="category", row=2, col=2)
@@ -261,7 +266,7 @@ def _looks(dark: bool) -> list[dict[str, Any]]:
     bars = [
         at(
             2, 1, type="bar", orientation="h", name=phase.label, legendgroup="phases",
-            marker={"color": phase.color, "pattern": {"shape": pattern, "size": 5, "solidity": 0.25}},
+            marker={"color": phase.color, "pattern": {**_HATCH, "shape": pattern}},
             hovertemplate=f"{phase.label} %{{x:.3g}} ms<extra>%{{y}}</extra>",
         )
         for phase, pattern in zip(_STATED, _PATTERNS, strict=True)
@@ -279,7 +284,7 @@ def _looks(dark: bool) -> list[dict[str, Any]]:
         ),
         at(
             1, 2, type="heatmap", colorscale="Cividis", zmin=1, zmax=8, xgap=2, ygap=2, hoverongaps=False,
-            texttemplate="%{text}", showscale=False,
+            texttemplate="%{text}", colorbar=_BAR,
             hovertemplate="%{y} to %{x}: %{z:.2f} bits an element<extra></extra>",
         ),
         at(

@@ -38,6 +38,8 @@ def test_a_change_leaves_the_rest_as_it_is() -> None:
     view.change([{"y": np.array([4.0, float("nan")])}], caption="Now four.")
     assert held(view)["data"] == [{"name": "one", "type": "scatter", "y": [4.0, None]}], "JSON knows no NaN"
     assert held(view)["layout"]["meta"] == {"caption": "Now four."} and held(view)["layout"]["height"] == 300
+    view.change([{}], axes={"yaxis3": {"range": [0, 5]}})
+    assert held(view)["layout"]["yaxis3"] == {"range": [0, 5]} and held(view)["layout"]["height"] == 300
     with pytest.raises(ValueError):
         view.change([{}, {}])
 
@@ -52,7 +54,7 @@ def test_nothing_is_sent_where_nothing_changed() -> None:
 
 
 def test_there_can_be_a_place_before_there_is_a_figure() -> None:
-    assert held(FigureView()) == {"data": [], "layout": {}, "config": {}}
+    assert held(FigureView()) == {"data": [], "layout": {}, "config": {"displayModeBar": False}}
 
 
 def test_figures_share_plotlys_code() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +22,7 @@ from gnnqlab.lab.training.live_model import GrowingColumns
 from gnnqlab.lab.training.live_views import draw_live, live_frame, live_values
 from gnnqlab.launch.folder import append_event
 from gnnqlab.launch.run import Run
+from gnnqlab.train.heartbeat import Heartbeat
 from tests.lab.synthetic_folder import Folder
 
 
@@ -230,12 +233,67 @@ def test_a_worker_can_be_chosen_for_the_breakdown(make: Callable[..., Folder]) -
         view.show(worker=2)
 
 
-def test_nothing_yet_is_an_empty_figure_with_named_axes(make: Callable[..., Folder]) -> None:
-    model = make().model
+def test_before_the_first_epoch_ends_words_stand_in_place_of_empty_axes(make: Callable[..., Folder]) -> None:
+    folder = make()
+    folder.state("running")
+    model = folder.model
+    (folder.path / "heartbeat").mkdir(exist_ok=True)
+    heartbeats = [Heartbeat(folder.path / "heartbeat" / f"rank{rank}", rank) for rank in range(2)]
+    for heartbeat in heartbeats:
+        heartbeat.phase("partition")
+    model.look()
+    assert "· partitioning the graph" in model.sentence
+    for heartbeat, phases in zip(heartbeats, (("encode", "wait"), ("compute",)), strict=True):
+        heartbeat.phase("compute", epoch=0)
+        for phase in phases:
+            heartbeat.phase(phase)
     model.look()
     figure = draw_live(model, dark=True)
-    assert all(not len(trace.x or ()) for trace in figure.data[:4])
-    assert all(axis.title.text for axis in figure.select_xaxes())
+    assert "epoch 1, step 2: computing" in model.sentence and "epoch 1, step 2: computing" in str(figure.layout)
+    assert not figure.data and figure.layout.height < 150
+    folder.write(range(1))
+    model.look()
+    assert model.left_s == pytest.approx(99 * model.records[0]["epoch_s"][0]), "known from the first epoch on"
+    for heartbeat in heartbeats:
+        heartbeat.phase("compute", epoch=1)
+    model._epoch_seen = (1, -math.inf)  # it takes long
+    model.look()
+    assert re.search(r"epoch 2, (33|50) % done: computing", model.sentence)
+    assert all(axis.title.text for axis in draw_live(model).select_xaxes())
+
+
+def test_an_epoch_with_an_assignment_sets_no_scale_and_is_named(make: Callable[..., Folder]) -> None:
+    folder = make()
+    folder.write(range(10))
+    for rank in range(2):
+        lines = [json.loads(line) for line in (folder.path / f"records-rank{rank}.jsonl").read_text().splitlines()]
+        lines[1]["assign_s"] = 2.0
+        (folder.path / f"records-rank{rank}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    model = folder.model
+    model.look()
+    figure = draw_live(model)
+    totals = np.sum([trace.y for trace in figure.data[4 : 4 + len(PHASES)]], axis=0)
+    assert totals[1:].max() < figure.layout.yaxis3.range[1] < 1.5 * totals[1:].max() < totals[0]
+    named = [trace for trace in figure.data if "mode" in trace and trace.mode == "text"]
+    assert [list(trace.x) for trace in named] == [[1]] and re.fullmatch(r"↑ 20\d\d ms", named[0].text[0])
+
+
+def test_no_legend_lies_on_a_panel(make: Callable[..., Folder]) -> None:
+    folder = make()
+    folder.write(range(10))
+    model = folder.model
+    model.look()
+    layout = draw_live(model).layout.to_plotly_json()
+    legends = [each for name, each in layout.items() if name.startswith("legend")]
+    panels = [axis["domain"] for name, axis in layout.items() if name.startswith("yaxis")]
+    assert len(legends) == 5 and all(each["yanchor"] == "top" and each["orientation"] == "h" for each in legends)
+    assert not any(low <= each["y"] <= high for each in legends for low, high in panels)
+
+
+def test_nothing_recorded_is_an_empty_table(make: Callable[..., Folder]) -> None:
+    model = make().model
+    model.look()
+    figure = draw_live(model)
     assert live_frame(model).empty and "epoch 0/100" in figure.layout.meta["caption"]
 
 
@@ -290,7 +348,7 @@ def test_the_screen_follows_a_run_and_its_thread_ends_with_it(live_panel: tuple[
     panel.access.shown = True
     assert "application/vnd.jupyter.widget-view+json" in view._repr_mimebundle_()
     folder.write(range(5))
-    _until(lambda: len(panel.figure.data[0]["x"]) == 5, "five epochs on the screen")
+    _until(lambda: panel.figure.data and len(panel.figure.data[0]["x"]) == 5, "five epochs on the screen")
     _until(lambda: "epoch 5/100" in panel.words.value, "the words, which follow the figure")
     assert panel.stop.description == "Stop" and not panel.stop.disabled
     panel.worker.value = 1
@@ -323,7 +381,7 @@ def test_a_dark_page_gets_a_dark_figure_of_the_same_numbers(live_panel: tuple[Fo
     view.panel.access.shown = True
     view.panel.access.dark = True
     assert view.panel.figure.layout["paper_bgcolor"] != light
-    _until(lambda: len(view.panel.figure.data[0]["x"]) == 5, "five epochs on the screen")
+    _until(lambda: view.panel.figure.data and len(view.panel.figure.data[0]["x"]) == 5, "five epochs on the screen")
 
 
 def test_where_no_kernel_runs_it_is_a_bundle(make: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch) -> None:

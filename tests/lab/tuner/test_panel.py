@@ -67,12 +67,15 @@ def test_a_bad_value_is_refused_beside_its_control(tuner: Tuner) -> None:
     period.box.value = 0
     assert "Period must lie in [1, 200], got 0" in period._note.value and 'role="alert"' in period._note.value
     assert period._note.layout.display is None and not lam._note.value
-    assert tuner.model.settings.period == 50
+    assert tuner.model.settings.period == 50 and period.box.value == 0
+    assert tuner.panel.train.disabled and "Period" in tuner.panel.train.tooltip, "what is on the screen is no run"
+    assert "#d55e00" in period._row.layout.border != lam._row.layout.border
     lam.slider.value = 0.4
     assert not period._note.value and period.box.value == 50, "the next good move clears it"
+    _until(lambda: not tuner.panel.train.disabled)
     for width in (2, 4, 8):
         tuner.panel.controls["widths"].boxes[width].value = False
-    assert "some of (1, 2, 4, 8), got none; choose at least one" in tuner.panel.controls["widths"]._note.value
+    assert "some of (1, 2, 4, 8), got an empty choice; tick at least one" in tuner.panel.controls["widths"]._note.value
     assert tuner.model.settings.widths == (8,)
 
 

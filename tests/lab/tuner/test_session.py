@@ -23,6 +23,7 @@ class FakeRun:
     def __init__(self, config: Any, folder: Path) -> None:
         self.config, self.folder, self.status = config, folder, "running"
         self.errors: list[Any] = []
+        self.pulses: list[Any] = []
         self.told: list[dict[str, Any]] = []
         self.path = folder / "records-rank0.jsonl"
         self.path.write_text("")
@@ -86,6 +87,24 @@ def test_only_what_a_run_can_follow_is_passed_on_and_once(session: TunerSession)
     run.stop()
     session.model.choose(lam=0.1)
     assert session.steer() == {} and len(run.told) == 1
+
+
+def test_a_run_of_other_settings_stands_beside_no_prediction(session: TunerSession) -> None:
+    run: Any = session.train()
+    assert "starting its workers" in session.sentence, "before the first epoch too something is said"
+    run.train(4)
+    session.model.choose(lam=0.1)
+    assert session.measured is not None, "a run that trains follows"
+    assert session.steer() == {"lam": 0.1}
+    run.status = "finished"
+    assert session.measured is not None and "other settings" not in session.sentence
+    session.model.choose(lam=0.9)
+    assert session.measured is None and "of other settings than those chosen now" in session.sentence
+    session.model.choose(lam=0.1)
+    assert session.measured is not None
+    run.status = "running"
+    session.model.choose(hidden=16)
+    assert session.measured is None, "another place waits for the next run"
 
 
 def test_a_failure_is_named(session: TunerSession) -> None:

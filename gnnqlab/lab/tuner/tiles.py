@@ -1,0 +1,93 @@
+"""What a position of the knobs comes to, in a few tiles: time, training, bytes, noise."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+
+from gnnqlab.lab.figures.frames import human_bytes
+from gnnqlab.lab.tuner.model import TunerModel, powered
+
+__all__ = ["Tile", "tiles", "tiles_html"]
+
+_BOX = "flex:1 1 150px;border:1px solid var(--jp-border-color2,#d8dee4);border-radius:6px;padding:4px 10px"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tile:
+    """One number with its name and a word about it."""
+
+    name: str
+    value: str
+    note: str
+
+
+def tiles(model: TunerModel) -> list[Tile]:
+    """Return the headline numbers of a position; bound and age of widths where they are known.
+
+    Args:
+        model: at a place that was probed.
+    """
+    forecast, (faster, spread) = model.forecast, model.speedup
+    about = "" if spread is None else f" (± {spread:.1g})"
+    epochs = model.config.train.epochs
+    found = [
+        Tile(
+            name="Epoch" if model.timed else "Epoch, a first guess",
+            value=_seconds(forecast.epoch_s),
+            note=f"predicted {faster:.2f}×{about} Vanilla, {_seconds(forecast.vanilla_s)}"
+            + ("" if model.timed else "; not timed yet"),
+        ),
+        Tile(
+            name=f"{epochs} such epochs",
+            value=_seconds(epochs * forecast.epoch_s),
+            note=f"Vanilla {_seconds(epochs * forecast.vanilla_s)}; choice of bits and evaluation come on top",
+        ),
+        Tile(
+            name="Sent an epoch",
+            value=human_bytes(forecast.bytes_sent),
+            note=f"{forecast.mean_bits:.2f} bits an element on average",
+        ),
+        Tile(
+            name="Gradient variance",
+            value=powered(forecast.total_variance),
+            note="no unit; Vanilla adds none" if forecast.total_variance else "none is added",
+        ),
+    ]
+    if bounds := model.bound_per_layer:
+        by_layer = ", ".join(f"layer {layer + 1}: {powered(bound)}" for layer, bound in bounds.items())
+        found.append(Tile(name="Bound of Theorem 3", value=powered(sum(bounds.values())), note=by_layer))
+    if model.settings.assigns and model.has_aging:
+        period = model.settings.period
+        found.append(
+            Tile(name="Widths grown old", value=f"{model.stale_loss:.0%}", note=f"worse, mean of {period} epochs")
+        )
+    return found
+
+
+def tiles_html(model: TunerModel) -> str:
+    """Return the tiles in a row that wraps where the page is narrow, and what the prediction assumes."""
+    each = "".join(
+        f'<div style="{_BOX}">'
+        f'<div style="font-size:12px">{html.escape(tile.name)}</div>'
+        '<div style="margin:0;font-size:19px;font-weight:600;line-height:1.35;white-space:nowrap">'
+        f"{html.escape(tile.value)}</div>"
+        f'<div style="margin:0;font-size:12px;line-height:1.35">{_unbroken(tile.note)}</div></div>'
+        for tile in tiles(model)
+    )
+    row = f'<div style="display:flex;flex-wrap:wrap;gap:8px;margin:4px 2px">{each}</div>'
+    assumed = model.forecast.assumes
+    words = f'<p style="margin:0 2px">Assumes {html.escape(", ".join(assumed))}.</p>' if assumed else ""
+    return f'<div role="status">{row}{words}</div>'
+
+
+def _unbroken(note: str) -> str:
+    """A note that wraps between its parts only where it lists several."""
+    parts = (f'<span style="display:inline-block">{html.escape(part)}</span>' for part in note.split(", "))
+    return ", ".join(parts)
+
+
+def _seconds(seconds: float) -> str:
+    if seconds >= 120:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{1e3 * seconds:.1f} ms"
