@@ -26,7 +26,7 @@ def build(folder: Path, *, measure: bool) -> int:
     here = Path(__file__).parent
     write(sources(measure=measure), folder / "source")
     write(statics(), folder / STATIC)
-    options = ["-W", "--keep-going", "-q", "-b", "html", "-c", str(here), "-d", str(folder / "doctrees")]
+    options = ["-W", "--keep-going", "-q", "-a", "-b", "html", "-c", str(here), "-d", str(folder / "doctrees")]
     options += ["-D", f"html_static_path={folder / STATIC}"]
     return int(sphinx([*options, str(folder / "source"), str(folder / "html")]))
 

@@ -14,6 +14,7 @@ from docs.site.gather import STATIC
 from docs.site.reference import front_door, reference_of
 
 sys.modules.update(front_door())
+smartquotes = False  # -- is an option, not a dash
 
 project = "gnnqlab"
 version = release = gnnqlab.__version__
@@ -65,6 +66,20 @@ def resolve(app, env, node, contnode):
     return env.domains["py"].resolve_xref(env, node["refdoc"], app.builder, "obj", name, node, contnode)
 
 
+SAID = {}
+
+
+def keep(app, what, name, obj, options, lines):
+    """Napoleon takes words before a colon for the type of an attribute; ours are sentences."""
+    if what == "attribute":
+        SAID[name] = list(lines)
+
+
+def put_back(app, what, name, obj, options, lines):
+    if what == "attribute":
+        lines[:] = SAID.pop(name)
+
+
 def leave_builtins(app, doctree):
     """A field that is called ``bytes`` is not what an annotation means by it."""
     for node in list(doctree.findall(pending_xref)):
@@ -74,6 +89,8 @@ def leave_builtins(app, doctree):
 
 
 def setup(app):
+    app.connect("autodoc-process-docstring", keep, priority=400)
+    app.connect("autodoc-process-docstring", put_back, priority=600)
     app.connect("doctree-read", leave_builtins)
     app.connect("html-page-context", add_plotly)
     app.connect("missing-reference", resolve)

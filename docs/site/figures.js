@@ -18,9 +18,9 @@
     const { data, layout, frames } = JSON.parse(place.querySelector("script").textContent);
     const figure = document.createElement("div");
     place.append(figure);
+    const config = { responsive: true, displayModeBar: false };
     try {
-      await Plotly.newPlot(figure, { data, layout: { ...layout, ...look(), autosize: true }, frames }, undefined, undefined);
-      await Plotly.react(figure, data, { ...layout, ...look() });
+      await Plotly.newPlot(figure, { data, layout: { ...layout, ...look() }, frames, config });
     } catch (error) {
       figure.remove(); // the picture stays
       throw error;

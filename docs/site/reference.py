@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import importlib
+import inspect
 import types
-from collections.abc import Iterator
+import typing
+from collections.abc import Callable, Iterator
 
 import gnnqlab
 
@@ -25,12 +30,13 @@ _TITLES = {
     "lab": "Views, players, comparison",
     "bench": "Kept measurements",
 }
-_CLASS = ":members:\n:show-inheritance:"
+_CLASS = ":members:\n:inherited-members:"
 
 
-def _verb(room: types.ModuleType) -> object | None:
-    """What a room does that can be called: ``gq.launch`` is a room with the verb of its name."""
-    return getattr(room, room.__name__.rpartition(".")[2], None) if callable(room) else None
+def _verb(room: types.ModuleType) -> Callable[..., object]:
+    """What a room does that can be called: ``gq.launch`` is a room with a verb."""
+    home, name = vars(room)["_verb"]
+    return getattr(importlib.import_module(home), name)
 
 
 def front_door() -> dict[str, types.ModuleType]:
@@ -39,30 +45,36 @@ def front_door() -> dict[str, types.ModuleType]:
     found = {"gq": gq}
     for name in gnnqlab.__all__:
         value = getattr(gnnqlab, name)
-        if isinstance(value, types.ModuleType) and (verb := _verb(value)) is None:
-            for part, module in _below(value):
-                found[f"gq.{name}{part}"] = module
+        if isinstance(value, types.ModuleType) and callable(value):
+            value = _verb(value)
         elif isinstance(value, types.ModuleType):
-            value = verb
+            found |= {f"gq.{name}{part}": module for part, module in _below(value)}
         setattr(gq, name, value)
+        _without_checks(value)
     return found
+
+
+def _without_checks(kind: object) -> None:
+    """Leave out what settings are checked by: ``Annotated[int, Range(...)]`` is an int to a reader."""
+    if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
+        return
+    for holder in (kind, kind.__init__):
+        with contextlib.suppress(NameError):  # types that are imported for type checkers alone
+            hints = typing.get_type_hints(holder)
+            own = holder.__annotations__
+            own.update({name: hints[name] for name in own if "Annotated" not in str(hints[name])})
 
 
 def _below(module: types.ModuleType) -> Iterator[tuple[str, types.ModuleType]]:
     """Yield a module and its public ones, with what their names have behind that of the first."""
     yield "", module
-    for name in dir(module):
-        inner = getattr(module, name)
-        if not name.startswith("_") and isinstance(inner, types.ModuleType) and inner.__package__ == module.__name__:
+    for name in module.__all__:
+        if isinstance(inner := getattr(module, name), types.ModuleType):
             yield f".{name}", inner
 
 
 def reference_of(target: str) -> str | None:
     """Return the documented name of what a docstring refers to, by whichever path, if it is a public one.
-
-    Example:
-        >>> reference_of("gnnqlab.graph.graph.Graph"), reference_of("Graph.num_nodes"), reference_of("torch.Tensor")
-        ('gq.Graph', 'gq.Graph.num_nodes', None)
     """
     parts = target.split(".")
     for place, part in enumerate(parts):
@@ -104,9 +116,24 @@ def _page(room: str, names: list[str], modules: dict[str, types.ModuleType]) -> 
 
 
 def _module(path: str, module: types.ModuleType) -> str:
-    public = [name for name in getattr(module, "__all__", []) if name not in gnnqlab.__all__]
-    text = [f"## `{path}`\n", f"{(module.__doc__ or '').strip().splitlines()[0]}\n"]
-    return "\n".join(text + [_directive(f"{path}.{name}", getattr(module, name)) for name in public])
+    if callable(module):
+        text = [f"## `{path}`\n", _function(path, _verb(module))]
+    else:
+        text = [f"## `{path}`\n", f"{(module.__doc__ or '').strip().splitlines()[0]}\n"]
+    names = [name for name in module.__all__ if name not in gnnqlab.__all__]
+    parts = {name: getattr(module, name) for name in names}
+    return "\n".join(
+        text + [_directive(f"{path}.{name}", part) for name, part in parts.items() if not inspect.ismodule(part)]
+    )
+
+
+def _function(path: str, function: Callable[..., object]) -> str:
+    """A function whose name is that of a module too, which only the second could be looked up by."""
+    said = (inspect.getdoc(function) or "").splitlines()[0]
+    signature = inspect.signature(function).replace(return_annotation=inspect.Signature.empty)
+    bare = [each.replace(annotation=inspect.Parameter.empty) for each in signature.parameters.values()]
+    signature = signature.replace(parameters=bare)
+    return f"```{{eval-rst}}\n.. py:function:: {path}{signature}\n\n   {said}\n```\n"
 
 
 def _directive(path: str, value: object) -> str:
