@@ -4,6 +4,7 @@
 #   make mutants    plants every small wrong edit of tests/mutants and says which no test notices; some minutes
 #   make lab        JupyterLab in notebooks/
 #   make notebooks  runs every notebook and keeps its outputs, to be committed
+#   make docs       the documentation as a site that needs no network, in build/docs/html
 #   make gpu        where there is a GPU: builds, tests, measures and trains with the Python and PyTorch at hand; call it
 #                   again until it says so; ARGS="--help" tells how to run a part
 #   make wheel      builds sdist and wheel into dist/ and checks that they are whole; CUDA=ON for a wheel with CUDA kernels
@@ -21,8 +22,9 @@ DEPENDENCIES_SUM := $(shell { pwd; cat pyproject.toml constraints.txt; } | cksum
 PACKAGE_SUM := $(shell { cat pyproject.toml; find cuda_ext -type f 2>/dev/null | LC_ALL=C sort | xargs -r cat; command -v c++ g++ clang++ nvcc; } | cksum | tr ' ' '-')
 DEPENDENCIES := $(VENV)/.dependencies-$(DEPENDENCIES_SUM)
 PACKAGE := $(VENV)/.package-$(DEPENDENCIES_SUM)-$(PACKAGE_SUM)
+DOCS := $(VENV)/.docs-$(DEPENDENCIES_SUM)-$(shell cat docs/constraints.txt 2>/dev/null | cksum | tr ' ' '-')
 
-.PHONY: help setup demo test mutants lab notebooks gpu wheel clean
+.PHONY: help setup demo test mutants lab notebooks docs gpu wheel clean
 .DELETE_ON_ERROR:
 
 help:
@@ -46,6 +48,9 @@ lab: $(PACKAGE)
 
 notebooks: $(PACKAGE)
 	@$(BIN)/python tests/notebooks/execute.py
+
+docs: $(PACKAGE) $(DOCS)
+	@$(BIN)/python -m docs.site $(ARGS)
 
 # Not in .venv: its PyTorch is the one pip is configured for, which need not have CUDA.
 gpu:
@@ -93,10 +98,17 @@ $(PACKAGE): $(DEPENDENCIES)
 	  --config-settings=cmake.define.GNNQLAB_DESTINATION="$$(pwd)/gnnqlab/kernels/_lib"
 	@rm -f $(VENV)/.package-*; touch $@
 
+# What the site alone needs: an environment without it passes every test but those of the site, which are skipped.
+$(DOCS): $(DEPENDENCIES)
+	@echo "gnnqlab: installing what the documentation is built with" >&2
+	@$(PIP) -c constraints.txt -c docs/constraints.txt $$($(BIN)/python -c "$$PRINT_REQUIREMENTS" docs)
+	@rm -f $(VENV)/.docs-*; touch $@
+
 define PRINT_REQUIREMENTS
-import tomllib
+import sys, tomllib
 project = tomllib.load(open("pyproject.toml", "rb"))["project"]
-extras = project["optional-dependencies"].values()
-print(*(line.replace(" ", "") for group in [project["dependencies"], *extras] for line in group))
+extras = project["optional-dependencies"]
+groups = [extras[name] for name in sys.argv[1:]] or [project["dependencies"], *(extras[name] for name in extras if name != "docs")]
+print(*(line.replace(" ", "") for group in groups for line in group))
 endef
 export PRINT_REQUIREMENTS

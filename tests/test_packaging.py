@@ -21,9 +21,12 @@ from tests.cases import each
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+DOCS = [Requirement(line) for line in EXTRAS["docs"]]
+"""What the documentation alone is built with, which `make docs` installs."""
 REQUIREMENTS = [
     Requirement(line)
-    for group in [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
+    for group in [PROJECT["dependencies"], *(lines for name, lines in EXTRAS.items() if name != "docs")]
     for line in group
 ]
 
@@ -34,12 +37,18 @@ def _pins(lines: list[str]) -> dict[str, str]:
 
 
 CONSTRAINTS = _pins((ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines())
+DOCS_CONSTRAINTS = _pins((ROOT / "docs" / "constraints.txt").read_text(encoding="utf-8").splitlines())
+ALL_CONSTRAINTS = CONSTRAINTS | DOCS_CONSTRAINTS
 
 
-@each("requirement", REQUIREMENTS)
+@each("requirement", REQUIREMENTS + DOCS)
 def test_every_requirement_is_pinned_to_a_version_that_meets_it(requirement: Requirement) -> None:
-    pinned = CONSTRAINTS[canonicalize_name(requirement.name)]
+    pinned = ALL_CONSTRAINTS[canonicalize_name(requirement.name)]
     assert requirement.specifier.contains(pinned), f"constraints.txt has {pinned}, pyproject.toml wants {requirement}"
+
+
+def test_the_documentation_adds_versions_and_changes_none() -> None:
+    assert not set(CONSTRAINTS) & set(DOCS_CONSTRAINTS)
 
 
 def test_the_conda_environment_has_the_same_pins() -> None:
@@ -57,7 +66,7 @@ def test_the_conda_environment_has_the_same_pins() -> None:
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the pins are those of Python 3.11")
 def test_what_is_installed_is_what_is_pinned() -> None:
     wrong = {}
-    for name, pinned in CONSTRAINTS.items():
+    for name, pinned in ALL_CONSTRAINTS.items():
         try:
             installed = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -68,9 +77,10 @@ def test_what_is_installed_is_what_is_pinned() -> None:
 
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the pins are those of Python 3.11")
-def test_nothing_that_is_needed_is_left_unpinned() -> None:
+@each(("requirements", "pins"), [(REQUIREMENTS, CONSTRAINTS), (DOCS, ALL_CONSTRAINTS)])
+def test_nothing_that_is_needed_is_left_unpinned(requirements: list[Requirement], pins: dict[str, str]) -> None:
     """The pins are transitive: whatever a requirement brings along is pinned too."""
-    waiting, seen = list(REQUIREMENTS), set()
+    waiting, seen = list(requirements), set()
     while waiting:
         requirement = waiting.pop()
         name = canonicalize_name(requirement.name)
@@ -80,7 +90,7 @@ def test_nothing_that_is_needed_is_left_unpinned() -> None:
         if name in seen or name.startswith(("nvidia-", "cuda-")) or name in {"triton", "setuptools"}:
             continue  # torch pins its CUDA libraries itself, and which ones depends on its build
         seen.add(name)
-        assert name in CONSTRAINTS, f"{name} is required but not pinned in constraints.txt"
+        assert name in pins, f"{name} is required but not pinned"
         try:
             inner = metadata.requires(requirement.name) or []
         except metadata.PackageNotFoundError:
@@ -140,3 +150,10 @@ def test_a_second_set_up_has_nothing_to_do_until_a_pin_changes(empty_checkout: P
     with (empty_checkout / "constraints.txt").open("a") as constraints:
         constraints.write("another==1.0\n")
     assert _make(empty_checkout, "-q", "setup").returncode == 1
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_only_the_documentation_installs_what_it_is_built_with(empty_checkout: Path) -> None:
+    docs, others = (_make(empty_checkout, "-n", goal).stdout for goal in ("docs", "setup"))
+    assert "-c docs/constraints.txt" in docs and ".docs-" in docs and others and others in docs
+    assert "docs" not in others.replace('if name != "docs"', "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +9,9 @@ import pytest
 import torch
 
 import gnnqlab as gq
+from tests.pages import ROOT, blocks
 
-README = Path(__file__).parents[1] / "README.md"
-
-
-def section(title: str) -> str:
-    """The Python block of a section."""
-    found = re.search(rf"^## {title}$.*?^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.S | re.M)
-    assert found is not None, f"README has no section {title!r} with a block of Python"
-    return found.group(1)
+README = ROOT / "README.md"
 
 
 def test_your_own_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +40,7 @@ def test_your_own_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     launched = []
     monkeypatch.setattr(gq, "launch", lambda graph, **settings: launched.append(gq.configure(graph, **settings)))
     made = []
-    for line in section("Your own graph").splitlines():
+    for line in blocks(README, under="Your own graph")[0].splitlines():
         exec(line, names)
         made.append(names.get("graph"))
     assert [config.system.name for config in launched] == ["adaqp"] and launched[0].graph.endswith("/dgl")

@@ -25,7 +25,7 @@ __all__ = ["DNE"]
 class DNE:
     """DNE (Hanai et al., PVLDB 2019), its rounds in one process: P parts grow at once.
 
-    In a round each part with room takes max(1, λ |boundary|) nodes of its boundary with the fewest edges left, or a
+    In a round each part with room takes max(1, ``λ |boundary|``) nodes of its boundary with the fewest edges left, or a
     random seed; their free edges are its own, in a random order of all that was asked. Then edges both of whose ends
     have copies on one part go to the least loaded such part. A part has room up to ``balance`` times an even share.
     """

@@ -13,6 +13,7 @@ from gnnqlab.attached import attached
 
 _ATTACHED = ("CacheError", "TheoryCheck", "cache_error", "check")
 _MODULES = ("cache", "convergence", "cost", "limits", "variance")
+__all__ = [*_ATTACHED, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from tests.meshes import icosphere
+from tests.pages import ROOT, blocks
 from tests.ranks import run_ranks
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "halo_exchange.md"
+PAGE = ROOT / "docs" / "halo_exchange.md"
 LEVELS, STEPS = 2, 12
 
 
 def program():
-    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    assert blocks
-    return "\n".join(blocks)
+    return "\n".join(blocks(PAGE))
 
 
 def mesh(workers):

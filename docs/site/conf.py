@@ -1,0 +1,96 @@
+"""Settings of Sphinx. Nothing is executed, and nothing is fetched: not when the site is built, not when it is read."""
+
+import builtins
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from sphinx.addnodes import pending_xref
+from sphinx.util.nodes import find_pending_xref_condition
+
+import gnnqlab
+from docs.site.gather import STATIC
+from docs.site.reference import front_door, reference_of
+
+sys.modules.update(front_door())
+smartquotes = False  # -- is an option, not a dash
+
+project = "gnnqlab"
+version = release = gnnqlab.__version__
+copyright = "the authors of gnnqlab, Apache-2.0"
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax", "sphinx_copybutton"]
+templates_path: list[str] = []
+
+html_theme = "furo"
+html_title = f"gnnqlab {release}"
+html_static_path = [STATIC]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {"navigation_with_keys": True}
+# Colours of code that are told apart on both grounds.
+pygments_style, pygments_dark_style = "friendly", "github-dark"
+
+nb_execution_mode = "off"
+nb_ipywidgets_js: dict[str, dict[str, str]] = {}
+nb_merge_streams = True
+myst_enable_extensions = ["dollarmath", "amsmath"]
+myst_heading_anchors = 3
+mathjax_path = "mathjax.js"
+mathjax3_config = {"svg": {"fontCache": "global"}, "options": {"enableMenu": False}}
+
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+
+def add_plotly(app, pagename, templatename, context, doctree):
+    """Plotly's code goes where figures are: it is as large as all the rest of a page."""
+    if pagename.startswith("notebooks/"):
+        for script in ("plotly.js", "templates.js", "figures.js"):
+            app.add_js_file(script, loading_method="defer")
+
+
+def resolve(app, env, node, contnode):
+    """Names that docstrings refer to by the file they lie in are documented under the name that users write."""
+    name = reference_of(node.get("reftarget", ""))
+    if name is None or node.get("refdomain") != "py":
+        return None
+    return env.domains["py"].resolve_xref(env, node["refdoc"], app.builder, "obj", name, node, contnode)
+
+
+SAID = {}
+
+
+def keep(app, what, name, obj, options, lines):
+    """Napoleon takes words before a colon for the type of an attribute; ours are sentences."""
+    if what == "attribute":
+        SAID[name] = list(lines)
+
+
+def put_back(app, what, name, obj, options, lines):
+    if what == "attribute":
+        lines[:] = SAID.pop(name)
+
+
+def leave_builtins(app, doctree):
+    """A field that is called ``bytes`` is not what an annotation means by it."""
+    for node in list(doctree.findall(pending_xref)):
+        if node.get("refdomain") == "py" and hasattr(builtins, node["reftarget"]):
+            resolved = find_pending_xref_condition(node, "resolved")
+            node.replace_self((resolved or node).children)
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", keep, priority=400)
+    app.connect("autodoc-process-docstring", put_back, priority=600)
+    app.connect("doctree-read", leave_builtins)
+    app.connect("html-page-context", add_plotly)
+    app.connect("missing-reference", resolve)

@@ -1,0 +1,176 @@
+"""The how-to pages: their code runs as it is written, on threads of this process in place of launched workers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import gnnqlab as gq
+from gnnqlab.bits import Rows
+from gnnqlab.cli import main
+from gnnqlab.measure.in_process import ThreadedWorkers, exact_trainer, one_thread
+from gnnqlab.nn.models import registry
+from gnnqlab.systems import system as systems
+from gnnqlab.train.config import RunConfig, TrainSettings
+from tests.pages import ROOT, blocks
+
+HOW_TO = ROOT / "docs" / "how_to"
+EPOCHS = 2
+
+
+@dataclass
+class Trained:
+    """What stands for a run: the configuration that workers would read, and losses."""
+
+    config: RunConfig
+    graph: gq.Graph
+    losses: list[float] = field(default_factory=list)
+
+    def wait(self) -> Trained:
+        return self
+
+    def predict(self) -> torch.Tensor:
+        return torch.zeros(self.graph.num_nodes, self.graph.num_classes)
+
+
+@dataclass
+class Read:
+    """What a page left behind."""
+
+    names: dict[str, Any]
+    runs: list[Trained]
+    graphs: list[gq.Graph]
+
+
+@pytest.fixture
+def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Read]]:
+    """Runs a page: a block that begins with the name of a file is a module beside the others, which are the script."""
+    for variable in ("GNNQLAB_CACHE", "GNNQLAB_RUNS"):
+        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    before = [(known, dict(known)) for known in (registry.MODELS, registry._KINDS, systems.SYSTEMS)]
+    modules = set(sys.modules)
+    runs: list[Trained] = []
+
+    def launch(graph: Any, **settings: Any) -> Trained:
+        # Workers have the configuration as text only.
+        config = RunConfig.from_json(json.loads(json.dumps(gq.configure(graph, **settings).to_json())))
+        loaded = gq.load(graph)
+        loaded.check_trainable()
+        run = Trained(config, loaded)
+        runs.append(run)
+        if config.launch.device == "cpu":
+            system = config.system.on_hosts(config.launch.hosts or 1)
+            cut = system.partition.cut(loaded, config.workers)
+            workers = ThreadedWorkers(loaded, cut, system, config.model, config.train, as_launched=True)
+            run.losses += [workers.step(epoch) for epoch in range(EPOCHS)]
+            assert all(0 < loss < 10 for loss in run.losses)
+        return run
+
+    def read_page(page: str) -> Read:
+        monkeypatch.setattr(gq, "launch", launch)
+        names: dict[str, Any] = {"__name__": "how_to"}
+        graphs: list[gq.Graph] = []
+        for block in blocks(HOW_TO / f"{page}.md"):
+            first = block.partition("\n")[0]
+            if first.startswith("# ") and first.endswith(".py"):
+                Path(first.removeprefix("# ")).write_text(block)
+                continue
+            exec(compile(block, f"{page}.md", "exec"), names)
+            if "graph" in names and all(names["graph"] is not graph for graph in graphs):
+                graphs.append(names["graph"])
+        return Read(names, runs, graphs)
+
+    with one_thread():
+        yield read_page
+    for known, content in before:
+        known.clear()
+        known.update(content)
+    for name in set(sys.modules) - modules:
+        if name.startswith("my_"):
+            del sys.modules[name]
+
+
+def test_every_page_is_run() -> None:
+    tested = {"own_graph", "own_model", "own_codec", "own_bits", "own_system", "cluster", "gpu"}
+    assert {path.stem for path in HOW_TO.glob("*.md")} == tested
+
+
+def test_your_own_graph(read: Callable[[str], Read]) -> None:
+    pytest.importorskip("networkx", reason="networkx is not installed")
+    page = read("own_graph")
+    assert [graph.name for graph in page.graphs] == ["mine", "mine", "matrix", "Zachary's Karate Club", "roads"]
+    for graph in page.graphs:
+        graph.check_trainable()
+    first, split, matrix, karate, roads = page.graphs
+    assert first.num_edges == split.num_edges == matrix.num_edges == roads.num_edges
+    assert [int(mask.sum()) for mask in (split.train_mask, split.val_mask, split.test_mask)] == [40, 10, 10]
+    assert (karate.num_nodes, karate.num_edges) == (34, 2 * 78 + 34) and roads.num_features == 1
+    assert page.names["classes"].shape == (60,)
+
+
+def test_your_own_model(read: Callable[[str], Read]) -> None:
+    (run,) = read("own_model").runs
+    assert (run.config.model.name, run.config.model.epsilon, run.config.model.norm) == ("gin", 0.1, "none")
+    # The law, dropout included: three workers with float32 messages are one process.
+    settings = TrainSettings(seed=3)
+    cut = gq.Random(seed=1).cut(run.graph, 3)
+    workers = ThreadedWorkers(run.graph, cut, gq.systems.vanilla(), run.config.model, settings)
+    alone = exact_trainer(run.graph, run.config.model, seed=3)
+    loss, gradients = workers.gradients(0)
+    assert loss == pytest.approx(alone.gradients(0), rel=1e-5)
+    torch.testing.assert_close(gradients, alone.parameters.gradients, rtol=1e-4, atol=1e-5)
+
+
+def test_your_own_codec(read: Callable[[str], Read]) -> None:
+    page = read("own_codec")
+    (run,) = page.runs
+    assert run.config.system == page.names["half"]
+    exact = gq.launch("sbm:200,3,6", workers=2, layers=2, hidden=16)
+    assert run.losses == pytest.approx(exact.losses, rel=1e-3) and run.losses != exact.losses
+    codec, rows = page.names["my_codec"].Half(), torch.tensor([[1.0, 2.5, 1e6]])
+    layout, place = codec.layout(16, 1, 3), torch.tensor([0])
+    with pytest.raises(page.names["my_codec"].NonFiniteRow):
+        codec.encode(rows, place, place, layout, torch.empty(6, dtype=torch.uint8), None)
+
+
+def test_your_own_bits(read: Callable[[str], Read]) -> None:
+    page = read("own_bits")
+    by_layer, turns = [run.config.system.bits for run in page.runs]
+    ids = torch.arange(6)
+    asked = [Rows(layer=layer, direction=way, sender=0, receiver=1, ids=ids, seed=0)
+             for layer, way in ((0, "forward"), (1, "forward"), (5, "forward"), (1, "backward"))]  # fmt: skip
+    assert [by_layer.widths(rows, 0) for rows in asked] == [8, 2, 2, 8]
+    assert turns.widths(asked[0], 0).tolist() == [8, 2, 2, 2, 8, 2]
+    assert turns.widths(asked[0], 10).tolist() == [2, 8, 2, 2, 2, 8]
+
+
+def test_your_own_system(read: Callable[[str], Read]) -> None:
+    runs = read("own_system").runs
+    assert [run.config.system.name for run in runs] == ["overlapped", "lazy-bits", "vanilla", "lazy-bits"]
+    assert [run.config.system.cache for run in (runs[1], runs[3])] == [gq.Unchanged(tolerance=t) for t in (0.1, 0.05)]
+    with pytest.raises(ValueError, match="every boundary row must travel in every epoch"):
+        replace(gq.systems.adaqp(), sampler=gq.BoundarySampling(p=0.5))
+
+
+def test_several_machines(read: Callable[[str], Read], capsys: pytest.CaptureFixture[str]) -> None:
+    page = read("cluster")
+    assert [run.config.launch.hosts for run in page.runs] == [2, 2] and page.names["parts"].workers == 4
+    for line in blocks(HOW_TO / "cluster.md", language="bash"):
+        program, *arguments = line.split()
+        assert program == "gnnqlab" and main(arguments) in (0, None)
+        said = capsys.readouterr().out
+        assert said.count("--nproc-per-node=4") == 3 and "#SBATCH --nodes=2" in said
+
+
+def test_a_gpu(read: Callable[[str], Read]) -> None:
+    one, several = (run.config.launch for run in read("gpu").runs)
+    assert (one.device, one.backend) == ("cuda", "gloo") and (several.device, several.backend) == ("cuda", "nccl")
