@@ -28,7 +28,7 @@ DOCS := $(VENV)/.docs-$(DEPENDENCIES_SUM)-$(shell cat docs/constraints.txt 2>/de
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '1,11s/^# \{0,1\}//p' Makefile
+	@sed -n '1,12s/^# \{0,1\}//p' Makefile
 
 setup: $(PACKAGE)
 

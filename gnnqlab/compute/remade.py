@@ -1,5 +1,6 @@
-"""Tensors that a backward pass makes again in place of keeping them (Chen et al. 2016, Training Deep Nets with Sublinear
-Memory Cost; here by tensor, not by block of a model).
+"""Tensors that a backward pass makes again in place of keeping them.
+
+Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost; here by tensor, not by block of a model.
 
 Whoever makes a tensor may say how it is made again. Where autograd would keep such a tensor, it keeps how to make it,
 and that holds the tensors it is made from, or how to make those. The graph of gradients is the same, nothing is run
