@@ -23,7 +23,7 @@ from gnnqlab.cli.notebooks import Notebooks
 from gnnqlab.cli.parser import BadWords, parse
 from gnnqlab.cli.train import Train
 
-__all__ = ["main"]
+__all__ = ["ENVIRONMENT", "main"]
 
 
 @dataclass(kw_only=True)
@@ -46,6 +46,16 @@ _COMMANDS: dict[str, type[Any]] = {
     kind.__name__.lower(): kind
     for kind in (Train, Compare, Autotune, Bench, Systems, Graphs, Models, Runs, Doctor, Notebooks, Completion)
 }
+
+ENVIRONMENT = {
+    "GNNQLAB_RUNS": "folder of runs; default: runs",
+    "GNNQLAB_CACHE": "folder of what can be made again: shards, timings, graphs; default: ~/.cache/gnnqlab",
+    "GNNQLAB_DATA": "folder of graphs that were downloaded; default: datasets/downloads or ~/.cache/gnnqlab/data",
+    "GNNQLAB_KERNELS": "native or reference: which kernels run; default: native where they are built",
+    "GNNQLAB_ISA": "avx512, avx2 or scalar: instruction set of the kernels; default: the best of the processor",
+    "GNNQLAB_STATIC": "1: figures without controls in notebooks",
+}
+"""Variables that a user may set, and what each does."""
 
 _PIPE_CLOSED = 128 + signal.SIGPIPE
 """The code that a shell gives to a program whose reader went away."""
@@ -103,7 +113,8 @@ def _overview() -> str:
     lines = [f"  {name:11}{(kind.__doc__ or '').partition(chr(10))[0]}" for name, kind in _COMMANDS.items()]
     about = "gnnqlab: train, understand and compare quantized distributed full-graph GNN training."
     usage = "usage: gnnqlab COMMAND [OPTIONS]\n       gnnqlab COMMAND --help\n       gnnqlab --version"
-    return "\n".join([usage, "", about, "", "commands:", *lines])
+    told = [f"  {name:16}{text}" for name, text in ENVIRONMENT.items()]
+    return "\n".join([usage, "", about, "", "commands:", *lines, "", "environment:", *told])
 
 
 def _warn(message: Warning | str, *_where: Any, **_what: Any) -> None:

@@ -50,6 +50,11 @@ ISAS = ("avx512", "avx2", "scalar")
 
 _TYPES = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "f": ctypes.c_float}
 _LIBRARY = torch.library.Library("gnnqlab", "FRAGMENT")
+_WHY_NOT = {
+    "libgnnqlab_cpu.so": "no compiler at installation); reinstall the package with one",
+    "libgnnqlab_cuda.so": "nobody asked for it); reinstall the package with nvcc and "
+    "--config-settings=cmake.define.GNNQLAB_CUDA=ON",
+}
 _NOTHING_REFUSED = 2**63 - 1
 _BACKENDS = ("native", "reference")
 
@@ -277,7 +282,7 @@ def _cuda_library() -> ctypes.CDLL:
 def _load(name: str) -> tuple[ctypes.CDLL | None, str | None]:
     path = library_path(name)
     if not path.exists():
-        return None, f"{name} was not built (no compiler at installation); reinstall the package with one"
+        return None, f"{name} was not built ({_WHY_NOT[name]}"
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from gnnqlab import cli
 from gnnqlab.cli import kept_help
+from gnnqlab.cli.line import ENVIRONMENT
 from gnnqlab.cli.notebooks import course_folder
 from tests.cases import each
 
@@ -39,6 +41,19 @@ def test_no_help_imports_torch_and_all_say_what_they_take() -> None:
     titles = ["options of the command:", "training:", "model:", "launch:", "system:"]
     assert [train.index(f"\n{title}\n") for title in titles] == sorted(train.index(f"\n{title}\n") for title in titles)
     assert "--lam FLOAT" in train and "--epochs INT" in train
+
+
+def test_every_variable_that_is_read_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    package = Path(cli.__file__).parents[1]
+    reads = re.compile(r"environ(?:\.get\(|\[)\s*[\"'](GNNQLAB_\w+)|^ROOT_VARIABLE = \"(GNNQLAB_\w+)\"", re.MULTILINE)
+    read = {found[1] or found[2] for file in package.rglob("*.py") for found in reads.finditer(file.read_text())}
+    between_processes = {"GNNQLAB_GUARD", "GNNQLAB_FAULT", "GNNQLAB_EXAMPLE", "GNNQLAB_NODE", "GNNQLAB_PATH"}
+    assert read - between_processes == set(ENVIRONMENT)
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    said = capsys.readouterr().out
+    readme = (package.parent / "README.md").read_text()
+    assert all(f"  {name} " in said and f"`{name}`" in readme for name in ENVIRONMENT)
 
 
 def test_a_shell_completes_commands_options_and_names(capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,7 +52,6 @@ def build(out: Path, *, cuda: bool) -> tuple[Path, Path]:
         (sdist,), (raw,) = room.glob("*.tar.gz"), room.glob("*.whl")
         run(tools / "auditwheel", "repair", "--exclude", OPENMP, "--wheel-dir", room / "tagged", raw)
         (wheel,) = (room / "tagged").glob("*.whl")
-        run(tools / "auditwheel", "show", wheel)
         run(tools / "twine", "check", "--strict", sdist, wheel)
         return Path(shutil.copy(sdist, out)), Path(shutil.copy(wheel, out))
 

@@ -51,7 +51,7 @@ def test_an_sdist_holds_the_sources_and_no_makefile(tmp_path: Path) -> None:
     lacks, foreign = problems_of_sdist(file)
     assert foreign == f"{file.name} must not hold Makefile"
     assert "LICENSE" in lacks and "cuda_ext/CMakeLists.txt" in lacks and "notebooks/00_index.ipynb" in lacks
-    assert "pyproject.toml" not in lacks
+    assert "pyproject.toml" not in lacks and "cuda_ext/tests/codec_fuzz.cpp" in lacks
 
 
 def test_a_wheel_does_not_hang_on_what_its_builder_has() -> None:
