@@ -74,8 +74,7 @@ def _below(module: types.ModuleType) -> Iterator[tuple[str, types.ModuleType]]:
 
 
 def reference_of(target: str) -> str | None:
-    """Return the documented name of what a docstring refers to, by whichever path, if it is a public one.
-    """
+    """Return the documented name of what a docstring refers to, by whichever path, if it is a public one."""
     parts = target.split(".")
     for place, part in enumerate(parts):
         if part in gnnqlab.__all__ and (part[0].isupper() or place == len(parts) - 1):
