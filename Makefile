@@ -36,7 +36,9 @@ demo: $(PACKAGE)
 	@$(BIN)/gnnqlab compare --graph digits --model gcn --hidden 64 --systems vanilla,fixed-bits,adaqp --bits 2 --workers 2 \
 	  --epochs 60 --evaluate-every 5 --hosts 2 --link 20mbit
 
+# Without the packages of the site, where they cannot be had, its tests are skipped.
 test: $(PACKAGE)
+	@$(MAKE) --no-print-directory $(DOCS) || echo "gnnqlab: the tests of the documentation as a site are skipped" >&2
 	@$(BIN)/python tests/run_all.py
 
 mutants: $(PACKAGE)

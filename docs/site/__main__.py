@@ -15,7 +15,7 @@ def build(folder: Path, *, measure: bool) -> int:
     """Build the site into ``folder / "html"``.
 
     Args:
-        folder: keeps what Sphinx knows of the pages too, so that a second build is quick.
+        folder: has the pages' sources and what Sphinx knows of them too; all is built anew, so that nothing is old.
         measure: compute the effects of the errata.
 
     Returns:
@@ -26,7 +26,7 @@ def build(folder: Path, *, measure: bool) -> int:
     here = Path(__file__).parent
     write(sources(measure=measure), folder / "source")
     write(statics(), folder / STATIC)
-    options = ["-W", "--keep-going", "-q", "-a", "-b", "html", "-c", str(here), "-d", str(folder / "doctrees")]
+    options = ["-W", "--keep-going", "-q", "-E", "-b", "html", "-c", str(here), "-d", str(folder / "doctrees")]
     options += ["-D", f"html_static_path={folder / STATIC}"]
     return int(sphinx([*options, str(folder / "source"), str(folder / "html")]))
 

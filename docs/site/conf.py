@@ -6,6 +6,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from docutils.nodes import Text
 from sphinx.addnodes import pending_xref
 from sphinx.util.nodes import find_pending_xref_condition
 
@@ -80,8 +81,10 @@ def put_back(app, what, name, obj, options, lines):
         lines[:] = SAID.pop(name)
 
 
-def leave_builtins(app, doctree):
-    """A field that is called ``bytes`` is not what an annotation means by it."""
+def mend_signatures(app, doctree):
+    """A field that is called ``bytes`` is not what an annotation means by it; and parameters have a dash."""
+    for text in list(doctree.findall(lambda node: isinstance(node, Text) and node == " -- ")):
+        text.parent.replace(text, Text(" – "))
     for node in list(doctree.findall(pending_xref)):
         if node.get("refdomain") == "py" and hasattr(builtins, node["reftarget"]):
             resolved = find_pending_xref_condition(node, "resolved")
@@ -91,6 +94,6 @@ def leave_builtins(app, doctree):
 def setup(app):
     app.connect("autodoc-process-docstring", keep, priority=400)
     app.connect("autodoc-process-docstring", put_back, priority=600)
-    app.connect("doctree-read", leave_builtins)
+    app.connect("doctree-read", mend_signatures)
     app.connect("html-page-context", add_plotly)
     app.connect("missing-reference", resolve)

@@ -78,7 +78,7 @@ def _mathjax() -> Path:
 
 
 def write(files: Mapping[str, str | bytes], folder: Path) -> None:
-    """Make a folder hold these files and no others; what has not changed is left, so that it is not built again."""
+    """Make a folder hold these files and no others."""
     for path in [path for path in folder.rglob("*") if path.is_file()]:
         if path.relative_to(folder).as_posix() not in files:
             path.unlink()
@@ -86,8 +86,7 @@ def write(files: Mapping[str, str | bytes], folder: Path) -> None:
         content = content.encode() if isinstance(content, str) else content
         path = folder / place
         path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists() or path.read_bytes() != content:
-            path.write_bytes(content)
+        path.write_bytes(content)
 
 
 def errata_page(*, measure: bool) -> str:

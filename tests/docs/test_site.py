@@ -1,0 +1,156 @@
+"""The site: everything public is in it, and nothing of it lies elsewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import gnnqlab as gq
+from docs.site import notebooks, reference
+from docs.site.gather import errata_page
+from gnnqlab.lab.course.errata import ERRATA
+from tests.browser.conftest import FLAGS, missing
+from tests.pages import ROOT
+
+LACKS = [name for name in ("sphinx", "myst_nb", "furo") if importlib.util.find_spec(name) is None]
+needs_site = pytest.mark.skipif(bool(LACKS), reason=f"the site needs {', '.join(LACKS)}; make docs installs it")
+LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src", "object": "data", "embed": "src"}
+"""What a browser fetches by itself: element -> attribute. A link is fetched too; an anchor when it is followed."""
+
+
+class Page(HTMLParser):
+    """What a page loads, what it leads to, and the names of its places."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.leads: list[str] = []
+        self.places: set[str] = set()
+        self.feed(text)
+        self.loads += in_style(" ".join(re.findall(r"<style.*?</style>|style=\"[^\"]*\"", text, re.S)))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        said = {name: value or "" for name, value in attrs}
+        self.places |= {said[name] for name in ("id", "name") if name in said}
+        if tag in LOADS and said.get(LOADS[tag]):
+            self.loads.append(said[LOADS[tag]])
+        if tag == "link" and not {"index", "search", "next", "prev"} & set(said.get("rel", "").split()):
+            self.loads.append(said["href"])
+        if tag == "a" and "href" in said:
+            self.leads.append(said["href"])
+
+
+def in_style(text: str) -> list[str]:
+    """Addresses that a style loads."""
+    return [a or b for a, b in re.findall(r"url\(\s*['\"]?([^'\")]+)|@import\s+['\"]([^'\"]+)", text)]
+
+
+def foreign(addresses: list[str]) -> list[str]:
+    return [each for each in addresses if urlsplit(each).scheme not in ("", "data") or each.startswith("//")]
+
+
+def test_what_is_loaded_from_elsewhere_is_seen() -> None:
+    text = (
+        '<link rel="stylesheet" href="//a.org/x.css"><script src="https://b.org/x.js"></script>'
+        "<style>@import 'https://c.org/x.css'; p { background: url(https://d.org/x.png) }</style>"
+        '<script src="own.js"></script><img src="data:image/png;base64,AA"><a href="https://e.org">a link</a>'
+    )
+    assert sorted(urlsplit(each).netloc for each in foreign(Page(text).loads)) == ["a.org", "b.org", "c.org", "d.org"]
+
+
+def test_every_public_name_and_erratum_has_its_place() -> None:
+    pages = reference.pages()
+    named = set(re.findall(r"^\.\. (?:py:)?\w+:: gq\.(\w+)$|^## `gq\.(\w+)`$", "\n".join(pages.values()), re.M))
+    assert {a or b for a, b in named} == set(gq.__all__)
+    assert set(re.findall(r"^### (\S+)$", errata_page(measure=False), re.M)) == {entry.id for entry in ERRATA}
+    assert reference.reference_of("gnnqlab.graph.graph.Graph") == "gq.Graph"
+    assert reference.reference_of("gnnqlab.launch") == "gq.launch" and reference.reference_of("torch.Tensor") is None
+
+
+def test_a_figure_is_a_picture_until_it_is_drawn() -> None:
+    figure = {"data": [{"name": "</script>"}], "layout": {"height": 200}}
+    data = {"application/vnd.plotly.v1+json": figure, "image/png": "AA==\n", "text/plain": 'Says "so" & so'}
+    cells = [{"cell_type": "code", "outputs": [{"output_type": "execute_result", "data": data, "metadata": {}}]}]
+    ((output,),) = [cell["outputs"] for cell in json.loads(notebooks.drawn(json.dumps({"cells": cells})))["cells"]]
+    (shown,) = output["data"].values()
+    assert 'src="data:image/png;base64,AA=="' in shown and 'alt="Says &quot;so&quot; &amp; so"' in shown
+    (held,) = re.findall(r"<script[^>]*>(.*?)</script>", shown)
+    assert json.loads(held) == figure
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "docs.site", "--no-measure", "--folder", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WARNING" not in done.stderr
+    return folder / "html"
+
+
+@needs_site
+@pytest.mark.slow
+def test_the_site_is_whole_and_loads_nothing_from_elsewhere(site: Path) -> None:
+    pages = {path: Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
+    styles = {path: in_style(path.read_text(encoding="utf-8")) for path in site.rglob("*.css")}
+    loads = {path: page.loads for path, page in pages.items()} | styles
+    assert {path.name: foreign(each) for path, each in loads.items() if foreign(each)} == {}
+    astray = []
+    for path, addresses in [*loads.items(), *((path, page.leads) for path, page in pages.items())]:
+        for address in addresses:
+            said = urlsplit(address)
+            if said.scheme or said.netloc:
+                continue
+            target = path.parent / unquote(said.path) if said.path else path
+            if not target.exists():
+                astray.append(f"{path.name}: {address}")
+            elif said.fragment and target.suffix == ".html":
+                known = (
+                    pages[next(page for page in pages if page.samefile(target))].places
+                    if said.path
+                    else pages[path].places
+                )
+                if unquote(said.fragment) not in known:
+                    astray.append(f"{path.name}: {address}")
+    assert astray == []
+    shown = {path.stem for path in (site / "notebooks").glob("[0-9]*.html")}
+    assert shown == {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")}
+    places = set().union(*(page.places for path, page in pages.items() if path.parent.name == "reference"))
+    modules = {name for name in gq.__all__ if f"gq.{name}" in reference.front_door()}
+    assert {f"gq.{name}" for name in set(gq.__all__) - modules} <= places
+    assert "exchange_rows" in (site / "searchindex.js").read_text(encoding="utf-8")
+
+
+@needs_site
+@pytest.mark.slow
+@pytest.mark.skipif(missing() is not None, reason=str(missing()))
+def test_figures_and_formulas_are_drawn_without_a_network(site: Path) -> None:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        page = browser.new_page(viewport={"width": 900, "height": 1600}, color_scheme="dark")
+        asked: list[str] = []
+        failed: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("pageerror", lambda error: failed.append(str(error)))
+        page.goto((site / "notebooks" / "04_messages_in_few_bits.html").as_uri())
+        page.wait_for_selector(".plotly-figure .main-svg", timeout=60_000)
+        page.wait_for_selector("div.math mjx-container svg", timeout=60_000)
+        ink = "getComputedStyle(document.querySelector('.plotly-figure .gtitle')).fill"
+        assert page.evaluate(ink) == "rgb(230, 232, 234)"
+        page.evaluate("document.body.dataset.theme = 'light'")
+        page.wait_for_function(f"{ink} === 'rgb(31, 35, 40)'", timeout=20_000)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page moves sideways"
+        browser.close()
+    assert failed == []
+    assert [url[:80] for url in asked if urlsplit(url).scheme not in ("file", "data", "blob")] == []
