@@ -21,7 +21,7 @@ from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.trainer import worker_trainer
 from tests.cases import each
 from tests.graphs import random_graph
-from tests.nn.test_law import MODELS, assert_same, on_rank_scheduled, one_process, train
+from tests.nn.test_law import MODELS, assert_all_same, train
 from tests.ranks import run_ranks
 
 SETTINGS = TrainSettings(seed=7)
@@ -32,22 +32,20 @@ LAW = {
 }
 
 
-@each("name", LAW)
-def test_every_model_obeys_one_worker_at_a_time(name):
+def test_every_model_obeys_one_worker_at_a_time():
     # With seed 7 an element of jknet lies within a rounding of its rectifier's corner: sums in another order flip it.
     graph, settings = random_graph(directed=True, isolated=4), TrainSettings(seed=8)
     owner = Random(seed=3).assign(graph, 3)
-    results = run_ranks(on_rank_scheduled, 3, graph, owner, LAW[name], settings, Sequential(depth=1))
-    assert_same(results, one_process(graph, LAW[name], settings))
+    cases = {name: (graph, owner, shape, settings) for name, shape in LAW.items()}
+    assert_all_same(3, cases, schedule=Sequential(depth=1))
 
 
-@each("model", ["graphsage", "gat, 4 heads"])
 @each(("workers", "depth"), [(1, 1), (2, 0), (2, 1), (3, 0), (3, 2), (4, 0), (4, 1), (4, 2), (4, 5)])
-def test_workers_and_depths_obey(model, workers, depth):
+def test_workers_and_depths_obey(workers, depth):
     graph, settings = random_graph(isolated=4), TrainSettings(seed=7, weight_decay=1e-3)
     owner = Random(seed=3).assign(graph, workers)
-    results = run_ranks(on_rank_scheduled, workers, graph, owner, LAW[model], settings, Sequential(depth=depth))
-    assert_same(results, one_process(graph, LAW[model], settings))
+    cases = {model: (graph, owner, LAW[model], settings) for model in ("graphsage", "gat, 4 heads")}
+    assert_all_same(workers, cases, schedule=Sequential(depth=depth))
 
 
 QUANTIZED = {"codec": Stochastic(), "bits": Fixed(bits=4)}
