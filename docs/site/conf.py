@@ -12,9 +12,10 @@ from sphinx.util.nodes import find_pending_xref_condition
 
 import gnnqlab
 from docs.site.gather import STATIC
-from docs.site.reference import front_door, reference_of
+from docs.site.reference import front_door, reference_of, without_checks
 
 sys.modules.update(front_door())
+without_checks()
 smartquotes = False  # -- is an option, not a dash
 
 project = "gnnqlab"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import gnnqlab
 
-__all__ = ["front_door", "pages", "reference_of", "rooms"]
+__all__ = ["front_door", "pages", "reference_of", "rooms", "without_checks"]
 
 _TITLES = {
     "graph": "Graphs",
@@ -50,14 +50,20 @@ def front_door() -> dict[str, types.ModuleType]:
         elif isinstance(value, types.ModuleType):
             found |= {f"gq.{name}{part}": module for part, module in _below(value)}
         setattr(gq, name, value)
-        _without_checks(value)
     return found
 
 
-def _without_checks(kind: object) -> None:
-    """Leave out what settings are checked by: ``Annotated[int, Range(...)]`` is an int to a reader."""
-    if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
-        return
+def without_checks() -> None:
+    """Leave out what settings are checked by: ``Annotated[int, Range(...)]`` is an int to a reader.
+
+    Nothing is checked in this process any more: for the one that writes the site, and no other.
+    """
+    for kind in vars(front_door()["gq"]).values():
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+            _plain(kind)
+
+
+def _plain(kind: type) -> None:
     for holder in (kind, kind.__init__):
         with contextlib.suppress(NameError):  # types that are imported for type checkers alone
             hints = typing.get_type_hints(holder)
