@@ -83,7 +83,8 @@ def run_pytest(*arguments: str, out: IO[bytes] | None = None) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
         command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments]
-        environment = {**os.environ, "GNNQLAB_RUNS": str(Path(folder, "runs"))}
+        # One thread a process: threads that wait for one another spin, and lanes beside them starve.
+        environment = {"OMP_NUM_THREADS": "1", **os.environ, "GNNQLAB_RUNS": str(Path(folder, "runs"))}
         done = subprocess.run(
             command, cwd=ROOT, stdin=subprocess.DEVNULL, env=environment, stdout=out, stderr=out and subprocess.STDOUT
         )

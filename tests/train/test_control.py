@@ -149,7 +149,7 @@ def test_a_launched_run_is_steered_and_says_so(tmp_path):
     after = traffic[(traffic.epoch > changed) & (traffic.epoch < changed + 4)]
     assert set(after.bits) == {2} and set(after.receiver) == {0, 1}
     before = traffic[traffic.epoch == changed]
-    assert set(before.bits) > {2}
+    assert set(before.bits) - {2}, "the widths of before, which hang on how fast the link was just then"
     assert run.status == "stopped"
     with pytest.raises(RuntimeError, match="must be under way to be steered, got status stopped"):
         run.control(lam=0.5)
