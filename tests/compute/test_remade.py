@@ -37,7 +37,7 @@ SHAPES = [
 @each("shape", SHAPES)
 def test_losses_and_weights_are_those_of_everything_kept(shape):
     graph = random_graph()
-    shape = ModelSettings(**{"layers": 4, "hidden": 8, "input_dropout": 0.3, **shape})
+    shape = ModelSettings(**{"layers": 4, "hidden": 8, "dropout": 0.3, "input_dropout": 0.3, **shape})
     found = {}
     for keep in ("all", "sums", "nothing"):
         settings = TrainSettings(keep_for_backward=keep, seed=3)
@@ -92,75 +92,77 @@ def test_workers_send_what_they_sent_and_learn_the_same(name, model):
     assert torch.equal(found["sums"][2], found["all"][2])
 
 
-class TestMatrices:
-    def test_gcn_holds_fewer_the_less_it_keeps(self):
-        graph, shape = random_graph(2000, 4000, features=32), ModelSettings(layers=3, hidden=32)
-        found = {keep: live_matrices(graph, shape, keep) for keep in ("all", "sums", "nothing")}
-        assert 5 < found["all"] <= 9
-        assert found["nothing"] <= 5
-        assert found["all"] - 1.1 < found["sums"] + 0.1 < found["all"]
-        assert found["nothing"] < found["sums"] - 0.9
-
-    def test_sums_are_the_same_for_two_workers(self):
-        graph, shape = random_graph(1000, 1500, features=32), ModelSettings(layers=3, hidden=32)
-        found = {keep: live_matrices(graph, shape, keep, workers=2) for keep in ("all", "sums")}
-        assert found["sums"] < found["all"] - 0.9
+def test_gcn_holds_fewer_the_less_it_keeps():
+    graph, shape = random_graph(2000, 4000, features=32), ModelSettings(layers=3, hidden=32)
+    found = {keep: live_matrices(graph, shape, keep) for keep in ("all", "sums", "nothing")}
+    assert 5 < found["all"] <= 9
+    assert found["nothing"] <= 5
+    assert found["all"] - 1.1 < found["sums"] + 0.1 < found["all"]
+    assert found["nothing"] < found["sums"] - 0.9
 
 
-class TestRemakes:
-    def test_a_tensor_with_a_recipe_is_not_kept(self):
-        x, w = torch.randn(50, 8), torch.randn(8, 8, requires_grad=True)
-        kept: list[Tensor] = []
-        with Remakes("sums", kept.append) as remakes:
-            y = x @ w
-            remakes.made(y, torch.mm, x, w)
-            loss = (y.exp() * y).sum()
-        assert sum(each.data_ptr() == y.data_ptr() for each in kept) == 0
-        loss.backward()
-        ours, w.grad = w.grad, None
+def test_sums_are_the_same_for_two_workers():
+    graph, shape = random_graph(1000, 1500, features=32), ModelSettings(layers=3, hidden=32)
+    found = {keep: live_matrices(graph, shape, keep, workers=2) for keep in ("all", "sums")}
+    assert found["sums"] < found["all"] - 0.9
+
+
+def test_a_tensor_with_a_recipe_is_not_kept():
+    x, w = torch.randn(50, 8), torch.randn(8, 8, requires_grad=True)
+    kept: list[Tensor] = []
+    with Remakes("sums", kept.append) as remakes:
         y = x @ w
-        (y.exp() * y).sum().backward()
-        assert torch.equal(ours, w.grad)
+        remakes.made(y, torch.mm, x, w)
+        loss = (y.exp() * y).sum()
+    assert sum(each.data_ptr() == y.data_ptr() for each in kept) == 0
+    loss.backward()
+    ours, w.grad = w.grad, None
+    y = x @ w
+    (y.exp() * y).sum().backward()
+    assert torch.equal(ours, w.grad)
 
-    def test_what_was_written_over_is_refused_or_kept_as_it_is_now(self):
-        x, w = torch.ones(4, 3), torch.ones(3, 3, requires_grad=True)
-        with Remakes("sums") as remakes:
-            y = x @ w
-            remakes.made(y, torch.mm, x, w)
-            loss = y.relu_().square().sum()  # squares what is there now, not what was made
+
+def test_what_was_written_over_is_refused_or_kept_as_it_is_now():
+    x, w = torch.ones(4, 3), torch.ones(3, 3, requires_grad=True)
+    with Remakes("sums") as remakes:
+        y = x @ w
+        remakes.made(y, torch.mm, x, w)
+        loss = y.mul_(2).square().sum()  # squares what is there now, not what was made
+    loss.backward()
+    assert w.grad is not None and w.grad[0].tolist() == [96.0] * 3
+    with Remakes("sums") as remakes:
+        y = x @ w
+        remakes.made(y, torch.mm, x, w)
+        loss = y.square().sum()
+    x.add_(1)
+    with pytest.raises(RuntimeError, match="was written over"):
         loss.backward()
-        assert w.grad is not None and w.grad[0].tolist() == [24.0] * 3
-        with Remakes("sums") as remakes:
-            y = x @ w
-            remakes.made(y, torch.mm, x, w)
-            loss = y.square().sum()
-        x.add_(1)
-        with pytest.raises(RuntimeError, match="was written over"):
-            loss.backward()
 
-    def test_long_chains_are_made_in_pieces(self):
-        runs = 0
 
-        def twice(h: Tensor) -> Tensor:
-            nonlocal runs
-            runs += 1
-            return h * h + h
+def test_long_chains_are_made_in_pieces():
+    runs = 0
 
-        h = torch.full((2, 2), 0.1, requires_grad=True)
-        with Remakes("sums") as remakes:
-            y = h
-            for _ in range(40):
-                z = twice(y)
-                remakes.made(z, twice, y)
-                y = z
-            loss = y.sum()
-        runs = 0
-        loss.backward()
-        assert 0 < runs < 40 * 7
+    def twice(h: Tensor) -> Tensor:
+        nonlocal runs
+        runs += 1
+        return h * h + h
 
-    def test_other_keeps_are_refused(self):
-        with pytest.raises(ValueError, match="keep must be one of"):
-            Remakes("all")
+    h = torch.full((2, 2), 0.1, requires_grad=True)
+    with Remakes("sums") as remakes:
+        y = h
+        for _ in range(40):
+            z = twice(y)
+            remakes.made(z, twice, y)
+            y = z
+        loss = y.sum()
+    runs = 0
+    loss.backward()
+    assert 0 < runs < 40 * 7
+
+
+def test_other_keeps_are_refused():
+    with pytest.raises(ValueError, match="keep must be one of"):
+        Remakes("all")
 
 
 def test_what_cannot_be_honoured_is_refused():
