@@ -86,8 +86,8 @@ FAULTS = (
     Fault(
         name="the largest code of the printed formula",
         file="kernels/quantize.py",
-        before='levels, whole = 2 ** (bits - 1) - 1, scale == "tensor"',
-        after='levels, whole = 2 ** (bits - 1), scale == "tensor"',
+        before="levels, most = 2 ** (bits - 1) - 1, None",
+        after="levels, most = 2 ** (bits - 1), None",
         test="kernels/test_quantize.py::test_an_element_is_off_by_less_than_a_step_and_codes_stay_in_their_range",
         why="the largest element of a row would turn negative in a byte",
     ),
