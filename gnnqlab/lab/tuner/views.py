@@ -38,7 +38,7 @@ _PATTERNS = ("", "/", "", "x", ".", "", "\\", "-", "|")
 _HATCH = {"size": 5, "solidity": 0.25, "fillmode": "overlay"}
 _BAR = {
     "ticks": "", "x": 0.632, "xanchor": "left", "y": 1, "yanchor": "top", "len": 0.42,
-    "thickness": 9, "tickvals": [1, 2, 4, 8], "outlinewidth": 0,
+    "thickness": 9, "tickvals": [1, 8], "outlinewidth": 0,
 }  # fmt: skip
 _STATED = tuple(phase for phase in PHASES if phase.column != "assign_s")
 """Phases of a usual epoch; what waits for messages is the wire of a forecast."""
