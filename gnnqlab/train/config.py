@@ -60,6 +60,18 @@ class TrainSettings:
     def __post_init__(self) -> None:
         check(self)
 
+    def expect_workers(self, workers: int) -> None:
+        """Refuse what so many workers cannot do.
+
+        Raises:
+            ValueError: with rule, value and way out.
+        """
+        if self.keep_for_backward == "nothing" and workers > 1:
+            raise ValueError(
+                f"keep_for_backward 'nothing' sums neighbours again, whose rows {workers} workers would have to "
+                "send twice; choose keep_for_backward 'sums', or 1 worker"
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchSettings:
@@ -168,11 +180,7 @@ class RunConfig:
                 f"{type(self.system.compute).__name__}, which prepares operands once a pass; choose compute float32 or "
                 "keep_for_backward 'all'"
             )
-        if keep == "nothing" and self.workers > 1:
-            raise ValueError(
-                f"keep_for_backward 'nothing' sums neighbours again, whose rows {self.workers} workers would have to "
-                "send twice; choose keep_for_backward 'sums', or 1 worker"
-            )
+        self.train.expect_workers(self.workers)
 
     @property
     def placed(self) -> System:

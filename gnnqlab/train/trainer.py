@@ -197,8 +197,9 @@ def worker_trainer(
         control: brings settings from outside while it trains.
 
     Raises:
-        ValueError: if the shard has nothing to learn from.
+        ValueError: if the shard has nothing to learn from, or so many workers cannot do what the settings ask.
     """
+    settings.expect_workers(shard.workers)
     clock = clock or Clock()
     distributed = shard.workers > 1 and dist.is_initialized()
     seat = Seat(

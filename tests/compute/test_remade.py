@@ -172,5 +172,8 @@ def test_what_cannot_be_honoured_is_refused():
     with pytest.raises(ValueError, match="2 workers would have to send twice; choose keep_for_backward 'sums'"):
         RunConfig(graph="digits", train=replace(less, keep_for_backward="nothing"))
     assert RunConfig(graph="digits", train=replace(less, keep_for_backward="nothing"), workers=1).workers == 1
+    graph, shape, nothing = random_graph(), ModelSettings(), replace(less, keep_for_backward="nothing")
+    with pytest.raises(ValueError, match="2 workers would have to send twice"):
+        ThreadedWorkers(graph, cut_graph(graph, Random(), 2), vanilla(), shape, nothing)
     with pytest.raises(ValueError, match="must be 'all', 'sums' or 'nothing', got 'some'"):
         TrainSettings(keep_for_backward="some")
