@@ -221,6 +221,9 @@ class ThreadedWorkers:
         make_graph: instead of a plain `WorkerGraph`.
         smooth: put GELU in the place of ReLU.
         as_launched: keep the system's codec and schedule, as measurements of memory need.
+
+    Raises:
+        ValueError: if so many workers cannot do what the settings ask.
     """
 
     def __init__(
@@ -236,6 +239,7 @@ class ThreadedWorkers:
         smooth: bool = False,
         as_launched: bool = False,
     ) -> None:
+        settings.expect_workers(cut.workers)
         self._mail = Mail(cut.workers)
         self._clocks = [Clock(timer=time.thread_time) for _ in range(cut.workers)]
         self.seconds: list[dict[str, float]] = []
