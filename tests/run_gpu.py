@@ -113,7 +113,7 @@ class Pass:
 
         table = self.progress / "bench.json"
         self.progress.mkdir(parents=True, exist_ok=True)
-        command = f"{shlex.quote(sys.executable)} -m gnnqlab.cli bench gpu --json --repeats {self.given.repeats}"
+        command = f"{shlex.quote(sys.executable)} -m gnnqlab bench gpu --json --repeats {self.given.repeats}"
         passed = self.run(["bash", "-c", f"set -o pipefail; {command} | tail -n 1 > {shlex.quote(str(table))}"])
         if passed:
             keep("gpu-kernels", json.loads(table.read_text())["rows"], command=self.command, folder=self.out)

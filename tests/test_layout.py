@@ -10,7 +10,7 @@ import pytest
 
 from tests.layout import Tree, arrows_up, circles, computed_names
 
-DOORS = ("gnnqlab", "gnnqlab.lab")
+DOORS = ("gnnqlab", "gnnqlab.__main__", "gnnqlab.lab")
 TREE = Tree(Path(__file__).parent.parent / "gnnqlab", DOORS)
 ROOMS = (
     "errors", "attached", "atomic", "by_name", "settings", "callable_module", "seat", "adaptive", "theory", "kernels",

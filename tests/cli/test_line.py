@@ -144,14 +144,14 @@ def test_a_reader_that_has_enough_is_no_mistake():
     """``gnnqlab graphs | head -0``: no traceback, no complaint."""
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run([sys.executable, "-m", "gnnqlab.cli", "graphs"], stdout=writing, stderr=subprocess.PIPE)
+    done = subprocess.run([sys.executable, "-m", "gnnqlab", "graphs"], stdout=writing, stderr=subprocess.PIPE)
     os.close(writing)
     assert (done.returncode, done.stderr) == (128 + 13, b"")
 
 
 def test_help_is_readable_where_there_are_no_greek_letters():
     done = subprocess.run(
-        [sys.executable, "-m", "gnnqlab.cli", "train", "--help"],
+        [sys.executable, "-m", "gnnqlab", "train", "--help"],
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
         capture_output=True,
         text=True,
@@ -171,7 +171,7 @@ def test_two_systems_are_trained_and_compared(tmp_path):
     words = "compare --graph digits --systems vanilla,fixed-bits --bits 2 --workers 2 --epochs 25 --hidden 64 --json"
     words += " --target 0.9 --mini-batch --batch-size 256"
     done = subprocess.run(
-        [sys.executable, "-m", "gnnqlab.cli", *words.split()],
+        [sys.executable, "-m", "gnnqlab", *words.split()],
         env=environment,
         capture_output=True,
         text=True,

@@ -1,6 +1,0 @@
-"""``python -m gnnqlab.cli`` is ``gnnqlab``."""
-
-from gnnqlab.cli.line import main
-
-if __name__ == "__main__":
-    main()
