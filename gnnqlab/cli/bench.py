@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -79,6 +81,7 @@ class Bench:
 
     def run(self) -> dict[str, Any]:
         from gnnqlab.bench.registry import measure
+        from gnnqlab.bench.results import HERE, expect_joinable
 
         if self.name == "results":
             return self._show_kept()
@@ -89,6 +92,8 @@ class Bench:
                 )
         if self.results is not None and self.keep is None:
             raise ValueError(f"a folder of kept tables needs the name of one, got --results {self.results}; add --keep")
+        if self.keep is not None:
+            expect_joinable(self.keep, folder=self.results or HERE)  # before hours of measuring, not after them
         names = ("link", "comm_share", "hosts", "graph", "epochs", "seeds", "first_seed", "trainings")
         options = {name: value for name in names if (value := getattr(self, name)) is not None}
         if self.workers is not None:
@@ -100,20 +105,26 @@ class Bench:
         if self.computes is not None:
             options["computes"] = tuple(self.computes.split(","))
         result = measure(self.name, repeats=self.repeats, **options)
-        if self.keep is not None:
-            result["kept"] = str(self._kept(result["rows"]))
         if not self.json:
             print(f"{result['machine']['processor']}, instruction set {result['machine']['instruction_set']}")
             print(_table(self.name, result["rows"]))
-            if self.keep is not None:
+        if self.keep is not None:
+            result["kept"] = str(self._kept(self.keep, result["rows"]))
+            if not self.json:
                 print(f"kept: {result['kept']}")
         return result
 
-    def _kept(self, rows: list[dict[str, Any]]) -> Path:
-        from gnnqlab.bench.results import HERE, join
+    def _kept(self, part: str, rows: list[dict[str, Any]]) -> Path:
+        """Join rows to the table of that name, or keep them beside it: what was measured is not lost."""
+        from gnnqlab.bench.results import HERE, join, keep
 
-        assert self.keep is not None
-        return join(self.keep, rows, command=self._command(), folder=self.results or HERE)
+        where: dict[str, Any] = {"command": self._command(), "folder": self.results or HERE}
+        try:
+            return join(part, rows, **where)
+        except ValueError as error:
+            path = keep(f"{part}-{time.strftime('%Y%m%d-%H%M%S')}", rows, **where)
+            print(f"gnnqlab: {error}; they are kept as {path.stem}", file=sys.stderr)
+            return path
 
     def _show_kept(self) -> dict[str, Any]:
         """Show all kept tables, or write them as a page."""

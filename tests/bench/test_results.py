@@ -92,6 +92,27 @@ def test_the_command_keeps_and_joins(tmp_path, monkeypatch, capsys):
     assert "a folder of kept tables needs the name of one" in capsys.readouterr().err
 
 
+def test_a_table_of_another_machine_is_refused_before_anything_is_measured(tmp_path, monkeypatch, capsys):
+    path = keep("epoch", [line("a", 1.0)], command="first", folder=tmp_path)
+    table = json.loads(path.read_text())
+    path.write_text(json.dumps({**table, "machine": {**table["machine"], "cores": 999}}))
+    monkeypatch.setattr("gnnqlab.bench.registry.measure", lambda *_, **__: pytest.fail("measured for nothing"))
+    with pytest.raises(SystemExit):
+        main(["bench", "epoch", "--keep", "epoch", "--results", str(tmp_path)])
+    assert "keep them under another name" in capsys.readouterr().err
+
+
+def test_what_cannot_be_joined_is_kept_beside_it(tmp_path, monkeypatch, capsys):
+    twice = {"bench": "epoch", "machine": machine(), "rows": [gq_row("same"), gq_row("same")]}
+    monkeypatch.setattr("gnnqlab.bench.registry.measure", lambda *_, **__: twice)
+    keep("epoch", [line("a", 1.0)], command="first", folder=tmp_path)
+    main(["bench", "epoch", "--keep", "epoch", "--results", str(tmp_path)])
+    said = capsys.readouterr()
+    (beside,) = (name for name in load(tmp_path) if name != "epoch")
+    assert len(load(tmp_path)[beside]["rows"]) == 2 and len(load(tmp_path)["epoch"]["rows"]) == 1
+    assert f"got 1 twice; they are kept as {beside}" in said.err and "same" in said.out
+
+
 def gq_row(case):
     return {**line(case, 1.0), "unit": "", "rival_value": None, "ratio": None, "goal": None, "reached": None}
 

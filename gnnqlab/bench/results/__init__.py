@@ -14,7 +14,7 @@ from gnnqlab.atomic import write_text
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["HERE", "bench_results", "join", "keep", "load", "markdown"]
+__all__ = ["HERE", "bench_results", "expect_joinable", "join", "keep", "load", "markdown"]
 
 HERE = Path(__file__).parent
 """The package's own tables, which are part of the repository."""
@@ -76,13 +76,8 @@ def join(part: str, rows: Sequence[dict[str, Any]], *, command: str, folder: Pat
     path = Path(folder) / f"{part}.json"
     if not path.exists():
         return keep(part, rows, command=command, folder=folder)
-    table, here = json.loads(path.read_text()), machine()
-    there = table["machine"]
-    if any(there[name] != here[name] for name in _WHERE):
-        raise ValueError(
-            f"rows of one table must come from one machine, got {[here[name] for name in _WHERE]} for {part!r} of "
-            f"{[there[name] for name in _WHERE]}; keep them under another name"
-        )
+    expect_joinable(part, folder=folder)
+    table = json.loads(path.read_text())
     said = {"date": table["date"], "command": table["command"]}
     new = {_key(row): {**row, "date": _now(), "command": command} for row in rows}
     if len(new) < len(rows):
@@ -90,7 +85,26 @@ def join(part: str, rows: Sequence[dict[str, Any]], *, command: str, folder: Pat
     old = {_key(row): {**said, **row} for row in table["rows"]}
     joined = list({**old, **new}.values())
     commands = "; ".join(dict.fromkeys(row["command"] for row in joined))
-    return _write(path, {**table, "date": _now(), "command": commands, "machine": here, "rows": joined})
+    return _write(path, {**table, "date": _now(), "command": commands, "machine": machine(), "rows": joined})
+
+
+def expect_joinable(part: str, *, folder: Path | str = HERE) -> None:
+    """Refuse to join what this machine measures to a table of another one.
+
+    Raises:
+        ValueError: if there is a table of that name, and it was measured on another machine.
+    """
+    from gnnqlab.bench.registry import machine
+
+    path = Path(folder) / f"{part}.json"
+    if not path.exists():
+        return
+    there, here = json.loads(path.read_text())["machine"], machine()
+    if any(there[name] != here[name] for name in _WHERE):
+        raise ValueError(
+            f"rows of one table must come from one machine, got {[here[name] for name in _WHERE]} for {part!r} of "
+            f"{[there[name] for name in _WHERE]}; keep them under another name"
+        )
 
 
 def _key(row: dict[str, Any]) -> tuple[Any, ...]:
