@@ -132,6 +132,22 @@ FAULTS = (
         why="the memory that is saved would be that of another depth",
     ),
     Fault(
+        name="gradients of a whole turn beside its rows",
+        file="exchange/attention_in_turn.py",
+        before="PIECES = 8",
+        after="PIECES = 1",
+        test="exchange/test_sequential.py::test_attention_holds_rows_or_their_gradients_not_both",
+        why="attention would hold three workers' rows at depth 1, and a third of Vanilla's halo is no quarter",
+    ),
+    Fault(
+        name="each piece of a turn takes the gradients of the first",
+        file="exchange/attention_in_turn.py",
+        before="first + turn.first + begin)",
+        after="first + turn.first)",
+        test="exchange/test_sequential.py::test_workers_and_depths_obey",
+        why="losses of the first epoch would be right, and all that is learnt wrong",
+    ),
+    Fault(
         name="a second fetch that nobody foresees",
         file="tune/volume.py",
         before='message.direction == "forward" and message.layer in attends',
