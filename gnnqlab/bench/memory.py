@@ -2,11 +2,11 @@
 recipe what a trial foresees beside what launched workers count.
 
 Bytes are counted by each worker itself, see :mod:`gnnqlab.train.ledger`; a line is the worst worker of the last epoch.
-The graph is cut at random, so that each worker needs rows of nearly all nodes. Of H_k rows of one owner and three layers,
-Vanilla's attention keeps 9 H_k rows (three whole halos at the peak, those of gradients included, of P - 1 = 3 owners);
-SAR holds 1 + depth times H_k, and an eighth of H_k gradients of rows that they then take the place of. Seconds are those of other runs, in
-which nothing is counted: SAR and Vanilla in turn, three of each, the least of each beside the other's. Live matrices of
-3 layers are counted in this process, see :mod:`gnnqlab.measure.live_matrices`.
+The graph is cut at random, so that each worker needs rows of nearly all nodes. What bounds attention's: of H_k rows of
+one owner, Vanilla holds 9 H_k at the peak of three layers and four workers (two whole halos, and one of gradients); SAR
+``1 + depth`` times H_k, and an eighth of H_k gradients on their way to the places of their rows. Seconds are those of
+other runs, in which nothing is counted: SAR and Vanilla in turn, three of each, the least of each beside the other's.
+Live matrices of 3 layers are counted in this process, see :mod:`gnnqlab.measure.live_matrices`.
 """
 
 from __future__ import annotations

@@ -236,6 +236,7 @@ class ThreadedWorkers:
         smooth: bool = False,
         as_launched: bool = False,
     ) -> None:
+        settings.expect_workers(cut.workers)
         self._mail = Mail(cut.workers)
         self._clocks = [Clock(timer=time.thread_time) for _ in range(cut.workers)]
         self.seconds: list[dict[str, float]] = []

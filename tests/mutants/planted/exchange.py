@@ -148,6 +148,22 @@ FAULTS = (
         why="losses of the first epoch would be right, and all that is learnt wrong",
     ),
     Fault(
+        name="every layer has halo rows of its own",
+        file="exchange/boundary.py",
+        before="else (0, columns, 0)",
+        after="else (layer, columns, 0)",
+        test="exchange/test_buffers.py::test_two_workers_hold_what_one_does_and_one_exchange",
+        why="a worker would hold as many halos as the model has layers, of which it uses one",
+    ),
+    Fault(
+        name="rows sent from where they lie though they are written over before they go",
+        file="exchange/boundary.py",
+        before="return self._lag == 0",
+        after="return True",
+        test="exchange/test_buffers.py::test_gradients_are_sent_from_where_they_lie_unless_they_outlive_their_step",
+        why="a pipeline's gradients would be those of the epoch after, on a slow link only",
+    ),
+    Fault(
         name="a second fetch that nobody foresees",
         file="tune/volume.py",
         before='message.direction == "forward" and message.layer in attends',
