@@ -194,7 +194,7 @@ class Channel:
         segment = self._departing(x, route, layout) if still else None
         if segment is None:
             return self._write(x, route, layout, epoch, self._noise(epoch, self.plan.rank, route.peer))
-        self.bytes_payload += layout.payload_bytes
+        self.bytes_payload += segment.numel()  # such rows have no parameters
         return segment
 
     def _departing(self, x: Tensor, route: Route, layout: Layout) -> Tensor | None:
