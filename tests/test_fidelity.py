@@ -533,6 +533,42 @@ ITEMS = {
         (),
         "gnnqlab bench cdfgnn prints it, no notebook shows it",
     ),
+    "CAGNET": Item(
+        "systems.cagnet:cagnet exchange.broadcast:Broadcast exchange.block_sums:BlockSum exchange.block_sums:RowSum",
+        "(CAGNET; SANCUS with a cache of blocks)",
+        "exchange/test_broadcast.py::test_workers_equal_one_process "
+        "exchange/test_broadcast.py::test_replicated_blocks_equal_one_process "
+        "exchange/test_broadcast.py::test_sums_and_gradients_are_those_of_the_dense_matrices "
+        "exchange/test_broadcast.py::test_a_worker_without_train_nodes_takes_part "
+        "exchange/test_broadcast.py::test_a_block_is_written_once_and_lands_in_two_buffers_that_take_turns "
+        "tune/test_formula.py::test_the_formula_of_cagnet_is_written_down "
+        "tune/test_formula.py::test_replicated_blocks_move_what_the_formula_says",
+        (("17", "| CAGNET, SANCUS (broadcast) |"),),
+    ),
+    "SANCUS": Item(
+        "systems.sancus:sancus systems.sancus:sancus_q message.stale_blocks:StaleBlocks message.blocks:SkippedBlock",
+        "as SANCUS's description has it",
+        "exchange/test_broadcast.py::test_workers_equal_one_process "
+        "exchange/test_broadcast.py::test_others_use_the_block_that_was_last_sent_and_its_owner_its_own "
+        "exchange/test_broadcast.py::test_all_hold_the_decoded_block_and_the_owner_too "
+        "exchange/test_broadcast.py::test_bytes_are_those_of_the_blocks_that_were_not_skipped_on_all_workers_alike "
+        "exchange/test_broadcast.py::test_raw_rows_may_travel_once "
+        "exchange/test_broadcast.py::test_held_blocks_survive_a_checkpoint "
+        "tune/test_bytes.py::test_predicted_bytes_are_sent_bytes_of_blocks",
+        (("17", "SANCUS avoids broadcasts"),),
+    ),
+    "SAR": Item(
+        "systems.sar:sar exchange.sequential:Sequential exchange.attention_in_turn:AttendInTurn exchange.turns:Turns "
+        "bench.memory:memory",
+        "(SAR, Mostafa, MLSys 2022, its case 2)",
+        "exchange/test_sequential.py::test_workers_and_depths_obey "
+        "exchange/test_sequential.py::test_every_model_obeys_one_worker_at_a_time "
+        "exchange/test_sequential.py::test_no_more_turns_are_held_than_were_asked_for "
+        "exchange/test_sequential.py::test_attention_holds_rows_or_their_gradients_not_both "
+        "exchange/test_sequential.py::test_messages_are_those_of_all_at_once "
+        "tune/test_bytes.py::test_second_fetches_are_foreseen",
+        (("17", "| SAR (halo, in turn) |"),),
+    ),
     "EDEN": Item(
         "message.rotated:Rotated kernels.rotate:encode_rotated kernels.reference.rotate:rotate "
         "message.lloyd_max:relative_error",
@@ -546,8 +582,8 @@ ITEMS = {
     ),
 }
 
-BEYOND = ("SY-TI", "SY-TIX", "SY-F2", "SY-F3", "SY-F6", "EDEN")
-"""Items of the papers that the catalogue may lack."""
+BEYOND = ("SY-TI", "SY-TIX", "SY-F2", "SY-F3", "SY-F6", "EDEN", "CAGNET", "SANCUS", "SAR")
+"""Items of the papers that the catalogue may lack; baselines have no number there."""
 
 NOT_YET = {
     "more workers than one machine has: the cost model is there, what it says of them comes with the work on scale": (

@@ -2,9 +2,12 @@
 recipe what a trial foresees beside what launched workers count.
 
 Bytes are counted by each worker itself, see :mod:`gnnqlab.train.ledger`; a line is the worst worker of the last epoch.
-The graph is cut at random, so that each worker needs rows of nearly all nodes. Seconds are those of other runs, in
-which nothing is counted: SAR and Vanilla in turn, three of each, the least of each beside the other's. Live matrices of
-3 layers are counted in this process, see :mod:`gnnqlab.measure.live_matrices`.
+The graph is cut at random, so that each worker needs rows of nearly all nodes. What bounds attention's: of H_k rows of
+one owner, Vanilla holds 9 H_k at the peak of three layers and four workers (two whole halos, and one of gradients); SAR
+``1 + depth`` times H_k, and an eighth of H_k gradients on their way to the places of their rows. Seconds are those of
+other runs, in which nothing is counted: SAR and Vanilla in turn, three of each, the least of each beside the other's.
+Live matrices of 3 layers are counted in this process, see :mod:`gnnqlab.measure.live_matrices`; so is what each layer
+keeps for the backward pass, and seconds beside what is made again, see :mod:`gnnqlab.bench.kept_layers`.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from gnnqlab.bench.kept_layers import kept_layers
 from gnnqlab.bench.rows import row
 
 if TYPE_CHECKING:
@@ -44,7 +48,7 @@ RECIPES = (
 
 
 def memory(*, graph: str | None = None, epochs: int | None = None) -> list[dict[str, Any]]:
-    """Return rows of SAR with depth 0 and 1 beside Vanilla, for both models, and of what is foreseen for all recipes.
+    """Return rows of SAR with depth 0 and 1 beside Vanilla, for both models; of all recipes what is foreseen.
 
     Args:
         graph: name or path; by default a generated one with a heavy halo.
@@ -60,7 +64,7 @@ def memory(*, graph: str | None = None, epochs: int | None = None) -> list[dict[
                 ratio = rival / value if value else None
                 rows.append(row(case, f"{figure} at the peak", value, "MB", "vanilla", rival, ratio, wanted))
         rows += _timed(model, graph)
-    return rows + [_foreseen(name, graph, epochs) for name in RECIPES] + live()
+    return rows + [_foreseen(name, graph, epochs) for name in RECIPES] + live() + kept()
 
 
 def live() -> list[dict[str, Any]]:
@@ -85,6 +89,17 @@ def live() -> list[dict[str, Any]]:
             rival, ratio, goal = ("goal", most / found, 1.0) if most else ("all", whole / found, None)
             rows.append(row(case, figure, found, "nodes x hidden", rival, most or whole, ratio, goal))
     return rows
+
+
+def kept() -> list[dict[str, Any]]:
+    """Return rows of what each layer of every model keeps for the backward pass, and what making it again costs."""
+    from gnnqlab.graph.generate import sbm
+    from gnnqlab.nn import ModelSettings
+    from gnnqlab.nn.models.registry import MODELS
+
+    nodes, columns = LIVE
+    shapes = [ModelSettings(name=model, layers=3, hidden=columns) for model in sorted(MODELS)]
+    return kept_layers(sbm(nodes, 8, 10, features=columns), shapes)
 
 
 def peaks(found: DataFrame) -> dict[str, float]:

@@ -160,7 +160,8 @@ class AttendBackward:
         call, hop = self.call, self.call.hop
         plan, channel = call.plan("backward", self.sampled_in), call.boundary.channel(hop, "backward")
         gradient, size = self.halo_gradient.flatten(1), self.out.flatten(1).shape
-        return channel.post(gradient, size, epoch=hop.epoch, plan=plan, sampled_in=self.sampled_in)
+        how: dict[str, Any] = {"plan": plan, "sampled_in": self.sampled_in, "still": True}  # nobody else has them
+        return channel.post(gradient, size, epoch=hop.epoch, **how)
 
     def independent(self) -> None:
         with self.call.part("central", "backward"):

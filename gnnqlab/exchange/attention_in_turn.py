@@ -4,12 +4,14 @@ Letters: N owned, M marginal, H_k halo rows of one owner, K heads, F features of
 add to a marginal node is merged by the largest logit so far, as in :mod:`gnnqlab.exchange.attention_parts`; neither
 rows nor coefficients are kept. Backward, the rows are fetched again, in the bytes in which they came first, so that a
 quantized row is the same both times; coefficients are found again from two numbers a row, and each owner's gradients
-go home before the next one's rows are looked at.
+go home before the next one's rows are looked at. Gradients take the memory of the rows they are of, a piece at a time:
+a row is not needed any more once its gradient is known, so that a turn holds one matrix ``(H_k, K F)`` and not two.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -25,6 +27,9 @@ from gnnqlab.kernels.attention import pack_rows, segment_sum
 from gnnqlab.message.incoming import Incoming
 
 __all__ = ["AttendInTurn"]
+
+PIECES = 8
+"""In how many pieces a turn's gradients are made, on every worker alike: one of them is what lies beside its rows."""
 
 
 class _Forward:
@@ -70,7 +75,7 @@ class _Forward:
         central, products = self.call.boundary.num_central, self.call.products
         with self.call.part("marginal", "forward"):
             block, target = self.turns.block(self.adjacency, round), self.target[central:]
-            logits = (self.halo * self.a_source).sum(-1)
+            logits = _logits(self.halo, self.a_source)
             came = attended(block, self.halo, logits, target, slope=self.slope, products=products)
             self.so_far = merged(self.so_far, came)
             del self.halo  # the next one takes its memory
@@ -114,20 +119,32 @@ class _Backward:
     def dependent(self, round: int) -> None:
         call, turn, first = self.call, self.turns[round], self.call.boundary.num_owned
         with call.part("marginal", "backward"):
-            logits = (self.halo * self.a_source).sum(-1)
-            halo_gradient, d_source = self._columns(self.halo, logits, (first + turn.first, first + turn.stop))
-            call.boundary.see(halo_gradient)
-            self.d_a_source += (d_source.unsqueeze(-1) * self.halo).sum(0)
-            halo_gradient += d_source.unsqueeze(-1) * self.a_source
-            del self.halo
+            for begin, stop in _pieces(turn.num_rows):
+                self._replace(self.halo[begin:stop], first + turn.first + begin)
+        halo_gradient = self.halo
+        del self.halo
         plan, channel = turn.plans["backward"], call.boundary.channel(call.hop, "backward")
-        size = self.out.flatten(1).shape
+        size, last = self.out.flatten(1).shape, round + 1 == self.rounds
+        most = getattr(call.schedule, "depth", 0)
+        self._land(most - 1)  # they have had this turn's products to travel in: their bytes are not needed twice
         self._homes.append(channel.post(halo_gradient.flatten(1), size, epoch=call.hop.epoch, plan=plan))
-        last = round + 1 == self.rounds
-        while len(self._homes) > (0 if last else getattr(call.schedule, "depth", 0)):
-            self._homes.popleft().decode(self.out.flatten(1))
+        del halo_gradient  # what travels is a copy
+        self._land(0 if last else most)
         if last:
             self._through_targets()
+
+    def _land(self, most: int) -> None:
+        """Add up gradients that came home until so many turns' at most are under way."""
+        while len(self._homes) > max(most, 0):
+            self._homes.popleft().decode(self.out.flatten(1))
+
+    def _replace(self, rows: Tensor, column: int) -> None:
+        """Put the gradients of some halo rows where the rows are; the first is that of a column of the matrix."""
+        logits = (rows * self.a_source).sum(-1)
+        gradient, d_source = self._columns(rows, logits, (column, column + rows.shape[0]))
+        self.call.boundary.see(gradient)
+        self.d_a_source += (d_source.unsqueeze(-1) * rows).sum(0)
+        torch.add(gradient, d_source.unsqueeze(-1) * self.a_source, out=rows)
 
     def _through_targets(self) -> None:
         with self.call.part("marginal", "backward"):
@@ -146,6 +163,20 @@ class _Backward:
             columns=columns,
             slope=self.slope,
         )
+
+
+def _pieces(num_rows: int) -> Iterator[tuple[int, int]]:
+    """Yield where each piece of a turn's rows begins and ends: as many pieces on every worker, some of them empty."""
+    for k in range(PIECES):
+        yield num_rows * k // PIECES, num_rows * (k + 1) // PIECES
+
+
+def _logits(rows: Tensor, vector: Tensor) -> Tensor:
+    """Return the halves of logits ``<vector, row>``, ``(H_k, K)``, whose products are never all there at once."""
+    out = rows.new_empty(rows.shape[:2])
+    for begin, stop in _pieces(rows.shape[0]):
+        torch.sum(rows[begin:stop] * vector, -1, out=out[begin:stop])
+    return out
 
 
 def _turns(call: Call) -> Turns:

@@ -18,7 +18,7 @@ from gnnqlab.exchange.schedule import Runner
 from gnnqlab.exchange.timeline import Timeline
 from gnnqlab.exchange.turns import Turn, Turns
 from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.message.channel import Channel
+from gnnqlab.message.channel import ByteBuffers, Channel
 from gnnqlab.message.place import Place
 from gnnqlab.message.wires import Wires
 from gnnqlab.partition.plan import Plan
@@ -67,11 +67,18 @@ class Boundary:
         """Whose rows come when, where those of one worker come at a time."""
         self.see: Callable[[Tensor], None] = _nobody
         """Told of memory for halo rows and their gradients when it is asked for."""
+        self._bytes: ByteBuffers = {}
+        """Memory of messages of which no two are under way at once: all, or evaluation's where rows outlive a step."""
         self._channels: dict[Place, Channel] = {}
         self._exact: dict[Place, Channel] = {}
         self._once: list[Channel] = []
         self._static: dict[int, Tensor] = {}
         self._halos: dict[tuple[int, int, int], Tensor] = {}
+
+    @property
+    def still(self) -> bool:
+        """Whether what a step sends stays as it is until it has gone: whoever posts it waits for it."""
+        return self._lag == 0
 
     @property
     def channels(self) -> list[Channel]:
@@ -89,9 +96,11 @@ class Boundary:
         how: dict[str, Any] = {"launch": self.timeline.stages.after_launch, "keeps_buffers": self.turns is None}
         if not hop.training:
             if place not in self._exact:
+                how["buffers"] = self._bytes
                 self._exact[place] = self.wires.exact_channel(place, plan, phases=self.timeline, **how)
             return self._exact[place]
         if place not in self._channels:
+            how["buffers"] = None if self._lag else self._bytes
             phases = partial(self.timeline, place=place)
             self._channels[place] = self.wires.channel(place, plan, phases=phases, **how)
         return self._channels[place]
@@ -100,13 +109,14 @@ class Boundary:
         """Return a buffer for the halo rows of a layer, ``(H, D)``, or as many rows as an epoch's sample has.
 
         It is kept from epoch to epoch. With rows of two epochs and their gradients about at once, each has a ``buffer``
-        of its own. Under a sampler whole halos, those of evaluation, are not kept: they would outweigh the others.
+        of its own; where no row outlives its step, layers of the same width share one. Under a sampler whole halos,
+        those of evaluation, are not kept: they would outweigh the others.
         """
         num_rows, columns = self.sampling.num_rows(sampled_in), like.shape[1]
         codec = self.wires.codec_of("forward")
         if self.sampling.active and sampled_in is None:
             return self.seen(codec.rows(num_rows, columns, like.device))
-        key = (layer, columns, buffer if self._lag else 0)
+        key = (layer, columns, buffer) if self._lag else (0, columns, 0)
         if key not in self._halos or self._halos[key].shape[0] < num_rows:
             spare = num_rows // 16 if self.sampling.active else 0  # the next sample may be larger
             self._halos[key] = self.seen(codec.rows(num_rows + spare, columns, like.device))
@@ -140,7 +150,8 @@ class Boundary:
         if layer not in self._static:
             halo = self.seen(x.new_empty(self.num_halo, x.shape[1]))
             place = Place(layer, "forward")
-            once = self.wires.exact_channel(place, self._plans["forward"], phases=partial(self.timeline, place=place))
+            phases = partial(self.timeline, place=place)
+            once = self.wires.exact_channel(place, self._plans["forward"], phases=phases, keeps_buffers=False)
             self._once.append(once)
             once.post(x, halo, epoch=epoch).decode()
             self._static[layer] = halo

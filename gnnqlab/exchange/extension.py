@@ -40,4 +40,5 @@ class Extend(torch.autograd.Function):
         if sample is not None:
             halo = halo[boundary.sampling.rows(sample)].mul_(boundary.sampling.factor)
         channel, plan = boundary.channel(hop, "backward"), call.plan("backward", sample)
-        return channel.post(halo, out, epoch=hop.epoch, plan=plan, sampled_in=sample).decode(), None
+        came = channel.post(halo, out, epoch=hop.epoch, plan=plan, sampled_in=sample, still=True)
+        return came.decode(), None

@@ -145,7 +145,8 @@ class SumBackward:
             turn = call.turns[round]
             gradient = self._gradient_of(turn)
             return channel.post(gradient, self.out.shape, epoch=hop.epoch, plan=turn.plans["backward"])
-        return channel.post(self.halo_gradient, self.out.shape, epoch=hop.epoch, plan=plan, sampled_in=self.sampled_in)
+        how: dict[str, Any] = {"plan": plan, "sampled_in": self.sampled_in, "still": call.boundary.still}
+        return channel.post(self.halo_gradient, self.out.shape, epoch=hop.epoch, **how)
 
     def independent(self) -> None:
         with self.call.part("central", "backward"):

@@ -258,6 +258,7 @@ class ThreadedWorkers:
                 cache=cache,
                 transport=LoopBack(self._mail, shard.rank),
                 seed=settings.seed,
+                keep_static=settings.layer0 == "once",
                 phases=self._clocks[shard.rank],
             )
             if cut.workers > 1:  # its rows stay as wide, though none is old

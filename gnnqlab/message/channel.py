@@ -26,8 +26,11 @@ from gnnqlab.message.transport import Transport
 from gnnqlab.message.wire import Layout
 from gnnqlab.partition.plan import Plan, Route
 
-__all__ = ["Channel", "KnownLayouts"]
+__all__ = ["ByteBuffers", "Channel", "KnownLayouts"]
 
+ByteBuffers = dict[tuple[str, int], Tensor]
+"""(which rows, peer) -> bytes of these rows, uint8: those of a forward message out are those of a backward one in."""
+_OTHER = {"send": "receive", "receive": "send"}
 KnownLayouts = MutableMapping[Tensor, dict[int, Layout]]
 """Widths of every row, by identity -> columns -> layout: layers that send the same rows lay them out once."""
 
@@ -51,6 +54,7 @@ class Channel:
         launch: Callable[[Callable[[], None]], None] = at_once,
         known: KnownLayouts | None = None,
         keeps_buffers: bool = True,
+        buffers: ByteBuffers | None = None,
     ) -> None:
         """Open the channel.
 
@@ -59,6 +63,8 @@ class Channel:
             launch: calls what starts a transfer when a device has work for the meantime.
             known: layouts that other channels of the same codec have made; they live as long as their widths.
             keeps_buffers: whether bytes have the same memory in every epoch, or memory that is freed after use.
+            buffers: that memory, shared with channels that never have messages under way when this one has; by default
+                its own.
         """
         self.layer, self.direction, self.round, self.plan = layer, direction, round, plan
         self._run = run
@@ -71,7 +77,7 @@ class Channel:
         self._widths: dict[tuple[str, int], int | Tensor] = {}
         self._widths_of: int | None = None
         self._keeps_buffers = keeps_buffers
-        self._buffers: dict[tuple[str, int], Tensor] = {}
+        self._buffers: ByteBuffers = {} if buffers is None else buffers
         self._received = Received()
         self._how: dict[str, bool] = {}
         """What else the transport is told of every message."""
@@ -124,6 +130,7 @@ class Channel:
         epoch: int,
         plan: Plan | None = None,
         sampled_in: int | None = None,
+        still: bool = False,
     ) -> Incoming:
         """Encode the rows of ``x`` for every peer and start moving them.
 
@@ -134,6 +141,7 @@ class Channel:
             epoch: enters the noise, and decides which bit-widths are in force.
             plan: those of the plan's rows that travel this time; by default all.
             sampled_in: epoch whose sample these are, for who needs the rows; ``None``: no sample.
+            still: whether ``x`` stays as it is until the rows have gone, so that they may be sent from where they lie.
 
         Raises:
             NonFiniteMessage: if a row to send holds NaN or Inf.
@@ -142,10 +150,7 @@ class Channel:
         layouts = self._lay_out(plan, x.shape[1], epoch)
         with self._phases("encode"):
             send = {
-                route.peer: self._write(
-                    x, route, layouts["send", route.peer], epoch, self._noise(epoch, self.plan.rank, route.peer)
-                )
-                for route in plan.send
+                route.peer: self._sent(x, route, layouts["send", route.peer], epoch, still=still) for route in plan.send
             }
             headers = self._headers(layouts, x.shape[1], epoch)
         receive, landed = self._landing(plan, layouts, out, x.device)
@@ -183,6 +188,25 @@ class Channel:
 
     def _noise_from(self, epoch: int, sender: int) -> Noise:
         return self._noise(epoch, sender, self.plan.rank)
+
+    def _sent(self, x: Tensor, route: Route, layout: Layout, epoch: int, *, still: bool) -> Tensor:
+        """Return the bytes to one peer: those of its rows themselves, where they may travel so, or others."""
+        segment = self._departing(x, route, layout) if still else None
+        if segment is None:
+            return self._write(x, route, layout, epoch, self._noise(epoch, self.plan.rank, route.peer))
+        self.bytes_payload += segment.numel()  # such rows have no parameters
+        return segment
+
+    def _departing(self, x: Tensor, route: Route, layout: Layout) -> Tensor | None:
+        """Return the bytes of a route's rows if a message may be sent from where they lie."""
+        departing = getattr(self._codec, "departing", None)
+        if departing is None or route.first is None or not route.num_rows:
+            return None
+        try:
+            segment: Tensor | None = departing(x[route.first : route.first + route.num_rows])
+        except NonFiniteRow as error:
+            raise self._refusal(error, layout.arranged(route.ids)) from error
+        return segment
 
     def _write(self, x: Tensor, route: Route, layout: Layout, epoch: int, noise: Noise) -> Tensor:
         """Return the bytes to one peer."""
@@ -252,12 +276,14 @@ class Channel:
         try:
             spreads = self._codec.encode(x, rows, ids, layout, segment, noise)
         except NonFiniteRow as error:
-            raise NonFiniteMessage(
-                rank=self.plan.rank, layer=self.layer, direction=self.direction, node=int(ids[error.position])
-            ) from error
+            raise self._refusal(error, ids) from error
         if spreads is None or layout.order is None:
             return spreads
         return torch.empty_like(spreads).index_copy_(0, layout.order, spreads)
+
+    def _refusal(self, error: NonFiniteRow, ids: Tensor) -> NonFiniteMessage:
+        node = int(ids[error.position])
+        return NonFiniteMessage(rank=self.plan.rank, layer=self.layer, direction=self.direction, node=node)
 
     def _lay_out(self, plan: Plan, columns: int, epoch: int) -> Layouts:
         number = self._bits.round(epoch)
@@ -317,8 +343,8 @@ class Channel:
         """Return a byte buffer that is kept from epoch to epoch, so that its pages stay mapped; or a new one."""
         if not self._keeps_buffers:
             return torch.empty(size, dtype=torch.uint8, device=device)
-        kept = self._buffers.get((side, peer))
+        key = side if self.direction == "forward" else _OTHER[side], peer
+        kept = self._buffers.get(key)
         if kept is None or kept.numel() < size or kept.device != device:
-            kept = torch.empty(size, dtype=torch.uint8, device=device)
-            self._buffers[side, peer] = kept
+            kept = self._buffers[key] = torch.empty(size, dtype=torch.uint8, device=device)
         return kept[:size]

@@ -100,6 +100,9 @@ class ChosenRows(Channel):
         self.rows_offered += route.num_rows
         return segment
 
+    def _departing(self, x: Tensor, route: Route, layout: Layout) -> Tensor | None:
+        return None  # places go ahead, and what receivers have is kept
+
     def _keep(self, body: Tensor, sent: Layout, held: Tensor, places: Tensor, ids: Tensor, noise: Noise) -> None:
         """Let what the receiver has follow the message, as it decodes it."""
         places, ids, added = sent.arranged(places), sent.arranged(ids), self._chooser.differences

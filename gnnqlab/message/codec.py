@@ -89,7 +89,10 @@ class Codec(Protocol):
 
 @dataclass(frozen=True)
 class Float32:
-    """Rows as they are: four bytes an element, no parameters."""
+    """Rows as they are: four bytes an element, no parameters.
+
+    Rows that lie together already are the bytes of a message: `departing` sends them from where they are.
+    """
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -114,13 +117,15 @@ class Float32:
         """
         gathered = segment.view(torch.float32).view(layout.num_rows, layout.columns)
         torch.index_select(x, 0, rows, out=gathered)
-        if gathered.is_cuda:
-            note_non_finite(~torch.isfinite(gathered).all(dim=1))
-        elif not torch.isfinite(gathered.sum()):
-            finite = torch.isfinite(gathered).all(dim=1)
-            if not bool(finite.all()):
-                raise NonFiniteRow(int((~finite).nonzero()[0, 0]))
+        _expect_finite(gathered)
         return None
+
+    def departing(self, x: Tensor) -> Tensor | None:
+        """Return the bytes of ``x`` if they may be sent from there, else ``None``; errors as :meth:`encode`."""
+        if not x.is_contiguous():
+            return None
+        _expect_finite(x)
+        return x.view(torch.uint8).flatten()
 
     def decode(
         self,
@@ -141,6 +146,15 @@ class Float32:
 
     def landing(self, out: Tensor) -> Tensor | None:
         return out.view(torch.uint8).flatten() if out.is_contiguous() else None
+
+
+def _expect_finite(rows: Tensor) -> None:
+    if rows.is_cuda:
+        note_non_finite(~torch.isfinite(rows).all(dim=1))
+    elif not torch.isfinite(rows.sum()):
+        finite = torch.isfinite(rows).all(dim=1)
+        if not bool(finite.all()):
+            raise NonFiniteRow(int((~finite).nonzero()[0, 0]))
 
 
 @dataclass(frozen=True, kw_only=True)

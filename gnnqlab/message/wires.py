@@ -11,7 +11,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from gnnqlab.bits.policy import BitPolicy, Fixed
 from gnnqlab.message.blocks import BlockBuffers, BlockChannel, SkippedBlock
 from gnnqlab.message.cache import Cache, NoCache
-from gnnqlab.message.channel import Channel, KnownLayouts
+from gnnqlab.message.channel import ByteBuffers, Channel, KnownLayouts
 from gnnqlab.message.chosen import ChosenRows
 from gnnqlab.message.codec import Codec, Float32
 from gnnqlab.message.direction import ByDirection, of_direction
@@ -70,6 +70,7 @@ class Wires:
         phases: Phases = no_phases,
         launch: Callable[[Callable[[], None]], None] = at_once,
         keeps_buffers: bool = True,
+        buffers: ByteBuffers | None = None,
     ) -> Channel:
         """Return the channel of a place for training passes; float32, with every row, where the plan is exact."""
         of_channel: dict[str, Any] = {
@@ -80,6 +81,7 @@ class Wires:
             "phases": phases,
             "launch": launch,
             "keeps_buffers": keeps_buffers,
+            "buffers": buffers,
             "known": None if plan.exact or isinstance(self.codec, ByDirection) else self._known,
         }
         chooser = None if plan.exact else self.cache.build()
@@ -123,6 +125,7 @@ class Wires:
         phases: Phases = no_phases,
         launch: Callable[[Callable[[], None]], None] = at_once,
         keeps_buffers: bool = True,
+        buffers: ByteBuffers | None = None,
     ) -> Channel:
         """Return a channel of float32 rows, all of them."""
         return Channel(
@@ -133,6 +136,7 @@ class Wires:
             phases=phases,
             launch=launch,
             keeps_buffers=keeps_buffers,
+            buffers=buffers,
         )
 
     def _of(self, place: Place, plan: Plan) -> dict[str, Any]:

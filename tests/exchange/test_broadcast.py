@@ -13,7 +13,7 @@ from gnnqlab.bits.assigned import Assigned
 from gnnqlab.exchange.hop import Hop
 from gnnqlab.exchange.pipeline import Pipelined
 from gnnqlab.exchange.schedule import Overlapped
-from gnnqlab.measure.in_process import ThreadedWorkers
+from gnnqlab.measure.in_process import ThreadedWorkers, exact_trainer
 from gnnqlab.message.cache import Unchanged
 from gnnqlab.nn import LocalGraph, ModelSettings
 from gnnqlab.nn.models.registry import MODELS
@@ -265,13 +265,48 @@ def test_what_cannot_be_is_refused_with_a_way_out():
 
 
 def test_raw_rows_may_travel_once():
-    sent = {}
+    sent, losses = {}, {}
     for kept in ("resend", "once"):
         graph = random_graph(features=8)
         system, model = cagnet(), ModelSettings(name="gcn", layers=2, hidden=16)
         threads = ThreadedWorkers(graph, system.partition.cut(graph, 2), system, model, replace(SETTINGS, layer0=kept))
-        sent[kept] = [float(threads.step(epoch)) for epoch in range(3)]
-    assert sent["resend"] == pytest.approx(sent["once"], rel=1e-5)
+        losses[kept] = [float(threads.step(epoch)) for epoch in range(3)]
+        channels = [channel for trainer in threads.trainers for channel in trainer.exchange.channels]
+        sent[kept] = sum(one.bytes_payload for one in channels if tuple(one.place)[:2] == (0, "forward"))
+    assert losses["resend"] == pytest.approx(losses["once"], rel=1e-5)
+    assert sent["resend"] == 3 * sent["once"] > 0
+
+
+def test_bytes_are_those_of_the_blocks_that_were_not_skipped_on_all_workers_alike():
+    """Of (P - 1) n rows an epoch; a receiver that thought otherwise would wait, or take the next block for this one."""
+    workers, epochs = 3, 6
+    exchanges = [trainer.exchange for trainer in trained(sancus(epsilon=0.2), epochs=epochs).trainers]
+    by_place = [{tuple(one.place): one for one in exchange.channels} for exchange in exchanges]
+    shares = []
+    for place, channel in by_place[0].items():
+        if place[1] == "backward":
+            continue
+        owner, block = place[2], by_place[place[2]][place]
+        assert block.bytes_payload == 4 * block.columns * block.rows_sent, place
+        assert block.rows_offered == (workers - 1) * epochs * channel.plan.send[0].num_rows if owner == 0 else True
+        for rank in set(range(workers)) - {owner}:
+            came = [one.layout.num_rows for one in by_place[rank][place].arrivals if one.sender == owner]
+            assert len(came) == epochs and sum(came) * (workers - 1) == block.rows_sent, (place, rank)
+        shares.append(block.rows_sent / block.rows_offered)
+    assert min(shares) < 1.0 and min(shares) >= 1 / epochs
+
+
+def test_a_worker_without_train_nodes_takes_part():
+    graph = random_graph(nodes=60)
+    graph = replace(graph, train_mask=graph.train_mask & (torch.arange(60) < 20))
+    threads = ThreadedWorkers(graph, cagnet().partition.cut(graph, 3), cagnet(), shape("gcn"), SETTINGS)
+    truth = exact_trainer(graph, shape("gcn"), seed=SETTINGS.seed)
+    for epoch in range(3):
+        threads.set_weights(truth.parameters.values)
+        loss, gradient = threads.gradients(epoch)
+        assert loss == pytest.approx(truth.gradients(epoch), rel=1e-5)
+        assert torch.allclose(gradient, truth.parameters.gradients, rtol=1e-4, atol=1e-6)
+        truth.optimizer.step()
 
 
 def test_held_blocks_survive_a_checkpoint():

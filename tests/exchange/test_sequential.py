@@ -11,13 +11,17 @@ from gnnqlab.bits.orchestrator import Orchestrated
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.compute import BFloat16Rows
 from gnnqlab.exchange import Replicas, Sequential, Synchronous
+from gnnqlab.exchange.attention_in_turn import PIECES
+from gnnqlab.measure.in_process import ThreadedWorkers
 from gnnqlab.message.cache import Unchanged
 from gnnqlab.message.codec import Stochastic
 from gnnqlab.message.sampler import BoundarySampling
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import EBV, Random, build_shard
+from gnnqlab.partition.parts import cut_graph
 from gnnqlab.systems import adaqp, sar, vanilla
 from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.ledger import counting
 from gnnqlab.train.trainer import worker_trainer
 from tests.cases import each
 from tests.graphs import random_graph
@@ -160,6 +164,28 @@ def test_no_more_turns_are_held_than_were_asked_for(model, depth):
     owner = Random(seed=3).assign(graph, 4)
     for held in run_ranks(resident, 4, graph, owner, LAW[model], Sequential(depth=depth)):
         assert held == [1 + depth, 1 + depth]
+
+
+@each(("depth", "times"), [(0, 7.5), (1, 4.0)])
+def test_attention_holds_rows_or_their_gradients_not_both(depth, times):
+    """A turn's gradients take the memory of its rows: beside the rows of ``1 + depth`` workers lies one piece."""
+    graph, shape = random_graph(nodes=160, edges=2400), ModelSettings(name="gat", layers=3, hidden=64)
+    halo = {}
+    for schedule in (Synchronous(), Sequential(depth=depth)):
+        system = replace(vanilla(), schedule=schedule)
+        cut = cut_graph(graph, Random(seed=3), 4)
+        workers = ThreadedWorkers(graph, cut, system, shape, SETTINGS, as_launched=True)
+        halo[type(schedule)] = max(workers.run(halo_at_peak))
+    most = max(turn.num_rows for trainer in workers.trainers for turn in trainer.exchange.boundary.turns.turns)
+    assert halo[Sequential] <= (1 + depth + 1 / PIECES) * (most + PIECES) * shape.hidden * 4
+    assert halo[Synchronous] >= times * halo[Sequential]
+
+
+def halo_at_peak(trainer) -> int:
+    stack, ledger = counting(trainer)
+    with stack:
+        trainer.gradients(0)
+    return ledger.peaks["halo"]
 
 
 def test_what_cannot_be_taken_in_turn_is_refused_by_name():

@@ -1,0 +1,96 @@
+"""Memory of messages and halo rows: layers take it in turn, and rows that lie together are sent from there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from gnnqlab.errors import NonFiniteMessage
+from gnnqlab.exchange import Overlapped, Pipelined
+from gnnqlab.measure.in_process import ThreadedWorkers
+from gnnqlab.measure.live_matrices import live_matrices, live_of
+from gnnqlab.message.codec import Float32
+from gnnqlab.nn import ModelSettings
+from gnnqlab.partition import Random
+from gnnqlab.partition.parts import cut_graph
+from gnnqlab.systems import vanilla
+from gnnqlab.train.config import TrainSettings
+from tests.cases import each
+from tests.graphs import random_graph
+
+SHAPE = ModelSettings(name="gcn", layers=4, hidden=24, dropout=0.3)
+
+
+def workers_of(schedule, shape=SHAPE) -> ThreadedWorkers:
+    graph = random_graph(nodes=120, edges=480, features=shape.hidden)
+    system = replace(vanilla(), schedule=schedule)
+    cut = cut_graph(graph, Random(seed=1), 2)
+    return ThreadedWorkers(graph, cut, system, shape, TrainSettings(seed=5), as_launched=True)
+
+
+def test_two_workers_hold_what_one_does_and_one_exchange():
+    """Whatever the number of layers: halo rows of each width, and the bytes of the messages of one look."""
+    graph, found = random_graph(nodes=120, edges=480, features=SHAPE.hidden), workers_of(Overlapped())
+    found.step(0)
+    narrow = graph.num_classes / SHAPE.hidden  # the last layer looks at rows of classes
+    for trainer, alive in zip(found.trainers, found.run(lambda one: live_of(one, SHAPE.hidden)), strict=True):
+        boundary = trainer.exchange.boundary
+        sent = boundary._plans["forward"].sent_rows.sum().item()
+        exchange = (boundary.num_halo * (1 + narrow) + sent) / boundary.num_owned
+        assert alive <= live_matrices(graph, SHAPE) + exchange + 0.2
+
+
+@each("schedule", [Overlapped(), Pipelined()])
+def test_gradients_are_sent_from_where_they_lie_unless_they_outlive_their_step(schedule):
+    found, sent_from = workers_of(schedule), {}
+
+    def watch(trainer) -> None:
+        transport, sent_from[trainer] = trainer.exchange.boundary.wires.transport, []
+        post = transport.post
+
+        def watched(send, *others, **how):
+            sent_from[trainer] += [body.untyped_storage().data_ptr() for body in send.values()]
+            return post(send, *others, **how)
+
+        transport.post = watched
+
+    found.run(watch)
+    for epoch in range(2):
+        found.step(epoch)
+    for trainer, places in sent_from.items():
+        halos = {halo.untyped_storage().data_ptr() for halo in trainer.exchange.boundary.halos}
+        lying = sum(place in halos for place in places)
+        assert lying == (0 if isinstance(schedule, Pipelined) else 2 * (SHAPE.layers - 1))
+
+
+@each("model", ["gcn", "gat"])
+def test_what_is_sent_from_where_it_lies_is_the_same_training(model, monkeypatch):
+    """To the bit: the bytes are the same, only their copy is not made."""
+    shape, passes = replace(SHAPE, name=model), []
+    for _ in range(2):
+        found = workers_of(Overlapped(), shape)
+        losses = [found.step(epoch) for epoch in range(3)]
+        sent = [channel.bytes_payload for one in found.trainers for channel in one.exchange.channels]
+        passes.append((losses, sent, found.trainers[0].parameters.values.clone()))
+        monkeypatch.setattr(Float32, "departing", lambda self, x: None)
+    (losses, sent, weights), (other_losses, other_sent, other_weights) = passes
+    assert losses == other_losses
+    assert sent == other_sent
+    assert torch.equal(weights, other_weights)
+
+
+def test_a_gradient_that_is_no_number_is_refused_with_its_node():
+    found = workers_of(Overlapped())
+
+    def broken(trainer) -> None:
+        x = torch.zeros(trainer.exchange.boundary.num_halo, 3)
+        x[4, 1] = torch.nan
+        channel = found.trainers[0].exchange.channels[-1]
+        with pytest.raises(NonFiniteMessage, match=f"node {int(found.shards[0].halo[4])}"):
+            channel.post(x, torch.Size([trainer.graph.ids.numel(), 3]), epoch=9, still=True)
+
+    found.step(0)
+    assert found.trainers[0].exchange.channels[-1].direction == "backward"
+    broken(found.trainers[0])
