@@ -120,8 +120,12 @@ def test_your_own_graph(read: Callable[[str], Read]) -> None:
     assert page.names["classes"].shape == (60,)
 
 
-def test_your_own_model(read: Callable[[str], Read]) -> None:
-    (run,) = read("own_model").runs
+def test_your_own_model(read: Callable[[str], Read], capsys: pytest.CaptureFixture[str]) -> None:
+    page = read("own_model")
+    (run,) = page.runs
+    assert page.names["report"].worst < 1e-5 and "gin: workers give what one process gives" in str(page.names["report"])
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said.startswith("2 the loss of epoch 0 0.") and float(said.split()[-1]) > 1e-4
     assert (run.config.model.name, run.config.model.epsilon, run.config.model.norm) == ("gin", 0.1, "none")
     # The law, dropout included: three workers with float32 messages are one process.
     settings = TrainSettings(seed=3)
