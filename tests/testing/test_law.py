@@ -58,7 +58,7 @@ def test_a_builder_by_name_need_not_be_registered():
     ],
 )
 def test_what_breaks_the_law_is_named(name, workers, tensor):
-    broken = broken_by(name)
+    broken = broken_by(name, workers=(workers,))
     assert broken is not None and (broken.workers, broken.tensor) == (workers, tensor)
     assert not broken.difference <= broken.tolerance
     assert isinstance(broken, AssertionError)
