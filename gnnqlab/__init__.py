@@ -95,6 +95,7 @@ _HOMES = {
     "resume": "gnnqlab.launch",
     "runs": "gnnqlab.launch",
     "systems": "gnnqlab.systems",
+    "testing": "gnnqlab.testing",
     "theory": "gnnqlab.theory",
     "to_dgl": "gnnqlab.graph",
 }
@@ -165,6 +166,7 @@ __all__ = [
     "runs",
     "systems",
     "tango",
+    "testing",
     "theory",
     "to_dgl",
 ]
@@ -186,7 +188,7 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    from gnnqlab import systems, theory
+    from gnnqlab import systems, testing, theory
     from gnnqlab.bench.results import bench_results
     from gnnqlab.bits import Fixed, Growing, UniformRandom
     from gnnqlab.compute import BFloat16Rows, ExactActivations, Int8Products

@@ -1,6 +1,21 @@
 """The package's own exceptions; everything else is a plain ``ValueError``, ``TypeError`` or ``RuntimeError``."""
 
-__all__ = ["NonFiniteMessage", "NonFiniteRow", "UnexpectedMessage", "WorkerFailed"]
+__all__ = ["LawBroken", "NonFiniteMessage", "NonFiniteRow", "UnexpectedMessage", "WorkerFailed"]
+
+
+class LawBroken(AssertionError):
+    """A model whose workers together do not compute what one process computes; its text names the first difference."""
+
+    def __init__(
+        self, *, model: str, workers: int, graph: str, tensor: str, difference: float, tolerance: float
+    ) -> None:
+        self.workers, self.tensor, self.difference, self.tolerance = workers, tensor, difference, tolerance
+        super().__init__(
+            f"workers must give what one process gives to {tolerance:g} of the largest value: model {model!r}, "
+            f"{workers} worker(s), {graph}: {tensor} differs by {difference:.3g}; let rows stand for themselves, "
+            "neighbours come through g (aggregate, convolve, attend, extend), dropout be g.dropout, weights be drawn "
+            "from the seed alone"
+        )
 
 
 class NonFiniteRow(ValueError):

@@ -18,8 +18,12 @@ def random_graph(
     multi_label: bool = False,
     isolated: int = 3,
     self_loops: str = "add",
+    weighted: bool = False,
 ) -> Graph:
-    """Return a random graph whose last ``isolated`` nodes have no edge but, perhaps, a self loop."""
+    """Return a random graph whose last ``isolated`` nodes have no edge but, perhaps, a self loop.
+
+    Weights of edges lie between about 0.05 and 20, and an undirected edge has one.
+    """
     generator = torch.Generator().manual_seed(seed)
     src = torch.randint(nodes - isolated, (edges,), generator=generator)
     dst = torch.randint(nodes - isolated, (edges,), generator=generator)
@@ -28,11 +32,17 @@ def random_graph(
         labels = (torch.rand(nodes, classes, generator=generator) < 0.4).to(torch.uint8)
     order = torch.randperm(nodes, generator=generator)
     third = nodes // 3
+    rows = torch.randn(nodes, features, generator=generator)
+    weights = None
+    if weighted:
+        table = torch.randn(nodes, nodes, generator=generator).exp()
+        weights = (table if directed else torch.maximum(table, table.T))[src, dst]
     return Graph.from_edges(
         src,
         dst,
         num_nodes=nodes,
-        features=torch.randn(nodes, features, generator=generator),
+        edge_weights=weights,
+        features=rows,
         labels=labels,
         train_idx=order[:third],
         val_idx=order[third : 2 * third],

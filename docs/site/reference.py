@@ -25,6 +25,7 @@ _TITLES = {
     "nn": "Models",
     "train": "Settings of a run",
     "launch": "Runs",
+    "testing": "Tests of your own models",
     "tune": "Tuning",
     "theory": "Theory",
     "lab": "Views, players, comparison",

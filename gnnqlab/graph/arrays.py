@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gnnqlab.graph.edges import build_csr, edge_list
 from gnnqlab.graph.features import Features, SparseRows
+from gnnqlab.graph.weighted_edges import build_weighted_csr
 
 __all__ = ["GraphArrays"]
 
@@ -31,6 +32,7 @@ class GraphArrays:
     val_mask: Tensor
     test_mask: Tensor
     num_classes: int
+    edge_weights: Tensor | None = None
 
     # ---- sizes -------------------------------------------------------------------------------
 
@@ -77,15 +79,41 @@ class GraphArrays:
         return torch.bincount(self.indices, minlength=self.num_nodes)
 
     @cached_property
+    def weighted_in_degrees(self) -> Tensor:
+        """Sum of the weights of edges into each node, float64 ``(N,)``; without weights ``in_degrees``."""
+        if self.edge_weights is None:
+            return self.in_degrees
+        _, dst = edge_list(self.indptr, self.indices)
+        return torch.bincount(dst, self.edge_weights.double(), minlength=self.num_nodes)
+
+    @cached_property
+    def weighted_out_degrees(self) -> Tensor:
+        """Sum of the weights of edges out of each node, float64 ``(N,)``; without weights ``out_degrees``."""
+        if self.edge_weights is None:
+            return self.out_degrees
+        return torch.bincount(self.indices, self.edge_weights.double(), minlength=self.num_nodes)
+
+    @cached_property
     def is_symmetric(self) -> bool:
-        """True if for every stored ``u -> v`` there is ``v -> u``, equally often."""
+        """True if for every stored ``u -> v`` there is ``v -> u``, equally often and with the same weights."""
         if not torch.equal(self.in_degrees, self.out_degrees):
             return False
         src, dst = edge_list(self.indptr, self.indices)
+        if self.edge_weights is not None:
+            return self._has_reverse_weights(src, dst, self.edge_weights)
         indptr, indices = build_csr(
             dst, src, num_nodes=self.num_nodes, symmetrize=False, deduplicate=False, self_loops="keep"
         )
         return torch.equal(indices, self.indices) and torch.equal(indptr, self.indptr)
+
+    def _has_reverse_weights(self, src: Tensor, dst: Tensor, weights: Tensor) -> bool:
+        there, back = (
+            build_weighted_csr(
+                *ends, weights, num_nodes=self.num_nodes, symmetrize=False, deduplicate=False, self_loops="keep"
+            )
+            for ends in ((src, dst), (dst, src))
+        )
+        return all(torch.equal(one, other) for one, other in zip(there, back, strict=True))
 
     def edge_list(self) -> tuple[Tensor, Tensor]:
         """All stored edges as ``(src, dst)``, int32, shape ``(E,)`` each, by destination."""
@@ -115,6 +143,7 @@ class GraphArrays:
         return {
             "indptr": self.indptr,
             "indices": self.indices,
+            **({} if self.edge_weights is None else {"edge_weights": self.edge_weights}),
             **features,
             "labels": self.labels,
             "train_mask": self.train_mask,

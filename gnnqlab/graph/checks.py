@@ -27,6 +27,8 @@ def check_graph(graph: GraphArrays) -> None:
     """Check a graph completely: types and shapes, then every value."""
     check_shapes(graph)
     check_csr("graph", graph.indptr, graph.indices, graph.num_nodes, strict=False)
+    if graph.edge_weights is not None:
+        _check_edge_weights(graph.edge_weights, graph.indptr, graph.indices)
     if isinstance(graph.features, Tensor):
         _check_finite_rows(graph.features)
     _check_labels(graph)
@@ -45,6 +47,12 @@ def check_shapes(graph: GraphArrays) -> None:
             f"a graph must have between 1 and {MAX_NODES} nodes, got indptr with "
             f"{graph.indptr.numel()} entries, that is {num_nodes} nodes"
         )
+    if graph.edge_weights is not None:
+        check_array("edge_weights", graph.edge_weights, torch.float32, 1)
+        if graph.edge_weights.shape != graph.indices.shape:
+            raise ValueError(
+                f"edge_weights must be one for each of {graph.indices.numel()} edges, got {graph.edge_weights.numel()}"
+            )
     if not isinstance(graph.features, SparseRows):
         check_array("features", graph.features, torch.float32, 2)
     check_rows("features", graph.features.shape[0], num_nodes)
@@ -69,6 +77,19 @@ def check_shapes(graph: GraphArrays) -> None:
     for field in ("train_mask", "val_mask", "test_mask"):
         check_array(field, getattr(graph, field), torch.bool, 1)
         check_rows(field, getattr(graph, field).numel(), num_nodes)
+
+
+def _check_edge_weights(weights: Tensor, indptr: Tensor, indices: Tensor) -> None:
+    if not weights.numel():
+        return
+    low, high = (float(x) for x in torch.aminmax(weights))  # both NaN if one is
+    if not 0 < low <= high < float("inf"):
+        edge = int((~((weights > 0) & weights.isfinite())).to(torch.uint8).argmax())
+        row = int(torch.searchsorted(indptr, edge, right=True)) - 1
+        raise ValueError(
+            f"edge_weights must be finite and above 0, got {float(weights[edge])} on the edge {int(indices[edge])} -> "
+            f"{row}; Graph.from_edges leaves out edges of weight 0"
+        )
 
 
 def _check_finite_rows(features: Tensor) -> None:

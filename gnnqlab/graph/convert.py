@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from gnnqlab.graph.edge_data import refuse_edge_data
+from gnnqlab.graph.edge_data import WEIGHTS, take_weights
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.edges import SelfLoops
 from gnnqlab.graph.graph import Graph
@@ -20,6 +20,7 @@ def from_dgl(
     *,
     features: str | Tensor | None = None,
     labels: str | Tensor | None = None,
+    edge_weights: str | Tensor | None = None,
     name: str = "dgl",
     num_classes: int | None = None,
     split: int = 0,
@@ -36,22 +37,26 @@ def from_dgl(
         features: a tensor ``(N, D)`` or the key in ``ndata``; by default ``feat``, ``features`` or
             ``x``, whichever is there.
         labels: the same for targets; by default ``label``, ``labels`` or ``y``.
+        edge_weights: a tensor ``(M,)`` of finite numbers of at least 0 or the key in ``edata``; by default ``weight``
+            or ``edge_weight``, whichever is there; see ``Graph.from_edges``.
         name: how reports call the graph.
         num_classes: by default as the labels show.
         split: column of the masks where ``ndata`` has several splits.
-        drop_edge_data: let go of what ``edata`` holds: weights of edges, their features. By default a graph that has
-            such values is refused.
+        drop_edge_data: let go of what ``edata`` holds beside ``edge_weights=``: features of edges, and weights that are
+            not asked for by it. By default a graph that has values other than a weight is refused.
         symmetrize, deduplicate, self_loops: edge rules; ``None`` means the papers', see
             ``build_csr``.
         seed: of the random 60/20/20 split that a graph without ``train_mask`` gets.
 
     Raises:
-        TypeError, ValueError: if the object is not such a graph, a key is not in ``ndata``, or edges carry values.
+        TypeError, ValueError: if the object is not such a graph, a key is not there, a weight is negative, NaN or
+            infinite, or edges carry other values.
     """
     edges = edges_of_dgl(
         graph,
         features=features,
         labels=labels,
+        edge_weights=edge_weights,
         name=name,
         num_classes=num_classes,
         split=split,
@@ -64,7 +69,7 @@ def to_dgl(graph: Graph) -> Any:
     """Return a ``dgl.DGLGraph`` of the same edges, self-loops included, for models written in DGL.
 
     Its ``ndata`` has ``train_mask``, ``val_mask``, ``test_mask`` and, where there are any, ``feat`` (float32,
-    dense) and ``label``.
+    dense) and ``label``; its ``edata`` has ``weight`` (float32) if edges have weights.
 
     Args:
         graph: N nodes, E edges; an edge of DGL leads from a neighbour to the node whose row names it.
@@ -78,6 +83,8 @@ def to_dgl(graph: Graph) -> Any:
         raise RuntimeError(f"to_dgl needs the package dgl, got {error}; pip install 'gnnqlab[dgl]'") from error
     src, dst = graph.edge_list()
     made = dgl.graph((src.long(), dst.long()), num_nodes=graph.num_nodes)
+    if graph.edge_weights is not None:
+        made.edata[WEIGHTS[0]] = graph.edge_weights
     if graph.num_features:
         made.ndata["feat"] = graph.features if isinstance(graph.features, Tensor) else graph.features.to_dense()
     for name in ("train_mask", "val_mask", "test_mask"):
@@ -90,6 +97,7 @@ def to_dgl(graph: Graph) -> Any:
 def from_pyg(
     data: Any,
     *,
+    edge_weights: str | Tensor | None = None,
     name: str = "pyg",
     num_classes: int | None = None,
     split: int = 0,
@@ -101,12 +109,14 @@ def from_pyg(
 ) -> Graph:
     """Convert a homogeneous ``torch_geometric.data.Data``, or anything with its attributes.
 
-    Read are ``edge_index`` ``(2, M)``, ``num_nodes``, ``x``, ``y``, ``train_mask``, ``val_mask``
+    Read are ``edge_index`` ``(2, M)``, ``edge_weight``, ``num_nodes``, ``x``, ``y``, ``train_mask``, ``val_mask``
     and ``test_mask``; all but the first may be missing or ``None``. The remaining arguments are
-    those of ``from_dgl``; ``drop_edge_data`` is about ``edge_weight``, ``edge_attr`` and the like.
+    those of ``from_dgl``; ``edge_weights="edge_attr"`` takes that as weights, ``drop_edge_data`` is about
+    ``edge_weight``, ``edge_attr`` and the like.
 
     Raises:
-        TypeError, ValueError: if the object has no ``edge_index`` of that shape, or edges carry values.
+        TypeError, ValueError: if the object has no ``edge_index`` of that shape, a weight is negative, NaN or infinite,
+            or edges carry other values.
 
     Example:
         >>> import torch
@@ -115,7 +125,14 @@ def from_pyg(
         >>> g.num_nodes, g.num_edges
         (3, 7)
     """
-    edges = edges_of_pyg(data, name=name, num_classes=num_classes, split=split, drop_edge_data=drop_edge_data)
+    edges = edges_of_pyg(
+        data,
+        edge_weights=edge_weights,
+        name=name,
+        num_classes=num_classes,
+        split=split,
+        drop_edge_data=drop_edge_data,
+    )
     return edges.build(symmetrize=symmetrize, deduplicate=deduplicate, self_loops=self_loops, seed=seed)
 
 
@@ -124,6 +141,7 @@ def edges_of_dgl(
     *,
     features: str | Tensor | None = None,
     labels: str | Tensor | None = None,
+    edge_weights: str | Tensor | None = None,
     name: str = "dgl",
     num_classes: int | None = None,
     split: int = 0,
@@ -134,7 +152,7 @@ def edges_of_dgl(
         raise TypeError(f"from_dgl takes a dgl.DGLGraph, got {type(graph).__name__}")
     if not getattr(graph, "is_homogeneous", True):
         raise TypeError("from_dgl takes a graph with one node and one edge type, got several; use dgl.to_homogeneous")
-    refuse_edge_data("from_dgl", getattr(graph, "edata", {}), drop=drop_edge_data)
+    weights = take_weights("from_dgl", getattr(graph, "edata", {}), edge_weights, drop=drop_edge_data)
     src, dst = graph.edges()
     masks = [as_mask_column(graph.ndata.get(key), split) for key in MASKS]
     keys, column = list(graph.ndata), graph.ndata.__getitem__
@@ -143,6 +161,7 @@ def edges_of_dgl(
         src=src.cpu(),
         dst=dst.cpu(),
         num_nodes=int(graph.num_nodes()),
+        edge_weights=weights,
         features=node_values("features", keys, column, features, FEATURES, of="ndata"),
         labels=as_targets(node_values("labels", keys, column, labels, LABELS, of="ndata")),
         train_idx=masks[0],
@@ -153,7 +172,13 @@ def edges_of_dgl(
 
 
 def edges_of_pyg(
-    data: Any, *, name: str = "pyg", num_classes: int | None = None, split: int = 0, drop_edge_data: bool = False
+    data: Any,
+    *,
+    edge_weights: str | Tensor | None = None,
+    name: str = "pyg",
+    num_classes: int | None = None,
+    split: int = 0,
+    drop_edge_data: bool = False,
 ) -> EdgeList:
     """What a graph of PyG holds, before edge rules and a split are applied; see ``from_pyg``."""
     edge_index = getattr(data, "edge_index", None)
@@ -164,7 +189,7 @@ def edges_of_pyg(
         )
     named = [key for key in _keys(data) if key.startswith("edge_") and key != "edge_index"]
     edge_data = {key: getattr(data, key) for key in named if getattr(data, key) is not None}
-    refuse_edge_data("from_pyg", edge_data, drop=drop_edge_data)
+    weights = take_weights("from_pyg", edge_data, edge_weights, drop=drop_edge_data)
     src, dst = edge_index.cpu()
     x, y = getattr(data, "x", None), getattr(data, "y", None)
     num_nodes = getattr(data, "num_nodes", None)
@@ -176,6 +201,7 @@ def edges_of_pyg(
         src=src,
         dst=dst,
         num_nodes=int(num_nodes),
+        edge_weights=weights,
         features=x,
         labels=as_targets(y),
         train_idx=masks[0],

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import torch
 
-from gnnqlab.graph.edge_data import refuse_edge_data
+from gnnqlab.graph.edge_data import take_weights
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.edges import SelfLoops
 from gnnqlab.graph.graph import Graph
@@ -21,6 +22,7 @@ def from_networkx(
     *,
     features: object = None,
     labels: object = None,
+    edge_weights: str | None = None,
     name: str | None = None,
     num_classes: int | None = None,
     drop_edge_data: bool = False,
@@ -42,8 +44,10 @@ def from_networkx(
         labels: the same for targets, integers; by default ``label``, ``labels`` or ``y``.
         name: how reports call the graph; by default ``graph.name``, or ``networkx`` if that is empty.
         num_classes: by default as the labels show.
-        drop_edge_data: let go of attributes of edges. By default a graph that has some is refused; a ``weight`` of 1
-            on every edge is none.
+        edge_weights: the attribute that holds a finite number of at least 0 on every edge; by default ``weight`` or
+            ``edge_weight``, whichever is there; see ``Graph.from_edges``.
+        drop_edge_data: let go of attributes of edges beside ``edge_weights=``. By default a graph that has some other
+            than a weight is refused.
         symmetrize, deduplicate, self_loops: edge rules; ``None`` means the papers', see ``build_csr``.
         seed: of the random 60/20/20 split that a graph with labels and without ``train_mask`` gets.
 
@@ -58,7 +62,13 @@ def from_networkx(
         ('networkx', 7, [1.0, 2.0, 3.0])
     """
     edges = edges_of_networkx(
-        graph, features=features, labels=labels, name=name, num_classes=num_classes, drop_edge_data=drop_edge_data
+        graph,
+        features=features,
+        labels=labels,
+        edge_weights=edge_weights,
+        name=name,
+        num_classes=num_classes,
+        drop_edge_data=drop_edge_data,
     )
     return edges.build(symmetrize=symmetrize, deduplicate=deduplicate, self_loops=self_loops, seed=seed)
 
@@ -68,6 +78,7 @@ def edges_of_networkx(
     *,
     features: object = None,
     labels: object = None,
+    edge_weights: str | None = None,
     name: str | None = None,
     num_classes: int | None = None,
     drop_edge_data: bool = False,
@@ -78,13 +89,13 @@ def edges_of_networkx(
     nodes = list(graph.nodes)
     number = {node: index for index, node in enumerate(nodes)}
     edges = list(graph.edges(data=True))
-    if not drop_edge_data:
-        refuse_edge_data("from_networkx", _edge_data(edges), drop=False)
+    weights = take_weights("from_networkx", _edge_data(edges), edge_weights, drop=drop_edge_data)
     src = np.fromiter((number[u] for u, _, _ in edges), dtype=np.int64, count=len(edges))
     dst = np.fromiter((number[v] for _, v, _ in edges), dtype=np.int64, count=len(edges))
     if not graph.is_directed():
         once = src != dst
         src, dst = np.concatenate([src, dst[once]]), np.concatenate([dst, src[once]])
+        weights = None if weights is None else np.concatenate([weights, weights[once]])
 
     rows = [graph.nodes[node] for node in nodes]
     keys = list(dict.fromkeys(key for row in rows for key in row))
@@ -99,6 +110,7 @@ def edges_of_networkx(
         src=src,
         dst=dst,
         num_nodes=len(nodes),
+        edge_weights=weights,
         features=_as_rows(node_values("features", keys, column, features, FEATURES, of=of)),
         labels=as_targets(node_values("labels", keys, column, labels, LABELS, of=of)),
         train_idx=masks[0],
@@ -110,10 +122,10 @@ def edges_of_networkx(
 
 
 def _edge_data(edges: list[tuple[Any, Any, dict[str, Any]]]) -> dict[str, np.ndarray]:
-    """Return, for every attribute, on which edges it is the number 1, which says nothing."""
+    """Return every attribute as a number an edge; NaN where it is none, which no weight may be."""
     keys = dict.fromkeys(key for _, _, values in edges for key in values)
     return {
-        str(key): np.array([isinstance(values.get(key), int | float) and values[key] == 1 for _, _, values in edges])
+        str(key): np.array([values[key] if isinstance(values.get(key), Real) else np.nan for _, _, values in edges])
         for key in keys
     }
 

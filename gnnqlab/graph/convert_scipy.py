@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from gnnqlab.graph.edge_data import refuse_edge_data
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.edges import SelfLoops
 from gnnqlab.graph.graph import Graph
@@ -30,19 +29,21 @@ def from_scipy(
     self_loops: SelfLoops | None = None,
     seed: int = 0,
 ) -> Graph:
-    """Convert a square ``scipy.sparse`` matrix or array: entry ``(u, v)`` is the edge ``u -> v``.
+    """Convert a square ``scipy.sparse`` matrix or array: entry ``(u, v)`` is the edge ``u -> v`` and its weight.
 
     Args:
-        adjacency: of shape ``(N, N)``, in any of scipy's formats. Stored zeros are no edges.
+        adjacency: of shape ``(N, N)``, in any of scipy's formats, of finite numbers of at least 0. Stored zeros are no
+            edges; entries that are all 1 are no weights; others that are stored twice are added, as scipy does.
         features, labels, train_idx, val_idx, test_idx: as ``Graph.from_edges`` takes them, in the matrix's order.
         name: how reports call the graph.
         num_classes: by default as the labels show.
-        drop_edge_data: let go of entries' values. By default a matrix with an entry other than 0 and 1 is refused.
+        drop_edge_data: let go of entries' values: every entry other than 0 is an edge without a weight.
         symmetrize, deduplicate, self_loops: edge rules; ``None`` means the papers', see ``build_csr``.
         seed: of the random 60/20/20 split that a graph with labels and without a split gets.
 
     Raises:
-        TypeError, ValueError: if the object is no such matrix, is not square, or has weights.
+        TypeError, ValueError: if the object is no such matrix, is not square, or has entries that are negative, NaN or
+            infinite.
 
     Example:
         >>> from scipy.sparse import coo_array
@@ -65,7 +66,15 @@ def edges_of_scipy(adjacency: Any, *, name: str = "scipy", drop_edge_data: bool 
             f"an adjacency matrix must be square, a row and a column a node, got shape {tuple(adjacency.shape)}"
         )
     entries = adjacency.tocoo()
+    weighted = not drop_edge_data and not bool(((entries.data == 0) | (entries.data == 1)).all())
+    if weighted:
+        entries = entries.copy()
+        entries.sum_duplicates()
     kept = entries.data != 0
-    values = np.asarray(entries.data[kept])
-    refuse_edge_data("from_scipy", {"entries other than 0 and 1": values}, drop=drop_edge_data)
-    return EdgeList(name=name, src=entries.row[kept], dst=entries.col[kept], num_nodes=int(adjacency.shape[0]))
+    return EdgeList(
+        name=name,
+        src=entries.row[kept],
+        dst=entries.col[kept],
+        num_nodes=int(adjacency.shape[0]),
+        edge_weights=np.asarray(entries.data[kept]) if weighted else None,
+    )

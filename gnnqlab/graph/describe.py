@@ -18,6 +18,7 @@ def describe(graph: GraphArrays) -> dict[str, Any]:
         "nodes": graph.num_nodes,
         "edges": graph.num_edges,
         "undirected": graph.is_symmetric,
+        "edge_weights": graph.edge_weights is not None,
         "mean_degree": round(graph.num_edges / graph.num_nodes, 2),
         "max_in_degree": int(graph.in_degrees.max()),
         "features": graph.num_features,
@@ -35,9 +36,11 @@ def describe(graph: GraphArrays) -> dict[str, Any]:
 def one_line(graph: GraphArrays) -> str:
     """The sizes, for ``repr``."""
     train, val, test = (int(mask.sum()) for mask in (graph.train_mask, graph.val_mask, graph.test_mask))
+    weighted = "" if graph.edge_weights is None else " with weights"
     return (
-        f"Graph({graph.name!r}, nodes={graph.num_nodes:,}, edges={graph.num_edges:,}, features={graph.num_features}, "
-        f"classes={graph.num_classes}, {_task(graph)}, train/val/test={train:,}/{val:,}/{test:,})"
+        f"Graph({graph.name!r}, nodes={graph.num_nodes:,}, edges={graph.num_edges:,}{weighted}, "
+        f"features={graph.num_features}, classes={graph.num_classes}, {_task(graph)}, "
+        f"train/val/test={train:,}/{val:,}/{test:,})"
     )
 
 

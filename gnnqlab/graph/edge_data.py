@@ -1,42 +1,73 @@
-"""What edges carry beside their two ends: training here has no place for it, so it is never dropped in silence."""
+"""What edges carry beside their two ends: a weight is taken, anything else is never dropped in silence."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-__all__ = ["refuse_edge_data"]
+__all__ = ["WEIGHTS", "refuse_attention", "take_weights"]
+
+WEIGHTS = ("weight", "edge_weight")
+"""What weights of edges are usually called."""
 
 
-def refuse_edge_data(reader: str, edge_data: Mapping[str, object], *, drop: bool) -> None:
-    """Refuse edges that carry values of their own, unless the caller lets them go.
+def take_weights(reader: str, edge_data: Mapping[str, Any], given: object = None, *, drop: bool) -> Any:
+    """Return the weights of edges, ``None`` if there are none; refuse other values, unless the caller lets them go.
 
-    Models here weigh an edge by the degrees of its ends, or by attention. A weight of 1 on every edge says nothing
+    Models here weigh an edge by its weight and the degrees of its ends, or by attention. A 1 on every edge says nothing
     beyond the edge, and what DGL notes for itself (``_ID``, ``_TYPE``, ``__orig__``) is about the library: both pass.
 
     Args:
         reader: the function that reads the graph, for the error.
         edge_data: values by name, each with an entry an edge.
-        drop: what the reader's ``drop_edge_data`` says.
+        given: the weights, or their name; by default one of ``WEIGHTS`` that is there.
+        drop: what the reader's ``drop_edge_data`` says: all values go but weights that were ``given``.
 
     Raises:
-        ValueError: if there are such values and ``drop`` is false.
+        ValueError: if there are other values and ``drop`` is false, or a name is none of those there.
 
     Example:
-        >>> refuse_edge_data("from_pyg", {"edge_weight": np.ones(3)}, drop=False)
-        >>> refuse_edge_data("from_pyg", {"edge_weight": np.array([0.5, 1.0])}, drop=False)
+        >>> take_weights("from_pyg", {"edge_weight": np.array([0.5, 1.0]), "edge_attr": np.ones(2)}, drop=False)
+        array([0.5, 1. ])
+        >>> take_weights("from_pyg", {"edge_attr": np.array([0.5, 1.0])}, drop=False)
         Traceback (most recent call last):
-        ValueError: from_pyg takes edges without values of their own, got edge_weight; ...
+        ValueError: from_pyg takes one weight an edge (weight, edge_weight) and no other values, got edge_attr; ...
     """
-    carried = [key for key, values in edge_data.items() if not key.startswith("_") and not _all_one(values)]
-    if carried and not drop:
+    taken = given if isinstance(given, str) else None
+    if taken is not None and taken not in edge_data:
+        known = ", ".join(edge_data) or "none"
+        raise ValueError(f"edge_weights must name values that edges have, got {taken!r}; there are {known}")
+    if given is None and not drop:
+        taken = next((key for key in WEIGHTS if key in edge_data), None)
+    others = [
+        key for key, values in edge_data.items() if key != taken and not key.startswith("_") and not _all_one(values)
+    ]
+    if others and not drop:
         raise ValueError(
-            f"{reader} takes edges without values of their own, got {', '.join(carried)}; models here weigh an edge by "
-            "the degrees of its ends or by attention; gnnqlab.load(..., drop_edge_data=True) makes a graph without "
-            "these values"
+            f"{reader} takes one weight an edge ({', '.join(WEIGHTS)}) and no other values, got {', '.join(others)}; "
+            "gnnqlab.load(..., drop_edge_data=True) makes a graph without these values, edge_weights= of from_dgl, "
+            "from_pyg and from_networkx names those that are weights"
         )
+    return given if taken is None else edge_data[taken]
+
+
+def refuse_attention(who: str) -> None:
+    """Refuse attention on a graph whose edges have weights.
+
+    Attention finds the weight of a neighbour itself; the paper (Velickovic et al., ICLR 2018) has no other, and
+    libraries do not agree: PyTorch Geometric's ``GATConv`` takes none, DGL's multiplies the result of the softmax, so
+    that shares no longer add up to 1.
+
+    Raises:
+        ValueError: always.
+    """
+    raise ValueError(
+        f"{who} weighs neighbours by attention, which has no place for weights of edges, got a graph that has some; "
+        "choose a model that sums, as gcn or graphsage, or train on graph.without_edge_weights()"
+    )
 
 
 def _all_one(values: object) -> bool:

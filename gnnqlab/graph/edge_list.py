@@ -26,6 +26,7 @@ class EdgeList:
     src: object
     dst: object
     num_nodes: int
+    edge_weights: object = None
     features: object = None
     labels: object = None
     train_idx: object = None
@@ -53,6 +54,7 @@ class EdgeList:
             self.src,
             self.dst,
             num_nodes=self.num_nodes,
+            edge_weights=self.edge_weights,
             features=self.features,
             labels=None if self.labels is None else labels,
             train_idx=splits[0],

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gnnqlab.graph.array_checks import MAX_NODES
 
-__all__ = ["SelfLoops", "build_csr", "edge_list"]
+__all__ = ["SelfLoops", "build_csr", "checked_ends", "compressed", "edge_list"]
 
 SelfLoops = Literal["add", "keep", "remove"]
 
@@ -52,16 +52,8 @@ def build_csr(
         >>> indptr.tolist(), indices.tolist()
         ([0, 2, 4, 5], [0, 1, 0, 1, 2])
     """
-    if not isinstance(num_nodes, (int, np.integer)) or not 1 <= num_nodes <= MAX_NODES:
-        raise ValueError(f"num_nodes must be an integer in [1, {MAX_NODES}], got {num_nodes!r}")
-    if self_loops not in get_args(SelfLoops):
-        raise ValueError(f"self_loops must be one of {get_args(SelfLoops)}, got {self_loops!r}")
+    source, target = checked_ends(src, dst, num_nodes, self_loops)
     num_nodes = int(num_nodes)
-    source = _node_ids("src", src, num_nodes)
-    target = _node_ids("dst", dst, num_nodes)
-    if source.size != target.size:
-        raise ValueError(f"src and dst must have the same length, got {source.size} and {target.size}")
-
     # One integer per edge, (destination, source) in its high and low bits, sorts in one call.
     shift = max(1, (num_nodes - 1).bit_length())
     forward = (target.astype(np.int64) << shift) | source
@@ -86,6 +78,24 @@ def build_csr(
         np.not_equal(key[1:], key[:-1], out=first[1:])
         if not first.all():
             key = key[first]
+    return compressed(key, num_nodes, shift)
+
+
+def checked_ends(src: object, dst: object, num_nodes: int, self_loops: SelfLoops) -> tuple[np.ndarray, np.ndarray]:
+    """Return both ends of all edges as integer arrays; errors as of ``build_csr``."""
+    if not isinstance(num_nodes, (int, np.integer)) or not 1 <= num_nodes <= MAX_NODES:
+        raise ValueError(f"num_nodes must be an integer in [1, {MAX_NODES}], got {num_nodes!r}")
+    if self_loops not in get_args(SelfLoops):
+        raise ValueError(f"self_loops must be one of {get_args(SelfLoops)}, got {self_loops!r}")
+    source = _node_ids("src", src, int(num_nodes))
+    target = _node_ids("dst", dst, int(num_nodes))
+    if source.size != target.size:
+        raise ValueError(f"src and dst must have the same length, got {source.size} and {target.size}")
+    return source, target
+
+
+def compressed(key: np.ndarray, num_nodes: int, shift: int) -> tuple[Tensor, Tensor]:
+    """Return ``indptr`` and ``indices`` of sorted keys ``destination << shift | source``, which it writes over."""
     indices = (key & ((1 << shift) - 1)).astype(np.int32)
     key >>= shift
     indptr = np.zeros(num_nodes + 1, dtype=np.int64)

@@ -19,6 +19,7 @@ from gnnqlab.graph.describe import describe, html_table, one_line
 from gnnqlab.graph.edges import SelfLoops, build_csr
 from gnnqlab.graph.split import random_split
 from gnnqlab.graph.storage import load_graph, save_graph
+from gnnqlab.graph.weighted_edges import build_weighted_csr
 
 __all__ = ["Graph"]
 
@@ -45,6 +46,7 @@ class Graph(GraphArrays):
             shape ``(N, C)``, 0 or 1, when a node may have several classes.
         train_mask, val_mask, test_mask: bool, shape ``(N,)``, disjoint, over labelled nodes.
         num_classes: number of classes C.
+        edge_weights: float32, shape ``(E,)`` in the order of ``indices``, finite and above 0, or ``None``.
 
     Raises:
         TypeError, ValueError: the text names the rule, what came and the way out.
@@ -65,6 +67,7 @@ class Graph(GraphArrays):
         dst: object,
         *,
         num_nodes: int,
+        edge_weights: object = None,
         features: object = None,
         labels: object = None,
         train_idx: object = None,
@@ -84,6 +87,8 @@ class Graph(GraphArrays):
         Args:
             src, dst: integers, shape ``(M,)``, the edges ``src[i] -> dst[i]``; any array-like.
             num_nodes: number of nodes N.
+            edge_weights: ``None``, or finite numbers of at least 0, shape ``(M,)``; 0 is no edge. An added self loop
+                weighs 1; see ``build_weighted_csr``. A graph whose edges all weigh 1 is one without weights.
             features: ``None``, anything array-like of shape ``(N, D)``, a ``scipy.sparse`` matrix
                 or ``SparseRows``; becomes float32.
             labels: ``None``, integers of shape ``(N,)`` with -1 for "unlabelled", or zeros and
@@ -101,14 +106,19 @@ class Graph(GraphArrays):
             >>> g.indptr.tolist(), g.indices.tolist()
             ([0, 0, 1], [0])
         """
-        indptr, indices = build_csr(
-            src, dst, num_nodes=num_nodes, symmetrize=symmetrize, deduplicate=deduplicate, self_loops=self_loops
+        structure = _structure(
+            src,
+            dst,
+            edge_weights,
+            num_nodes=num_nodes,
+            symmetrize=symmetrize,
+            deduplicate=deduplicate,
+            self_loops=self_loops,
         )
         target, known_classes = as_labels(labels, num_nodes)
         graph = cls(
             name=name,
-            indptr=indptr,
-            indices=indices,
+            **structure,
             features=as_features(features, num_nodes),
             labels=target,
             train_mask=as_mask("train_idx", train_idx, num_nodes),
@@ -138,16 +148,25 @@ class Graph(GraphArrays):
         """
         if not symmetrize and not deduplicate and self_loops == "keep":
             return self
-        src, dst = self.edge_list()
-        indptr, indices = build_csr(
-            src,
-            dst,
+        structure = _structure(
+            *self.edge_list(),
+            self.edge_weights,
             num_nodes=self.num_nodes,
             symmetrize=symmetrize,
             deduplicate=deduplicate,
             self_loops=self_loops,
         )
-        return Graph(**{**self._fields(), "indptr": indptr, "indices": indices})
+        return Graph(**{**self._fields(), **structure})
+
+    def without_edge_weights(self) -> Graph:
+        """The same edges without their weights.
+
+        Example:
+            >>> g = Graph.from_edges([0], [1], num_nodes=2, edge_weights=[0.5])
+            >>> g.edge_weights.tolist(), g.without_edge_weights().edge_weights
+            ([1.0, 0.5, 0.5, 1.0], None)
+        """
+        return Graph(**{**self._fields(), "edge_weights": None})
 
     # ---- targets and splits ------------------------------------------------------------------
 
@@ -283,3 +302,12 @@ class Graph(GraphArrays):
             if known in self.__dict__ and "indices" not in changes:
                 graph.__dict__[known] = self.__dict__[known]
         return graph
+
+
+def _structure(src: object, dst: object, weights: object, **rules: Any) -> dict[str, Any]:
+    """Return the fields of a graph that edge rules decide."""
+    if weights is None:
+        indptr, indices = build_csr(src, dst, **rules)
+        return {"indptr": indptr, "indices": indices, "edge_weights": None}
+    indptr, indices, kept = build_weighted_csr(src, dst, weights, **rules)
+    return {"indptr": indptr, "indices": indices, "edge_weights": None if bool((kept == 1).all()) else kept}

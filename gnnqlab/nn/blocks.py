@@ -54,9 +54,17 @@ class BlockWeights:
 
     The sum over all neighbours is estimated by ``in-degree / sampled`` times the sum over those that were sampled, so
     its mean is the sum itself; with every neighbour sampled the weights are those of full-graph training.
+
+    Raises:
+        ValueError: if the graph's edges have weights.
     """
 
     def __init__(self, graph: Graph) -> None:
+        if graph.edge_weights is not None:
+            raise ValueError(
+                f"mini-batches sample neighbours as equals, graph {graph.name!r} has weights of edges; train on the "
+                "full graph, or on graph.without_edge_weights()"
+            )
         self._scale = graph.out_degrees.clamp(min=1).double().rsqrt()
         self._in_degrees = graph.in_degrees.clamp(min=1).double()
 

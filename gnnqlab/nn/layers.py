@@ -22,7 +22,7 @@ def projects_first(in_features: int, out_features: int) -> bool:
 
 
 class GraphConvolution(nn.Module):
-    """GCN layer (Kipf & Welling, 2017): ``P X W + b`` with ``P = D_in^-1/2 A D_out^-1/2``.
+    """GCN layer (Kipf & Welling, 2017): ``P X W + b`` with ``P = D_in^-1/2 A D_out^-1/2``, A and D with edge weights.
 
     Agrees with ``dgl.nn.GraphConv(norm="both")``: Glorot-uniform ``W (in, out)``, ``b = 0``.
     """
@@ -42,7 +42,7 @@ class GraphConvolution(nn.Module):
 
 
 class SageConvolution(nn.Module):
-    """GraphSAGE-mean layer (Hamilton et al., 2017), full batch: ``X W_s + mean(X) W_n + b``.
+    """GraphSAGE-mean layer (Hamilton et al., 2017), full batch: ``X W_s + mean(X) W_n + b``; a mean by edge weights.
 
     Agrees with ``dgl.nn.SAGEConv("mean")``: Glorot-uniform weights with gain sqrt(2), ``b = 0``.
     """

@@ -25,6 +25,7 @@ from gnnqlab.compute.remade import Remakes
 from gnnqlab.exchange.hop import Drop, Hop
 from gnnqlab.exchange.protocol import Exchange
 from gnnqlab.exchange.whole import WholeGraph
+from gnnqlab.graph.edge_data import refuse_attention
 from gnnqlab.graph.features import SparseRows
 from gnnqlab.graph.graph import Graph
 from gnnqlab.kernels.adjacency import Adjacency
@@ -32,7 +33,7 @@ from gnnqlab.kernels.nodewise import Mask, Norm
 from gnnqlab.kernels.noise import stream
 from gnnqlab.nn.sparse_input import SparseInput, project
 from gnnqlab.nn.timed import PassClock, timed
-from gnnqlab.partition.shard import Shard, edge_weights
+from gnnqlab.partition.shard import Shard, aggregation_coefficients
 
 __all__ = ["GraphPass", "LocalGraph", "ModelGraph", "WorkerGraph"]
 
@@ -44,6 +45,8 @@ class ModelGraph(ABC):
     """Global ids of the rows of ``features``, int64 ``(N,)``."""
     features: Tensor | SparseInput
     seed: int
+    weighted = False
+    """Whether edges have weights."""
 
     def __init__(self, features: Tensor | SparseRows, exchange: Exchange, device: torch.device | str) -> None:
         if features.shape[1] == 0:
@@ -209,7 +212,8 @@ class GraphPass:
 
         Args:
             x: rows of owned nodes, float32 ``(N, D)``.
-            alpha: ``symmetric`` (GCN), ``mean`` (GraphSAGE) or ``sum``; from global degrees.
+            alpha: ``symmetric`` (GCN), ``mean`` (GraphSAGE) or ``sum``; from global degrees and the weights of edges,
+                as :meth:`gnnqlab.partition.Shard.alpha` has them.
             dropout: probability of dropping an element of x first, own rows and others'; see :meth:`dropout`.
             exact: multiply float32 rows.
 
@@ -261,8 +265,13 @@ class GraphPass:
 
         Returns:
             float32 ``(N, K, F)``; zeros for a node without neighbours.
+
+        Raises:
+            ValueError: on a graph whose edges have weights; see :func:`gnnqlab.graph.edge_data.refuse_attention`.
         """
         graph = self.graph
+        if graph.weighted:
+            refuse_attention("GraphPass.attend")
         hop = self._next_hop(z, exact)
         adjacency = graph.adjacency("sum")
         return self._told(graph.exchange.attend(adjacency, z, a_source, a_target, slope=slope, hop=hop))
@@ -345,11 +354,13 @@ class LocalGraph(ModelGraph):
         super().__init__(graph.features, WholeGraph(products), device)
         self.ids = torch.arange(graph.num_nodes, device=device)
         self.seed = seed
+        self.weighted = graph.edge_weights is not None
         self._graph = graph
 
     def _weighted(self, alpha: str) -> Adjacency:
         graph = self._graph
-        weights = edge_weights(alpha, graph.indptr, graph.indices, graph.in_degrees, graph.out_degrees)
+        structure = graph.indptr, graph.indices, graph.weighted_in_degrees, graph.weighted_out_degrees
+        weights = aggregation_coefficients(alpha, *structure, graph.edge_weights)
         return Adjacency(graph.indptr, graph.indices, weights, num_columns=graph.num_nodes)
 
 
@@ -360,6 +371,7 @@ class WorkerGraph(ModelGraph):
         super().__init__(shard.features, exchange, device)
         self.ids = shard.row_ids.to(device)
         self.seed = seed
+        self.weighted = shard.edge_weights is not None
         self._shard = shard
 
     def _weighted(self, alpha: str) -> Adjacency:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.partition.plan import Plan, Route
-from gnnqlab.partition.shard import Shard, edge_weights, rows_of
+from gnnqlab.partition.shard import Shard, aggregation_coefficients, divisors, rows_of, weights_of
 
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
@@ -65,6 +65,8 @@ class BlockShard(Shard):
     """CSR by source over the rows here, int64 ``(N + 1,)``."""
     leaving_indices: Tensor
     """Local column ids of the destinations, int32."""
+    leaving_weights: Tensor | None = None
+    """As ``edge_weights``, of the edges that leave."""
 
     @property
     def row_ids(self) -> Tensor:
@@ -176,8 +178,10 @@ class BlockShard(Shard):
     def _leaving_alpha(self, kind: str) -> Tensor:
         """α of the edges that leave: source and destination change places."""
         if kind == "mean":
-            return self.in_degrees.clamp(min=1).double().reciprocal()[self.leaving_indices.long()].float()
-        return edge_weights(kind, self.leaving_indptr, self.leaving_indices, self.out_degrees, self.in_degrees)
+            alpha = divisors(self.in_degrees).reciprocal()[self.leaving_indices.long()]
+            return (alpha if self.leaving_weights is None else alpha * self.leaving_weights).float()
+        turned = self.leaving_indptr, self.leaving_indices, self.out_degrees, self.in_degrees
+        return aggregation_coefficients(kind, *turned, self.leaving_weights)
 
 
 def block_sizes(num_nodes: int, blocks: int) -> Tensor:
@@ -236,8 +240,9 @@ def build_block_shard(graph: Graph, owner: Tensor, rank: int, workers: int, repl
         boundary_splits=masters.sum() * (torch.arange(workers) != rank),
         indptr=arriving[0],
         indices=arriving[1],
-        in_degrees=graph.in_degrees[nodes],
-        out_degrees=graph.out_degrees[nodes],
+        edge_weights=weights_of(graph, arriving[2]),
+        in_degrees=graph.weighted_in_degrees[nodes],
+        out_degrees=graph.weighted_out_degrees[nodes],
         importance=torch.zeros(num_nodes),
         features=rows_of(graph.features, block),
         labels=graph.labels[block],
@@ -249,14 +254,15 @@ def build_block_shard(graph: Graph, owner: Tensor, rank: int, workers: int, repl
         block_splits=splits,
         leaving_indptr=leaving[0],
         leaving_indices=leaving[1],
+        leaving_weights=weights_of(graph, leaving[2]),
     )
 
 
-def _rows(rows: Tensor, columns: Tensor, first: int, last: int, local: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the CSR of the edges whose row lies in ``[first, last)``, columns as local ids."""
+def _rows(rows: Tensor, columns: Tensor, first: int, last: int, local: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the CSR of the edges whose row lies in ``[first, last)``, columns as local ids, and those edges."""
     edges = ((rows >= first) & (rows < last)).nonzero().flatten()
     here = rows[edges] - first
     order = torch.argsort(here, stable=True)
     indptr = torch.zeros(last - first + 1, dtype=torch.int64)
     indptr[1:] = here.bincount(minlength=last - first).cumsum(0)
-    return indptr, local[columns[edges[order]]]
+    return indptr, local[columns[edges[order]]], edges[order]

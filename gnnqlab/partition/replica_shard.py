@@ -19,7 +19,7 @@ from torch import Tensor
 
 from gnnqlab.partition.importance import importance
 from gnnqlab.partition.plan import Plan, Route
-from gnnqlab.partition.shard import Shard, rows_of
+from gnnqlab.partition.shard import Shard, rows_of, weights_of
 
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
@@ -207,8 +207,9 @@ def build_replica_shard(graph: Graph, cut: _CutOfEdges, rank: int) -> ReplicaSha
         copies=known,
         indptr=indptr,
         indices=local[source[edges[order]]],
-        in_degrees=degrees[nodes],
-        out_degrees=graph.out_degrees[nodes],
+        edge_weights=weights_of(graph, edges[order]),
+        in_degrees=graph.weighted_in_degrees[nodes],
+        out_degrees=graph.weighted_out_degrees[nodes],
         importance=important[nodes],
         extract_s=extract_s,
         features=rows_of(graph.features, nodes),

@@ -29,7 +29,7 @@ from gnnqlab.partition.plan import Plan, Route
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
 
-__all__ = ["Shard", "build_shard", "rows_of"]
+__all__ = ["Shard", "aggregation_coefficients", "build_shard", "divisors", "rows_of", "weights_of"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,9 +69,9 @@ class Shard:
     indices: Tensor
     """Local column ids, int32 ``(E,)``; columns from N on are halo nodes."""
     in_degrees: Tensor
-    """Global in-degrees of local nodes, int64 ``(N + H,)``."""
+    """Global in-degrees of local nodes, int64 ``(N + H,)``; the sums of weights, float64, where edges have some."""
     out_degrees: Tensor
-    """Global out-degrees of local nodes, int64 ``(N + H,)``."""
+    """Global out-degrees of local nodes, the same."""
     importance: Tensor
     """How much a boundary node's error matters, in [0, 1], float32 ``(N + H,)``; 0 for other nodes."""
     features: Tensor | SparseRows
@@ -80,6 +80,8 @@ class Shard:
     train_mask: Tensor
     val_mask: Tensor
     test_mask: Tensor
+    edge_weights: Tensor | None = None
+    """Of each local edge in the order of ``indices``, float32 ``(E,)``; ``None`` where edges have none."""
     extract_s: float = float("nan")
     """Seconds that finding the importance took when the shard was made; NaN if nobody looked."""
 
@@ -170,8 +172,9 @@ class Shard:
     def alpha(self, kind: str) -> Tensor:
         """Return α(u, v) of every local edge, from *global* degrees (AdaQP Eq. 3).
 
-        ``symmetric``: ``1 / sqrt(d_out(u) d_in(v))``, the norm of GCN. ``mean``: ``1 / d_in(v)``,
-        GraphSAGE-mean. ``sum``: 1. Degrees are clamped to at least 1.
+        ``symmetric``: ``w / sqrt(d_out(u) d_in(v))``, the norm of GCN. ``mean``: ``w / d_in(v)``,
+        GraphSAGE-mean. ``sum``: w. Degrees are sums of the weights w of edges, all 1 on a graph without weights, as in
+        DGL's ``EdgeWeightNorm``; a degree of 0 divides by 1.
 
         Returns:
             float32 ``(E,)`` in the order of ``indices``.
@@ -179,7 +182,9 @@ class Shard:
         Raises:
             ValueError: if ``kind`` is none of these.
         """
-        return edge_weights(kind, self.indptr, self.indices, self.in_degrees, self.out_degrees)
+        return aggregation_coefficients(
+            kind, self.indptr, self.indices, self.in_degrees, self.out_degrees, self.edge_weights
+        )
 
     def matrix(self, alpha: str) -> Adjacency:
         """Return the aggregation matrix with weights α, ``(rows, num_columns)``."""
@@ -197,7 +202,7 @@ class Shard:
                 scalars[f"{field.name}.num_columns"] = value.num_columns
             elif isinstance(value, Tensor):
                 arrays[field.name] = value.numpy()
-            else:
+            elif value is not None:
                 scalars[field.name] = value
         with replacing(path) as partial, partial.open("wb") as file:
             np.savez(file, scalars=np.frombuffer(json.dumps(scalars).encode(), dtype=np.uint8), **arrays)  # type: ignore[arg-type]
@@ -228,19 +233,31 @@ class Shard:
         return cls(**values)
 
 
-def edge_weights(kind: str, indptr: Tensor, indices: Tensor, in_degrees: Tensor, out_degrees: Tensor) -> Tensor:
+def aggregation_coefficients(
+    kind: str,
+    indptr: Tensor,
+    indices: Tensor,
+    in_degrees: Tensor,
+    out_degrees: Tensor,
+    edge_weights: Tensor | None = None,
+) -> Tensor:
     """Return α(u, v) per stored edge of a CSR by destination; see :meth:`Shard.alpha`."""
-    num_rows = indptr.numel() - 1
-    in_clamped = in_degrees[:num_rows].clamp(min=1).double()
+    of_rows = divisors(in_degrees[: indptr.numel() - 1])
     counts = indptr.diff()
     if kind == "symmetric":
-        source = out_degrees.clamp(min=1).double().rsqrt()[indices.long()]
-        return (source * torch.repeat_interleave(in_clamped.rsqrt(), counts)).float()
-    if kind == "mean":
-        return torch.repeat_interleave(in_clamped.reciprocal(), counts).float()
-    if kind == "sum":
-        return torch.ones(indices.numel())
-    raise ValueError(f"alpha must be one of 'symmetric', 'mean', 'sum', got {kind!r}")
+        alpha = divisors(out_degrees).rsqrt()[indices.long()] * torch.repeat_interleave(of_rows.rsqrt(), counts)
+    elif kind == "mean":
+        alpha = torch.repeat_interleave(of_rows.reciprocal(), counts)
+    elif kind == "sum":
+        alpha = torch.ones(indices.numel(), dtype=torch.float64)
+    else:
+        raise ValueError(f"alpha must be one of 'symmetric', 'mean', 'sum', got {kind!r}")
+    return (alpha if edge_weights is None else alpha * edge_weights).float()
+
+
+def divisors(degrees: Tensor) -> Tensor:
+    """Return degrees, or sums of weights, as what rows are divided by: float64, 1 for a node without edges."""
+    return degrees.double().masked_fill(degrees == 0, 1.0)
 
 
 def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
@@ -314,8 +331,9 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
         boundary_splits=receiver.bincount(minlength=workers),
         indptr=indptr,
         indices=local[source[edge]],
-        in_degrees=degrees[nodes],
-        out_degrees=graph.out_degrees[nodes],
+        edge_weights=weights_of(graph, edge),
+        in_degrees=graph.weighted_in_degrees[nodes],
+        out_degrees=graph.weighted_out_degrees[nodes],
         importance=important,
         extract_s=extract_s,
         features=rows_of(graph.features, owned),
@@ -333,6 +351,11 @@ def _check_owner(graph: Graph, owner: Tensor, workers: int) -> None:
         )
     if owner.numel() and not 0 <= int(owner.min()) <= int(owner.max()) < workers:
         raise ValueError(f"owners must lie in [0, {workers}), got values from {int(owner.min())} to {int(owner.max())}")
+
+
+def weights_of(graph: Graph, edges: Tensor) -> Tensor | None:
+    """Return the weights of some edges, ``None`` if they have none."""
+    return None if graph.edge_weights is None else graph.edge_weights[edges]
 
 
 def rows_of(features: Tensor | SparseRows, ids: Tensor) -> Tensor | SparseRows:

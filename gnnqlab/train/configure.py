@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from gnnqlab.graph.edge_data import refuse_attention
 from gnnqlab.graph.given import GraphLike
 from gnnqlab.graph.sources.catalogue import expect, load
 from gnnqlab.nn.models.registry import MODELS, ModelSettings, settings_class
@@ -45,8 +46,8 @@ def configure(
             ``threads_per_worker`` ...), or what the system's recipe takes (``bits`` ...).
 
     Raises:
-        ValueError: if a name, a setting or a value is wrong, or a graph in memory lacks features, labels or a split;
-            before anything is started.
+        ValueError: if a name, a setting or a value is wrong, or a graph in memory lacks features, labels or a split,
+            or has weights of edges for a model that attends; before anything is started.
         TypeError: if the graph is none.
 
     Example:
@@ -70,7 +71,7 @@ def configure(
     else:
         model_settings = ModelSettings(name=model, **chosen["model"])
     return RunConfig(
-        graph=_source(graph),
+        graph=_source(graph, model_settings),
         system=recipe if partition is None else _parted(recipe, partition, train.seed),
         model=model_settings,
         train=train,
@@ -127,10 +128,12 @@ def _parted(system: System, partition: str | Partitioner, seed: int) -> System:
     return replaced(system, {"partition": part})
 
 
-def _source(graph: GraphLike) -> str:
+def _source(graph: GraphLike, model: ModelSettings) -> str:
     if not isinstance(graph, str | Path):
         whole = load(graph)
         whole.check_trainable()
+        if model.attends and whole.edge_weights is not None:
+            refuse_attention(f"model {model.name}")
         return keep_graph(whole)
     expect(graph)
     path = Path(graph)

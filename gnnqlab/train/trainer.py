@@ -16,6 +16,7 @@ from gnnqlab.adaptive import Adaptive, Training, adaptives_of
 from gnnqlab.bits.policy import in_force
 from gnnqlab.compute.remade import Remakes
 from gnnqlab.exchange.protocol import Exchange
+from gnnqlab.graph.edge_data import refuse_attention
 from gnnqlab.kernels.codec import raise_refused
 from gnnqlab.message.cache import at_work
 from gnnqlab.message.direction import by_direction, of_direction
@@ -197,9 +198,12 @@ def worker_trainer(
         control: brings settings from outside while it trains.
 
     Raises:
-        ValueError: if the shard has nothing to learn from, or so many workers cannot do what the settings ask.
+        ValueError: if the shard has nothing to learn from, so many workers cannot do what the settings ask, or the
+            model attends and edges have weights.
     """
     settings.expect_workers(shard.workers)
+    if model.attends and shard.edge_weights is not None:
+        refuse_attention(f"model {model.name}")
     clock = clock or Clock()
     distributed = shard.workers > 1 and dist.is_initialized()
     seat = Seat(

@@ -107,18 +107,25 @@ def test_every_page_is_run() -> None:
 def test_your_own_graph(read: Callable[[str], Read]) -> None:
     pytest.importorskip("networkx", reason="networkx is not installed")
     page = read("own_graph")
-    assert [graph.name for graph in page.graphs] == ["mine", "mine", "matrix", "Zachary's Karate Club", "roads"]
+    names = [graph.name for graph in page.graphs]
+    assert names == ["mine", "mine", "matrix", "Zachary's Karate Club", "weighted", "roads"]
     for graph in page.graphs:
         graph.check_trainable()
-    first, split, matrix, karate, roads = page.graphs
+    first, split, matrix, karate, weighted, roads = page.graphs
+    assert [graph.edge_weights is not None for graph in page.graphs] == [False, False, False, True, True, False]
+    assert weighted.num_edges == 2 * int((page.names["src"] != page.names["dst"]).sum()) + 60
     assert first.num_edges == split.num_edges == matrix.num_edges == roads.num_edges
     assert [int(mask.sum()) for mask in (split.train_mask, split.val_mask, split.test_mask)] == [40, 10, 10]
     assert (karate.num_nodes, karate.num_edges) == (34, 2 * 78 + 34) and roads.num_features == 1
     assert page.names["classes"].shape == (60,)
 
 
-def test_your_own_model(read: Callable[[str], Read]) -> None:
-    (run,) = read("own_model").runs
+def test_your_own_model(read: Callable[[str], Read], capsys: pytest.CaptureFixture[str]) -> None:
+    page = read("own_model")
+    (run,) = page.runs
+    assert page.names["report"].worst < 1e-5 and "gin: workers give what one process gives" in str(page.names["report"])
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said.startswith("2 the loss of epoch 0 0.") and float(said.split()[-1]) > 1e-4
     assert (run.config.model.name, run.config.model.epsilon, run.config.model.norm) == ("gin", 0.1, "none")
     # The law, dropout included: three workers with float32 messages are one process.
     settings = TrainSettings(seed=3)

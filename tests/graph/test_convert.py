@@ -121,22 +121,22 @@ def test_dgl_edge_values_are_not_dropped_in_silence(drop: bool) -> None:
     if drop:
         assert from_dgl(g, drop_edge_data=True).content_hash == expected().content_hash
     else:
-        with pytest.raises(ValueError, match="from_dgl takes edges without values of their own, got w; .*drop_edge_da"):
+        with pytest.raises(ValueError, match="from_dgl takes one weight an edge .*, got w; .*drop_edge_da"):
             from_dgl(g)
 
 
-@each("key", ["edge_weight", "edge_attr", "edge_type"])
+@each("key", ["edge_attr", "edge_type"])
 def test_pyg_edge_values_are_not_dropped_in_silence(key: str) -> None:
     data = pyg(**{key: torch.tensor([0.5, 1.0, 1.0, 1.0])})
-    with pytest.raises(ValueError, match=f"from_pyg takes edges without values of their own, got {key}; "):
+    with pytest.raises(ValueError, match=f"from_pyg takes one weight an edge .*, got {key}; "):
         from_pyg(data)
     assert from_pyg(data, drop_edge_data=True).content_hash == expected().content_hash
     assert from_pyg(pyg(**{key: None})).content_hash == expected().content_hash
     assert from_pyg(pyg(**{key: torch.ones(4)})).content_hash == expected().content_hash
 
 
-@each("keys", [["edge_index", "edge_weight"], lambda: ["edge_index", "edge_weight"]])
+@each("keys", [["edge_index", "edge_attr"], lambda: ["edge_index", "edge_attr"]])
 def test_pyg_says_itself_what_it_holds(keys: Any) -> None:
     """``Data.keys`` is a method, and was a property."""
-    with pytest.raises(ValueError, match="got edge_weight"):
-        from_pyg(pyg(keys=keys, edge_weight=torch.rand(4)))
+    with pytest.raises(ValueError, match="got edge_attr"):
+        from_pyg(pyg(keys=keys, edge_attr=torch.rand(4)))

@@ -106,18 +106,18 @@ def test_values_of_edges_are_not_dropped_in_silence() -> None:
     plain = from_networkx(graph)  # a weight of 1 says nothing
     graph[1][2]["weight"] = 3
     graph[0][1]["since"] = "May"
-    with pytest.raises(ValueError, match="from_networkx takes edges without values .*, got weight, since; .*drop_edge"):
+    with pytest.raises(ValueError, match="from_networkx takes one weight .*, got since; .*drop_edge"):
         from_networkx(graph)
-    with pytest.raises(ValueError, match="got weight, since"):
+    with pytest.raises(ValueError, match="got since"):
         load(graph)
     assert from_networkx(graph, drop_edge_data=True).content_hash == plain.content_hash
     assert load(graph, drop_edge_data=True).content_hash == plain.content_hash
 
 
-def test_a_weight_on_some_edges_only_is_a_value() -> None:
+def test_a_weight_on_some_edges_only_is_refused() -> None:
     graph = nx.Graph([(0, 1), (1, 2)])
     graph[0][1]["weight"] = 1
-    with pytest.raises(ValueError, match="got weight"):
+    with pytest.raises(ValueError, match="weights must be finite and not negative .*, got nan on the edge 1 -> 2"):
         from_networkx(graph)
 
 

@@ -38,12 +38,9 @@ def test_features_labels_and_split_are_those_of_from_edges() -> None:
     assert not (random.train_mask | random.val_mask | random.test_mask)[3]  # it has no label
 
 
-def test_weights_are_refused_or_dropped_when_told() -> None:
+def test_entries_are_weights_or_dropped_when_told() -> None:
     weighted = sparse.csr_array(DENSE * 0.5)
-    with pytest.raises(
-        ValueError, match="from_scipy takes edges without values .*, got entries other than 0 and 1; .*"
-    ):
-        from_scipy(weighted)
+    assert set(from_scipy(weighted, self_loops="remove").edge_weights.tolist()) == {0.5}
     bare = from_scipy(sparse.csr_array(DENSE)).content_hash
     assert from_scipy(weighted, drop_edge_data=True).content_hash == bare
     assert load(weighted, drop_edge_data=True).content_hash == bare
@@ -53,6 +50,10 @@ def test_stored_zeros_are_no_edges_and_entries_stored_twice_are_parallel() -> No
     stored = sparse.coo_array(([0, 1, 1], ([0, 0, 0], [1, 2, 2])), shape=(3, 3))
     g = from_scipy(stored, symmetrize=False, deduplicate=False, self_loops="keep")
     assert [end.tolist() for end in g.edge_list()] == [[0, 0], [2, 2]]
+    stored = sparse.coo_array(([0.0, 0.5, 2.0], ([0, 0, 0], [1, 2, 2])), shape=(3, 3))
+    g = from_scipy(stored, symmetrize=False, self_loops="keep")
+    assert (g.indices.tolist(), g.edge_weights.tolist()) == ([0], [2.5])  # as scipy adds them
+    assert stored.nnz == 3  # what was given is left alone
 
 
 @each(

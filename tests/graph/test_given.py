@@ -100,8 +100,8 @@ def test_real_objects_of_pyg() -> None:
     data = pytest.importorskip("torch_geometric.data", reason="PyG is not installed")
     made = data.Data(edge_index=torch.stack([SRC, DST]), x=X, y=Y, **SPLIT)
     assert load(made).content_hash == expected().content_hash
-    made.edge_weight = torch.rand(4)
-    with pytest.raises(ValueError, match="got edge_weight"):
+    made.edge_attr = torch.rand(4)
+    with pytest.raises(ValueError, match="got edge_attr"):
         load(made)
     with pytest.raises(TypeError, match="convert a heterogeneous one with to_homogeneous"):
         load(data.HeteroData({"a": {"x": X}, ("a", "to", "a"): {"edge_index": torch.stack([SRC, DST])}}))
@@ -114,8 +114,8 @@ def test_real_graphs_of_dgl() -> None:
     assert load(made).content_hash == expected().content_hash
     # What DGL notes about a part of a graph is no value of its edges.
     assert load(dgl.node_subgraph(made, [0, 1, 2])).num_nodes == 3
-    made.edata["weight"] = torch.rand(4)
-    with pytest.raises(ValueError, match="got weight"):
+    made.edata["length"] = torch.rand(4)
+    with pytest.raises(ValueError, match="got length"):
         load(made)
     assert load(made, drop_edge_data=True).content_hash == expected().content_hash
     several = dgl.heterograph({("a", "to", "b"): ([0], [1])})

@@ -45,7 +45,8 @@ def test_a_graph_of_dgl_trains_as_the_graph_it_is(bench: Bench) -> None:
     [
         ({"x": None}, "graph 'pyg' has no features; give features and labels to what made the graph"),
         ({"y": None}, "graph 'pyg' has no labels, train split; "),
-        ({"edge_weight": torch.rand(2)}, "from_pyg takes edges without values of their own, got edge_weight; "),
+        ({"edge_attr": torch.rand(2)}, "from_pyg takes one weight an edge .*, got edge_attr; "),
+        ({"edge_weight": torch.tensor([1.0, -1.0])}, "edge weights must be finite and not negative .*, got -1.0 on"),
     ],
 )
 def test_what_cannot_train_starts_nothing(tmp_path: Path, lacking: dict[str, object], text: str) -> None:

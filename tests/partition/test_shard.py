@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gnnqlab.graph import Graph, SparseRows
 from gnnqlab.partition import NodeCut, Random, Shard, build_shard, partition
-from gnnqlab.partition.shard import edge_weights
+from gnnqlab.partition.shard import aggregation_coefficients
 from tests.graphs import random_graph
 
 graphs = st.builds(
@@ -71,7 +71,8 @@ def test_what_one_sends_is_what_the_other_expects(graph, workers, seed):
 
 @CHECKED
 def test_alpha_comes_from_global_degrees(graph, workers, seed):
-    weights = edge_weights("symmetric", graph.indptr, graph.indices, graph.in_degrees, graph.out_degrees)
+    degrees = graph.in_degrees, graph.out_degrees
+    weights = aggregation_coefficients("symmetric", graph.indptr, graph.indices, *degrees)
     destinations = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.in_degrees)
     whole = dict(zip(zip(graph.indices.tolist(), destinations.tolist(), strict=True), weights.tolist(), strict=True))
     for shard in shards_of(graph, workers, seed):

@@ -170,7 +170,8 @@ def load(
             a saved graph ``NAME`` there is taken first.
         name: how reports call the graph; by default its name, its file's, or its library's.
         drop_edge_data: let go of values that edges have in another library's graph, a DGL file or a
-            table. By default such a graph is refused.
+            table, weights too. By default one weight an edge is taken (``weight`` or ``edge_weight``,
+            entries of a matrix) and a graph with other values is refused.
         symmetrize, deduplicate, self_loops: edge rules, see ``build_csr``. ``None`` means the
             papers' (reverse edges added, repeated edges kept once, exactly one self loop per node)
             for edge lists, and "as it is" for graphs that already went through them: generated and
@@ -180,7 +181,8 @@ def load(
 
     Raises:
         TypeError: for an object that is none of these.
-        ValueError: for an unknown name, a malformed file, or edges with values.
+        ValueError: for an unknown name, a malformed file, or edges with values other than one weight
+            of at least 0.
         RuntimeError: if the data is not here and cannot be downloaded; the text says which file
             to put where.
 

@@ -1,8 +1,8 @@
 """Edge lists as tables: a file of edges and, if there is one, a file of nodes, in CSV, TSV or Parquet.
 
-The table of edges has the columns ``src`` and ``dst``. The table of nodes has a row a node and any of the columns
-``id``, ``label`` and ``split``; every other column is a feature. Nodes are the integers from 0 to N - 1: those of
-``id``, or else the rows in their order.
+The table of edges has the columns ``src`` and ``dst``, and ``weight`` if edges have one. The table of nodes has a
+row a node and any of the columns ``id``, ``label`` and ``split``; every other column is a feature. Nodes are the
+integers from 0 to N - 1: those of ``id``, or else the rows in their order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from gnnqlab.graph.edge_data import refuse_edge_data
+from gnnqlab.graph.edge_data import take_weights
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.edges import SelfLoops
 from gnnqlab.graph.graph import Graph
@@ -45,13 +45,14 @@ def from_tables(
 
     Args:
         edges: a ``.csv``, ``.tsv`` or ``.parquet`` file with a heading, or a ``pandas.DataFrame``, with the columns
-            ``src`` and ``dst``: integers from 0 to N - 1. Without ``nodes`` every one of them must occur.
+            ``src`` and ``dst``: integers from 0 to N - 1. Without ``nodes`` every one of them must occur. ``weight``
+            is a finite number of at least 0 in every row; see ``Graph.from_edges``.
         nodes: the same with a row a node. ``id`` says which; without it row ``i`` is node ``i``. ``label`` is a class
             counted from 0, or -1 or empty for "unlabelled". ``split`` is ``train``, ``val``, ``test`` or empty. Every
             other column is a feature, a number in every row.
         name: how reports call the graph; by default the name of the file of edges.
         num_classes: by default as the labels show.
-        drop_edge_data: let go of further columns of ``edges``. By default they are refused.
+        drop_edge_data: let go of further columns of ``edges``, ``weight`` too. By default others are refused.
         symmetrize, deduplicate, self_loops: edge rules; ``None`` means the papers', see ``build_csr``.
         seed: of the random 60/20/20 split that a graph with labels and without ``split`` gets.
 
@@ -86,13 +87,13 @@ def edges_of_tables(
             f"{where} must have the columns src and dst, got {_listed(lines)}; name them in the first line"
         )
     others = {str(column): lines[column].to_numpy() for column in lines if column not in ("src", "dst")}
-    refuse_edge_data(f"from_tables ({where})", others, drop=drop_edge_data)
+    weights = take_weights(f"from_tables ({where})", others, drop=drop_edge_data)
     src, dst = (_ids(lines[column], f"column {column} of {where}") for column in ("src", "dst"))
     named = name or (Path(edges).stem if isinstance(edges, str | Path) else "tables")
     most = int(max(src.max(initial=-1), dst.max(initial=-1)))
     if nodes is None:
         _expect_every_id(src, dst, most, where)
-        return EdgeList(name=named, src=src, dst=dst, num_nodes=most + 1)
+        return EdgeList(name=named, src=src, dst=dst, num_nodes=most + 1, edge_weights=weights)
     rows, whose = _table(nodes, "nodes")
     if most >= len(rows):
         raise ValueError(
@@ -109,6 +110,7 @@ def edges_of_tables(
         src=src,
         dst=dst,
         num_nodes=len(rows),
+        edge_weights=weights,
         features=np.stack(values, axis=1).astype(np.float32) if values else None,
         labels=_labels(rows["label"], whose) if "label" in rows else None,
         train_idx=masks["train"],

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self, overload
 
@@ -13,7 +14,7 @@ from gnnqlab.by_name import load, name_of, near
 from gnnqlab.settings import NO_OPTION, OneOf, Range, check
 
 __all__ = [
-    "MODELS", "ModelSettings", "build_model", "find_model", "is_stacked", "model_home", "register_model",
+    "MODELS", "ModelSettings", "build_model", "find_model", "for_now", "is_stacked", "model_home", "register_model",
     "settings_class", "settings_from_json",
 ]  # fmt: skip
 
@@ -198,6 +199,30 @@ def find_model(name: str, home: dict[str, Any]) -> None:
     builder = load(home["builder"])
     if name not in MODELS:  # its module does not register it by itself
         register_model(norms=tuple(home["norms"]), settings=load(home["settings"]))(builder)
+
+
+@contextmanager
+def for_now(model: str) -> Iterator[str]:
+    """Yield the name of a registered model, or of the builder ``module:name``, which meanwhile is one if it was not.
+
+    Raises:
+        ImportError, AttributeError: if there is no such builder.
+        ValueError: if another model has its name.
+    """
+    if ":" not in model:
+        yield model
+        return
+    builder = load(model)
+    known = next((name for name, other in MODELS.items() if other is builder), None)
+    if known is not None:
+        yield known
+        return
+    name = builder.__name__.replace("_", "-")
+    register_model(norms=("none", "layer"))(builder)
+    try:
+        yield name
+    finally:
+        del MODELS[name], _KINDS[name]
 
 
 def build_model(settings: ModelSettings, in_features: int, num_classes: int, *, seed: int) -> nn.Module:

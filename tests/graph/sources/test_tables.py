@@ -94,8 +94,8 @@ def test_an_empty_label_is_none_and_labels_without_a_split_get_one() -> None:
 
 
 def test_further_columns_of_edges_are_not_dropped_in_silence(tmp_path: Path) -> None:
-    path = write({**EDGES, "weight": [1, 2, 1]}, tmp_path / "roads.csv")
-    with pytest.raises(ValueError, match=r"from_tables \(.*roads.csv\) takes edges without values .*, got weight; "):
+    path = write({**EDGES, "weight": [1, 2, 1], "lanes": [1, 2, 2]}, tmp_path / "roads.csv")
+    with pytest.raises(ValueError, match=r"from_tables \(.*roads.csv\) takes one weight .* values, got lanes; "):
         load(path)
     assert load(path, drop_edge_data=True).content_hash == load(pd_graph()).content_hash
     assert load(write({**EDGES, "weight": [1, 1, 1]}, path)).name == "roads"

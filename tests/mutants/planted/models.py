@@ -4,6 +4,22 @@ from tests.mutants.fault import Fault
 
 FAULTS = (
     Fault(
+        name="the law lets NaN pass",
+        file="testing/law.py",
+        before="if not difference <= tolerance:  # nor NaN",
+        after="if difference > tolerance:",
+        test="testing/test_law.py::test_what_breaks_the_law_is_named",
+        why="a model that computes nothing would be said to keep the law",
+    ),
+    Fault(
+        name="the law on graphs where every worker has neighbours elsewhere",
+        file="testing/awkward.py",
+        before="owner[connected] = connected % (most - 1)",
+        after="owner[connected] = connected % most",
+        test="testing/test_law.py::test_its_graphs_are_awkward",
+        why="a model that asks only where there is a halo would pass, and hang a run",
+    ),
+    Fault(
         name="one dropout mask for all layers",
         file="nn/message_passing.py",
         before='key = stream("dropout", self._dropouts - 1)',

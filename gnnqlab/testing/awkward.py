@@ -1,0 +1,78 @@
+"""Small graphs and cuts with the awkward cases in them: isolated nodes, no self loops, workers without a halo."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from gnnqlab.graph.graph import Graph
+from gnnqlab.partition.cut import NodeCut
+from gnnqlab.partition.edge_cut import Random
+
+__all__ = ["Case", "cases"]
+
+_NODES, _EDGES, _ISOLATED, _FEATURES, _CLASSES = 48, 150, 4, 12, 4
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A graph and how it is shared out."""
+
+    what: str
+    graph: Graph
+    cut: NodeCut
+
+    @property
+    def workers(self) -> int:
+        return self.cut.workers
+
+
+def cases(workers: Sequence[int], *, seed: int) -> list[Case]:
+    """Return a cut at random for each number of workers, and one whose last worker has isolated nodes alone.
+
+    Args:
+        workers: P of each; graphs take turns: undirected with self loops, directed without.
+        seed: of graphs and cuts.
+
+    Example:
+        >>> [(case.workers, case.what) for case in cases([1, 3], seed=0)]
+        [(1, 'undirected graph'), (3, 'directed graph'), (3, 'directed graph, a worker without halo')]
+    """
+    graphs = {f"{kind} graph": _graph(kind == "directed", seed + number)
+              for number, kind in enumerate(("undirected", "directed"))}  # fmt: skip
+    kinds = list(graphs)
+    found = []
+    for number, count in enumerate(workers):
+        what = kinds[number % len(kinds)]
+        found.append(Case(what, graphs[what], Random(seed=seed + number).cut(graphs[what], count)))
+    most = max(workers)
+    if most > 1:
+        owner = torch.full((_NODES,), most - 1)
+        connected = torch.arange(_NODES - _ISOLATED)
+        owner[connected] = connected % (most - 1)
+        what = kinds[1]
+        found.append(Case(f"{what}, a worker without halo", graphs[what], NodeCut(owner=owner, workers=most)))
+    return found
+
+
+def _graph(directed: bool, seed: int) -> Graph:
+    generator = torch.Generator().manual_seed(seed)
+    src, dst = torch.randint(_NODES - _ISOLATED, (2, _EDGES), generator=generator)
+    order = torch.randperm(_NODES, generator=generator)
+    third = _NODES // 3
+    return Graph.from_edges(
+        src,
+        dst,
+        num_nodes=_NODES,
+        features=torch.randn(_NODES, _FEATURES, generator=generator),
+        labels=torch.randint(_CLASSES, (_NODES,), generator=generator),
+        train_idx=order[:third],
+        val_idx=order[third : 2 * third],
+        test_idx=order[2 * third :],
+        name="directed" if directed else "undirected",
+        num_classes=_CLASSES,
+        symmetrize=not directed,
+        self_loops="remove" if directed else "add",
+    )

@@ -1,0 +1,181 @@
+"""The law of distributed training: with float32 messages, P workers give what one process gives."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnqlab.errors import LawBroken
+from gnnqlab.measure.in_process import ThreadedWorkers, exact_trainer
+from gnnqlab.nn.models.registry import ModelSettings, build_model, for_now
+from gnnqlab.systems.vanilla import vanilla
+from gnnqlab.testing.awkward import Case, cases
+from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.trainer import Trainer
+
+__all__ = ["LawReport", "check_law"]
+
+_EPOCHS = 2
+_PLACES = ("losses", "gradients", "logits")
+Passes = list[tuple[str, str, Tensor]]
+"""What came out: of what kind, by what name, and the values."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LawReport:
+    """What :func:`check_law` compared, and how far it was from one process."""
+
+    model: str
+    tolerance: float
+    rows: tuple[dict[str, Any], ...]
+    """A row a case: ``workers``, ``graph`` and the largest difference of ``losses``, ``gradients`` and ``logits``, in
+    shares of the largest value of their kind in one process."""
+
+    @property
+    def worst(self) -> float:
+        """The largest difference of all."""
+        return max(row[place] for row in self.rows for place in _PLACES)
+
+    def __str__(self) -> str:
+        lines = [f"{self.model}: workers give what one process gives, to {self.tolerance:g} of the largest value"]
+        for row in self.rows:
+            differences = ", ".join(f"{place} {row[place]:.0e}" for place in _PLACES)
+            lines.append(f"  {row['workers']} worker(s), {row['graph']}: {differences}")
+        return "\n".join(lines)
+
+
+def check_law(
+    model: str | ModelSettings,
+    *,
+    workers: Sequence[int] = (1, 2, 3, 4),
+    tolerance: float = 1e-5,
+    seed: int = 0,
+    **settings: Any,
+) -> LawReport:
+    """Check that a model's workers together compute what one process computes: losses, gradients, logits.
+
+    Small random graphs are cut into edge-cuts, with isolated nodes, directed edges without self loops and a worker that
+    has no halo among them. Two training passes, dropout included, and one in evaluation run over threads of this
+    process that exchange float32 rows, and on the whole graph. Sums run in another order on another number of workers:
+    a few roundings of float32, each 6e-8, grow to about 1e-6. An element within a rounding of a rectifier's corner may
+    fall on either side; another ``seed`` tells that from a mistake.
+
+    Args:
+        model: a registered model's name; ``module:name`` of a builder ``(settings, in_features, num_classes, seed) ->
+            module``, registered or not; or settings.
+        workers: numbers of workers, each at least 1 and at most 44.
+        tolerance: largest difference, in shares of the largest loss, gradient or logit of one process.
+        seed: of graphs, cuts, weights and dropout.
+        **settings: of the model; by default 3 layers of 16 with dropout 0.3, 0.1 of the features.
+
+    Returns:
+        What was compared. ``print`` shows it.
+
+    Raises:
+        LawBroken: an ``AssertionError`` that names the first difference: number of workers, graph, tensor.
+        ValueError: if a name, a setting or a number of workers is wrong.
+        RuntimeError: after a minute, if a worker waits for rows that another never asks about.
+        ImportError: if there is no such module.
+
+    Example:
+        >>> report = check_law("gcn", workers=(1, 2), layers=2)
+        >>> report.worst < 1e-5, [row["workers"] for row in report.rows]
+        (True, [1, 2, 2])
+    """
+    if not workers or not all(1 <= count <= 44 for count in workers):
+        raise ValueError(f"workers must be numbers from 1 to 44, at least one, got {tuple(workers)}")
+    with for_now(model if isinstance(model, str) else model.name) as name:
+        if isinstance(model, ModelSettings):
+            shape = dataclasses.replace(model, **settings)
+        else:
+            shape = ModelSettings(name=name, **_SHAPE | settings)
+        shown = model if isinstance(model, str) else name
+        _expect_same_start(shape, shown, seed)
+        rows = [_compared(case, shape, shown, tolerance, seed) for case in cases(workers, seed=seed)]
+    return LawReport(model=shown, tolerance=tolerance, rows=tuple(rows))
+
+
+_SHAPE = {"layers": 3, "hidden": 16, "dropout": 0.3, "input_dropout": 0.1}
+
+
+def _expect_same_start(shape: ModelSettings, shown: str, seed: int) -> None:
+    """Refuse weights that are not a function of the seed: each worker draws its own."""
+    one, other = (build_model(shape, 12, 4, seed=seed).state_dict() for _ in range(2))
+    for name, value in one.items():
+        if not torch.equal(value, other[name]):
+            raise LawBroken(
+                model=shown,
+                workers=2,
+                graph="before training",
+                tensor=f"{name}, drawn twice from one seed,",
+                difference=float((value - other[name]).abs().max()),
+                tolerance=0.0,
+            )
+
+
+def _compared(case: Case, shape: ModelSettings, shown: str, tolerance: float, seed: int) -> dict[str, Any]:
+    """Return the largest differences of one case, by kind."""
+    truth = _alone(case, shape, seed)
+    largest = {place: max(_size(value) for kind, _, value in truth if kind == place) for place in _PLACES}
+    row: dict[str, Any] = {"workers": case.workers, "graph": case.what, **dict.fromkeys(_PLACES, 0.0)}
+    for (place, name, right), (_, _, found) in zip(truth, _together(case, shape, seed), strict=True):
+        difference = _size(found - right) / (largest[place] or 1.0)
+        if not difference <= tolerance:  # nor NaN
+            raise LawBroken(
+                model=shown,
+                workers=case.workers,
+                graph=case.what,
+                tensor=name,
+                difference=difference,
+                tolerance=tolerance,
+            )
+        row[place] = max(row[place], difference)
+    return row
+
+
+def _size(value: Tensor) -> float:
+    return float(value.abs().max()) if value.numel() else 0.0
+
+
+def _alone(case: Case, shape: ModelSettings, seed: int) -> Passes:
+    trainer = exact_trainer(case.graph, shape, seed=seed)
+    found: Passes = []
+    for epoch in range(_EPOCHS):
+        loss = trainer.gradients(epoch)
+        found += _named(trainer, epoch, loss, trainer.parameters.gradients)
+    return [*found, ("logits", "logits", _logits(trainer))]
+
+
+def _together(case: Case, shape: ModelSettings, seed: int) -> Passes:
+    train = TrainSettings(seed=seed)
+    threads = ThreadedWorkers(case.graph, case.cut, vanilla(), shape, train, as_launched=True)
+    found: Passes = []
+    for epoch in range(_EPOCHS):
+        found += _named(threads.trainers[0], epoch, *threads.gradients(epoch))
+    parts = threads.run(_logits)
+    logits = torch.empty(case.graph.num_nodes, *parts[0].shape[1:])
+    for shard, part in zip(threads.shards, parts, strict=True):
+        logits[shard.owned] = part
+    return [*found, ("logits", "logits", logits)]
+
+
+def _named(trainer: Trainer, epoch: int, loss: float, gradient: Tensor) -> Iterator[tuple[str, str, Tensor]]:
+    """Yield the loss, and the gradient of each parameter under its name."""
+    yield "losses", f"the loss of epoch {epoch}", torch.tensor(loss)
+    names = [name for name, _ in trainer.model.named_parameters()]
+    sizes = [parameter.numel() for parameter in trainer.parameters.list]
+    for name, part in zip(names, gradient.clone().split(sizes), strict=True):
+        yield "gradients", f"the gradient of {name} in epoch {epoch}", part
+
+
+def _logits(trainer: Trainer) -> Tensor:
+    """Return the logits of a trainer's rows in evaluation."""
+    trainer.model.eval()
+    with torch.no_grad():
+        logits: Tensor = trainer.model(trainer.graph.at(_EPOCHS, training=False), trainer.graph.features)
+    return logits

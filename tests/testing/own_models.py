@@ -1,0 +1,71 @@
+"""Models that a user might write: one that keeps the law, and five that break it, each in a way of its own."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from gnnqlab.kernels.aggregate import aggregate
+from gnnqlab.nn import GraphPass, ModelSettings
+
+__all__ = ["drops_by_chance", "forgets_halos", "infinite", "keeps_the_law", "standardised", "starts_by_chance"]
+
+
+class _Two(nn.Module):
+    """Two layers; what a subclass does between them is the point."""
+
+    def __init__(self, settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.first = nn.Parameter(torch.randn(in_features, settings.hidden, generator=generator) / 4)
+        self.last = nn.Parameter(torch.randn(settings.hidden, num_classes, generator=generator) / 4)
+
+    def forward(self, g: GraphPass, x: torch.Tensor) -> torch.Tensor:
+        h = self.between(g, g.aggregate(g.linear(x, self.first)))
+        return g.linear(h, self.last, exact=True)
+
+    def between(self, g: GraphPass, h: torch.Tensor) -> torch.Tensor:
+        return g.aggregate(g.dropout(h, 0.3), alpha="sum")
+
+
+class keeps_the_law(_Two):
+    """Looks, drops, looks again."""
+
+
+class standardised(_Two):
+    """Sums over a worker's rows."""
+
+    def between(self, g: GraphPass, h: torch.Tensor) -> torch.Tensor:
+        return (h - h.mean(0)) / (h.std(0) + 1e-3)
+
+
+class drops_by_chance(_Two):
+    """A mask from the global generator."""
+
+    def between(self, g: GraphPass, h: torch.Tensor) -> torch.Tensor:
+        return functional.dropout(h, 0.3, training=self.training)
+
+
+class forgets_halos(_Two):
+    """Sees halo rows, but sends them no gradient: losses are right."""
+
+    def between(self, g: GraphPass, h: torch.Tensor) -> torch.Tensor:
+        rows = g.extend(h)
+        rows = torch.cat([rows[: len(h)], rows[len(h) :].detach()])
+        return aggregate(g.graph.adjacency("sum"), rows)
+
+
+class infinite(_Two):
+    """NaN, everywhere alike."""
+
+    def between(self, g: GraphPass, h: torch.Tensor) -> torch.Tensor:
+        return h * torch.nan
+
+
+class starts_by_chance(_Two):
+    """Weights from the global generator."""
+
+    def __init__(self, settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> None:
+        super().__init__(settings, in_features, num_classes, seed)
+        self.last = nn.Parameter(torch.randn(settings.hidden, num_classes))
