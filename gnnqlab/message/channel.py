@@ -19,6 +19,7 @@ from gnnqlab.bits.row import EXACT
 from gnnqlab.errors import NonFiniteMessage, NonFiniteRow
 from gnnqlab.kernels.noise import stream
 from gnnqlab.message.codec import Codec, Noise
+from gnnqlab.message.entropy import Counting
 from gnnqlab.message.header import Header, Headers
 from gnnqlab.message.incoming import Arrival, Incoming, Layouts, Posted, Received
 from gnnqlab.message.place import Phases, Place, at_once, no_phases
@@ -51,6 +52,7 @@ class Channel:
         launch: Callable[[Callable[[], None]], None] = at_once,
         known: KnownLayouts | None = None,
         keeps_buffers: bool = True,
+        counting: Counting | None = None,
     ) -> None:
         """Open the channel.
 
@@ -59,6 +61,7 @@ class Channel:
             launch: calls what starts a transfer when a device has work for the meantime.
             known: layouts that other channels of the same codec have made; they live as long as their widths.
             keeps_buffers: whether bytes have the same memory in every epoch, or memory that is freed after use.
+            counting: says whether the codes that come are counted; by default they are not.
         """
         self.layer, self.direction, self.round, self.plan = layer, direction, round, plan
         self._run = run
@@ -72,7 +75,7 @@ class Channel:
         self._widths_of: int | None = None
         self._keeps_buffers = keeps_buffers
         self._buffers: dict[tuple[str, int], Tensor] = {}
-        self._received = Received()
+        self._received = Received(counting or Counting())
         self._how: dict[str, bool] = {}
         """What else the transport is told of every message."""
         self.bytes_payload = 0

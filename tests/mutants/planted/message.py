@@ -243,4 +243,20 @@ FAULTS = (
         test="message/test_asked.py::test_codes_are_unbiased_and_own_rows_stay",
         why="an error that never changes does not average out over batches",
     ),
+    Fault(
+        name="the padding of a row counted as codes",
+        file="message/entropy.py",
+        before="(packed_mB[:, whole:], columns - whole * a_byte)",
+        after="(packed_mB[:, whole:], a_byte)",
+        test="message/test_entropy.py::test_padding_of_a_row_is_no_code",
+        why="zeros that nobody sent as codes would make messages look easier to compress than they are",
+    ),
+    Fault(
+        name="widths of a message counted narrowest first",
+        file="message/entropy.py",
+        before="key=lambda share: share.bits, reverse=True",
+        after="key=lambda share: share.bits, reverse=False",
+        test="message/test_entropy.py::test_of_mixed_widths_each_has_its_own_and_float32_none",
+        why="each width would be told the entropy of bytes that belong to others",
+    ),
 )
