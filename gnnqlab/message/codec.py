@@ -157,6 +157,9 @@ class Stochastic:
 
     integer_codes: ClassVar[bool] = True
     """Its payload is integer codes of the rows' widths, which can be counted."""
+    fades_from: ClassVar[int] = 2
+    """Narrowest width at which a message leaves less than it takes: an element errs by up to a step either way, so the
+    error has up to ``2 / (2^b - 1)`` of the row's range, twice all of it at one bit. What is fed back would grow."""
 
     parameters: Annotated[str, OneOf(_PARAMETERS)] = "float32"
     """Type in which Z and S travel: ``float32``; ``bfloat16``, rounded outwards before encoding; or

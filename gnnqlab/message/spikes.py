@@ -54,6 +54,9 @@ class Spikes:
 
     integer_codes: ClassVar[bool] = True
     """Its payload is integer codes of the rows' widths, which can be counted."""
+    fades_from: ClassVar[int] = 2
+    """Narrowest width at which a message leaves less than it takes: an element errs by up to a step either way, so the
+    error has up to ``2 / (2^b - 1)`` of the row's range, twice all of it at one bit. What is fed back would grow."""
 
     count: Annotated[int, Range(1, 64)] = 4
     """K, spikes of each row; a row of D columns has at most D - 1."""

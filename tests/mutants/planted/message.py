@@ -244,6 +244,14 @@ FAULTS = (
         why="an error that never changes does not average out over batches",
     ),
     Fault(
+        name="held rows put back at one end alone",
+        file="message/held.py",
+        before="""end, peer = (receiver, sender) if side == "receive" else (sender, receiver)""",
+        after="""end, peer = (receiver, sender)""",
+        test="message/test_difference.py::test_held_rows_are_in_checkpoints_once_and_come_back_at_both_ends",
+        why="a sender would code against the rows of its own halo: receivers drift from the first epoch after a resume",
+    ),
+    Fault(
         name="the padding of a row counted as codes",
         file="message/entropy.py",
         before="(packed_mB[:, whole:], columns - whole * a_byte)",
