@@ -71,7 +71,8 @@ class Cache(Protocol):
     ``refuses(system)`` says why a system cannot have it. A cache that changes while it trains has ``at_work()``;
     one whose held rows are in its checkpoints has ``held_at(place)``, where channels keep them. One that holds whole
     blocks says so by ``of_blocks``; its ``at_work()`` then makes a :class:`BlockChooser` of each place by
-    ``chooser_at(place)``.
+    ``chooser_at(place)``. One that lets all rows travel and keeps something of them opens their channels itself, by the
+    method ``channel`` of its ``at_work()``, which takes what :class:`gnnqlab.message.channel.Channel` takes.
     """
 
     def build(self) -> Any:

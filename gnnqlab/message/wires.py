@@ -85,6 +85,9 @@ class Wires:
             "keeps_buffers": keeps_buffers,
             "known": None if plan.exact or isinstance(self.codec, ByDirection) else self._known,
         }
+        if not plan.exact and hasattr(self.cache, "channel"):
+            opened: Channel = self.cache.channel(**of_channel)
+            return opened
         chooser = None if plan.exact else self.cache.build()
         if chooser is None:
             return Channel(**of_channel)

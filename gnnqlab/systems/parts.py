@@ -26,6 +26,7 @@ from gnnqlab.message.cache import NoCache, Unchanged
 from gnnqlab.message.codec import Float32, Stochastic
 from gnnqlab.message.difference import Difference
 from gnnqlab.message.direction import ByDirection
+from gnnqlab.message.feedback import Feedback
 from gnnqlab.message.fp8 import FP8, MXFP8
 from gnnqlab.message.linear import Linear
 from gnnqlab.message.rotated import Rotated
@@ -60,6 +61,7 @@ PARTS: dict[str, dict[str, type]] = {
         "adaptive": AdaptiveCache,
         "stale-blocks": StaleBlocks,
         "difference": Difference,
+        "feedback": Feedback,
     },
     "codec": {
         "float32": Float32,

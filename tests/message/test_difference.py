@@ -15,6 +15,7 @@ from gnnqlab.message import (
     AdaptiveCache,
     BoundarySampling,
     Difference,
+    Feedback,
     Float32,
     Linear,
     NoCache,
@@ -91,7 +92,7 @@ def test_at_one_bit_errors_between_ends_would_grow_so_it_is_refused():
         worst[name] = float((halo - two.sent(rows(29), 0)).abs().max())
     assert worst["1"] > 1e3 and max(worst["2"], worst["rotated"], worst["linear"]) < 0.1, worst
     grows = r"at 1 bit Stochastic may leave twice the row's range, .*choose bits of at least 2, or codec Rotated\(\)"
-    for cache in (Difference(), Unchanged(differences=True), AdaptiveCache()):
+    for cache in (Difference(), Feedback(), Unchanged(differences=True), AdaptiveCache()):
         with pytest.raises(ValueError, match=grows):
             replace(fixed_bits(bits=1), cache=cache)
         for fine in (fixed_bits(bits=2), replace(fixed_bits(bits=1), codec=Rotated())):

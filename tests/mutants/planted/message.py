@@ -252,6 +252,22 @@ FAULTS = (
         why="a sender would code against the rows of its own halo: receivers drift from the first epoch after a resume",
     ),
     Fault(
+        name="what is left fed back with the wrong sign",
+        file="message/feedback.py",
+        before="left[at] = message.sub_(came)",
+        after="left[at] = came.sub_(message)",
+        test="message/test_feedback.py::test_sums_of_messages_are_within_one_step_of_sums_of_rows",
+        why="errors would be doubled in place of made good, and trainings at eight bits would not show it",
+    ),
+    Fault(
+        name="what is left of a sample given to other rows",
+        file="message/feedback.py",
+        before="slice(None) if route.kept is None else route.kept",
+        after="slice(route.num_rows)",
+        test="message/test_feedback.py::test_what_is_left_is_of_each_row_and_receiver_and_waits_for_rows_that_do_not_travel",
+        why="rows would be told the errors of others, which sums over all rows do not show",
+    ),
+    Fault(
         name="the padding of a row counted as codes",
         file="message/entropy.py",
         before="(packed_mB[:, whole:], columns - whole * a_byte)",
