@@ -5,16 +5,25 @@ message is relative to the squared norm of its rows; bytes of a row of 256 colum
 keeps a bias on spiky and on short rows, and rounding to the nearest on all, which stands there too. Of the codecs
 without a bias the one with the least error of a direction, over its layers, stands in that direction beside row min-max
 codes of the same bits in both: variance of the gradient over messages.
+
+Then messages that depend on those before, over the last epochs of such a training: the error of rows sent as
+differences to what their receiver holds beside that of whole rows in the same codes, and the error of the mean of all
+messages rounded to the nearest with feedback beside that without. Features, which never change, are left out: they may
+as well travel once.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gnnqlab.bench.graphs import find_graph
 from gnnqlab.bench.rows import row
 from gnnqlab.bits.row import row_bytes
 from gnnqlab.message.codec import Codec
+
+if TYPE_CHECKING:
+    from gnnqlab.graph.graph import Graph
+    from gnnqlab.nn.models.registry import ModelSettings
 
 __all__ = ["codecs"]
 
@@ -23,6 +32,8 @@ GRAPHS = {"digits": 20, "amazon_computers": 60}
 MODELS = ("gcn", "graphsage")
 GOALS: dict[int, float | None] = {1: 10.0, 2: 10.0, 4: 4.0, 8: None}
 """Bits -> how many times less variance the best codec by direction should have."""
+LAST = 10
+"""Epochs at the end of a training over which messages depend on those before."""
 BIASED = ("rotated once", "MXFP8 to the nearest")
 
 
@@ -60,7 +71,7 @@ def _rows(name: str, path: str, model: str, epochs: int, repeats: int) -> list[d
     usual = Stochastic()
     graph, shape = load(path), ModelSettings(name=model, layers=3, hidden=256, dropout=0.0)
     weights = trained_weights(graph, shape, epochs)
-    sent, found = trained_rows(graph, shape, weights), []
+    sent, found = trained_rows(graph, shape, weights), _in_time(f"{name}, {model}", graph, shape, epochs)
     for bits, goal in GOALS.items():
         others = _codecs(bits)
         worst: dict[str, dict[str, float]] = {}
@@ -89,6 +100,40 @@ def _rows(name: str, path: str, model: str, epochs: int, repeats: int) -> list[d
         case = f"{name}, {model}, {bits} bit"
         found.append(row(case, figure, ours, "of the square", "row min-max", theirs, theirs / ours, goal))
     return found
+
+
+def _in_time(of: str, graph: Graph, shape: ModelSettings, epochs: int) -> list[dict[str, Any]]:
+    """Measure differences and error feedback over the last epochs of a training."""
+    from gnnqlab.measure.late_messages import late_error, late_rows
+    from gnnqlab.message.cache import NoCache
+    from gnnqlab.message.codec import Stochastic
+    from gnnqlab.message.difference import Difference
+    from gnnqlab.message.feedback import Feedback
+    from gnnqlab.message.linear import Linear
+    from gnnqlab.message.rotated import Rotated
+
+    found = []
+    for place, rows in late_rows(graph, shape, epochs, last=min(LAST, epochs)).items():
+        if bool((rows == rows[0]).all()):
+            continue
+        for bits in GOALS:
+            case = f"{of}, {place.direction}, layer {place.layer}, {bits} bit, last {rows.shape[0]} of {epochs} epochs"
+            # Errors of codes between a row's ends would grow at one bit.
+            kind, codec = ("rotated", Rotated()) if bits == 1 else ("row min-max", Stochastic())
+            ours, theirs = (late_error(cache, codec, rows, bits).squared for cache in (Difference(), NoCache()))
+            figure = f"squared error of a message, {kind} codes of differences, {_row_bytes(codec, bits)} B a row"
+            found.append(row(case, figure, ours, "of the square", f"{kind} of rows", theirs, _ratio(theirs, ours)))
+            nearest = Linear()
+            ours, theirs = (late_error(cache, nearest, rows, bits).of_mean for cache in (Feedback(), NoCache()))
+            figure = (
+                f"squared error of the mean message, to the nearest with feedback, {_row_bytes(nearest, bits)} B a row"
+            )
+            found.append(row(case, figure, ours, "of the square", "without", theirs, _ratio(theirs, ours)))
+    return found
+
+
+def _ratio(theirs: float, ours: float) -> float | None:
+    return theirs / ours if ours else None
 
 
 def _codecs(bits: int) -> dict[str, Codec]:

@@ -3,6 +3,8 @@
 from gnnqlab.message.adaptive_cache import AdaptiveCache
 from gnnqlab.message.cache import Cache, NoCache, Unchanged
 from gnnqlab.message.codec import Codec, Float32, Stochastic
+from gnnqlab.message.difference import Difference
+from gnnqlab.message.feedback import Feedback
 from gnnqlab.message.fp8 import FP8, MXFP8
 from gnnqlab.message.linear import Linear
 from gnnqlab.message.rotated import Rotated
@@ -20,6 +22,8 @@ __all__ = [
     "BoundarySampling",
     "Cache",
     "Codec",
+    "Difference",
+    "Feedback",
     "Float32",
     "Linear",
     "NoCache",

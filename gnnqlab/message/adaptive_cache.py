@@ -14,8 +14,8 @@ from torch import Tensor
 
 from gnnqlab.adaptive import DECISIONS, Adaptive, Entry, Sharing, State, Training
 from gnnqlab.kernels.moves import row_changes, row_moves
-from gnnqlab.message.cache import Held, needs_rows_of_this_epoch
-from gnnqlab.message.place import Place
+from gnnqlab.message.cache import needs_fading_errors, needs_rows_of_this_epoch
+from gnnqlab.message.held import HeldRows
 from gnnqlab.seat import Seat
 from gnnqlab.settings import OneOf, Range, check
 
@@ -115,16 +115,15 @@ class AdaptiveCache:
 
     def refuses(self, system: Any) -> str:
         """Say why a system cannot hold rows."""
-        return needs_rows_of_this_epoch(system)
+        return needs_rows_of_this_epoch(system) or needs_fading_errors(system)
 
 
-class CacheAtWork:
+class CacheAtWork(HeldRows):
     """The cache of one worker: every chooser asks it for ε."""
 
     def __init__(self, settings: AdaptiveCache) -> None:
+        super().__init__(alike=True)
         self.settings, self.epsilon = settings, settings.epsilon
-        self.held: dict[Place, Held] = {}
-        """What receivers have, by place: both ends of this worker's messages."""
         self._room: Tensor | None = None
 
     def build(self) -> _MovedRows:
@@ -135,10 +134,6 @@ class CacheAtWork:
         if self._room is None or self._room.numel() < held.numel() or self._room.device != held.device:
             self._room = held.new_empty(held.numel())
         return self._room
-
-    def held_at(self, place: Place) -> Held:
-        """Return where the channel of a place keeps what its receivers have."""
-        return self.held.setdefault(place, {})
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
         return [Threshold(self, training.seat)]
@@ -209,26 +204,12 @@ class Threshold(Adaptive):
 
     def state(self) -> State:
         facts = {"epsilon": self.cache.epsilon, "mean": self.mean}
-        if self.seat is None or self.seat.workers == 1:
-            return State(facts)
-        own = {
-            f"{place.layer}/{place.direction}/{place.round}/{peer}/{self.seat.rank}": rows
-            for place, held in self.cache.held.items()
-            for (side, peer), rows in held.items()
-            if side == "receive"  # what its sender has of it is the same, bit for bit
-        }
-        return State(facts, own=own)
+        return State(facts, own=None if self.seat is None else self.cache.kept(self.seat))
 
     def load(self, facts: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
         self.cache.epsilon, self.mean = facts["epsilon"], facts["mean"]
-        if self.seat is None:
-            return
-        for name, rows in tensors.items():
-            layer, direction, round_, sender, receiver = name.split("/")
-            held = self.cache.held_at(Place(int(layer), direction, int(round_)))
-            for side, end, peer in (("receive", receiver, sender), ("send", sender, receiver)):
-                if int(end) == self.seat.rank:
-                    held[side, int(peer)] = rows.to(self.seat.device, copy=True)
+        if self.seat is not None:
+            self.cache.put_back(tensors, self.seat)
 
     def steer(self, settings: AdaptiveCache, *, version: int) -> None:
         """Put settings in force; a new rule goes on from where ε is, unless ε was named, or nothing else was."""

@@ -162,6 +162,9 @@ class _IncomingBlock(Incoming):
         segment = super()._body(route)
         return segment if self._follows(route) else segment[:_AHEAD]
 
+    def _encoded(self, route: Route) -> Tensor:
+        return super()._body(route)[_AHEAD:]
+
     def _put(self, route: Route, out: Tensor) -> None:
         layout, key = self._layout(route), ("receive", route.peer)
         if not route.num_rows or not self._follows(route):
@@ -170,5 +173,5 @@ class _IncomingBlock(Incoming):
         if held is None or held.shape != (layout.num_rows, layout.columns):
             held = self._held[key] = out.new_zeros(layout.num_rows, layout.columns)
         places = layout.arranged(torch.arange(layout.num_rows, device=held.device))
-        came, ids, noise = super()._body(route)[_AHEAD:], layout.arranged(route.ids), self._posted.noise(route.peer)
+        came, ids, noise = self._encoded(route), layout.arranged(route.ids), self._posted.noise(route.peer)
         self._codec.decode(came, layout, held, places, accumulate=False, ids=ids, noise=noise)

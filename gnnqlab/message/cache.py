@@ -11,7 +11,19 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-__all__ = ["BlockChooser", "Cache", "Chooser", "Held", "NoCache", "Unchanged", "at_work", "needs_rows_of_this_epoch"]
+from gnnqlab.message.direction import of_direction
+
+__all__ = [
+    "BlockChooser",
+    "Cache",
+    "Chooser",
+    "Held",
+    "NoCache",
+    "Unchanged",
+    "at_work",
+    "needs_fading_errors",
+    "needs_rows_of_this_epoch",
+]
 
 
 Held = dict[tuple[str, int], Tensor]
@@ -59,7 +71,8 @@ class Cache(Protocol):
     ``refuses(system)`` says why a system cannot have it. A cache that changes while it trains has ``at_work()``;
     one whose held rows are in its checkpoints has ``held_at(place)``, where channels keep them. One that holds whole
     blocks says so by ``of_blocks``; its ``at_work()`` then makes a :class:`BlockChooser` of each place by
-    ``chooser_at(place)``.
+    ``chooser_at(place)``. One that lets all rows travel and keeps something of them opens their channels itself, by the
+    method ``channel`` of its ``at_work()``, which takes what :class:`gnnqlab.message.channel.Channel` takes.
     """
 
     def build(self) -> Any:
@@ -86,6 +99,26 @@ def needs_rows_of_this_epoch(system: Any) -> str:
         )
     if system.sampler.p < 1.0:
         return "a receiver holds all rows, while a sampler leaves some out; choose sampler AllRows()"
+    return ""
+
+
+def needs_fading_errors(system: Any, directions: tuple[str, ...] = ("forward", "backward")) -> str:
+    """Say why what a message leaves of a row cannot come back in a later one: it would grow.
+
+    A codec tells by ``fades_from`` the narrowest width at which a row loses more range to its message than is left.
+
+    Args:
+        directions: in which it comes back.
+    """
+    for direction in directions:
+        codec, bits = (of_direction(part, direction) for part in (system.codec, system.bits))
+        least, narrowest = getattr(codec, "fades_from", 1), min(bits.choices)
+        if narrowest < least:
+            return (
+                f"what a message leaves of a row comes back in the next, and at {narrowest} bit {type(codec).__name__} "
+                "may leave twice the row's range, so that it grows from epoch to epoch; choose bits of at least "
+                f"{least}, or codec Rotated() or Linear()"
+            )
     return ""
 
 
@@ -132,7 +165,7 @@ class Unchanged:
 
     def refuses(self, system: Any) -> str:
         """Say why a system cannot hold rows."""
-        return needs_rows_of_this_epoch(system)
+        return needs_rows_of_this_epoch(system) or (needs_fading_errors(system) if self.differences else "")
 
 
 class _UnchangedRows:

@@ -19,6 +19,7 @@ from gnnqlab.bits.row import EXACT
 from gnnqlab.errors import NonFiniteMessage, NonFiniteRow
 from gnnqlab.kernels.noise import stream
 from gnnqlab.message.codec import Codec, Noise
+from gnnqlab.message.entropy import Counting
 from gnnqlab.message.header import Header, Headers
 from gnnqlab.message.incoming import Arrival, Incoming, Layouts, Posted, Received
 from gnnqlab.message.place import Phases, Place, at_once, no_phases
@@ -55,6 +56,7 @@ class Channel:
         known: KnownLayouts | None = None,
         keeps_buffers: bool = True,
         buffers: ByteBuffers | None = None,
+        counting: Counting | None = None,
     ) -> None:
         """Open the channel.
 
@@ -65,6 +67,7 @@ class Channel:
             keeps_buffers: whether bytes have the same memory in every epoch, or memory that is freed after use.
             buffers: that memory, shared with channels that never have messages under way when this one has; by default
                 its own.
+            counting: says whether the codes that come are counted; by default they are not.
         """
         self.layer, self.direction, self.round, self.plan = layer, direction, round, plan
         self._run = run
@@ -78,7 +81,7 @@ class Channel:
         self._widths_of: int | None = None
         self._keeps_buffers = keeps_buffers
         self._buffers: ByteBuffers = {} if buffers is None else buffers
-        self._received = Received()
+        self._received = Received(counting or Counting())
         self._how: dict[str, bool] = {}
         """What else the transport is told of every message."""
         self.bytes_payload = 0

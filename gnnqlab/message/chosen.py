@@ -151,6 +151,10 @@ class _IncomingChosen(Incoming):
         _, layout, begin = self._parts(route)
         return segment[: begin + layout.num_bytes]
 
+    def _encoded(self, route: Route) -> Tensor:
+        _, layout, begin = self._parts(route)
+        return super()._body(route)[begin : begin + layout.num_bytes]
+
     def _parts(self, route: Route) -> tuple[Tensor, Layout, int]:
         if route.peer not in self._read:
             announced, segment = self._posted.layouts["receive", route.peer], super()._body(route)
@@ -172,16 +176,16 @@ class _IncomingChosen(Incoming):
             raise self.headers.expected[route.peer].refusal("places", "rows of its route", error, advice) from error
 
     def _put(self, route: Route, out: Tensor) -> None:
-        places, layout, begin = self._parts(route)
+        places, layout, _ = self._parts(route)
         if not route.num_rows:
             return
         if not self._decoded:
             held = self._held.get(("receive", route.peer))
             if held is None or held.shape != (route.num_rows, layout.columns):
                 held = self._held["receive", route.peer] = out.new_zeros(route.num_rows, layout.columns)
-            body = super()._body(route)[begin : begin + layout.num_bytes]
             ids, noise = layout.arranged(route.ids[places]), self._posted.noise(route.peer)
             places, added = layout.arranged(places), self._chooser.differences
+            body = self._encoded(route)
             self._codec.decode(body, layout, held, places, accumulate=added, ids=ids, noise=noise)
         held = self._held["receive", route.peer]
         if self._posted.plan.accumulate:

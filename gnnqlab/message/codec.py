@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Protocol
+from typing import Annotated, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -41,7 +41,11 @@ class Noise:
 
 
 class Codec(Protocol):
-    """Turns rows into the bytes of a message and back."""
+    """Turns rows into the bytes of a message and back.
+
+    One whose payload is integer codes, in whole bytes a row as :func:`gnnqlab.message.wire.lay_out` has them, may say
+    so by ``integer_codes = True``: then they can be counted (:mod:`gnnqlab.message.entropy`).
+    """
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -164,6 +168,12 @@ class Stochastic:
     ``q = floor((h - Z) / S + u)``, ``S = (max - min) / (2^b - 1)``, ``Z = min``, so ``E[q S + Z] = h``. One message
     may hold rows of 1, 2, 4, 8 and 16 bits, and rows of 32 bits, which are float32 as it stands.
     """
+
+    integer_codes: ClassVar[bool] = True
+    """Its payload is integer codes of the rows' widths, which can be counted."""
+    fades_from: ClassVar[int] = 2
+    """Narrowest width at which a message leaves less than it takes: an element errs by up to a step either way, so the
+    error has up to ``2 / (2^b - 1)`` of the row's range, twice all of it at one bit. What is fed back would grow."""
 
     parameters: Annotated[str, OneOf(_PARAMETERS)] = "float32"
     """Type in which Z and S travel: ``float32``; ``bfloat16``, rounded outwards before encoding; or

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -57,6 +57,8 @@ RECEIVERS = OneOf(("receiver", "node"))
 class _ByBlock(ABC):
     """What both codecs do alike: eight bits an element, and scales that each says in its own way."""
 
+    integer_codes: ClassVar[bool] = True
+    """Each element is a byte: they can be counted, though they are floats."""
     elements: str
     rounding: str
     noise: str

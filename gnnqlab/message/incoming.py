@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from gnnqlab.message.codec import Codec, Noise
+from gnnqlab.message.entropy import Counting, code_entropies
 from gnnqlab.message.header import Headers
 from gnnqlab.message.place import Phases, Place
 from gnnqlab.message.transport import Transfer
@@ -35,12 +36,15 @@ class Arrival:
     posted: float = 0.0
     """When the receiver posted, by ``time.perf_counter``."""
     round: int = 0
+    entropies: Mapping[int, float] = field(default_factory=dict)
+    """Width -> entropy of its codes in bits an element, where codes were counted."""
 
 
 @dataclass
 class Received:
     """What came over a channel; rows under way write it down when they are waited for."""
 
+    counting: Counting = field(default_factory=Counting)
     wire_s: float = 0.0
     arrivals: list[Arrival] = field(default_factory=list)
 
@@ -100,8 +104,9 @@ class Incoming:
             layout = self._layout(route)
             seconds, started = posted.transfer.seconds.get(route.peer, 0.0), posted.transfer.started
             layer, direction, round_ = self._place
+            found = self._count(route)
             received.arrivals.append(
-                Arrival(layer, direction, route.peer, posted.plan.rank, layout, seconds, started, round_)
+                Arrival(layer, direction, route.peer, posted.plan.rank, layout, seconds, started, round_, found)
             )
 
     def decode(self, out: Tensor | None = None) -> Tensor:
@@ -141,6 +146,16 @@ class Incoming:
         """Return the bytes that came from a peer."""
         return self._posted.receive[route.peer]
 
+    def _encoded(self, route: Route) -> Tensor:
+        """Return the bytes that a codec wrote of what came from a peer."""
+        return self._body(route)
+
+    def _count(self, route: Route) -> dict[int, float]:
+        """Return the entropies of a message's codes, if they are counted and there are any."""
+        if not self._received.counting.on or not getattr(self._codec, "integer_codes", False):
+            return {}
+        return code_entropies(self._layout(route), self._encoded(route))
+
     def _check(self, route: Route) -> None:
         body = self._body(route)
         if self.headers is not None and body.numel():
@@ -150,4 +165,4 @@ class Incoming:
         layout = self._layout(route)
         rows, accumulate = layout.arranged(route.rows), self._posted.plan.accumulate
         ids, noise = layout.arranged(route.ids), self._posted.noise(route.peer)
-        self._codec.decode(self._body(route), layout, out, rows, accumulate=accumulate, ids=ids, noise=noise)
+        self._codec.decode(self._encoded(route), layout, out, rows, accumulate=accumulate, ids=ids, noise=noise)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -38,6 +39,9 @@ class Linear:
         >>> out.tolist()
         [[0.0, 1.0, 3.0]]
     """
+
+    integer_codes: ClassVar[bool] = True
+    """Its payload is integer codes of the rows' widths, which can be counted."""
 
     @property
     def widths(self) -> tuple[int, ...]:

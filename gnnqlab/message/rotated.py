@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -47,6 +47,9 @@ class Rotated:
         >>> out.tolist(), layout.num_bytes
         ([[2.5, 2.5, 2.5]], 5)
     """
+
+    integer_codes: ClassVar[bool] = True
+    """Its payload is integer codes of the rows' widths, which can be counted."""
 
     rotations: Annotated[int, Range(1, 2)] = 2
     """Randomized Hadamard rotations one after another. DRIVE and EDEN have one; two end the bias that one leaves."""

@@ -6,7 +6,7 @@ Letters: n rows of a message, m of one part of it, D columns, K spikes of a row.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -51,6 +51,12 @@ class Spikes:
         >>> [round(float(x)) for x in out[0]], layout.num_bytes
         ([0, 1, 40, 3], 17)
     """
+
+    integer_codes: ClassVar[bool] = True
+    """Its payload is integer codes of the rows' widths, which can be counted."""
+    fades_from: ClassVar[int] = 2
+    """Narrowest width at which a message leaves less than it takes: an element errs by up to a step either way, so the
+    error has up to ``2 / (2^b - 1)`` of the row's range, twice all of it at one bit. What is fed back would grow."""
 
     count: Annotated[int, Range(1, 64)] = 4
     """K, spikes of each row; a row of D columns has at most D - 1."""

@@ -15,6 +15,7 @@ from gnnqlab.message.channel import ByteBuffers, Channel, KnownLayouts
 from gnnqlab.message.chosen import ChosenRows
 from gnnqlab.message.codec import Codec, Float32
 from gnnqlab.message.direction import ByDirection, of_direction
+from gnnqlab.message.entropy import Counting
 from gnnqlab.message.place import Phases, Place, at_once, no_phases
 from gnnqlab.message.sampler import AllRows, Sampler
 from gnnqlab.message.transport import Transport
@@ -45,6 +46,8 @@ class Wires:
     """Number of the run in the headers of messages; ``None`` sends messages without headers."""
     keep_static: bool = False
     """Whether static rows travel once and are kept."""
+    counting: Counting = field(default_factory=Counting)
+    """Says whether the codes of messages that come are counted."""
     _known: KnownLayouts = field(default_factory=WeakTensorKeyDictionary, repr=False)
 
     @property
@@ -84,6 +87,9 @@ class Wires:
             "buffers": buffers,
             "known": None if plan.exact or isinstance(self.codec, ByDirection) else self._known,
         }
+        if not plan.exact and hasattr(self.cache, "channel"):
+            opened: Channel = self.cache.channel(**of_channel)
+            return opened
         chooser = None if plan.exact else self.cache.build()
         if chooser is None:
             return Channel(**of_channel)
@@ -148,4 +154,5 @@ class Wires:
             "plan": plan,
             "seed": self.seed,
             "run": self.run,
+            "counting": self.counting,
         }

@@ -8,6 +8,7 @@ import torch
 
 from gnnqlab.exchange.protocol import Exchange
 from gnnqlab.message.cache import at_work
+from gnnqlab.message.entropy import Counting
 from gnnqlab.message.place import Phases, no_phases
 from gnnqlab.message.transport import Transport
 from gnnqlab.message.wires import Wires
@@ -30,6 +31,7 @@ def join(
     keep_static: bool = False,
     device: torch.device | str = "cpu",
     phases: Phases = no_phases,
+    counting: Counting | None = None,
 ) -> Exchange:
     """Return the exchange of one worker.
 
@@ -41,6 +43,7 @@ def join(
         transport, exact_transport, seed, run, keep_static: as for :class:`Wires`.
         device: where it trains.
         phases: the epoch's clock.
+        counting: says whether the codes of messages that come are counted; by default they are not.
     """
     wires = Wires(
         codec=system.codec,
@@ -52,6 +55,7 @@ def join(
         seed=seed,
         run=run,
         keep_static=keep_static,
+        counting=counting or Counting(),
     )
     exchange: Exchange = system.exchange.join(
         shard, wires, system.schedule, system.compute.build(device), device=device, phases=phases

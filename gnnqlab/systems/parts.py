@@ -24,7 +24,9 @@ from gnnqlab.exchange.sequential import Sequential
 from gnnqlab.message.adaptive_cache import AdaptiveCache
 from gnnqlab.message.cache import NoCache, Unchanged
 from gnnqlab.message.codec import Float32, Stochastic
+from gnnqlab.message.difference import Difference
 from gnnqlab.message.direction import ByDirection
+from gnnqlab.message.feedback import Feedback
 from gnnqlab.message.fp8 import FP8, MXFP8
 from gnnqlab.message.linear import Linear
 from gnnqlab.message.rotated import Rotated
@@ -53,7 +55,14 @@ PARTS: dict[str, dict[str, type]] = {
     },
     "exchange": {"halo": Halo, "replicas": Replicas, "broadcast": Broadcast},
     "sampler": {"all": AllRows, "boundary-sampling": BoundarySampling},
-    "cache": {"none": NoCache, "unchanged": Unchanged, "adaptive": AdaptiveCache, "stale-blocks": StaleBlocks},
+    "cache": {
+        "none": NoCache,
+        "unchanged": Unchanged,
+        "adaptive": AdaptiveCache,
+        "stale-blocks": StaleBlocks,
+        "difference": Difference,
+        "feedback": Feedback,
+    },
     "codec": {
         "float32": Float32,
         "stochastic": Stochastic,

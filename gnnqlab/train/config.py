@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from gnnqlab.compute.remade import KEEPS
+from gnnqlab.message.entropy import without_codes
 from gnnqlab.message.transport import TRANSPORTS
 from gnnqlab.nn.models.registry import ModelSettings, find_model, model_home, settings_from_json
 from gnnqlab.settings import NO_OPTION, POSITIVE, OneOf, Range, check
@@ -47,6 +48,9 @@ class TrainSettings:
     memory_every: Annotated[int, Range(0)] = 0
     """Epochs between those whose live tensors are counted by purpose, for ``run.memory``; epoch 1 is as well. Such an
     epoch takes longer. 0: none."""
+    entropy_every: Annotated[int, Range(0)] = 0
+    """Epochs between those in which the codes of messages are counted, for the column ``entropy`` of ``run.traffic``;
+    epoch 0 is as well. Such an epoch takes longer. 0: none."""
     gradients: Annotated[str, OneOf(GRADIENTS)] = "float32"
     """Type in which weight gradients are summed over workers: ``float32``, or ``bfloat16``, layer by layer under the
     backward pass."""
@@ -163,6 +167,7 @@ class RunConfig:
                 "every epoch; choose layer0 'resend' or input_dropout 0"
             )
         self._check_kept()
+        self._check_counted()
         refuses = getattr(self.system.exchange, "refuses_attention", None)
         if self.model.attends and refuses is not None and (reason := refuses(self.system)):
             raise ValueError(f"model {self.model.name} needs all terms of a softmax on one worker, got {reason}")
@@ -181,6 +186,14 @@ class RunConfig:
                 "keep_for_backward 'all'"
             )
         self.train.expect_workers(self.workers)
+
+    def _check_counted(self) -> None:
+        lacking = without_codes(self.system.codec)
+        if self.train.entropy_every and len(lacking) == 2:
+            raise ValueError(
+                f"entropy_every counts the integer codes of messages, got {' and '.join(lacking)}, which send none; "
+                "choose a codec with codes, for instance Stochastic(), or entropy_every 0"
+            )
 
     @property
     def placed(self) -> System:

@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from gnnqlab.adaptive import ASSIGNMENTS, DECISIONS
 from gnnqlab.atomic import write_text
+from gnnqlab.message.entropy import Counting
 from gnnqlab.message.paced import Pacer
 from gnnqlab.partition.shard import Shard
 from gnnqlab.train.cached import Cached, in_record
@@ -72,6 +73,7 @@ def fit(
     device = _device(config, rank)
     link = Link.of(folder, workers)
     pacer = link_pacer(link, rank, workers, folder)
+    counting = Counting()
     control = Control(folder, rank, config.system, distributed=workers > 1)
     trainer = worker_trainer(
         shard,
@@ -83,6 +85,7 @@ def fit(
         run=_identity(config),
         pacer=pacer,
         control=control,
+        counting=counting,
     )
     if watch is not None:
         watch(trainer)
@@ -114,6 +117,7 @@ def fit(
         meter.begin()
         timeline.begin(epoch)
         memory.begin(epoch)
+        counting.on = settings.entropy_every > 0 and epoch % settings.entropy_every == 0
         begun = time.perf_counter()
         loss = trainer.epoch(epoch)
         epoch_s = time.perf_counter() - begun

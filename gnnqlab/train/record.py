@@ -94,9 +94,11 @@ TRAFFIC_COLUMNS = (
     "param_bytes",
     "seconds",
     "round",
+    "entropy",
 )
 """Columns of ``run.traffic``; ``seconds`` is the time from the receiver's post until the whole message had come,
-``round`` says which exchange of the layer and direction it was."""
+``round`` says which exchange of the layer and direction it was; ``entropy`` is that of the codes, in bits an
+element (:func:`gnnqlab.message.entropy.code_entropies`), NaN where they were not counted or are none."""
 
 
 class JsonLines:
@@ -144,11 +146,18 @@ def traffic_rows(arrivals: Iterable[Arrival]) -> list[list[Any]]:
             share.param_bytes,
             round(arrival.seconds, 7),
             arrival.round,
+            *_entropy(arrival, share.bits),
         ]
         for arrival in arrivals
         for share in arrival.layout.shares
         if share.rows
     ]
+
+
+def _entropy(arrival: Arrival, bits: int) -> list[float]:
+    """Return the entropy of a width's codes, if they were counted: a row without one is as long as ever."""
+    found = arrival.entropies.get(bits)
+    return [] if found is None else [round(found, 5)]
 
 
 def read_records(folder: Path) -> pd.DataFrame:

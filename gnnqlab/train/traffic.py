@@ -20,6 +20,8 @@ __all__ = ["TIERS", "read_traffic"]
 
 TIERS = ("inner", "outer")
 """What a message crosses: a host's own memory, or the link between hosts (CDFGNN section 6)."""
+_LACKING = (*[None] * (len(TRAFFIC_COLUMNS) - 3), 0, float("nan"))
+"""What stands for columns that a row lacks: written before there were rounds, or without counted codes."""
 _LINES = 256
 """Lines that are plain objects at a time; in columns of numbers they take a tenth of the memory."""
 
@@ -101,8 +103,7 @@ def _columns(lines: list[dict[str, Any]]) -> dict[str, NDArray[Any]]:
     """Return the rows of some epochs as columns; empty if nobody sent anything."""
     import numpy as np
 
-    plain = len(TRAFFIC_COLUMNS) - 2
-    columns = zip(*((line["epoch"], *row[:plain], *(row[plain:] or [0])) for line in lines for row in line["rows"]))
+    columns = zip(*((line["epoch"], *row, *_LACKING[len(row) :]) for line in lines for row in line["rows"]))
     found = dict(zip(TRAFFIC_COLUMNS, columns))
     return {
         name: np.array([sys.intern(word) for word in values], dtype=object) if name == "direction" else np.array(values)

@@ -20,6 +20,7 @@ from gnnqlab.graph.edge_data import refuse_attention
 from gnnqlab.kernels.codec import raise_refused
 from gnnqlab.message.cache import at_work
 from gnnqlab.message.direction import by_direction, of_direction
+from gnnqlab.message.entropy import Counting
 from gnnqlab.message.header import run_number
 from gnnqlab.message.links import sizes_up_to, time_transfers
 from gnnqlab.message.paced import Paced, Pacer
@@ -185,6 +186,7 @@ def worker_trainer(
     run: str = "",
     pacer: Pacer | None = None,
     control: Steering | None = None,
+    counting: Counting | None = None,
 ) -> Trainer:
     """Return the trainer of one worker; ``torch.distributed`` must be initialised if there are several.
 
@@ -196,6 +198,7 @@ def worker_trainer(
         run: tells the run's messages from those of others; the same on every worker.
         pacer: slows messages down to the rate of a link that is not there.
         control: brings settings from outside while it trains.
+        counting: says whether the codes of messages that come are counted; by default they are not.
 
     Raises:
         ValueError: if the shard has nothing to learn from, so many workers cannot do what the settings ask, or the
@@ -232,6 +235,7 @@ def worker_trainer(
         keep_static=settings.layer0 == "once",
         device=device,
         phases=clock,
+        counting=counting,
     )
     training = Training(
         seat=seat,

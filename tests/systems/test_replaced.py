@@ -41,7 +41,10 @@ def test_settings_of_a_part_are_read_by_their_types() -> None:
     [
         ("cash=none", r"AXIS one of \['partition', .*\], got 'cash=none'"),
         ("cache", "an axis to replace must be written AXIS=PART"),
-        ("cache=some", r"cache must be one of \['adaptive', 'none', 'stale-blocks', 'unchanged'\], got 'some'"),
+        (
+            "cache=some",
+            r"cache must be one of \['adaptive', .*'unchanged'\], got 'some'",
+        ),
         (
             "cache=unchanged:tol=0.1",
             r"takes the settings \['differences', 'tolerance'\].*got 'tol=0.1'",

@@ -47,7 +47,7 @@ def test_rows_have_their_columns(tmp_path: Path) -> None:
 
 def test_types_are_those_of_a_table_made_of_all_rows(folder: Path) -> None:
     rows = [
-        [line["epoch"], *row, 0]  # written before rounds were
+        [line["epoch"], *row, 0, float("nan")]  # written before rounds were, and entropies
         for path in sorted(folder.glob("traffic-rank*.jsonl"))
         for line in map(json.loads, path.read_text().splitlines())
         for row in line["rows"]

@@ -20,6 +20,7 @@ from gnnqlab.lab.figures.frames import (
 from gnnqlab.lab.training import plots
 from gnnqlab.lab.training.cache_view import draw_cache
 from gnnqlab.lab.training.comparison_table import comparison_frame
+from gnnqlab.lab.training.entropy_view import draw_entropy
 from gnnqlab.lab.training.looks import equally_often, said
 from gnnqlab.lab.training.snapshot import RunLike, Snapshot, labels, score_name, take
 from gnnqlab.lab.training.target import check_target, usual_target
@@ -105,6 +106,15 @@ class Comparison:
             ValueError: if that run has no cache.
         """
         bundle = draw_cache(self.runs[number], label=labels(self.runs)[number])
+        return Bundle(self._linked(bundle.figure), bundle.frame)
+
+    def entropy(self, number: int = 0) -> Bundle:
+        """Bits sent for an element in one of the runs, beside the entropy of its codes, by direction and layer.
+
+        Raises:
+            ValueError: if that run counted no codes; launch it with ``entropy_every``.
+        """
+        bundle = draw_entropy(self.runs[number], label=labels(self.runs)[number])
         return Bundle(self._linked(bundle.figure), bundle.frame)
 
     def report(self, path: str | Path) -> Path:

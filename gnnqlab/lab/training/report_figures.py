@@ -15,6 +15,7 @@ from gnnqlab.lab.figures.bundle import caption_of, name_links, table_html
 from gnnqlab.lab.figures.frames import by_epoch, device_pairs, phase_seconds, volume_per_epoch
 from gnnqlab.lab.training import plots
 from gnnqlab.lab.training.cache_view import draw_cache
+from gnnqlab.lab.training.entropy_view import draw_entropy, has_entropy
 from gnnqlab.lab.training.live_model import LiveModel
 from gnnqlab.lab.training.live_thinning import rounded, thinned
 from gnnqlab.lab.training.live_views import draw_live, live_frame
@@ -117,7 +118,13 @@ class ReportFigures:
             workers = run.summary.get("workers")
             pairs = device_pairs(run.traffic, workers=workers).rename_axis("sender")
             content += self._place(plots.traffic_map(run.traffic, label=name, workers=workers), pairs)
-        return content + self._caches()
+        return content + self._entropies(sent) + self._caches()
+
+    def _entropies(self, sent: Mapping[str, Snapshot]) -> str:
+        """What the codes of each run say, of the runs that counted them."""
+        counted = {name: run for name, run in sent.items() if has_entropy(run.traffic)}
+        bundles = [draw_entropy(run, label=name) for name, run in counted.items()]
+        return "".join(self._place(each.figure, each.frame) for each in bundles)
 
     def _caches(self) -> str:
         """What each cache sent, of the runs that have one."""

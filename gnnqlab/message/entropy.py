@@ -1,0 +1,101 @@
+"""How much the codes of a message say: their empirical entropy beside the bits in which they travel.
+
+Letters: m rows of one width, D columns, B bytes of a packed row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnqlab.bits.row import EXACT
+from gnnqlab.kernels.reference.codec import unpack
+from gnnqlab.message.direction import of_direction
+from gnnqlab.message.wire import Layout
+
+__all__ = ["Counting", "code_counts", "code_entropies", "entropy_of", "without_codes"]
+
+
+@dataclass
+class Counting:
+    """Whether the codes of messages that come are counted now; the channels of one worker share it."""
+
+    on: bool = False
+
+
+def without_codes(codec: Any) -> list[str]:
+    """Return the directions in which no integer codes travel, each with the name of its codec.
+
+    Args:
+        codec: one of both directions, or a pair.
+
+    Example:
+        >>> from gnnqlab.message import Float32, Stochastic
+        >>> from gnnqlab.message.direction import ByDirection
+        >>> without_codes(ByDirection(Stochastic(), Float32()))
+        ['backward Float32']
+    """
+    parts = {direction: of_direction(codec, direction) for direction in ("forward", "backward")}
+    return [f"{way} {type(part).__name__}" for way, part in parts.items() if not getattr(part, "integer_codes", False)]
+
+
+def code_entropies(layout: Layout, segment: Tensor) -> dict[int, float]:
+    """Return the empirical entropy of a message's codes, ``H = -sum_q p_q log2 p_q``, in bits an element, by width.
+
+    p_q is the share of code q among all elements of the message's rows of a width, padding of their last bytes left
+    out: what a coder of single elements with one table for the message could reach (Shannon 1948), parameters apart.
+    Differs: estimated from what was sent, it is low by about ``(2^b - 1) / (2 n ln 2)`` bits for n elements (Miller
+    1955), and never above log2 n: of 16 bits it means little in short messages.
+
+    Args:
+        layout: of a message whose codec has ``integer_codes``.
+        segment: uint8, its bytes.
+
+    Returns:
+        Width -> entropy in [0, width]; rows of 32 bits are no codes.
+
+    Example:
+        >>> from gnnqlab.message.wire import lay_out
+        >>> layout = lay_out(2, 1, 4, param_bytes=lambda bits, columns: 0)
+        >>> code_entropies(layout, torch.tensor([0b01_00_01_00], dtype=torch.uint8))
+        {2: 1.0}
+    """
+    payload, found = layout.split(segment)[1], {}
+    for share in sorted(layout.shares, key=lambda share: share.bits, reverse=True):
+        own, payload = payload[: share.payload_bytes], payload[share.payload_bytes :]
+        if share.bits < EXACT and own.numel():
+            found[share.bits] = entropy_of(code_counts(own.view(share.rows, -1), share.bits, layout.columns))
+    return found
+
+
+def code_counts(packed_mB: Tensor, bits: int, columns: int) -> Tensor:
+    """Return how often each code stands in packed rows, int64 ``(2^bits,)``.
+
+    Args:
+        packed_mB: uint8, the first column in the lowest bits.
+        bits: width of a code, 1, 2, 4, 8 or 16.
+        columns: D.
+
+    Example:
+        >>> code_counts(torch.tensor([[0b1101], [0b0100]], dtype=torch.uint8), 1, 3).tolist()  # 1 0 1 and 0 0 1
+        [3, 3]
+    """
+    if bits == 16:
+        words = packed_mB.contiguous().view(torch.int16).to(torch.int32) & 0xFFFF
+        return torch.bincount(words.flatten(), minlength=1 << 16)
+    a_byte, whole = 8 // bits, columns * bits // 8
+    codes = unpack(torch.arange(256, dtype=torch.uint8, device=packed_mB.device)[:, None], bits, a_byte).long()
+    counts = torch.zeros(1 << bits, dtype=torch.int64, device=packed_mB.device)
+    for some, used in ((packed_mB[:, :whole], a_byte), (packed_mB[:, whole:], columns - whole * a_byte)):
+        seen = torch.bincount(some.flatten(), minlength=256)
+        counts.index_add_(0, codes[:, :used].flatten(), seen.repeat_interleave(used))
+    return counts
+
+
+def entropy_of(counts: Tensor) -> float:
+    """Return ``-sum p log2 p`` of counts, in bits; 0 of none."""
+    shares = counts.double() / max(int(counts.sum()), 1)
+    return abs(float(-torch.special.xlogy(shares, shares).sum() / torch.log(torch.tensor(2.0, dtype=torch.float64))))

@@ -1,0 +1,55 @@
+"""Two workers in one process that send to each other what a cache makes of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnqlab.bench.exchange import plan_between
+from gnnqlab.measure.in_process import LoopBack, Mail
+from gnnqlab.message.cache import at_work
+from gnnqlab.message.channel import Channel
+from gnnqlab.message.codec import Codec
+from gnnqlab.message.place import Place
+from gnnqlab.message.wires import Wires
+
+ROWS = 30
+"""Of each worker; half of its rows go to the other."""
+
+
+class Two:
+    """What runs of a cache on two workers, and the channel of one place on each."""
+
+    def __init__(self, cache: Any, codec: Codec, bits: Any, *, direction: str = "forward", seed: int = 1) -> None:
+        mail = Mail(2)
+        self.caches = [at_work(cache) for _ in range(2)]
+        self.plans = [plan_between(rank, ROWS // 2) for rank in range(2)]
+        self.channels: list[Channel] = [
+            Wires(transport=LoopBack(mail, rank), codec=codec, bits=bits, cache=self.caches[rank], seed=seed).channel(
+                Place(0, direction), self.plans[rank]
+            )
+            for rank in range(2)
+        ]
+
+    def epoch(self, rows: list[Tensor], epoch: int) -> list[Tensor]:
+        """Exchange rows ``(ROWS, D)``; return what each worker has of the other's."""
+        halos = [torch.zeros(ROWS // 2, rows[0].shape[1]) for _ in range(2)]
+        coming = [
+            channel.post(own, halo, epoch=epoch) for channel, own, halo in zip(self.channels, rows, halos, strict=True)
+        ]
+        return [each.decode() for each in coming]
+
+    def sent(self, rows: list[Tensor], to: int) -> Tensor:
+        """Return the rows that go to a worker, as they are."""
+        return rows[1 - to][self.plans[1 - to].send[0].rows]
+
+
+def walk(epochs: int, *, columns: int = 16, pace: float = 0.1, seed: int = 0) -> Callable[[int], list[Tensor]]:
+    """Rows of both workers by epoch: a random walk, each step ``pace`` of the first rows."""
+    generator = torch.Generator().manual_seed(seed)
+    steps = torch.randn(epochs, 2, ROWS, columns, generator=generator)
+    steps[1:] *= pace
+    return lambda epoch: list(steps[: epoch + 1].sum(0))
