@@ -87,6 +87,14 @@ EXERCISES = {
     "24.warps": Exercise(62.5, "41 counts as 48; a block of 256 threads then takes 12 288 of the 65 536 registers."),
     "24.bytes": Exercise(1024 + 64 + 8, "Four bytes an element are read; a quarter of one, and 8 a row, are written."),
     "24.time": Exercise(109_600_000 / 3000e9 * 1e6, "1096 bytes a row, from exercise 2."),
+    "25.middle": Exercise(
+        15.5 / 16.5, "One bit has two marks, 0 and 1. Sixty-two elements are off by 1/2, whichever they get."
+    ),
+    "25.normal": Exercise(
+        math.pi / 2 - 1,
+        "The levels are ±√(2/π), so a message has 2/π of the square; it is made longer by one over that.",
+    ),
+    "25.bytes": Exercise(64 + 12 + 16, "Codes of 2 bits, 12 bytes, and four bytes for each of four spikes."),
 }
 """By notebook and name."""
 
