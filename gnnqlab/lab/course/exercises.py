@@ -81,6 +81,7 @@ EXERCISES = {
     "17.broadcast": Exercise(75_000, "Every worker gets the blocks of the 15 others: each block goes to 15 workers."),
     "17.even": Exercise(9, "A halo moves Ω rows and a broadcast (P - 1) n: which P makes them equal?"),
     "17.memory": Exercise(8, "It holds its own rows and, at a time, those of one other worker: two eighths."),
+    "20.variance": Exercise(3, "Each element has |x| (s - |x|), with s = 4; 4 and 0 are sent exactly."),
     "23.variance": Exercise(1.8, "(1 - p) / p is 3, and independent rows add their variances up."),
     "23.silence": Exercise(0.9**5, "Each of them stays silent with probability 0.9, whatever the others do."),
     "23.bytes": Exercise(2.5, "Half of the rows, and each of them an eighth as long."),

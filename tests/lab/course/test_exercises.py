@@ -77,3 +77,8 @@ def test_codes_for_rows() -> None:
     assert errors.tolist() == pytest.approx([EXERCISES["25.middle"].right] * 3)
     assert EXERCISES["25.normal"].right == pytest.approx(relative_error(1, 1 << 20), rel=1e-3)
     assert EXERCISES["25.bytes"].right == gq.Spikes().layout(2, 1, 256).num_bytes
+
+
+def test_a_code_of_ones_own() -> None:
+    x, s = torch.tensor([4.0, -1.0, 0.0]), 4.0
+    assert EXERCISES["20.variance"].right == float((x.abs() * (s - x.abs())).sum())

@@ -67,4 +67,12 @@ FAULTS = (
         test="lab/course/test_codec_views.py::test_the_cheapest_fits_the_bytes_of_what_it_is_held_against",
         why="more bits always look better",
     ),
+    Fault(
+        name="more bytes are no matter in an exercise",
+        file="lab/course/graded.py",
+        before="if ours_bytes > theirs_bytes:",
+        after="if ours_bytes > 2 * theirs_bytes:",
+        test="lab/course/test_graded.py::test_less_noise_in_more_bytes_is_no_answer",
+        why="eight bits everywhere would be the answer",
+    ),
 )
