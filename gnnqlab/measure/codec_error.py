@@ -45,13 +45,14 @@ class CodecError:
 class _Keeping(Float32):
     """Float32 messages that are kept as they pass."""
 
-    kept: dict[Rows, list[Tensor]] = field(default_factory=dict, compare=False)
+    kept: dict[Rows, list[tuple[Tensor, Tensor]]] = field(default_factory=dict, compare=False)
+    """Ids and rows of each message, as threads happened to come."""
 
     def encode(
         self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
     ) -> Tensor | None:
         place = Rows("backward" if noise.stream >> 28 else "forward", noise.stream >> 16 & 0xFFF)
-        self.kept.setdefault(place, []).append(x[rows].clone())
+        self.kept.setdefault(place, []).append((ids.clone(), x[rows].clone()))
         return super().encode(x, rows, ids, layout, segment, noise)
 
 
@@ -97,7 +98,9 @@ def trained_rows(
     threads.gradients(0)
     generator, found = torch.Generator().manual_seed(seed), {}
     for place, messages in sorted(codec.kept.items()):
-        rows = torch.cat(messages)
+        ids, rows = (torch.cat(parts) for parts in zip(*messages, strict=True))
+        by_value = rows[:, 0].argsort()  # two workers may send gradients of one node
+        rows = rows[by_value[ids[by_value].argsort(stable=True)]]
         rows = rows[rows.abs().amax(1) > 0]
         found[place] = rows[torch.randperm(rows.shape[0], generator=generator)[:most]]
     return found

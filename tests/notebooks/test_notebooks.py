@@ -82,6 +82,9 @@ def test_cells_are_thin(path: Path) -> None:
     launches = any("launch(" in cell.source for cell in _code(path))
     for cell in _code(path):
         lines = [line for line in cell.source.splitlines() if line.strip()]
+        if cell.source.startswith("%%writefile "):  # a file of the reader's own
+            assert len(lines) <= 40 and path.stem.startswith("20_"), f"a file that is longer:\n{cell.source}"
+            continue
         assert len(lines) <= 12, f"move code that is longer to the library:\n{cell.source}"
         tree = ast.parse(cell.source)
         classes = any(isinstance(node, ast.ClassDef) for node in ast.walk(tree))

@@ -81,12 +81,21 @@ EXERCISES = {
     "17.broadcast": Exercise(75_000, "Every worker gets the blocks of the 15 others: each block goes to 15 workers."),
     "17.even": Exercise(9, "A halo moves Ω rows and a broadcast (P - 1) n: which P makes them equal?"),
     "17.memory": Exercise(8, "It holds its own rows and, at a time, those of one other worker: two eighths."),
+    "20.variance": Exercise(3, "Each element has |x| (s - |x|), with s = 4; 4 and 0 are sent exactly."),
     "23.variance": Exercise(1.8, "(1 - p) / p is 3, and independent rows add their variances up."),
     "23.silence": Exercise(0.9**5, "Each of them stays silent with probability 0.9, whatever the others do."),
     "23.bytes": Exercise(2.5, "Half of the rows, and each of them an eighth as long."),
     "24.warps": Exercise(62.5, "41 counts as 48; a block of 256 threads then takes 12 288 of the 65 536 registers."),
     "24.bytes": Exercise(1024 + 64 + 8, "Four bytes an element are read; a quarter of one, and 8 a row, are written."),
     "24.time": Exercise(109_600_000 / 3000e9 * 1e6, "1096 bytes a row, from exercise 2."),
+    "25.middle": Exercise(
+        15.5 / 16.5, "One bit has two marks, 0 and 1. Sixty-two elements are off by 1/2, whichever they get."
+    ),
+    "25.normal": Exercise(
+        math.pi / 2 - 1,
+        "The levels are ±√(2/π), so a message has 2/π of the square; it is made longer by one over that.",
+    ),
+    "25.bytes": Exercise(64 + 12 + 16, "Codes of 2 bits, 12 bytes, and four bytes for each of four spikes."),
 }
 """By notebook and name."""
 

@@ -65,3 +65,20 @@ def test_on_a_gpu() -> None:
     row = 4 * 256 + int(row_bytes(256, 2)) + 2 * 4
     assert EXERCISES["24.bytes"].right == row
     assert EXERCISES["24.time"].right == pytest.approx(100_000 * row / 3000e9 * 1e6)
+
+
+def test_codes_for_rows() -> None:
+    from gnnqlab.lab.course.codec_views import sent_often
+    from gnnqlab.message.lloyd_max import relative_error
+
+    row = torch.tensor([0.0, 1.0] + [0.5] * 62)
+    arrived = sent_often(row, gq.Stochastic(), 1, draws=3)
+    errors = (arrived - row).square().sum(1) / row.square().sum()
+    assert errors.tolist() == pytest.approx([EXERCISES["25.middle"].right] * 3)
+    assert EXERCISES["25.normal"].right == pytest.approx(relative_error(1, 1 << 20), rel=1e-3)
+    assert EXERCISES["25.bytes"].right == gq.Spikes().layout(2, 1, 256).num_bytes
+
+
+def test_a_code_of_ones_own() -> None:
+    x, s = torch.tensor([4.0, -1.0, 0.0]), 4.0
+    assert EXERCISES["20.variance"].right == float((x.abs() * (s - x.abs())).sum())

@@ -59,4 +59,20 @@ FAULTS = (
         test="lab/training/test_cache_view.py::test_the_picture_is_what_was_recorded",
         why="half of the rows looks right either way",
     ),
+    Fault(
+        name="a codec is chosen whatever its bytes",
+        file="lab/course/codec_views.py",
+        before='fits = part[part["row_bytes"] <= room * float(asked["row_bytes"].iloc[0])]',
+        after="fits = part",
+        test="lab/course/test_codec_views.py::test_the_cheapest_fits_the_bytes_of_what_it_is_held_against",
+        why="more bits always look better",
+    ),
+    Fault(
+        name="more bytes are no matter in an exercise",
+        file="lab/course/graded.py",
+        before="if ours_bytes > theirs_bytes:",
+        after="if ours_bytes > 2 * theirs_bytes:",
+        test="lab/course/test_graded.py::test_less_noise_in_more_bytes_is_no_answer",
+        why="eight bits everywhere would be the answer",
+    ),
 )

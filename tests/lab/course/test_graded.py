@@ -1,0 +1,69 @@
+"""What is written in an exercise is graded by running it: right answers pass, wrong ones hear why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+import torch
+
+import gnnqlab as gq
+from gnnqlab.lab.course.graded import grade_codec, grade_policy
+from gnnqlab.message import Codec
+
+GRAPH = "sbm:120,3,6"
+
+
+@dataclass(frozen=True)
+class _CheapLast:
+    """The answer of notebook 20: four bits where rows are short, one or two for gradients."""
+
+    choices: ClassVar[tuple[int, ...]] = (1, 2, 4)
+
+    def round(self, epoch: int) -> int:
+        return 0
+
+    def widths(self, rows: gq.bits.Rows, epoch: int) -> int | torch.Tensor:
+        if rows.layer == 2:
+            return 4
+        return 2 if rows.direction == "forward" else torch.where(rows.ids % 2 == 0, 1, 2).to(torch.uint8)
+
+
+def test_one_width_is_not_better_than_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not grade_policy(gq.Fixed(bits=2), graph=GRAPH)
+    assert "1.00 times less noise; 1.2 is asked for" in capsys.readouterr().out
+
+
+def test_less_noise_in_more_bytes_is_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not grade_policy(gq.Fixed(bits=8), graph=GRAPH)
+    assert "more than the" in capsys.readouterr().out
+
+
+def test_less_noise_in_no_more_bytes_is_right(capsys: pytest.CaptureFixture[str]) -> None:
+    assert grade_policy(_CheapLast(), bits=2)
+    said = capsys.readouterr().out
+    assert said.startswith("Right: ") and float(said.split()[-4]) > 1.2
+
+
+@pytest.mark.parametrize(("codec", "bits"), [(gq.Stochastic(), 1), (gq.Rotated(), 2), (gq.Spikes(), 2)])
+def test_codes_that_are_right_on_average_pass(codec: Codec, bits: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert grade_codec(codec, bits)
+    assert f"in {codec.layout(bits, 6, 128).num_bytes // 6:g}, " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("codec", "bits", "kind"), [(gq.MXFP8(), 8, "normal"), (gq.Rotated(rotations=1), 1, "spiky")])
+def test_a_bias_is_found(codec: Codec, bits: int, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not grade_codec(codec, bits)
+    assert f"rows that are {kind} come back" in capsys.readouterr().out
+
+
+def test_zeros_must_stay_zeros(capsys: pytest.CaptureFixture[str]) -> None:
+    @dataclass(frozen=True)
+    class OneMore(gq.Stochastic):
+        def decode(self, segment, layout, out, rows, **rest):  # type: ignore[no-untyped-def]
+            super().decode(segment, layout, out, rows, **rest)
+            out += 1
+
+    assert not grade_codec(OneMore(), 8, rows=torch.ones(2, 8))
+    assert "a row of zeros comes back as something else" in capsys.readouterr().out
