@@ -76,9 +76,11 @@ _HOMES = {
     "cleanup": "gnnqlab.launch",
     "compare": "gnnqlab.lab.training",
     "configure": "gnnqlab.train.configure",
+    "critical_path": "gnnqlab.lab.training.critical_path",
     "errata": "gnnqlab.lab.course.errata",
     "exchange_rows": "gnnqlab.exchange",
     "export": "gnnqlab.lab.training.export",
+    "export_trace": "gnnqlab.lab.training.trace",
     "from_dgl": "gnnqlab.graph",
     "from_networkx": "gnnqlab.graph",
     "from_pyg": "gnnqlab.graph",
@@ -145,9 +147,11 @@ __all__ = [
     "cleanup",
     "compare",
     "configure",
+    "critical_path",
     "errata",
     "exchange_rows",
     "export",
+    "export_trace",
     "from_dgl",
     "from_networkx",
     "from_pyg",
@@ -197,7 +201,9 @@ if TYPE_CHECKING:
     from gnnqlab.lab.players.message_player import MessagePlayer
     from gnnqlab.lab.players.partition_explorer import PartitionExplorer
     from gnnqlab.lab.training import compare
+    from gnnqlab.lab.training.critical_path import critical_path
     from gnnqlab.lab.training.export import export
+    from gnnqlab.lab.training.trace import export_trace
     from gnnqlab.lab.tuner.tuner import Tuner
     from gnnqlab.launch import Run, cleanup, resume, runs
     from gnnqlab.launch.start import launch

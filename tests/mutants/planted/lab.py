@@ -59,4 +59,28 @@ FAULTS = (
         test="lab/training/test_cache_view.py::test_the_picture_is_what_was_recorded",
         why="half of the rows looks right either way",
     ),
+    Fault(
+        name="a wait that leads to nobody",
+        file="lab/training/critical_path.py",
+        before='_awaited(part, transfers) if part.what == "wait" else None',
+        after='_awaited(part, transfers) if part.what == "waits" else None',
+        test="lab/training/test_critical_path.py::test_a_wait_leads_to_the_sender_that_was_late",
+        why="the path would stay on the worker that waits, and the late one look innocent",
+    ),
+    Fault(
+        name="exposed communication told as hidden",
+        file="lab/training/exposed.py",
+        before="1e3 * exposed, 1e3 * (total - exposed)]",
+        after="1e3 * (total - exposed), 1e3 * exposed]",
+        test="lab/training/test_critical_path.py::test_exposed_and_hidden_communication_is_told",
+        why="both add up to the same sum",
+    ),
+    Fault(
+        name="slices of a trace in thousandths",
+        file="lab/training/trace.py",
+        before='1e6 * (row["start_s"] - begin), zero + 1e6 * (row["end_s"] - begin)',
+        after='1e3 * (row["start_s"] - begin), zero + 1e3 * (row["end_s"] - begin)',
+        test="lab/training/test_trace.py::test_phases_take_as_long_as_in_the_records",
+        why="viewers take any number for microseconds, and all shares stay right",
+    ),
 )
