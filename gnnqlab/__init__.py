@@ -40,6 +40,7 @@ _HOMES = {
     "EBV": "gnnqlab.partition",
     "ExactActivations": "gnnqlab.compute",
     "FP8": "gnnqlab.message",
+    "EpochPlayer": "gnnqlab.lab.players.epoch_player",
     "Fixed": "gnnqlab.bits",
     "Float32": "gnnqlab.message",
     "Graph": "gnnqlab.graph",
@@ -117,6 +118,7 @@ __all__ = [
     "BoundarySampling",
     "Broadcast",
     "Contiguous",
+    "EpochPlayer",
     "ExactActivations",
     "Fixed",
     "Float32",
@@ -198,6 +200,7 @@ if TYPE_CHECKING:
     from gnnqlab.graph import Graph, from_dgl, from_networkx, from_pyg, from_scipy, from_tables, load, to_dgl
     from gnnqlab.lab.course.errata import errata
     from gnnqlab.lab.players.assigner_player import AssignerPlayer
+    from gnnqlab.lab.players.epoch_player import EpochPlayer
     from gnnqlab.lab.players.message_player import MessagePlayer
     from gnnqlab.lab.players.partition_explorer import PartitionExplorer
     from gnnqlab.lab.training import compare

@@ -83,4 +83,28 @@ FAULTS = (
         test="lab/training/test_trace.py::test_phases_take_as_long_as_in_the_records",
         why="viewers take any number for microseconds, and all shares stay right",
     ),
+    Fault(
+        name="gradients that travel the way of rows",
+        file="lab/players/epoch_views.py",
+        before="(places[node], places[there]) if forward else (places[there], places[node])",
+        after="(places[there], places[node]) if not forward else (places[there], places[node])",
+        test="lab/players/test_epoch_player.py::test_dots_carry_their_bits_along_cut_edges",
+        why="rows would set out at their receiver",
+    ),
+    Fault(
+        name="old rows that come in the epoch in which they leave",
+        file="lab/players/epoch_walk.py",
+        before="Flight(rows, start - length, end), Flight(rows, start, end + length)]",
+        after="Flight(rows, start, end + length)]",
+        test="lab/players/test_epoch_player.py::test_old_rows_are_under_way_from_epoch_to_epoch",
+        why="rows one epoch old would be used without ever having travelled",
+    ),
+    Fault(
+        name="bytes of a message without its parameters",
+        file="measure/one_epoch.py",
+        before="layout.columns, layout.num_bytes,",
+        after="layout.columns, layout.payload_bytes,",
+        test="measure/test_one_epoch.py::test_two_bits_take_their_bytes_and_their_parameters",
+        why="float32 has none, and two bits would look better than they are",
+    ),
 )
