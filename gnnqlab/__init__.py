@@ -41,6 +41,7 @@ _HOMES = {
     "EBV": "gnnqlab.partition",
     "ExactActivations": "gnnqlab.compute",
     "FP8": "gnnqlab.message",
+    "EpochPlayer": "gnnqlab.lab.players.epoch_player",
     "Feedback": "gnnqlab.message",
     "Fixed": "gnnqlab.bits",
     "Float32": "gnnqlab.message",
@@ -78,9 +79,11 @@ _HOMES = {
     "cleanup": "gnnqlab.launch",
     "compare": "gnnqlab.lab.training",
     "configure": "gnnqlab.train.configure",
+    "critical_path": "gnnqlab.lab.training.critical_path",
     "errata": "gnnqlab.lab.course.errata",
     "exchange_rows": "gnnqlab.exchange",
     "export": "gnnqlab.lab.training.export",
+    "export_trace": "gnnqlab.lab.training.trace",
     "from_dgl": "gnnqlab.graph",
     "from_networkx": "gnnqlab.graph",
     "from_pyg": "gnnqlab.graph",
@@ -119,6 +122,7 @@ __all__ = [
     "Broadcast",
     "Contiguous",
     "Difference",
+    "EpochPlayer",
     "ExactActivations",
     "Feedback",
     "Fixed",
@@ -150,9 +154,11 @@ __all__ = [
     "cleanup",
     "compare",
     "configure",
+    "critical_path",
     "errata",
     "exchange_rows",
     "export",
+    "export_trace",
     "from_dgl",
     "from_networkx",
     "from_pyg",
@@ -200,10 +206,13 @@ if TYPE_CHECKING:
     from gnnqlab.graph import Graph, from_dgl, from_networkx, from_pyg, from_scipy, from_tables, load, to_dgl
     from gnnqlab.lab.course.errata import errata
     from gnnqlab.lab.players.assigner_player import AssignerPlayer
+    from gnnqlab.lab.players.epoch_player import EpochPlayer
     from gnnqlab.lab.players.message_player import MessagePlayer
     from gnnqlab.lab.players.partition_explorer import PartitionExplorer
     from gnnqlab.lab.training import compare
+    from gnnqlab.lab.training.critical_path import critical_path
     from gnnqlab.lab.training.export import export
+    from gnnqlab.lab.training.trace import export_trace
     from gnnqlab.lab.tuner.tuner import Tuner
     from gnnqlab.launch import Run, cleanup, resume, runs
     from gnnqlab.launch.start import launch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import sys
 import warnings
@@ -21,6 +22,7 @@ from gnnqlab.cli.completion import completion_script
 from gnnqlab.cli.lists import Doctor, Graphs, Models, Runs, Systems
 from gnnqlab.cli.notebooks import Notebooks
 from gnnqlab.cli.parser import BadWords, parse
+from gnnqlab.cli.trace import ExportTrace
 from gnnqlab.cli.train import Train
 
 __all__ = ["ENVIRONMENT", "main"]
@@ -43,9 +45,11 @@ class Completion:
 
 
 _COMMANDS: dict[str, type[Any]] = {
-    kind.__name__.lower(): kind
-    for kind in (Train, Compare, Autotune, Bench, Systems, Graphs, Models, Runs, Doctor, Notebooks, Completion)
-}
+    re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind.__name__).lower(): kind
+    for kind in (
+        Train, Compare, Autotune, Bench, Systems, Graphs, Models, Runs, ExportTrace, Doctor, Notebooks, Completion,
+    )
+}  # fmt: skip
 
 ENVIRONMENT = {
     "GNNQLAB_RUNS": "folder of runs; default: runs",
@@ -110,7 +114,7 @@ def _parse(words: list[str]) -> Any:
 
 def _overview() -> str:
     """Return what there is to type."""
-    lines = [f"  {name:11}{(kind.__doc__ or '').partition(chr(10))[0]}" for name, kind in _COMMANDS.items()]
+    lines = [f"  {name:13}{(kind.__doc__ or '').partition(chr(10))[0]}" for name, kind in _COMMANDS.items()]
     about = "gnnqlab: train, understand and compare quantized distributed full-graph GNN training."
     usage = "usage: gnnqlab COMMAND [OPTIONS]\n       gnnqlab COMMAND --help\n       gnnqlab --version"
     told = [f"  {name:16}{text}" for name, text in ENVIRONMENT.items()]

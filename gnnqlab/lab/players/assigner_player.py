@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import html
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.figures.bundle import Bundle, table_html
-from gnnqlab.lab.figures.controls import WIDTH, make_access, shows_static
-from gnnqlab.lab.figures.figure_view import FigureView
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.controls import shows_static
 from gnnqlab.lab.players.assigner_views import ASSIGNER_STEPS, draw_assigner_step, draw_assignment
 from gnnqlab.lab.players.assigner_walk import AssignerWalk, trace_parts
+from gnnqlab.lab.players.stepped import StepControls, Stepped
 from gnnqlab.tune.probe import Probe
 from gnnqlab.tune.wire import Wire
 
@@ -28,7 +27,7 @@ _GROUPS = (1, 5, 10, 20, 50, 100, 200, 500, 1000)
 """Group sizes to choose from."""
 
 
-class AssignerModel:
+class AssignerModel(Stepped):
     """Which assignment, message and step are shown.
 
     Example:
@@ -41,15 +40,9 @@ class AssignerModel:
     """
 
     def __init__(self, walk: AssignerWalk) -> None:
+        super().__init__(list(ASSIGNER_STEPS))
         self.walk = walk
         """The assignment, seen from one message."""
-        self.step = next(iter(ASSIGNER_STEPS))
-        """One of ``ASSIGNER_STEPS``."""
-
-    @property
-    def number(self) -> int:
-        """Of the step, from 1."""
-        return list(ASSIGNER_STEPS).index(self.step) + 1
 
     @property
     def messages(self) -> list[tuple[int, str, int, int]]:
@@ -59,24 +52,6 @@ class AssignerModel:
             for message in self.walk.desk.trace.messages
         ]
 
-    def go(self, number: int) -> None:
-        """Show a step.
-
-        Raises:
-            ValueError: if there is no such step.
-        """
-        if not 1 <= number <= len(ASSIGNER_STEPS):
-            raise ValueError(f"steps are numbered from 1 to {len(ASSIGNER_STEPS)}, got {number}")
-        self.step = list(ASSIGNER_STEPS)[number - 1]
-
-    def forward(self) -> bool:
-        """Show the next step; whether there was one."""
-        return self._move(1)
-
-    def back(self) -> bool:
-        """Show the step before; whether there was one."""
-        return self._move(-1)
-
     def change(self, **changes: Any) -> None:
         """Change ``lam``, ``group_size``, ``widths``, or the message by ``layer, direction, sender, receiver``.
 
@@ -84,6 +59,10 @@ class AssignerModel:
             ValueError: if a value is out of range, or there is no such message.
         """
         self.walk = self.walk.changed(**changes)
+
+    def say(self) -> str:
+        """The step in words."""
+        return ASSIGNER_STEPS[self.step].say(self.walk)
 
     def bundle(self, *, dark: bool = False) -> Bundle:
         """The step as a figure with its numbers."""
@@ -97,13 +76,6 @@ class AssignerModel:
             f"widths={walk.settings.among}, layer={walk.layer}, direction={walk.direction!r}, sender={walk.sender}, "
             f"receiver={walk.receiver})"
         )
-
-    def _move(self, by: int) -> bool:
-        number = self.number + by
-        if not 1 <= number <= len(ASSIGNER_STEPS):
-            return False
-        self.go(number)
-        return True
 
 
 class AssignerPlayer:
@@ -190,19 +162,13 @@ class AssignerPlayer:
         return self.widget._repr_mimebundle_()
 
 
-class _AssignerControls:
-    """Controls round a model; every change redraws in one place."""
-
+class _AssignerControls(StepControls):
     def __init__(self, model: AssignerModel) -> None:
+        super().__init__(model, order="widths are found")
         import ipywidgets as widgets
 
         self.model = model
-        walk, steps = model.walk, len(ASSIGNER_STEPS)
-        self.step = widgets.IntSlider(
-            1, 1, steps, description="Step", tooltip=f"1 to {steps}, the order in which widths are found"
-        )
-        self.back = widgets.Button(description="Back", icon="arrow-left", tooltip="The step before")
-        self.next = widgets.Button(description="Next", icon="arrow-right", tooltip="The next step")
+        walk = model.walk
         self.lam = widgets.FloatSlider(
             walk.settings.lam, min=0, max=1, step=0.05, description="λ", continuous_update=False,
             tooltip="0 to 1: 0 minds only time, 1 only variance",
@@ -221,36 +187,13 @@ class _AssignerControls:
             value=(*walk.place, walk.sender, walk.receiver), description="Message",
             tooltip="Which message is followed; those of its layer and direction are assigned together",
         )  # fmt: skip
-        self.words = widgets.HTML()
-        self.table = widgets.HTML()
-        self.figure = FigureView(width=WIDTH)
-        self.access = make_access()
-        for control in (self.step, self.lam, self.group_size, self.widths, self.message):
-            control.observe(self._changed, names="value")
-        self.access.observe(lambda change: self._draw(), names="dark")
-        self.back.on_click(lambda button: setattr(self.step, "value", max(self.step.value - 1, 1)))
-        self.next.on_click(lambda button: setattr(self.step, "value", min(self.step.value + 1, steps)))
-        moves = widgets.HBox([self.back, self.step, self.next])
         wrap = {"flex_flow": "row wrap"}
         knobs = widgets.HBox([self.lam, self.group_size, self.widths, self.message], layout=wrap)
-        scrolling = widgets.Box([self.table], layout={"max_height": "240px", "overflow": "auto"})
-        self.box = widgets.VBox([moves, knobs, self.words, self.figure.widget, scrolling, self.access])
-        self._draw()
+        self.stand(knobs, follows=[self.lam, self.group_size, self.widths, self.message])
 
-    def _changed(self, change: Any) -> None:
-        self.model.go(self.step.value)
+    def apply(self) -> None:
         layer, direction, sender, receiver = self.message.value
         self.model.change(
             lam=self.lam.value, group_size=self.group_size.value, widths=self.widths.value,
             layer=layer, direction=direction, sender=sender, receiver=receiver,
         )  # fmt: skip
-        self._draw()
-
-    def _draw(self) -> None:
-        bundle = self.model.bundle(dark=self.access.dark)
-        caption = ASSIGNER_STEPS[self.model.step].say(self.model.walk)
-        self.words.value = f'<p role="status" style="max-width:70em;line-height:1.5">{html.escape(caption)}</p>'
-        self.table.value = table_html(bundle.frame, caption=f"The numbers of step {self.model.number}")
-        self.back.disabled = self.model.number == 1
-        self.next.disabled = self.model.number == len(ASSIGNER_STEPS)
-        self.figure.show(bundle.figure)

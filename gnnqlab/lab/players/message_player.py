@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import html
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.figures.bundle import Bundle, table_html
-from gnnqlab.lab.figures.controls import WIDTH, make_access, shows_static
-from gnnqlab.lab.figures.figure_view import FigureView
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.controls import shows_static
 from gnnqlab.lab.players.message_views import STEPS, draw_step, draw_walk
 from gnnqlab.lab.players.message_walk import MessageWalk
+from gnnqlab.lab.players.stepped import StepControls, Stepped
 from gnnqlab.measure.real_message import RealMessage, trained_message
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["MessagePlayer", "PlayerModel"]
 
 
-class PlayerModel:
+class PlayerModel(Stepped):
     """Which message, row, width, noise and step are shown.
 
     Example:
@@ -34,34 +33,10 @@ class PlayerModel:
     """
 
     def __init__(self, message: RealMessage, *, bits: int = 2, node: int | None = None) -> None:
+        super().__init__(list(STEPS))
         self.message = message
         self.walk = MessageWalk.of(message, bits=bits, node=node)
         """The message on its way, seen from the row."""
-        self.step = next(iter(STEPS))
-        """One of ``STEPS``."""
-
-    @property
-    def number(self) -> int:
-        """Of the step, from 1."""
-        return list(STEPS).index(self.step) + 1
-
-    def go(self, number: int) -> None:
-        """Show a step.
-
-        Raises:
-            ValueError: if there is no such step.
-        """
-        if not 1 <= number <= len(STEPS):
-            raise ValueError(f"steps are numbered from 1 to {len(STEPS)}, got {number}")
-        self.step = list(STEPS)[number - 1]
-
-    def forward(self) -> bool:
-        """Show the next step; whether there was one."""
-        return self._move(1)
-
-    def back(self) -> bool:
-        """Show the step before; whether there was one."""
-        return self._move(-1)
 
     def change(self, *, bits: int | None = None, node: int | None = None) -> None:
         """Follow another row, or send the message in another width; the noise stays the same.
@@ -79,16 +54,13 @@ class PlayerModel:
         walk = self.walk
         self.walk = MessageWalk.of(self.message, bits=walk.bits, node=walk.node, draw=walk.draw + 1)
 
+    def say(self) -> str:
+        """The step in words."""
+        return STEPS[self.step].say(self.walk)
+
     def bundle(self, *, dark: bool = False) -> Bundle:
         """The step as a figure with its numbers."""
         return draw_step(self.walk, self.step, dark=dark)
-
-    def _move(self, by: int) -> bool:
-        number = self.number + by
-        if not 1 <= number <= len(STEPS):
-            return False
-        self.go(number)
-        return True
 
 
 class MessagePlayer:
@@ -139,21 +111,15 @@ class MessagePlayer:
         return self.widget._repr_mimebundle_()
 
 
-class _MessageControls:
-    """Controls round a model; every change redraws in one place."""
-
+class _MessageControls(StepControls):
     def __init__(self, model: PlayerModel) -> None:
+        super().__init__(model, order="a message is made and read")
         import ipywidgets as widgets
 
         from gnnqlab.kernels.codec import WIDTHS
 
         self.model = model
         nodes = model.message.ids.tolist()
-        self.step = widgets.IntSlider(
-            1, 1, len(STEPS), description="Step", tooltip="1 to 6, the order in which a message is made and read"
-        )
-        self.back = widgets.Button(description="Back", icon="arrow-left", tooltip="The step before")
-        self.next = widgets.Button(description="Next", icon="arrow-right", tooltip="The next step")
         self.bits = widgets.ToggleButtons(
             options=[(f"{bits} bit" + "s" * (bits > 1), bits) for bits in WIDTHS],
             value=model.walk.bits,
@@ -170,35 +136,13 @@ class _MessageControls:
         self.again = widgets.Button(
             description="New noise", icon="random", tooltip="Send the message again, with the noise of the next epoch"
         )
-        self.words = widgets.HTML()
-        self.table = widgets.HTML()
-        self.figure = FigureView(width=WIDTH)
-        self.access = make_access()
-        for control in (self.step, self.bits, self.row):
-            control.observe(self._changed, names="value")
-        self.access.observe(lambda change: self._draw(), names="dark")
-        self.back.on_click(lambda button: setattr(self.step, "value", max(self.step.value - 1, 1)))
-        self.next.on_click(lambda button: setattr(self.step, "value", min(self.step.value + 1, len(STEPS))))
         self.again.on_click(self._draw_again)
-        moves = widgets.HBox([self.back, self.step, self.next])
         choices = widgets.HBox([self.bits, self.row, self.again], layout={"flex_flow": "row wrap"})
-        scrolling = widgets.Box([self.table], layout={"max_height": "240px", "overflow": "auto"})
-        self.box = widgets.VBox([moves, choices, self.words, self.figure.widget, scrolling, self.access])
-        self._draw()
+        self.stand(choices, follows=[self.bits, self.row])
 
-    def _changed(self, change: Any) -> None:
-        self.model.go(self.step.value)
+    def apply(self) -> None:
         self.model.change(bits=self.bits.value, node=self.row.value)
-        self._draw()
 
     def _draw_again(self, button: Any) -> None:
         self.model.draw_again()
-        self._draw()
-
-    def _draw(self) -> None:
-        bundle = self.model.bundle(dark=self.access.dark)
-        caption = STEPS[self.model.step].say(self.model.walk)
-        self.words.value = f'<p role="status" style="max-width:70em;line-height:1.5">{html.escape(caption)}</p>'
-        self.table.value = table_html(bundle.frame, caption=f"The numbers of step {self.model.number}")
-        self.back.disabled, self.next.disabled = self.model.number == 1, self.model.number == len(STEPS)
-        self.figure.show(bundle.figure)
+        self.draw()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import functools
-import gzip
 import html
 import json
 import math
@@ -14,6 +12,7 @@ from typing import Any
 
 from gnnqlab.atomic import write_text
 from gnnqlab.lab.figures.frames import human_bytes
+from gnnqlab.lab.figures.offline import PAGE_POLICY, packed_plotly, script_json
 from gnnqlab.lab.figures.theme import style_of, template
 from gnnqlab.lab.training.comparison_table import comparison_frame
 from gnnqlab.lab.training.looks import equally_often, said
@@ -22,9 +21,6 @@ from gnnqlab.lab.training.snapshot import RunLike, Snapshot, graph_name, labels,
 from gnnqlab.lab.training.target import seconds_to, usual_target
 
 __all__ = ["write_report"]
-
-# Nothing may be fetched: the page is the same in ten years, in a plane, and tells no one that it was read.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
 
 
 def write_report(runs: Sequence[RunLike], path: str | Path, *, target: float | None = None) -> Path:
@@ -67,7 +63,7 @@ def _page(runs: Sequence[Snapshot], target: float | None) -> str:
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta http-equiv="Content-Security-Policy" content="{PAGE_POLICY}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{html.escape(title)} · gnnqlab</title>
 <style>{(here / "report.css").read_text(encoding="utf-8")}</style>
@@ -77,8 +73,8 @@ def _page(runs: Sequence[Snapshot], target: float | None) -> str:
 {"".join(sections)}
 </main>
 <footer>Written by gnnqlab. This page holds all it needs and fetches nothing.</footer>
-<script type="application/json" id="figures">{_script_json(drawn)}</script>
-<script type="application/gzip+base64" id="plotly">{_packed_plotly()}</script>
+<script type="application/json" id="figures">{script_json(drawn)}</script>
+<script type="application/gzip+base64" id="plotly">{packed_plotly()}</script>
 <script>{(here / "report.js").read_text(encoding="utf-8")}</script>
 </body>
 </html>
@@ -253,18 +249,6 @@ def _section(title: str, content: str) -> str:
 
 
 @functools.cache
-def _packed_plotly() -> str:
-    """Plotly's script, packed to two fifths; ``report.js`` unpacks it."""
-    from plotly.offline import get_plotlyjs
-
-    return base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
-
-
-def _script_json(value: object) -> str:
-    """JSON that cannot end the script element it stands in."""
-    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
-
-
 def _number(value: Any) -> float:
     return math.nan if value is None else float(value)
 

@@ -1,0 +1,42 @@
+"""The command that hands a run's timeline to other viewers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["ExportTrace"]
+
+
+@dataclass(kw_only=True)
+class ExportTrace:
+    """Write the recorded epochs of a run as Chrome trace events, for ui.perfetto.dev or chrome://tracing."""
+
+    run_id: str
+    """Which run; `gnnqlab runs` lists them."""
+    out: Path | None = None
+    """Folder of runs; default: $GNNQLAB_RUNS, else runs."""
+    path: Path | None = None
+    """The file to write, .json; default: trace.json in the run's folder."""
+    epoch: int | None = None
+    """This epoch alone; default: all that were recorded (--timeline-every)."""
+    json: bool = False
+    """End standard output with one JSON object."""
+
+    def run(self) -> dict[str, Any]:
+        from gnnqlab.by_name import near
+        from gnnqlab.lab.training.critical_path import critical_path
+        from gnnqlab.lab.training.trace import export_trace
+        from gnnqlab.launch import runs
+
+        there = {run.id: run for run in runs(self.out)}
+        if self.run_id not in there:
+            hint = near(self.run_id, there) or "; gnnqlab runs lists them"
+            raise ValueError(f"a run to export must be one that is there, got {self.run_id!r}{hint}")
+        run = there[self.run_id]
+        path = export_trace(run, self.path, epoch=self.epoch)
+        found = critical_path(run, epoch=self.epoch)
+        if not self.json:
+            print(f"{path}: open it in ui.perfetto.dev or chrome://tracing\n{found.words}")
+        return {"path": str(path), "epoch": found.epoch, "critical_path_ms": found.milliseconds}

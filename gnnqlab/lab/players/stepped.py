@@ -1,0 +1,134 @@
+"""What all stepped players share: which step is shown, and the controls round a figure, its words and its numbers."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from gnnqlab.lab.figures.bundle import Bundle, table_html
+from gnnqlab.lab.figures.controls import WIDTH, make_access
+from gnnqlab.lab.figures.figure_view import FigureView
+
+__all__ = ["Shown", "StepControls", "Stepped"]
+
+
+class Stepped:
+    """One of several steps, in their order.
+
+    Example:
+        >>> steps = Stepped(["encode", "send", "decode"])
+        >>> steps.forward(), steps.step, steps.number
+        (True, 'send', 2)
+    """
+
+    def __init__(self, steps: Sequence[str]) -> None:
+        self.steps = tuple(steps)
+        """Their names, in the order in which they happen."""
+        self.step = self.steps[0]
+        """That which is shown."""
+
+    @property
+    def number(self) -> int:
+        """Of the step, from 1."""
+        return self.steps.index(self.step) + 1
+
+    def go(self, number: int) -> None:
+        """Show a step.
+
+        Raises:
+            ValueError: if there is no such step.
+        """
+        if not 1 <= number <= len(self.steps):
+            raise ValueError(f"steps are numbered from 1 to {len(self.steps)}, got {number}")
+        self.step = self.steps[number - 1]
+
+    def forward(self) -> bool:
+        """Show the next step; whether there was one."""
+        return self._move(1)
+
+    def back(self) -> bool:
+        """Show the step before; whether there was one."""
+        return self._move(-1)
+
+    def _move(self, by: int) -> bool:
+        number = self.number + by
+        if not 1 <= number <= len(self.steps):
+            return False
+        self.go(number)
+        return True
+
+
+class Shown(Protocol):
+    """A model that controls can show: steps, and each as words, figure and numbers."""
+
+    steps: tuple[str, ...]
+
+    @property
+    def number(self) -> int: ...
+
+    def go(self, number: int) -> None: ...
+
+    def say(self) -> str: ...
+
+    def bundle(self, *, dark: bool = False) -> Bundle: ...
+
+
+class StepControls:
+    """Controls round a model; every change redraws in one place.
+
+    A player's own class makes its controls after this one's, overrides :meth:`apply`, and calls :meth:`stand` last.
+
+    Args:
+        model: what is shown.
+        order: which order the steps have, for the slider's tooltip.
+        play_ms: milliseconds of a step when it plays by itself; ``None``: it cannot.
+    """
+
+    def __init__(self, model: Shown, *, order: str, play_ms: int | None = None) -> None:
+        import ipywidgets as widgets
+
+        self.shown, count = model, len(model.steps)
+        self.step = widgets.IntSlider(
+            model.number, 1, count, description="Step", tooltip=f"1 to {count}, the order in which {order}"
+        )
+        self.back = widgets.Button(description="Back", icon="arrow-left", tooltip="The step before")
+        self.next = widgets.Button(description="Next", icon="arrow-right", tooltip="The next step")
+        self.words, self.table = widgets.HTML(), widgets.HTML()
+        self.figure = FigureView(width=WIDTH)
+        self.access = make_access()
+        self.play: Any = None
+        if play_ms is not None:
+            self.play = widgets.Play(value=1, min=1, max=count, interval=play_ms, show_repeat=False)
+            widgets.link((self.play, "value"), (self.step, "value"))
+        self.access.observe(lambda change: self.draw(), names="dark")
+        self.back.on_click(lambda button: setattr(self.step, "value", max(self.step.value - 1, 1)))
+        self.next.on_click(lambda button: setattr(self.step, "value", min(self.step.value + 1, count)))
+
+    def stand(self, *rows: Any, follows: Sequence[Any]) -> None:
+        """Put rows of controls between steps and figure, and draw at every change of those that follow."""
+        import ipywidgets as widgets
+
+        for control in (self.step, *follows):
+            control.observe(self._changed, names="value")
+        moves = widgets.HBox([*([self.play] if self.play else []), self.back, self.step, self.next])
+        scrolling = widgets.Box([self.table], layout={"max_height": "240px", "overflow": "auto"})
+        self.box = widgets.VBox([moves, *rows, self.words, self.figure.widget, scrolling, self.access])
+        self.draw()
+
+    def apply(self) -> None:
+        """Tell the model what the player's own controls say."""
+
+    def draw(self) -> None:
+        """Show the model as it is."""
+        model = self.shown
+        bundle = model.bundle(dark=self.access.dark)
+        self.words.value = f'<p role="status" style="max-width:70em;line-height:1.5">{html.escape(model.say())}</p>'
+        self.table.value = table_html(bundle.frame, caption=f"The numbers of step {model.number}")
+        self.back.disabled, self.next.disabled = model.number == 1, model.number == len(model.steps)
+        self.figure.show(bundle.figure)
+
+    def _changed(self, change: Any) -> None:
+        self.shown.go(self.step.value)
+        self.apply()
+        self.draw()

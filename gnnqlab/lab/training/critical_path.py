@@ -1,0 +1,207 @@
+"""The critical path of an epoch: the chain of work and messages that nothing but the chain itself could shorten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gnnqlab.lab.training.critical_view import draw_path
+from gnnqlab.lab.training.exposed import exposed_table
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from gnnqlab.lab.figures.bundle import Bundle
+    from gnnqlab.launch.run import Run
+
+__all__ = ["BETWEEN", "CriticalPath", "critical_path", "recorded_epoch"]
+
+BETWEEN = "between"
+"""What a worker does between recorded parts: dense layers, loss, sums of weight gradients."""
+_SAME_S = 1e-6
+"""Times closer than this are one: clocks are read one after the other."""
+
+
+class _Part(NamedTuple):
+    number: int
+    layer: int
+    direction: str
+    round: int
+    rank: int
+    what: str
+    peer: int
+    start: float
+    end: float
+
+    @property
+    def place(self) -> tuple[int, str, int]:
+        return self.layer, self.direction, self.round
+
+
+@dataclass(frozen=True, eq=False)
+class CriticalPath:
+    """The longest chain through one epoch, in the order of time; at the end of a cell it shows its figure."""
+
+    epoch: int
+    segments: DataFrame
+    """A row a link: ``worker, what, layer, direction, sender, start (ms), end (ms), ms``; without a sender it is -1."""
+    workers: DataFrame
+    """What each worker's messages cost it, see `exposed_table`."""
+    timeline: DataFrame
+    """The epoch's rows of ``run.timeline``."""
+
+    @property
+    def milliseconds(self) -> float:
+        """Length of the chain, from its first begin to the end of the last recorded part."""
+        return float(self.segments["ms"].sum())
+
+    def by_phase(self) -> DataFrame:
+        """Return milliseconds of the chain by worker (rows; a message counts where it arrives) and phase (columns)."""
+        table = self.segments.pivot_table(index="worker", columns="what", values="ms", aggfunc="sum", fill_value=0.0)
+        table.columns.name = None
+        return table
+
+    @property
+    def words(self) -> str:
+        """What the chain is made of, and what communication was exposed and hidden, in sentences."""
+        of = self.segments.groupby("what")["ms"].sum().sort_values(ascending=False)
+        parts = ", ".join(f"{_NAMES.get(str(what), what)} {ms:.3g} ms" for what, ms in of.items())
+        hops = int((self.segments["sender"] >= 0).sum())
+        exposed = " ".join(
+            f"{name}: messages under way {row['under way']:.3g} ms, {row['exposed']:.3g} ms of them exposed "
+            f"(it waited), {row['hidden']:.3g} ms hidden behind its own work."
+            for name, row in self.workers.iterrows()
+        )
+        return (
+            f"The critical path of epoch {self.epoch} takes {self.milliseconds:.3g} ms and passes from worker to "
+            f"worker {hops} time{'' if hops == 1 else 's'}: {parts}. {exposed}"
+        )
+
+    def draw(self, *, dark: bool = False) -> Bundle:
+        """Draw the chain over what all workers did."""
+        return draw_path(self.segments, self.timeline, epoch=self.epoch, words=self.words, dark=dark)
+
+    def __repr__(self) -> str:
+        return self.words
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        return self.draw()._repr_mimebundle_()
+
+
+_NAMES = {"central": "central rows", "marginal": "marginal rows", "message": "messages", BETWEEN: "between exchanges"}
+
+
+def critical_path(run: Run | DataFrame, *, epoch: int | None = None) -> CriticalPath:
+    """Return the critical path of a recorded epoch: the chain of parts and messages that ends last.
+
+    It is followed backwards from the part that ended last. A part began when the one before it on its worker had
+    ended; a wait ended when the last message of its exchange had come, which left when its sender had posted it. So the
+    chain passes to that sender, unless the message was there before the wait began. Anything beside the chain may take
+    longer without making the epoch longer.
+
+    Args:
+        run: a run, or its ``timeline``. All workers have to be on one machine, whose clock they share.
+        epoch: one that was recorded; by default that whose length is the median.
+
+    Returns:
+        The chain. It begins with the recorded part it depends on first, or, under older rows, with a message of an
+        epoch before; it ends with the last recorded part, ahead of the last sum of weight gradients.
+
+    Raises:
+        ValueError: if nothing, or not that epoch, was recorded.
+
+    Example:
+        ``gq.critical_path(run).by_phase()``
+    """
+    import pandas as pd
+
+    timeline: DataFrame = run if isinstance(run, pd.DataFrame) else run.timeline
+    epoch = recorded_epoch(timeline, epoch)
+    some = timeline[timeline["epoch"] == epoch]
+    parts = _parts_of(some)
+    own = [part for part in parts if part.what != "transfer"]
+    begin = min(part.start for part in own)
+    links = list(_backwards(own, [part for part in parts if part.what == "transfer"], begin))[::-1]
+    places = [(link.rank, link.what, link.layer, link.direction, link.peer) for link in links]
+    times = [(1e3 * (link.start - begin), 1e3 * (link.end - begin)) for link in links]
+    rows = [(*place, *time) for place, time in zip(places, times)]
+    columns = ["worker", "what", "layer", "direction", "sender", "start (ms)", "end (ms)"]
+    segments = pd.DataFrame(rows, columns=columns)
+    segments["ms"] = segments["end (ms)"] - segments["start (ms)"]
+    return CriticalPath(epoch, segments, exposed_table(some), some)
+
+
+def recorded_epoch(timeline: DataFrame, epoch: int | None = None) -> int:
+    """Return an epoch of a timeline; by default that whose length is the median, the earlier of two.
+
+    Raises:
+        ValueError: if nothing, or not that epoch, was recorded.
+    """
+    own = timeline[timeline["what"] != "transfer"].groupby("epoch")
+    known = sorted(own.groups)
+    if not known:
+        raise ValueError("an epoch must be recorded to be looked at, got none; launch with timeline_every=5")
+    if epoch is None:
+        took = own["end_s"].max() - own["start_s"].min()
+        return int(took.sort_values(kind="stable").index[(len(took) - 1) // 2])
+    if epoch not in known:
+        raise ValueError(f"epoch must be one that was recorded, {known}, got {epoch}")
+    return epoch
+
+
+def _parts_of(some: DataFrame) -> list[_Part]:
+    """Return all parts; their numbers are in the order in which they ended."""
+    rows = some.assign(round=some["round"] if "round" in some.columns else 0)
+    rows = rows.sort_values(["end_s", "start_s"], kind="stable").assign(number=range(len(rows)))
+    columns = ("number", "layer", "direction", "round", "rank", "what", "peer", "start_s", "end_s")
+    return [_Part(*values) for values in zip(*(rows[name].tolist() for name in columns))]
+
+
+def _backwards(own: list[_Part], transfers: list[_Part], begin: float) -> Iterator[_Part]:
+    """Yield the links of the chain, last first; each begins where the one before it in time ends."""
+    part: _Part | None = own[-1]
+    until = own[-1].end
+    while part is not None:
+        message = _awaited(part, transfers) if part.what == "wait" else None
+        if message is None:
+            yield part._replace(end=until)
+            before, until = _before(part, own), part.start
+            if before is not None and before.end < until:
+                yield part._replace(what=BETWEEN, start=before.end, end=until)
+                until = before.end
+            part = before
+            continue
+        post = _posted(message, own)
+        if post is None:  # it left in an epoch before
+            yield message._replace(what="message", start=max(message.start, begin), end=until)
+            return
+        left = min(post.end, until)
+        yield message._replace(what="message", peer=post.rank, start=left, end=until)
+        part, until = post, left
+
+
+def _awaited(wait: _Part, transfers: list[_Part]) -> _Part | None:
+    """Return the message that a wait ended with; ``None`` if all were there when it began."""
+    here = [each for each in transfers if each.rank == wait.rank and each.place == wait.place]
+    last = here[-1] if here else None
+    return last if last is not None and last.end > wait.start + _SAME_S else None
+
+
+def _posted(message: _Part, own: list[_Part]) -> _Part | None:
+    """Return the sender's post of a message; on a GPU, which knows no sender, the last one of its exchange."""
+    found = [
+        part
+        for part in own
+        if part.what == "post"
+        and part.place == message.place
+        and (part.rank == message.peer if message.peer >= 0 else part.rank != message.rank)
+        and part.start <= message.end
+    ]
+    return found[-1] if found else None
+
+
+def _before(part: _Part, own: list[_Part]) -> _Part | None:
+    """Return the part of the same worker that ended last before one began."""
+    ended = (each for each in own[::-1] if each.rank == part.rank and each.number < part.number)
+    return next((each for each in ended if each.end <= part.start + _SAME_S), None)

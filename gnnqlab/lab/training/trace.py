@@ -1,0 +1,176 @@
+"""``gq.export_trace``: what all workers of a run did, for the viewers of Chrome trace events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.atomic import write_text
+from gnnqlab.lab.training.critical_path import recorded_epoch
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from gnnqlab.launch.run import Run
+
+__all__ = ["THREADS", "export_trace", "trace_events"]
+
+THREADS = {"schedule": 1, "computing": 2, "messages": 3, "wire": 4}
+"""Threads of a worker's process and their numbers: whose turn it is, products, what is done for messages (encode, post,
+wait, decode), and bytes under way to it. Messages that travel side by side get further threads behind ``wire``."""
+_THREAD_OF = {"central": "computing", "marginal": "computing", "transfer": "wire"}
+_GAP_US = 1000.0
+"""Between two epochs, since nobody wrote down how long after each other they began."""
+Event = dict[str, Any]
+
+
+def export_trace(run: Run, path: str | Path | None = None, *, epoch: int | None = None) -> Path:
+    """Write the recorded epochs of a run as Chrome trace events, for ui.perfetto.dev or chrome://tracing.
+
+    A process is a worker; its threads are those of `THREADS`. Every slice says its layer (from 0), direction, epoch and
+    round, and the slice of an epoch what ``run.records`` has about it, seconds of the phases that no slice shows
+    (dense layers, sums of weight gradients, the step) too. Arrows lead from a sender's post to the receiver's bytes
+    under way, where both are of one epoch. Epochs stand one after the other with a millisecond between them.
+
+    Args:
+        run: of which epochs were recorded (``timeline_every``); workers of several machines have a clock each.
+        path: the file to write, ``.json``; by default ``trace.json`` in the run's folder.
+        epoch: this one alone; by default all that were recorded.
+
+    Returns:
+        The path that was written.
+
+    Raises:
+        ValueError: if nothing, or not that epoch, was recorded, or the file has another ending.
+
+    Example:
+        ``gq.export_trace(run, "epochs.json")``
+    """
+    from gnnqlab import __version__
+
+    path = Path(run.folder / "trace.json" if path is None else path)
+    if path.suffix.lower() != ".json":
+        raise ValueError(f"a trace is JSON, its name must end in .json, got {path.name!r}")
+    events = trace_events(run.timeline, run.records, epoch=epoch)
+    told = {"run": run.id, "written by": f"gnnqlab {__version__}", **_facts(run.summary)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps({"traceEvents": events, "displayTimeUnit": "ms", "otherData": told}))
+    return path
+
+
+def trace_events(timeline: DataFrame, records: DataFrame, *, epoch: int | None = None) -> list[Event]:
+    """Return the events of a timeline: names of processes and threads, slices (``X``), arrows (``s`` to ``f``).
+
+    Args:
+        timeline: ``run.timeline``.
+        records: ``run.records``.
+        epoch: this one alone; by default all that were recorded.
+
+    Returns:
+        Events as JSON takes them, times in microseconds.
+
+    Raises:
+        ValueError: if nothing, or not that epoch, was recorded.
+    """
+    chosen = recorded_epoch(timeline, epoch)
+    epochs = [chosen] if epoch is not None else sorted(set(timeline["epoch"]))
+    of_epoch = {(int(row["epoch"]), int(row["rank"])): row for row in records.to_dict("records")}
+    slices: list[Event] = []
+    arrows: list[Event] = []
+    zero = 0.0
+    for number in epochs:
+        some = [*_parts(timeline[timeline["epoch"] == number], zero)]
+        for rank in sorted({part["pid"] for part in some}):
+            slices += _turns([part for part in some if part["pid"] == rank], number, of_epoch.get((number, rank), {}))
+        slices += some
+        arrows += _arrows(some, first=len(arrows) // 2)
+        zero = max(part["ts"] + part["dur"] for part in some) + _GAP_US
+    return [*_names(slices), *slices, *arrows]
+
+
+def _parts(timeline: DataFrame, zero: float) -> Iterable[Event]:
+    """Yield a slice for each part; those of a thread do not overlap."""
+    begin = timeline["start_s"].min()
+    free: dict[tuple[int, int], float] = {}
+    columns = ["epoch", "layer", "direction", "rank", "what", "peer", "start_s", "end_s"]
+    rows = timeline.assign(round=timeline["round"] if "round" in timeline.columns else 0)[[*columns, "round"]]
+    for row in rows.sort_values(["start_s", "end_s"], kind="stable").to_dict("records"):
+        thread = THREADS[_THREAD_OF.get(row["what"], "messages")]
+        start, end = zero + 1e6 * (row["start_s"] - begin), zero + 1e6 * (row["end_s"] - begin)
+        while free.get((row["rank"], thread), start) > start + 1e-3 and thread >= THREADS["wire"]:
+            thread += 1
+        free[row["rank"], thread] = end
+        args = {name: row[name] for name in ("layer", "direction", "epoch", "round")}
+        if row["peer"] >= 0:
+            args["sender"] = row["peer"]
+        yield _slice(row["what"], "part", row["rank"], thread, start, end, args)
+
+
+def _turns(mine: Sequence[Event], epoch: int, record: Mapping[str, Any]) -> list[Event]:
+    """Return the slice of an epoch, and in it whose turn it was: parts of one layer and direction in a row."""
+    own = [part for part in mine if part["name"] != "transfer"]
+    if not own:
+        return []
+    rank = own[0]["pid"]
+    runs: list[list[Any]] = []
+    for part in own:
+        place = tuple(part["args"][name] for name in ("layer", "direction", "round"))
+        end = part["ts"] + part["dur"]
+        if runs and runs[-1][0] == place:
+            runs[-1][2] = max(runs[-1][2], end)
+        else:
+            runs.append([place, part["ts"], end])
+    turns = [
+        _slice(f"layer {layer + 1} {way}", "turn", rank, THREADS["schedule"], start, min(end, later),
+               {"layer": layer, "direction": way, "epoch": epoch, "round": number})
+        for ((layer, way, number), start, end), later in zip(runs, [*(run[1] for run in runs[1:]), float("inf")])
+    ]  # fmt: skip
+    whole = {"epoch": epoch, **{name: value for name, value in record.items() if value == value and name != "epoch"}}
+    last = max(part["ts"] + part["dur"] for part in own)
+    return [_slice(f"epoch {epoch}", "epoch", rank, THREADS["schedule"], own[0]["ts"], last, whole), *turns]
+
+
+def _arrows(some: Sequence[Event], *, first: int) -> list[Event]:
+    """Return an arrow for each message whose post was recorded in the same epoch."""
+    posts = {(part["pid"], *_place(part)): part for part in some if part["name"] == "post"}
+    found: list[Event] = []
+    for part in some:
+        post = posts.get((part["args"].get("sender", -1), *_place(part))) if part["name"] == "transfer" else None
+        end = part["ts"] + part["dur"]
+        if post is None or post["ts"] > end:
+            continue
+        shared = {"name": "message", "cat": "message", "id": first + len(found) // 2}
+        inside = max(post["ts"], end - min(1.0, part["dur"] / 2))
+        found.append({**shared, "ph": "s", "pid": post["pid"], "tid": post["tid"], "ts": post["ts"]})
+        found.append({**shared, "ph": "f", "bp": "e", "pid": part["pid"], "tid": part["tid"], "ts": inside})
+    return found
+
+
+def _place(part: Event) -> tuple[Any, ...]:
+    return tuple(part["args"][name] for name in ("layer", "direction", "round"))
+
+
+def _names(slices: Sequence[Event]) -> list[Event]:
+    words = {number: name for name, number in THREADS.items()}
+    found: list[Event] = []
+    for rank in sorted({part["pid"] for part in slices}):
+        found.append({"name": "process_name", "ph": "M", "pid": rank, "args": {"name": f"worker {rank}"}})
+        found.append({"name": "process_sort_index", "ph": "M", "pid": rank, "args": {"sort_index": rank}})
+        for thread in sorted({part["tid"] for part in slices if part["pid"] == rank}):
+            name = words.get(thread, f"wire, beside ({thread - THREADS['wire'] + 1})")
+            found += [
+                {"name": "thread_name", "ph": "M", "pid": rank, "tid": thread, "args": {"name": name}},
+                {"name": "thread_sort_index", "ph": "M", "pid": rank, "tid": thread, "args": {"sort_index": thread}},
+            ]
+    return found
+
+
+def _slice(name: str, kind: str, rank: int, thread: int, start: float, end: float, args: Mapping[str, Any]) -> Event:
+    times = {"ts": start, "dur": end - start}
+    return {"name": name, "cat": kind, "ph": "X", "pid": rank, "tid": thread, **times, "args": dict(args)}
+
+
+def _facts(summary: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: summary[name] for name in ("system", "graph", "model", "workers", "link") if name in summary}
