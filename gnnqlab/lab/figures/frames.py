@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.theme import PHASES
@@ -16,6 +17,7 @@ __all__ = [
     "by_tier",
     "device_pairs",
     "human_bytes",
+    "most_bytes",
     "phase_seconds",
     "settled",
     "volume_per_epoch",
@@ -62,6 +64,17 @@ def device_pairs(traffic: DataFrame, *, workers: int | None = None) -> DataFrame
     pairs = total.groupby([traffic["sender"], traffic["receiver"]]).sum() / epochs
     ranks = range(size)
     return pairs.unstack(fill_value=0.0).reindex(index=ranks, columns=ranks, fill_value=0.0)
+
+
+def most_bytes(pairs: Iterable[DataFrame]) -> float:
+    """Return the most that one worker sends another in any of the tables of :func:`device_pairs`: the top of a scale.
+
+    Example:
+        >>> import pandas as pd
+        >>> most_bytes([pd.DataFrame([[0.0, 3.0], [2.0, 0.0]]), pd.DataFrame([[0.0, 5.0], [1.0, 0.0]])])
+        5.0
+    """
+    return max((float(each.to_numpy().max()) for each in pairs), default=0.0)
 
 
 def by_tier(traffic: DataFrame) -> DataFrame:
