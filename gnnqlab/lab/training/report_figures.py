@@ -13,6 +13,7 @@ import numpy as np
 
 from gnnqlab.lab.figures.bundle import caption_of, name_links, table_html
 from gnnqlab.lab.figures.frames import by_epoch, device_pairs, most_bytes, phase_seconds, volume_per_epoch
+from gnnqlab.lab.figures.theme import PHASES
 from gnnqlab.lab.training import plots
 from gnnqlab.lab.training.cache_view import draw_cache
 from gnnqlab.lab.training.live_model import LiveModel
@@ -92,6 +93,8 @@ class ReportFigures:
 
         each = {name: phase_seconds(one, per_worker=True) for name, one in self._records.items()}
         seconds = pd.concat(each).fillna(0.0)
+        labels = {phase.column: f"{phase.label} (ms)" for phase in PHASES}
+        seconds = (1000 * seconds).rename(columns=labels)
         seconds.index = pd.Index([f"{name}, worker {rank}" for name, rank in seconds.index], name="system, worker")
         return self._place(plots.breakdown(self._records), seconds, full=True) + self._timelines()
 

@@ -62,7 +62,7 @@ def take(run: RunLike) -> Snapshot:
     if plain is None:
         plain = run.config if isinstance(run.config, Mapping) else run.config.to_json()
     folder = getattr(run, "folder", None)
-    more = {name: getattr(run, name, None) for name in ("timeline", "cache")}
+    more: dict[str, Any] = {name: getattr(run, name, None) for name in ("timeline", "cache")}
     if folder is not None:
         more |= {"facts": read_json(folder / "facts.json") or {}, "began_s": _began(run)}
     return Snapshot(run.records, _traffic(run, folder), plain, run.summary, folder, **more)
