@@ -165,7 +165,7 @@ class Watch(Adaptive):
         careful, why = False, "there is no earlier rate to compare with yet"
         if rates is not None:
             careful = self.settings.widens(*rates)
-            why = f"the loss fell by {rates[1]:.4g} a second, by {rates[0]:.4g} {self._descent.delta} epochs before"
+            why = f"the loss fell by {rates[1]:.4g} a second; {self._descent.delta} epochs before, by {rates[0]:.4g}"
         self.verdict = Verdict(careful=careful, why=why, rates=rates, running_loss=self._descent.loss)
 
     def steer(self, settings: Comparing, *, version: int = 0) -> None:

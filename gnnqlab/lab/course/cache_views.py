@@ -110,7 +110,7 @@ def draw_bound(found: DataFrame, *, dark: bool = False) -> Bundle:
             line={"color": ink, "width": 2},
         )
     figure.update_xaxes(title_text="epoch")
-    figure.update_yaxes(title_text="squared gradient (loss² a weight²)", type="log", exponentformat="power")
+    figure.update_yaxes(title_text="squared gradient (loss² a weight²)", type="log")
     held = bool((found["mean_square"] <= found["bound"]).all())
     caption = f"The bound with every term {'holds' if held else 'does not hold'} in all {len(found)} epochs."
     finish(figure, title="What the cache leaves in the gradient", caption=caption, dark=dark, height=420)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from gnnqlab.launch.run import Run
     from gnnqlab.partition.parts import Parts
 
+_GAP = 0.085
+"""Between panels, as a share of the height: room for a legend above each."""
 __all__ = ["draw_decisions", "draw_importance", "draw_signs", "importance_table", "rows_by_width"]
 
 _MOST_BARS = 400
@@ -115,14 +117,14 @@ def draw_decisions(run: Run, *, dark: bool = False) -> Bundle:
     table, shares = _replayed(run), rows_by_width(run)
     delta = _settings(run).delta
     figure = make_subplots(
-        rows=4, cols=1, shared_xaxes=True, row_heights=[0.22, 0.27, 0.24, 0.27], vertical_spacing=0.05
+        rows=4, cols=1, shared_xaxes=True, row_heights=[0.22, 0.27, 0.24, 0.27], vertical_spacing=_GAP
     )
     ink = "#e6e8ea" if dark else "#1f2328"
     _line(figure, table["loss"], "loss", OKABE_ITO["grey"], "dot", row=1)
     _line(figure, table["F"], "running loss F", ink, "solid", row=1)
-    _line(figure, table["rate"], "descent rate", OKABE_ITO["blue"], "solid", row=2)
-    _line(figure, table["earlier"], f"the rate {delta} epochs before", OKABE_ITO["orange"], "dash", row=2)
-    _line(figure, base, "base width", OKABE_ITO["vermillion"], "solid", row=3, shape="hv")
+    _line(figure, table["rate"], "descent rate", OKABE_ITO["blue"], "solid", row=2, apart=True)
+    _line(figure, table["earlier"], f"the rate {delta} epochs before", OKABE_ITO["orange"], "dash", row=2, apart=True)
+    _line(figure, base, "base width", OKABE_ITO["vermillion"], "solid", row=3, shape="hv", apart=True)
     moves = run.decisions[run.decisions["what"].str.startswith("base width")]
     moves = moves[moves["epoch"] < len(base)]
     figure.add_scatter(
@@ -135,6 +137,7 @@ def draw_decisions(run: Run, *, dark: bool = False) -> Bundle:
         hovertemplate="epoch %{x}: %{y} bits<br>%{customdata}<extra></extra>",
         row=3,
         col=1,
+        legend="legend3",
     )
     for width in shares:
         figure.add_bar(
@@ -145,6 +148,7 @@ def draw_decisions(run: Run, *, dark: bool = False) -> Bundle:
             hovertemplate=f"{width} bits: %{{y:.0f}} % of the rows of epoch %{{x}}<extra></extra>",
             row=4,
             col=1,
+            legend="legend4",
         )
     figure.update_yaxes(title_text="loss", rangemode="tozero", row=1, col=1)
     figure.update_yaxes(title_text="loss a second", row=2, col=1)
@@ -155,8 +159,11 @@ def draw_decisions(run: Run, *, dark: bool = False) -> Bundle:
     held = base.value_counts(normalize=True).sort_index()
     words = ", ".join(f"{width} in {100 * share:.0f} % of epochs" for width, share in held.items())
     caption = f"{len(moves)} decisions about the base width: {words}."
-    finish(figure, title="When the width changed", caption=caption, dark=dark, height=640)
-    figure.update_layout(legend={"y": -0.09, "yanchor": "top"}, margin={"t": 50, "b": 110})
+    finish(figure, title="When the width changed", caption=caption, dark=dark, height=720)
+    tops = [axis.domain[1] for axis in figure.select_yaxes()]
+    above = {"orientation": "h", "x": 0, "xanchor": "left", "yanchor": "bottom", "traceorder": "normal"}
+    for name, top in zip(("legend", "legend2", "legend3", "legend4"), tops, strict=True):
+        figure.update_layout({name: {**above, "y": top}})
     frame = pd.concat([table.drop(columns="base"), base.rename("base")], axis=1)
     return Bundle(figure, frame)
 
@@ -187,8 +194,9 @@ def draw_signs(run: Run, *, dark: bool = False) -> Bundle:
 
 def _line(
     figure: Figure, values: Series, name: str, color: str, dash: str, *, row: int, shape: str = "linear",
-    legend: bool = True,
+    legend: bool = True, apart: bool = False,
 ) -> None:  # fmt: skip
+    """A line; ``apart``: with its name in a legend of its panel."""
     figure.add_scatter(
         x=values.index.tolist(),
         y=values.tolist(),
@@ -200,4 +208,5 @@ def _line(
         hovertemplate=f"{name}: %{{y:.4g}} · epoch %{{x}}<extra></extra>",
         row=row,
         col=1,
+        legend=f"legend{row}" if apart and row > 1 else "legend",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.frames import human_bits
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 
 if TYPE_CHECKING:
@@ -56,7 +57,9 @@ def draw_depth(table: DataFrame, *, bits: int = 2, dark: bool = False) -> Bundle
         f"{model} {table.loc[(model, low), 'output (%)']:.2g} → {table.loc[(model, high), 'output (%)']:.2g} %"
         for model in models
     )
-    caption = f"By how much {bits} bits change the output, at depth {low} → {high}: {words}."
-    finish(figure, title=f"Error against depth, {bits} bits", caption=caption, dark=dark, height=420)
+    caption = (
+        f"By how much {human_bits(bits)} change{'s' if bits == 1 else ''} the output, at depth {low} → {high}: {words}."
+    )
+    finish(figure, title=f"Error against depth, {human_bits(bits)}", caption=caption, dark=dark, height=420)
     figure.update_layout(legend={"y": -0.2, "yanchor": "top"}, margin={"t": 76, "b": 100})
     return Bundle(figure, table.reset_index("depth"))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.frames import human_bits
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 from gnnqlab.lab.players.message_walk import MessageWalk
 
@@ -45,9 +46,9 @@ def error_clouds(message: RealMessage, *, widths: Sequence[int] = _WIDTHS, dark:
         cols=len(widths),
         shared_yaxes=True,
         horizontal_spacing=0.02,
-        subplot_titles=[_bits(bits) for bits in widths],
+        subplot_titles=[human_bits(bits) for bits in widths],
     )
-    table = []
+    table, notes = [], list(figure.layout.annotations)
     for column, bits in enumerate(widths, start=1):
         walk = MessageWalk.of(message, bits=bits)
         values = message.rows.flatten()
@@ -67,23 +68,16 @@ def error_clouds(message: RealMessage, *, widths: Sequence[int] = _WIDTHS, dark:
         )
         spread, mean = float(error[shown].std()), float(error[shown].mean())
         table.append((bits, len(shown), mean, spread, float(error.abs().max())))
-        figure.add_annotation(
-            text=f"mean {mean:+.3f}<br>spread {spread:.3f}",
-            xref=f"x{'' if column == 1 else column} domain",
-            yref="y domain",
-            x=0.5,
-            y=0.02,
-            yanchor="bottom",
-            showarrow=False,
-            font={"size": 11},
-        )
+        below = f"mean {mean:+.3f}<br>spread {spread:.3f}"
+        notes[column - 1].update(text=f'{human_bits(bits)}<br><span style="font-size:11px">{below}</span>')
     largest = max(row[-1] for row in table)
     figure.update_xaxes(title_text="value", title_standoff=4)
-    figure.update_yaxes(range=[-1.35 * largest, 1.1 * largest])
+    figure.update_yaxes(range=[-1.1 * largest, 1.1 * largest])
     figure.update_yaxes(title_text="error (unit of the row)", col=1)
-    words = ", ".join(f"{spread:.3f} in {_bits(bits)}" for bits, _, _, spread, _ in table)
+    words = ", ".join(f"{spread:.3f} in {human_bits(bits)}" for bits, _, _, spread, _ in table)
     caption = f"Errors of one message's elements, zeros left out; they scatter round zero, by {words}."
-    finish(figure, title="One message, rounded at random", caption=caption, dark=dark, height=340, legend_rows=2)
+    finish(figure, title="One message, rounded at random", caption=caption, dark=dark, height=360, legend_rows=2)
+    figure.update_layout(margin={"t": 104})
     columns = ["bits", "elements", "mean error", "spread", "largest"]
     return Bundle(figure, pd.DataFrame(table, columns=columns).set_index("bits"))
 
@@ -148,7 +142,7 @@ def variance_chart(
     import plotly.graph_objects as go
 
     table = variance_table(message, node=node, widths=widths, draws=draws)
-    names = [_bits(bits) for bits in table.index]
+    names = [human_bits(bits) for bits in table.index]
     figure = go.Figure()
     for column, words, color, dash in (
         ("worst", "worst case, 1/4", OKABE_ITO["grey"], "dash"),
@@ -178,14 +172,10 @@ def variance_chart(
     caption = (
         f"Variance of {which} after decoding, in units of D S²: "
         + ", ".join(
-            f"{_bits(bits)} measured {line['measured']:.3f}, exact {line['exact']:.3f}"
+            f"{human_bits(bits)} measured {line['measured']:.3f}, exact {line['exact']:.3f}"
             for bits, line in table.iterrows()
         )
         + "; average 1/6 = 0.167, worst case 1/4."
     )
     finish(figure, title="Theorem 1 and what is measured", caption=caption, dark=dark, height=370, legend_rows=2)
     return Bundle(figure, table)
-
-
-def _bits(bits: int) -> str:
-    return "1 bit" if bits == 1 else f"{bits} bits"

@@ -5,6 +5,7 @@ All take the rows of ``gq.bench_results()``. Where nothing was measured they say
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ _WORKERS = {1: "grey", 2: "blue", 4: "vermillion", 8: "green"}
 
 @dataclass(frozen=True)
 class Notice:
-    """A sentence in the place of a figure."""
+    """A sentence in the place of a figure; what stands in backticks is code."""
 
     text: str
 
@@ -39,7 +40,8 @@ class Notice:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         import html
 
-        return {"text/plain": self.text, "text/html": f"<p><strong>{html.escape(self.text)}</strong></p>"}
+        words = re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(self.text))
+        return {"text/plain": self.text, "text/html": f"<p><strong>{words}</strong></p>"}
 
 
 def _part(results: DataFrame, part: str) -> DataFrame:

@@ -15,10 +15,13 @@ __all__ = ["PURPOSES", "draw_overhead", "overhead"]
 PURPOSES = {
     "computation": ("central_s", "marginal_s", "dense_s", "optimizer_s", "other_s"),
     "communication": ("wait_s", "reduce_s"),
-    "quantization": ("encode_s", "decode_s"),
+    "encode, decode": ("encode_s", "decode_s"),
     "coordination": ("assign_s",),
 }
-"""What each phase of an epoch is for. Looking up widths and laying messages out anew is coordination too."""
+"""What each phase of an epoch is for.
+
+Encoding and decoding is copying rows where nothing is quantized. Looking up widths and laying messages out anew is
+coordination too."""
 _COLORS = ("green", "vermillion", "purple", "blue", "orange")
 
 

@@ -49,8 +49,8 @@ def pareto_chart(
         y=[each.total_variance for each in front],
         customdata=[(each.lam, each.mean_bits) for each in front],
         mode="lines+markers+text",
-        text=[f"{each.lam:g}" if each in (front[0], front[-1]) else "" for each in front],
-        textposition="middle right",
+        text=[f"λ = {each.lam:g}" if each in (front[0], front[-1]) else "" for each in front],
+        textposition=["bottom left" if each is front[-1] else "top right" for each in front],
         line={"color": OKABE_ITO["blue"], "width": 2},
         marker={"symbol": "circle-open", "size": 9, "color": OKABE_ITO["blue"]},
         name="assigned, λ from " + f"{front[0].lam:g} to {front[-1].lam:g}",
@@ -78,7 +78,7 @@ def pareto_chart(
             hovertemplate="here: %{x:.4g} ms, V %{y:.3g}<extra></extra>",
         )
     figure.update_xaxes(title_text="predicted epoch (ms)")
-    figure.update_yaxes(title_text="gradient variance V (no unit)", type="log", exponentformat="power", nticks=6)
+    figure.update_yaxes(title_text="gradient variance V (no unit)", type="log")
     first, last = front[0], front[-1]
     caption = (
         f"Predicted time against variance over {first.link}: from {1e3 * first.epoch_s:.3g} ms and V = "
@@ -143,21 +143,21 @@ def assignments_chart(problem: Problem, *, dark: bool = False) -> Bundle:
     figure.add_scatter(
         x=picked["exchange (ms)"].tolist(),
         y=picked["variance"].tolist(),
-        text=[f"  {widths}" for widths in picked.index],
-        textposition="middle right",
+        text=[f" {widths}" for widths in picked.index],
+        textposition="top right",  # the line falls, so words above it are clear of it
         cliponaxis=False,
         mode="lines+markers+text",
         line={"color": OKABE_ITO["vermillion"], "width": 2},
         marker={"symbol": "star", "size": 12, "color": OKABE_ITO["vermillion"]},
         name="chosen by some λ",
-        hovertemplate="bits%{text}: %{x:.4g} ms, V %{y:.3g}<extra></extra>",
+        hovertemplate="bits %{text}: %{x:.4g} ms, V %{y:.3g}<extra></extra>",
     )
     widest = float(frame["exchange (ms)"].max())
     least = float(frame["exchange (ms)"].min())
     figure.update_xaxes(
         title_text="exchange (ms)", range=[least - 0.05 * (widest - least), widest + 0.2 * (widest - least)]
     )
-    figure.update_yaxes(title_text="variance V (no unit)", type="log", exponentformat="power", nticks=6)
+    figure.update_yaxes(title_text="variance V (no unit)", type="log")
     words = "; ".join(
         f"{widths} for λ from {min(found[widths]):.2f} to {max(found[widths]):.2f}" for widths in picked.index
     )

@@ -90,7 +90,7 @@ def averaging_chart(message: RealMessage, *, bits: int = 2, draws: int = 128, da
             hovertemplate="sent %{x} times: %{y:.4f}<extra></extra>",
         )
     figure.update_xaxes(title_text="times sent", type="log", tickvals=counts, ticktext=[str(n) for n in counts])
-    figure.update_yaxes(title_text="mean error of a row, its length", type="log", dtick=1)
+    figure.update_yaxes(title_text="mean error of a row, its length", type="log")
     frame = pd.DataFrame(table, index=pd.Index(counts, name="times sent"))
     ends = ", ".join(f"{rule} {frame[rule].iloc[0]:.3f} → {frame[rule].iloc[-1]:.3f}" for rule in RULES)
     caption = f"Length of a row's mean error in {bits} bits, sent once and sent {counts[-1]} times: {ends}."

@@ -60,9 +60,7 @@ def draw_agreement(runs: Sequence[RunLike], *, dark: bool = False) -> Bundle:
     first, *others = losses
     figure.update_xaxes(title_text="epoch")
     figure.update_yaxes(title_text="training loss (cross-entropy)", rangemode="tozero", row=1, col=1)
-    figure.update_yaxes(
-        title_text="distance from the first (loss)", type="log", exponentformat="power", dtick=2, row=1, col=2
-    )
+    figure.update_yaxes(title_text="distance from the first (loss)", type="log", row=1, col=2)
     worst = {name: float((losses[name] - losses[first]).abs().max()) for name in others}
     caption = f"Losses of {', '.join(losses)}. Largest distance from {first} in any epoch: " + ", ".join(
         f"{name} {distance:.0e}" for name, distance in worst.items()

@@ -55,7 +55,7 @@ def draw_sums(frame: DataFrame, *, node: int | None = None, dark: bool = False) 
 
 
 def draw_shares(frame: DataFrame, *, dark: bool = False) -> Bundle:
-    """Draw `compare_shares`: accuracy, final loss and bytes against p, every run a point, means joined.
+    """Draw `compare_shares`: accuracy, final loss and bytes against p, every run a point, and their means.
 
     Raises:
         ValueError: if there is no run.
@@ -87,10 +87,11 @@ def draw_shares(frame: DataFrame, *, dark: bool = False) -> Bundle:
         figure.add_scatter(
             x=names,
             y=means[value].tolist(),
-            mode="lines+markers",
-            line={"color": color, "width": 2},
-            marker={"symbol": symbol, "size": 9, "color": color},
-            name=f"mean, {label}",
+            mode="markers",  # shares stand side by side, not to scale: no line between them
+            marker={"symbol": symbol, "size": 11, "color": color},
+            name="mean",
+            legendgroup="mean",
+            showlegend=column == 1,
             **at,
         )
         figure.update_xaxes(title_text="share p of rows", type="category", categoryarray=names, **at)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.byte_axis import log_byte_ticks
 from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 
@@ -111,7 +112,7 @@ def draw_scale(found: DataFrame, measured: DataFrame | None = None, *, dark: boo
                     row=1,
                     col=column,
                 )
-        figure.update_yaxes(title_text=title, type="log", exponentformat="SI", col=column)
+        figure.update_yaxes(title_text=title, type="log", col=column, **_ticks(found, measured, panel))
     ticks = {"tickvals": counts, "ticktext": [str(count) for count in counts]}
     figure.update_xaxes(title_text="workers", type="log", **ticks)
     most = found[found["workers"] == counts[-1]].sort_values("bytes")
@@ -121,3 +122,8 @@ def draw_scale(found: DataFrame, measured: DataFrame | None = None, *, dark: boo
     )
     finish(figure, title="Who moves and keeps how much", caption=caption, dark=dark, height=440, legend_rows=2)
     return Bundle(figure, found)
+
+
+def _ticks(found: DataFrame, measured: DataFrame | None, panel: str) -> dict[str, Any]:
+    drawn = [value for frame in (found, measured) if frame is not None for value in frame[panel] if value > 0]
+    return log_byte_ticks(min(drawn), max(drawn)) if drawn else {}

@@ -31,9 +31,12 @@ def draw_epoch(timelines: Mapping[str, DataFrame], *, rank: int = 0, dark: bool 
     from plotly.subplots import make_subplots
 
     frames = {label: _one_epoch(timeline, rank) for label, timeline in timelines.items()}
+    height = 130 + sum(60 + 26 * frame["line"].nunique() for frame in frames.values())
+    gap = 64 / (height - 176)  # room for the numbers of one panel and the title of the next
     figure = make_subplots(
-        rows=len(frames), cols=1, shared_xaxes=True, subplot_titles=list(frames), vertical_spacing=0.22 / len(frames)
-    )
+        rows=len(frames), cols=1, shared_xaxes=True, subplot_titles=list(frames),
+        vertical_spacing=min(gap, 0.9 / max(len(frames) - 1, 1)),
+    )  # fmt: skip
     looks = {
         "rows, encode, decode": (OKABE_ITO["green"], ""),
         "wait": (OKABE_ITO["vermillion"], "x"),
@@ -62,7 +65,8 @@ def draw_epoch(timelines: Mapping[str, DataFrame], *, rank: int = 0, dark: bool 
                 row=row,
                 col=1,
             )
-        lines = ["worker", *(f"layer {layer + 1} {way}" for way in ("→", "←") for layer in sorted(set(frame["layer"])))]
+        layers = sorted(set(frame["layer"]))  # in the order in which an epoch needs them
+        lines = ["worker", *(f"layer {layer + 1} →" for layer in layers), *(f"layer {n + 1} ←" for n in layers[::-1])]
         lines = [line for line in lines if line in set(frame["line"])]
         figure.update_yaxes(categoryorder="array", categoryarray=lines, autorange="reversed", showgrid=False, row=row)
         figure.add_vline(x=0, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1}, row=row, col=1)
@@ -75,7 +79,6 @@ def draw_epoch(timelines: Mapping[str, DataFrame], *, rank: int = 0, dark: bool 
         length = float(frame[frame["line"] == "worker"]["end (ms)"].max())
         words.append(f"{label} takes {length:.3g} ms to the end of its last layer and waits {waits:.3g} ms of them")
     caption = f"One epoch of worker {rank}, without the sum of weight gradients: {'; '.join(words)}."
-    height = 130 + sum(60 + 26 * frame["line"].nunique() for frame in frames.values())
     title = f"An epoch of worker {rank}: what it does, what travels"
     finish(figure, title=title, caption=caption, dark=dark, height=height)
     legend = {"traceorder": "normal", "y": -60 / (height - 160), "yanchor": "top"}

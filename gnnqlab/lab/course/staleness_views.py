@@ -44,13 +44,17 @@ def draw_old_rows(frames: Mapping[str, DataFrame], *, dark: bool = False) -> Bun
     figure.update_yaxes(type="log", tickvals=[0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200])
     figure.update_yaxes(title_text="distance from the fresh row (% of its length)", row=1, col=1)
     words = [
-        f"{label}: " + ", ".join(f"{name} {100 * frame[name].iloc[-10:].mean():.2g} %" for name in frame)
+        f"{label}: " + ", ".join(f"{name} {_percent(100 * frame[name].iloc[-10:].mean())}" for name in frame)
         for label, frame in frames.items()
     ]
     caption = f"By how much rows are wrong, mean of the last ten epochs. {'; '.join(words)}."
     finish(figure, title="How wrong is an old row?", caption=caption, dark=dark, height=420)
     figure.update_layout(legend={"y": -0.2, "yanchor": "top"}, margin={"t": 76, "b": 110})
     return Bundle(figure, pd.concat(frames, axis=1))
+
+
+def _percent(value: float) -> str:
+    return f"{value:.0f} %" if value >= 10 else f"{value:.2g} %"
 
 
 def _families(frame: DataFrame) -> list[tuple[str, list[str], str, list[str]]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.frames import human_bits
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 
 if TYPE_CHECKING:
@@ -53,9 +54,7 @@ def bound_chart(check: TheoryCheck, *, dark: bool = False) -> Bundle:
             hovertemplate=f"{words}: %{{y:.3g}}<extra>%{{x}}</extra>",
         )
     figure.update_xaxes(title_text="weight matrix", type="category")
-    figure.update_yaxes(
-        title_text="variance of the gradient<br>(squared unit of it)", type="log", exponentformat="power", nticks=7
-    )
+    figure.update_yaxes(title_text="variance of the gradient<br>(squared unit of it)", type="log")
     whole = frame[frame["layer"] < 0].iloc[0]
     caption = (
         f"Gradient variance over {check.repeats} passes at fixed weights, {check.system}, {check.widths}. All weights: "
@@ -117,11 +116,9 @@ def bounds_by_width(checks: Mapping[int, TheoryCheck], *, dark: bool = False) ->
         hovertemplate="squared gradient: %{y:.3g}<extra></extra>",
     )
     figure.update_xaxes(title_text="bits of an element", type="category")
-    figure.update_yaxes(
-        title_text="variance of the gradient<br>(squared unit of it)", type="log", exponentformat="power", nticks=7
-    )
+    figure.update_yaxes(title_text="variance of the gradient<br>(squared unit of it)", type="log")
     words = ", ".join(
-        f"{bits} bits {frame['measured'][bits]:.1e} (bound {frame['bound'][bits]:.1e})" for bits in widths
+        f"{human_bits(bits)} {frame['measured'][bits]:.1e} (bound {frame['bound'][bits]:.1e})" for bits in widths
     )
     caption = f"Gradient variance of all weights together by width: {words}; the squared gradient is {norm:.1e}."
     finish(figure, title="How much noise a width makes", caption=caption, dark=dark, height=360)
@@ -161,9 +158,7 @@ def descent_chart(descent: ConvergenceCheck, *, dark: bool = False) -> Bundle:
             hovertemplate=f"{words}: %{{y:.3g}}<extra>T = %{{x}}</extra>",
         )
     figure.update_xaxes(title_text="epochs T")
-    figure.update_yaxes(
-        title_text="squared norm<br>(squared unit of the gradient)", type="log", exponentformat="power", nticks=7
-    )
+    figure.update_yaxes(title_text="squared norm<br>(squared unit of the gradient)", type="log")
     last = frame.iloc[-1]
     caption = (
         f"Theorem 2 over {len(frame)} epochs with step {descent.step:.3g}: L₂ at most {descent.curvature:.3g} where it "

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.byte_axis import byte_ticks
 from gnnqlab.lab.figures.frames import human_bytes, settled
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 
@@ -42,7 +43,7 @@ def kinds_of_bytes(records: Mapping[str, DataFrame], traffic: Mapping[str, DataF
 
 
 def draw_kinds(table: DataFrame, *, dark: bool = False) -> Bundle:
-    """Draw `kinds_of_bytes` as bars on a logarithmic axis.
+    """Draw `kinds_of_bytes` as bars.
 
     Raises:
         ValueError: if there is no run.
@@ -66,9 +67,7 @@ def draw_kinds(table: DataFrame, *, dark: bool = False) -> Bundle:
         )
     most = float(table[["embeddings", "embedding gradients", "weight gradients"]].max().max())
     figure.update_xaxes(title_text="model: layers, kind, width")
-    figure.update_yaxes(
-        title_text="bytes an epoch", type="log", exponentformat="SI", range=[3, len(str(int(most))) + 0.3]
-    )
+    figure.update_yaxes(title_text="sent an epoch", range=[0, 1.12 * most], **byte_ticks(most))
     words = "; ".join(
         f"{label}: {human_bytes(line['messages'])} of messages, {human_bytes(line['weight gradients'])} of weight "
         f"gradients, {line['times']:.3g} times as much"

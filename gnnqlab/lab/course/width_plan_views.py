@@ -68,7 +68,7 @@ def draw_plan(
 
     if not records or set(records) != set(traffic):
         raise ValueError(f"records and traffic of the same runs are needed, got {list(records)} and {list(traffic)}")
-    figure = make_subplots(rows=1, cols=3, horizontal_spacing=0.09)
+    figure = make_subplots(rows=1, cols=3, horizontal_spacing=0.13)
     table = {}
     for (label, frame), (color, dash) in zip(records.items(), _LOOKS * len(records)):
         width, loss = mean_width(traffic[label]), by_epoch(frame).set_index("epoch")["loss"]

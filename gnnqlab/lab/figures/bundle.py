@@ -91,8 +91,8 @@ def table_html(frame: DataFrame, *, caption: str) -> str:
 
 
 def _is_words(value: object) -> bool:
-    """Notebooks set cells flush right, as numbers want it and sentences do not."""
-    return isinstance(value, str) and len(value) > 11 and value[:1].isalpha()
+    """Notebooks set cells flush right, as numbers want it and sentences do not, whatever they begin with."""
+    return isinstance(value, str) and len(value) > 11 and 2 * sum(map(str.isalpha, value)) > len(value)
 
 
 def _cell(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.theme import PHASES
@@ -15,7 +16,9 @@ __all__ = [
     "by_epoch",
     "by_tier",
     "device_pairs",
+    "human_bits",
     "human_bytes",
+    "most_bytes",
     "phase_seconds",
     "settled",
     "volume_per_epoch",
@@ -64,6 +67,17 @@ def device_pairs(traffic: DataFrame, *, workers: int | None = None) -> DataFrame
     return pairs.unstack(fill_value=0.0).reindex(index=ranks, columns=ranks, fill_value=0.0)
 
 
+def most_bytes(pairs: Iterable[DataFrame]) -> float:
+    """Return the most that one worker sends another in any of the tables of :func:`device_pairs`: the top of a scale.
+
+    Example:
+        >>> import pandas as pd
+        >>> most_bytes([pd.DataFrame([[0.0, 3.0], [2.0, 0.0]]), pd.DataFrame([[0.0, 5.0], [1.0, 0.0]])])
+        5.0
+    """
+    return max((float(each.to_numpy().max()) for each in pairs), default=0.0)
+
+
 def by_tier(traffic: DataFrame) -> DataFrame:
     """Bytes and seconds of a settled epoch by tier, ``inner`` between workers of one host, ``outer`` between hosts.
 
@@ -96,6 +110,16 @@ def volume_per_epoch(records: DataFrame) -> dict[str, float]:
         "payload": float(records["bytes_payload"].sum()) / epochs,
         "parameters": float(records["bytes_params"].sum()) / epochs,
     }
+
+
+def human_bits(bits: int) -> str:
+    """A width in words.
+
+    Example:
+        >>> human_bits(1), human_bits(2)
+        ('1 bit', '2 bits')
+    """
+    return f"{bits} bit" + ("" if bits == 1 else "s")
 
 
 def human_bytes(count: float) -> str:

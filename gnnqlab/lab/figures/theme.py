@@ -11,6 +11,8 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.lab.figures.log_ticks import name_powers
+
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
@@ -139,7 +141,7 @@ def finish(
     """Give a figure its title, its look and the caption that says in words what it shows.
 
     The caption is kept in ``layout.meta`` so that a page or a notebook can print it beside the figure and give it to
-    a screen reader.
+    a screen reader. It also names the numbers of logarithmic axes (``log_ticks.py``), so traces come first.
     """
     # A picture on its own needs ground under it; a page with its own ground makes it transparent again.
     ground = "#14171a" if dark else "#ffffff"
@@ -152,4 +154,5 @@ def finish(
         paper_bgcolor=ground,
         plot_bgcolor=ground,
     )
+    name_powers(figure)
     return figure

@@ -16,6 +16,10 @@ __all__ = [
 
 Place = tuple[int, int] | None
 """Row and column of a panel; None for a figure of its own."""
+_NAMED = 0.05
+"""A bar shorter than this share of the longest has no room for its number."""
+_INK = {1: "#1f2328", 2: "#1f2328", 4: "#1f2328", 8: "#ffffff", 16: "#1f2328", 32: "#ffffff"}
+"""Letters that can be read on the colour of each width."""
 _FEW = 16
 """Up to so many rows are drawn one by one, by the number of their node."""
 
@@ -66,8 +70,10 @@ def draw_beta(figure: Figure, walk: AssignerWalk, at: Place) -> None:
         **_cell(at),
     )
     what = "Σα² at the receiver" if walk.direction == "forward" else "use at the owner"
-    figure.update_xaxes(title_text="max − min of the row", rangemode="tozero", **_cell(at))
-    figure.update_yaxes(title_text=what, rangemode="tozero", **_cell(at))
+    # A few rows are told apart where they are; of many it is seen how far from nothing they lie.
+    mode = "normal" if few else "tozero"
+    figure.update_xaxes(title_text="max − min of the row", rangemode=mode, **_cell(at))
+    figure.update_yaxes(title_text=what, rangemode=mode, **_cell(at))
 
 
 def draw_groups(figure: Figure, walk: AssignerWalk, at: Place) -> None:
@@ -112,18 +118,18 @@ def draw_cost(figure: Figure, walk: AssignerWalk, at: Place) -> None:
             for message in walk.messages
         ]
         figure.add_scatter(
-            x=names,
-            y=[1e3 * each for each in seconds],
+            x=[1e3 * each for each in seconds],
+            y=names,
             mode="markers",
             name=f"{bits} bits" if bits > 1 else "1 bit",
-            marker={"color": color, "symbol": symbol, "size": 11},
-            hovertemplate=f"all rows in {bits} bits: %{{y:.3g}} ms<extra>%{{x}}</extra>",
+            marker={"color": color, "symbol": symbol, "size": 10},
+            hovertemplate=f"all rows in {bits} bits: %{{x:.3g}} ms<extra>%{{y}}</extra>",
             showlegend=at is None,
             cliponaxis=False,
             **_cell(at),
         )
-    figure.update_xaxes(title_text="message, sender → receiver", type="category", **_cell(at))
-    figure.update_yaxes(title_text="predicted transfer (ms)", rangemode="tozero", **_cell(at))
+    figure.update_xaxes(title_text="predicted transfer (ms)", rangemode="tozero", **_cell(at))
+    _name_messages(figure, at)
 
 
 def draw_problem(figure: Figure, walk: AssignerWalk, at: Place) -> None:
@@ -162,7 +168,7 @@ def draw_problem(figure: Figure, walk: AssignerWalk, at: Place) -> None:
             **_cell(at),
         )
     figure.update_xaxes(title_text="predicted exchange (ms)", **_cell(at))
-    figure.update_yaxes(title_text="variance V (no unit)", type="log", exponentformat="power", nticks=6, **_cell(at))
+    figure.update_yaxes(title_text="variance V (no unit)", type="log", **_cell(at))
 
 
 def draw_widths(figure: Figure, walk: AssignerWalk, at: Place) -> None:
@@ -173,13 +179,16 @@ def draw_widths(figure: Figure, walk: AssignerWalk, at: Place) -> None:
         counts = [int((rows == bits).sum()) for rows in walk.widths]
         if not any(counts):
             continue
+        least = _NAMED * max(len(rows) for rows in walk.widths)
         figure.add_bar(
             x=counts,
             y=names,
             orientation="h",
-            text=[str(count) if count else "" for count in counts],
+            text=[str(count) if count > least else "" for count in counts],
             textposition="inside",
             insidetextanchor="middle",
+            insidetextfont={"size": 10, "color": _INK[bits]},
+            constraintext="none",  # Plotly makes numbers smaller than can be read where bars are thin
             textangle=0,
             name=f"{bits} bits" if bits > 1 else "1 bit",
             marker={"color": color, "pattern": {"shape": pattern, "size": 5, "solidity": 0.2}, "line": {"width": 0}},
@@ -189,7 +198,14 @@ def draw_widths(figure: Figure, walk: AssignerWalk, at: Place) -> None:
         )
     figure.update_layout(barmode="stack")
     figure.update_xaxes(title_text="rows", rangemode="tozero", **_cell(at))
-    figure.update_yaxes(title_text="sender → receiver", type="category", autorange="reversed", **_cell(at))
+    _name_messages(figure, at)
+
+
+def _name_messages(figure: Figure, at: Place) -> None:
+    """Every message by its name, however many there are."""
+    figure.update_yaxes(
+        title_text="sender → receiver", type="category", autorange="reversed", dtick=1, tickfont_size=10, **_cell(at)
+    )
 
 
 def _rows(walk: AssignerWalk) -> list[Any]:

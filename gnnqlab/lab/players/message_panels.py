@@ -141,10 +141,11 @@ def draw_wire(figure: Figure, walk: MessageWalk, at: Place) -> None:
         _add_runs(figure, 0, runs if few else _joined(runs), name, color, at)
     own = [run for run in walk.wire if run.node == walk.node]
     name = f"row {walk.node}"
-    _add_runs(figure, 0, [(run.first, run.size) for run in own], name, OKABE_ITO["vermillion"], at)
+    # Eight bytes of ten thousand are less than a pixel: its line keeps them in sight.
+    _add_runs(figure, 0, [(run.first, run.size) for run in own], name, OKABE_ITO["vermillion"], at, edge=2.0)
     row_bytes = 4 * walk.row.numel()
     rows = [(place * row_bytes, row_bytes) for place in range(len(walk.widths))]
-    _add_runs(figure, 1, rows if few else _joined(rows), "the same rows", OKABE_ITO["grey"], at)
+    _add_runs(figure, 1, rows if few else _joined(rows), "the same rows in float32", OKABE_ITO["grey"], at)
     total, whole = walk.layout.num_bytes, row_bytes * len(rows)
     for line, end in enumerate((total, whole)):
         figure.add_annotation(
@@ -243,14 +244,16 @@ def _add_stems(figure: Figure, walk: MessageWalk, start: list[float], end: list[
     )
 
 
-def _add_runs(figure: Figure, line: int, runs: list[tuple[int, int]], name: str, color: str, at: Place) -> None:
-    edge = {"color": "#ffffff", "width": 0.5 if 2 < len(runs) <= _FEW_ROWS else 0}
+def _add_runs(
+    figure: Figure, line: int, runs: list[tuple[int, int]], name: str, color: str, at: Place, *, edge: float = 0.0
+) -> None:
+    between = {"color": "#ffffff", "width": 0.5 if 2 < len(runs) <= _FEW_ROWS else 0}
     figure.add_bar(
         y=[line] * len(runs),
         x=[size for _, size in runs],
         base=[first for first, _ in runs],
         orientation="h",
-        marker={"color": color, "line": edge},
+        marker={"color": color, "line": {"color": color, "width": edge} if edge else between},
         name=name,
         customdata=[first + size - 1 for first, size in runs],
         hovertemplate=f"{name}: bytes %{{base}} to %{{customdata}}<extra></extra>",
@@ -273,7 +276,10 @@ def _name_axes(figure: Figure, walk: MessageWalk, at: Place) -> None:
     title = "element of the row" if count <= SHOWN else f"element of the row, the first {SHOWN} of {count}"
     ends = [-0.7, min(count, SHOWN) - 0.1]
     figure.update_xaxes(title_text=title, dtick=1 if at is None else 5, range=ends, showgrid=False, **_cell(at))
-    figure.update_yaxes(title_text="value", showgrid=False, **_cell(at))
+    shown = walk.row[:SHOWN]
+    low, high = min(float(shown.min()), walk.zero), float(shown.max())
+    room = 0.14 * max(high - low, 1e-30)  # for codes below marks and above them
+    figure.update_yaxes(title_text="value", range=[low - room, high + room], showgrid=False, **_cell(at))
 
 
 def _elements(walk: MessageWalk) -> list[int]:

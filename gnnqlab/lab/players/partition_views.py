@@ -182,7 +182,7 @@ def draw_sharing(parts: Parts, *, dark: bool = False) -> Bundle:
         )
     _add_pairs(figure, parts, None, colorbar=None, at=(1, 2))
     _part_hosts(figure, parts, row=1, col=2)
-    figure.update_layout(barmode="stack", bargap=0.25, legend={"traceorder": "normal", "y": -0.22, "yanchor": "top"})
+    figure.update_layout(barmode="stack", bargap=0.25, legend={"traceorder": "normal", "y": -0.16, "yanchor": "top"})
     figure.update_xaxes(title_text="rows", row=1, col=1)
     figure.update_xaxes(title_text="receiver", showgrid=False, row=1, col=2)
     figure.update_yaxes(autorange="reversed", row=1, col=1)

@@ -14,6 +14,7 @@ from gnnqlab.lab.figures.frames import (
     by_tier,
     device_pairs,
     human_bytes,
+    most_bytes,
     phase_seconds,
     volume_per_epoch,
 )
@@ -85,11 +86,18 @@ class Comparison:
         return Bundle(self._linked(plots.volume(self.records)), frame)
 
     def traffic(self, number: int = 0) -> Bundle:
-        """Bytes from worker to worker in one of the runs, the first if not said otherwise."""
-        run = self.runs[number]
-        workers = run.summary.get("workers")
-        figure = plots.traffic_map(run.traffic, label=labels(self.runs)[number], workers=workers)
-        return Bundle(self._linked(figure), device_pairs(run.traffic, workers=workers))
+        """Bytes from worker to worker in one of the runs, the first if not said otherwise; all have one scale."""
+        run, pairs = (
+            self.runs[number],
+            [device_pairs(one.traffic, workers=one.summary.get("workers")) for one in self.runs],
+        )
+        figure = plots.traffic_map(
+            run.traffic,
+            label=labels(self.runs)[number],
+            workers=run.summary.get("workers"),
+            largest=most_bytes(pairs),
+        )
+        return Bundle(self._linked(figure), pairs[number])
 
     def tiers(self) -> Bundle:
         """Bytes and seconds of an epoch within hosts and between them."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnqlab.bits.policy import WIDTHS
+from gnnqlab.lab.figures.byte_axis import byte_ticks
 from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish
 from gnnqlab.lab.training.live_model import AGES, DIRECTIONS, LiveModel
@@ -23,7 +24,7 @@ _SCORES = (("train_score", "training"), ("val_score", "validation"), ("test_scor
 _BARS, _RECENT, _ROWS = 48, 50, 24
 _RIGHT = 0.56
 """Where the right panels begin, as a share of the width."""
-_EPOCHS_AXIS = "yaxis3"
+_EPOCHS_AXIS, _VOLUME_AXIS = "yaxis3", "yaxis8"
 _AGE_WORDS = {"staleness": "age of halo rows", "epsilon": "threshold ε of the cache"}
 _AGE_AXES = {"staleness": "age (epochs)", "epsilon": "ε (no unit)"}
 _PATTERNS = ("", "/", "", "x", ".", "", "\\", "-", "|", "+")
@@ -135,7 +136,11 @@ def live_axes(model: LiveModel, *, worker: int | None = None) -> dict[str, dict[
     """Return what changes of the axes while the run grows: epochs are drawn to the scale of the usual ones."""
     _, totals = _totals(model, worker)
     usual = totals[totals <= _OFTEN * np.median(totals)] if len(totals) else totals
-    return {_EPOCHS_AXIS: {"range": [0.0, 1.12 * float(usual.max())]} if len(usual) else {"rangemode": "tozero"}}
+    sent = np.nan_to_num(np.sum([trace["y"] for trace in _volume(model)], axis=0, dtype=float))
+    return {
+        _EPOCHS_AXIS: {"range": [0.0, 1.12 * float(usual.max())]} if len(usual) else {"rangemode": "tozero"},
+        _VOLUME_AXIS: byte_ticks(float(sent.max()), count=4) if len(sent) else {},
+    }
 
 
 def _draw_nothing_yet(model: LiveModel, *, dark: bool) -> Figure:
@@ -252,7 +257,7 @@ def _name_axes(figure: Figure, aging: tuple[str, ...], *, sent: bool) -> None:
         (3, 1): ("epoch", "bits, mean"),
         (3, 2): ("epoch", "elements (%)"),
         (4, 1): ("receiver", "sender"),
-        (4, 2): ("epoch", "bytes"),
+        (4, 2): ("epoch", "sent an epoch"),
     } | {(5, number + 1): ("epoch", _AGE_AXES[column]) for number, column in enumerate(aging)}
     axes |= {(5, len(aging) + 1): ("epoch", "rows sent (%)")} if sent else {}
     for (row, column), (x, y) in axes.items():
@@ -264,7 +269,6 @@ def _name_axes(figure: Figure, aging: tuple[str, ...], *, sent: bool) -> None:
     figure.update_yaxes(autorange="reversed", row=2, col=2)
     figure.update_yaxes(autorange="reversed", showgrid=False, row=4, col=1)
     figure.update_xaxes(showgrid=False, row=4, col=1)
-    figure.update_yaxes(exponentformat="SI", row=4, col=2)
 
 
 def _looks(model: LiveModel) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
+from gnnqlab.lab.figures.byte_axis import byte_ticks
 from gnnqlab.lab.figures.frames import by_epoch, by_tier, device_pairs, human_bytes, phase_seconds, volume_per_epoch
 from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish, style_of
 
@@ -86,7 +87,7 @@ def convergence(
 
 
 def breakdown(records_by_system: Mapping[str, DataFrame], *, per_worker: bool = True, dark: bool = False) -> Figure:
-    """Where the time of an epoch goes: stacked mean seconds per phase, a bar per system or worker (AdaQP Fig. 10).
+    """Where the time of an epoch goes: stacked mean milliseconds per phase, a bar per system or worker (AdaQP Fig. 10).
 
     Of Vanilla alone it is SYLVIE Fig. 2, of one system in several widths SYLVIE Fig. 3.
 
@@ -111,15 +112,15 @@ def breakdown(records_by_system: Mapping[str, DataFrame], *, per_worker: bool = 
             continue
         figure.add_bar(
             y=bars,
-            x=seconds,
+            x=[1000 * value for value in seconds],
             orientation="h",
             name=phase.label,
             marker={"color": phase.color, "line": {"width": 0}},
-            hovertemplate=f"{phase.label} %{{x:.4g}} s<extra>%{{y}}</extra>",
+            hovertemplate=f"{phase.label} %{{x:.4g}} ms<extra>%{{y}}</extra>",
         )
     totals = {label: float(table.sum(axis=1).mean()) for label, table in tables.items()}
     figure.update_layout(barmode="stack", bargap=0.25, legend={"traceorder": "normal"})
-    figure.update_xaxes(title_text="seconds per epoch (mean)", rangemode="tozero")
+    figure.update_xaxes(title_text="mean epoch (ms)", rangemode="tozero")
     figure.update_yaxes(title_text="system, worker" if per_worker else "system", autorange="reversed")
     caption = "Where an epoch's time goes, mean over epochs without the first: " + ", ".join(
         f"{label} {_milliseconds(total)}" for label, total in totals.items()
@@ -160,13 +161,14 @@ def traffic_map(
     few = len(names) <= 8
     z = pairs.to_numpy(dtype=float, copy=True)
     np.fill_diagonal(z, np.nan)  # a worker sends nothing to itself: no cell rather than a dark one
+    largest = largest or max(float(pairs.to_numpy().max()), 1.0)
     figure = go.Figure(
         go.Heatmap(
             z=z.tolist(),
             x=names,
             y=names,
             zmin=0,
-            zmax=largest or max(float(pairs.to_numpy().max()), 1.0),
+            zmax=largest,
             colorscale="Cividis",
             xgap=2,
             ygap=2,
@@ -174,7 +176,7 @@ def traffic_map(
             text=text,
             texttemplate="%{text}" if few else None,
             hovertemplate="%{y} to %{x}: %{text} an epoch<extra></extra>",
-            colorbar={"title": {"text": "bytes<br>per epoch"}, "thickness": 12, "exponentformat": "SI"},
+            colorbar={"title": {"text": "bytes<br>per epoch"}, "thickness": 12} | byte_ticks(largest),
         )
     )
     figure.update_xaxes(title_text="receiver", constrain="domain", showgrid=False)
@@ -214,7 +216,7 @@ def volume(records_by_system: Mapping[str, DataFrame], *, dark: bool = False) ->
         figure.add_annotation(x=total, y=name, text=f" {human_bytes(total)}{share}", showarrow=False, xanchor="left")
     figure.update_layout(barmode="stack", bargap=0.35, legend={"traceorder": "normal"})
     room_for_words = [0, 1.3 * max([*totals, 1])]
-    figure.update_xaxes(title_text="bytes per epoch, all workers", exponentformat="SI", range=room_for_words)
+    figure.update_xaxes(title_text="sent per epoch, all workers", range=room_for_words, **byte_ticks(max(totals)))
     figure.update_yaxes(title_text="system", autorange="reversed")
     caption = "Bytes that all workers send in an epoch: " + ", ".join(
         f"{name} {human_bytes(total)}" for name, total in zip(names, totals)
@@ -245,12 +247,13 @@ def tiers(traffic_by_system: Mapping[str, DataFrame], *, dark: bool = False) -> 
         words = [human_bytes(amount) for amount in amounts]
         hover = f"{_TIERS[tier]} %{{customdata}} an epoch<extra>%{{y}}</extra>"
         figure.add_bar(x=amounts, customdata=words, hovertemplate=hover, row=1, col=1, **look)
-        seconds = [float(table.at[tier, "seconds"]) for table in tables]
-        hover = f"{_TIERS[tier]} %{{x:.4g}} s an epoch<extra>%{{y}}</extra>"
-        figure.add_bar(x=seconds, showlegend=False, hovertemplate=hover, row=1, col=2, **look)
+        under_way = [1000 * float(table.at[tier, "seconds"]) for table in tables]
+        hover = f"{_TIERS[tier]} %{{x:.4g}} ms an epoch<extra>%{{y}}</extra>"
+        figure.add_bar(x=under_way, showlegend=False, hovertemplate=hover, row=1, col=2, **look)
     figure.update_layout(barmode="group", bargap=0.3)
-    figure.update_xaxes(title_text="bytes per epoch, all workers", exponentformat="SI", rangemode="tozero", col=1)
-    figure.update_xaxes(title_text="s per epoch, slowest worker", rangemode="tozero", col=2)
+    most = max(float(table["bytes"].max()) for table in tables)
+    figure.update_xaxes(title_text="sent per epoch, all workers", rangemode="tozero", **byte_ticks(most), col=1)
+    figure.update_xaxes(title_text="epoch (ms), slowest worker", rangemode="tozero", col=2)
     figure.update_yaxes(title_text="system", autorange="reversed", col=1)
     caption = "Bytes in an epoch between hosts and within them: " + ", ".join(
         f"{name} {human_bytes(table.at['outer', 'bytes'])} and {human_bytes(table.at['inner', 'bytes'])}"

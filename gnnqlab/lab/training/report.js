@@ -1,27 +1,41 @@
 "use strict";
-// Draws the figures, in the colours of the page, and again when the reader switches between light and dark.
+// Draws the figures, in the colours of the page, and again when the reader switches between light and dark or prints.
 const page = JSON.parse(document.getElementById("figures").textContent);
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const pointer = window.matchMedia("(hover: hover)");
 const narrow = window.matchMedia("(max-width: 40rem)");
+// What a sheet of A4 has room for, in pixels, beside the words of a figure.
+const sheet = { width: 676, height: 830 };
+
+let printing = false; // while it lasts, changes of colours and width are the printer's
 
 function draw() {
-  const template = page.templates[dark.matches ? "dark" : "light"];
+  const template = page.templates[dark.matches && !printing ? "dark" : "light"];
   for (const [id, figure] of Object.entries(page.figures)) {
     const layout = structuredClone(figure.layout);
     layout.template = template;
-    if (narrow.matches) {
+    // A taller figure is drawn wider and made smaller as a whole, so that it stays on one sheet.
+    const shrunk = printing ? Math.min(1, sheet.height / layout.height) : 1;
+    document.getElementById(id).style.zoom = shrunk;
+    if (printing) {
+      layout.width = sheet.width / shrunk;
+    } else if (narrow.matches) {
       layout.font = { size: 11 };
       layout.margin = { ...layout.margin, l: 40, r: 8 };
       if (figure.data[0].type === "bar") layout.yaxis.title = { text: "" }; // the names say what they are
     }
-    Plotly.react(id, figure.data, layout, {
-      responsive: true,
+    Plotly.react(id, printing ? figure.data.map(plain) : figure.data, layout, {
+      responsive: !printing,
       displaylogo: false,
-      displayModeBar: pointer.matches ? "hover" : false, // a finger has no use for it
+      displayModeBar: pointer.matches && !printing ? "hover" : false, // a finger has no use for it
       modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
     });
   }
+}
+
+// Hatching is turned into pictures of many megabytes where a page is printed.
+function plain(trace) {
+  return trace.marker?.pattern ? { ...trace, marker: { ...trace.marker, pattern: { shape: "" } } } : trace;
 }
 
 // Plotly lies in the page packed, so that the page stays small enough to be mailed.
@@ -37,4 +51,10 @@ unpack().then(() => {
   draw();
   dark.addEventListener("change", draw);
   narrow.addEventListener("change", draw);
+  for (const [event, begins] of [["beforeprint", true], ["afterprint", false]]) {
+    window.addEventListener(event, () => {
+      printing = begins;
+      draw();
+    });
+  }
 });

@@ -16,6 +16,7 @@ from gnnqlab.lab.figures.offline import PAGE_POLICY, packed_plotly, script_json
 from gnnqlab.lab.figures.theme import style_of, template
 from gnnqlab.lab.training.comparison_table import comparison_frame
 from gnnqlab.lab.training.looks import equally_often, said
+from gnnqlab.lab.training.origin import origin_html
 from gnnqlab.lab.training.report_figures import ReportFigures
 from gnnqlab.lab.training.snapshot import RunLike, Snapshot, graph_name, labels, score_name, take
 from gnnqlab.lab.training.target import seconds_to, usual_target
@@ -98,7 +99,7 @@ def _header(runs: Sequence[Snapshot], names: Sequence[str], target: float) -> st
     if len(runs) > 1:
         facts = _comparing_facts(runs, names, target)
     else:
-        facts = _single_facts(summary)
+        facts = _single_facts(runs[0], target)
     cards = "".join(
         f'<div><dt>{html.escape(what)}</dt><dd class="value">{html.escape(value)}</dd>'
         f'<dd class="note">{html.escape(note)}</dd></div>'
@@ -107,21 +108,21 @@ def _header(runs: Sequence[Snapshot], names: Sequence[str], target: float) -> st
     return (
         f"<header><h1>{html.escape(_title(runs, names))}</h1>"
         f'<p class="setting">{html.escape(" · ".join(filter(None, setting)))}</p>'
-        f'<dl class="facts">{cards}</dl></header>'
+        f'<dl class="facts">{cards}</dl>{origin_html(runs, names)}</header>'
     )
 
 
 def _comparing_facts(runs: Sequence[Snapshot], names: Sequence[str], target: float) -> list[tuple[str, str, str]]:
-    """What to know of the last run beside the first: how well, how soon, how long, how much."""
+    """What to know of the last run beside the first: how long, how soon, how well, how much."""
     (first, reference), (other, name) = (runs[0].summary, names[0]), (runs[-1].summary, names[-1])
     ours, theirs = _score(other), _score(first)
     sent, sent_before = _number(other.get("bytes_sent")), _number(first.get("bytes_sent"))
     points = f"{100 * (ours - theirs):+.2f} points, " if math.isfinite(ours - theirs) else ""
     soon, soon_before = seconds_to(runs[-1].records, target), seconds_to(runs[0].records, target)
     return [
-        (f"Test {score_name(other)}, {name}", _percent(ours), f"{points}{reference} {_percent(theirs)}"),
-        *([_timed(f"To {_percent(target)}", name, soon, reference, soon_before)] if math.isfinite(target) else []),
         _timed("Total", name, _number(other.get("train_s")), reference, _number(first.get("train_s"))),
+        *([_timed(f"To {_percent(target)}", name, soon, reference, soon_before)] if math.isfinite(target) else []),
+        (f"Test {score_name(other)}, {name}", _percent(ours), f"{points}{reference} {_percent(theirs)}"),
         (
             f"Bytes sent, {name}",
             _fraction(sent, sent_before),
@@ -137,16 +138,16 @@ def _timed(what: str, name: str, seconds: float, reference: str, before: float) 
     return f"{what}, {name}", value, f"{_reached(seconds)} of training, {reference} {_reached(before)}"
 
 
-def _single_facts(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def _single_facts(run: Snapshot, target: float) -> list[tuple[str, str, str]]:
+    summary = run.summary
     best = _percent(_number(summary.get("best_val")))
+    total = f"of training, {_seconds(summary.get('epoch_s'))} the median epoch"
+    soon = seconds_to(run.records, target)
     return [
+        ("Total", _seconds(summary.get("train_s")), total),
+        *([(f"To {_percent(target)}", _reached(soon), "of training, on validation")] if math.isfinite(target) else []),
         (f"Test {score_name(summary)}", _percent(_score(summary)), f"best on validation {best}"),
         ("Bytes sent", human_bytes(_number(summary.get("bytes_sent"))), "an epoch, all workers"),
-        (
-            "Total",
-            _seconds(summary.get("train_s")),
-            f"of training, {_seconds(summary.get('epoch_s'))} the median epoch",
-        ),
     ]
 
 
@@ -156,15 +157,15 @@ def _comparison(runs: Sequence[Snapshot], target: float | None) -> str:
     frame = comparison_frame(runs, target=target)
     summaries = [run.summary for run in runs]
     rows: dict[str, list[str]] = {
+        "whole training": [_seconds(value) for value in frame["train_s"]],
+        "whole training, times as fast": [_ratio(value, 2) for value in frame["faster"]],
+        f"time to {_percent(goal)} on validation": [_reached(value) for value in frame["to_target_s"]],
+        f"time to {_percent(goal)}, times as fast": [_ratio(value, 2) for value in frame["faster_to_target"]],
         f"test {'score' if len(set(map(score_name, summaries))) > 1 else score_name(summaries[0])}": [
             _percent(_score(summary)) for summary in summaries
         ],
         "best on validation": [_percent(_number(summary.get("best_val"))) for summary in summaries],
         "final loss": [f"{_number(value):.4g}" for value in frame["final_loss"]],
-        "whole training": [_seconds(value) for value in frame["train_s"]],
-        "whole training, times as fast": [_ratio(value, 2) for value in frame["faster"]],
-        f"time to {_percent(goal)} on validation": [_reached(value) for value in frame["to_target_s"]],
-        f"time to {_percent(goal)}, times as fast": [_ratio(value, 2) for value in frame["faster_to_target"]],
         "epoch (median)": [_seconds(value) for value in frame["epoch_s"]],
         "sent an epoch": [human_bytes(_number(value)) for value in frame["bytes_per_epoch"]],
         "of it scales and zero-points": [human_bytes(_number(value)) for value in frame["bytes_params"]],

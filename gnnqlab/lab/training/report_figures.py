@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gnnqlab.lab.figures.bundle import caption_of, name_links, table_html
-from gnnqlab.lab.figures.frames import by_epoch, device_pairs, phase_seconds, volume_per_epoch
+from gnnqlab.lab.figures.frames import by_epoch, device_pairs, most_bytes, phase_seconds, volume_per_epoch
+from gnnqlab.lab.figures.theme import PHASES
 from gnnqlab.lab.training import plots
 from gnnqlab.lab.training.cache_view import draw_cache
 from gnnqlab.lab.training.entropy_view import draw_entropy, has_entropy
@@ -93,6 +94,8 @@ class ReportFigures:
 
         each = {name: phase_seconds(one, per_worker=True) for name, one in self._records.items()}
         seconds = pd.concat(each).fillna(0.0)
+        labels = {phase.column: f"{phase.label} (ms)" for phase in PHASES}
+        seconds = (1000 * seconds).rename(columns=labels)
         seconds.index = pd.Index([f"{name}, worker {rank}" for name, rank in seconds.index], name="system, worker")
         return self._place(plots.breakdown(self._records), seconds, full=True) + self._timelines()
 
@@ -113,11 +116,12 @@ class ReportFigures:
             return ""
         volumes = pd.DataFrame({name: volume_per_epoch(one) for name, one in self._records.items()}).T
         content = self._place(plots.volume(self._records), volumes.rename_axis("system"), full=True)
+        maps = {name: device_pairs(run.traffic, workers=run.summary.get("workers")) for name, run in sent.items()}
+        largest = most_bytes(maps.values())
         for name, run in sent.items():
-            # Each map has its own scale: on a common one, two-bit messages would be one dark square.
-            workers = run.summary.get("workers")
-            pairs = device_pairs(run.traffic, workers=workers).rename_axis("sender")
-            content += self._place(plots.traffic_map(run.traffic, label=name, workers=workers), pairs)
+            # What lies side by side is compared by its colour, so all have one scale; numbers tell dark ones apart.
+            figure = plots.traffic_map(run.traffic, label=name, workers=run.summary.get("workers"), largest=largest)
+            content += self._place(figure, maps[name].rename_axis("sender"))
         return content + self._entropies(sent) + self._caches()
 
     def _entropies(self, sent: Mapping[str, Snapshot]) -> str:
@@ -134,7 +138,15 @@ class ReportFigures:
 
     def _course(self) -> str:
         launched = {name: run.folder for name, run in self._runs.items() if run.folder is not None}
-        return "".join(self._place(*_live(name, folder), full=True) for name, folder in launched.items())
+        drawn = {name: _live(name, folder) for name, folder in launched.items()}
+        largest = max((trace.zmax for figure, _ in drawn.values() for trace in _heat_maps(figure)), default=None)
+        for figure, _ in drawn.values():
+            figure.update_traces(zmax=largest, selector={"type": "heatmap"})
+        return "".join(self._place(*each, full=True) for each in drawn.values())
+
+
+def _heat_maps(figure: Figure) -> list[Any]:
+    return [trace for trace in figure.data if trace.type == "heatmap"]
 
 
 def _live(name: str, folder: Path) -> tuple[Figure, DataFrame]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from gnnqlab.launch.folder import read_json
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -46,6 +48,10 @@ class Snapshot:
     """When the parts of its exchanges took place, in the epochs recorded; empty or ``None`` if none was."""
     cache: DataFrame | None = None
     """Rows that its cache sent and was offered; empty or ``None`` without a cache."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What it found out about itself while it was set up (``facts.json``): machine, package, sizes."""
+    began_s: float | None = None
+    """When it was launched, in seconds since 1970."""
 
 
 def take(run: RunLike) -> Snapshot:
@@ -56,8 +62,14 @@ def take(run: RunLike) -> Snapshot:
     if plain is None:
         plain = run.config if isinstance(run.config, Mapping) else run.config.to_json()
     folder = getattr(run, "folder", None)
-    more = {name: getattr(run, name, None) for name in ("timeline", "cache")}
+    more: dict[str, Any] = {name: getattr(run, name, None) for name in ("timeline", "cache")}
+    if folder is not None:
+        more |= {"facts": read_json(folder / "facts.json") or {}, "began_s": _began(run)}
     return Snapshot(run.records, _traffic(run, folder), plain, run.summary, folder, **more)
+
+
+def _began(run: RunLike) -> float | None:
+    return next((event["time"] for event in getattr(run, "events", ()) if "time" in event), None)
 
 
 def _traffic(run: RunLike, folder: Path | None) -> DataFrame:

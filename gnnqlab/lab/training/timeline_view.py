@@ -10,7 +10,7 @@ from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 __all__ = ["hidden_share", "layer_timeline", "shown_layer", "timeline_chart"]
 
@@ -57,8 +57,7 @@ def layer_timeline(
         )
     known = sorted(set(here["epoch"]))
     if epoch is None:
-        took = here.groupby("epoch")["end_s"].max() - here.groupby("epoch")["start_s"].min()
-        epoch = int(took.sort_values(kind="stable").index[(len(took) - 1) // 2])
+        epoch = _median_epoch(_took(here))
     if epoch not in known:
         raise ValueError(f"epoch must be one that was recorded, {known}, got {epoch}")
     some = here[here["epoch"] == epoch]
@@ -68,6 +67,30 @@ def layer_timeline(
     found["end (ms)"] = 1e3 * (some["end_s"] - begin)
     found.insert(0, "epoch", epoch)
     return found.sort_values(["rank", "start (ms)"], ignore_index=True)
+
+
+def _took(here: DataFrame) -> Series:
+    """Seconds of the exchange by epoch."""
+    by_epoch = here.groupby("epoch")
+    took: Series = by_epoch["end_s"].max() - by_epoch["start_s"].min()
+    return took
+
+
+def _median_epoch(took: Series) -> int:
+    return int(took.sort_values(kind="stable").index[(len(took) - 1) // 2])
+
+
+def _common_epoch(timelines: Mapping[str, DataFrame], layer: int, direction: str) -> int | None:
+    """The epoch to show of all runs; ``None`` if they recorded none in common."""
+    import pandas as pd
+
+    each = [
+        _took(timeline[(timeline["layer"] == layer) & (timeline["direction"] == direction)])
+        for timeline in timelines.values()
+    ]
+    # Beside its own median, so that a slow run does not decide alone.
+    together = pd.concat([took / took.median() for took in each], axis=1, join="inner").sum(axis=1)
+    return _median_epoch(together) if len(together) else None
 
 
 def shown_layer(timeline: DataFrame) -> int | None:
@@ -116,7 +139,9 @@ def timeline_chart(
         timelines: ``run.timeline`` by label.
         layer: from 0.
         direction: ``forward`` or ``backward``.
-        epoch: see `layer_timeline`.
+        epoch: one that was recorded. By default one that all runs recorded, so that panels show the same moment of
+            training: the one whose exchanges took the median time, each beside its own run's median. Runs that recorded
+            none in common show their own median epoch. Title or panels say which it is.
         same_scale: one scale of time for all panels.
         dark: colours for a dark page.
 
@@ -128,10 +153,13 @@ def timeline_chart(
 
     if not timelines:
         raise ValueError("a figure needs at least one timeline, got none; pass {label: run.timeline}")
+    shown_epoch = _common_epoch(timelines, layer, direction) if epoch is None else epoch
     frames = {
-        label: layer_timeline(timeline, layer=layer, direction=direction, epoch=epoch)
+        label: layer_timeline(timeline, layer=layer, direction=direction, epoch=shown_epoch)
         for label, timeline in timelines.items()
     }
+    epochs = {label: int(frame["epoch"].iloc[0]) for label, frame in frames.items()}
+    same = len(set(epochs.values())) == 1
     workers = max(frame["rank"].nunique() for frame in frames.values())
     height = 170 + len(frames) * (80 + 44 * workers)
     gap = 64 / (height - 176)  # room for the numbers of one panel and the title of the next
@@ -139,7 +167,7 @@ def timeline_chart(
         rows=len(frames),
         cols=1,
         shared_xaxes=same_scale,
-        subplot_titles=list(frames),
+        subplot_titles=[label if same else f"{label}, epoch {epochs[label]}" for label in frames],
         vertical_spacing=min(gap, 0.9 / max(len(frames) - 1, 1)),
     )
     shown: set[str] = set()
@@ -187,8 +215,9 @@ def timeline_chart(
     for label, frame in frames.items():
         waited = frame[frame["what"] == "wait"]
         mean = float((waited["end (ms)"] - waited["start (ms)"]).sum()) / max(frame["rank"].nunique(), 1)
-        words.append(f"{label} takes {frame['end (ms)'].max():.3g} ms, of which a worker waits {mean:.3g} ms")
-    what = f"Layer {layer + 1}, {direction}"
+        when = "" if same else f" in epoch {epochs[label]}"
+        words.append(f"{label} takes {frame['end (ms)'].max():.3g} ms{when}, of which a worker waits {mean:.3g} ms")
+    what = f"Layer {layer + 1}, {direction}" + (f", epoch {next(iter(epochs.values()))}" if same else "")
     caption = f"{what}, one exchange on all workers: {'; '.join(words)}."
     title = f"{what}: who waits for whom"
     finish(figure, title=title, caption=caption, dark=dark, height=height)

@@ -151,7 +151,7 @@ def draw_tuner(shown: Shown, *, dark: bool = False) -> Figure:
     for (row, column), (x, y) in axes.items():
         figure.update_xaxes(title_text=x, title_standoff=6, title_font_size=11, row=row, col=column)
         figure.update_yaxes(title_text=y, title_standoff=4, title_font_size=11, row=row, col=column)
-    figure.update_yaxes(type="log", exponentformat="power", nticks=4, row=1, col=1)
+    figure.update_yaxes(type="log", tickformat="~g", nticks=4, row=1, col=1)  # follows the knobs, in one size
     figure.update_yaxes(autorange="reversed", showgrid=False, row=1, col=2)
     figure.update_xaxes(showgrid=False, row=1, col=2)
     figure.update_xaxes(type="category", row=1, col=3)
@@ -159,7 +159,7 @@ def draw_tuner(shown: Shown, *, dark: bool = False) -> Figure:
     figure.update_yaxes(autorange="reversed", row=2, col=1)
     figure.update_xaxes(rangemode="tozero", row=2, col=1)
     figure.update_xaxes(type="category", row=2, col=2)
-    figure.update_yaxes(rangemode="tozero", exponentformat="power", nticks=5, row=2, col=2)
+    figure.update_yaxes(rangemode="tozero", tickformat="~e", nticks=5, row=2, col=2)
     figure.update_yaxes(rangemode="tozero", row=2, col=3)
     figure.update_xaxes(rangemode="tozero", row=2, col=3)
     return figure
@@ -293,7 +293,8 @@ def _looks(dark: bool) -> list[dict[str, Any]]:
         ),
         *bars,
         at(
-            2, 2, type="bar", marker={"color": green}, texttemplate="%{text}", textposition="auto", textangle=0,
+            2, 2, type="bar", marker={"color": green}, texttemplate="%{text}", textposition="outside", textangle=0,
+            cliponaxis=False,
             hovertemplate="layer %{x}: at most %{y:.3g}<extra></extra>", **hidden,
         ),
         at(

@@ -21,7 +21,7 @@ def test_every_phase_of_training_has_one_purpose() -> None:
 def test_seconds_of_a_run_are_the_mean_of_workers() -> None:
     seconds = overhead(RECORDS, offline_s=0.25)
     assert seconds.to_dict() == {  # a phase takes 1 s on worker 0 and 3 s on worker 1
-        "computation": 10.0, "communication": 4.0, "quantization": 4.0, "coordination": 2.0, "offline": 0.25,
+        "computation": 10.0, "communication": 4.0, "encode, decode": 4.0, "coordination": 2.0, "offline": 0.25,
     }  # fmt: skip
 
 

@@ -14,12 +14,14 @@ from gnnqlab.bits.policy import Fixed
 from gnnqlab.exchange.schedule import Overlapped
 from gnnqlab.lab.training import compare
 from gnnqlab.lab.training.report import write_report
+from gnnqlab.launch.run import Run
 from gnnqlab.systems.uniform_bits import fixed_bits
 from gnnqlab.train.command import command_of
 from gnnqlab.train.config import RunConfig
 from gnnqlab.train.configure import configure
 from tests.cases import each
 from tests.lab.synthetic import make_run, make_timeline
+from tests.lab.synthetic_folder import Folder
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 
@@ -178,7 +180,7 @@ def test_a_recorded_timeline_is_shown_with_its_words(tmp_path: Path) -> None:
     runs[0].timeline, runs[1].timeline = make_timeline(overlapped=False), make_timeline(overlapped=True)
     page = _Page(text := write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8"))
     caption = (
-        "Layer 2, forward, one exchange on all workers: vanilla takes 16 ms, of which a worker waits 10 ms; "
+        "Layer 2, forward, epoch 4, one exchange on all workers: vanilla takes 16 ms, of which a worker waits 10 ms; "
         "adaqp takes 12 ms, of which a worker waits 6 ms. Link: loopback."
     )
     assert f"<figcaption>{caption}</figcaption>" in text
@@ -192,7 +194,9 @@ def test_runs_without_the_same_layer_get_a_figure_each(tmp_path: Path) -> None:
     runs[0].timeline = make_timeline(overlapped=False).assign(layer=0)
     runs[1].timeline = make_timeline(overlapped=True)
     text = write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8")
-    assert re.findall(r"<h3>([^<]*): who waits for whom</h3>", text) == ["Layer 1, forward", "Layer 2, forward"]
+    assert re.findall(r"<h3>([^<]*): who waits for whom</h3>", text) == [
+        "Layer 1, forward, epoch 4", "Layer 2, forward, epoch 4",
+    ]  # fmt: skip
 
 
 @each("what", ["nothing", "backward"])
@@ -201,6 +205,35 @@ def test_no_timeline_is_no_part_of_the_page(what: str, tmp_path: Path) -> None:
     without = write_report([run], tmp_path / "without.html").read_bytes()
     run.timeline = recorded.head(0) if what == "nothing" else recorded.assign(direction="backward")
     assert write_report([run], tmp_path / "empty.html").read_bytes() == without
+
+
+@each("number", [1, 2])
+def test_total_and_time_to_accuracy_come_first(number: int, tmp_path: Path) -> None:
+    text = write_report([make_run(), make_run("adaqp", bits=4)][:number], tmp_path / "report.html").read_text("utf-8")
+    cards = re.findall(r"<dt>([^<]*)</dt><dd class=\"value\">", text)
+    assert [card.split(",")[0].split()[0] for card in cards] == ["Total", "To", "Test", "Bytes"]
+    lines = re.findall(r'<tr><th scope="row">([^<]*)</th>', text)
+    assert lines[0] == "whole training" and "epoch (median)" in lines
+
+
+def test_maps_side_by_side_have_one_scale(tmp_path: Path) -> None:
+    few = make_run("fixed-bits", bits=2, epochs=3)
+    page = _Page(write_report([make_run(epochs=3), few], tmp_path / "report.html").read_text("utf-8"))
+    drawn = json.loads(page.scripts[0])["figures"].values()
+    maps = [trace for figure in drawn for trace in figure["data"] if trace["type"] == "heatmap"]
+    # Two layers, both ways, of 1000 rows of 64 float32 elements.
+    assert len(maps) == 2 and {each["zmax"] for each in maps} == {4 * 1000 * 64 * 4}
+
+
+def test_live_figures_of_runs_have_one_scale(tmp_path: Path) -> None:
+    folders = [Folder(tmp_path / name) for name in ("few", "many")]
+    for folder, bits in zip(folders, (2, 8)):
+        folder.write(range(4), bits=bits)
+    page = _Page(write_report([Run(folder.path) for folder in folders], tmp_path / "report.html").read_text("utf-8"))
+    drawn = json.loads(page.scripts[0])["figures"].values()
+    maps = [trace for figure in drawn for trace in figure["data"] if trace["type"] == "heatmap"]
+    # A message in 8 bits holds 800 and 8 bytes one way, as many back.
+    assert len(maps) == 4 and {each["zmax"] for each in maps} == {1616.0}
 
 
 def test_a_run_without_an_epoch_is_in_the_table_only(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The timeline of a layer: who waits, what is hidden."""
 
 import pytest
+from pandas import DataFrame
 
 from gnnqlab.lab.figures.theme import PHASES
 from gnnqlab.lab.training.hiding_table import hiding_table
@@ -81,3 +82,31 @@ def test_the_table_of_workers() -> None:
     assert ((table["hidden (%)"] > 50) & (table["hidden (%)"] < 100)).all()
     with pytest.raises(ValueError, match="at least one recorded epoch"):
         hiding_table(records.head(0))
+
+
+def _slow(timeline: DataFrame, epoch: int) -> DataFrame:
+    """One whose last rows took 50 ms longer in an epoch."""
+    late = (timeline["what"] == "marginal") & (timeline["epoch"] == epoch)
+    return timeline.assign(end_s=timeline["end_s"] + 0.05 * late)
+
+
+def test_runs_side_by_side_show_the_same_epoch_and_say_which() -> None:
+    # Alone, the median epoch of the first is 4 and that of the second 2. Beside their medians both together took
+    # 2 in epoch 2, 2.8 in epoch 4 and 4.5 in epoch 6.
+    first = _slow(make_timeline(overlapped=False), 6)
+    second = _slow(_slow(make_timeline(overlapped=True), 2), 4)
+    second.loc[(second["what"] == "marginal") & (second["epoch"] == 4), "end_s"] += 0.05
+    second.loc[(second["what"] == "marginal") & (second["epoch"] == 6), "end_s"] += 0.01
+    assert {int(layer_timeline(each)["epoch"].iloc[0]) for each in (first, second)} == {4, 2}
+    shown = timeline_chart({"in turn": first, "overlapped": second})
+    assert set(shown.frame["epoch"]) == {4}
+    assert shown.figure.layout.title.text == "Layer 2, forward, epoch 4: who waits for whom"
+    assert [note.text for note in shown.figure.layout.annotations] == ["in turn", "overlapped"]
+
+
+def test_runs_that_share_no_epoch_say_so_panel_by_panel() -> None:
+    other = make_timeline(overlapped=True).assign(epoch=lambda table: table["epoch"] + 1)
+    shown = timeline_chart({"in turn": make_timeline(overlapped=False), "overlapped": other}).figure
+    assert [note.text for note in shown.layout.annotations] == ["in turn, epoch 4", "overlapped, epoch 5"]
+    assert "in epoch 4" in shown.layout.meta["caption"] and "in epoch 5" in shown.layout.meta["caption"]
+    assert "epoch" not in shown.layout.title.text

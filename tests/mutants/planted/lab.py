@@ -4,6 +4,30 @@ from tests.mutants.fault import Fault
 
 FAULTS = (
     Fault(
+        name="panels side by side show unequal moments",
+        file="lab/training/timeline_view.py",
+        before="shown_epoch = _common_epoch(timelines, layer, direction) if epoch is None else epoch",
+        after="shown_epoch = epoch",
+        test="lab/training/test_timeline_view.py::test_runs_side_by_side_show_the_same_epoch_and_say_which",
+        why="a slow epoch of one run beside a quick one of another looks like a difference of systems",
+    ),
+    Fault(
+        name="a report tells the machine that writes it",
+        file="lab/training/origin.py",
+        before='"instruction set": _joined([machine.get("instruction_set"),',
+        after='"instruction set": _joined(["avx512",',
+        test="lab/training/test_origin.py::test_it_is_what_the_run_wrote_down",
+        why="on the machine that trained both are the same",
+    ),
+    Fault(
+        name="every map its own scale",
+        file="lab/training/report_figures.py",
+        before='workers=run.summary.get("workers"), largest=largest)',
+        after='workers=run.summary.get("workers"))',
+        test="lab/training/test_report.py::test_maps_side_by_side_have_one_scale",
+        why="a system that sends a sixteenth would look like one that sends everything",
+    ),
+    Fault(
         name="senders and receivers swapped on the map",
         file="lab/figures/frames.py",
         before='total.groupby([traffic["sender"], traffic["receiver"]])',

@@ -1,0 +1,41 @@
+"""Axes of bytes, in the units of the tables beside them: 200 kB, not 200k."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gnnqlab.lab.figures.frames import human_bytes
+from gnnqlab.lab.figures.log_ticks import log_ticks
+
+__all__ = ["byte_ticks", "log_byte_ticks"]
+
+
+def byte_ticks(most: float, *, count: int = 5) -> dict[str, Any]:
+    """Return ``tickvals`` and ``ticktext`` from 0 to a little beyond the most bytes there are.
+
+    Args:
+        most: bytes, positive.
+        count: of about so many numbers.
+
+    Example:
+        >>> byte_ticks(503_024)
+        {'tickvals': [0.0, 100000.0, 200000.0, 300000.0, 400000.0, 500000.0, 600000.0], 'ticktext': ['0', '100 kB', \
+'200 kB', '300 kB', '400 kB', '500 kB', '600 kB']}
+    """
+    rough = max(most, 1.0) / count
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = min((digit * power for digit in (1, 2, 5, 10)), key=lambda each: abs(math.log(each / rough)))
+    places = [number * step for number in range(math.ceil(1.02 * most / step) + 1)]
+    return {"tickvals": places, "ticktext": ["0", *map(human_bytes, places[1:])]}
+
+
+def log_byte_ticks(least: float, most: float) -> dict[str, Any]:
+    """Return ``tickvals`` and ``ticktext`` of a logarithmic axis of bytes.
+
+    Example:
+        >>> log_byte_ticks(2e3, 3e6)["ticktext"]
+        ['1 kB', '10 kB', '100 kB', '1 MB', '10 MB']
+    """
+    places = log_ticks(least, most)
+    return {"tickvals": places, "ticktext": [human_bytes(place) for place in places]}

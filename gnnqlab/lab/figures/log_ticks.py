@@ -1,0 +1,94 @@
+"""Numbers along a logarithmic axis: few, of one size, and legible.
+
+Plotly writes the steps between powers of ten three quarters as large, as bare digits (9, 8, 7 ...) that lie on each
+other in a small panel, and exponents smaller still.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = ["log_ticks", "name_powers", "power_text"]
+
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_FEW_DECADES, _MOST_LABELS = 2.4, 7
+
+
+def power_text(value: float) -> str:
+    """Return a number as it stands on an axis, all of it in letters of one size.
+
+    Example:
+        >>> [power_text(value) for value in (0.05, 20, 1e5, 2e-4)]
+        ['0.05', '20', '10⁵', '2·10⁻⁴']
+    """
+    if value == 0 or 1e-3 <= abs(value) < 1e4:
+        return f"{value:g}"
+    mantissa, _, exponent = f"{value:.6e}".partition("e")
+    raised = f"10{str(int(exponent)).translate(_RAISED)}"
+    return raised if float(mantissa) == 1 else f"{float(mantissa):g}·{raised}"
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Return where numbers stand between two positive ends, and one step beyond: powers of ten, or 1, 2, 5 of each.
+
+    Example:
+        >>> log_ticks(0.04, 1.5)
+        [0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0]
+        >>> log_ticks(1e-6, 1.0)[:3]
+        [1e-07, 1e-06, 1e-05]
+    """
+    span = math.log10(high / low)
+    if span > _FEW_DECADES:
+        step = max(1, math.ceil(span / _MOST_LABELS))
+        first = step * math.floor(math.log10(low) / step)
+        powers = range(first - step, math.ceil(math.log10(high)) + step + 1, step)
+        return [float(f"1e{power}") for power in powers if low / 10**step <= 10.0**power <= high * 10**step]
+    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
+    marks = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
+    below, above = [mark for mark in marks if mark < low][-1:], [mark for mark in marks if mark > high][:1]
+    return below + [mark for mark in marks if low <= mark <= high] + above
+
+
+def name_powers(figure: Figure) -> None:
+    """Give every logarithmic axis that does not name its ticks itself numbers of one size.
+
+    Axes that show the same range (``matches``) get the same. An axis of less than a decade stays Plotly's, whose
+    numbers are evenly spaced there.
+
+    Args:
+        figure: with all its traces.
+    """
+    layout = figure.layout.to_plotly_json()
+    axes = {name: axis for name, axis in layout.items() if name.startswith(("xaxis", "yaxis"))}
+    families: dict[str, list[str]] = {}
+    for name, axis in axes.items():
+        families.setdefault(axis.get("matches", name.replace("axis", "")), []).append(name)
+    for names in families.values():
+        if not any(axes[name].get("type") == "log" for name in names) or any(
+            {"tickvals", "tickformat", "dtick"} & set(axes[name]) for name in names
+        ):
+            continue
+        found = [value for name in names for value in _values(figure, name)]
+        if not found or max(found) < 10 * min(found):
+            continue
+        places = log_ticks(min(found), max(found))
+        named = {"tickvals": places, "ticktext": [power_text(place) for place in places]}
+        figure.update_layout(dict.fromkeys(names, named))
+
+
+def _values(figure: Figure, axis: str) -> Iterable[float]:
+    """The positive numbers that are drawn along an axis."""
+    way, short = axis[0], axis.replace("axis", "")
+    for trace in figure.data:
+        if (getattr(trace, f"{way}axis", None) or way) == short:
+            values: Any = getattr(trace, way, None)
+            yield from (value for value in (() if values is None else values) if _is_positive(value))
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and value > 0
