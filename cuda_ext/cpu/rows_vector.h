@@ -88,7 +88,8 @@ class RowNoise {
     RowNoise(const Noise &noise, int64_t columns) : noise_(noise), blocks_((columns + 7) / 8) {
         vectors_ = (blocks_ + long_lanes - 1) / long_lanes;
         for (shared_ = 1; shared_ < long_lanes && 2 * shared_ * blocks_ <= long_lanes; shared_ *= 2) {}
-        together_ = place_ = shared_ > 1 ? shared_ : vectors_ == 1 ? side_by_side : vectors_ == 2 ? side_by_side / 2 : 1;
+        together_ = shared_ > 1 ? shared_ : vectors_ <= 2 ? vectors_at_once / int(vectors_) : 1;
+        place_ = together_;
         stride_ = (shared_ > 1 ? long_lanes / shared_ : vectors_ * long_lanes) * block_columns;
         const int64_t value_bytes = ((stride_ * together_ + group) * 2 + 63) / 64 * 64;
         values_ = (uint16_t *)std::aligned_alloc(64, size_t(value_bytes + 2 * vectors_ * long_lanes * 8));
@@ -119,8 +120,8 @@ class RowNoise {
                 draw_shared(ids, i, end);
             } else {
                 if (started_ == long_lanes) start_rows(ids, i, end);
-                if (together_ == side_by_side) draw_rows<side_by_side, 1>();
-                else if (together_ == side_by_side / 2) draw_rows<side_by_side / 2, 2>();
+                if (vectors_ == 1) draw_rows<vectors_at_once, 1>();
+                else if (vectors_ == 2) draw_rows<vectors_at_once / 2, 2>();
                 else draw_row();
                 started_ += together_;
             }
@@ -129,8 +130,6 @@ class RowNoise {
     }
 
   private:
-    static constexpr int side_by_side = 4;
-
     // The rounds from `first` on, of several vectors of counters side by side; their noise one after another.
     template <int first, class... Vectors>
     __attribute__((always_inline)) inline void finish(uint16_t *out, Vectors... counters) const {
@@ -199,7 +198,7 @@ class RowNoise {
             draw_vectors<count>(std::make_index_sequence<count>(), vector, out);
             vector += count;
         };
-        while (vector + side_by_side <= vectors_) draw(std::integral_constant<int, side_by_side>());
+        while (vector + vectors_at_once <= vectors_) draw(std::integral_constant<int, vectors_at_once>());
         while (vector + 2 <= vectors_) draw(std::integral_constant<int, 2>());
         while (vector < vectors_) draw(std::integral_constant<int, 1>());
     }

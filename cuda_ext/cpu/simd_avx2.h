@@ -95,25 +95,26 @@ GNNQLAB_FN void store_codes(Ints v0, Ints v1, Ints v2, Ints v3, const uint16_t *
     const __m256i high = _mm256_packus_epi32(rounded(v2, 2), rounded(v3, 3));
     // Packing works inside 128-bit lanes, 4-byte piece 4 * lane + k belongs at 2 * k + lane; and it saturates.
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    const __m256i codes = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order);
+    const __m256i packed = _mm256_packus_epi16(low, high);
+    if constexpr (b == 2) {
+        // Each piece becomes a byte; those of the upper lane are made 8 bits higher, where they belong, and put in.
+        const __m256i weights = _mm256_setr_epi32(0x00100001, 0x00100001, 0x00100001, 0x00100001,  //
+                                                  0x10000100, 0x10000100, 0x10000100, 0x10000100);
+        const __m256i quads = _mm256_madd_epi16(_mm256_maddubs_epi16(packed, _mm256_set1_epi16(0x0401)), weights);
+        const __m128i words = _mm_or_si128(_mm256_castsi256_si128(quads), _mm256_extracti128_si256(quads, 1));
+        _mm_storel_epi64((__m128i *)out, _mm_packus_epi32(words, words));
+        return;
+    }
+    const __m256i codes = _mm256_permutevar8x32_epi32(packed, order);
     if constexpr (b == 8) {
         _mm256_storeu_si256((__m256i *)out, codes);
     } else if constexpr (b == 1) {
         const uint32_t word = uint32_t(_mm256_movemask_epi8(_mm256_slli_epi16(codes, 7)));
         __builtin_memcpy(out, &word, 4);
-    } else {
-        const __m256i pairs = _mm256_maddubs_epi16(codes, _mm256_set1_epi16(b == 4 ? 0x1001 : 0x0401));
-        if constexpr (b == 4) {
-            const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packus_epi16(pairs, pairs), 0x08);
-            _mm_storeu_si128((__m128i *)out, _mm256_castsi256_si128(bytes));
-        } else {
-            const __m256i quads = _mm256_madd_epi16(pairs, _mm256_set1_epi32(0x00100001));
-            const __m256i words = _mm256_packus_epi32(quads, quads);
-            const __m256i bytes = _mm256_packus_epi16(words, words);
-            const uint32_t parts[2] = {uint32_t(_mm256_extract_epi32(bytes, 0)),
-                                       uint32_t(_mm256_extract_epi32(bytes, 4))};
-            __builtin_memcpy(out, parts, 8);
-        }
+    } else if constexpr (b == 4) {
+        const __m256i pairs = _mm256_maddubs_epi16(codes, _mm256_set1_epi16(0x1001));
+        const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packus_epi16(pairs, pairs), 0x08);
+        _mm_storeu_si128((__m128i *)out, _mm256_castsi256_si128(bytes));
     }
 }
 
@@ -145,7 +146,7 @@ struct Decoder {
     }
 };
 
-constexpr int long_lanes = 4;
+constexpr int long_lanes = 4, vectors_at_once = 2;
 using Longs = __m256i;
 GNNQLAB_FN Longs load_longs(const uint64_t *x) { return _mm256_loadu_si256((const __m256i *)x); }
 GNNQLAB_FN void store(uint64_t *out, Longs x) { _mm256_storeu_si256((__m256i *)out, x); }

@@ -150,7 +150,7 @@ struct Decoder {
     }
 };
 
-constexpr int long_lanes = 8;
+constexpr int long_lanes = 8, vectors_at_once = 4;
 using Longs = __m512i;
 GNNQLAB_FN Longs load_longs(const uint64_t *x) { return _mm512_loadu_si512(x); }
 GNNQLAB_FN void store(uint64_t *out, Longs x) { _mm512_storeu_si512(out, x); }

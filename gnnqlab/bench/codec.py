@@ -4,6 +4,10 @@ Encoding gathers half of the rows of a matrix that no cache holds: *ascending*, 
 *shuffled*, the worst case. Decoding scatters as many rows into a halo whose rows start at multiples of 64 bytes.
 CDFGNN's linear codes are decoded like the others, so that they stand among the encoders alone; rotated ones have a
 row beside memcpy both ways.
+
+The framework's own row-wise codes, ``torch.ops.quantized.embedding_bag_{2bit,4bit,byte}_prepack`` and ``_unpack``,
+stand beside ours of 2, 4 and 8 bits. They round to the nearest code, without noise and biased; they take and
+give whole matrices, so they neither gather nor scatter; and a row of theirs fills whole bytes: 602 columns have none.
 All figures count the float32 bytes of the messages, so memcpy's is what a second copy of them would cost.
 """
 
@@ -29,6 +33,8 @@ GATHER_GOALS = {64: 1.5, 256: 1.5}  # against index_select
 DECODE_GOALS = {128: 2.0, 256: 2.0}  # against memcpy
 ROTATED_GOALS = {"avx512": 0.5, "avx2": 0.35, "scalar": None}  # encoding against memcpy, D = 256, one thread
 TORCH_GOAL = 15.0
+PREPACK = {2: "2bit", 4: "4bit", 8: "byte"}  # bits of a code: its word in torch.ops.quantized.embedding_bag_*
+PREPACK_GOAL = 3.0
 SETTINGS: dict[str, Any] = {"seed": 1, "epoch": 0, "stream": 0}
 
 
@@ -74,6 +80,9 @@ def _encode_rows(columns: int, widths: tuple[int, ...], order: str, repeats: int
             contestants[f"rotated, {bits} bit"] = _rotated_encoder(x, rows, bits, 2)
             contestants[f"rotated once, {bits} bit"] = _rotated_encoder(x, rows, bits, 1)
     in_torch = columns == 256 and order == "ascending"
+    prepacked = _prepackable(columns, widths) if order == "ascending" else []
+    for bits in prepacked:
+        contestants[_prepack_name(bits)] = functools.partial(_quantized_op(bits, "prepack"), message)
     if in_torch:
         contestants["torch"] = lambda: _encode_in_torch(x, rows, 2)
     seconds = interleaved(contestants, repeats)
@@ -87,6 +96,7 @@ def _encode_rows(columns: int, widths: tuple[int, ...], order: str, repeats: int
             goal = ROTATED_GOALS[native.isa()] if columns == 256 and torch.get_num_threads() == 1 else None
             for kind in ("rotated", "rotated once"):
                 lines.append(_versus(seconds, f"{kind}, {bits} bit", "memcpy", case, message, goal))
+    lines += [_versus(seconds, f"{b} bit", _prepack_name(b), case, message, PREPACK_GOAL) for b in prepacked]
     if in_torch:
         lines.append(_versus(seconds, "2 bit", "torch", case, message, TORCH_GOAL))
     return lines
@@ -111,6 +121,9 @@ def _decode_rows(columns: int, widths: tuple[int, ...], repeats: int) -> list[di
         decode = functools.partial(decode_rows, payload, params, bits, None, halo, places)
         contestants[f"{bits} bit"] = decode
         contestants[f"{bits} bit, added"] = functools.partial(decode, accumulate=True)
+        if _prepackable(columns, (bits,)):
+            prepacked = _quantized_op(bits, "prepack")(message)
+            contestants[_prepack_name(bits, "unpack")] = functools.partial(_quantized_op(bits, "unpack"), prepacked)
         if bits in ROTATED_WIDTHS:
             rotated, scales, key = torch.empty_like(payload), torch.empty(count), {"rotations": 2, **SETTINGS}
             encode_rotated(message, every, every, bits, None, rotated, scales, torch.empty(count, 2), **key)
@@ -120,10 +133,14 @@ def _decode_rows(columns: int, widths: tuple[int, ...], repeats: int) -> list[di
     seconds = interleaved(contestants, repeats)
     case = f"decode, D = {columns}, {torch.get_num_threads()} thread(s)"
     goal = DECODE_GOALS.get(columns)
-    return [
+    lines = [
         _versus(seconds, name, "memcpy", case, message, None if "added" in name or "rotated" in name else goal)
         for name in contestants
-        if name != "memcpy"
+        if name != "memcpy" and "unpack" not in name
+    ]
+    return lines + [
+        _versus(seconds, f"{bits} bit", _prepack_name(bits, "unpack"), case, message, None)
+        for bits in _prepackable(columns, widths)
     ]
 
 
@@ -177,6 +194,23 @@ def _linear_encoder(x: Tensor, rows: Tensor, bits: int) -> Callable[[], object]:
     payload = torch.empty(rows.numel() * int(row_bytes(x.shape[1], bits)), dtype=torch.uint8)
     params, ranges = torch.empty(rows.numel(), 2), torch.empty(rows.numel())
     return functools.partial(encode_linear, x, rows, bits, None, payload, params, ranges)
+
+
+def _prepackable(columns: int, widths: tuple[int, ...]) -> list[int]:
+    """The widths that the framework has for so many columns: it fills whole bytes alone."""
+    return [bits for bits in widths if bits in PREPACK and columns * bits % 8 == 0]
+
+
+def _prepack_name(bits: int, step: str = "prepack") -> str:
+    return f"{PREPACK[bits]}_{step} (nearest)"
+
+
+def _quantized_op(bits: int, step: str) -> Callable[[Tensor], Tensor]:
+    """The framework's ``embedding_bag_*_prepack`` or ``_unpack`` of so many bits."""
+    import torch
+
+    op: Callable[[Tensor], Tensor] = getattr(torch.ops.quantized, f"embedding_bag_{PREPACK[bits]}_{step}")
+    return op
 
 
 def _encode_in_torch(x: Tensor, rows: Tensor, bits: int, chunk: int = 2048) -> list[Tensor]:

@@ -12,7 +12,12 @@ def test_rows_have_the_agreed_form(monkeypatch):
     rows = codec.measure_threads(repeats=1)
     fields = {"case", "figure", "value", "unit", "rival", "rival_value", "ratio", "goal", "reached"}
     assert all(set(row) == fields and row["value"] > 0 and row["ratio"] > 0 for row in rows)
-    assert {row["rival"] for row in rows} == {"memcpy", "index_select", "torch", "torch dropout", "clone"}
+    named = {f"{word}_{step} (nearest)" for word in ("2bit", "4bit", "byte") for step in ("prepack", "unpack")}
+    assert {row["rival"] for row in rows} == {"memcpy", "index_select", "torch", "torch dropout", "clone"} | named
+    for row in rows:
+        if "(nearest)" in row["rival"]:  # as many bits as ours, and the step that ours is beside
+            bits = {"2bit": "2 bit", "4bit": "4 bit", "byte": "8 bit"}[row["rival"].split("_")[0]]
+            assert row["figure"].startswith(bits) and ("unpack" in row["rival"]) == row["case"].startswith("decode")
     assert all((row["reached"] is None) == (row["goal"] is None) for row in rows)
 
 
@@ -26,3 +31,12 @@ def test_plain_torch_rival_rounds_to_the_same_two_codes():
 def test_halo_rows_are_aligned():
     rows = codec._aligned_rows(3, 5)
     assert rows.shape == (3, 5) and all(row.data_ptr() % 64 == 0 for row in rows)
+
+
+def test_prepack_rounds_to_the_nearest_of_as_many_levels():
+    x = torch.rand(5, 32, generator=torch.Generator().manual_seed(0))
+    for bits in codec.PREPACK:
+        values = codec._quantized_op(bits, "unpack")(codec._quantized_op(bits, "prepack")(x))
+        step = (x.amax(1, keepdim=True) - x.amin(1, keepdim=True)) / (2**bits - 1)
+        # Half a step, and what a scale and a zero-point of 16 bits, both below one, move: 2**-11 each.
+        assert ((values - x).abs() <= step / 2 + 2 * 2**-11).all() and (values - x).abs().max() > step.min() / 4
