@@ -134,8 +134,8 @@ FAULTS = (
     Fault(
         name="held rows that are in no checkpoint",
         file="message/adaptive_cache.py",
-        before="return State(facts, own=own)",
-        after="return State(facts, own={})",
+        before="own=None if self.seat is None else self.cache.kept(self.seat))",
+        after="own=None)",
         test="message/test_adaptive_cache.py::test_held_rows_come_back_at_both_ends",
         why="what was stopped would send all rows anew and go on another way",
     ),
