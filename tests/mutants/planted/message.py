@@ -135,7 +135,7 @@ FAULTS = (
         name="held rows that are in no checkpoint",
         file="message/adaptive_cache.py",
         before="own=None if self.seat is None else self.cache.kept(self.seat))",
-        after="own=None)",
+        after="own={})",
         test="message/test_adaptive_cache.py::test_held_rows_come_back_at_both_ends",
         why="what was stopped would send all rows anew and go on another way",
     ),
