@@ -116,7 +116,7 @@ def test_every_decision_says_when_and_why():
     made = Coordinator()
     feed(made, [10.0, 6.0, 4.0])
     assert made.decisions == [
-        {"epoch": 3, "what": what, "why": "the loss fell by 2 a second, by 4 1 epochs before"}
+        {"epoch": 3, "what": what, "why": "the loss fell by 2 a second; 1 epochs before, by 4"}
         | {"rate": 2.0, "earlier_rate": 4.0, "F": 4.0}
         for what in ("base width 2", "fresh rows")
     ]
