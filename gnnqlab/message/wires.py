@@ -48,7 +48,7 @@ class Wires:
     """Whether static rows travel once and are kept."""
     counting: Counting = field(default_factory=Counting)
     """Says whether the codes of messages that come are counted."""
-    _known: KnownLayouts = field(default_factory=WeakTensorKeyDictionary, repr=False)
+    _known: KnownLayouts = field(default_factory=WeakTensorKeyDictionary, init=False, repr=False)
 
     @property
     def holds_rows(self) -> bool:

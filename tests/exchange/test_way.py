@@ -53,4 +53,4 @@ def test_from_aggregate_to_the_wire(schedule):
 
 
 def test_what_makes_channels_is_small():
-    assert len(inspect.signature(Wires).parameters) <= 11
+    assert len(inspect.signature(Wires).parameters) <= 10
