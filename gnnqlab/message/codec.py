@@ -125,8 +125,11 @@ class Float32:
         return None
 
     def departing(self, x: Tensor) -> Tensor | None:
-        """Return the bytes of ``x`` if they may be sent from there, else ``None``; errors as :meth:`encode`."""
-        if not x.is_contiguous():
+        """Return the bytes of ``x`` if they may be sent from there, else ``None``; errors as :meth:`encode`.
+
+        A class derived from this one that encodes otherwise has its rows encoded.
+        """
+        if type(self).encode is not Float32.encode or not x.is_contiguous():
             return None
         _expect_finite(x)
         return x.view(torch.uint8).flatten()

@@ -94,3 +94,16 @@ def test_a_gradient_that_is_no_number_is_refused_with_its_node():
     found.step(0)
     assert found.trainers[0].exchange.channels[-1].direction == "backward"
     broken(found.trainers[0])
+
+
+def test_rows_of_a_codec_that_encodes_otherwise_are_encoded():
+    """A class made of Float32 that changes or looks at rows as they leave would be passed by."""
+
+    class Doubled(Float32):
+        def encode(self, x, rows, ids, layout, segment, noise):
+            return super().encode(2 * x, rows, ids, layout, segment, noise)
+
+    rows = torch.ones(3, 2)
+    assert Doubled().departing(rows) is None
+    sent = Float32().departing(rows)
+    assert sent is not None and sent.data_ptr() == rows.data_ptr()
