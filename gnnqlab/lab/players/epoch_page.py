@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnqlab.atomic import write_text
-from gnnqlab.lab.figures.offline import PAGE_POLICY, packed_plotly, script_json
+from gnnqlab.lab.figures.offline import PAGE_POLICY, page_script, plotly_element, script_json
 from gnnqlab.lab.players.epoch_views import draw_epoch_step, moving, title_of
 from gnnqlab.lab.players.epoch_walk import WAYS, EpochWalk
 from gnnqlab.lab.players.epoch_words import say_step
@@ -53,7 +53,6 @@ def write_page(walks: Sequence[EpochWalk], path: str | Path, *, first: str) -> P
         raise ValueError(f"an epoch is exported as a page, its name must end in .html, got {path.name!r}")
     path.parent.mkdir(parents=True, exist_ok=True)
     ways = {walk.way: _way(walk) for walk in walks}
-    script = Path(__file__).with_name("epoch_page.js").read_text(encoding="utf-8")
     chosen = "".join(
         f'<label><input type="radio" name="way" value="{html.escape(name)}"{" checked" * (name == first)}> '
         f"{html.escape(WAYS[name].label)}</label>"
@@ -80,8 +79,8 @@ def write_page(walks: Sequence[EpochWalk], path: str | Path, *, first: str) -> P
 <p id="words" role="status"></p>
 <div id="figure" role="img"></div>
 <script type="application/json" id="epoch">{script_json(ways)}</script>
-<script type="application/gzip+base64" id="plotly">{packed_plotly()}</script>
-<script>{script}</script>
+{plotly_element()}
+<script>{page_script(Path(__file__).with_name("epoch_page.js"))}</script>
 </body>
 </html>
 """,

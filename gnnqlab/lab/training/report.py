@@ -12,7 +12,7 @@ from typing import Any
 
 from gnnqlab.atomic import write_text
 from gnnqlab.lab.figures.frames import human_bytes
-from gnnqlab.lab.figures.offline import PAGE_POLICY, packed_plotly, script_json
+from gnnqlab.lab.figures.offline import PAGE_POLICY, page_script, plotly_element, script_json
 from gnnqlab.lab.figures.theme import style_of, template
 from gnnqlab.lab.training.comparison_table import comparison_frame
 from gnnqlab.lab.training.looks import equally_often, said
@@ -75,8 +75,8 @@ def _page(runs: Sequence[Snapshot], target: float | None) -> str:
 </main>
 <footer>Written by gnnqlab. This page holds all it needs and fetches nothing.</footer>
 <script type="application/json" id="figures">{script_json(drawn)}</script>
-<script type="application/gzip+base64" id="plotly">{packed_plotly()}</script>
-<script>{(here / "report.js").read_text(encoding="utf-8")}</script>
+{plotly_element()}
+<script>{page_script(here / "report.js")}</script>
 </body>
 </html>
 """
