@@ -21,7 +21,7 @@ from gnnqlab.partition.parts import cut_graph
 from gnnqlab.systems.system import System, make_system
 from gnnqlab.train.config import TrainSettings
 
-__all__ = ["CodecError", "codec_error", "trained_rows"]
+__all__ = ["CodecError", "Rows", "codec_error", "listening_workers", "trained_rows"]
 
 
 class Rows(NamedTuple):
@@ -29,6 +29,11 @@ class Rows(NamedTuple):
 
     direction: str
     layer: int
+
+    @classmethod
+    def of(cls, noise: Noise) -> Rows:
+        """Return what a message is of, by the key of its noise."""
+        return cls("backward" if noise.stream >> 28 else "forward", noise.stream >> 16 & 0xFFF)
 
 
 @dataclass(frozen=True)
@@ -51,9 +56,24 @@ class _Keeping(Float32):
     def encode(
         self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
     ) -> Tensor | None:
-        place = Rows("backward" if noise.stream >> 28 else "forward", noise.stream >> 16 & 0xFFF)
-        self.kept.setdefault(place, []).append((ids.clone(), x[rows].clone()))
+        self.kept.setdefault(Rows.of(noise), []).append((ids.clone(), x[rows].clone()))
         return super().encode(x, rows, ids, layout, segment, noise)
+
+
+def listening_workers(
+    codec: Codec, graph: Graph, model: ModelSettings, *, workers: int, system: System | None, seed: int
+) -> ThreadedWorkers:
+    """Return workers whose float32 messages go through a codec that looks at them; nothing is dropped."""
+    recipe = system or make_system("vanilla")
+    return ThreadedWorkers(
+        graph,
+        cut_graph(graph, recipe.partition, workers),
+        replace(recipe, codec=codec),
+        replace(model, dropout=0.0, input_dropout=0.0),
+        TrainSettings(seed=seed),
+        bits=Fixed(),
+        as_launched=True,
+    )
 
 
 def trained_rows(
@@ -84,16 +104,8 @@ def trained_rows(
         >>> [(direction, layer) for direction, layer in found]
         [('backward', 0), ('backward', 1), ('forward', 0), ('forward', 1)]
     """
-    recipe, codec = system or make_system("vanilla"), _Keeping()
-    threads = ThreadedWorkers(
-        graph,
-        cut_graph(graph, recipe.partition, workers),
-        replace(recipe, codec=codec),
-        replace(model, dropout=0.0, input_dropout=0.0),
-        TrainSettings(seed=seed),
-        bits=Fixed(),
-        as_launched=True,
-    )
+    codec = _Keeping()
+    threads = listening_workers(codec, graph, model, workers=workers, system=system, seed=seed)
     threads.set_weights(weights)
     threads.gradients(0)
     generator, found = torch.Generator().manual_seed(seed), {}

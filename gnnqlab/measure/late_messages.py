@@ -5,7 +5,7 @@ Letters: T epochs, n rows of a message kind, D columns.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,18 +13,16 @@ from torch import Tensor
 
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.graph.graph import Graph
-from gnnqlab.measure.codec_error import Rows
-from gnnqlab.measure.in_process import LoopBack, Mail, ThreadedWorkers
+from gnnqlab.measure.codec_error import Rows, listening_workers
+from gnnqlab.measure.in_process import LoopBack, Mail
 from gnnqlab.message.cache import at_work
 from gnnqlab.message.codec import Codec, Float32, Noise
 from gnnqlab.message.place import Place
 from gnnqlab.message.wire import Layout
 from gnnqlab.message.wires import Wires
 from gnnqlab.nn.models.registry import ModelSettings
-from gnnqlab.partition.parts import cut_graph
 from gnnqlab.partition.plan import Plan, Route
-from gnnqlab.systems.system import System, make_system
-from gnnqlab.train.config import TrainSettings
+from gnnqlab.systems.system import System
 
 __all__ = ["LateError", "late_error", "late_rows"]
 
@@ -51,9 +49,8 @@ class _Following(Float32):
         self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
     ) -> Tensor | None:
         if self.on:
-            place = Rows("backward" if noise.stream >> 28 else "forward", noise.stream >> 16 & 0xFFF)
             drawn = torch.randperm(rows.numel(), generator=torch.Generator().manual_seed(0))[: self.most]
-            self.kept.setdefault((place, int(ids.min())), []).append(x[rows[drawn]])
+            self.kept.setdefault((Rows.of(noise), int(ids.min())), []).append(x[rows[drawn]])
         return super().encode(x, rows, ids, layout, segment, noise)
 
 
@@ -79,8 +76,10 @@ def late_rows(
         float32 ``(T, n, D)``.
 
     Example:
+        >>> from dataclasses import replace
         >>> from gnnqlab.graph import load
         >>> from gnnqlab.partition import Random
+        >>> from gnnqlab.systems import make_system
         >>> recipe = replace(make_system("vanilla"), partition=Random())
         >>> found = late_rows(load("sbm:60,3,6"), ModelSettings(layers=2, hidden=8), 4, last=2, most=10, system=recipe)
         >>> [tuple(rows.shape) for place, rows in found.items() if place.layer == 1]
@@ -88,16 +87,8 @@ def late_rows(
     """
     if not 2 <= last <= epochs:
         raise ValueError(f"last must lie between 2 and the {epochs} epochs of the training, got {last}")
-    recipe, codec = system or make_system("vanilla"), _Following(most=max(1, most // 2))
-    threads = ThreadedWorkers(
-        graph,
-        cut_graph(graph, recipe.partition, 2),
-        replace(recipe, codec=codec),
-        replace(model, dropout=0.0, input_dropout=0.0),
-        TrainSettings(seed=seed),
-        bits=Fixed(),
-        as_launched=True,
-    )
+    codec = _Following(most=max(1, most // 2))
+    threads = listening_workers(codec, graph, model, workers=2, system=system, seed=seed)
     for epoch in range(epochs):
         if epoch == epochs - last:
             codec.on.append(True)
