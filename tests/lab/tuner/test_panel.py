@@ -134,6 +134,7 @@ def test_the_code_is_shown_and_hidden(tuner: Tuner) -> None:
 
 
 def test_a_dark_page_gets_a_dark_figure_of_the_same_values(tuner: Tuner) -> None:
+    _until(lambda: _drawn(tuner) == tuner.model.settings.lam)  # figures follow, a moment after knobs are put back
     before, ground = _drawn(tuner), tuner.panel.figure.layout["paper_bgcolor"]
     tuner.panel.access.dark = True
     assert tuner.panel.figure.layout["paper_bgcolor"] != ground and _drawn(tuner) == before
