@@ -179,7 +179,7 @@ def draw_codecs(frame: DataFrame, *, start: int | None = None, dark: bool = Fals
     words = "; ".join(f"{direction} layer {layer}: {codec}" for (direction, layer), codec in best.items())
     caption = f"Least error at most 1.15 times the bytes of min-max's two bits, after {start} epochs: {words}."
     finish(figure, title="What a byte buys, by codec", caption=caption, dark=dark, height=640, legend_rows=2)
-    figure.update_layout(margin={"b": 150}, legend={"y": 1.13})
+    figure.update_layout(margin={"b": 150}, legend={"y": 1.06})
     return Bundle(figure, frame.drop(columns="bias").round(4))
 
 
