@@ -1,0 +1,55 @@
+"""The epoch player in a real JupyterLab: step by step by keyboard, another way to train, a narrow page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.lab_page import LabPage
+
+CELL = """import gnnqlab as gq
+from gnnqlab.lab import course
+gq.EpochPlayer(gq.partition(course.ten_nodes(), course.Halves(), workers=2))"""
+TITLE = "(document.querySelector('.js-plotly-plot')?.layout.title?.text || '')"
+WORDS = "(document.querySelector('.widget-html [role=status]')?.textContent || '')"
+
+
+@pytest.fixture(scope="module")
+def lab(open_notebook: Any) -> Iterator[LabPage]:
+    lab: LabPage = open_notebook("epoch", [CELL])
+    lab.run_all()
+    lab.page.wait_for_function(f"() => {TITLE} && document.querySelector('.js-plotly-plot .main-svg')")
+    yield lab
+
+
+def test_it_goes_step_by_step_by_keyboard(lab: LabPage, screenshots: Path) -> None:
+    titles = [lab.page.evaluate(f"() => {TITLE}")]
+    lab.page.get_by_role("slider", name="Step", exact=True).focus()
+    for _ in range(3):
+        lab.page.keyboard.press("ArrowRight")
+        lab.page.wait_for_function(f"(before) => {TITLE} !== before", arg=titles[-1])
+        titles.append(lab.page.evaluate(f"() => {TITLE}"))
+    assert len(set(titles)) == 4
+    lab.page.screenshot(path=screenshots / "epoch-step.png")
+
+
+def test_another_way_says_other_bytes(lab: LabPage, screenshots: Path) -> None:
+    lab.page.get_by_role("slider", name="Step", exact=True).press("Home")
+    lab.page.get_by_role("slider", name="Step", exact=True).press("ArrowRight")
+    before = lab.page.evaluate(f"() => {WORDS}")
+    lab.page.locator("button", has_text="2 bits").click()
+    lab.page.wait_for_function(f"(before) => {WORDS} !== before", arg=before)
+    lab.page.screenshot(path=screenshots / "epoch-two-bits.png")
+
+
+def test_a_narrow_page_has_all_of_it(lab: LabPage, screenshots: Path) -> None:
+    usual = lab.page.viewport_size
+    lab.page.set_viewport_size({"width": 900, "height": 1500})
+    try:
+        lab.page.wait_for_function("() => document.querySelector('.js-plotly-plot').layout.width < 800")
+        lab.page.screenshot(path=screenshots / "epoch-900.png")
+    finally:
+        lab.page.set_viewport_size(usual)
