@@ -3,7 +3,7 @@
 Rows are quantized by several sources of noise first (:mod:`gnnqlab.bench.rounding`).
 Quantization is inside every time, but where a line says that codes were kept. Dense products have the shapes of TANGO's
 Fig. 12; products along edges run on one power-law graph. Epochs are of dense features on both sides, in random order;
-scores are those of trainings of the same models, from the same weights with the same dropout beside our own float32.
+whole trainings of the same models are :mod:`gnnqlab.bench.tango`'s.
 
 What bounds "SPMM incidence": a row of an edge comes in float32 and one sum takes it, so it is read once in float32
 whatever is done to it, which is all that a float32 sum does ("float32, one reading"). Codes that others left there are
@@ -16,17 +16,16 @@ bits. Here sums over neighbours read two codes a byte; each line says how many b
 from __future__ import annotations
 
 import itertools
-import statistics
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.bench.graphs import find_graph
-from gnnqlab.bench.paired import counted, paired
 from gnnqlab.bench.pinned import interleaved, median, run_each, spread
 from gnnqlab.bench.rounding import measure_rounding
 from gnnqlab.bench.rows import row
+from gnnqlab.bench.tango import CODES, EPOCHS, GRAPH, MODELS, SHAPE, make_dgl, make_trainer, tango
 
 if TYPE_CHECKING:
     from gnnqlab.graph import Graph
@@ -38,18 +37,7 @@ Contests = dict[str, tuple[str, str, str, float | None]]
 """Name of ours -> figure, name of the rival, its name in words, goal."""
 ROWS, WIDTHS = 34_493, (256, 512)
 GEMM_GOALS = {256: 2.2, 512: 2.5}
-GRAPH, MODELS = "amazon_computers", ("gcn", "gat")
 EDGES_GRAPH, COLUMNS, HEADS = (100_000, 2_000_000), 64, 4
-SHAPE: Mapping[str, Mapping[str, Any]] = {"gcn": {"layers": 3, "dropout": 0.3}, "gat": {"layers": 2, "dropout": 0.3}}
-
-TIMED: Mapping[str, dict[str, Any]] = {"int8": {}, "int8, scale by tensor": {"scale": "tensor"}}
-TRAINED: Mapping[str, dict[str, Any]] = {
-    **TIMED,
-    "Test1, scale by tensor, the layer before the loss on codes too": {"scale": "tensor", "exact_classifier": False},
-    "Test2, scale by tensor, rounded to nearest": {"scale": "tensor", "rounding": "nearest"},
-}
-"""Kinds of codes whose scores are compared; Test1 and Test2 are those of TANGO's Fig. 7."""
-LOGITS = "int8, scale by tensor, edge logits on codes"
 
 
 def int8(
@@ -57,18 +45,18 @@ def int8(
     *,
     graph: str | None = None,
     models: tuple[str, ...] = MODELS,
-    epochs: int = 60,
+    epochs: int = EPOCHS,
     seeds: int = 5,
     first_seed: int = 0,
+    trainings: str = "runs/bench-tango",
 ) -> list[dict[str, Any]]:
-    """Measure products and trainings.
+    """Measure products, epochs and, as ``bench tango`` does, trainings.
 
     Args:
         repeats: interleaved products and epochs of each contestant.
         graph: name or path; by default ``amazon_computers``, or ``digits`` where that is not here.
         models: names of ``gcn`` and ``gat``.
-        epochs, seeds: of the trainings whose scores are compared; no seed, no scores.
-        first_seed: of the first of them.
+        epochs, seeds, first_seed, trainings: of ``bench tango``; no seed, no trainings.
 
     Returns:
         Rows as :func:`gnnqlab.bench.registry.measure` describes them.
@@ -91,9 +79,11 @@ def int8(
     source = find_graph(graph or GRAPH) or graph or "digits"
     loaded = load(source)
     for model in models:
-        chosen = range(first_seed, first_seed + seeds)
-        rows += _training_rows(loaded, f"{Path(source).stem}, {model}", model, repeats, epochs, chosen)
-    return rows
+        rows += _epoch_rows(loaded, f"{Path(source).stem}, {model}", model, repeats)
+    if not seeds:
+        return rows
+    where: dict[str, Any] = {"epochs": epochs, "seeds": seeds, "first_seed": first_seed, "trainings": trainings}
+    return rows + tango(graph=source, models=models, **where)
 
 
 def measure_dense(repeats: int) -> list[dict[str, Any]]:
@@ -273,96 +263,28 @@ def _of_dgl(adj: Adjacency, x: Any, narrow: Any, edge_rows: Any, weights: Any) -
     }
 
 
-def _training_rows(
-    graph: Graph, case: str, model: str, repeats: int, epochs: int, seeds: range
-) -> list[dict[str, Any]]:
+def _epoch_rows(graph: Graph, case: str, model: str, repeats: int) -> list[dict[str, Any]]:
     import torch
 
     from gnnqlab.kernels.int8_mm import int8_instructions
 
     contestants: dict[str, Callable[[], object]] = {}
     number = itertools.count(1).__next__
-    for name, settings in {**TIMED, "float32": None}.items():
-        trainer = _trainer(graph, model, settings, 0)
-        contestants[name] = _epochs(trainer, number)
+    for name, settings in {**CODES, "float32": None}.items():
+        contestants[name] = _epochs(make_trainer(graph, model, settings, 0), number)
     try:
-        contestants["DGL"] = _dgl_epoch(graph, model)
+        contestants["DGL"] = _epochs(make_dgl(graph, model, 0), number)
     except ImportError as error:
         print(f"bench int8: DGL does not import ({error}), so its rows are left out", flush=True)
     seconds = interleaved(contestants, repeats)
     shape = f"{case} {SHAPE[model]['layers']} x 256, dense features, {torch.get_num_threads()} thread(s), "
     figures: Contests = {}
     goals = {"float32": 1.1, "DGL": {"gcn": 1.5, "gat": 2.0}[model]}
-    for name in TIMED:
+    for name in CODES:
         for rival in goals.keys() & contestants.keys():
             figures[f"{name} beside {rival}"] = (f"epoch, {name}", rival, f"{rival} epoch", goals[rival])
-    rows = _rows(shape + int8_instructions(), figures, seconds)
-    if not seeds:
-        return rows
-    return rows + _score_rows(graph, case, model, epochs, seeds)
-
-
-def _score_rows(graph: Graph, case: str, model: str, epochs: int, seeds: range) -> list[dict[str, Any]]:
-    """Scores of every kind of codes beside float32's, with the paper's Test1 and Test2 (Fig. 7), of the same seeds."""
-    kinds: dict[str, dict[str, Any] | None] = {"float32": None, **TRAINED}
-    if model == "gat":
-        kinds[LOGITS] = {"scale": "tensor", "exact_logits": False}
-    scores = {
-        name: [_score(graph, model, settings, seed, epochs) for seed in seeds] for name, settings in kinds.items()
-    }
-    exact, rows = scores.pop("float32"), []
-    trained = f"{case} {SHAPE[model]['layers']} x 256, {epochs} epochs, {counted(len(seeds), seeds.start)}"
-    theirs = 100 * statistics.fmean(exact)
-    for name, each in scores.items():
-        mean, goal = 100 * statistics.fmean(each), 0.99 if name in TIMED else None
-        figure = f"test score, {name}, {paired(each, exact)}"
-        rows.append(row(trained, figure, mean, "%", "float32", theirs, mean / theirs, goal))
-    return rows
+    return _rows(shape + int8_instructions(), figures, seconds)
 
 
 def _epochs(trainer: Any, number: Callable[[], int]) -> Callable[[], object]:
     return lambda: trainer.epoch(number())
-
-
-def _trainer(graph: Graph, model: str, settings: dict[str, Any] | None, seed: int) -> Any:
-    from gnnqlab.compute import Float32Products, Int8Products
-    from gnnqlab.nn import LocalGraph, ModelSettings, build_model
-    from gnnqlab.train.config import TrainSettings
-    from gnnqlab.train.objective import Objective
-    from gnnqlab.train.trainer import Trainer
-
-    shape = ModelSettings(name=model, hidden=256, **SHAPE[model])
-    network = build_model(shape, graph.num_features, graph.num_classes, seed=seed)
-    part = Float32Products() if settings is None else Int8Products(**settings)
-    local = LocalGraph(graph, seed=seed, products=part.build())
-    local.densify_features()
-    return Trainer(local, Objective.of(graph), network, TrainSettings(seed=seed, lr=0.01))
-
-
-def _score(graph: Graph, model: str, settings: dict[str, Any] | None, seed: int, epochs: int) -> float:
-    """Return the test score of the last epoch."""
-    trainer = _trainer(graph, model, settings, seed)
-    for epoch in range(epochs):
-        trainer.epoch(epoch)
-    score: float = trainer.evaluate(epochs).test
-    return score
-
-
-def _dgl_epoch(graph: Graph, model: str) -> Callable[[], object]:
-    import torch
-
-    from gnnqlab.bench.dgl_rival import Rival, structure_of
-    from gnnqlab.nn import ModelSettings
-    from gnnqlab.train.objective import Objective
-
-    shape = ModelSettings(name=model, hidden=256, **SHAPE[model])
-    network = Rival(structure_of(graph), model, shape, graph.num_features, graph.num_classes, sparse=False)
-    features = graph.features if isinstance(graph.features, torch.Tensor) else graph.features.to_dense()
-    objective, optimizer = Objective.of(graph), torch.optim.Adam(network.parameters(), lr=0.01)
-
-    def run() -> None:
-        optimizer.zero_grad()
-        objective.loss(network(features)).backward()
-        optimizer.step()
-
-    return run

@@ -11,14 +11,21 @@ import datetime
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gnnqlab.bench.training import Training
 
 if TYPE_CHECKING:
     from gnnqlab.train.config import RunConfig
 
-__all__ = ["KeptTrainings"]
+__all__ = ["KeptTrainings", "Told"]
+
+
+class Told(Protocol):
+    """What can be told of a training, a ``graph`` among it."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
 
 
 class KeptTrainings:
@@ -42,11 +49,11 @@ class KeptTrainings:
             if line["machine"] == self._machine
         }
 
-    def find(self, config: RunConfig) -> Training | None:
+    def find(self, config: Told) -> Training | None:
         """Return what such a training came to on this machine; ``None`` if there was none."""
         return self._known.get(_key(_plain(config)))
 
-    def add(self, config: RunConfig, training: Training) -> None:
+    def add(self, config: Told, training: Training) -> None:
         """Keep one."""
         from gnnqlab.train.record import JsonLines
 
@@ -89,7 +96,7 @@ class KeptTrainings:
         )
 
 
-def _plain(config: RunConfig) -> dict[str, Any]:
+def _plain(config: Told) -> dict[str, Any]:
     plain: dict[str, Any] = json.loads(json.dumps(config.to_json()))
     return plain
 
