@@ -91,6 +91,7 @@ _HOMES = {
     "from_tables": "gnnqlab.graph",
     "launch": "gnnqlab.launch",
     "load": "gnnqlab.graph",
+    "on_machines": "gnnqlab.launch.on_machines",
     "partition": "gnnqlab.partition",
     "preset": "gnnqlab.train.presets",
     "preset_system": "gnnqlab.train.presets",
@@ -166,6 +167,7 @@ __all__ = [
     "from_tables",
     "launch",
     "load",
+    "on_machines",
     "partition",
     "preset",
     "preset_system",
@@ -215,6 +217,7 @@ if TYPE_CHECKING:
     from gnnqlab.lab.training.trace import export_trace
     from gnnqlab.lab.tuner.tuner import Tuner
     from gnnqlab.launch import Run, cleanup, resume, runs
+    from gnnqlab.launch.on_machines import on_machines
     from gnnqlab.launch.start import launch
     from gnnqlab.message import (
         FP8,

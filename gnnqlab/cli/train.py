@@ -81,23 +81,19 @@ class Train(Options):
         return summary
 
     def _print_command(self, config: RunConfig) -> dict[str, Any]:
-        from gnnqlab.launch.cluster import shared_folder, slurm_script, torchrun_command
-        from gnnqlab.launch.folder import new_id
+        from gnnqlab.launch.on_machines import machine_lines
 
-        root, run_id = str(self.out or "runs"), new_id(self.system)
-        commands = [
-            torchrun_command(
-                config, self.nnodes, node, self.address, self.port, self.interface, run_id=run_id, root=root
-            )
-            for node in range(self.nnodes)
-        ]
-        script = slurm_script(config, self.nnodes, self.port, self.interface, run_id=run_id, root=root)
+        lines = machine_lines(
+            config,
+            self.nnodes,
+            address=self.address,
+            port=self.port,
+            interface=self.interface,
+            root=str(self.out or "runs"),
+        )
         if not self.json:
-            print(f"# {shared_folder(root, run_id)}\n")
-            for node, command in enumerate(commands):
-                print(f"# machine {node}\n{command}\n")
-            print(f"# or, for sbatch:\n{script}")
-        return {"commands": commands, "slurm": script}
+            print(lines)
+        return {"commands": list(lines.commands), "slurm": lines.slurm}
 
 
 def follow(run: Run, which: str = "") -> None:

@@ -23,12 +23,13 @@ _LONG_S = 24 * 3600.0
 """Loading and partitioning may take hours on a large graph; the guard is told so."""
 
 
-def keep_graph(graph: Graph) -> str:
+def keep_graph(graph: Graph, place: Path | None = None) -> str:
     """Save a graph from memory where workers can load it; return its path: a folder named by content, then its name.
 
-    So tables and reports, which call a path by its last part, call the graph by its name.
+    So tables and reports, which call a path by its last part, call the graph by its name. ``place`` is the folder of
+    such graphs; the cache's by default.
     """
-    home = cache_folder() / "graphs" / graph.content_hash
+    home = (place or cache_folder() / "graphs") / graph.content_hash
     path = home / _file_name(graph.name)
     if not path.exists():
         with locked(home.with_name(f"{home.name}.lock")):

@@ -85,6 +85,11 @@ EXERCISES = {
     "19.product": Exercise(6, "(1/6)(1/6) = 1/36; how many times 1/36 is 1/6?"),
     "19.bytes": Exercise(2.5 / 1.45, "Compare 2.50 bits a row with the 1.45 that Table XII implies."),
     "20.variance": Exercise(3, "Each element has |x| (s - |x|), with s = 4; 4 and 0 are sent exactly."),
+    "21.bytes": Exercise(
+        10_000 * 4 * (612 + 512) / 1e6, "Rows of 100, 256 and 256 columns come; gradients of all but the first go back."
+    ),
+    "21.bits": Exercise(10_000 * (612 + 512) / 4 / 1e6, "Two bits are a quarter of a byte, where float32 has four."),
+    "21.workers": Exercise(4, "Machines share the workers out evenly."),
     "23.variance": Exercise(1.8, "(1 - p) / p is 3, and independent rows add their variances up."),
     "23.silence": Exercise(0.9**5, "Each of them stays silent with probability 0.9, whatever the others do."),
     "23.bytes": Exercise(2.5, "Half of the rows, and each of them an eighth as long."),

@@ -1,0 +1,72 @@
+"""Lines for several machines from Python: the same as on the command line, refused alike, and a run that they start."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import gnnqlab as gq
+from gnnqlab.cli import main
+from tests.launch.test_cluster import free_port
+
+
+def test_they_are_those_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+    monkeypatch.setattr("gnnqlab.launch.on_machines.new_id", lambda system: f"new-{system}")
+    where = {"address": "10.1.2.3", "port": 29501, "interface": "eth1"}
+    asked = {"system": "adaqp", "workers": 4, "epochs": 7, "lam": 0.25}
+    lines = gq.on_machines("digits", nnodes=2, out=tmp_path, **where, **asked)
+    words = [word for name, value in {**where, **asked}.items() for word in (f"--{name}", str(value))]
+    main(["train", "--graph", "digits", "--nnodes", "2", "--print-command", "--out", str(tmp_path), *words])
+    assert capsys.readouterr().out == f"{lines}\n"
+    assert len(lines.commands) == 2 and all("10.1.2.3:29501" in line for line in lines.commands)
+    assert lines.folder == tmp_path / "new-adaqp" and str(lines.folder) in lines.needs
+
+
+def test_a_worker_a_machine_is_the_default() -> None:
+    lines = gq.on_machines("digits", nnodes=3, address="10.0.0.1")
+    assert all("--nnodes=3 --nproc-per-node=1" in line for line in lines.commands)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"workers": 3}, "workers must be a multiple of the machines, got 3 workers on 2 machines"),
+        ({"workers": 4, "link": "1gbit"}, "emulated hosts are of one machine, got hosts 2"),
+        ({"system": "adapq"}, "adaqp"),
+        ({"nnodes": 0}, "workers must be at least 1, got 0"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path, options: dict, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        gq.on_machines("digits", **{"nnodes": 2, "address": "10.0.0.1", "out": tmp_path / "runs", **options})
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_graph_in_memory_lies_on_the_shared_disk_and_the_run_is_found(tmp_path: Path) -> None:
+    graph = gq.load("sbm:60,3,6", name="mine")
+    where = {"address": "127.0.0.1", "interface": "lo", "port": free_port(), "out": tmp_path}
+    lines = gq.on_machines(graph, nnodes=2, epochs=3, layers=2, hidden=8, **where)
+    with pytest.raises(FileNotFoundError, match="a run is there once its lines were started, got no folder"):
+        _ = lines.run
+    [kept] = (tmp_path / "graphs").glob("*/mine")
+    assert str(kept) in lines.commands[0] and gq.load(kept).content_hash == graph.content_hash
+    shell = {"shell": True, "cwd": tmp_path, "stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    env = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
+    started = [subprocess.Popen(line, env=env, executable="/bin/bash", **shell) for line in lines.commands]
+    for each in started:
+        _, errors = each.communicate(timeout=120)
+        assert each.returncode == 0, errors
+    run = lines.run
+    assert run.status == "finished" and run.summary["epochs"] == 3
+    assert torch.isfinite(run.predict()).all() and len(run.predict()) == graph.num_nodes
+
+
+def test_an_untrainable_graph_is_refused(tmp_path: Path) -> None:
+    bare = gq.Graph.from_edges([0, 1], [1, 2], num_nodes=3)
+    with pytest.raises(ValueError, match="features"):
+        gq.on_machines(bare, nnodes=2, address="10.0.0.1", out=tmp_path)
+    assert not list(tmp_path.iterdir())
