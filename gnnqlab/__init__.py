@@ -22,6 +22,7 @@ attach({
     "run.export": "gnnqlab.lab.training.export:export",
     "run.live": "gnnqlab.lab.training.live:LiveView",
     "run.resume": "gnnqlab.launch.continuation:resume",
+    "runs.browse": "gnnqlab.lab.listing.browser:RunBrowser",
     "theory.CacheError": "gnnqlab.measure.cache_check:CacheError",
     "theory.TheoryCheck": "gnnqlab.measure.run_check:TheoryCheck",
     "theory.cache_error": "gnnqlab.measure.cache_check:cache_error",

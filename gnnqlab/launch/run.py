@@ -27,7 +27,7 @@ from gnnqlab.train.config_file import read_config
 from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
 from gnnqlab.train.left import without_records
 
-__all__ = ["LIVE", "Run", "cleanup", "runs"]
+__all__ = ["LIVE", "Run", "Runs", "cleanup", "runs"]
 
 _POLL_S = 0.05
 _START_S = 20.0
@@ -312,14 +312,31 @@ class Run(Trained):
         return full["traceback"] if full and error.traceback else error.traceback
 
 
-def runs(root: Path | str | None = None) -> list[Run]:
+class Runs(list[Run]):
+    """Handles of runs, a list; at the end of a notebook cell a table to look through them."""
+
+    def browse(self) -> Any:
+        """A table to sort, filter, compare, follow and delete them: a `gnnqlab.lab.listing.browser.RunBrowser`."""
+        return attached("runs.browse")(self)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        try:
+            return self.browse()._repr_mimebundle_(include, exclude)
+        except Exception:  # a repr never raises
+            return {"text/plain": repr(self)}
+
+
+def runs(root: Path | str | None = None) -> Runs:
     """All runs under ``root``, the oldest first; also those of earlier kernels and other processes.
 
     Args:
         root: as for ``launch``.
+
+    Returns:
+        A list of handles; at the end of a notebook cell it shows as a table to look through (``Runs.browse``).
     """
     place = files.default_root() if root is None else Path(root).absolute()
-    return [Run(path.parent) for path in sorted(place.glob(f"*/{CONFIG}")) if path.is_file()]
+    return Runs(Run(path.parent) for path in sorted(place.glob(f"*/{CONFIG}")) if path.is_file())
 
 
 def cleanup(root: Path | str | None = None) -> list[Stray]:

@@ -3,21 +3,7 @@
 // them all that it has missed.
 
 const PLOTLY = Symbol.for("gnnqlab.plotly");
-const TRIES = 600;
-const PAUSE_MS = 100;
 const MARGIN_PX = 8; // of the boxes round a figure
-
-// A page that is loaded again makes its models in no particular order.
-async function find(manager, id) {
-  for (let tried = 1; ; tried += 1) {
-    try {
-      return await manager.get_model(id);
-    } catch (error) {
-      if (tried === TRIES) throw error;
-      await new Promise((done) => setTimeout(done, PAUSE_MS));
-    }
-  }
-}
 
 async function evaluate(text) {
   const before = "const module = { exports: {} }, exports = module.exports; let define;\n";

@@ -1,0 +1,106 @@
+"""Which of many runs are worth having: score over time or bytes, seeds together, and the front nobody surpasses."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal
+
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.theme import OKABE_ITO, finish, style_of
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["draw_front", "unsurpassed"]
+
+_COSTS = {"train_s": ("total time (s)", 1.0), "bytes_sent": ("sent an epoch (kB)", 1e-3)}
+
+
+def unsurpassed(groups: DataFrame, cost: str = "train_s") -> list[bool]:
+    """Return of each group whether no other has a score as good at a lower cost, or a better one at the same.
+
+    Args:
+        groups: as :func:`gnnqlab.lab.listing.run_rows.grouped` returns them.
+        cost: ``train_s`` or ``bytes_sent``.
+
+    Example:
+        >>> import pandas as pd
+        >>> unsurpassed(pd.DataFrame({"score": [0.9, 0.8, 0.8], "train_s": [5.0, 2.0, 3.0]}))
+        [True, True, False]
+    """
+    places = list(zip(groups[cost], groups["score"], strict=True))
+    return [
+        not math.isnan(mine) and not any(c <= mine and s >= score and (c, s) != (mine, score) for c, s in places)
+        for mine, score in places
+    ]
+
+
+def draw_front(groups: DataFrame, *, cost: Literal["train_s", "bytes_sent"] = "train_s", dark: bool = False) -> Bundle:
+    """Draw the score of each group over its cost with 95 % intervals; a line joins those that no other surpasses.
+
+    Args:
+        groups: as :func:`gnnqlab.lab.listing.run_rows.grouped` returns them, of one graph.
+        cost: what a better score is paid with.
+        dark: colours for a dark page.
+
+    Raises:
+        ValueError: if there is no group, groups are of several graphs, or the cost is none.
+    """
+    import plotly.graph_objects as go
+
+    if cost not in _COSTS:
+        raise ValueError(f"cost must be one of {sorted(_COSTS)}, got {cost!r}")
+    if groups.empty:
+        raise ValueError("a front needs at least one finished run, got none; launch some, or look in another folder")
+    if len(graphs := sorted(set(groups["graph"]))) > 1:
+        raise ValueError(f"scores of one graph can be compared, got {', '.join(graphs)}; choose runs of one of them")
+    name, by = _COSTS[cost]
+    figure, best = go.Figure(), unsurpassed(groups, cost)
+    front = groups[best].sort_values(cost)
+    figure.add_scatter(
+        x=(by * front[cost]).tolist(),
+        y=(100 * front["score"]).tolist(),
+        mode="lines",
+        name="no other surpasses these",
+        line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 2},
+        hoverinfo="skip",
+    )
+    for system, mine in groups.groupby("system", sort=False):
+        style = style_of(str(system))
+        figure.add_scatter(
+            x=(by * mine[cost]).tolist(),
+            y=(100 * mine["score"]).tolist(),
+            mode="markers",
+            name=str(system),
+            marker={"color": style.color, "symbol": style.symbol, "size": 11},
+            error_y={"array": [_known(100 * half) for half in mine["score_half"]], "thickness": 1.2, "width": 4},
+            error_x={"array": [_known(by * half) for half in mine["train_half"]], "thickness": 1.2, "width": 4}
+            if cost == "train_s"
+            else None,
+            customdata=[
+                f"{words or system}, {model}, {workers} workers, {seeds} seed(s)"
+                for words, model, workers, seeds in zip(
+                    mine["said"], mine["model"], mine["workers"], mine["seeds"], strict=True
+                )
+            ],
+            hovertemplate="%{customdata}: %{y:.2f} % at %{x:.4g}<extra></extra>",
+        )
+    figure.update_xaxes(title_text=name)
+    figure.update_yaxes(title_text="test score (%)")
+    caption = (
+        f"Test score over {name.split(' (')[0]} of {len(groups)} settings on {graphs[0]}; "
+        f"{sum(best)} of them no other surpasses: " + ", ".join(_said(row) for _, row in front.iterrows()) + "."
+    )
+    table = groups.drop(columns="runs").assign(unsurpassed=best)
+    finish(figure, title=f"What a better score costs on {graphs[0]}", caption=caption, dark=dark, height=420)
+    return Bundle(figure, table)
+
+
+def _known(half: float) -> float:
+    """An interval of one seed is not known, and not drawn."""
+    return half if math.isfinite(half) else 0.0
+
+
+def _said(row: object) -> str:
+    system, said = row["system"], row["said"]  # type: ignore[index]
+    return f"{system} ({said})" if said else str(system)

@@ -1,0 +1,187 @@
+"""What a run is and came to, in one row; and rows that differ in nothing but their seed, as one with an interval."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.launch.kept import bytes_under
+from gnnqlab.measure.intervals import interval
+from gnnqlab.train.config_file import NAME as CONFIG
+from gnnqlab.train.config_file import read_config
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from gnnqlab.launch.run import Run
+
+__all__ = ["Row", "grouped", "run_row"]
+
+_POINTS = 40
+"""Most points of a curve in a row."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One run of the table."""
+
+    id: str
+    status: str
+    began: str = ""
+    """Date and time, local."""
+    system: str = ""
+    said: str = ""
+    """The settings that its recipe was given, in words."""
+    graph: str = ""
+    model: str = ""
+    workers: int | None = None
+    seed: int | None = None
+    link: str = ""
+    epochs: int | None = None
+    """Trained so far."""
+    score: float | None = None
+    """Test score in the epoch with the best validation score, in [0, 1]."""
+    train_s: float | None = None
+    """Seconds of the whole training, evaluation apart."""
+    bytes_sent: float | None = None
+    """Of an epoch, all workers."""
+    size: int = 0
+    """Bytes on disk."""
+    curve: tuple[float, ...] = ()
+    """Validation scores, thinned."""
+    group: str = ""
+    """The same for runs that differ in their seed alone."""
+    trouble: str = ""
+    """What is wrong with it, or with its folder."""
+
+
+def run_row(run: Run) -> Row:
+    """Return what a run is and came to; of a folder that cannot be read, why not.
+
+    Args:
+        run: in any state.
+    """
+    size = bytes_under(run.folder)
+    try:
+        settings = read_config(run.folder)
+        summary = dict(run.summary) if run.status == "finished" else {}
+        score = summary.get("test_accuracy", summary.get("test_f1_micro"))
+        return Row(
+            id=run.id,
+            status=run.status,
+            began=time.strftime("%Y-%m-%d %H:%M", time.localtime((run.folder / CONFIG).stat().st_mtime)),
+            system=str(settings["system"]["name"]),
+            said=_words(settings.get("recipe")),
+            graph=Path(settings["graph"]).name,
+            model=f"{settings['model']['name']} {settings['model']['layers']} x {settings['model']['hidden']}",
+            workers=settings["workers"],
+            seed=settings["train"]["seed"],
+            link=_link(settings["launch"]),
+            epochs=summary.get("epochs", max(run.epoch + 1, 0)),
+            score=_number(score),
+            train_s=_number(summary.get("train_s")),
+            bytes_sent=_number(summary.get("bytes_sent")),
+            size=size,
+            curve=_curve(run),
+            group=_group(settings),
+            trouble=run.cause,
+        )
+    except Exception as error:  # whatever is wrong with one folder, the others are still shown
+        return Row(id=run.id, status="unreadable", size=size, trouble=f"{type(error).__name__}: {error}")
+
+
+def grouped(rows: Sequence[Row]) -> DataFrame:
+    """Return finished runs with those together that differ in their seed alone.
+
+    Returns:
+        A row a group, in the order of their first runs: ``system, said, graph, model, workers, link, epochs, seeds``;
+        means ``score``, ``train_s``, ``bytes_sent``, with ``score_half`` and ``train_half``, half their 95 %
+        intervals (NaN for one seed); ``runs``, the names.
+
+    Example:
+        >>> one, two = (Row(id=str(seed), status="finished", group="g", seed=seed, score=0.8 + seed / 100, train_s=1.0)
+        ...             for seed in (0, 1))
+        >>> grouped([one, two])[["seeds", "score"]].round(3).to_numpy().tolist()
+        [[2.0, 0.805]]
+    """
+    import pandas as pd
+
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.status == "finished" and row.score is not None:
+            groups.setdefault(row.group, []).append(row)
+    names = ("system", "said", "graph", "model", "workers", "link", "epochs")
+    found = []
+    for members in groups.values():
+        means = {value: _mean(members, value) for value in ("score", "train_s", "bytes_sent")}
+        found.append(
+            {
+                **{name: getattr(members[0], name) for name in names},
+                "seeds": len({one.seed for one in members}),
+                "score": means["score"][0],
+                "score_half": means["score"][1],
+                "train_s": means["train_s"][0],
+                "train_half": means["train_s"][1],
+                "bytes_sent": means["bytes_sent"][0],
+                "runs": tuple(one.id for one in members),
+            }
+        )
+    columns = [*names, "seeds", "score", "score_half", "train_s", "train_half", "bytes_sent", "runs"]
+    return pd.DataFrame(found, columns=columns)
+
+
+def _mean(members: Sequence[Row], value: str) -> tuple[float, float]:
+    """Mean and half its interval of what is known; NaN where nothing says how far it may be off."""
+    known = [float(found) for one in members if (found := getattr(one, value)) is not None]
+    if not known:
+        return math.nan, math.nan
+    mean, half = interval(known)
+    return mean, half if len(known) > 1 else math.nan
+
+
+def _words(recipe: Any) -> str:
+    if not isinstance(recipe, Mapping):
+        return ""
+    return ", ".join(f"{name} {value}" for name, value in recipe.items() if name != "name")
+
+
+def _link(launch: Mapping[str, Any]) -> str:
+    return str(launch.get("link") or "") if (launch.get("hosts") or 1) > 1 else ""
+
+
+def _number(value: Any) -> float | None:
+    """A number as JSON has it; neither NaN nor infinity."""
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def _curve(run: Run) -> tuple[float, ...]:
+    """Validation scores of a run that has begun; nothing where there is none yet."""
+    try:
+        records = run.records
+    except (OSError, ValueError):
+        return ()
+    if "val_score" not in records:
+        return ()
+    scores = records[records["rank"] == records["rank"].min()]["val_score"].dropna().tolist()
+    every = max(-(-len(scores) // _POINTS), 1)
+    kept = [*scores[::every], *([scores[-1]] if scores and (len(scores) - 1) % every else [])]
+    return tuple(round(float(score), 4) for score in kept)
+
+
+def _group(settings: Mapping[str, Any]) -> str:
+    """All settings but the seed, as text; where processes write and who watches them is no part of a training."""
+    launch = settings["launch"]
+    where = {name: launch.get(name) for name in ("device", "hosts", "link")}
+    return repr(sorted(_flat({**settings, "launch": where, "recipe": None, "train": {**settings["train"], "seed": 0}})))
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, each in value.items():
+        if isinstance(each, Mapping):
+            yield from _flat(each, f"{prefix}{name}.")
+        elif name != "seed":  # a random partitioner has the run's
+            yield prefix + name, repr(each)

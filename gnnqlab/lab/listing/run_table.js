@@ -1,0 +1,180 @@
+// A table of runs: sorted by a click on a column, filtered by words, ticked and pinned by keyboard or mouse. What it
+// shows and what is chosen stand in a plain widget model, which a page that comes late finds as it is.
+
+const COLUMNS = [
+  { name: "began", title: "launched" },
+  { name: "system", title: "system", text: (run) => (run.said ? `${run.system} (${run.said})` : run.system) },
+  { name: "graph", title: "graph" },
+  { name: "model", title: "model" },
+  { name: "workers", title: "workers", number: true },
+  { name: "link", title: "link" },
+  { name: "seed", title: "seed", number: true },
+  { name: "epochs", title: "epochs", number: true },
+  { name: "score", title: "test (%)", number: true, text: (run) => fixed(run.score, 2, 100) },
+  { name: "curve", title: "validation", fixed: true, text: (run) => (run.curve.length > 1 ? "curve" : "") },
+  { name: "train_s", title: "total (s)", number: true, text: (run) => fixed(run.train_s, 2) },
+  { name: "faster", title: "× pinned", number: true, text: (run) => times(run.faster) },
+  { name: "bytes_sent", title: "sent (kB/epoch)", number: true, text: (run) => fixed(run.bytes_sent, 1, 1e-3) },
+  { name: "size", title: "disk (MB)", number: true, text: (run) => fixed(run.size, 2, 1e-6) },
+  { name: "status", title: "status" },
+];
+const HINTS = { system: (run) => run.id, status: (run) => run.trouble };
+const CURVE = { width: 90, height: 22 };
+
+const fixed = (value, digits, by = 1) => (value === null || value === undefined ? "" : (by * value).toFixed(digits));
+const times = (value) => (value === null || value === undefined ? "" : `${value.toFixed(2)} ×`);
+const shown = (column, run) => (column.text ? column.text(run) : String(run[column.name] ?? ""));
+
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name in element && typeof value === "boolean") element[name] = value;
+    else element.setAttribute(name, value);
+  }
+  element.append(...children);
+  return element;
+}
+
+// Validation scores over evaluations, from the least to the most of all runs.
+function sparkline(run, [least, most]) {
+  const points = run.curve;
+  if (points.length < 2) return "";
+  const { width, height } = CURVE;
+  const place = (score, index) => {
+    const x = 2 + (index * (width - 4)) / (points.length - 1);
+    const y = height - 3 - ((score - least) * (height - 6)) / (most - least || 1);
+    return `${x.toFixed(1)},${y.toFixed(1)}`;
+  };
+  const said = `validation score from ${fixed(points[0], 1, 100)} to ${fixed(points.at(-1), 1, 100)} %`;
+  const picture = make("span", { role: "img", "aria-label": said, title: said });
+  picture.innerHTML =
+    `<svg width="${width}" height="${height}" aria-hidden="true"><polyline fill="none" stroke="currentColor" ` +
+    `stroke-width="1.5" points="${points.map(place).join(" ")}"/></svg>`;
+  return picture;
+}
+
+function compare(column, a, b) {
+  const [x, y] = [a[column.name] ?? null, b[column.name] ?? null];
+  if (x === null || y === null) return (x === null) - (y === null); // what is not known stands last
+  return column.number ? x - y : shown(column, a).localeCompare(shown(column, b));
+}
+
+function render({ model, el }) {
+  let [source, gone] = [null, false];
+  let order = { column: COLUMNS[0], down: true };
+  const words = make("input", {
+    type: "search", placeholder: "filter: adaqp digits 4", "aria-label": "Filter runs by words", oninput: draw,
+  });
+  const count = make("span", { role: "status" });
+  const head = make("thead");
+  const body = make("tbody");
+  const table = make("table", { "aria-label": "Runs" }, head, body);
+  const area = make("div", { class: "gnnqlab-runs" }, make("div", { class: "bar" }, words, count), make("div", { class: "scroll" }, table));
+  el.replaceChildren(make("style"), area);
+  el.firstChild.textContent = STYLE;
+
+  function choose(name, value) {
+    source.set(name, value);
+    source.save_changes();
+    draw();
+  }
+
+  function tick(id, on) {
+    const others = source.get("ticked").filter((each) => each !== id);
+    choose("ticked", on ? [...others, id] : others);
+  }
+
+  function sortBy(column) {
+    order = { column, down: order.column === column ? !order.down : Boolean(column.number) };
+    draw();
+    head.querySelector(`[data-column="${column.name}"]`)?.focus();
+  }
+
+  function title(column) {
+    if (column.fixed) return make("th", { scope: "col" }, column.title);
+    const mine = order.column === column;
+    const mark = mine ? (order.down ? " ▾" : " ▴") : "";
+    const sort = mine ? (order.down ? "descending" : "ascending") : "none";
+    const button = make("button", { type: "button", "data-column": column.name, onclick: () => sortBy(column) }, column.title + mark);
+    return make("th", { scope: "col", "aria-sort": sort, class: column.number ? "number" : "" }, button);
+  }
+
+  function line(run, columns, pinned, ticked, range) {
+    const about = `${run.system || run.id} of ${run.began}`;
+    const box = make("input", {
+      type: "checkbox", "aria-label": `Tick ${about}`, checked: ticked.has(run.id), onchange: (event) => tick(run.id, event.target.checked),
+    });
+    const pin = make("input", {
+      type: "radio", name: `pin-${model.model_id}`, "aria-label": `Compare others with ${about}`,
+      checked: run.id === pinned, onchange: () => choose("pinned", run.id),
+    });
+    const cells = columns.map((column) => make(
+      "td",
+      { class: column.number ? "number" : "", "data-column": column.name, title: HINTS[column.name]?.(run) ?? "" },
+      column.fixed ? sparkline(run, range) : shown(column, run),
+    ));
+    return make(
+      "tr", { class: `${ticked.has(run.id) ? "ticked" : ""} ${run.id === pinned ? "pinned" : ""}`, "data-run": run.id },
+      make("td", {}, box), make("td", {}, pin), ...cells,
+    );
+  }
+
+  function draw() {
+    if (gone || !source) return;
+    const runs = JSON.parse(source.get("rows"));
+    const [pinned, ticked] = [source.get("pinned"), new Set(source.get("ticked"))];
+    const reference = runs.find((run) => run.id === pinned);
+    for (const run of runs)
+      run.faster = reference?.train_s && run.train_s ? reference.train_s / run.train_s : null;
+    const asked = words.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const text = (run) => [run.id, ...COLUMNS.map((column) => shown(column, run))].join(" ").toLowerCase();
+    const kept = runs.filter((run) => asked.every((word) => text(run).includes(word)));
+    kept.sort((a, b) => {
+      const unknown = [a, b].some((run) => (run[order.column.name] ?? null) === null);
+      return (order.down && !unknown ? -1 : 1) * compare(order.column, a, b);
+    });
+    const columns = COLUMNS.filter((column) => runs.some((run) => shown(column, run) !== "")); // what nobody has is left out
+    const scores = runs.flatMap((run) => run.curve);
+    const range = [Math.min(...scores), Math.max(...scores)];
+    count.textContent = `${kept.length} of ${runs.length} runs, ${ticked.size} ticked`;
+    const focused = el.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
+    head.replaceChildren(make("tr", {}, make("th", { scope: "col" }, "✓"), make("th", { scope: "col" }, "pin"),
+      ...columns.map(title)));
+    body.replaceChildren(...kept.map((run) => line(run, columns, pinned, ticked, range)));
+    if (focused) [...body.querySelectorAll("input")].find((each) => each.getAttribute("aria-label") === focused)?.focus();
+  }
+
+  async function begin() {
+    source = await find(model.widget_manager, model.get("source"));
+    source.on("change:rows change:ticked change:pinned", draw);
+    draw();
+  }
+
+  begin().catch((error) => {
+    area.setAttribute("role", "alert");
+    area.textContent = `✗ The table of runs cannot be shown: ${error.message}. Run the cell again.`;
+  });
+  return () => {
+    gone = true;
+    source?.off("change:rows change:ticked change:pinned", draw);
+  };
+}
+
+const STYLE = `
+.gnnqlab-runs { font-size: 13px; color: var(--jp-ui-font-color1, inherit); }
+.gnnqlab-runs .bar { display: flex; gap: 1em; align-items: center; padding: 4px 0; }
+.gnnqlab-runs .bar input { width: 18em; padding: 3px 6px; font: inherit; color: inherit;
+  background: var(--jp-layout-color1, transparent); border: 1px solid var(--jp-border-color1, #999); border-radius: 4px; }
+.gnnqlab-runs .scroll { overflow: auto; max-height: 420px; border: 1px solid var(--jp-border-color2, #ccc); }
+.gnnqlab-runs table { border-collapse: collapse; width: 100%; margin: 0; }
+.gnnqlab-runs th { position: sticky; top: 0; background: var(--jp-layout-color2, #eee); text-align: left; z-index: 1; }
+.gnnqlab-runs th button { all: unset; cursor: pointer; font-weight: 600; padding: 2px; }
+.gnnqlab-runs th button:focus-visible { outline: 2px solid var(--jp-brand-color1, #0072b2); }
+.gnnqlab-runs th, .gnnqlab-runs td { padding: 3px 8px; white-space: nowrap; }
+.gnnqlab-runs .number { text-align: right; font-variant-numeric: tabular-nums; }
+.gnnqlab-runs tr.ticked td { background: var(--jp-layout-color2, #eef); }
+.gnnqlab-runs tr.pinned td[data-column=system] { font-weight: 700; }
+`;
+
+export default { render };

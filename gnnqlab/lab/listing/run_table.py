@@ -1,0 +1,152 @@
+"""The table of runs on a page: sorted, filtered, ticked and pinned there; and as plain HTML where no kernel runs."""
+
+from __future__ import annotations
+
+import functools
+import html
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from gnnqlab.lab.figures import figure_view
+from gnnqlab.lab.figures.frames import human_bytes
+from gnnqlab.lab.listing.run_rows import Row
+
+__all__ = ["RunTable", "rows_html"]
+
+_WIDTH, _HEIGHT = 90, 22
+"""Pixels of a curve."""
+
+
+class RunTable:
+    """Shows rows, and knows which are ticked and which one is pinned.
+
+    Args:
+        rows: the newest first.
+    """
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        classes = _classes()
+        self._source = classes.Source()
+        self.widget = classes.Place(source=self._source.model_id)
+        """What stands among other widgets."""
+        self.show(rows)
+
+    def show(self, rows: Sequence[Row]) -> None:
+        """Show other rows; what is ticked or pinned and gone is forgotten."""
+        names = {row.id for row in rows}
+        self._source.rows = json.dumps([asdict(row) for row in rows])
+        self.tick([name for name in self.ticked if name in names])
+        if self.pinned not in names:
+            self._source.pinned = ""
+
+    @property
+    def ticked(self) -> list[str]:
+        """Names of the runs that are ticked, in the order in which they were."""
+        return list(self._source.ticked)
+
+    @property
+    def pinned(self) -> str:
+        """The name of the run that others are compared with; empty if none is."""
+        return str(self._source.pinned)
+
+    def tick(self, names: Sequence[str]) -> None:
+        """Tick these runs and no others."""
+        self._source.ticked = list(names)
+
+    def pin(self, name: str) -> None:
+        """Compare others with this run."""
+        self._source.pinned = name
+
+    def observe(self, changed: Callable[[], None]) -> None:
+        """Call whenever a run was ticked or pinned."""
+        self._source.observe(lambda change: changed(), names=["ticked", "pinned"])
+
+    def close(self) -> None:
+        """Take the table off every page."""
+        self.widget.close()
+        self._source.close()
+
+
+class _Classes:
+    """Widgets are classes of packages that take long to import."""
+
+    def __init__(self) -> None:
+        import anywidget
+        import ipywidgets
+        import traitlets
+
+        class Source(ipywidgets.Widget):  # type: ignore[misc]
+            rows = traitlets.Unicode("[]").tag(sync=True)
+            ticked = traitlets.List(traitlets.Unicode()).tag(sync=True)
+            pinned = traitlets.Unicode().tag(sync=True)
+
+        class Place(anywidget.AnyWidget):  # type: ignore[misc]
+            _esm = "\n".join(
+                path.read_text(encoding="utf-8")
+                for path in (Path(figure_view.__file__).with_name("find_model.js"), Path(__file__).with_suffix(".js"))
+            )
+            source = traitlets.Unicode().tag(sync=True)
+
+        self.Source, self.Place = Source, Place
+
+
+@functools.cache
+def _classes() -> _Classes:
+    return _Classes()
+
+
+_COLUMNS: dict[str, Callable[[Row], str]] = {
+    "launched": lambda row: row.began,
+    "system": lambda row: f"{row.system} ({row.said})" if row.said else row.system or row.id,
+    "graph": lambda row: row.graph,
+    "model": lambda row: row.model,
+    "workers": lambda row: _text(row.workers),
+    "link": lambda row: row.link,
+    "seed": lambda row: _text(row.seed),
+    "epochs": lambda row: _text(row.epochs),
+    "test": lambda row: "" if row.score is None else f"{100 * row.score:.2f} %",
+    "total": lambda row: "" if row.train_s is None else f"{row.train_s:.2f} s",
+    "sent an epoch": lambda row: "" if row.bytes_sent is None else human_bytes(row.bytes_sent),
+    "on disk": lambda row: human_bytes(row.size),
+    "status": lambda row: row.status,
+}
+
+
+def _text(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def rows_html(rows: Sequence[Row]) -> str:
+    """Return the rows as a table without controls.
+
+    Example:
+        >>> "96.50 %" in rows_html([Row(id="a", status="finished", score=0.965)])
+        True
+    """
+    scores = [score for row in rows for score in row.curve]
+    least, most = (min(scores), max(scores)) if scores else (0.0, 1.0)
+    head = "".join(f'<th scope="col">{name}</th>' for name in (*_COLUMNS, "validation"))
+    lines = []
+    for row in rows:
+        cells = "".join(f"<td>{html.escape(text(row))}</td>" for text in _COLUMNS.values())
+        lines.append(f"<tr>{cells}<td>{_curve(row, least, most)}</td></tr>")
+    size = human_bytes(sum(row.size for row in rows))
+    caption = f"{len(rows)} run{'' if len(rows) == 1 else 's'}, {size} on disk"
+    return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+
+
+def _curve(row: Row, least: float, most: float) -> str:
+    """Validation scores as a small picture."""
+    if len(row.curve) < 2:
+        return ""
+    across, up = (_WIDTH - 4) / (len(row.curve) - 1), (_HEIGHT - 6) / ((most - least) or 1.0)
+    points = " ".join(
+        f"{2 + index * across:.1f},{_HEIGHT - 3 - (score - least) * up:.1f}" for index, score in enumerate(row.curve)
+    )
+    said = f"validation score from {100 * row.curve[0]:.1f} to {100 * row.curve[-1]:.1f} %"
+    return (
+        f'<svg role="img" aria-label="{said}" width="{_WIDTH}" height="{_HEIGHT}"><polyline fill="none" '
+        f'stroke="currentColor" stroke-width="1.5" points="{points}"/></svg>'
+    )

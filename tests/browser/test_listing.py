@@ -1,0 +1,93 @@
+"""The run browser in a real JupyterLab: sorting, filtering, ticking, comparing and deleting, by keyboard and mouse."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.lab_page import LabPage
+
+CELL = """import gnnqlab as gq
+shape = dict(workers=1, layers=2, hidden=8, epochs=6, out="listing", wait=True)
+for asked in (dict(seed=0), dict(seed=1), dict(system="fixed-bits", bits=4, workers=2)):
+    gq.launch("sbm:60,3,6", **{**shape, **asked})
+browser = gq.runs("listing").browse()
+browser"""
+LINES = ".gnnqlab-runs tbody tr"
+
+
+@pytest.fixture(scope="module")
+def lab(open_notebook: Any) -> Iterator[LabPage]:
+    lab: LabPage = open_notebook("listing", [CELL])
+    lab.run_all()
+    lab.page.wait_for_function(f"() => document.querySelectorAll('{LINES}').length === 3")
+    yield lab
+
+
+def _systems(lab: LabPage) -> list[str]:
+    return [text.split(" ")[0] for text in lab.page.locator(f"{LINES} td[data-column=system]").all_inner_texts()]
+
+
+def _press(lab: LabPage, name: str) -> None:
+    lab.page.get_by_role("button", name=re.compile(rf"(^|\W){name}$")).click()
+
+
+def test_a_column_sorts_and_words_filter(lab: LabPage, screenshots: Path) -> None:
+    heading = lab.page.locator("button[data-column=system]")
+    heading.focus()
+    lab.page.keyboard.press("Enter")
+    assert _systems(lab) == ["fixed-bits", "vanilla", "vanilla"]
+    assert lab.page.locator("th[aria-sort=ascending]").inner_text().startswith("system")
+    lab.page.keyboard.press("Enter")
+    assert _systems(lab) == ["vanilla", "vanilla", "fixed-bits"]
+    words = lab.page.get_by_role("searchbox", name="Filter runs by words")
+    words.fill("bits 4")
+    assert _systems(lab) == ["fixed-bits"] and lab.page.get_by_text("1 of 3 runs").is_visible()
+    words.fill("")
+    lab.page.screenshot(path=screenshots / "runs.png")
+
+
+def test_ticked_runs_are_compared_with_the_pinned_one(lab: LabPage, screenshots: Path) -> None:
+    lab.page.get_by_role("checkbox", name=re.compile("Tick fixed-bits")).focus()
+    lab.page.keyboard.press("Space")
+    lab.page.get_by_role("radio", name=re.compile("vanilla")).first.check()
+    assert lab.page.locator(f"{LINES}.pinned").count() == 1
+    assert "×" in lab.page.locator(f"{LINES}.ticked td[data-column=faster]").inner_text()
+    _press(lab, "Compare")
+    lab.page.get_by_text("2 runs beside").wait_for()
+    lab.page.wait_for_function("() => document.querySelector('.js-plotly-plot .scatterlayer')")
+    assert lab.python("print(len(browser.panel.table.ticked), browser.panel.table.pinned != '')").split() == [
+        "1",
+        "True",
+    ]
+    lab.page.screenshot(path=screenshots / "runs-compared.png")
+    _press(lab, "Front")
+    lab.page.get_by_text("1 settings, 1 trainings").wait_for()
+
+
+def test_deleting_asks_first_and_other_ticks_take_it_back(lab: LabPage) -> None:
+    _press(lab, "Delete")
+    lab.page.get_by_text("would be removed for good: press Delete again").wait_for()
+    lab.page.get_by_role("checkbox", name=re.compile("Tick vanilla")).first.check()
+    _press(lab, "Delete")
+    lab.page.get_by_text(re.compile(r"2 run\(s\), .* would be removed for good")).wait_for()
+    lab.page.get_by_role("checkbox", name=re.compile("Tick vanilla")).first.uncheck()
+    _press(lab, "Delete")
+    lab.page.get_by_text(re.compile(r"1 run\(s\), .* would be removed for good")).wait_for()
+    _press(lab, "Delete")
+    lab.page.get_by_text(re.compile(r"1 run\(s\) deleted")).wait_for()
+    assert _systems(lab) == ["vanilla", "vanilla"]
+    assert lab.python("print(len(gq.runs('listing')))").strip() == "2"
+
+
+def test_nothing_ticked_is_said(lab: LabPage) -> None:
+    _press(lab, "Resume")
+    lab.page.get_by_role("alert").get_by_text("tick a run in the table first").wait_for()
+
+
+def test_nothing_was_complained_of_and_nothing_left_the_machine(lab: LabPage) -> None:
+    assert lab.elsewhere == [] and lab.errors == []

@@ -1,0 +1,115 @@
+"""Runs as rows, seeds as groups, the front, and the table: of launched runs, and of folders that are broken."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import gnnqlab as gq
+from gnnqlab.lab.listing import RunBrowser, grouped, run_row
+from gnnqlab.lab.listing.front_view import draw_front, unsurpassed
+from gnnqlab.lab.listing.run_rows import Row
+from gnnqlab.lab.listing.run_table import rows_html
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Two seeds of one setting, another setting, and a folder whose configuration is torn."""
+    root = tmp_path_factory.mktemp("runs")
+    shape = {"workers": 1, "layers": 2, "hidden": 8, "epochs": 6, "out": root, "wait": True}
+    for asked in ({"seed": 0}, {"seed": 1}, {"system": "fixed-bits", "bits": 4, "workers": 2}):
+        gq.launch("sbm:60,3,6", **{**shape, **asked})
+    torn = root / "torn"
+    torn.mkdir()
+    (torn / "config.json").write_text("{")
+    yield root
+
+
+def test_a_row_says_what_a_run_is_and_came_to(folder: Path) -> None:
+    run = next(run for run in gq.runs(folder) if "fixed" in run.id)
+    row = run_row(run)
+    assert (row.status, row.system, row.said, row.graph) == ("finished", "fixed-bits", "bits 4", "sbm:60,3,6")
+    assert (row.model, row.workers, row.seed, row.epochs) == ("gcn 2 x 8", 2, 0, 6)
+    assert row.score == run.summary["test_accuracy"] and row.train_s == pytest.approx(run.summary["train_s"])
+    assert row.curve == tuple(round(score, 4) for score in run.records.query("rank == 0")["val_score"])
+    assert row.size > 1000 and not row.trouble
+
+
+def test_a_torn_folder_is_a_row_of_its_own(folder: Path) -> None:
+    rows = {row.id: row for row in gq.runs(folder).browse().rows}
+    assert len(rows) == 4 and rows["torn"].status == "unreadable" and "config.json" in rows["torn"].trouble
+    assert rows["torn"].size == 1
+
+
+def test_seeds_stand_together(folder: Path) -> None:
+    groups = gq.runs(folder).browse().groups()
+    assert groups[["system", "seeds"]].to_numpy().tolist() == [["vanilla", 2], ["fixed-bits", 1]]
+    scores = [run.summary["test_accuracy"] for run in gq.runs(folder) if "vanilla" in run.id]
+    assert groups.loc[0, "score"] == pytest.approx(sum(scores) / 2)
+    assert groups.loc[0, "score_half"] == pytest.approx(12.706 * abs(scores[0] - scores[1]) / 2, rel=1e-3)
+    assert math.isnan(groups.loc[1, "score_half"]) and len(groups.loc[0, "runs"]) == 2
+
+
+def test_what_differs_in_more_than_the_seed_stands_apart() -> None:
+    base = Row(id="a", status="finished", group="x", seed=0, score=0.5, train_s=1.0)
+    other = replace(base, id="b", group="y", seed=1)
+    running = replace(base, id="c", status="running", score=None)
+    assert grouped([base, other, running])["seeds"].tolist() == [1, 1]
+    assert grouped([]).empty and "score_half" in grouped([])
+
+
+def test_the_front_are_those_that_no_other_surpasses() -> None:
+    table = pd.DataFrame({"score": [0.9, 0.8, 0.7, 0.9, 0.95], "train_s": [5.0, 2.0, 3.0, 6.0, math.nan]})
+    assert unsurpassed(table) == [True, True, False, False, False]
+
+
+def test_the_front_is_drawn_with_intervals(folder: Path) -> None:
+    browser = gq.runs(folder).browse()
+    groups = browser.groups()
+    figure = browser.front().figure
+    drawn = {trace.name: trace for trace in figure.data}
+    assert drawn["vanilla"].y[0] == pytest.approx(100 * groups.loc[0, "score"])
+    assert drawn["vanilla"].error_y.array[0] == pytest.approx(100 * groups.loc[0, "score_half"])
+    assert drawn["fixed-bits"].error_y.array[0] == 0.0
+    sent = {trace.name: trace for trace in browser.front(cost="bytes_sent").figure.data}
+    assert sent["fixed-bits"].x[0] == pytest.approx(groups.loc[1, "bytes_sent"] / 1000)
+
+
+@pytest.mark.parametrize(
+    ("table", "cost", "text"),
+    [
+        (grouped([]), "train_s", "a front needs at least one finished run, got none"),
+        (grouped([]), "money", r"cost must be one of \['bytes_sent', 'train_s'\], got 'money'"),
+        (pd.DataFrame({"graph": ["a", "b"]}), "train_s", "scores of one graph can be compared, got a, b"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(table: pd.DataFrame, cost: str, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        draw_front(table, cost=cost)
+
+
+def test_without_a_kernel_the_table_stays(folder: Path, monkeypatch) -> None:
+    monkeypatch.setenv("GNNQLAB_STATIC", "1")
+    bundle = gq.runs(folder)._repr_mimebundle_()
+    assert set(bundle) == {"text/plain", "text/html"} and bundle["text/html"].count("<tr>") == 5
+    assert "fixed-bits (bits 4)" in bundle["text/html"] and bundle["text/html"].count("<svg") == 3
+    assert isinstance(gq.runs(folder), list) and len(gq.runs(folder)[:2]) == 2
+
+
+def test_names_are_no_markup() -> None:
+    assert "<script>" not in rows_html([Row(id="x", status="finished", system="<script>")])
+
+
+def test_runs_that_have_ended_are_read_once(folder: Path, monkeypatch) -> None:
+    browser = RunBrowser(gq.runs(folder))
+    first = browser.rows
+    monkeypatch.setattr("gnnqlab.lab.listing.run_list.run_row", lambda run: pytest.fail(run.id) if run.id != "torn" else
+                        Row(id="torn", status="unreadable"))  # fmt: skip
+    assert [row.id for row in browser.rows] == [row.id for row in first]
+    json.dumps(browser.to_frame().reset_index().to_dict("list"), default=str)
