@@ -128,4 +128,3 @@ def _inside(value: Any) -> Iterator[tuple[Any, str | None]]:
 def _attributes(value: Any) -> list[tuple[str, Any]]:
     slots = [name for each in type(value).__mro__ for name in getattr(each, "__slots__", ()) if hasattr(value, name)]
     return [*list(getattr(value, "__dict__", {}).items()), *((name, getattr(value, name)) for name in slots)]
-
