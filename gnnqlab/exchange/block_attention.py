@@ -27,7 +27,7 @@ class _Forward(AttendForward):
     def __init__(self, look: Look, call: Call, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float) -> None:
         super().__init__(call, z, a_source, a_target, slope)
         self._look = look
-        self.halo = z.new_empty(call.boundary.num_halo, *z.shape[1:])
+        self.halo = call.boundary.seen(z.new_empty(call.boundary.num_halo, *z.shape[1:]))
 
     @property
     def rounds(self) -> int:  # type: ignore[override]

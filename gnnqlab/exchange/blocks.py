@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -34,6 +34,8 @@ _SLOTS = 2
 
 class Blocks:
     """The blocks that one worker multiplies, its own and those that others broadcast to it."""
+
+    stands_for: ClassVar[dict[str, str]] = {"_rows": "halo"}
 
     def __init__(
         self, shard: BlockShard, wires: Wires, *, timeline: Timeline, device: torch.device | str = "cpu"

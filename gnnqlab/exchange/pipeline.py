@@ -115,6 +115,8 @@ class Pipeline:
         bound: most epochs in a row without fresh rows, where somebody switches; ``None``: nobody does.
     """
 
+    stands_for: ClassVar[dict[str, str]] = {"_means": "halo"}
+
     def __init__(self, smoothing: dict[str, float], *, bound: int | None = None) -> None:
         self.fresh = False
         """Whether steps wait for their own rows, as in the first epoch; set between two epochs."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -23,14 +24,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils._python_dispatch import _disable_current_modes
 
-from gnnqlab.bits.policy import BitPolicy, Rows
+from gnnqlab.bits.policy import BitPolicy, Rows, in_force
 from gnnqlab.bits.variance import RowVariance, min_max
 from gnnqlab.exchange.protocol import Exchange
 from gnnqlab.exchange.schedule import Synchronous
 from gnnqlab.graph.graph import Graph
 from gnnqlab.message.cache import at_work
 from gnnqlab.message.codec import Codec, Float32, Noise
-from gnnqlab.message.direction import ByDirection, of_direction
+from gnnqlab.message.direction import ByDirection, by_direction, of_direction
 from gnnqlab.message.transport import Transfer
 from gnnqlab.message.wire import Layout
 from gnnqlab.nn.message_passing import GraphPass, LocalGraph, WorkerGraph
@@ -42,7 +43,7 @@ from gnnqlab.systems.system import System
 from gnnqlab.train.clock import Clock, summed
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.objective import Objective
-from gnnqlab.train.trainer import Trainer
+from gnnqlab.train.trainer import Trainer, seat_of
 
 __all__ = [
     "FrozenBits", "GraphFactory", "LoopBack", "Mail", "OrExact", "PeerGone", "SmoothStack", "ThreadedWorkers",
@@ -111,13 +112,14 @@ class LoopBack:
             with _disable_current_modes():  # what is under way is no worker's memory
                 sent = buffer.clone()
             self.mail.put(self.rank, peer, sent)
-        return _LoopBackTransfer(self, receive)
+        return _LoopBackTransfer(self, send, receive)
 
 
 class _LoopBackTransfer(Transfer):
-    def __init__(self, transport: LoopBack, receive: Mapping[int, Tensor]) -> None:
+    def __init__(self, transport: LoopBack, send: Mapping[int, Tensor], receive: Mapping[int, Tensor]) -> None:
         super().__init__()
         self._transport, self._receive = transport, receive
+        self._send = send  # lives as long as the transfer, as it does where bytes take their time
         self._numbers = {peer: transport.await_from(peer) for peer in receive}
 
     def _finish(self) -> None:
@@ -220,7 +222,8 @@ class ThreadedWorkers:
         bits: instead of the system's own policy.
         make_graph: instead of a plain `WorkerGraph`.
         smooth: put GELU in the place of ReLU.
-        as_launched: keep the system's codec and schedule, as measurements of memory need.
+        as_launched: keep the system's codec and schedule, and policies as they are in force at the start, as
+            measurements of memory need.
 
     Raises:
         ValueError: if so many workers cannot do what the settings ask.
@@ -251,10 +254,13 @@ class ThreadedWorkers:
         either: Any = ByDirection(*(OrExact(of_direction(system.codec, each)) for each in ("forward", "backward")))
         quiet = system if as_launched else replace(system, codec=either, schedule=Synchronous())
         for shard, cache in zip(self.shards, self.caches, strict=True):
+            in_use: Any = quiet.bits if bits is None else bits
+            if as_launched and bits is None:
+                in_use = by_direction(quiet.bits, partial(in_force, seat=seat_of(shard, settings)))
             exchange = join(
                 quiet,
                 shard,
-                bits=quiet.bits if bits is None else bits,
+                bits=in_use,
                 cache=cache,
                 transport=LoopBack(self._mail, shard.rank),
                 seed=settings.seed,

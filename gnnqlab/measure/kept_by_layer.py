@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from gnnqlab.compute.remade import Remakes
 from gnnqlab.nn.message_passing import GraphPass
-from gnnqlab.train.ledger import standing
+from gnnqlab.train.standing import standing
 
 if TYPE_CHECKING:
     from gnnqlab.graph import Graph

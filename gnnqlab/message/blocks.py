@@ -7,7 +7,7 @@ owner knows them to have. Letters: n rows of the block, D columns.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -65,6 +65,8 @@ class SkippedBlock(BlockChannel):
         chooser: of this place, on this worker.
         held: where to keep blocks; whoever gives it keeps it in checkpoints.
     """
+
+    stands_for: ClassVar[dict[str, str]] = {"_held": "halo"}
 
     def __init__(self, *, chooser: BlockChooser, held: Held, **of_channel: Any) -> None:
         super().__init__(**of_channel)

@@ -7,7 +7,7 @@ route, k of them that travel, D columns.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -30,6 +30,8 @@ class ChosenRows(Channel):
         chooser: of this place, on this worker.
         held: where to keep what receivers have; whoever gives it keeps it in checkpoints.
     """
+
+    stands_for: ClassVar[dict[str, str]] = {"_held": "halo"}
 
     def __init__(self, *, chooser: Chooser, held: Held | None = None, **of_channel: Any) -> None:
         super().__init__(**of_channel)

@@ -23,6 +23,8 @@ class HeldRows:
             only senders hold something.
     """
 
+    stands_for: ClassVar[dict[str, str]] = {"held": "halo"}
+
     def __init__(self, *, alike: bool) -> None:
         self.held: dict[Place, Held] = {}
         """By place: what the receivers have, of both ends of this worker's messages, or what its sender keeps."""

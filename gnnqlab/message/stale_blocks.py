@@ -113,6 +113,8 @@ class StaleBlocks:
 class BlocksAtWork:
     """The cache of one worker: what is held of every place, and since when."""
 
+    stands_for: ClassVar[dict[str, str]] = {"held": "halo"}
+
     def __init__(self, settings: StaleBlocks) -> None:
         self.settings = settings
         self.held: dict[Place, Held] = {}

@@ -7,7 +7,7 @@ an epoch the one with the most bytes is kept, purpose by purpose, and the most t
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +17,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.train.json_lines import read_lines
 from gnnqlab.train.record import JsonLines
+from gnnqlab.train.standing import standing, watched
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,8 +30,8 @@ __all__ = ["MEMORY_COLUMNS", "PURPOSES", "Ledger", "MemoryFile", "read_memory"]
 
 PURPOSES = ("weights", "adjacency", "kept", "rows", "halo", "buffers")
 """What tensors are there for: weights with gradients and the optimizer's moments; matrices of the graph and their
-parts; what autograd keeps of this worker's rows for the backward pass; its other rows, features and labels among them;
-rows of other workers and their gradients; bytes of messages."""
+parts, and where rows are; what autograd keeps of this worker's rows for the backward pass; its other rows, features and
+labels among them; rows of other workers and their gradients, and all that a cache holds; bytes of messages."""
 
 MEMORY_COLUMNS = ("epoch", "rank", "purpose", "bytes", "peak_bytes")
 """Columns of ``run.memory``: ``bytes`` of a purpose at the moment at which all purposes together had the most, and the
@@ -149,10 +149,9 @@ def counting(trainer: Trainer) -> tuple[ExitStack, Ledger]:
         for tensor in tensors:
             ledger.enter(tensor, purpose, fixed=True)
     stack.callback(ledger.close)
-    boundary = getattr(trainer.exchange, "boundary", None)
-    if boundary is not None:
-        stack.callback(setattr, boundary, "see", boundary.see)
-        boundary.see = _halo(ledger)
+    for part in watched(trainer):
+        stack.callback(setattr, part, "see", part.see)
+        part.see = _halo(ledger)
     stack.callback(setattr, trainer, "see_kept", trainer.see_kept)
     trainer.see_kept = ledger.keep
     stack.enter_context(torch.autograd.graph.saved_tensors_hooks(ledger.keep, lambda kept: kept))
@@ -160,52 +159,8 @@ def counting(trainer: Trainer) -> tuple[ExitStack, Ledger]:
     return stack, ledger
 
 
-def standing(trainer: Trainer) -> dict[str, list[Tensor]]:
-    """Return the tensors that outlive an epoch, by purpose."""
-    exchange, graph = trainer.exchange, trainer.graph
-    boundary = getattr(exchange, "boundary", None)
-    parts = () if boundary is None else (boundary, boundary.sampling, boundary.turns)
-    channels = getattr(exchange, "channels", ()) if boundary is None else boundary.every_channel
-    return {
-        "weights": [*_tensors(vars(trainer.parameters)), *_tensors(vars(trainer.optimizer)), *trainer.model.buffers()],
-        "halo": [] if boundary is None else boundary.halos,
-        "buffers": [tensor for channel in channels for tensor in channel.buffers],
-        "rows": [*_tensors(graph.features), *_tensors(trainer.objective)],
-        "adjacency": [
-            *_tensors(getattr(graph, "_shard", None), rows=False),
-            *_tensors(graph._adjacencies),
-            *(tensor for part in parts for tensor in _matrices(part)),
-        ],
-    }
-
-
 def _halo(ledger: Ledger) -> Callable[[Tensor], None]:
     return lambda tensor: ledger.enter(tensor, "halo")
-
-
-def _matrices(part: Any) -> Iterator[Tensor]:
-    for value in vars(part).values() if part is not None else ():
-        if hasattr(value, "items"):
-            for key, held in value.items():
-                yield from _tensors([key, held] if isinstance(key, Adjacency) else held)
-        else:
-            yield from _tensors(value)
-
-
-def _tensors(value: Any, *, rows: bool = True) -> Iterator[Tensor]:
-    """Yield the tensors in containers, dataclasses and matrices; those of a shard without its rows."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from _tensors(each)
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _tensors(each)
-    elif hasattr(value, "__dataclass_fields__"):
-        for name, each in vars(value).items():
-            if rows or name not in ("features", "labels", "train_mask", "val_mask", "test_mask"):
-                yield from _tensors(each)
 
 
 def read_memory(folder: Path) -> pd.DataFrame:

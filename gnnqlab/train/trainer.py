@@ -39,7 +39,7 @@ from gnnqlab.train.parameters import Adam, FlatParameters
 from gnnqlab.train.reduction import Facts, make_reduction
 from gnnqlab.train.shared import Wanted
 
-__all__ = ["Steering", "Trainer", "worker_trainer"]
+__all__ = ["Steering", "Trainer", "seat_of", "worker_trainer"]
 
 
 class Steering(Protocol):
@@ -175,6 +175,18 @@ class Trainer:
             return self.objective.scores(logits, distributed=self.distributed)
 
 
+def seat_of(shard: Shard, settings: TrainSettings, device: torch.device | str = "cpu") -> Seat:
+    """Return where a worker's parts run: who it is, and what it knows of its nodes."""
+    return Seat(
+        rank=shard.rank,
+        workers=shard.workers,
+        seed=settings.seed,
+        ids=torch.cat([shard.owned, shard.halo]),
+        importance=shard.importance,
+        device=torch.device(device),
+    )
+
+
 def worker_trainer(
     shard: Shard,
     system: System,
@@ -209,14 +221,7 @@ def worker_trainer(
         refuse_attention(f"model {model.name}")
     clock = clock or Clock()
     distributed = shard.workers > 1 and dist.is_initialized()
-    seat = Seat(
-        rank=shard.rank,
-        workers=shard.workers,
-        seed=settings.seed,
-        ids=torch.cat([shard.owned, shard.halo]),
-        importance=shard.importance,
-        device=torch.device(device),
-    )
+    seat = seat_of(shard, settings, device)
     bits = by_direction(system.bits, lambda part: in_force(part, seat))
     cache = at_work(system.cache)
     transport = make_transport(settings.transport, shard.rank, shard.workers)

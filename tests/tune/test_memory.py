@@ -60,7 +60,8 @@ def test_what_is_foreseen_is_what_workers_hold(tmp_path: Path):
         memory = read_memory(tmp_path / model / name)
         most = memory.groupby("rank")["bytes"].sum().max()
         foreseen = sum(foreseen_memory(graph, shape(model), recipe(name), workers=WORKERS).values())
-        assert 0.9 * most <= foreseen <= 1.1 * most, (model, name, foreseen, most)
+        # workers also hold headers and what has been decided so far
+        assert 0.97 * most <= foreseen <= 1.01 * most, (model, name, foreseen, most)
 
 
 def test_a_forecast_says_what_a_trial_holds():

@@ -227,4 +227,20 @@ FAULTS = (
         test="train/test_model_file.py::test_types_are_kept_into_the_model",
         why="weights would be others than those in the file, too little to be seen in a score",
     ),
+    Fault(
+        name="blocks and caches that nobody counts",
+        file="train/standing.py",
+        before="said += [(_kind(tensor), tensor) for tensor, purpose in named if purpose is None]",
+        after="pass",
+        test="train/test_standing.py::test_nothing_that_outlives_an_epoch_is_left_out",
+        why="more than half of what CAGNET and CDFGNN hold between epochs would be in no table",
+    ),
+    Fault(
+        name="held rows for a worker's own",
+        file="train/standing.py",
+        before="yield each, stands_for.get(name)",
+        after="yield each, None",
+        test="train/test_standing.py::test_nothing_that_outlives_an_epoch_is_left_out",
+        why="a cache of blocks would look as if it took no memory for rows of others",
+    ),
 )
