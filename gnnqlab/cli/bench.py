@@ -61,8 +61,8 @@ class Bench:
     epochs: int | None = None
     """epoch with a link, throughput: epochs of each run; default 120 and 12, systems that decide as they train at least
     120. accuracy: default what each model needs. compute: default 40. precision, systems: default 150.
-    broadcasts: default 120. cdfgnn: default 100. fanouts: default 60. int8, tango: default 200. limits: default 15.
-    memory: of runs in which bytes are counted; default 2. minibatch: of the trainings for scores; default 30."""
+    broadcasts: default 120. cdfgnn: default 100. fanouts: default 60. exact, int8, tango: default 200. limits: default
+    15. memory: of runs in which bytes are counted; default 2. minibatch: of the trainings for scores; default 30."""
     seeds: int | None = None
     """epoch, with a link: seeds over which the accuracies of Vanilla and AdaQP are compared; default: none. accuracy,
     broadcasts, caches, cdfgnn, compute, int8, minibatch, precision, tango: trainings of each contestant; default 5.

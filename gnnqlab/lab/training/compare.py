@@ -147,7 +147,7 @@ class Comparison:
         short["median epoch"] = [f"{1000 * seconds:.3g} ms" for seconds in full["epoch_s"]]
         short["sent per epoch"] = [human_bytes(count) for count in full["bytes_per_epoch"]]
         short["of it parameters"] = [human_bytes(count) for count in full["bytes_params"].astype(float)]
-        short["less sent"] = [f"{ratio:.1f} ×" for ratio in full["fewer_bytes"]]
+        short["less sent"] = [f"{ratio:.1f} ×" if ratio > 0 else "" for ratio in full["fewer_bytes"]]  # alone: nothing
         return short
 
     def __repr__(self) -> str:
