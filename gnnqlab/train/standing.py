@@ -38,11 +38,16 @@ def standing(trainer: Trainer) -> dict[str, list[Tensor]]:
 
     Example:
         >>> from gnnqlab.graph import load
-        >>> from gnnqlab.measure.in_process import exact_trainer
         >>> from gnnqlab.nn import ModelSettings
-        >>> found = standing(exact_trainer(load("sbm:60,3,6"), ModelSettings(layers=2, hidden=8)))
-        >>> sum(tensor.numel() for tensor in found["rows"] if tensor.shape == (60, 16))
-        960
+        >>> from gnnqlab.partition import Random
+        >>> from gnnqlab.systems import vanilla
+        >>> from gnnqlab.train.config import TrainSettings
+        >>> from gnnqlab.train.trainer import worker_trainer
+        >>> graph = load("sbm:60,3,6")
+        >>> shard = Random().cut(graph, 1).shard(graph, 0)
+        >>> trainer = worker_trainer(shard, vanilla(), ModelSettings(layers=2, hidden=8), TrainSettings())
+        >>> [purpose for purpose, tensors in standing(trainer).items() if tensors]  # alone: no rows of others
+        ['weights', 'rows', 'adjacency']
     """
     graph, named = trainer.graph, list(_tensors(trainer))
     shard = getattr(graph, "_shard", None)

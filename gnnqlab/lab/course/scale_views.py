@@ -8,6 +8,7 @@ from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.byte_axis import log_byte_ticks
 from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.training.memory_view import memory_figure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from gnnqlab.launch import Run
 
-__all__ = ["agreement", "draw_scale", "measured_of"]
+__all__ = ["agreement", "draw_held", "draw_scale", "measured_of"]
 
 _LOOKS = tuple(
     zip(
@@ -122,6 +123,23 @@ def draw_scale(found: DataFrame, measured: DataFrame | None = None, *, dark: boo
     )
     finish(figure, title="Who moves and keeps how much", caption=caption, dark=dark, height=440, legend_rows=2)
     return Bundle(figure, found)
+
+
+def draw_held(runs: Mapping[str, Run]) -> Bundle:
+    """Draw what runs held at their peak, by purpose, as stacked bars; the frame has the most of each purpose.
+
+    Args:
+        runs: by the name that they are shown by, launched with ``memory_every=1``.
+
+    Raises:
+        ValueError: if a run counted no epoch.
+    """
+    import pandas as pd
+
+    memories = {name: run.memory for name, run in runs.items()}
+    figure = memory_figure(memories)
+    most = {name: memory.groupby("purpose", sort=False)["peak_bytes"].max() for name, memory in memories.items()}
+    return Bundle(figure, pd.DataFrame(most).T.rename_axis("system"))
 
 
 def _ticks(found: DataFrame, measured: DataFrame | None, panel: str) -> dict[str, Any]:

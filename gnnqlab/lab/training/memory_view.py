@@ -18,7 +18,7 @@ _PURPOSES = {
     "adjacency": ("matrices of the graph", "purple", "."),
     "kept": ("own rows kept for backward", "blue", "/"),
     "rows": ("own rows", "sky", ""),
-    "halo": ("halo rows and their gradients", "vermillion", "x"),
+    "halo": ("halo rows, gradients, caches", "vermillion", "x"),
     "buffers": ("bytes of messages", "orange", "\\"),
 }
 """Purpose -> words, colour and hatch; hatches keep them apart in grey."""
@@ -48,7 +48,7 @@ def memory_figure(memories: Mapping[str, DataFrame]) -> Figure:
     figure.update_layout(barmode="stack", yaxis_title="live tensors at the peak (MB)", xaxis_title="run")
     totals = "; ".join(f"{name} {sum(found.values()) / 1e6:.2f} MB" for name, found in at_peak.items())
     caption = f"Live tensors of the worker with the most, at the moment with the most, by purpose: {totals}."
-    return finish(figure, title="Memory at the peak, by purpose", caption=caption, legend_rows=2)
+    return finish(figure, title="Memory at the peak, by purpose", caption=caption, legend_rows=3)
 
 
 def _worst(name: str, memory: DataFrame) -> dict[str, int]:

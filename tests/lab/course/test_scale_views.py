@@ -8,7 +8,7 @@ from typing import Any, cast
 import pandas as pd
 import pytest
 
-from gnnqlab.lab.course.scale_views import agreement, draw_scale, measured_of
+from gnnqlab.lab.course.scale_views import agreement, draw_held, draw_scale, measured_of
 
 FOUND = pd.DataFrame(
     {"system": ["SAR"] * 3, "workers": [1, 2, 4], "bytes": [0.0, 10.0, 30.0], "memory_bytes": [8.0, 5.0, float("nan")]}
@@ -37,3 +37,16 @@ def test_lines_are_found_and_open_marks_measured() -> None:
     assert "Sent in an epoch at 4 workers: SAR 30 B" in drawn.layout.meta["caption"]
     with pytest.raises(ValueError, match="between 1 and 7 systems"):
         draw_scale(FOUND.iloc[:0])
+
+
+def test_what_is_held_is_stacked_by_purpose_and_the_frame_has_the_most_of_each() -> None:
+    columns = ["epoch", "rank", "purpose", "bytes", "peak_bytes"]
+    lines = [(1, 0, "rows", 4e6, 5e6), (1, 0, "halo", 1e6, 3e6), (1, 1, "rows", 2e6, 9e6), (1, 1, "halo", 2e6, 2e6)]
+    run = SimpleNamespace(memory=pd.DataFrame(lines, columns=columns))
+    drawn = draw_held(cast("Any", {"SAR": run, "Vanilla": run}))
+    assert drawn.figure.layout.barmode == "stack"
+    assert {bar.name: list(bar.y) for bar in drawn.figure.data if any(bar.y)} == {
+        "own rows": [4.0, 4.0],
+        "halo rows, gradients, caches": [1.0, 1.0],
+    }
+    assert drawn.frame.to_dict("index")["SAR"] == {"rows": 9e6, "halo": 3e6}
