@@ -28,6 +28,9 @@ GNNQLAB_FN Pair pair_of(int8_t even, int8_t odd) { return {uint8_t((even & 15) |
 
 GNNQLAB_FN float element(const float *row, int64_t column) { return row[column]; }
 GNNQLAB_FN float element(const int8_t *row, int64_t column) { return float(row[column]); }
+GNNQLAB_FN float element(const Pair *row, int64_t column) {
+    return float(column % 2 ? odd_code(row[column / 2]) : even_code(row[column / 2]));
+}
 GNNQLAB_FN float element(const uint16_t *row, int64_t column) { // bfloat16: the upper half of a float32
     const uint32_t bits = uint32_t(row[column]) << 16;
     float value;

@@ -2,32 +2,12 @@
 // over all edges, then the next lines. The random reads stay in the cache, and columns and edges keep their order.
 #pragma once
 
-#include <cstdlib>
-#include <memory>
-
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
-
 #include "cpu/aggregate_tile.h"
+#include "cpu/pages.h"
 #include "cpu/schedule.h"
 
 namespace gnnqlab {
 namespace {
-
-// Memory in large pages if the system has them: a page of 4 KB for every few rows would cost more to look up than the
-// line to read.
-using Buffer = std::unique_ptr<void, decltype(&std::free)>;
-
-Buffer large_pages(int64_t bytes) {
-    constexpr size_t kLargePage = size_t(1) << 21;
-    const size_t size = (size_t(bytes) + kLargePage - 1) / kLargePage * kLargePage;
-    void *memory = std::aligned_alloc(kLargePage, size);
-#if defined(MADV_HUGEPAGE)
-    if (memory) madvise(memory, size, MADV_HUGEPAGE);
-#endif
-    return Buffer(memory, &std::free);
-}
 
 // How many lines of each row to bring together, 0 for none. It pays if the rows outgrow the near caches but those lines
 // stay in the last one, and each is read often enough to pay for the copy. What a virtual machine reports for its last

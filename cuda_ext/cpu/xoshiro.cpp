@@ -81,7 +81,7 @@ GNNQLAB_EXPORT(xoshiro)(const uint64_t *states, int64_t draws, uint64_t *out) {
     return 0;
 }
 
-// Codes and scales of all rows; returns 0, or 1 + the first row that is not finite.
+// Codes and scales of all rows; returns 0, or the first row that is not finite, times 8, plus the reason.
 GNNQLAB_EXPORT(quantize_xoshiro)
 (const float *x, int64_t stride, int64_t rows, int64_t columns, float levels, int64_t seed, int8_t *codes,
  int64_t codes_stride, float *scales, int64_t threads) {
@@ -95,7 +95,7 @@ GNNQLAB_EXPORT(quantize_xoshiro)
         for (int64_t i = block * block_rows; i < std::min(rows, (block + 1) * block_rows); i++) {
             const uint32_t largest = largest_bits(x + i * stride, columns);
             if (largest >= not_finite) {
-                bad = earlier(bad, i + 1);
+                bad = earlier(bad, i * 8 + non_finite);
                 continue;
             }
             const Symmetric row = symmetric(largest, levels);

@@ -1,67 +1,32 @@
 // Dense products of int8 codes with 32-bit sums, on tensor cores; arguments as on the CPU (cpu/int8_mm.cpp).
 //
-// A block of eight warps makes a tile of 64 x 64 sums, 32 terms at a time. Half of the threads bring one factor's pieces, half the
-// other's, through registers, while the pieces before them are multiplied, into shared memory, where the terms of a row lie side by side whichever way
-// the factor is stored. Factors come in whole pieces (kernels/int8_mm.py pads what does not): stored by rows, addresses and
-// strides are multiples of 16 and zeros follow the last term up to one; stored by columns, multiples of 4.
-#include "cuda/teams.cuh"
+// A block of eight warps makes a tile of 64 x 64 sums, 32 terms at a time. Half of the threads bring one factor's pieces, half
+// the other's, through registers, while the pieces before them are multiplied, into shared memory, where the terms of a row
+// lie side by side whichever way the factor is stored. Factors come in whole pieces (kernels/int8_mm.py pads what does not):
+// stored by rows, addresses and strides are multiples of 16 and zeros follow the last term up to one; stored by columns,
+// multiples of 4.
+#include "cuda/code_pieces.cuh"
 #include "cuda/tensor_core.cuh"
 
 namespace gnnqlab {
 namespace {
 
 static_assert(mma_terms == 32);
-constexpr int kTile = 64, kTerms = 32; // rows and columns of sums, and terms at a time
-constexpr int kPitch = kTerms + 16;             // bytes between rows in shared memory: their words lie in different banks
-constexpr int64_t kMostTerms = 131072;          // times 127 * 127, less than 2^31
-constexpr int kWarpRows = 16, kWarpColumns = 32; // of a warp: four by two of them
+constexpr int kPitch = kTerms + 16;    // bytes between rows in shared memory: their words lie in different banks
+constexpr int64_t kMostTerms = 131072; // times 127 * 127, less than 2^31
 
-// A factor: rows of the result's row (or column), over terms.
-struct Factor {
-    const int8_t *codes;
-    int64_t stride, rows;
-};
-
-// Sixteen codes of a tile. Stored by rows: sixteen terms of a row. By columns: four terms of four rows.
-template <bool kByColumns> struct Piece {
-    int row, term; // in the tile
-    const int8_t *from;
-    bool here;
-
-    __device__ Piece(const Factor &factor, int64_t first_row) {
-        const int number = threadIdx.x % (kThreads / 2);
-        // By columns eight lanes side by side read 32 bytes of a row of storage.
-        row = kByColumns ? number % 8 * 4 + number / 64 * 32 : number / 2;
-        term = kByColumns ? number / 8 % 8 * 4 : number % 2 * 16;
-        here = first_row + row < factor.rows;
-        from = factor.codes + (kByColumns ? first_row + row : (first_row + row) * factor.stride);
+template <bool kByColumns> __device__ void store_piece(const Piece<kByColumns> &of, uint4 piece, int8_t *tile) {
+    int8_t *to = tile + of.row * kPitch + of.term;
+    if (kByColumns) {
+        const uint4 rows = turned(piece);
+        *(uint32_t *)to = rows.x;
+        *(uint32_t *)(to + kPitch) = rows.y;
+        *(uint32_t *)(to + 2 * kPitch) = rows.z;
+        *(uint32_t *)(to + 3 * kPitch) = rows.w;
+    } else {
+        *(uint4 *)to = piece;
     }
-
-    __device__ uint4 load(int64_t stride, int64_t first, int64_t terms) const {
-        const int64_t t = first + term;
-        if (kByColumns) {
-            const int8_t *at = from + t * stride;
-            const auto word = [&](int k) { return here && t + k < terms ? *(const uint32_t *)(at + k * stride) : 0u; };
-            return make_uint4(word(0), word(1), word(2), word(3));
-        }
-        return here && t < terms ? *(const uint4 *)(from + t) : make_uint4(0, 0, 0, 0);
-    }
-
-    __device__ void store(uint4 piece, int8_t *tile) const {
-        int8_t *to = tile + row * kPitch + term;
-        if (kByColumns) {
-            // Byte r of each word: the four terms of a row.
-            const uint32_t low = __byte_perm(piece.x, piece.y, 0x5140), high = __byte_perm(piece.z, piece.w, 0x5140);
-            const uint32_t low2 = __byte_perm(piece.x, piece.y, 0x7362), high2 = __byte_perm(piece.z, piece.w, 0x7362);
-            *(uint32_t *)to = __byte_perm(low, high, 0x5410);
-            *(uint32_t *)(to + kPitch) = __byte_perm(low, high, 0x7632);
-            *(uint32_t *)(to + 2 * kPitch) = __byte_perm(low2, high2, 0x5410);
-            *(uint32_t *)(to + 3 * kPitch) = __byte_perm(low2, high2, 0x7632);
-        } else {
-            *(uint4 *)to = piece;
-        }
-    }
-};
+}
 
 // What becomes of a sum: float32 times the scales, plus a bias and what is there; or 64-bit totals of several blocks.
 struct Result {
@@ -104,8 +69,8 @@ __global__ void __launch_bounds__(kThreads, 4)
         next = brings_a ? of_a.load(a.stride, term, end) : of_b.load(b.stride, term, end);
     };
     const auto store = [&](int half) {
-        if (brings_a) of_a.store(next, a_tiles[half]);
-        else of_b.store(next, b_tiles[half]);
+        if (brings_a) store_piece(of_a, next, a_tiles[half]);
+        else store_piece(of_b, next, b_tiles[half]);
     };
     int32_t sums[4][4] = {};
     load(begin);
@@ -134,15 +99,6 @@ __global__ void __launch_bounds__(kThreads, 4)
         }
 }
 
-// Whether a factor comes in pieces of so many bytes.
-bool fits(const Factor &factor, int64_t width) {
-    return uintptr_t(factor.codes) % width == 0 && factor.stride % width == 0;
-}
-
-unsigned tiles(const Factor &a, const Factor &b) {
-    return unsigned((a.rows + kTile - 1) / kTile * ((b.rows + kTile - 1) / kTile));
-}
-
 } // namespace
 
 // `threads` is not used.
@@ -169,10 +125,7 @@ GNNQLAB_CUDA_EXPORT(int8_mm_totals)
     const Factor left{a, a_stride, rows}, right{b, b_stride, columns};
     if (!fits(left, 4) || !fits(right, 4)) return cudaErrorInvalidValue;
     const unsigned over = tiles(left, right);
-    // As many shares of the terms as fill the device, none longer than 32 bits hold the sum of.
-    const int64_t wanted = (blocks + over - 1) / over, pieces = (terms + kTerms - 1) / kTerms;
-    int64_t share = (pieces + wanted - 1) / wanted * kTerms;
-    if (share > kMostTerms) share = kMostTerms;
+    const int64_t share = share_of(terms, over, blocks, kMostTerms);
     const dim3 grid(over, unsigned((terms + share - 1) / share));
     multiply<true, true><<<grid, kThreads, 0, cudaStream_t(stream)>>>(left, right, terms, share, to);
     return cudaGetLastError();

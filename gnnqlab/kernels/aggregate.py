@@ -18,6 +18,7 @@ from gnnqlab.kernels import native
 from gnnqlab.kernels.adjacency import Adjacency, Csr, address, describe
 from gnnqlab.kernels.code_rows import PairedRows, QuantizedRows, unpack_pairs
 from gnnqlab.kernels.reference import aggregate as reference
+from gnnqlab.kernels.room import room
 
 __all__ = ["Adjacency", "PairedRows", "QuantizedRows", "aggregate", "quantize_rows", "spmm"]
 
@@ -67,8 +68,7 @@ def spmm(
         adj: the matrix; with ``transposed`` its transpose is used (``adj.transposed``, built at the first use).
         x: the rows of columns ``0..N-1``, ``(N, D)`` float32, bfloat16, ``QuantizedRows`` or ``PairedRows`` (sums are
             float32 for all four; float64 only in the reference). Rows may lie further apart than D. Packed rows are
-            unpacked in registers, and give the sums of the same codes unpacked to the bit; off the CPU they are
-            unpacked first.
+            unpacked in registers, and give the sums of the same codes unpacked to the bit.
         halo: the rows of columns ``N..``, like ``x``. Without it the rows asked for must not use such columns.
         rows: ``(start, stop)``; only these rows of the matrix are computed.
         out: ``(stop - start, D)``, written (with ``accumulate`` added to) and returned; made if not given.
@@ -192,7 +192,7 @@ def _sum_rows(
     accumulate: bool,
 ) -> Tensor:
     """The product of checked operands."""
-    if source.rows.dtype == torch.uint8 and not (source.rows.is_cpu and native.active(source.rows.device)):
+    if source.rows.dtype == torch.uint8 and not native.active(source.rows.device):
         source, halo_source = _unpacked(source), None if halo_source is None else _unpacked(halo_source)
     x, scales, columns = source
     halo, halo_scales = (None, None) if halo_source is None else halo_source[:2]
@@ -203,7 +203,7 @@ def _sum_rows(
             return summed
         return out.add_(summed) if accumulate else out.copy_(summed)
     if out is None:
-        out = x.new_empty((stop - start, columns), dtype=torch.float32)
+        out = room(x, stop - start, columns)
     x, into = _unit_columns(x), _unit_columns(out)
     halo = None if halo is None else _unit_columns(halo)
     indptr, indices, weights = csr

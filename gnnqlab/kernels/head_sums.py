@@ -10,13 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
 from gnnqlab.kernels import native
 from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.kernels.aggregate import QuantizedRows, spmm
 from gnnqlab.kernels.int8_edges import int8_weighted_sum
+from gnnqlab.kernels.room import room
 
 __all__ = ["WAYS", "head_sums", "measured_ways"]
 
@@ -88,7 +88,7 @@ def _apart(adj: Adjacency, weights: Tensor, x: QuantizedRows, heads: int) -> Ten
     if x.shape[1] % heads or weights.shape != (adj.num_edges, heads):
         return int8_weighted_sum(adj, weights, x, heads=heads)  # says what does not fit
     features = x.shape[1] // heads
-    out = torch.empty((adj.num_rows, heads, features), device=x.codes.device)
+    out = room(x.codes, adj.num_rows, heads, features)
     for head in range(heads):
         matrix = Adjacency.of_checked(
             adj.indptr, adj.indices, weights[:, head].contiguous(), num_columns=adj.num_columns

@@ -19,6 +19,7 @@ from gnnqlab.kernels.native import call
 from gnnqlab.kernels.quantize import SCALES, Noise, check_bits, largest_magnitude, quantize, raise_or_note
 from gnnqlab.kernels.reference import attention as reference
 from gnnqlab.kernels.reference import int8_edges as widening
+from gnnqlab.kernels.room import room
 
 __all__ = [
     "incidence",
@@ -94,7 +95,7 @@ def quantized_sum(
         raise_or_note(~torch.isfinite(x).all(1))
     ids = None if noise is None else noise.ids[adj.indices]
     counter = (0, 0, 0) if noise is None else (noise.seed, noise.epoch, noise.stream)
-    out = x.new_empty((adj.num_rows, x.shape[1]))
+    out = room(x, adj.num_rows, x.shape[1])
     refusal = run_noting(
         _quantized_sum, x.device,
         adj.indptr.data_ptr(), adj.indices.data_ptr(), adj.num_rows, x.data_ptr(), x.stride(0), x.shape[1],
@@ -122,7 +123,7 @@ def int8_sddmm_add(adj: Adjacency, x: QuantizedRows, y: QuantizedRows) -> Tensor
     if not _natively(x):
         wide = [widening.widened(rows.codes, rows.scales, 1)[:, 0] for rows in (x, y)]
         return widening.sddmm_add(adj.indptr, adj.indices, *wide)
-    out = x.scales.new_empty((adj.num_edges, x.shape[1]))
+    out = room(x.codes, adj.num_edges, x.shape[1])
     call(
         _add, x.codes,
         adj.indptr.data_ptr(), adj.indices.data_ptr(), adj.num_rows, x.shape[1], *_source(x), *_fixed(y),
@@ -178,7 +179,7 @@ def int8_weighted_sum(adj: Adjacency, weights: Tensor, x: QuantizedRows, *, head
         wide = widening.widened(x.codes, x.scales, heads)
         return reference.weighted_sum(adj.indptr, adj.indices, weights, wide)
     weights, features = weights.contiguous(), x.shape[1] // heads
-    out = x.scales.new_empty((adj.num_rows, heads, features))
+    out = room(x.codes, adj.num_rows, heads, features)
     call(
         _weighted_sum, x.codes,
         adj.indptr.data_ptr(), adj.indices.data_ptr(), adj.num_rows, heads, features, weights.data_ptr(), *_source(x),
@@ -210,7 +211,7 @@ def int8_attend_rows(
         raise ValueError(f"rows must satisfy 0 <= start <= stop <= {adj.num_rows}, got ({start}, {stop})")
     features = values.shape[1] // heads
     if out is None:
-        out = source_logits.new_empty((stop - start, heads, features))
+        out = room(source_logits, stop - start, heads, features)
     stats = source_logits.new_empty((stop - start, 2, heads))
     source_logits, target_logits = source_logits.contiguous(), target_logits.contiguous()
     halo_logits = None if halo_logits is None else halo_logits.contiguous()
@@ -248,7 +249,7 @@ def int8_attend_columns(
         )
     turned, features = adj.transposed, values.shape[1] // heads
     source_logits, packed = source_logits.contiguous(), packed.contiguous()
-    values_grad = source_logits.new_empty((stop - start, heads, features))
+    values_grad = room(source_logits, stop - start, heads, features)
     source_grad = source_logits.new_empty((stop - start, heads))
     call(
         _attend_backward, values.codes,

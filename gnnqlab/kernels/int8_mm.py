@@ -2,7 +2,7 @@
 
 ``X W``, ``dY W^T`` and ``X^T dY`` (TANGO, section 3.3). A scale may belong to a row of the result, or to a whole
 matrix. One that changes along what is summed over does not leave the sum: there codes times scales are summed in
-float32, on CUDA by PyTorch. Letters: M, K, N.
+float32. Letters: M, K, N.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from torch import Tensor
 from gnnqlab.kernels import native
 from gnnqlab.kernels.adjacency import address, describe
 from gnnqlab.kernels.reference import int8_mm as reference
+from gnnqlab.kernels.room import room
 
 __all__ = ["MOST_TERMS", "int8_instructions", "int8_mm", "int8_mm_scaled", "int8_mm_transposed"]
 
@@ -22,6 +23,7 @@ MOST_TERMS = 2**16
 _int8_mm = native.declare("int8_mm", "p i p p i f i i i i p p i i i")
 _int8_mm_transposed = native.declare("int8_mm_transposed", "p i p i f i i i p i i i")
 _int8_mm_scaled = native.declare("int8_mm_scaled", "p i p i p i i i p i i i")
+_int8_mm_shared = native.declare("int8_mm_shared", "p i p i p i i i p i p i i i")
 _int8_mm_totals = native.declare("int8_mm_totals", "p i p i i i i p i")
 _instructions = native.declare("int8_instructions", "")
 
@@ -72,7 +74,7 @@ def int8_mm(
         raise ValueError(f"a and b must have {terms} terms a sum, got {describe(a)} and {describe(b)}")
     if terms >= MOST_TERMS:
         raise ValueError(f"sums of codes must have fewer than {MOST_TERMS} terms, got {terms}; use compute float32")
-    out = _checked_out(out, rows, columns, a.device, accumulate)
+    out = _checked_out(out, rows, columns, a, accumulate)
     if not native.active(a.device):
         sums = reference.int8_mm(a, b.t() if transposed else b)
         product = (sums * (a_scales * b_scale).double()[:, None]).float()
@@ -110,7 +112,7 @@ def int8_mm_transposed(
     if a.shape[0] != b.shape[0]:
         raise ValueError(f"a and b must have as many rows, got {describe(a)} and {describe(b)}")
     (terms, rows), columns = a.shape, b.shape[1]
-    out = _checked_out(out, rows, columns, a.device, accumulate)
+    out = _checked_out(out, rows, columns, a, accumulate)
     if _by_pieces(a) or not native.active(a.device):
         sums = _totals(a, b) if native.active(a.device) else reference.int8_mm(a.t(), b)
         product = (sums.double() * scale).float()
@@ -144,11 +146,13 @@ def int8_mm_scaled(
             f"a, b and scales must have as many rows, got {describe(a)}, {describe(b)} and {describe(scales)}"
         )
     (terms, rows), columns = a.shape, b.shape[1]
-    out = _checked_out(out, rows, columns, a.device, accumulate)
-    if not (a.is_cpu and native.active(a.device)):  # a library's float32 product where there is a good one
+    out = _checked_out(out, rows, columns, a, accumulate)
+    if not native.active(a.device):
         product = torch.mm(a.float().t(), b * scales.unsqueeze(1))
         return out.add_(product) if accumulate else out.copy_(product)
     a, b, scales = _unit(a), _unit(b), scales.contiguous()
+    if _by_pieces(a):
+        return _shared(a, b, scales, out, accumulate)
     _int8_mm_scaled(
         a.data_ptr(), a.stride(0), b.data_ptr(), b.stride(0), scales.data_ptr(), rows, columns, terms,
         out.data_ptr(), out.stride(0), int(accumulate), native.threads(),
@@ -161,11 +165,11 @@ def _check_codes(a: Tensor, b: Tensor) -> None:
         raise ValueError(f"codes must be int8 in two dimensions, got {describe(a)} and {describe(b)}")
 
 
-def _checked_out(out: Tensor | None, rows: int, columns: int, device: torch.device, accumulate: bool) -> Tensor:
+def _checked_out(out: Tensor | None, rows: int, columns: int, like: Tensor, accumulate: bool) -> Tensor:
     if out is None:
         if accumulate:
             raise ValueError("accumulate adds to out, got out=None; pass the matrix to add to")
-        return torch.empty((rows, columns), device=device)
+        return room(like, rows, columns)
     if out.dtype != torch.float32 or out.shape != (rows, columns) or (columns > 1 and out.stride(1) != 1):
         raise ValueError(f"out must be float32 of shape {(rows, columns)} by rows, got {describe(out)}")
     return out
@@ -173,6 +177,8 @@ def _checked_out(out: Tensor | None, rows: int, columns: int, device: torch.devi
 
 _BLOCKS = 1024
 """Of threads, among which the terms of one product are shared out: several for each of a large GPU's processors."""
+_TILE, _TERMS = 64, 32
+"""Of a block of threads: rows and columns of sums, and terms at a time."""
 
 
 def _totals(a: Tensor, b: Tensor) -> Tensor:
@@ -186,6 +192,20 @@ def _totals(a: Tensor, b: Tensor) -> Tensor:
     else:
         _int8_mm_totals(*arguments)
     return totals
+
+
+def _shared(a: Tensor, b: Tensor, scales: Tensor, out: Tensor, accumulate: bool) -> Tensor:
+    """``out = a.T @ (scales b)`` on CUDA, where each share of the terms has sums of its own."""
+    (terms, rows), columns = a.shape, b.shape[1]
+    a, b = _pieces(a, 4), _pieces(b, 4)
+    tiles = max(1, -(-rows // _TILE) * -(-columns // _TILE))
+    shares = max(1, min(-(-_BLOCKS // tiles), -(-terms // _TERMS)))
+    sums = torch.empty((shares, rows, columns), device=a.device)
+    native.call(
+        _int8_mm_shared, a, a.data_ptr(), a.stride(0), b.data_ptr(), b.stride(0), scales.data_ptr(), rows, columns,
+        terms, sums.data_ptr(), shares, out.data_ptr(), out.stride(0), int(accumulate),
+    )  # fmt: skip
+    return out
 
 
 def _by_pieces(codes: Tensor) -> bool:

@@ -16,6 +16,7 @@ from gnnqlab.kernels import native
 from gnnqlab.kernels.adjacency import Adjacency, address
 from gnnqlab.kernels.native import call
 from gnnqlab.kernels.reference import attention as reference
+from gnnqlab.kernels.room import room
 
 __all__ = ["sddmm_add", "sddmm_dot", "segment_softmax", "segment_sum", "weighted_sum"]
 
@@ -101,7 +102,7 @@ class _Add(torch.autograd.Function):
     def forward(ctx: Any, adj: Adjacency, source: Tensor, target: Tensor, halo: Tensor | None) -> Tensor:
         ctx.adj, ctx.num_owned, ctx.has_halo = adj, source.shape[0], halo is not None
         source, target, halo = source.contiguous(), target.contiguous(), None if halo is None else halo.contiguous()
-        out = source.new_empty((adj.num_edges, source.shape[1]))
+        out = room(source, adj.num_edges, source.shape[1])
         call(
             _sddmm_add,
             source,
@@ -198,7 +199,7 @@ def _sum(adj: Adjacency, weights: Tensor, x: Tensor, halo: Tensor | None, *, by_
     """The weighted sum by rows, or by columns with weights still in the order of the rows."""
     matrix, weights = adj.transposed if by_column else adj, weights.contiguous()
     x, halo = head_rows(x), None if halo is None else head_rows(halo)
-    out = x.new_empty((matrix.num_rows, *x.shape[1:]))
+    out = room(x, matrix.num_rows, *x.shape[1:])
     places = adj.transposed_edges.data_ptr() if by_column else None
     call(
         _weighted_sum,

@@ -17,8 +17,9 @@ from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import native
 from gnnqlab.kernels.adjacency import describe
 from gnnqlab.kernels.aggregate import QuantizedRows
+from gnnqlab.kernels.codec import run_noting
 from gnnqlab.kernels.noise import check_counter
-from gnnqlab.kernels.quantize import check_bits
+from gnnqlab.kernels.quantize import check_bits, raise_or_note
 from gnnqlab.kernels.reference import quantize as rounding
 from gnnqlab.kernels.reference import xoshiro as reference
 
@@ -46,7 +47,7 @@ def quantize_xoshiro(x: Tensor, *, bits: int = 8, seed: int, out: QuantizedRows 
         Codes and scales, with ``codes[i] * scales[i]`` off by less than ``scales[i]``.
 
     Raises:
-        NonFiniteRow: if a row holds NaN or Inf.
+        NonFiniteRow: if a row holds NaN or Inf; on CUDA ``raise_refused`` does.
         ValueError: if a setting is unknown or a shape does not fit.
 
     Example:
@@ -60,22 +61,22 @@ def quantize_xoshiro(x: Tensor, *, bits: int = 8, seed: int, out: QuantizedRows 
     (rows, columns), levels = x.shape, 2 ** (bits - 1) - 1
     if out is None:
         out = QuantizedRows(x.new_empty((rows, columns), dtype=torch.int8), x.new_empty(rows))
-    if not (x.is_cpu and native.active(x.device)) or rows == 0 or columns == 0:
+    if not native.active(x.device) or rows == 0 or columns == 0:
         noise = reference.bits16(rows, columns, seed=seed).to(x.device)
         codes, scales, bad = rounding.rounded(x, noise, levels=levels)
-        if bool(bad.any()):
-            raise NonFiniteRow(int(bad.nonzero()[0, 0]))
+        raise_or_note(bad)
         out.codes.copy_(codes)
         out.scales.copy_(scales)
         return out
     if columns > 1 and x.stride(1) != 1:
         x = x.contiguous()
-    refusal = _quantize_xoshiro(
+    refusal = run_noting(
+        _quantize_xoshiro, x.device,
         x.data_ptr(), x.stride(0), rows, columns, float(levels), seed,
-        out.codes.data_ptr(), out.codes.stride(0), out.scales.data_ptr(), native.threads(),
+        out.codes.data_ptr(), out.codes.stride(0), out.scales.data_ptr(),
     )  # fmt: skip
     if refusal:
-        raise NonFiniteRow(refusal - 1)
+        raise NonFiniteRow(refusal // 8)
     return out
 
 

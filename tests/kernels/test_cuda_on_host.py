@@ -18,7 +18,6 @@ import torch
 
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import codec, int8_mm, moves, native, nodewise
-from gnnqlab.kernels.aggregate import _ROW_TYPES
 from gnnqlab.kernels.linear import encode_linear
 from tests.cases import each, one_case
 from tests.kernels import every_kernel, test_gpu, test_gpu_int8, test_nodewise
@@ -39,6 +38,7 @@ REFUSING = (
     "nodewise",
     "quantize",
     "quantize_pairs",
+    "quantize_xoshiro",
     "quantized_sum",
 )
 """Operators whose CUDA function notes refusals where the CPU's takes a number of threads."""
@@ -95,8 +95,7 @@ def launched(library, monkeypatch):
 
     def call(kernel, *arguments):
         function = getattr(library, f"gnnqlab_{kernel.name}_cuda", None)
-        # PyTorch transposes on a GPU, and codes that share a byte are taken apart there before they are summed.
-        if function is None or (kernel.name == "spmm" and arguments[5] == _ROW_TYPES[torch.uint8]):
+        if function is None:  # PyTorch transposes on a GPU
             return cpu_call(kernel, *arguments)
         names.append(kernel.name)
         function.argtypes, function.restype = [*kernel._argtypes, ctypes.c_void_p], ctypes.c_int64
@@ -228,6 +227,25 @@ def test_products_on_tensor_cores(launched, monkeypatch, sizes, blocks):
     monkeypatch.setattr(int8_mm, "_BLOCKS", blocks)
     one_case(test_gpu_int8.test_products_of_integers_are_exact)("cpu", sizes)
     assert set(launched) == {"int8_mm", "int8_mm_totals"}
+
+
+@each(("sizes", "blocks"), [*((sizes, 5) for sizes in test_gpu_int8.PRODUCTS[1:]), ((65, 300, 3), 1)])
+def test_products_of_different_scales_on_tensor_cores(launched, monkeypatch, sizes, blocks):
+    monkeypatch.setattr(int8_mm, "_BLOCKS", blocks)
+    one_case(test_gpu_int8.test_sums_over_rows_of_different_scales)("cpu", sizes)
+    assert set(launched) == {"int8_mm_shared"}
+
+
+@each("columns", [1, 9, 66, 520])
+def test_sums_of_packed_rows(launched, columns):
+    one_case(test_gpu_int8.test_sums_of_packed_rows_have_the_bits_of_unpacked_ones)("cpu", columns, columns > 9)
+    assert set(launched) == {"quantize", "pack_pairs", "spmm"}
+
+
+@each("columns", [1, 66])
+def test_codes_of_the_generator_in_registers(launched, columns):
+    one_case(test_gpu_int8.test_codes_of_the_generator_in_registers_are_those_of_the_reference)("cpu", columns)
+    assert set(launched) == {"quantize_xoshiro"}
 
 
 def test_every_kernel_has_run(launched, monkeypatch):

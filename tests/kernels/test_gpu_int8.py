@@ -26,8 +26,9 @@ from gnnqlab.kernels.int8_edges import (
     int8_weighted_sum,
     quantized_sum,
 )
-from gnnqlab.kernels.int8_mm import int8_mm, int8_mm_transposed
+from gnnqlab.kernels.int8_mm import int8_mm, int8_mm_scaled, int8_mm_transposed
 from gnnqlab.kernels.quantize import Noise, quantize
+from gnnqlab.kernels.xoshiro import quantize_xoshiro
 from tests.cases import each
 from tests.kernels.test_gpu import EPS, dense, graph, random
 
@@ -173,6 +174,60 @@ def test_products_of_integers_are_exact(device: str, sizes: tuple[int, int, int]
     over = int8_mm_transposed(there[0].t().contiguous(), there[2], 0.25).cpu()
     exact = a.double() @ b.double() * 0.25
     assert ((over - exact).abs() <= 2 * EPS * exact.abs()).all()
+
+
+@each("sizes", PRODUCTS)
+def test_sums_over_rows_of_different_scales(device: str, sizes: tuple[int, int, int]) -> None:
+    """Each term is rounded once to float32; then K float32 additions of three parts, which tensor cores may cut off."""
+    m, k, n = sizes
+    a, b = codes_of(k, m, 1), codes_of(k, n, 2)
+    scales, base = random(k, seed=3).abs() * torch.logspace(-6, 6, k), random(m, n, seed=4)
+    wide_a, wide_b = a.double(), b.double() * scales.double().unsqueeze(1)
+    exact, sizes_of = wide_a.t() @ wide_b, wide_a.abs().t() @ wide_b.abs()
+    there = [each.to(device) for each in (a, b, scales)]
+    found = int8_mm_scaled(*there)
+    assert ((found.cpu() - exact).abs() <= (6 * k + 40) * EPS * sizes_of).all()
+    assert torch.equal(int8_mm_scaled(*there), found)  # no addition depends on who came first
+    whole = torch.full((m + 2, n + 3), 7.0, device=device)
+    out = whole[1:-1, 1 : n + 1]
+    out.copy_(base)
+    int8_mm_scaled(*there, out=out, accumulate=True)
+    assert torch.equal(out, base.to(device) + found)
+    assert (whole[0] == 7.0).all() and (whole[-1] == 7.0).all() and (whole[:, n + 1 :] == 7.0).all()
+    assert (int8_mm_scaled(there[0][:0], there[1][:0], there[2][:0]) == 0).all()
+
+
+@each("columns", [1, 2, 9, 33, 64, 66, 256, 520])
+@each("weighted", [True, False])
+def test_sums_of_packed_rows_have_the_bits_of_unpacked_ones(device: str, columns: int, weighted: bool) -> None:
+    adj = graph(weighted=weighted).to(device)
+    x, halo = (quantize(rows_of(rows, columns, rows).to(device), bits=4) for rows in (200, 80))
+    packed = [pack_pairs(rows) for rows in (x, halo)]
+    expected = spmm(adj, x, halo)
+    assert torch.equal(spmm(adj, *packed), expected)
+    apart = torch.full((200, -(-columns // 2) + 3), 255, dtype=torch.uint8, device=device)
+    apart[:, 1:-2] = packed[0].codes  # rows that lie apart and begin anywhere
+    read = PairedRows(apart[:, 1:-2], packed[0].scales, columns)
+    out = torch.full((20, columns), 2.0, device=device)
+    spmm(adj, read, packed[1], rows=(5, 25), out=out, accumulate=True)
+    assert torch.equal(out, 2.0 + expected[5:25])
+
+
+@each("columns", [1, 7, 32, 66, 257])
+def test_codes_of_the_generator_in_registers_are_those_of_the_reference(device: str, columns: int) -> None:
+    x = rows_of(150, columns, columns)
+    for bits in (2, 8):
+        found = []
+        for backend, place in (("reference", "cpu"), ("native", device)):
+            with native.use(backend):
+                found.append(quantize_xoshiro(x.to(place), bits=bits, seed=2**63 - 5))
+        assert torch.equal(found[0].codes, found[1].codes.cpu())
+        assert torch.equal(found[0].scales, found[1].scales.cpu())
+    x[131, columns // 2], x[140, 0] = torch.nan, torch.inf
+    with pytest.raises(NonFiniteRow) as refused:
+        quantize_xoshiro(x.to(device), seed=1)
+        raise_refused(torch.device(device))
+    assert refused.value.position == 131
 
 
 @pytest.mark.gpu

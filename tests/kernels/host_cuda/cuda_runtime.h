@@ -131,6 +131,29 @@ void mma_m16n8k32(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2
     meet(warps[current / 32]);
 }
 
+// PTX's mma.m16n8k16 of bfloat16: as above, with two terms of two bytes in a word instead of four of one.
+void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+    const unsigned first = current / 32 * 32, lane = current % 32;
+    const auto number = [](uint32_t word, unsigned half) {
+        const uint32_t bits = (half ? word >> 16 : word & 0xFFFF) << 16;
+        float value;
+        memcpy(&value, &bits, sizeof value);
+        return value;
+    };
+    memcpy(words[current], a, sizeof a);
+    memcpy(words[current] + 4, b, sizeof b);
+    meet(warps[current / 32]);
+    for (unsigned e = 0; e < 4; e++) {
+        const unsigned row = lane / 4 + e / 2 * 8, column = lane % 4 * 2 + e % 2;
+        for (unsigned k = 0; k < 16; k++) {
+            const uint32_t of_a = words[first + row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2];
+            const uint32_t of_b = words[first + column * 4 + k % 8 / 2][4 + k / 8];
+            d[e] += number(of_a, k % 2) * number(of_b, k % 2);
+        }
+    }
+    meet(warps[current / 32]);
+}
+
 } // namespace
 } // namespace host_cuda
 

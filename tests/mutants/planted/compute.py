@@ -4,6 +4,14 @@ from tests.mutants.fault import Fault
 
 FAULTS = (
     Fault(
+        name="small results in large pages too",
+        file="kernels/room.py",
+        before="out.nbytes >= _LEAST_BYTES",
+        after="out.nbytes >= 0",
+        test="kernels/test_room.py::test_large_results_ask_for_large_pages_and_small_ones_do_not",
+        why="blocks that an allocator keeps would be cut up among the kernel's areas of memory",
+    ),
+    Fault(
         name="a recipe for rows that were written over",
         file="compute/remade.py",
         before="if entry.recipe is not None and entry.version == tensor._version:",

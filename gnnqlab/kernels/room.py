@@ -1,0 +1,36 @@
+"""Room for what a kernel writes: large results lie in large pages, where the system has them.
+
+An allocator takes large blocks from the system each time, which gives and clears their pages of 4 KB one by one as they
+are first written: of a result that is written once, as rows of edges are, that is most of the time.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gnnqlab.kernels import native
+
+__all__ = ["room"]
+
+_LEAST_BYTES = 32 << 20
+"""From here on glibc never keeps a freed block for the next one."""
+
+_large_pages = native.declare("large_pages", "p i")
+
+
+def room(like: Tensor, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return a tensor to write into, on the device of another.
+
+    Args:
+        like: gives the device.
+        shape: of the tensor, as numbers.
+
+    Example:
+        >>> room(torch.ones(1), 2, 3).shape
+        torch.Size([2, 3])
+    """
+    out = torch.empty(shape, dtype=dtype, device=like.device)
+    if out.is_cpu and out.nbytes >= _LEAST_BYTES and native.active(out.device):
+        _large_pages(out.data_ptr(), out.nbytes)
+    return out
