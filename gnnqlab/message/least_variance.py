@@ -7,10 +7,11 @@ Letters: n rows of a message, m of one part of it, D columns.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -145,27 +146,24 @@ class LeastVariance:
             return
         rotated, key = by_rotation(noted, part.bits, x.shape[1]), noise.key(self.noise)
         for some in _split(~rotated):
-            bits, offsets = _places(part, some, x.shape[1])
-            params = torch.empty(some.numel(), 2, dtype=torch.bfloat16, device=x.device)
+            own, (bits, offsets) = rows[some], _places(part, some, x.shape[1])
+            params = torch.empty(own.numel(), 2, dtype=torch.bfloat16, device=x.device)
             with _numbered(some):
-                encode_rows(x, rows[some], ids[some], bits, offsets, part.payload, params, ranges=None, **key)
+                encode_rows(x, own, ids[some], bits, offsets, part.payload, params, ranges=None, **key)
             words[some] = params.view(torch.int32)[:, 0]
         for some in _split(rotated):
-            bits, offsets = _places(part, some, x.shape[1])
-            scales, spreads = torch.empty(some.numel(), device=x.device), torch.empty(some.numel(), 2, device=x.device)
+            own, (bits, offsets) = rows[some], _places(part, some, x.shape[1])
+            scales, spreads = torch.empty(own.numel(), device=x.device), torch.empty(own.numel(), 2, device=x.device)
             with _numbered(some):
                 encode_rotated(
-                    x, rows[some], ids[some], bits, offsets, part.payload, scales, spreads, rotations=self.rotations,
-                    **key,
-                )  # fmt: skip
-            said = scales.view(torch.int32) | _SIGN
-            constant = noted[some, 3] == 0  # its scale is minus its magnitude, its first code its sign
-            if bool(constant.any()):
-                first, magnitude = offsets[constant], said[constant] & ~_SIGN
-                negative = (part.payload[first] & 1).to(torch.int32) * _SIGN
-                said[constant] = negative | _EXPONENT | (magnitude >> 8)
-                part.payload[first] = (magnitude & 0xFF).to(torch.uint8)
-            words[some] = said
+                    x, own, ids[some], bits, offsets, part.payload, scales, spreads, rotations=self.rotations, **key
+                )
+            words[some] = scales.view(torch.int32) | _SIGN
+        for some in _split(noted[:, 3] == 0, whole=False):  # its scale is minus its magnitude, its first code its sign
+            first, magnitude = _starts(part, some, x.shape[1]), words[some] & ~_SIGN
+            negative = (part.payload[first] & 1).to(torch.int32) * _SIGN
+            words[some] = negative | _EXPONENT | (magnitude >> 8)
+            part.payload[first] = (magnitude & 0xFF).to(torch.uint8)
 
     def decode(
         self,
@@ -200,19 +198,19 @@ class LeastVariance:
         if not out.shape[1]:
             return
         constant, rotated = (words & _EXPONENT) == _EXPONENT, _is_rotated(words)
-        for some in _split(~constant & ~rotated):
+        for some in _split(~(constant | rotated)):
             bits, offsets = _places(part, some, out.shape[1])
             params = words[some].view(torch.bfloat16).view(-1, 2)
             decode_rows(part.payload, params, bits, offsets, out, rows[some], accumulate=accumulate)
         for some in _split(rotated):
             bits, offsets = _places(part, some, out.shape[1])
+            scales = (words[some] & ~_SIGN).view(torch.float32)
             decode_rotated(
-                part.payload, (words[some] & ~_SIGN).view(torch.float32), bits, offsets, out, rows[some], ids[some],
-                accumulate=accumulate, rotations=self.rotations, **noise.key(self.noise),
+                part.payload, scales, bits, offsets, out, rows[some], ids[some], accumulate=accumulate,
+                rotations=self.rotations, **noise.key(self.noise),
             )  # fmt: skip
-        for some in _split(constant):
-            _, offsets = _places(part, some, out.shape[1])
-            last = part.payload[offsets].to(torch.int32)
+        for some in _split(constant, whole=False):
+            last = part.payload[_starts(part, some, out.shape[1])].to(torch.int32)
             magnitude = ((words[some] & _MANTISSA) << 8 | last).view(torch.float32)
             values = torch.where(words[some] < 0, -magnitude, magnitude)[:, None].expand(-1, out.shape[1])
             (out.index_add_ if accumulate else out.index_copy_)(0, rows[some], values)
@@ -247,10 +245,11 @@ def by_rotation(noted: Tensor, bits: int | Tensor, columns: int) -> Tensor:
         >>> by_rotation(noted, torch.tensor([1, 1]), 256).tolist()
         [False, True]
     """
-    width = torch.as_tensor(bits, device=noted.device).expand(noted.shape[0])
     less = _rotated_errors(noted, columns) < noted[:, :3]
-    of_width = torch.stack([width == each for each in ERROR_WIDTHS], dim=1)
-    return (noted[:, 3] == 0) | (less & of_width).any(1)
+    if isinstance(bits, int):
+        return less[:, ERROR_WIDTHS.index(bits)] | (noted[:, 3] == 0)
+    of_width = torch.stack([bits == each for each in ERROR_WIDTHS], dim=1)
+    return (less & of_width).any(1) | (noted[:, 3] == 0)
 
 
 def least_errors(noted: Tensor, columns: int) -> Tensor:
@@ -273,29 +272,44 @@ def _is_rotated(words: Tensor) -> Tensor:
 
 def _rotated_errors(noted: Tensor, columns: int) -> Tensor:
     """Roots of the variance of rotated codes at 1, 2 and 4 bits, ``(n, 3)``."""
-    shares = torch.tensor([relative_error(width, max(columns, 1)) for width in ERROR_WIDTHS], device=noted.device)
-    return noted[:, 3:4] * shares.sqrt()
+    return noted[:, 3:4] * _rotated_shares(columns, noted.device)
 
 
-def _split(chosen: Tensor) -> Iterator[Tensor]:
-    """Yield the places of rows, if there are any."""
+@functools.cache
+def _rotated_shares(columns: int, device: torch.device) -> Tensor:
+    shares = [relative_error(width, max(columns, 1)) for width in ERROR_WIDTHS]
+    return torch.tensor(shares, device=device).sqrt()
+
+
+def _split(chosen: Tensor, *, whole: bool = True) -> Iterator[Any]:
+    """Yield the places of rows, if there are any; of all, where that is meant, as a slice, which copies nothing."""
     places = chosen.nonzero()[:, 0]
     if places.numel():
-        yield places
+        yield slice(None) if whole and places.numel() == chosen.numel() else places
 
 
-def _places(part: Part, some: Tensor, columns: int) -> tuple[int | Tensor, Tensor]:
+def _places(part: Part, some: Any, columns: int) -> tuple[int | Tensor, Tensor | None]:
     """Return widths and first payload bytes of some rows of a part."""
     if isinstance(part.bits, Tensor):
         assert part.offsets is not None
         return part.bits[some], part.offsets[some]
-    return part.bits, some * int(row_bytes(columns, part.bits))
+    return part.bits, None if isinstance(some, slice) else _starts(part, some, columns)
+
+
+def _starts(part: Part, some: Tensor, columns: int) -> Tensor:
+    """Return the first payload byte of some rows of a part."""
+    if part.offsets is not None:
+        return part.offsets[some]
+    assert isinstance(part.bits, int)
+    return some * int(row_bytes(columns, part.bits))
 
 
 @contextmanager
-def _numbered(some: Tensor) -> Iterator[None]:
+def _numbered(some: Any) -> Iterator[None]:
     """Tell which row of the part a routine refuses, that was given some of them."""
     try:
         yield
     except NonFiniteRow as error:
+        if isinstance(some, slice):
+            raise
         raise NonFiniteRow(int(some[error.position])) from error

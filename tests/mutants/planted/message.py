@@ -214,10 +214,18 @@ FAULTS = (
     Fault(
         name="a row's code chosen by another width's errors",
         file="message/least_variance.py",
-        before="(less & of_width).any(1)",
-        after="less.any(1)",
+        before="less[:, ERROR_WIDTHS.index(bits)] | (noted",
+        after="less.any(1) | (noted",
         test="message/test_least_variance.py::test_no_row_errs_more_than_in_either_code_and_some_less_than_in_each",
         why="at four bits nearly all rows would be rotated as they are at one, with two or three times the error",
+    ),
+    Fault(
+        name="codes of rows of many widths chosen by the errors of all",
+        file="message/least_variance.py",
+        before="(less & of_width).any(1)",
+        after="less.any(1)",
+        test="message/test_least_variance.py::test_rows_of_every_width_in_one_message",
+        why="assigned widths would have other codes than those that they were assigned for",
     ),
     Fault(
         name="a constant row without its last eight bits",
