@@ -56,9 +56,15 @@ struct Sums {
     void write(double *out) const { _mm512_storeu_pd(out, of[0]), _mm512_storeu_pd(out + 8, of[1]); }
 };
 
+// A bit of each of 16 codes of b bits, at place `at` of it.
+template <int b>
+GNNQLAB_FN uint64_t spread(uint32_t mask, int at) {
+    constexpr uint64_t lowest = b == 1 ? 0xFFFF : b == 2 ? 0x55555555 : 0x1111111111111111;
+    return b == 1 ? mask : _pdep_u64(mask, lowest) << at;
+}
+
 template <int b>
 struct Coder {
-    static constexpr int half = 1 << (b - 1), inner = half - 1;
     Lane limits, positive, every;  // limits: threshold k of a row at place k
 
     explicit Coder(const Thresholds &row) : Coder() { limits = _mm512_castps256_ps512(_mm256_loadu_ps(row.of)); }
@@ -67,34 +73,28 @@ struct Coder {
         limits = all(0.0f), positive = _mm512_castps256_ps512(_mm256_loadu_ps(of.positive)), every = load(of.every);
     }
     Lane limit(__m512i place) const { return _mm512_permutexvar_ps(place, limits); }
-    // How many thresholds a size is above: they rise, so one look or three tell.
-    __m512i place_of(Lane size) const {
+    // A code is its sign, upwards, and its place, turned round below zero: bit by bit, each bit of all elements a mask.
+    uint64_t codes(Lane y, Lane *level) const {
+        const __mmask16 negative = _mm512_cmp_ps_mask(y, _mm512_setzero_ps(), _CMP_LT_OQ);
+        const Lane size = _mm512_abs_ps(y);
         const __m512i one = _mm512_set1_epi32(1), two = _mm512_set1_epi32(2);
-        __m512i place = _mm512_setzero_si512();
+        __m512i place = _mm512_setzero_si512();  // how many thresholds a size is above: they rise, so three looks tell
+        uint64_t packed = 0;
         if (b == 4) {
             const __mmask16 far = _mm512_cmp_ps_mask(size, limit(_mm512_set1_epi32(3)), _CMP_GT_OQ);
             place = _mm512_maskz_mov_epi32(far, _mm512_set1_epi32(4));
             const __mmask16 half_far = _mm512_cmp_ps_mask(size, limit(_mm512_add_epi32(place, one)), _CMP_GT_OQ);
             place = _mm512_mask_add_epi32(place, half_far, place, two);
+            packed = spread<4>(far ^ negative, 2) | spread<4>(half_far ^ negative, 1);
         }
-        return _mm512_mask_add_epi32(place, _mm512_cmp_ps_mask(size, limit(place), _CMP_GT_OQ), place, one);
-    }
-    uint64_t codes(Lane y, Lane *level) const {
-        const __mmask16 negative = _mm512_cmp_ps_mask(y, _mm512_setzero_ps(), _CMP_LT_OQ);
-        if (b == 1) {
-            const Lane value = _mm512_broadcastss_ps(_mm512_castps512_ps128(positive));
-            *level = _mm512_mask_xor_ps(value, negative, value, all(-0.0f));
-            return uint16_t(~negative);
+        if (b > 1) {
+            const __mmask16 near = _mm512_cmp_ps_mask(size, limit(place), _CMP_GT_OQ);
+            place = _mm512_mask_add_epi32(place, near, place, one);
+            packed |= spread<b>(near ^ negative, 0);
         }
-        const __m512i place = place_of(_mm512_abs_ps(y));
-        const Lane value = _mm512_permutexvar_ps(place, positive);
+        const Lane value = b == 1 ? _mm512_broadcastss_ps(_mm512_castps512_ps128(positive)) : _mm512_permutexvar_ps(place, positive);
         *level = _mm512_mask_xor_ps(value, negative, value, all(-0.0f));
-        const __m512i up = _mm512_add_epi32(place, _mm512_set1_epi32(half));
-        const __m512i code = _mm512_mask_sub_epi32(up, negative, _mm512_set1_epi32(half - 1), place);
-        uint64_t bytes[2];
-        _mm_storeu_si128((__m128i *)bytes, _mm512_cvtepi32_epi8(code));
-        constexpr uint64_t kept = 0x0101010101010101u * ((1u << b) - 1);
-        return _pext_u64(bytes[0], kept) | _pext_u64(bytes[1], kept) << (8 * b % 64);
+        return packed | spread<b>(uint16_t(~negative), b - 1);
     }
     Lane levels(uint64_t packed) const {
         constexpr uint64_t kept = 0x0101010101010101u * ((1u << b) - 1);
