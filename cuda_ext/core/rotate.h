@@ -40,7 +40,7 @@ GNNQLAB_FN Words sign_block(const Noise &noise, uint32_t id, int64_t number, int
 
 GNNQLAB_FN bool is_rotated_width(int64_t b) { return b == 1 || b == 2 || b == 4; }
 
-GNNQLAB_FN float positive_level(int b, int place) {
+GNNQLAB_FN constexpr float positive_level(int b, int place) {
     constexpr float one[1] = {0.7978845608028654f};
     constexpr float two[2] = {0.4527800346364921f, 1.510417608499096f};
     constexpr float four[8] = {0.12839502985114673f, 0.38804829949029046f, 0.6567591185324635f, 0.9423404564869587f,
@@ -57,14 +57,27 @@ GNNQLAB_FN float threshold(int b, int place) {
 }
 
 // The level of a code: codes rise with their levels.
-GNNQLAB_FN float code_level(int b, int code) {
+GNNQLAB_FN constexpr float code_level(int b, int code) {
     const int half = 1 << (b - 1);
     return code < half ? -positive_level(b, half - 1 - code) : positive_level(b, code - half);
 }
 
+// The levels of a width in tables: positive ones by place, all by code.
+struct Levels {
+    float positive[most_levels], every[2 * most_levels];
+};
+
+GNNQLAB_FN constexpr Levels levels_of(int b) {
+    Levels found = {};
+    const int half = 1 << (b - 1);
+    for (int place = 0; place < half; place++) found.positive[place] = positive_level(b, place);
+    for (int code = 0; code < 2 * half; code++) found.every[code] = code_level(b, code);
+    return found;
+}
+
 // A row's thresholds, in its own unit.
 struct Thresholds {
-    float of[most_levels - 1];
+    float of[most_levels];
 };
 
 GNNQLAB_FN Thresholds row_thresholds(int b, double energy, int64_t columns) {

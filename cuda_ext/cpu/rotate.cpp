@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "cpu/export.h"
-#include "cpu/rotate_lanes.h"
+#include "cpu/row_look.h"
 
 namespace gnnqlab {
 namespace {
@@ -37,13 +37,17 @@ void flip_signs(Desk &desk, int64_t first, int64_t count) {
         if (signs_at(desk, first + c) & 1) y[c] = -y[c];
 }
 
+// Where the signs of a window belong: before its first stage on the way there, after its last on the way back.
+enum class Signs { none, first, last };
+
 // All stages of up to 16 vectors, which stay in registers.
-template <int count>
-GNNQLAB_FN void small_window(float *y, Lane factor) {
+template <int count, Signs when>
+GNNQLAB_FN void small_window(float *y, Lane factor, const Desk &desk, int64_t column) {
     Lane v[count];
 #pragma GCC unroll 16
     for (int k = 0; k < count; k++) {
         v[k] = load(y + k * lanes);
+        if (when == Signs::first) v[k] = flip(v[k], signs_at(desk, column + k * lanes));
         if (lanes > 1) v[k] = butterfly<1>(v[k]);
         if (lanes > 2) v[k] = butterfly<2>(v[k]);
         if (lanes > 4) v[k] = butterfly<4>(v[k]);
@@ -58,7 +62,11 @@ GNNQLAB_FN void small_window(float *y, Lane factor) {
                 v[k] = plus(low, high), v[k + stride] = minus(low, high);
             }
 #pragma GCC unroll 16
-    for (int k = 0; k < count; k++) store(y + k * lanes, times(v[k], factor));
+    for (int k = 0; k < count; k++) {
+        v[k] = times(v[k], factor);
+        if (when == Signs::last) v[k] = flip(v[k], signs_at(desk, column + k * lanes));
+        store(y + k * lanes, v[k]);
+    }
 }
 
 void plain_window(float *y, int64_t size, float factor) {
@@ -71,18 +79,27 @@ void plain_window(float *y, int64_t size, float factor) {
     for (int64_t k = 0; k < size; k++) y[k] *= factor;
 }
 
-void window(float *y, int64_t size) {
+// A window of up to 16 vectors with its signs; false if it is wider or narrower than that.
+template <Signs when>
+bool whole_window(Desk &desk, int64_t first, int64_t size) {
+    float *y = desk.y.data() + first;
+    const Lane factor = all(window_scale(size));
+    switch (size / lanes) {
+        case 1: return small_window<1, when>(y, factor, desk, first), true;
+        case 2: return small_window<2, when>(y, factor, desk, first), true;
+        case 4: return small_window<4, when>(y, factor, desk, first), true;
+        case 8: return small_window<8, when>(y, factor, desk, first), true;
+        case 16: return small_window<16, when>(y, factor, desk, first), true;
+    }
+    return false;
+}
+
+void wide_window(Desk &desk, int64_t first, int64_t size) {
+    float *y = desk.y.data() + first;
     const float factor = window_scale(size);
     constexpr int64_t block = 16 * lanes;
-    switch (size / lanes) {
-        case 0: return plain_window(y, size, factor);
-        case 1: return small_window<1>(y, all(factor));
-        case 2: return small_window<2>(y, all(factor));
-        case 4: return small_window<4>(y, all(factor));
-        case 8: return small_window<8>(y, all(factor));
-        case 16: return small_window<16>(y, all(factor));
-    }
-    for (int64_t k = 0; k < size; k += block) small_window<16>(y + k, all(1.0f));
+    if (size < lanes) return plain_window(y, size, factor);
+    for (int64_t k = 0; k < size; k += block) small_window<16, Signs::none>(y + k, all(1.0f), desk, 0);
     for (int64_t stride = block; stride < size; stride *= 2) {
         const Lane last = all(2 * stride == size ? factor : 1.0f);
         for (int64_t k = 0; k < size; k += 2 * stride)
@@ -96,52 +113,15 @@ void window(float *y, int64_t size) {
 
 void turn(Desk &desk, const Pass &pass, const Noise &noise, uint32_t id, int64_t columns, bool back) {
     draw_signs(desk, noise, id, pass.number, columns);
-    if (!back) flip_signs(desk, pass.first, pass.size * pass.windows);
-    for (int64_t k = 0; k < pass.windows; k++) window(desk.y.data() + pass.first + k * pass.size, pass.size);
-    if (back) flip_signs(desk, pass.first, pass.size * pass.windows);
-}
-
-double total(double *sums) {
-    for (int half = sum_lanes / 2; half; half /= 2)
-        for (int k = 0; k < half; k++) sums[k] += sums[k + half];
-    return sums[0];
-}
-
-struct Found {
-    float lowest, highest;
-    double energy;
-    bool finite;
-};
-
-// Copies a row to the desk; its ends and its square on the way.
-Found look(const float *x, int64_t columns, float *y) {
-    Lane low = all(x[0]), high = low, doubt = all(0.0f);
-    Sums squares;
-    int64_t c = 0;
-    for (; c + lanes <= columns; c += lanes) {
-        const Lane v = load(x + c);
-        low = least(low, v), high = most(high, v), doubt = plus(doubt, times(v, all(0.0f)));
-        squares.add(c, v, v);
-        store(y + c, v);
+    for (int64_t k = 0; k < pass.windows; k++) {
+        const int64_t first = pass.first + k * pass.size;
+        if (back ? whole_window<Signs::last>(desk, first, pass.size)
+                 : whole_window<Signs::first>(desk, first, pass.size))
+            continue;
+        if (!back) flip_signs(desk, first, pass.size);
+        wide_window(desk, first, pass.size);
+        if (back) flip_signs(desk, first, pass.size);
     }
-    float lows[lanes], highs[lanes], doubts[lanes];
-    double sums[sum_lanes];
-    store(lows, low), store(highs, high), store(doubts, doubt), squares.write(sums);
-    Found found = {lows[0], highs[0], 0.0, true};
-    for (int k = 0; k < lanes; k++) {
-        found.lowest = lows[k] < found.lowest ? lows[k] : found.lowest;
-        found.highest = highs[k] > found.highest ? highs[k] : found.highest;
-        found.finite = found.finite && doubts[k] == 0.0f;
-    }
-    for (; c < columns; c++) {
-        found.lowest = x[c] < found.lowest ? x[c] : found.lowest;
-        found.highest = x[c] > found.highest ? x[c] : found.highest;
-        found.finite = found.finite && x[c] * 0.0f == 0.0f;
-        sums[c % sum_lanes] += double(x[c]) * double(x[c]);
-        y[c] = x[c];
-    }
-    found.energy = total(sums);
-    return found;
 }
 
 // Codes of a rotated row; returns the product of the row with its levels.

@@ -1,6 +1,8 @@
 // Vectors as the rotated codec needs them, for each instruction set; `lanes` float32 in a Lane.
 //
 // butterfly<stride>(v): a + b and a - b of elements `stride` apart within a vector.
+// least_of(v), most_of(v): of the elements.
+// whole(v): the largest whole number up to an element.
 // flip(v, bits): minus where a bit is set, the first element lowest.
 // add_up<b>(sums, terms...): squares or products with levels into the float64 lanes of a sum.
 // Coder<b>: codes of a vector, b bits an element, and their levels; and levels of codes.
@@ -29,14 +31,18 @@ GNNQLAB_FN Lane minus(Lane a, Lane b) { return _mm512_sub_ps(a, b); }
 GNNQLAB_FN Lane times(Lane a, Lane b) { return _mm512_mul_ps(a, b); }
 GNNQLAB_FN Lane least(Lane a, Lane b) { return _mm512_min_ps(a, b); }
 GNNQLAB_FN Lane most(Lane a, Lane b) { return _mm512_max_ps(a, b); }
+GNNQLAB_FN float least_of(Lane v) { return _mm512_reduce_min_ps(v); }
+GNNQLAB_FN float most_of(Lane v) { return _mm512_reduce_max_ps(v); }
+GNNQLAB_FN Lane whole(Lane v) { return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC); }
 GNNQLAB_FN Lane flip(Lane v, uint32_t bits) { return _mm512_mask_xor_ps(v, __mmask16(bits), v, all(-0.0f)); }
 
+// One rounding of b + a or b - a, as an addition has: v times 1 or -1 is exact.
 template <int stride>
 GNNQLAB_FN Lane butterfly(Lane v) {
     constexpr int swap = stride == 1 || stride == 4 ? 0xB1 : 0x4E;
     constexpr uint32_t upper = stride == 1 ? 0xAAAA : stride == 2 ? 0xCCCC : stride == 4 ? 0xF0F0 : 0xFF00;
     const Lane t = stride < 4 ? _mm512_permute_ps(v, swap) : _mm512_shuffle_f32x4(v, v, swap);
-    return _mm512_mask_sub_ps(_mm512_add_ps(t, v), __mmask16(upper), t, v);
+    return _mm512_fmadd_ps(v, _mm512_mask_blend_ps(__mmask16(upper), all(1.0f), all(-1.0f)), t);
 }
 
 struct Sums {
@@ -50,39 +56,45 @@ struct Sums {
     void write(double *out) const { _mm512_storeu_pd(out, of[0]), _mm512_storeu_pd(out + 8, of[1]); }
 };
 
+// A bit of each of 16 codes of b bits, at place `at` of it.
+template <int b>
+GNNQLAB_FN uint64_t spread(uint32_t mask, int at) {
+    constexpr uint64_t lowest = b == 1 ? 0xFFFF : b == 2 ? 0x55555555 : 0x1111111111111111;
+    return b == 1 ? mask : _pdep_u64(mask, lowest) << at;
+}
+
 template <int b>
 struct Coder {
-    static constexpr int half = 1 << (b - 1), inner = half - 1;
-    Lane limits[inner + 1], positive, every;
+    Lane limits, positive, every;  // limits: threshold k of a row at place k
 
-    explicit Coder(const Thresholds &row) : Coder() {
-        for (int k = 0; k < inner; k++) limits[k] = all(row.of[k]);
-    }
+    explicit Coder(const Thresholds &row) : Coder() { limits = _mm512_castps256_ps512(_mm256_loadu_ps(row.of)); }
     Coder() {
-        float table[16] = {}, codes[16] = {};
-        for (int k = 0; k < half; k++) table[k] = positive_level(b, k);
-        for (int k = 0; k < 2 * half; k++) codes[k] = code_level(b, k);
-        positive = b == 1 ? all(table[0]) : load(table), every = load(codes);
+        constexpr Levels of = levels_of(b);
+        limits = all(0.0f), positive = _mm512_castps256_ps512(_mm256_loadu_ps(of.positive)), every = load(of.every);
     }
+    Lane limit(__m512i place) const { return _mm512_permutexvar_ps(place, limits); }
+    // A code is its sign, upwards, and its place, turned round below zero: bit by bit, each bit of all elements a mask.
     uint64_t codes(Lane y, Lane *level) const {
         const __mmask16 negative = _mm512_cmp_ps_mask(y, _mm512_setzero_ps(), _CMP_LT_OQ);
-        if (b == 1) {
-            *level = _mm512_mask_xor_ps(positive, negative, positive, all(-0.0f));
-            return uint16_t(~negative);
-        }
         const Lane size = _mm512_abs_ps(y);
-        const __m512i one = _mm512_set1_epi32(1);
-        __m512i place = _mm512_setzero_si512();
-        for (int k = 0; k < inner; k++)
-            place = _mm512_mask_add_epi32(place, _mm512_cmp_ps_mask(size, limits[k], _CMP_GT_OQ), place, one);
-        const Lane value = _mm512_permutexvar_ps(place, positive);
+        const __m512i one = _mm512_set1_epi32(1), two = _mm512_set1_epi32(2);
+        __m512i place = _mm512_setzero_si512();  // how many thresholds a size is above: they rise, so three looks tell
+        uint64_t packed = 0;
+        if (b == 4) {
+            const __mmask16 far = _mm512_cmp_ps_mask(size, limit(_mm512_set1_epi32(3)), _CMP_GT_OQ);
+            place = _mm512_maskz_mov_epi32(far, _mm512_set1_epi32(4));
+            const __mmask16 half_far = _mm512_cmp_ps_mask(size, limit(_mm512_add_epi32(place, one)), _CMP_GT_OQ);
+            place = _mm512_mask_add_epi32(place, half_far, place, two);
+            packed = spread<4>(far ^ negative, 2) | spread<4>(half_far ^ negative, 1);
+        }
+        if (b > 1) {
+            const __mmask16 near = _mm512_cmp_ps_mask(size, limit(place), _CMP_GT_OQ);
+            place = _mm512_mask_add_epi32(place, near, place, one);
+            packed |= spread<b>(near ^ negative, 0);
+        }
+        const Lane value = b == 1 ? _mm512_broadcastss_ps(_mm512_castps512_ps128(positive)) : _mm512_permutexvar_ps(place, positive);
         *level = _mm512_mask_xor_ps(value, negative, value, all(-0.0f));
-        const __m512i up = _mm512_add_epi32(place, _mm512_set1_epi32(half));
-        const __m512i code = _mm512_mask_sub_epi32(up, negative, _mm512_set1_epi32(half - 1), place);
-        uint64_t bytes[2];
-        _mm_storeu_si128((__m128i *)bytes, _mm512_cvtepi32_epi8(code));
-        constexpr uint64_t kept = 0x0101010101010101u * ((1u << b) - 1);
-        return _pext_u64(bytes[0], kept) | _pext_u64(bytes[1], kept) << (8 * b % 64);
+        return packed | spread<b>(uint16_t(~negative), b - 1);
     }
     Lane levels(uint64_t packed) const {
         constexpr uint64_t kept = 0x0101010101010101u * ((1u << b) - 1);
@@ -104,6 +116,17 @@ GNNQLAB_FN Lane minus(Lane a, Lane b) { return _mm256_sub_ps(a, b); }
 GNNQLAB_FN Lane times(Lane a, Lane b) { return _mm256_mul_ps(a, b); }
 GNNQLAB_FN Lane least(Lane a, Lane b) { return _mm256_min_ps(a, b); }
 GNNQLAB_FN Lane most(Lane a, Lane b) { return _mm256_max_ps(a, b); }
+GNNQLAB_FN float least_of(Lane v) {
+    __m128 low = _mm_min_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    low = _mm_min_ps(low, _mm_movehl_ps(low, low));
+    return _mm_cvtss_f32(_mm_min_ss(low, _mm_shuffle_ps(low, low, 1)));
+}
+GNNQLAB_FN float most_of(Lane v) {
+    __m128 high = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    high = _mm_max_ps(high, _mm_movehl_ps(high, high));
+    return _mm_cvtss_f32(_mm_max_ss(high, _mm_shuffle_ps(high, high, 1)));
+}
+GNNQLAB_FN Lane whole(Lane v) { return _mm256_floor_ps(v); }
 GNNQLAB_FN Lane flip(Lane v, uint32_t bits) {
     const __m256i places = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     const __m256i set = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(int(bits)), places), places);
@@ -116,7 +139,7 @@ GNNQLAB_FN Lane butterfly(Lane v) {
                    : stride == 2 ? _mm256_permute_ps(v, 0x4E)
                                  : _mm256_permute2f128_ps(v, v, 1);
     constexpr int upper = stride == 1 ? 0xAA : stride == 2 ? 0xCC : 0xF0;
-    return _mm256_blend_ps(_mm256_add_ps(t, v), _mm256_sub_ps(t, v), upper);
+    return _mm256_fmadd_ps(v, _mm256_blend_ps(all(1.0f), all(-1.0f), upper), t);  // v times 1 or -1 is exact
 }
 
 struct Sums {
@@ -142,9 +165,8 @@ struct Coder {
         for (int k = 0; k < inner; k++) limits[k] = all(row.of[k]);
     }
     Coder() {
-        float table[8] = {};
-        for (int k = 0; k < half; k++) table[k] = positive_level(b, k);
-        positive = load(table);
+        constexpr Levels of = levels_of(b);
+        positive = load(of.positive);
     }
     uint64_t codes(Lane y, Lane *level) const {
         const Lane sign = _mm256_cmp_ps(y, _mm256_setzero_ps(), _CMP_LT_OQ);
@@ -185,6 +207,9 @@ GNNQLAB_FN Lane minus(Lane a, Lane b) { return a - b; }
 GNNQLAB_FN Lane times(Lane a, Lane b) { return a * b; }
 GNNQLAB_FN Lane least(Lane a, Lane b) { return b < a ? b : a; }
 GNNQLAB_FN Lane most(Lane a, Lane b) { return b > a ? b : a; }
+GNNQLAB_FN float least_of(Lane v) { return v; }
+GNNQLAB_FN float most_of(Lane v) { return v; }
+GNNQLAB_FN Lane whole(Lane v) { return floorf(v); }
 GNNQLAB_FN Lane flip(Lane v, uint32_t bits) { return bits & 1 ? -v : v; }
 
 template <int stride>

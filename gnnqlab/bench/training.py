@@ -50,6 +50,9 @@ class Training:
     rounded_twice: float = 0.0
     """Share of the elements that products quantized which a codec had rounded on their way; 0 if they quantize none."""
 
+    epochs_bytes: tuple[float, ...] = ()
+    """Bytes sent in every epoch: data and parameters, of all workers."""
+
     @property
     def best(self) -> float:
         """Best validation score; NaN if nothing was validated."""
@@ -69,6 +72,17 @@ class Training:
         """Return the epochs after which a validation score was reached; NaN if it never was."""
         return next((float(epochs) for epochs, _, score in self.curve if score >= target), math.nan)
 
+    def bytes_to(self, target: float) -> float:
+        """Return the bytes sent until a validation score was reached; NaN if it never was.
+
+        Example:
+            >>> one = Training(score=0.9, bits=2, stale=0.0, curve=((2, 1.0, 0.9),), epochs_bytes=(300.0, 100.0, 100.0))
+            >>> one.bytes_to(0.8), one.bytes_to(0.95)
+            (400.0, nan)
+        """
+        epochs = self.epochs_to(target)
+        return math.nan if math.isnan(epochs) else math.fsum(self.epochs_bytes[: int(epochs)])
+
     def settled_s(self, share: float = 0.5) -> float:
         """Return the mean epoch of the last ``share`` of the training: after warm-up and first decisions."""
         return statistics.fmean(self.epochs_s[int((1 - share) * len(self.epochs_s)) :])
@@ -80,7 +94,8 @@ class Training:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Training:
         curve = tuple((int(epochs), float(seconds), float(score)) for epochs, seconds, score in value["curve"])
-        return cls(**{**value, "curve": curve, "epochs_s": tuple(value["epochs_s"])})
+        each = {name: tuple(value.get(name, ())) for name in ("epochs_s", "epochs_bytes")}
+        return cls(**{**value, "curve": curve, **each})
 
 
 def read_training(run: Run) -> Training:
@@ -105,6 +120,7 @@ def read_training(run: Run) -> Training:
         ),
         epochs_s=tuple(map(float, epoch_seconds(records))),
         bytes_sent=float(records[["bytes_payload", "bytes_params"]].to_numpy().sum()) / epochs,
+        epochs_bytes=tuple(map(float, records.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1))),
         memory_bytes=summary["peak_memory_bytes"],
         assign_s=float(records.groupby("rank")["assign_s"].sum().max()),
         assign_cpu_s=summary.get("assignments", 0) * summary.get("assign_cpu_s", 0.0),

@@ -18,9 +18,10 @@ from gnnqlab.bits.row import EXACT
 
 __all__ = ["SPREADS", "RowVariance", "Weighed", "min_max", "min_max_share"]
 
-SPREADS = ("range", "norm", "rest")
-"""What may be noted of a row: ``max - min``; ``|x|``, or 0 of a constant row that its codec leaves exact; and ``max -
-min`` of the row without its spikes. All are in the unit of the row."""
+SPREADS = ("range", "norm", "rest", "of 1 bit", "of 2 bits", "of 4 bits")
+"""What may be noted of a row: ``max - min``; ``|x|``, or 0 of a constant row that its codec leaves exact; ``max - min``
+of the row without its spikes; and the root of the variance itself at a width, where a codec knows it of every row. All
+are in the unit of the row."""
 
 
 @dataclass(frozen=True)

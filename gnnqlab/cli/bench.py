@@ -35,24 +35,25 @@ class Bench:
     """epoch with a link, throughput: emulated hosts; default 2. predict: only places with so many."""
     workers: str | None = None
     """epoch with a link, throughput, accuracy: numbers of workers, separated by commas; default 2,4 and 2 and 2.
-    predict: only places with so many. limits: default 1,2. minibatch: default 1,2,4."""
+    predict: only places with so many. limits: default 1,2. minibatch: default 1,2,4. codecs with --seeds: default 8."""
     graph: str | None = None
     """epoch with a link, throughput: name or path; default: a planted partition. accuracy: default two real graphs.
     compute: default coauthor_physics. systems: several, separated by commas; default three real graphs, as for exact.
     cdfgnn, fanouts, int8, precision: default amazon_computers. tango: several, separated by semicolons; the same
     default. cuts: several, separated by semicolons; default one real, three made. limits: the same; default one real,
     two made. minibatch: default a planted partition, for scores digits. memory: of trainings; default rmat:12,30.
-    broadcasts: default cora and amazon_computers."""
+    broadcasts: default cora and amazon_computers. codecs: several, separated by commas; default four real graphs, with
+    --seeds three."""
     models: str | None = None
-    """throughput, accuracy, compute, int8, limits, memory, minibatch, precision, systems, tango: names of models,
-    separated by commas; default: all seven, of compute three, of int8, minibatch and tango gcn,gat, of limits
-    gcn,graphsage,gcnii, of memory graphsage,gat for SAR, gcn for what is foreseen and else all, of precision gcn, of
-    systems gcn,graphsage."""
+    """throughput, accuracy, codecs, compute, int8, limits, memory, minibatch, precision, systems, tango: names of
+    models, separated by commas; default: all seven, of codecs and compute three, of int8, minibatch and tango gcn,gat,
+    of limits gcn,graphsage,gcnii, of memory graphsage,gat for SAR, gcn for what is foreseen and else all, of precision
+    gcn, of systems gcn,graphsage."""
     systems: str | None = None
-    """throughput, accuracy: names of contestants, separated by commas, as 2-bit,sylvie; default: all. predict: only
-    these systems. systems: names of systems, each as published and with every service, or with a + the second line
-    alone. precision: names of systems as published. caches: parts of the names of lines, as metis / float32; default:
-    all. broadcasts: the same, as variation. memory: recipes whose memory is foreseen; default: all."""
+    """throughput, accuracy, codecs with --seeds: names of contestants, separated by commas, as 2-bit,sylvie; default:
+    all. predict: only these systems. systems: names of systems, each as published and with every service, or with a +
+    the second line alone. precision: names of systems as published. caches: parts of the names of lines, as metis /
+    float32; default: all. broadcasts: the same, as variation. memory: recipes whose memory is foreseen; default: all."""
     parts: str | None = None
     """memory: parts of the table, separated by commas: SAR's peaks and seconds beside Vanilla's, what is foreseen, live
     matrices, what layers keep; default: peaks,seconds,foreseen,live,kept."""
@@ -61,15 +62,16 @@ class Bench:
     epochs: int | None = None
     """epoch with a link, throughput: epochs of each run; default 120 and 12, systems that decide as they train at least
     120. accuracy: default what each model needs. compute: default 40. precision, systems: default 150.
-    broadcasts: default 120. cdfgnn: default 100. fanouts: default 60. exact, int8, tango: default 200. limits: default
-    15. memory: of runs in which bytes are counted; default 2. minibatch: of the trainings for scores; default 30."""
+    broadcasts: default 120. cdfgnn: default 100. codecs: default what each graph needs. fanouts: default 60. exact,
+    int8, tango: default 200. limits: default 15. memory: of runs in which bytes are counted; default 2. minibatch: of
+    the trainings for scores; default 30."""
     seeds: int | None = None
-    """epoch, with a link: seeds over which the accuracies of Vanilla and AdaQP are compared; default: none. accuracy,
-    broadcasts, caches, cdfgnn, compute, int8, minibatch, precision, tango: trainings of each contestant; default 5.
-    fanouts: default 3."""
+    """epoch, with a link: seeds over which the accuracies of Vanilla and AdaQP are compared; default: none. codecs: of
+    whole trainings, which are compared instead; default: none. accuracy, broadcasts, caches, cdfgnn, compute, int8,
+    minibatch, precision, tango: trainings of each contestant; default 5. fanouts: default 3."""
     first_seed: int | None = None
-    """epoch with a link, accuracy, broadcasts, caches, cdfgnn, compute, int8, minibatch, precision, systems, tango:
-    seed of the first of these trainings; default 0."""
+    """epoch with a link, accuracy, broadcasts, caches, cdfgnn, codecs, compute, int8, minibatch, precision, systems,
+    tango: seed of the first of these trainings; default 0."""
     keep: str | None = None
     """Keep the rows in the table of this name, with date, machine and command. Where there is one, rows of the same
     case, figure and rival take the place of the old ones, and the others are added."""
@@ -77,8 +79,8 @@ class Bench:
     """Folder of kept tables; default: the package's own, gnnqlab/bench/results. With results: which folder to show."""
     trainings: str | None = None
     """systems: folder in which each training is kept, and found again by the next call; default runs/bench-systems.
-    broadcasts, caches, precision, tango: the same, default runs/bench-broadcasts, runs/bench-caches,
-    runs/bench-precision, runs/bench-tango; int8: that of tango."""
+    broadcasts, caches, codecs, precision, tango: the same, default runs/bench-broadcasts, runs/bench-caches,
+    runs/bench-codecs, runs/bench-precision, runs/bench-tango; int8: that of tango."""
     page: Path | None = None
     """results: write all kept tables as one page of Markdown there."""
     readme: Path | None = None

@@ -6,6 +6,7 @@ from gnnqlab.message.codec import Codec, Float32, Stochastic
 from gnnqlab.message.difference import Difference
 from gnnqlab.message.feedback import Feedback
 from gnnqlab.message.fp8 import FP8, MXFP8
+from gnnqlab.message.least_variance import LeastVariance
 from gnnqlab.message.linear import Linear
 from gnnqlab.message.rotated import Rotated
 from gnnqlab.message.sampler import AllRows, BoundarySampling, Sampler
@@ -25,6 +26,7 @@ __all__ = [
     "Difference",
     "Feedback",
     "Float32",
+    "LeastVariance",
     "Linear",
     "NoCache",
     "Rotated",

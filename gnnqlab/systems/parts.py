@@ -28,6 +28,7 @@ from gnnqlab.message.difference import Difference
 from gnnqlab.message.direction import ByDirection
 from gnnqlab.message.feedback import Feedback
 from gnnqlab.message.fp8 import FP8, MXFP8
+from gnnqlab.message.least_variance import LeastVariance
 from gnnqlab.message.linear import Linear
 from gnnqlab.message.rotated import Rotated
 from gnnqlab.message.sampler import AllRows, BoundarySampling
@@ -68,6 +69,7 @@ PARTS: dict[str, dict[str, type]] = {
         "stochastic": Stochastic,
         "linear": Linear,
         "rotated": Rotated,
+        "least-variance": LeastVariance,
         "spikes": Spikes,
         "fp8": FP8,
         "mxfp8": MXFP8,

@@ -1,11 +1,12 @@
-"""AdaQP and SYLVIE with rotated codes: the same policies, exchanges and schedules, and another codec."""
+"""AdaQP and SYLVIE with better codes: the same policies, exchanges and schedules, and each row rotated where that errs
+less."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from gnnqlab.bits.orchestrator import HALVES
-from gnnqlab.message.rotated import Rotated
+from gnnqlab.message.least_variance import LeastVariance
 from gnnqlab.systems.adaqp import adaqp
 from gnnqlab.systems.sylvie import sylvie
 from gnnqlab.systems.system import System, register_system
@@ -23,13 +24,14 @@ def adaqp_r(
     when: str = "background",
     rotations: int = 2,
 ) -> System:
-    """AdaQP with rotated codes at 1, 2 and 4 bits, in both directions; no paper has it.
+    """AdaQP with each row of 1, 2 or 4 bits in the code that errs less on it, in both directions; no paper has it.
 
-    Widths are assigned by the variance of these codes (:meth:`gnnqlab.message.rotated.Rotated.row_variance`): β is
-    ``Σα² |x|^2`` in place of AdaQP's ``Σα² D range^2 / 6``.
+    Widths are assigned by the variance that rows then have
+    (:meth:`gnnqlab.message.least_variance.LeastVariance.row_variance`), so width and code are chosen together: β is
+    ``Σα²`` times the lesser of both variances at 2 bits, in place of AdaQP's ``Σα² D range^2 / 6``.
     """
     whole = adaqp(lam=lam, group_size=group_size, period=period, among=among, when=when)
-    return replace(whole, name="adaqp-r", codec=Rotated(rotations=rotations))
+    return replace(whole, name="adaqp-r", codec=LeastVariance(rotations=rotations))
 
 
 @register_system
@@ -44,7 +46,7 @@ def sylvie_r(
     dropped_by: str = "owner",
     rotations: int = 2,
 ) -> System:
-    """SYLVIE with rotated codes at 1, 2 and 4 bits, in both directions; no paper has it."""
+    """SYLVIE with each row of 1, 2 or 4 bits in the code that errs less on it, in both directions; no paper has it."""
     whole = sylvie(
         delta=delta,
         momentum=momentum,
@@ -54,4 +56,4 @@ def sylvie_r(
         bound=bound,
         dropped_by=dropped_by,
     )
-    return replace(whole, name="sylvie-r", codec=Rotated(rotations=rotations))
+    return replace(whole, name="sylvie-r", codec=LeastVariance(rotations=rotations))

@@ -1,4 +1,4 @@
-"""What a few epochs show of a training's messages: who sends how many rows to whom, how far each row spans, its norm.
+"""What a few epochs show of a training's messages: who sends how many rows to whom, their ranges, norms and errors.
 
 The workers are threads of this process; they send 8 bits, as a run does before its first assignment, so the ranges are
 those that its assigner will see. Nothing is timed here.
@@ -7,7 +7,7 @@ those that its assigner will see. Nothing is timed here.
 from __future__ import annotations
 
 import statistics
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -15,11 +15,13 @@ from torch import Tensor
 from gnnqlab.bits.groups import use_of_halo
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.graph.graph import Graph
+from gnnqlab.kernels.row_errors import NOTED, row_errors
 from gnnqlab.measure.gradient_trace import LayerMeans, TracedGraph, covered, watch
 from gnnqlab.measure.in_process import ThreadedWorkers
 from gnnqlab.measure.weight_terms import weight_terms
 from gnnqlab.message.channel import Channel
-from gnnqlab.message.rotated import Rotated
+from gnnqlab.message.codec import Noise, Stochastic
+from gnnqlab.message.wire import Layout
 from gnnqlab.nn.message_passing import LocalGraph
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.partition.cut import Cut
@@ -104,11 +106,21 @@ def trace(
 
 
 def _eight(system: System) -> System:
-    """Return the system that is traced: rows of 8 bits, all at once.
+    """Return the system that is traced: rows of 8 bits, all at once, of which all is noted that codecs weigh."""
+    return probed(replace(make_system("fixed-bits", bits=8), codec=_Noting()), system)
 
-    Rotated rows of 8 bits are those of stochastic codes, bit for bit; both statistics of them are noted.
-    """
-    return probed(replace(make_system("fixed-bits", bits=8), codec=Rotated()), system)
+
+@dataclass(frozen=True, kw_only=True)
+class _Noting(Stochastic):
+    """Stochastic codes, and of every row what it would err by in fewer bits."""
+
+    def encode(
+        self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
+    ) -> Tensor | None:
+        super().encode(x, rows, ids, layout, segment, noise)
+        noted = torch.empty(layout.num_rows, NOTED, device=x.device)
+        row_errors(x, rows, noted)
+        return noted
 
 
 def _phases(seconds: list[list[dict[str, float]]]) -> dict[str, float]:
@@ -130,7 +142,7 @@ def _spreads(threads: ThreadedWorkers) -> dict[Key, Tensor]:
                     found[(*channel.place, shard.rank, peer)] = spreads.clone()
             for route in channel.plan.send if channel.plan.exact else ():
                 if route.num_rows:  # nothing is rounded, whatever their spreads
-                    found[(*channel.place, shard.rank, route.peer)] = torch.zeros(route.num_rows, 2)
+                    found[(*channel.place, shard.rank, route.peer)] = torch.zeros(route.num_rows, NOTED)
     return found
 
 
@@ -139,7 +151,7 @@ def _messages(threads: ThreadedWorkers, spreads: list[dict[Key, Tensor]]) -> lis
     for key in sorted(spreads[0]):
         layer, direction, round_, sender, receiver = key
         channel = _channel(threads, key)
-        norms, ranges = torch.stack([seen[key] for seen in spreads]).unbind(2)
+        *between, norms, ranges = torch.stack([seen[key] for seen in spreads]).unbind(2)
         found.append(
             TracedMessage(
                 layer=layer,
@@ -152,6 +164,7 @@ def _messages(threads: ThreadedWorkers, spreads: list[dict[Key, Tensor]]) -> lis
                 released_use=_use(threads, key, as_released=True),
                 ranges=ranges.contiguous(),
                 norms=norms.contiguous(),
+                between=torch.stack(between, dim=2),
                 kept_columns=0,
                 round=round_,
                 to_all=channel.plan.to_all,

@@ -1,4 +1,4 @@
-"""What a trace holds: messages with their rows' ranges and norms, the nodes that they reach, and Theorem 3's factors.
+"""What a trace holds: messages with what is noted of their rows, the nodes that they reach, and Theorem 3's factors.
 
 Letters: n rows of one message, T traced epochs, V nodes of the graph, E pairs (row, node that it reaches).
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from torch import Tensor
 from gnnqlab.bits.policy import Rows
 from gnnqlab.bits.variance import RowVariance, min_max
 from gnnqlab.measure.weight_terms import Place, WeightTerms
+from gnnqlab.message.least_variance import least_errors
 from gnnqlab.partition.shard import Shard
 from gnnqlab.theory.variance import AVERAGE
 
@@ -43,6 +45,8 @@ class TracedMessage:
     """``max - min`` of each row in each traced epoch, float32 ``(T, n)``."""
     norms: Tensor
     """``|x|`` of each row in each traced epoch, 0 of a constant one, float32 ``(T, n)``."""
+    between: Tensor
+    """Root of the squared error of each row's codes between its ends at 1, 2 and 4 bits, float32 ``(T, n, 3)``."""
     kept_columns: int
     """D where dropped rows are summed before they are projected, since receivers keep them."""
     round: int = 0
@@ -71,13 +75,20 @@ class TracedMessage:
         Raises:
             ValueError: if a codec notes what no trace has.
         """
-        traced = {"range": self.ranges, "norm": self.norms}
+        traced = {"range": self.ranges, "norm": self.norms, **self._least}
         if not set(names) <= set(traced):
             raise ValueError(
                 f"a trace has {' and '.join(traced)} of its rows, got a codec that notes {' and '.join(names)}; "
                 "its rows are weighed in training alone, so leave it out of forecasts or choose codec Rotated()"
             )
         return torch.stack([traced[name][index] for name in names], dim=1)
+
+    @cached_property
+    def _least(self) -> dict[str, Tensor]:
+        """Root of the variance of each row in the better of both codes, as :class:`LeastVariance` notes it."""
+        noted = torch.cat([self.between, self.norms[..., None]], dim=2)
+        least = torch.stack([least_errors(each, self.columns) for each in noted])
+        return dict(zip(("of 1 bit", "of 2 bits", "of 4 bits"), least.unbind(2), strict=True))
 
     def betas(self, index: int, variance: RowVariance, *, as_released: bool = False) -> Tensor:
         """Return what the variance of each row is made of at a traced epoch, β first, float64 ``(K, n)``."""

@@ -11,9 +11,11 @@ import gnnqlab as gq
 from gnnqlab.bits.assigned import Assigned
 from gnnqlab.bits.variance import RowVariance, min_max
 from gnnqlab.graph import load
+from gnnqlab.kernels.row_errors import NOTED, row_errors
 from gnnqlab.measure.codec_error import trained_rows
 from gnnqlab.measure.gradient_noise import trained_weights
 from gnnqlab.message.codec import Codec, Noise
+from gnnqlab.message.least_variance import LeastVariance
 from gnnqlab.message.rotated import Rotated
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.theory.cost import LinkCost
@@ -105,11 +107,12 @@ def test_the_variance_of_traced_messages_is_the_measured_one():
 
 def desk_of(rows: torch.Tensor, codec: Codec) -> Desk:
     """A desk of one message."""
-    norms, ranges = noted(Rotated(), rows)[None].unbind(2)
+    found = torch.empty(1, len(rows), NOTED)
+    row_errors(rows, torch.arange(len(rows)), found[0])
     use = torch.ones(len(rows), dtype=torch.float64)
     message = TracedMessage(
         layer=0, direction="forward", sender=0, receiver=1, columns=rows.shape[1], ids=torch.arange(len(rows)),
-        use=use, released_use=use, ranges=ranges, norms=norms, kept_columns=0,
+        use=use, released_use=use, ranges=found[..., 4], norms=found[..., 3], between=found[..., :3], kept_columns=0,
     )  # fmt: skip
     trace = Trace(
         epochs=(0,), messages=(message,), shards=(), losses=(0.0,), weights=torch.zeros(0), theorem=None, phases={},
@@ -145,14 +148,29 @@ def test_spikes_get_the_bits_that_the_codec_needs_for_them():
     ), "what was sorted for one codec is not taken for another"
 
 
+def test_a_trace_tells_of_rows_what_the_codec_that_chooses_notes_of_them():
+    rows, codec = torch.cat(list(kinds_of_rows(LONG).values())), LeastVariance()
+    desk, spreads = desk_of(rows, codec), noted(codec, rows)
+    variance = codec.row_variance(LONG)
+    assert torch.equal(desk.messages((0, "forward"))[0].spreads(0, variance.spreads), spreads)
+    widths = {(0, "forward"): [torch.tensor([1, 2, 4, 8], dtype=torch.uint8).repeat(len(rows) // 4)]}
+    expected = float(variance.of(spreads, widths[0, "forward"][0]).sum())
+    assert desk.variance(widths, 0)[0, "forward"] == pytest.approx(expected)
+    between, rotated = (desk.writing(other).variance(widths, 0)[0, "forward"] for other in (gq.Stochastic(), Rotated()))
+    assert expected < 0.8 * min(between, rotated)
+    with pytest.raises(ValueError, match=r"a trace has .* got a codec that notes rest"):
+        desk.writing(gq.Spikes()).variance(widths, 0)
+
+
 def test_a_problem_of_rows_alike_has_their_variance_at_every_width():
     """The share of a width is that of the rows together, also where it is of another spread than β."""
-    codec, rows = Rotated(), torch.randn(50, LONG, generator=torch.Generator().manual_seed(2))
-    variance, spreads = codec.row_variance(LONG), noted(codec, rows)
-    totals = variance.betas(torch.ones(50), spreads).sum(1).tolist()
-    for bits in codec.widths:
-        assert totals[0] * variance.relative(bits, totals) == pytest.approx(float(variance.of(spreads, bits).sum()))
-    assert variance.relative(8, [0.0, 0.0]) == 0.0
+    rows = torch.randn(50, LONG, generator=torch.Generator().manual_seed(2))
+    for codec in (Rotated(), LeastVariance()):
+        variance, spreads = codec.row_variance(LONG), noted(codec, rows)
+        totals = variance.betas(torch.ones(50), spreads).sum(1).tolist()
+        for bits in codec.widths:
+            assert totals[0] * variance.relative(bits, totals) == pytest.approx(float(variance.of(spreads, bits).sum()))
+        assert variance.relative(8, [0.0] * len(totals)) == 0.0
     assert [min_max(LONG).relative(bits, [0.0]) for bits in (1, 2, 32)] == [1.0, 1 / 9, 0.0]
 
 

@@ -29,6 +29,7 @@ from gnnqlab.kernels.moves import row_changes
 from gnnqlab.kernels.nodewise import ACTIVATIONS, Mask, Norm, nodewise, nodewise_both
 from gnnqlab.kernels.quantize import Noise, quantize
 from gnnqlab.kernels.rotate import ROTATED_WIDTHS, decode_rotated, encode_rotated
+from gnnqlab.kernels.row_errors import NOTED, row_errors
 from gnnqlab.kernels.vertex_cut import Ends, choose_masters, empty_copies, place_by_cost, place_by_worth
 from gnnqlab.kernels.xoshiro import quantize_xoshiro, xoshiro
 
@@ -77,6 +78,8 @@ def every_kernel(device: str) -> int:
                     payload, torch.ones(OWNED, device=device), bits, None, out, ids, ids, accumulate=True, **key
                 )
                 calls += 2
+        row_errors(x, ids.flip(0), torch.zeros(OWNED, NOTED, device=device))
+        calls += 1
         moved, _ = row_changes(x, ids.flip(0), x.flip(0) * (1 + 0.1 * (ids % 2)[:, None]), 0.05)
         assert moved.tolist() == list(range(1, OWNED, 2))
         norm = Norm(random(columns).requires_grad_(), random(columns).requires_grad_())

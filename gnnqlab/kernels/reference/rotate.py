@@ -19,7 +19,9 @@ from torch import Tensor
 from gnnqlab.kernels.reference.codec import SMALLEST_RANGE, pack, unpack
 from gnnqlab.kernels.reference.noise import philox
 
-__all__ = ["LEVELS", "WIDEST", "decode_rotated", "encode_rotated", "passes", "rotate", "rotate_back", "row_signs"]
+__all__ = [
+    "LEVELS", "WIDEST", "decode_rotated", "encode_rotated", "lane_sums", "passes", "rotate", "rotate_back", "row_signs",
+]  # fmt: skip
 
 WIDEST = 4096
 """Most columns of a window: 16 KiB of float32 stay in a first cache."""
@@ -109,10 +111,10 @@ def encode_rotated(
         x_mD = x_ND[rows_n[group_m]]
         least_m, most_m = x_mD.amin(dim=1) + 0.0, x_mD.amax(dim=1) + 0.0  # -0 becomes +0
         range_m = most_m - least_m
-        energy_m = _sum(x_mD.double().square())
+        energy_m = lane_sums(x_mD.double().square())
         y_mD = rotate(x_mD, ids_n[group_m], rotations, **noise)
         codes_mD, levels_mD = _codes(y_mD, (energy_m / x_mD.shape[1]).sqrt().float(), bits)
-        scale_m = (energy_m / _sum(y_mD.double() * levels_mD.double())).float()
+        scale_m = (energy_m / lane_sums(y_mD.double() * levels_mD.double())).float()
         constant_m = range_m < SMALLEST_RANGE
         bad_n[group_m] = ~torch.isfinite(range_m) | ~(constant_m | torch.isfinite(scale_m))
         codes_mD[constant_m] = 0
@@ -176,8 +178,8 @@ def _hadamard(x_mD: Tensor, size: int) -> Tensor:
     return y.reshape(x_mD.shape) * torch.tensor(1 / math.sqrt(size), dtype=torch.float32, device=x_mD.device)
 
 
-def _sum(terms_mD: Tensor) -> Tensor:
-    """Sums of rows, float64: column c goes to lane ``c % 16``, and the lanes are then added half to half."""
+def lane_sums(terms_mD: Tensor) -> Tensor:
+    """Sums of rows in their own type: column c goes to lane ``c % 16``, and the lanes are then added half to half."""
     lines = torch.nn.functional.pad(terms_mD, (0, -terms_mD.shape[1] % _LANES)).unflatten(1, (-1, _LANES))
     lanes = lines[:, 0]
     for line in range(1, lines.shape[1]):

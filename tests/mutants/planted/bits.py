@@ -28,6 +28,14 @@ FAULTS = (
         why="spiky rows would get bits that others need, and only the gradient's noise would tell",
     ),
     Fault(
+        name="widths of four bits weighed as those of two",
+        file="message/least_variance.py",
+        before='own = {"of 1 bit": 1, "of 2 bits": 2, "of 4 bits": 4}',
+        after='own = {"of 1 bit": 1, "of 2 bits": 4, "of 4 bits": 2}',
+        test="message/test_least_variance.py::test_what_is_noted_is_the_variance_at_every_width_whatever_the_row_travels_in",
+        why="the assigner would see no gain in four bits, and give them to nobody",
+    ),
+    Fault(
         name="an assignment by codes between ends, whatever the codec",
         file="bits/assignment.py",
         before="variance.betas(weights, spreads.cpu())",

@@ -4,6 +4,22 @@ from tests.mutants.fault import Fault
 
 FAULTS = (
     Fault(
+        name="bytes to an accuracy without those of its own epoch",
+        file="bench/training.py",
+        before="math.fsum(self.epochs_bytes[: int(epochs)])",
+        after="math.fsum(self.epochs_bytes[: int(epochs) - 1])",
+        test="bench/test_codecs.py::test_bytes_are_added_up_epoch_by_epoch_and_survive_json",
+        why="systems that get there in few epochs would seem to need far fewer bytes",
+    ),
+    Fault(
+        name="the best codec by direction whatever its rows take",
+        file="bench/codecs.py",
+        before="kind not in BIASED and _row_bytes(codec, bits) <= most]",
+        after="kind not in BIASED]",
+        test="bench/test_codecs.py::test_the_best_codec_of_a_direction_takes_no_more_bytes_and_has_no_bias",
+        why="spikes apart would win at one bit with half as many bytes more",
+    ),
+    Fault(
         name="an interval without the root of n",
         file="measure/intervals.py",
         before="return mean, factor * spread / math.sqrt(count)",
