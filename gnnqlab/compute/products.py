@@ -21,12 +21,23 @@ from gnnqlab.kernels import nodewise
 from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.kernels.nodewise import Mask, Norm
 
-__all__ = ["Compute", "Operand", "PassRows", "Products", "Range"]
+__all__ = ["Compute", "Operand", "PassRows", "Products", "Range", "widened"]
 
 Operand = Any
 """What a kind of products makes of a float32 matrix: a tensor, or a dataclass of tensors with a ``shape``."""
 Range = tuple[int, int]
 """``(start, stop)``."""
+
+
+def widened(x: Tensor) -> Tensor:
+    """Return rows of bfloat16 in float32, for whoever takes no others; differentiable. Other rows stay as they are.
+
+    Example:
+        >>> x = torch.ones(2, 3)
+        >>> widened(x) is x, widened(x.bfloat16()).dtype
+        (True, torch.float32)
+    """
+    return x.float() if x.dtype == torch.bfloat16 else x
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +145,11 @@ class Products(ABC):
     def nodewise(
         self, x: Tensor, norm: Norm | None, *, activation: str, mask: Mask | None, inplace: bool = False
     ) -> Tensor:
-        """Return ``drop(activation(norm(x)))`` as :func:`gnnqlab.kernels.nodewise.nodewise`; differentiable."""
+        """Return ``drop(activation(norm(x)))`` as :func:`gnnqlab.kernels.nodewise.nodewise`; differentiable.
+
+        What comes out is an operand already where a kind of products has one of rows as narrow: other passes take it as
+        it is, or :func:`widened`.
+        """
         return nodewise.nodewise(x, norm, activation=activation, mask=mask, inplace=inplace)
 
     def nodewise_both(

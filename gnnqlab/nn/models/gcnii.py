@@ -9,6 +9,7 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
+from gnnqlab.compute.products import widened
 from gnnqlab.nn.layers import Projection
 from gnnqlab.nn.message_passing import GraphPass
 from gnnqlab.nn.models.registry import ModelSettings, register_model
@@ -64,6 +65,7 @@ class GCNII(nn.Module):
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
         h0, h = g.activate_both(self.first(g, g.dropout(x, self.input_dropout)), dropout=self.dropout)
+        h0 = widened(h0)  # gradients come from every layer, and are added in float32
         for index, (weight, theta) in enumerate(zip(self.weights, self.thetas, strict=True)):
             # One name for all rows that nobody needs again: each frees those before it.
             h = g.aggregate(h, alpha="symmetric", dropout=g.left(self.dropout))
