@@ -165,8 +165,8 @@ def standing(trainer: Trainer) -> dict[str, list[Tensor]]:
     exchange, graph = trainer.exchange, trainer.graph
     boundary = getattr(exchange, "boundary", None)
     parts = () if boundary is None else (boundary, boundary.sampling, boundary.turns)
-    where = boundary or getattr(exchange, "mirrors", exchange)
-    channels = getattr(where, "every_channel", None) or getattr(where, "channels", ())
+    where = getattr(exchange, "mirrors", exchange) if boundary is None else boundary
+    channels = getattr(where, "every_channel", getattr(where, "channels", ()))
     return {
         "weights": [*_tensors(vars(trainer.parameters)), *_tensors(vars(trainer.optimizer)), *trainer.model.buffers()],
         "halo": [] if boundary is None else boundary.halos,

@@ -53,6 +53,7 @@ class ConvolutionStack(nn.Module):
         for index, convolution in enumerate(self.convolutions):
             # No name for what a layer comes to: it may be kept for the backward pass in fewer bytes.
             h = convolution(g, h, dropout=share, exact=index == last)
+            assert isinstance(h, Tensor)
             if index < last:
                 h = g.activate(h, norm_of(self.norms, index), dropout=self.dropout)
                 share = g.left(self.dropout)
