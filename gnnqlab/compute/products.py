@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from gnnqlab.kernels import nodewise
+from gnnqlab.kernels import nodewise, residual
 from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.kernels.nodewise import Mask, Norm
 
@@ -157,6 +157,10 @@ class Products(ABC):
     ) -> tuple[Tensor, Tensor]:
         """Return ``activation(norm(x))`` and the same dropped; differentiable."""
         return nodewise.nodewise_both(x, norm, activation=activation, mask=mask)
+
+    def residual(self, x: Tensor, first: Tensor, share: float) -> tuple[Tensor, Tensor]:
+        """Return ``(1 - share) x + share first`` and ``first``, as :func:`gnnqlab.kernels.residual.residual`."""
+        return residual.residual(x, first, share)
 
     @abstractmethod
     def part(self, operand: Operand, rows: Range) -> Operand:

@@ -41,9 +41,9 @@ __all__ = [
     "use",
 ]
 
-ABI = 3
+ABI = 4
 """Version of the C interface; a library of another version is not used. It rises with every change of what a call takes
-or fills: 3 since quantizing takes the largest magnitude by its address."""
+or fills, and with new ones: 4 since residual joins."""
 
 ISAS = ("avx512", "avx2", "scalar")
 """Instruction sets, the fastest first."""

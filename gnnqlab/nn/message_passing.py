@@ -159,6 +159,18 @@ class GraphPass:
         run = partial(self._products.rowwise, compute)
         return self._made(timed(self.clock, "elementwise", run, *rows), run, *rows)
 
+    def residual(self, x: Tensor, first: Tensor, share: float) -> tuple[Tensor, Tensor]:
+        """Return ``(1 - share) x + share first``, and ``first`` for the next layer that joins it.
+
+        Handed on from layer to layer, the gradients of ``first`` are added up in the passes that find them.
+
+        Example:
+            ``h, h0 = g.residual(h, h0, 0.1)``
+        """
+        run = partial(self._products.residual, share=share)
+        joined, again = timed(self.clock, "elementwise", run, x, first)
+        return self._made(joined, partial(torch.lerp, weight=share), x, first), again
+
     def activate(
         self,
         y: Tensor,

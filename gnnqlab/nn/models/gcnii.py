@@ -69,12 +69,9 @@ class GCNII(nn.Module):
         for index, (weight, theta) in enumerate(zip(self.weights, self.thetas, strict=True)):
             # One name for all rows that nobody needs again: each frees those before it.
             h = g.aggregate(h, alpha="symmetric", dropout=g.left(self.dropout))
-            h = g.rowwise(self._with_first, h, h0)
+            h, h0 = g.residual(h, h0, self.initial_share)
             h = g.affine(h, h, weight, beta=1 - theta, alpha=theta)
             looked_at = index + 1 < len(self.weights)
             h = g.activate(h, norm_of(self.norms, index), dropout=self.dropout, looked_at=looked_at)
         logits: Tensor = self.last(g, h, exact=True)
         return logits
-
-    def _with_first(self, neighbours: Tensor, first: Tensor) -> Tensor:
-        return torch.lerp(neighbours, first, self.initial_share)
