@@ -53,7 +53,8 @@ class Bench:
     """throughput, accuracy, codecs with --seeds: names of contestants, separated by commas, as 2-bit,sylvie; default:
     all. predict: only these systems. systems: names of systems, each as published and with every service, or with a +
     the second line alone. precision: names of systems as published. caches: parts of the names of lines, as metis /
-    float32; default: all. broadcasts: the same, as variation. memory: recipes whose memory is foreseen; default: all."""
+    float32; default: all. broadcasts: the same, as variation. memory: recipes whose memory is foreseen; default:
+    all."""
     parts: str | None = None
     """memory: parts of the table, separated by commas: SAR's peaks and seconds beside Vanilla's, what is foreseen, live
     matrices, what layers keep; default: peaks,seconds,foreseen,live,kept."""

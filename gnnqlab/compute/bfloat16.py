@@ -1,12 +1,22 @@
-"""Rows, weights and gradients in bfloat16 where they are multiplied; sums and results in float32.
+"""Rows, weights and gradients in bfloat16 where they are multiplied, and rows between passes; sums in float32.
 
 An operand is its tensor rounded to nearest, 8 significant bits: relative error u = 2^-8 at most. A product of two is
 off by at most ``(2 u + u^2) |a| |b|``, a sum over edges by ``u |A| |x|``, and by the order of float32 sums. Half of
 float32's memory is kept for the backward pass.
+
+What is normed, activated and dropped between two layers is bfloat16 too: the sums of a layer are rounded once, the pass
+over them reads and writes bfloat16 and computes in float32, and what comes out is the next layer's operand; the same
+holds for gradients on their way back. Float32 stay: what a product or a sum over neighbours delivers, until it is
+rounded, so that no sum is ever rounded in between; mean and deviation of a row, gradients of weights and all that the
+optimizer has, for they add small numbers to large ones; logits, softmax and loss, and what the layer before the loss
+multiplies, for their errors are the loss's; what other passes over rows (``rowwise``) compute; and rows on the wire,
+whose type is the codec's choice: a bfloat16 row comes out of float32 as it went in. One sum is bfloat16's: where two
+passes take the same row, its two gradients are rounded before they are added, and so is what they come to.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -14,18 +24,19 @@ from torch import Tensor
 
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.compute.prepared import PreparedProducts
-from gnnqlab.compute.products import Operand, Products, Range
-from gnnqlab.kernels import attention
+from gnnqlab.compute.products import Operand, Products, Range, widened
+from gnnqlab.kernels import attention, nodewise
 from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.kernels.aggregate import spmm
 from gnnqlab.kernels.dense import bfloat16_mm
+from gnnqlab.kernels.nodewise import Mask, Norm
 
 __all__ = ["BFloat16Products", "BFloat16Rows"]
 
 
 @dataclass(frozen=True)
 class BFloat16Rows:
-    """Compute: operands rounded to bfloat16 once a pass, sums in float32; the layer before the loss in float32."""
+    """Compute: operands and rows between layers in bfloat16, sums in float32; the layer before the loss in float32."""
 
     def build(self, device: torch.device | str = "cpu") -> Products:
         """Return the products of one worker."""
@@ -44,6 +55,19 @@ class BFloat16Products(PreparedProducts):
     @property
     def exact(self) -> Products:
         return PLAIN
+
+    def rowwise(self, compute: Callable[..., Tensor], *rows: Tensor) -> Tensor:
+        return compute(*map(widened, rows))
+
+    def nodewise(
+        self, x: Tensor, norm: Norm | None, *, activation: str, mask: Mask | None, inplace: bool = False
+    ) -> Tensor:
+        return nodewise.nodewise(x.bfloat16(), norm, activation=activation, mask=mask, inplace=inplace)
+
+    def nodewise_both(
+        self, x: Tensor, norm: Norm | None, *, activation: str, mask: Mask | None
+    ) -> tuple[Tensor, Tensor]:
+        return nodewise.nodewise_both(x.bfloat16(), norm, activation=activation, mask=mask)
 
     def part(self, operand: Operand, rows: Range) -> Operand:
         return operand[rows[0] : rows[1]]

@@ -47,9 +47,11 @@ class PreparedProducts(Products):
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         product: Tensor = Linear.apply(x, weight, self)
-        return product if bias is None else product + bias
+        return product if bias is None else product.add_(bias)
 
     def affine(self, base: Tensor, x: Tensor, weight: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
+        if alpha == beta == 1.0 and base.dim() == 1:
+            return self.linear(x, weight, base)
         return torch.add(base if beta == 1.0 else beta * base, self.linear(x, weight), alpha=alpha)
 
     def aggregate(self, adjacency: Adjacency, x: Tensor) -> Tensor:

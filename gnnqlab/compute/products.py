@@ -17,16 +17,27 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from gnnqlab.kernels import nodewise
+from gnnqlab.kernels import nodewise, residual
 from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.kernels.nodewise import Mask, Norm
 
-__all__ = ["Compute", "Operand", "PassRows", "Products", "Range"]
+__all__ = ["Compute", "Operand", "PassRows", "Products", "Range", "widened"]
 
 Operand = Any
 """What a kind of products makes of a float32 matrix: a tensor, or a dataclass of tensors with a ``shape``."""
 Range = tuple[int, int]
 """``(start, stop)``."""
+
+
+def widened(x: Tensor) -> Tensor:
+    """Return rows of bfloat16 in float32, for whoever takes no others; differentiable. Other rows stay as they are.
+
+    Example:
+        >>> x = torch.ones(2, 3)
+        >>> widened(x) is x, widened(x.bfloat16()).dtype
+        (True, torch.float32)
+    """
+    return x.float() if x.dtype == torch.bfloat16 else x
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +145,11 @@ class Products(ABC):
     def nodewise(
         self, x: Tensor, norm: Norm | None, *, activation: str, mask: Mask | None, inplace: bool = False
     ) -> Tensor:
-        """Return ``drop(activation(norm(x)))`` as :func:`gnnqlab.kernels.nodewise.nodewise`; differentiable."""
+        """Return ``drop(activation(norm(x)))`` as :func:`gnnqlab.kernels.nodewise.nodewise`; differentiable.
+
+        What comes out is an operand already where a kind of products has one of rows as narrow: other passes take it as
+        it is, or :func:`widened`.
+        """
         return nodewise.nodewise(x, norm, activation=activation, mask=mask, inplace=inplace)
 
     def nodewise_both(
@@ -142,6 +157,10 @@ class Products(ABC):
     ) -> tuple[Tensor, Tensor]:
         """Return ``activation(norm(x))`` and the same dropped; differentiable."""
         return nodewise.nodewise_both(x, norm, activation=activation, mask=mask)
+
+    def residual(self, x: Tensor, first: Tensor, share: float) -> tuple[Tensor, Tensor]:
+        """Return ``(1 - share) x + share first`` and ``first``, as :func:`gnnqlab.kernels.residual.residual`."""
+        return residual.residual(x, first, share)
 
     @abstractmethod
     def part(self, operand: Operand, rows: Range) -> Operand:

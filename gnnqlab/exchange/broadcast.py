@@ -17,6 +17,7 @@ from torch import Tensor
 
 from gnnqlab.compute import Products
 from gnnqlab.compute.float32 import PLAIN
+from gnnqlab.compute.products import widened
 from gnnqlab.exchange.block_attention import Attend
 from gnnqlab.exchange.block_sums import Aggregate, Convolve
 from gnnqlab.exchange.blocks import Blocks, Look
@@ -127,6 +128,7 @@ class BroadcastExchange:
             x: rows of this worker's block, float32 ``(N, D)``.
             hop: which look at neighbours this is.
         """
+        x = widened(x)
         result: Tensor = Aggregate.apply(hop.own(x), _before(x, hop), self._look(adjacency, hop))
         return result
 
@@ -134,7 +136,7 @@ class BroadcastExchange:
         self, adjacency: Adjacency, x: Tensor, weight: Tensor, bias: Tensor, self_weight: Tensor | None, hop: Hop
     ) -> Tensor:
         """Return ``aggregate(x) weight + x self_weight + bias``, float32 ``(N, O)``; backward rows of O return."""
-        look = self._look(adjacency, hop)
+        look, x = self._look(adjacency, hop), widened(x)
         result: Tensor = Convolve.apply(hop.own(x), _before(x, hop), weight, bias, self_weight, look)
         return result
 

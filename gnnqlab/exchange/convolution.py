@@ -35,7 +35,7 @@ class _Forward(SumForward):
     ) -> None:
         super().__init__(call, x, before)
         self._weight, self._bias, self._self_weight = weight, bias, self_weight
-        self.y = x.new_empty(x.shape[0], weight.shape[1])
+        self.y = self.out.new_empty(x.shape[0], weight.shape[1])
 
     def independent(self) -> None:
         super().independent()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ from gnnqlab.exchange.hop import Hop
 from gnnqlab.exchange.schedule import Runner
 from gnnqlab.exchange.timeline import Timeline
 from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.message.channel import Channel
+from gnnqlab.message.channel import ByteBuffers, Channel
 from gnnqlab.message.incoming import Incoming
 from gnnqlab.message.place import Place
 from gnnqlab.message.wires import Wires
@@ -58,6 +59,8 @@ class Mirrors:
         """Of a synchronisation, one round each, the same in both directions."""
         self.totals: dict[int, Tensor] = {}
         """Layer -> sums that are the same in every epoch, found once."""
+        self._bytes: ByteBuffers = {}
+        """Memory of all messages: rounds follow one another, so those of one round are under way at a time."""
         self._channels: dict[Place, Channel] = {}
         self._exact: dict[Place, Channel] = {}
         self._once: list[Channel] = []
@@ -67,22 +70,28 @@ class Mirrors:
         """The channels of training passes, and those of rows that travel once."""
         return [*self._channels.values(), *self._once]
 
+    @property
+    def every_channel(self) -> list[Channel]:
+        """Those of evaluation too."""
+        return [*self.channels, *self._exact.values()]
+
     def channel(self, place: Place, plan: Plan, *, exact: bool) -> Channel:
         """Return the channel of a place; an exact one has float32 rows and counts nowhere."""
-        launch = self.timeline.stages.after_launch
+        how: dict[str, Any] = {"launch": self.timeline.stages.after_launch, "buffers": self._bytes}
         if exact:
             if place not in self._exact:
-                self._exact[place] = self.wires.exact_channel(place, plan, phases=self.timeline, launch=launch)
+                self._exact[place] = self.wires.exact_channel(place, plan, phases=self.timeline, **how)
             return self._exact[place]
         if place not in self._channels:
             phases = partial(self.timeline, place=place)
-            self._channels[place] = self.wires.channel(place, plan, phases=phases, launch=launch)
+            self._channels[place] = self.wires.channel(place, plan, phases=phases, **how)
         return self._channels[place]
 
     def once(self, place: Place) -> Channel:
         """Return a new channel of float32 rows that travel once in the run."""
         plan = self.legs[place.round].plan
-        self._once.append(self.wires.exact_channel(place, plan, phases=partial(self.timeline, place=place)))
+        phases = partial(self.timeline, place=place)
+        self._once.append(self.wires.exact_channel(place, plan, phases=phases, keeps_buffers=False))
         return self._once[-1]
 
     def forget(self) -> None:

@@ -54,7 +54,8 @@ class SumForward(Synchronised):
     """``y = S A x``."""
 
     def __init__(self, look: Look, x: Tensor) -> None:
-        super().__init__(look, "forward", x.new_empty(look.mirrors.num_rows, x.shape[1]))
+        sums = torch.float32 if x.dtype == torch.bfloat16 else x.dtype
+        super().__init__(look, "forward", x.new_empty(look.mirrors.num_rows, x.shape[1], dtype=sums))
         self.x = x
 
     def prepare(self) -> None:

@@ -43,8 +43,8 @@ __all__ = [
 
 ABI = 4
 """Version of the C interface; a library of another version is not used. It rises with every change of what a call takes
-or fills, and with functions that are new: 4 since there are errors of rows, and since rows rounded by xoshiro name a
-refused one as others do."""
+or fills, and with functions that are new: 4 since there are errors of rows and residual joins, and since rows rounded
+by xoshiro name a refused one as others do."""
 
 ISAS = ("avx512", "avx2", "scalar")
 """Instruction sets, the fastest first."""

@@ -137,7 +137,14 @@ def nodewise_both(
 def step_by_step(
     x: Tensor, norm: Norm | None, *, activation: str, mask: Mask | None, inplace: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return what is dropped and what it is dropped from, each step a pass of its own: the plain way."""
+    """Return what is dropped and what it is dropped from, each step a pass of its own: the plain way.
+
+    Rows of bfloat16 are computed in float32 and rounded at the end, as in one pass.
+    """
+    if x.dtype == torch.bfloat16:
+        dropped, h = step_by_step(x.float(), norm, activation=activation, mask=mask)
+        rounded = h.bfloat16()
+        return rounded if dropped is h else dropped.bfloat16(), rounded
     h = x if norm is None else functional.layer_norm(x, x.shape[1:], norm.weight, norm.bias, norm.eps)
     if activation == "relu":
         h = functional.relu(h, inplace=inplace or norm is not None)

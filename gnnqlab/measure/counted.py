@@ -123,6 +123,11 @@ class CountedProducts(PlainProducts):
         self._count_pass(rows, out)
         return out
 
+    def residual(self, x: Tensor, first: Tensor, share: float) -> tuple[Tensor, Tensor]:
+        joined, again = super().residual(x, first, share)
+        self._count_pass((x, first), joined)
+        return joined, again
+
     def nodewise(
         self, x: Tensor, norm: Norm | None, *, activation: str, mask: Mask | None, inplace: bool = False
     ) -> Tensor:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -20,6 +21,7 @@ from gnnqlab.nn.message_passing import GraphPass
 from gnnqlab.train.standing import standing
 
 if TYPE_CHECKING:
+    from gnnqlab.compute.products import Compute
     from gnnqlab.graph import Graph
     from gnnqlab.nn import ModelSettings
     from gnnqlab.train.trainer import Trainer
@@ -35,7 +37,7 @@ T = TypeVar("T")
 
 
 def kept_by_layer(
-    graph: Graph, shape: ModelSettings, keep: str = "all", *, workers: int = 1
+    graph: Graph, shape: ModelSettings, keep: str = "all", *, workers: int = 1, compute: Compute | None = None
 ) -> dict[tuple[int, str], int]:
     """Return the bytes that a training pass of Vanilla keeps for its backward pass, by layer and kind.
 
@@ -48,6 +50,7 @@ def kept_by_layer(
         shape: a model's settings.
         keep: ``TrainSettings.keep_for_backward``.
         workers: threads of this process; of several the one that keeps the most is told of.
+        compute: precision of the products; by default float32.
 
     Returns:
         ``(layer, kind)`` -> bytes, float32 rows being four bytes an element; nothing where nothing is kept.
@@ -63,6 +66,7 @@ def kept_by_layer(
         >>> found[0, "sums"] == 400 * 16 * 4, found[0, "norms"] == 400 * (16 + 2) * 4
         (True, True)
     """
+    from gnnqlab.compute import Float32Products
     from gnnqlab.measure.in_process import ThreadedWorkers
     from gnnqlab.nn import LocalGraph, build_model
     from gnnqlab.partition.parts import cut_graph
@@ -71,11 +75,13 @@ def kept_by_layer(
     from gnnqlab.train.objective import Objective
     from gnnqlab.train.trainer import Trainer
 
+    compute = compute or Float32Products()
     settings = TrainSettings(keep_for_backward=keep)
     if workers == 1:
         network = build_model(shape, graph.num_features, graph.num_classes, seed=0)
-        return kept_of_pass(Trainer(LocalGraph(graph), Objective.of(graph), network, settings))
-    system = vanilla()
+        local = LocalGraph(graph, products=compute.build())
+        return kept_of_pass(Trainer(local, Objective.of(graph), network, settings))
+    system = replace(vanilla(), compute=compute)
     cut = cut_graph(graph, system.partition, workers)
     threads = ThreadedWorkers(graph, cut, system, shape, settings, as_launched=True)
     return max(threads.run(kept_of_pass), key=lambda found: sum(found.values()))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from gnnqlab.compute.products import Compute
     from gnnqlab.graph import Graph
     from gnnqlab.nn import ModelSettings
     from gnnqlab.train.trainer import Trainer
@@ -12,7 +14,9 @@ if TYPE_CHECKING:
 __all__ = ["live_matrices", "live_of"]
 
 
-def live_matrices(graph: Graph, shape: ModelSettings, keep: str = "all", *, workers: int = 1) -> float:
+def live_matrices(
+    graph: Graph, shape: ModelSettings, keep: str = "all", *, workers: int = 1, compute: Compute | None = None
+) -> float:
     """Return the live bytes at the peak of an epoch of Vanilla in units of a float32 matrix of nodes × hidden.
 
     Not counted: weights, adjacency, features and labels, which are there before. The unit is of a worker's own nodes;
@@ -23,6 +27,7 @@ def live_matrices(graph: Graph, shape: ModelSettings, keep: str = "all", *, work
         shape: a model's settings.
         keep: ``TrainSettings.keep_for_backward``.
         workers: threads of this process.
+        compute: precision of the products; by default float32.
 
     Raises:
         ValueError: if a setting is wrong.
@@ -34,6 +39,7 @@ def live_matrices(graph: Graph, shape: ModelSettings, keep: str = "all", *, work
         >>> live_matrices(graph, shape, "nothing") < live_matrices(graph, shape, "all")
         True
     """
+    from gnnqlab.compute import Float32Products
     from gnnqlab.measure.in_process import ThreadedWorkers
     from gnnqlab.nn import LocalGraph, build_model
     from gnnqlab.partition.parts import cut_graph
@@ -42,13 +48,14 @@ def live_matrices(graph: Graph, shape: ModelSettings, keep: str = "all", *, work
     from gnnqlab.train.objective import Objective
     from gnnqlab.train.trainer import Trainer
 
+    compute = compute or Float32Products()
     settings = TrainSettings(keep_for_backward=keep)
     if workers == 1:
         network = build_model(shape, graph.num_features, graph.num_classes, seed=0)
-        trainer = Trainer(LocalGraph(graph), Objective.of(graph), network, settings)
+        trainer = Trainer(LocalGraph(graph, products=compute.build()), Objective.of(graph), network, settings)
         trainer.epoch(0)
         return live_of(trainer, shape.hidden)
-    system = vanilla()
+    system = replace(vanilla(), compute=compute)
     threads = ThreadedWorkers(
         graph, cut_graph(graph, system.partition, workers), system, shape, settings, as_launched=True
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from gnnqlab.nn.message_passing import GraphPass, ModelGraph
@@ -58,7 +59,7 @@ class _Seen:
         if x is self._last or len(x.shape) != 2 or x.shape[0] != self._num_rows:
             return
         if self._layer < 0 or self._layer == self._count:
-            self._kept.append(x.to_dense() if isinstance(x, SparseInput) else x.detach().clone())
+            self._kept.append(x.to_dense() if isinstance(x, SparseInput) else _copy(x))
         self._last, self._count = x, self._count + 1
 
     def inputs(self, module: nn.Module, inputs: tuple[Any, ...]) -> None:
@@ -75,6 +76,10 @@ class _Seen:
                 "layers to be seen, got none that does"
             )
         return self._kept[0]
+
+
+def _copy(x: Tensor) -> Tensor:
+    return x.detach().to(torch.promote_types(x.dtype, torch.float32), copy=True)
 
 
 class _Watched(GraphPass):

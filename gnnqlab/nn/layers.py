@@ -57,6 +57,7 @@ class SageConvolution(nn.Module):
     def forward(self, g: GraphPass, x: Tensor | SparseInput, *, dropout: float = 0.0, exact: bool = False) -> Tensor:
         if self.projects_first and not g.looks_first(x, dropout):
             x = g.dropout(x, dropout)
+            x = g.exactly(x) if exact else x
             projected = g.linear(x, self.weight_neighbour, exact=exact)
             neighbours = g.aggregate(projected, alpha="mean", exact=exact)
             return g.rowwise(_sum, g.linear(x, self.weight_self, exact=exact), neighbours, self.bias)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from gnnqlab.compute import Products
 from gnnqlab.compute.float32 import PLAIN
-from gnnqlab.compute.products import PassRows
+from gnnqlab.compute.products import PassRows, widened
 from gnnqlab.compute.remade import Remakes
 from gnnqlab.exchange.hop import Drop, Hop
 from gnnqlab.exchange.protocol import Exchange
@@ -127,6 +127,7 @@ class GraphPass:
     ) -> Tensor:
         """Return ``x weight + bias``, float32 ``(N, O)``; sparse features cost their stored values only."""
         products = self._products.exact if exact else self._products
+        x = self.exactly(x) if exact else x
 
         def run(x: Tensor | SparseInput, weight: Tensor, bias: Tensor | None) -> Tensor:
             product = project(products, x, weight)
@@ -134,6 +135,10 @@ class GraphPass:
 
         y = timed(self.clock, "products", lambda x: run(x, weight, bias), x)
         return self._made(y, run, x, weight, bias)
+
+    def exactly(self, x: Tensor | SparseInput) -> Tensor | SparseInput:
+        """Return rows as exact products take them: who has several of the same rows asks once."""
+        return widened(x) if isinstance(x, Tensor) else x
 
     def affine(self, base: Tensor, x: Tensor, weight: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
         """Return ``beta base + alpha x weight``, float32 ``(N, O)``."""
@@ -153,6 +158,18 @@ class GraphPass:
         """
         run = partial(self._products.rowwise, compute)
         return self._made(timed(self.clock, "elementwise", run, *rows), run, *rows)
+
+    def residual(self, x: Tensor, first: Tensor, share: float) -> tuple[Tensor, Tensor]:
+        """Return ``(1 - share) x + share first``, and ``first`` for the next layer that joins it.
+
+        Handed on from layer to layer, the gradients of ``first`` are added up in the passes that find them.
+
+        Example:
+            ``h, h0 = g.residual(h, h0, 0.1)``
+        """
+        run = partial(self._products.residual, share=share)
+        joined, again = timed(self.clock, "elementwise", run, x, first)
+        return self._made(joined, partial(torch.lerp, weight=share), x, first), again
 
     def activate(
         self,
@@ -278,7 +295,7 @@ class GraphPass:
 
     def extend(self, x: Tensor) -> Tensor:
         """Return the rows of owned nodes with those of halo nodes behind them, for anything else."""
-        return self.graph.exchange.extend(x.contiguous(), self._next_hop(x))
+        return self.graph.exchange.extend(widened(x).contiguous(), self._next_hop(x))
 
     @overload
     def dropout(self, x: Tensor, p: float) -> Tensor: ...
@@ -320,6 +337,7 @@ class GraphPass:
     def _look(self, x: Tensor, p: float, exact: bool) -> tuple[Tensor, Hop]:
         """Return the rows for a look at neighbours that drops their elements: before dropout where it is the hop's."""
         drop = self._next_drop(p)
+        x = widened(x) if exact else x
         if drop is None:
             return x, self._next_hop(x, exact)
         if self.graph.exchange.keeps_rows:

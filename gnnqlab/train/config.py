@@ -52,8 +52,8 @@ class TrainSettings:
     """Epochs between those in which the codes of messages are counted, for the column ``entropy`` of ``run.traffic``;
     epoch 0 is as well. Such an epoch takes longer. 0: none."""
     gradients: Annotated[str, OneOf(GRADIENTS)] = "float32"
-    """Type in which weight gradients are summed over workers: ``float32``, or ``bfloat16``, layer by layer under the
-    backward pass."""
+    """How weight gradients are summed over workers: ``float32``, of two workers layer by layer under the backward pass,
+    else after it; ``float32-by-layer`` of any number, in another order of terms; or ``bfloat16``, by layer too."""
     keep_for_backward: Annotated[str, OneOf(KEEPS)] = "all"
     """What a forward pass keeps for its backward pass: ``all`` that is multiplied or normalised; ``sums`` over
     neighbours alone, of which products and passes over rows are made again; or ``nothing``, no sums either: one worker

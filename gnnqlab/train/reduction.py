@@ -1,4 +1,4 @@
-"""Gradients and a few facts summed over all workers: at once in float32, or layer by layer in bfloat16 meanwhile.
+"""Gradients and a few facts summed over all workers: at once, or layer by layer under the backward pass.
 
 The facts are the loss, a flag, and what somebody asks for beside them (``shared.py``). Each worker's loss is a sum over
 its rows divided by *global* counts, so that sums over workers are means. The flag says that a worker has something to
@@ -21,8 +21,9 @@ from gnnqlab.train.parameters import FlatParameters
 
 __all__ = ["GRADIENTS", "AtOnce", "Facts", "Meanwhile", "Reduction", "Slots", "Summed", "make_reduction"]
 
-GRADIENTS = ("float32", "bfloat16")
-"""Types in which weight gradients travel."""
+GRADIENTS = ("float32", "float32-by-layer", "bfloat16")
+"""How weight gradients travel: the type, and whether a layer's go while the backward pass of those before it runs. Two
+workers have float32 ones go by layer in any case: a sum of two terms has no order, so it is the same to the bit."""
 
 _BUCKET = 2**14
 """Fewest elements of a message of its own; smaller layers go along with the next one."""
@@ -124,17 +125,20 @@ class AtOnce:
 
 
 class Meanwhile:
-    """bfloat16 all-reduces, posted while the backward pass goes on: a layer's gradients travel once they are whole.
+    """All-reduces posted while the backward pass goes on: a layer's gradients travel once they are whole.
 
     Layers are taken from the last to the first, small ones together, in the same order on every worker. The facts
-    travel in float32. A sum over workers is rounded to 8 bits of mantissa: a relative error of 2^-8 at most in
-    each term and each partial sum.
+    travel in float32. In bfloat16 a sum over workers is rounded to 8 bits of mantissa: a relative error of 2^-8 at most
+    in each term and each partial sum. In float32 it is the sum of :class:`AtOnce`, to the bit for two workers; the
+    terms of more are added in another order where a message has another length.
     """
 
-    def __init__(self, parameters: FlatParameters, slots: Slots) -> None:
+    def __init__(self, parameters: FlatParameters, slots: Slots, dtype: torch.dtype = torch.bfloat16) -> None:
         self._parameters, self._slots = parameters, slots
         self._facts, self._rank = parameters.facts, dist.get_rank()
-        self._rounded = torch.zeros_like(parameters.values, dtype=torch.bfloat16)
+        self._travels = parameters.gradients  # float32 ones are summed where they lie
+        if dtype != torch.float32:
+            self._travels = torch.zeros_like(parameters.values, dtype=dtype)
         self._spans, bucket_of = _buckets([parameter.numel() for parameter in parameters.list])
         self._sizes = [bucket_of.count(bucket) for bucket in range(len(self._spans))]
         self._missing = list(self._sizes)
@@ -145,7 +149,7 @@ class Meanwhile:
 
     @property
     def sent_bytes(self) -> int:
-        return 2 * self._rounded.numel() + 4 * self._facts.numel()
+        return self._travels.element_size() * self._travels.numel() + 4 * self._facts.numel()
 
     def begin(self, facts: Facts) -> None:
         self._missing, self._posted = list(self._sizes), 0
@@ -157,7 +161,8 @@ class Meanwhile:
         for work in self._works:
             work.wait()
         self._works = []
-        self._parameters.gradients.copy_(self._rounded)
+        if self._travels is not self._parameters.gradients:
+            self._parameters.gradients.copy_(self._travels)
         return self._slots.read(self._facts)
 
     def _whole(self, bucket: int) -> None:
@@ -171,8 +176,9 @@ class Meanwhile:
 
     def _post(self, until: int) -> None:
         for start, end in self._spans[self._posted : until]:
-            span = self._rounded[start:end]
-            span.copy_(self._parameters.gradients[start:end])
+            span = self._travels[start:end]
+            if self._travels is not self._parameters.gradients:
+                span.copy_(self._parameters.gradients[start:end])
             self._works.append(_start(span))
         self._posted = max(self._posted, until)
 
@@ -185,16 +191,18 @@ def make_reduction(
     Args:
         parameters: whose buffer has ``slots.count`` elements for facts.
         slots: where these stand.
-        gradients: type in which gradients travel.
+        gradients: how gradients travel, one of `GRADIENTS`.
         distributed: whether there is anybody to sum with.
 
     Raises:
-        ValueError: if the type is unknown.
+        ValueError: if there is no such way.
     """
     if gradients not in GRADIENTS:
         raise ValueError(f"gradients must be one of {GRADIENTS}, got {gradients!r}")
     if distributed and gradients == "bfloat16":
         return Meanwhile(parameters, slots)
+    if distributed and (gradients == "float32-by-layer" or dist.get_world_size() == 2):
+        return Meanwhile(parameters, slots, torch.float32)
     return AtOnce(parameters, slots, distributed=distributed)
 
 

@@ -8,6 +8,18 @@ from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.compute.prepared import PreparedProducts
 
 
+class _Round(torch.autograd.Function):
+    """Rows that are bfloat16 between passes, and so are their gradients."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.bfloat16().double()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.bfloat16().double()
+
+
 class RoundedInFloat64(PreparedProducts):
     """Operands are float64 and hold bfloat16 values."""
 
@@ -21,6 +33,14 @@ class RoundedInFloat64(PreparedProducts):
 
     def _fill(self, operand, x, rows):
         operand[slice(*rows)] = self._prepare(x[slice(*rows)])
+
+    def nodewise(self, x, norm, *, activation, mask, inplace=False):
+        return _Round.apply(PLAIN.nodewise(_Round.apply(x), norm, activation=activation, mask=mask))
+
+    def nodewise_both(self, x, norm, *, activation, mask):
+        assert mask is None, "both are one"
+        h = self.nodewise(x, norm, activation=activation, mask=mask)
+        return h, h
 
     def part(self, operand, rows):
         return operand[slice(*rows)]

@@ -8,16 +8,19 @@ import pytest
 import torch
 
 from gnnqlab.errors import NonFiniteMessage
-from gnnqlab.exchange import Overlapped, Pipelined
+from gnnqlab.exchange import Overlapped, Pipelined, Replicas
 from gnnqlab.measure.in_process import ThreadedWorkers
 from gnnqlab.measure.live_matrices import live_matrices, live_of
 from gnnqlab.message.codec import Float32
+from gnnqlab.message.wires import Wires
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.systems import vanilla
 from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.ledger import standing
 from tests.cases import each
+from tests.exchange.random_edges import EdgesAtRandom
 from tests.graphs import random_graph
 
 SHAPE = ModelSettings(name="gcn", layers=4, hidden=24, dropout=0.3)
@@ -79,6 +82,28 @@ def test_what_is_sent_from_where_it_lies_is_the_same_training(model, monkeypatch
     assert losses == other_losses
     assert sent == other_sent
     assert torch.equal(weights, other_weights)
+
+
+@each("model", ["gcn", "gat"])
+def test_copies_of_a_node_have_the_same_memory_for_messages_in_every_layer(model, monkeypatch):
+    """Bytes to and from the one peer, by direction, whatever the number of layers; the same training to the bit."""
+    graph = random_graph(nodes=120, edges=480, features=SHAPE.hidden)
+    system = replace(vanilla(), partition=EdgesAtRandom(), exchange=Replicas(), schedule=Overlapped())
+    cut, shape, passes = EdgesAtRandom(seed=1).cut(graph, 2), replace(SHAPE, name=model), []
+    for shared in (True, False):
+        found = ThreadedWorkers(graph, cut, system, shape, TrainSettings(seed=5), as_launched=True)
+        losses = [found.step(epoch) for epoch in range(3)]
+        found.run(lambda trainer: trainer.evaluate(3))
+        passes.append((losses, found.trainers[0].parameters.values.clone()))
+        memory = {each.untyped_storage().data_ptr() for each in standing(found.trainers[0])["buffers"]}
+        assert (len(memory) == 2) == shared
+        for name in ("channel", "exact_channel"):
+            monkeypatch.setattr(Wires, name, _with_buffers_of_its_own(getattr(Wires, name)))
+    assert passes[0][0] == passes[1][0] and torch.equal(passes[0][1], passes[1][1])
+
+
+def _with_buffers_of_its_own(make):
+    return lambda wires, *where, **how: make(wires, *where, **{**how, "buffers": None})
 
 
 def test_a_gradient_that_is_no_number_is_refused_with_its_node():

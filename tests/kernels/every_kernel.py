@@ -28,6 +28,7 @@ from gnnqlab.kernels.linear import encode_linear
 from gnnqlab.kernels.moves import row_changes
 from gnnqlab.kernels.nodewise import ACTIVATIONS, Mask, Norm, nodewise, nodewise_both
 from gnnqlab.kernels.quantize import Noise, quantize
+from gnnqlab.kernels.residual import residual
 from gnnqlab.kernels.rotate import ROTATED_WIDTHS, decode_rotated, encode_rotated
 from gnnqlab.kernels.row_errors import NOTED, row_errors
 from gnnqlab.kernels.vertex_cut import Ends, choose_masters, empty_copies, place_by_cost, place_by_worth
@@ -89,6 +90,8 @@ def every_kernel(device: str) -> int:
         whole, dropped = nodewise_both(x.bfloat16().requires_grad_(), mask=mask)
         (whole + dropped).sum().backward()
         calls += 2 * (len(ACTIVATIONS) + 1)
+        joined = residual(*residual(x.clone().requires_grad_(), x.clone().requires_grad_(), 0.1), 0.1)[0]
+        joined.sum().backward()
         noise.uniform16(ids, columns, **SETTINGS)
         noise.dropout(x, ids, p=0.3, **SETTINGS)
         noise.dropout_values(x[:, 0].contiguous(), ids, ids % columns, p=0.3, **SETTINGS)
@@ -101,7 +104,7 @@ def every_kernel(device: str) -> int:
         int8_mm_transposed(of_rows.codes, of_all.codes, 1.0)
         int8_mm_scaled(of_rows.codes, of_all.codes, of_rows.scales)
         aggregate(adj, torch.cat([x, halo]).requires_grad_()).sum().backward()
-        calls += 19
+        calls += 21
     for heads, features in HEADS:
         shapes = ((OWNED, heads, features), (OWNED, heads), (ROWS, heads), (HALO, heads, features), (HALO, heads))
         operands = [random(*shape).requires_grad_() for shape in shapes]

@@ -20,7 +20,7 @@ from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import codec, int8_mm, moves, native, nodewise
 from gnnqlab.kernels.linear import encode_linear
 from tests.cases import each, one_case
-from tests.kernels import every_kernel, test_gpu, test_gpu_int8, test_nodewise
+from tests.kernels import every_kernel, test_gpu, test_gpu_int8, test_nodewise, test_residual
 from tests.kernels.backends import AVAILABLE
 from tests.kernels.test_moves import walked
 
@@ -185,6 +185,11 @@ def test_one_pass_draws_the_masks_of_dropout_and_takes_bfloat16_rows(launched):
         test_nodewise.nodewise(
             torch.ones(2, 3), mask=test_nodewise.Mask(ids=torch.tensor([1, -1]), p=0.5, seed=0, epoch=0, stream=0)
         )
+
+
+def test_a_residual_join_back_is_that_of_one_lerp_a_layer(launched):
+    one_case(test_residual.test_values_and_gradients_are_those_of_one_lerp_a_layer_to_the_bit)(AVAILABLE[0], 0.1)
+    assert set(launched) == {"residual_backward"}
 
 
 @each(("columns", "scale"), [(1, "row"), (9, "tensor"), (257, "row"), (300, "tensor")])

@@ -114,6 +114,20 @@ def test_rows_of_bfloat16_are_rounded_once(backend):
         _close(each_found, right, 2**-8)
 
 
+def test_steps_of_bfloat16_rows_are_rounded_once():
+    """What runs without compiled kernels: computed in float32 from the rows as they are, rounded at the end."""
+    x = _random(70, 50, seed=0).bfloat16().requires_grad_()
+    norm, mask, weight = _norm(50), _mask(70, 0.5), _random(70, 50, seed=3).bfloat16()
+    with use("reference"):
+        found = nodewise(x, norm, mask=mask)
+        gradients = torch.autograd.grad((found * weight).float().sum(), [x, norm.weight, norm.bias])
+        whole, same = nodewise_both(x, norm)
+    exact, exact_whole, expected = _in_float64(x, norm, "relu", mask, [weight])
+    assert found.dtype == gradients[0].dtype == torch.bfloat16 and whole is same
+    for each_found, right in zip((found, whole, *gradients), (exact, exact_whole, *expected)):
+        _close(each_found, right, 2**-8)
+
+
 @each("backend", EVERY)
 def test_constant_rows_and_no_rows(backend):
     norm = _norm(9)

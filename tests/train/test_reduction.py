@@ -1,4 +1,4 @@
-"""Summed gradients: float32 at once, bfloat16 meanwhile, and flags that travel along."""
+"""Summed gradients: float32 at once, by layer meanwhile, and flags that travel along."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ import torch
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import make_system
+from gnnqlab.train import reduction
 from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.reduction import Meanwhile
+from gnnqlab.train.reduction import AtOnce, Meanwhile
 from gnnqlab.train.trainer import worker_trainer
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 
 
-def gradients_of(rank, workers, graph, owner, kind):
+def gradients_of(rank, workers, graph, owner, kind, at_once=False):
+    if at_once:
+        reduction.Meanwhile = lambda parameters, slots, _: AtOnce(parameters, slots, distributed=True)
     shard = build_shard(graph, owner, rank, workers)
     model = ModelSettings(layers=3, hidden=160, dropout=0.0)
     trainer = worker_trainer(shard, make_system("vanilla"), model, TrainSettings(gradients=kind, epochs=1))
@@ -34,7 +37,7 @@ def gradients_of(rank, workers, graph, owner, kind):
 def sums():
     graph = random_graph(nodes=80, edges=300, seed=3)
     owner = Random(seed=1).assign(graph, 3)
-    return {kind: run_ranks(gradients_of, 3, graph, owner, kind) for kind in ("float32", "bfloat16")}
+    return {kind: run_ranks(gradients_of, 3, graph, owner, kind) for kind in reduction.GRADIENTS}
 
 
 def test_bfloat16_gradients_are_those_of_float32_but_for_rounding(sums):
@@ -47,6 +50,23 @@ def test_bfloat16_gradients_are_those_of_float32_but_for_rounding(sums):
     assert sums["bfloat16"][0]["losses"][0] == pytest.approx(sums["float32"][0]["losses"][0], rel=3 * 2.0**-23)
 
 
+def test_float32_by_layer_is_the_sum_at_once(sums):
+    at_once, by_layer = sums["float32"][0], sums["float32-by-layer"][0]
+    assert by_layer["sent"] == at_once["sent"]
+    # Three terms in another order: each partial sum is rounded by 2^-24 of its size at most.
+    bound = 3 * 2.0**-24 * 3 * at_once["gradients"].abs().max()
+    assert (at_once["gradients"] - by_layer["gradients"]).abs().max() <= bound
+    assert by_layer["losses"] == pytest.approx(at_once["losses"], rel=1e-6)
+
+
+def test_two_workers_sum_by_layer_and_to_the_bit_what_they_would_at_once():
+    graph = random_graph(nodes=80, edges=300, seed=3)
+    owner = Random(seed=1).assign(graph, 2)
+    by_layer, at_once = (run_ranks(gradients_of, 2, graph, owner, "float32", way)[0] for way in (False, True))
+    assert by_layer["posted"] and not at_once["posted"]
+    assert by_layer["losses"] == at_once["losses"] and torch.equal(by_layer["gradients"], at_once["gradients"])
+
+
 def test_every_worker_holds_the_same_sums(sums):
     for results in sums.values():
         assert all(torch.equal(result["gradients"], results[0]["gradients"]) for result in results)
@@ -54,7 +74,8 @@ def test_every_worker_holds_the_same_sums(sums):
 
 
 def test_gradients_of_later_layers_are_under_way_before_the_backward_pass_ends(sums):
-    for result in sums["bfloat16"]:
+    assert not any(result["posted"] for result in sums["float32"])
+    for result in [*sums["bfloat16"], *sums["float32-by-layer"]]:
         # loss and flag, then the layers as they become whole: all but the last message at least
         assert all(posted >= 3 for posted in result["posted"])
 
@@ -73,5 +94,5 @@ def test_bfloat16_halves_the_bytes(sums):
 
 
 def test_unknown_types_are_refused():
-    with pytest.raises(ValueError, match="gradients must be 'float32' or 'bfloat16', got 'int8'"):
+    with pytest.raises(ValueError, match="gradients must be 'float32', 'float32-by-layer' or 'bfloat16', got 'int8'"):
         TrainSettings(gradients="int8")

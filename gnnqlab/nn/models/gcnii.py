@@ -9,6 +9,7 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
+from gnnqlab.compute.products import widened
 from gnnqlab.nn.layers import Projection
 from gnnqlab.nn.message_passing import GraphPass
 from gnnqlab.nn.models.registry import ModelSettings, register_model
@@ -64,15 +65,13 @@ class GCNII(nn.Module):
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
         h0, h = g.activate_both(self.first(g, g.dropout(x, self.input_dropout)), dropout=self.dropout)
+        h0 = widened(h0)  # gradients come from every layer, and are added in float32
         for index, (weight, theta) in enumerate(zip(self.weights, self.thetas, strict=True)):
             # One name for all rows that nobody needs again: each frees those before it.
             h = g.aggregate(h, alpha="symmetric", dropout=g.left(self.dropout))
-            h = g.rowwise(self._with_first, h, h0)
+            h, h0 = g.residual(h, h0, self.initial_share)
             h = g.affine(h, h, weight, beta=1 - theta, alpha=theta)
             looked_at = index + 1 < len(self.weights)
             h = g.activate(h, norm_of(self.norms, index), dropout=self.dropout, looked_at=looked_at)
         logits: Tensor = self.last(g, h, exact=True)
         return logits
-
-    def _with_first(self, neighbours: Tensor, first: Tensor) -> Tensor:
-        return torch.lerp(neighbours, first, self.initial_share)

@@ -77,13 +77,13 @@ class JKNet(nn.Module):
         seen: list[Tensor] = []
         share = self.input_dropout
         for index, convolution in enumerate(self.convolutions):
-            y: Tensor = convolution(g, h, dropout=share)
             following = self.dropout if index + 1 < len(self.convolutions) else 0.0
-            whole, h = g.activate_both(y, norm_of(self.norms, index), dropout=following)
+            norm = norm_of(self.norms, index)
+            whole, h = g.activate_both(convolution(g, h, dropout=share), norm, dropout=following)
             seen.append(whole)
             share = g.left(self.dropout)
         h = self._join(g, seen)
-        del seen, whole, y  # side by side, or joined, they are there once more
+        del seen, whole  # side by side, or joined, they are there once more
         logits: Tensor = self.last(g, g.dropout(h, self.dropout), exact=True)
         return logits
 
@@ -92,6 +92,6 @@ class JKNet(nn.Module):
             return g.rowwise(lambda *layers: torch.cat(layers, 1), *seen)
         if self.jump == "max":
             return g.rowwise(lambda *layers: torch.stack(layers).amax(0), *seen)
-        stacked = torch.stack(seen, 1)
+        stacked = g.rowwise(lambda *layers: torch.stack(layers, 1), *seen)
         scores = self.score(g, self.lstm(stacked)[0].flatten(0, 1)).unflatten(0, stacked.shape[:2])
         return g.rowwise(lambda scores, stacked: (torch.softmax(scores, 1) * stacked).sum(1), scores, stacked)

@@ -51,12 +51,14 @@ class ConvolutionStack(nn.Module):
         h: Tensor | SparseInput = x
         last, share = len(self.convolutions) - 1, self.input_dropout
         for index, convolution in enumerate(self.convolutions):
-            y: Tensor = convolution(g, h, dropout=share, exact=index == last)
-            if index == last:
-                break
-            h = g.activate(y, norm_of(self.norms, index), dropout=self.dropout)
-            share = g.left(self.dropout)
-        return y
+            # No name for what a layer comes to: it may be kept for the backward pass in fewer bytes.
+            h = convolution(g, h, dropout=share, exact=index == last)
+            assert isinstance(h, Tensor)
+            if index < last:
+                h = g.activate(h, norm_of(self.norms, index), dropout=self.dropout)
+                share = g.left(self.dropout)
+        assert isinstance(h, Tensor)
+        return h
 
 
 def norm_of(norms: nn.ModuleList | None, index: int) -> nn.LayerNorm | None:

@@ -195,4 +195,20 @@ FAULTS = (
         test="nn/test_dgl.py::test_products_by_type_are_those_of_each_type_alone_and_quantize_rows_once",
         why="relations would learn from each other's nodes",
     ),
+    Fault(
+        name="rows between layers of bfloat16 in float32",
+        file="compute/bfloat16.py",
+        before="return nodewise.nodewise(x.bfloat16(), norm",
+        after="return nodewise.nodewise(x, norm",
+        test="nn/test_compute.py::test_rows_between_layers_are_bfloat16_and_so_are_their_gradients",
+        why="a setting that promises half the bytes would keep them all, with nearly the same losses",
+    ),
+    Fault(
+        name="rows of bfloat16 that steps make larger",
+        file="kernels/nodewise.py",
+        before="rounded = h.bfloat16()",
+        after="rounded = h.bfloat16() * 1.01",
+        test="kernels/test_nodewise.py::test_steps_of_bfloat16_rows_are_rounded_once",
+        why="without compiled kernels another training would run",
+    ),
 )

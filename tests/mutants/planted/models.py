@@ -38,8 +38,8 @@ FAULTS = (
     Fault(
         name="GCNII's first rows weigh 1 - α",
         file="nn/models/gcnii.py",
-        before="torch.lerp(neighbours, first, self.initial_share)",
-        after="torch.lerp(first, neighbours, self.initial_share)",
+        before="g.residual(h, h0, self.initial_share)",
+        after="g.residual(h, h0, 1 - self.initial_share)",
         test="nn/test_models.py::test_gcnii_that_keeps_its_first_rows_needs_no_neighbour",
         why="a model that hardly looks at neighbours is hardly hurt by their noise",
     ),
@@ -130,5 +130,13 @@ FAULTS = (
         after="if ",
         test="nn/test_layer_rows.py::test_the_layers_of_every_model",
         why="a layer's number would depend on which product comes first, and embeddings be those of another layer",
+    ),
+    Fault(
+        name="the first rows' gradient without the layers behind",
+        file="kernels/reference/residual.py",
+        before="of_first if later_ND is None else later_ND + of_first",
+        after="of_first",
+        test="kernels/test_residual.py::test_formulas_of_the_reference_are_the_gradients",
+        why="the first layer would learn from its neighbour alone, and still train",
     ),
 )

@@ -94,10 +94,18 @@ FAULTS = (
     Fault(
         name="bfloat16 gradients counted as float32",
         file="train/reduction.py",
-        before="return 2 * self._rounded.numel() +",
-        after="return 4 * self._rounded.numel() +",
+        before="return self._travels.element_size() * self._travels.numel() +",
+        after="return 4 * self._travels.numel() +",
         test="train/test_reduction.py::test_bfloat16_halves_the_bytes",
         why="bytes of an epoch would not be those of the wire",
+    ),
+    Fault(
+        name="a layer's gradients travel before those of the layer behind it are whole",
+        file="train/reduction.py",
+        before="self._missing[ready] == 0:",
+        after="self._missing[ready] <= 1:",
+        test="train/test_reduction.py::test_float32_by_layer_is_the_sum_at_once",
+        why="what came after the message would be this worker's own and no sum, on every worker another",
     ),
     Fault(
         name="the sum of all workers' epochs for the longest",
