@@ -42,8 +42,6 @@ class Item:
     """What of the row is not built yet, and with what it comes."""
 
 
-LATER = "the notebooks on quantized products"
-
 ITEMS = {
     "AQ-E1..3": Item(
         "nn.message_passing:GraphPass.aggregate partition.shard:Shard.alpha",
@@ -382,8 +380,7 @@ ITEMS = {
         "kernels/test_quantize.py::test_an_element_is_off_by_less_than_a_step_and_codes_stay_in_their_range "
         "kernels/test_code_rows.py::test_rows_are_quantized_into_the_pairs_of_their_codes "
         "exchange/test_int8.py::test_workers_equal_one_process",
-        (),
-        LATER,
+        (("15", "TANGO Eqs. 1 to 3"),),
     ),
     "TG-E3": Item(
         "kernels.quantize:Noise kernels.quantize:quantize kernels.xoshiro:quantize_xoshiro "
@@ -392,46 +389,43 @@ ITEMS = {
         "kernels/test_quantize.py::test_noise_makes_it_unbiased_and_nearest_is_not "
         "kernels/test_xoshiro.py::test_words_are_those_that_its_authors_published "
         "kernels/test_xoshiro.py::test_noise_is_of_a_place_and_counter_noise_of_a_node",
-        (),
-        LATER,
+        (("15", "Noise lets some of them through"),),
     ),
     "TG-E4, F2": Item(
         "compute.bit_rule:relative_error compute.bit_rule:bits_needed compute.bit_choice:BitChoice",
         "(SC 2023, Eq. 4)",
         "compute/test_bit_rule.py::test_heavier_tails_need_more_bits "
         "exchange/test_int8_bits.py::test_all_workers_choose_what_one_process_chooses",
-        (),
-        f"the curves of Fig. 2, and {LATER}",
+        (("15", "Eq. 4, with magnitudes"),),
+        "the curves of Fig. 2",
     ),
     "TG-E5,E6": Item(
         "compute.int8:Int8Products",
         "keeps float32 weights (section 3.2)",
         "exchange/test_int8.py::test_weights_move_by_less_than_a_code",
         (),
-        f"the ablation, and {LATER}",
+        "the ablation",
     ),
     "TG-E7,E8": Item(
         "compute.int8:Int8Products measure.errata_products:logits_on_codes",
         "(section 3.2, Eqs. 7, 8)",
         "nn/test_compute.py::test_the_layer_before_the_loss_is_exact "
         "compute/test_int8.py::test_halves_of_logits_are_rounded_only_where_they_may_be",
-        (),
-        LATER,
+        (("15", "*Test1* quantizes the last layer all the same"),),
     ),
     "TG-F3,F4": Item(
         "kernels.int8_mm:int8_mm kernels.int8_mm:int8_mm_transposed kernels.int8_mm:int8_mm_scaled",
         "(TANGO, section 3.3)",
         "kernels/test_int8_mm.py::test_rows_by_a_matrix kernels/test_int8_mm.py::test_sums_over_rows",
-        (),
-        f"the next tensor's scale found with the product, and {LATER}",
+        (("15", "dense products (GEMM)"),),
+        "the next tensor's scale found with the product",
     ),
     "TG-F5": Item(
         "kernels.int8_edges:incidence kernels.int8_edges:quantized_sum",
         "(TANGO, section 3.3)",
         "nn/test_dgl.py::test_plain_sums_and_means_of_nodes_and_edges "
         "kernels/test_int8_edges.py::test_a_sum_that_quantizes_on_its_way_is_that_of_the_codes",
-        (),
-        LATER,
+        (("15", "*incidence* matrix"),),
     ),
     "TG-F6": Item(
         "kernels.int8_edges:int8_weighted_sum kernels.head_sums:head_sums compute.edge_gradients:WeightedSum",
@@ -439,15 +433,13 @@ ITEMS = {
         "kernels/test_int8_edges.py::test_products_are_those_of_the_widened_rows "
         "nn/test_dgl.py::test_weighed_sums_stay_within_the_rounding_of_rows "
         "kernels/test_head_sums.py::test_the_faster_way_is_measured_once_and_taken",
-        (),
-        LATER,
+        (("15", "multi-head sum beside DGL"),),
     ),
     "TG-F15": Item(
         "kernels.int8_edges:int8_sddmm_add kernels.int8_edges:int8_sddmm_dot",
         "(TANGO, section 3.3)",
         "kernels/test_int8_edges.py::test_products_are_those_of_the_widened_rows",
-        (),
-        LATER,
+        (("15", "SDDMM add"),),
     ),
     "TG-3.3": Item(
         "compute.codes:Quantized compute.kept:keep",
@@ -455,22 +447,21 @@ ITEMS = {
         "compute/test_int8.py::test_operands_are_quantized_once_and_kept_as_codes "
         "nn/test_dgl.py::test_operators_that_share_an_input_share_its_codes "
         "exchange/test_int8.py::test_rows_that_are_rounded_twice_are_counted",
-        (),
-        f"received codes multiplied as they are, and {LATER}",
+        (("16", "Kept codes"),),
+        "received codes multiplied as they are",
     ),
     "TG-F7": Item(
-        "bench.int8:int8",
-        "those of TANGO's Fig. 7",
-        "bench/test_int8.py::test_products_and_trainings_are_measured",
-        (),
-        LATER,
+        "bench.tango:tango",
+        "TANGO's Figs. 7 and 8",
+        "bench/test_tango.py::test_they_train_once_and_are_shown_again",
+        (("15", "*Test2*, rounded to nearest, GCN"),),
     ),
     "TG-F8": Item(
-        "bench.int8:int8 bench.exact:exact",
-        "DGL's and our own of float32",
-        "bench/test_int8.py::test_products_and_trainings_are_measured",
-        (),
-        f"both in one run to equal accuracy, and {LATER}",
+        "bench.tango:tango bench.exact:exact",
+        "TANGO's Figs. 7 and 8",
+        "bench/test_tango.py::test_seconds_to_accuracy_are_those_of_seeds_with_which_both_got_there "
+        "bench/test_tango.py::test_dgl_trains_as_ours_do",
+        (("15", "seconds to float32's accuracy, beside EXACT"),),
     ),
     "TG-F9": Item(
         "train.mini_batch:MiniBatchTrainer train.gradient_codes:AsCodes message.asked:AskedRows "
@@ -489,8 +480,7 @@ ITEMS = {
         "bench.int8:measure_dense bench.int8:measure_edges",
         "Fig. 12",
         "bench/test_int8.py::test_products_and_trainings_are_measured",
-        (),
-        LATER,
+        (("15", "product of 256"),),
     ),
     "TG-F16": Item(
         "kernels.code_rows:PairedRows compute.code_sums:rows_to_sum bench.int8:measure_edges",
@@ -498,8 +488,8 @@ ITEMS = {
         "kernels/test_code_rows.py::test_sums_have_the_bits_of_unpacked_codes "
         "compute/test_code_sums.py::test_sums_and_gradients_do_not_depend_on_packing "
         "bench/test_int8.py::test_products_and_trainings_are_measured",
-        (),
-        f"dense products and products along edges of four bits, which take a byte a code, and {LATER}",
+        (("15", "4 bits"),),
+        "dense products and products along edges of four bits, which take a byte a code",
     ),
     "TG-DGL": Item(
         "nn.dgl:tango nn.dgl:Tango",
@@ -508,8 +498,7 @@ ITEMS = {
         "nn/test_dgl.py::test_layers_of_several_types_agree_with_dgl_in_float64 "
         "nn/test_dgl.py::test_everything_is_put_back_after_exceptions_too "
         "nn/test_dgl.py::test_links_are_predicted_by_dot_products",
-        (),
-        LATER,
+        (("16", "Inside the block are"),),
     ),
     "CD-F5": Item(
         "bench.broadcasts:broadcasts systems.cagnet:cagnet systems.sancus:sancus systems.cdfgnn:cdfgnn",
