@@ -418,7 +418,6 @@ ITEMS = {
         "(TANGO, section 3.3)",
         "kernels/test_int8_mm.py::test_rows_by_a_matrix kernels/test_int8_mm.py::test_sums_over_rows",
         (("15", "dense products (GEMM)"),),
-        "the next tensor's scale found with the product",
     ),
     "TG-F5": Item(
         "kernels.int8_edges:incidence kernels.int8_edges:quantized_sum",

@@ -54,7 +54,14 @@ struct Product {
     float *out;
     int64_t out_stride;
     bool accumulate;
+    uint32_t *largest; // bits of the largest magnitude of what is delivered; a NaN is larger than all
 };
+
+uint32_t magnitude_bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits & 0x7fffffffu;
+}
 
 int32_t sum_of(const int8_t *codes, int64_t count) {
     int32_t sum = 0;
@@ -62,8 +69,8 @@ int32_t sum_of(const int8_t *codes, int64_t count) {
     return sum;
 }
 
-// Sums to float32: the shift out, scales in, bias and what was there added.
-template <class T> void deliver(const Product &y, const int32_t *sums, int32_t shift, int64_t row, int64_t first) {
+// Sums to float32: the shift out, scales in, bias and what was there added. Returns the largest magnitude, if it is asked for.
+template <class T> uint32_t deliver(const Product &y, const int32_t *sums, int32_t shift, int64_t row, int64_t first) {
     const int64_t width = std::min<int64_t>(T::columns, y.columns - first);
     const float scale = y.a_scales[row] * y.b_scale;
     float *out = y.out + row * y.out_stride + first;
@@ -80,6 +87,10 @@ template <class T> void deliver(const Product &y, const int32_t *sums, int32_t s
     };
     if (width == T::columns) run(T::columns);
     else run(width);
+    uint32_t most = 0;
+    if (y.largest)
+        for (int64_t j = 0; j < width; j++) most = std::max(most, magnitude_bits(out[j]));
+    return most;
 }
 
 template <class T> int64_t rows_by_panels(const Product &y, const Factor &b, int64_t threads) {
@@ -92,6 +103,7 @@ template <class T> int64_t rows_by_panels(const Product &y, const Factor &b, int
     const bool many = threads > 1 && y.rows * y.columns * y.terms > (int64_t(1) << 20);
 #pragma omp parallel num_threads(threads) if (many)
     {
+        uint32_t most = 0;
 #pragma omp for schedule(static)
         for (int64_t panel = 0; panel < panels; panel++)
             pack_panel<T>(b, panel * T::columns, 0, words, kFlip<T>, start + panel * panel_bytes);
@@ -111,8 +123,13 @@ template <class T> int64_t rows_by_panels(const Product &y, const Factor &b, int
                     const TileRows a = {y.a + row * y.a_stride, y.a_stride, 4, whole, rest ? last + (row - begin) : nullptr};
                     multiply_tile<T>(count, a, start + panel * panel_bytes, sums);
                     for (int r = 0; r < count; r++)
-                        deliver<T>(y, sums + r * T::columns, shift[row - begin + r], row + r, panel * T::columns);
+                        most = std::max(most, deliver<T>(y, sums + r * T::columns, shift[row - begin + r], row + r,
+                                                         panel * T::columns));
                 }
+        }
+        if (y.largest) {
+#pragma omp critical(gnnqlab_largest)
+            *y.largest = std::max(*y.largest, most);
         }
     }
     return 0;
@@ -202,13 +219,14 @@ int64_t over_rows(const Factor &a, const Factor &b, float scale, float *out, int
 
 GNNQLAB_EXPORT(int8_instructions)() { return instructions(); }
 
-// out[m, n] = or += a_scales[m] b_scale sum_k a[m, k] b[k, n] + bias[n]; `turned`: b is stored (columns, terms).
+// out[m, n] = or += a_scales[m] b_scale sum_k a[m, k] b[k, n] + bias[n]; `turned`: b is stored (columns, terms). `largest`, if
+// it is asked for, rises to the bits of the largest magnitude of out: the scale of whoever makes codes of it next.
 GNNQLAB_EXPORT(int8_mm)
 (const int8_t *a, int64_t a_stride, const float *a_scales, const int8_t *b, int64_t b_stride, float b_scale,
  int64_t turned, int64_t rows, int64_t columns, int64_t terms, const float *bias, float *out, int64_t out_stride,
- int64_t accumulate, int64_t threads) {
+ int64_t accumulate, uint32_t *largest, int64_t threads) {
     if (rows == 0 || columns == 0) return 0;
-    const Product y = {a, a_stride, a_scales, b_scale, rows, columns, terms, bias, out, out_stride, accumulate != 0};
+    const Product y = {a, a_stride, a_scales, b_scale, rows, columns, terms, bias, out, out_stride, accumulate != 0, largest};
     const Factor factor = {b, b_stride, terms, columns, turned != 0};
     return with_tile([&](auto tile) { return rows_by_panels<decltype(tile)>(y, factor, threads); });
 }

@@ -37,16 +37,22 @@ struct Result {
     int64_t out_stride;
     bool accumulate;
     unsigned long long *totals;
+    unsigned *largest; // bits of the largest magnitude, if it is asked for; a NaN is larger than all
 
-    __device__ void put(int64_t row, int64_t column, int64_t columns, int32_t sum) const {
+    // Returns the bits of the magnitude that it has put.
+    __device__ unsigned put(int64_t row, int64_t column, int64_t columns, int32_t sum) const {
         if (totals) {
             atomicAdd(totals + row * columns + column, (unsigned long long)(int64_t(sum)));
-            return;
+            return 0;
         }
         float value = float(sum) * (row_scales[row] * scale);
         if (bias) value += bias[column];
         float *to = out + row * out_stride + column;
-        *to = accumulate ? *to + value : value;
+        if (accumulate) value += *to;
+        *to = value;
+        unsigned bits;
+        memcpy(&bits, &value, sizeof bits);
+        return bits & 0x7fffffffu;
     }
 };
 
@@ -89,14 +95,24 @@ __global__ void __launch_bounds__(kThreads, 4)
         }
         if (more) store(1 - half);
     }
+    unsigned most = 0;
 #pragma unroll
     for (int j = 0; j < 4; j++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             const int64_t row = first_row + warp_row + sum_row(lane, e);
             const int64_t column = first_column + warp_column + j * mma_columns + sum_column(lane, e);
-            if (row < a.rows && column < b.rows) to.put(row, column, b.rows, sums[j][e]);
+            if (row < a.rows && column < b.rows) {
+                const unsigned put = to.put(row, column, b.rows, sums[j][e]);
+                most = put > most ? put : most;
+            }
         }
+    if (!to.largest) return;
+    for (int step = kWarpSize / 2; step; step /= 2) {
+        const unsigned other = __shfl_xor_sync(kAllLanes, most, step);
+        most = other > most ? other : most;
+    }
+    if (lane == 0) atomicMax(to.largest, most);
 }
 
 } // namespace
@@ -105,9 +121,9 @@ __global__ void __launch_bounds__(kThreads, 4)
 GNNQLAB_CUDA_EXPORT(int8_mm)
 (const int8_t *a, int64_t a_stride, const float *a_scales, const int8_t *b, int64_t b_stride, float b_scale,
  int64_t turned, int64_t rows, int64_t columns, int64_t terms, const float *bias, float *out, int64_t out_stride,
- int64_t accumulate, int64_t, void *stream) {
+ int64_t accumulate, unsigned *largest, int64_t, void *stream) {
     if (rows == 0 || columns == 0) return cudaSuccess;
-    const Result to{a_scales, b_scale, bias, out, out_stride, accumulate != 0, nullptr};
+    const Result to{a_scales, b_scale, bias, out, out_stride, accumulate != 0, nullptr, largest};
     const Factor left{a, a_stride, rows}, right{b, b_stride, columns};
     if (!fits(left, 16) || !fits(right, turned ? 16 : 4)) return cudaErrorInvalidValue;
     const unsigned grid = tiles(left, right);
@@ -121,7 +137,7 @@ GNNQLAB_CUDA_EXPORT(int8_mm_totals)
 (const int8_t *a, int64_t a_stride, const int8_t *b, int64_t b_stride, int64_t rows, int64_t columns, int64_t terms,
  unsigned long long *totals, int64_t blocks, void *stream) {
     if (rows == 0 || columns == 0 || terms == 0) return cudaSuccess;
-    const Result to{nullptr, 0.0f, nullptr, nullptr, 0, false, totals};
+    const Result to{nullptr, 0.0f, nullptr, nullptr, 0, false, totals, nullptr};
     const Factor left{a, a_stride, rows}, right{b, b_stride, columns};
     if (!fits(left, 4) || !fits(right, 4)) return cudaErrorInvalidValue;
     const unsigned over = tiles(left, right);

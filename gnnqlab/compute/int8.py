@@ -35,13 +35,13 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from gnnqlab.adaptive import Adaptive, Training
-from gnnqlab.compute.agreement import largest_of_all
 from gnnqlab.compute.bit_choice import BitChoice
 from gnnqlab.compute.bit_rule import CHOICES, relative_error
 from gnnqlab.compute.code_sums import check_packing, rows_to_sum
 from gnnqlab.compute.codes import Codes, Numbers, Quantized
 from gnnqlab.compute.edge_products import EdgeProducts
 from gnnqlab.compute.float32 import PLAIN
+from gnnqlab.compute.largest import WHOLE, Largest
 from gnnqlab.compute.products import Operand, PassRows, Products, Range
 from gnnqlab.kernels import aggregate as sparse
 from gnnqlab.kernels.adjacency import Adjacency
@@ -54,7 +54,7 @@ from gnnqlab.kernels.quantize import SCALES, WIDTHS, Noise, check_bits, quantize
 __all__ = ["Int8Products", "QuantizedProducts"]
 
 ROUNDINGS = ("stochastic", "nearest")
-AUTO, WHOLE = "auto", "whole"
+AUTO = "auto"
 _MOST_RUNS = 8
 """Runs of rows of one scale that are worth a product of integers each."""
 _BLOCK = 8192
@@ -139,7 +139,7 @@ class QuantizedProducts(EdgeProducts):
         """Of codes made from now on."""
         self._choice: BitChoice | None = None
         self._owned: Tensor | None = None
-        self._group: dist.ProcessGroup | None = None
+        self._largest = Largest()
         self.quantized = Quantized()
         """Counted since the products were built."""
         self._weights: MutableMapping[Tensor, tuple[Codes, int]] = WeakTensorKeyDictionary()
@@ -162,7 +162,7 @@ class QuantizedProducts(EdgeProducts):
                 raise ValueError(
                     f"scale 'whole' needs a process group, got {training.seat.workers} workers without; choose 'row'"
                 )
-            self._group = dist.new_group()
+            self._largest.group = dist.new_group()
         if self.settings.bits != AUTO:
             return ()
         shard, self._choice = training.shard, BitChoice(self)
@@ -177,7 +177,7 @@ class QuantizedProducts(EdgeProducts):
             return
         x, errors = output.flatten(1), dict.fromkeys(CHOICES, 0.0)
         noise = self._noise(self._ids(output), stream("bits", 0))
-        largest = self._largest(x, self.settings.scale)
+        largest = self._largest.of(output, self.settings.scale)
         for bits in CHOICES:
             rows = self._rounded(x, self.settings.scale, noise, largest, bits=bits)
             for block in self._owned.split(_BLOCK) if len(self._owned) else ():  # copies count once
@@ -305,9 +305,12 @@ class QuantizedProducts(EdgeProducts):
     ) -> Tensor:
         """``a @ b``, or ``a @ b.T``: integers, where b has one scale and a sum few enough terms."""
         if b.step is not None and a.codes.shape[1] < MOST_TERMS:
-            return int8_mm(
-                a.codes, a.scales, b.codes, b.step, transposed=transposed, bias=bias, out=out, accumulate=accumulate
-            )
+            largest = self._largest.room(a.codes.device) if out is None and self.settings.scale == "tensor" else None
+            factors, how = (a.codes, a.scales, b.codes, b.step), {"bias": bias, "out": out, "accumulate": accumulate}
+            product = int8_mm(*factors, transposed=transposed, largest=largest, **how)
+            if largest is not None:
+                self._largest.tell(product, largest)
+            return product
         product = PLAIN.mm(self.dense(a), self.dense(b), transposed="b" if transposed else "")
         product = product if bias is None else product + bias
         if out is None:
@@ -363,22 +366,17 @@ class QuantizedProducts(EdgeProducts):
     ) -> Codes:
         ids = self._ids(x) if ids is None else ids
         flat = x.flatten(1).float()
-        largest = self._largest(flat, scale) if largest is None else largest
-        rows = self._rounded(flat, scale, self._noise(ids, number), largest)
+        most = self._largest.of(x, scale) if largest is None else largest
+        rows = self._rounded(flat, scale, self._noise(ids, number), most)
         self.quantized.made += rows.codes.numel()
-        return Codes(rows.codes, rows.scales, tuple(x.shape), number, bits=self.bits, largest=largest)
+        shared = most if isinstance(most, float) else None
+        return Codes(rows.codes, rows.scales, tuple(x.shape), number, bits=self.bits, largest=shared)
 
     def _rounded(
-        self, x: Tensor, scale: str, noise: Noise | None, largest: float | None, *, bits: int | None = None
+        self, x: Tensor, scale: str, noise: Noise | None, largest: float | Tensor | None, *, bits: int | None = None
     ) -> QuantizedRows:
         one = "tensor" if scale == WHOLE else scale
         return quantize(x, bits=bits or self.bits, scale=one, noise=noise, largest=largest)
-
-    def _largest(self, x: Tensor, scale: str) -> float | None:
-        """Return the largest magnitude of all workers' rows, where they share a scale: all call this together."""
-        if scale != WHOLE or self._group is None:
-            return None
-        return largest_of_all(x, self._group)
 
     def _stream(self, x: Tensor) -> int:
         return self._numbers.stream("operand" if self._of_nodes(x) else "loose")

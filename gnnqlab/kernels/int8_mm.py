@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gnnqlab.kernels import native
 from gnnqlab.kernels.adjacency import address, describe
+from gnnqlab.kernels.quantize import largest_magnitude
 from gnnqlab.kernels.reference import int8_mm as reference
 from gnnqlab.kernels.room import room
 
@@ -20,7 +21,7 @@ __all__ = ["MOST_TERMS", "int8_instructions", "int8_mm", "int8_mm_scaled", "int8
 MOST_TERMS = 2**16
 """Products of two codes whose sum a 32-bit integer holds, one of them shifted to be positive."""
 
-_int8_mm = native.declare("int8_mm", "p i p p i f i i i i p p i i i")
+_int8_mm = native.declare("int8_mm", "p i p p i f i i i i p p i i p i")
 _int8_mm_transposed = native.declare("int8_mm_transposed", "p i p i f i i i p i i i")
 _int8_mm_scaled = native.declare("int8_mm_scaled", "p i p i p i i i p i i i")
 _int8_mm_shared = native.declare("int8_mm_shared", "p i p i p i i i p i p i i i")
@@ -50,6 +51,7 @@ def int8_mm(
     bias: Tensor | None = None,
     out: Tensor | None = None,
     accumulate: bool = False,
+    largest: Tensor | None = None,
 ) -> Tensor:
     """``out[m, n] = a_scales[m] b_scale sum_k a[m, k] b[k, n] + bias[n]``; no gradient is recorded.
 
@@ -59,6 +61,8 @@ def int8_mm(
         b_scale: of all of b.
         bias: float32 ``(N,)``.
         out: float32 ``(M, N)``, written (with ``accumulate`` added to) and returned; made if not given.
+        largest: float32 ``()``, written: the largest magnitude of what is returned, NaN if it holds one; found where
+            the sums are put (TANGO, section 3.3: the scale of the next tensor in the epilogue of a product).
 
     Raises:
         ValueError: if shapes or types do not fit, or K reaches `MOST_TERMS`.
@@ -79,14 +83,20 @@ def int8_mm(
         sums = reference.int8_mm(a, b.t() if transposed else b)
         product = (sums * (a_scales * b_scale).double()[:, None]).float()
         product = product if bias is None else product + bias
-        return out.add_(product) if accumulate else out.copy_(product)
+        out = out.add_(product) if accumulate else out.copy_(product)
+        if largest is not None:
+            largest.copy_(largest_magnitude(out))
+        return out
     a, b = _unit(a), _unit(b)
+    if largest is not None:
+        largest.zero_()
     if _by_pieces(a):
         a, b = _pieces(a, 16), _pieces(b, 16) if transposed else _pieces(b, 4)
     native.call(
         _int8_mm, a,
         a.data_ptr(), a.stride(0), a_scales.data_ptr(), b.data_ptr(), b.stride(0), b_scale, int(transposed),
         rows, columns, terms, address(bias), out.data_ptr(), out.stride(0), int(accumulate),
+        address(largest),
     )  # fmt: skip
     return out
 

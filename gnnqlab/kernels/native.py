@@ -41,10 +41,9 @@ __all__ = [
     "use",
 ]
 
-ABI = 4
+ABI = 5
 """Version of the C interface; a library of another version is not used. It rises with every change of what a call takes
-or fills, and with functions that are new: 4 since there are errors of rows and residual joins, and since rows rounded
-by xoshiro name a refused one as others do."""
+or fills, and with functions that are new: 5 since products of codes tell the largest magnitude of what they made."""
 
 ISAS = ("avx512", "avx2", "scalar")
 """Instruction sets, the fastest first."""

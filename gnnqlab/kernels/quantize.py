@@ -60,7 +60,7 @@ def quantize(
     scale: str = ...,
     noise: Noise | None = ...,
     out: QuantizedRows | None = ...,
-    largest: float | None = ...,
+    largest: float | Tensor | None = ...,
     packed: Literal[False] = ...,
 ) -> QuantizedRows: ...
 @overload
@@ -71,7 +71,7 @@ def quantize(
     scale: str = ...,
     noise: Noise | None = ...,
     out: None = ...,
-    largest: float | None = ...,
+    largest: float | Tensor | None = ...,
     packed: Literal[True],
 ) -> PairedRows: ...
 def quantize(
@@ -81,7 +81,7 @@ def quantize(
     scale: str = "row",
     noise: Noise | None = None,
     out: QuantizedRows | None = None,
-    largest: float | None = None,
+    largest: float | Tensor | None = None,
     packed: bool = False,
 ) -> QuantizedRows | PairedRows:
     """Round each element to a multiple of its row's, or the matrix's, scale.
@@ -100,6 +100,7 @@ def quantize(
         noise: of the rows; ``None`` rounds to nearest, which is biased.
         out: written and returned; made if not given.
         largest: with one scale for all, the largest magnitude of the matrix that x is a part of; by default that of x.
+            A tensor ``()`` is not looked at here: NaN or infinity in it refuses the row that holds one.
         packed: keep two codes a byte, of at most four bits; the codes are the same. Sums over neighbours
             (:func:`gnnqlab.kernels.aggregate.spmm`) read such rows, no other product does. Without ``out``.
 
@@ -126,7 +127,8 @@ def quantize(
     rows, columns = x.shape
     if noise is not None and noise.ids.shape != (rows,):
         raise ValueError(f"noise must have an id for each of {rows} rows, got shape {tuple(noise.ids.shape)}")
-    if largest is not None and not (scale == "tensor" and 0.0 <= largest < math.inf):
+    known = isinstance(largest, Tensor) or largest is None or 0.0 <= largest < math.inf
+    if not known or (largest is not None and scale != "tensor"):
         raise ValueError(f"largest must be the magnitude that scale 'tensor' goes by, got {largest} and {scale!r}")
     natively = native.active(x.device) and rows > 0 and columns > 0
     if packed and not natively:
@@ -134,7 +136,10 @@ def quantize(
     written = _room(x, packed) if out is None else out
     levels, most = 2 ** (bits - 1) - 1, None
     if scale == "tensor":
-        most = largest_magnitude(x) if largest is None else x.new_full((), largest)
+        if isinstance(largest, Tensor):
+            most = largest
+        else:
+            most = largest_magnitude(x) if largest is None else x.new_full((), largest)
     ids = None if noise is None else noise.ids.contiguous()
     counter = (0, 0, 0) if noise is None else (noise.seed, noise.epoch, noise.stream)
     if not natively:

@@ -11,6 +11,7 @@ from gnnqlab.compute.int8 import QuantizedProducts
 from gnnqlab.compute.products import PassRows
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels.aggregate import Adjacency
+from gnnqlab.kernels.quantize import largest_magnitude
 from tests.compute.test_products import EDGES, NODES, _random, _with_gradients
 
 COLUMNS, OUT = 24, 5
@@ -217,3 +218,37 @@ def test_what_cannot_be_is_refused() -> None:
             Int8Products(**settings)
     with pytest.raises(NonFiniteRow, match="row 1"):
         QuantizedProducts().linear(torch.tensor([[1.0], [torch.inf]]), torch.ones(1, 1))
+
+
+def test_the_scale_of_what_a_product_made_is_told_by_the_product(monkeypatch) -> None:
+    x, weight = _random(NODES, COLUMNS), _random(COLUMNS, 12, seed=1)
+    looks = []
+
+    def look(rows: torch.Tensor) -> torch.Tensor:
+        looks.append(tuple(rows.shape))
+        return largest_magnitude(rows)
+
+    monkeypatch.setattr("gnnqlab.kernels.quantize.largest_magnitude", look)
+    products = _products(scale="tensor")
+    z = products.linear(x.requires_grad_(), weight.requires_grad_())
+    codes = products.operand(z.view(NODES, 3, 4))  # as attention takes it, rows by head
+    assert (NODES, 12) not in looks and looks
+    alone = _products(scale="tensor").operand(z.detach().clone().view(NODES, 3, 4))
+    assert looks[-1] == (NODES, 12) and torch.equal(codes.scales, alone.scales)
+    with torch.no_grad():
+        z += 1
+    products.operand(z)
+    assert looks.count((NODES, 12)) == 2, "what was written since has a scale of its own"
+    by_row = _products()
+    looks.clear()
+    by_row.operand(by_row.linear(x, weight))
+    assert (NODES, 12) not in looks
+
+
+def test_a_row_that_is_not_finite_is_found_though_the_product_told_its_scale() -> None:
+    products, x = _products(scale="tensor"), _random(NODES, COLUMNS)
+    product = products.linear(x, _random(COLUMNS, 12, seed=1))
+    products._largest.tell(product, torch.tensor(torch.nan))
+    product.data[5, 3] = torch.nan
+    with pytest.raises(NonFiniteRow, match="row 5"):
+        products.operand(product)

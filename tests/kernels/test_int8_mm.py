@@ -25,6 +25,24 @@ def _of(found: torch.Tensor, exact: torch.Tensor, size: torch.Tensor) -> None:
 
 @pytest.mark.parametrize("backend", EVERY)
 @pytest.mark.parametrize("sizes", SIZES)
+def test_a_product_tells_its_largest_magnitude(backend: str, sizes: tuple[int, int, int]) -> None:
+    m, k, n = sizes
+    generator = torch.Generator().manual_seed(4)
+    a, b, scales = _codes(m, k, 1), _codes(k, n, 2), torch.rand(m, generator=generator)
+    bias, base = torch.randn(n, generator=generator), torch.randn(m, n, generator=generator)
+    largest = torch.full((), 1e30)
+    with use(backend):
+        for how in ({}, {"bias": bias}, {"out": base, "accumulate": True, "bias": bias}):
+            product = int8_mm(a, scales, b, 0.25, largest=largest, **how)
+            assert largest == (product.abs().amax() if product.numel() else 0.0)
+        if m and n:
+            scales[m // 2] = torch.nan
+            int8_mm(a, scales, b, 0.25, largest=largest)
+            assert largest.isnan()  # whoever quantizes looks for the row
+
+
+@pytest.mark.parametrize("backend", EVERY)
+@pytest.mark.parametrize("sizes", SIZES)
 def test_rows_by_a_matrix(backend: str, sizes: tuple[int, int, int]) -> None:
     m, k, n = sizes
     a, b, scales = _codes(m, k, 1), _codes(k, n, 2), torch.rand(m, generator=torch.Generator().manual_seed(3))

@@ -177,6 +177,11 @@ static inline unsigned long long atomicMin(unsigned long long *place, unsigned l
     *place = std::min(before, value);
     return before;
 }
+static inline unsigned atomicMax(unsigned *place, unsigned value) {
+    const unsigned before = *place;
+    *place = std::max(before, value);
+    return before;
+}
 static inline unsigned long long atomicAdd(unsigned long long *place, unsigned long long value) {
     const unsigned long long before = *place;
     *place += value;

@@ -4,6 +4,14 @@ from tests.mutants.fault import Fault
 
 FAULTS = (
     Fault(
+        name="the scale of what a product made before it was written over",
+        file="compute/largest.py",
+        before="return largest if version == of._version else None",
+        after="return largest",
+        test="compute/test_int8.py::test_the_scale_of_what_a_product_made_is_told_by_the_product",
+        why="codes would be clipped, or coarse, and nothing would say so",
+    ),
+    Fault(
         name="small results in large pages too",
         file="kernels/room.py",
         before="out.nbytes >= _LEAST_BYTES",
