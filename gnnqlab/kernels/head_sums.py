@@ -45,6 +45,7 @@ def head_sums(adj: Adjacency, weights: Tensor, x: QuantizedRows, *, heads: int, 
         ValueError: if the way is unknown or a shape does not fit.
 
     Example:
+        >>> import torch
         >>> adj = Adjacency(torch.tensor([0, 1]), torch.tensor([0], dtype=torch.int32), num_columns=1)
         >>> one = QuantizedRows(torch.tensor([[2, 3]], dtype=torch.int8), torch.tensor([0.5]))
         >>> head_sums(adj, torch.tensor([[1.0, 2.0]]), one, heads=2, way="apart").tolist()
