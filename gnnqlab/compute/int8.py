@@ -306,8 +306,10 @@ class QuantizedProducts(EdgeProducts):
         """``a @ b``, or ``a @ b.T``: integers, where b has one scale and a sum few enough terms."""
         if b.step is not None and a.codes.shape[1] < MOST_TERMS:
             largest = self._largest.room(a.codes.device) if out is None and self.settings.scale == "tensor" else None
-            factors, how = (a.codes, a.scales, b.codes, b.step), {"bias": bias, "out": out, "accumulate": accumulate}
-            product = int8_mm(*factors, transposed=transposed, largest=largest, **how)
+            product = int8_mm(
+                a.codes, a.scales, b.codes, b.step,
+                transposed=transposed, bias=bias, out=out, accumulate=accumulate, largest=largest,
+            )  # fmt: skip
             if largest is not None:
                 self._largest.tell(product, largest)
             return product

@@ -158,8 +158,8 @@ FAULTS = (
     Fault(
         name="halo rows with a scale of their own beside a shared one",
         file="compute/int8.py",
-        before="largest = self._largest(flat, scale) if largest is None else largest",
-        after="largest = None if largest is not None else self._largest(flat, scale)",
+        before="most = self._largest.of(x, scale) if largest is None else largest",
+        after="most = None if largest is not None else self._largest.of(x, scale)",
         test="exchange/test_int8.py::test_workers_equal_one_process",
         why="a row would have other codes on its receivers than where it is owned",
     ),
