@@ -11,12 +11,13 @@ from tests.kernels.backends import use as on_backend
 
 
 @on_native
-def test_large_results_ask_for_large_pages_and_small_ones_do_not(backend: str, monkeypatch) -> None:
+def test_large_results_ask_for_large_pages_and_small_and_huge_ones_do_not(backend: str, monkeypatch) -> None:
     asked: list[int] = []
     real = rooms._large_pages
     monkeypatch.setattr(rooms, "_large_pages", lambda place, size: asked.append(size) or real(place, size))
     with on_backend(backend):
         small, large = room(torch.ones(1), 3, 5), room(torch.ones(1), 1 << 12, 1 << 12, dtype=torch.bfloat16)
+        room(torch.ones(1), 1 << 14, 1 << 13)  # 512 MB, of which nobody writes a byte
     assert small.shape == (3, 5) and large.dtype == torch.bfloat16 and large.is_contiguous()
     assert asked == [large.nbytes]
     large.fill_(3.0)
