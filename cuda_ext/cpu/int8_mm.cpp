@@ -69,8 +69,8 @@ int32_t sum_of(const int8_t *codes, int64_t count) {
     return sum;
 }
 
-// Sums to float32: the shift out, scales in, bias and what was there added. Returns the largest magnitude, if it is asked for.
-template <class T> uint32_t deliver(const Product &y, const int32_t *sums, int32_t shift, int64_t row, int64_t first) {
+// Sums to float32: the shift out, scales in, bias and what was there added.
+template <class T> void deliver(const Product &y, const int32_t *sums, int32_t shift, int64_t row, int64_t first) {
     const int64_t width = std::min<int64_t>(T::columns, y.columns - first);
     const float scale = y.a_scales[row] * y.b_scale;
     float *out = y.out + row * y.out_stride + first;
@@ -87,9 +87,13 @@ template <class T> uint32_t deliver(const Product &y, const int32_t *sums, int32
     };
     if (width == T::columns) run(T::columns);
     else run(width);
+}
+
+// Of what was delivered to some rows, while it is in the cache. Apart from it, whose loop is to stay in registers.
+__attribute__((noinline)) uint32_t largest_of(const float *out, int64_t stride, int64_t rows, int64_t columns) {
     uint32_t most = 0;
-    if (y.largest)
-        for (int64_t j = 0; j < width; j++) most = std::max(most, magnitude_bits(out[j]));
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j++) most = std::max(most, magnitude_bits(out[i * stride + j]));
     return most;
 }
 
@@ -123,9 +127,10 @@ template <class T> int64_t rows_by_panels(const Product &y, const Factor &b, int
                     const TileRows a = {y.a + row * y.a_stride, y.a_stride, 4, whole, rest ? last + (row - begin) : nullptr};
                     multiply_tile<T>(count, a, start + panel * panel_bytes, sums);
                     for (int r = 0; r < count; r++)
-                        most = std::max(most, deliver<T>(y, sums + r * T::columns, shift[row - begin + r], row + r,
-                                                         panel * T::columns));
+                        deliver<T>(y, sums + r * T::columns, shift[row - begin + r], row + r, panel * T::columns);
                 }
+            if (y.largest)
+                most = std::max(most, largest_of(y.out + begin * y.out_stride, y.out_stride, end - begin, y.columns));
         }
         if (y.largest) {
 #pragma omp critical(gnnqlab_largest)
