@@ -95,6 +95,8 @@ def on_machines(
         >>> len(lines.commands), "#SBATCH --nodes=2" in lines.slurm
         (2, True)
     """
+    if nnodes < 1:
+        raise ValueError(f"nnodes must be at least 1, got {nnodes}; a run on this machine alone is gq.launch")
     root = Path(out) if out is not None else default_root()
     if not isinstance(graph, str | Path):
         from gnnqlab.graph.sources.catalogue import load

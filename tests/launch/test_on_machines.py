@@ -37,7 +37,7 @@ def test_a_worker_a_machine_is_the_default() -> None:
         ({"workers": 3}, "workers must be a multiple of the machines, got 3 workers on 2 machines"),
         ({"workers": 4, "link": "1gbit"}, "emulated hosts are of one machine, got hosts 2"),
         ({"system": "adapq"}, "adaqp"),
-        ({"nnodes": 0}, "workers must be at least 1, got 0"),
+        ({"nnodes": 0, "workers": 4}, "nnodes must be at least 1, got 0"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path, options: dict, text: str) -> None:

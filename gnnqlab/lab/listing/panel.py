@@ -93,6 +93,7 @@ class RunPanel:
             threading.Thread(target=work, name="gnnqlab runs", daemon=True).start()
 
     def _compare(self) -> str:
+        self._let_go()
         names = self._ticked()
         first = [name for name in (self.table.pinned,) if name]
         runs = [self.browser.runs[name] for name in dict.fromkeys([*first, *names])]
@@ -103,6 +104,7 @@ class RunPanel:
         return f"{len(runs)} runs beside {runs[0].id}"
 
     def _front(self) -> str:
+        self._let_go()
         names = self.table.ticked
         groups = self.browser.groups(names)
         self._draw(lambda dark: self.browser.front(names, dark=dark).figure)
@@ -133,10 +135,12 @@ class RunPanel:
             self._doomed = names
             return f"{len(names)} run(s), {human_bytes(size)}, would be removed for good: press Delete again"
         self._doomed, freed = (), 0
-        for name in names:
-            freed += delete_run(self.browser.runs[name])
-            self.browser.forget(name)
-        self._refresh()
+        try:
+            for name in names:
+                freed += delete_run(self.browser.runs[name])
+                self.browser.forget(name)
+        finally:  # where one is refused, those before it are gone all the same
+            self._refresh()
         return f"{len(names)} run(s) deleted, {human_bytes(freed)} freed"
 
     def _refresh(self) -> str:

@@ -113,3 +113,23 @@ def test_runs_that_have_ended_are_read_once(folder: Path, monkeypatch) -> None:
                         Row(id="torn", status="unreadable"))  # fmt: skip
     assert [row.id for row in browser.rows] == [row.id for row in first]
     json.dumps(browser.to_frame().reset_index().to_dict("list"), default=str)
+
+
+def test_where_one_run_is_refused_those_deleted_before_it_leave_the_table(tmp_path: Path, monkeypatch) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{")
+    panel = gq.runs(tmp_path).browse().panel
+
+    def delete(run: gq.Run) -> int:
+        if run.id == "second":
+            raise RuntimeError("a run must have ended before it is deleted")
+        return 1
+
+    monkeypatch.setattr("gnnqlab.launch.kept.delete_run", delete)
+    panel.table.tick(["first", "second"])
+    assert "press Delete again" in panel._delete()
+    with pytest.raises(RuntimeError, match="must have ended"):
+        panel._delete()
+    assert list(panel.browser.runs) == ["second"] == panel.table.ticked
+    panel.close()
