@@ -244,6 +244,9 @@ class Run(Trained):
         others = other_machines(self.folder)
         first = [] if others and not (self.folder / "status.json").exists() else [self._first_status()]
         status = together([*first, *others])
+        if status["state"] == "starting" and any(pulse.epoch >= 0 for pulse in self._pulses()):
+            # The guard looks a few times a second, later on a busy machine: the workers themselves know it first.
+            return {**status, "state": "running"}
         if status["state"] != "finished":
             return status
         try:

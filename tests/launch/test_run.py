@@ -12,6 +12,7 @@ import pytest
 from gnnqlab.errors import WorkerFailed
 from gnnqlab.launch import Run, cleanup, launch, processes, runs
 from gnnqlab.launch import folder as files
+from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.left import without_records
 from tests.launch.conftest import FAKE, REPOSITORY, Bench, config, wait_until
 
@@ -141,6 +142,15 @@ def test_a_run_that_never_got_its_guard_is_no_running_run(tmp_path: Path) -> Non
     assert run.status == "failed"
     with pytest.raises(WorkerFailed, match="ended before the guard had started"):
         run.wait()
+
+
+def test_a_run_whose_workers_train_is_running_though_its_guard_has_not_looked_yet(tmp_path: Path) -> None:
+    run = made(tmp_path, state="starting", epoch=-1, time=time.time())
+    heartbeats = [Heartbeat(run.folder / "heartbeat" / f"rank{rank}", rank) for rank in range(2)]
+    assert run.status == "starting" and run.epoch == -1
+    for heartbeat in heartbeats:
+        heartbeat.phase("compute", epoch=0)
+    assert run.status == "running" and run.epoch == 0 and "running, epoch 0" in repr(run)
 
 
 def test_a_run_of_another_machine_is_believed(tmp_path: Path) -> None:
