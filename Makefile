@@ -8,6 +8,7 @@
 #   make gpu        where there is a GPU: builds, tests, measures and trains with the Python and PyTorch at hand; call it
 #                   again until it says so; ARGS="--help" tells how to run a part
 #   make wheel      builds sdist and wheel into dist/ and checks that they are whole; CUDA=ON for a wheel with CUDA kernels
+#   make try-wheel  installs it for Python 3.11, 3.12 and 3.13 where they are, and runs the how-to pages as they stand
 #   make clean      removes the environment, builds and caches (runs/ stays)
 # Another interpreter: make demo PYTHON=/path/to/python3.11; more for JupyterLab: make lab LAB="--no-browser --port 9999"
 
@@ -24,11 +25,11 @@ DEPENDENCIES := $(VENV)/.dependencies-$(DEPENDENCIES_SUM)
 PACKAGE := $(VENV)/.package-$(DEPENDENCIES_SUM)-$(PACKAGE_SUM)
 DOCS := $(VENV)/.docs-$(DEPENDENCIES_SUM)-$(shell cat docs/constraints.txt 2>/dev/null | cksum | tr ' ' '-')
 
-.PHONY: help setup demo test mutants lab notebooks docs gpu wheel clean
+.PHONY: help setup demo test mutants lab notebooks docs gpu wheel try-wheel clean
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '1,12s/^# \{0,1\}//p' Makefile
+	@sed -n '1,13s/^# \{0,1\}//p' Makefile
 
 setup: $(PACKAGE)
 
@@ -60,6 +61,10 @@ gpu:
 
 wheel: $(PACKAGE)
 	@$(BIN)/python -m tests.release.make_wheel $(if $(filter ON,$(CUDA)),--cuda) $(ARGS)
+
+# ARGS="python3.12 --pages own_graph" for less.
+try-wheel: $(PACKAGE)
+	@$(BIN)/python -m tests.release.try_wheel $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -74,7 +74,10 @@ def starts(wheel: Path) -> list[str]:
         folder = Path(name)
         run(sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", folder, wheel)
         program = (
-            f"import sys; sys.path.insert(0, {str(folder)!r}); from gnnqlab import cli\n"
+            # Without the finder of an editable installation, which would come before any folder.
+            "import sys; from importlib.machinery import PathFinder\n"
+            "sys.meta_path[:] = [finder for finder in sys.meta_path if isinstance(finder, type)]\n"
+            f"assert PathFinder in sys.meta_path; sys.path.insert(0, {str(folder)!r}); from gnnqlab import cli\n"
             "from gnnqlab.kernels import native\n"
             f"assert native.__file__.startswith({str(folder)!r}), native.__file__\n"
             "assert native.status()['reason'] is None, native.status()\n"
