@@ -1,0 +1,48 @@
+"""The plan of the course: all notebooks, links that lead somewhere, minutes that add up, exercises that are there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import gnnqlab as gq
+from gnnqlab.lab.course import graded
+from gnnqlab.lab.course.exercises import EXERCISES
+from tests.pages import ROOT
+
+PAGE = ROOT / "docs" / "teaching.md"
+
+
+def section(name: str) -> str:
+    text = PAGE.read_text(encoding="utf-8")
+    found = re.search(rf"^## {name}$(.*?)(?=^## |\Z)", text, re.S | re.M)
+    assert found is not None
+    return found[1]
+
+
+def linked(text: str) -> list[str]:
+    return re.findall(r"\]\(\.\./notebooks/(\S+?)\)", text)
+
+
+def test_the_term_has_every_notebook_once_and_every_link_leads_somewhere() -> None:
+    there = sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb") if path.name != "00_index.ipynb")
+    assert sorted(linked(section("A term"))) == there
+    assert set(linked(PAGE.read_text(encoding="utf-8"))) == set(there)
+
+
+def test_ninety_minutes_are_ninety_and_name_notebooks_as_they_name_themselves() -> None:
+    plan = section("Ninety minutes")
+    assert sum(map(int, re.findall(r"^\| (\d+) \|", plan, re.M))) == 90
+    for title, name in re.findall(r"\[(\d\d · .*?)\]\(\.\./notebooks/(\S+?)\)", plan):
+        first = Path(ROOT / "notebooks" / name).read_text(encoding="utf-8")
+        assert f"# {title.removeprefix('0')}" in first, title
+
+
+def test_what_is_handed_in_can_be_checked() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    named = set(re.findall(r"`(\d\d\.\w+)`", text))
+    assert len(named) > 20 and named <= set(EXERCISES)
+    for week in re.findall(r"^\| \d+ \|.*$", section("A term"), re.M):
+        taught = {name[:2] for name in linked(week)}
+        assert {name[:2] for name in re.findall(r"`(\d\d\.\w+)`", week)} <= taught, week
+    assert {"grade_policy", "grade_codec"} <= set(graded.__all__) and hasattr(gq, "EpochPlayer")
