@@ -104,6 +104,9 @@ EXERCISES = {
         "The levels are ±√(2/π), so a message has 2/π of the square; it is made longer by one over that.",
     ),
     "25.bytes": Exercise(64 + 12 + 16, "Codes of 2 bits, 12 bytes, and four bytes for each of four spikes."),
+    "26.width": Exercise(4, "Which tenth of epochs is it? The first has one bit."),
+    "26.mean": Exercise(10.5, "Six widths, each in a sixth of the epochs."),
+    "26.share": Exercise(20, "0.2 s of 5 s, and 1 s on top of both."),
 }
 """By notebook and name."""
 
