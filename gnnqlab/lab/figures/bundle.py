@@ -1,7 +1,8 @@
 """A figure that stays visible when nobody runs the kernel: live where Plotly runs, else a picture, else a table.
 
 Plotly's own output is blank in a notebook shown as a plain page. A ``Bundle`` gives every reader something: Plotly's
-JSON (JupyterLab makes it live), a PNG where a Chromium is at hand to draw it, otherwise the numbers as an HTML table.
+JSON (JupyterLab makes it live; Colab is given HTML), a PNG where a Chromium is at hand to draw it, otherwise the numbers
+as an HTML table.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from gnnqlab.lab.figures.colab import figure_html, in_colab
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -45,6 +48,8 @@ class Bundle:
             outputs["application/vnd.plotly.v1+json"] = _plain_json(self.figure)
         except Exception as error:
             outputs["text/plain"] += f"\n(no figure: {error})"
+        if in_colab():
+            return {**outputs, "text/html": figure_html(self.figure)}, metadata
         picture = _png(self.figure)
         if picture is not None:
             outputs["image/png"] = base64.b64encode(picture).decode()

@@ -37,8 +37,13 @@ function render({ model, el }) {
     }
   };
   const theme = () => {
-    const light = document.body.dataset.jpThemeLight;
-    const dark = light === undefined ? matchMedia("(prefers-color-scheme: dark)").matches : light === "false";
+    const light = document.body.dataset.jpThemeLight; // JupyterLab, Notebook 7, Voilà
+    const kind = document.body.dataset.vscodeThemeKind; // VS Code: "vscode-dark" ...
+    const colab = document.documentElement.getAttribute("theme");
+    const dark = light !== undefined ? light === "false"
+      : kind !== undefined ? !kind.endsWith("light")
+      : colab !== null ? colab === "dark"
+      : matchMedia("(prefers-color-scheme: dark)").matches;
     if (model.get("dark") !== dark) { model.set("dark", dark); model.save_changes(); }
   };
   const named = new MutationObserver(name);
@@ -48,7 +53,9 @@ function render({ model, el }) {
   theme();
   views += 1;
   show(model, true);
-  themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
+  const marks = ["data-jp-theme-light", "data-vscode-theme-kind"];
+  themed.observe(document.body, { attributes: true, attributeFilter: marks });
+  themed.observe(document.documentElement, { attributes: true, attributeFilter: ["theme"] });
   return () => {
     named.disconnect();
     themed.disconnect();
