@@ -1,8 +1,8 @@
 """A figure that stays visible when nobody runs the kernel: live where Plotly runs, else a picture, else a table.
 
 Plotly's own output is blank in a notebook shown as a plain page. A ``Bundle`` gives every reader something: Plotly's
-JSON (JupyterLab makes it live; Colab is given HTML), a PNG where a Chromium is at hand to draw it, otherwise the numbers
-as an HTML table.
+JSON (JupyterLab makes it live; Colab is given HTML), a PNG where a Chromium is at hand to draw it, otherwise the
+numbers as an HTML table.
 """
 
 from __future__ import annotations
