@@ -1,4 +1,4 @@
-"""Whether a run can fit into memory: what all its workers together take at least, beside what is free."""
+"""Whether a run can be at all: a node for each worker, and less memory than is free."""
 
 from __future__ import annotations
 
@@ -43,11 +43,19 @@ def least_memory(config: RunConfig) -> dict[str, int] | None:
 
 
 def expect_room(config: RunConfig) -> None:
-    """Refuse a run that cannot fit into the memory of this machine, or of its GPUs.
+    """Refuse a run with more workers than nodes, and one that cannot fit into the memory of this machine or its GPUs.
+
+    Graphs whose size only loading would tell are refused later, by whoever cuts them.
 
     Raises:
-        ValueError: with what it takes at least, purpose by purpose.
+        ValueError: with how many nodes there are, or with what it takes at least, purpose by purpose.
     """
+    size = least_size(config.graph)
+    if size is not None and config.workers > size.nodes:
+        raise ValueError(
+            f"each worker must have a node, got {config.workers} workers for {size.nodes} nodes of {config.graph}; "
+            "choose fewer workers"
+        )
     least, free = least_memory(config), free_bytes(config.launch.device, config.workers)
     if least is None or free is None or sum(least.values()) <= free:
         return

@@ -65,6 +65,19 @@ def test_a_run_that_cannot_fit_is_refused_with_what_it_takes(tmp_path: Path, mon
         room.expect_room(configure("papers100M", layers=1, hidden=8))
 
 
+@pytest.mark.parametrize(("graph", "nodes"), [("digits", 1797), ("sbm:30,3,4", 30)])
+def test_a_run_with_more_workers_than_nodes_starts_nothing(graph: str, nodes: int, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"each worker must have a node, got {nodes + 1} workers for {nodes} nodes"):
+        gq.launch(graph, workers=nodes + 1, out=tmp_path)
+    assert runs(tmp_path) == []
+
+
+def test_the_size_of_digits_is_what_is_read() -> None:
+    graph, size = gq.load("digits"), least_size("digits")
+    assert size is not None
+    assert (size.nodes, size.edges, size.features) == (graph.num_nodes, graph.num_edges, graph.num_features)
+
+
 def test_memory_is_the_less_of_the_machines_and_the_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert room.free_bytes("cpu", 2) > 10**6
     (tmp_path / "memory.max").write_text("5000000\n")

@@ -61,6 +61,7 @@ _SOURCES = (
         about="10 nearest neighbours of scikit-learn's digits: 1,797 nodes, 64 features, 10 classes",
         needs="nothing",
         read=lambda parameters, root, seed: read_digits(),
+        size=(1_797, 26_475, 64),
     ),
     Source(
         name="sbm:NODES,CLASSES,DEGREE",
