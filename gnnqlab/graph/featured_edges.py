@@ -118,10 +118,10 @@ def as_edge_features(features: object, source: np.ndarray, target: np.ndarray) -
 
 
 def _expect_one_row(key: np.ndarray, place: np.ndarray, rows: np.ndarray, again: np.ndarray, shift: int) -> None:
-    at = again.nonzero()[0]
-    differs = (rows[place[at]] != rows[place[at - 1]]).any(axis=1)
+    repeated = again.nonzero()[0]
+    differs = (rows[place[repeated]] != rows[place[repeated - 1]]).any(axis=1)
     if differs.any():
-        at = int(at[differs.argmax()])
+        at = int(repeated[differs.argmax()])
         source, target = int(key[at]) & ((1 << shift) - 1), int(key[at]) >> shift
         one, other = (_shown(rows[place[which]]) for which in (at - 1, at))
         raise ValueError(

@@ -50,7 +50,7 @@ class SageConvolution(nn.Module):
     Where edges have features, ``mean over u of (x_u W_n + e_uv W_e)``: a message is linear in both, as of a row and its
     edge's features side by side before one matrix. So it is ``mean(x_u) W_n + mean(e_uv) W_e``, whose second mean is a
     constant that is computed once (:func:`gnnqlab.nn.edge_rows.edge_means`): an epoch adds a product of ``(N, F)`` and
-    ``(F, O)``, no work at edges, and nothing that travels. A sampler of rows leaves no feature out.
+    ``(F, O)``, in float32, no work at edges, and nothing that travels. A sampler of rows leaves no feature out.
     """
 
     def __init__(

@@ -18,6 +18,8 @@ from gnnqlab.exchange import Overlapped, Pipelined, Sequential
 from gnnqlab.graph import Graph
 from gnnqlab.measure.in_process import ThreadedWorkers
 from gnnqlab.measure.kept_bytes import kept_of
+from gnnqlab.message.cache import Unchanged
+from gnnqlab.message.difference import Difference
 from gnnqlab.message.sampler import BoundarySampling
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.nn.attention import AttentionConvolution
@@ -318,6 +320,17 @@ def test_graphsage_trains_with_them_in_every_system_of_halo_rows(system):
     assert losses[-1] < 0.8 * losses[0]
     of_edges = threads.trainers[0].model.convolutions[0].weight_edge
     assert of_edges.grad is not None and of_edges.grad.abs().max() > 0
+
+
+@each("cache", [Unchanged(tolerance=0.0), Difference()])
+def test_attention_keeps_rows_as_a_cache_has_them(cache):
+    """Rows that came in an epoch before, or as differences, are whole where terms of edges are made."""
+    graph = featured(nodes=80, edges=400)
+    losses = []
+    for system in (HALO, replace(HALO, cache=cache)):
+        threads = ThreadedWorkers(graph, Random().cut(graph, 2), system, shape("gat"), SETTINGS, as_launched=True)
+        losses.append([threads.step(epoch) for epoch in range(4)])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 def test_a_saved_model_knows_them(tmp_path):

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.edges import SelfLoops
@@ -256,7 +257,7 @@ def _read(
     edge_features: str | Sequence[str] | None,
     drop_edge_data: bool,
 ) -> EdgeList | Graph:
-    named = {"edge_features": edge_features, "drop_edge_data": drop_edge_data}
+    named: dict[str, Any] = {"edge_features": edge_features, "drop_edge_data": drop_edge_data}
     if not isinstance(graph, Graph | str | Path):
         return edges_of(graph, **named)
     text = str(graph)

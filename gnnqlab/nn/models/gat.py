@@ -50,7 +50,13 @@ def gat(settings: GATSettings, in_features: int, num_classes: int, seed: int, *,
 
     def layer(in_features: int, out_features: int, *, generator: torch.Generator) -> nn.Module:
         last = next(layers) == settings.layers - 1
-        shape = {"heads": settings.heads, "mean": last, "edge_features": edge_features}
-        return AttentionConvolution(in_features, out_features, generator=generator, **shape)
+        return AttentionConvolution(
+            in_features,
+            out_features,
+            heads=settings.heads,
+            mean=last,
+            generator=generator,
+            edge_features=edge_features,
+        )
 
     return ConvolutionStack(layer, settings, in_features, num_classes, seed)
