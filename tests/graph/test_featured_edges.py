@@ -178,7 +178,7 @@ def test_there_and_back_through_dgl() -> None:
     assert gq.from_dgl(gq.to_dgl(featured), edge_features="feat", **rules).content_hash == featured.content_hash
 
 
-@each("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_tables_and_arrays(tmp_path: Path, suffix: str) -> None:
     if suffix == ".parquet":
         pytest.importorskip("pyarrow", reason="pyarrow is not installed")

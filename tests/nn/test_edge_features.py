@@ -26,7 +26,7 @@ from gnnqlab.nn.attention import AttentionConvolution
 from gnnqlab.nn.edge_rows import edge_means
 from gnnqlab.nn.layers import SageConvolution
 from gnnqlab.nn.messages import MessageConvolution
-from gnnqlab.nn.models.registry import _KINDS, MODELS, register_model
+from gnnqlab.nn.models.registry import _KINDS, MODELS, edges_in, find_model, model_home, register_model
 from gnnqlab.partition import EBV, Random, Shard, build_shard
 from gnnqlab.systems import adaqp, bns_gcn, cagnet, cdfgnn, pipegcn, vanilla
 from gnnqlab.train.batches import Batches, MiniBatchSettings
@@ -259,7 +259,8 @@ def test_nothing_of_an_edge_travels():
     graph = featured(directed=True)
     for name in ("gat", "graphsage", "messages"):
         sent = []
-        for each_graph in (graph, graph.without_edge_features()):
+        narrow = replace(graph, edge_features=graph.edge_features[:, :1].contiguous())
+        for each_graph in (graph, narrow if name == "messages" else graph.without_edge_features()):
             threads = ThreadedWorkers(each_graph, HALO.partition.cut(graph, 3), HALO, shape(name), SETTINGS)
             threads.gradients(0)
             sent.append(
@@ -364,6 +365,16 @@ def test_models_of_nodes_alone_refuse_them(name):
     bare = network(graph.without_edge_features(), shape(name))
     with pytest.raises(ValueError, match=f"model {name} was built without a place for features of edges, {WAY_OUT}"):
         bare(LocalGraph(graph).at(0, training=False), graph.features)
+
+
+def test_a_model_says_what_it_makes_of_them():
+    with pytest.raises(ValueError, match=r"edges must be one of \('none', 'sums', 'rows'\), got 'row'"):
+        register_model(edges="row")(tests.nn.message_model.messages)
+    home = model_home("messages")
+    assert home["edges"] == "rows" and edges_in("messages") == "rows" and "edges" not in (model_home("gcn") or {})
+    del MODELS["messages"], _KINDS["messages"]
+    find_model("messages", home)
+    assert edges_in("messages") == "rows"
 
 
 def test_messages_need_features():

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, Self, overload
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args, overload
 
 from torch import nn
 
@@ -166,8 +166,10 @@ def register_model(
             ``sums``, looks at them alone, as ``edge_means`` does; ``rows``, at both ends' rows with each of them.
 
     Raises:
-        ValueError: if the name is taken.
+        ValueError: if the name is taken, or ``edges`` none of these.
     """
+    if edges not in get_args(Edges):
+        raise ValueError(f"edges must be one of {get_args(Edges)}, got {edges!r}")
     kind = _Kind(norms, settings, stacked, edges)
     if builder is None:
         return lambda builder: _register(builder, kind)
