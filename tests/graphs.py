@@ -19,10 +19,11 @@ def random_graph(
     isolated: int = 3,
     self_loops: str = "add",
     weighted: bool = False,
+    edge_features: int = 0,
 ) -> Graph:
     """Return a random graph whose last ``isolated`` nodes have no edge but, perhaps, a self loop.
 
-    Weights of edges lie between about 0.05 and 20, and an undirected edge has one.
+    Weights of edges lie between about 0.05 and 20, and an undirected edge has one; so it is with features of edges.
     """
     generator = torch.Generator().manual_seed(seed)
     src = torch.randint(nodes - isolated, (edges,), generator=generator)
@@ -37,11 +38,16 @@ def random_graph(
     if weighted:
         table = torch.randn(nodes, nodes, generator=generator).exp()
         weights = (table if directed else torch.maximum(table, table.T))[src, dst]
+    of_edges = None
+    if edge_features:
+        table = torch.randn(nodes, nodes, edge_features, generator=generator)
+        of_edges = (table if directed else table + table.transpose(0, 1))[src, dst]
     return Graph.from_edges(
         src,
         dst,
         num_nodes=nodes,
         edge_weights=weights,
+        edge_features=of_edges,
         features=rows,
         labels=labels,
         train_idx=order[:third],

@@ -1,6 +1,6 @@
 """The arrays of a graph, and what can be read off them: sizes, degrees, symmetry, a hash.
 
-Shape legend: N nodes, E edges, D features, C classes.
+Shape legend: N nodes, E edges, D features, F features of an edge, C classes.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class GraphArrays:
     test_mask: Tensor
     num_classes: int
     edge_weights: Tensor | None = None
+    edge_features: Tensor | None = None
 
     # ---- sizes -------------------------------------------------------------------------------
 
@@ -50,6 +51,11 @@ class GraphArrays:
     def num_features(self) -> int:
         """Feature width D."""
         return int(self.features.shape[1])
+
+    @property
+    def num_edge_features(self) -> int:
+        """Width F of edge features; 0 without."""
+        return 0 if self.edge_features is None else int(self.edge_features.shape[1])
 
     @property
     def multi_label(self) -> bool:
@@ -95,7 +101,7 @@ class GraphArrays:
 
     @cached_property
     def is_symmetric(self) -> bool:
-        """True if for every stored ``u -> v`` there is ``v -> u``, equally often and with the same weights."""
+        """True if for every ``u -> v`` there is ``v -> u``, as often, of the same weights; features do not count."""
         if not torch.equal(self.in_degrees, self.out_degrees):
             return False
         src, dst = edge_list(self.indptr, self.indices)
@@ -144,6 +150,7 @@ class GraphArrays:
             "indptr": self.indptr,
             "indices": self.indices,
             **({} if self.edge_weights is None else {"edge_weights": self.edge_weights}),
+            **({} if self.edge_features is None else {"edge_features": self.edge_features}),
             **features,
             "labels": self.labels,
             "train_mask": self.train_mask,

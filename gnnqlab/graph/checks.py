@@ -29,6 +29,8 @@ def check_graph(graph: GraphArrays) -> None:
     check_csr("graph", graph.indptr, graph.indices, graph.num_nodes, strict=False)
     if graph.edge_weights is not None:
         _check_edge_weights(graph.edge_weights, graph.indptr, graph.indices)
+    if graph.edge_features is not None:
+        _check_edge_features(graph.edge_features, graph.indptr, graph.indices)
     if isinstance(graph.features, Tensor):
         _check_finite_rows(graph.features)
     _check_labels(graph)
@@ -52,6 +54,13 @@ def check_shapes(graph: GraphArrays) -> None:
         if graph.edge_weights.shape != graph.indices.shape:
             raise ValueError(
                 f"edge_weights must be one for each of {graph.indices.numel()} edges, got {graph.edge_weights.numel()}"
+            )
+    if graph.edge_features is not None:
+        check_array("edge_features", graph.edge_features, torch.float32, 2)
+        if graph.edge_features.shape[0] != graph.indices.numel() or not graph.edge_features.shape[1]:
+            raise ValueError(
+                f"edge_features must have a row of at least one number for each of {graph.indices.numel()} edges, got "
+                f"shape {tuple(graph.edge_features.shape)}; Graph.from_edges takes them in the order of src and dst"
             )
     if not isinstance(graph.features, SparseRows):
         check_array("features", graph.features, torch.float32, 2)
@@ -89,6 +98,17 @@ def _check_edge_weights(weights: Tensor, indptr: Tensor, indices: Tensor) -> Non
         raise ValueError(
             f"edge_weights must be finite and above 0, got {float(weights[edge])} on the edge {int(indices[edge])} -> "
             f"{row}; Graph.from_edges leaves out edges of weight 0"
+        )
+
+
+def _check_edge_features(features: Tensor, indptr: Tensor, indices: Tensor) -> None:
+    bad = first_not_finite(features.reshape(-1))
+    if bad is not None:
+        edge, column = divmod(bad, features.shape[1])
+        row = int(torch.searchsorted(indptr, edge, right=True)) - 1
+        raise ValueError(
+            f"edge_features must be finite, got {float(features[edge, column])} in column {column} of the edge "
+            f"{int(indices[edge])} -> {row}; replace it, or build the graph without edge features"
         )
 
 

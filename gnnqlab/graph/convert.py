@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
 
+from gnnqlab.graph.edge_columns import named_features, take_features
 from gnnqlab.graph.edge_data import WEIGHTS, take_weights
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.edges import SelfLoops
@@ -21,6 +23,7 @@ def from_dgl(
     features: str | Tensor | None = None,
     labels: str | Tensor | None = None,
     edge_weights: str | Tensor | None = None,
+    edge_features: str | Sequence[str] | Tensor | None = None,
     name: str = "dgl",
     num_classes: int | None = None,
     split: int = 0,
@@ -39,11 +42,13 @@ def from_dgl(
         labels: the same for targets; by default ``label``, ``labels`` or ``y``.
         edge_weights: a tensor ``(M,)`` of finite numbers of at least 0 or the key in ``edata``; by default ``weight``
             or ``edge_weight``, whichever is there; see ``Graph.from_edges``.
+        edge_features: a tensor ``(M, F)`` of finite numbers, the key in ``edata``, or several keys, whose values stand
+            side by side; see ``Graph.from_edges``.
         name: how reports call the graph.
         num_classes: by default as the labels show.
         split: column of the masks where ``ndata`` has several splits.
-        drop_edge_data: let go of what ``edata`` holds beside ``edge_weights=``: features of edges, and weights that are
-            not asked for by it. By default a graph that has values other than a weight is refused.
+        drop_edge_data: let go of what ``edata`` holds beside ``edge_weights=`` and ``edge_features=``. By default
+            a graph that has values other than a weight is refused.
         symmetrize, deduplicate, self_loops: edge rules; ``None`` means the papers', see
             ``build_csr``.
         seed: of the random 60/20/20 split that a graph without ``train_mask`` gets.
@@ -57,6 +62,7 @@ def from_dgl(
         features=features,
         labels=labels,
         edge_weights=edge_weights,
+        edge_features=edge_features,
         name=name,
         num_classes=num_classes,
         split=split,
@@ -69,7 +75,8 @@ def to_dgl(graph: Graph) -> Any:
     """Return a ``dgl.DGLGraph`` of the same edges, self-loops included, for models written in DGL.
 
     Its ``ndata`` has ``train_mask``, ``val_mask``, ``test_mask`` and, where there are any, ``feat`` (float32,
-    dense) and ``label``; its ``edata`` has ``weight`` (float32) if edges have weights.
+    dense) and ``label``; its ``edata`` has ``weight`` (float32) if edges have weights, and ``feat`` (float32) if they
+    have features.
 
     Args:
         graph: N nodes, E edges; an edge of DGL leads from a neighbour to the node whose row names it.
@@ -85,6 +92,8 @@ def to_dgl(graph: Graph) -> Any:
     made = dgl.graph((src.long(), dst.long()), num_nodes=graph.num_nodes)
     if graph.edge_weights is not None:
         made.edata[WEIGHTS[0]] = graph.edge_weights
+    if graph.edge_features is not None:
+        made.edata["feat"] = graph.edge_features
     if graph.num_features:
         made.ndata["feat"] = graph.features if isinstance(graph.features, Tensor) else graph.features.to_dense()
     for name in ("train_mask", "val_mask", "test_mask"):
@@ -98,6 +107,7 @@ def from_pyg(
     data: Any,
     *,
     edge_weights: str | Tensor | None = None,
+    edge_features: str | Sequence[str] | Tensor | None = None,
     name: str = "pyg",
     num_classes: int | None = None,
     split: int = 0,
@@ -111,8 +121,8 @@ def from_pyg(
 
     Read are ``edge_index`` ``(2, M)``, ``edge_weight``, ``num_nodes``, ``x``, ``y``, ``train_mask``, ``val_mask``
     and ``test_mask``; all but the first may be missing or ``None``. The remaining arguments are
-    those of ``from_dgl``; ``edge_weights="edge_attr"`` takes that as weights, ``drop_edge_data`` is about
-    ``edge_weight``, ``edge_attr`` and the like.
+    those of ``from_dgl``; ``edge_features="edge_attr"`` takes that as features, ``edge_weights="edge_attr"`` as
+    weights; ``drop_edge_data`` is about ``edge_weight``, ``edge_attr`` and the like.
 
     Raises:
         TypeError, ValueError: if the object has no ``edge_index`` of that shape, a weight is negative, NaN or infinite,
@@ -128,6 +138,7 @@ def from_pyg(
     edges = edges_of_pyg(
         data,
         edge_weights=edge_weights,
+        edge_features=edge_features,
         name=name,
         num_classes=num_classes,
         split=split,
@@ -142,6 +153,7 @@ def edges_of_dgl(
     features: str | Tensor | None = None,
     labels: str | Tensor | None = None,
     edge_weights: str | Tensor | None = None,
+    edge_features: str | Sequence[str] | Tensor | None = None,
     name: str = "dgl",
     num_classes: int | None = None,
     split: int = 0,
@@ -152,7 +164,9 @@ def edges_of_dgl(
         raise TypeError(f"from_dgl takes a dgl.DGLGraph, got {type(graph).__name__}")
     if not getattr(graph, "is_homogeneous", True):
         raise TypeError("from_dgl takes a graph with one node and one edge type, got several; use dgl.to_homogeneous")
-    weights = take_weights("from_dgl", getattr(graph, "edata", {}), edge_weights, drop=drop_edge_data)
+    edata = getattr(graph, "edata", {})
+    named = named_features(edge_features)
+    weights = take_weights("from_dgl", edata, edge_weights, drop=drop_edge_data, features=named)
     src, dst = graph.edges()
     masks = [as_mask_column(graph.ndata.get(key), split) for key in MASKS]
     keys, column = list(graph.ndata), graph.ndata.__getitem__
@@ -162,6 +176,7 @@ def edges_of_dgl(
         dst=dst.cpu(),
         num_nodes=int(graph.num_nodes()),
         edge_weights=weights,
+        edge_features=take_features(edge_features, list(edata), lambda key: edata[key]),
         features=node_values("features", keys, column, features, FEATURES, of="ndata"),
         labels=as_targets(node_values("labels", keys, column, labels, LABELS, of="ndata")),
         train_idx=masks[0],
@@ -175,6 +190,7 @@ def edges_of_pyg(
     data: Any,
     *,
     edge_weights: str | Tensor | None = None,
+    edge_features: str | Sequence[str] | Tensor | None = None,
     name: str = "pyg",
     num_classes: int | None = None,
     split: int = 0,
@@ -189,7 +205,8 @@ def edges_of_pyg(
         )
     named = [key for key in _keys(data) if key.startswith("edge_") and key != "edge_index"]
     edge_data = {key: getattr(data, key) for key in named if getattr(data, key) is not None}
-    weights = take_weights("from_pyg", edge_data, edge_weights, drop=drop_edge_data)
+    of_edges = named_features(edge_features)
+    weights = take_weights("from_pyg", edge_data, edge_weights, drop=drop_edge_data, features=of_edges)
     src, dst = edge_index.cpu()
     x, y = getattr(data, "x", None), getattr(data, "y", None)
     num_nodes = getattr(data, "num_nodes", None)
@@ -202,6 +219,7 @@ def edges_of_pyg(
         dst=dst,
         num_nodes=int(num_nodes),
         edge_weights=weights,
+        edge_features=take_features(edge_features, edge_data, edge_data.__getitem__),
         features=x,
         labels=as_targets(y),
         train_idx=masks[0],

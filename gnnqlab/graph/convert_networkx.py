@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
 import numpy as np
 import torch
 
+from gnnqlab.graph.edge_columns import named_features, take_features
 from gnnqlab.graph.edge_data import take_weights
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.edges import SelfLoops
@@ -23,6 +25,7 @@ def from_networkx(
     features: object = None,
     labels: object = None,
     edge_weights: str | None = None,
+    edge_features: str | Sequence[str] | None = None,
     name: str | None = None,
     num_classes: int | None = None,
     drop_edge_data: bool = False,
@@ -46,8 +49,10 @@ def from_networkx(
         num_classes: by default as the labels show.
         edge_weights: the attribute that holds a finite number of at least 0 on every edge; by default ``weight`` or
             ``edge_weight``, whichever is there; see ``Graph.from_edges``.
-        drop_edge_data: let go of attributes of edges beside ``edge_weights=``. By default a graph that has some other
-            than a weight is refused.
+        edge_features: the attribute that holds a finite number, or a list of as many everywhere, on every edge, or
+            several of them, whose values stand side by side.
+        drop_edge_data: let go of attributes of edges beside ``edge_weights=`` and ``edge_features=``. By default
+            a graph that has some other than a weight is refused.
         symmetrize, deduplicate, self_loops: edge rules; ``None`` means the papers', see ``build_csr``.
         seed: of the random 60/20/20 split that a graph with labels and without ``train_mask`` gets.
 
@@ -66,6 +71,7 @@ def from_networkx(
         features=features,
         labels=labels,
         edge_weights=edge_weights,
+        edge_features=edge_features,
         name=name,
         num_classes=num_classes,
         drop_edge_data=drop_edge_data,
@@ -79,6 +85,7 @@ def edges_of_networkx(
     features: object = None,
     labels: object = None,
     edge_weights: str | None = None,
+    edge_features: str | Sequence[str] | None = None,
     name: str | None = None,
     num_classes: int | None = None,
     drop_edge_data: bool = False,
@@ -89,13 +96,15 @@ def edges_of_networkx(
     nodes = list(graph.nodes)
     number = {node: index for index, node in enumerate(nodes)}
     edges = list(graph.edges(data=True))
-    weights = take_weights("from_networkx", _edge_data(edges), edge_weights, drop=drop_edge_data)
+    known, named = _edge_data(edges), named_features(edge_features)
+    weights = take_weights("from_networkx", known, edge_weights, drop=drop_edge_data, features=named)
+    values = take_features(edge_features, known, lambda key: _edge_column(key, edges))
     src = np.fromiter((number[u] for u, _, _ in edges), dtype=np.int64, count=len(edges))
     dst = np.fromiter((number[v] for _, v, _ in edges), dtype=np.int64, count=len(edges))
     if not graph.is_directed():
         once = src != dst
         src, dst = np.concatenate([src, dst[once]]), np.concatenate([dst, src[once]])
-        weights = None if weights is None else np.concatenate([weights, weights[once]])
+        weights, values = (None if each is None else np.concatenate([each, each[once]]) for each in (weights, values))
 
     rows = [graph.nodes[node] for node in nodes]
     keys = list(dict.fromkeys(key for row in rows for key in row))
@@ -111,6 +120,7 @@ def edges_of_networkx(
         dst=dst,
         num_nodes=len(nodes),
         edge_weights=weights,
+        edge_features=values,
         features=_as_rows(node_values("features", keys, column, features, FEATURES, of=of)),
         labels=as_targets(node_values("labels", keys, column, labels, LABELS, of=of)),
         train_idx=masks[0],
@@ -128,6 +138,24 @@ def _edge_data(edges: list[tuple[Any, Any, dict[str, Any]]]) -> dict[str, np.nda
         str(key): np.array([values[key] if isinstance(values.get(key), Real) else np.nan for _, _, values in edges])
         for key in keys
     }
+
+
+def _edge_column(key: str, edges: list[tuple[Any, Any, dict[str, Any]]]) -> np.ndarray:
+    """Return one attribute of all edges, ``(M,)`` or ``(M, k)``."""
+    lacking = [(u, v) for u, v, values in edges if key not in values]
+    if lacking:
+        raise ValueError(
+            f"attribute {key!r} must be on every edge, got {len(lacking)} of {len(edges)} edges without it, the first "
+            f"is {lacking[0]!r}; set it there"
+        )
+    rows = [np.asarray(values[key]) for _, _, values in edges]
+    shapes = sorted({row.shape for row in rows})
+    if len(shapes) > 1 or any(len(shape) > 1 for shape in shapes):
+        raise ValueError(
+            f"attribute {key!r} must be a number, or a list of as many numbers on every edge, got shapes {shapes[0]} "
+            f"and {shapes[-1]}"
+        )
+    return np.array(rows)
 
 
 def _column(key: str, nodes: list[Any], rows: list[dict[str, Any]]) -> torch.Tensor:

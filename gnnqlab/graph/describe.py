@@ -19,6 +19,7 @@ def describe(graph: GraphArrays) -> dict[str, Any]:
         "edges": graph.num_edges,
         "undirected": graph.is_symmetric,
         "edge_weights": graph.edge_weights is not None,
+        "edge_features": graph.num_edge_features,
         "mean_degree": round(graph.num_edges / graph.num_nodes, 2),
         "max_in_degree": int(graph.in_degrees.max()),
         "features": graph.num_features,
@@ -36,7 +37,10 @@ def describe(graph: GraphArrays) -> dict[str, Any]:
 def one_line(graph: GraphArrays) -> str:
     """The sizes, for ``repr``."""
     train, val, test = (int(mask.sum()) for mask in (graph.train_mask, graph.val_mask, graph.test_mask))
-    weighted = "" if graph.edge_weights is None else " with weights"
+    width = graph.num_edge_features
+    carried = {"weights": graph.edge_weights is not None, f"{width} features": width}
+    weighted = " and ".join(what for what, there in carried.items() if there)
+    weighted = f" with {weighted}" if weighted else ""
     return (
         f"Graph({graph.name!r}, nodes={graph.num_nodes:,}, edges={graph.num_edges:,}{weighted}, "
         f"features={graph.num_features}, classes={graph.num_classes}, {_task(graph)}, "

@@ -1,29 +1,32 @@
-"""What edges carry beside their two ends: a weight is taken, anything else is never dropped in silence."""
+"""What edges carry beside their two ends: a weight and named features are taken, nothing is dropped in silence."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-__all__ = ["WEIGHTS", "refuse_attention", "take_weights"]
+__all__ = ["WEIGHTS", "refuse_attention", "refuse_features", "take_weights"]
 
 WEIGHTS = ("weight", "edge_weight")
 """What weights of edges are usually called."""
 
 
-def take_weights(reader: str, edge_data: Mapping[str, Any], given: object = None, *, drop: bool) -> Any:
+def take_weights(
+    reader: str, edge_data: Mapping[str, Any], given: object = None, *, drop: bool, features: Collection[str] = ()
+) -> Any:
     """Return the weights of edges, ``None`` if there are none; refuse other values, unless the caller lets them go.
 
-    Models here weigh an edge by its weight and the degrees of its ends, or by attention. A 1 on every edge says nothing
+    What models make of features of edges is for them to say, so these are named. A 1 on every edge says nothing
     beyond the edge, and what DGL notes for itself (``_ID``, ``_TYPE``, ``__orig__``) is about the library: both pass.
 
     Args:
         reader: the function that reads the graph, for the error.
         edge_data: values by name, each with an entry an edge.
         given: the weights, or their name; by default one of ``WEIGHTS`` that is there.
+        features: names of values that are taken as features.
         drop: what the reader's ``drop_edge_data`` says: all values go but weights that were ``given``.
 
     Raises:
@@ -41,15 +44,18 @@ def take_weights(reader: str, edge_data: Mapping[str, Any], given: object = None
         known = ", ".join(edge_data) or "none"
         raise ValueError(f"edge_weights must name values that edges have, got {taken!r}; there are {known}")
     if given is None and not drop:
-        taken = next((key for key in WEIGHTS if key in edge_data), None)
+        taken = next((key for key in WEIGHTS if key in edge_data and key not in features), None)
     others = [
-        key for key, values in edge_data.items() if key != taken and not key.startswith("_") and not _all_one(values)
+        key
+        for key, values in edge_data.items()
+        if key != taken and key not in features and not key.startswith("_") and not _all_one(values)
     ]
     if others and not drop:
         raise ValueError(
             f"{reader} takes one weight an edge ({', '.join(WEIGHTS)}) and no other values, got {', '.join(others)}; "
-            "gnnqlab.load(..., drop_edge_data=True) makes a graph without these values, edge_weights= of from_dgl, "
-            "from_pyg and from_networkx names those that are weights"
+            f"gnnqlab.load(..., drop_edge_data=True) makes a graph without these values, edge_features={others!r} one "
+            "that has them as features, edge_weights= of from_dgl, from_pyg and from_networkx names those that are "
+            "weights"
         )
     return given if taken is None else edge_data[taken]
 
@@ -67,6 +73,23 @@ def refuse_attention(who: str) -> None:
     raise ValueError(
         f"{who} weighs neighbours by attention, which has no place for weights of edges, got a graph that has some; "
         "choose a model that sums, as gcn or graphsage, or train on graph.without_edge_weights()"
+    )
+
+
+def refuse_features(who: str, why: str) -> None:
+    """Refuse a graph whose edges have features that nobody would look at.
+
+    Raises:
+        ValueError: always.
+
+    Example:
+        >>> refuse_features("model gcn", "sums rows of nodes alone")
+        Traceback (most recent call last):
+        ValueError: model gcn sums rows of nodes alone, got a graph whose edges have features; choose model gat or ...
+    """
+    raise ValueError(
+        f"{who} {why}, got a graph whose edges have features; choose model gat or graphsage under a cut of nodes, or "
+        "take graph.without_edge_features()"
     )
 
 

@@ -27,6 +27,7 @@ class EdgeList:
     dst: object
     num_nodes: int
     edge_weights: object = None
+    edge_features: object = None
     features: object = None
     labels: object = None
     train_idx: object = None
@@ -55,6 +56,7 @@ class EdgeList:
             self.dst,
             num_nodes=self.num_nodes,
             edge_weights=self.edge_weights,
+            edge_features=self.edge_features,
             features=self.features,
             labels=None if self.labels is None else labels,
             train_idx=splits[0],

@@ -5,7 +5,7 @@ No library is imported for it: an object that has a DGL graph's ``ndata`` is rea
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ class _Kind:
     what: str
     has: Callable[[Any], bool]
     read: Callable[..., EdgeList]
+    names_values: bool = True
+    """Whether edges can have several values, each by a name."""
 
 
 def _has(*names: str) -> Callable[[Any], bool]:
@@ -44,11 +46,11 @@ _KINDS = (
     _Kind("a dgl.DGLGraph", _has("ndata", "edges", "num_nodes"), edges_of_dgl),
     _Kind("a PyG Data", _is_of_pyg, edges_of_pyg),
     _Kind("a networkx graph", _has("nodes", "edges", "is_directed", "is_multigraph"), edges_of_networkx),
-    _Kind("a square scipy.sparse adjacency", _has("tocoo", "shape"), edges_of_scipy),
+    _Kind("a square scipy.sparse adjacency", _has("tocoo", "shape"), edges_of_scipy, False),
 )
 
 
-def edges_of(graph: Any, *, drop_edge_data: bool = False) -> EdgeList:
+def edges_of(graph: Any, *, edge_features: str | Sequence[str] | None = None, drop_edge_data: bool = False) -> EdgeList:
     """Return what another library's graph holds, before edge rules and a split are applied.
 
     Raises:
@@ -62,7 +64,14 @@ def edges_of(graph: Any, *, drop_edge_data: bool = False) -> EdgeList:
     """
     for kind in _KINDS:
         if kind.has(graph):
-            return kind.read(graph, drop_edge_data=drop_edge_data)
+            if edge_features is None:
+                return kind.read(graph, drop_edge_data=drop_edge_data)
+            if not kind.names_values:
+                raise ValueError(
+                    f"edge_features names values that edges have, got {edge_features!r} for {kind.what}, which has one "
+                    "number an edge; give its edges and their features to gnnqlab.Graph.from_edges"
+                )
+            return kind.read(graph, edge_features=edge_features, drop_edge_data=drop_edge_data)
     *others, last = (kind.what for kind in _KINDS)
     raise TypeError(
         f"a graph must be a gnnqlab.Graph, a name, a path, {', '.join(others)} or {last}, got {type(graph).__name__}; "

@@ -1,6 +1,6 @@
 """``Graph``: one attributed graph in main memory, checked when it is built.
 
-Shape legend: N nodes, E edges, D features, C classes.
+Shape legend: N nodes, E edges, D features, F features of an edge, C classes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from gnnqlab.graph.arrays import GraphArrays
 from gnnqlab.graph.checks import check_graph
 from gnnqlab.graph.describe import describe, html_table, one_line
 from gnnqlab.graph.edges import SelfLoops, build_csr
+from gnnqlab.graph.featured_edges import build_featured_csr
 from gnnqlab.graph.split import random_split
 from gnnqlab.graph.storage import load_graph, save_graph
 from gnnqlab.graph.weighted_edges import build_weighted_csr
@@ -47,6 +48,7 @@ class Graph(GraphArrays):
         train_mask, val_mask, test_mask: bool, shape ``(N,)``, disjoint, over labelled nodes.
         num_classes: number of classes C.
         edge_weights: float32, shape ``(E,)`` in the order of ``indices``, finite and above 0, or ``None``.
+        edge_features: float32, shape ``(E, F)`` in the order of ``indices``, finite, F at least 1, or ``None``.
 
     Raises:
         TypeError, ValueError: the text names the rule, what came and the way out.
@@ -68,6 +70,7 @@ class Graph(GraphArrays):
         *,
         num_nodes: int,
         edge_weights: object = None,
+        edge_features: object = None,
         features: object = None,
         labels: object = None,
         train_idx: object = None,
@@ -89,6 +92,9 @@ class Graph(GraphArrays):
             num_nodes: number of nodes N.
             edge_weights: ``None``, or finite numbers of at least 0, shape ``(M,)``; 0 is no edge. An added self loop
                 weighs 1; see ``build_weighted_csr``. A graph whose edges all weigh 1 is one without weights.
+            edge_features: ``None``, or finite numbers, shape ``(M, F)`` or ``(M,)``. The reverse of an edge has its
+                features, an added self loop zeros, and an edge kept once must have one row; see
+                ``build_featured_csr``.
             features: ``None``, anything array-like of shape ``(N, D)``, a ``scipy.sparse`` matrix
                 or ``SparseRows``; becomes float32.
             labels: ``None``, integers of shape ``(N,)`` with -1 for "unlabelled", or zeros and
@@ -110,6 +116,7 @@ class Graph(GraphArrays):
             src,
             dst,
             edge_weights,
+            edge_features,
             num_nodes=num_nodes,
             symmetrize=symmetrize,
             deduplicate=deduplicate,
@@ -151,6 +158,7 @@ class Graph(GraphArrays):
         structure = _structure(
             *self.edge_list(),
             self.edge_weights,
+            self.edge_features,
             num_nodes=self.num_nodes,
             symmetrize=symmetrize,
             deduplicate=deduplicate,
@@ -167,6 +175,16 @@ class Graph(GraphArrays):
             ([1.0, 0.5, 0.5, 1.0], None)
         """
         return Graph(**{**self._fields(), "edge_weights": None})
+
+    def without_edge_features(self) -> Graph:
+        """The same edges, and their weights, without their features.
+
+        Example:
+            >>> g = Graph.from_edges([0], [1], num_nodes=2, edge_features=[[0.5, 2.0]])
+            >>> g.edge_features.tolist(), g.without_edge_features().edge_features
+            ([[0.0, 0.0], [0.5, 2.0], [0.5, 2.0], [0.0, 0.0]], None)
+        """
+        return self._replace(edge_features=None)
 
     # ---- targets and splits ------------------------------------------------------------------
 
@@ -304,10 +322,19 @@ class Graph(GraphArrays):
         return graph
 
 
-def _structure(src: object, dst: object, weights: object, **rules: Any) -> dict[str, Any]:
+def _structure(src: object, dst: object, weights: object, features: object, **rules: Any) -> dict[str, Any]:
     """Return the fields of a graph that edge rules decide."""
+    if features is not None:
+        indptr, indices, found, rows = build_featured_csr(src, dst, features, weights, **rules)
+        carried = {"edge_weights": _told_apart(found), "edge_features": rows}
+        return {"indptr": indptr, "indices": indices, **carried}
     if weights is None:
         indptr, indices = build_csr(src, dst, **rules)
         return {"indptr": indptr, "indices": indices, "edge_weights": None}
     indptr, indices, kept = build_weighted_csr(src, dst, weights, **rules)
-    return {"indptr": indptr, "indices": indices, "edge_weights": None if bool((kept == 1).all()) else kept}
+    return {"indptr": indptr, "indices": indices, "edge_weights": _told_apart(kept)}
+
+
+def _told_apart(weights: Tensor | None) -> Tensor | None:
+    """Return weights; ``None`` if all are 1, which says nothing."""
+    return None if weights is None or bool((weights == 1).all()) else weights

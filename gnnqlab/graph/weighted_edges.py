@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnnqlab.graph.edges import SelfLoops, checked_ends, compressed
 
-__all__ = ["as_edge_weights", "build_weighted_csr"]
+__all__ = ["as_edge_weights", "build_weighted_csr", "expect_one_weight"]
 
 
 def build_weighted_csr(
@@ -66,7 +66,7 @@ def build_weighted_csr(
     if deduplicate and key.size:
         again = np.zeros(key.size, dtype=bool)
         np.equal(key[1:], key[:-1], out=again[1:])
-        _expect_one_weight(key, weight, again, shift)
+        expect_one_weight(key, weight, again, shift)
         key, weight = key[~again], weight[~again]
     return *compressed(key, num_nodes, shift), torch.from_numpy(weight)
 
@@ -99,7 +99,12 @@ def as_edge_weights(weights: object, source: np.ndarray, target: np.ndarray) -> 
     return weight
 
 
-def _expect_one_weight(key: np.ndarray, weight: np.ndarray, again: np.ndarray, shift: int) -> None:
+def expect_one_weight(key: np.ndarray, weight: np.ndarray, again: np.ndarray, shift: int) -> None:
+    """Refuse sorted edges of which one stands again with another weight.
+
+    Raises:
+        ValueError: naming the first.
+    """
     differs = again.copy()
     differs[1:] &= weight[1:] != weight[:-1]
     if differs.any():

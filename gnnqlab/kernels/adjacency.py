@@ -91,6 +91,21 @@ class Adjacency:
         return Adjacency.of_checked(indptr, indices, weights, num_columns=self.num_rows)
 
     @cached_property
+    def by_edge(self) -> Adjacency:
+        """The matrix with a column an edge, ``(M, E)``: it sums what edges have, with the same weights, built once.
+
+        Example:
+            >>> from gnnqlab.kernels.aggregate import aggregate
+            >>> adj = Adjacency(torch.tensor([0, 2, 3]), torch.tensor([0, 1, 1], dtype=torch.int32), num_columns=2)
+            >>> aggregate(adj.by_edge, torch.tensor([[1.0], [2.0], [4.0]])).flatten().tolist()
+            [3.0, 4.0]
+        """
+        if self.num_edges >= 2**31:
+            raise ValueError(f"a column an edge needs fewer than 2**31 of them, got {self.num_edges}; use more workers")
+        columns = torch.arange(self.num_edges, dtype=torch.int32, device=self.device)
+        return Adjacency.of_checked(self.indptr, columns, self.weights, num_columns=self.num_edges)
+
+    @cached_property
     def transposed_edges(self) -> Tensor:
         """For each edge of ``transposed`` its place among this matrix's edges, int32."""
         if self.num_edges >= 2**31:

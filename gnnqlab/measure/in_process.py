@@ -358,7 +358,8 @@ class SmoothStack(nn.Module):
 
 
 def _network(model: ModelSettings, graph: Graph, seed: int, smooth: bool) -> nn.Module:
-    network = build_model(model, graph.num_features, graph.num_classes, seed=seed)
+    sizes = graph.num_features, graph.num_classes
+    network = build_model(model, *sizes, seed=seed, edge_features=graph.num_edge_features)
     return SmoothStack(network) if smooth else network
 
 

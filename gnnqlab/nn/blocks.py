@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gnnqlab.graph.edge_data import refuse_features
 from gnnqlab.graph.graph import Graph
 from gnnqlab.kernels.aggregate import Adjacency, aggregate
 from gnnqlab.kernels.attention import attend
@@ -56,7 +57,7 @@ class BlockWeights:
     its mean is the sum itself; with every neighbour sampled the weights are those of full-graph training.
 
     Raises:
-        ValueError: if the graph's edges have weights.
+        ValueError: if the graph's edges have weights or features.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -65,6 +66,8 @@ class BlockWeights:
                 f"mini-batches sample neighbours as equals, graph {graph.name!r} has weights of edges; train on the "
                 "full graph, or on graph.without_edge_weights()"
             )
+        if graph.edge_features is not None:
+            refuse_features("mini-batches", "sample neighbours without the features of their edges")
         self._scale = graph.out_degrees.clamp(min=1).double().rsqrt()
         self._in_degrees = graph.in_degrees.clamp(min=1).double()
 

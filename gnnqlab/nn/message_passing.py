@@ -47,6 +47,9 @@ class ModelGraph(ABC):
     seed: int
     weighted = False
     """Whether edges have weights."""
+    edge_features: Tensor | None = None
+    """Of each edge into the rows here, float32 ``(E, F)``; :mod:`gnnqlab.nn.edge_rows` is what models make of them."""
+    edge_means: Tensor | None = None
 
     def __init__(self, features: Tensor | SparseRows, exchange: Exchange, device: torch.device | str) -> None:
         if features.shape[1] == 0:
@@ -372,7 +375,7 @@ class LocalGraph(ModelGraph):
         super().__init__(graph.features, WholeGraph(products), device)
         self.ids = torch.arange(graph.num_nodes, device=device)
         self.seed = seed
-        self.weighted = graph.edge_weights is not None
+        self.weighted, self.edge_features = graph.edge_weights is not None, graph.edge_features
         self._graph = graph
 
     def _weighted(self, alpha: str) -> Adjacency:
@@ -389,7 +392,7 @@ class WorkerGraph(ModelGraph):
         super().__init__(shard.features, exchange, device)
         self.ids = shard.row_ids.to(device)
         self.seed = seed
-        self.weighted = shard.edge_weights is not None
+        self.weighted, self.edge_features = shard.edge_weights is not None, shard.edge_features
         self._shard = shard
 
     def _weighted(self, alpha: str) -> Adjacency:

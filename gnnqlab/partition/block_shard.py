@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
+from gnnqlab.graph.edge_data import refuse_features
 from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.partition.plan import Plan, Route
 from gnnqlab.partition.shard import Shard, aggregation_coefficients, divisors, rows_of, weights_of
@@ -207,6 +208,8 @@ def build_block_shard(graph: Graph, owner: Tensor, rank: int, workers: int, repl
     Raises:
         ValueError: if another graph was cut.
     """
+    if graph.edge_features is not None:
+        refuse_features("a cut into blocks", "shares out edges without their features")
     num_nodes = graph.num_nodes
     if owner.shape != (num_nodes,):
         raise ValueError(f"a cut must have a master for each of {num_nodes} nodes, got {tuple(owner.shape)}")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 import torch
 from torch import Tensor
 
+from gnnqlab.graph.edge_data import refuse_features
 from gnnqlab.partition.importance import importance
 from gnnqlab.partition.plan import Plan, Route
 from gnnqlab.partition.shard import Shard, rows_of, weights_of
@@ -142,6 +143,8 @@ def build_replica_shard(graph: Graph, cut: _CutOfEdges, rank: int) -> ReplicaSha
         >>> [build_replica_shard(path, halves, rank).row_ids.tolist() for rank in (0, 1)]
         [[0, 1], [2, 1]]
     """
+    if graph.edge_features is not None:
+        refuse_features("a cut of edges (vertex-cut)", "shares out edges without their features")
     workers, num_nodes, degrees = cut.workers, graph.num_nodes, graph.in_degrees
     if cut.part.shape != (graph.num_edges,) or cut.owner.shape != (num_nodes,):
         raise ValueError(

@@ -82,6 +82,8 @@ class Shard:
     test_mask: Tensor
     edge_weights: Tensor | None = None
     """Of each local edge in the order of ``indices``, float32 ``(E,)``; ``None`` where edges have none."""
+    edge_features: Tensor | None = None
+    """Of each local edge likewise, float32 ``(E, F)``: they lie with the edge's destination, and never travel."""
     extract_s: float = float("nan")
     """Seconds that finding the importance took when the shard was made; NaN if nobody looked."""
 
@@ -332,6 +334,7 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
         indptr=indptr,
         indices=local[source[edge]],
         edge_weights=weights_of(graph, edge),
+        edge_features=None if graph.edge_features is None else graph.edge_features[edge],
         in_degrees=graph.weighted_in_degrees[nodes],
         out_degrees=graph.weighted_out_degrees[nodes],
         importance=important,

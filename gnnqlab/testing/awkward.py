@@ -29,18 +29,19 @@ class Case:
         return self.cut.workers
 
 
-def cases(workers: Sequence[int], *, seed: int) -> list[Case]:
+def cases(workers: Sequence[int], *, seed: int, edge_features: int = 0) -> list[Case]:
     """Return a cut at random for each number of workers, and one whose last worker has isolated nodes alone.
 
     Args:
         workers: P of each; graphs take turns: undirected with self loops, directed without.
         seed: of graphs and cuts.
+        edge_features: how many each edge has; edge and reverse have others in the directed graph.
 
     Example:
         >>> [(case.workers, case.what) for case in cases([1, 3], seed=0)]
         [(1, 'undirected graph'), (3, 'directed graph'), (3, 'directed graph, a worker without halo')]
     """
-    graphs = {f"{kind} graph": _graph(kind == "directed", seed + number)
+    graphs = {f"{kind} graph": _graph(kind == "directed", seed + number, edge_features)
               for number, kind in enumerate(("undirected", "directed"))}  # fmt: skip
     kinds = list(graphs)
     found = []
@@ -57,15 +58,20 @@ def cases(workers: Sequence[int], *, seed: int) -> list[Case]:
     return found
 
 
-def _graph(directed: bool, seed: int) -> Graph:
+def _graph(directed: bool, seed: int, edge_features: int = 0) -> Graph:
     generator = torch.Generator().manual_seed(seed)
     src, dst = torch.randint(_NODES - _ISOLATED, (2, _EDGES), generator=generator)
     order = torch.randperm(_NODES, generator=generator)
     third = _NODES // 3
+    of_edges = None
+    if edge_features:
+        table = torch.randn(_NODES, _NODES, edge_features, generator=torch.Generator().manual_seed(seed))
+        of_edges = (table if directed else table + table.transpose(0, 1))[src, dst]
     return Graph.from_edges(
         src,
         dst,
         num_nodes=_NODES,
+        edge_features=of_edges,
         features=torch.randn(_NODES, _FEATURES, generator=generator),
         labels=torch.randint(_CLASSES, (_NODES,), generator=generator),
         train_idx=order[:third],

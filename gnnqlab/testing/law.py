@@ -55,6 +55,7 @@ def check_law(
     workers: Sequence[int] = (1, 2, 3, 4),
     tolerance: float = 1e-5,
     seed: int = 0,
+    edge_features: int = 0,
     **settings: Any,
 ) -> LawReport:
     """Check that a model's workers together compute what one process computes: losses, gradients, logits.
@@ -71,6 +72,7 @@ def check_law(
         workers: numbers of workers, each at least 1 and at most 44.
         tolerance: largest difference, in shares of the largest loss, gradient or logit of one process.
         seed: of graphs, cuts, weights and dropout.
+        edge_features: how many each edge of the graphs has; of a model that has a place for them.
         **settings: of the model; by default 3 layers of 16 with dropout 0.3, 0.1 of the features.
 
     Returns:
@@ -95,17 +97,19 @@ def check_law(
         else:
             shape = ModelSettings(name=name, **_SHAPE | settings)
         shown = model if isinstance(model, str) else name
-        _expect_same_start(shape, shown, seed)
-        rows = [_compared(case, shape, shown, tolerance, seed) for case in cases(workers, seed=seed)]
+        _expect_same_start(shape, shown, seed, edge_features)
+        graphs = cases(workers, seed=seed, edge_features=edge_features)
+        rows = [_compared(case, shape, shown, tolerance, seed) for case in graphs]
     return LawReport(model=shown, tolerance=tolerance, rows=tuple(rows))
 
 
 _SHAPE = {"layers": 3, "hidden": 16, "dropout": 0.3, "input_dropout": 0.1}
 
 
-def _expect_same_start(shape: ModelSettings, shown: str, seed: int) -> None:
+def _expect_same_start(shape: ModelSettings, shown: str, seed: int, edge_features: int) -> None:
     """Refuse weights that are not a function of the seed: each worker draws its own."""
-    one, other = (build_model(shape, 12, 4, seed=seed).state_dict() for _ in range(2))
+    of_edges = {"seed": seed, "edge_features": edge_features}
+    one, other = (build_model(shape, 12, 4, **of_edges).state_dict() for _ in range(2))
     for name, value in one.items():
         if not torch.equal(value, other[name]):
             raise LawBroken(

@@ -16,6 +16,7 @@ from gnnqlab.systems.parts import partitioner_named
 from gnnqlab.systems.replaced import replaced
 from gnnqlab.systems.system import SYSTEMS, System, make_system
 from gnnqlab.train.config import LaunchSettings, RunConfig, TrainSettings
+from gnnqlab.train.edges import expect_edges
 from gnnqlab.train.prepare import keep_graph
 
 __all__ = ["configure"]
@@ -47,7 +48,8 @@ def configure(
 
     Raises:
         ValueError: if a name, a setting or a value is wrong, or a graph in memory lacks features, labels or a split,
-            or has weights of edges for a model that attends; before anything is started.
+            has weights of edges for a model that attends, or features of edges that model or system would not look
+            at; before anything is started.
         TypeError: if the graph is none.
 
     Example:
@@ -70,9 +72,10 @@ def configure(
         model_settings = dataclasses.replace(model, **chosen["model"])
     else:
         model_settings = ModelSettings(name=model, **chosen["model"])
+    whole_system = recipe if partition is None else _parted(recipe, partition, train.seed)
     return RunConfig(
-        graph=_source(graph, model_settings),
-        system=recipe if partition is None else _parted(recipe, partition, train.seed),
+        graph=_source(graph, model_settings, whole_system),
+        system=whole_system,
         model=model_settings,
         train=train,
         workers=2 if workers is None else workers,
@@ -128,12 +131,13 @@ def _parted(system: System, partition: str | Partitioner, seed: int) -> System:
     return replaced(system, {"partition": part})
 
 
-def _source(graph: GraphLike, model: ModelSettings) -> str:
+def _source(graph: GraphLike, model: ModelSettings, system: System) -> str:
     if not isinstance(graph, str | Path):
         whole = load(graph)
         whole.check_trainable()
         if model.attends and whole.edge_weights is not None:
             refuse_attention(f"model {model.name}")
+        expect_edges(model, system, whole.num_edge_features)
         return keep_graph(whole)
     expect(graph)
     path = Path(graph)

@@ -103,6 +103,7 @@ def fit(
         num_nodes=shard.num_global_nodes,
         num_features=int(trainer.graph.features.shape[1]),
         num_classes=shard.num_classes,
+        num_edge_features=0 if shard.edge_features is None else int(shard.edge_features.shape[1]),
     )
     keeper = Keeper(folder, config, rank, trainer, control, heartbeat, model_file)
     crossing = Crossing(link, rank, workers)

@@ -2,8 +2,8 @@
 
 ``model.safetensors`` holds the tensors of ``state_dict()``, each under its name and in its own type. Its metadata say
 what the model is: ``model`` (its settings as JSON), ``model_home`` (where a model of the user's is found), ``epoch``
-(the last one trained, as in ``run.records``), ``num_features``, ``num_classes``, ``num_nodes`` of the graph, and
-``format`` (``pt``, what other readers call tensors of PyTorch).
+(the last one trained, as in ``run.records``), ``num_features``, ``num_classes``, ``num_nodes`` of the graph,
+``num_edge_features`` where edges have some, and ``format`` (``pt``, what other readers call tensors of PyTorch).
 
 Parameters are the same on every worker. What a module counts for itself (running means) is that of rank 0.
 """
@@ -38,6 +38,7 @@ class SavedModel:
     num_classes: int
     num_nodes: int
     """Of the graph that it was trained on."""
+    num_edge_features: int = 0
 
     def build(self, settings: ModelSettings, *, seed: int) -> nn.Module:
         """Return the model with these weights, in evaluation mode.
@@ -45,7 +46,8 @@ class SavedModel:
         Raises:
             ValueError: if they do not fit the model that these settings make.
         """
-        model = build_model(settings, self.num_features, self.num_classes, seed=seed)
+        sizes = self.num_features, self.num_classes
+        model = build_model(settings, *sizes, seed=seed, edge_features=self.num_edge_features)
         for name, parameter in model.named_parameters():
             if name in self.tensors:
                 parameter.data = parameter.data.to(self.tensors[name].dtype)
@@ -67,7 +69,7 @@ class ModelFile:
         run: the run folder.
         settings: the model's.
         model: the module.
-        num_nodes, num_features, num_classes: of the whole graph.
+        num_nodes, num_features, num_classes, num_edge_features: of the whole graph.
     """
 
     def __init__(
@@ -79,9 +81,11 @@ class ModelFile:
         num_nodes: int,
         num_features: int,
         num_classes: int,
+        num_edge_features: int = 0,
     ) -> None:
         self._path, self._settings, self._model = run / MODEL, settings, model
         self._sizes = {"num_nodes": num_nodes, "num_features": num_features, "num_classes": num_classes}
+        self._sizes |= {"num_edge_features": num_edge_features} if num_edge_features else {}
 
     def write(self, epoch: int) -> str | None:
         """Write the weights as they are after an epoch; a crash leaves the file of before, or none.
@@ -119,4 +123,8 @@ def read_model(run: Path) -> SavedModel | None:
     sizes = ("epoch", "num_nodes", "num_features", "num_classes")
     if not found.intact or not all(found.metadata.get(name, "").isdecimal() for name in sizes):
         raise ValueError(f"a model file must be as gnnqlab wrote it, got a changed one {path}")
-    return SavedModel(tensors=found.tensors, **{name: int(found.metadata[name]) for name in sizes})
+    edge_features = found.metadata.get("num_edge_features", "0")
+    if not edge_features.isdecimal():
+        raise ValueError(f"a model file must be as gnnqlab wrote it, got a changed one {path}")
+    known = {name: int(found.metadata[name]) for name in sizes}
+    return SavedModel(tensors=found.tensors, num_edge_features=int(edge_features), **known)

@@ -34,6 +34,7 @@ from gnnqlab.systems.join import join
 from gnnqlab.systems.system import System
 from gnnqlab.train.clock import Clock
 from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.edges import expect_edges
 from gnnqlab.train.objective import Objective, Scores
 from gnnqlab.train.parameters import Adam, FlatParameters
 from gnnqlab.train.reduction import Facts, make_reduction
@@ -214,9 +215,11 @@ def worker_trainer(
 
     Raises:
         ValueError: if the shard has nothing to learn from, so many workers cannot do what the settings ask, or the
-            model attends and edges have weights.
+            model attends and edges have weights, or they have features that somebody would not look at.
     """
     settings.expect_workers(shard.workers)
+    edge_features = 0 if shard.edge_features is None else int(shard.edge_features.shape[1])
+    expect_edges(model, system, edge_features)
     if model.attends and shard.edge_weights is not None:
         refuse_attention(f"model {model.name}")
     clock = clock or Clock()
@@ -265,7 +268,8 @@ def worker_trainer(
     adaptives = adaptives_of(training)
     steering = [] if control is None else [control.steers(adaptives)]
     graph = WorkerGraph(shard, exchange, seed=settings.seed, device=device)
-    network = build_model(model, graph.features.shape[1], shard.num_classes, seed=settings.seed)
+    sizes = graph.features.shape[1], shard.num_classes
+    network = build_model(model, *sizes, seed=settings.seed, edge_features=edge_features)
     return Trainer(
         graph,
         Objective.of(shard, device),

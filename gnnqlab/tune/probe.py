@@ -265,7 +265,8 @@ def probe(
         A :class:`Probe`; :meth:`Probe.forecast` predicts a setting, :meth:`Probe.front` the front over λ.
 
     Raises:
-        ValueError: if a name, a setting or a value is wrong, there is one worker only, or layer 0 is sent once.
+        ValueError: if a name, a setting or a value is wrong, there is one worker only, layer 0 is sent once, or edges
+            have features.
 
     Example:
         ``gq.probe("digits", workers=4, hosts=2, link="100mbit").forecast(lam=0.5)``
@@ -274,6 +275,11 @@ def probe(
     if config.train.layer0 != "resend":
         raise ValueError("a probe is about rows that travel in every epoch, got layer0 'once'; choose 'resend'")
     whole = graph if isinstance(graph, Graph) else load(config.graph)
+    if whole.edge_features is not None:
+        raise ValueError(
+            "a probe foresees seconds and memory of models that look at nodes alone, got a graph whose edges have "
+            "features; launch a short run with memory_every=1, or probe graph.without_edge_features()"
+        )
     seen = trace(
         whole,
         config.model,

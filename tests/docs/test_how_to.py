@@ -108,11 +108,15 @@ def test_your_own_graph(read: Callable[[str], Read]) -> None:
     pytest.importorskip("networkx", reason="networkx is not installed")
     page = read("own_graph")
     names = [graph.name for graph in page.graphs]
-    assert names == ["mine", "mine", "matrix", "Zachary's Karate Club", "weighted", "roads"]
+    assert names == ["mine", "mine", "matrix", "Zachary's Karate Club", "weighted", "surfaces", "roads"]
     for graph in page.graphs:
         graph.check_trainable()
-    first, split, matrix, karate, weighted, roads = page.graphs
-    assert [graph.edge_weights is not None for graph in page.graphs] == [False, False, False, True, True, False]
+    first, split, matrix, karate, weighted, surfaces, roads = page.graphs
+    assert [graph.edge_weights is not None for graph in page.graphs] == [False, False, False, True, True, False, False]
+    assert [graph.num_edge_features for graph in page.graphs] == [0, 0, 0, 0, 0, 2, 0]
+    assert surfaces.num_edges == weighted.num_edges and page.names["sloped"].num_edge_features == 2
+    assert [run.config.model.name for run in page.runs] == ["gcn", "graphsage", "gcn", "gat", "mpnn"]
+    assert page.names["report"].worst < 1e-5
     assert weighted.num_edges == 2 * int((page.names["src"] != page.names["dst"]).sum()) + 60
     assert first.num_edges == split.num_edges == matrix.num_edges == roads.num_edges
     assert [int(mask.sum()) for mask in (split.train_mask, split.val_mask, split.test_mask)] == [40, 10, 10]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ import torch
 import gnnqlab as gq
 from gnnqlab.launch import kept
 from gnnqlab.launch.start import launch
+from gnnqlab.train.inference import logits
 from tests.launch.conftest import Bench
 
 
@@ -38,6 +40,18 @@ def test_a_graph_of_dgl_trains_as_the_graph_it_is(bench: Bench) -> None:
     kept.delete_run(one)
     kept.delete_run(other)
     assert kept.prune_cache(folder)["graphs"] > 0 and not any((bench.root / "cache" / "graphs").iterdir())
+
+
+def test_features_of_edges_train_and_predict(bench: Bench) -> None:
+    bench.set(GNNQLAB_CACHE=bench.root / "cache")
+    plain = whole()
+    of_edges = torch.randn(plain.num_edges, 2, generator=torch.Generator().manual_seed(0))
+    graph = replace(plain, edge_features=of_edges)
+    settings = {"workers": 2, "partition": "random", "layers": 2, "hidden": 8, "epochs": 2}
+    run = launch(graph, model="gat", out=bench.root / "runs", wait=True, **settings)  # type: ignore[arg-type]
+    assert run.status == "finished", run.errors
+    assert torch.equal(run.predict(), logits(run.model(), graph)) and run.embeddings().shape == (60, 8)
+    assert {"convolutions.0.weight_edge", "convolutions.1.a_edge"} <= set(run.model().state_dict())
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,8 @@ def test_weights_of_one_change_no_bit():
 
 
 def one_process(graph: Graph, settings: ModelSettings) -> dict:
-    network = build_model(settings, graph.num_features, graph.num_classes, seed=SETTINGS.seed)
+    sizes = graph.num_features, graph.num_classes
+    network = build_model(settings, *sizes, seed=SETTINGS.seed, edge_features=graph.num_edge_features)
     trainer = Trainer(LocalGraph(graph, seed=SETTINGS.seed), Objective.of(graph), network, SETTINGS)
     losses, gradients = [], []
     for epoch in range(EPOCHS):

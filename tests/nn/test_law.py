@@ -25,7 +25,8 @@ EPOCHS = 3
 
 def one_process(graph: Graph, model: ModelSettings, settings: TrainSettings) -> dict:
     local = LocalGraph(graph, seed=settings.seed)
-    network = build_model(model, graph.num_features, graph.num_classes, seed=settings.seed)
+    sizes = graph.num_features, graph.num_classes
+    network = build_model(model, *sizes, seed=settings.seed, edge_features=graph.num_edge_features)
     return train(Trainer(local, Objective.of(graph), network, settings))
 
 

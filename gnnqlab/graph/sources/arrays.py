@@ -1,10 +1,10 @@
 """One ``.npz`` file per graph: edges, features, labels and splits as plain arrays.
 
-Our layout has the keys ``num_nodes``; ``edge_src``, ``edge_dst``, ``edge_weight``; ``feat``, or ``feat_indptr``,
-``feat_indices``, ``feat_values`` and ``feat_dim``; ``label``; ``train_idx``, ``val_idx``,
-``test_idx``. Only ``num_nodes``, ``edge_src`` and ``edge_dst`` are required. Two public layouts are read as well:
-that of "A critical look at GNNs under heterophily" (Platonov et al., ICLR 2023) and that of "Pitfalls of
-GNN evaluation" (Shchur et al., 2018).
+Our layout has the keys ``num_nodes``; ``edge_src``, ``edge_dst``, ``edge_weight`` and
+``edge_feat`` ``(M, F)``; ``feat``, or ``feat_indptr``, ``feat_indices``, ``feat_values`` and ``feat_dim``; ``label``;
+``train_idx``, ``val_idx``, ``test_idx``. Only ``num_nodes``, ``edge_src`` and ``edge_dst`` are required. Two public
+layouts are read as well: that of "A critical look at GNNs under heterophily" (Platonov et al., ICLR 2023) and that of
+"Pitfalls of GNN evaluation" (Shchur et al., 2018).
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ def _own(archive: Mapping[str, np.ndarray], name: str) -> EdgeList:
         dst=archive["edge_dst"],
         num_nodes=int(archive["num_nodes"]),
         edge_weights=archive.get("edge_weight"),
+        edge_features=archive.get("edge_feat"),
         features=features,
         labels=archive.get("label"),
         train_idx=archive.get("train_idx"),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.edges import SelfLoops
@@ -150,6 +151,7 @@ def load(
     *,
     root: str | Path | None = None,
     name: str | None = None,
+    edge_features: str | Sequence[str] | None = None,
     drop_edge_data: bool = False,
     symmetrize: bool | None = None,
     deduplicate: bool | None = None,
@@ -170,9 +172,12 @@ def load(
         root: where downloaded data lies; see ``data_root`` for the default. A file ``NAME.npz`` or
             a saved graph ``NAME`` there is taken first.
         name: how reports call the graph; by default its name, its file's, or its library's.
-        drop_edge_data: let go of values that edges have in another library's graph, a DGL file or a
+        edge_features: name, or names, of values of edges in another library's graph, a DGL file or a
+            table that are features; those of a ``.npz`` file (``edge_feat``) and of a ``Graph`` are
+            there anyway.
+        drop_edge_data: let go of other values that edges have in another library's graph, a DGL file or a
             table, weights too. By default one weight an edge is taken (``weight`` or ``edge_weight``,
-            entries of a matrix) and a graph with other values is refused.
+            entries of a matrix), and a graph with values that ``edge_features`` does not name is refused.
         symmetrize, deduplicate, self_loops: edge rules, see ``build_csr``. ``None`` means the
             papers' (reverse edges added, repeated edges kept once, exactly one self loop per node)
             for edge lists, and "as it is" for graphs that already went through them: generated and
@@ -192,7 +197,7 @@ def load(
         >>> g.name, g.num_nodes, g.num_classes
         ('sbm:1000,4,10', 1000, 4)
     """
-    found = _read(graph, None if root is None else Path(root), seed, drop_edge_data)
+    found = _read(graph, None if root is None else Path(root), seed, edge_features, drop_edge_data)
     if name is not None:
         found = replace(found, name=name)
     if isinstance(found, EdgeList):
@@ -246,16 +251,30 @@ def names() -> list[dict[str, str]]:
     return [{"name": source.name, "about": source.about, "needs": source.needs} for source in _SOURCES]
 
 
-def _read(graph: GraphLike, root: Path | None, seed: int, drop_edge_data: bool) -> EdgeList | Graph:
+def _read(
+    graph: GraphLike,
+    root: Path | None,
+    seed: int,
+    edge_features: str | Sequence[str] | None,
+    drop_edge_data: bool,
+) -> EdgeList | Graph:
+    named: dict[str, Any] = {"edge_features": edge_features, "drop_edge_data": drop_edge_data}
+    if not isinstance(graph, Graph | str | Path):
+        return edges_of(graph, **named)
+    text = str(graph)
+    source, parameters = (None, "") if isinstance(graph, Graph) else _find(text)
+    of_name = source is not None and isinstance(graph, str)
+    if edge_features is not None and (of_name or isinstance(graph, Graph)):
+        what = f"graph {graph.name!r}" if isinstance(graph, Graph) else text
+        raise ValueError(
+            f"edge_features names values of edges in a table, a file or another library's graph, got {edge_features!r} "
+            f"for {what}; give features to gnnqlab.Graph.from_edges"
+        )
     if isinstance(graph, Graph):
         return graph
-    if not isinstance(graph, str | Path):
-        return edges_of(graph, drop_edge_data=drop_edge_data)
-    text = str(graph)
-    source, parameters = _find(text)
-    if source is not None and isinstance(graph, str):
+    if source is not None and of_name:
         return source.read(parameters, root, seed)
-    found = read_path(text, drop_edge_data=drop_edge_data)
+    found = read_path(text, **named)
     if found is not None:
         return found
     raise ValueError(_unknown(text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from gnnqlab.graph.convert import edges_of_dgl
@@ -10,7 +11,9 @@ from gnnqlab.graph.edge_list import EdgeList
 __all__ = ["read_dgl_file"]
 
 
-def read_dgl_file(path: Path, *, drop_edge_data: bool = False) -> EdgeList:
+def read_dgl_file(
+    path: Path, *, edge_features: str | Sequence[str] | None = None, drop_edge_data: bool = False
+) -> EdgeList:
     """Read the one graph of a ``.bin`` file; features, labels and masks as ``from_dgl`` finds them.
 
     Raises:
@@ -30,4 +33,4 @@ def read_dgl_file(path: Path, *, drop_edge_data: bool = False) -> EdgeList:
         raise ValueError(f"{path} must be a file written by dgl.save_graphs: {str(error).splitlines()[0]}") from error
     if len(graphs) != 1:
         raise ValueError(f"a DGL file must hold one graph, {path} holds {len(graphs)}; save the one you mean alone")
-    return edges_of_dgl(graphs[0], name=path.stem, drop_edge_data=drop_edge_data)
+    return edges_of_dgl(graphs[0], name=path.stem, edge_features=edge_features, drop_edge_data=drop_edge_data)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.graph import Graph
@@ -24,17 +26,21 @@ READABLE = (
 )
 
 
-def read_path(text: str, *, drop_edge_data: bool = False) -> EdgeList | Graph | None:
+def read_path(
+    text: str, *, edge_features: str | Sequence[str] | None = None, drop_edge_data: bool = False
+) -> EdgeList | Graph | None:
     """Read a path, or ``None`` if there is nothing at it.
 
     Raises:
-        ValueError: if something is there that no reader is for, or edges carry values.
+        ValueError: if something is there that no reader is for, edges carry values, or what holds no values by name is
+            asked for some.
     """
     path = Path(text).expanduser()
+    taken: dict[str, Any] = {"edge_features": edge_features, "drop_edge_data": drop_edge_data}
     if path.is_file():
-        return _read_file(path, drop_edge_data)
+        return _read_file(path, taken)
     if path.is_dir():
-        return _read_folder(path, drop_edge_data)
+        return _read_folder(path, taken)
     stem, separator, name = text.rpartition(":")
     folder = Path(stem).expanduser()
     if separator and folder.is_dir():
@@ -44,30 +50,33 @@ def read_path(text: str, *, drop_edge_data: bool = False) -> EdgeList | Graph | 
                 f"FOLDER:NAME must name a planetoid graph, {folder} has {', '.join(known) or 'no ind.NAME.graph'}, got "
                 f"{name!r}"
             )
+        _expect_no_names(folder, taken)
         return read_planetoid(folder, name)
     return None
 
 
-def _read_file(path: Path, drop_edge_data: bool) -> EdgeList | Graph:
+def _read_file(path: Path, taken: dict[str, Any]) -> EdgeList | Graph:
+    if path.suffix == ".bin":
+        return read_dgl_file(path, **taken)
+    if path.suffix in SUFFIXES:
+        return edges_of_tables(path, **taken)
+    _expect_no_names(path, taken)
     if path.name == "graph.json":
         return Graph.load(path.parent)
     if path.suffix == ".npz":
         return read_npz(path)
-    if path.suffix == ".bin":
-        return read_dgl_file(path, drop_edge_data=drop_edge_data)
-    if path.suffix in SUFFIXES:
-        return edges_of_tables(path, drop_edge_data=drop_edge_data)
     if path.name.startswith("ind.") and path.name.count(".") >= 2:
         return read_planetoid(path.parent, path.name.split(".")[1])
     raise ValueError(f"a graph path must be one of: {READABLE}; got the file {path}")
 
 
-def _read_folder(path: Path, drop_edge_data: bool) -> EdgeList | Graph:
+def _read_folder(path: Path, taken: dict[str, Any]) -> EdgeList | Graph:
+    if not is_saved_graph(path) and (edges := table_in(path, "edges")) is not None:
+        nodes = table_in(path, "nodes")
+        return edges_of_tables(edges, nodes, name=path.absolute().name, **taken)
+    _expect_no_names(path, taken)
     if is_saved_graph(path):
         return Graph.load(path)
-    if (edges := table_in(path, "edges")) is not None:
-        nodes = table_in(path, "nodes")
-        return edges_of_tables(edges, nodes, name=path.absolute().name, drop_edge_data=drop_edge_data)
     if (path / "adj_full.npz").is_file():
         return read_graphsaint(path)
     if is_ogb_folder(path):
@@ -82,3 +91,11 @@ def _read_folder(path: Path, drop_edge_data: bool) -> EdgeList | Graph:
             f"{path} holds several planetoid graphs; name one: {' or '.join(f'{path}:{k}' for k in known)}"
         )
     raise ValueError(f"a graph path must be one of: {READABLE}; got the folder {path}")
+
+
+def _expect_no_names(path: Path, taken: dict[str, Any]) -> None:
+    if taken["edge_features"] is not None:
+        raise ValueError(
+            f"edge_features names values of edges in a table or a DGL file, got {taken['edge_features']!r} for {path}; "
+            "leave it out: a saved graph and a .npz file have their features as they are"
+        )

@@ -7,13 +7,14 @@ integers from 0 to N - 1: those of ``id``, or else the rows in their order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from gnnqlab.graph.edge_columns import named_features, take_features
 from gnnqlab.graph.edge_data import take_weights
 from gnnqlab.graph.edge_list import EdgeList
 from gnnqlab.graph.edges import SelfLoops
@@ -33,6 +34,7 @@ def from_tables(
     edges: str | Path | DataFrame,
     nodes: str | Path | DataFrame | None = None,
     *,
+    edge_features: str | Sequence[str] | None = None,
     name: str | None = None,
     num_classes: int | None = None,
     drop_edge_data: bool = False,
@@ -50,9 +52,11 @@ def from_tables(
         nodes: the same with a row a node. ``id`` says which; without it row ``i`` is node ``i``. ``label`` is a class
             counted from 0, or -1 or empty for "unlabelled". ``split`` is ``train``, ``val``, ``test`` or empty. Every
             other column is a feature, a number in every row.
+        edge_features: columns of ``edges`` that are features, a finite number in every row.
         name: how reports call the graph; by default the name of the file of edges.
         num_classes: by default as the labels show.
-        drop_edge_data: let go of further columns of ``edges``, ``weight`` too. By default others are refused.
+        drop_edge_data: let go of columns of ``edges`` beside ``edge_features=``, ``weight`` too. By default others are
+            refused.
         symmetrize, deduplicate, self_loops: edge rules; ``None`` means the papers', see ``build_csr``.
         seed: of the random 60/20/20 split that a graph with labels and without ``split`` gets.
 
@@ -67,7 +71,7 @@ def from_tables(
         >>> from_tables(edges, nodes, name="people")
         Graph('people', nodes=3, edges=7, features=1, classes=2, single-label, train/val/test=1/1/1)
     """
-    found = edges_of_tables(edges, nodes, name=name, drop_edge_data=drop_edge_data)
+    found = edges_of_tables(edges, nodes, edge_features=edge_features, name=name, drop_edge_data=drop_edge_data)
     found.num_classes = num_classes
     return found.build(symmetrize=symmetrize, deduplicate=deduplicate, self_loops=self_loops, seed=seed)
 
@@ -76,6 +80,7 @@ def edges_of_tables(
     edges: str | Path | DataFrame,
     nodes: str | Path | DataFrame | None = None,
     *,
+    edge_features: str | Sequence[str] | None = None,
     name: str | None = None,
     drop_edge_data: bool = False,
 ) -> EdgeList:
@@ -87,13 +92,18 @@ def edges_of_tables(
             f"{where} must have the columns src and dst, got {_listed(lines)}; name them in the first line"
         )
     others = {str(column): lines[column].to_numpy() for column in lines if column not in ("src", "dst")}
-    weights = take_weights(f"from_tables ({where})", others, drop=drop_edge_data)
+    named = named_features(edge_features)
+    weights = take_weights(f"from_tables ({where})", others, drop=drop_edge_data, features=named)
+    of_edges = take_features(
+        edge_features, others, lambda column: _numbers(lines[column], f"column {column} of {where}", "an edge feature")
+    )
     src, dst = (_ids(lines[column], f"column {column} of {where}") for column in ("src", "dst"))
-    named = name or (Path(edges).stem if isinstance(edges, str | Path) else "tables")
+    name = name or (Path(edges).stem if isinstance(edges, str | Path) else "tables")
     most = int(max(src.max(initial=-1), dst.max(initial=-1)))
     if nodes is None:
         _expect_every_id(src, dst, most, where)
-        return EdgeList(name=named, src=src, dst=dst, num_nodes=most + 1, edge_weights=weights)
+        ends: dict[str, Any] = {"src": src, "dst": dst, "edge_weights": weights, "edge_features": of_edges}
+        return EdgeList(name=name, num_nodes=most + 1, **ends)
     rows, whose = _table(nodes, "nodes")
     if most >= len(rows):
         raise ValueError(
@@ -106,11 +116,12 @@ def edges_of_tables(
     values = [_numbers(rows[column], f"column {column} of {whose}", "a feature") for column in columns]
     masks = _masks(rows["split"], whose) if "split" in rows else dict.fromkeys(_SPLITS)
     return EdgeList(
-        name=named,
+        name=name,
         src=src,
         dst=dst,
         num_nodes=len(rows),
         edge_weights=weights,
+        edge_features=of_edges,
         features=np.stack(values, axis=1).astype(np.float32) if values else None,
         labels=_labels(rows["label"], whose) if "label" in rows else None,
         train_idx=masks["train"],

@@ -38,9 +38,11 @@ class GATSettings(ModelSettings):
         return f"{ways}, or hidden to {-(-self.hidden // self.heads) * self.heads}" if self.heads > 0 else ways
 
 
-@register_model(settings=GATSettings, stacked=True)
-def gat(settings: GATSettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
+@register_model(settings=GATSettings, stacked=True, edges="rows")
+def gat(settings: GATSettings, in_features: int, num_classes: int, seed: int, *, edge_features: int = 0) -> nn.Module:
     """GAT: neighbours weighed by attention; heads side by side in hidden layers, their mean at the output.
+
+    Features of edges enter every layer's attention; see :class:`gnnqlab.nn.attention.AttentionConvolution`.
 
     Differs: ReLU between layers, as in BNS-GCN, where the authors use ELU.
     """
@@ -48,6 +50,13 @@ def gat(settings: GATSettings, in_features: int, num_classes: int, seed: int) ->
 
     def layer(in_features: int, out_features: int, *, generator: torch.Generator) -> nn.Module:
         last = next(layers) == settings.layers - 1
-        return AttentionConvolution(in_features, out_features, heads=settings.heads, mean=last, generator=generator)
+        return AttentionConvolution(
+            in_features,
+            out_features,
+            heads=settings.heads,
+            mean=last,
+            generator=generator,
+            edge_features=edge_features,
+        )
 
     return ConvolutionStack(layer, settings, in_features, num_classes, seed)

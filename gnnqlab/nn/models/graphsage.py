@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from torch import nn
 
 from gnnqlab.nn.layers import SageConvolution
@@ -11,7 +13,13 @@ from gnnqlab.nn.models.stack import ConvolutionStack
 __all__ = ["graphsage"]
 
 
-@register_model(stacked=True)
-def graphsage(settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
-    """GraphSAGE-mean: one weight matrix for a node itself, one for the mean of its neighbours."""
-    return ConvolutionStack(SageConvolution, settings, in_features, num_classes, seed)
+@register_model(stacked=True, edges="sums")
+def graphsage(
+    settings: ModelSettings, in_features: int, num_classes: int, seed: int, *, edge_features: int = 0
+) -> nn.Module:
+    """GraphSAGE-mean: one weight matrix for a node itself, one for the mean of its neighbours.
+
+    Features of edges have a third one in every layer; see :class:`gnnqlab.nn.layers.SageConvolution`.
+    """
+    layer = partial(SageConvolution, edge_features=edge_features)
+    return ConvolutionStack(layer, settings, in_features, num_classes, seed)

@@ -6,16 +6,19 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self, overload
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args, overload
 
 from torch import nn
 
 from gnnqlab.by_name import load, name_of, near
+from gnnqlab.graph.edge_data import refuse_features
+from gnnqlab.nn.edge_rows import expect_width
 from gnnqlab.settings import NO_OPTION, OneOf, Range, check
 
 __all__ = [
-    "MODELS", "ModelSettings", "build_model", "find_model", "for_now", "is_stacked", "model_home", "register_model",
-    "settings_class", "settings_from_json",
+    "MODELS", "ModelSettings", "build_model", "edges_in", "find_model", "for_now", "is_stacked", "model_home",
+    "register_model", "settings_class", "settings_from_json",
 ]  # fmt: skip
 
 Share = Annotated[float, Range(0, 1, open_high=True)]
@@ -67,10 +70,13 @@ class ModelSettings:
         return [in_features, *[self.hidden] * (self.layers - 1), num_classes]
 
 
-Builder = Callable[[Any, int, int, int], nn.Module]
+Builder = Callable[..., nn.Module]
+Edges = Literal["none", "sums", "rows"]
+"""What a model makes of features of edges: nothing; sums of them alone; or something edge by edge, for which it needs
+the rows of both ends, whole and of this epoch."""
 
 MODELS: dict[str, Builder] = {}
-"""Every model by name: ``(settings, in_features, num_classes, seed) -> module``."""
+"""Every model by name: ``(settings, in_features, num_classes, seed) -> module``; see :func:`register_model`."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,7 @@ class _Kind:
     norms: tuple[str, ...]
     settings: type[ModelSettings]
     stacked: bool = False
+    edges: Edges = "none"
 
 
 _KINDS: dict[str, _Kind] = {}
@@ -135,7 +142,7 @@ def _names(kind: type[ModelSettings]) -> set[str]:
 def register_model(builder: Builder) -> Builder: ...
 @overload
 def register_model(
-    *, norms: tuple[str, ...] = ..., settings: type[ModelSettings] = ..., stacked: bool = ...
+    *, norms: tuple[str, ...] = ..., settings: type[ModelSettings] = ..., stacked: bool = ..., edges: Edges = ...
 ) -> Callable[[Builder], Builder]: ...
 def register_model(
     builder: Builder | None = None,
@@ -143,21 +150,27 @@ def register_model(
     norms: tuple[str, ...] = ("layer", "none"),
     settings: type[ModelSettings] = ModelSettings,
     stacked: bool = False,
+    edges: Edges = "none",
 ) -> Builder | Callable[[Builder], Builder]:
     """Make a model known by its function's name, with ``_`` written as ``-``.
 
     Args:
-        builder: ``(settings, in_features, num_classes, seed) -> module``.
+        builder: ``(settings, in_features, num_classes, seed) -> module``; with ``edges`` it takes ``edge_features=``
+            too, the number of features that each edge has, where a graph's edges have some.
         norms: values of ``ModelSettings.norm`` that it allows; the first is its default.
         settings: its settings, a frozen dataclass that inherits :class:`ModelSettings`; its fields are options of the
             command line, keys of ``config.json`` and arguments of ``gnnqlab.launch`` without another line.
         stacked: whether every layer has a weight matrix, and the rows of every hidden layer are needed in the backward
             pass: what a run takes at least is counted by it.
+        edges: what it makes of features of edges (:mod:`gnnqlab.nn.edge_rows`): ``none``, and such graphs are refused;
+            ``sums``, looks at them alone, as ``edge_means`` does; ``rows``, at both ends' rows with each of them.
 
     Raises:
-        ValueError: if the name is taken.
+        ValueError: if the name is taken, or ``edges`` none of these.
     """
-    kind = _Kind(norms, settings, stacked)
+    if edges not in get_args(Edges):
+        raise ValueError(f"edges must be one of {get_args(Edges)}, got {edges!r}")
+    kind = _Kind(norms, settings, stacked, edges)
     if builder is None:
         return lambda builder: _register(builder, kind)
     return _register(builder, kind)
@@ -176,6 +189,11 @@ def is_stacked(name: str) -> bool:
     return _kind(name).stacked
 
 
+def edges_in(name: str) -> Edges:
+    """Return what a model makes of features of edges, as it said when it was registered."""
+    return _kind(name).edges
+
+
 def model_home(name: str) -> dict[str, Any] | None:
     """Return where another process finds a model that was registered, as plain JSON; ``None`` of the package's own.
 
@@ -185,7 +203,8 @@ def model_home(name: str) -> dict[str, Any] | None:
     builder, kind = MODELS[name], _kind(name)
     if builder.__module__.partition(".")[0] == __name__.partition(".")[0]:
         return None
-    return {"builder": name_of(builder), "norms": list(kind.norms), "settings": name_of(kind.settings)}
+    edges = {} if kind.edges == "none" else {"edges": kind.edges}
+    return {"builder": name_of(builder), "norms": list(kind.norms), "settings": name_of(kind.settings), **edges}
 
 
 def find_model(name: str, home: dict[str, Any]) -> None:
@@ -198,7 +217,9 @@ def find_model(name: str, home: dict[str, Any]) -> None:
         return
     builder = load(home["builder"])
     if name not in MODELS:  # its module does not register it by itself
-        register_model(norms=tuple(home["norms"]), settings=load(home["settings"]))(builder)
+        register_model(norms=tuple(home["norms"]), settings=load(home["settings"]), edges=home.get("edges", "none"))(
+            builder
+        )
 
 
 @contextmanager
@@ -225,6 +246,33 @@ def for_now(model: str) -> Iterator[str]:
         del MODELS[name], _KINDS[name]
 
 
-def build_model(settings: ModelSettings, in_features: int, num_classes: int, *, seed: int) -> nn.Module:
-    """Return a model with weights drawn from ``seed`` alone, so that every worker starts from the same ones."""
-    return MODELS[settings.name](settings, in_features, num_classes, seed)
+def build_model(
+    settings: ModelSettings, in_features: int, num_classes: int, *, seed: int, edge_features: int = 0
+) -> nn.Module:
+    """Return a model with weights drawn from ``seed`` alone, so that every worker starts from the same ones.
+
+    Args:
+        settings: its name and shape.
+        in_features, num_classes: of the graph.
+        seed: of the weights.
+        edge_features: how many features each edge has. A pass over a graph with another number of them is refused.
+
+    Raises:
+        ValueError: if edges have features, and the model has no place for them.
+
+    Example:
+        >>> build_model(ModelSettings(name="gcn"), 5, 2, seed=0, edge_features=3)
+        Traceback (most recent call last):
+        ValueError: model gcn looks at nodes alone, got a graph whose edges have features; choose model gat or ...
+    """
+    of_edges = {"edge_features": edge_features} if edge_features else {}
+    if of_edges and edges_in(settings.name) == "none":
+        refuse_features(f"model {settings.name}", "looks at nodes alone")
+    network = MODELS[settings.name](settings, in_features, num_classes, seed, **of_edges)
+    network.register_forward_pre_hook(partial(_expect_edges, settings.name, edge_features))
+    return network
+
+
+def _expect_edges(name: str, edge_features: int, module: nn.Module, inputs: tuple[Any, ...]) -> None:
+    for g in inputs[:1]:
+        expect_width(name, edge_features, g)

@@ -4,6 +4,46 @@ from tests.mutants.fault import Fault
 
 FAULTS = (
     Fault(
+        name="features of the reversed edge",
+        file="nn/edge_rows.py",
+        before="sddmm_add(adjacency, source, target) + edge_logits, slope",
+        after="sddmm_add(adjacency, source, target) + edge_logits[adjacency.transposed_edges.long()], slope",
+        test="nn/test_edge_features.py::test_models_agree_with_dense_float64",
+        why="on an undirected graph, whose edges lie alike both ways, nobody would see it; a directed one would differ",
+    ),
+    Fault(
+        name="a term of an edge behind the rectifier",
+        file="nn/edge_rows.py",
+        before="leaky_relu(sddmm_add(adjacency, source, target) + edge_logits, slope)",
+        after="leaky_relu(sddmm_add(adjacency, source, target), slope) + edge_logits",
+        test="nn/test_edge_features.py::test_attention_is_that_of_dgl",
+        why="it is another attention, as good to look at, than that of the libraries it is compared with",
+    ),
+    Fault(
+        name="features of edges are summed, rows averaged",
+        file="nn/edge_rows.py",
+        before='graph.adjacency("mean").by_edge',
+        after='graph.adjacency("sum").by_edge',
+        test="nn/test_edge_features.py::test_models_agree_with_dense_float64",
+        why="a node of many neighbours would be told by its degree what their edges say",
+    ),
+    Fault(
+        name="messages without their destination",
+        file="nn/messages.py",
+        before="torch.addmm(sddmm_add(adjacency, source, target), of_edges",
+        after="torch.addmm(sddmm_add(adjacency, source, target.detach() * 0), of_edges",
+        test="nn/test_edge_features.py::test_models_agree_with_dense_float64",
+        why="a message could not tell whom it is for, and workers would still agree with one process",
+    ),
+    Fault(
+        name="attention over old rows passes",
+        file="train/edges.py",
+        before="if system.schedule.lag:",
+        after="if False:",
+        test="nn/test_edge_features.py::test_systems_that_cannot_honour_them",
+        why="a run would stop in its first epoch, with every worker started, where a line says so before",
+    ),
+    Fault(
         name="the law lets NaN pass",
         file="testing/law.py",
         before="if not difference <= tolerance:  # nor NaN",

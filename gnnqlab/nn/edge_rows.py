@@ -1,0 +1,118 @@
+"""What a model makes of features of edges, on the rows of the edges into this worker's own nodes.
+
+An edge lives with its destination, and so do its features: under a cut of nodes none of them ever travels, and the
+bytes of an epoch are those of the graph without them.
+
+Letters: N owned rows, H halo rows, E edges into owned rows, F features of an edge, K heads, D features of a head.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from gnnqlab.graph.edge_data import refuse_attention, refuse_features
+from gnnqlab.kernels.aggregate import aggregate
+from gnnqlab.kernels.attention import sddmm_add, segment_softmax, weighted_sum
+from gnnqlab.nn.message_passing import GraphPass
+from gnnqlab.nn.timed import timed
+
+__all__ = ["attend_edges", "edge_features", "edge_means", "expect_width"]
+
+
+def edge_features(g: GraphPass) -> Tensor:
+    """Return the features of the edges into this worker's nodes, ``(E, F)`` in the order of its matrices' edges.
+
+    Raises:
+        ValueError: if the graph's edges have none.
+
+    Example:
+        >>> from gnnqlab.graph import Graph
+        >>> from gnnqlab.nn.message_passing import LocalGraph
+        >>> graph = Graph.from_edges([0], [1], num_nodes=2, edge_features=[3.0], features=[[1.0], [2.0]])
+        >>> edge_features(LocalGraph(graph).at(0, training=False)).flatten().tolist()
+        [0.0, 3.0, 3.0, 0.0]
+    """
+    features = g.graph.edge_features
+    if features is None:
+        raise ValueError(
+            "a layer over features of edges needs a graph that has some, got one without; give edge_features= to "
+            "Graph.from_edges, or build the model without them"
+        )
+    if features.device != g.graph.device:
+        features = g.graph.edge_features = features.to(g.graph.device)
+    return features
+
+
+def edge_means(g: GraphPass) -> Tensor:
+    """Return ``y_v = sum over u in N(v) of α(u, v) e_uv`` with the α of ``mean``: ``w_uv`` over the sum of weights.
+
+    Nothing of it is learnt, so it is computed once a training, not once an epoch, and no row travels for it.
+
+    Returns:
+        float32 ``(N, F)``; zeros for a node without edges.
+
+    Example:
+        >>> from gnnqlab.graph import Graph
+        >>> from gnnqlab.nn.message_passing import LocalGraph
+        >>> graph = Graph.from_edges([0], [1], num_nodes=2, edge_features=[3.0], features=[[1.0], [2.0]])
+        >>> edge_means(LocalGraph(graph).at(0, training=False)).flatten().tolist()
+        [1.5, 1.5]
+    """
+    graph = g.graph
+    if graph.edge_means is None:
+        with torch.no_grad():
+            graph.edge_means = aggregate(graph.adjacency("mean").by_edge, edge_features(g))
+    return graph.edge_means
+
+
+def attend_edges(
+    g: GraphPass, z: Tensor, a_source: Tensor, a_target: Tensor, edge_logits: Tensor, *, slope: float = 0.2
+) -> Tensor:
+    """Return ``y_v = sum over u of softmax_u(leaky(<a_target, z_v> + <a_source, z_u> + l_uv)) z_u``.
+
+    The rows of neighbours come as for any other look; then logits, softmax and sums are computed edge by edge. Two
+    buffers of ``(E, K)`` are kept for the backward pass, where attention without terms of edges keeps none.
+
+    Args:
+        z: projected rows of owned nodes, float32 ``(N, K, D)``.
+        a_source, a_target: the two halves of the attention vector, ``(K, D)``.
+        edge_logits: l, ``(E, K)``.
+        slope: of the leaky rectifier, in (0, 1].
+
+    Returns:
+        float32 ``(N, K, D)``; zeros for a node without neighbours.
+
+    Raises:
+        ValueError: on a graph whose edges have weights, or if the exchange cannot bring whole rows of this epoch.
+    """
+    if g.graph.weighted:
+        refuse_attention("attention over features of edges")
+    adjacency = g.graph.adjacency("sum")
+    rows = g.extend(z.flatten(1)).unflatten(1, z.shape[1:])
+
+    def run(rows: Tensor, z: Tensor, edge_logits: Tensor) -> Tensor:
+        source, target = (rows * a_source).sum(-1), (z * a_target).sum(-1)
+        logits = functional.leaky_relu(sddmm_add(adjacency, source, target) + edge_logits, slope)
+        return weighted_sum(adjacency, segment_softmax(adjacency, logits), rows)
+
+    return timed(g.clock, "products", run, rows, z, edge_logits)
+
+
+def expect_width(model: str, width: int, g: GraphPass) -> None:
+    """Refuse a pass over edges that have other features than a model was built for.
+
+    Raises:
+        ValueError: saying what to do.
+    """
+    features = g.graph.edge_features
+    came = 0 if features is None else int(features.shape[1])
+    if came == width:
+        return
+    if not width:
+        refuse_features(f"model {model}", "was built without a place for features of edges")
+    raise ValueError(
+        f"model {model} was built for {width} features an edge, got a graph with {came}; build the model for this "
+        "graph, or give it the graph it was trained on"
+    )
