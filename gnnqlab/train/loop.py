@@ -232,6 +232,7 @@ def _write_facts(folder: Path, config: RunConfig, shard: Shard, trainer: Trainer
     """Write what was found out while the run was set up, for tables and reports."""
     facts = {
         "multi_label": shard.multi_label,
+        "score": trainer.objective.score,
         "num_nodes": shard.num_global_nodes,
         "num_classes": shard.num_classes,
         "num_features": int(trainer.graph.features.shape[1]),

@@ -21,6 +21,7 @@ from gnnqlab.train.left import without_records
 from gnnqlab.train.link import Link
 from gnnqlab.train.overhead import coordination_figures
 from gnnqlab.train.pauses import epoch_seconds, mark, undisturbed
+from gnnqlab.train.scores import score_told
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -351,7 +352,7 @@ def _assignments(folder: Path) -> dict[str, Any]:
 
 
 def _metric(folder: Path) -> str:
-    return "test_f1_micro" if _facts(folder).get("multi_label") else "test_accuracy"
+    return f"test_{score_told(_facts(folder))}"
 
 
 def _facts(folder: Path) -> dict[str, Any]:

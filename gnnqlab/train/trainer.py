@@ -34,6 +34,7 @@ from gnnqlab.systems.join import join
 from gnnqlab.systems.system import System
 from gnnqlab.train.clock import Clock
 from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.node_labels import label_objective
 from gnnqlab.train.objective import Objective, Scores
 from gnnqlab.train.parameters import Adam, FlatParameters
 from gnnqlab.train.reduction import Facts, make_reduction
@@ -100,7 +101,7 @@ class Trainer:
         with self._remakes() as remakes:
             graph = self.graph.at(epoch, training=True, clock=self.clock, remakes=remakes)
             logits = self.model(graph, self.graph.features)
-            loss = timed(self.clock, "loss", self.objective.loss, logits)
+            loss = timed(self.clock, "loss", self.objective.loss, logits, graph.look(logits))
         self._count(logits)
         news = any([adaptive.news() for adaptive in self.adaptives.values()])  # noqa: C419  # all are asked
         with self.clock("reduce"):
@@ -170,9 +171,10 @@ class Trainer:
         self._evaluated = True
         with self.clock.whole("evaluate"):
             self.model.eval()
-            logits = self.model(self.graph.at(epoch, training=False), self.graph.features)
+            graph = self.graph.at(epoch, training=False)
+            logits = self.model(graph, self.graph.features)
             self.model.train()
-            return self.objective.scores(logits, distributed=self.distributed)
+            return self.objective.scores(logits, graph.look(logits), distributed=self.distributed)
 
 
 def seat_of(shard: Shard, settings: TrainSettings, device: torch.device | str = "cpu") -> Seat:
@@ -268,7 +270,7 @@ def worker_trainer(
     network = build_model(model, graph.features.shape[1], shard.num_classes, seed=settings.seed)
     return Trainer(
         graph,
-        Objective.of(shard, device),
+        label_objective(shard, device),
         network,
         settings,
         exchange=exchange,

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.training.looks import equally_often
-from gnnqlab.lab.training.snapshot import RunLike, labels, score_name, take
+from gnnqlab.lab.training.snapshot import RunLike, labels, take
 from gnnqlab.lab.training.target import check_target, seconds_to, usual_target
+from gnnqlab.train.scores import score_in, score_label
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -52,7 +53,7 @@ def comparison_frame(runs: Sequence[RunLike], *, target: float | None = None) ->
             {
                 "workers": summary.get("workers"),
                 "epochs": summary.get("epochs"),
-                score_name(summary): summary.get("test_accuracy", summary.get("test_f1_micro")),
+                score_label(summary): score_in(summary),
                 "best_val": summary.get("best_val"),
                 "train_s": summary.get("train_s"),
                 "faster": _ratio(first.get("train_s"), summary.get("train_s")),

@@ -18,6 +18,7 @@ from gnnqlab.launch.folder import read_json
 from gnnqlab.launch.run import LIVE, Run
 from gnnqlab.train.config_file import read_config, unimported
 from gnnqlab.train.json_lines import GrowingLines, last_line, lines_at, spread_lines
+from gnnqlab.train.scores import SCORES, score_told
 
 __all__ = ["AGES", "DIRECTIONS", "SENT", "GrowingColumns", "LiveModel", "Traffic"]
 
@@ -257,7 +258,7 @@ class LiveModel:
     def score(self) -> str:
         """``accuracy``, ``micro-F1`` where nodes have several labels, ``score`` while that is not known."""
         if self._score is None and (facts := read_json(self.run.folder / "facts.json")) is not None:
-            self._score = "micro-F1" if facts.get("multi_label") else "accuracy"
+            self._score = SCORES[score_told(facts)]
         return self._score or "score"
 
     @property
