@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gnnqlab.train.scores import score_in
+from gnnqlab.train.scores import also_in, score_in
 
 __all__ = ["bench_table", "grid_table", "plain_table", "run_table"]
 
@@ -56,6 +56,7 @@ def _rows(
             {
                 "system": name,
                 "test": "" if score is None else f"{100 * score:.2f} %",
+                **{label: "" if value is None else f"{100 * value:.2f} %" for label, value in also_in(summary).items()},
                 "total": f"{summary['train_s']:.2f} s",
                 "faster": f"{first['train_s'] / summary['train_s']:.2f}x",
                 **reached,

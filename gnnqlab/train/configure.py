@@ -16,6 +16,7 @@ from gnnqlab.systems.parts import partitioner_named
 from gnnqlab.systems.replaced import replaced
 from gnnqlab.systems.system import SYSTEMS, System, make_system
 from gnnqlab.train.config import LaunchSettings, RunConfig, TrainSettings
+from gnnqlab.train.link_prediction.settings import TaskSettings
 from gnnqlab.train.prepare import keep_graph
 
 __all__ = ["configure"]
@@ -43,7 +44,8 @@ def configure(
         partition: a partitioner, or its name, in place of the system's own; a random one has the run's seed.
         **settings: any field of ``TrainSettings`` (``epochs``, ``seed``, ``lr``, ``layer0`` ...), of the model's
             settings (``layers``, ``hidden``, ``dropout``, ``heads`` of ``gat`` ...), of ``LaunchSettings`` (``device``,
-            ``threads_per_worker`` ...), or what the system's recipe takes (``bits`` ...).
+            ``threads_per_worker`` ...), of ``TaskSettings`` (``task="links"``, ``negatives`` ...), or what the system's
+            recipe takes (``bits`` ...).
 
     Raises:
         ValueError: if a name, a setting or a value is wrong, or a graph in memory lacks features, labels or a split,
@@ -64,19 +66,20 @@ def configure(
                 "leave one out"
             )
         workers = hosts * workers_per_host
-    train = TrainSettings(**chosen["train"])
+    train, task = TrainSettings(**chosen["train"]), TaskSettings(**chosen["task"])
     recipe = make_system(system, **chosen["system"])
     if isinstance(model, ModelSettings):
         model_settings = dataclasses.replace(model, **chosen["model"])
     else:
         model_settings = ModelSettings(name=model, **chosen["model"])
     return RunConfig(
-        graph=_source(graph, model_settings),
+        graph=_source(graph, model_settings, task),
         system=recipe if partition is None else _parted(recipe, partition, train.seed),
         model=model_settings,
         train=train,
         workers=2 if workers is None else workers,
         launch=LaunchSettings(**chosen["launch"]),
+        task=task,
     )
 
 
@@ -87,6 +90,7 @@ def _by_section(
     takes = {
         "train": _names(TrainSettings),
         "launch": _names(LaunchSettings),
+        "task": _names(TaskSettings),
         "model": _names(model) - {"name"},
         "system": set(),
     }
@@ -109,7 +113,7 @@ def _by_section(
 
 def _suggest(name: str, system: str | System) -> None:
     """Refuse a setting that nothing has, if something has one that is nearly called so."""
-    sections = [TrainSettings, LaunchSettings, *(settings_class(model) for model in MODELS)]
+    sections = [TrainSettings, LaunchSettings, TaskSettings, *(settings_class(model) for model in MODELS)]
     known: list[Setting] = [setting for section in sections for setting in settings_in(section)]
     known += [setting for recipe in SYSTEMS.values() for setting in parameters_of(recipe)]
     known += [Setting(name=word, kind=int) for word in ("workers", "workers_per_host", "partition")]
@@ -128,10 +132,10 @@ def _parted(system: System, partition: str | Partitioner, seed: int) -> System:
     return replaced(system, {"partition": part})
 
 
-def _source(graph: GraphLike, model: ModelSettings) -> str:
+def _source(graph: GraphLike, model: ModelSettings, task: TaskSettings) -> str:
     if not isinstance(graph, str | Path):
         whole = load(graph)
-        whole.check_trainable()
+        task.expect_graph(whole)
         if model.attends and whole.edge_weights is not None:
             refuse_attention(f"model {model.name}")
         return keep_graph(whole)

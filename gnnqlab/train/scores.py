@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["SCORES", "score_in", "score_key", "score_label", "score_told"]
+__all__ = ["ALSO", "SCORES", "also_in", "also_told", "score_in", "score_key", "score_label", "score_told"]
 
-SCORES = {"accuracy": "accuracy", "f1_micro": "micro-F1"}
+SCORES = {"accuracy": "accuracy", "f1_micro": "micro-F1", "auc": "AUC"}
 """Name of a score in summaries, behind ``test_`` -> what people call it."""
+ALSO = {"mrr": "MRR"}
+"""The same of further scores, which stand beside one of these."""
 
 
 def score_told(facts: Mapping[str, Any]) -> str:
@@ -22,6 +24,26 @@ def score_told(facts: Mapping[str, Any]) -> str:
         ('accuracy', 'f1_micro', 'accuracy')
     """
     return str(facts.get("score") or ("f1_micro" if facts.get("multi_label") else "accuracy"))
+
+
+def also_told(facts: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of a run's further scores.
+
+    Example:
+        >>> also_told({"also": ["mrr"]}), also_told({})
+        (('mrr',), ())
+    """
+    return tuple(facts.get("also", ()))
+
+
+def also_in(summary: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the further test scores of a summary by what people call them.
+
+    Example:
+        >>> also_in({"test_auc": 0.9, "test_mrr": 0.25})
+        {'MRR': 0.25}
+    """
+    return {label: summary[f"test_{name}"] for name, label in ALSO.items() if f"test_{name}" in summary}
 
 
 def score_key(summary: Mapping[str, Any]) -> str:

@@ -25,15 +25,20 @@ from gnnqlab.message.header import run_number
 from gnnqlab.message.links import sizes_up_to, time_transfers
 from gnnqlab.message.paced import Paced, Pacer
 from gnnqlab.message.transport import make_transport
+from gnnqlab.message.wires import Wires
 from gnnqlab.nn.message_passing import ModelGraph, WorkerGraph
 from gnnqlab.nn.models.registry import ModelSettings, build_model
 from gnnqlab.nn.timed import timed
+from gnnqlab.partition.link_share import LinkShare
 from gnnqlab.partition.shard import Shard
 from gnnqlab.seat import Seat
 from gnnqlab.systems.join import join
 from gnnqlab.systems.system import System
 from gnnqlab.train.clock import Clock
 from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.link_prediction.decoder import attach_decoder
+from gnnqlab.train.link_prediction.objective import LinkObjective
+from gnnqlab.train.link_prediction.settings import TaskSettings
 from gnnqlab.train.node_labels import label_objective
 from gnnqlab.train.objective import Objective, Scores
 from gnnqlab.train.parameters import Adam, FlatParameters
@@ -201,6 +206,8 @@ def worker_trainer(
     pacer: Pacer | None = None,
     control: Steering | None = None,
     counting: Counting | None = None,
+    task: TaskSettings | None = None,
+    links: LinkShare | None = None,
 ) -> Trainer:
     """Return the trainer of one worker; ``torch.distributed`` must be initialised if there are several.
 
@@ -213,6 +220,8 @@ def worker_trainer(
         pacer: slows messages down to the rate of a link that is not there.
         control: brings settings from outside while it trains.
         counting: says whether the codes of messages that come are counted; by default they are not.
+        task: what is learnt; by default classes of nodes.
+        links: this worker's, where they are learnt.
 
     Raises:
         ValueError: if the shard has nothing to learn from, so many workers cannot do what the settings ask, or the
@@ -230,6 +239,7 @@ def worker_trainer(
     exact = make_transport("direct", shard.rank, shard.workers)
     if pacer is not None:
         transport, exact = Paced(transport, pacer), Paced(exact, pacer)
+    number = run_number(run) if _with_headers(settings.headers) else None
     exchange = join(
         system,
         shard,
@@ -238,7 +248,7 @@ def worker_trainer(
         transport=transport,
         exact_transport=exact,
         seed=settings.seed,
-        run=run_number(run) if _with_headers(settings.headers) else None,
+        run=number,
         keep_static=settings.layer0 == "once",
         device=device,
         phases=clock,
@@ -267,10 +277,30 @@ def worker_trainer(
     adaptives = adaptives_of(training)
     steering = [] if control is None else [control.steers(adaptives)]
     graph = WorkerGraph(shard, exchange, seed=settings.seed, device=device)
-    network = build_model(model, graph.features.shape[1], shard.num_classes, seed=settings.seed)
+    task = task or TaskSettings()
+    columns = task.columns(model.hidden, shard.num_classes)
+    network = build_model(model, graph.features.shape[1], columns, seed=settings.seed)
+    objective: Objective
+    if links is None:
+        objective = label_objective(shard, device)
+    else:
+        # Its rows are those of this epoch whatever the schedule, and float32 whatever the codec.
+        wires = Wires(transport=transport, exact_transport=exact, seed=settings.seed, run=number)
+        objective = LinkObjective(
+            links,
+            shard.row_ids,
+            attach_decoder(network, task.decoder, columns, seed=settings.seed),
+            task,
+            wires,
+            rank=shard.rank,
+            workers=shard.workers,
+            seed=settings.seed,
+            device=device,
+            timeline=exchange.timeline,
+        )
     return Trainer(
         graph,
-        label_objective(shard, device),
+        objective,
         network,
         settings,
         exchange=exchange,
