@@ -25,7 +25,7 @@ from gnnqlab.lab.training.entropy_view import draw_entropy
 from gnnqlab.lab.training.looks import equally_often, said
 from gnnqlab.lab.training.snapshot import RunLike, Snapshot, labels, take
 from gnnqlab.lab.training.target import check_target, usual_target
-from gnnqlab.train.scores import score_label
+from gnnqlab.train.scores import ALSO, score_label
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -141,6 +141,8 @@ class Comparison:
         score = score_label(self.runs[0].summary)
         short = full[["workers", "epochs"]].copy()
         short[f"test {score}"] = [f"{100 * value:.2f} %" for value in full[score]]
+        for label in (name for name in ALSO.values() if name in full):
+            short[f"test {label}"] = [f"{100 * value:.2f} %" for value in full[label]]
         short["total"] = [_beside(*pair) for pair in zip(full["train_s"], full["faster"])]
         if not math.isnan(self.target):
             reached = zip(full["to_target_s"], full["faster_to_target"])

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.training.snapshot import Snapshot
-from gnnqlab.train.scores import score_key
+from gnnqlab.train.scores import ALSO, score_key
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -70,6 +70,7 @@ def _best(records: DataFrame, summary: Any) -> dict[str, Any]:
     val = float(best["val_score"])
     return {
         score_key(summary): float(best["test_score"]),
+        **{f"test_{name}": float(best[f"test_{name}"]) for name in ALSO if f"test_{name}" in best},
         "best_val": val if val == val else None,
         "best_epoch": int(best["epoch"]),
     }

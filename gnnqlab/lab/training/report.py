@@ -20,7 +20,7 @@ from gnnqlab.lab.training.origin import origin_html
 from gnnqlab.lab.training.report_figures import ReportFigures
 from gnnqlab.lab.training.snapshot import RunLike, Snapshot, graph_name, labels, take
 from gnnqlab.lab.training.target import seconds_to, usual_target
-from gnnqlab.train.scores import score_in, score_label
+from gnnqlab.train.scores import also_in, score_in, score_label
 
 __all__ = ["write_report"]
 
@@ -148,6 +148,10 @@ def _single_facts(run: Snapshot, target: float) -> list[tuple[str, str, str]]:
         ("Total", _seconds(summary.get("train_s")), total),
         *([(f"To {_percent(target)}", _reached(soon), "of training, on validation")] if math.isfinite(target) else []),
         (f"Test {score_label(summary)}", _percent(_score(summary)), f"best on validation {best}"),
+        *(
+            (f"Test {label}", _percent(_number(value)), "in the same epoch")
+            for label, value in also_in(summary).items()
+        ),
         ("Bytes sent", human_bytes(_number(summary.get("bytes_sent"))), "an epoch, all workers"),
     ]
 
@@ -165,6 +169,7 @@ def _comparison(runs: Sequence[Snapshot], target: float | None) -> str:
         f"test {'score' if len(set(map(score_label, summaries))) > 1 else score_label(summaries[0])}": [
             _percent(_score(summary)) for summary in summaries
         ],
+        **{f"test {label}": _cells(label, summaries) for label in dict.fromkeys(_further(summaries))},
         "best on validation": [_percent(_number(summary.get("best_val"))) for summary in summaries],
         "final loss": [f"{_number(value):.4g}" for value in frame["final_loss"]],
         "epoch (median)": [_seconds(value) for value in frame["epoch_s"]],
@@ -257,6 +262,15 @@ def _number(value: Any) -> float:
 
 def _score(summary: Mapping[str, Any]) -> float:
     return _number(score_in(summary))
+
+
+def _further(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Labels of the further scores of some runs."""
+    return [label for summary in summaries for label in also_in(summary)]
+
+
+def _cells(label: str, summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [_percent(_number(also_in(summary).get(label))) for summary in summaries]
 
 
 def _percent(value: float) -> str:
