@@ -55,6 +55,20 @@ class LinkObjective:
     Scores: AUC of links and one fixed negative of each (training: of a fixed part of the links, about as many as
     validate); MRR, the mean of ``1 / rank`` of a link's target among the fixed pool, where the rank counts those that
     score above it, and half of those that score the same. Negatives may be edges; they are never an end.
+
+    Args:
+        share: the worker's links.
+        owned: global ids of its rows, int64 ``(N,)``.
+        decoder: scores pairs of rows; a part of the model, which trains its weights.
+        task: how many negatives, of how large a pool, and how many are ranked among.
+        wires: how rows travel; none for a worker that is alone.
+        rank, workers: who this is, of how many.
+        seed: of all draws.
+        device: where rows are.
+        timeline: told when each part of an exchange runs.
+
+    Raises:
+        ValueError: if the graph has no third node.
     """
 
     score: ClassVar[str] = "auc"
