@@ -1,7 +1,8 @@
 """Rows of any nodes, fetched from their owners; their gradients go home. No graph says which: a list does.
 
-All rows travel as float32, whatever codec, widths and cache a system has: a plan that is exact. Sender and receiver
-know the list beforehand, so nothing but rows and headers travels.
+Rows travel as float32, in one message a peer whose plan is exact; where wires round, those fetched each time are coded,
+and what is fetched this time alone goes in an exact message beside it. Sender and receiver know the lists beforehand,
+so nothing but rows, parameters and headers travels.
 
 Letters: N rows of this worker, F rows that come, D columns, M nodes whose rows all workers need.
 """
@@ -35,6 +36,29 @@ class Wanted:
 
 
 @dataclass(frozen=True, eq=False)
+class _Messages:
+    """A message of each peer, there and back; of several, each has a round."""
+
+    forward: Plan
+    backward: Plan
+    round: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class _This:
+    """What is fetched this time."""
+
+    shared: Tensor
+    exact: tuple[_Messages, ...]
+    """All in one message."""
+    rounded: tuple[_Messages, ...]
+    """What is fetched each time, coded, then the rest; empty where nothing is rounded."""
+    places: Tensor
+    """Where the shared rows are then."""
+    num_rows: int
+
+
+@dataclass(frozen=True, eq=False)
 class Fetched:
     """What came: where rows are behind those of this worker."""
 
@@ -51,7 +75,7 @@ class Fetch:
         owned: global ids of the rows of this worker, int64 ``(N,)``.
         owner: of every node, int32 ``(V,)``.
         wanted: what is fetched each time.
-        wires: how rows travel; none if there are no other workers.
+        wires: how rows travel in training passes; none if there are no other workers.
         rank, workers: who this is, of how many.
         device: where rows are.
         timeline: told when each part runs.
@@ -84,8 +108,15 @@ class Fetch:
         self._num_fixed = first
         self._sent = [self._local[ids] for ids in wanted.send]
         self._channels: dict[tuple[Place, bool], Channel] = {}
-        self._buffers: ByteBuffers = {}
-        self._made: tuple[Tensor, dict[str, Plan], Tensor, int] | None = None
+        self._buffers: tuple[ByteBuffers, ByteBuffers] = ({}, {})
+        """Of each round: both may be under way at once."""
+        self._rounds = wires is not None and any(wires.rounds(way) for way in ("forward", "backward"))
+        self._fixed = self._messages(
+            {peer: (self._sent[peer], wanted.send[peer]) for peer in self._peers},
+            {peer: (self._fixed_rows(peer), wanted.receive[peer]) for peer in self._peers},
+            exact=False,
+        )
+        self._made: _This | None = None
 
     @property
     def channels(self) -> list[Channel]:
@@ -123,71 +154,108 @@ class Fetch:
         Raises:
             NonFiniteMessage: if a row to send holds NaN or Inf.
         """
-        plans, places, num_rows = self._plans(shared)
+        this = self._this(shared)
         if not self._peers:
-            return Fetched(rows, places)
-        return Fetched(_Fetch.apply(rows, self, look, plans, num_rows), places)
+            return Fetched(rows, this.places)
+        messages = this.rounded if self._rounds and look.training else this.exact
+        return Fetched(_Fetch.apply(rows, self, look, messages, this.num_rows), this.places)
 
-    def channel(self, look: Hop, direction: str, plan: Plan) -> Channel:
-        """Return the channel of a look and direction."""
+    def channel(self, look: Hop, direction: str, messages: _Messages) -> Channel:
+        """Return the channel of a look and direction; outside training one of float32 rows, which counts nowhere."""
         assert self._wires is not None
-        key = Place(look.layer, direction), look.training
+        place = Place(look.layer, direction, messages.round)
+        key = place, look.training
         if key not in self._channels:
             make = self._wires.channel if look.training else self._wires.exact_channel
-            phases = partial(self._timeline, place=key[0]) if look.training else self._timeline
-            self._channels[key] = make(key[0], plan, phases=phases, buffers=self._buffers)
+            phases = partial(self._timeline, place=place) if look.training else self._timeline
+            plan = messages.forward if direction == "forward" else messages.backward
+            self._channels[key] = make(place, plan, phases=phases, buffers=self._buffers[messages.round])
         return self._channels[key]
 
-    def _plans(self, shared: Tensor) -> tuple[dict[str, Plan], Tensor, int]:
-        """Return who sends which rows to whom, where the shared rows are then, and how many rows there are in all."""
-        if self._made is not None and self._made[0] is shared:
-            return self._made[1], self._made[2], self._made[3]
-        owners, places = self._owner[shared], self._local[shared]
-        mine = shared[owners == self.rank]
-        send, receive, first = [], [], self._num_fixed
+    def _this(self, shared: Tensor) -> _This:
+        """Return who sends which rows to whom, and where the shared rows are then."""
+        if self._made is not None and self._made.shared is shared:
+            return self._made
+        wanted, owners, places = self._wanted, self._owner[shared], self._local[shared]
+        mine, first = shared[owners == self.rank], self._num_fixed
+        send, receive = {}, {}
         for peer in self._peers:
-            _, known = _find(self._wanted.send[peer], mine)
-            ids = torch.cat([self._wanted.send[peer], mine[~known]])
-            rows = torch.cat([self._sent[peer], self._local[mine[~known]]])
-            send.append(Route(peer, rows.to(self._device), ids.to(self._device), None))
+            _, known = _find(wanted.send[peer], mine)
+            send[peer] = self._local[mine[~known]], mine[~known]
         for peer in sorted(self._peers):
             theirs = (owners == peer).nonzero().flatten()
-            at, known = _find(self._wanted.receive[peer], shared[theirs])
+            at, known = _find(wanted.receive[peer], shared[theirs])
             places[theirs[known]] = self._firsts[peer] + at[known]
             others = theirs[~known]
-            more = torch.arange(first, first + others.numel())
-            places[others], first = more, first + others.numel()
-            fixed = self._wanted.receive[peer]
-            rows = torch.cat([torch.arange(self._firsts[peer], self._firsts[peer] + fixed.numel()), more])
-            ids = torch.cat([fixed, shared[others]])
-            receive.append(Route(peer, (rows - self._num_owned).to(self._device), ids.to(self._device), None))
-        out = {
-            "forward": Plan(self.rank, self.workers, tuple(send), tuple(receive), accumulate=False, exact=True),
-            "backward": Plan(self.rank, self.workers, tuple(receive), tuple(send), accumulate=True, exact=True),
-        }
-        self._made = shared, out, places.to(self._device), first
-        return out, self._made[2], first
+            places[others] = torch.arange(first, first + others.numel())
+            receive[peer] = places[others] - self._num_owned, shared[others]
+            first += others.numel()
+        rounded: tuple[_Messages, ...] = ()
+        if self._rounds:
+            rounded = self._fixed, self._messages(send, receive, exact=True, round=1)
+        for peer in self._peers:
+            send[peer] = _behind((self._sent[peer], wanted.send[peer]), send[peer])
+            receive[peer] = _behind((self._fixed_rows(peer), wanted.receive[peer]), receive[peer])
+        exact = (self._messages(send, receive, exact=True),)
+        self._made = _This(shared, exact, rounded, places.to(self._device), first)
+        return self._made
+
+    def _fixed_rows(self, peer: int) -> Tensor:
+        """Return where, behind those of this worker, the rows of a peer come that are fetched each time."""
+        first = self._firsts[peer] - self._num_owned
+        return torch.arange(first, first + self._wanted.receive[peer].numel())
+
+    def _messages(self, send: dict[int, _Rows], receive: dict[int, _Rows], *, exact: bool, round: int = 0) -> _Messages:
+        """Return messages of local rows and their ids, by peer."""
+        out, back = (
+            tuple(Route(peer, rows.to(self._device), ids.to(self._device), None) for peer, (rows, ids) in of.items())
+            for of in (send, receive)
+        )
+        return _Messages(
+            forward=Plan(self.rank, self.workers, out, back, accumulate=False, exact=exact),
+            backward=Plan(self.rank, self.workers, back, out, accumulate=True, exact=exact),
+            round=round,
+        )
+
+
+_Rows = tuple[Tensor, Tensor]
+"""Local rows, and their global ids."""
 
 
 class _Fetch(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, fetch: Fetch, look: Hop, plans: dict[str, Plan], num_rows: int) -> Tensor:
-        ctx.fetch, ctx.look, ctx.plans, ctx.num_owned = fetch, look, plans, rows.shape[0]
+    def forward(
+        ctx: Any, rows: Tensor, fetch: Fetch, look: Hop, messages: tuple[_Messages, ...], num_rows: int
+    ) -> Tensor:
+        ctx.fetch, ctx.look, ctx.messages, ctx.num_owned = fetch, look, messages, rows.shape[0]
         rows = rows.contiguous()
         out = rows.new_empty(num_rows, rows.shape[1])
-        plan = plans["forward"]
-        came = fetch.channel(look, "forward", plan).post(rows, out[rows.shape[0] :], epoch=look.epoch, plan=plan)
+        under_way = [
+            fetch.channel(look, "forward", each).post(rows, out[rows.shape[0] :], epoch=look.epoch, plan=each.forward)
+            for each in messages
+        ]
         out[: rows.shape[0]] = rows
-        came.decode()
+        for came in under_way:
+            came.decode()
         return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        gradient, plan = gradients[0], ctx.plans["backward"]
+        gradient, look = gradients[0], ctx.look
         home = gradient[: ctx.num_owned].clone()
         theirs = gradient[ctx.num_owned :].contiguous()
-        channel = ctx.fetch.channel(ctx.look, "backward", plan)
-        return channel.post(theirs, home, epoch=ctx.look.epoch, plan=plan).decode(), None, None, None, None
+        under_way = [
+            ctx.fetch.channel(look, "backward", each).post(theirs, home, epoch=look.epoch, plan=each.backward)
+            for each in ctx.messages
+        ]
+        for came in under_way:
+            came.decode()
+        return home, None, None, None, None
+
+
+def _behind(rows: _Rows, others: _Rows) -> _Rows:
+    """Return rows with others behind them."""
+    return torch.cat([rows[0], others[0]]), torch.cat([rows[1], others[1]])
 
 
 def _find(ascending: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:

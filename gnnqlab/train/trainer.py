@@ -13,12 +13,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from gnnqlab.adaptive import Adaptive, Training, adaptives_of
-from gnnqlab.bits.policy import in_force
+from gnnqlab.bits.policy import Fixed, in_force
+from gnnqlab.bits.row import EXACT
 from gnnqlab.compute.remade import Remakes
 from gnnqlab.exchange.protocol import Exchange
 from gnnqlab.graph.edge_data import refuse_attention
 from gnnqlab.kernels.codec import raise_refused
 from gnnqlab.message.cache import at_work
+from gnnqlab.message.codec import Float32, Stochastic
 from gnnqlab.message.direction import by_direction, of_direction
 from gnnqlab.message.entropy import Counting
 from gnnqlab.message.header import run_number
@@ -284,8 +286,16 @@ def worker_trainer(
     if links is None:
         objective = label_objective(shard, device)
     else:
-        # Its rows are those of this epoch whatever the schedule, and float32 whatever the codec.
-        wires = Wires(transport=transport, exact_transport=exact, seed=settings.seed, run=number)
+        # Its rows are those of this epoch whatever the schedule, and in its own bits whatever the system's.
+        wires = Wires(
+            transport=transport,
+            exact_transport=exact,
+            seed=settings.seed,
+            run=number,
+            codec=Float32() if task.link_bits == EXACT else Stochastic(),
+            bits=Fixed(bits=task.link_bits),
+            counting=counting or Counting(),
+        )
         objective = LinkObjective(
             links,
             shard.row_ids,

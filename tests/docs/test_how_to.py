@@ -190,7 +190,7 @@ def test_links(read: Callable[..., Read], monkeypatch: pytest.MonkeyPatch, tmp_p
     def launch(graph: Any, **settings: Any) -> gq.Run:
         """One process in place of the workers, in this one."""
         config = gq.configure(graph, **{**settings, "workers": 1})
-        folder = files.create(tmp_path, config.system.name)
+        folder = files.create(tmp_path, f"run-{len(list(tmp_path.glob('run-*')))}")
         files.write_json(folder / "config.json", config.to_json())
         fit(config, folder, 0, 1, Heartbeat(None))
         files.write_json(folder / "status.json", {"state": "finished", "epoch": config.train.epochs - 1, "errors": []})

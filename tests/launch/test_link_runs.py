@@ -65,21 +65,24 @@ def runs(graph: gq.Graph, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     root = tmp_path_factory.mktemp("runs")
     found = {name: made(root, name, graph, system=name, **settings) for name, settings in SYSTEMS.items()}
     found["mlp"] = made(root, "mlp", graph, decoder="mlp", embedding=5, negatives=2)
+    found["coded"] = made(root, "coded", graph, system="fixed-bits", bits=8, link_bits=2)
     run_ranks(train_all, WORKERS, str(root), list(found))
     return found
 
 
-def objective_rows(run: gq.Run, epoch: int) -> int:
-    """Rows that travel for the loss of an epoch, each way, worked out pair by pair."""
+def objective_rows(run: gq.Run, epoch: int) -> tuple[int, int]:
+    """Rows that travel for the loss of an epoch, each way: in every epoch, and in all; worked out pair by pair."""
     split = run.link_split()
     owner = run.config.placed.partition.cut(split.graph, WORKERS).owner
     pool = draw_pool(split.graph.num_nodes, POOL, seed=3, epoch=epoch)
-    needed = {(peer, int(node)) for node in pool for peer in range(WORKERS) if owner[node] != peer}
+    drawn = {(peer, int(node)) for node in pool for peer in range(WORKERS) if owner[node] != peer}
     learnt = split.kinds == TRAIN
-    for u, v in zip(split.sources[learnt].tolist(), split.targets[learnt].tolist(), strict=True):
-        if owner[u] != owner[v]:
-            needed.add((int(owner[u]), v))
-    return len(needed)
+    ends = {
+        (int(owner[u]), v)
+        for u, v in zip(split.sources[learnt].tolist(), split.targets[learnt].tolist(), strict=True)
+        if owner[u] != owner[v]
+    }
+    return len(ends), len(ends | drawn)
 
 
 def test_the_bytes_of_the_loss_are_counted_and_exact_in_every_system(runs: dict[str, gq.Run]) -> None:
@@ -88,7 +91,9 @@ def test_the_bytes_of_the_loss_are_counted_and_exact_in_every_system(runs: dict[
         columns = 5 if name == "mlp" else HIDDEN
         traffic = run.traffic
         last = traffic[traffic["layer"] == traffic["layer"].max()]
-        for epoch, rows in enumerate(rows_of):
+        if name == "coded":
+            continue
+        for epoch, (_, rows) in enumerate(rows_of):
             for _, part in last[last["epoch"] == epoch].groupby("direction"):
                 assert set(part["bits"]) == {32} and int(part["rows"].sum()) == rows, name
                 assert int(part["payload_bytes"].sum()) == 4 * columns * rows
@@ -97,6 +102,19 @@ def test_the_bytes_of_the_loss_are_counted_and_exact_in_every_system(runs: dict[
         sent = records["bytes_payload"].sum(), records["bytes_params"].sum()
         if run.config.system.schedule.lag == 0:  # else the rows of the last epoch are never waited for
             assert sent == (traffic["payload_bytes"].sum(), traffic["param_bytes"].sum()), name
+
+
+def test_links_in_few_bits_cost_what_the_formula_says(runs: dict[str, gq.Run]) -> None:
+    traffic = runs["coded"].traffic
+    last = traffic[traffic["layer"] == traffic["layer"].max()]
+    for epoch in range(EPOCHS):
+        ends, rows = objective_rows(runs["coded"], epoch)
+        for _, part in last[last["epoch"] == epoch].groupby("direction"):
+            sums = part.groupby("bits")[["rows", "payload_bytes", "param_bytes"]].sum()
+            assert sums.loc[2].tolist() == [ends, ends * 2 * HIDDEN // 8, ends * 8]  # a scale and a zero-point a row
+            assert sums.loc[32].tolist() == [rows - ends, (rows - ends) * 4 * HIDDEN, 0]
+    records = runs["coded"].records
+    assert records["bytes_payload"].sum() == traffic["payload_bytes"].sum()
 
 
 def test_every_system_learns(runs: dict[str, gq.Run]) -> None:

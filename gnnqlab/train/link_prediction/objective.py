@@ -50,7 +50,8 @@ class LinkObjective:
     """Binary cross-entropy of training links and k negatives of each, averaged over *all* of them, of all workers.
 
     ``-(sum of log s(z_uv) + sum of log s(-z_uw)) / (L (1 + k))`` with z of a decoder, s the logistic function and w
-    drawn from this epoch's pool. Message passing sees the training links alone.
+    drawn from this epoch's pool. Message passing sees the training links alone. Rows of other workers are those of
+    this epoch: float32, or, where training links end, in the bits of the task.
 
     Scores: AUC of links and one fixed negative of each (training: of a fixed part of the links, about as many as
     validate); MRR, the mean of ``1 / rank`` of a link's target among the fixed pool, where the rank counts those that

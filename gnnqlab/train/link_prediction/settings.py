@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Annotated
 
+from gnnqlab.bits.policy import WIDTHS
 from gnnqlab.graph.graph import Graph
 from gnnqlab.settings import OneOf, Range, check
 from gnnqlab.train.link_prediction.decoder import DECODERS
@@ -34,6 +35,9 @@ class TaskSettings:
     decoder: Annotated[str, OneOf(DECODERS)] = "dot"
     """links: from two nodes' rows to a score: their scalar product (``dot``), or two layers on their product
     (``mlp``)."""
+    link_bits: Annotated[int, OneOf(WIDTHS)] = 32
+    """links: bits an element of the rows at other workers that training edges end at, and of their gradients, rounded
+    stochastically below 32. Rows of the pool alone are float32, and so are all in evaluation."""
     embedding: Annotated[int | None, Range(1)] = None
     """links: columns of the rows that are compared, the model's last; default: as many as its hidden rows."""
 
