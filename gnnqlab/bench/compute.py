@@ -163,13 +163,13 @@ def _trainer(graph: Graph, model: str, precision: str, seed: int, more: dict[str
     from gnnqlab.nn import LocalGraph, ModelSettings, build_model
     from gnnqlab.systems.parts import PARTS
     from gnnqlab.train.config import TrainSettings
-    from gnnqlab.train.objective import Objective
+    from gnnqlab.train.node_labels import label_objective
     from gnnqlab.train.trainer import Trainer
 
     shape = ModelSettings(name=model, **{**DEPTHS[model], **more})
     network = build_model(shape, graph.num_features, graph.num_classes, seed=seed)
     local = LocalGraph(graph, seed=seed, products=PARTS["compute"][precision]().build())
-    return Trainer(local, Objective.of(graph), network, TrainSettings(seed=seed, lr=BESIDE["lr"]))
+    return Trainer(local, label_objective(graph), network, TrainSettings(seed=seed, lr=BESIDE["lr"]))
 
 
 def _epochs(trainer: Trainer, number: Callable[[], int]) -> Callable[[], object]:

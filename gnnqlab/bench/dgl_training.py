@@ -26,7 +26,7 @@ class DglTraining:
 
     def __init__(self, graph: Graph, settings: ModelSettings, *, seed: int, lr: float) -> None:
         from gnnqlab.bench.dgl_rival import Rival, structure_of
-        from gnnqlab.train.objective import Objective
+        from gnnqlab.train.node_labels import label_objective
 
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(seed)
@@ -34,7 +34,7 @@ class DglTraining:
                 structure_of(graph), settings.name, settings, graph.num_features, graph.num_classes, sparse=False
             )
         self.features = graph.features if isinstance(graph.features, torch.Tensor) else graph.features.to_dense()
-        self.objective, self.seed = Objective.of(graph), seed
+        self.objective, self.seed = label_objective(graph), seed
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=lr)
 
     def epoch(self, epoch: int) -> float:

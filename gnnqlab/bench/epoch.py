@@ -165,7 +165,7 @@ def _ours(path: str, model: str, *, dense: bool = False) -> Callable[[int], obje
     from gnnqlab.graph import load
     from gnnqlab.nn import LocalGraph, ModelSettings, build_model
     from gnnqlab.train.config import TrainSettings
-    from gnnqlab.train.objective import Objective
+    from gnnqlab.train.node_labels import label_objective
     from gnnqlab.train.trainer import Trainer
 
     graph = load(path)
@@ -173,7 +173,7 @@ def _ours(path: str, model: str, *, dense: bool = False) -> Callable[[int], obje
     if dense:
         local.densify_features()
     network = build_model(ModelSettings(name=model), graph.num_features, graph.num_classes, seed=0)
-    return Trainer(local, Objective.of(graph), network, TrainSettings()).epoch
+    return Trainer(local, label_objective(graph), network, TrainSettings()).epoch
 
 
 def _ours_dense(path: str, model: str) -> Callable[[int], object]:
@@ -186,10 +186,10 @@ def _dgl(path: str, model: str, *, sparse: bool = False) -> Callable[[int], obje
     from gnnqlab.bench.dgl_rival import Rival, as_csr, structure_of
     from gnnqlab.graph import load
     from gnnqlab.nn import ModelSettings
-    from gnnqlab.train.objective import Objective
+    from gnnqlab.train.node_labels import label_objective
 
     graph = load(path)
-    objective, shape = Objective.of(graph), (graph.num_features, graph.num_classes)
+    objective, shape = label_objective(graph), (graph.num_features, graph.num_classes)
     network = Rival(structure_of(graph), model, ModelSettings(name=model), *shape, sparse=sparse)
     if sparse:
         features = as_csr(graph)

@@ -145,12 +145,12 @@ def _shape(model: str) -> Any:
 def _trainer(graph: Any, model: str, settings: dict[str, Any] | None, seed: int) -> Any:
     from gnnqlab.nn import LocalGraph, build_model
     from gnnqlab.train.config import TrainSettings
-    from gnnqlab.train.objective import Objective
+    from gnnqlab.train.node_labels import label_objective
     from gnnqlab.train.trainer import Trainer
 
     network = build_model(_shape(model), graph.num_features, graph.num_classes, seed=seed)
     local = LocalGraph(graph, seed=seed, products=_products(settings))
-    return Trainer(local, Objective.of(graph), network, TrainSettings(seed=seed, lr=BESIDE["lr"]))
+    return Trainer(local, label_objective(graph), network, TrainSettings(seed=seed, lr=BESIDE["lr"]))
 
 
 def _epoch(trainer: Any, number: Any) -> Any:

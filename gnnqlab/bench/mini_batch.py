@@ -24,7 +24,7 @@ from gnnqlab.nn.message_passing import LocalGraph
 from gnnqlab.nn.models.registry import build_model
 from gnnqlab.nn.models.stack import ConvolutionStack
 from gnnqlab.train.config import RunConfig
-from gnnqlab.train.objective import Objective
+from gnnqlab.train.node_labels import label_objective
 from gnnqlab.train.record import RECORD_COLUMNS, TRAFFIC_COLUMNS
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _train(
     whole = LocalGraph(graph, seed=config.train.seed)
     whole.densify_features()
     assert isinstance(whole.features, Tensor)
-    objective = Objective.of(graph)
+    objective = label_objective(graph)
     network = build_model(config.model, graph.num_features, graph.num_classes, seed=config.train.seed)
     assert isinstance(network, ConvolutionStack)
     optimizer = torch.optim.Adam(network.parameters(), lr=config.train.lr, weight_decay=config.train.weight_decay)
@@ -108,7 +108,7 @@ def _train(
         for seeds, inputs, blocks in batches:
             optimizer.zero_grad()
             logits = forward(network, blocks, whole.features[inputs], drop=lambda h, p, *_: functional.dropout(h, p))
-            batch_loss = _loss(logits, objective.labels[seeds], multi_label=objective.multi_label)
+            batch_loss = _loss(logits, objective.labels[seeds], multi_label=graph.multi_label)
             (batch_loss / len(seeds)).backward()
             optimizer.step()
             loss += float(batch_loss.detach()) / objective.global_train

@@ -107,13 +107,13 @@ def _epochs(repeats: int, graph: str, model: str, columns: int, pass_s: float) -
     from gnnqlab.kernels.nodewise import apart
     from gnnqlab.nn import LocalGraph, ModelSettings, build_model
     from gnnqlab.train.config import TrainSettings
-    from gnnqlab.train.objective import Objective
+    from gnnqlab.train.node_labels import label_objective
     from gnnqlab.train.trainer import Trainer
 
     whole = load(graph)
     local, shape = LocalGraph(whole), ModelSettings(name=model, layers=LAYERS, hidden=columns)
     network = build_model(shape, whole.num_features, whole.num_classes, seed=0)
-    trainer, numbers = Trainer(local, Objective.of(whole), network, TrainSettings()), itertools.count()
+    trainer, numbers = Trainer(local, label_objective(whole), network, TrainSettings()), itertools.count()
 
     def steps() -> None:
         with apart():

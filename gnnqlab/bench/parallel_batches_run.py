@@ -158,7 +158,8 @@ def _trained(
     import torch.distributed as dist
 
     from gnnqlab.nn import LocalGraph
-    from gnnqlab.train.objective import Objective, Scores
+    from gnnqlab.train.node_labels import label_objective
+    from gnnqlab.train.objective import Scores
 
     def slowest(seconds: float) -> float:
         slow = torch.tensor(seconds, dtype=torch.float64)
@@ -170,7 +171,7 @@ def _trained(
     scores: dict[str, list[Scores]] = {name: [] for name in loops}
     whole = LocalGraph(graph)
     whole.densify_features()
-    objective = Objective.of(graph)
+    objective = label_objective(graph)
     for epoch in range(config.train.epochs):
         heartbeat.phase("compute", epoch=epoch, limit_s=len(loops) * _EPOCH_S)
         for name, loop in loops.items():

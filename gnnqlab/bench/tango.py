@@ -159,7 +159,7 @@ def make_trainer(
     from gnnqlab.compute import ExactActivations, Float32Products, Int8Products
     from gnnqlab.nn import LocalGraph, ModelSettings, build_model
     from gnnqlab.train.config import TrainSettings
-    from gnnqlab.train.objective import Objective
+    from gnnqlab.train.node_labels import label_objective
     from gnnqlab.train.trainer import Trainer
 
     shape = ModelSettings(name=model, hidden=HIDDEN, **SHAPE[model])
@@ -167,7 +167,7 @@ def make_trainer(
     part = Float32Products() if settings is None else (ExactActivations if exact else Int8Products)(**settings)
     local = LocalGraph(graph, seed=seed, products=part.build())
     local.densify_features()
-    return Trainer(local, Objective.of(graph), network, TrainSettings(seed=seed, lr=LR))
+    return Trainer(local, label_objective(graph), network, TrainSettings(seed=seed, lr=LR))
 
 
 def make_dgl(graph: Graph, model: str, seed: int) -> Any:

@@ -84,6 +84,8 @@ class Compare(Options):
             for model in models_in(self.model):
                 options = dataclasses.replace(self, graph=graph, model=model)
                 configs = [options.configure(choice.name, **choice.settings) for choice in chosen]
+                if self.mini_batch:
+                    configs[0].expect_nodes("--mini-batch")
                 fields.append(_Field(graph, model, chosen, _evaluated_alike(configs)))
         return fields
 

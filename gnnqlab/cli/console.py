@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gnnqlab.train.scores import also_in, score_in
+
 __all__ = ["bench_table", "grid_table", "plain_table", "run_table"]
 
 
@@ -41,7 +43,7 @@ def _rows(
     """Return the cells of runs that are compared; the target stands in its column's name, or in one ``apart``."""
     rows = []
     for name, summary in zip(names, summaries, strict=True):
-        first, score = summaries[0], summary.get("test_accuracy", summary.get("test_f1_micro"))
+        first, score = summaries[0], score_in(summary)
         reached: dict[str, str] = {}
         if apart:
             reached = {
@@ -54,6 +56,7 @@ def _rows(
             {
                 "system": name,
                 "test": "" if score is None else f"{100 * score:.2f} %",
+                **{label: "" if value is None else f"{100 * value:.2f} %" for label, value in also_in(summary).items()},
                 "total": f"{summary['train_s']:.2f} s",
                 "faster": f"{first['train_s'] / summary['train_s']:.2f}x",
                 **reached,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnnqlab.cli.console import plain_table
 from gnnqlab.train.config_file import read_config
+from gnnqlab.train.scores import score_in
 
 if TYPE_CHECKING:
     from gnnqlab.launch.run import Run
@@ -115,7 +116,7 @@ def _row(run: Run) -> dict[str, Any]:
         row |= {"status": run.status, "system": settings["system"]["name"], "graph": Path(settings["graph"]).name}
         row |= {"workers": settings["workers"], **({"cause": run.cause} if run.cause else {})}
         summary = run.summary
-        score = summary.get("test_accuracy", summary.get("test_f1_micro"))
+        score = score_in(summary)
         row |= {"epochs": summary["epochs"], "test": "" if score is None else f"{score:.4f}"}
     except Exception as error:
         text = str(error) if str(run.folder) in str(error) else f"{run.folder}: {type(error).__name__}: {error}"

@@ -10,17 +10,19 @@ from gnnqlab.settings import Setting, settings_in
 from gnnqlab.systems import SYSTEMS
 from gnnqlab.systems.settings import settings_of
 from gnnqlab.train.config import LaunchSettings, TrainSettings
+from gnnqlab.train.link_prediction.settings import TaskSettings
 
 __all__ = ["SECTIONS", "Taken", "model_options", "own_options", "system_options", "taken"]
 
-SECTIONS = ("training", "model", "launch", "system")
+SECTIONS = ("training", "task", "model", "launch", "system")
+_KINDS = {"training": TrainSettings, "task": TaskSettings, "launch": LaunchSettings}
 Taken = dict[str, list[tuple[str, Setting]]]
 """Option -> who takes it, each with its own setting; a taker without a name stands for all of them."""
 
 
 def own_options() -> list[Setting]:
     """Return the options that belong to no model and no system."""
-    return _sayable([*settings_in(TrainSettings), *settings_in(LaunchSettings)])
+    return _sayable(setting for kind in _KINDS.values() for setting in settings_in(kind))
 
 
 def model_options(model: str | None = None) -> list[Setting]:
@@ -37,9 +39,8 @@ def system_options(system: str | None = None) -> list[Setting]:
 
 def taken(section: str) -> Taken:
     """Return the options of a section and who takes them."""
-    if section in ("training", "launch"):
-        kind = TrainSettings if section == "training" else LaunchSettings
-        return _by_option(("", setting) for setting in _sayable(settings_in(kind)))
+    if section in _KINDS:
+        return _by_option(("", setting) for setting in _sayable(settings_in(_KINDS[section])))
     if section == "system":
         return _by_option((name, setting) for name in SYSTEMS for setting in system_options(name))
     shared = _sayable(settings_in(ModelSettings))

@@ -14,11 +14,11 @@ from torch import Tensor
 from gnnqlab.kernels import native
 from gnnqlab.kernels.reference import noise as reference
 
-__all__ = ["check_counter", "dropout", "dropout_values", "stream", "uniform16"]
+__all__ = ["below", "check_counter", "dropout", "dropout_values", "stream", "uniform16", "uniform32"]
 
 KINDS = {
     "forward": 0, "backward": 1, "dropout": 2, "bits": 3, "sample": 4, "operand": 5, "weight": 6, "loose": 7, "kept": 8,
-    "gradient": 9,
+    "gradient": 9, "links": 10,
 }  # fmt: skip
 
 _uniform16 = native.declare("uniform16", "p i i i i i i p i")
@@ -32,8 +32,9 @@ def stream(kind: str, layer: int, sender: int = 0, round: int = 0) -> int:
     Args:
         kind: ``"forward"`` or ``"backward"`` (rounding of messages), ``"dropout"``, ``"bits"`` (a random choice of
             widths), ``"sample"`` (boundary sampling), rounding of what products multiply: ``"operand"`` (rows of
-            nodes), ``"weight"`` and ``"loose"`` (rows of anything else), ``"kept"``: of what a backward pass keeps, or
-            ``"gradient"``: of weight gradients that are summed as codes.
+            nodes), ``"weight"`` and ``"loose"`` (rows of anything else), ``"kept"``: of what a backward pass keeps,
+            ``"gradient"``: of weight gradients that are summed as codes, or ``"links"``: of which edges are held back,
+            and what is drawn against edges.
         layer: layer number, or number of the operand in its pass, below 4096.
         sender: tells apart messages about one node that must err independently: sending rank + 1 for gradients, which
             come from several ranks; for rows, which go to several, the number of the receiver (see
@@ -70,6 +71,32 @@ def uniform16(ids: Tensor, columns: int, *, seed: int, epoch: int, stream: int) 
     arguments = (*_list(ids), ids.numel(), columns, seed, epoch, stream, out.data_ptr())
     _run(_uniform16, ids, arguments)
     return out
+
+
+def uniform32(ids: Tensor, columns: int = 1, *, seed: int, epoch: int, stream: int) -> Tensor:
+    """Thirty-two random bits for each id and column: int64 ``(N, columns)`` in ``[0, 2**32)``.
+
+    Two draws of `uniform16`, the first above the second.
+
+    Example:
+        >>> drawn = uniform32(torch.arange(1000), seed=0, epoch=0, stream=stream("links", 0))
+        >>> drawn.shape, 0.45 < float((drawn < 2**31).float().mean()) < 0.55
+        (torch.Size([1000, 1]), True)
+    """
+    halves = uniform16(ids, 2 * columns, seed=seed, epoch=epoch, stream=stream).long()
+    return halves[:, 0::2] << 16 | halves[:, 1::2]
+
+
+def below(drawn: Tensor, count: int | Tensor) -> Tensor:
+    """Numbers in ``[0, count)`` of 32 random bits each: ``drawn count / 2**32``, rounded down; ``count`` at most 2**31.
+
+    One number is likelier than another by ``count / 2**32`` of itself at most.
+
+    Example:
+        >>> below(torch.tensor([0, 2**31, 2**32 - 1]), 10).tolist()
+        [0, 5, 9]
+    """
+    return drawn * count >> 32
 
 
 def dropout(x: Tensor, ids: Tensor, *, p: float, seed: int, epoch: int, stream: int) -> Tensor:

@@ -35,8 +35,8 @@ def launch(
         out: folder for the run's own folder; ``$GNNQLAB_RUNS`` or ``runs`` by default.
         wait: return only when the run has ended.
         **settings: see :func:`gnnqlab.configure`: ``epochs``, ``seed``, ``layers``, ``hidden``, ``dropout``,
-            ``lr``, ``bits``, ``device``, ``hosts``, ``workers_per_host``, ``link``, ``comm_share`` and so on. With a
-            ``comm_share`` the rate of the link is found first, by short runs.
+            ``lr``, ``task`` (``"links"``), ``bits``, ``device``, ``hosts``, ``workers_per_host``, ``link``,
+            ``comm_share`` and so on. With a ``comm_share`` the rate of the link is found first, by short runs.
 
     Raises:
         ValueError: if a name, a setting or a value is wrong.

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from gnnqlab.graph.graph import Graph
+    from gnnqlab.graph.link_split import LinkSplit
     from gnnqlab.train.model_file import SavedModel
 
 __all__ = ["Trained"]
@@ -62,6 +63,9 @@ class Trained(Written, ABC):
             graph: by default the run's own, loaded anew. Another one (a graph, or its name or path) needs the same
                 features; its nodes need not have been there when the model was trained.
 
+        A run of task ``links`` gives the rows that its decoder compares; by default they look at the graph without the
+        edges that were held back, while a graph that is given is looked at whole. See :meth:`link_scores`.
+
         Returns:
             float32 ``(N, C)``: ``.argmax(1)`` is the class, ``.softmax(1)`` the probabilities; of a graph whose nodes
             may have several classes, those with a positive logit, and ``.sigmoid()``.
@@ -78,6 +82,53 @@ class Trained(Written, ABC):
         saved = self._saved()
         found, model = self._graph(graph, saved), self._built(saved)
         return logits(model, found, seed=self.config.train.seed, epoch=saved.epoch)
+
+    def link_split(self) -> LinkSplit:
+        """Return the links that a run of task ``links`` learnt from, validated and tested with.
+
+        They are found again from the run's graph, its shares and its seed; ``.graph`` is what rows looked at.
+
+        Raises:
+            ValueError: if the run predicts classes of nodes, or its graph is not found or has changed.
+
+        Example:
+            ``split = run.link_split(); split.sources[split.kinds == TEST]``, with ``gnnqlab.graph.link_split.TEST``
+        """
+        from gnnqlab.graph.link_split import split_links
+
+        task = self.config.task
+        if task.task != "links":
+            raise ValueError(
+                f"links are of task 'links', got run {self.id} of task {task.task!r}; launch one with task='links'"
+            )
+        whole = self._loaded(self._saved())
+        return split_links(whole, val=task.val_share, test=task.test_share, seed=self.config.train.seed)
+
+    def link_scores(self, sources: Tensor, targets: Tensor, *, graph: Graph | str | Path | None = None) -> Tensor:
+        """Return how likely edges are between pairs of nodes, as a run of task ``links`` has learnt it.
+
+        Args:
+            sources, targets: the pairs, node ids of the graph, int64 ``(n,)``; either end may be named first.
+            graph: as for :meth:`predict`.
+
+        Returns:
+            float32 ``(n,)``: ``.sigmoid()`` is the probability, among as many negatives as the run was trained with.
+
+        Raises:
+            RuntimeError, ValueError: as :meth:`predict` does; ValueError if the run predicts classes of nodes.
+        """
+        import torch
+
+        from gnnqlab.train.inference import logits
+        from gnnqlab.train.link_prediction.decoder import decoder_of
+
+        saved = self._saved()
+        model = self._built(saved)
+        decoder = decoder_of(model)
+        rows = logits(model, self._graph(graph, saved), seed=self.config.train.seed, epoch=saved.epoch)
+        with torch.no_grad():
+            scores: Tensor = decoder(rows, torch.as_tensor(sources), torch.as_tensor(targets))
+        return scores
 
     def embeddings(self, layer: int = -1, *, graph: Graph | str | Path | None = None) -> Tensor:
         """Return the rows that a layer of the trained model takes, for all nodes, in the order of the graph.
@@ -105,7 +156,8 @@ class Trained(Written, ABC):
 
     def _built(self, saved: SavedModel) -> nn.Module:
         config = self.config
-        return saved.build(config.model, seed=config.train.seed)
+        decoder = config.task.decoder if config.task.task == "links" else None
+        return saved.build(config.model, seed=config.train.seed, decoder=decoder)
 
     def _saved(self) -> SavedModel:
         from gnnqlab.train.checkpoint import FOLDER
@@ -143,7 +195,11 @@ class Trained(Written, ABC):
         return found
 
     def _own_graph(self, saved: SavedModel) -> Graph:
-        """Return the graph that the run was trained on, as far as its size tells."""
+        """Return the graph that the run's rows looked at."""
+        return self.link_split().graph if self.config.task.task == "links" else self._loaded(saved)
+
+    def _loaded(self, saved: SavedModel) -> Graph:
+        """Return the graph that the run was launched with, as far as its size tells."""
         from gnnqlab.graph.sources import load
 
         source = self.config.graph

@@ -42,7 +42,7 @@ from gnnqlab.systems.join import join
 from gnnqlab.systems.system import System
 from gnnqlab.train.clock import Clock, summed
 from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.objective import Objective
+from gnnqlab.train.node_labels import label_objective
 from gnnqlab.train.trainer import Trainer, seat_of
 
 __all__ = [
@@ -275,7 +275,9 @@ class ThreadedWorkers:
                 view = make_graph(shard, exchange, settings.seed)
             network = _network(model, graph, settings.seed, smooth)
             clock = self._clocks[shard.rank]
-            self.trainers.append(Trainer(view, Objective.of(shard), network, settings, exchange=exchange, clock=clock))
+            self.trainers.append(
+                Trainer(view, label_objective(shard), network, settings, exchange=exchange, clock=clock)
+            )
 
     def run(self, work: Callable[[Trainer], Result]) -> list[Result]:
         """Return ``[work(trainer) for every worker]``, all at once, each in a thread.
@@ -337,7 +339,7 @@ class ThreadedWorkers:
 def exact_trainer(graph: Graph, model: ModelSettings, *, seed: int = 0, smooth: bool = False) -> Trainer:
     """Return the trainer of the same model on the whole graph in one process: exact losses and gradients."""
     network = _network(model, graph, seed, smooth)
-    return Trainer(LocalGraph(graph, seed=seed), Objective.of(graph), network, TrainSettings(seed=seed))
+    return Trainer(LocalGraph(graph, seed=seed), label_objective(graph), network, TrainSettings(seed=seed))
 
 
 class SmoothStack(nn.Module):

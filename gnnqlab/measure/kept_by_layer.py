@@ -72,7 +72,7 @@ def kept_by_layer(
     from gnnqlab.partition.parts import cut_graph
     from gnnqlab.systems import vanilla
     from gnnqlab.train.config import TrainSettings
-    from gnnqlab.train.objective import Objective
+    from gnnqlab.train.node_labels import label_objective
     from gnnqlab.train.trainer import Trainer
 
     compute = compute or Float32Products()
@@ -80,7 +80,7 @@ def kept_by_layer(
     if workers == 1:
         network = build_model(shape, graph.num_features, graph.num_classes, seed=0)
         local = LocalGraph(graph, products=compute.build())
-        return kept_of_pass(Trainer(local, Objective.of(graph), network, settings))
+        return kept_of_pass(Trainer(local, label_objective(graph), network, settings))
     system = replace(vanilla(), compute=compute)
     cut = cut_graph(graph, system.partition, workers)
     threads = ThreadedWorkers(graph, cut, system, shape, settings, as_launched=True)

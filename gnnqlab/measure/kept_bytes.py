@@ -29,13 +29,13 @@ def by_purpose(graph: Graph, shape: ModelSettings, products: Products) -> dict[s
     Parameters, raw features and the indices of the graph are left out: they are there anyway.
     """
     from gnnqlab.nn import LocalGraph, build_model
-    from gnnqlab.train.objective import Objective
+    from gnnqlab.train.node_labels import label_objective
 
     model = build_model(shape, graph.num_features, graph.num_classes, seed=0)
     local = LocalGraph(graph, products=products)
     if not getattr(model, "takes_sparse_input", False):
         local.densify_features()
-    loss = Objective.of(graph).loss(model(local.at(0, training=True), local.features))
+    loss = label_objective(graph).loss(model(local.at(0, training=True), local.features))
     held: list[Any] = [*model.parameters(), local.ids, graph.labels, local.features]
     return kept_of(loss, [each for each in held if hasattr(each, "untyped_storage")])
 

@@ -45,14 +45,14 @@ def live_matrices(
     from gnnqlab.partition.parts import cut_graph
     from gnnqlab.systems import vanilla
     from gnnqlab.train.config import TrainSettings
-    from gnnqlab.train.objective import Objective
+    from gnnqlab.train.node_labels import label_objective
     from gnnqlab.train.trainer import Trainer
 
     compute = compute or Float32Products()
     settings = TrainSettings(keep_for_backward=keep)
     if workers == 1:
         network = build_model(shape, graph.num_features, graph.num_classes, seed=0)
-        trainer = Trainer(LocalGraph(graph, products=compute.build()), Objective.of(graph), network, settings)
+        trainer = Trainer(LocalGraph(graph, products=compute.build()), label_objective(graph), network, settings)
         trainer.epoch(0)
         return live_of(trainer, shape.hidden)
     system = replace(vanilla(), compute=compute)

@@ -19,7 +19,7 @@ from gnnqlab.nn.models.registry import ModelSettings, build_model
 from gnnqlab.seat import Seat
 from gnnqlab.theory.variance import decoded_moments
 from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.objective import Objective
+from gnnqlab.train.node_labels import label_objective
 from gnnqlab.train.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _rows_by_epoch(
 
     network = build_model(model, graph.num_features, graph.num_classes, seed=seed)
     local = LocalGraph(graph, seed=seed)
-    trainer = Trainer(local, Objective.of(graph), network, TrainSettings(seed=seed, lr=lr))
+    trainer = Trainer(local, label_objective(graph), network, TrainSettings(seed=seed, lr=lr))
     found: list[Tensor] = []
 
     def keep(hop: Hop, matrix: Adjacency, x: Tensor, sums: Tensor) -> None:

@@ -37,7 +37,7 @@ def remade_seconds(graph: Graph, shape: ModelSettings, *, epochs: int = 5) -> di
     """
     from gnnqlab.nn import LocalGraph, build_model
     from gnnqlab.train.config import TrainSettings
-    from gnnqlab.train.objective import Objective
+    from gnnqlab.train.node_labels import label_objective
     from gnnqlab.train.trainer import Trainer
 
     if epochs < 1:
@@ -45,7 +45,7 @@ def remade_seconds(graph: Graph, shape: ModelSettings, *, epochs: int = 5) -> di
     trainers = {
         keep: Trainer(
             LocalGraph(graph),
-            Objective.of(graph),
+            label_objective(graph),
             build_model(shape, graph.num_features, graph.num_classes, seed=0),
             TrainSettings(keep_for_backward=keep),
         )

@@ -11,7 +11,7 @@ from gnnqlab.graph.graph import Graph
 from gnnqlab.nn.message_passing import LocalGraph
 from gnnqlab.nn.models.registry import ModelSettings, build_model
 from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.objective import Objective
+from gnnqlab.train.node_labels import label_objective
 from gnnqlab.train.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def train_rounded(
             local = LocalGraph(graph, seed=seed, products=compute.build())
             if not getattr(network, "takes_sparse_input", False):
                 local.densify_features()
-            trainer = Trainer(local, Objective.of(graph), network, TrainSettings(seed=seed, lr=0.01))
+            trainer = Trainer(local, label_objective(graph), network, TrainSettings(seed=seed, lr=0.01))
             for epoch in range(epochs):
                 loss = trainer.epoch(epoch)
                 if epoch % every == every - 1 or epoch == epochs - 1:

@@ -122,6 +122,7 @@ def check(
         ('4 bits', ['0.weight', '1.weight', 'all'])
     """
     config = run if isinstance(run, RunConfig) else run.config
+    config.expect_nodes("gq.theory.check")
     if config.train.layer0 == "once":
         raise ValueError(
             "the check sends the rows of layer 0 in every pass, this run sent them once; use a configuration with "

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CUTS", "SHARDS", "Parts", "cache_folder", "cut_graph", "has_shards", "kept_library", "load_shard",
-    "memory_estimate", "partition",
+    "memory_estimate", "owner_of", "partition",
     "shard_folder", "shard_path", "store_shards",
 ]  # fmt: skip
 
@@ -220,6 +220,15 @@ def shard_path(folder: Path, rank: int | str) -> Path:
 def load_shard(folder: Path, partitioner: Partitioner, rank: int) -> Shard:
     """Return one worker's share of a partition that :func:`store_shards` kept."""
     return SHARDS[getattr(partitioner, "cuts", "nodes")].load(shard_path(folder, rank))
+
+
+def owner_of(folder: Path, workers: int, num_nodes: int) -> Tensor:
+    """Return who owns each node, int64 ``(N,)``, from the shards of a cut of nodes."""
+    owner = torch.full((num_nodes,), -1, dtype=torch.int64)
+    for rank in range(workers):
+        with np.load(shard_path(folder, rank), allow_pickle=False) as file:
+            owner[torch.from_numpy(file["owned"])] = rank
+    return owner
 
 
 def has_shards(folder: Path, workers: int) -> bool:

@@ -36,6 +36,7 @@ def command_of(config: RunConfig) -> str | None:
     words += _changed(config.model, type(config.model)(name=config.model.name))
     words += _changed(config.train, dataclasses.replace(plain.train, epochs=config.train.epochs))
     words += _changed(config.launch, plain.launch)
+    words += _changed(config.task, plain.task)
     known = {setting.name: setting for setting in settings_of(SYSTEMS[said.name])}
     if any(name not in known or known[name].option is None for name in said.settings):
         return None

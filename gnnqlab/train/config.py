@@ -15,6 +15,7 @@ from gnnqlab.systems.said import Said
 from gnnqlab.systems.settings import filled
 from gnnqlab.systems.system import SYSTEMS, System, make_system
 from gnnqlab.train.link import MOST_HOSTS, parse_link
+from gnnqlab.train.link_prediction.settings import TaskSettings
 from gnnqlab.train.pauses import usual_every
 from gnnqlab.train.reduction import GRADIENTS
 
@@ -152,6 +153,8 @@ class RunConfig:
     workers: int = 2
     """Number of partitions, one process each."""
     launch: LaunchSettings = field(default_factory=LaunchSettings)
+    task: TaskSettings = field(default_factory=TaskSettings)
+    """What is learnt."""
 
     def __post_init__(self) -> None:
         if self.workers < 1:
@@ -168,6 +171,7 @@ class RunConfig:
             )
         self._check_kept()
         self._check_counted()
+        self._check_links()
         refuses = getattr(self.system.exchange, "refuses_attention", None)
         if self.model.attends and refuses is not None and (reason := refuses(self.system)):
             raise ValueError(f"model {self.model.name} needs all terms of a softmax on one worker, got {reason}")
@@ -195,6 +199,29 @@ class RunConfig:
                 "choose a codec with codes, for instance Stochastic(), or entropy_every 0"
             )
 
+    def _check_links(self) -> None:
+        cuts = getattr(self.system.partition, "cuts", "nodes")
+        if self.task.task == "links" and cuts != "nodes":
+            raise ValueError(
+                f"task 'links' compares rows of one owner each, as a cut of nodes gives them, got a cut of {cuts} "
+                f"of system {self.system.name!r}; choose a system that cuts nodes, for instance vanilla or adaqp"
+            )
+
+    def expect_nodes(self, what: str) -> None:
+        """Refuse a run that predicts links where only classes of nodes are known.
+
+        Args:
+            what: is asked for, as its user calls it.
+
+        Raises:
+            ValueError: if the task is another.
+        """
+        if self.task.task != "nodes":
+            raise ValueError(
+                f"{what} knows the loss of task 'nodes' alone, got task {self.task.task!r}; give it a configuration of "
+                "task 'nodes', or look at the records of a run"
+            )
+
     @property
     def placed(self) -> System:
         """The system as it is on the hosts of this run."""
@@ -211,6 +238,7 @@ class RunConfig:
             "train": dataclasses.asdict(self.train),
             "workers": self.workers,
             "launch": dataclasses.asdict(self.launch),
+            "task": dataclasses.asdict(self.task),
             **({"model_home": home} if home else {}),
         }
 
@@ -227,7 +255,7 @@ class RunConfig:
             >>> RunConfig.from_json(config.to_json()) == config
             True
         """
-        sections = {"train": TrainSettings, "launch": LaunchSettings}
+        sections = {"train": TrainSettings, "launch": LaunchSettings, "task": TaskSettings}
         unknown = set(value) - {"graph", "system", "recipe", "model", "model_home", "workers", *sections}
         if unknown:
             raise ValueError(f"a run's configuration has no {sorted(unknown)}")

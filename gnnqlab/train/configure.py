@@ -17,6 +17,7 @@ from gnnqlab.systems.replaced import replaced
 from gnnqlab.systems.system import SYSTEMS, System, make_system
 from gnnqlab.train.config import LaunchSettings, RunConfig, TrainSettings
 from gnnqlab.train.edges import expect_edges
+from gnnqlab.train.link_prediction.settings import TaskSettings
 from gnnqlab.train.prepare import keep_graph
 
 __all__ = ["configure"]
@@ -44,7 +45,8 @@ def configure(
         partition: a partitioner, or its name, in place of the system's own; a random one has the run's seed.
         **settings: any field of ``TrainSettings`` (``epochs``, ``seed``, ``lr``, ``layer0`` ...), of the model's
             settings (``layers``, ``hidden``, ``dropout``, ``heads`` of ``gat`` ...), of ``LaunchSettings`` (``device``,
-            ``threads_per_worker`` ...), or what the system's recipe takes (``bits`` ...).
+            ``threads_per_worker`` ...), of ``TaskSettings`` (``task="links"``, ``negatives`` ...), or what the system's
+            recipe takes (``bits`` ...).
 
     Raises:
         ValueError: if a name, a setting or a value is wrong, or a graph in memory lacks features, labels or a split,
@@ -66,7 +68,7 @@ def configure(
                 "leave one out"
             )
         workers = hosts * workers_per_host
-    train = TrainSettings(**chosen["train"])
+    train, task = TrainSettings(**chosen["train"]), TaskSettings(**chosen["task"])
     recipe = make_system(system, **chosen["system"])
     if isinstance(model, ModelSettings):
         model_settings = dataclasses.replace(model, **chosen["model"])
@@ -74,12 +76,13 @@ def configure(
         model_settings = ModelSettings(name=model, **chosen["model"])
     whole_system = recipe if partition is None else _parted(recipe, partition, train.seed)
     return RunConfig(
-        graph=_source(graph, model_settings, whole_system),
+        graph=_source(graph, model_settings, whole_system, task),
         system=whole_system,
         model=model_settings,
         train=train,
         workers=2 if workers is None else workers,
         launch=LaunchSettings(**chosen["launch"]),
+        task=task,
     )
 
 
@@ -90,6 +93,7 @@ def _by_section(
     takes = {
         "train": _names(TrainSettings),
         "launch": _names(LaunchSettings),
+        "task": _names(TaskSettings),
         "model": _names(model) - {"name"},
         "system": set(),
     }
@@ -112,7 +116,7 @@ def _by_section(
 
 def _suggest(name: str, system: str | System) -> None:
     """Refuse a setting that nothing has, if something has one that is nearly called so."""
-    sections = [TrainSettings, LaunchSettings, *(settings_class(model) for model in MODELS)]
+    sections = [TrainSettings, LaunchSettings, TaskSettings, *(settings_class(model) for model in MODELS)]
     known: list[Setting] = [setting for section in sections for setting in settings_in(section)]
     known += [setting for recipe in SYSTEMS.values() for setting in parameters_of(recipe)]
     known += [Setting(name=word, kind=int) for word in ("workers", "workers_per_host", "partition")]
@@ -131,10 +135,10 @@ def _parted(system: System, partition: str | Partitioner, seed: int) -> System:
     return replaced(system, {"partition": part})
 
 
-def _source(graph: GraphLike, model: ModelSettings, system: System) -> str:
+def _source(graph: GraphLike, model: ModelSettings, system: System, task: TaskSettings) -> str:
     if not isinstance(graph, str | Path):
         whole = load(graph)
-        whole.check_trainable()
+        task.expect_graph(whole)
         if model.attends and whole.edge_weights is not None:
             refuse_attention(f"model {model.name}")
         expect_edges(model, system, whole.num_edge_features)

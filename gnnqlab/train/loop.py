@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from gnnqlab.adaptive import ASSIGNMENTS, DECISIONS
 from gnnqlab.atomic import write_text
+from gnnqlab.message.channel import Channel
 from gnnqlab.message.entropy import Counting
 from gnnqlab.message.paced import Pacer
 from gnnqlab.partition.shard import Shard
@@ -28,7 +29,7 @@ from gnnqlab.train.link import Crossing, Link
 from gnnqlab.train.memory import keep_pages
 from gnnqlab.train.model_file import ModelFile
 from gnnqlab.train.objective import Scores
-from gnnqlab.train.prepare import own_shard, partitioner_library
+from gnnqlab.train.prepare import HeldLinks, own_links, own_shard, partitioner_library
 from gnnqlab.train.provenance import machine, package
 from gnnqlab.train.record import JsonLines, traffic_rows
 from gnnqlab.train.state import Keeper
@@ -61,6 +62,9 @@ def fit(
     assert settings.evaluate_every is not None
     keep_pages()
     placed = config.placed
+    task, held = config.task, None
+    if task.task == "links":
+        held = HeldLinks(task.val_share, task.test_share, settings.seed)
     shard = own_shard(
         config.graph,
         placed.partition,
@@ -68,6 +72,7 @@ def fit(
         workers=workers,
         run=folder,
         heartbeat=heartbeat,
+        held=held,
     )
     clock = Clock(heartbeat.phase)
     device = _device(config, rank)
@@ -86,6 +91,8 @@ def fit(
         pacer=pacer,
         control=control,
         counting=counting,
+        task=task,
+        links=None if held is None else own_links(folder, rank),
     )
     if watch is not None:
         watch(trainer)
@@ -102,7 +109,7 @@ def fit(
         trainer.model,
         num_nodes=shard.num_global_nodes,
         num_features=int(trainer.graph.features.shape[1]),
-        num_classes=shard.num_classes,
+        num_classes=task.columns(config.model.hidden, shard.num_classes),
         num_edge_features=0 if shard.edge_features is None else int(shard.edge_features.shape[1]),
     )
     keeper = Keeper(folder, config, rank, trainer, control, heartbeat, model_file)
@@ -139,6 +146,7 @@ def fit(
                 "train_score": _number(scores.train),
                 "val_score": _number(scores.val),
                 "test_score": _number(scores.test),
+                **{name: _number(value) for name, value in scores.also.items()},
                 "epoch_s": round(epoch_s, 7),
                 **{f"{phase}_s": round(value, 7) for phase, value in summed(seconds).items()},
                 **meter.read(),
@@ -164,7 +172,7 @@ def fit(
 def _identity(config: RunConfig) -> str:
     """Return what tells the messages of this run from those of others; the same on every machine."""
     whole = config.to_json()
-    kept = {part: whole[part] for part in ("system", "model", "train", "workers")}
+    kept = {part: whole[part] for part in ("system", "model", "train", "workers", "task")}
     return json.dumps(kept, sort_keys=True) + os.environ.get("TORCHELASTIC_RUN_ID", "")
 
 
@@ -233,6 +241,8 @@ def _write_facts(folder: Path, config: RunConfig, shard: Shard, trainer: Trainer
     """Write what was found out while the run was set up, for tables and reports."""
     facts = {
         "multi_label": shard.multi_label,
+        "score": trainer.objective.score,
+        "also": list(trainer.objective.also),
         "num_nodes": shard.num_global_nodes,
         "num_classes": shard.num_classes,
         "num_features": int(trainer.graph.features.shape[1]),
@@ -289,7 +299,7 @@ class _Meter:
         return None if counts is None else {"rounded": counts.made, "rounded_twice": counts.twice}
 
     def read(self) -> dict[str, float]:
-        channels = self._trainer.exchange.channels if self._trainer.exchange else []
+        channels = self._channels()
         now = (
             sum(channel.bytes_payload for channel in channels),
             sum(channel.bytes_params for channel in channels),
@@ -306,8 +316,12 @@ class _Meter:
             "memory_bytes": _peak_memory(),
         }
 
+    def _channels(self) -> list[Channel]:
+        exchange = self._trainer.exchange
+        return [*(exchange.channels if exchange else []), *self._trainer.objective.channels]
+
     def arrivals(self) -> list:  # type: ignore[type-arg]
-        channels = self._trainer.exchange.channels if self._trainer.exchange else []
+        channels = self._channels()
         taken = [arrival for channel in channels for arrival in channel.arrivals]
         for channel in channels:
             channel.arrivals.clear()

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnqlab.nn.models.registry import ModelSettings, build_model, model_home
+from gnnqlab.train.link_prediction.decoder import attach_decoder
 from gnnqlab.train.tensor_file import read_tensors, write_tensors
 
 __all__ = ["MODEL", "ModelFile", "SavedModel", "read_model"]
@@ -40,14 +41,16 @@ class SavedModel:
     """Of the graph that it was trained on."""
     num_edge_features: int = 0
 
-    def build(self, settings: ModelSettings, *, seed: int) -> nn.Module:
-        """Return the model with these weights, in evaluation mode.
+    def build(self, settings: ModelSettings, *, seed: int, decoder: str | None = None) -> nn.Module:
+        """Return the model with these weights, in evaluation mode, and the ``decoder`` in it where links were learnt.
 
         Raises:
             ValueError: if they do not fit the model that these settings make.
         """
         sizes = self.num_features, self.num_classes
         model = build_model(settings, *sizes, seed=seed, edge_features=self.num_edge_features)
+        if decoder is not None:
+            attach_decoder(model, decoder, self.num_classes, seed=seed)
         for name, parameter in model.named_parameters():
             if name in self.tensors:
                 parameter.data = parameter.data.to(self.tensors[name].dtype)

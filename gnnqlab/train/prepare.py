@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from gnnqlab.atomic import locked, write_text
 from gnnqlab.graph.graph import Graph
+from gnnqlab.graph.link_split import split_links
 from gnnqlab.graph.sources import load
 from gnnqlab.partition.cut import Partitioner
-from gnnqlab.partition.parts import cache_folder, has_shards, kept_library, load_shard, shard_folder, store_shards
+from gnnqlab.partition.link_share import LinkShare, share_links
+from gnnqlab.partition.parts import (
+    cache_folder,
+    has_shards,
+    kept_library,
+    load_shard,
+    owner_of,
+    shard_folder,
+    store_shards,
+)
 from gnnqlab.partition.shard import Shard
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.machine import node_name, this_node
 
-__all__ = ["keep_graph", "own_shard", "partitioner_library"]
+__all__ = ["HeldLinks", "keep_graph", "own_links", "own_shard", "partitioner_library"]
 
 _LONG_S = 24 * 3600.0
 """Loading and partitioning may take hours on a large graph; the guard is told so."""
+
+
+@dataclass(frozen=True)
+class HeldLinks:
+    """Which edges are held back before the graph is cut; see :func:`gnnqlab.graph.link_split.split_links`."""
+
+    val: float
+    test: float
+    seed: int
 
 
 def keep_graph(graph: Graph, place: Path | None = None) -> str:
@@ -50,16 +71,24 @@ def _file_name(name: str) -> str:
 
 
 def own_shard(
-    source: str, partitioner: Partitioner, *, rank: int, workers: int, run: Path, heartbeat: Heartbeat
+    source: str,
+    partitioner: Partitioner,
+    *,
+    rank: int,
+    workers: int,
+    run: Path,
+    heartbeat: Heartbeat,
+    held: HeldLinks | None = None,
 ) -> Shard:
     """Return one worker's shard; on each machine one worker loads and partitions, the others wait for it.
 
-    A partition that was made before is read from the cache without loading the graph at all.
+    A partition that was made before is read from the cache without loading the graph at all. Where links are held back,
+    the shard is one of the graph without them, and :func:`own_links` has this worker's.
     """
     marker = run / _marker()
     if int(os.environ.get("LOCAL_RANK", rank)) == 0:
-        folder = _shards(source, partitioner, workers, heartbeat)
-        write_text(marker, json.dumps({"folder": str(folder)}))
+        folder, links = _shards(source, partitioner, workers, heartbeat, held)
+        write_text(marker, json.dumps({"folder": str(folder), "links": links}))
     else:
         heartbeat.phase("partition", limit_s=_LONG_S)
         while not marker.exists():
@@ -67,6 +96,12 @@ def own_shard(
         folder = Path(json.loads(marker.read_text())["folder"])
     heartbeat.phase("load", limit_s=600.0)
     return load_shard(folder, partitioner, rank)
+
+
+def own_links(run: Path, rank: int) -> LinkShare:
+    """Return one worker's links, which were shared out when its shard was made; see :func:`own_shard`."""
+    made = json.loads((run / _marker()).read_text())
+    return LinkShare.load(_links_path(Path(made["folder"]), made["links"], rank))
 
 
 def partitioner_library(run: Path) -> str | None:
@@ -79,30 +114,54 @@ def _marker() -> str:
     return node_name("shards", this_node())
 
 
-def _shards(source: str, partitioner: Partitioner, workers: int, heartbeat: Heartbeat) -> Path:
-    note = cache_folder() / "sources" / f"{_source_digest(source)}.json"
+def _shards(
+    source: str, partitioner: Partitioner, workers: int, heartbeat: Heartbeat, held: HeldLinks | None
+) -> tuple[Path, str | None]:
+    """Return the folder of the shards, and what the links are called there, if there are any."""
+    note = cache_folder() / "sources" / f"{_source_digest(source, held)}.json"
     if note.exists():
-        folder = shard_folder(json.loads(note.read_text())["content"], partitioner, workers)
-        if has_shards(folder, workers):
-            return folder
+        known = json.loads(note.read_text())
+        folder, links = shard_folder(known["content"], partitioner, workers), known.get("links")
+        if has_shards(folder, workers) and (links is None or _has_links(folder, links, workers)):
+            return folder, links
     heartbeat.phase("load", limit_s=_LONG_S)
-    graph = load(source)
+    graph, split, links = load(source), None, None
     heartbeat.phase("partition", limit_s=_LONG_S)
+    if held is not None:
+        split = split_links(graph, val=held.val, test=held.test, seed=held.seed)
+        links = _digest([graph.content_hash, *dataclasses.astuple(held)])
+        graph = split.graph
     folder = store_shards(
         graph, partitioner, workers, progress=lambda rank: heartbeat.phase("partition", limit_s=_LONG_S)
     )
+    if split is not None and links is not None:
+        owner = owner_of(folder, workers, graph.num_nodes)
+        for rank, share in enumerate(share_links(split, owner, workers)):
+            share.save(_links_path(folder, links, rank))
     note.parent.mkdir(parents=True, exist_ok=True)
-    write_text(note, json.dumps({"content": graph.content_hash}))
-    return folder
+    write_text(note, json.dumps({"content": graph.content_hash, "links": links}))
+    return folder, links
 
 
-def _source_digest(source: str) -> str:
+def _links_path(folder: Path, links: str, rank: int) -> Path:
+    return folder / f"links-{links}-rank{rank}.npz"
+
+
+def _has_links(folder: Path, links: str, workers: int) -> bool:
+    return all(_links_path(folder, links, rank).exists() for rank in range(workers))
+
+
+def _source_digest(source: str, held: HeldLinks | None) -> str:
     """Name a source by what would change its content: its text, the data folder, and a file's size and age."""
     facts: list[object] = [source, os.environ.get("GNNQLAB_DATA"), os.getcwd(), _version()]
     path = Path(source)
     if path.exists():
         files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
         facts += [[str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+    return _digest(facts if held is None else [*facts, *dataclasses.astuple(held)])
+
+
+def _digest(facts: list[object]) -> str:
     return hashlib.blake2b(json.dumps(facts).encode(), digest_size=12).hexdigest()
 
 

@@ -21,6 +21,7 @@ from gnnqlab.train.left import without_records
 from gnnqlab.train.link import Link
 from gnnqlab.train.overhead import coordination_figures
 from gnnqlab.train.pauses import epoch_seconds, mark, undisturbed
+from gnnqlab.train.scores import also_told, score_told
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -166,9 +167,10 @@ def read_records(folder: Path) -> pd.DataFrame:
     import pandas as pd
 
     # A file at a time: 80 000 dictionaries at once would leave the processor's caches.
+    names = _record_columns(folder)
     texts = (path.read_bytes() for path in sorted(folder.glob("records-rank*.jsonl")))
-    parts = [_columns(lines) for text in texts if (lines := parse_lines(text))]
-    columns = {name: np.concatenate([part[name] for part in parts] or [np.array([])]) for name in RECORD_COLUMNS}
+    parts = [_columns(lines, names) for text in texts if (lines := parse_lines(text))]
+    columns = {name: np.concatenate([part[name] for part in parts] or [np.array([])]) for name in names}
     order = np.lexsort((columns["rank"], columns["epoch"]))
     frame = pd.DataFrame({name: values[order] for name, values in columns.items()})
     return frame.assign(after_evaluation=mark(frame, _lag(folder)))
@@ -187,11 +189,18 @@ def _lag(folder: Path) -> int:
         return 0
 
 
-def _columns(lines: list[dict[str, Any]]) -> dict[str, NDArray[Any]]:
+def _record_columns(folder: Path) -> tuple[str, ...]:
+    """Return the columns of a run's records; further scores of its objective stand behind ``test_score``."""
+    also = tuple(f"{split}_{name}" for name in also_told(_facts(folder)) for split in ("val", "test"))
+    at = RECORD_COLUMNS.index("test_score") + 1
+    return RECORD_COLUMNS[:at] + also + RECORD_COLUMNS[at:]
+
+
+def _columns(lines: list[dict[str, Any]], names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
     """Return the columns of records; what is null or missing is NaN."""
     import numpy as np
 
-    columns = {name: np.array([line.get(name) for line in lines]) for name in RECORD_COLUMNS}
+    columns = {name: np.array([line.get(name) for line in lines]) for name in names}
     return {name: values.astype(float) if values.dtype == object else values for name, values in columns.items()}
 
 
@@ -297,6 +306,7 @@ def summarize(folder: Path) -> dict[str, Any]:
             "epochs": int(frame["epoch"].max()) + 1,
             "evaluate_every": config["train"].get("evaluate_every"),
             metric: None if best is None else float(best["test_score"]),
+            **_also(folder, best),
             "best_val": None if best is None or best["val_score"] != best["val_score"] else float(best["val_score"]),
             "best_epoch": None if best is None else int(best["epoch"]),
             "train_s": float(epoch_seconds(frame).sum()),
@@ -321,6 +331,12 @@ def summarize(folder: Path) -> dict[str, Any]:
         }
     )
     return summary
+
+
+def _also(folder: Path, best: Any) -> dict[str, float | None]:
+    """Return the further test scores of the best epoch."""
+    names = [f"test_{name}" for name in also_told(_facts(folder))]
+    return {name: None if best is None else float(best[name]) for name in names}
 
 
 def _link(folder: Path, config: dict[str, Any], timed: pd.DataFrame) -> dict[str, Any]:
@@ -351,7 +367,7 @@ def _assignments(folder: Path) -> dict[str, Any]:
 
 
 def _metric(folder: Path) -> str:
-    return "test_f1_micro" if _facts(folder).get("multi_label") else "test_accuracy"
+    return f"test_{score_told(_facts(folder))}"
 
 
 def _facts(folder: Path) -> dict[str, Any]:

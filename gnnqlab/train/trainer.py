@@ -13,21 +13,25 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from gnnqlab.adaptive import Adaptive, Training, adaptives_of
-from gnnqlab.bits.policy import in_force
+from gnnqlab.bits.policy import Fixed, in_force
+from gnnqlab.bits.row import EXACT
 from gnnqlab.compute.remade import Remakes
 from gnnqlab.exchange.protocol import Exchange
 from gnnqlab.graph.edge_data import refuse_attention
 from gnnqlab.kernels.codec import raise_refused
 from gnnqlab.message.cache import at_work
+from gnnqlab.message.codec import Float32, Stochastic
 from gnnqlab.message.direction import by_direction, of_direction
 from gnnqlab.message.entropy import Counting
 from gnnqlab.message.header import run_number
 from gnnqlab.message.links import sizes_up_to, time_transfers
 from gnnqlab.message.paced import Paced, Pacer
 from gnnqlab.message.transport import make_transport
+from gnnqlab.message.wires import Wires
 from gnnqlab.nn.message_passing import ModelGraph, WorkerGraph
 from gnnqlab.nn.models.registry import ModelSettings, build_model
 from gnnqlab.nn.timed import timed
+from gnnqlab.partition.link_share import LinkShare
 from gnnqlab.partition.shard import Shard
 from gnnqlab.seat import Seat
 from gnnqlab.systems.join import join
@@ -35,6 +39,10 @@ from gnnqlab.systems.system import System
 from gnnqlab.train.clock import Clock
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.edges import expect_edges
+from gnnqlab.train.link_prediction.decoder import attach_decoder
+from gnnqlab.train.link_prediction.objective import LinkObjective
+from gnnqlab.train.link_prediction.settings import TaskSettings
+from gnnqlab.train.node_labels import label_objective
 from gnnqlab.train.objective import Objective, Scores
 from gnnqlab.train.parameters import Adam, FlatParameters
 from gnnqlab.train.reduction import Facts, make_reduction
@@ -101,7 +109,7 @@ class Trainer:
         with self._remakes() as remakes:
             graph = self.graph.at(epoch, training=True, clock=self.clock, remakes=remakes)
             logits = self.model(graph, self.graph.features)
-            loss = timed(self.clock, "loss", self.objective.loss, logits)
+            loss = timed(self.clock, "loss", self.objective.loss, logits, graph.look(logits))
         self._count(logits)
         news = any([adaptive.news() for adaptive in self.adaptives.values()])  # noqa: C419  # all are asked
         with self.clock("reduce"):
@@ -171,9 +179,10 @@ class Trainer:
         self._evaluated = True
         with self.clock.whole("evaluate"):
             self.model.eval()
-            logits = self.model(self.graph.at(epoch, training=False), self.graph.features)
+            graph = self.graph.at(epoch, training=False)
+            logits = self.model(graph, self.graph.features)
             self.model.train()
-            return self.objective.scores(logits, distributed=self.distributed)
+            return self.objective.scores(logits, graph.look(logits), distributed=self.distributed)
 
 
 def seat_of(shard: Shard, settings: TrainSettings, device: torch.device | str = "cpu") -> Seat:
@@ -200,6 +209,8 @@ def worker_trainer(
     pacer: Pacer | None = None,
     control: Steering | None = None,
     counting: Counting | None = None,
+    task: TaskSettings | None = None,
+    links: LinkShare | None = None,
 ) -> Trainer:
     """Return the trainer of one worker; ``torch.distributed`` must be initialised if there are several.
 
@@ -212,6 +223,8 @@ def worker_trainer(
         pacer: slows messages down to the rate of a link that is not there.
         control: brings settings from outside while it trains.
         counting: says whether the codes of messages that come are counted; by default they are not.
+        task: what is learnt; by default classes of nodes.
+        links: this worker's, where they are learnt.
 
     Raises:
         ValueError: if the shard has nothing to learn from, so many workers cannot do what the settings ask, or the
@@ -231,6 +244,7 @@ def worker_trainer(
     exact = make_transport("direct", shard.rank, shard.workers)
     if pacer is not None:
         transport, exact = Paced(transport, pacer), Paced(exact, pacer)
+    number = run_number(run) if _with_headers(settings.headers) else None
     exchange = join(
         system,
         shard,
@@ -239,7 +253,7 @@ def worker_trainer(
         transport=transport,
         exact_transport=exact,
         seed=settings.seed,
-        run=run_number(run) if _with_headers(settings.headers) else None,
+        run=number,
         keep_static=settings.layer0 == "once",
         device=device,
         phases=clock,
@@ -268,11 +282,39 @@ def worker_trainer(
     adaptives = adaptives_of(training)
     steering = [] if control is None else [control.steers(adaptives)]
     graph = WorkerGraph(shard, exchange, seed=settings.seed, device=device)
-    sizes = graph.features.shape[1], shard.num_classes
+    task = task or TaskSettings()
+    columns = task.columns(model.hidden, shard.num_classes)
+    sizes = graph.features.shape[1], columns
     network = build_model(model, *sizes, seed=settings.seed, edge_features=edge_features)
+    objective: Objective
+    if links is None:
+        objective = label_objective(shard, device)
+    else:
+        # Its rows are those of this epoch whatever the schedule, and in its own bits whatever the system's.
+        wires = Wires(
+            transport=transport,
+            exact_transport=exact,
+            seed=settings.seed,
+            run=number,
+            codec=Float32() if task.link_bits == EXACT else Stochastic(),
+            bits=Fixed(bits=task.link_bits),
+            counting=counting or Counting(),
+        )
+        objective = LinkObjective(
+            links,
+            shard.row_ids,
+            attach_decoder(network, task.decoder, columns, seed=settings.seed),
+            task,
+            wires,
+            rank=shard.rank,
+            workers=shard.workers,
+            seed=settings.seed,
+            device=device,
+            timeline=exchange.timeline,
+        )
     return Trainer(
         graph,
-        Objective.of(shard, device),
+        objective,
         network,
         settings,
         exchange=exchange,

@@ -313,6 +313,7 @@ def _vanilla(
         config = graph
     else:
         config = configure(graph, model=model, system=system, workers=workers, **settings)
+    config.expect_nodes("gq.probe")
     config = replace(config, system=probed(make_system("vanilla"), config.system))
     return settle([config])[0] if config.launch.comm_share is not None else config
 

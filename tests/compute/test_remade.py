@@ -18,7 +18,7 @@ from gnnqlab.partition import Random
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.systems import make_system, vanilla
 from gnnqlab.train.config import RunConfig, TrainSettings
-from gnnqlab.train.objective import Objective
+from gnnqlab.train.node_labels import label_objective
 from gnnqlab.train.trainer import Trainer
 from tests.cases import each
 from tests.graphs import random_graph
@@ -42,7 +42,7 @@ def test_losses_and_weights_are_those_of_everything_kept(shape):
     for keep in ("all", "sums", "nothing"):
         settings = TrainSettings(keep_for_backward=keep, seed=3)
         network = build_model(shape, graph.num_features, graph.num_classes, seed=3)
-        trainer = Trainer(LocalGraph(graph, seed=3), Objective.of(graph), network, settings)
+        trainer = Trainer(LocalGraph(graph, seed=3), label_objective(graph), network, settings)
         found[keep] = [trainer.epoch(epoch) for epoch in range(3)], trainer.parameters.values
     for keep in ("sums", "nothing"):
         assert found[keep][0] == found["all"][0], keep

@@ -15,10 +15,13 @@ import torch
 import gnnqlab as gq
 from gnnqlab.bits import Rows
 from gnnqlab.cli import main
+from gnnqlab.launch import folder as files
 from gnnqlab.measure.in_process import ThreadedWorkers, exact_trainer, one_thread
 from gnnqlab.nn.models import registry
 from gnnqlab.systems import system as systems
 from gnnqlab.train.config import RunConfig, TrainSettings
+from gnnqlab.train.heartbeat import Heartbeat
+from gnnqlab.train.loop import fit
 from tests.pages import ROOT, blocks
 
 HOW_TO = ROOT / "docs" / "how_to"
@@ -50,7 +53,7 @@ class Read:
 
 
 @pytest.fixture
-def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Read]]:
+def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Read]]:
     """Runs a page: a block that begins with the name of a file is a module beside the others, which are the script."""
     for variable in ("GNNQLAB_CACHE", "GNNQLAB_RUNS"):
         monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
@@ -75,8 +78,8 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
             assert all(0 < loss < 10 for loss in run.losses)
         return run
 
-    def read_page(page: str) -> Read:
-        monkeypatch.setattr(gq, "launch", launch)
+    def read_page(page: str, launches: Callable[..., Any] = launch) -> Read:
+        monkeypatch.setattr(gq, "launch", launches)
         names: dict[str, Any] = {"__name__": "how_to"}
         graphs: list[gq.Graph] = []
         for block in blocks(HOW_TO / f"{page}.md"):
@@ -100,7 +103,7 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
 
 
 def test_every_page_is_run() -> None:
-    tested = {"own_graph", "own_model", "own_codec", "own_bits", "own_system", "cluster", "gpu"}
+    tested = {"own_graph", "own_model", "own_codec", "own_bits", "own_system", "cluster", "gpu", "links"}
     assert {path.stem for path in HOW_TO.glob("*.md")} == tested
 
 
@@ -185,3 +188,20 @@ def test_several_machines(read: Callable[[str], Read], capsys: pytest.CaptureFix
 def test_a_gpu(read: Callable[[str], Read]) -> None:
     one, several = (run.config.launch for run in read("gpu").runs)
     assert (one.device, one.backend) == ("cuda", "gloo") and (several.device, several.backend) == ("cuda", "nccl")
+
+
+def test_links(read: Callable[..., Read], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def launch(graph: Any, **settings: Any) -> gq.Run:
+        """One process in place of the workers, in this one."""
+        config = gq.configure(graph, **{**settings, "workers": 1})
+        folder = files.create(tmp_path, f"run-{len(list(tmp_path.glob('run-*')))}")
+        files.write_json(folder / "config.json", config.to_json())
+        fit(config, folder, 0, 1, Heartbeat(None))
+        files.write_json(folder / "status.json", {"state": "finished", "epoch": config.train.epochs - 1, "errors": []})
+        return gq.Run(folder)
+
+    page = read("links", launch)
+    run = page.names["run"]
+    assert run.summary["test_auc"] > 0.9 and run.summary["test_mrr"] > 0.3
+    assert page.names["rows"].shape == (1797, 16) and page.names["scores"].shape == (5,)
+    assert page.names["quantized"].summary["test_auc"] == pytest.approx(run.summary["test_auc"])

@@ -14,7 +14,7 @@ from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import fixed_bits, vanilla
 from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.objective import Objective
+from gnnqlab.train.node_labels import label_objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
 from tests.agreement import TOLERANCE
 from tests.exchange.test_cache import Held, skipping
@@ -56,7 +56,7 @@ def dense(graph, owner, shape, cache):
     local = LocalGraph(graph, seed=3)
     local.exchange = skipping(local.exchange, owner, held)
     trainer = Trainer(
-        local, Objective.of(graph), build_model(shape, graph.num_features, graph.num_classes, seed=3), SETTINGS
+        local, label_objective(graph), build_model(shape, graph.num_features, graph.num_classes, seed=3), SETTINGS
     )
     passes = []
     trainer.model.register_forward_hook(lambda model, given, out: passes.append(out.detach()))

@@ -18,7 +18,7 @@ from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import SYSTEMS, System, fixed_bits, vanilla
 from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.objective import Objective
+from gnnqlab.train.node_labels import label_objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
 from tests.agreement import TOLERANCE
 from tests.exchange.dense import Instead, dense_of
@@ -160,7 +160,7 @@ def dense(graph, owner, shape, tolerance):
     local = LocalGraph(graph, seed=3)
     local.exchange = skipping(local.exchange, owner, held)
     network = build_model(shape, graph.num_features, graph.num_classes, seed=3)
-    return (*train(Trainer(local, Objective.of(graph), network, TrainSettings(seed=3))), held)
+    return (*train(Trainer(local, label_objective(graph), network, TrainSettings(seed=3))), held)
 
 
 SHAPE = ModelSettings(layers=3, hidden=8, dropout=0.0)

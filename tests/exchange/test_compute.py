@@ -16,7 +16,7 @@ from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import System, vanilla
 from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.objective import Objective
+from gnnqlab.train.node_labels import label_objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
 from tests.compute.int8_rows import Int8Rows
 from tests.graphs import random_graph
@@ -68,7 +68,7 @@ def test_workers_equal_one_process(workers: int, which: str) -> None:
     for (precision, name), (loss, gradients) in results[0].items():
         network = build_model(_shape(name), graph.num_features, graph.num_classes, seed=SETTINGS.seed)
         local = LocalGraph(graph, seed=SETTINGS.seed, products=PARTS[precision].build())
-        true_loss, truth = gradients_of(Trainer(local, Objective.of(graph), network, SETTINGS))
+        true_loss, truth = gradients_of(Trainer(local, label_objective(graph), network, SETTINGS))
         assert all(torch.equal(other[precision, name][1], gradients) for other in results)
         case = (precision, name)
         assert abs(loss - true_loss) < STEPS[precision] / 4 * true_loss, case

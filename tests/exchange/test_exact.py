@@ -18,7 +18,7 @@ from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.partition import Random
 from gnnqlab.systems import System, vanilla
 from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.objective import Objective
+from gnnqlab.train.node_labels import label_objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
 from tests.exchange.random_edges import EdgesAtRandom
 from tests.graphs import random_graph
@@ -50,7 +50,7 @@ def on_rank(rank: int, workers: int, graph, cut, system: System) -> dict:
 def alone(graph, name: str, part) -> tuple[float, torch.Tensor]:
     network = build_model(_shape(name), graph.num_features, graph.num_classes, seed=SETTINGS.seed)
     local = LocalGraph(graph, seed=SETTINGS.seed, products=part.build())
-    return first_step(Trainer(local, Objective.of(graph), network, SETTINGS))
+    return first_step(Trainer(local, label_objective(graph), network, SETTINGS))
 
 
 @pytest.mark.parametrize(

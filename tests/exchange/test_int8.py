@@ -20,7 +20,7 @@ from gnnqlab.systems import System, vanilla
 from gnnqlab.systems.cagnet import cagnet
 from gnnqlab.systems.cdfgnn import cdfgnn
 from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.objective import Objective
+from gnnqlab.train.node_labels import label_objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
@@ -80,7 +80,7 @@ def test_workers_equal_one_process(workers: int, which: str) -> None:
     for (scale, name), (loss, gradients) in results[0].items():
         network = build_model(_shape(name, scale), graph.num_features, graph.num_classes, seed=SETTINGS.seed)
         local = LocalGraph(graph, seed=SETTINGS.seed, products=PARTS[scale].build())
-        true_loss, truth = gradients_of(Trainer(local, Objective.of(graph), network, SETTINGS))
+        true_loss, truth = gradients_of(Trainer(local, label_objective(graph), network, SETTINGS))
         assert all(torch.equal(other[scale, name][1], gradients) for other in results)
         apart[scale].append(float((gradients - truth).norm() / truth.norm()))
         assert abs(loss - true_loss) < (2e-2 if scale == "tensor" else 1e-3) * true_loss, (scale, name)

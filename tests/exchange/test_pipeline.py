@@ -15,7 +15,7 @@ from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import vanilla
 from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.objective import Objective
+from gnnqlab.train.node_labels import label_objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
 from tests.agreement import assert_same_training, what_came_out
 from tests.cases import each
@@ -82,7 +82,7 @@ def check(shape, schedule, *, workers=3, fresh=(), layer0="resend", **smoothing)
     results = run_ranks(on_rank, workers, graph, owner, shape, settings, {"schedule": schedule}, fresh)
     stale = StaleGraph(graph, owner, seed=3, fresh=fresh, **smoothing)
     network = build_model(shape, graph.num_features, graph.num_classes, seed=3)
-    truth = train(Trainer(stale, Objective.of(graph), network, settings))
+    truth = train(Trainer(stale, label_objective(graph), network, settings))
     assert_same_training(results, truth)
     return truth
 
@@ -117,7 +117,7 @@ def test_always_fresh_is_the_law():
     axes = {"schedule": AdaptivePipeline()}
     results = run_ranks(on_rank, 2, graph, owner, shape, settings, axes, range(EPOCHS))
     network = build_model(shape, graph.num_features, graph.num_classes, seed=3)
-    truth = train(Trainer(LocalGraph(graph, seed=3), Objective.of(graph), network, settings))
+    truth = train(Trainer(LocalGraph(graph, seed=3), label_objective(graph), network, settings))
     assert_same_training(results, truth)
 
 

@@ -19,7 +19,7 @@ from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import vanilla
 from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.objective import Objective
+from gnnqlab.train.node_labels import label_objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
 from tests.agreement import assert_same_training, what_came_out
 from tests.cases import each
@@ -114,7 +114,7 @@ def check(shape, sampler, *, schedule=None, graph=None, layer0="resend", **stale
     results = run_ranks(on_rank, 3, graph, owner, shape, settings, axes)
     dense = SampledGraph(graph, owner, sampler, seed=3, whole_input=layer0 == "once", **stale)
     network = build_model(shape, graph.num_features, graph.num_classes, seed=3)
-    truth = train(Trainer(dense, Objective.of(graph), network, settings))
+    truth = train(Trainer(dense, label_objective(graph), network, settings))
     assert_same_training(results, truth)
     return results
 

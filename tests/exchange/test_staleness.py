@@ -14,7 +14,7 @@ from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import vanilla
 from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.objective import Objective
+from gnnqlab.train.node_labels import label_objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
 from tests.agreement import TOLERANCE, assert_same_training, what_came_out
 from tests.cases import each
@@ -90,7 +90,7 @@ def off(found, truth):
 def errors(results, index, graph, shape, settings, features):
     """Return the error of logits, and the largest of a parameter's gradient, in each epoch, relative to its size."""
     network = build_model(shape, graph.num_features, graph.num_classes, seed=settings.seed)
-    whole = Trainer(LocalGraph(graph, seed=settings.seed), Objective.of(graph), network, settings)
+    whole = Trainer(LocalGraph(graph, seed=settings.seed), label_objective(graph), network, settings)
     logits, gradients = frozen(whole, features, [0, CHANGE])
     of_logits, of_gradients = [], []
     for epoch in range(len(results[0][0][index][0])):
@@ -266,8 +266,8 @@ def test_attention_sees_rows_of_the_epoch_before():
     results = run_ranks(on_rank, 3, graph, owner, shape, Pipelined())
     network = build_model(shape, graph.num_features, graph.num_classes, seed=3)
     whole = StaleAttention(graph, owner, seed=3)
-    truth = train(Trainer(whole, Objective.of(graph), network, TrainSettings(seed=3)))
+    truth = train(Trainer(whole, label_objective(graph), network, TrainSettings(seed=3)))
     assert_same_training(results, truth)
     network = build_model(shape, graph.num_features, graph.num_classes, seed=3)
-    fresh = train(Trainer(LocalGraph(graph, seed=3), Objective.of(graph), network, TrainSettings(seed=3)))
+    fresh = train(Trainer(LocalGraph(graph, seed=3), label_objective(graph), network, TrainSettings(seed=3)))
     assert (truth["losses"] - fresh["losses"]).abs().max() > WRONG  # the test can tell them apart

@@ -34,7 +34,7 @@ from gnnqlab.train.edges import expect_edges
 from gnnqlab.train.inference import embeddings
 from gnnqlab.train.inference import logits as logits_of
 from gnnqlab.train.model_file import ModelFile, read_model
-from gnnqlab.train.objective import Objective
+from gnnqlab.train.node_labels import label_objective
 from gnnqlab.train.trainer import worker_trainer
 from tests.agreement import TOLERANCE, assert_same_training
 from tests.cases import each
@@ -122,7 +122,7 @@ def test_models_agree_with_dense_float64(name, more, directed):
         choices = {"directed": directed, "self_loops": "remove" if directed else "add", "isolated": 4}
         graph = featured(features=20, weighted=weighted, **choices)  # 20 -> 16 projects first, 16 -> 16 does not
         model = network(graph, shape(name, dropout=0.0, norm="none", **more))
-        local, objective = LocalGraph(graph), Objective.of(graph)
+        local, objective = LocalGraph(graph), label_objective(graph)
         logits = model(local.at(0, training=True), local.features)
         objective.loss(logits).backward()
         truth = network(graph, shape(name, dropout=0.0, norm="none", **more)).double()

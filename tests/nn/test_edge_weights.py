@@ -19,7 +19,7 @@ from gnnqlab.partition import Random, Shard, build_shard
 from gnnqlab.systems import cagnet, sancus, sar, vanilla
 from gnnqlab.train.batches import Batches, MiniBatchSettings
 from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.objective import Objective
+from gnnqlab.train.node_labels import label_objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
 from tests.agreement import TOLERANCE, assert_same_training, what_came_out
 from tests.cases import each
@@ -68,7 +68,7 @@ class DenseGraph(LocalGraph):
 def logits_and_gradients(local: LocalGraph, graph: Graph, settings: ModelSettings, dtype: torch.dtype):
     model = build_model(settings, graph.num_features, graph.num_classes, seed=3).to(dtype)
     logits = model(local.at(0, training=True), local.features)
-    Objective.of(graph).loss(logits).backward()
+    label_objective(graph).loss(logits).backward()
     return logits.detach().double(), torch.cat([each.grad.flatten().double() for each in model.parameters()])
 
 
@@ -107,7 +107,7 @@ def test_weights_of_one_change_no_bit():
 def one_process(graph: Graph, settings: ModelSettings) -> dict:
     sizes = graph.num_features, graph.num_classes
     network = build_model(settings, *sizes, seed=SETTINGS.seed, edge_features=graph.num_edge_features)
-    trainer = Trainer(LocalGraph(graph, seed=SETTINGS.seed), Objective.of(graph), network, SETTINGS)
+    trainer = Trainer(LocalGraph(graph, seed=SETTINGS.seed), label_objective(graph), network, SETTINGS)
     losses, gradients = [], []
     for epoch in range(EPOCHS):
         losses.append(trainer.gradients(epoch))

@@ -13,7 +13,7 @@ from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import vanilla
 from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.objective import Objective
+from gnnqlab.train.node_labels import label_objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
 from tests.agreement import assert_same_training, what_came_out
 from tests.cases import each
@@ -27,7 +27,7 @@ def one_process(graph: Graph, model: ModelSettings, settings: TrainSettings) -> 
     local = LocalGraph(graph, seed=settings.seed)
     sizes = graph.num_features, graph.num_classes
     network = build_model(model, *sizes, seed=settings.seed, edge_features=graph.num_edge_features)
-    return train(Trainer(local, Objective.of(graph), network, settings))
+    return train(Trainer(local, label_objective(graph), network, settings))
 
 
 def train(trainer: Trainer) -> dict:

@@ -9,7 +9,7 @@ from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import vanilla
 from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.objective import Objective
+from gnnqlab.train.node_labels import label_objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
 from tests.cases import each
 from tests.graphs import random_graph
@@ -87,7 +87,7 @@ def test_gcnii_that_keeps_its_first_rows_needs_no_halo():
     results = run_ranks(gcnii_on_rank, 2, graph, Random(seed=1).assign(graph, 2))
     shape = ModelSettings(name="gcnii", layers=3, hidden=8, dropout=0.0, initial_share=1.0)
     network = build_model(shape, 12, 4, seed=1)
-    truth = Trainer(LocalGraph(graph, seed=1), Objective.of(graph), network, TrainSettings(seed=1))
+    truth = Trainer(LocalGraph(graph, seed=1), label_objective(graph), network, TrainSettings(seed=1))
     losses = torch.tensor([truth.epoch(epoch) for epoch in range(3)])
     for found, gradients in results:
         torch.testing.assert_close(found, losses)

@@ -11,6 +11,7 @@ import pytest
 
 import gnnqlab as gq
 from gnnqlab.bits.assigned import Assigned
+from gnnqlab.cli import main
 from gnnqlab.settings import settings_in
 from gnnqlab.systems.said import Said
 from gnnqlab.systems.settings import settings_of
@@ -30,6 +31,7 @@ from tests.cases import each
         {"model": "graphsage", "device": "cuda", "backend": "nccl"},
         {"workers": 4, "hosts": 2, "link": "200mbit", "wire": "paced", "vanilla_share": 0.75},
         {"comm_share": 0.75},
+        {"task": "links", "negatives": 3, "decoder": "mlp", "embedding": 24, "val_share": 0.0},
     ],
 )
 def test_json_loses_nothing(settings):
@@ -49,6 +51,12 @@ def test_json_loses_nothing(settings):
         ({"layer0": "never"}, "layer0 must be 'resend' or 'once', got 'never'"),
         ({"transport": "pigeon"}, "transport must be 'direct', 'ring' or 'all-to-all', got 'pigeon'"),
         ({"workers": 0}, "workers must be at least 1, got 0"),
+        ({"task": "edges"}, "task must be 'nodes' or 'links', got 'edges'"),
+        ({"negatives": 4}, "negatives 4 is of task 'links', got task 'nodes'; add task 'links', or leave it out"),
+        ({"task": "links", "pool": 2}, "pool must be at least 3, got 2"),
+        ({"task": "links", "val_share": 0.5, "test_share": 0.5}, "must leave edges to learn from, got 0.5 and 0.5"),
+        ({"task": "links", "system": "cdfgnn"}, "rows of one owner each, .*, got a cut of edges of system 'cdfgnn'"),
+        ({"task": "links", "system": "cagnet"}, "got a cut of blocks of system 'cagnet'; choose a system that cuts"),
         ({"layers": 0}, "layers must be at least 1, got 0"),
         ({"dropout": 1.0}, r"dropout must lie in \[0, 1\), got 1.0"),
         ({"model": "gnc"}, "model must be one of .*, got 'gnc'"),
@@ -283,3 +291,24 @@ def test_workers_of_a_host_make_the_number_of_workers():
     assert gq.configure("digits").workers == 2
     with pytest.raises(ValueError, match="workers must be hosts times workers_per_host, got 3 for 2 times 2"):
         gq.configure("digits", workers=3, workers_per_host=2)
+
+
+def test_what_knows_the_loss_of_nodes_alone_refuses_links(capsys):
+    config = gq.configure("sbm:60,3,6", task="links")
+    for what, ask in {
+        "gq.probe": lambda: gq.probe("sbm:60,3,6", task="links"),
+        "gq.probe knows": lambda: gq.probe(config),
+        "gq.theory.check": lambda: gq.theory.check(config),
+    }.items():
+        with pytest.raises(ValueError, match=f"{what}.* task 'nodes'.*, got task 'links'; give it a configuration of"):
+            ask()
+    with pytest.raises(SystemExit):
+        main(["compare", "--graph", "digits", "--task", "links", "--mini-batch"])
+    assert "--mini-batch knows the loss of task 'nodes' alone" in capsys.readouterr().err
+
+
+def test_a_command_says_the_task(made_by):
+    config = gq.configure("digits", task="links", negatives=2, test_share=0.2)
+    line = "gnnqlab train --graph digits --system vanilla --model gcn --workers 2 --epochs 60"
+    assert command_of(config) == f"{line} --task links --test-share 0.2 --negatives 2"
+    assert made_by(command_of(config)) == config

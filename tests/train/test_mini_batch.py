@@ -14,7 +14,7 @@ from gnnqlab.partition import Random
 from gnnqlab.train.batches import Batches, MiniBatchSettings
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.mini_batch import MiniBatchTrainer, own_rows
-from gnnqlab.train.objective import Objective
+from gnnqlab.train.node_labels import label_objective
 from tests.cases import each
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
@@ -122,7 +122,7 @@ def test_all_neighbours_in_one_batch_are_full_graph_training(multi_label):
     got = trainer.parameters.gradients.clone()
     trainer.parameters.zero()
     whole = LocalGraph(graph)
-    Objective.of(graph).loss(trainer.model(whole.at(0, training=True), graph.features)).backward()
+    label_objective(graph).loss(trainer.model(whole.at(0, training=True), graph.features)).backward()
     assert not others
     torch.testing.assert_close(got, trainer.parameters.gradients, rtol=1e-4, atol=1e-6)
     trainer.close()

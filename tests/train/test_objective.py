@@ -9,7 +9,7 @@ import torch
 
 from gnnqlab.graph import Graph
 from gnnqlab.partition import Random, build_shard
-from gnnqlab.train.objective import Objective
+from gnnqlab.train.node_labels import label_objective
 from tests.graphs import random_graph
 
 
@@ -29,7 +29,7 @@ def graph(labels, train=(0, 1), val=(2,), test=(3,)):
 
 
 def test_accuracy_and_cross_entropy():
-    objective = Objective.of(graph(torch.tensor([0, 1, 1, 0])))
+    objective = label_objective(graph(torch.tensor([0, 1, 1, 0])))
     logits = torch.tensor([[0.0, 0.0], [0.0, math.log(3)], [1.0, 0.0], [1.0, 0.0]])
     assert objective.loss(logits).item() == pytest.approx((math.log(2) + math.log(4 / 3)) / 2)
     scores = objective.scores(logits, distributed=False)
@@ -38,7 +38,7 @@ def test_accuracy_and_cross_entropy():
 
 def test_micro_f1_sums_before_it_divides():
     labels = torch.tensor([[1, 0], [1, 1], [0, 0], [1, 0]], dtype=torch.uint8)
-    objective = Objective.of(graph(labels, train=(0, 1), val=(2,), test=(3,)))
+    objective = label_objective(graph(labels, train=(0, 1), val=(2,), test=(3,)))
     logits = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0], [-1.0, 1.0]])
     scores = objective.scores(logits, distributed=False)
     assert scores.train == pytest.approx(2 * 2 / (2 * 2 + 1 + 1))  # 2 hits, 1 false alarm, 1 miss
@@ -53,8 +53,8 @@ def test_shares_of_workers_add_up_to_the_loss_and_their_splits_to_the_graphs():
     owner = Random(seed=1).assign(graph, 3)
     logits = torch.randn(graph.num_nodes, graph.num_classes, generator=torch.Generator().manual_seed(0))
     shards = [build_shard(graph, owner, rank, 3) for rank in range(3)]
-    parts = [Objective.of(shard) for shard in shards]
-    whole = Objective.of(graph)
+    parts = [label_objective(shard) for shard in shards]
+    whole = label_objective(graph)
     assert len({part.train_rows.numel() for part in parts}) > 1  # as many for each, and a local mean would do too
     shares = sum(part.loss(logits[shard.owned]) for part, shard in zip(parts, shards, strict=True))
     torch.testing.assert_close(shares, whole.loss(logits))
@@ -66,4 +66,4 @@ def test_shares_of_workers_add_up_to_the_loss_and_their_splits_to_the_graphs():
 def test_what_cannot_be_learnt_is_refused():
     structure = Graph.from_edges(torch.tensor([0]), torch.tensor([1]), num_nodes=2, name="structure")
     with pytest.raises(ValueError, match="training needs at least one labelled training node, this graph has none"):
-        Objective.of(structure)
+        label_objective(structure)

@@ -117,7 +117,7 @@ def _napping_trainer(graph, owner, rank, workers, napping):
         return spmm(*args, rows=rows, transposed=transposed, **kwargs)
 
     objective = mock.Mock(wraps=trainer.objective)
-    objective.loss = lambda logits: plain_loss(napping.around("loss", logits))
+    objective.loss = lambda logits, look: plain_loss(napping.around("loss", logits), look)
     objective.scores = napping.before("evaluate", trainer.objective.scores)
     trainer.objective = objective
     trainer.reduction.finish = napping.before("reduce", trainer.reduction.finish)

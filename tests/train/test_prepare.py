@@ -14,13 +14,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import gnnqlab as gq
+from gnnqlab.graph.link_split import split_links
 from gnnqlab.partition import Random
+from gnnqlab.partition.link_share import LinkShare
 from gnnqlab.partition.parts import shard_path, store_shards
 from gnnqlab.partition.shard import Shard, build_shard
 from gnnqlab.train.heartbeat import Heartbeat
-from gnnqlab.train.prepare import keep_graph, own_shard, partitioner_library
+from gnnqlab.train.prepare import HeldLinks, keep_graph, own_links, own_shard, partitioner_library
 from tests.graphs import random_graph
 
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -142,3 +145,27 @@ def test_a_run_tells_its_partitioner_how_many_hosts_there_are(tmp_path, settings
     config = gq.configure("sbm:60,3,6", system=system, workers=4, **settings)
     with pytest.raises(RuntimeError, match=f"told of {hosts} hosts"):
         fit(config, tmp_path, 0, 4, Heartbeat(None))
+
+
+def test_links_are_held_back_before_the_cut_and_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = gq.load("sbm:60,3,6")
+
+    def made(seed: int, name: str) -> list[tuple[Shard, LinkShare]]:
+        (run := tmp_path / name).mkdir()
+        held = HeldLinks(0.1, 0.2, seed)
+        shards = [
+            own_shard("sbm:60,3,6", Random(), rank=rank, workers=2, run=run, heartbeat=Heartbeat(None), held=held)
+            for rank in range(2)
+        ]
+        return [(shard, own_links(run, rank)) for rank, shard in enumerate(shards)]
+
+    first = made(1, "first")
+    split = split_links(whole, val=0.1, test=0.2, seed=1)
+    assert sum(shard.num_edges for shard, _ in first) == split.graph.num_edges < whole.num_edges
+    assert sorted(torch.cat([links.numbers for _, links in first]).tolist()) == list(range(split.kinds.numel()))
+    for shard, links in first:
+        assert torch.equal(links.owner[shard.owned].unique(), torch.tensor([shard.rank], dtype=torch.int32))
+        assert torch.equal(links.kinds, split.kinds[links.numbers])
+    assert not torch.equal(made(2, "other")[0][1].kinds, first[0][1].kinds)
+    monkeypatch.setattr("gnnqlab.train.prepare.load", None)  # what is there is not loaded again
+    assert torch.equal(made(1, "again")[1][1].targets, first[1][1].targets)

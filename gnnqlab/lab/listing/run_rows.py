@@ -13,6 +13,7 @@ from gnnqlab.launch.kept import bytes_under
 from gnnqlab.measure.intervals import interval
 from gnnqlab.train.config_file import NAME as CONFIG
 from gnnqlab.train.config_file import read_config
+from gnnqlab.train.scores import score_in
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -69,7 +70,7 @@ def run_row(run: Run) -> Row:
     try:
         settings = read_config(run.folder)
         summary = dict(run.summary) if run.status == "finished" else {}
-        score = summary.get("test_accuracy", summary.get("test_f1_micro"))
+        score = score_in(summary)
         return Row(
             id=run.id,
             status=run.status,

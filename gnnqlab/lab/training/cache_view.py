@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.frames import by_epoch
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
-from gnnqlab.lab.training.snapshot import RunLike, score_name
+from gnnqlab.lab.training.snapshot import RunLike
+from gnnqlab.train.scores import score_label
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -65,7 +66,7 @@ def draw_cache(run: CachedRun, *, label: str = "", dark: bool = False) -> Bundle
     epsilon = counts.groupby("epoch")["epsilon"].first()
     scores = by_epoch(run.records).dropna(subset=["val_score"])
     told = bool(epsilon.notna().any())
-    titles = ["rows sent (%)", *["ε (no unit)"] * told, f"{score_name(run.summary)} (%)"]
+    titles = ["rows sent (%)", *["ε (no unit)"] * told, f"{score_label(run.summary)} (%)"]
     figure = make_subplots(rows=len(titles), cols=1, shared_xaxes=True, vertical_spacing=0.06)
     for index, layer in enumerate(shares):
         _line(figure, 1, shares.index, 100 * shares[layer], f"layer {layer}", _COLORS[index % len(_COLORS)])

@@ -23,8 +23,9 @@ from gnnqlab.lab.training.cache_view import draw_cache
 from gnnqlab.lab.training.comparison_table import comparison_frame
 from gnnqlab.lab.training.entropy_view import draw_entropy
 from gnnqlab.lab.training.looks import equally_often, said
-from gnnqlab.lab.training.snapshot import RunLike, Snapshot, labels, score_name, take
+from gnnqlab.lab.training.snapshot import RunLike, Snapshot, labels, take
 from gnnqlab.lab.training.target import check_target, usual_target
+from gnnqlab.train.scores import ALSO, score_label
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -63,7 +64,7 @@ class Comparison:
         """Loss or score by epoch or by seconds of training."""
         import pandas as pd
 
-        score = score_name(self.runs[0].summary)
+        score = score_label(self.runs[0].summary)
         last = {label: by_epoch(records).dropna(subset=[value]).tail(1) for label, records in self.records.items()}
         frame = pd.concat(last.values(), keys=last.keys(), names=["system"]).droplevel(1)
         figure = plots.convergence(self.records, value=value, against=against, score=score)
@@ -137,9 +138,11 @@ class Comparison:
     def _short(self) -> DataFrame:
         """The columns a person looks at first, in units a person reads."""
         full = self.to_frame()
-        score = score_name(self.runs[0].summary)
+        score = score_label(self.runs[0].summary)
         short = full[["workers", "epochs"]].copy()
         short[f"test {score}"] = [f"{100 * value:.2f} %" for value in full[score]]
+        for label in (name for name in ALSO.values() if name in full):
+            short[f"test {label}"] = [f"{100 * value:.2f} %" for value in full[label]]
         short["total"] = [_beside(*pair) for pair in zip(full["train_s"], full["faster"])]
         if not math.isnan(self.target):
             reached = zip(full["to_target_s"], full["faster_to_target"])

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.training.looks import equally_often
-from gnnqlab.lab.training.snapshot import RunLike, labels, score_name, take
+from gnnqlab.lab.training.snapshot import RunLike, labels, take
 from gnnqlab.lab.training.target import check_target, seconds_to, usual_target
+from gnnqlab.train.scores import also_in, score_in, score_label
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -19,7 +20,7 @@ __all__ = ["comparison_frame"]
 def comparison_frame(runs: Sequence[RunLike], *, target: float | None = None) -> DataFrame:
     """Systems side by side, one row a run; ratios are to the first run, above 1 where it is surpassed.
 
-    Columns: ``workers, epochs, accuracy`` (or ``micro-F1``)``, best_val, train_s, faster, to_target_s,
+    Columns: ``workers, epochs, accuracy`` (or ``micro-F1``, or ``AUC, MRR``)``, best_val, train_s, faster, to_target_s,
     faster_to_target, epoch_s, speedup, bytes_per_epoch, bytes_payload, bytes_params, fewer_bytes, comm_s, comp_s,
     quant_s, assign_s, assign_share, assign_cpu_s, final_loss, peak_memory_bytes, link``. ``train_s`` is the whole
     training and ``to_target_s`` the time to accuracy (``seconds_to``), NaN for a run that did not get there; both hold
@@ -52,7 +53,8 @@ def comparison_frame(runs: Sequence[RunLike], *, target: float | None = None) ->
             {
                 "workers": summary.get("workers"),
                 "epochs": summary.get("epochs"),
-                score_name(summary): summary.get("test_accuracy", summary.get("test_f1_micro")),
+                score_label(summary): score_in(summary),
+                **also_in(summary),
                 "best_val": summary.get("best_val"),
                 "train_s": summary.get("train_s"),
                 "faster": _ratio(first.get("train_s"), summary.get("train_s")),

@@ -18,6 +18,7 @@ from gnnqlab.launch.folder import read_json
 from gnnqlab.launch.run import LIVE, Run
 from gnnqlab.train.config_file import read_config, unimported
 from gnnqlab.train.json_lines import GrowingLines, last_line, lines_at, spread_lines
+from gnnqlab.train.scores import ALSO, SCORES, also_told, score_told
 
 __all__ = ["AGES", "DIRECTIONS", "SENT", "GrowingColumns", "LiveModel", "Traffic"]
 
@@ -29,6 +30,7 @@ DIRECTIONS = ("forward", "backward")
 _COLUMNS = (
     "epoch", "time_s", "loss", "train_score", "val_score", "test_score", "epoch_s",
     *(phase.column for phase in PHASES), "bytes_payload", "bytes_params", *AGES, *SENT,
+    *(f"{split}_{name}" for name in ALSO for split in ("val", "test")),
 )  # fmt: skip
 _LONG = 2000
 """Epochs of which all are read at once, even by a view that has yet to open."""
@@ -146,6 +148,8 @@ class LiveModel:
         self._wire = Wire()
         self._epoch_seen = (-1, time.monotonic())
         self._score: str | None = None
+        self.also: dict[str, str] = {}
+        """Columns of further scores, once they are known -> what they are."""
         folder = run.folder
         self._lines = [GrowingLines(folder / f"records-rank{rank}.jsonl") for rank in range(self.workers)]
         self._messages = [GrowingLines(folder / f"traffic-rank{rank}.jsonl") for rank in range(self.workers)]
@@ -255,9 +259,13 @@ class LiveModel:
 
     @property
     def score(self) -> str:
-        """``accuracy``, ``micro-F1`` where nodes have several labels, ``score`` while that is not known."""
+        """``accuracy``, ``micro-F1``, ``AUC`` ...; ``score`` while that is not known."""
         if self._score is None and (facts := read_json(self.run.folder / "facts.json")) is not None:
-            self._score = "micro-F1" if facts.get("multi_label") else "accuracy"
+            self._score = SCORES[score_told(facts)]
+            splits = (("val", "validation"), ("test", "test"))
+            self.also = {
+                f"{split}_{name}": f"{word} {ALSO[name]}" for name in also_told(facts) for split, word in splits
+            }
         return self._score or "score"
 
     @property

@@ -49,6 +49,7 @@ def live_values(model: LiveModel, *, worker: int | None = None) -> list[dict[str
     return [
         _series(epochs, first["loss"]),
         *(_series(epochs, 100 * first[column]) for column, _ in _SCORES),
+        *(_series(epochs, 100 * first[column]) for column in model.also),
         *_by_epoch(model, worker),
         *_by_worker(model),
         *_widths(model),
@@ -77,7 +78,7 @@ def draw_live(model: LiveModel, *, worker: int | None = None, dark: bool = False
     height = _TOP + _FOOT + rows * _ROW + (rows - 1) * _GAP
     inside = height - _TOP - _FOOT
     titles = [
-        "Training loss", model.score[0].upper() + model.score[1:], "Where an epoch goes",
+        "Training loss", _scores_title(model), "Where an epoch goes",
         "The same by worker, newest epochs", "Bits an element",
         "Elements by bit-width", "Bytes from worker to worker", "Bytes sent in an epoch, all workers",
         *(_AGE_WORDS[column].capitalize() for column in aging), *(["Rows sent, by layer"] if model.sent else []),
@@ -105,6 +106,12 @@ def draw_live(model: LiveModel, *, worker: int | None = None, dark: bool = False
     _name_axes(figure, aging, sent=bool(model.sent))
     figure.update_layout(live_axes(model, worker=worker))
     return figure
+
+
+def _scores_title(model: LiveModel) -> str:
+    """Return what the scores are, all of them."""
+    names = [model.score[0].upper() + model.score[1:], *(words.split()[-1] for words in model.also.values())]
+    return " and ".join(dict.fromkeys(names))
 
 
 def caption_of_live(model: LiveModel) -> str:
@@ -303,6 +310,11 @@ def _looks(model: LiveModel) -> list[dict[str, Any]]:
             line(1, 2, color, dash, symbol, name=name, legend="legend2",
                  hovertemplate=f"epoch %{{x}}: %{{y:.1f}} %<extra>{name}</extra>")
             for (_, name), color, dash, symbol in styles
+        ),
+        *(
+            line(1, 2, orange if name.startswith("validation") else green, "dashdot", "cross", name=name,
+                 legend="legend2", hovertemplate=f"epoch %{{x}}: %{{y:.1f}} %<extra>{name}</extra>")
+            for name in model.also.values()
         ),
         *(
             bar(2, 1, phase.color, pattern, name=phase.label, legendgroup=phase.column,

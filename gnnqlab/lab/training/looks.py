@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.training.snapshot import Snapshot
+from gnnqlab.train.scores import ALSO, score_key
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -66,10 +67,10 @@ def _best(records: DataFrame, summary: Any) -> dict[str, Any]:
     """What a summary says of the epoch with the best validation score, as ``summarize`` does."""
     first = records[records["rank"] == records["rank"].min()].dropna(subset=["train_score"])
     best = first.loc[first["val_score"].fillna(-1.0).idxmax()]
-    metric = "test_f1_micro" if "test_f1_micro" in summary else "test_accuracy"
     val = float(best["val_score"])
     return {
-        metric: float(best["test_score"]),
+        score_key(summary): float(best["test_score"]),
+        **{f"test_{name}": float(best[f"test_{name}"]) for name in ALSO if f"test_{name}" in best},
         "best_val": val if val == val else None,
         "best_epoch": int(best["epoch"]),
     }

@@ -18,8 +18,9 @@ from gnnqlab.lab.training.comparison_table import comparison_frame
 from gnnqlab.lab.training.looks import equally_often, said
 from gnnqlab.lab.training.origin import origin_html
 from gnnqlab.lab.training.report_figures import ReportFigures
-from gnnqlab.lab.training.snapshot import RunLike, Snapshot, graph_name, labels, score_name, take
+from gnnqlab.lab.training.snapshot import RunLike, Snapshot, graph_name, labels, take
 from gnnqlab.lab.training.target import seconds_to, usual_target
+from gnnqlab.train.scores import also_in, score_in, score_label
 
 __all__ = ["write_report"]
 
@@ -122,7 +123,7 @@ def _comparing_facts(runs: Sequence[Snapshot], names: Sequence[str], target: flo
     return [
         _timed("Total", name, _number(other.get("train_s")), reference, _number(first.get("train_s"))),
         *([_timed(f"To {_percent(target)}", name, soon, reference, soon_before)] if math.isfinite(target) else []),
-        (f"Test {score_name(other)}, {name}", _percent(ours), f"{points}{reference} {_percent(theirs)}"),
+        (f"Test {score_label(other)}, {name}", _percent(ours), f"{points}{reference} {_percent(theirs)}"),
         (
             f"Bytes sent, {name}",
             _fraction(sent, sent_before),
@@ -146,7 +147,11 @@ def _single_facts(run: Snapshot, target: float) -> list[tuple[str, str, str]]:
     return [
         ("Total", _seconds(summary.get("train_s")), total),
         *([(f"To {_percent(target)}", _reached(soon), "of training, on validation")] if math.isfinite(target) else []),
-        (f"Test {score_name(summary)}", _percent(_score(summary)), f"best on validation {best}"),
+        (f"Test {score_label(summary)}", _percent(_score(summary)), f"best on validation {best}"),
+        *(
+            (f"Test {label}", _percent(_number(value)), "in the same epoch")
+            for label, value in also_in(summary).items()
+        ),
         ("Bytes sent", human_bytes(_number(summary.get("bytes_sent"))), "an epoch, all workers"),
     ]
 
@@ -161,9 +166,10 @@ def _comparison(runs: Sequence[Snapshot], target: float | None) -> str:
         "whole training, times as fast": [_ratio(value, 2) for value in frame["faster"]],
         f"time to {_percent(goal)} on validation": [_reached(value) for value in frame["to_target_s"]],
         f"time to {_percent(goal)}, times as fast": [_ratio(value, 2) for value in frame["faster_to_target"]],
-        f"test {'score' if len(set(map(score_name, summaries))) > 1 else score_name(summaries[0])}": [
+        f"test {'score' if len(set(map(score_label, summaries))) > 1 else score_label(summaries[0])}": [
             _percent(_score(summary)) for summary in summaries
         ],
+        **{f"test {label}": _cells(label, summaries) for label in dict.fromkeys(_further(summaries))},
         "best on validation": [_percent(_number(summary.get("best_val"))) for summary in summaries],
         "final loss": [f"{_number(value):.4g}" for value in frame["final_loss"]],
         "epoch (median)": [_seconds(value) for value in frame["epoch_s"]],
@@ -255,7 +261,16 @@ def _number(value: Any) -> float:
 
 
 def _score(summary: Mapping[str, Any]) -> float:
-    return _number(summary.get("test_accuracy", summary.get("test_f1_micro")))
+    return _number(score_in(summary))
+
+
+def _further(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Labels of the further scores of some runs."""
+    return [label for summary in summaries for label in also_in(summary)]
+
+
+def _cells(label: str, summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [_percent(_number(also_in(summary).get(label))) for summary in summaries]
 
 
 def _percent(value: float) -> str:

@@ -20,9 +20,10 @@ from gnnqlab.lab.training.entropy_view import draw_entropy, has_entropy
 from gnnqlab.lab.training.live_model import LiveModel
 from gnnqlab.lab.training.live_thinning import rounded, thinned
 from gnnqlab.lab.training.live_views import draw_live, live_frame
-from gnnqlab.lab.training.snapshot import Snapshot, score_name
+from gnnqlab.lab.training.snapshot import Snapshot
 from gnnqlab.lab.training.timeline_view import shown_layer, timeline_chart
 from gnnqlab.launch.run import Run
+from gnnqlab.train.scores import score_label
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -75,7 +76,7 @@ class ReportFigures:
     def _convergence(self) -> str:
         import pandas as pd
 
-        records, score = self._records, score_name(next(iter(self._runs.values())).summary)
+        records, score = self._records, score_label(next(iter(self._runs.values())).summary)
         epochs = {name: by_epoch(one) for name, one in records.items()}
 
         def side_by_side(column: str) -> DataFrame:

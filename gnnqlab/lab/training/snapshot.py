@@ -12,7 +12,7 @@ from gnnqlab.launch.folder import read_json
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["RunLike", "Snapshot", "graph_name", "labels", "score_name", "take"]
+__all__ = ["RunLike", "Snapshot", "graph_name", "labels", "take"]
 
 
 _MOST_BYTES, _SPREAD = 8 << 20, 64  # a second to read at most
@@ -111,8 +111,3 @@ def graph_name(summary: Mapping[str, Any]) -> str:
     """The graph's name; of a file, its name without folder."""
     name = str(summary.get("graph", "a graph"))
     return Path(name).name if "/" in name else name
-
-
-def score_name(summary: Mapping[str, Any]) -> str:
-    """``accuracy`` for one label a node, ``micro-F1`` for several."""
-    return "micro-F1" if "test_f1_micro" in summary else "accuracy"

@@ -1,6 +1,7 @@
 """A run as it stood, and its names."""
 
 from gnnqlab.lab.training import snapshot
+from gnnqlab.train.scores import score_label
 from tests.lab.synthetic import make_run
 
 
@@ -15,8 +16,8 @@ def test_equal_runs_are_counted() -> None:
 
 
 def test_several_labels_a_node_mean_micro_f1() -> None:
-    assert snapshot.score_name({"test_f1_micro": 0.5}) == "micro-F1"
-    assert snapshot.score_name({"test_accuracy": 0.5}) == "accuracy"
+    assert score_label({"test_f1_micro": 0.5}) == "micro-F1"
+    assert score_label({"test_accuracy": 0.5}) == "accuracy"
 
 
 def test_a_handle_is_read_once() -> None:

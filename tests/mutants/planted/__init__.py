@@ -5,6 +5,7 @@ from tests.mutants.planted import (
     compute,
     exchange,
     lab,
+    links,
     measure,
     message,
     models,
@@ -17,5 +18,5 @@ from tests.mutants.planted import (
 
 FAULTS = (
     *theory.FAULTS, *bits.FAULTS, *partition.FAULTS, *message.FAULTS, *exchange.FAULTS, *models.FAULTS, *train.FAULTS,
-    *measure.FAULTS, *tune.FAULTS, *lab.FAULTS, *runs.FAULTS, *compute.FAULTS,
+    *measure.FAULTS, *tune.FAULTS, *lab.FAULTS, *runs.FAULTS, *compute.FAULTS, *links.FAULTS,
 )  # fmt: skip

@@ -5,15 +5,15 @@ from tests.mutants.fault import Fault
 FAULTS = (
     Fault(
         name="the mean of local losses",
-        file="train/objective.py",
-        before="return total / self.global_train",
-        after="return total / max(1, self.train_rows.numel())",
+        file="train/node_labels.py",
+        before="self.labels[self.train_rows]) / self.global_train",
+        after="self.labels[self.train_rows]) / max(1, self.train_rows.numel())",
         test="train/test_objective.py::test_shares_of_workers_add_up_to_the_loss_and_their_splits_to_the_graphs",
         why="workers with few training nodes would weigh too much (erratum SY-6)",
     ),
     Fault(
         name="accuracy over all nodes",
-        file="train/objective.py",
+        file="train/node_labels.py",
         before="torch.stack([(hits * mask).sum(), (misses * mask).sum()])",
         after="torch.stack([hits.sum(), misses.sum()])",
         test="train/test_objective.py::test_accuracy_and_cross_entropy",
@@ -21,7 +21,7 @@ FAULTS = (
     ),
     Fault(
         name="validation and test swapped",
-        file="train/objective.py",
+        file="train/node_labels.py",
         before="(part.train_mask, part.val_mask, part.test_mask))",
         after="(part.train_mask, part.test_mask, part.val_mask))",
         test="train/test_objective.py::test_accuracy_and_cross_entropy",
@@ -29,9 +29,9 @@ FAULTS = (
     ),
     Fault(
         name="the Jaccard index for micro-F1",
-        file="train/objective.py",
-        before="return 2 * hits / (2 * hits + misses) if",
-        after="return hits / (hits + misses) if",
+        file="train/node_labels.py",
+        before="return 2 * hits, 2 * hits + misses",
+        after="return hits, hits + misses",
         test="train/test_objective.py::test_micro_f1_sums_before_it_divides",
         why="scores would be lower than the papers', and nobody would know why",
     ),

@@ -1,0 +1,112 @@
+"""One worker's share of the links of a graph whose nodes are cut: those whose source it owns.
+
+Rows of targets that others own are fetched: who needs which is known when the graph is cut, so nobody asks.
+
+Letters: n links of a worker, V nodes, P workers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnqlab.atomic import replacing
+from gnnqlab.graph.link_split import TRAIN, LinkSplit
+
+__all__ = ["LinkShare", "share_links"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LinkShare:
+    """The links of one worker, and which rows go where for all links that are learnt from, or that are scored."""
+
+    owner: Tensor
+    """Owner of every node, int32 ``(V,)``: what is drawn may be any node."""
+    sources: Tensor
+    """Global ids of sources, all of this worker, int64 ``(n,)``."""
+    targets: Tensor
+    numbers: Tensor
+    """Numbers of the links in the whole graph, int64 ``(n,)``."""
+    kinds: Tensor
+    """``TRAIN``, ``VAL`` or ``TEST``, uint8 ``(n,)``."""
+    scored: Tensor
+    """Training links that are scored as well, bool ``(n,)``."""
+    counts: Tensor
+    """Links of each kind in the whole graph, and those scored of the training ones, int64 ``(4,)``."""
+    learnt_sends: Tensor
+    """Global ids of rows to send for training links, grouped by receiver, ascending within one, int64."""
+    learnt_send_splits: Tensor
+    """How many for each receiver, int64 ``(P,)``."""
+    scored_sends: Tensor
+    """The same for links that are scored."""
+    scored_send_splits: Tensor
+
+    def save(self, path: Path) -> None:
+        """Write the share as an ``.npz`` without pickles, whole or not at all."""
+        arrays = {field.name: getattr(self, field.name).numpy() for field in fields(self)}
+        with replacing(path) as partial, partial.open("wb") as file:
+            np.savez(file, **arrays)
+
+    @classmethod
+    def load(cls, path: Path) -> LinkShare:
+        """Read a share that :meth:`save` wrote."""
+        with np.load(path, allow_pickle=False) as file:
+            return cls(**{name: torch.from_numpy(file[name]) for name in file.files})
+
+
+def share_links(split: LinkSplit, owner: Tensor, workers: int) -> list[LinkShare]:
+    """Return every worker's share of the links.
+
+    Args:
+        split: the links of the whole graph.
+        owner: of every node, int64 ``(V,)``.
+        workers: P.
+
+    Example:
+        >>> from gnnqlab.graph import Graph
+        >>> from gnnqlab.graph.link_split import split_links
+        >>> pair = split_links(Graph.from_edges([0], [1], num_nodes=2), val=0, test=0)
+        >>> shares = share_links(pair, torch.tensor([0, 1]), 2)
+        >>> sum(share.sources.numel() for share in shares), sum(share.learnt_sends.numel() for share in shares)
+        (1, 1)
+    """
+    at = owner[split.sources]
+    learnt = split.kinds == TRAIN
+    scored = ~learnt | split.scored
+    kinds = split.kinds.long().bincount(minlength=3)
+    counts = torch.cat([kinds, split.scored.sum().reshape(1)])
+    asked = {"learnt": _asked(split, owner, learnt), "scored": _asked(split, owner, scored)}
+    shares = []
+    for rank in range(workers):
+        mine = (at == rank).nonzero().flatten()
+        sends: dict[str, Tensor] = {}
+        for what, (receivers, ids) in asked.items():
+            sent = owner[ids] == rank
+            sends[f"{what}_sends"] = ids[sent]
+            sends[f"{what}_send_splits"] = receivers[sent].bincount(minlength=workers)
+        shares.append(
+            LinkShare(
+                owner=owner.to(torch.int32),
+                sources=split.sources[mine],
+                targets=split.targets[mine],
+                numbers=mine,
+                kinds=split.kinds[mine],
+                scored=split.scored[mine],
+                counts=counts,
+                **sends,
+            )
+        )
+    return shares
+
+
+def _asked(split: LinkSplit, owner: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """Return who needs which rows of others, each row once, ascending: ``(receivers, ids)``."""
+    sources, targets = split.sources[chosen], split.targets[chosen]
+    across = owner[sources] != owner[targets]
+    nodes = owner.numel()
+    pairs = (owner[sources[across]] * nodes + targets[across]).unique()
+    return pairs // nodes, pairs % nodes

@@ -1,0 +1,1 @@
+"""Prediction of links: negatives, decoders, and the objective that a training asks."""

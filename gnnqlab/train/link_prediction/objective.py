@@ -1,0 +1,198 @@
+"""Prediction of links as an objective: edges against pairs that are drawn, over nodes that are spread over workers.
+
+Letters: N rows of this worker, F rows fetched, D columns, n links of this worker, k negatives of each, M of a pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gnnqlab.exchange.fetch import Fetch, Wanted
+from gnnqlab.exchange.hop import Hop
+from gnnqlab.exchange.timeline import Timeline
+from gnnqlab.graph.link_split import TEST, TRAIN, VAL
+from gnnqlab.message.channel import Channel
+from gnnqlab.message.wires import Wires
+from gnnqlab.nn.links import area_under_curve
+from gnnqlab.partition.link_share import LinkShare
+from gnnqlab.train.link_prediction.gathered import gathered, summed
+from gnnqlab.train.link_prediction.negatives import FIXED, against, draw_pool, place_in
+from gnnqlab.train.link_prediction.settings import TaskSettings
+from gnnqlab.train.objective import Scores
+
+__all__ = ["LinkObjective"]
+
+_AT_ONCE = 1 << 17
+"""Scores of ranked pairs at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Links:
+    """Some links of a worker: numbers and ends for drawing, on the CPU, and where their rows are."""
+
+    sources: Tensor
+    targets: Tensor
+    numbers: Tensor
+    source_rows: Tensor
+    target_rows: Tensor
+
+    def __len__(self) -> int:
+        return self.numbers.numel()
+
+
+class LinkObjective:
+    """Binary cross-entropy of training links and k negatives of each, averaged over *all* of them, of all workers.
+
+    ``-(sum of log s(z_uv) + sum of log s(-z_uw)) / (L (1 + k))`` with z of a decoder, s the logistic function and w
+    drawn from this epoch's pool. Message passing sees the training links alone. Rows of other workers are those of
+    this epoch: float32, or, where training links end, in the bits of the task.
+
+    Scores: AUC of links and one fixed negative of each (training: of a fixed part of the links, about as many as
+    validate); MRR, the mean of ``1 / rank`` of a link's target among the fixed pool, where the rank counts those that
+    score above it, and half of those that score the same. Negatives may be edges; they are never an end.
+
+    Args:
+        share: the worker's links.
+        owned: global ids of its rows, int64 ``(N,)``.
+        decoder: scores pairs of rows; a part of the model, which trains its weights.
+        task: how many negatives, of how large a pool, and how many are ranked among.
+        wires: how rows travel; none for a worker that is alone.
+        rank, workers: who this is, of how many.
+        seed: of all draws.
+        device: where rows are.
+        timeline: told when each part of an exchange runs.
+
+    Raises:
+        ValueError: if the graph has no third node.
+    """
+
+    score: ClassVar[str] = "auc"
+    also: ClassVar[tuple[str, ...]] = ("mrr",)
+
+    def __init__(
+        self,
+        share: LinkShare,
+        owned: Tensor,
+        decoder: nn.Module,
+        task: TaskSettings,
+        wires: Wires | None,
+        *,
+        rank: int,
+        workers: int,
+        seed: int,
+        device: torch.device | str = "cpu",
+        timeline: Timeline | None = None,
+    ) -> None:
+        self._decoder, self._task, self._seed, self._device = decoder, task, seed, torch.device(device)
+        self._nodes = share.owner.numel()
+        if self._nodes < 3:
+            raise ValueError(
+                f"a link is held against nodes that are neither end, got a graph of {self._nodes} nodes; give it 3"
+            )
+        learnt, scored = share.kinds == TRAIN, share.scored | (share.kinds != TRAIN)
+
+        def fetch(chosen: Tensor, sends: Tensor, splits: Tensor) -> Fetch:
+            targets = share.targets[chosen]
+            others = targets[share.owner[targets] != rank].unique()
+            wanted = Wanted(
+                send=sends.split(splits.tolist()),
+                receive=[others[share.owner[others] == peer] for peer in range(workers)],
+            )
+            return Fetch(
+                owned,
+                share.owner,
+                wanted,
+                wires,
+                rank=rank,
+                workers=workers,
+                device=device,
+                timeline=timeline,
+            )
+
+        self._fetch = fetch(learnt, share.learnt_sends, share.learnt_send_splits)
+        """For training links."""
+        self._looking = fetch(scored, share.scored_sends, share.scored_send_splits)
+        """For links that are scored."""
+        self._train = self._links(share, learnt, self._fetch)
+        kinds = {"train": share.scored, "val": share.kinds == VAL, "test": share.kinds == TEST}
+        self._scored = {name: self._links(share, chosen, self._looking) for name, chosen in kinds.items()}
+        totals = dict(zip(("train", "val", "test", "scored"), share.counts.tolist(), strict=True))
+        self._terms = totals["train"] * (1 + task.negatives)
+        self._counts = {"train": totals["scored"], "val": totals["val"], "test": totals["test"]}
+        self._fixed = draw_pool(self._nodes, min(task.ranked, self._nodes), seed=seed, epoch=0, use=FIXED)
+        self._last = torch.empty(0), torch.empty(0, 1)
+
+    def _links(self, share: LinkShare, chosen: Tensor, fetch: Fetch) -> _Links:
+        sources, targets = share.sources[chosen], share.targets[chosen]
+        rows = fetch.places(sources).to(self._device), fetch.places(targets).to(self._device)
+        return _Links(sources, targets, share.numbers[chosen], *rows)
+
+    @property
+    def channels(self) -> Sequence[Channel]:
+        return self._fetch.channels
+
+    def loss(self, rows: Tensor, look: Hop | None = None) -> Tensor:
+        """Return this worker's share of the loss; shares add up to the loss."""
+        assert look is not None, "rows of other workers are those of an epoch"
+        links, task = self._train, self._task
+        size = min(task.pool, self._nodes)
+        pool = draw_pool(self._nodes, size, seed=self._seed, epoch=look.epoch)
+        came = self._fetch(rows, pool, look)
+        places = self._against(pool, links, task.negatives, look.epoch, 0)
+        positive = self._decoder(came.rows, links.source_rows, links.target_rows)
+        sources = links.source_rows.repeat_interleave(task.negatives)
+        negative = self._decoder(came.rows, sources, came.shared[places.flatten()])
+        self._last = positive.detach(), negative.detach().view(-1, task.negatives)
+        total = functional.softplus(-positive).sum() + functional.softplus(negative).sum()
+        return total / self._terms
+
+    def scores(self, rows: Tensor, look: Hop | None = None, *, distributed: bool) -> Scores:
+        """Return AUC and MRR over the links of all workers."""
+        assert look is not None, "rows of other workers are those of an epoch"
+        came = self._looking(rows, self._fixed, look)
+        found: dict[str, float] = {}
+        also: dict[str, float] = {}
+        for name, links in self._scored.items():
+            positive = self._decoder(came.rows, links.source_rows, links.target_rows)
+            places = self._against(self._fixed, links, 1, 0, FIXED).flatten()
+            negative = self._decoder(came.rows, links.source_rows, came.shared[places])
+            positives, negatives = gathered(torch.stack([positive, negative]), distributed=distributed)
+            none = self._counts[name] == 0
+            found[name] = float("nan") if none else area_under_curve(positives, negatives)
+            if name != "train":
+                total = summed(self._reciprocal_ranks(came.rows, came.shared, links, positive), distributed=distributed)
+                also[f"{name}_mrr"] = float("nan") if none else total / self._counts[name]
+        return Scores(train=found["train"], val=found["val"], test=found["test"], also=also)
+
+    def train_counts(self, rows: Tensor) -> tuple[float, float]:
+        """Return how many training links of the last pass scored above all their negatives, of how many."""
+        positive, negative = self._last
+        return float((positive > negative.amax(1)).sum()), float(positive.numel())
+
+    def _against(self, pool: Tensor, links: _Links, count: int, epoch: int, use: int) -> Tensor:
+        places = against(
+            pool, links.sources, links.targets, links.numbers, count=count, seed=self._seed, epoch=epoch, use=use
+        )
+        return places.to(self._device)
+
+    def _reciprocal_ranks(self, rows: Tensor, pool: Tensor, links: _Links, positive: Tensor) -> float:
+        """Return the sum of ``1 / rank`` of the targets of this worker's links."""
+        total, size = 0.0, pool.numel()
+        for start in range(0, len(links), step := max(1, _AT_ONCE // size)):
+            at = slice(start, start + step)
+            sources = links.source_rows[at]
+            scores = self._decoder(rows, sources.repeat_interleave(size), pool.repeat(sources.numel())).view(-1, size)
+            for ends in (links.sources[at], links.targets[at]):
+                place = place_in(self._fixed, ends).to(self._device)
+                met = (place < size).nonzero().flatten()
+                scores[met, place[met]] = float("-inf")
+            mine = positive[at, None]
+            ranks = 1 + (scores > mine).double().sum(1) + (scores == mine).double().sum(1) / 2
+            total += float(ranks.reciprocal().sum())
+        return total

@@ -1,0 +1,67 @@
+"""How scores are called: in the files of a run, and by people.
+
+An objective names its score; a run's ``facts.json`` tells the name, and summaries have the score behind ``test_``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["ALSO", "SCORES", "also_in", "also_told", "score_in", "score_key", "score_label", "score_told"]
+
+SCORES = {"accuracy": "accuracy", "f1_micro": "micro-F1", "auc": "AUC"}
+"""Name of a score in summaries, behind ``test_`` -> what people call it."""
+ALSO = {"mrr": "MRR"}
+"""The same of further scores, which stand beside one of these."""
+
+
+def score_told(facts: Mapping[str, Any]) -> str:
+    """Return the name of a run's score as its ``facts.json`` tells it, those from before it was told too.
+
+    Example:
+        >>> score_told({"score": "accuracy"}), score_told({"multi_label": True}), score_told({})
+        ('accuracy', 'f1_micro', 'accuracy')
+    """
+    return str(facts.get("score") or ("f1_micro" if facts.get("multi_label") else "accuracy"))
+
+
+def also_told(facts: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of a run's further scores.
+
+    Example:
+        >>> also_told({"also": ["mrr"]}), also_told({})
+        (('mrr',), ())
+    """
+    return tuple(facts.get("also", ()))
+
+
+def also_in(summary: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the further test scores of a summary by what people call them.
+
+    Example:
+        >>> also_in({"test_auc": 0.9, "test_mrr": 0.25})
+        {'MRR': 0.25}
+    """
+    return {label: summary[f"test_{name}"] for name, label in ALSO.items() if f"test_{name}" in summary}
+
+
+def score_key(summary: Mapping[str, Any]) -> str:
+    """Return under which key a summary has its test score.
+
+    Example:
+        >>> score_key({"test_f1_micro": 0.5}), score_key({})
+        ('test_f1_micro', 'test_accuracy')
+    """
+    return next((f"test_{name}" for name in SCORES if f"test_{name}" in summary), "test_accuracy")
+
+
+def score_label(summary: Mapping[str, Any]) -> str:
+    """Return what people call the score of a summary: ``accuracy``, ``micro-F1`` ..."""
+    return SCORES[score_key(summary).removeprefix("test_")]
+
+
+def score_in(summary: Mapping[str, Any]) -> float | None:
+    """Return the test score of a summary, in [0, 1]; ``None`` before there is one."""
+    found: float | None = summary.get(score_key(summary))
+    return found
