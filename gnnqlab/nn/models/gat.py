@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from gnnqlab.nn.attention import AttentionConvolution
-from gnnqlab.nn.models.registry import ModelSettings, register_model
+from gnnqlab.nn.models.registry import ACTIVATED, ModelSettings, register_model
 from gnnqlab.nn.models.stack import ConvolutionStack
 from gnnqlab.settings import NO_OPTION
 
@@ -38,11 +38,11 @@ class GATSettings(ModelSettings):
         return f"{ways}, or hidden to {-(-self.hidden // self.heads) * self.heads}" if self.heads > 0 else ways
 
 
-@register_model(settings=GATSettings, stacked=True)
+@register_model(settings=GATSettings, stacked=True, activations=ACTIVATED)
 def gat(settings: GATSettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
     """GAT: neighbours weighed by attention; heads side by side in hidden layers, their mean at the output.
 
-    Differs: ReLU between layers, as in BNS-GCN, where the authors use ELU.
+    Differs: ReLU between layers, as in BNS-GCN, where the authors use ELU: ``activation="elu"``.
     """
     layers = iter(range(settings.layers))
 

@@ -14,11 +14,14 @@ from gnnqlab.by_name import load, name_of, near
 from gnnqlab.settings import NO_OPTION, OneOf, Range, check
 
 __all__ = [
-    "MODELS", "ModelSettings", "build_model", "find_model", "for_now", "is_stacked", "model_home", "register_model",
-    "settings_class", "settings_from_json",
+    "ACTIVATED", "MODELS", "ModelSettings", "build_model", "find_model", "for_now", "is_stacked", "model_home",
+    "register_model", "settings_class", "settings_from_json",
 ]  # fmt: skip
 
 Share = Annotated[float, Range(0, 1, open_high=True)]
+
+ACTIVATED = ("relu", "elu", "gelu", "gelu-tanh")
+"""What may stand between layers; the first is the default of the package's own models."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +46,9 @@ class ModelSettings:
     """The same for the raw features."""
     norm: Annotated[str | None, OneOf(("layer", "none"))] = None
     """``layer`` (LayerNorm between layers) or ``none``; default: what the model's authors do."""
+    activation: Annotated[str | None, OneOf(ACTIVATED)] = None
+    """Between layers: ``relu``, ``elu`` (α = 1), ``gelu`` (by the normal distribution itself) or ``gelu-tanh`` (its
+    approximation by tanh); default: ``relu``, and nothing of a model that has none or one of its own."""
 
     def __new__(cls, **settings: Any) -> Self:
         if cls is not ModelSettings or not settings:
@@ -60,6 +66,10 @@ class ModelSettings:
             object.__setattr__(self, "norm", kind.norms[0])
         if self.norm not in kind.norms:
             raise ValueError(f"norm of {self.name} must be one of {kind.norms}, got {self.norm!r}")
+        if self.activation is None and kind.activations:
+            object.__setattr__(self, "activation", kind.activations[0])
+        if self.activation is not None and self.activation not in kind.activations:
+            raise ValueError(_no_such_activation(self.name, self.activation, kind.activations))
         check(self)
 
     def widths(self, in_features: int, num_classes: int) -> list[int]:
@@ -78,6 +88,7 @@ class _Kind:
     norms: tuple[str, ...]
     settings: type[ModelSettings]
     stacked: bool = False
+    activations: tuple[str, ...] = ()
 
 
 _KINDS: dict[str, _Kind] = {}
@@ -127,6 +138,15 @@ def _refuse_unknown(kind: type[ModelSettings], settings: dict[str, Any]) -> None
         raise ValueError(f"model {name!r} has the settings {sorted(known - {'name'})}, got [{setting!r}]")
 
 
+def _no_such_activation(model: str, activation: str, known: tuple[str, ...]) -> str:
+    if known:
+        return f"activation of {model} must be one of {known}, got {activation!r}"
+    return (
+        f"activation must be left out for {model}, which reads no such setting, got {activation!r}; register a model "
+        f"that does with activations={ACTIVATED}"
+    )
+
+
 def _names(kind: type[ModelSettings]) -> set[str]:
     return {field.name for field in dataclasses.fields(kind)}
 
@@ -135,7 +155,11 @@ def _names(kind: type[ModelSettings]) -> set[str]:
 def register_model(builder: Builder) -> Builder: ...
 @overload
 def register_model(
-    *, norms: tuple[str, ...] = ..., settings: type[ModelSettings] = ..., stacked: bool = ...
+    *,
+    norms: tuple[str, ...] = ...,
+    settings: type[ModelSettings] = ...,
+    stacked: bool = ...,
+    activations: tuple[str, ...] = ...,
 ) -> Callable[[Builder], Builder]: ...
 def register_model(
     builder: Builder | None = None,
@@ -143,6 +167,7 @@ def register_model(
     norms: tuple[str, ...] = ("layer", "none"),
     settings: type[ModelSettings] = ModelSettings,
     stacked: bool = False,
+    activations: tuple[str, ...] = (),
 ) -> Builder | Callable[[Builder], Builder]:
     """Make a model known by its function's name, with ``_`` written as ``-``.
 
@@ -153,11 +178,13 @@ def register_model(
             command line, keys of ``config.json`` and arguments of ``gnnqlab.launch`` without another line.
         stacked: whether every layer has a weight matrix, and the rows of every hidden layer are needed in the backward
             pass: what a run takes at least is counted by it.
+        activations: values of ``ModelSettings.activation`` that it honours, some of ``ACTIVATED``; the first is its
+            default. None: it reads no such setting, and any value is refused.
 
     Raises:
         ValueError: if the name is taken.
     """
-    kind = _Kind(norms, settings, stacked)
+    kind = _Kind(norms, settings, stacked, activations)
     if builder is None:
         return lambda builder: _register(builder, kind)
     return _register(builder, kind)
@@ -185,7 +212,11 @@ def model_home(name: str) -> dict[str, Any] | None:
     builder, kind = MODELS[name], _kind(name)
     if builder.__module__.partition(".")[0] == __name__.partition(".")[0]:
         return None
-    return {"builder": name_of(builder), "norms": list(kind.norms), "settings": name_of(kind.settings)}
+    activations = list(kind.activations)
+    return {
+        "builder": name_of(builder), "norms": list(kind.norms), "settings": name_of(kind.settings),
+        "activations": activations,
+    }  # fmt: skip
 
 
 def find_model(name: str, home: dict[str, Any]) -> None:
@@ -198,7 +229,8 @@ def find_model(name: str, home: dict[str, Any]) -> None:
         return
     builder = load(home["builder"])
     if name not in MODELS:  # its module does not register it by itself
-        register_model(norms=tuple(home["norms"]), settings=load(home["settings"]))(builder)
+        activations = tuple(home.get("activations", ()))
+        register_model(norms=tuple(home["norms"]), settings=load(home["settings"]), activations=activations)(builder)
 
 
 @contextmanager
