@@ -198,7 +198,7 @@ def test_a_residual_join_back_is_that_of_one_lerp_a_layer(launched):
 def test_joins_there_and_back_are_those_of_separate_steps(launched, monkeypatch, how, kernels):
     monkeypatch.setattr(test_joins, "SHAPES", [(1, 1, 1), (2, 3, 7), (3, 37, 31), (32, 5, 40)])
     one_case(test_joins.test_values_and_gradients_are_those_of_separate_steps_to_the_bit)(AVAILABLE[0], how, 0.4)
-    assert set(launched) == kernels
+    assert kernels <= set(launched)
     one_case(test_joins.test_of_equal_elements_the_first_layer_learns_and_nan_is_the_largest)(AVAILABLE[0])
     one_case(test_joins.test_what_does_not_fit_is_refused)(AVAILABLE[0])
 
