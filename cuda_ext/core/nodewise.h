@@ -10,7 +10,8 @@
 
 namespace gnnqlab {
 
-enum Activation { identity = 0, relu = 1, elu = 2, gelu = 3 };
+// elu_output is for gradients alone: in the place of z stands what came out of ELU.
+enum Activation { identity = 0, relu = 1, elu = 2, gelu = 3, gelu_tanh = 4, elu_output = 5 };
 
 // Sums of gradients over rows are made for so many rows at a time, whatever the number of threads.
 constexpr int64_t rows_a_partial = 256;
@@ -56,6 +57,16 @@ GNNQLAB_FN V normal_below(V x, V *density) {
     return x < zero ? tail : 1.0f - tail;
 }
 
+// (1 + tanh u) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3), and its slope in x (Hendrycks & Gimpel, 2016).
+template <class I, class V>
+GNNQLAB_FN V tanh_below(V x, V *slope) {
+    const V zero = V{}, u = x * 0.79788456f * (1.0f + x * x * 0.044715f), twice = (u < zero ? u : -u) * 2.0f;
+    const V tail = twice < -86.0f + zero ? zero : exp_of_negative<I>(twice), share = 1.0f / (1.0f + tail);
+    *slope = tail * share * share * (x * x * (6.0f * 0.79788456f * 0.044715f) + 2.0f * 0.79788456f);
+    *slope = tail > zero ? *slope : zero;  // far out x^2 is infinite
+    return u < zero ? tail * share : share;
+}
+
 template <int activation, class I, class V>
 GNNQLAB_FN V activated(V z) {
     const V zero = V{};
@@ -64,6 +75,10 @@ GNNQLAB_FN V activated(V z) {
     if constexpr (activation == gelu) {
         V density;
         return z * normal_below<I>(z, &density);
+    }
+    if constexpr (activation == gelu_tanh) {
+        V slope;
+        return z * tanh_below<I>(z, &slope);
     }
     return z;
 }
@@ -79,6 +94,12 @@ GNNQLAB_FN V through(V z, V gradient) {
         const V below = normal_below<I>(z, &density);
         return gradient * (below + z * density * 0.39894228f);
     }
+    if constexpr (activation == gelu_tanh) {
+        V slope;
+        const V below = tanh_below<I>(z, &slope);
+        return gradient * (below + z * slope);
+    }
+    if constexpr (activation == elu_output) return z > zero ? gradient : gradient * (z + 1.0f);
     return gradient;
 }
 

@@ -2,17 +2,10 @@
 // weight and bias are summed by columns in a kernel of their own. Nothing is kept of a mask: it is drawn again.
 #include "core/nodewise.h"
 
-#include "cuda/rows.cuh"
+#include "cuda/masks.cuh"
 
 namespace gnnqlab {
 namespace {
-
-struct Drop {
-    Noise noise;
-    IndexList ids;
-    uint32_t threshold;  // 0: no mask is drawn
-    float factor;
-};
 
 template <class T> struct Forward {
     const T *x;
@@ -43,6 +36,7 @@ __device__ inline float activate(int activation, float z) {
         case relu: return activated<relu, uint32_t>(z);
         case elu: return activated<elu, uint32_t>(z);
         case gelu: return activated<gelu, uint32_t>(z);
+        case gelu_tanh: return activated<gelu_tanh, uint32_t>(z);
         default: return z;
     }
 }
@@ -52,15 +46,10 @@ __device__ inline float slope(int activation, float z, float gradient) {
         case relu: return through<relu, uint32_t>(z, gradient);
         case elu: return through<elu, uint32_t>(z, gradient);
         case gelu: return through<gelu, uint32_t>(z, gradient);
+        case gelu_tanh: return through<gelu_tanh, uint32_t>(z, gradient);
+        case elu_output: return through<elu_output, uint32_t>(z, gradient);
         default: return gradient;
     }
-}
-
-__device__ inline void mask(const Drop &drop, uint32_t id, int64_t block, float *values) {
-    const Words words = philox(drop.noise, id, uint32_t(block));
-#pragma unroll
-    for (int c = 0; c < block_columns; c++)
-        values[c] = noise_bits(words, c) >= drop.threshold ? values[c] * drop.factor : 0.0f;
 }
 
 __device__ inline float sum_team(float value, int team_size) {  // every lane of the warp comes here
@@ -143,8 +132,10 @@ __device__ inline void before(const Backward<T> &call, int64_t i, int64_t block,
             if (c < count) g[c] = slope(call.activation, normal[c] * call.weight[at + c] + call.bias[at + c], g[c]);
         }
     } else {
+        const bool scaled = call.activation == elu_output && call.drop.threshold && !call.of_whole;
+        const float unscaled = scaled ? 1.0f / call.drop.factor : 1.0f;
 #pragma unroll
-        for (int c = 0; c < block_columns; c++) g[c] = slope(call.activation, normal[c], g[c]);
+        for (int c = 0; c < block_columns; c++) g[c] = slope(call.activation, normal[c] * unscaled, g[c]);
     }
 }
 

@@ -1,5 +1,6 @@
 """What stands between two convolutions: one pass beside its steps one after another, alone and in an epoch.
 
+With activations and dropout, and where JKNet joins its layers; in JKNet's second epoch the joins alone are in steps.
 Freed memory is kept, as in training, for all contestants. An epoch is that of one process on the whole graph, forward,
 backward and update, from the same weights with the same masks; its share of node-wise work is the time that the passes
 of as many layers take by themselves.
@@ -7,7 +8,7 @@ of as many layers take by themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gnnqlab.bench.pinned import interleaved, median, run_each, spread
@@ -17,37 +18,50 @@ __all__ = ["measure", "nodewise"]
 
 ROWS, COLUMNS, LAYERS = 40_000, 256, 3
 GRAPH = f"sbm:{ROWS},16,20"
-MODELS = ("gcn", "graphsage", "gcnii")
+MODELS = ("gcn", "graphsage", "gcnii", "jknet")
+JUMPS, ACTIVATIONS = ("cat", "max"), ("elu", "gelu", "gelu-tanh")
 SHARE, FASTER = 15.0, 1.35
 """Most per cent of an epoch that node-wise passes are to take, and least gain of an epoch."""
 
 
-def nodewise(repeats: int = 7, threads: tuple[int, ...] | None = None) -> list[dict[str, Any]]:
+def nodewise(
+    repeats: int = 7, threads: tuple[int, ...] | None = None, models: Sequence[str] = MODELS
+) -> list[dict[str, Any]]:
     """Measure passes and epochs on one and two threads.
 
     Args:
         repeats: interleaved repeats of each contestant.
         threads: numbers of threads; by default one and, where there are two cores, two.
+        models: whose epochs are measured, some of `MODELS`; none: passes alone.
 
     Returns:
         Rows as :func:`gnnqlab.bench.registry.measure` describes them.
 
     Raises:
-        ValueError: if there is nothing to repeat.
+        ValueError: if there is nothing to repeat, or epochs of a model are not measured here.
     """
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, got {repeats}")
-    return run_each(f"{__name__}:measure", threads=threads, repeats=repeats)
+    if unknown := [model for model in models if model not in MODELS]:
+        raise ValueError(f"models must be some of {MODELS}, got {unknown}")
+    return run_each(f"{__name__}:measure", threads=threads, repeats=repeats, models=list(models))
 
 
-def measure(repeats: int, graph: str = GRAPH, rows: int = ROWS, columns: int = COLUMNS) -> list[dict[str, Any]]:
+def measure(
+    repeats: int, graph: str = GRAPH, rows: int = ROWS, columns: int = COLUMNS, models: Sequence[str] = MODELS
+) -> list[dict[str, Any]]:
     """Return the rows of this process's threads."""
     from gnnqlab.train.memory import keep_pages
 
     keep_pages()
     found, passes = _passes(repeats, rows, columns)
-    for model in MODELS:
-        found += _epochs(repeats, graph, model, columns, passes)
+    found += _activations(repeats, rows, columns) + _joins(repeats, rows, columns)
+    for model in models:
+        if model == "jknet":
+            for jump in JUMPS:
+                found += _joined_epochs(repeats, graph, jump, columns)
+        else:
+            found += _epochs(repeats, graph, model, columns, passes)
     return found
 
 
@@ -55,7 +69,7 @@ def _passes(repeats: int, rows: int, columns: int) -> tuple[list[dict[str, Any]]
     """Return the rows of LayerNorm, ReLU and dropout, and the seconds of one such pass, forward and backward."""
     import torch
 
-    from gnnqlab.kernels.nodewise import Mask, Norm, apart
+    from gnnqlab.kernels.nodewise import Mask, Norm
     from gnnqlab.kernels.nodewise import nodewise as one_pass
 
     x, gradient = torch.randn(rows, columns), torch.randn(rows, columns)
@@ -70,19 +84,12 @@ def _passes(repeats: int, rows: int, columns: int) -> tuple[list[dict[str, Any]]
     def there_and_back() -> None:
         one_pass(x.detach().requires_grad_(), norm, mask=mask).backward(gradient)
 
-    def in_steps(run: Callable[[], None]) -> Callable[[], None]:
-        def step_by_step() -> None:
-            with apart():
-                run()
-
-        return step_by_step
-
     seconds = interleaved(
         {
             "forward": together,
-            "forward, in steps": in_steps(together),
+            "forward, in steps": _in_steps(together),
             "forward and backward": there_and_back,
-            "forward and backward, in steps": in_steps(there_and_back),
+            "forward and backward, in steps": _in_steps(there_and_back),
             "memcpy": lambda: out.copy_(x),
         },
         repeats,
@@ -96,6 +103,108 @@ def _passes(repeats: int, rows: int, columns: int) -> tuple[list[dict[str, Any]]
         lines.append(row(case, figure, ours, "s", "one step after another", other, other / ours))
         lines.append(row(case, figure, ours, "s", "memcpy of the rows", least, least / ours))
     return lines, median(seconds["forward and backward"])
+
+
+def _in_steps(run: Callable[[], object]) -> Callable[[], None]:
+    from gnnqlab.kernels.nodewise import apart
+
+    def step_by_step() -> None:
+        with apart():
+            run()
+
+    return step_by_step
+
+
+def _activations(repeats: int, rows: int, columns: int) -> list[dict[str, Any]]:
+    """Return the rows of activation and dropout, without a norm, forward and backward."""
+    import torch
+
+    from gnnqlab.kernels.nodewise import Mask
+    from gnnqlab.kernels.nodewise import nodewise as one_pass
+
+    x, gradient = torch.randn(rows, columns), torch.randn(rows, columns)
+    mask, lines = Mask(ids=torch.arange(rows), p=0.5, seed=1, epoch=2, stream=3), []
+    for activation in ACTIVATIONS:
+
+        def there_and_back(activation: str = activation) -> None:
+            one_pass(x.detach().requires_grad_(), activation=activation, mask=mask).backward(gradient)
+
+        seconds = interleaved({"one": there_and_back, "steps": _in_steps(there_and_back)}, repeats)
+        case = f"{activation}, dropout of {rows} x {columns}, {torch.get_num_threads()} thread(s)"
+        ours, other = median(seconds["one"]), median(seconds["steps"])
+        figure = f"one pass, forward and backward ({spread(seconds['one'])}; rival {spread(seconds['steps'])})"
+        lines.append(row(case, figure, ours, "s", "one step after another", other, other / ours))
+    return lines
+
+
+def _joins(repeats: int, rows: int, columns: int) -> list[dict[str, Any]]:
+    """Return the rows of JKNet's joins and dropout of them, forward and backward."""
+    import torch
+
+    from gnnqlab.kernels.joins import join
+    from gnnqlab.kernels.nodewise import Mask
+
+    layers = [torch.randn(rows, columns) for _ in range(LAYERS)]
+    copies = [torch.empty_like(layer) for layer in layers]
+    mask, lines = Mask(ids=torch.arange(rows), p=0.5, seed=1, epoch=2, stream=3), []
+
+    def copy() -> None:
+        for to, layer in zip(copies, layers, strict=True):
+            to.copy_(layer)
+
+    for jump in JUMPS:
+        gradient = torch.randn(rows, columns * (LAYERS if jump == "cat" else 1))
+
+        def together(jump: str = jump) -> None:
+            join(layers, jump, mask=mask)
+
+        def there_and_back(jump: str = jump, gradient: torch.Tensor = gradient) -> None:
+            join([layer.detach().requires_grad_() for layer in layers], jump, mask=mask).backward(gradient)
+
+        contestants = {"forward": together, "forward and backward": there_and_back}
+        steps = {f"{what}, in steps": _in_steps(run) for what, run in contestants.items()}
+        seconds = interleaved({**contestants, **steps, "memcpy": copy}, repeats)
+        case = f"join {jump} of {LAYERS} x {rows} x {columns}, dropout, {torch.get_num_threads()} thread(s)"
+        least = median(seconds["memcpy"])
+        for what in contestants:
+            ours, other = median(seconds[what]), median(seconds[f"{what}, in steps"])
+            figure = f"one pass, {what} ({spread(seconds[what])}; rival {spread(seconds[f'{what}, in steps'])})"
+            lines.append(row(case, figure, ours, "s", "one step after another", other, other / ours))
+            lines.append(row(case, figure, ours, "s", "memcpy of the layers", least, least / ours))
+    return lines
+
+
+def _joined_epochs(repeats: int, graph: str, jump: str, columns: int) -> list[dict[str, Any]]:
+    """Return the row of an epoch of JKNet beside one that differs in its join alone."""
+    import itertools
+
+    import torch
+
+    from gnnqlab.compute.float32 import PlainProducts
+    from gnnqlab.graph import load
+    from gnnqlab.kernels.nodewise import Mask, apart
+    from gnnqlab.nn import LocalGraph, ModelSettings, build_model
+    from gnnqlab.train.config import TrainSettings
+    from gnnqlab.train.objective import Objective
+    from gnnqlab.train.trainer import Trainer
+
+    class JoinsInSteps(PlainProducts):
+        def join(self, layers: Sequence[torch.Tensor], how: str, *, mask: Mask | None) -> torch.Tensor:
+            with apart():
+                return super().join(layers, how, mask=mask)
+
+    whole, shape = load(graph), ModelSettings(name="jknet", layers=LAYERS, hidden=columns, jump=jump)
+    contestants: dict[str, Callable[[], object]] = {}
+    for name, products in (("one pass", PlainProducts()), ("in steps", JoinsInSteps())):
+        network = build_model(shape, whole.num_features, whole.num_classes, seed=0)
+        trainer = Trainer(LocalGraph(whole, products=products), Objective.of(whole), network, TrainSettings())
+        numbers = itertools.count()
+        contestants[name] = lambda trainer=trainer, numbers=numbers: trainer.epoch(next(numbers))
+    seconds = interleaved(contestants, repeats)
+    ours, other = median(seconds["one pass"]), median(seconds["in steps"])
+    case = f"{graph}, jknet {jump} {LAYERS} x {columns}, one worker, {torch.get_num_threads()} thread(s)"
+    figure = f"epoch ({spread(seconds['one pass'])}; rival {spread(seconds['in steps'])})"
+    return [row(case, figure, ours, "s", "its joins in steps", other, other / ours)]
 
 
 def _epochs(repeats: int, graph: str, model: str, columns: int, pass_s: float) -> list[dict[str, Any]]:

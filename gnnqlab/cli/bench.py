@@ -45,10 +45,10 @@ class Bench:
     broadcasts: default cora and amazon_computers. codecs: several, separated by commas; default four real graphs, with
     --seeds three."""
     models: str | None = None
-    """throughput, accuracy, codecs, compute, int8, limits, memory, minibatch, precision, systems, tango: names of
-    models, separated by commas; default: all seven, of codecs and compute three, of int8, minibatch and tango gcn,gat,
-    of limits gcn,graphsage,gcnii, of memory graphsage,gat for SAR, gcn for what is foreseen and else all, of precision
-    gcn, of systems gcn,graphsage."""
+    """throughput, accuracy, codecs, compute, int8, limits, memory, minibatch, nodewise, precision, systems, tango:
+    names of models, separated by commas; default: all seven, of codecs and compute three, of int8, minibatch and tango
+    gcn,gat, of limits gcn,graphsage,gcnii, of memory graphsage,gat for SAR, gcn for what is foreseen and else all, of
+    nodewise gcn,graphsage,gcnii,jknet, of precision gcn, of systems gcn,graphsage."""
     systems: str | None = None
     """throughput, accuracy, codecs with --seeds: names of contestants, separated by commas, as 2-bit,sylvie; default:
     all. predict: only these systems. systems: names of systems, each as published and with every service, or with a +

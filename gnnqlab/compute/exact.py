@@ -51,6 +51,10 @@ class ExactActivations:
     def __post_init__(self) -> None:
         check(self)
 
+    def refuses_activation(self, activation: str | None) -> str | None:
+        """Return why a model with this activation cannot be trained, or ``None``."""
+        return _refusal(activation)
+
     def build(self, device: torch.device | str = "cpu") -> Products:
         """Return the products of one worker."""
         return ExactProducts(self.bits, self.ratio)
@@ -120,6 +124,7 @@ class ExactProducts(PlainProducts):
     ) -> Tensor:
         if not self._packs:
             return super().nodewise(x, norm, activation=activation, mask=mask, inplace=inplace)
+        _expect_rectifier(activation)
         with _Elementwise(self):  # codes of the norm's input and a rectifier's bits: less than one pass keeps
             return step_by_step(x, norm, activation=activation, mask=mask, inplace=inplace)[0]
 
@@ -128,6 +133,7 @@ class ExactProducts(PlainProducts):
     ) -> tuple[Tensor, Tensor]:
         if not self._packs:
             return super().nodewise_both(x, norm, activation=activation, mask=mask)
+        _expect_rectifier(activation)
         with _Elementwise(self):
             dropped, whole = step_by_step(x, norm, activation=activation, mask=mask)
         return whole, dropped
@@ -180,6 +186,21 @@ class ExactProducts(PlainProducts):
             return super().attend(adjacency, z, a_source, a_target, slope=slope)
         attended: Tensor = Attend.apply(z, a_source, a_target, adjacency, slope, self)
         return attended
+
+
+def _refusal(activation: str | None) -> str | None:
+    if activation in (None, "none", "relu"):
+        return None
+    return (
+        f"compute exact keeps one bit an element for a rectifier's slope, got activation {activation!r}, whose slope "
+        "has more than two values; choose activation relu, or another compute"
+    )
+
+
+def _expect_rectifier(activation: str) -> None:
+    reason = _refusal(activation)
+    if reason is not None:
+        raise ValueError(reason)
 
 
 class _Elementwise(TorchFunctionMode):

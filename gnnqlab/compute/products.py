@@ -10,14 +10,14 @@ Letters: N rows, D columns, O columns of a product, K heads, F features of a hea
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from gnnqlab.kernels import nodewise, residual
+from gnnqlab.kernels import joins, nodewise, residual
 from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.kernels.nodewise import Mask, Norm
 
@@ -161,6 +161,10 @@ class Products(ABC):
     def residual(self, x: Tensor, first: Tensor, share: float) -> tuple[Tensor, Tensor]:
         """Return ``(1 - share) x + share first`` and ``first``, as :func:`gnnqlab.kernels.residual.residual`."""
         return residual.residual(x, first, share)
+
+    def join(self, layers: Sequence[Tensor], how: str, *, mask: Mask | None) -> Tensor:
+        """Return layers side by side or the largest of each element, dropped, in float32, as `kernels.joins.join`."""
+        return joins.join([widened(layer) for layer in layers], how, mask=mask)
 
     @abstractmethod
     def part(self, operand: Operand, rows: Range) -> Operand:

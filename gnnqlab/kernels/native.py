@@ -44,7 +44,7 @@ __all__ = [
 ABI = 6
 """Version of the C interface; a library of another version is not used. It rises with every change of what a call takes
 or fills, and with functions that are new: 5 since products of codes tell the largest magnitude of what they made, 6
-since rotated rows have 3 bits and are written on CUDA too."""
+since rotated rows have 3 bits and are written on CUDA too, and layers are joined in one pass."""
 
 ISAS = ("avx512", "avx2", "scalar")
 """Instruction sets, the fastest first."""

@@ -2,9 +2,11 @@
 
 Forward every element is read and written once, and backward once more; the mask is drawn again, so nobody stores it.
 Kept for the backward pass are, of a rectifier without a norm, the rows that come out: they are positive where those
-that came in were, and 0 where they were dropped. With a norm it is the rows that came in and two numbers a row: the
+that came in were, and 0 where they were dropped. So it is with ELU, whose slope is ``1 + ELU(z)`` below 0; there the
+mask is drawn again, for a 0 may be ELU(0), whose slope is 1. Either GELU keeps the rows that came in: below 0 it has
+most of its values twice. With a norm it is the rows that came in and two numbers a row, whatever the activation: the
 normalised value of every element enters the gradient of its row, also where a rectifier or the mask left 0, and of
-those the output tells nothing. GELU and ELU keep the rows that came in as well.
+those the output tells nothing.
 
 `gnnqlab.kernels.reference.nodewise` is the definition. Without compiled kernels, in float64 and inside `apart` the
 steps run one after another.
@@ -26,13 +28,15 @@ from gnnqlab.kernels import native, noise
 from gnnqlab.kernels.reference import nodewise as reference
 from gnnqlab.kernels.reference.nodewise import ACTIVATIONS
 
-__all__ = ["ACTIVATIONS", "Mask", "Norm", "apart", "nodewise", "nodewise_both", "step_by_step"]
+__all__ = ["ACTIVATIONS", "Mask", "Norm", "apart", "nodewise", "nodewise_both", "step_by_step", "steps_are_apart"]
 
 _forward = native.declare("nodewise", "p i i i i p p f i p i i i i i p p p i")
 _backward = native.declare("nodewise_backward", "p i i i i p p p i p i p i p i i f i i i p p i")
-_RELU = ACTIVATIONS.index("relu")
+_RELU, _ELU = ACTIVATIONS.index("relu"), ACTIVATIONS.index("elu")
 _ROWS_A_PARTIAL = 256
 """Rows whose gradients of weight and bias are summed in float32; these sums are added in float64."""
+
+_APPROXIMATE = {"gelu": "none", "gelu-tanh": "tanh"}
 
 _apart = False
 
@@ -82,8 +86,8 @@ def nodewise(
         norm: none leaves the rows as they are.
         activation: one of `ACTIVATIONS`.
         mask: none drops nothing.
-        inplace: x may be written over, where that saves memory: of a rectifier without a norm. It must be the result
-            of a computation that does not need it any more.
+        inplace: x may be written over, where that saves memory: of a rectifier or ELU without a norm. It must be the
+            result of a computation that does not need it any more.
 
     Raises:
         ValueError: if a shape, type or name does not fit, p is not in [0, 1), or an id is not in [0, 2**32).
@@ -101,7 +105,7 @@ def nodewise(
     if torch.compiler.is_compiling():
         dropped: Tensor = torch.ops.gnnqlab.nodewise(*tensors, *numbers[:2], False, *numbers[2:])[0]
         return dropped
-    inplace = inplace and norm is None and kind == _RELU and x.is_contiguous()
+    inplace = inplace and norm is None and kind in (_RELU, _ELU) and x.is_contiguous()
     result: Tensor = _Nodewise.apply(*tensors, *numbers[:2], False, *numbers[2:], inplace)
     return result
 
@@ -149,7 +153,7 @@ def step_by_step(
     if activation == "relu":
         h = functional.relu(h, inplace=inplace or norm is not None)
     elif activation != "none":
-        h = functional.elu(h) if activation == "elu" else functional.gelu(h)
+        h = functional.elu(h) if activation == "elu" else functional.gelu(h, approximate=_APPROXIMATE[activation])
     if mask is None:
         return h, h
     place = {"seed": mask.seed, "epoch": mask.epoch, "stream": mask.stream}
@@ -171,6 +175,11 @@ def apart() -> Iterator[None]:
         yield
     finally:
         _apart = before
+
+
+def steps_are_apart() -> bool:
+    """Return whether this is inside a block of :func:`apart`."""
+    return _apart
 
 
 def _fuses(x: Tensor, norm: Norm | None) -> bool:
@@ -304,9 +313,12 @@ def _keep(inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor, Tensor]) -> tu
     x, ids, weight, bias, _, activation, both, threshold, *place = inputs
     dropped, whole, stats = outputs
     kept, factor = x, 65536 / (65536 - threshold)
-    if weight is None and activation == _RELU:
+    if weight is None and activation in (_RELU, _ELU):
         kept = whole if both else dropped
-        threshold = threshold if both else 0
+        if activation == _ELU:
+            activation = reference.ELU_OUTPUT
+        elif not both:
+            threshold = 0
     return [kept, ids if threshold else ids[:0], weight, bias, stats], [activation, threshold, factor, *place]
 
 

@@ -7,7 +7,7 @@ them those two hold sums alone, beside the small change around them, and ``produ
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -127,6 +127,11 @@ class CountedProducts(PlainProducts):
         joined, again = super().residual(x, first, share)
         self._count_pass((x, first), joined)
         return joined, again
+
+    def join(self, layers: Sequence[Tensor], how: str, *, mask: Mask | None) -> Tensor:
+        out = super().join(layers, how, mask=mask)
+        self._count_pass(tuple(layers), out)
+        return out
 
     def nodewise(
         self, x: Tensor, norm: Norm | None, *, activation: str, mask: Mask | None, inplace: bool = False

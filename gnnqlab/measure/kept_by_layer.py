@@ -8,7 +8,7 @@ from is.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -204,6 +204,9 @@ class _Watched(GraphPass):
 
     def activate_both(self, y: Tensor, norm: nn.LayerNorm | None = None, **settings: Any) -> tuple[Tensor, Tensor]:
         return self._doing("masks" if norm is None else "norms", super().activate_both, y, norm, **settings)
+
+    def join(self, layers: Sequence[Tensor], how: str, *, dropout: float = 0.0) -> Tensor:
+        return self._doing("masks", super().join, layers, how, dropout=dropout)
 
     def dropout(self, x: Any, p: float) -> Any:
         return self._doing("masks", super().dropout, x, p)

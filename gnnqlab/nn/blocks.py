@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from gnnqlab.graph.edge_data import refuse_features
 from gnnqlab.graph.graph import Graph
 from gnnqlab.kernels.aggregate import Adjacency, aggregate
 from gnnqlab.kernels.attention import attend
+from gnnqlab.kernels.nodewise import Norm, step_by_step
 from gnnqlab.nn.attention import AttentionConvolution
 from gnnqlab.nn.layers import GraphConvolution, SageConvolution
 from gnnqlab.nn.models.stack import ConvolutionStack, norm_of
@@ -97,7 +97,7 @@ def forward(network: ConvolutionStack, blocks: Sequence[Block], x: Tensor, *, dr
         h = _convolve(convolution, block, h)
         if index < last:
             norm = norm_of(network.norms, index)
-            h = functional.relu(h if norm is None else norm(h))
+            h = step_by_step(h, None if norm is None else Norm.of(norm), activation=network.activation, mask=None)[0]
     return h
 
 

@@ -10,13 +10,12 @@ that keeps rows of others over epochs has them whole, and puts this epoch's mask
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, overload
+from typing import overload
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gnnqlab.compute import Products
 from gnnqlab.compute.float32 import PLAIN
@@ -29,8 +28,8 @@ from gnnqlab.graph.edge_data import refuse_attention
 from gnnqlab.graph.features import SparseRows
 from gnnqlab.graph.graph import Graph
 from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.kernels.nodewise import Mask, Norm
 from gnnqlab.kernels.noise import stream
+from gnnqlab.nn.row_passes import RowPasses
 from gnnqlab.nn.sparse_input import SparseInput, project
 from gnnqlab.nn.timed import PassClock, timed
 from gnnqlab.partition.shard import Shard, aggregation_coefficients
@@ -93,7 +92,7 @@ class ModelGraph(ABC):
     def _weighted(self, alpha: str) -> Adjacency: ...
 
 
-class GraphPass:
+class GraphPass(RowPasses):
     """One forward pass (and its backward) of a model over a graph in one epoch.
 
     Products run as the axis ``compute`` says, and in float32 where a model asks for ``exact`` ones: in the layer before
@@ -125,6 +124,10 @@ class GraphPass:
     def ids(self) -> Tensor:
         return self.graph.ids
 
+    @property
+    def _keeps_rows(self) -> bool:
+        return self.graph.exchange.keeps_rows
+
     def linear(
         self, x: Tensor | SparseInput, weight: Tensor, bias: Tensor | None = None, *, exact: bool = False
     ) -> Tensor:
@@ -150,80 +153,6 @@ class GraphPass:
             return self._products.affine(base, x, weight, beta=beta, alpha=alpha)
 
         return self._made(timed(self.clock, "products", run, base, x), run, base, x)
-
-    def rowwise(self, compute: Callable[..., Tensor], *rows: Tensor) -> Tensor:
-        """Return ``compute(*rows)``: norms, activations, sums, whatever looks at no other row and multiplies nothing.
-
-        It would be the same without; but then nobody could say what its seconds were spent on.
-
-        Example:
-            ``h = g.rowwise(torch.relu, h)``
-        """
-        run = partial(self._products.rowwise, compute)
-        return self._made(timed(self.clock, "elementwise", run, *rows), run, *rows)
-
-    def residual(self, x: Tensor, first: Tensor, share: float) -> tuple[Tensor, Tensor]:
-        """Return ``(1 - share) x + share first``, and ``first`` for the next layer that joins it.
-
-        Handed on from layer to layer, the gradients of ``first`` are added up in the passes that find them.
-
-        Example:
-            ``h, h0 = g.residual(h, h0, 0.1)``
-        """
-        run = partial(self._products.residual, share=share)
-        joined, again = timed(self.clock, "elementwise", run, x, first)
-        return self._made(joined, partial(torch.lerp, weight=share), x, first), again
-
-    def activate(
-        self,
-        y: Tensor,
-        norm: nn.LayerNorm | None = None,
-        *,
-        activation: str = "relu",
-        dropout: float = 0.0,
-        looked_at: bool = True,
-    ) -> Tensor:
-        """Return ``dropout(activation(norm(y)))``, ``(N, D)``: all that stands between two layers, in one pass.
-
-        Where rows must travel as they are before dropout, the look at neighbours drops them, and this does not:
-        :meth:`left` says with what probability. ``y`` may be written over.
-
-        Args:
-            y: the result of a layer, float32 ``(N, D)``.
-            norm: over columns, or none.
-            activation: one of ``gnnqlab.kernels.nodewise.ACTIVATIONS``.
-            dropout: of the next layer's input; see :meth:`dropout`.
-            looked_at: whether these rows go to a look at neighbours; else they are dropped here in any case.
-
-        Example:
-            ``h = g.activate(y, norm, dropout=p)``, then ``y = convolution(g, h, dropout=g.left(p))``
-        """
-        mask = self._mask(dropout, looked_at)
-        run = partial(self._products.nodewise, activation=activation, mask=mask)
-        inplace = self._remakes is None
-        h = timed(self.clock, "elementwise", partial(run, inplace=inplace), y, _affine(norm))
-        return self._made(h, run, y, _affine(norm))
-
-    def activate_both(
-        self, y: Tensor, norm: nn.LayerNorm | None = None, *, activation: str = "relu", dropout: float = 0.0
-    ) -> tuple[Tensor, Tensor]:
-        """Return the rows before dropout and those that the next look takes, both as :meth:`activate` makes them."""
-        mask, affine = self._mask(dropout, looked_at=True), _affine(norm)
-        run = partial(self._products.nodewise_both, activation=activation, mask=mask)
-        whole, dropped = timed(self.clock, "elementwise", run, y, affine)
-        again = partial(self._products.nodewise, activation=activation)
-        self._made(whole, partial(again, mask=None), y, affine)
-        return whole, whole if dropped is whole else self._made(dropped, partial(again, mask=mask), y, affine)
-
-    def left(self, dropout: float) -> float:
-        """Return the probability with which a look still has to drop rows that :meth:`activate` made with this one."""
-        return dropout if self.graph.exchange.keeps_rows else 0.0
-
-    def _mask(self, p: float, looked_at: bool) -> Mask | None:
-        drop = None if looked_at and self.graph.exchange.keeps_rows else self._next_drop(p)
-        if drop is None:
-            return None
-        return Mask(ids=drop.ids, p=drop.p, seed=drop.seed, epoch=drop.epoch, stream=drop.stream)
 
     def aggregate(self, x: Tensor, *, alpha: str = "symmetric", dropout: float = 0.0, exact: bool = False) -> Tensor:
         """Return ``y_v = sum over u in N(v) of α(u, v) x_u`` (AdaQP Eq. 3, without its self term).
@@ -328,12 +257,6 @@ class GraphPass:
         dropped = self.training and dropout > 0.0 and x is not self.graph.features
         return dropped and self.graph.exchange.looks_first
 
-    def _made(self, result: Tensor, remake: Callable[..., Tensor], *inputs: Any) -> Tensor:
-        """Return a result after saying how it is made again, if somebody does that."""
-        if self._remakes is not None:
-            self._remakes.made(result, remake, *inputs)
-        return result
-
     def _told(self, output: Tensor) -> Tensor:
         """Return what a look came to; the first of a training pass is told to the products."""
         if self.training and not self._looked:
@@ -364,10 +287,6 @@ class GraphPass:
         self._hops += 1
         static = x is self.graph.features
         return Hop(self._hops - 1, self.epoch, self.training, static=static, exact=exact, remakes=self._remakes)
-
-
-def _affine(norm: nn.LayerNorm | None) -> Norm | None:
-    return None if norm is None else Norm.of(norm)
 
 
 class LocalGraph(ModelGraph):

@@ -172,6 +172,9 @@ class RunConfig:
         self._check_kept()
         self._check_counted()
         self._check_links()
+        in_codes = getattr(self.system.compute, "refuses_activation", None)
+        if in_codes is not None and (reason := in_codes(self.model.activation)):
+            raise ValueError(reason)
         refuses = getattr(self.system.exchange, "refuses_attention", None)
         if self.model.attends and refuses is not None and (reason := refuses(self.system)):
             raise ValueError(f"model {self.model.name} needs all terms of a softmax on one worker, got {reason}")

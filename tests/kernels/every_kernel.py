@@ -24,6 +24,7 @@ from gnnqlab.kernels.int8_edges import (
     quantized_sum,
 )
 from gnnqlab.kernels.int8_mm import int8_mm, int8_mm_scaled, int8_mm_transposed
+from gnnqlab.kernels.joins import JOINS, join
 from gnnqlab.kernels.linear import encode_linear
 from gnnqlab.kernels.moves import row_changes
 from gnnqlab.kernels.nodewise import ACTIVATIONS, Mask, Norm, nodewise, nodewise_both
@@ -90,6 +91,8 @@ def every_kernel(device: str) -> int:
         calls += 2 * (len(ACTIVATIONS) + 1)
         joined = residual(*residual(x.clone().requires_grad_(), x.clone().requires_grad_(), 0.1), 0.1)[0]
         joined.sum().backward()
+        for how in JOINS:
+            join([x.clone().requires_grad_(), x.flip(0).requires_grad_(), x], how, mask=mask).sum().backward()
         noise.uniform16(ids, columns, **SETTINGS)
         noise.dropout(x, ids, p=0.3, **SETTINGS)
         noise.dropout_values(x[:, 0].contiguous(), ids, ids % columns, p=0.3, **SETTINGS)
@@ -102,7 +105,7 @@ def every_kernel(device: str) -> int:
         int8_mm_transposed(of_rows.codes, of_all.codes, 1.0)
         int8_mm_scaled(of_rows.codes, of_all.codes, of_rows.scales)
         aggregate(adj, torch.cat([x, halo]).requires_grad_()).sum().backward()
-        calls += 21
+        calls += 25
     for heads, features in HEADS:
         shapes = ((OWNED, heads, features), (OWNED, heads), (ROWS, heads), (HALO, heads, features), (HALO, heads))
         operands = [random(*shape).requires_grad_() for shape in shapes]

@@ -21,7 +21,7 @@ from gnnqlab.kernels import codec, int8_mm, moves, native, nodewise
 from gnnqlab.kernels.linear import encode_linear
 from gnnqlab.kernels.rotate import decode_rotated
 from tests.cases import each, one_case
-from tests.kernels import every_kernel, test_gpu, test_gpu_int8, test_nodewise, test_residual
+from tests.kernels import every_kernel, test_gpu, test_gpu_int8, test_joins, test_nodewise, test_residual
 from tests.kernels.backends import AVAILABLE
 from tests.kernels.test_moves import walked
 
@@ -40,6 +40,8 @@ REFUSING = (
     "dropout_values",
     "moved_rows",
     "nodewise",
+    "join_columns",
+    "join_largest",
     "quantize",
     "quantize_pairs",
     "quantize_xoshiro",
@@ -217,6 +219,15 @@ def test_one_pass_draws_the_masks_of_dropout_and_takes_bfloat16_rows(launched):
 def test_a_residual_join_back_is_that_of_one_lerp_a_layer(launched):
     one_case(test_residual.test_values_and_gradients_are_those_of_one_lerp_a_layer_to_the_bit)(AVAILABLE[0], 0.1)
     assert set(launched) == {"residual_backward"}
+
+
+@each(("how", "kernels"), [("cat", {"join_columns", "dropout"}), ("max", {"join_largest", "join_largest_backward"})])
+def test_joins_there_and_back_are_those_of_separate_steps(launched, monkeypatch, how, kernels):
+    monkeypatch.setattr(test_joins, "SHAPES", [(1, 1, 1), (2, 3, 7), (3, 37, 31), (32, 5, 40)])
+    one_case(test_joins.test_values_and_gradients_are_those_of_separate_steps_to_the_bit)(AVAILABLE[0], how, 0.4)
+    assert kernels <= set(launched)
+    one_case(test_joins.test_of_equal_elements_the_first_layer_learns_and_nan_is_the_largest)(AVAILABLE[0])
+    one_case(test_joins.test_what_does_not_fit_is_refused)(AVAILABLE[0])
 
 
 @each(("columns", "scale"), [(1, "row"), (9, "tensor"), (257, "row"), (300, "tensor")])

@@ -195,6 +195,20 @@ def test_formulas_of_the_reference_are_the_gradients():
         _close(found[1], torch.stack(expected[1:]), 1e-12)
 
 
+@each("p", [0.0, 0.4])
+def test_elu_by_what_came_out_has_the_gradient_of_elu(p):
+    x, mask, nothing = _random(6, 5, seed=0).double(), _mask(6, 0.4), (None, None, torch.empty(0, 2))
+    g, of_whole = _random(6, 5, seed=7).double(), _random(6, 5, seed=8).double()
+    place = {"threshold": 26214 if p else 0, **PLACE}
+    dropped, whole, _ = reference.nodewise(x, mask.ids, None, None, 0.0, ACTIVATIONS.index("elu"), **place)
+    factor = 65536 / (65536 - place["threshold"])
+    for kept, more in ((dropped, None), (whole, of_whole)):
+        _, _, expected = _in_float64(x, None, "elu", mask if p else None, [g] if more is None else [g, more])
+        settings = (mask.ids, *nothing, reference.ELU_OUTPUT, factor)
+        found, _ = reference.nodewise_backward(kept, g, more, *settings, **place)
+        _close(found, expected[0], 1e-7 if p else 1e-12)  # a mask's factor is rounded to float32
+
+
 @on_native
 def test_what_is_kept_is_one_matrix_and_two_numbers_a_row(backend):
     x, norm, mask = _random(50, 32, seed=0), _norm(32), _mask(50, 0.5)
@@ -208,6 +222,43 @@ def test_what_is_kept_is_one_matrix_and_two_numbers_a_row(backend):
         result = nodewise(y, mask=mask, inplace=True)
         kept = [t for t in result.grad_fn.saved_tensors if t is not None and t.numel()]
     assert [t.data_ptr() for t in kept] == [result.data_ptr()] == [y.data_ptr()], "without a norm what comes out"
+
+
+@on_native
+def test_of_elu_what_comes_out_is_kept_and_of_gelu_what_came_in(backend):
+    """ELU's slope is 1 + ELU(z); GELU falls and rises below 0, so that its value does not tell its slope."""
+    x, mask = _random(50, 32, seed=0), _mask(50, 0.5)
+    for activation, of_output in (("elu", True), ("gelu", False), ("gelu-tanh", False)):
+        with use(backend):
+            y = x.clone().requires_grad_() * 1.0
+            result = nodewise(y, activation=activation, mask=mask, inplace=True)
+            kept = [t.data_ptr() for t in result.grad_fn.saved_tensors if t is not None and t.numel() == y.numel()]
+            assert kept == [y.data_ptr()] and (result.data_ptr() == y.data_ptr()) == of_output, activation
+            z = x.clone().requires_grad_() * 1.0
+            whole, dropped = nodewise_both(z, activation=activation, mask=mask)
+            kept = [t.data_ptr() for t in dropped.grad_fn.saved_tensors if t is not None and t.numel() == z.numel()]
+            assert kept == [whole.data_ptr() if of_output else z.data_ptr()], activation
+
+
+@on_native
+@each("activation", ACTIVATIONS)
+def test_slopes_at_zero_far_out_and_of_nan(backend, activation):
+    x = torch.tensor([[0.0, -0.0, 1e-30, -1e-30, 30.0, -30.0, 1e5, -1e5, 3e12, -3e12]] * 3)
+    far = torch.tensor([[torch.nan, 1.0, torch.nan]])
+    place = {"seed": 1, "epoch": 2, "stream": 3}
+    for p in (0.0, 0.5):
+        mask = Mask(ids=torch.arange(3), p=p, **place) if p else None
+        found = []
+        for which, wide in ((backend, x), ("reference", x.double())):
+            wide = wide.clone().requires_grad_()
+            with use(which):
+                y = nodewise(wide, activation=activation, mask=mask)
+                found.append((y.double(), *(g.double() for g in torch.autograd.grad(y.sum(), [wide]))))
+        for ours, right in zip(*found, strict=True):
+            right = right.detach()
+            assert bool(((ours - right).abs() <= 2e-6 * (1 + right.abs())).all()), (p, ours, right)
+    with use(backend):
+        assert nodewise(far, activation=activation).isnan().tolist() == [[True, False, True]]
 
 
 @pytest.mark.parametrize(

@@ -102,14 +102,16 @@ def narrow(settings: object, in_features: int, num_classes: int, seed: int) -> o
 
 
 def test_a_model_is_found_again_by_name() -> None:
-    gq.register_model(norms=("layer",))(narrow)
+    gq.register_model(norms=("layer",), activations=("elu", "gelu"))(narrow)
     try:
         value = json.loads(json.dumps(gq.configure("digits", model="narrow", hidden=8).to_json()))
         assert value["model_home"] == {
             "builder": f"{__name__}:narrow",
             "norms": ["layer"],
             "settings": "gnnqlab.nn.models.registry:ModelSettings",
+            "activations": ["elu", "gelu"],
         }
+        assert value["model"]["activation"] == "elu"
         del registry.MODELS["narrow"], registry._KINDS["narrow"]
         assert RunConfig.from_json(value).model.norm == "layer" and registry.MODELS["narrow"] is narrow
         assert RunConfig.from_json(value).to_json() == value

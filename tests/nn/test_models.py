@@ -157,9 +157,25 @@ def test_heads_share_the_width():
 
 
 def test_the_largest_of_equal_layers_is_that_layer():
-    model = build_model(ModelSettings(name="jknet", layers=4, hidden=8, jump="max"), 12, 4, seed=1)
     h = torch.randn(60, 8, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(model._join(LocalGraph(random_graph()).at(0, training=False), [h] * 4), h)
+    assert torch.equal(LocalGraph(random_graph()).at(0, training=False).join([h] * 4, "max"), h)
+
+
+@each("jump", ["cat", "max"])
+def test_the_join_of_jknet_is_dropped_last_of_all(jump):
+    """Joined and dropped in one pass: the mask is the pass's last, as if both were steps of their own."""
+    graph, seen = random_graph(), {}
+    model = build_model(ModelSettings(name="jknet", layers=3, hidden=8, jump=jump, dropout=0.4), 12, 4, seed=1)
+    for how in ("one", "steps"):
+        g = LocalGraph(graph, seed=2).at(3, training=True)
+        if how == "steps":
+            joined = {"cat": lambda layers: torch.cat(layers, 1), "max": lambda layers: torch.stack(layers).amax(0)}[
+                jump
+            ]
+            g.join = lambda layers, _, *, dropout, g=g, joined=joined: g.dropout(joined(layers), dropout)
+        loss = model(g, graph.features).square().sum()
+        seen[how] = loss, *torch.autograd.grad(loss, list(model.parameters()))
+    assert all(torch.equal(*pair) for pair in zip(seen["one"], seen["steps"], strict=True))
 
 
 def test_sgc_projects_or_propagates_first_alike():

@@ -17,10 +17,14 @@ from torch.nn import functional
 
 from gnnqlab.kernels.reference import noise
 
-__all__ = ["ACTIVATIONS", "nodewise", "nodewise_backward"]
+__all__ = ["ACTIVATIONS", "ELU_OUTPUT", "nodewise", "nodewise_backward"]
 
-ACTIVATIONS = ("none", "relu", "elu", "gelu")
-"""By their number in the compiled kernels. ELU with α = 1, GELU by the normal distribution itself."""
+ACTIVATIONS = ("none", "relu", "elu", "gelu", "gelu-tanh")
+"""By their number in the compiled kernels. ELU with α = 1 (Clevert et al., 2016). ``gelu`` is z times the share of the
+normal distribution below z, and ``gelu-tanh`` z times ``(1 + tanh(sqrt(2 / π) (z + 0.044715 z^3))) / 2`` (Hendrycks &
+Gimpel, 2016)."""
+ELU_OUTPUT = 5
+"""The number of ELU's gradient by what came out: before the mask, where that has a gradient of its own, else after."""
 
 
 def nodewise(
@@ -60,12 +64,15 @@ def nodewise_backward(
     """Return the gradient of ``x`` and those of weight and bias, ``(2, D)``, of which there are none without a norm.
 
     Args:
-        kept_ND: x; after a rectifier without a norm also what came out, which is positive in the same places.
+        kept_ND: x; after a rectifier without a norm also what came out, which is positive in the same places; with
+            `ELU_OUTPUT` what came out.
         gradient_ND: of the dropped rows; ``of_whole_ND`` of those before the mask.
         factor: of elements that stay, where threshold 0 says that ``kept_ND`` has the mask.
     """
     g, x = _wide(gradient_ND), _wide(kept_ND)
     g = g * factor if mask["threshold"] == 0 else noise.dropout(g, ids_N, **mask)
+    if activation == ELU_OUTPUT and of_whole_ND is None and mask["threshold"]:
+        x = x / factor
     if of_whole_ND is not None:
         g = g + of_whole_ND
     if weight is None or bias is None:
@@ -83,6 +90,8 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def _activate(z: Tensor, activation: int) -> Tensor:
+    if activation == 4:
+        return functional.gelu(z, approximate="tanh")
     return (lambda z: z, functional.relu, functional.elu, functional.gelu)[activation](z)
 
 
@@ -94,4 +103,9 @@ def _slope(z: Tensor, activation: int) -> Tensor:
     if activation == 3:
         density = torch.exp(-z * z / 2) / math.sqrt(2 * math.pi)
         return torch.special.ndtr(z) + z * density
+    if activation == 4:
+        tanh = torch.tanh(math.sqrt(2 / math.pi) * (z + 0.044715 * z**3))
+        return (1 + tanh + z * (1 - tanh**2) * math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * z**2)) / 2
+    if activation == ELU_OUTPUT:
+        return torch.where(z > 0, 1.0, z + 1)
     return torch.ones_like(z)

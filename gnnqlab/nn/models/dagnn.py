@@ -7,13 +7,13 @@ from torch import Tensor, nn
 
 from gnnqlab.nn.layers import Projection
 from gnnqlab.nn.message_passing import GraphPass
-from gnnqlab.nn.models.registry import ModelSettings, register_model
+from gnnqlab.nn.models.registry import ACTIVATED, ModelSettings, register_model
 from gnnqlab.nn.sparse_input import SparseInput
 
 __all__ = ["DAGNN", "dagnn"]
 
 
-@register_model(norms=("none",))
+@register_model(norms=("none",), activations=ACTIVATED)
 def dagnn(settings: ModelSettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
     """DAGNN: a two-layer perceptron, then hops without weights whose results each node gates."""
     return DAGNN(settings, in_features, num_classes, seed)
@@ -33,12 +33,12 @@ class DAGNN(nn.Module):
         self.first = Projection(in_features, settings.hidden, generator=generator)
         self.second = Projection(settings.hidden, num_classes, generator=generator)
         self.gate = Projection(num_classes, 1, generator=generator)
-        self.hops = settings.layers
+        self.hops, self.activation = settings.layers, settings.activation or "relu"
         self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
         y = self.first(g, g.dropout(x, self.input_dropout))
-        h: Tensor = self.second(g, g.activate(y, dropout=self.dropout, looked_at=False))
+        h: Tensor = self.second(g, g.activate(y, activation=self.activation, dropout=self.dropout, looked_at=False))
         out = g.rowwise(_gated, self.gate(g, h), h)
         for _ in range(self.hops):
             h = g.aggregate(h, alpha="symmetric")

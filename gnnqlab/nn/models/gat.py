@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from gnnqlab.nn.attention import AttentionConvolution
-from gnnqlab.nn.models.registry import ModelSettings, register_model
+from gnnqlab.nn.models.registry import ACTIVATED, ModelSettings, register_model
 from gnnqlab.nn.models.stack import ConvolutionStack
 from gnnqlab.settings import NO_OPTION
 
@@ -38,13 +38,13 @@ class GATSettings(ModelSettings):
         return f"{ways}, or hidden to {-(-self.hidden // self.heads) * self.heads}" if self.heads > 0 else ways
 
 
-@register_model(settings=GATSettings, stacked=True, edges="rows")
+@register_model(settings=GATSettings, stacked=True, edges="rows", activations=ACTIVATED)
 def gat(settings: GATSettings, in_features: int, num_classes: int, seed: int, *, edge_features: int = 0) -> nn.Module:
     """GAT: neighbours weighed by attention; heads side by side in hidden layers, their mean at the output.
 
     Features of edges enter every layer's attention; see :class:`gnnqlab.nn.attention.AttentionConvolution`.
 
-    Differs: ReLU between layers, as in BNS-GCN, where the authors use ELU.
+    Differs: ReLU between layers, as in BNS-GCN, where the authors use ELU: ``activation="elu"``.
     """
     layers = iter(range(settings.layers))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gnnqlab.compute.products import widened
 from gnnqlab.nn.layers import Projection
 from gnnqlab.nn.message_passing import GraphPass
-from gnnqlab.nn.models.registry import ModelSettings, register_model
+from gnnqlab.nn.models.registry import ACTIVATED, ModelSettings, register_model
 from gnnqlab.nn.models.stack import norm_of
 from gnnqlab.nn.sparse_input import SparseInput
 from gnnqlab.settings import NO_OPTION, POSITIVE, Range
@@ -31,7 +31,7 @@ class GCNIISettings(ModelSettings):
     """λ, positive: layer l mixes its weights in by θ = ln(λ/l + 1)."""
 
 
-@register_model(norms=("none", "layer"), settings=GCNIISettings, stacked=True)
+@register_model(norms=("none", "layer"), settings=GCNIISettings, stacked=True, activations=ACTIVATED)
 def gcnii(settings: GCNIISettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
     """GCNII: every layer keeps a share of the first rows, and of itself."""
     return GCNII(settings, in_features, num_classes, seed)
@@ -40,8 +40,9 @@ def gcnii(settings: GCNIISettings, in_features: int, num_classes: int, seed: int
 class GCNII(nn.Module):
     """``H^l = ReLU(((1 - α) P H^(l-1) + α H^0) ((1 - θ_l) I + θ_l W^l))``, ``θ_l = ln(λ/l + 1)``, l = 1..L.
 
-    ``H^0 = ReLU(X W_0 + b_0)``, and a projection to the classes behind the last layer. Agrees with
-    ``dgl.nn.GCN2Conv`` without bias; weights are drawn as the authors do, uniform within 1/sqrt(width).
+    ``H^0 = ReLU(X W_0 + b_0)``, and a projection to the classes behind the last layer; in the place of ReLU stands what
+    the settings say. Agrees with ``dgl.nn.GCN2Conv`` without bias; weights are drawn as the authors do, uniform within
+    1/sqrt(width).
     """
 
     takes_sparse_input = True
@@ -62,9 +63,11 @@ class GCNII(nn.Module):
         self.initial_share = settings.initial_share
         self.thetas = [math.log(settings.identity_decay / layer + 1) for layer in range(1, settings.layers + 1)]
         self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
+        self.activation = settings.activation or "relu"
 
     def forward(self, g: GraphPass, x: Tensor | SparseInput) -> Tensor:
-        h0, h = g.activate_both(self.first(g, g.dropout(x, self.input_dropout)), dropout=self.dropout)
+        between: dict[str, Any] = {"activation": self.activation, "dropout": self.dropout}
+        h0, h = g.activate_both(self.first(g, g.dropout(x, self.input_dropout)), **between)
         h0 = widened(h0)  # gradients come from every layer, and are added in float32
         for index, (weight, theta) in enumerate(zip(self.weights, self.thetas, strict=True)):
             # One name for all rows that nobody needs again: each frees those before it.
@@ -72,6 +75,6 @@ class GCNII(nn.Module):
             h, h0 = g.residual(h, h0, self.initial_share)
             h = g.affine(h, h, weight, beta=1 - theta, alpha=theta)
             looked_at = index + 1 < len(self.weights)
-            h = g.activate(h, norm_of(self.norms, index), dropout=self.dropout, looked_at=looked_at)
+            h = g.activate(h, norm_of(self.norms, index), looked_at=looked_at, **between)
         logits: Tensor = self.last(g, h, exact=True)
         return logits

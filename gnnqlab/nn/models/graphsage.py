@@ -7,13 +7,13 @@ from functools import partial
 from torch import nn
 
 from gnnqlab.nn.layers import SageConvolution
-from gnnqlab.nn.models.registry import ModelSettings, register_model
+from gnnqlab.nn.models.registry import ACTIVATED, ModelSettings, register_model
 from gnnqlab.nn.models.stack import ConvolutionStack
 
 __all__ = ["graphsage"]
 
 
-@register_model(stacked=True, edges="sums")
+@register_model(stacked=True, edges="sums", activations=ACTIVATED)
 def graphsage(
     settings: ModelSettings, in_features: int, num_classes: int, seed: int, *, edge_features: int = 0
 ) -> nn.Module:

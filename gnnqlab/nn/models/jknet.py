@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
 from gnnqlab.nn.layers import GraphConvolution, Projection
 from gnnqlab.nn.message_passing import GraphPass
-from gnnqlab.nn.models.registry import ModelSettings, register_model
+from gnnqlab.nn.models.registry import ACTIVATED, ModelSettings, register_model
 from gnnqlab.nn.models.stack import norm_of
 from gnnqlab.nn.sparse_input import SparseInput
 from gnnqlab.settings import NO_OPTION, OneOf
@@ -28,7 +28,7 @@ class JKNetSettings(ModelSettings):
     """How layers are joined: ``cat``, ``max`` or ``lstm``."""
 
 
-@register_model(settings=JKNetSettings, stacked=True)
+@register_model(settings=JKNetSettings, stacked=True, activations=ACTIVATED)
 def jknet(settings: JKNetSettings, in_features: int, num_classes: int, seed: int) -> nn.Module:
     """JKNet: GCN layers whose results are joined for the output: side by side, by maximum, or weighed by an LSTM."""
     return JKNet(settings, in_features, num_classes, seed)
@@ -36,6 +36,8 @@ def jknet(settings: JKNetSettings, in_features: int, num_classes: int, seed: int
 
 class JKNet(nn.Module):
     """``h^t = ReLU(norm(P dropout(h^(t-1)) W^t + b^t))`` for t = 1..T, ``out = join(h^1, ..., h^T) W + b``.
+
+    In the place of ReLU stands what the settings say.
 
     Joining needs no other node: ``cat`` puts layers side by side, ``max`` takes the largest of each element, ``lstm``
     weighs each node's layers by a softmax over a bidirectional LSTM's scores (T d / 2 units a direction). The LSTM is
@@ -64,6 +66,7 @@ class JKNet(nn.Module):
             self.score = Projection(2 * units, 1, generator=generator)
         self.last = Projection(layers * width if self.jump == "cat" else width, num_classes, generator=generator)
         self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
+        self.activation = settings.activation or "relu"
 
     @property
     def takes_sparse_input(self) -> bool:
@@ -79,19 +82,19 @@ class JKNet(nn.Module):
         for index, convolution in enumerate(self.convolutions):
             following = self.dropout if index + 1 < len(self.convolutions) else 0.0
             norm = norm_of(self.norms, index)
-            whole, h = g.activate_both(convolution(g, h, dropout=share), norm, dropout=following)
+            between: dict[str, Any] = {"activation": self.activation, "dropout": following}
+            whole, h = g.activate_both(convolution(g, h, dropout=share), norm, **between)
             seen.append(whole)
             share = g.left(self.dropout)
-        h = self._join(g, seen)
+        if self.jump == "lstm":
+            h = g.dropout(self._weighed(g, seen), self.dropout)
+        else:
+            h = g.join(seen, self.jump, dropout=self.dropout)
         del seen, whole  # side by side, or joined, they are there once more
-        logits: Tensor = self.last(g, g.dropout(h, self.dropout), exact=True)
+        logits: Tensor = self.last(g, h, exact=True)
         return logits
 
-    def _join(self, g: GraphPass, seen: list[Tensor]) -> Tensor:
-        if self.jump == "cat":
-            return g.rowwise(lambda *layers: torch.cat(layers, 1), *seen)
-        if self.jump == "max":
-            return g.rowwise(lambda *layers: torch.stack(layers).amax(0), *seen)
+    def _weighed(self, g: GraphPass, seen: list[Tensor]) -> Tensor:
         stacked = g.rowwise(lambda *layers: torch.stack(layers, 1), *seen)
         scores = self.score(g, self.lstm(stacked)[0].flatten(0, 1)).unflatten(0, stacked.shape[:2])
         return g.rowwise(lambda scores, stacked: (torch.softmax(scores, 1) * stacked).sum(1), scores, stacked)

@@ -17,11 +17,14 @@ from gnnqlab.nn.edge_rows import expect_width
 from gnnqlab.settings import NO_OPTION, OneOf, Range, check
 
 __all__ = [
-    "MODELS", "ModelSettings", "build_model", "edges_in", "find_model", "for_now", "is_stacked", "model_home",
+    "ACTIVATED", "MODELS", "ModelSettings", "build_model", "edges_in", "find_model", "for_now", "is_stacked", "model_home",
     "register_model", "settings_class", "settings_from_json",
 ]  # fmt: skip
 
 Share = Annotated[float, Range(0, 1, open_high=True)]
+
+ACTIVATED = ("relu", "elu", "gelu", "gelu-tanh")
+"""What may stand between layers; the first is the default of the package's own models."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +49,9 @@ class ModelSettings:
     """The same for the raw features."""
     norm: Annotated[str | None, OneOf(("layer", "none"))] = None
     """``layer`` (LayerNorm between layers) or ``none``; default: what the model's authors do."""
+    activation: Annotated[str | None, OneOf(ACTIVATED)] = None
+    """Between layers: ``relu``, ``elu`` (α = 1), ``gelu`` (by the normal distribution itself) or ``gelu-tanh`` (its
+    approximation by tanh); default: ``relu``, and nothing of a model that has none or one of its own."""
 
     def __new__(cls, **settings: Any) -> Self:
         if cls is not ModelSettings or not settings:
@@ -63,6 +69,10 @@ class ModelSettings:
             object.__setattr__(self, "norm", kind.norms[0])
         if self.norm not in kind.norms:
             raise ValueError(f"norm of {self.name} must be one of {kind.norms}, got {self.norm!r}")
+        if self.activation is None and kind.activations:
+            object.__setattr__(self, "activation", kind.activations[0])
+        if self.activation is not None and self.activation not in kind.activations:
+            raise ValueError(_no_such_activation(self.name, self.activation, kind.activations))
         check(self)
 
     def widths(self, in_features: int, num_classes: int) -> list[int]:
@@ -85,6 +95,7 @@ class _Kind:
     settings: type[ModelSettings]
     stacked: bool = False
     edges: Edges = "none"
+    activations: tuple[str, ...] = ()
 
 
 _KINDS: dict[str, _Kind] = {}
@@ -134,6 +145,15 @@ def _refuse_unknown(kind: type[ModelSettings], settings: dict[str, Any]) -> None
         raise ValueError(f"model {name!r} has the settings {sorted(known - {'name'})}, got [{setting!r}]")
 
 
+def _no_such_activation(model: str, activation: str, known: tuple[str, ...]) -> str:
+    if known:
+        return f"activation of {model} must be one of {known}, got {activation!r}"
+    return (
+        f"activation must be left out for {model}, which reads no such setting, got {activation!r}; register a model "
+        f"that does with activations={ACTIVATED}"
+    )
+
+
 def _names(kind: type[ModelSettings]) -> set[str]:
     return {field.name for field in dataclasses.fields(kind)}
 
@@ -142,7 +162,12 @@ def _names(kind: type[ModelSettings]) -> set[str]:
 def register_model(builder: Builder) -> Builder: ...
 @overload
 def register_model(
-    *, norms: tuple[str, ...] = ..., settings: type[ModelSettings] = ..., stacked: bool = ..., edges: Edges = ...
+    *,
+    norms: tuple[str, ...] = ...,
+    settings: type[ModelSettings] = ...,
+    stacked: bool = ...,
+    edges: Edges = ...,
+    activations: tuple[str, ...] = ...,
 ) -> Callable[[Builder], Builder]: ...
 def register_model(
     builder: Builder | None = None,
@@ -151,6 +176,7 @@ def register_model(
     settings: type[ModelSettings] = ModelSettings,
     stacked: bool = False,
     edges: Edges = "none",
+    activations: tuple[str, ...] = (),
 ) -> Builder | Callable[[Builder], Builder]:
     """Make a model known by its function's name, with ``_`` written as ``-``.
 
@@ -164,13 +190,15 @@ def register_model(
             pass: what a run takes at least is counted by it.
         edges: what it makes of features of edges (:mod:`gnnqlab.nn.edge_rows`): ``none``, and such graphs are refused;
             ``sums``, looks at them alone, as ``edge_means`` does; ``rows``, at both ends' rows with each of them.
+        activations: values of ``ModelSettings.activation`` that it honours, some of ``ACTIVATED``; the first is its
+            default. None: it reads no such setting, and any value is refused.
 
     Raises:
         ValueError: if the name is taken, or ``edges`` none of these.
     """
     if edges not in get_args(Edges):
         raise ValueError(f"edges must be one of {get_args(Edges)}, got {edges!r}")
-    kind = _Kind(norms, settings, stacked, edges)
+    kind = _Kind(norms, settings, stacked, edges, activations)
     if builder is None:
         return lambda builder: _register(builder, kind)
     return _register(builder, kind)
@@ -203,8 +231,9 @@ def model_home(name: str) -> dict[str, Any] | None:
     builder, kind = MODELS[name], _kind(name)
     if builder.__module__.partition(".")[0] == __name__.partition(".")[0]:
         return None
+    home = {"builder": name_of(builder), "norms": list(kind.norms), "settings": name_of(kind.settings)}
     edges = {} if kind.edges == "none" else {"edges": kind.edges}
-    return {"builder": name_of(builder), "norms": list(kind.norms), "settings": name_of(kind.settings), **edges}
+    return home | {"activations": list(kind.activations)} | edges
 
 
 def find_model(name: str, home: dict[str, Any]) -> None:
@@ -217,9 +246,12 @@ def find_model(name: str, home: dict[str, Any]) -> None:
         return
     builder = load(home["builder"])
     if name not in MODELS:  # its module does not register it by itself
-        register_model(norms=tuple(home["norms"]), settings=load(home["settings"]), edges=home.get("edges", "none"))(
-            builder
-        )
+        register_model(
+            norms=tuple(home["norms"]),
+            settings=load(home["settings"]),
+            edges=home.get("edges", "none"),
+            activations=tuple(home.get("activations", ())),
+        )(builder)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The frame GCN and GraphSAGE share: dropout, convolution, LayerNorm, ReLU, layer after layer."""
+"""The frame GCN and GraphSAGE share: dropout, convolution, LayerNorm, activation, layer after layer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Layer(Protocol):
 
 
 class ConvolutionStack(nn.Module):
-    """``h <- ReLU(LayerNorm(conv(dropout(h))))``, the last layer without norm and ReLU.
+    """``h <- σ(LayerNorm(conv(dropout(h))))``, the last layer without norm and σ; σ is ReLU unless the settings say.
 
     Differs: AdaQP's code drops between convolution and norm; here, as in PipeGCN and BNS-GCN, a layer drops
     its input. The raw features are dropped only if ``input_dropout`` says so.
@@ -41,6 +41,7 @@ class ConvolutionStack(nn.Module):
         if settings.norm == "layer":
             self.norms = nn.ModuleList(nn.LayerNorm(width) for width in widths[1:-1])
         self.dropout, self.input_dropout = settings.dropout, settings.input_dropout
+        self.activation = settings.activation or "relu"
 
     @property
     def takes_sparse_input(self) -> bool:
@@ -55,7 +56,7 @@ class ConvolutionStack(nn.Module):
             h = convolution(g, h, dropout=share, exact=index == last)
             assert isinstance(h, Tensor)
             if index < last:
-                h = g.activate(h, norm_of(self.norms, index), dropout=self.dropout)
+                h = g.activate(h, norm_of(self.norms, index), activation=self.activation, dropout=self.dropout)
                 share = g.left(self.dropout)
         assert isinstance(h, Tensor)
         return h

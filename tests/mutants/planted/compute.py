@@ -29,7 +29,7 @@ FAULTS = (
     ),
     Fault(
         name="rows made again without their dropout mask",
-        file="nn/message_passing.py",
+        file="nn/row_passes.py",
         before="return self._made(h, run, y, _affine(norm))",
         after="return self._made(h, partial(run, mask=None), y, _affine(norm))",
         test="compute/test_remade.py::test_losses_and_weights_are_those_of_everything_kept",
