@@ -18,6 +18,7 @@ from gnnqlab.exchange.schedule import Runner
 from gnnqlab.exchange.timeline import Timeline
 from gnnqlab.exchange.turns import Turn, Turns
 from gnnqlab.kernels.adjacency import Adjacency
+from gnnqlab.message.ahead import Ahead
 from gnnqlab.message.channel import ByteBuffers, Channel
 from gnnqlab.message.place import Place
 from gnnqlab.message.wires import Wires
@@ -71,6 +72,7 @@ class Boundary:
         """Told of memory for halo rows and their gradients when it is asked for."""
         self._bytes: ByteBuffers = {}
         """Memory of messages of which no two are under way at once: all, or evaluation's where rows outlive a step."""
+        self._ahead = None if lag or self.turns is not None else Ahead(self._bytes)
         self._channels: dict[Place, Channel] = {}
         self._exact: dict[Place, Channel] = {}
         self._once: list[Channel] = []
@@ -97,12 +99,14 @@ class Boundary:
         place, plan = Place(hop.layer, direction), self._plans[direction]
         how: dict[str, Any] = {"launch": self.timeline.stages.after_launch, "keeps_buffers": self.turns is None}
         if not hop.training:
+            if self._ahead is not None:
+                self._ahead.leave()
             if place not in self._exact:
                 how["buffers"] = self._bytes
                 self._exact[place] = self.wires.exact_channel(place, plan, phases=self.timeline, **how)
             return self._exact[place]
         if place not in self._channels:
-            how["buffers"] = None if self._lag else self._bytes
+            how |= {"buffers": None if self._lag else self._bytes, "ahead": self._ahead}
             phases = partial(self.timeline, place=place)
             self._channels[place] = self.wires.channel(place, plan, phases=phases, **how)
         return self._channels[place]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, MutableMapping
 from contextlib import nullcontext
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from gnnqlab.bits.policy import BitPolicy, Rows
 from gnnqlab.bits.row import EXACT
 from gnnqlab.errors import NonFiniteMessage, NonFiniteRow
 from gnnqlab.kernels.noise import stream
+from gnnqlab.message.ahead import Ahead, Expected
 from gnnqlab.message.codec import Codec, Noise
 from gnnqlab.message.entropy import Counting
 from gnnqlab.message.header import Header, Headers
@@ -32,6 +34,8 @@ __all__ = ["ByteBuffers", "Channel", "KnownLayouts"]
 ByteBuffers = dict[tuple[str, int], Tensor]
 """(which rows, peer) -> bytes of these rows, uint8: those of a forward message out are those of a backward one in."""
 _OTHER = {"send": "receive", "receive": "send"}
+_NOTHING: tuple[Expected | None, set[int]] = (None, set())
+"""No receives are posted."""
 KnownLayouts = MutableMapping[Tensor, dict[int, Layout]]
 """Widths of every row, by identity -> columns -> layout: layers that send the same rows lay them out once."""
 
@@ -57,6 +61,7 @@ class Channel:
         keeps_buffers: bool = True,
         buffers: ByteBuffers | None = None,
         counting: Counting | None = None,
+        ahead: Ahead | None = None,
     ) -> None:
         """Open the channel.
 
@@ -68,6 +73,8 @@ class Channel:
             buffers: that memory, shared with channels that never have messages under way when this one has; by default
                 its own.
             counting: says whether the codes that come are counted; by default they are not.
+            ahead: says when receives are posted ahead of their exchange; by default they never are. Where a place of
+                rows is said, it is another than that of the rows sent.
         """
         self.layer, self.direction, self.round, self.plan = layer, direction, round, plan
         self._run = run
@@ -84,6 +91,8 @@ class Channel:
         self._received = Received(counting or Counting())
         self._how: dict[str, bool] = {}
         """What else the transport is told of every message."""
+        self._ahead, self._device = ahead, torch.device("cpu")
+        self._expected: dict[int, tuple[Expected | None, set[int]]] = {}
         self.bytes_payload = 0
         """Payload bytes sent so far, all peers."""
         self.bytes_params = 0
@@ -151,18 +160,55 @@ class Channel:
         """
         plan = plan or self.plan
         layouts = self._lay_out(plan, x.shape[1], epoch)
+        expected, landed = self._expected.pop(epoch, _NOTHING) if plan is self.plan else _NOTHING
+        self._expected.clear()
+        if self._ahead is not None:
+            self._ahead.posts(self, epoch)
+            if expected is None:
+                expected, landed = self._expect(plan, layouts, out, epoch, x.device)
         with self._phases("encode"):
             send = {
                 route.peer: self._sent(x, route, layouts["send", route.peer], epoch, still=still) for route in plan.send
             }
-            headers = self._headers(layouts, x.shape[1], epoch)
-        receive, landed = self._landing(plan, layouts, out, x.device)
+            headers = self._headers(layouts, x.shape[1], epoch) if expected is None else expected.headers
+        if expected is None:
+            receive, landed = self._landing(plan, layouts, out, x.device)
+            how: dict[str, Any] = self._how
+        else:
+            receive, how = dict(expected.receive), {"expected": expected}
+        self.bytes_headers += 0 if headers is None else headers.num_bytes
         with self._phases("post"):
-            transfer = self._transport.post(send, receive, headers, **self._how)
+            transfer = self._transport.post(send, receive, headers, **how)
         self._launch(transfer.start)
-        self._epoch = epoch
-        posted = Posted(plan, layouts, transfer, receive, landed, headers, sampled_in, partial(self._noise_from, epoch))
-        return self._incoming(posted, out)
+        self._epoch, self._device = epoch, x.device
+        read = None if self._ahead is None else partial(self._ahead.read, self, epoch)
+        noise = partial(self._noise_from, epoch)
+        return self._incoming(Posted(plan, layouts, transfer, receive, landed, headers, sampled_in, noise, read), out)
+
+    def expect(self, epoch: int) -> bool:
+        """Post the receives of this epoch's message now, if what comes is known: all rows of the plan, in bytes."""
+        if self._laid_out_for is None:
+            return False
+        nowhere = torch.empty(0, self.columns)
+        known = self._laid_out_for == (self.plan, self.columns, self._bits.round(epoch))
+        if not known or not (self.plan.accumulate or self._codec.landing(nowhere) is None):
+            return False
+        self._expected[epoch] = self._expect(self.plan, self._layouts, nowhere, epoch, self._device)
+        return self._expected[epoch][0] is not None
+
+    def _expect(
+        self, plan: Plan, layouts: Layouts, out: Tensor | torch.Size, epoch: int, device: torch.device
+    ) -> tuple[Expected | None, set[int]]:
+        """Post the receives of a message, if the transport does so; return them, and whose rows land in their places.
+
+        A message that may be shorter than its buffer is received when it is posted.
+        """
+        expect = getattr(self._transport, "expect", None)
+        if expect is None or self._how:
+            return _NOTHING
+        receive, landed = self._landing(plan, layouts, out, device)
+        assert self._laid_out_for is not None
+        return expect(receive, self._headers(layouts, self._laid_out_for[1], epoch)), landed
 
     def as_received(self, x: Tensor) -> None:
         """Put the rows of the last message into ``x`` as their receivers decode them, before the next one is written.
@@ -250,9 +296,7 @@ class Channel:
                 sent[peer] = self._header(layout, rank, peer, columns, epoch)
             elif layout.num_bytes:
                 expected[peer] = self._header(layout, peer, rank, columns, epoch)
-        headers = Headers(sent, expected)
-        self.bytes_headers += headers.num_bytes
-        return headers
+        return Headers(sent, expected)
 
     def _header(self, layout: Layout, sender: int, receiver: int, columns: int, epoch: int) -> Header:
         assert self._run is not None

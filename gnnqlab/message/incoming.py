@@ -62,6 +62,8 @@ class Posted:
     sampled_in: int | None
     noise: Callable[[int], Noise]
     """Peer -> the noise of the message that comes from it."""
+    read: Callable[[], None] | None = None
+    """Called once the bytes have been read."""
 
 
 class Incoming:
@@ -131,6 +133,8 @@ class Incoming:
                 self._check(route)
                 if route.peer not in posted.landed:
                     self._put(route, out)
+        if posted.read is not None and not self._decoded:
+            posted.read()
         self._decoded = True
         return out
 

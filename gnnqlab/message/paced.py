@@ -16,9 +16,11 @@ import struct
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
+from gnnqlab.message.ahead import Expected
 from gnnqlab.message.header import Headers
 from gnnqlab.message.transport import Transfer, Transport
 
@@ -95,18 +97,23 @@ class Paced:
     def __init__(self, transport: Transport, pacer: Pacer) -> None:
         self._transport, self._pacer = transport, pacer
 
+    def expect(self, receive: Mapping[int, Tensor], headers: Headers | None = None) -> Expected | None:
+        """Post the receives of an exchange ahead of it, where the transport does so."""
+        expect = getattr(self._transport, "expect", None)
+        expected: Expected | None = None if expect is None else expect(receive, headers)
+        return expected
+
     def post(
         self,
         send: Mapping[int, Tensor],
         receive: Mapping[int, Tensor],
         headers: Headers | None = None,
-        *,
-        bounded: bool = False,
+        **how: Any,
     ) -> Transfer:
         pacer, began_s = self._pacer, time.monotonic()
         left_s = pacer.leave({peer: body.nbytes for peer, body in send.items() if body.numel() and pacer.slow(peer)})
         awaited = {peer: pacer.expect(peer) for peer, body in receive.items() if body.numel() and pacer.slow(peer)}
-        transfer = self._transport.post(send, receive, headers, bounded=bounded)
+        transfer = self._transport.post(send, receive, headers, **how)
         return _PacedTransfer(transfer, pacer, began_s, left_s, awaited)
 
 

@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from gnnqlab.by_name import near
+from gnnqlab.message.ahead import Expected, expect
 from gnnqlab.message.header import TAG, Headers
 from gnnqlab.message.staging import Buffers, HostBuffers, Staged
 
@@ -73,7 +74,7 @@ class Transport(Protocol):
 
 
 class Direct:
-    """Every receive, then every send, posted at once; one message a peer.
+    """Every receive, then every send, posted at once; one message a peer. Receives may be posted ahead.
 
     On the CPU a thread waits for the bytes, so that their time is known even if nobody waits for them.
     """
@@ -83,12 +84,27 @@ class Direct:
         self._watcher = ThreadPoolExecutor(1, thread_name_prefix="transport")
         self._host = HostBuffers()
 
+    def expect(self, receive: Buffers, headers: Headers | None = None) -> Expected | None:
+        """Post the receives of an exchange ahead of its ``post``, which takes what this returns; ``None``: it cannot.
+
+        Args:
+            receive, headers: those of the exchange.
+        """
+        return expect(receive, headers, self.group)
+
     def post(
-        self, send: Buffers, receive: Buffers, headers: Headers | None = None, *, bounded: bool = False
+        self,
+        send: Buffers,
+        receive: Buffers,
+        headers: Headers | None = None,
+        *,
+        bounded: bool = False,
+        expected: Expected | None = None,
     ) -> Transfer:
         staged = Staged(send, receive, headers, self._host, self.group)
         rounds = [_Round(tuple(staged.receive), tuple(staged.send))]
-        transfer = _PeerTransfer(staged, rounds, watcher=self._watcher if staged.on_host else None)
+        watcher = self._watcher if staged.on_host else None
+        transfer = _PeerTransfer(staged, rounds, watcher=watcher, expected=expected)
         if bounded:
             _learn_sizes(staged, self.workers)
         if not staged.copies:
@@ -139,6 +155,7 @@ class _PeerTransfer(Transfer):
         rounds: who receives from, and sends to, whom.
         bodies: whether the bodies travel too, or the headers alone.
         watcher: waits in the background, so that the messages' time is known even if nobody waits for them.
+        expected: receives that were posted before.
     """
 
     def __init__(
@@ -148,8 +165,10 @@ class _PeerTransfer(Transfer):
         *,
         bodies: bool = True,
         watcher: ThreadPoolExecutor | None = None,
+        expected: Expected | None = None,
     ) -> None:
         super().__init__()
+        self._expected = {} if expected is None else expected.works
         self._staged, self._rounds, self._bodies, self._watcher = staged, rounds, bodies, watcher
         self._joint = staged.backend == "nccl"
         self._next = 0
@@ -177,7 +196,8 @@ class _PeerTransfer(Transfer):
                 works.append(dist.irecv(headers.receive[peer], group=group, group_src=peer, tag=TAG))
             if self._bodies:
                 tag = 0 if headers is None else headers.expected[peer].tag
-                works.append(dist.irecv(staged.receive[peer], group=group, group_src=peer, tag=tag))
+                expected = self._expected.get(peer)
+                works.append(expected or dist.irecv(staged.receive[peer], group=group, group_src=peer, tag=tag))
         for peer in round_.targets if self._bodies else ():
             tag = 0 if headers is None else headers.sent[peer].tag
             works.append(dist.isend(staged.send[peer], group=group, group_dst=peer, tag=tag))

@@ -9,6 +9,7 @@ from typing import Any
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from gnnqlab.bits.policy import BitPolicy, Fixed
+from gnnqlab.message.ahead import Ahead
 from gnnqlab.message.blocks import BlockBuffers, BlockChannel, SkippedBlock
 from gnnqlab.message.cache import Cache, NoCache
 from gnnqlab.message.channel import ByteBuffers, Channel, KnownLayouts
@@ -74,8 +75,12 @@ class Wires:
         launch: Callable[[Callable[[], None]], None] = at_once,
         keeps_buffers: bool = True,
         buffers: ByteBuffers | None = None,
+        ahead: Ahead | None = None,
     ) -> Channel:
-        """Return the channel of a place for training passes; float32, with every row, where the plan is exact."""
+        """Return the channel of a place for training passes; float32, with every row, where the plan is exact.
+
+        Receives are not posted ahead of messages whose rows a cache chooses.
+        """
         of_channel: dict[str, Any] = {
             **self._of(place, plan),
             "codec": Float32() if plan.exact else self.codec_of(place.direction),
@@ -92,7 +97,7 @@ class Wires:
             return opened
         chooser = None if plan.exact else self.cache.build()
         if chooser is None:
-            return Channel(**of_channel)
+            return Channel(**of_channel, ahead=ahead)
         held = self.cache.held_at(place) if hasattr(self.cache, "held_at") else None
         return ChosenRows(chooser=chooser, held=held, **of_channel)
 

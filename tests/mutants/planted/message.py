@@ -68,6 +68,22 @@ FAULTS = (
         why="bytes of a run would not be those of its wire",
     ),
     Fault(
+        name="one memory for two messages",
+        file="message/ahead.py",
+        before="            self._buffers.clear()\n",
+        after="            pass\n",
+        test="message/test_ahead.py::test_what_follows_is_learnt_within_an_epoch_and_forgotten_once_it_was_wrong",
+        why="a message that was expected would come into the bytes of another one, if its sender is quick",
+    ),
+    Fault(
+        name="receives for the last epoch's neighbour",
+        file="message/ahead.py",
+        before="if self._latest is not None and self._latest[1] == epoch:",
+        after="if self._latest is not None:",
+        test="message/test_ahead.py::test_what_follows_is_learnt_within_an_epoch_and_forgotten_once_it_was_wrong",
+        why="the first exchange of an epoch would be expected with the tags of the epoch before",
+    ),
+    Fault(
         name="parameters counted with the payload",
         file="message/channel.py",
         before="self.bytes_payload += layout.payload_bytes",

@@ -1,0 +1,162 @@
+"""Receives posted ahead: no sender waits, the same bytes and rows, and no memory that two messages share."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import torch
+import torch.distributed as dist
+
+from gnnqlab.bits import Fixed
+from gnnqlab.exchange import Overlapped
+from gnnqlab.message import transport as moving
+from gnnqlab.message.ahead import Ahead
+from gnnqlab.message.channel import Channel
+from gnnqlab.message.codec import Stochastic
+from gnnqlab.message.transport import make_transport
+from gnnqlab.nn import ModelSettings
+from gnnqlab.partition import Random, build_shard
+from gnnqlab.systems import fixed_bits
+from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.trainer import worker_trainer
+from tests.graphs import random_graph
+from tests.ranks import run_ranks
+
+LATE_S = 0.5
+COLUMNS = 13
+
+
+def sent_to_one_who_is_late(rank, workers):
+    """Seconds until 100 bytes have left for a worker that posts late, which expects them or does not."""
+    found = []
+    for foreseen in (False, True):
+        transport, body = make_transport("direct", rank, workers), torch.full((100,), 7, dtype=torch.uint8)
+        expected = transport.expect({0: body.zero_()}) if rank == 1 and foreseen else None
+        dist.barrier()
+        began = time.perf_counter()
+        if rank == 0:
+            transport.post({1: body}, {}).wait()
+        else:
+            time.sleep(LATE_S)
+            transport.post({}, {0: body}, expected=expected).wait()
+            assert body.tolist() == [7] * 100
+        found.append(time.perf_counter() - began)
+    return found
+
+
+def test_a_message_that_is_expected_leaves_before_its_receiver_posts():
+    unforeseen, foreseen = run_ranks(sent_to_one_who_is_late, 2)[0]
+    assert unforeseen > 0.9 * LATE_S and foreseen < 0.5 * LATE_S
+
+
+def trained(rank, workers, graph, owner):
+    """Losses, bytes and the last weights with receives posted ahead and without, and how many were at once."""
+    real, ahead, found = moving.expect, [], []
+
+    def watched(*of_exchange):
+        expected = real(*of_exchange)
+        ahead.append(len(expected.works))
+        return expected
+
+    for posts in (watched, lambda *_: None):
+        moving.expect = posts
+        shard = build_shard(graph, owner, rank, workers)
+        system = replace(fixed_bits(bits=2), schedule=Overlapped())
+        trainer = worker_trainer(shard, system, ModelSettings(layers=3, hidden=16), TrainSettings(), run="ahead")
+        losses = []
+        for epoch in range(4):
+            losses.append(trainer.epoch(epoch))
+            trainer.evaluate(epoch)
+        counts = [
+            (channel.bytes_payload, channel.bytes_params, channel.bytes_headers)
+            for channel in trainer.exchange.channels
+        ]
+        found.append((losses, counts, torch.cat([each.detach().flatten() for each in trainer.model.parameters()])))
+        right = trainer.exchange.boundary._ahead._right
+    moving.expect = real
+    return found, ahead, right
+
+
+def test_trainings_are_the_same_to_the_bit_and_the_byte():
+    graph = random_graph(seed=8)
+    for found, ahead, right in run_ranks(trained, 3, graph, Random(seed=1).assign(graph, 3)):
+        (losses, counts, weights), (other_losses, other_counts, others) = found
+        assert losses == other_losses and counts == other_counts and torch.equal(weights, others)
+        assert counts[0][2] > 0  # headers were counted once
+        # Five exchanges an epoch: each posts before it encodes, or has been posted behind the one before it.
+        assert len(ahead) == 4 * 5 and right
+
+
+def in_changing_order(rank, workers, graph, owner):
+    """Rows that came through three channels with one memory, whose order changes."""
+    shard, found = build_shard(graph, owner, rank, workers), []
+    plan, transport, buffers = shard.plan("forward"), make_transport("direct", rank, workers), {}
+    for ahead in (Ahead(buffers), None):
+        channels = [
+            Channel(
+                layer=layer, direction="forward", plan=plan, codec=Stochastic(), bits=Fixed(bits=4),
+                transport=transport, seed=7, run=3, buffers=buffers, ahead=ahead,
+            )
+            for layer in range(3)
+        ]  # fmt: skip
+        for epoch, order in enumerate([(0, 1, 2), (0, 1, 2), (0, 2, 1), (0, 1, 2)]):
+            for layer in order:
+                x = torch.arange(shard.num_owned * COLUMNS).view(-1, COLUMNS).float().sin() + layer + rank
+                out = torch.full((shard.num_halo, COLUMNS), float("nan"))
+                came = channels[layer].post(x, out, epoch=epoch)
+                dist.barrier()
+                found.append(came.decode().clone())
+    return found
+
+
+def test_a_change_of_order_harms_nothing():
+    graph = random_graph(seed=3)
+    for found in run_ranks(in_changing_order, 2, graph, Random(seed=1).assign(graph, 2)):
+        ours, plain = found[:12], found[12:]
+        assert all(torch.equal(one, other) for one, other in zip(ours, plain, strict=True))
+        assert not any(one.isnan().any() for one in ours)
+
+
+class Told:
+    """A channel that notes what it was told to expect."""
+
+    def __init__(self):
+        self.epochs = []
+
+    def expect(self, epoch):
+        self.epochs.append(epoch)
+        return True
+
+
+def test_what_follows_is_learnt_within_an_epoch_and_forgotten_once_it_was_wrong():
+    buffers = {("receive", 0): torch.zeros(1)}
+    ahead, first, second, third = Ahead(buffers), Told(), Told(), Told()
+    for epoch in range(2):
+        for channel in (first, second):
+            ahead.posts(channel, epoch)
+            ahead.read(channel, epoch)
+    assert (first.epochs, second.epochs) == ([], [1]) and buffers  # what ends an epoch foresees nothing
+    ahead.posts(first, 2)
+    ahead.read(first, 2)
+    ahead.posts(third, 2)  # and not the second
+    assert second.epochs == [1, 2] and not buffers
+    ahead.read(third, 2)
+    ahead.posts(second, 2)
+    for channel in (first, third):
+        ahead.posts(channel, 3)
+        ahead.read(channel, 3)
+    assert (second.epochs, third.epochs) == ([1, 2], [])
+
+
+def test_evaluation_takes_no_memory_that_is_spoken_for():
+    buffers = {("receive", 0): torch.zeros(1)}
+    ahead, first, second = Ahead(buffers), Told(), Told()
+    for epoch in range(2):
+        ahead.leave()
+        assert buffers
+        for channel in (first, second)[: 2 - epoch]:
+            ahead.posts(channel, epoch)
+            ahead.read(channel, epoch)
+    ahead.leave()
+    assert second.epochs == [1] and not buffers
