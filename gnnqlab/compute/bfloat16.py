@@ -9,15 +9,17 @@ over them reads and writes bfloat16 and computes in float32, and what comes out 
 holds for gradients on their way back. Float32 stay: what a product or a sum over neighbours delivers, until it is
 rounded, so that no sum is ever rounded in between; mean and deviation of a row, gradients of weights and all that the
 optimizer has, for they add small numbers to large ones; logits, softmax and loss, and what the layer before the loss
-multiplies, for their errors are the loss's; what other passes over rows (``rowwise``) compute; and rows on the wire,
-whose type is the codec's choice: a bfloat16 row comes out of float32 as it went in. One sum is bfloat16's: where two
-passes take the same row, its two gradients are rounded before they are added, and so is what they come to.
+multiplies, for their errors are the loss's; and what other passes over rows (``rowwise``) compute. The type of rows on
+the wire is the codec's choice: a bfloat16 row comes out of float32 as it went in, and the codec ``BFloat16`` sends it
+as it is, at half the bytes. One sum is bfloat16's: where two passes take the same row, its two gradients are rounded
+before they are added, and so is what they come to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -37,6 +39,9 @@ __all__ = ["BFloat16Products", "BFloat16Rows"]
 @dataclass(frozen=True)
 class BFloat16Rows:
     """Compute: operands and rows between layers in bfloat16, sums in float32; the layer before the loss in float32."""
+
+    kept_bytes: ClassVar[int] = 2
+    """Bytes of an element of the rows that a layer keeps for the backward pass, at least: the last keeps float32."""
 
     def build(self, device: torch.device | str = "cpu") -> Products:
         """Return the products of one worker."""

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnqlab.compute.products import Operand, widened
+from gnnqlab.compute.products import Operand
 from gnnqlab.exchange.boundary import Call
 from gnnqlab.exchange.schedule import Came
 from gnnqlab.exchange.turns import Turn
@@ -58,10 +58,10 @@ class SumForward:
         if call.turns is not None:
             turn = call.turns[round]
             halo = call.boundary.turn_buffer(turn, self.x)
-            return channel.post(widened(self._travels), halo, epoch=hop.epoch, plan=turn.plans["forward"])
+            return channel.post(channel.taken(self._travels), halo, epoch=hop.epoch, plan=turn.plans["forward"])
         buffer = hop.epoch % 2 if hop.training else _EXACT
         halo, plan = call.boundary.halo_buffer(hop.layer, self.x, buffer, sample), call.plan("forward", sample)
-        return channel.post(widened(self._travels), halo, epoch=hop.epoch, plan=plan, sampled_in=sample)
+        return channel.post(channel.taken(self._travels), halo, epoch=hop.epoch, plan=plan, sampled_in=sample)
 
     def independent(self) -> None:
         call, boundary, products = self.call, self.call.boundary, self.call.products

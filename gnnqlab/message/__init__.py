@@ -10,6 +10,7 @@ from gnnqlab.message.least_variance import LeastVariance
 from gnnqlab.message.linear import Linear
 from gnnqlab.message.rotated import Rotated
 from gnnqlab.message.sampler import AllRows, BoundarySampling, Sampler
+from gnnqlab.message.short import BFloat16
 from gnnqlab.message.spikes import Spikes
 from gnnqlab.message.stale_blocks import StaleBlocks
 from gnnqlab.message.transport import TRANSPORTS
@@ -20,6 +21,7 @@ __all__ = [
     "TRANSPORTS",
     "AdaptiveCache",
     "AllRows",
+    "BFloat16",
     "BoundarySampling",
     "Cache",
     "Codec",

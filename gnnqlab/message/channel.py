@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, MutableMapping
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from gnnqlab.bits.policy import BitPolicy, Rows
 from gnnqlab.bits.row import EXACT
+from gnnqlab.compute.products import widened
 from gnnqlab.errors import NonFiniteMessage, NonFiniteRow
 from gnnqlab.kernels.noise import stream
 from gnnqlab.message.ahead import Ahead, Expected
@@ -42,6 +43,9 @@ KnownLayouts = MutableMapping[Tensor, dict[int, Layout]]
 
 class Channel:
     """Moves the rows of one place between this worker and its peers."""
+
+    _encodes_rows: ClassVar[bool] = True
+    """Whether what is encoded is the rows themselves, not what became of them since."""
 
     def __init__(
         self,
@@ -134,6 +138,11 @@ class Channel:
         assert self._laid_out_for is not None, "nothing was sent yet"
         return self._laid_out_for[1]
 
+    def taken(self, x: Tensor) -> Tensor:
+        """Return rows as this channel posts them: bfloat16 where its codec writes such as they are, else float32."""
+        as_they_are = self._encodes_rows and getattr(self._codec, "takes_bfloat16", False)
+        return x if as_they_are else widened(x)
+
     def post(
         self,
         x: Tensor,
@@ -147,7 +156,7 @@ class Channel:
         """Encode the rows of ``x`` for every peer and start moving them.
 
         Args:
-            x: float32 ``(n, D)``, the rows that the plan's send routes index.
+            x: ``(n, D)``, float32 or as :meth:`taken` returns them, the rows that the plan's send routes index.
             out: float32 ``(m, D)``, where the plan's receive routes put rows; must live until they are there. A size:
                 where is said when they are decoded; only rows that are added can wait for that.
             epoch: enters the noise, and decides which bit-widths are in force.

@@ -32,6 +32,7 @@ class ChosenRows(Channel):
     """
 
     stands_for: ClassVar[dict[str, str]] = {"_held": "halo"}
+    _encodes_rows = False
 
     def __init__(self, *, chooser: Chooser, held: Held | None = None, **of_channel: Any) -> None:
         super().__init__(**of_channel)

@@ -126,6 +126,8 @@ class FedBack(Channel):
         left: where to keep it; whoever gives it keeps it in checkpoints.
     """
 
+    _encodes_rows = False
+
     def __init__(self, *, left: Held, **of_channel: Any) -> None:
         super().__init__(**of_channel)
         self._left = left

@@ -32,6 +32,7 @@ from gnnqlab.message.least_variance import LeastVariance
 from gnnqlab.message.linear import Linear
 from gnnqlab.message.rotated import Rotated
 from gnnqlab.message.sampler import AllRows, BoundarySampling
+from gnnqlab.message.short import BFloat16
 from gnnqlab.message.spikes import Spikes
 from gnnqlab.message.stale_blocks import StaleBlocks
 from gnnqlab.partition.contiguous import Contiguous
@@ -66,6 +67,7 @@ PARTS: dict[str, dict[str, type]] = {
     },
     "codec": {
         "float32": Float32,
+        "bfloat16": BFloat16,
         "stochastic": Stochastic,
         "linear": Linear,
         "rotated": Rotated,

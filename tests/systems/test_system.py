@@ -32,7 +32,7 @@ def test_unknown_names_list_the_known_ones():
     with pytest.raises(ValueError, match="system 'vanilla' takes no settings"):
         make_system("vanilla", bits=2)
     with pytest.raises(
-        ValueError, match=r"codec must be one of \['float32', .*'stochastic'\] or module:Class, got 'zip'"
+        ValueError, match=r"codec must be one of \['bfloat16', 'float32', .*'stochastic'\] or module:Class, got 'zip'"
     ):
         part_from_json("codec", {"name": "zip"})
     with pytest.raises(ValueError, match=r"bits 'fixed' has the settings \['bits'\], got \['width'\]"):

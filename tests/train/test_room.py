@@ -40,7 +40,8 @@ def test_a_size_is_never_more_than_the_graph_has(source: str, tmp_path: Path) ->
 def test_what_is_counted_is_less_than_what_workers_hold(model: str) -> None:
     shape = ModelSettings(name=model, layers=4, hidden=32, dropout=0.0)
     exact = replaced(make_system("vanilla"), {"compute": gq.ExactActivations(bits=2)})
-    for recipe in (make_system("vanilla"), *((exact, make_system("sar")) if model == "gcn" else ())):
+    rounded = replaced(make_system("vanilla"), {"compute": gq.BFloat16Rows()})
+    for recipe in (make_system("vanilla"), rounded, *((exact, make_system("sar")) if model == "gcn" else ())):
         system = replace(recipe, partition=Random())
         least = room.least_memory(configure(SMALL, model=shape, system=system, workers=2))
         held = sum(foreseen_memory(SMALL, shape, system, workers=2).values())  # of the worker with the most
@@ -52,6 +53,8 @@ def test_a_run_that_cannot_fit_is_refused_with_what_it_takes(tmp_path: Path, mon
     numbers = 64 * 100 + 100 * 100
     expected = {"weights": 16 * 3 * numbers, "features": 4 * 300 * 64, "adjacency": 1200, "kept": 4 * 300 * 100 * 2}
     assert room.least_memory(config) == expected
+    rounded = replace(config, system=replace(config.system, compute=gq.BFloat16Rows()))
+    assert room.least_memory(rounded) == {**expected, "kept": expected["kept"] // 2}
     monkeypatch.setattr(room, "free_bytes", lambda device, workers: sum(expected.values()))
     room.expect_room(config)
     monkeypatch.setattr(room, "free_bytes", lambda device, workers: sum(expected.values()) - 1)

@@ -17,8 +17,8 @@ from gnnqlab.nn.edge_rows import expect_width
 from gnnqlab.settings import NO_OPTION, OneOf, Range, check
 
 __all__ = [
-    "ACTIVATED", "MODELS", "ModelSettings", "build_model", "edges_in", "find_model", "for_now", "is_stacked", "model_home",
-    "register_model", "settings_class", "settings_from_json",
+    "ACTIVATED", "MODELS", "ModelSettings", "build_model", "edges_in", "find_model", "for_now", "is_stacked",
+    "model_home", "register_model", "settings_class", "settings_from_json",
 ]  # fmt: skip
 
 Share = Annotated[float, Range(0, 1, open_high=True)]

@@ -219,4 +219,12 @@ FAULTS = (
         test="kernels/test_nodewise.py::test_steps_of_bfloat16_rows_are_rounded_once",
         why="without compiled kernels another training would run",
     ),
+    Fault(
+        name="bfloat16 rows counted as float32",
+        file="compute/bfloat16.py",
+        before="kept_bytes: ClassVar[int] = 2",
+        after="kept_bytes: ClassVar[int] = 4",
+        test="train/test_room.py::test_a_run_that_cannot_fit_is_refused_with_what_it_takes",
+        why="runs that could train would be refused",
+    ),
 )

@@ -4,6 +4,22 @@ from tests.mutants.fault import Fault
 
 FAULTS = (
     Fault(
+        name="bfloat16 rows cut in place of rounded",
+        file="message/short.py",
+        before="sent_nD[block] = x.index_select(0, rows[block])",
+        after="sent_nD[block] = (x.index_select(0, rows[block]).view(torch.int32) & -65536).view(torch.float32)",
+        test="message/test_short.py::test_an_element_is_the_nearest_of_eight_bits_in_two_bytes",
+        why="every row would be too small: twice the error, all of it towards zero",
+    ),
+    Fault(
+        name="differences taken of bfloat16 rows",
+        file="message/channel.py",
+        before="as_they_are = self._encodes_rows and getattr(",
+        after="as_they_are = getattr(",
+        test="message/test_short.py::test_only_a_channel_that_encodes_the_rows_themselves_takes_them_as_they_are",
+        why="what a cache holds is float32: what is left of a row would be rounded before it is added",
+    ),
+    Fault(
         name="parts of a sum err alike",
         file="message/channel.py",
         before="if forward and not (plan.to_all or plan.parts) else 0",
