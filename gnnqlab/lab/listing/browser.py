@@ -20,8 +20,8 @@ class RunBrowser(RunList):
     """All runs of a folder in a table to sort, filter and tick, with what can be done to those that are ticked.
 
     At the end of a notebook cell it shows the table: a click on a column sorts, words filter, a pinned run is what
-    others are compared with; *Compare*, *Front*, *Live*, *Resume* and *Delete* act on ticked ones. Where no kernel
-    runs, the table stays as it was.
+    others are compared with; *Compare*, *Front*, *Sweep*, *Mattered*, *Live*, *Resume* and *Delete* act on ticked ones.
+    Where no kernel runs, the table stays as it was.
 
     Args:
         runs: handles, as ``gq.runs()`` returns them.
