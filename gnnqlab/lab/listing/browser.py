@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.lab.figures.bundle import left_by
 from gnnqlab.lab.figures.controls import shows_static
 from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.listing.run_list import RunList
@@ -53,4 +54,4 @@ class RunBrowser(RunList):
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         if shows_static():
             return {"text/plain": repr(self), "text/html": rows_html(self.rows)}
-        return self.widget._repr_mimebundle_()
+        return left_by(self.widget, repr(self)) | {"text/html": rows_html(self.rows)}
