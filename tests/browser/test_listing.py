@@ -69,6 +69,18 @@ def test_ticked_runs_are_compared_with_the_pinned_one(lab: LabPage, screenshots:
     lab.page.get_by_text("1 settings, 1 trainings").wait_for()
 
 
+def test_the_sweep_of_all_runs_is_drawn_and_too_few_for_a_verdict_are_refused(lab: LabPage, screenshots: Path) -> None:
+    ticked = lab.page.get_by_role("checkbox", name=re.compile("Tick fixed-bits"))
+    ticked.uncheck()
+    _press(lab, "Sweep")
+    lab.page.wait_for_function("() => document.querySelectorAll('.js-plotly-plot .parcoords .y-axis').length === 4")
+    assert "system" in lab.page.locator(".parcoords .axis-title").first.text_content()
+    lab.page.screenshot(path=screenshots / "runs-sweep.png")
+    _press(lab, "Mattered")
+    lab.page.get_by_role("alert").get_by_text("needs at least 4 finished runs, got 3").wait_for()
+    ticked.check()
+
+
 def test_deleting_asks_first_and_other_ticks_take_it_back(lab: LabPage) -> None:
     _press(lab, "Delete")
     lab.page.get_by_text("would be removed for good: press Delete again").wait_for()

@@ -13,7 +13,7 @@ import functools
 import html
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
 
-__all__ = ["Bundle", "caption_of", "name_links", "show", "table_html"]
+__all__ = ["Bundle", "caption_of", "left_by", "name_links", "show", "table_html"]
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 _WIDTH = 720
 """Pixels of a picture: a page of 900 has the room beside JupyterLab's own, which cuts wider ones off."""
+_SCALE = 2
+"""Points of a picture on a pixel of the page: screens have two, and one looks soft there."""
 _LEFT = ' style="text-align:left"'
 
 
@@ -53,7 +55,7 @@ class Bundle:
         picture = _png(self.figure)
         if picture is not None:
             outputs["image/png"] = base64.b64encode(picture).decode()
-            metadata["image/png"] = {"alt": caption}
+            metadata["image/png"] = {"alt": caption, "width": _WIDTH, "height": _height(self.figure)}
         else:
             try:
                 outputs["text/html"] = table_html(self.frame, caption=caption)
@@ -65,6 +67,29 @@ class Bundle:
 def show(figure: Figure, frame: DataFrame) -> Bundle:
     """The figure and its numbers, ready to stand at the end of a notebook cell."""
     return Bundle(figure, frame)
+
+
+def left_by(widget: Any, words: str, still: Callable[[], Bundle] | None = None) -> dict[str, Any]:
+    """Return what a notebook stores of a widget: its view, and for whoever has no kernel what it showed at first.
+
+    JupyterLab, VS Code and Voilà take the view; GitHub, nbviewer and exported pages, which know no widgets, the words
+    and numbers. A picture is not drawn: the first one would keep the controls waiting for seconds.
+
+    Args:
+        widget: of ipywidgets.
+        words: what it shows, where nothing else says it.
+        still: draws it as it stands; where that fails the words stay.
+    """
+    stored: dict[str, Any] = dict(widget._repr_mimebundle_())
+    stored |= {"text/plain": words, "text/html": f"<p>{html.escape(words)}</p>"}
+    if still is not None:
+        try:
+            bundle = still()
+            caption = caption_of(bundle.figure)
+            stored |= {"text/plain": caption, "text/html": table_html(bundle.frame, caption=caption)}
+        except Exception as error:  # the widget itself may still work
+            stored["text/plain"] += f"\n(no numbers: {error})"
+    return stored
 
 
 def caption_of(figure: Figure) -> str:
@@ -120,10 +145,14 @@ def _png(figure: Figure) -> bytes | None:
     try:
         import kaleido
 
-        size = {"format": "png", "width": _WIDTH, "height": figure.layout.height or 360, "scale": 1}
+        size = {"format": "png", "width": _WIDTH, "height": _height(figure), "scale": _SCALE}
         return bytes(kaleido.calc_fig_sync(figure.to_dict(), opts=size))
     except Exception:
         return None
+
+
+def _height(figure: Figure) -> int:
+    return int(figure.layout.height or 360)
 
 
 @functools.cache

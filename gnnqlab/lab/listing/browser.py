@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.lab.figures.bundle import left_by
 from gnnqlab.lab.figures.controls import shows_static
 from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.listing.run_list import RunList
@@ -20,8 +21,8 @@ class RunBrowser(RunList):
     """All runs of a folder in a table to sort, filter and tick, with what can be done to those that are ticked.
 
     At the end of a notebook cell it shows the table: a click on a column sorts, words filter, a pinned run is what
-    others are compared with; *Compare*, *Front*, *Live*, *Resume* and *Delete* act on ticked ones. Where no kernel
-    runs, the table stays as it was.
+    others are compared with; *Compare*, *Front*, *Sweep*, *Mattered*, *Live*, *Resume* and *Delete* act on ticked ones.
+    Where no kernel runs, the table stays as it was.
 
     Args:
         runs: handles, as ``gq.runs()`` returns them.
@@ -53,4 +54,4 @@ class RunBrowser(RunList):
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         if shows_static():
             return {"text/plain": repr(self), "text/html": rows_html(self.rows)}
-        return self.widget._repr_mimebundle_()
+        return left_by(self.widget, repr(self)) | {"text/html": rows_html(self.rows)}

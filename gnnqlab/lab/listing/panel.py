@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.figures.bundle import table_html
+from gnnqlab.lab.figures.bundle import caption_of, table_html
 from gnnqlab.lab.figures.controls import PAGE, alert, make_access
 from gnnqlab.lab.figures.figure_view import FigureView
 from gnnqlab.lab.figures.frames import human_bytes
@@ -15,6 +15,7 @@ from gnnqlab.lab.listing.run_table import RunTable
 from gnnqlab.lab.training.compare import compare
 
 if TYPE_CHECKING:
+    from gnnqlab.lab.figures.bundle import Bundle
     from gnnqlab.lab.listing.run_list import RunList
     from gnnqlab.launch.run import Run
 
@@ -51,6 +52,16 @@ class RunPanel:
                     "line-chart",
                     "Score over total time of ticked runs, seeds together; of all if none is ticked",
                 ),
+                (
+                    "Sweep",
+                    "random",
+                    "A line a run through settings that differ, total time, bytes and score; of all if none is ticked",
+                ),
+                (
+                    "Mattered",
+                    "bar-chart",
+                    "Which setting explains most of score, time and bytes; of all runs if none is ticked",
+                ),
                 ("Live", "eye", "Follow the one that is ticked"),
                 ("Resume", "play", "Go on from the newest checkpoint of the one that is ticked"),
                 ("Delete", "trash", "Remove ticked runs from the disk, once it is pressed again"),
@@ -58,8 +69,8 @@ class RunPanel:
             )
         }
         for name, act in (
-            ("Compare", self._compare), ("Front", self._front), ("Live", self._follow), ("Resume", self._resume),
-            ("Delete", self._delete), ("Refresh", self._refresh),
+            ("Compare", self._compare), ("Front", self._front), ("Sweep", self._sweep), ("Mattered", self._mattered),
+            ("Live", self._follow), ("Resume", self._resume), ("Delete", self._delete), ("Refresh", self._refresh),
         ):  # fmt: skip
             self.buttons[name].on_click(lambda button, act=act: self._do(act))
         self.access = make_access()
@@ -111,6 +122,12 @@ class RunPanel:
         self.result.value = table_html(groups.drop(columns="runs"), caption="Seeds together")
         self._put([self.figure.widget, self.result])
         return f"{len(groups)} settings, {int(groups['seeds'].sum())} trainings"
+
+    def _sweep(self) -> str:
+        return self._told(self.browser.parallel, "Runs, their settings, and what they came to")
+
+    def _mattered(self) -> str:
+        return self._told(self.browser.mattered, "Share of the variance between runs that each setting explains")
 
     def _follow(self) -> str:
         run = self._one()
@@ -176,6 +193,16 @@ class RunPanel:
     def _recolour(self) -> None:
         if self._dark_figure is not None:
             self.figure.show(self._dark_figure(self.access.dark))
+
+    def _told(self, draw: Callable[..., Bundle], title: str) -> str:
+        """Show a figure of the ticked runs, or of all, with its table; what it says is said."""
+        self._let_go()
+        names = self.table.ticked
+        bundle = draw(names)
+        self._draw(lambda dark: draw(names, dark=dark).figure)
+        self.result.value = table_html(bundle.frame, caption=title)
+        self._put([self.figure.widget, self.result])
+        return caption_of(bundle.figure)
 
     def _let_go(self) -> None:
         if self._live is not None:

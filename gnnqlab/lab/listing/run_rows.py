@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.lab.training.differing import settings_of
 from gnnqlab.launch.kept import bytes_under
 from gnnqlab.measure.intervals import interval
 from gnnqlab.train.config_file import NAME as CONFIG
@@ -56,6 +57,8 @@ class Row:
     """Validation scores, thinned."""
     group: str = ""
     """The same for runs that differ in their seed alone."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """All settings but the seed, by path."""
     trouble: str = ""
     """What is wrong with it, or with its folder."""
 
@@ -88,7 +91,8 @@ def run_row(run: Run) -> Row:
             bytes_sent=_number(summary.get("bytes_sent")),
             size=size,
             curve=_curve(run),
-            group=_group(settings),
+            group=repr(sorted((name, repr(value)) for name, value in settings_of(settings).items())),
+            settings=settings_of(settings),
             trouble=run.cause,
         )
     except Exception as error:  # whatever is wrong with one folder, the others are still shown
@@ -171,18 +175,3 @@ def _curve(run: Run) -> tuple[float, ...]:
     every = max(-(-len(scores) // _POINTS), 1)
     kept = [*scores[::every], *([scores[-1]] if scores and (len(scores) - 1) % every else [])]
     return tuple(round(float(score), 4) for score in kept)
-
-
-def _group(settings: Mapping[str, Any]) -> str:
-    """All settings but the seed, as text; where processes write and who watches them is no part of a training."""
-    launch = settings["launch"]
-    where = {name: launch.get(name) for name in ("device", "hosts", "link")}
-    return repr(sorted(_flat({**settings, "launch": where, "recipe": None, "train": {**settings["train"], "seed": 0}})))
-
-
-def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for name, each in value.items():
-        if isinstance(each, Mapping):
-            yield from _flat(each, f"{prefix}{name}.")
-        elif name != "seed":  # a random partitioner has the run's
-            yield prefix + name, repr(each)

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from gnnqlab.lab.figures import figure_view
 from gnnqlab.lab.figures.frames import human_bytes
@@ -36,7 +37,7 @@ class RunTable:
     def show(self, rows: Sequence[Row]) -> None:
         """Show other rows; what is ticked or pinned and gone is forgotten."""
         names = {row.id for row in rows}
-        self._source.rows = json.dumps([asdict(row) for row in rows])
+        self._source.rows = json.dumps([_plain(row) for row in rows])
         self.tick([name for name in self.ticked if name in names])
         if self.pinned not in names:
             self._source.pinned = ""
@@ -67,6 +68,11 @@ class RunTable:
         """Take the table off every page."""
         self.widget.close()
         self._source.close()
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    """What the page shows of a row."""
+    return {name: value for name, value in asdict(row).items() if name not in ("group", "settings")}
 
 
 class _Classes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import Bundle, left_by
 from gnnqlab.lab.figures.controls import shows_static
 from gnnqlab.lab.players.assigner_views import ASSIGNER_STEPS, draw_assigner_step, draw_assignment
 from gnnqlab.lab.players.assigner_walk import AssignerWalk, trace_parts
@@ -159,7 +159,7 @@ class AssignerPlayer:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         if shows_static():
             return draw_assignment(self.model.walk)._repr_mimebundle_()
-        return self.widget._repr_mimebundle_()
+        return left_by(self.widget, repr(self), lambda: draw_assignment(self.model.walk))
 
 
 class _AssignerControls(StepControls):

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import Bundle, left_by
 from gnnqlab.lab.figures.controls import shows_static
 from gnnqlab.lab.players.epoch_page import write_page
 from gnnqlab.lab.players.epoch_views import draw_epoch_step, draw_film
@@ -148,7 +148,7 @@ class EpochPlayer:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         if shows_static():
             return self.film()._repr_mimebundle_()
-        return self.widget._repr_mimebundle_()
+        return left_by(self.widget, repr(self), self.film)
 
 
 class _EpochControls(StepControls):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import Bundle, left_by
 from gnnqlab.lab.figures.controls import shows_static
 from gnnqlab.lab.players.message_views import STEPS, draw_step, draw_walk
 from gnnqlab.lab.players.message_walk import MessageWalk
@@ -108,7 +108,7 @@ class MessagePlayer:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         if shows_static():
             return draw_walk(self.model.walk)._repr_mimebundle_()
-        return self.widget._repr_mimebundle_()
+        return left_by(self.widget, repr(self), lambda: draw_walk(self.model.walk))
 
 
 class _MessageControls(StepControls):

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.graph.sources import load
-from gnnqlab.lab.figures.bundle import Bundle, table_html
+from gnnqlab.lab.figures.bundle import Bundle, left_by, table_html
 from gnnqlab.lab.figures.controls import WIDTH, make_access, shows_static
 from gnnqlab.lab.figures.figure_view import FigureView
 from gnnqlab.lab.players.partition_views import draw_shares, draw_sharing, share_table
@@ -193,7 +193,7 @@ class PartitionExplorer:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         if shows_static():
             return self.model.sharing()._repr_mimebundle_()
-        return self.widget._repr_mimebundle_()
+        return left_by(self.widget, repr(self), self.model.sharing)
 
 
 class _CutControls:

@@ -21,11 +21,14 @@ from gnnqlab.lab.figures.frames import (
 from gnnqlab.lab.training import plots
 from gnnqlab.lab.training.cache_view import draw_cache
 from gnnqlab.lab.training.comparison_table import comparison_frame
+from gnnqlab.lab.training.differing import settings_of
 from gnnqlab.lab.training.entropy_view import draw_entropy
 from gnnqlab.lab.training.looks import equally_often, said
 from gnnqlab.lab.training.snapshot import RunLike, Snapshot, labels, take
+from gnnqlab.lab.training.sweep import OUTCOMES, Sweep
+from gnnqlab.lab.training.sweep_views import draw_mattered, draw_parallel
 from gnnqlab.lab.training.target import check_target, usual_target
-from gnnqlab.train.scores import ALSO, score_label
+from gnnqlab.train.scores import ALSO, score_in, score_label
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -125,6 +128,29 @@ class Comparison:
         """
         bundle = draw_entropy(self.runs[number], label=labels(self.runs)[number])
         return Bundle(self._linked(bundle.figure), bundle.frame)
+
+    def sweep(self) -> Sweep:
+        """The runs by the settings in which they differ, and what each came to.
+
+        Raises:
+            ValueError: if there is one run, or they differ in their seed at most.
+        """
+        outcomes = [
+            {name: run.summary.get(name) for name in OUTCOMES} | {"score": score_in(run.summary)} for run in self.runs
+        ]
+        return Sweep([settings_of(run.config) for run in self.runs], outcomes, labels(self.runs))
+
+    def parallel(self) -> Bundle:
+        """A line a run through settings that differ, total time, bytes and score (``sweep_views.py``)."""
+        return draw_parallel(self.sweep())
+
+    def mattered(self) -> Bundle:
+        """How much of score, total time and bytes each setting explains (``sweep_views.py``).
+
+        Raises:
+            ValueError: if there are fewer than four runs, or every setting is another in each.
+        """
+        return draw_mattered(self.sweep())
 
     def report(self, path: str | Path) -> Path:
         """Write the comparison as one HTML page that works without a network; returns its path."""

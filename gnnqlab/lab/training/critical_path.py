@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from gnnqlab.lab.training.critical_view import draw_path
+from gnnqlab.lab.training.critical_view import BETWEEN, WORDS, draw_path
 from gnnqlab.lab.training.exposed import exposed_table
+from gnnqlab.lab.training.paths_beside import PathsBeside, Side
+from gnnqlab.lab.training.snapshot import labels, take
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
     from gnnqlab.lab.figures.bundle import Bundle
     from gnnqlab.launch.run import Run
 
 __all__ = ["BETWEEN", "CriticalPath", "critical_path", "recorded_epoch"]
 
-BETWEEN = "between"
-"""What a worker does between recorded parts: dense layers, loss, sums of weight gradients."""
 _SAME_S = 1e-6
 """Times closer than this are one: clocks are read one after the other."""
 
@@ -66,7 +66,7 @@ class CriticalPath:
     def words(self) -> str:
         """What the chain is made of, and what communication was exposed and hidden, in sentences."""
         of = self.segments.groupby("what")["ms"].sum().sort_values(ascending=False)
-        parts = ", ".join(f"{_NAMES.get(str(what), what)} {ms:.3g} ms" for what, ms in of.items())
+        parts = ", ".join(f"{WORDS.get(str(what), what)} {ms:.3g} ms" for what, ms in of.items())
         hops = int((self.segments["sender"] >= 0).sum())
         exposed = " ".join(
             f"{name}: messages under way {row['under way']:.3g} ms, {row['exposed']:.3g} ms of them exposed "
@@ -89,10 +89,17 @@ class CriticalPath:
         return self.draw()._repr_mimebundle_()
 
 
-_NAMES = {"central": "central rows", "marginal": "marginal rows", "message": "messages", BETWEEN: "between exchanges"}
+@overload
+def critical_path(run: Run | DataFrame, other: None = None, *, epoch: int | None = None) -> CriticalPath: ...
 
 
-def critical_path(run: Run | DataFrame, *, epoch: int | None = None) -> CriticalPath:
+@overload
+def critical_path(run: Run | DataFrame, other: Run | DataFrame, *, epoch: int | None = None) -> PathsBeside: ...
+
+
+def critical_path(
+    run: Run | DataFrame, other: Run | DataFrame | None = None, *, epoch: int | None = None
+) -> CriticalPath | PathsBeside:
     """Return the critical path of a recorded epoch: the chain of parts and messages that ends last.
 
     It is followed backwards from the part that ended last. A part began when the one before it on its worker had
@@ -102,22 +109,43 @@ def critical_path(run: Run | DataFrame, *, epoch: int | None = None) -> Critical
 
     Args:
         run: a run, or its ``timeline``. All workers have to be on one machine, whose clock they share.
-        epoch: one that was recorded; by default that whose length is the median.
+        other: a run of as many workers that it is held against, or its ``timeline``.
+        epoch: one that was recorded, in both runs of two; by default that whose length is the median. Of two it is one
+            that both recorded, its length beside each run's median; where there is none, each run's own.
 
     Returns:
-        The chain. It begins with the recorded part it depends on first, or, under older rows, with a message of an
-        epoch before; it ends with the last recorded part, ahead of the last sum of weight gradients.
+        The chain; of two runs both, worker by worker and phase by phase, with the differences in words.
+        A chain begins with the recorded part it depends on first, or, under older rows, with a message of an epoch
+        before; it ends with the last recorded part, ahead of the last sum of weight gradients.
 
     Raises:
-        ValueError: if nothing, or not that epoch, was recorded.
+        ValueError: if nothing, or not that epoch, was recorded, or two runs have not the same workers.
 
     Example:
-        ``gq.critical_path(run).by_phase()``
+        ``gq.critical_path(run).by_phase()``, ``gq.critical_path(run, vanilla).words``
     """
     import pandas as pd
 
-    timeline: DataFrame = run if isinstance(run, pd.DataFrame) else run.timeline
-    epoch = recorded_epoch(timeline, epoch)
+    given = [each for each in (run, other) if each is not None]
+    timelines = [each if isinstance(each, pd.DataFrame) else each.timeline for each in given]
+    if other is None:
+        return _path_of(timelines[0], recorded_epoch(timelines[0], epoch))
+    if any(isinstance(each, pd.DataFrame) for each in given):
+        names = ["the first", "the other"]
+    else:
+        names = labels([take(each) for each in given])
+    epoch = _epoch_of_both(timelines) if epoch is None else epoch
+    paths = [_path_of(timeline, recorded_epoch(timeline, epoch)) for timeline in timelines]
+    sides = [
+        Side(name, path.epoch, path.segments, path.workers, path.timeline)
+        for name, path in zip(names, paths, strict=True)
+    ]
+    return PathsBeside(*sides)
+
+
+def _path_of(timeline: DataFrame, epoch: int) -> CriticalPath:
+    import pandas as pd
+
     some = timeline[timeline["epoch"] == epoch]
     parts = _parts_of(some)
     own = [part for part in parts if part.what != "transfer"]
@@ -138,16 +166,35 @@ def recorded_epoch(timeline: DataFrame, epoch: int | None = None) -> int:
     Raises:
         ValueError: if nothing, or not that epoch, was recorded.
     """
-    own = timeline[timeline["what"] != "transfer"].groupby("epoch")
-    known = sorted(own.groups)
+    took = _took(timeline)
+    known = sorted(took.index)
     if not known:
         raise ValueError("an epoch must be recorded to be looked at, got none; launch with timeline_every=5")
     if epoch is None:
-        took = own["end_s"].max() - own["start_s"].min()
-        return int(took.sort_values(kind="stable").index[(len(took) - 1) // 2])
+        return _median_epoch(took)
     if epoch not in known:
         raise ValueError(f"epoch must be one that was recorded, {known}, got {epoch}")
     return epoch
+
+
+def _took(timeline: DataFrame) -> Series:
+    """Seconds of each recorded epoch."""
+    own = timeline[timeline["what"] != "transfer"].groupby("epoch")
+    took: Series = own["end_s"].max() - own["start_s"].min()
+    return took
+
+
+def _median_epoch(took: Series) -> int:
+    return int(took.sort_values(kind="stable").index[(len(took) - 1) // 2])
+
+
+def _epoch_of_both(timelines: Sequence[DataFrame]) -> int | None:
+    """An epoch that all recorded, its length the median beside each one's median; ``None`` if there is none."""
+    import pandas as pd
+
+    each = [_took(timeline) for timeline in timelines]
+    together = pd.concat([took / took.median() for took in each], axis=1, join="inner").sum(axis=1)
+    return _median_epoch(together) if len(together) else None
 
 
 def _parts_of(some: DataFrame) -> list[_Part]:

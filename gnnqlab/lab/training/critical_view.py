@@ -10,18 +10,24 @@ from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["draw_path"]
+__all__ = ["BETWEEN", "LOOKS", "WORDS", "draw_path"]
+
+BETWEEN = "between"
+"""What a worker does between recorded parts: dense layers, loss, sums of weight gradients."""
 
 _OF_PHASE = {phase.column.removesuffix("_s"): (phase.label, phase.color) for phase in PHASES}
-_LOOKS = {
+LOOKS = {
     "central": (*_OF_PHASE["central"], "/"),
     "marginal": (*_OF_PHASE["marginal"], "\\"),
     "encode": (*_OF_PHASE["encode"], ""),
     "decode": (*_OF_PHASE["decode"], "."),
     "post": ("post", "#555555", ""),
     "wait": ("wait", OKABE_ITO["vermillion"], "x"),
-    "between": ("between exchanges", OKABE_ITO["sky"], "-"),
+    BETWEEN: ("between exchanges", OKABE_ITO["sky"], "-"),
 }
+"""Name, colour and pattern of what a worker did."""
+WORDS = {**{what: name for what, (name, _, _) in LOOKS.items()}, "message": "messages"}
+"""What they are in sentences."""
 
 
 def draw_path(segments: DataFrame, timeline: DataFrame, *, epoch: int, words: str, dark: bool = False) -> Bundle:
@@ -51,7 +57,7 @@ def draw_path(segments: DataFrame, timeline: DataFrame, *, epoch: int, words: st
         customdata=some["what"].tolist(),
         hovertemplate="%{customdata}: %{x:.2f} ms, not on the path<extra>%{y}</extra>",
     )
-    for what, (label, color, shape) in _LOOKS.items():
+    for what, (label, color, shape) in LOOKS.items():
         here = segments[segments["what"] == what]
         if here.empty:
             continue

@@ -7,7 +7,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import Bundle, left_by
 from gnnqlab.lab.figures.controls import shows_static
 from gnnqlab.lab.training.live_model import LiveModel
 from gnnqlab.lab.training.live_views import draw_live, live_frame
@@ -113,4 +113,4 @@ class LiveView:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         if shows_static():
             return self.show()._repr_mimebundle_()
-        return self.widget._repr_mimebundle_()
+        return left_by(self.widget, repr(self))

@@ -24,6 +24,9 @@ from gnnqlab.train.scores import also_in, score_in, score_label
 
 __all__ = ["write_report"]
 
+_FEW = 4
+"""Most runs whose values stand beside each other on a phone."""
+
 
 def write_report(runs: Sequence[RunLike], path: str | Path, *, target: float | None = None) -> Path:
     """Write the report of the runs; the first is what the others are compared with.
@@ -199,11 +202,13 @@ def _comparison(runs: Sequence[Snapshot], target: float | None) -> str:
         f'<tr><th scope="row">{html.escape(name)}</th>{"".join(f"<td>{html.escape(cell)}</td>" for cell in cells)}</tr>'
         for name, cells in rows.items()
     )
+    # As many stand beside each other on a phone, the name of each line above them (report.css).
+    few = f' class="few" style="--runs: {len(runs)}"' if len(runs) <= _FEW else ""
     notes = f" {words}" if (words := said(runs)) else ""
     against = f"; speed and bytes are measured against {labels(runs)[0]}" if len(runs) > 1 else ""
     return (
         '<div class="wide" tabindex="0" role="region" aria-label="Comparison table">'
-        f"<table><caption>Seconds and bytes are of one epoch unless it says otherwise{html.escape(against)}."
+        f"<table{few}><caption>Seconds and bytes are of one epoch unless it says otherwise{html.escape(against)}."
         f"{html.escape(notes)}</caption>"
         f"<thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table></div>{_link_note(summaries)}"
     )

@@ -12,8 +12,10 @@ from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.systems.system import make_system
 from gnnqlab.train.config import LaunchSettings
 
-__all__ = ["LINKS", "LOOPBACK", "PRESETS", "TunerSettings"]
+__all__ = ["GRAPH", "LINKS", "LOOPBACK", "PRESETS", "TunerSettings"]
 
+GRAPH = "sbm:4000,4,20"
+"""Tuned where none is given: with four workers on two hosts every knob shows on it."""
 LOOPBACK = "loopback"
 """The link of workers that share one machine."""
 LINKS = (LOOPBACK, "10mbit", "50mbit", "100mbit", "200mbit", "500mbit", "1gbit", "10gbit")

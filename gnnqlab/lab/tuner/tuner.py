@@ -6,10 +6,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.graph.given import GraphLike
+from gnnqlab.lab.figures.bundle import left_by
 from gnnqlab.lab.figures.controls import shows_static
 from gnnqlab.lab.tuner.model import TunerModel
 from gnnqlab.lab.tuner.session import TunerSession
-from gnnqlab.lab.tuner.settings import PRESETS
+from gnnqlab.lab.tuner.settings import GRAPH, PRESETS
 from gnnqlab.lab.tuner.views import show_tuner
 from gnnqlab.launch.run import Run
 from gnnqlab.train.config import RunConfig
@@ -29,7 +30,8 @@ class Tuner:
     the screen is a line of Python too: ``choose``, ``forecast``, ``train``, ``stop``, ``to_code``.
 
     Args:
-        graph: a graph, or its name or path.
+        graph: a graph, or its name or path; if none is given one of 4000 nodes in four communities, on whose four
+            workers and two hosts every knob shows.
         epochs: to train.
         measure: time two short launched runs in the background, some seconds the first time; until then, or without,
             predicted seconds are a guess.
@@ -41,12 +43,12 @@ class Tuner:
         ValueError: if a setting is out of its range.
 
     Example:
-        ``gq.Tuner(gq.load("digits"), workers=2, lam=0.3)``
+        ``gq.Tuner()``, ``gq.Tuner(gq.load("digits"), workers=2, lam=0.3)``
     """
 
     def __init__(
         self,
-        graph: GraphLike,
+        graph: GraphLike = GRAPH,
         *,
         epochs: int = 60,
         measure: bool = True,
@@ -155,7 +157,7 @@ class Tuner:
         if shows_static():
             self.model.look(launched=self._measure)
             return self.show()._repr_mimebundle_()
-        return self.widget._repr_mimebundle_()
+        return left_by(self.widget, repr(self), self.show if self.model.timed else None)  # a place is probed later
 
     def _moved(self) -> Tuner:
         if "panel" in self.__dict__:

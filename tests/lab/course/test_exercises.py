@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import gnnqlab as gq
+from gnnqlab.bits.groups import group
 from gnnqlab.lab import course
 from gnnqlab.lab.course.exercises import EXERCISES
 from gnnqlab.lab.players.message_walk import MessageWalk
@@ -55,6 +56,13 @@ def test_some_of_the_rows() -> None:
     assert EXERCISES["23.variance"].right == pytest.approx((1 - p) / p * (0.5 + 0.1))
     assert EXERCISES["23.silence"].right == pytest.approx((1 - 0.1) ** 5)
     assert EXERCISES["23.bytes"].right == 40 * 0.5 * 4 / 32
+
+
+def test_the_tuner() -> None:
+    assert EXERCISES["22.groups"].right == group(torch.rand(250), 100).beta.numel()
+    waiting = {"vanilla": 100 / 100, "adaqp": 20 / 100}
+    assert EXERCISES["22.link"].right == pytest.approx((30 + waiting["vanilla"]) / (35 + waiting["adaqp"]))
+    assert EXERCISES["22.points"].right == 1, "notebook 22 counts them"
 
 
 def test_on_a_gpu() -> None:

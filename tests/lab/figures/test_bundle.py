@@ -2,6 +2,7 @@
 
 import base64
 
+import pandas as pd
 import pytest
 
 from gnnqlab.lab.figures import bundle
@@ -31,6 +32,16 @@ def test_with_a_browser_there_is_a_picture(monkeypatch: pytest.MonkeyPatch) -> N
     outputs, metadata = bundle.show(convergence({"vanilla": RUN.records}), RUN.records)._repr_mimebundle_()
     assert base64.b64decode(outputs["image/png"]) == b"\x89PNG"
     assert metadata["image/png"]["alt"].startswith("Validation accuracy by epoch")
+    assert (metadata["image/png"]["width"], metadata["image/png"]["height"]) == (720, 360)
+
+
+def test_a_picture_has_two_points_a_pixel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundle, "_picture_server", lambda: True)
+    kaleido = pytest.importorskip("kaleido")
+    asked: list[dict[str, object]] = []
+    monkeypatch.setattr(kaleido, "calc_fig_sync", lambda figure, opts: asked.append(opts) or b"")
+    bundle.Bundle(convergence({"vanilla": RUN.records}), RUN.records)._repr_mimebundle_()
+    assert (asked[0]["width"], asked[0]["scale"]) == (720, 2)
 
 
 def test_a_picture_that_fails_leaves_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,6 +57,26 @@ def test_a_picture_that_fails_leaves_the_table(monkeypatch: pytest.MonkeyPatch) 
     assert "<table>" in outputs["text/html"]
 
 
+class _Widget:
+    """Stands for one of ipywidgets."""
+
+    def _repr_mimebundle_(self) -> dict[str, object]:
+        return {"text/plain": "VBox(children=...)", VIEW: {"model_id": "a"}}
+
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+def test_a_saved_widget_leaves_its_numbers_for_whoever_has_no_kernel() -> None:
+    drawn = bundle.show(convergence({"vanilla": RUN.records}), pd.DataFrame({"x": [12.5]}))
+    stored = bundle.left_by(_Widget(), "a figure", lambda: drawn)
+    assert stored[VIEW] == {"model_id": "a"} and "12.5" in stored["text/html"]
+    assert stored["text/plain"].startswith("Validation accuracy by epoch")
+    assert bundle.left_by(_Widget(), "a < b")["text/html"] == "<p>a &lt; b</p>"
+    broken = bundle.left_by(_Widget(), "a figure", lambda: bundle.Bundle(drawn.figure, None))
+    assert broken["text/html"] == "<p>a figure</p>" and "no numbers" in broken["text/plain"] and VIEW in broken
+
+
 @pytest.mark.usefixtures("without_browser")
 def test_a_table_that_fails_leaves_the_words() -> None:
     outputs, _ = bundle.Bundle(convergence({"vanilla": RUN.records}), None)._repr_mimebundle_()
@@ -53,8 +84,6 @@ def test_a_table_that_fails_leaves_the_words() -> None:
 
 
 def test_a_table_is_escaped_and_has_headings() -> None:
-    import pandas as pd
-
     frame = pd.DataFrame({"<b>": [1.23456, None]}, index=pd.Index(["x", "y&z"], name="system"))
     html = bundle.table_html(frame, caption="<i>")
     assert "<caption>&lt;i&gt;</caption>" in html and '<th scope="col">&lt;b&gt;</th>' in html

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -79,6 +80,34 @@ def test_the_front_is_drawn_with_intervals(folder: Path) -> None:
     assert drawn["fixed-bits"].error_y.array[0] == 0.0
     sent = {trace.name: trace for trace in browser.front(cost="bytes_sent").figure.data}
     assert sent["fixed-bits"].x[0] == pytest.approx(groups.loc[1, "bytes_sent"] / 1000)
+
+
+def test_sweeps_are_of_finished_runs_that_are_asked_for(folder: Path) -> None:
+    browser = gq.runs(folder).browse()
+    sweep = browser.sweep()
+    assert sweep.names == tuple(run.id for run in gq.runs(folder) if run.id != "torn")
+    assert [one.name for one in sweep.factors] == ["system"] and "workers" in sweep.factors[0].along
+    frame = browser.parallel().frame
+    rows = {row.id: row for row in browser.rows}
+    assert frame["test score (%)"].tolist() == pytest.approx([100 * rows[name].score for name in sweep.names])
+    with pytest.raises(ValueError, match="at least two finished runs, got 1"):
+        browser.parallel([sweep.names[2]])
+    with pytest.raises(ValueError, match="at least 4 finished runs, got 3"):
+        browser.mattered()
+    compared = gq.compare([run for run in gq.runs(folder) if run.id != "torn"])
+    assert compared.parallel().frame.to_numpy().tolist() == frame.to_numpy().tolist()
+
+
+def test_a_button_shows_the_sweep_and_says_what_is_refused(folder: Path) -> None:
+    panel = gq.runs(folder).browse().panel
+    assert "3 runs as lines" in panel._sweep() and panel.figure.data[0]["type"] == "parcoords"
+    assert "fixed-bits" in panel.result.value and panel.buttons["Mattered"].tooltip
+    panel._do(panel._mattered)
+    for thread in threading.enumerate():
+        if thread.name == "gnnqlab runs":
+            thread.join(30)
+    assert "at least 4 finished runs, got 3" in panel.words.value
+    panel.close()
 
 
 @pytest.mark.parametrize(

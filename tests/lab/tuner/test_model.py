@@ -205,6 +205,11 @@ def test_the_code_does_the_same(model: TunerModel, monkeypatch: pytest.MonkeyPat
     assert model.config.train.epochs == 7 and model.config.launch.link == "100mbit"
 
 
+def test_without_a_graph_it_is_one_where_every_knob_shows() -> None:
+    config = gq.Tuner().config
+    assert (config.graph, config.workers, config.launch.hosts) == ("sbm:4000,4,20", 4, 2)
+
+
 def test_a_graph_in_memory_keeps_its_name_only_if_that_loads_it(home: Path) -> None:
     assert TunerModel(gq.load("sbm:200,4,8")).source == "sbm:200,4,8"
     given = {"features": [[0.0], [1.0]], "labels": [0, 1], "train_idx": [0, 1]}

@@ -155,4 +155,20 @@ FAULTS = (
         test="lab/course/test_scale_views.py::test_what_is_held_is_stacked_by_purpose_and_the_frame_has_the_most_of_each",
         why="a launch that one worker cannot hold would look as if all could",
     ),
+    Fault(
+        name="the p of a setting's share with as much freedom as there are runs",
+        file="lab/training/sweep.py",
+        before="fdtrc(levels - 1, count - levels, ",
+        after="fdtrc(levels - 1, count - 1, ",
+        test="lab/training/test_sweep.py::test_shares_are_those_of_the_analysis_of_variance",
+        why="settings with many values would seem to matter more often than they do",
+    ),
+    Fault(
+        name="the run beside which another stands told as the shorter one",
+        file="lab/training/paths_beside.py",
+        before='table["difference"] = table.iloc[:, 0] - table.iloc[:, 1]',
+        after='table["difference"] = table.iloc[:, 1] - table.iloc[:, 0]',
+        test="lab/training/test_paths_beside.py::test_what_is_exposed_and_hidden_is_told_of_both",
+        why="a wait that overlap took away would be told as one that it made",
+    ),
 )
