@@ -35,9 +35,10 @@ SHORT = 20
 """Columns below which what Lloyd-Max levels leave of a rotated row is a guide: few elements have few rotations."""
 SURE = {2: 2.5, 3: 1.5, 4: 2.0, 8: 2.0, 15: 1.5}
 """Columns -> how many times more codes between its ends must leave of a short row before it is rotated; 1.25 for those
-that are not named. It is the most that was measured over the guide at 1, 2 or 4 bits, two rotations, on rows that are
-normal, spiky, after a ReLU or a softmax's gradient: worst where one window of few columns is the whole row. From
-`SHORT` columns on it was a twentieth."""
+that are not named. It is about the most that was measured over the guide at 1, 2 or 4 bits, two rotations, on rows that
+are normal, a few spikes, after a ReLU or a softmax's gradient: worst where one window of few columns is the whole row.
+Elements of sizes far apart (exponentials of twice a normal) left more in 2 to 4 columns, up to 3.6. From `SHORT`
+columns on it was a twentieth, and a sixth of such."""
 
 
 @dataclass(frozen=True, kw_only=True)

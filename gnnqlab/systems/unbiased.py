@@ -68,5 +68,5 @@ def refuse_biased(reason: str, what: str) -> None:
         raise ValueError(
             f"{what} is of messages that are right on average (AdaQP Theorem 1: E[decoded row] = row), and in this "
             f"system {reason}; choose cache NoCache() or Difference() and an unbiased codec, for instance "
-            "Stochastic(), or measure it: gnnqlab.measure.late_messages has errors of single and of mean messages"
+            "Stochastic(), or measure: 'gnnqlab bench codecs' has the errors of single and of mean messages"
         )

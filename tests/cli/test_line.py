@@ -45,7 +45,7 @@ from tests.cases import each
         (["compare", "--systems", "vanilla", "--bits", "2"], "none of the systems ['vanilla'] takes ['bits']"),
         (["train", "--system", "adaqp", "--widths", "2;4"], "widths must be numbers with commas between, got '2;4'"),
         (["train", "--system", "adaqp", "--widths", "2,5"], "widths to choose from must be among"),
-        (["train", "--system", "adaqp", "--widths", "2,3"], "Stochastic writes [1, 2, 4, 8, 16, 32], got [2, 3]"),
+        (["train", "--system", "adaqp", "--widths", "2,3"], "Stochastic writes [1, 2, 4, 8, 16, 32], got [2, 3, 8]"),
         (["train", "--system", "adaqp", "--when", "never"], "when must be 'background' or 'blocking', got 'never'"),
         (["bench", "speed"], "bench must be one of"),
         (
