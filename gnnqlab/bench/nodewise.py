@@ -183,7 +183,8 @@ def _joined_epochs(repeats: int, graph: str, jump: str, columns: int) -> list[di
     from gnnqlab.compute.float32 import PlainProducts
     from gnnqlab.graph import load
     from gnnqlab.kernels.nodewise import Mask, apart
-    from gnnqlab.nn import LocalGraph, ModelSettings, build_model
+    from gnnqlab.nn import LocalGraph, build_model
+    from gnnqlab.nn.models.jknet import JKNetSettings
     from gnnqlab.train.config import TrainSettings
     from gnnqlab.train.objective import Objective
     from gnnqlab.train.trainer import Trainer
@@ -193,13 +194,16 @@ def _joined_epochs(repeats: int, graph: str, jump: str, columns: int) -> list[di
             with apart():
                 return super().join(layers, how, mask=mask)
 
-    whole, shape = load(graph), ModelSettings(name="jknet", layers=LAYERS, hidden=columns, jump=jump)
+    def epochs_of(trainer: Trainer) -> Callable[[], object]:
+        numbers = itertools.count()
+        return lambda: trainer.epoch(next(numbers))
+
+    whole, shape = load(graph), JKNetSettings(layers=LAYERS, hidden=columns, jump=jump)
     contestants: dict[str, Callable[[], object]] = {}
     for name, products in (("one pass", PlainProducts()), ("in steps", JoinsInSteps())):
         network = build_model(shape, whole.num_features, whole.num_classes, seed=0)
         trainer = Trainer(LocalGraph(whole, products=products), Objective.of(whole), network, TrainSettings())
-        numbers = itertools.count()
-        contestants[name] = lambda trainer=trainer, numbers=numbers: trainer.epoch(next(numbers))
+        contestants[name] = epochs_of(trainer)
     seconds = interleaved(contestants, repeats)
     ours, other = median(seconds["one pass"]), median(seconds["in steps"])
     case = f"{graph}, jknet {jump} {LAYERS} x {columns}, one worker, {torch.get_num_threads()} thread(s)"
