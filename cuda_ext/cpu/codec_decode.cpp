@@ -43,9 +43,10 @@ GNNQLAB_FN void decode_to(const DecodeCall &call, const uint8_t *in, float scale
 int64_t decode_span(const DecodeCall &call, int64_t begin, int64_t end) {
     int64_t refused = 0;
     for (int64_t i = begin; i < end; i++) {
-        if (call.accumulate && i + rows_ahead < end) {
+        if (i + rows_ahead < end && (call.accumulate || call.streaming)) {
             const float *later = call.out + call.rows[i + rows_ahead] * call.out_stride;
-            prefetch(uintptr_t(later), uintptr_t(later + call.columns));
+            if (call.accumulate) prefetch(uintptr_t(later), uintptr_t(later + call.columns));
+            else prefetch_line(uintptr_t(later));  // its page is looked up before stores that pass the cache wait for it
         }
         if (const int64_t reason = refusal(call, i)) {
             refused = earlier(refused, i * 8 + reason);

@@ -6,6 +6,8 @@
 // in_register(x): a value that is loaded once; GCC would load it anew for every operation.
 // fold_three, fold_rows: the largest unsigned elements of a, b and c of each of `rows_at_once` rows; those of row r are
 // elements 4 r to 4 r + 2. Vectors are merged while they are folded, which takes a third of the steps of one by one.
+// store_ends(lowest, highest, folded): what `fold_rows` has of each row's Extremes as its least and largest value: the
+// least is `most` if that is negative, else `least`; the largest `top`, unless that is negative.
 // store_codes<b>(v0, v1, v2, v3, noise, out): the upper halves of a group plus its noise, b bits each.
 // upper_half(x), within(x, most): x / 65536, rounded down; x kept in [-most, most].
 // store_bytes(out, x): 32 values, each of which a byte holds.

@@ -67,6 +67,17 @@ GNNQLAB_FN Ints fold_rows(Ints row0, Ints row1) {
     return larger_unsigned(_mm256_permute2x128_si256(row0, row1, 0x20), _mm256_permute2x128_si256(row0, row1, 0x31));
 }
 
+GNNQLAB_FN void store_ends(float *lowest, float *highest, Ints folded) {
+    const Ints plain = _mm256_broadcastsi128_si256(_mm_setr_epi32(int(0x80000000u), 0, -1, -1));
+    const Ints ends = _mm256_xor_si256(folded, plain);  // [top, most, least, least]
+    const auto pick = [](Ints x) { return _mm256_castsi256_ps(x); };
+    const __m256 asked = pick(_mm256_shuffle_epi32(ends, 0x11)), negative = pick(_mm256_shuffle_epi32(ends, 0x99));
+    const __m256 found = _mm256_blendv_ps(pick(_mm256_shuffle_epi32(ends, 0x22)), negative, asked);
+    const __m128 both = _mm_unpacklo_ps(_mm256_castps256_ps128(found), _mm256_extractf128_ps(found, 1));
+    _mm_storel_pi((__m64 *)lowest, both);
+    _mm_storeh_pi((__m64 *)highest, both);
+}
+
 GNNQLAB_FN Ints round_to_ints(Floats x) { return _mm256_cvtps_epi32(x); }
 GNNQLAB_FN Ints add(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
 GNNQLAB_FN Ints upper_half(Ints x) { return _mm256_srai_epi32(x, 16); }
@@ -90,12 +101,15 @@ GNNQLAB_FN Floats keep(Floats x, Floats factor, const uint16_t *noise, uint16_t 
 
 template <int b>
 GNNQLAB_FN void store_codes(Ints v0, Ints v1, Ints v2, Ints v3, const uint16_t *noise, uint8_t *out) {
-    const auto rounded = [&](Ints v, int k) { return _mm256_srli_epi32(add(v, load_noise(noise + k * lanes)), 16); };
-    const __m256i low = _mm256_packus_epi32(rounded(v0, 0), rounded(v1, 1));
-    const __m256i high = _mm256_packus_epi32(rounded(v2, 2), rounded(v3, 3));
-    // Packing works inside 128-bit lanes, 4-byte piece 4 * lane + k belongs at 2 * k + lane; and it saturates.
+    const auto noisy = [&](Ints v, int k) { return add(v, load_noise(noise + k * lanes)); };
+    // The codes are upper halves; those of the second vector stay where they are.
+    const auto upper = [](Ints v0, Ints v1) { return _mm256_blend_epi16(_mm256_srli_epi32(v0, 16), v1, 0xAA); };
+    const __m256i front = upper(noisy(v0, 0), noisy(v1, 1)), back = upper(noisy(v2, 2), noisy(v3, 3));
+    // Packing works inside 128-bit lanes, and saturates. 4-byte piece 4 * lane + k belongs at 2 * k + lane.
+    const __m128i apart = _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15);
+    const __m256i together = _mm256_packus_epi16(front, back);
+    const __m256i packed = _mm256_shuffle_epi8(together, _mm256_broadcastsi128_si256(apart));
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    const __m256i packed = _mm256_packus_epi16(low, high);
     if constexpr (b == 2) {
         // Each piece becomes a byte; those of the upper lane are made 8 bits higher, where they belong, and put in.
         const __m256i weights = _mm256_setr_epi32(0x00100001, 0x00100001, 0x00100001, 0x00100001,  //

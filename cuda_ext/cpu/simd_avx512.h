@@ -66,6 +66,18 @@ GNNQLAB_FN Ints fold_rows(Ints row0, Ints row1, Ints row2, Ints row3) {
     return larger_unsigned(_mm512_shuffle_i32x4(front, back, 0x88), _mm512_shuffle_i32x4(front, back, 0xDD));
 }
 
+GNNQLAB_FN void store_ends(float *lowest, float *highest, Ints folded) {
+    const Ints plain = _mm512_broadcast_i32x4(_mm_setr_epi32(int(0x80000000u), 0, -1, -1));
+    const Ints ends = _mm512_xor_si512(folded, plain);  // [top, most, least, least]
+    const __mmask16 asked = _mm512_movepi32_mask(_mm512_shuffle_epi32(ends, _MM_PERM_ENUM(0x11)));
+    const Ints otherwise = _mm512_shuffle_epi32(ends, _MM_PERM_ENUM(0x22));
+    const Ints found = _mm512_mask_shuffle_epi32(otherwise, asked, ends, _MM_PERM_ENUM(0x99));
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 0, 0, 0, 0, 0, 0, 0, 0);
+    const Ints both = _mm512_permutexvar_epi32(order, found);
+    _mm_storeu_si128((__m128i *)lowest, _mm512_castsi512_si128(both));
+    _mm_storeu_si128((__m128i *)highest, _mm512_extracti32x4_epi32(both, 1));
+}
+
 GNNQLAB_FN Ints round_to_ints(Floats x) { return _mm512_cvtps_epi32(x); }
 GNNQLAB_FN Ints exclusive_or(Ints a, Ints b) { return _mm512_xor_si512(a, b); }
 GNNQLAB_FN Ints add(Ints a, Ints b) { return _mm512_add_epi32(a, b); }

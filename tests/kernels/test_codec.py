@@ -190,6 +190,20 @@ def test_every_place_of_a_nan_is_seen(backend):
                 assert encode(Call(x, row, row, 2, None, torch.float32))[3] == 0, (columns, place)
 
 
+@on_native
+def test_rows_that_nobody_asked_for_are_never_refused(backend):
+    # Rows are looked at several at once: whatever fills up the last ones must not be taken for a row of the call.
+    x = torch.randn(40, 33, generator=torch.Generator().manual_seed(1))
+    x[0], x[-1] = float("nan"), float("inf")
+    for count in (*range(1, 10), 17, 38):
+        rows = torch.arange(1, count + 1)
+        call = Call(x, rows, rows, 2, None, torch.float32)
+        with use(backend):
+            got = encode(call)
+        with native.use("reference"):
+            assert got[3] == -1 and same(got, encode(call)), count
+
+
 @each("backend", EVERY)
 @each("params", [torch.float32, torch.bfloat16])
 @each("bits", [0x7F800001, 0x7FFFFFFF, 0xFF800001, 0xFFFFFFFF])
