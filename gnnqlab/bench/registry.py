@@ -38,6 +38,7 @@ BENCHES = {
     "sddmm": "gnnqlab.bench.sddmm",
     "spmm": "gnnqlab.bench.spmm",
     "systems": "gnnqlab.bench.systems",
+    "tall": "gnnqlab.bench.tall",
     "tango": "gnnqlab.bench.tango",
     "throughput": "gnnqlab.bench.throughput",
     "tuner": "gnnqlab.bench.tuner",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from gnnqlab.compute.products import Operand, PassRows, Products, Range
 from gnnqlab.kernels import aggregate as sparse
-from gnnqlab.kernels import attention
+from gnnqlab.kernels import attention, tall
 from gnnqlab.kernels.adjacency import Adjacency
 
 __all__ = ["PLAIN", "Float32Products", "PlainProducts"]
@@ -62,7 +62,8 @@ class PlainProducts(Products):
         transposed: str = "",
         out: Tensor | None = None,
     ) -> Tensor:
-        return torch.mm(a.t() if transposed == "a" else a, b.t() if transposed == "b" else b, out=out)
+        a, b = a.t() if transposed == "a" else a, b.t() if transposed == "b" else b
+        return tall.tall_mm(a, b, out=out) if tall.pays(a, b) else torch.mm(a, b, out=out)
 
     def addmm(
         self,
@@ -73,7 +74,8 @@ class PlainProducts(Products):
         transposed: str = "",
         out: Tensor | None = None,
     ) -> Tensor:
-        return torch.addmm(base, a.t() if transposed == "a" else a, b.t() if transposed == "b" else b, out=out)
+        a, b = a.t() if transposed == "a" else a, b.t() if transposed == "b" else b
+        return tall.tall_mm(a, b, base=base, out=out) if tall.pays(a, b) else torch.addmm(base, a, b, out=out)
 
     def spmm(
         self,
@@ -120,10 +122,16 @@ class PlainProducts(Products):
         return attention.attend_columns(adjacency, *operands, columns=columns, slope=slope)
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        if _pays(x, weight):
+            own: Tensor = Affine.apply(bias, x, weight)
+            return own
         product = x @ weight
         return product if bias is None else product + bias
 
     def affine(self, base: Tensor, x: Tensor, weight: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
+        if alpha == beta == 1.0 and _pays(x, weight):
+            own: Tensor = Affine.apply(base, x, weight)
+            return own
         return torch.addmm(base, x, weight, beta=beta, alpha=alpha)
 
     def aggregate(self, adjacency: Adjacency, x: Tensor) -> Tensor:
@@ -134,6 +142,29 @@ class PlainProducts(Products):
     ) -> Tensor:
         source, target = (z * a_source).sum(-1), (z * a_target).sum(-1)
         return attention.attend(adjacency, z, source, target, slope=slope)
+
+
+class Affine(torch.autograd.Function):
+    """``y = base + x w`` of many rows; ``dx = dy w.T``, ``dw = x.T dy``."""
+
+    @staticmethod
+    def forward(ctx: Any, base: Tensor | None, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.by_row = base is not None and base.dim() == 2
+        return tall.tall_mm(x, weight, base=base)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (x, weight), gradient = ctx.saved_tensors, gradients[0].contiguous()
+        of_base, of_x, of_weight = ctx.needs_input_grad
+        base = (gradient if ctx.by_row else gradient.sum(0)) if of_base else None
+        own = not torch.is_grad_enabled() and tall.pays(gradient, weight.t())
+        of_rows = tall.tall_mm if own else torch.mm
+        return base, of_rows(gradient, weight.t()) if of_x else None, x.t() @ gradient if of_weight else None
+
+
+def _pays(x: Tensor, weight: Tensor) -> bool:
+    return not torch.compiler.is_compiling() and tall.pays(x, weight)
 
 
 PLAIN = PlainProducts()

@@ -41,10 +41,10 @@ __all__ = [
     "use",
 ]
 
-ABI = 6
+ABI = 7
 """Version of the C interface; a library of another version is not used. It rises with every change of what a call takes
-or fills, and with functions that are new: 5 since products of codes tell the largest magnitude of what they made, 6
-since rotated rows have 3 bits and are written on CUDA too, and layers are joined in one pass."""
+or fills, and with functions that are new: 7 since rotated rows have 3 bits and are written on CUDA too, layers are
+joined in one pass, and many rows are multiplied with a small matrix."""
 
 ISAS = ("avx512", "avx2", "scalar")
 """Instruction sets, the fastest first."""

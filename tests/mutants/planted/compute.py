@@ -227,4 +227,28 @@ FAULTS = (
         test="train/test_room.py::test_a_run_that_cannot_fit_is_refused_with_what_it_takes",
         why="runs that could train would be refused",
     ),
+    Fault(
+        name="the bias of many rows learns from one",
+        file="compute/float32.py",
+        before="(gradient if ctx.by_row else gradient.sum(0))",
+        after="(gradient if ctx.by_row else gradient[0])",
+        test="compute/test_tall.py::test_values_and_gradients_are_those_of_float64",
+        why="the gradient of what all rows share is the sum of theirs",
+    ),
+    Fault(
+        name="a base by row taken for one of all rows",
+        file="kernels/tall.py",
+        before="0 if shared or base is None else base.stride(0)",
+        after="0",
+        test="kernels/test_tall.py::test_products_are_those_of_float64_for_every_size_and_layout",
+        why="GraphSAGE would add the first row's own term to every row",
+    ),
+    Fault(
+        name="own products on the library's processors",
+        file="kernels/tall.py",
+        before="_MAKER not in text",
+        after="_MAKER in text",
+        test="kernels/test_tall.py::test_own_products_are_for_many_rows_of_float32_on_processors_of_other_makers",
+        why="each would run the product that is slower on it, with the same results",
+    ),
 )
