@@ -186,7 +186,7 @@ def _joined_epochs(repeats: int, graph: str, jump: str, columns: int) -> list[di
     from gnnqlab.nn import LocalGraph, build_model
     from gnnqlab.nn.models.jknet import JKNetSettings
     from gnnqlab.train.config import TrainSettings
-    from gnnqlab.train.objective import Objective
+    from gnnqlab.train.node_labels import label_objective
     from gnnqlab.train.trainer import Trainer
 
     class JoinsInSteps(PlainProducts):
@@ -202,7 +202,7 @@ def _joined_epochs(repeats: int, graph: str, jump: str, columns: int) -> list[di
     contestants: dict[str, Callable[[], object]] = {}
     for name, products in (("one pass", PlainProducts()), ("in steps", JoinsInSteps())):
         network = build_model(shape, whole.num_features, whole.num_classes, seed=0)
-        trainer = Trainer(LocalGraph(whole, products=products), Objective.of(whole), network, TrainSettings())
+        trainer = Trainer(LocalGraph(whole, products=products), label_objective(whole), network, TrainSettings())
         contestants[name] = epochs_of(trainer)
     seconds = interleaved(contestants, repeats)
     ours, other = median(seconds["one pass"]), median(seconds["in steps"])

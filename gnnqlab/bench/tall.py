@@ -91,12 +91,12 @@ def _epoch(repeats: int, graph: str, model: str) -> dict[str, Any]:
     from gnnqlab.kernels.tall import own_products
     from gnnqlab.nn import LocalGraph, ModelSettings, build_model
     from gnnqlab.train.config import TrainSettings
-    from gnnqlab.train.objective import Objective
+    from gnnqlab.train.node_labels import label_objective
     from gnnqlab.train.trainer import Trainer
 
     whole, shape = load(graph), ModelSettings(name=model)
     network = build_model(shape, whole.num_features, whole.num_classes, seed=0)
-    trainer, numbers = Trainer(LocalGraph(whole), Objective.of(whole), network, TrainSettings()), itertools.count()
+    trainer, numbers = Trainer(LocalGraph(whole), label_objective(whole), network, TrainSettings()), itertools.count()
 
     def with_products(own: bool) -> Callable[[], None]:
         def train() -> None:
