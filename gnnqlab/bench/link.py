@@ -144,7 +144,11 @@ class _Table:
                 f"{name}: encode + decode, share of the epoch", self._median(name, "quant_s") / epoch_s, 0.05, main=main
             ),
             self._limited(f"{name}: wire time over bytes by rate", self._median(name, "wire"), 1.1, main=main),
-        ]
+            self._limited(
+                f"{name}: of it from a sender's post, its receiver there", self._median(name, "wire_itself"), 1.1,
+                main=False,
+            ),
+        ]  # fmt: skip
         if assign_s:
             rows.append(self._limited(f"{name}: assignment, share of wall-clock", assign_s / epoch_s, 0.005, main=main))
         return rows

@@ -6,6 +6,7 @@ with 0.42 (two workers) and 0.71 (four) remote neighbours a node; AdaQP Table 1 
 
 from __future__ import annotations
 
+import math
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -24,7 +25,16 @@ if TYPE_CHECKING:
     from gnnqlab.train.config import RunConfig
     from gnnqlab.train.heartbeat import Heartbeat
 
-__all__ = ["ALONE", "Measured", "fit_alone", "measure_in_turn", "measure_run", "usual_graph", "wire_share"]
+__all__ = [
+    "ALONE",
+    "Measured",
+    "fit_alone",
+    "measure_in_turn",
+    "measure_run",
+    "usual_graph",
+    "wire_itself",
+    "wire_share",
+]
 
 ALONE = "computation alone"
 """What a run without messages is called in tables."""
@@ -54,6 +64,8 @@ class Measured:
     """What the bytes of each of these take at that rate."""
     training: Training | None = None
     """The whole of it, from its first epoch to its score; none of a run without messages, which learns nothing."""
+    wire_itself: float = float("nan")
+    """Wire time over bytes by the rate where the receiver was there first (:func:`wire_itself`)."""
 
 
 def usual_graph(nodes: int = 40_000) -> Graph:
@@ -85,7 +97,7 @@ def measure_in_turn(configs: Mapping[str, RunConfig], repeats: int) -> dict[str,
 
 
 def measure_run(config: RunConfig, *, alone: bool = False) -> Measured:
-    """Train once and return what it took.
+    """Train once, with the timeline of every epoch, and return what it took.
 
     Args:
         config: of the run.
@@ -97,6 +109,7 @@ def measure_run(config: RunConfig, *, alone: bool = False) -> Measured:
     if alone:
         launched = replace(config.launch, hosts=1, link=None, vanilla_share=None)
         config = replace(config, launch=launched, train=replace(config.train, headers="off"))
+    config = replace(config, train=replace(config.train, timeline_every=1))
     fit = "gnnqlab.bench.link_run:fit_alone" if alone else FIT
     with tempfile.TemporaryDirectory(prefix="gnnqlab-") as root:
         with launch(config, root=root, fit=fit) as run:  # the end of the block waits until the machine is quiet again
@@ -127,6 +140,9 @@ def _measured(run: Any, config: RunConfig) -> Measured:
         assign_s=float(records.groupby("rank")["assign_s"].sum().max()) / config.train.epochs,
         bytes_sent=summary["bytes_sent"],
         wire=wire_share(run.traffic, summary.get("link_bytes_per_s"), config.workers, summary["hosts"]),
+        wire_itself=wire_itself(
+            run.timeline, run.traffic, summary.get("link_bytes_per_s"), config.workers, summary["hosts"]
+        ),
         label=summary["link"],
         score=summary.get("test_accuracy") or summary.get("test_f1_micro") or 0.0,
         coordination=summary.get("coordination_share"),
@@ -140,7 +156,8 @@ def wire_share(traffic: pd.DataFrame, bytes_per_s: float | None, workers: int, h
     """Time that messages between hosts took, over their bytes by the rate of the link.
 
     A message is timed from its receiver's post. Where the sender posts later than the receiver that is too long, and
-    too short for the message the other way by as much; the mean of all messages has no such error.
+    too short for the message the other way by as much, unless that one came before its receiver posted: then it is not
+    too short by as much, and the mean is too long (:func:`wire_itself` has no such error).
 
     Args:
         traffic: as ``run.traffic``; the first epoch is left out.
@@ -161,6 +178,35 @@ def wire_share(traffic: pd.DataFrame, bytes_per_s: float | None, workers: int, h
     took = frame.groupby([*exchange, "receiver"])["seconds"].max().groupby(exchange).mean()
     sent = frame.groupby([*exchange, "source"])["size"].sum().groupby(exchange).mean()
     return float(took.sum() / (sent.sum() / bytes_per_s))
+
+
+def wire_itself(
+    timeline: pd.DataFrame, traffic: pd.DataFrame, bytes_per_s: float | None, workers: int, hosts: int
+) -> float:
+    """Time from a host's first post of an exchange until its last message had come, over their bytes by the rate.
+
+    Workers of one machine share a clock, so a message is timed from its sender's post. When a message came that was
+    there before its receiver posted, nobody knows: such a host's messages are left out, with their bytes.
+
+    Args:
+        timeline: as ``run.timeline``, of every epoch.
+        traffic, bytes_per_s, workers, hosts: as for :func:`wire_share`.
+    """
+    if bytes_per_s is None or timeline.empty or traffic.empty:
+        return float("nan")
+    place = ["epoch", "layer", "direction", "round"]
+    posts = timeline[timeline["what"] == "post"].rename(columns={"rank": "sender", "start_s": "posted"})
+    came = timeline[timeline["what"] == "transfer"].rename(columns={"rank": "receiver", "peer": "sender"})
+    sizes = traffic.assign(size=traffic["payload_bytes"] + traffic["param_bytes"])
+    sizes = sizes.groupby([*place, "sender", "receiver"])["size"].sum().reset_index()
+    every = came.merge(posts[[*place, "sender", "posted"]]).merge(sizes)
+    every = every.assign(source=every["sender"] * hosts // workers, late=every["start_s"] > every["posted"])
+    every = every[(every["source"] != every["receiver"] * hosts // workers) & (every["epoch"] > traffic["epoch"].min())]
+    each = every.groupby([*place, "source"]).agg(
+        late=("late", "max"), posted=("posted", "min"), come=("end_s", "max"), size=("size", "sum")
+    )
+    each = each[~each["late"].astype(bool)]
+    return float((each["come"] - each["posted"]).sum() / (each["size"].sum() / bytes_per_s)) if len(each) else math.nan
 
 
 # -- computation alone, in the workers ------------------------------------------------------------------------------

@@ -195,8 +195,11 @@ class Channel:
         return self._incoming(Posted(plan, layouts, transfer, receive, landed, headers, sampled_in, noise, read), out)
 
     def expect(self, epoch: int) -> bool:
-        """Post the receives of this epoch's message now, if what comes is known: all rows of the plan, in bytes."""
-        if self._laid_out_for is None:
+        """Post the receives of this epoch's message now, if what comes is known: all rows of the plan, in bytes.
+
+        Without headers nothing tells messages apart, so one that comes before it would be taken for it.
+        """
+        if self._laid_out_for is None or self._run is None:
             return False
         nowhere = torch.empty(0, self.columns)
         known = self._laid_out_for == (self.plan, self.columns, self._bits.round(epoch))

@@ -12,6 +12,7 @@ from gnnqlab.bits import Fixed
 from gnnqlab.exchange import Overlapped
 from gnnqlab.message import transport as moving
 from gnnqlab.message.ahead import Ahead
+from gnnqlab.message.cache import NoCache
 from gnnqlab.message.channel import Channel
 from gnnqlab.message.codec import Stochastic
 from gnnqlab.message.transport import make_transport
@@ -20,7 +21,9 @@ from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import fixed_bits
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.trainer import worker_trainer
+from tests.cases import each
 from tests.graphs import random_graph
+from tests.message.kept import ROWS, Two
 from tests.ranks import run_ranks
 
 LATE_S = 0.5
@@ -88,7 +91,7 @@ def test_trainings_are_the_same_to_the_bit_and_the_byte():
         assert len(ahead) == 4 * 5 and right
 
 
-def in_changing_order(rank, workers, graph, owner):
+def in_changing_order(rank, workers, graph, owner, run):
     """Rows that came through three channels with one memory, whose order changes."""
     shard, found = build_shard(graph, owner, rank, workers), []
     plan, transport, buffers = shard.plan("forward"), make_transport("direct", rank, workers), {}
@@ -96,7 +99,7 @@ def in_changing_order(rank, workers, graph, owner):
         channels = [
             Channel(
                 layer=layer, direction="forward", plan=plan, codec=Stochastic(), bits=Fixed(bits=4),
-                transport=transport, seed=7, run=3, buffers=buffers, ahead=ahead,
+                transport=transport, seed=7, run=run, buffers=buffers, ahead=ahead,
             )
             for layer in range(3)
         ]  # fmt: skip
@@ -110,12 +113,23 @@ def in_changing_order(rank, workers, graph, owner):
     return found
 
 
-def test_a_change_of_order_harms_nothing():
+@each("run", [3, None])
+def test_a_change_of_order_harms_nothing(run):
     graph = random_graph(seed=3)
-    for found in run_ranks(in_changing_order, 2, graph, Random(seed=1).assign(graph, 2)):
+    for found in run_ranks(in_changing_order, 2, graph, Random(seed=1).assign(graph, 2), run):
         ours, plain = found[:12], found[12:]
         assert all(torch.equal(one, other) for one, other in zip(ours, plain, strict=True))
         assert not any(one.isnan().any() for one in ours)
+
+
+def test_without_headers_nothing_is_foreseen_since_bodies_have_one_tag():
+    two, told = Two(NoCache(), Stochastic(), Fixed(bits=4)), []
+    two.epoch([torch.rand(ROWS, COLUMNS) for _ in range(2)], 0)
+    channel = two.channels[0]
+    channel._transport.expect = lambda *of_exchange: told.append(of_exchange) or object()
+    assert not channel.expect(1) and not told
+    channel._run = 3
+    assert channel.expect(1) and len(told) == 1
 
 
 class Told:

@@ -100,6 +100,14 @@ FAULTS = (
         why="the first exchange of an epoch would be expected with the tags of the epoch before",
     ),
     Fault(
+        name="messages without headers foreseen",
+        file="message/channel.py",
+        before="if self._laid_out_for is None or self._run is None:",
+        after="if self._laid_out_for is None:",
+        test="message/test_ahead.py::test_without_headers_nothing_is_foreseen_since_bodies_have_one_tag",
+        why="bodies without a header have one tag: the next one would land where another is expected",
+    ),
+    Fault(
         name="parameters counted with the payload",
         file="message/channel.py",
         before="self.bytes_payload += layout.payload_bytes",

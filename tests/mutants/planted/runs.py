@@ -4,6 +4,14 @@ from tests.mutants.fault import Fault
 
 FAULTS = (
     Fault(
+        name="the wire timed where nobody looked",
+        file="bench/link_run.py",
+        before='late=every["start_s"] > every["posted"]',
+        after='late=every["start_s"] < every["posted"]',
+        test="bench/test_link.py::test_the_wire_itself_is_timed_where_a_receiver_was_there",
+        why="what a late receiver computed would count as time of the wire",
+    ),
+    Fault(
         name="all writers of a file share one temporary name",
         file="atomic.py",
         before="{secrets.token_hex(8)}",
