@@ -33,6 +33,7 @@ WIDTHS = {
 def test_the_layers_of_every_model(name: str) -> None:
     model = build_model(ModelSettings(name=name, layers=3, hidden=5), 7, 3, seed=1).eval()
     widths = WIDTHS[name]
+    hooks = [list(module._forward_pre_hooks) for module in model.modules()]
     rows = [layer_rows(model, GRAPH, layer) for layer in range(len(widths))]
     assert [each.shape[1] for each in rows] == widths
     assert all(not torch.equal(one, other) for one, other in pairwise(rows))
@@ -41,7 +42,7 @@ def test_the_layers_of_every_model(name: str) -> None:
         assert torch.equal(layer_rows(model, GRAPH, layer - len(widths)), each)
     with pytest.raises(ValueError, match=rf"one of -{len(widths)} to {len(widths) - 1}, got {len(widths)}"):
         layer_rows(model, GRAPH, len(widths))
-    assert not any(module._forward_pre_hooks for module in model.modules())
+    assert [list(module._forward_pre_hooks) for module in model.modules()] == hooks  # none is left behind
 
 
 @torch.no_grad()

@@ -24,7 +24,7 @@ FAULTS = (
         file="graph/featured_edges.py",
         before="key, place, of_edge = key[order], place[order], of_edge[order]",
         after="key, of_edge = key[order], of_edge[order]",
-        test="graph/test_featured_edges.py::test_features_go_where_their_edges_go",
+        test="graph/test_featured_edges.py::test_directions_and_parallel_edges_keep_their_own",
         why="every edge would have another one's features, as likely to train as the right ones",
     ),
     Fault(
