@@ -302,28 +302,14 @@ class Channel:
     def _headers(self, layouts: Layouts, columns: int, epoch: int) -> Headers | None:
         if self._run is None:
             return None
-        rank, sent, expected = self.plan.rank, {}, {}
+        rank, sent, expected = self.plan.rank, dict[int, Header](), dict[int, Header]()
+        of = partial(Header, direction=self.direction, run=self._run, epoch=epoch, layer=self.layer, round=self.round)
         for (side, peer), layout in layouts.items():
-            if layout.num_bytes and side == "send":
-                sent[peer] = self._header(layout, rank, peer, columns, epoch)
-            elif layout.num_bytes:
-                expected[peer] = self._header(layout, peer, rank, columns, epoch)
+            sender, receiver, headers = (rank, peer, sent) if side == "send" else (peer, rank, expected)
+            if layout.num_bytes:
+                of_body = partial(of, columns=columns, length=self._length(layout), layout=layout.digest)
+                headers[peer] = of_body(sender=sender, receiver=receiver)
         return Headers(sent, expected)
-
-    def _header(self, layout: Layout, sender: int, receiver: int, columns: int, epoch: int) -> Header:
-        assert self._run is not None
-        return Header(
-            direction=self.direction,
-            run=self._run,
-            epoch=epoch,
-            layer=self.layer,
-            round=self.round,
-            sender=sender,
-            receiver=receiver,
-            columns=columns,
-            length=self._length(layout),
-            layout=layout.digest,
-        )
 
     def _length(self, layout: Layout) -> int:
         """Bytes that a header announces for the body."""
