@@ -31,9 +31,7 @@ def _figure(output: dict[str, Any]) -> str:
     picture = ""
     if "image/png" in data:
         png = "".join(data["image/png"]).replace("\n", "")
-        width = output.get("metadata", {}).get("image/png", {}).get("width", "")  # points of a picture are no pixels
-        size = f' width="{width}"' if width else ""
-        picture = f'<img src="data:image/png;base64,{png}" alt="{said}"{size} loading="lazy">'
+        picture = f'<img src="data:image/png;base64,{png}" alt="{said}" loading="lazy">'
     # Inside a script only the end of one needs care.
     held = json.dumps(figure, ensure_ascii=False).replace("</", "<\\/")
     height = int(figure.get("layout", {}).get("height") or 360)

@@ -29,8 +29,6 @@ _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-sta
 
 _WIDTH = 720
 """Pixels of a picture: a page of 900 has the room beside JupyterLab's own, which cuts wider ones off."""
-_SCALE = 2
-"""Points of a picture on a pixel of the page: screens have two, and one looks soft there."""
 _LEFT = ' style="text-align:left"'
 
 
@@ -55,7 +53,7 @@ class Bundle:
         picture = _png(self.figure)
         if picture is not None:
             outputs["image/png"] = base64.b64encode(picture).decode()
-            metadata["image/png"] = {"alt": caption, "width": _WIDTH, "height": _height(self.figure)}
+            metadata["image/png"] = {"alt": caption}
         else:
             try:
                 outputs["text/html"] = table_html(self.frame, caption=caption)
@@ -145,14 +143,10 @@ def _png(figure: Figure) -> bytes | None:
     try:
         import kaleido
 
-        size = {"format": "png", "width": _WIDTH, "height": _height(figure), "scale": _SCALE}
+        size = {"format": "png", "width": _WIDTH, "height": figure.layout.height or 360, "scale": 1}
         return bytes(kaleido.calc_fig_sync(figure.to_dict(), opts=size))
     except Exception:
         return None
-
-
-def _height(figure: Figure) -> int:
-    return int(figure.layout.height or 360)
 
 
 @functools.cache

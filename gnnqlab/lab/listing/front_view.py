@@ -9,7 +9,7 @@ from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish, style_of
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 __all__ = ["draw_front", "unsurpassed"]
 
@@ -85,8 +85,11 @@ def draw_front(groups: DataFrame, *, cost: Literal["train_s", "bytes_sent"] = "t
             ],
             hovertemplate="%{customdata}: %{y:.2f} % at %{x:.4g}<extra></extra>",
         )
-    figure.update_xaxes(title_text=name)
-    figure.update_yaxes(title_text="test score (%)")
+    half = groups["train_half"] if cost == "train_s" else 0.0 * groups[cost]
+    figure.update_xaxes(title_text=name, range=_range(by * groups[cost], by * half, math.inf))
+    figure.update_yaxes(
+        title_text="test score (%)", range=_range(100 * groups["score"], 100 * groups["score_half"], 100.0)
+    )
     caption = (
         f"Test score over {name.split(' (')[0]} of {len(groups)} settings on {graphs[0]}; "
         f"{sum(best)} of them no other surpasses: " + ", ".join(_said(row) for _, row in front.iterrows()) + "."
@@ -94,6 +97,17 @@ def draw_front(groups: DataFrame, *, cost: Literal["train_s", "bytes_sent"] = "t
     table = groups.drop(columns="runs").assign(unsurpassed=best)
     finish(figure, title=f"What a better score costs on {graphs[0]}", caption=caption, dark=dark, height=420)
     return Bundle(figure, table)
+
+
+def _range(values: Series, halves: Series, most: float) -> list[float] | None:
+    """From the least to the largest with their intervals, but not where nothing can be: below 0, above the most."""
+    known = values.notna()
+    if not known.any():
+        return None
+    some, half = values[known], halves[known].fillna(0.0)
+    low, high = max(float((some - half).min()), 0.0), min(float((some + half).max()), most)
+    room = 0.06 * ((high - low) or abs(high) or 1.0)
+    return [low - room, high + room]
 
 
 def _known(half: float) -> float:

@@ -11,6 +11,7 @@ from gnnqlab.lab.figures.bundle import caption_of, table_html
 from gnnqlab.lab.figures.controls import PAGE, alert, make_access
 from gnnqlab.lab.figures.figure_view import FigureView
 from gnnqlab.lab.figures.frames import human_bytes
+from gnnqlab.lab.listing.run_rows import told
 from gnnqlab.lab.listing.run_table import RunTable
 from gnnqlab.lab.training.compare import compare
 
@@ -76,7 +77,7 @@ class RunPanel:
         self.access = make_access()
         self.access.observe(lambda change: self._recolour(), names="dark")
         self.place = widgets.VBox([])
-        row = widgets.HBox(list(self.buttons.values()), layout={"flex_flow": "row wrap"})
+        row = widgets.HBox(list(self.buttons.values()), layout={"flex_flow": "row wrap", "margin": "6px 0 0"})
         self.box = widgets.VBox([self.table.widget, row, self.words, self.place, self.access])
         self._say(f"{len(browser.runs)} run(s), {human_bytes(browser.size)} on disk")
 
@@ -110,7 +111,7 @@ class RunPanel:
         runs = [self.browser.runs[name] for name in dict.fromkeys([*first, *names])]
         compared = compare(runs)
         self.result.value = compared._repr_mimebundle_()["text/html"]
-        self._draw(lambda dark: compared.convergence().figure)
+        self._draw(lambda dark: compared.convergence(dark=dark).figure)
         self._put([self.result, self.figure.widget])
         return f"{len(runs)} runs beside {runs[0].id}"
 
@@ -119,7 +120,7 @@ class RunPanel:
         names = self.table.ticked
         groups = self.browser.groups(names)
         self._draw(lambda dark: self.browser.front(names, dark=dark).figure)
-        self.result.value = table_html(groups.drop(columns="runs"), caption="Seeds together")
+        self.result.value = table_html(told(groups), caption="Seeds together, means with 95 % intervals")
         self._put([self.figure.widget, self.result])
         return f"{len(groups)} settings, {int(groups['seeds'].sum())} trainings"
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from gnnqlab.launch.run import Run
 
-__all__ = ["Row", "grouped", "run_row"]
+__all__ = ["Row", "grouped", "run_row", "told"]
 
 _POINTS = 40
 """Most points of a curve in a row."""
@@ -137,6 +137,27 @@ def grouped(rows: Sequence[Row]) -> DataFrame:
         )
     columns = [*names, "seeds", "score", "score_half", "train_s", "train_half", "bytes_sent", "runs"]
     return pd.DataFrame(found, columns=columns)
+
+
+def told(groups: DataFrame) -> DataFrame:
+    """Return groups as a person reads them: a line a setting, means with half their intervals, units in the titles.
+
+    Args:
+        groups: as `grouped` returns them.
+    """
+    import pandas as pd
+
+    names = [f"{system} ({words})" if words else system for system, words in zip(groups["system"], groups["said"])]
+    columns = {name: groups[name].tolist() for name in ("model", "workers", "link") if groups[name].nunique() > 1}
+    columns["seeds"] = groups["seeds"].tolist()
+    for title, value, half, by in (("test (%)", "score", "score_half", 100), ("total (s)", "train_s", "train_half", 1)):
+        columns[title] = [_with_half(by * mean, by * some) for mean, some in zip(groups[value], groups[half])]
+    columns["sent (kB/epoch)"] = [f"{sent / 1e3:.1f}" for sent in groups["bytes_sent"]]
+    return pd.DataFrame(columns, index=pd.Index(names, name="setting"))
+
+
+def _with_half(mean: float, half: float) -> str:
+    return f"{mean:.2f}" + ("" if math.isnan(half) else f" ± {half:.2g}")
 
 
 def _mean(members: Sequence[Row], value: str) -> tuple[float, float]:

@@ -1,20 +1,20 @@
 // A table of runs: sorted by a click on a column, filtered by words, ticked and pinned by keyboard or mouse. What it
 // shows and what is chosen stand in a plain widget model, which a page that comes late finds as it is.
 
-const COLUMNS = [
+const COLUMNS = [ // what runs came to stands first: a narrow page shows it without scrolling
   { name: "began", title: "launched" },
   { name: "system", title: "system", text: (run) => (run.said ? `${run.system} (${run.said})` : run.system) },
+  { name: "score", title: "test (%)", number: true, text: (run) => fixed(run.score, 2, 100) },
+  { name: "curve", title: "validation", fixed: true, text: (run) => (run.curve.length > 1 ? "curve" : "") },
+  { name: "train_s", title: "total (s)", number: true, text: (run) => fixed(run.train_s, 2) },
+  { name: "faster", title: "× pinned", number: true, text: (run) => times(run.faster) },
+  { name: "bytes_sent", title: "sent (kB/epoch)", number: true, text: (run) => fixed(run.bytes_sent, 1, 1e-3) },
   { name: "graph", title: "graph" },
   { name: "model", title: "model" },
   { name: "workers", title: "workers", number: true },
   { name: "link", title: "link" },
   { name: "seed", title: "seed", number: true },
   { name: "epochs", title: "epochs", number: true },
-  { name: "score", title: "test (%)", number: true, text: (run) => fixed(run.score, 2, 100) },
-  { name: "curve", title: "validation", fixed: true, text: (run) => (run.curve.length > 1 ? "curve" : "") },
-  { name: "train_s", title: "total (s)", number: true, text: (run) => fixed(run.train_s, 2) },
-  { name: "faster", title: "× pinned", number: true, text: (run) => times(run.faster) },
-  { name: "bytes_sent", title: "sent (kB/epoch)", number: true, text: (run) => fixed(run.bytes_sent, 1, 1e-3) },
   { name: "size", title: "disk (MB)", number: true, text: (run) => fixed(run.size, 2, 1e-6) },
   { name: "status", title: "status" },
 ];
@@ -171,7 +171,7 @@ const STYLE = `
 .gnnqlab-runs th { position: sticky; top: 0; background: var(--jp-layout-color2, #eee); text-align: left; z-index: 1; }
 .gnnqlab-runs th button { all: unset; cursor: pointer; font-weight: 600; padding: 2px; }
 .gnnqlab-runs th button:focus-visible { outline: 2px solid var(--jp-brand-color1, #0072b2); }
-.gnnqlab-runs th, .gnnqlab-runs td { padding: 3px 8px; white-space: nowrap; }
+.gnnqlab-runs th, .gnnqlab-runs td { padding: 3px 6px; white-space: nowrap; }
 .gnnqlab-runs .number { text-align: right; font-variant-numeric: tabular-nums; }
 .gnnqlab-runs tr.ticked td { background: var(--jp-layout-color2, #eef); }
 .gnnqlab-runs tr.pinned td[data-column=system] { font-weight: 700; }

@@ -106,15 +106,15 @@ def _classes() -> _Classes:
 _COLUMNS: dict[str, Callable[[Row], str]] = {
     "launched": lambda row: row.began,
     "system": lambda row: f"{row.system} ({row.said})" if row.said else row.system or row.id,
+    "test": lambda row: "" if row.score is None else f"{100 * row.score:.2f} %",
+    "total": lambda row: "" if row.train_s is None else f"{row.train_s:.2f} s",
+    "sent an epoch": lambda row: "" if row.bytes_sent is None else human_bytes(row.bytes_sent),
     "graph": lambda row: row.graph,
     "model": lambda row: row.model,
     "workers": lambda row: _text(row.workers),
     "link": lambda row: row.link,
     "seed": lambda row: _text(row.seed),
     "epochs": lambda row: _text(row.epochs),
-    "test": lambda row: "" if row.score is None else f"{100 * row.score:.2f} %",
-    "total": lambda row: "" if row.train_s is None else f"{row.train_s:.2f} s",
-    "sent an epoch": lambda row: "" if row.bytes_sent is None else human_bytes(row.bytes_sent),
     "on disk": lambda row: human_bytes(row.size),
     "status": lambda row: row.status,
 }

@@ -63,6 +63,7 @@ class Comparison:
         value: Literal["loss", "train_score", "val_score", "test_score"] = "val_score",
         *,
         against: Literal["epoch", "time"] = "epoch",
+        dark: bool = False,
     ) -> Bundle:
         """Loss or score by epoch or by seconds of training."""
         import pandas as pd
@@ -70,7 +71,7 @@ class Comparison:
         score = score_label(self.runs[0].summary)
         last = {label: by_epoch(records).dropna(subset=[value]).tail(1) for label, records in self.records.items()}
         frame = pd.concat(last.values(), keys=last.keys(), names=["system"]).droplevel(1)
-        figure = plots.convergence(self.records, value=value, against=against, score=score)
+        figure = plots.convergence(self.records, value=value, against=against, score=score, dark=dark)
         return Bundle(self._linked(figure), frame[["epoch", "train_s", value]])
 
     def breakdown(self, *, per_worker: bool = False) -> Bundle:
@@ -185,7 +186,10 @@ class Comparison:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         words = f"Times ×: as fast as {labels(self.runs)[0]}; seconds of training, evaluation apart"
         caption = ". ".join(filter(None, [words, said(self.runs)]))
-        return {"text/plain": repr(self), "text/html": table_html(self._short(), caption=caption)}
+        table = table_html(self._short(), caption=caption)
+        for unit in ("s,", "×<", "ms<", "B<", "kB<", "MB<", "GB<"):  # no line ends before a unit
+            table = table.replace(f" {unit}", f"&nbsp;{unit}")
+        return {"text/plain": repr(self), "text/html": table}
 
 
 def _beside(seconds: float, times: float) -> str:

@@ -53,7 +53,7 @@ def draw_parallel(sweep: Sweep, *, dark: bool = False) -> Bundle:
         if values.notna().all():
             dimensions.append({"label": outcome.short, "values": values.tolist()})
     # Of cividis, which all kinds of colour vision see alike, the end is left out that is lost on the page's ground.
-    ends = (0.25, 1.0) if dark else (0.0, 0.85)
+    ends = (0.4, 1.0) if dark else (0.0, 0.85)
     colors = sample_colorscale("Cividis", [ends[0] + (ends[1] - ends[0]) * step / 8 for step in range(9)])
     figure = go.Figure(
         go.Parcoords(

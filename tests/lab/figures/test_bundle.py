@@ -32,16 +32,6 @@ def test_with_a_browser_there_is_a_picture(monkeypatch: pytest.MonkeyPatch) -> N
     outputs, metadata = bundle.show(convergence({"vanilla": RUN.records}), RUN.records)._repr_mimebundle_()
     assert base64.b64decode(outputs["image/png"]) == b"\x89PNG"
     assert metadata["image/png"]["alt"].startswith("Validation accuracy by epoch")
-    assert (metadata["image/png"]["width"], metadata["image/png"]["height"]) == (720, 360)
-
-
-def test_a_picture_has_two_points_a_pixel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundle, "_picture_server", lambda: True)
-    kaleido = pytest.importorskip("kaleido")
-    asked: list[dict[str, object]] = []
-    monkeypatch.setattr(kaleido, "calc_fig_sync", lambda figure, opts: asked.append(opts) or b"")
-    bundle.Bundle(convergence({"vanilla": RUN.records}), RUN.records)._repr_mimebundle_()
-    assert (asked[0]["width"], asked[0]["scale"]) == (720, 2)
 
 
 def test_a_picture_that_fails_leaves_the_table(monkeypatch: pytest.MonkeyPatch) -> None:

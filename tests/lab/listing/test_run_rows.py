@@ -15,7 +15,7 @@ import pytest
 import gnnqlab as gq
 from gnnqlab.lab.listing import RunBrowser, grouped, run_row
 from gnnqlab.lab.listing.front_view import draw_front, unsurpassed
-from gnnqlab.lab.listing.run_rows import Row
+from gnnqlab.lab.listing.run_rows import Row, told
 from gnnqlab.lab.listing.run_table import rows_html
 
 
@@ -78,6 +78,11 @@ def test_the_front_is_drawn_with_intervals(folder: Path) -> None:
     assert drawn["vanilla"].y[0] == pytest.approx(100 * groups.loc[0, "score"])
     assert drawn["vanilla"].error_y.array[0] == pytest.approx(100 * groups.loc[0, "score_half"])
     assert drawn["fixed-bits"].error_y.array[0] == 0.0
+    low, high = figure.layout.yaxis.range
+    assert low > -7 and high < 107 and figure.layout.xaxis.range[0] > -1, "two seeds say little; a score is in [0, 100]"
+    words = told(groups)
+    assert words.index.tolist() == ["vanilla", "fixed-bits (bits 4)"] and " ± " in words.loc["vanilla", "test (%)"]
+    assert words["seeds"].tolist() == [2, 1] and "±" not in words["total (s)"].iloc[1]
     sent = {trace.name: trace for trace in browser.front(cost="bytes_sent").figure.data}
     assert sent["fixed-bits"].x[0] == pytest.approx(groups.loc[1, "bytes_sent"] / 1000)
 
