@@ -112,8 +112,9 @@ def check(
         A :class:`TheoryCheck`: ``.bound`` and ``.measured`` by weight, ``.to_frame()`` with all columns.
 
     Raises:
-        ValueError: if the run keeps layer-0 rows, its model is none that the theorem speaks of, or ``trained`` is
-            negative.
+        ValueError: if the run keeps layer-0 rows, its model or its messages are none that the theorem speaks of (those
+            with feedback or to the nearest are biased, see :mod:`gnnqlab.systems.unbiased`; those of other codes have
+            another variance), or ``trained`` is negative.
 
     Example:
         >>> from gnnqlab.train.configure import configure

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gnnqlab.bits.policy import BitPolicy
+from gnnqlab.bits.variance import min_max
 from gnnqlab.graph.graph import Graph
 from gnnqlab.measure.gradient_trace import LayerMeans, TracedGraph, watch
 from gnnqlab.measure.in_process import FrozenBits, ThreadedWorkers, exact_trainer
@@ -21,6 +22,7 @@ from gnnqlab.message.direction import of_direction
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.systems.system import System, make_system
+from gnnqlab.systems.unbiased import expect_unbiased
 from gnnqlab.theory.variance import AVERAGE, WORST
 from gnnqlab.train.config import TrainSettings
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["gradient_variance"]
 
+_ANY = 64
+"""Columns for which variances are compared."""
 _LOOKS = 16
 """Passes whose rows and gradients are looked at; their means change little after that."""
 
@@ -82,7 +86,8 @@ def gradient_variance(
         8 bits ``measured`` passes the bound, and ``own`` may where messages enter ahead of a ReLU.
 
     Raises:
-        ValueError: if ``repeats`` is below 2, or the model or the cut is none that the theorem speaks of.
+        ValueError: if ``repeats`` is below 2, or the model, the cut or the messages are none that the theorem speaks
+            of: biased ones (:mod:`gnnqlab.systems.unbiased`), or codes of which ``D S^2 / 6`` is not the variance.
     """
     import pandas as pd
 
@@ -140,6 +145,18 @@ class _Sample:
         }
 
 
+def _expect_codes_between_ends(system: System) -> None:
+    """Refuse codecs whose rows have another variance than the bound counts with; one that says none is taken for it."""
+    for direction in ("forward", "backward"):
+        codec: Any = of_direction(system.codec, direction)
+        if getattr(codec, "row_variance", min_max)(_ANY) != min_max(_ANY):
+            raise ValueError(
+                "Theorem 3's bound is of codes between a row's ends, whose variance is D S^2 / 6 (AdaQP Theorem 1), "
+                f"got codec {type(codec).__name__}, whose rows have another; choose codec Stochastic(), measure "
+                "without a bound by gnnqlab.measure.gradient_noise, or forecast by gq.probe, which asks the codec"
+            )
+
+
 class _Passes:
     """Repeated passes of one system at fixed weights, and what they showed of each layer."""
 
@@ -155,6 +172,8 @@ class _Passes:
     ) -> None:
         if (cuts := getattr(system.partition, "cuts", "nodes")) != "nodes":
             raise ValueError(f"Theorem 3 is about rows of nodes, got a cut of {cuts}; choose METIS() or Random()")
+        expect_unbiased(system, "Theorem 3's bound", bits)
+        _expect_codes_between_ends(system)
         self._bits = system.bits if bits is None else bits
         self._graph, self._system, self._smooth = graph, system, smooth
         self._model = replace(model, dropout=0.0, input_dropout=0.0)

@@ -23,6 +23,7 @@ from gnnqlab.settings import OneOf, check
 __all__ = ["FedBack", "Feedback"]
 
 DIRECTIONS = ("forward", "backward")
+_BIASED = "puts what was left of a row into its next message, so that one message is biased"
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,9 @@ class Feedback:
     stays. Only the sender keeps e, in float32, and in checkpoints; bytes and messages are those of the codec.
 
     **One message is biased**: given what was left, ``E[C(m_t)] = x_t + e_(t-1)``, with any codec. So the gradient of an
-    epoch is not unbiased and Theorem 1 (AdaQP) has nothing to say of it: bits that weigh rows by its variance are
-    refused, and so are widths where a message leaves more than it takes, where e would grow.
+    epoch is not unbiased and Theorem 1 (AdaQP) has nothing to say of it (:mod:`gnnqlab.systems.unbiased`): bits that
+    weigh rows by its variance are refused, ``theory.check`` and variances of forecasts too, and so are widths where a
+    message leaves more than it takes, where e would grow.
 
     Differs: EC-Graph feeds back gradients alone, ``direction="backward"``, and codes rows forward against a prediction;
     its codes lie between the ends of a whole message. With :class:`gnnqlab.message.difference.Difference` nothing need
@@ -70,15 +72,18 @@ class Feedback:
         """Return what runs on one worker."""
         return FeedbackAtWork(self)
 
+    def biased(self, direction: str) -> str:
+        """Say why one message of a direction is biased; empty where nothing is fed back."""
+        return _BIASED if direction in self.directions else ""
+
     def refuses(self, system: Any) -> str:
         """Say why errors cannot be fed back in a system."""
         for direction in self.directions:
             bits = of_direction(system.bits, direction)
             if getattr(bits, "weighs_rows", False):
                 return (
-                    "what is left of a row before is in its message, so one message is biased, and bits "
-                    f"{type(bits).__name__} weigh rows by the variance of unbiased codes (AdaQP Theorem 1); choose "
-                    "cache Difference() or other bits"
+                    f"it {_BIASED}, and bits {type(bits).__name__} weigh rows by the variance of unbiased codes "
+                    "(AdaQP Theorem 1); choose cache Difference() or other bits"
                 )
         if getattr(system.exchange, "sends_blocks", False):
             return (

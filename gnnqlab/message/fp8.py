@@ -88,6 +88,10 @@ class _ByBlock(ABC):
     def widths(self) -> tuple[int, ...]:
         return (8, EXACT)
 
+    def biased(self, direction: str) -> str:
+        """Say why a message is biased; empty where the noise rounds."""
+        return "rounds to the nearest, so that a row errs alike in every draw" if self.rounding == "nearest" else ""
+
     def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
         return torch.empty(num_rows, columns, device=device)
 

@@ -47,6 +47,10 @@ class Linear:
     def widths(self) -> tuple[int, ...]:
         return (1, 2, 4, 8, 32)
 
+    def biased(self, direction: str) -> str:
+        """Say why a message is biased."""
+        return "rounds to the nearest, so that a row errs alike in every draw"
+
     @staticmethod
     def bound(spread: float, bits: int) -> float:
         """Return the most by which a decoded element is off, in the unit of the rows.

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnqlab.systems.system import System
+from gnnqlab.systems.unbiased import refuse_biased
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -47,11 +48,11 @@ class Forecast:
     here nor there."""
     bytes_params: int
     """By all workers in an epoch: zero-points and scales."""
-    variance: dict[tuple[int, str], float]
-    """V of each (layer, direction): ``Σ β / (2^b - 1)^2``, what the assigner minimises; old rows and those that do not
-    travel bring errors of their own."""
+    variances: dict[tuple[int, str], float]
+    """What ``variance`` returns; empty where it is refused."""
     bounds: dict[str, float]
-    """Theorem 3's bound of each weight, ``layer.weight``, at the last traced epoch; empty where it was not traced."""
+    """Theorem 3's bound of each weight, ``layer.weight``, at the last traced epoch; empty where it was not traced, and
+    where variance is refused."""
     noise_share: float | None
     """The bounds of all weights together over the squared norm of the exact gradient."""
     rows: dict[int, int]
@@ -70,6 +71,10 @@ class Forecast:
     """The epoch that is predicted; ``None``: a usual one."""
     base: int | None = None
     """The base width that is assumed, for a policy that moves one."""
+    biased: str = ""
+    """Why messages are wrong on average (:mod:`gnnqlab.systems.unbiased`): then no variance is forecast."""
+    untraced: str = ""
+    """Why the variance of rows in this codec is not known by a trace; then none is forecast either."""
     assumes: tuple[str, ...] = ()
     """What had to be assumed, in words; empty where all is known beforehand."""
     tried: Callable[[], dict[str, int]] | None = field(default=None, repr=False)
@@ -106,13 +111,36 @@ class Forecast:
         return self.vanilla_s / self.epoch_s
 
     @property
+    def variance(self) -> dict[tuple[int, str], float]:
+        """V of each (layer, direction): ``Σ β / (2^b - 1)^2``, what the assigner minimises; old rows and those that do
+        not travel bring errors of their own.
+
+        Raises:
+            ValueError: if messages are biased: the theorem that V stands on is not about them; or if a trace does not
+                know what their codec makes of them.
+        """
+        self._refuse("a forecast of variance")
+        return self.variances
+
+    @property
+    def no_variance(self) -> str:
+        """Why variance is refused; empty where it is forecast."""
+        return self.biased or self.untraced
+
+    def _refuse(self, what: str) -> None:
+        refuse_biased(self.biased, what)
+        if self.untraced:
+            raise ValueError(f"{what} cannot be had: {self.untraced}")
+
+    @property
     def total_variance(self) -> float:
-        """V over all layers and directions."""
+        """V over all layers and directions; errors as of `variance`."""
         return sum(self.variance.values())
 
     @property
     def total_bound(self) -> float | None:
-        """Theorem 2's Q²: the bounds of all weights together."""
+        """Theorem 2's Q²: the bounds of all weights together; ``None`` if none was traced, errors as of `variance`."""
+        self._refuse("a forecast of Theorem 3's bound")
         return sum(self.bounds.values()) if self.bounds else None
 
     @property

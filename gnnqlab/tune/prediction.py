@@ -14,14 +14,16 @@ import torch
 from numpy.typing import NDArray
 
 from gnnqlab.bits.outlook import Foreseen, Place, Widths
+from gnnqlab.bits.row import EXACT
 from gnnqlab.message.direction import of_direction
 from gnnqlab.systems.system import System
+from gnnqlab.systems.unbiased import biased
 from gnnqlab.theory.variance import AVERAGE
 from gnnqlab.tune.ahead import Ahead
 from gnnqlab.tune.assign import Desk
 from gnnqlab.tune.forecast import Forecast
 from gnnqlab.tune.timing import Spent, Timing
-from gnnqlab.tune.traced import Trace
+from gnnqlab.tune.traced import Trace, untraced
 from gnnqlab.tune.volume import Volume, ask, volume
 from gnnqlab.tune.wire import Wire
 
@@ -133,7 +135,11 @@ class Prediction:
             error: of such predictions in finished runs.
         """
         bits, sent, seen = self.system.bits, self.volume, self.foreseen
-        bounds, share = _bounds(self.desk, seen.widths)
+        desk, wrong = self.desk.writing(self.system.codec), biased(self.system)
+        unknown = _untraced(desk, seen.widths)
+        known = not wrong and not unknown
+        bounds, share = _bounds(desk, seen.widths) if known else ({}, None)
+        variances = desk.variance(seen.widths, desk.trace.index(seen.epoch)) if known else {}
         assumed = getattr(self.system.schedule, "assumes", "")
         payload, params = round(sent.payload_bytes), round(sent.param_bytes)
         return Forecast(
@@ -150,7 +156,9 @@ class Prediction:
             vanilla_s=sum(self.phases.values()) if vanilla_s is None else vanilla_s,
             bytes_payload=payload,
             bytes_params=params,
-            variance=self.desk.variance(seen.widths, self.desk.trace.index(seen.epoch)),
+            variances=variances,
+            biased=wrong,
+            untraced=unknown,
             bounds=bounds,
             noise_share=share,
             rows={width: round(count) for width, count in sent.rows.items()},
@@ -190,6 +198,16 @@ def _marginal_share(seen: Trace, share: float) -> float:
             whole += columns * edges
             left += columns * (edges - (1 - share) * remote)
     return left / whole if whole else 1.0
+
+
+def _untraced(desk: Desk, widths: Widths) -> str:
+    """Say why the variance of rows is not known by their trace; rows of 32 bits have none, whatever their codec."""
+    for place, parts in widths.items():
+        if any(bool((rows != EXACT).any()) for rows in parts):
+            reason = untraced(desk.variance_of(place[1], desk.messages(place)[0].columns).spreads)
+            if reason:
+                return reason
+    return ""
 
 
 def _bounds(desk: Desk, widths: Widths) -> tuple[dict[str, float], float | None]:

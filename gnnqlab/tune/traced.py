@@ -19,8 +19,10 @@ from gnnqlab.message.least_variance import least_errors
 from gnnqlab.partition.shard import Shard
 from gnnqlab.theory.variance import AVERAGE
 
-__all__ = ["Reach", "Theorem", "Trace", "TracedMessage", "VarianceOf"]
+__all__ = ["Reach", "Theorem", "Trace", "TracedMessage", "VarianceOf", "untraced"]
 
+_TRACED = ("range", "norm", "of 1 bit", "of 2 bits", "of 4 bits")
+"""What is kept of each row."""
 VarianceOf = Callable[[str, int], RowVariance]
 """(direction, D) -> the variance of rows as their codec has it."""
 
@@ -75,12 +77,9 @@ class TracedMessage:
         Raises:
             ValueError: if a codec notes what no trace has.
         """
+        if reason := untraced(names):
+            raise ValueError(reason)
         traced = {"range": self.ranges, "norm": self.norms, **self._least}
-        if not set(names) <= set(traced):
-            raise ValueError(
-                f"a trace has {' and '.join(traced)} of its rows, got a codec that notes {' and '.join(names)}; "
-                "its rows are weighed in training alone, so leave it out of forecasts or choose codec Rotated()"
-            )
         return torch.stack([traced[name][index] for name in names], dim=1)
 
     @cached_property
@@ -105,6 +104,21 @@ class TracedMessage:
             seed=seed,
             round=self.round,
         )
+
+
+def untraced(names: Sequence[str]) -> str:
+    """Say why a codec that notes these of its rows cannot be weighed by a trace; empty where it can.
+
+    Example:
+        >>> untraced(("norm", "range")), untraced(("rest",))[:33]
+        ('', 'a trace has range and norm and of')
+    """
+    if set(names) <= set(_TRACED):
+        return ""
+    return (
+        f"a trace has {' and '.join(_TRACED)} of its rows, got a codec that notes {' and '.join(names)}; "
+        "its rows are weighed in training alone, so leave it out of forecasts or choose codec Rotated()"
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,10 +11,12 @@ from functools import cache
 import pytest
 import torch
 
+import gnnqlab as gq
 from gnnqlab.bits import Fixed
 from gnnqlab.graph import load
 from gnnqlab.measure.in_process import LoopBack, Mail, ThreadedWorkers, exact_trainer
 from gnnqlab.measure.theory_check import gradient_variance
+from gnnqlab.message import Feedback, LeastVariance, Linear, Rotated, Spikes, Stochastic
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
 from gnnqlab.systems import fixed_bits, random_bits, vanilla
@@ -115,6 +117,38 @@ def test_mixed_widths_and_sage_layers_are_named():
     frame = gradient_variance(graph, recipe, shape("graphsage", norm="layer"), workers=3, repeats=4)
     assert frame["weight"].tolist() == ["weight_self", "weight_neighbour"] * 2 + ["all"]
     assert frame["bound"].iloc[-1] > 0
+
+
+@each(
+    ("changes", "reason"),
+    [
+        ({"cache": Feedback()}, "cache Feedback puts what was left of a row into its next message"),
+        ({"cache": Feedback(direction="backward")}, "cache Feedback puts"),
+        ({"codec": (Stochastic(), Linear())}, "codec Linear rounds to the nearest"),
+    ],
+)
+def test_biased_messages_are_none_of_theorem_3(changes, reason):
+    """Theorem 1 begins with E[decoded row] = row; a bound on variance says nothing of a gradient that is off."""
+    biased = replace(system(2), **changes)
+    with pytest.raises(ValueError, match=rf"Theorem 3's bound is of messages .* in this system {reason}.*choose c"):
+        gradient_variance(random_graph(), biased, shape("gcn"), workers=2, repeats=2)
+    config = gq.configure("sbm:60,3,6", system=biased, layers=2, hidden=8)
+    with pytest.raises(ValueError, match=f"{reason}.*choose cache NoCache"):
+        gq.theory.check(config, repeats=2)
+
+
+def test_exact_rows_are_unbiased_whatever_is_fed_back_and_given_widths_are_asked_too():
+    exact = replace(vanilla(), partition=Random(), cache=Feedback(), codec=Stochastic())
+    frame = gradient_variance(random_graph(), exact, shape("gcn"), workers=2, repeats=2)
+    assert (frame["bound"] == 0).all()
+    with pytest.raises(ValueError, match="messages that are right on average"):
+        gradient_variance(random_graph(), exact, shape("gcn"), workers=2, repeats=2, bits=Fixed(bits=2))
+
+
+@each("codec", [Rotated(), LeastVariance(), (Stochastic(), Spikes())])
+def test_codes_of_another_variance_are_none_of_its_bound(codec):
+    with pytest.raises(ValueError, match=r"variance is D S\^2 / 6 .*, got codec \w+, whose rows .*gradient_noise"):
+        gradient_variance(random_graph(), replace(system(2), codec=codec), shape("gcn"), workers=2, repeats=2)
 
 
 def test_another_policy_can_be_given():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.tuner.model import TunerModel, powered
+from gnnqlab.tune.forecast import Forecast
 
 __all__ = ["Tile", "tiles", "tiles_html"]
 
@@ -48,11 +49,7 @@ def tiles(model: TunerModel) -> list[Tile]:
             value=human_bytes(forecast.bytes_sent),
             note=f"{forecast.mean_bits:.2f} bits an element on average",
         ),
-        Tile(
-            name="Gradient variance",
-            value=powered(forecast.total_variance),
-            note="no unit; Vanilla adds none" if forecast.total_variance else "none is added",
-        ),
+        _variance(forecast),
     ]
     if bounds := model.bound_per_layer:
         by_layer = ", ".join(f"layer {layer + 1}: {powered(bound)}" for layer, bound in bounds.items())
@@ -63,6 +60,14 @@ def tiles(model: TunerModel) -> list[Tile]:
             Tile(name="Widths grown old", value=f"{model.stale_loss:.0%}", note=f"worse, mean of {period} epochs")
         )
     return found
+
+
+def _variance(forecast: Forecast) -> Tile:
+    name = "Gradient variance"
+    if forecast.no_variance:
+        return Tile(name=name, value="not forecast", note=forecast.no_variance)
+    total = forecast.total_variance
+    return Tile(name=name, value=powered(total), note="no unit; Vanilla adds none" if total else "none is added")
 
 
 def tiles_html(model: TunerModel) -> str:

@@ -96,7 +96,7 @@ class Shown:
             front_variance=tuple(each.total_variance for each in line),
             lam=forecast.lam,
             epoch_s=forecast.epoch_s,
-            variance=forecast.total_variance,
+            variance=None if forecast.no_variance else forecast.total_variance,
             pair_bits=forecast.pair_bits,
             rows=forecast.rows,
             vanilla=model.vanilla.phases,
