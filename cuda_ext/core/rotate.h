@@ -38,28 +38,41 @@ GNNQLAB_FN Words sign_block(const Noise &noise, uint32_t id, int64_t number, int
     return philox(noise, id, uint32_t(block + (number << 20)));
 }
 
-GNNQLAB_FN bool is_rotated_width(int64_t b) { return b == 1 || b == 2 || b == 4; }
+GNNQLAB_FN bool is_rotated_width(int64_t b) { return b >= 1 && b <= 4; }
 
 GNNQLAB_FN constexpr float positive_level(int b, int place) {
     constexpr float one[1] = {0.7978845608028654f};
     constexpr float two[2] = {0.4527800346364921f, 1.510417608499096f};
+    constexpr float three[4] = {0.24509417894422184f, 0.7560052812058781f, 1.343909278505002f, 2.1519457045369887f};
     constexpr float four[8] = {0.12839502985114673f, 0.38804829949029046f, 0.6567591185324635f, 0.9423404564869587f,
                                1.2562311973471756f,  1.6180463860218834f,  2.069017226531378f,  2.732589570995156f};
-    return b == 1 ? one[0] : b == 2 ? two[place & 1] : four[place & 7];
+    return b == 1 ? one[0] : b == 2 ? two[place & 1] : b == 3 ? three[place & 3] : four[place & 7];
 }
 
 // Where level `place` + 1 begins, in root mean squares of a row: half way to it.
 GNNQLAB_FN float threshold(int b, int place) {
     constexpr double two[2] = {0.4527800346364921, 1.510417608499096};
+    constexpr double three[4] = {0.24509417894422184, 0.7560052812058781, 1.343909278505002, 2.1519457045369887};
     constexpr double four[8] = {0.12839502985114673, 0.38804829949029046, 0.6567591185324635, 0.9423404564869587,
                                 1.2562311973471756,  1.6180463860218834,  2.069017226531378,  2.732589570995156};
-    return b == 2 ? float((two[0] + two[1]) / 2) : float((four[place & 7] + four[(place + 1) & 7]) / 2);
+    return b == 2   ? float((two[0] + two[1]) / 2)
+           : b == 3 ? float((three[place & 3] + three[(place + 1) & 3]) / 2)
+                    : float((four[place & 7] + four[(place + 1) & 7]) / 2);
 }
 
 // The level of a code: codes rise with their levels.
 GNNQLAB_FN constexpr float code_level(int b, int code) {
     const int half = 1 << (b - 1);
     return code < half ? -positive_level(b, half - 1 - code) : positive_level(b, code - half);
+}
+
+// The code of an element among packed ones; one of 3 bits may go on in the next byte.
+GNNQLAB_FN int code_at(int b, const uint8_t *in, int64_t column) {
+    const int64_t bit = column * b;
+    const int at = int(bit % 8);
+    uint32_t packed = in[bit / 8];
+    if (at + b > 8) packed |= uint32_t(in[bit / 8 + 1]) << 8;
+    return int(packed >> at) & ((1 << b) - 1);
 }
 
 // The levels of a width in tables: positive ones by place, all by code.

@@ -4,7 +4,7 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 // Raised with every change of a C function's arguments; native.py refuses another version.
-EXPORT int gnnqlab_abi() { return 5; }
+EXPORT int gnnqlab_abi() { return 6; }
 
 EXPORT int gnnqlab_has_isa(const char *name) {
     if (std::strcmp(name, "scalar") == 0) return 1;

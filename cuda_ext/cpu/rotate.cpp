@@ -141,12 +141,17 @@ double write_codes(const float *y, int64_t columns, double energy, uint8_t *out)
         }
     double sums[sum_lanes];
     products.write(sums);
-    for (uint8_t packed = 0; c < columns; c++) {
-        const int code = rotated_code(b, y[c], row), at = int(c * b % 8);
+    out += c * b / 8;
+    uint32_t packed = 0;
+    int held = 0;  // bits of it
+    for (; c < columns; c++) {
+        const int code = rotated_code(b, y[c], row);
         sums[c % sum_lanes] += double(y[c]) * double(code_level(b, code));
-        packed = uint8_t((at ? packed : 0) | code << at);
-        out[c * b / 8] = packed;
+        packed |= uint32_t(code) << held;
+        held += b;
+        if (held >= 8) *out++ = uint8_t(packed), packed >>= 8, held -= 8;
     }
+    if (held) *out = uint8_t(packed);
     return total(sums);
 }
 
@@ -160,7 +165,7 @@ void read_codes(const uint8_t *in, int64_t columns, float *y) {
             memcpy(&packed, in + c * b / 8, lanes * b / 8);
             store(y + c, coder.levels(packed));
         }
-    for (; c < columns; c++) y[c] = code_level(b, (in[c * b / 8] >> (c * b % 8)) & ((1 << b) - 1));
+    for (; c < columns; c++) y[c] = code_level(b, code_at(b, in, c));
 }
 
 struct Places {
@@ -195,9 +200,12 @@ bool encode_row(Desk &desk, const float *x, const Places &places, int64_t i, con
     double product = 1.0;
     if (found.finite && range >= smallest_range) {
         for (int k = 0; k < passes.count; k++) turn(desk, passes.of[k], noise, uint32_t(places.ids[i]), columns, false);
-        product = b == 1   ? write_codes<1>(y, columns, found.energy, out)
-                  : b == 2 ? write_codes<2>(y, columns, found.energy, out)
-                           : write_codes<4>(y, columns, found.energy, out);
+        switch (b) {
+            case 1: product = write_codes<1>(y, columns, found.energy, out); break;
+            case 2: product = write_codes<2>(y, columns, found.energy, out); break;
+            case 3: product = write_codes<3>(y, columns, found.energy, out); break;
+            default: product = write_codes<4>(y, columns, found.energy, out);
+        }
     }
     const RotatedRow row = rotated_row(lowest, range, found.finite, found.energy, product);
     if (!row.finite) return false;
@@ -216,7 +224,12 @@ void decode_row(Desk &desk, const uint8_t *in, const Places &places, int64_t i, 
     const int64_t columns = places.columns, b = places.width_of(i);
     float *y = desk.y.data();
     if (scale > 0.0f) {
-        b == 1 ? read_codes<1>(in, columns, y) : b == 2 ? read_codes<2>(in, columns, y) : read_codes<4>(in, columns, y);
+        switch (b) {
+            case 1: read_codes<1>(in, columns, y); break;
+            case 2: read_codes<2>(in, columns, y); break;
+            case 3: read_codes<3>(in, columns, y); break;
+            default: read_codes<4>(in, columns, y);
+        }
         for (int k = passes.count; k-- > 0;) turn(desk, passes.of[k], noise, uint32_t(places.ids[i]), columns, true);
     } else {
         const float value = (in[0] & ((1 << b) - 1)) == 1 ? 1.0f : -1.0f;

@@ -59,7 +59,7 @@ struct Sums {
 // A bit of each of 16 codes of b bits, at place `at` of it.
 template <int b>
 GNNQLAB_FN uint64_t spread(uint32_t mask, int at) {
-    constexpr uint64_t lowest = b == 1 ? 0xFFFF : b == 2 ? 0x55555555 : 0x1111111111111111;
+    constexpr uint64_t lowest = b == 1 ? 0xFFFF : b == 2 ? 0x55555555 : b == 3 ? 0x249249249249 : 0x1111111111111111;
     return b == 1 ? mask : _pdep_u64(mask, lowest) << at;
 }
 
@@ -78,14 +78,17 @@ struct Coder {
         const __mmask16 negative = _mm512_cmp_ps_mask(y, _mm512_setzero_ps(), _CMP_LT_OQ);
         const Lane size = _mm512_abs_ps(y);
         const __m512i one = _mm512_set1_epi32(1), two = _mm512_set1_epi32(2);
-        __m512i place = _mm512_setzero_si512();  // how many thresholds a size is above: they rise, so three looks tell
+        __m512i place = _mm512_setzero_si512();  // how many thresholds a size is above: they rise, so b - 1 looks tell
         uint64_t packed = 0;
         if (b == 4) {
             const __mmask16 far = _mm512_cmp_ps_mask(size, limit(_mm512_set1_epi32(3)), _CMP_GT_OQ);
             place = _mm512_maskz_mov_epi32(far, _mm512_set1_epi32(4));
+            packed = spread<b>(far ^ negative, 2);
+        }
+        if (b > 2) {
             const __mmask16 half_far = _mm512_cmp_ps_mask(size, limit(_mm512_add_epi32(place, one)), _CMP_GT_OQ);
             place = _mm512_mask_add_epi32(place, half_far, place, two);
-            packed = spread<4>(far ^ negative, 2) | spread<4>(half_far ^ negative, 1);
+            packed |= spread<b>(half_far ^ negative, 1);
         }
         if (b > 1) {
             const __mmask16 near = _mm512_cmp_ps_mask(size, limit(place), _CMP_GT_OQ);

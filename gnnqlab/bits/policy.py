@@ -19,10 +19,14 @@ from gnnqlab.kernels.noise import stream, uniform16
 from gnnqlab.seat import Seat
 from gnnqlab.settings import OneOf, Option, Range, check
 
-__all__ = ["WIDTHS", "BitPolicy", "Bits", "Fixed", "Period", "Rows", "Steered", "UniformRandom", "Widths", "in_force"]
+__all__ = [
+    "USUAL", "WIDTHS", "BitPolicy", "Bits", "Fixed", "Period", "Rows", "Steered", "UniformRandom", "Widths", "in_force",
+]  # fmt: skip
 
-WIDTHS = (1, 2, 4, 8, 16, 32)
-"""Bit-widths of a row; 32 is float32 as it stands."""
+WIDTHS = (1, 2, 3, 4, 8, 16, 32)
+"""Bit-widths of a row; 32 is float32 as it stands. A codec says which of them it writes."""
+USUAL = (1, 2, 4, 8, 16, 32)
+"""Those that codes of whole parts of a byte have: all but 3 bits."""
 Widths = Annotated[tuple[int, ...], OneOf(WIDTHS), Option("widths")]
 """Type of a setting that holds several."""
 Period = Annotated[int, Range(1, unit="epoch")]
@@ -132,7 +136,8 @@ class Fixed:
     steerable: ClassVar[tuple[str, ...]] = ("bits",)
     """Settings that may change while a run trains."""
     bits: Annotated[int, OneOf(WIDTHS)] = 32
-    """Bits per element: 1, 2, 4, 8, 16 or 32 with a stochastic codec, 32 with float32 messages."""
+    """Bits per element: 1, 2, 4, 8, 16 or 32 with a stochastic codec, 3 too with a rotated one, 32 with float32
+    messages."""
 
     def __post_init__(self) -> None:
         check(self)

@@ -41,7 +41,7 @@ Index = NDArray[np.int64]
 Widths = NDArray[np.uint8]
 
 _FLOATS = two_parameters(4)
-KNOWN = (1, 2, 4, 8, 16, 32)
+KNOWN = (1, 2, 3, 4, 8, 16, 32)
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,9 +41,10 @@ __all__ = [
     "use",
 ]
 
-ABI = 5
+ABI = 6
 """Version of the C interface; a library of another version is not used. It rises with every change of what a call takes
-or fills, and with functions that are new: 5 since products of codes tell the largest magnitude of what they made."""
+or fills, and with functions that are new: 5 since products of codes tell the largest magnitude of what they made, 6
+since rotated rows have 3 bits and are written on CUDA too."""
 
 ISAS = ("avx512", "avx2", "scalar")
 """Instruction sets, the fastest first."""

@@ -1,7 +1,7 @@
 """Rows to codes of their random rotation, and back; letters as in :mod:`gnnqlab.kernels.codec`.
 
-`gnnqlab.kernels.reference.rotate` defines the arithmetic; the compiled kernels give the same bytes. On
-CUDA the reference runs.
+`gnnqlab.kernels.reference.rotate` defines the arithmetic; the compiled kernels give the same bytes. Those for CUDA were
+never run on a GPU, only thread by thread on a CPU; of rows wider than `MOST_COLUMNS` the reference runs there.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from gnnqlab.kernels.codec import NON_FINITE, note_non_finite, row_bytes, run_no
 from gnnqlab.kernels.noise import check_counter
 from gnnqlab.kernels.reference import rotate as reference
 
-__all__ = ["ROTATED_WIDTHS", "decode_rotated", "encode_rotated"]
+__all__ = ["MOST_COLUMNS", "ROTATED_WIDTHS", "decode_rotated", "encode_rotated"]
 
-ROTATED_WIDTHS = (1, 2, 4)
+ROTATED_WIDTHS = (1, 2, 3, 4)
+MOST_COLUMNS = 8192
+"""Most columns of a row that lies in a CUDA block's shared memory."""
 
 _encode_rotated = native.declare("encode_rotated", "p i i i p i p p i p p i p p i i i i i")
 _decode_rotated = native.declare("decode_rotated", "p i p p i p p i i i p p i i i i i i i")
@@ -55,8 +57,8 @@ def encode_rotated(
         rotations: how many randomized Hadamard rotations, 1 or 2.
 
     Raises:
-        NonFiniteRow: if a row holds NaN or Inf, or its range or a sum of its elements overflows; on CUDA
-            ``raise_refused`` does.
+        NonFiniteRow: if a row holds NaN or Inf, or its range or a sum of its elements overflows. On CUDA this and wrong
+            entries are raised by :func:`gnnqlab.kernels.codec.raise_refused`.
         ValueError: if widths, rows, ids or places do not fit.
 
     Example:
@@ -185,9 +187,9 @@ def _decode(
 
 
 def _native(matrix: Tensor, *others: Tensor) -> bool:
-    """Whether the compiled kernel takes these: rows on the CPU, without gaps between their elements."""
+    """Whether the compiled kernel takes these: no gaps between elements of a row, and on CUDA not too many."""
     return (
-        matrix.device.type == "cpu"
+        (matrix.device.type == "cpu" or matrix.shape[1] <= MOST_COLUMNS)
         and native.active(matrix.device)
         and (matrix.stride(1) == 1 or matrix.shape[1] == 1)
         and all(each.is_contiguous() for each in others)

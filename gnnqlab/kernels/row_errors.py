@@ -1,7 +1,7 @@
 """What codes between a row's ends would leave of it, and what rotated ones would: read once, before it is encoded.
 
 Shapes: n rows of a call, N source rows, D columns. `gnnqlab.kernels.reference.row_errors` defines the arithmetic; the
-compiled kernel notes the same numbers. On CUDA the reference runs.
+compiled kernels note the same numbers. That for CUDA was never run on a GPU, only thread by thread on a CPU.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def row_errors(x: Tensor, rows: Tensor, noted: Tensor) -> None:
             constant row; and ``max - min``; in the unit of the rows.
 
     Raises:
-        NonFiniteRow: if a row holds NaN or Inf, or its range overflows; on CUDA ``raise_refused`` does.
+        NonFiniteRow: if a row holds NaN or Inf, or its range overflows. On CUDA this and rows that are none of x are
+            raised by :func:`gnnqlab.kernels.codec.raise_refused`.
         ValueError: if shapes do not fit, or a row is none of x.
 
     Example:
@@ -55,7 +56,7 @@ def row_errors(x: Tensor, rows: Tensor, noted: Tensor) -> None:
         noted.zero_()
         return
     plain = (x.stride(1) == 1 or x.shape[1] == 1) and rows.is_contiguous() and noted.is_contiguous()
-    if x.device.type == "cpu" and native.active(x.device) and plain:
+    if plain and native.active(x.device):
         refusal = run_noting(
             _row_errors, x.device,
             x.data_ptr(), x.shape[0], x.stride(0), x.shape[1], rows.data_ptr(), rows.numel(), noted.data_ptr(),

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from gnnqlab.bits.policy import WIDTHS
+from gnnqlab.bits.policy import USUAL
 from gnnqlab.bits.variance import RowVariance, min_max
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels.codec import decode_rows, encode_rows, note_non_finite
@@ -192,7 +192,7 @@ class Stochastic:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        return WIDTHS
+        return USUAL
 
     def param_bytes(self, bits: int, columns: int) -> int:
         return 0 if bits == 32 else 2 * self._parameter_dtype.itemsize

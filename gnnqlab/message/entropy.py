@@ -76,7 +76,7 @@ def code_counts(packed_mB: Tensor, bits: int, columns: int) -> Tensor:
 
     Args:
         packed_mB: uint8, the first column in the lowest bits.
-        bits: width of a code, 1, 2, 4, 8 or 16.
+        bits: width of a code, 1, 2, 3, 4, 8 or 16.
         columns: D.
 
     Example:
@@ -86,6 +86,8 @@ def code_counts(packed_mB: Tensor, bits: int, columns: int) -> Tensor:
     if bits == 16:
         words = packed_mB.contiguous().view(torch.int16).to(torch.int32) & 0xFFFF
         return torch.bincount(words.flatten(), minlength=1 << 16)
+    if 8 % bits:
+        return torch.bincount(unpack(packed_mB, bits, columns).flatten(), minlength=1 << bits)
     a_byte, whole = 8 // bits, columns * bits // 8
     codes = unpack(torch.arange(256, dtype=torch.uint8, device=packed_mB.device)[:, None], bits, a_byte).long()
     counts = torch.zeros(1 << bits, dtype=torch.int64, device=packed_mB.device)

@@ -16,11 +16,11 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor
 
-from gnnqlab.bits.policy import WIDTHS
+from gnnqlab.bits.policy import USUAL
 from gnnqlab.bits.variance import RowVariance, min_max
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels.codec import decode_rows, encode_rows, row_bytes
-from gnnqlab.kernels.rotate import ROTATED_WIDTHS, decode_rotated, encode_rotated
+from gnnqlab.kernels.rotate import decode_rotated, encode_rotated
 from gnnqlab.kernels.row_errors import ERROR_WIDTHS, NOTED, row_errors
 from gnnqlab.message.codec import Noise, Part, Stochastic, counted_from, parts_of
 from gnnqlab.message.lloyd_max import relative_error
@@ -76,10 +76,10 @@ class LeastVariance:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        return WIDTHS
+        return USUAL
 
     def param_bytes(self, bits: int, columns: int) -> int:
-        return 4 if bits in ROTATED_WIDTHS else self._wide.param_bytes(bits, columns)
+        return 4 if bits in ERROR_WIDTHS else self._wide.param_bytes(bits, columns)
 
     @property
     def _wide(self) -> Stochastic:
@@ -125,7 +125,7 @@ class LeastVariance:
         for part, params in self._parts(layout, segment):
             of = part.rows
             with counted_from(of.start):
-                if part.width in ROTATED_WIDTHS:
+                if part.width in ERROR_WIDTHS:
                     self._encode_narrow(part, x, rows[of], ids[of], params.view(torch.int32), noted[of], noise)
                 else:
                     ranges = torch.empty(of.stop - of.start, device=x.device)
@@ -134,7 +134,7 @@ class LeastVariance:
 
     def rotated(self, segment: Tensor, layout: Layout) -> Tensor:
         """Return which of a message's rows of 1, 2 and 4 bits are rotated, bool, in wire order."""
-        said = [params for part, params in self._parts(layout, segment) if part.width in ROTATED_WIDTHS]
+        said = [params for part, params in self._parts(layout, segment) if part.width in ERROR_WIDTHS]
         return torch.cat([_is_rotated(words.view(torch.int32)) for words in said]) if said else torch.zeros(0) > 0
 
     def _encode_narrow(
@@ -187,7 +187,7 @@ class LeastVariance:
             )
         for part, params in self._parts(layout, segment):
             of = part.rows
-            if part.width in ROTATED_WIDTHS:
+            if part.width in ERROR_WIDTHS:
                 self._decode_narrow(part, params.view(torch.int32), out, rows[of], ids[of], accumulate, noise)
             else:
                 self._wide.decode_part(part, params.view(-1, 2), out, rows[of], accumulate=accumulate)
@@ -219,7 +219,7 @@ class LeastVariance:
         """Yield part and parameters, float32, of what one routine writes."""
         floats, wide = layout.split(segment)[0].view(torch.float32), 2 * (layout.rows_of(16) + layout.rows_of(8))
         for part in parts_of(layout, segment, alone=(32, 16, 8)):
-            narrow = part.width in ROTATED_WIDTHS
+            narrow = part.width in ERROR_WIDTHS
             yield part, floats[wide:] if narrow else floats[2 * part.params.start : 2 * part.params.stop]
 
     def landing(self, out: Tensor) -> Tensor | None:

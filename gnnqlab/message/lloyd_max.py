@@ -23,15 +23,16 @@ def relative_error(bits: int, columns: int) -> float:
     A row of D elements lies on a sphere, so its tails are lighter and levels serve it better. To first order the error
     is ``e (1 - k/D)``; ``e / (1 + k/D)`` is the same to that order and positive for every D. From the marginal of the
     sphere, ``E f(z) = E f(g) - E[(g^4 - 6 g^2 + 3) f(g)] / 4D``, and the variances that are left where ``|z|`` is
-    given, ``(Var f - Cov(f, g^2)^2 / 2) / D``, follows k: 0.8, 2.4 and 4.8 at 1, 2 and 4 bits.
+    given, ``(Var f - Cov(f, g^2)^2 / 2) / D``, follows k: 0.8, 2.4, 3.8 and 4.8 at 1 to 4 bits.
 
     Args:
-        bits: 1, 2 or 4.
-        columns: D. Below 16 the rotation is far from uniform, and this is a guide only.
+        bits: 1, 2, 3 or 4.
+        columns: D. Below 20 the rotation is far from uniform, and this is a guide only: spiky rows leave up to twice
+            as much.
 
     Example:
-        >>> [round(relative_error(bits, 10**9), 4) for bits in (1, 2, 4)]
-        [0.5708, 0.1331, 0.0096]
+        >>> [round(relative_error(bits, 10**9), 4) for bits in (1, 2, 3, 4)]
+        [0.5708, 0.1331, 0.0358, 0.0096]
         >>> round(relative_error(2, 64) / relative_error(2, 10**9), 3)
         0.963
     """

@@ -27,10 +27,11 @@ class Rotated:
     """Randomized Hadamard rotation, Lloyd-Max levels, an unbiasing scale (DRIVE, NeurIPS 2021; EDEN, ICML 2022).
 
     ``x' = S R' q``: q are the levels nearest to ``R x`` over its root mean square, ``S = |x|^2 / <R x, q>``. Whatever a
-    row is, its rotation looks normal, so the squared error over ``|x|^2`` is about 0.57 at 1 bit, 0.13 at 2 and 0.0096
-    at 4, where codes between a row's ends err by its range. One scale of four bytes travels with a row; the rotation is
-    drawn from seed, epoch, layer, direction, round and global node id at both ends. Rows of 8, 16 and 32 bits are those
-    of :class:`gnnqlab.message.codec.Stochastic`, with its parameters: their error is small whatever the row.
+    row is, its rotation looks normal, so the squared error over ``|x|^2`` is about 0.57 at 1 bit, 0.13 at 2, 0.036 at
+    3 and 0.0096 at 4, where codes between a row's ends err by its range. One scale of four bytes travels with a row;
+    the rotation is drawn from seed, epoch, layer, direction, round and global node id at both ends. Rows of 8, 16 and
+    32 bits are those of :class:`gnnqlab.message.codec.Stochastic`, with its parameters: their error is small whatever
+    the row.
 
     Constant rows are exact. Differs: EDEN is unbiased over uniform rotations, and over Hadamard ones nearly so. Along
     the row itself the error is always zero; across it a spiky or short row keeps a bias, up to half its norm at one
@@ -74,13 +75,13 @@ class Rotated:
         return self._wide.rows(num_rows, columns, device)
 
     def row_variance(self, columns: int) -> RowVariance:
-        """Return ``|x|^2`` times :func:`gnnqlab.message.lloyd_max.relative_error` at 1, 2 and 4 bits (EDEN).
+        """Return ``|x|^2`` times :func:`gnnqlab.message.lloyd_max.relative_error` at 1 to 4 bits (EDEN).
 
         Wider rows have codes between their ends: their variance is that of their range.
         """
         wide = self._wide.row_variance(columns)
-        shares = {width: (0.0, wide.unit * wide.shares[width][0]) for width in self.widths}
-        shares |= {width: (relative_error(width, columns), 0.0) for width in ROTATED_WIDTHS}
+        shares = {width: (relative_error(width, columns), 0.0) for width in ROTATED_WIDTHS}
+        shares |= {width: (0.0, wide.unit * wide.shares[width][0]) for width in self.widths if width not in shares}
         return RowVariance(1.0, shares, ("norm", "range"))
 
     def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:

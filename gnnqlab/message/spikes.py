@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from gnnqlab.bits.policy import WIDTHS
+from gnnqlab.bits.policy import USUAL
 from gnnqlab.bits.variance import RowVariance, min_max
 from gnnqlab.kernels.reference.codec import SMALLEST_RANGE
 from gnnqlab.message.codec import Noise, Stochastic, counted_from, parts_of
@@ -68,7 +68,7 @@ class Spikes:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        return WIDTHS
+        return USUAL
 
     @property
     def _rest(self) -> Stochastic:

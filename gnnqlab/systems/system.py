@@ -113,7 +113,7 @@ class System:
         if not wanted <= known:
             raise ValueError(
                 f"bits must be widths that the codec can write: {type(codec).__name__} writes {sorted(known)}, "
-                f"got {sorted(wanted)}; choose codec Stochastic() or other bits"
+                f"got {sorted(wanted)}; choose {_codec_of(wanted)} or other bits"
             )
 
         if getattr(bits, "weighs_rows", False) and not hasattr(codec, "row_variance"):
@@ -215,6 +215,12 @@ def _made(system: System, name: str, settings: dict[str, Any]) -> System:
     named = dataclasses.replace(system, name=name)
     object.__setattr__(named, "recipe", Said(name, settings))
     return named
+
+
+def _codec_of(widths: set[int]) -> str:
+    """Name the first codec that writes these widths."""
+    kinds = (kind.__name__ for kind in PARTS["codec"].values() if widths <= set(kind().widths))
+    return f"codec {next(kinds)}()"
 
 
 def _names(recipe: Recipe) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from gnnqlab.bits.policy import WIDTHS
+from gnnqlab.bits.policy import USUAL
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.neighbours import Frontier, sample_neighbours, shuffled
 from gnnqlab.nn.blocks import Block, BlockWeights
@@ -32,7 +32,7 @@ class MiniBatchSettings:
     """In-neighbours sampled of each node, a number for each layer from the input on."""
     batch_size: Annotated[int, POSITIVE] = 1024
     """Training nodes of one step, which the workers share out."""
-    feature_bits: Annotated[int, OneOf(WIDTHS)] = 32
+    feature_bits: Annotated[int, OneOf(USUAL)] = 32
     """Bits of an element of a feature row that travels: 32 as it is, 8 as int8 codes (TANGO), or another width."""
     gradients: Annotated[str, OneOf(GRADIENTS)] = "float32"
     """``float32``: one all-reduce; ``int8``: sums of codes (``gradient_codes.py``)."""

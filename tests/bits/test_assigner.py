@@ -237,9 +237,9 @@ def test_the_cost_model_follows_the_transfers_of_training():
     ("settings", "text"),
     [
         ({"lam": 1.5}, r"lam must lie in \[0, 1\], got 1.5"),
-        ({"among": (2, 3)}, "widths to choose from must be among"),
+        ({"among": (2, 5)}, "widths to choose from must be among"),
         ({"group_size": 0}, "group_size must be at least 1 row, got 0"),
-        ({"start": 3}, "start must be one of"),
+        ({"start": 5}, "start must be one of"),
         ({"first": -1}, "first must not be negative, got -1"),
         ({"when": "later"}, "when must be 'background' or 'blocking', got 'later'"),
     ],

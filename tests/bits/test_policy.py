@@ -41,10 +41,10 @@ def test_forward_width_belongs_to_the_row_backward_to_row_and_sender():
 @each(
     ("make", "text"),
     [
-        (lambda: Fixed(bits=3), r"bits must be one of \(1, 2, 4, 8, 16, 32\), got 3"),
+        (lambda: Fixed(bits=5), r"bits must be one of \(1, 2, 3, 4, 8, 16, 32\), got 5"),
         (
-            lambda: UniformRandom(among=(2, 3)),
-            r"widths to draw from must be among \(1, 2, 4, 8, 16, 32\), got \(2, 3\)",
+            lambda: UniformRandom(among=(2, 5)),
+            r"widths to draw from must be among \(1, 2, 3, 4, 8, 16, 32\), got \(2, 5\)",
         ),
         (lambda: UniformRandom(among=()), "widths to draw from must be among"),
         (lambda: UniformRandom(period=0), "period must be at least 1 epoch, got 0"),

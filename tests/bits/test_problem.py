@@ -130,9 +130,9 @@ def with_one(**changes):
 @each(
     ("changes", "text"),
     [
-        ({"widths": ()}, r"widths must be some of \(1, 2, 4, 8, 16, 32\), ascending, got \(\)"),
+        ({"widths": ()}, r"widths must be some of \(1, 2, 3, 4, 8, 16, 32\), ascending, got \(\)"),
         ({"widths": (4, 2)}, "ascending"),
-        ({"widths": (2, 3)}, r"got \(2, 3\)"),
+        ({"widths": (2, 5)}, r"got \(2, 5\)"),
         ({"lam": 1.5}, r"λ must lie in \[0, 1\], got 1.5"),
         ({"lam": float("nan")}, "λ must lie"),
         ({"columns": 0}, "columns must be at least 1, got 0"),

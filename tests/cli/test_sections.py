@@ -91,7 +91,7 @@ def test_help_shows_it_with_who_takes_it(capsys):
 def test_who_has_it_not_refuses_it(capsys):
     for words, text in (
         (["--coarse-bits", "4"], "system 'vanilla' takes no settings, got ['coarse']"),
-        (["--system", "coarse-start", "--coarse-bits", "3"], "bits must be one of (1, 2, 4, 8, 16, 32), got 3"),
+        (["--system", "coarse-start", "--coarse-bits", "5"], "bits must be one of (1, 2, 3, 4, 8, 16, 32), got 5"),
         (["--widening", "2"], "widening is a setting of ['wide'], got 2 for 'gcn'; leave it out"),
         (["--model", "wide", "--widening", "0"], "widening must be at least 1, got 0"),
     ):

@@ -70,15 +70,13 @@ def every_kernel(device: str) -> int:
             codec.decode_rows(payload, params, bits, None, out, ids, accumulate=True)
             encode_linear(x, ids.flip(0), bits, None, payload, params, torch.zeros(OWNED, device=device))
             calls += 3
-            if bits in ROTATED_WIDTHS:
-                key = {"rotations": 2, **SETTINGS}
-                encode_rotated(
-                    x, ids.flip(0), ids, bits, None, payload, params[:, 0].contiguous(), torch.zeros_like(params), **key
-                )
-                decode_rotated(
-                    payload, torch.ones(OWNED, device=device), bits, None, out, ids, ids, accumulate=True, **key
-                )
-                calls += 2
+        for bits in ROTATED_WIDTHS:
+            payload = torch.zeros(OWNED * int(codec.row_bytes(columns, bits)), dtype=torch.uint8, device=device)
+            scales, spreads = torch.ones(OWNED, device=device), torch.zeros(OWNED, 2, device=device)
+            key = {"rotations": 2, **SETTINGS}
+            encode_rotated(x, ids.flip(0), ids, bits, None, payload, scales, spreads, **key)
+            decode_rotated(payload, scales, bits, None, out, ids, ids, accumulate=True, **key)
+            calls += 2
         row_errors(x, ids.flip(0), torch.zeros(OWNED, NOTED, device=device))
         calls += 1
         moved, _ = row_changes(x, ids.flip(0), x.flip(0) * (1 + 0.1 * (ids % 2)[:, None]), 0.05)

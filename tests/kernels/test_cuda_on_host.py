@@ -19,6 +19,7 @@ import torch
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import codec, int8_mm, moves, native, nodewise
 from gnnqlab.kernels.linear import encode_linear
+from gnnqlab.kernels.rotate import decode_rotated
 from tests.cases import each, one_case
 from tests.kernels import every_kernel, test_gpu, test_gpu_int8, test_nodewise, test_residual
 from tests.kernels.backends import AVAILABLE
@@ -31,6 +32,9 @@ REFUSING = (
     "encode_rows",
     "encode_linear",
     "decode_rows",
+    "encode_rotated",
+    "decode_rotated",
+    "row_errors",
     "uniform16",
     "dropout",
     "dropout_values",
@@ -118,6 +122,29 @@ def launched(library, monkeypatch):
 def test_codec_gives_the_bytes_of_the_reference(launched, bits, columns):
     one_case(test_gpu.test_codec_gives_the_bytes_of_the_reference)("cpu", bits, columns)
     assert set(launched) == {"encode_rows", "decode_rows", "uniform16"}
+
+
+@each(("columns", "rotations"), [(1, 2), (9, 1), (300, 2), (602, 1), (4099, 2)])
+def test_rotated_rows_are_the_bytes_of_the_reference(launched, columns, rotations):
+    """In each of the rooms that a block has for a row: 512, 2048 and 8192 columns."""
+    one_case(test_gpu.test_rotated_rows_are_the_bytes_of_the_reference)("cpu", columns, rotations)
+    assert set(launched) == {"encode_rotated", "decode_rotated"}
+
+
+@each("columns", [1, 15, 300])
+def test_errors_of_rows_are_those_of_the_reference(launched, columns):
+    one_case(test_gpu.test_errors_of_rows_are_those_of_the_reference)("cpu", columns)
+    assert set(launched) == {"row_errors"}
+
+
+def test_rows_that_no_rotation_and_no_error_is_of_are_named(launched):
+    for what, name in (("rotated", "encode_rotated"), ("errors", "row_errors")):
+        one_case(test_gpu.test_rows_that_no_rotation_and_no_error_is_of_are_named)("cpu", what)
+        assert name in launched
+    x, row = torch.ones(1, 8), torch.tensor([0])
+    with pytest.raises(ValueError, match="widths must be one of"):
+        scales, key = torch.ones(1), {"rotations": 1, "seed": 0, "epoch": 0, "stream": 0}
+        decode_rotated(torch.zeros(8, dtype=torch.uint8), scales, 5, None, x, row, row, accumulate=False, **key)
 
 
 @each("columns", [3, 136])

@@ -12,11 +12,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import codec, native, nodewise, noise
 from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.kernels.aggregate import QuantizedRows, aggregate, quantize_rows, spmm
 from gnnqlab.kernels.attention import attend, sddmm_add, sddmm_dot, segment_softmax, weighted_sum
+from gnnqlab.kernels.rotate import encode_rotated
+from gnnqlab.kernels.row_errors import NOTED, row_errors
 from tests.cases import each
+from tests.kernels import test_rotate
 
 EPS = 2.0**-24
 SETTINGS = {"seed": 2**40 + 3, "epoch": 2, "stream": 5}
@@ -180,6 +184,50 @@ def test_codec_gives_the_bytes_of_the_reference(device: str, bits: int, columns:
             words = noise.uniform16(ids.to(where), columns, **SETTINGS)
         results.append([part.cpu() for part in (payload, params, out, words)])
     assert all(torch.equal(ours, true) for ours, true in zip(results[1], results[0], strict=True))
+
+
+@each("columns", [1, 3, 9, 64, 300, 602, 4099])
+@each("rotations", [1, 2])
+def test_rotated_rows_are_the_bytes_of_the_reference(device: str, columns: int, rotations: int) -> None:
+    x = test_rotate.rows_of(columns)
+    with native.use("reference"):
+        expected = test_rotate.there_and_back(x, rotations)
+    for gaps in (False, True):
+        found = test_rotate.there_and_back(x, rotations, gaps, device)
+        assert all(torch.equal(*pair) for pair in zip(found, expected, strict=True))
+
+
+@each("columns", [1, 15, 16, 300, 1025])
+def test_errors_of_rows_are_those_of_the_reference(device: str, columns: int) -> None:
+    x, rows = test_rotate.rows_of(columns), torch.arange(23, -1, -1)
+    expected, found = torch.zeros(24, NOTED), torch.zeros(24, NOTED, device=device)
+    with native.use("reference"):
+        row_errors(x, rows, expected)
+    row_errors(x.to(device), rows.to(device), found)
+    assert torch.equal(found.cpu(), expected)
+
+
+@each("what", ["rotated", "errors"])
+def test_rows_that_no_rotation_and_no_error_is_of_are_named(device: str, what: str) -> None:
+    x, rows = test_rotate.rows_of(48).to(device), torch.arange(24, device=device)
+    x[8, 47], x[11, 3] = torch.nan, -torch.inf
+
+    def called() -> None:
+        if what == "errors":
+            row_errors(x, rows, torch.zeros(24, NOTED, device=device))
+        else:
+            payload, scales = torch.zeros(24 * 18, dtype=torch.uint8, device=device), torch.zeros(24, device=device)
+            encode_rotated(
+                x, rows, rows, 3, None, payload, scales, torch.zeros(24, 2, device=device), rotations=2, **SETTINGS
+            )
+        codec.raise_refused(x.device)
+
+    with pytest.raises(NonFiniteRow) as refused:
+        called()
+    assert refused.value.position == 8
+    x[8:12], rows[5] = 1.0, 24
+    with pytest.raises(ValueError, match="rows must be in"):
+        called()
 
 
 @pytest.mark.gpu

@@ -30,23 +30,26 @@ def rows_of(columns: int, count: int = 24) -> torch.Tensor:
     return x
 
 
-def there_and_back(x: torch.Tensor, rotations: int, gaps: bool = False) -> list[torch.Tensor]:
+def there_and_back(x: torch.Tensor, rotations: int, gaps: bool = False, device: str = "cpu") -> list[torch.Tensor]:
     """Payload, scales, spreads, decoded and added rows; every width in one call."""
     count, columns = x.shape
     if gaps:
         x = torch.cat([x, torch.full((count, 3), math.nan)], dim=1)[:, :columns]
     rows, ids = torch.arange(count).flip(0), torch.arange(count) * 71 + 5
-    widths = torch.tensor(ROTATED_WIDTHS, dtype=torch.uint8).repeat(count // 3)
+    widths = torch.tensor(ROTATED_WIDTHS, dtype=torch.uint8).repeat(count // 4)
     sizes = row_bytes(columns, widths)
     offsets = sizes.cumsum(0) - sizes + 1
     payload = torch.full((int(sizes.sum()) + 2,), 0xAA, dtype=torch.uint8)
     scales, spreads, out = torch.zeros(count), torch.zeros(count, 2), torch.full((count, columns + 5), 0.5)
+    x, rows, ids, widths, offsets, payload, scales, spreads, out = (
+        each.to(device) for each in (x, rows, ids, widths, offsets, payload, scales, spreads, out)
+    )
     encode_rotated(x, rows, ids, widths, offsets, payload, scales, spreads, rotations=rotations, **KEY)
     for added in (False, True):
         decode_rotated(
             payload, scales, widths, offsets, out[:, :columns], rows, ids, accumulate=added, rotations=rotations, **KEY
         )
-    return [payload, scales, spreads, out]
+    return [each.cpu() for each in (payload, scales, spreads, out)]
 
 
 @each("columns", [1, 2, 3, 7, 8, 16, 31, 40, 64, 100, 130, 256, 300, 602, 4099])

@@ -30,7 +30,7 @@ def by_hand(codes: list[int]) -> float:
     return -sum(n / len(codes) * math.log2(n / len(codes)) for n in counts.values())
 
 
-@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+@pytest.mark.parametrize("bits", [1, 2, 3, 4, 8])
 @pytest.mark.parametrize("columns", [1, 7, 8, 13])
 def test_padding_of_a_row_is_no_code(bits, columns):
     generator = torch.Generator().manual_seed(bits)

@@ -11,8 +11,10 @@ from torch.special import ndtr
 
 import gnnqlab as gq
 from gnnqlab.bits import Fixed, UniformRandom
+from gnnqlab.bits.assigned import Assigned
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels.noise import stream
+from gnnqlab.kernels.reference.codec import pack, unpack
 from gnnqlab.kernels.reference.rotate import LEVELS, WIDEST, passes, rotate, rotate_back
 from gnnqlab.kernels.rotate import encode_rotated
 from gnnqlab.message import Rotated
@@ -25,7 +27,7 @@ from tests.graphs import random_graph
 from tests.ranks import run_ranks
 
 NOISE = Noise(5, 1, 2)
-EDEN = {1: math.pi / 2 - 1, 2: 0.13312, 4: 0.009592}
+EDEN = {1: math.pi / 2 - 1, 2: 0.13312, 3: 0.035784, 4: 0.009592}
 """Bits -> ``1 / E[q z] - 1``, the squared error over ``|x|^2`` of rows whose rotation is normal."""
 
 
@@ -84,7 +86,7 @@ def test_a_rotation_keeps_norms_and_angles_and_has_an_inverse(columns, rotations
     assert (touched >= 1).all(), "every column is rotated"
 
 
-@each("bits", [1, 2, 4])
+@each("bits", [1, 2, 3, 4])
 @each("columns", [256, 300])
 def test_the_error_of_a_normal_row_is_the_one_of_the_paper(bits, columns):
     x = gaussian(400, columns)
@@ -136,7 +138,7 @@ def test_what_one_spike_or_a_constant_says_is_exact():
     x[2] = -1e-3
     x[3, 8] = -4.25  # 40 columns are two windows: only where one spike meets one of them alone is it exact
     x[4] = -0.0
-    for bits in (1, 2, 4):
+    for bits in (1, 2, 3, 4):
         out, _ = there_and_back(x, bits)
         assert torch.equal(out[[0, 1, 2, 4, 5]], x[[0, 1, 2, 4, 5]])
     spike = torch.zeros(3, 64)
@@ -146,14 +148,14 @@ def test_what_one_spike_or_a_constant_says_is_exact():
 
 @each("columns", [1, 5, 47, 64])
 def test_rows_of_every_width_in_one_message(columns):
-    widths = torch.tensor([1, 2, 4, 8, 16, 32] * 5, dtype=torch.uint8)
+    widths = torch.tensor([1, 2, 4, 3, 8, 16, 32, 3, 4, 1] * 3, dtype=torch.uint8)
     x = gaussian(30, columns)
     out, layout = there_and_back(x, widths)
-    sizes = {1: 4, 2: 4, 4: 4, 8: 8, 16: 8, 32: 0}
+    sizes = {1: 4, 2: 4, 3: 4, 4: 4, 8: 8, 16: 8, 32: 0}
     assert layout.num_bytes == sum(-(-columns * b // 8) + sizes[b] for b in widths.tolist())
     of_row = widths.flip(0)
     assert torch.equal(out[of_row == 32], x[of_row == 32])
-    for width in (1, 2, 4, 8, 16):
+    for width in (1, 2, 3, 4, 8, 16):
         alone, _ = there_and_back(x, width)
         assert torch.equal(out[of_row == width], alone[of_row == width]), width
     twice, _ = there_and_back(x, widths, out=out.clone(), accumulate=True)
@@ -257,7 +259,7 @@ def test_both_ends_of_an_exchange_draw_the_same_rotation_whatever_the_workers():
 def test_mixed_widths_arrive_within_their_error():
     graph = random_graph(seed=5)
     owner = Random(seed=1).assign(graph, 2)
-    bits = UniformRandom(among=(1, 2, 4, 8, 16, 32))
+    bits = UniformRandom(among=(1, 2, 3, 4, 8, 16, 32))
     for came, _ in run_ranks(exchange, 2, graph, owner, Rotated(), bits):
         sent = rows_of(torch.tensor(list(came["forward"])), 0)
         relative = (torch.stack(list(came["forward"].values())) - sent).square().sum(1) / sent.square().sum(1)
@@ -266,6 +268,29 @@ def test_mixed_widths_arrive_within_their_error():
 
 def test_a_training_takes_it_for_both_directions_and_in_a_pair():
     system = gq.systems.fixed_bits(bits=1)
-    assert replace(system, codec=Rotated()).codec.widths == (1, 2, 4, 8, 16, 32)
+    assert replace(system, codec=Rotated()).codec.widths == (1, 2, 3, 4, 8, 16, 32)
     pair = replace(system, codec=(gq.Stochastic(), Rotated(rotations=1)))
     assert gq.System.from_json(pair.to_json()) == pair
+
+
+def test_three_bits_are_of_rotated_rows_alone_and_refused_by_name_elsewhere():
+    three = replace(gq.systems.vanilla(), codec=Rotated(), bits=Fixed(bits=3))
+    assert gq.System.from_json(three.to_json()) == three
+    asked = replace(gq.systems.adaqp(among=(1, 2, 4)), codec=Rotated(), bits=Assigned(among=(2, 3, 4)))
+    assert asked.bits.among == (2, 3, 4) and Assigned().among == (2, 4, 8)
+    for codec in (gq.Stochastic(), gq.LeastVariance(), gq.Spikes(), gq.Linear()):
+        with pytest.raises(ValueError, match=rf"{type(codec).__name__} writes .*, got \[3\]; choose codec Rotated\(\)"):
+            replace(three, codec=codec)
+    with pytest.raises(ValueError, match=r"bits must be one of \(1, 2, 3, 4, 8, 16, 32\), got 5"):
+        Fixed(bits=5)
+
+
+@each("columns", [1, 2, 3, 7, 8, 9, 64])
+def test_eight_codes_of_three_bits_fill_three_bytes_and_none_is_lost(columns):
+    """Element j at bits 3 j to 3 j + 2 of the row, lowest first, as at every width."""
+    codes = torch.randint(8, (40, columns), generator=torch.Generator().manual_seed(columns))
+    packed = pack(codes, 3)
+    assert packed.dtype == torch.uint8 and packed.shape == (40, -(-3 * columns // 8))
+    for row, held in zip(codes.tolist(), packed.tolist(), strict=True):
+        assert sum(code << 3 * place for place, code in enumerate(row)) == int.from_bytes(bytes(held), "little")
+    assert torch.equal(unpack(packed, 3, columns), codes.to(torch.uint8))

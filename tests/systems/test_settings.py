@@ -45,7 +45,7 @@ def test_what_a_recipe_says_goes_before_what_its_part_says():
 
     (setting,) = settings_of(coarse)
     assert (setting.low, setting.high, setting.option, setting.help) == (1, 4, "coarse-bits", "How coarse.")
-    assert setting.choices == (1, 2, 4, 8, 16, 32)
+    assert setting.choices == (1, 2, 3, 4, 8, 16, 32)
 
 
 def test_a_setting_without_default_or_part_is_one_as_well():

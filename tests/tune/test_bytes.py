@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import gnnqlab as gq
+from gnnqlab.bits.assigned import Assigned
 from gnnqlab.bits.orchestrator import Orchestrated, OrchestratedWidths
 from gnnqlab.bits.policy import Fixed, UniformRandom
 from gnnqlab.exchange import Replicas
@@ -17,6 +18,7 @@ from gnnqlab.graph import load
 from gnnqlab.lab.figures.frames import by_tier
 from gnnqlab.measure.in_process import ThreadedWorkers
 from gnnqlab.message.codec import Float32, Stochastic
+from gnnqlab.message.rotated import Rotated
 from gnnqlab.nn.models.registry import MODELS, ModelSettings
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import SYSTEMS, cagnet, make_system, sancus, sancus_q
@@ -136,6 +138,24 @@ def test_each_direction_has_its_own_codec_and_widths(workers: int) -> None:
     assert sum(channel.bytes_payload for channel in channels) == found.bytes_payload == other.bytes_payload
     assert sum(channel.bytes_params for channel in channels) == found.bytes_params == other.bytes_params
     assert found.base == 8 and "forward: a base width of 8" in found.assumes and set(found.rows) == {4, 8, 16}
+
+
+@pytest.mark.parametrize("bits", [Fixed(bits=3), UniformRandom(among=(2, 3, 4), period=1)])
+def test_three_bits_take_what_was_predicted(bits: Any) -> None:
+    """``ceil(3 D / 8) + 4`` bytes of a rotated row; layers of 16 and of 3 columns, the last with part of a byte."""
+    recipe = replace(_system("vanilla", {}), codec=Rotated(), bits=bits)
+    found = written_down().forecast(system=recipe, epoch=0)
+    threads = ThreadedWorkers(load(GRAPH), Random().cut(load(GRAPH), 2), recipe, MODEL, TrainSettings())
+    threads.step(0)
+    channels = [channel for trainer in threads.trainers for channel in trainer.exchange.channels]
+    assert sum(channel.bytes_payload for channel in channels) == found.bytes_payload
+    assert sum(channel.bytes_params for channel in channels) == found.bytes_params
+    if isinstance(bits, Fixed):
+        messages = written_down().trace.messages
+        assert found.bytes_sent == sum(each.num_rows * (-(-3 * each.columns // 8) + 4) for each in messages)
+    probe = written_down()
+    asked = probe.forecast(system=replace(recipe, bits=Assigned(among=(2, 3, 4), group_size=4, lam=0.5)))
+    assert 3 in asked.rows and set(asked.rows) <= {2, 3, 4}
 
 
 def test_records_hold_the_same(tmp_path: Any) -> None:

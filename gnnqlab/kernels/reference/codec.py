@@ -108,7 +108,12 @@ def _round_up_by_noise(x_mD: Tensor, zero_m1: Tensor, scale_m1: Tensor, bits: in
 
 
 def pack(codes_mD: Tensor, bits: int) -> Tensor:
-    """Codes to bytes, the first column in the lowest bits, each row in whole bytes: uint8 ``(m, B)``."""
+    """Codes to bytes, the first column in the lowest bits, each row in whole bytes: uint8 ``(m, B)``.
+
+    Codes that no byte holds a whole number of go on in the next byte: eight of 3 bits fill three.
+    """
+    if 8 % bits:
+        return pack((codes_mD[..., None] >> torch.arange(bits, device=codes_mD.device) & 1).flatten(1), 1)
     per_byte = 8 // bits
     padded = torch.nn.functional.pad(codes_mD, (0, -codes_mD.shape[1] % per_byte))
     shifts = torch.arange(per_byte, device=codes_mD.device) * bits
@@ -117,6 +122,9 @@ def pack(codes_mD: Tensor, bits: int) -> Tensor:
 
 def unpack(packed_mB: Tensor, bits: int, columns: int) -> Tensor:
     """Bytes to codes, uint8 ``(m, columns)``; the inverse of `pack`."""
+    if 8 % bits:
+        single = unpack(packed_mB, 1, columns * bits).unflatten(1, (columns, bits))
+        return (single << torch.arange(bits, device=packed_mB.device).to(torch.uint8)).sum(2, dtype=torch.uint8)
     shifts = (torch.arange(8 // bits, device=packed_mB.device) * bits).to(torch.uint8)
     return ((packed_mB[:, :, None] >> shifts) & (2**bits - 1)).flatten(1)[:, :columns]
 

@@ -23,7 +23,7 @@ _GAP = 0.085
 __all__ = ["draw_decisions", "draw_importance", "draw_signs", "importance_table", "rows_by_width"]
 
 _MOST_BARS = 400
-_WIDTH_COLORS = {1: "#fee838", 2: "#c9b869", 4: "#848279", 8: "#2f4a6e", 16: "#1b3660", 32: "#00204d"}
+_WIDTH_COLORS = {1: "#fee838", 2: "#c9b869", 3: "#a69d75", 4: "#848279", 8: "#2f4a6e", 16: "#1b3660", 32: "#00204d"}
 
 
 def importance_table(parts: Parts) -> DataFrame:

@@ -27,7 +27,7 @@ _INK = ("#ffffff", "#000000", "#ffffff", "#000000")
 _SHAPES = {"central": "circle", "marginal": "diamond", "halo": "square", "left out": "square"}
 _EDGE, _FAINT = "#a0a0a0", "#c8ccd0"
 # Dark is many bits; sizes and the number itself say the same.
-_WIDTHS = {1: "#fee838", 2: "#c9b869", 4: "#848279", 8: "#2f4a6e", 16: "#1b3660", 32: "#00204d"}
+_WIDTHS = {1: "#fee838", 2: "#c9b869", 3: "#a69d75", 4: "#848279", 8: "#2f4a6e", 16: "#1b3660", 32: "#00204d"}
 
 
 def draw_partition(parts: Parts, *, dark: bool = False) -> Bundle:

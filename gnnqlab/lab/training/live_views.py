@@ -28,7 +28,8 @@ _EPOCHS_AXIS, _VOLUME_AXIS = "yaxis3", "yaxis8"
 _AGE_WORDS = {"staleness": "age of halo rows", "epsilon": "threshold ε of the cache"}
 _AGE_AXES = {"staleness": "age (epochs)", "epsilon": "ε (no unit)"}
 _PATTERNS = ("", "/", "", "x", ".", "", "\\", "-", "|", "+")
-_WIDTH_COLORS = ("#00224e", "#35456c", "#666970", "#948e77", "#c8b866", "#fee838")  # Cividis, from few bits to many
+# Cividis, from few bits to many
+_WIDTH_COLORS = ("#00224e", "#35456c", "#4e576c", "#666970", "#948e77", "#c8b866", "#fee838")
 _ROW, _GAP, _TOP, _FOOT = 186, 112, 34, 72
 """Heights in pixels: of a panel, between two, above the first, below the last."""
 _LEGEND = 36

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gnnqlab.bits.policy import WIDTHS
+from gnnqlab.bits.policy import USUAL
 from gnnqlab.systems.settings import Setting, settings_of
 from gnnqlab.systems.system import SYSTEMS, Recipe
 
 __all__ = ["OFFERED", "PLACE", "Knob", "knobs_of"]
 
-OFFERED = tuple(width for width in WIDTHS if width <= 8)
+OFFERED = tuple(width for width in USUAL if width <= 8)
 """Bit-widths that a tuner has boxes for, unless a system starts with others."""
 _LABELS = {"lam": "λ", "delta": "δ"}
 _ENDS = {"group_size": 1000, "period": 200}

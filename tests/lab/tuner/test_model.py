@@ -52,7 +52,7 @@ def model(known: TunerModel) -> TunerModel:
         ({"group_size": 0}, ValueError, r"group_size must lie in \[1, 1000\], got 0"),
         ({"period": 2.5}, TypeError, "period must be a whole number, got 2.5"),
         ({"widths": ()}, ValueError, "widths must be some of .* tick at least one"),
-        ({"widths": (3,)}, ValueError, "widths to choose from must be among"),
+        ({"widths": (5,)}, ValueError, "widths to choose from must be among"),
         ({"workers": 1}, ValueError, r"workers must lie in \[2, 8\], got 1"),
         ({"workers": 3}, ValueError, "workers must be even to share 2 hosts, got 3; or choose link loopback"),
         ({"model": "mlp"}, ValueError, "model must be one of"),

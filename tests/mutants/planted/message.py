@@ -324,6 +324,14 @@ FAULTS = (
         why="each width would be told the entropy of bytes that belong to others",
     ),
     Fault(
+        name="codes of three bits beside each other in bytes of their own",
+        file="kernels/reference/codec.py",
+        before="& 1).flatten(1), 1)",
+        after="& 1).flatten(1).roll(1, 1), 1)",
+        test="message/test_rotated.py::test_eight_codes_of_three_bits_fill_three_bytes_and_none_is_lost",
+        why="what goes on in the next byte would be lost, or read as another row's",
+    ),
+    Fault(
         name="what was left of rows before called unbiased",
         file="message/feedback.py",
         before='return _BIASED if direction in self.directions else ""',
@@ -338,5 +346,13 @@ FAULTS = (
         after='for axis in ("cache",):',
         test="measure/test_theory_check.py::test_biased_messages_are_none_of_theorem_3",
         why="rounding to the nearest has no variance at all, so every bound would hold",
+    ),
+    Fault(
+        name="levels of three bits half way to those of two",
+        file="kernels/reference/rotate.py",
+        before="0.24509417894422184,",
+        after="0.27,",
+        test="message/test_rotated.py::test_levels_are_those_of_lloyd_and_max",
+        why="every row would err more than three bits must, by a little that no test of bytes sees",
     ),
 )
