@@ -27,10 +27,18 @@ from gnnqlab.message.lloyd_max import relative_error
 from gnnqlab.message.wire import Layout, lay_out
 from gnnqlab.settings import OneOf, Range, check
 
-__all__ = ["LeastVariance", "by_rotation", "least_errors"]
+__all__ = ["SHORT", "SURE", "LeastVariance", "by_rotation", "least_errors"]
 
 _SIGN, _EXPONENT, _MANTISSA = -(1 << 31), 0x7F800000, 0x007FFFFF
 """Of a float32 word, as int32."""
+SHORT = 20
+"""Columns below which what Lloyd-Max levels leave of a rotated row is a guide: few elements have few rotations."""
+SURE = {2: 2.5, 3: 1.5, 4: 2.0, 8: 2.0, 15: 1.5}
+"""Columns -> how many times more codes between its ends must leave of a short row before it is rotated; 1.25 for those
+that are not named. It is about the most that was measured over the guide at 1, 2 or 4 bits, two rotations, on rows that
+are normal, a few spikes, after a ReLU or a softmax's gradient: worst where one window of few columns is the whole row.
+Elements of sizes far apart (exponentials of twice a normal) left more in 2 to 4 columns, up to 3.6. From `SHORT`
+columns on it was a twentieth, and a sixth of such."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +50,16 @@ class LeastVariance:
     levels leave (EDEN). Both are known before a row is encoded and depend on no noise, so that the choice biases
     nothing: rows are as unbiased as those of :class:`gnnqlab.message.codec.Stochastic` and
     :class:`gnnqlab.message.rotated.Rotated`, none is expected to err more than in either, and whoever assigns widths by
-    ``row_variance`` chooses width and code together. What levels leave is a guide only below 16 columns.
+    ``row_variance`` chooses width and code together. Below `SHORT` columns what levels leave is a guide only, so a row
+    is rotated there only where that is surely less (`SURE`).
+
+    What the gradient makes of it (cora, GCN, 3 layers of 256 after 60 epochs, 4 bits, 300 passes a seed, beside codes
+    between ends in as many bytes): messages backward enter it linearly, less of each row is less of all, and they leave
+    0.44 and 0.49 of the variance. Rows forward enter through activations and the loss, so that no sum of rows' errors
+    orders what comes of them, and distances have heavy tails: in both directions together the variance is 0.78 ± 0.15,
+    1.14 ± 0.21 and 0.88 ± 0.11 times theirs (standard errors); 16 passes know it to a third. Float32 parameters, four
+    bytes more a row, leave a row's ends exact: codes between ends have 0.44 to 0.82 of the variance with them, which
+    rows of this codec do not reach at every seed (0.9 to 2.2 times it).
 
     A row takes ``ceil(D b / 8) + 4`` bytes whichever it is. The four are Z and S in bfloat16, Z rounded down and S up;
     or, with the sign bit set, the scale of a rotation in float32; or, where the exponent is all ones, a constant row,
@@ -54,7 +71,7 @@ class LeastVariance:
 
     Example:
         >>> codec, first = LeastVariance(), torch.tensor([0, 1, 2])
-        >>> rows = torch.tensor([[0.0, 1.0, 1.0, 0.0], [-4.0, 1.0, 0.1, 4.0], [2.7, 2.7, 2.7, 2.7]])
+        >>> rows = torch.tensor([[0.0, 1.0, 1.0, 0.0], [-4.0, 0.1, 0.1, 4.0], [2.7, 2.7, 2.7, 2.7]])
         >>> layout, noise = codec.layout(1, 3, 4), Noise(0, 0, 0)
         >>> segment, out = torch.zeros(layout.num_bytes, dtype=torch.uint8), torch.zeros(3, 4)
         >>> _ = codec.encode(rows, first, first, layout, segment, noise)
@@ -229,6 +246,8 @@ class LeastVariance:
 def by_rotation(noted: Tensor, bits: int | Tensor, columns: int) -> Tensor:
     """Return which rows are written by way of their rotation: those that err less so, and constant ones.
 
+    Short ones, of fewer than `SHORT` columns, have to err less by a factor (`SURE`).
+
     Args:
         noted: of rows, as :func:`gnnqlab.kernels.row_errors.row_errors` does, ``(n, 5)``.
         bits: 1, 2 or 4, or one a row.
@@ -245,7 +264,7 @@ def by_rotation(noted: Tensor, bits: int | Tensor, columns: int) -> Tensor:
         >>> by_rotation(noted, torch.tensor([1, 1]), 256).tolist()
         [False, True]
     """
-    less = _rotated_errors(noted, columns) < noted[:, :3]
+    less = _rotates(noted, columns)
     if isinstance(bits, int):
         return less[:, ERROR_WIDTHS.index(bits)] | (noted[:, 3] == 0)
     of_width = torch.stack([bits == each for each in ERROR_WIDTHS], dim=1)
@@ -253,7 +272,7 @@ def by_rotation(noted: Tensor, bits: int | Tensor, columns: int) -> Tensor:
 
 
 def least_errors(noted: Tensor, columns: int) -> Tensor:
-    """Return the root of the lesser variance of each row at 1, 2 and 4 bits, float32 ``(n, 3)``.
+    """Return the root of the variance of each row in the code that it chooses at 1, 2 and 4 bits, float32 ``(n, 3)``.
 
     Args:
         noted: of rows, as :func:`gnnqlab.kernels.row_errors.row_errors` does, ``(n, 5)``.
@@ -263,11 +282,17 @@ def least_errors(noted: Tensor, columns: int) -> Tensor:
         >>> least_errors(torch.tensor([[9.0, 0.5, 9.0, 2.0, 6.0]]), 10**9).mul(100).round().tolist()
         [[151.0, 50.0, 20.0]]
     """
-    return torch.minimum(noted[:, :3], _rotated_errors(noted, columns))
+    return torch.where(_rotates(noted, columns), _rotated_errors(noted, columns), noted[:, :3])
 
 
 def _is_rotated(words: Tensor) -> Tensor:
     return (words < 0) & ((words & _EXPONENT) != _EXPONENT)
+
+
+def _rotates(noted: Tensor, columns: int) -> Tensor:
+    """Which rows err less when they are rotated at 1, 2 and 4 bits, for sure where they are short, ``(n, 3)``."""
+    sure = SURE.get(columns, 1.25) if columns < SHORT else 1.0
+    return _rotated_errors(noted, columns) * sure**0.5 < noted[:, :3]
 
 
 def _rotated_errors(noted: Tensor, columns: int) -> Tensor:

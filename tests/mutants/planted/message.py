@@ -348,6 +348,14 @@ FAULTS = (
         why="rounding to the nearest has no variance at all, so every bound would hold",
     ),
     Fault(
+        name="short rows rotated by what levels leave of long ones",
+        file="message/least_variance.py",
+        before="sure = SURE.get(columns, 1.25) if columns < SHORT else 1.0",
+        after="sure = 1.0",
+        test="message/test_least_variance.py::test_the_gradient_has_no_more_variance_of_gradient_messages_that_chose",
+        why="gradients of the loss, a few columns wide, would have nearly twice the variance that they chose to have",
+    ),
+    Fault(
         name="levels of three bits half way to those of two",
         file="kernels/reference/rotate.py",
         before="0.24509417894422184,",
