@@ -131,4 +131,12 @@ FAULTS = (
         test="measure/test_codecs_over_epochs.py::test_lines_are_the_errors_of_that_epochs_rows",
         why="a training's whole course would be flat, which some rows are",
     ),
+    Fault(
+        name="codes chosen by roots of errors",
+        file="measure/codes_chosen.py",
+        before="rotated = noted[:, 3].double().square() * relative_error(width, columns)",
+        after="rotated = noted[:, 3].double() * relative_error(width, columns)",
+        test="lab/course/test_code_choice_views.py::test_choices_are_those_that_the_codec_makes_and_says_in_its_messages",
+        why="a picture would show rows above the line that stay between their ends",
+    ),
 )
