@@ -75,8 +75,10 @@ INEXACT = {
 
 
 def of_part(axis: str, part: object) -> System:
-    """A system around one part: Vanilla, with a codec that writes what the part may want."""
+    """A system around one part: Vanilla, with a codec that writes what the part may want, or a width it writes."""
     company = {"codec": gq.Stochastic()} if axis == "bits" else {}
+    if axis == "codec" and 32 not in part.widths:
+        company = {"bits": gq.Fixed(bits=max(part.widths))}
     if getattr(part, "takes_cuts_of", "nodes") == "edges":
         company = {"partition": EdgesAtRandom()}
     if axis == "partition":

@@ -246,8 +246,8 @@ FAULTS = (
     Fault(
         name="the code that errs more chosen",
         file="message/least_variance.py",
-        before="less = _rotated_errors(noted, columns) < noted[:, :3]",
-        after="less = _rotated_errors(noted, columns) > noted[:, :3]",
+        before="return _rotated_errors(noted, columns) * sure**0.5 < noted[:, :3]",
+        after="return _rotated_errors(noted, columns) * sure**0.5 > noted[:, :3]",
         test="message/test_least_variance.py::test_no_row_errs_more_than_in_either_code_and_some_less_than_in_each",
         why="rows would still come, unbiased and in as many bytes, with up to fifty times the error",
     ),
