@@ -256,7 +256,7 @@ ITEMS = {
         "SYLVIE Table XII",
         "lab/course/test_overhead_views.py::test_seconds_of_a_run_are_the_mean_of_workers "
         "lab/course/test_sensitivity.py::test_quotients_are_what_the_papers_text_says",
-        (("10", "(Table XII)"),),
+        (("26", "(Table XII)"),),
     ),
     "SY-F11": Item(
         "measure.moving_widths:replay bits.descent:Descent",
@@ -269,7 +269,7 @@ ITEMS = {
         "lab.course.overhead_views:draw_overhead",
         "SYLVIE Figs. 12 and 13",
         "lab/course/test_overhead_views.py::test_shares_are_drawn",
-        (("10", "Figure 12"),),
+        (("26", "Figure 12"),),
     ),
     "CD-T2": Item(
         "tune.wire:Wire.by_tier lab.figures.frames:by_tier measure.connections_by_gamma:connections_by_gamma",
@@ -326,7 +326,7 @@ ITEMS = {
         "lab.course.width_plan_views:draw_plan lab.training.plots:convergence",
         "SYLVIE Fig. 6(b)",
         "lab/course/test_width_plan_views.py::test_the_picture_adds_bytes_up",
-        (("10", "SYLVIE's Figure 6"),),
+        (("26", "SYLVIE's Figure 6"),),
     ),
     "CD-A1, E1..5": Item(
         "exchange.replica:Replicas exchange.mirrors:Mirrors exchange.replica_sums:SumBackward "

@@ -12,7 +12,7 @@ from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import vanilla
 from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.objective import Objective
+from gnnqlab.train.node_labels import label_objective
 from gnnqlab.train.trainer import Trainer, worker_trainer
 from tests.cases import each
 from tests.graphs import random_graph
@@ -85,6 +85,6 @@ def test_two_workers_equal_one_process() -> None:
     graph = random_graph(nodes=2600, edges=9000, features=12)
     for name, (losses, gradients) in run_ranks(on_rank, 2, graph)[0].items():
         model = build_model(shape(name), graph.num_features, graph.num_classes, seed=SETTINGS.seed)
-        true, whole = passes(Trainer(LocalGraph(graph, seed=SETTINGS.seed), Objective.of(graph), model, SETTINGS))
+        true, whole = passes(Trainer(LocalGraph(graph, seed=SETTINGS.seed), label_objective(graph), model, SETTINGS))
         assert all(abs(a - b) < 1e-5 * b for a, b in zip(losses, true, strict=True))
         assert (gradients - whole).abs().max() < 1e-5 * whole.abs().max()
