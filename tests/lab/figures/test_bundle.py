@@ -84,7 +84,7 @@ def test_a_table_is_escaped_and_has_headings() -> None:
 def test_a_comparison_shows_its_table_and_its_figures() -> None:
     both = compare([RUN, make_run("fixed-bits", bits=2, epochs=6)])
     outputs = both._repr_mimebundle_()
-    assert "10.7 ×" in outputs["text/html"] and "fixed-bits" in outputs["text/plain"]
+    assert "10.7&nbsp;×" in outputs["text/html"] and "fixed-bits" in outputs["text/plain"]
     time = both.convergence("loss", against="time")
     for shown in (both.convergence(), time, both.breakdown(), both.volume(), both.traffic(1)):
         assert "text/html" in shown._repr_mimebundle_()[0]
