@@ -3,7 +3,8 @@
 One worker trains Vanilla, two train AdaQP over a paced link, with one thread each: what threads lose to each other is
 not the matter here. The rates behind the limits are measured by the same workers right after their last epoch, all at
 once, so that they share memory and caches as in training. A sum of neighbours reads a row again for every edge; its
-limit reads each row once.
+limit reads each row once. The wire's part is what workers waited for it, its limit all bytes over the rate: behind
+computation the part may be less than the limit, which tells what was hidden, not how fast bytes were.
 """
 
 from __future__ import annotations
