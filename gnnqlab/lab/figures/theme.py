@@ -16,7 +16,7 @@ from gnnqlab.lab.figures.log_ticks import name_powers
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["OKABE_ITO", "PHASES", "Phase", "Style", "finish", "style_of", "template"]
+__all__ = ["OKABE_ITO", "PHASES", "Phase", "Style", "finish", "hatched", "style_of", "template"]
 
 OKABE_ITO = {
     "grey": "#7d7d7d",
@@ -133,6 +133,22 @@ def template(*, dark: bool = False) -> dict[str, Any]:
             "yaxis": axes,
         }
     }
+
+
+def hatched(color: str, shape: str, **more: Any) -> dict[str, Any]:
+    """Return the marker of a bar that is told from others without its colour too: a pattern over it, and no outline.
+
+    Args:
+        color: of the bar.
+        shape: of the pattern, as Plotly has them; empty for none.
+        more: further settings of the marker.
+
+    Example:
+        >>> hatched("#e69f00", "/", opacity=0.5)["pattern"]["shape"]
+        '/'
+    """
+    pattern = {"shape": shape, "size": 5, "solidity": 0.25, "fillmode": "overlay"}
+    return {"color": color, "pattern": pattern, "line": {"width": 0}, **more}
 
 
 def finish(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.graph_drawing import draw_partition
 from gnnqlab.lab.figures.graph_places import neighbours, places_of
-from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish
+from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish, hatched
 from gnnqlab.lab.players.epoch_words import TITLES, say_step
 
 if TYPE_CHECKING:
@@ -146,11 +146,7 @@ def _figure(walk: EpochWalk, step: EpochPart, *, dark: bool) -> Figure:
             orientation="h",
             width=0.8,
             name=label,
-            marker={
-                "color": color,
-                "pattern": {"shape": shape, "size": 5, "solidity": 0.25, "fillmode": "overlay"},
-                "line": {"width": 0.5, "color": "#14171a" if dark else "#ffffff"},
-            },
+            marker=hatched(color, shape, line={"width": 0.5, "color": "#14171a" if dark else "#ffffff"}),
             customdata=[_took(part, rank) for rank, part in pairs],
             hovertemplate=f"{label}%{{customdata}}<extra>%{{y}}</extra>",
             xaxis="x2",

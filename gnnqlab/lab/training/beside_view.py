@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.figures.theme import OKABE_ITO, finish, hatched
 from gnnqlab.lab.training.critical_view import LOOKS
 
 if TYPE_CHECKING:
@@ -66,11 +66,7 @@ def draw_beside(
                 orientation="h",
                 width=0.56,
                 name=name,
-                marker={
-                    "color": color,
-                    "pattern": {"shape": shape, "size": 5, "solidity": 0.25, "fillmode": "overlay"},
-                    "line": {"width": 0},
-                },
+                marker=hatched(color, shape),
                 customdata=here["said"].tolist(),
                 hovertemplate=f"{name}: %{{x:.2f}} ms from %{{base:.2f}} ms<extra>%{{customdata}}</extra>",
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish
+from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish, hatched
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -68,11 +68,7 @@ def draw_path(segments: DataFrame, timeline: DataFrame, *, epoch: int, words: st
             orientation="h",
             width=0.46,
             name=label,
-            marker={
-                "color": color,
-                "pattern": {"shape": shape, "size": 5, "solidity": 0.25, "fillmode": "overlay"},
-                "line": {"width": 0},
-            },
+            marker=hatched(color, shape),
             customdata=[f"layer {layer + 1}, {way}" for layer, way in zip(here["layer"], here["direction"])],
             hovertemplate=f"{label}, %{{customdata}}: %{{x:.2f}} ms from %{{base:.2f}} ms<extra>%{{y}}</extra>",
         )

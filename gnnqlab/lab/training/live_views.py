@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from gnnqlab.bits.policy import WIDTHS
 from gnnqlab.lab.figures.byte_axis import byte_ticks
 from gnnqlab.lab.figures.frames import human_bytes
-from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish
+from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish, hatched
 from gnnqlab.lab.training.live_model import AGES, DIRECTIONS, LiveModel
 from gnnqlab.lab.training.live_thinning import Buckets, rounded, thinned
 
@@ -296,12 +296,7 @@ def _looks(model: LiveModel) -> list[dict[str, Any]]:
         return at(row, column, **look, line={"color": "#7d7d7d", "width": 0.5}, **trace)
 
     def bar(row: int, column: int, color: str, pattern: str, **trace: Any) -> dict[str, Any]:
-        marker = {
-            "color": color,
-            "line": {"width": 0},
-            "pattern": {"shape": pattern, "size": 5, "solidity": 0.25, "fillmode": "overlay"},
-        }
-        return at(row, column, type="bar", marker=marker, **trace)
+        return at(row, column, type="bar", marker=hatched(color, pattern), **trace)
 
     styles = zip(_SCORES, (blue, orange, green), ("dot", "solid", "dash"), ("square", "circle", "diamond"))
     phases = list(zip(PHASES, _PATTERNS, strict=True))

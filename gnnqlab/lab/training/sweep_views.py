@@ -7,7 +7,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.figures.theme import OKABE_ITO, finish, hatched
 from gnnqlab.lab.training.differing import ABSENT, Differing
 from gnnqlab.lab.training.sweep import OUTCOMES, Sweep, explained
 
@@ -115,11 +115,7 @@ def draw_mattered(sweep: Sweep, *, dark: bool = False) -> Bundle:
             orientation="h",
             width=0.9,
             name=outcome.word,
-            marker={
-                "color": OKABE_ITO[color],
-                "pattern": {"shape": shape, "size": 6, "solidity": 0.2, "fillmode": "overlay"},
-                "line": {"width": 0},
-            },
+            marker=hatched(OKABE_ITO[color], shape),
             customdata=list(zip(here["setting"], said, here["levels"], here["runs"], strict=True)),
             hovertemplate=f"%{{customdata[0]}}, {outcome.word}: %{{customdata[1]}}; %{{customdata[2]}} values in "
             "%{customdata[3]} runs<extra></extra>",

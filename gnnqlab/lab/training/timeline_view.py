@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish
+from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish, hatched
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -188,12 +188,7 @@ def timeline_chart(
                 name=part.label,
                 legendgroup=part.what,
                 showlegend=part.what not in shown,
-                marker={
-                    "color": part.color,
-                    "opacity": 0.6 if under_way else 1.0,
-                    "pattern": {"shape": part.pattern, "size": 5, "solidity": 0.25, "fillmode": "overlay"},
-                    "line": {"width": 0},
-                },
+                marker=hatched(part.color, part.pattern, opacity=0.6 if under_way else 1.0),
                 customdata=some["peer"].tolist(),
                 hovertemplate=f"{part.label}: %{{x:.2f}} ms from %{{base:.2f}} ms"
                 + (", from worker %{customdata}" if under_way else "")
