@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from gnnqlab.bits.row import row_bytes
 from gnnqlab.graph.graph import Graph
-from gnnqlab.measure.codec_error import codec_error, trained_rows
-from gnnqlab.measure.gradient_noise import trained_weights
+from gnnqlab.measure.codec_error import codec_error
+from gnnqlab.measure.rows_by_epoch import rows_by_epoch
 from gnnqlab.message.codec import Codec
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.systems.system import System
@@ -66,13 +66,9 @@ def codecs_over_epochs(
     """
     import pandas as pd
 
-    if list(epochs) != sorted(set(epochs)) or not epochs or epochs[0] < 0:
-        raise ValueError(f"epochs must rise from 0 on, got {list(epochs)}; for instance (0, 5, 20, 60)")
     shape = ModelSettings(layers=3, hidden=64, dropout=0.0) if model is None else model
     lines = []
-    for epoch in epochs:
-        weights = trained_weights(graph, shape, epoch, seed=seed)
-        sent = trained_rows(graph, shape, weights, workers=workers, most=rows, system=system, seed=seed)
+    for epoch, sent in rows_by_epoch(graph, shape, epochs, workers=workers, most=rows, system=system, seed=seed):
         for place, matrix in sent.items():
             for name, codec in codecs.items():
                 for width in (each for each in bits if each in codec.widths):

@@ -9,8 +9,7 @@ import torch
 
 from gnnqlab.graph.graph import Graph
 from gnnqlab.kernels.row_errors import ERROR_WIDTHS, NOTED, row_errors
-from gnnqlab.measure.codec_error import trained_rows
-from gnnqlab.measure.gradient_noise import trained_weights
+from gnnqlab.measure.rows_by_epoch import rows_by_epoch
 from gnnqlab.message.least_variance import by_rotation
 from gnnqlab.message.lloyd_max import relative_error
 from gnnqlab.nn.models.registry import ModelSettings
@@ -67,15 +66,11 @@ def codes_chosen(
     """
     import pandas as pd
 
-    if list(epochs) != sorted(set(epochs)) or not epochs or epochs[0] < 0:
-        raise ValueError(f"epochs must rise from 0 on, got {list(epochs)}; for instance (0, 5, 20, 60)")
     if not bits or not set(bits) <= set(ERROR_WIDTHS):
         raise ValueError(f"bits must be among {ERROR_WIDTHS}, where rows choose, got {list(bits)}")
     shape = ModelSettings(layers=3, hidden=64, dropout=0.0) if model is None else model
     parts = []
-    for epoch in epochs:
-        weights = trained_weights(graph, shape, epoch, seed=seed)
-        sent = trained_rows(graph, shape, weights, workers=workers, most=rows, system=system, seed=seed)
+    for epoch, sent in rows_by_epoch(graph, shape, epochs, workers=workers, most=rows, system=system, seed=seed):
         for place, matrix in sent.items():
             count, columns = matrix.shape
             noted = torch.empty(count, NOTED)

@@ -136,11 +136,7 @@ def critical_path(
         names = labels([take(each) for each in given])
     epoch = _epoch_of_both(timelines) if epoch is None else epoch
     paths = [_path_of(timeline, recorded_epoch(timeline, epoch)) for timeline in timelines]
-    sides = [
-        Side(name, path.epoch, path.segments, path.workers, path.timeline)
-        for name, path in zip(names, paths, strict=True)
-    ]
-    return PathsBeside(*sides)
+    return PathsBeside(*(Side(name, path) for name, path in zip(names, paths, strict=True)))
 
 
 def _path_of(timeline: DataFrame, epoch: int) -> CriticalPath:

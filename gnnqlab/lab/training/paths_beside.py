@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from gnnqlab.lab.figures.bundle import Bundle
+    from gnnqlab.lab.training.critical_path import CriticalPath
 
 __all__ = ["PathsBeside", "Side", "phases_of"]
 
@@ -25,18 +26,7 @@ class Side(NamedTuple):
     """One epoch of one run."""
 
     label: str
-    epoch: int
-    segments: DataFrame
-    """Its critical path, a row a link."""
-    workers: DataFrame
-    """What each worker's messages cost it."""
-    timeline: DataFrame
-    """All that was recorded of it."""
-
-    @property
-    def milliseconds(self) -> float:
-        """Length of the critical path."""
-        return float(self.segments["ms"].sum())
+    path: CriticalPath
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +38,7 @@ class PathsBeside:
     """What the first is held against."""
 
     def __post_init__(self) -> None:
-        ranks = [sorted(set(side.timeline["rank"])) for side in (self.one, self.other)]
+        ranks = [sorted(set(side.path.timeline["rank"])) for side in (self.one, self.other)]
         if ranks[0] != ranks[1]:
             raise ValueError(
                 f"runs beside each other must have the same workers, got {ranks[0]} and {ranks[1]}; compare runs of as "
@@ -65,8 +55,8 @@ class PathsBeside:
         import pandas as pd
 
         sides = (self.one, self.other)
-        columns = [phases_of(side.timeline) for side in sides]
-        path = [side.segments.groupby(["worker", "what"])["ms"].sum() for side in sides]
+        columns = [phases_of(side.path.timeline) for side in sides]
+        path = [side.path.segments.groupby(["worker", "what"])["ms"].sum() for side in sides]
         table = pd.concat(columns, axis=1).fillna(0.0)
         labels = [side.label for side in sides]
         table.columns = pd.Index(labels if labels[0] != labels[1] else [f"{labels[0]} #{n}" for n in (1, 2)])
@@ -80,11 +70,11 @@ class PathsBeside:
     @property
     def words(self) -> str:
         """Which epoch is longer, what communication is exposed and hidden in both, and which phases differ most."""
-        one, other = self.one, self.other
+        one, other = self.one.path, self.other.path
         pace = other.milliseconds / one.milliseconds
         parts = [
-            f"The critical path of {one.label}, epoch {one.epoch}, takes {one.milliseconds:.3g} ms, that of "
-            f"{other.label}, epoch {other.epoch}, {other.milliseconds:.3g} ms: "
+            f"The critical path of {self.one.label}, epoch {one.epoch}, takes {one.milliseconds:.3g} ms, that of "
+            f"{self.other.label}, epoch {other.epoch}, {other.milliseconds:.3g} ms: "
             f"{pace if pace >= 1 else 1 / pace:.2f} times as {'fast' if pace >= 1 else 'slow'}."
         ]
         for name, mine in one.workers.iterrows():
@@ -105,7 +95,7 @@ class PathsBeside:
 
     def draw(self, *, dark: bool = False) -> Bundle:
         """Draw both epochs from their beginning, the same worker's one below the other."""
-        sides = [(side.label, side.timeline, side.segments) for side in (self.one, self.other)]
+        sides = [(side.label, side.path.timeline, side.path.segments) for side in (self.one, self.other)]
         return draw_beside(sides, self.by_phase(), words=self.words, dark=dark)
 
     def __repr__(self) -> str:

@@ -57,9 +57,9 @@ def test_an_epoch_that_both_recorded_is_taken() -> None:
 
     one, other = recorded((2, 9), (4, 7), (6, 8)), recorded((4, 9), (6, 7), (8, 7))
     beside = gq.critical_path(one, other)
-    assert beside.one.epoch == beside.other.epoch in (4, 6)
+    assert beside.one.path.epoch == beside.other.path.epoch in (4, 6)
     apart = gq.critical_path(recorded((2, 7)), recorded((4, 7)))
-    assert (apart.one.epoch, apart.other.epoch) == (2, 4)
+    assert (apart.one.path.epoch, apart.other.path.epoch) == (2, 4)
     with pytest.raises(ValueError, match=r"one that was recorded, \[4, 6, 8\], got 2"):
         gq.critical_path(one, other, epoch=2)
     with pytest.raises(ValueError, match=r"must have the same workers, got \[0, 1\] and \[0\]"):
