@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from gnnqlab.message.wide import decode_16, decode_32, encode_16, encode_32
 from gnnqlab.message.wire import Layout, lay_out
 from gnnqlab.settings import OneOf, check
 
-__all__ = ["Codec", "Float32", "Noise", "Part", "Stochastic", "counted_from", "parts_of"]
+__all__ = ["Codec", "Float32", "LaidOut", "Noise", "Part", "Stochastic", "counted_from", "parts_of"]
 
 _LINE = 16
 """Elements of a cache line: rows that begin on one are written past the caches."""
@@ -89,6 +90,23 @@ class Codec(Protocol):
 
     def landing(self, out: Tensor) -> Tensor | None:
         """Return the bytes of ``out`` if a message may be received there directly, else ``None``."""
+
+
+class LaidOut(ABC):
+    """What codecs share whose rows are laid out by their widths, and decoded out of a buffer of bytes."""
+
+    @abstractmethod
+    def param_bytes(self, bits: int, columns: int) -> int:
+        """Return the bytes of parameters that a row of a width, with D columns, has on the wire."""
+
+    def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
+        return torch.empty(num_rows, columns, device=device)
+
+    def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
+        return lay_out(widths, num_rows, columns, param_bytes=self.param_bytes)
+
+    def landing(self, out: Tensor) -> Tensor | None:
+        return None
 
 
 @dataclass(frozen=True)
@@ -165,7 +183,7 @@ def _expect_finite(rows: Tensor) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stochastic:
+class Stochastic(LaidOut):
     """Stochastic integer quantization, one scale and zero-point a row (AdaQP Eqs. 4, 5; SYLVIE Eq. 3).
 
     ``q = floor((h - Z) / S + u)``, ``S = (max - min) / (2^b - 1)``, ``Z = min``, so ``E[q S + Z] = h``. One message
@@ -208,9 +226,6 @@ class Stochastic:
     @property
     def _parameter_dtype(self) -> torch.dtype:
         return _PARAMETERS[self.parameters]
-
-    def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
-        return lay_out(widths, num_rows, columns, param_bytes=self.param_bytes)
 
     def encode(
         self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
@@ -269,9 +284,6 @@ class Stochastic:
 
     def _parameters(self, layout: Layout, segment: Tensor) -> Tensor:
         return layout.split(segment)[0].view(self._parameter_dtype).view(-1, 2)
-
-    def landing(self, out: Tensor) -> Tensor | None:
-        return None
 
 
 _PARAMETERS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "bfloat16-after": torch.bfloat16}

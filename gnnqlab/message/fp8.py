@@ -6,7 +6,7 @@ Letters: n rows of a message, m of one part of it, D columns, B blocks of a row,
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -19,10 +19,10 @@ from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels.codec import note_non_finite
 from gnnqlab.kernels.noise import uniform16
 from gnnqlab.kernels.reference.codec import SMALLEST_RANGE
-from gnnqlab.message.codec import Noise, counted_from, parts_of
+from gnnqlab.message.codec import LaidOut, Noise, counted_from, parts_of
 from gnnqlab.message.direction import of_direction
 from gnnqlab.message.wide import decode_32, row_norms
-from gnnqlab.message.wire import Layout, lay_out
+from gnnqlab.message.wire import Layout
 from gnnqlab.settings import OneOf, Range, check
 
 __all__ = ["FP8", "MXFP8"]
@@ -54,7 +54,7 @@ ROUNDINGS = OneOf(("nearest", "stochastic"))
 RECEIVERS = OneOf(("receiver", "node"))
 
 
-class _ByBlock(ABC):
+class _ByBlock(LaidOut):
     """What both codecs do alike: eight bits an element, and scales that each says in its own way."""
 
     integer_codes: ClassVar[bool] = True
@@ -92,14 +92,8 @@ class _ByBlock(ABC):
         """Say why a message is biased; empty where the noise rounds."""
         return "rounds to the nearest, so that a row errs alike in every draw" if self.rounding == "nearest" else ""
 
-    def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
-        return torch.empty(num_rows, columns, device=device)
-
     def param_bytes(self, bits: int, columns: int) -> int:
         return 0 if bits == EXACT else -(-columns // self._width) * self._scale_bytes
-
-    def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
-        return lay_out(widths, num_rows, columns, param_bytes=self.param_bytes)
 
     def row_variance(self, columns: int) -> RowVariance:
         """Return ``|x|^2 4^-M / (16 ln 2)``, M bits of mantissa, of rows whose elements have any scale alike.
@@ -173,9 +167,6 @@ class _ByBlock(ABC):
             decode_32(
                 values.flatten(1)[:, : layout.columns].contiguous().view(torch.uint8), out, of, accumulate=accumulate
             )
-
-    def landing(self, out: Tensor) -> Tensor | None:
-        return None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,9 +22,9 @@ from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels.codec import decode_rows, encode_rows, row_bytes
 from gnnqlab.kernels.rotate import decode_rotated, encode_rotated
 from gnnqlab.kernels.row_errors import ERROR_WIDTHS, NOTED, row_errors
-from gnnqlab.message.codec import Noise, Part, Stochastic, counted_from, parts_of
+from gnnqlab.message.codec import LaidOut, Noise, Part, Stochastic, counted_from, parts_of
 from gnnqlab.message.lloyd_max import relative_error
-from gnnqlab.message.wire import Layout, lay_out
+from gnnqlab.message.wire import Layout
 from gnnqlab.settings import OneOf, Range, check
 
 __all__ = ["SHORT", "SURE", "LeastVariance", "by_rotation", "least_errors"]
@@ -42,7 +42,7 @@ columns on it was a twentieth, and a sixth of such."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeastVariance:
+class LeastVariance(LaidOut):
     """Stochastic codes between a row's ends or codes of its rotation, whichever has the smaller variance for that row.
 
     At 1, 2 and 4 bits the variance of codes between ends is ``S^2 sum f (1 - f)``, f the fraction of a step of each
@@ -121,9 +121,6 @@ class LeastVariance:
             for width in self.widths
         }
         return RowVariance(1.0, shares, order)
-
-    def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
-        return lay_out(widths, num_rows, columns, param_bytes=self.param_bytes)
 
     def encode(
         self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
@@ -238,9 +235,6 @@ class LeastVariance:
         for part in parts_of(layout, segment, alone=(32, 16, 8)):
             narrow = part.width in ERROR_WIDTHS
             yield part, floats[wide:] if narrow else floats[2 * part.params.start : 2 * part.params.stop]
-
-    def landing(self, out: Tensor) -> Tensor | None:
-        return None
 
 
 def by_rotation(noted: Tensor, bits: int | Tensor, columns: int) -> Tensor:

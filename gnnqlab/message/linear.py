@@ -10,15 +10,15 @@ from torch import Tensor
 
 from gnnqlab.kernels.codec import decode_rows
 from gnnqlab.kernels.linear import encode_linear
-from gnnqlab.message.codec import Noise, counted_from, parts_of
+from gnnqlab.message.codec import LaidOut, Noise, counted_from, parts_of
 from gnnqlab.message.wide import decode_32, encode_32
-from gnnqlab.message.wire import Layout, lay_out
+from gnnqlab.message.wire import Layout
 
 __all__ = ["Linear"]
 
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(LaidOut):
     """Linear integer quantization, rounded to the nearest level (CDFGNN Eqs. 22 and 23).
 
     ``q = min(floor((m - Z) / S + 1/2), 2^B - 1)``, ``Z = min``, ``S = (max - min) / 2^B``; decoding gives ``q S + Z``.
@@ -70,12 +70,6 @@ class Linear:
     def param_bytes(self, bits: int, columns: int) -> int:
         return 0 if bits == 32 else 8
 
-    def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
-        return torch.empty(num_rows, columns, device=device)
-
-    def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
-        return lay_out(widths, num_rows, columns, param_bytes=self.param_bytes)
-
     def encode(
         self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
     ) -> Tensor | None:
@@ -117,6 +111,3 @@ class Linear:
 
     def _parameters(self, layout: Layout, segment: Tensor) -> Tensor:
         return layout.split(segment)[0].view(torch.float32).view(-1, 2)
-
-    def landing(self, out: Tensor) -> Tensor | None:
-        return None

@@ -13,17 +13,17 @@ from gnnqlab.bits.policy import WIDTHS
 from gnnqlab.bits.variance import RowVariance
 from gnnqlab.kernels.reference.codec import SMALLEST_RANGE
 from gnnqlab.kernels.rotate import ROTATED_WIDTHS, decode_rotated, encode_rotated
-from gnnqlab.message.codec import Noise, Part, Stochastic, counted_from, parts_of
+from gnnqlab.message.codec import LaidOut, Noise, Part, Stochastic, counted_from, parts_of
 from gnnqlab.message.lloyd_max import relative_error
 from gnnqlab.message.wide import row_norms
-from gnnqlab.message.wire import Layout, lay_out
+from gnnqlab.message.wire import Layout
 from gnnqlab.settings import OneOf, Range, check
 
 __all__ = ["Rotated"]
 
 
 @dataclass(frozen=True)
-class Rotated:
+class Rotated(LaidOut):
     """Randomized Hadamard rotation, Lloyd-Max levels, an unbiasing scale (DRIVE, NeurIPS 2021; EDEN, ICML 2022).
 
     ``x' = S R' q``: q are the levels nearest to ``R x`` over its root mean square, ``S = |x|^2 / <R x, q>``. Whatever a
@@ -83,9 +83,6 @@ class Rotated:
         shares = {width: (relative_error(width, columns), 0.0) for width in ROTATED_WIDTHS}
         shares |= {width: (0.0, wide.unit * wide.shares[width][0]) for width in self.widths if width not in shares}
         return RowVariance(1.0, shares, ("norm", "range"))
-
-    def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
-        return lay_out(widths, num_rows, columns, param_bytes=self.param_bytes)
 
     def encode(
         self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
@@ -151,6 +148,3 @@ class Rotated:
 
     def _key(self, noise: Noise) -> dict[str, int]:
         return {"rotations": self.rotations, **noise.key(self.noise)}
-
-    def landing(self, out: Tensor) -> Tensor | None:
-        return None

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels.codec import note_non_finite
-from gnnqlab.message.codec import Noise
-from gnnqlab.message.wire import Layout, lay_out
+from gnnqlab.message.codec import LaidOut, Noise
+from gnnqlab.message.wire import Layout
 
 __all__ = ["BFloat16"]
 
@@ -24,7 +24,7 @@ _BLOCK = 1 << 17
 
 
 @dataclass(frozen=True)
-class BFloat16:
+class BFloat16(LaidOut):
     """Rows rounded to the nearest bfloat16: two bytes an element, no parameters, 16 bits.
 
     An element errs by at most ``2^-8`` of itself, in the same way in every epoch where it does not change: rounding is
@@ -51,12 +51,6 @@ class BFloat16:
 
     def param_bytes(self, bits: int, columns: int) -> int:
         return 0
-
-    def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
-        return torch.empty(num_rows, columns, device=device)
-
-    def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
-        return lay_out(widths, num_rows, columns, param_bytes=self.param_bytes)
 
     def encode(
         self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
@@ -93,9 +87,6 @@ class BFloat16:
         put = out.index_add_ if accumulate else out.index_copy_
         for block in _blocks(layout):
             put(0, rows[block], received_nD[block].to(out.dtype))
-
-    def landing(self, out: Tensor) -> Tensor | None:
-        return None
 
 
 def _elements(segment: Tensor, layout: Layout) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 from gnnqlab.bits.policy import USUAL
 from gnnqlab.bits.variance import RowVariance, min_max
 from gnnqlab.kernels.reference.codec import SMALLEST_RANGE
-from gnnqlab.message.codec import Noise, Stochastic, counted_from, parts_of
+from gnnqlab.message.codec import LaidOut, Noise, Stochastic, counted_from, parts_of
 from gnnqlab.message.wide import encode_32
 from gnnqlab.message.wire import Layout, lay_out
 from gnnqlab.settings import OneOf, Range, check
@@ -28,7 +28,7 @@ _EXPONENT = 0x7F800000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spikes:
+class Spikes(LaidOut):
     """The largest magnitudes of a row in float16 with their places, the rest in stochastic codes between its ends.
 
     A spike x_p travels as ``v U``: ``v = float16((x_p - c) / U)``, c the middle of the rest's range, U the power of two
@@ -155,9 +155,6 @@ class Spikes:
             places.view(torch.int16).view(count, spikes),
             values.view(torch.float16).view(count, spikes),
         )
-
-    def landing(self, out: Tensor) -> Tensor | None:
-        return None
 
 
 def split_spikes(x_mD: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
