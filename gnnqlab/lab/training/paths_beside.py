@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from gnnqlab.lab.figures.bundle import Bundle
-    from gnnqlab.lab.training.critical_path import CriticalPath
+    from gnnqlab.lab.training.chain import CriticalPath
 
 __all__ = ["PathsBeside", "Side", "phases_of"]
 
