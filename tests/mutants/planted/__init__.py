@@ -2,6 +2,7 @@
 
 from tests.mutants.planted import (
     bits,
+    codecs,
     compute,
     exchange,
     lab,
@@ -17,6 +18,6 @@ from tests.mutants.planted import (
 )
 
 FAULTS = (
-    *theory.FAULTS, *bits.FAULTS, *partition.FAULTS, *message.FAULTS, *exchange.FAULTS, *models.FAULTS, *train.FAULTS,
-    *measure.FAULTS, *tune.FAULTS, *lab.FAULTS, *runs.FAULTS, *compute.FAULTS, *links.FAULTS,
+    *theory.FAULTS, *bits.FAULTS, *partition.FAULTS, *message.FAULTS, *codecs.FAULTS, *exchange.FAULTS, *models.FAULTS,
+    *train.FAULTS, *measure.FAULTS, *tune.FAULTS, *lab.FAULTS, *runs.FAULTS, *compute.FAULTS, *links.FAULTS,
 )  # fmt: skip

@@ -125,9 +125,9 @@ FAULTS = (
     ),
     Fault(
         name="the errors of an epoch are those of untrained rows",
-        file="measure/codecs_over_epochs.py",
-        before="weights = trained_weights(graph, shape, epoch, seed=seed)",
-        after="weights = trained_weights(graph, shape, 0, seed=seed)",
+        file="measure/rows_by_epoch.py",
+        before="weights = trained_weights(graph, model, epoch, seed=seed)",
+        after="weights = trained_weights(graph, model, 0, seed=seed)",
         test="measure/test_codecs_over_epochs.py::test_lines_are_the_errors_of_that_epochs_rows",
         why="a training's whole course would be flat, which some rows are",
     ),

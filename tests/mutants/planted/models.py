@@ -40,7 +40,7 @@ FAULTS = (
         file="train/edges.py",
         before="if system.schedule.lag:",
         after="if False:",
-        test="nn/test_edge_features.py::test_systems_that_cannot_honour_them",
+        test="nn/test_edge_refusals.py::test_systems_that_cannot_honour_them",
         why="a run would stop in its first epoch, with every worker started, where a line says so before",
     ),
     Fault(
