@@ -31,6 +31,8 @@ from gnnqlab.train.machine import node_name, this_node
 
 __all__ = ["HeldLinks", "keep_graph", "own_links", "own_shard", "partitioner_library"]
 
+_READING = 2
+"""Rises when readers take more of a source than notes from before know of; 2 since they take features of edges."""
 _LONG_S = 24 * 3600.0
 """Loading and partitioning may take hours on a large graph; the guard is told so."""
 
@@ -153,7 +155,7 @@ def _has_links(folder: Path, links: str, workers: int) -> bool:
 
 def _source_digest(source: str, held: HeldLinks | None) -> str:
     """Name a source by what would change its content: its text, the data folder, and a file's size and age."""
-    facts: list[object] = [source, os.environ.get("GNNQLAB_DATA"), os.getcwd(), _version()]
+    facts: list[object] = [source, os.environ.get("GNNQLAB_DATA"), os.getcwd(), _version(), _READING]
     path = Path(source)
     if path.exists():
         files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())

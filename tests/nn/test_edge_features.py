@@ -324,9 +324,6 @@ def test_a_saved_model_knows_them(tmp_path):
     assert read_model(tmp_path).num_edge_features == 0
 
 
-# ---- who refuses them ------------------------------------------------------------------------------
-
-
 def test_rows_of_layers_are_those_of_nodes():
     """What embeddings are made of: a layer of messages takes rows of nodes, and its sums are no layer."""
     graph = featured()

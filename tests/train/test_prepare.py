@@ -169,3 +169,19 @@ def test_links_are_held_back_before_the_cut_and_found_again(tmp_path: Path, monk
     assert not torch.equal(made(2, "other")[0][1].kinds, first[0][1].kinds)
     monkeypatch.setattr("gnnqlab.train.prepare.load", None)  # what is there is not loaded again
     assert torch.equal(made(1, "again")[1][1].targets, first[1][1].targets)
+
+
+def test_a_file_is_read_again_once_readers_take_more_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loads = []
+    monkeypatch.setattr("gnnqlab.train.prepare.load", lambda source: loads.append(source) or gq.load(source))
+
+    def made(name: str) -> None:
+        (run := tmp_path / name).mkdir()
+        own_shard("sbm:60,3,6", Random(), rank=0, workers=1, run=run, heartbeat=Heartbeat(None))
+
+    made("first")
+    made("again")
+    assert len(loads) == 1
+    monkeypatch.setattr("gnnqlab.train.prepare._READING", 3)
+    made("by a later reader")
+    assert len(loads) == 2
