@@ -77,5 +77,6 @@ def draw_overhead(seconds: DataFrame, *, link: str = "", dark: bool = False) -> 
         for label in shares
     )
     caption = f"Where a run's seconds go: {words}." + (f" Link: {link}." if link else "")
-    finish(figure, title="Where a run's seconds go", caption=caption, dark=dark, height=210 + 44 * len(shares.columns))
+    height = 210 + 44 * len(shares.columns)
+    finish(figure, title="Where a run's seconds go", caption=caption, dark=dark, height=height, legend_rows=2)
     return Bundle(figure, seconds)
