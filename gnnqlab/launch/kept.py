@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import itertools
+import os
 import shutil
 import time
 from collections.abc import Sequence
@@ -20,9 +22,10 @@ _LOCK = ".lock"
 
 
 def bytes_under(path: Path) -> int:
-    """Return the bytes of a file, or of all files in a folder; those that vanish meanwhile count nothing."""
+    """Return the bytes of a file, or of all files in a folder; what vanishes meanwhile counts nothing."""
     total = 0
-    for each in (path, *path.rglob("*")):
+    inside = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
+    for each in itertools.chain([path], inside):
         try:
             total += each.stat().st_size if each.is_file() else 0
         except OSError:

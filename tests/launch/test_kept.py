@@ -38,6 +38,22 @@ def test_a_run_is_deleted_by_name_and_its_size_told(tmp_path: Path, capsys: pyte
     assert not first.folder.exists() and [run.id for run in runs(tmp_path)] == [second.id]
 
 
+def test_a_folder_that_vanishes_meanwhile_counts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that ends just then: its guard removes what was temporary."""
+    (tmp_path / "run" / "tmp" / "attempt").mkdir(parents=True)
+    (tmp_path / "run" / "records").write_text("four")
+    scandir = os.scandir
+
+    def gone(path: Path | str) -> object:
+        if Path(path).name == "attempt" and Path(path).exists():
+            Path(path).rmdir()
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", gone)
+    assert kept.bytes_under(tmp_path / "run") == 4
+    assert not (tmp_path / "run" / "tmp" / "attempt").exists()
+
+
 def test_an_unknown_name_deletes_nothing_and_names_the_nearest(tmp_path: Path) -> None:
     run = ended(tmp_path)
     with pytest.raises(ValueError, match=f"got '{run.id}x'; did you mean {run.id}"):
