@@ -90,7 +90,7 @@ def _pipelined(bits: int) -> System:
     from gnnqlab.systems import fixed_bits
 
     system = fixed_bits(bits=bits, parameters="bfloat16")
-    return replace(system, name=f"{bits}-bit-pipelined", schedule=Pipelined())
+    return replace(system, name=f"{bits}-bit-pipelined", schedule=Pipelined(dropped_by="owner"))
 
 
 def _named(name: str, **settings: Any) -> Callable[[], System]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from gnnqlab.compute.remade import Remakes
 from gnnqlab.kernels.noise import dropout
 
-__all__ = ["Drop", "Hop"]
+__all__ = ["Ahead", "Drop", "Hop"]
 
 
 def _plain(compute: Callable[..., Any], *inputs: Any) -> Any:
@@ -45,6 +45,33 @@ class Drop:
         return dropout(x, ids, p=self.p, seed=self.seed, epoch=self.epoch, stream=self.stream)
 
 
+class Ahead:
+    """Rows dropped in the pass that made them, for a look at neighbours to which the rows before dropout go too.
+
+    Args:
+        whole: the rows before dropout.
+        dropped: with the mask on them.
+        drop: that mask.
+    """
+
+    def __init__(self, whole: Tensor, dropped: Tensor, drop: Drop) -> None:
+        self._rows: tuple[Tensor, Tensor] | None = (whole, dropped)
+        self._drop = drop
+
+    def take(self, x: Tensor, drop: Drop | None) -> Tensor | None:
+        """Return these very rows with this mask on them, if that is what there is; asked once, it holds nothing more.
+
+        Example:
+            >>> import torch
+            >>> x, drop = torch.ones(1, 1), Drop(ids=torch.tensor([0]), p=0.5, seed=0, epoch=0, stream=0)
+            >>> ahead = Ahead(x, 2 * x, drop)
+            >>> ahead.take(x, drop), ahead.take(x, drop)
+            (tensor([[2.]]), None)
+        """
+        rows, self._rows = self._rows, None
+        return rows[1] if rows is not None and rows[0] is x and self._drop == drop else None
+
+
 @dataclass(frozen=True)
 class Hop:
     """Which look at neighbours this is: at most one exchange of the rows, and of their gradients."""
@@ -61,9 +88,14 @@ class Hop:
     """Whether products are in float32, whatever the axis ``compute`` says: in the layer before the loss."""
     drop: Drop | None = None
     """Mask of what is summed, where rows travel, and are kept, without it; ``None``: none, or rows already have it."""
+    ahead: Ahead | None = field(default=None, compare=False, repr=False)
+    """Rows of this worker with that mask on them, where the pass that made them has put it on."""
     remakes: Remakes | None = field(default=None, compare=False, repr=False)
     """Told how results are made again for the backward pass; ``None``: nobody makes them again."""
 
     def own(self, x: Tensor) -> Tensor:
         """Return what is summed of the rows of this worker."""
-        return x if self.drop is None else self.drop.own(x)
+        if self.drop is None:
+            return x
+        dropped = None if self.ahead is None else self.ahead.take(x, self.drop)
+        return self.drop.own(x) if dropped is None else dropped

@@ -242,9 +242,12 @@ class GraphPass(RowPasses):
         drop = self._next_drop(p)
         if drop is None:
             return x
+        ahead, self._ahead = self._ahead, None
         if isinstance(x, SparseInput):
             place = {"seed": drop.seed, "epoch": drop.epoch, "stream": drop.stream}
             return drop.around(partial(x.dropout, self.ids, p=p, **place))
+        if ahead is not None and (dropped := ahead.take(x, drop)) is not None:
+            return dropped
         return self._made(drop.own(x), drop.rows, x, self.ids)
 
     def looks_first(self, x: Tensor | SparseInput, dropout: float) -> bool:
@@ -267,19 +270,24 @@ class GraphPass(RowPasses):
     def _look(self, x: Tensor, p: float, exact: bool) -> tuple[Tensor, Hop]:
         """Return the rows for a look at neighbours that drops their elements: before dropout where it is the hop's."""
         drop = self._next_drop(p)
+        ahead, self._ahead = self._ahead, None
         x = widened(x) if exact else x
         if drop is None:
             return x, self._next_hop(x, exact)
         if self.graph.exchange.keeps_rows:
-            return x, replace(self._next_hop(x, exact), drop=drop)
+            return x, replace(self._next_hop(x, exact), drop=drop, ahead=ahead)
         x = self._made(drop.own(x), drop.rows, x, self.ids)
         return x, self._next_hop(x, exact)
 
     def _next_drop(self, p: float) -> Drop | None:
+        drop = self._drop_to_come(p)
+        self._dropouts += drop is not None
+        return drop
+
+    def _drop_to_come(self, p: float) -> Drop | None:
         if not self.training or p == 0.0:
             return None
-        self._dropouts += 1
-        key = stream("dropout", self._dropouts - 1)
+        key = stream("dropout", self._dropouts)
         around = partial(timed, self.clock, "elementwise")
         return Drop(ids=self.ids, p=p, seed=self.graph.seed, epoch=self.epoch, stream=key, around=around)
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from gnnqlab.compute import Products
 from gnnqlab.compute.remade import Remakes
-from gnnqlab.exchange.hop import Drop
+from gnnqlab.exchange.hop import Ahead, Drop
 from gnnqlab.kernels.nodewise import Mask, Norm
 from gnnqlab.nn.timed import PassClock, timed
 
@@ -31,8 +31,15 @@ class RowPasses(ABC):
     def _keeps_rows(self) -> bool:
         """Whether rows travel, and are kept, as they are before dropout."""
 
+    _ahead: Ahead | None = None
+    """What the latest :meth:`activate` has dropped already for the look that comes next."""
+
     @abstractmethod
     def _next_drop(self, p: float) -> Drop | None: ...
+
+    @abstractmethod
+    def _drop_to_come(self, p: float) -> Drop | None:
+        """Return what :meth:`_next_drop` would, without taking it."""
 
     def rowwise(self, compute: Callable[..., Tensor], *rows: Tensor) -> Tensor:
         """Return ``compute(*rows)``: norms, activations, sums, whatever looks at no other row and multiplies nothing.
@@ -82,8 +89,9 @@ class RowPasses(ABC):
     ) -> Tensor:
         """Return ``dropout(activation(norm(y)))``, ``(N, D)``: all that stands between two layers, in one pass.
 
-        Where rows must travel as they are before dropout, the look at neighbours drops them, and this does not:
-        :meth:`left` says with what probability. ``y`` may be written over.
+        Where rows must travel as they are before dropout, this returns those, and the look at neighbours drops them
+        with the probability that :meth:`left` says: it finds what it sums made in the same pass. ``y`` may be written
+        over.
 
         Args:
             y: the result of a layer, float32 ``(N, D)``.
@@ -95,6 +103,8 @@ class RowPasses(ABC):
         Example:
             ``h = g.activate(y, norm, dropout=p)``, then ``y = convolution(g, h, dropout=g.left(p))``
         """
+        if looked_at and (drop := self._drop_ahead(dropout)) is not None:
+            return self._activate_ahead(y, norm, activation, drop)
         mask = self._mask(dropout, looked_at)
         run = partial(self._products.nodewise, activation=activation, mask=mask)
         inplace = self._remakes is None
@@ -105,6 +115,9 @@ class RowPasses(ABC):
         self, y: Tensor, norm: nn.LayerNorm | None = None, *, activation: str = "relu", dropout: float = 0.0
     ) -> tuple[Tensor, Tensor]:
         """Return the rows before dropout and those that the next look takes, both as :meth:`activate` makes them."""
+        if (drop := self._drop_ahead(dropout)) is not None:
+            whole = self._activate_ahead(y, norm, activation, drop)
+            return whole, whole
         mask, affine = self._mask(dropout, looked_at=True), _affine(norm)
         run = partial(self._products.nodewise_both, activation=activation, mask=mask)
         whole, dropped = timed(self.clock, "elementwise", run, y, affine)
@@ -115,6 +128,16 @@ class RowPasses(ABC):
     def left(self, dropout: float) -> float:
         """Return the probability with which a look still has to drop rows that :meth:`activate` made with this one."""
         return dropout if self._keeps_rows else 0.0
+
+    def _drop_ahead(self, p: float) -> Drop | None:
+        """Return the mask of the next look where it may be put on before: rows are kept, and none are made again."""
+        return self._drop_to_come(p) if self._keeps_rows and self._remakes is None else None
+
+    def _activate_ahead(self, y: Tensor, norm: nn.LayerNorm | None, activation: str, drop: Drop) -> Tensor:
+        run = partial(self._products.nodewise_both, activation=activation, mask=_mask_of(drop))
+        whole, dropped = timed(self.clock, "elementwise", run, y, _affine(norm))
+        self._ahead = Ahead(whole, dropped, drop)
+        return whole
 
     def _mask(self, p: float, looked_at: bool) -> Mask | None:
         return _mask_of(None if looked_at and self._keeps_rows else self._next_drop(p))

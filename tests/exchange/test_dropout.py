@@ -14,10 +14,12 @@ from torch.nn import functional
 
 from gnnqlab.exchange import AdaptivePipeline, Overlapped, Pipelined
 from gnnqlab.exchange.boundary import Call
+from gnnqlab.exchange.hop import Drop
 from gnnqlab.kernels.noise import stream
 from gnnqlab.kernels.reference.noise import uniform16
 from gnnqlab.message import BoundarySampling, Unchanged
 from gnnqlab.nn import ModelSettings, build_model
+from gnnqlab.nn.row_passes import RowPasses
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import make_system, vanilla
 from gnnqlab.train.config import TrainSettings
@@ -282,3 +284,39 @@ def once_on_rank(rank, workers, graph, owner, shape):
         trainer.close()
         found.append({"losses": torch.tensor(losses)})
     return found
+
+
+# --- The mask is put on in the pass that makes the rows ---
+
+
+def losses_and_masks(rank, workers, graph, owner, shape, schedule, apart):
+    """Losses of a worker, and how many passes did nothing but put a mask on rows of its own."""
+    trainer = worker_trainer(
+        build_shard(graph, owner, rank, workers), replace(vanilla(), schedule=schedule), shape, TrainSettings(seed=SEED)
+    )
+    passes = []
+    with pytest.MonkeyPatch.context() as patch:
+        own = Drop.own
+        patch.setattr(Drop, "own", lambda drop, x: passes.append(drop.stream) or own(drop, x))
+        if apart:
+            patch.setattr(RowPasses, "_drop_ahead", lambda self, p: None)
+        losses = []
+        for epoch in range(4):
+            losses.append(trainer.gradients(epoch))
+            trainer.optimizer.step()
+    trainer.close()
+    return losses, len(passes)
+
+
+@pytest.mark.parametrize(
+    ("name", "dropped_by"), [("gcn", "receiver"), ("graphsage", "owner"), ("gcnii", "receiver"), ("jknet", "owner")]
+)
+def test_kept_rows_are_dropped_in_the_pass_that_makes_them_to_the_bit(name, dropped_by):
+    shape, graph = ModelSettings(name=name, layers=3, hidden=16, dropout=0.5), random_graph(features=12)
+    owner = Random(seed=1).assign(graph, 2)
+    schedule = Pipelined(dropped_by=dropped_by)
+    arguments = (2, graph, owner, shape, schedule)
+    once, apart = (run_ranks(losses_and_masks, *arguments, way) for way in (False, True))
+    assert [losses for losses, _ in once] == [losses for losses, _ in apart]
+    assert all(passes == 0 for _, passes in once)
+    assert all(passes > 0 for _, passes in apart)
