@@ -43,6 +43,7 @@ BENCHES = {
     "throughput": "gnnqlab.bench.throughput",
     "tuner": "gnnqlab.bench.tuner",
     "variance": "gnnqlab.bench.variance",
+    "versions": "gnnqlab.bench.versions",
 }
 """Name -> module with a function of that name, ``(repeats=...) -> rows``."""
 

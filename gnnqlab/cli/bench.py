@@ -41,20 +41,20 @@ class Bench:
     compute: default coauthor_physics. systems: several, separated by commas; default three real graphs, as for exact.
     cdfgnn, fanouts, int8, precision: default amazon_computers. tango: several, separated by semicolons; the same
     default. cuts: several, separated by semicolons; default one real, three made. limits: the same; default one real,
-    two made. minibatch: default a planted partition, for scores digits. memory: of trainings; default rmat:12,30.
-    broadcasts: default cora and amazon_computers. codecs: several, separated by commas; default four real graphs, with
-    --seeds three."""
+    two made. versions: the same; default one made. minibatch: default a planted partition, for scores digits. memory:
+    of trainings; default rmat:12,30. broadcasts: default cora and amazon_computers. codecs: several, separated by
+    commas; default four real graphs, with --seeds three."""
     models: str | None = None
     """throughput, accuracy, codecs, compute, int8, limits, memory, minibatch, nodewise, precision, systems, tango:
     names of models, separated by commas; default: all seven, of codecs and compute three, of int8, minibatch and tango
     gcn,gat, of limits gcn,graphsage,gcnii, of memory graphsage,gat for SAR, gcn for what is foreseen and else all, of
-    nodewise gcn,graphsage,gcnii,jknet, of precision gcn, of systems gcn,graphsage."""
+    nodewise gcn,graphsage,gcnii,jknet, of precision gcn, of systems gcn,graphsage, of versions gcn,graphsage,gcnii."""
     systems: str | None = None
     """throughput, accuracy, codecs with --seeds: names of contestants, separated by commas, as 2-bit,sylvie; default:
     all. predict: only these systems. systems: names of systems, each as published and with every service, or with a +
     the second line alone. precision: names of systems as published. caches: parts of the names of lines, as metis /
     float32; default: all. broadcasts: the same, as variation. memory: recipes whose memory is foreseen; default:
-    all."""
+    all. versions: names of systems; default vanilla."""
     parts: str | None = None
     """memory: parts of the table, separated by commas: SAR's peaks and seconds beside Vanilla's, what is foreseen, live
     matrices, what layers keep; default: peaks,seconds,foreseen,live,kept."""
@@ -73,6 +73,8 @@ class Bench:
     first_seed: int | None = None
     """epoch with a link, accuracy, broadcasts, caches, cdfgnn, codecs, compute, int8, minibatch, precision, systems,
     tango: seed of the first of these trainings; default 0."""
+    other: str | None = None
+    """versions: path of the Python of an environment, or of a built checkout, that has another gnnqlab."""
     keep: str | None = None
     """Keep the rows in the table of this name, with date, machine and command. Where there is one, rows of the same
     case, figure and rival take the place of the old ones, and the others are added."""
@@ -104,7 +106,7 @@ class Bench:
             raise ValueError(f"a folder of kept tables needs the name of one, got --results {self.results}; add --keep")
         if self.keep is not None:
             expect_joinable(self.keep, folder=self.results or HERE)  # before hours of measuring, not after them
-        names = ("link", "comm_share", "hosts", "graph", "epochs", "seeds", "first_seed", "trainings")
+        names = ("link", "comm_share", "hosts", "graph", "epochs", "seeds", "first_seed", "trainings", "other")
         options = {name: value for name in names if (value := getattr(self, name)) is not None}
         if self.workers is not None:
             options["workers"] = _numbers(self.workers)
@@ -169,12 +171,18 @@ class Bench:
         for each in (each.name for each in fields(self) if each.name not in _NOT_REPEATED):
             value = getattr(self, each)
             if value is not None:
-                words += [f"--{each.replace('_', '-')}", _named(value) if each == "graph" else str(value)]
+                told = {"graph": _named, "other": _another}.get(each, str)(value)
+                words += [f"--{each.replace('_', '-')}", told]
         return shlex.join(words)
 
 
 _NOT_REPEATED = ("name", "keep", "results", "page", "readme", "trainings", "json")
 """Options that say where results go, not what is measured."""
+
+
+def _another(path: str) -> str:
+    """Return what stands in a kept command for a Python that is on one machine alone."""
+    return Path(path).name
 
 
 def _named(graphs: str) -> str:

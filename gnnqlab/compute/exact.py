@@ -179,6 +179,11 @@ class ExactProducts(PlainProducts):
         result: Tensor = Affine.apply(base, x, weight, beta, alpha, self)
         return result
 
+    def mixed(self, x: Tensor, weight: Tensor, *, beta: float, alpha: float) -> Tensor:
+        if not self._packs:
+            return super().mixed(x, weight, beta=beta, alpha=alpha)
+        return self.affine(x, x, weight, beta=beta, alpha=alpha)
+
     def attend(
         self, adjacency: Adjacency, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float = 0.2
     ) -> Tensor:

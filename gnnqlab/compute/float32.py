@@ -134,6 +134,13 @@ class PlainProducts(Products):
             return own
         return torch.addmm(base, x, weight, beta=beta, alpha=alpha)
 
+    def mixed(self, x: Tensor, weight: Tensor, *, beta: float, alpha: float) -> Tensor:
+        if not tall.many(x):
+            return self.affine(x, x, weight, beta=beta, alpha=alpha)
+        # As x (beta I + alpha weight) it is one product forward and one backward, without passes that scale and add.
+        own = torch.eye(weight.shape[0], dtype=weight.dtype, device=weight.device)
+        return self.linear(x, torch.add(beta * own, weight, alpha=alpha))
+
     def aggregate(self, adjacency: Adjacency, x: Tensor) -> Tensor:
         return sparse.aggregate(adjacency, x)
 

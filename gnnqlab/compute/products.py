@@ -65,7 +65,7 @@ class Products(ABC):
     """The products of one worker, in one precision.
 
     Those up to `attend_columns` record no gradient: they are for who writes a backward pass. `linear`, `affine`,
-    `aggregate` and `attend` are differentiable.
+    `mixed`, `aggregate` and `attend` are differentiable.
     """
 
     @property
@@ -255,6 +255,10 @@ class Products(ABC):
     @abstractmethod
     def affine(self, base: Tensor, x: Tensor, weight: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
         """Return ``beta base + alpha x weight``, differentiable in all three; ``base`` may be a row."""
+
+    def mixed(self, x: Tensor, weight: Tensor, *, beta: float, alpha: float) -> Tensor:
+        """Return ``beta x + alpha x weight``, ``(N, D)``, differentiable in both; weight ``(D, D)``."""
+        return self.affine(x, x, weight, beta=beta, alpha=alpha)
 
     @abstractmethod
     def aggregate(self, adjacency: Adjacency, x: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from gnnqlab.kernels.adjacency import address, describe
 from gnnqlab.kernels.reference import tall as reference
 from gnnqlab.kernels.room import room
 
-__all__ = ["own_products", "pays", "tall_mm"]
+__all__ = ["many", "own_products", "pays", "tall_mm"]
 
 _tall_mm = native.declare("tall_mm", "p i i i p i i i p i p i i")
 _LEAST_ROWS = 1024
@@ -73,6 +73,11 @@ def tall_mm(x: Tensor, w: Tensor, *, base: Tensor | None = None, out: Tensor | N
     return out
 
 
+def many(x: Tensor) -> bool:
+    """Whether rows ``(N, I)`` are so many that what is done to a small matrix first is not felt."""
+    return x.shape[0] >= _LEAST_ROWS
+
+
 def pays(x: Tensor, w: Tensor) -> bool:
     """Whether a product is our own: float32 rows on a CPU that the framework's library was not made for, and many.
 
@@ -81,7 +86,7 @@ def pays(x: Tensor, w: Tensor) -> bool:
     """
     if not (x.is_cpu and x.dtype == w.dtype == torch.float32 and x.dim() == w.dim() == 2):
         return False
-    if x.shape[0] < _LEAST_ROWS or sum(w.shape) > _MOST_COLUMNS or not (x.stride(1) == 1 or x.shape[1] == 1):
+    if not many(x) or sum(w.shape) > _MOST_COLUMNS or not (x.stride(1) == 1 or x.shape[1] == 1):
         return False
     return (_of_another_maker() if _own is None else _own) and native.active(x.device)
 

@@ -147,7 +147,10 @@ class GraphPass(RowPasses):
         return widened(x) if isinstance(x, Tensor) else x
 
     def affine(self, base: Tensor, x: Tensor, weight: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
-        """Return ``beta base + alpha x weight``, float32 ``(N, O)``."""
+        """Return ``beta base + alpha x weight``, float32 ``(N, O)``; with ``x`` as its own base that is one product."""
+        if base is x:
+            mix = partial(self._products.mixed, weight=weight, beta=beta, alpha=alpha)
+            return self._made(timed(self.clock, "products", mix, x), mix, x)
 
         def run(base: Tensor, x: Tensor) -> Tensor:
             return self._products.affine(base, x, weight, beta=beta, alpha=alpha)

@@ -111,13 +111,27 @@ def test_attention_stays_within_two_roundings_of_float64(adjacency: Adjacency) -
         _within(found[place], exact[place], ((off + off / 2) * (1 + U) * size).sum(0))
 
 
+@pytest.mark.parametrize("rows", [NODES, 1500])
+def test_rows_mixed_with_their_own_product_are_those_of_float64(rows: int) -> None:
+    products, x, weight = Float32Products().build(), _random(rows, COLUMNS), _random(COLUMNS, COLUMNS, seed=1)
+
+    def plain(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return 0.4 * x + 0.6 * x @ weight
+
+    found = _with_gradients(lambda *each: products.mixed(*each, beta=0.4, alpha=0.6), x, weight)
+    expected = _with_gradients(plain, x.double(), weight.double())
+    for ours, exact in zip(found, expected, strict=True):
+        assert ours.dtype == torch.float32
+        assert (ours - exact).abs().max() <= 1e-6 * exact.abs().max()
+
+
 def test_float32_is_pytorch_and_the_kernels_bit_for_bit(adjacency: Adjacency) -> None:
     products = Float32Products().build()
     x, weight, bias = _random(NODES, COLUMNS), _random(COLUMNS, COLUMNS, seed=1), _random(COLUMNS, seed=2)
     pairs = [
         (lambda x, w, b: products.linear(x, w, b), lambda x, w, b: x @ w + b, (x, weight, bias)),
         (
-            lambda x, w: products.affine(x, x, w, beta=0.4, alpha=0.6),
+            lambda x, w: products.mixed(x, w, beta=0.4, alpha=0.6),  # few rows
             lambda x, w: torch.addmm(x, x, w, beta=0.4, alpha=0.6),
             (x, weight),
         ),
