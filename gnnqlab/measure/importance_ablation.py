@@ -1,7 +1,7 @@
 """Does importance help at equal bytes? The gradient's variance with SYLVIE's widths, and with the same widths moved.
 
 Every message keeps the widths that it has, so every message keeps its bytes; only which of its rows gets which width
-changes. SYLVIE never ablates this. Notebook 10 has the figures of three graphs: importance by in-degree (section IV-A)
+changes. SYLVIE never ablates this. Notebook 26 has the figures of three graphs: importance by in-degree (section IV-A)
 helps on two of them and not on ``cora``; Σα² at the receiver is better on all three.
 """
 

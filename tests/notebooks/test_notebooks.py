@@ -20,6 +20,9 @@ SEEN_WITHOUT_SCRIPTS = {"image/png", "text/html"}
 
 each_notebook = each("path", NOTEBOOKS)
 
+COLUMNS = 85
+"""Characters of a line of code that JupyterLab shows in a window of 900 px, in its font, beside prompt and bars."""
+
 
 def _read(path: Path) -> nbformat.NotebookNode:
     book = nbformat.read(path, as_version=4)
@@ -89,6 +92,12 @@ def test_cells_are_thin(path: Path) -> None:
         tree = ast.parse(cell.source)
         classes = any(isinstance(node, ast.ClassDef) for node in ast.walk(tree))
         assert not (classes and launches), "workers cannot import a cell"
+
+
+@each("path", [path for path in NOTEBOOKS if path.stem[:2] not in ("01", "02")])
+def test_code_is_not_cut_on_a_narrow_page(path: Path) -> None:
+    for cell in _code(path):
+        assert not [line for line in cell.source.splitlines() if len(line) > COLUMNS]
 
 
 @each_notebook

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, SupportsFloat
 
 __all__ = ["EXERCISES", "Exercise", "check"]
 
@@ -54,7 +55,7 @@ EXERCISES = {
     "10.importance": Exercise(0.75, "Count the nodes with a smaller in-degree, and those smaller than the largest."),
     "10.mean": Exercise(2.625, "Half get 1 bit, a quarter 2, an eighth 4 and an eighth 8."),
     "10.decision": Exercise(4, "The rate is lower than δ epochs before: training slows down, so more bits."),
-    "11.age": Exercise(20, "Σ k · 0.05 · 0.95^(k-1), over k = 1, 2, … That is the mean of a geometric distribution."),
+    "11.stale": Exercise(0.8, "Four stale epochs, then a fresh one, and so on."),
     "11.speed": Exercise(1.25, "Vanilla adds them up; PipeGCN takes the longer of the two."),
     "11.both": Exercise(10, "2 bits instead of 32: 2.5 ms. Which is the longer of the two now?"),
     "12.held": Exercise(12, "Every leaf lies where its one edge lies; the hub lies on all three."),
@@ -110,12 +111,21 @@ EXERCISES = {
     "26.width": Exercise(4, "Which tenth of epochs is it? The first has one bit."),
     "26.mean": Exercise(10.5, "Six widths, each in a sixth of the epochs."),
     "26.share": Exercise(20, "0.2 s of 5 s, and 1 s on top of both."),
+    "28.age": Exercise(20, "Σ k · 0.05 · 0.95^(k-1), over k = 1, 2, … That is the mean of a geometric distribution."),
+    "28.start": Exercise(
+        100 * (1 - 0.95**10), "Each time 5 % of what is still missing comes: what is missing after ten?"
+    ),
+    "28.wave": Exercise(1 / 3, "The mean swings from -a to a: a = γ (-a) + (1 - γ). Or the equation, with T = 2."),
 }
 """By notebook and name."""
 
 
-def check(name: str, answer: float | None) -> None:
+def check(name: str, answer: Any) -> None:
     """Say whether the answer to an exercise is right, to one percent; give a hint if it is not.
+
+    Args:
+        name: of `EXERCISES`.
+        answer: a number, or ``None`` for none yet.
 
     Raises:
         ValueError: if there is no such exercise.
@@ -127,12 +137,16 @@ def check(name: str, answer: float | None) -> None:
         Not yet, 512 is not it. Eight bits are a byte.
         >>> check("01.payload", 64)
         Right: 64.
+        >>> check("01.payload", "64 bytes")
+        Not yet, '64 bytes' is no number. Write it without quotes and units.
     """
     if name not in EXERCISES:
         raise ValueError(f"an exercise must be one of {sorted(EXERCISES)}, got {name!r}")
     exercise = EXERCISES[name]
     if answer is None:
         print("Put your answer in place of None and run the cell again.")
+    elif isinstance(answer, str) or not isinstance(answer, SupportsFloat):
+        print(f"Not yet, {answer!r} is no number. Write it without quotes and units.")
     elif math.isclose(answer, exercise.right, rel_tol=0.01):
         print(f"Right: {exercise.right:.6g}.")
     else:

@@ -23,17 +23,17 @@ __all__ = ["grade_codec", "grade_policy"]
 
 _EPOCHS, _REPEATS, _DRAWS = 20, 32, 256
 _LESS, _SIGMAS, _ROUNDED = 1.2, 2.0, 1e-3
-_WORKERS = 2
+_WORKERS, _COLUMNS = 2, 64
 
 
-def grade_policy(policy: BitPolicy, *, bits: int = 2, graph: str = "digits") -> bool:
+def grade_policy(policy: BitPolicy | None, *, bits: int = 2, graph: str = "digits") -> bool:
     """Say whether a choice of bit-widths leaves less noise in the gradient than one width for all, in no more bytes.
 
     A GCN of 3 layers and 64 columns, trained for 20 epochs on a METIS cut for two workers; the variance of its gradient
     over messages of min-max codes, as AdaQP's Theorem 1 has them.
 
     Args:
-        policy: any value of the axis ``bits``; asked for the widths of epoch 0.
+        policy: any value of the axis ``bits``; asked for the widths of epoch 0. ``None``: says where it belongs.
         bits: the width that it is held against.
 
     Returns:
@@ -45,6 +45,9 @@ def grade_policy(policy: BitPolicy, *, bits: int = 2, graph: str = "digits") -> 
         Not yet: 14... kB a pass, more than the 5... kB of 2 bits. Which rows can do with fewer bits?
         False
     """
+    if not _is_made(policy, "policy"):
+        return False
+    assert policy is not None
     width = f"{bits} bit{'s' * (bits > 1)}"
     ours_bytes, ours = _noise(policy, graph)
     theirs_bytes, theirs = _fixed(bits, graph)
@@ -55,26 +58,28 @@ def grade_policy(policy: BitPolicy, *, bits: int = 2, graph: str = "digits") -> 
         )
         return False
     ratio = theirs.variance / ours.variance
-    said = f"{ours_bytes / 1e3:.1f} kB a pass ({width}: {theirs_bytes / 1e3:.1f}), {ratio:.2f} times less noise"
+    noise = f"{ratio:.2f} times less noise" if ratio >= 1 else f"{1 / ratio:.2f} times as much noise"
+    said = f"{ours_bytes / 1e3:.1f} kB a pass ({width}: {theirs_bytes / 1e3:.1f}), {noise}"
     if ratio < _LESS:
-        print(f"Not yet: {said}; {_LESS:g} is asked for. Which rows are short, and what makes most noise?")
+        print(f"Not yet: {said}; {_LESS:g} times less is asked for. Which rows are short, and what makes most noise?")
         return False
     print(f"Right: {said}.")
     return True
 
 
-def grade_codec(codec: Codec, bits: int, *, rows: Tensor | None = None) -> bool:
+def grade_codec(codec: Codec | None, bits: int, *, rows: Tensor | None = None, most: int | None = None) -> bool:
     """Say whether a codec brings rows back right on average, in the bytes that it promises.
 
     Sent are rows of every kind that a codec meets: normal, spiky, constant, of one element, and zeros.
 
     Args:
-        codec: any value of the axis ``codec``.
+        codec: any value of the axis ``codec``. ``None``: says where it belongs.
         bits: the width that is tried.
         rows: float32 ``(n, D)`` that are sent instead.
+        most: bytes that a row of 64 elements may take; any number of them if ``None``.
 
     Returns:
-        Whether the mean of many messages is the row, as far as their number tells.
+        Whether the mean of many messages is the row, as far as their number tells, and no row is too long.
 
     Example:
         >>> from gnnqlab.message import Stochastic
@@ -86,6 +91,16 @@ def grade_codec(codec: Codec, bits: int, *, rows: Tensor | None = None) -> bool:
 
     from gnnqlab.measure.codec_error import codec_error
 
+    if not _is_made(codec, "codec"):
+        return False
+    assert codec is not None
+    long = codec.layout(bits, 1, _COLUMNS).num_bytes
+    if most is not None and long > most:
+        print(
+            f"Not yet: a row of {_COLUMNS} takes {long} bytes, {most} at most are asked for. "
+            "What travels beside the codes?"
+        )
+        return False
     kinds = {"of your own": rows} if rows is not None else _kinds()
     sizes = []
     for name, sent in kinds.items():
@@ -104,6 +119,17 @@ def grade_codec(codec: Codec, bits: int, *, rows: Tensor | None = None) -> bool:
     words = " and ".join(filter(None, (", ".join(sizes[:-1]), sizes[-1])))
     kind = "kind of rows comes" if len(sizes) == 1 else "kinds of rows come"
     print(f"Right: {len(sizes)} {kind} back, on average as they were sent, in {words} bytes a row.")
+    return True
+
+
+def _is_made(part: object, word: str) -> bool:
+    """Whether a part is there, and is a value and no class; says what is missing."""
+    if part is None:
+        print(f"Put your {word} in place of None and run the cell again.")
+        return False
+    if isinstance(part, type):
+        print(f"Not yet: a {word} is a value, {part.__name__}(), got the class {part.__name__}.")
+        return False
     return True
 
 

@@ -50,6 +50,27 @@ def test_few_bits() -> None:
     assert EXERCISES["04.bytes"].right == MessageWalk.of(wide, bits=2).layout.num_bytes
 
 
+def test_old_rows() -> None:
+    from gnnqlab.exchange import AdaptivePipeline
+    from gnnqlab.measure.old_rows import ages
+
+    found = ages(AdaptivePipeline(bound=4), [1e6 - epoch**3 for epoch in range(101)])["age"]
+    assert EXERCISES["11.stale"].right == pytest.approx(found.iloc[1:].mean())
+
+
+def test_smoothed_rows() -> None:
+    gamma, mean, missing = 0.95, 0.0, 1.0
+    for _ in range(10):
+        mean, missing = gamma * mean + (1 - gamma) * 1.0, gamma * missing
+    assert EXERCISES["28.start"].right == pytest.approx(100 * mean) == pytest.approx(100 * (1 - missing))
+    weights = [(1 - gamma) * gamma**k for k in range(2000)]
+    assert EXERCISES["28.age"].right == pytest.approx(sum((k + 1) * weight for k, weight in enumerate(weights)))
+    swing = 0.0
+    for epoch in range(60):
+        swing = 0.5 * swing + 0.5 * (-1) ** epoch
+    assert EXERCISES["28.wave"].right == pytest.approx(abs(swing))
+
+
 def test_some_of_the_rows() -> None:
     sampler = gq.BoundarySampling(p=0.25)
     p = 1 / sampler.rescale

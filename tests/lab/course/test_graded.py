@@ -32,7 +32,28 @@ class _CheapLast:
 
 def test_one_width_is_not_better_than_itself(capsys: pytest.CaptureFixture[str]) -> None:
     assert not grade_policy(gq.Fixed(bits=2), graph=GRAPH)
-    assert "1.00 times less noise; 1.2 is asked for" in capsys.readouterr().out
+    assert "1.00 times less noise; 1.2 times less is asked for" in capsys.readouterr().out
+
+
+def test_more_noise_is_said_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not grade_policy(gq.Fixed(bits=1), graph=GRAPH)
+    said = capsys.readouterr().out
+    assert float(said.split("), ")[1].split(" times as much noise")[0]) > 1
+
+
+def test_what_is_missing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not grade_policy(None) and not grade_codec(None, 2)
+    assert capsys.readouterr().out.count("in place of None and run the cell again.") == 2
+    assert not grade_policy(gq.Fixed) and not grade_codec(gq.Spikes, 2)  # type: ignore[arg-type]
+    said = capsys.readouterr().out
+    assert "a policy is a value, Fixed(), got the class Fixed." in said and "Spikes()" in said
+
+
+def test_a_row_may_not_be_longer_than_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert gq.Stochastic().layout(2, 1, 64).num_bytes == 24
+    assert not grade_codec(gq.Stochastic(), 2, most=23)
+    assert "a row of 64 takes 24 bytes, 23 at most are asked for" in capsys.readouterr().out
+    assert grade_codec(gq.Stochastic(), 2, most=24)
 
 
 def test_less_noise_in_more_bytes_is_no_answer(capsys: pytest.CaptureFixture[str]) -> None:

@@ -100,6 +100,14 @@ FAULTS = (
         why="eight bits everywhere would be the answer",
     ),
     Fault(
+        name="a row may be as long as it likes in an exercise",
+        file="lab/course/graded.py",
+        before="if most is not None and long > most:",
+        after="if most is not None and long > most + 1:",
+        test="lab/course/test_graded.py::test_a_row_may_not_be_longer_than_asked_for",
+        why="min-max codes, which are there already, would be the answer",
+    ),
+    Fault(
         name="a wait that leads to nobody",
         file="lab/training/critical_path.py",
         before='_awaited(part, transfers) if part.what == "wait" else None',
