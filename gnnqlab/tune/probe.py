@@ -155,6 +155,10 @@ class Probe:
         """Return a policy that answers with the widths of a forecast, for measurements with them."""
         return self._desk.installed(self.widths(forecast))
 
+    def prediction(self, forecast: Forecast) -> Prediction:
+        """Return what a forecast was made of: the bytes of every message, seconds by phase, the wire."""
+        return self._prediction(forecast.recipe, forecast.epoch, forecast.base)
+
     def past(self, root: Path | str | None = None) -> DataFrame:
         """Return predicted and measured epochs of finished runs like this; see :func:`gnnqlab.tune.past.past`."""
         return past(self.config, lambda system: self.forecast(system=system), root)

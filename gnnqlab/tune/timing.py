@@ -142,7 +142,8 @@ def measure_timing(config: RunConfig, *, epochs: int = 20, fresh: bool = False, 
         return kept
     path = _path(config)
     found = []
-    with tempfile.TemporaryDirectory(prefix="gnnqlab-probe-") as root:
+    # What watches over a run may still write its last lines when the run is read already.
+    with tempfile.TemporaryDirectory(prefix="gnnqlab-probe-", ignore_cleanup_errors=True) as root:
         for name in ("vanilla", "random-bits"):
             system = probed(make_system(name), config.system)
             run = launch(dataclasses.replace(config, system=system, train=short), root=root, wait=True)

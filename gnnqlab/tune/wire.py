@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from gnnqlab.theory.cost import LinkCost
 from gnnqlab.train.link import parse_link
 
-__all__ = ["GOODPUT", "Wire"]
+__all__ = ["GOODPUT", "WITHIN_HOST", "Wire"]
 
 Array = NDArray[np.float64]
 
 GOODPUT = 0.97
 """Share of a link's rate that rows get: frames have headers, and the bucket of the limit wakes late."""
-_WITHIN_HOST = 2e9
+WITHIN_HOST = 2e9
 """Bytes per second between workers of one host."""
 
 
@@ -105,7 +105,7 @@ class Wire:
         busiest = max(within.sum(axis=end).max() for end in (0, 1))
         outer = float(sent_bytes.sum() - within.sum())
         return {
-            "inner": (float(within.sum()), float(busiest) / _WITHIN_HOST),
+            "inner": (float(within.sum()), float(busiest) / WITHIN_HOST),
             "outer": (outer, self.exchange_s(sent_bytes)),
         }
 
@@ -120,7 +120,7 @@ class Wire:
         """
         rank = np.arange(self.workers)
         apart = self._apart()
-        theta = np.full((self.workers, self.workers), 1 / _WITHIN_HOST)
+        theta = np.full((self.workers, self.workers), 1 / WITHIN_HOST)
         for k in range(1, self.workers):
             target = (rank + k) % self.workers
             crossing = apart[rank, target]
@@ -131,7 +131,7 @@ class Wire:
         np.fill_diagonal(theta, 0.0)
         gamma = np.full_like(theta, self.gamma_s)
         np.fill_diagonal(gamma, 0.0)
-        empty = LinkCost.uniform(self.workers, bytes_per_s=_WITHIN_HOST)
+        empty = LinkCost.uniform(self.workers, bytes_per_s=WITHIN_HOST)
         return LinkCost(theta_s_per_byte=theta, gamma_s=gamma, r_squared=empty.r_squared, moments=empty.moments)
 
     def _host(self, rank: NDArray[np.int64]) -> NDArray[np.int64]:

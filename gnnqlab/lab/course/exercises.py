@@ -82,6 +82,12 @@ EXERCISES = {
     "17.broadcast": Exercise(75_000, "Every worker gets the blocks of the 15 others: each block goes to 15 workers."),
     "17.even": Exercise(9, "A halo moves Ω rows and a broadcast (P - 1) n: which P makes them equal?"),
     "17.memory": Exercise(8, "It holds its own rows and, at a time, those of one other worker: two eighths."),
+    "18.ring": Exercise(2 * 63 / 64 * 4e6 / 1.25e9 * 1e3, "2 (P - 1) / P of them cross each link: 1.25 GB/s."),
+    "18.turns": Exercise(99.99, "2 (P - 1) messages, one after another."),
+    "18.crossing": Exercise(184, "What is saved on the wire must take longer than 4 ms: 92 MB, and a byte has 8 bits."),
+    "18.amdahl": Exercise(
+        30, "Eight times as many workers: a part of the epoch is an eighth of what it was, the other is not."
+    ),
     "19.codes": Exercise(5, "The largest code is 2^4 = 16, and 0 is one too: how many bits has 16?"),
     "19.product": Exercise(6, "(1/6)(1/6) = 1/36; how many times 1/36 is 1/6?"),
     "19.bytes": Exercise(2.5 / 1.45, "Compare 2.50 bits a row with the 1.45 that Table XII implies."),

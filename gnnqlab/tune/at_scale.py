@@ -1,0 +1,293 @@
+"""From one probe to any number of workers: what an epoch takes where nobody has measured, as papers have it for 24 GPUs
+(AdaQP Table 7) or 32 (SYLVIE Tables VIII and XIII).
+
+What is counted, exactly: the rows between every pair of workers on the cut of the graph for P, so bytes, and whose link
+carries most. What is scaled: the seconds of the probe's epochs, each phase by the work that it does.
+
+    central, marginal     edges that need no row, and those that do, times columns
+    encode, decode        rows out and rows in, times columns
+    dense                 owned nodes
+    optimizer, other      as probed
+    wire                  γ + θ · bytes of the busiest link, each exchange; less what the schedule hides
+    reduce                as probed, and θ · 2 (P - 1) / P · G bytes, and 2 (P - 1) messages one after another
+    uneven                what the slowest worker computes longer than the mean one, beyond the probe's
+
+All but the last are means over workers. G bytes of gradients. Of adaptive widths the mean bytes of a row are those of
+the probe.
+
+Differs from :meth:`gnnqlab.tune.probe.Probe.forecast`, which asks every message of one cut: at the probe's own place
+both say the same, where rows of a layer have one width. What is assumed: devices like the probe's (or `speed` times as
+fast at any size), equal links that never meet in a switch, γ of an exchange whatever P is.
+Two workers sum gradients under the backward pass, more of them after it: a probe of two knows less of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnqlab.graph.graph import Graph
+from gnnqlab.graph.sources import load
+from gnnqlab.partition.cut import on_hosts
+from gnnqlab.partition.parts import cut_graph
+from gnnqlab.systems.system import System
+from gnnqlab.tune.cut_counts import CutCounts
+from gnnqlab.tune.prediction import Prediction
+from gnnqlab.tune.probe import Probe
+from gnnqlab.tune.volume import ask
+from gnnqlab.tune.wire import WITHIN_HOST, Wire
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["at_scale"]
+
+Array = NDArray[np.float64]
+Place = tuple[int, str]
+_CODING = ("encode", "decode")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cluster:
+    """What is asked for."""
+
+    per_host: int | None
+    link: str | None
+    cores: int | None
+    speed: float
+    gamma_s: float | None
+    latency_s: float
+
+    def __post_init__(self) -> None:
+        if self.per_host is not None and self.per_host < 1:
+            raise ValueError(f"per_host must be at least 1, got {self.per_host}")
+        if self.cores is not None and self.cores < 1:
+            raise ValueError(f"cores must be at least 1, got {self.cores}; leave it out where each worker has its own")
+        if not self.speed > 0:
+            raise ValueError(f"speed must be positive, got {self.speed}; 2 is twice as fast as what was probed")
+        if self.latency_s < 0 or (self.gamma_s or 0.0) < 0:
+            raise ValueError(f"seconds must not be negative, got latency_s={self.latency_s}, gamma_s={self.gamma_s}")
+
+    def hosts(self, workers: int, probed: Wire) -> int:
+        if self.per_host is None and probed.hosts == 1 and self.link is None:
+            return 1
+        each = self.per_host or (1 if probed.hosts == 1 else probed.workers // probed.hosts)
+        if workers > each and workers % each:
+            raise ValueError(f"workers must be a multiple of per_host, got {workers} worker(s), {each} on a host")
+        return max(1, workers // each)
+
+    def wire(self, workers: int, probed: Wire) -> Wire:
+        hosts, gamma = self.hosts(workers, probed), probed.gamma_s if self.gamma_s is None else self.gamma_s
+        if self.link is None:
+            return replace(probed, workers=workers, hosts=hosts, gamma_s=gamma)
+        found = Wire.of_rate(self.link, workers=workers, hosts=hosts, gamma_s=gamma, transport=probed.transport)
+        return found if hosts > 1 else replace(found, theta_s_per_byte=1 / WITHIN_HOST)
+
+    def stretch(self, workers: int, probed: int) -> float:
+        """How much longer computing takes than when it was probed."""
+        if self.cores is None:
+            return 1 / self.speed
+        return max(1.0, workers / self.cores) / max(1.0, probed / self.cores) / self.speed
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Known:
+    """What one system's prediction at the probe's place says of any place."""
+
+    prediction: Prediction
+    counts: CutCounts
+    """Of the probe's cut."""
+
+    def __post_init__(self) -> None:
+        trace, rows = self.prediction.desk.trace, self.counts.rows
+        for place in trace.places:
+            sent = np.zeros_like(rows)
+            for message in trace.at(place):
+                sent[message.sender, message.receiver] += message.num_rows
+            if len(self.prediction.volume.rounds[place]) != 1 or not np.array_equal(sent, _way(rows, place[1])):
+                exchange = type(self.prediction.system.exchange).__name__
+                raise ValueError(
+                    f"exchange must send each halo row once, all rows of a layer at a time, got {exchange}; "
+                    "gnnqlab.tune.by_workers has the bytes of others"
+                )
+
+    @property
+    def columns(self) -> dict[Place, int]:
+        """Of each layer and direction."""
+        trace = self.prediction.desk.trace
+        return {place: trace.at(place)[0].columns for place in trace.places}
+
+    @property
+    def row_bytes(self) -> dict[Place, float]:
+        """Mean bytes of a halo row of each layer and direction, parameters included."""
+        halo = max(1, self.counts.halo_rows)
+        return {place: float(sent.sum()) / halo for place, sent in self.prediction.volume.sent.items()}
+
+    def work(self, counts: CutCounts) -> dict[str, Array]:
+        """Return what each worker does in each phase that depends on its part, ``(P,)``."""
+        columns = self.columns.items()
+        leaving, entering = (counts.rows.sum(end).astype(float) for end in (1, 0))
+        out = {"forward": leaving, "backward": entering}
+        into = {"forward": entering, "backward": leaving}
+        free = {way: counts.independent_edges(way).astype(float) for way in out}
+        bound = {way: counts.dependent_edges(way).astype(float) for way in out}
+        nothing = np.zeros(counts.workers)
+        return {
+            "central": sum((wide * free[way] for (_, way), wide in columns), nothing),
+            "marginal": sum((wide * bound[way] for (_, way), wide in columns), nothing),
+            "encode": sum((wide * out[way] for (_, way), wide in columns), nothing),
+            "decode": sum((wide * into[way] for (_, way), wide in columns), nothing),
+            "dense": counts.owned.astype(float),
+        }
+
+    def by_phase(self, counts: CutCounts) -> dict[str, Array]:
+        """Return the seconds of each phase of computing by worker, ``(P,)``, on devices as probed."""
+        before, now = self.work(self.counts), self.work(counts)
+        found = {}
+        for phase, seconds in self.prediction.phases.items():
+            if phase in ("wire", "reduce"):
+                continue
+            ratio = np.ones(counts.workers)
+            if phase in now and before[phase].mean() > 0:
+                ratio = now[phase] / before[phase].mean()
+            found[phase] = seconds * ratio
+        return found
+
+    def bytes_of(self, counts: CutCounts) -> float:
+        return sum(self.row_bytes.values()) * counts.halo_rows
+
+    def row(self, counts: CutCounts, cluster: _Cluster) -> dict[str, float]:
+        """Return the seconds of an epoch by what they go to, and bytes."""
+        probed, workers = self.prediction.wire, counts.workers
+        wire, stretch = cluster.wire(workers, probed), cluster.stretch(workers, self.counts.workers)
+        each = {phase: stretch * seconds for phase, seconds in self.by_phase(counts).items()}
+        mean = {phase: float(seconds.mean()) for phase, seconds in each.items()}
+        uneven = max(0.0, _spread(each) - _spread(self.by_phase(self.counts)))
+        gradients = self.prediction.timing.gradient_bytes
+        reduce = self._reduce(wire, cluster.latency_s)
+        under_way, exposed = self._under_way(counts, wire), 0.0
+        if workers > 1:
+            schedule = self.prediction.system.schedule
+            beside = [mean.get("central", 0.0) * share for share in self._central_shares(counts)]
+            exposed = float(ask("schedule", schedule, "exposed")(under_way, beside, sum(mean.values())))
+        coding = sum(mean.get(phase, 0.0) for phase in _CODING)
+        computing = sum(mean.values()) - coding
+        return {
+            "hosts": wire.hosts,
+            "epoch_s": computing + coding + exposed + reduce + uneven,
+            "computing_s": computing,
+            "coding_s": coding,
+            "wire_s": exposed,
+            "reduce_s": reduce,
+            "uneven_s": uneven,
+            "under_way_s": sum(under_way) if workers > 1 else 0.0,
+            "bytes": self.bytes_of(counts),
+            "gradient_bytes": float(gradients * 2 * (workers - 1)),
+        }
+
+    def _reduce(self, wire: Wire, latency_s: float) -> float:
+        """Return the seconds in which gradients are summed at the end of an epoch."""
+        workers, before = wire.workers, self.counts.workers
+        if workers == 1:
+            return 0.0
+        probed, gradients = self.prediction.wire, self.prediction.timing.gradient_bytes
+        ring = wire.theta_s_per_byte * wire.reduce_bytes(gradients)
+        more = ring - probed.theta_s_per_byte * probed.reduce_bytes(gradients)
+        found = max(0.0, self.prediction.phases.get("reduce", 0.0) + more)
+        if before == 2 < workers:
+            found = max(found, ring)  # two workers hide part of it under the backward pass, more of them nothing
+        return found + 2 * (workers - before) * latency_s if workers > before else found
+
+    def _under_way(self, counts: CutCounts, wire: Wire) -> list[float]:
+        rows = counts.rows.astype(float)
+        busiest = {way: wire.busiest_bytes(_way(rows, way)) for way in ("forward", "backward")}
+        theta, gamma, sizes = wire.theta_s_per_byte, wire.gamma_s, self.row_bytes
+        return [gamma + theta * sizes[place] * busiest[place[1]] for place in self.columns]
+
+    def _central_shares(self, counts: CutCounts) -> Iterator[float]:
+        work = {place: wide * int(counts.independent_edges(place[1]).sum()) for place, wide in self.columns.items()}
+        whole = sum(work.values()) or 1
+        return (work[place] / whole for place in self.columns)
+
+
+def at_scale(
+    probe: Probe,
+    systems: Mapping[str, str | System],
+    *,
+    workers: Sequence[int] = (2, 4, 8, 16, 32, 64),
+    per_host: int | None = None,
+    link: str | None = None,
+    cores: int | None = None,
+    speed: float = 1.0,
+    gamma_s: float | None = None,
+    latency_s: float = 0.0,
+    graph: Graph | None = None,
+) -> DataFrame:
+    """Predict an epoch of systems on any number of workers, from one probe.
+
+    Args:
+        probe: of the graph; its cut, its exchange and its precision are what is scaled.
+        systems: by the name that they are shown by; names or systems on the probe's cut.
+        workers: numbers of workers P.
+        per_host: workers that share a host's link; by default as probed, of a probe on one host all.
+        link: between hosts, such as ``10gbit``; by default as probed. Within one host 2 GB/s are assumed.
+        cores: that all workers share; by default each has a device of its own.
+        speed: of a device, beside what was probed.
+        gamma_s: γ of an exchange; by default as probed.
+        latency_s: of each of the ``2 (P - 1)`` messages in which a ring sums gradients.
+        graph: another one with as many features and classes, for instance a larger one; by default the probe's.
+
+    Returns:
+        A row a system and P: ``system, workers, hosts, epoch_s`` and what it is made of, ``computing_s, coding_s,
+        wire_s`` (what nothing hides of ``under_way_s``), ``reduce_s`` (the sum of gradients), ``uneven_s`` (waiting for
+        the worker with the largest part, beyond the probe's); ``bytes`` (rows and their parameters, by all workers) and
+        ``gradient_bytes`` (in a ring, by all workers).
+
+    Raises:
+        ValueError: if there is no system or P, a value is out of range, the graph has other columns, or a part cannot
+            be scaled: cuts of edges, rows that travel in turns, as `Probe.forecast` otherwise.
+
+    Example:
+        ``at_scale(gq.probe("digits", hosts=2, link="200mbit"), {"Vanilla": "vanilla"}, workers=(2, 8))["epoch_s"]``
+    """
+    import pandas as pd
+
+    if not systems or not workers:
+        raise ValueError(f"systems and numbers of workers must be given, got {len(systems)} and {len(workers)}")
+    if min(workers) < 1:
+        raise ValueError(f"numbers of workers must be at least 1, got {min(workers)}")
+    cluster = _Cluster(per_host=per_host, link=link, cores=cores, speed=speed, gamma_s=gamma_s, latency_s=latency_s)
+    own = load(probe.config.graph)
+    whole = own if graph is None else graph
+    if (whole.num_features, whole.num_classes) != (own.num_features, own.num_classes):
+        raise ValueError(
+            f"graph must have {own.num_features} features and {own.num_classes} classes as the probe's, got "
+            f"{whole.num_features} and {whole.num_classes}; probe a small one of its kind"
+        )
+    before = _counts(probe, own, probe.config.workers, probe.config.launch.hosts or 1)
+    forecasts = {name: probe.forecast(system=system) for name, system in systems.items()}
+    known = {name: _Known(prediction=probe.prediction(each), counts=before) for name, each in forecasts.items()}
+    rows = []
+    for count in workers:
+        here = _counts(probe, whole, count, cluster.hosts(count, probe.wire))
+        rows += [{"system": name, "workers": count, **each.row(here, cluster)} for name, each in known.items()]
+    return pd.DataFrame(rows)
+
+
+def _counts(probe: Probe, graph: Graph, workers: int, hosts: int) -> CutCounts:
+    return CutCounts.of(graph, cut_graph(graph, on_hosts(probe.config.system.partition, hosts), workers))
+
+
+def _way(rows: NDArray[Any], direction: str) -> NDArray[Any]:
+    """Return who sends whom: rows go from owner to holder, their gradients back."""
+    return rows if direction == "forward" else rows.T
+
+
+def _spread(each: Mapping[str, Array]) -> float:
+    """Return what the slowest worker computes longer than the mean one."""
+    whole = sum(each.values(), np.zeros(1))
+    return float(whole.max() - whole.mean())

@@ -1,0 +1,150 @@
+"""What a cut of nodes gives each worker, counted from the owners alone: no shard is built, so P may be large.
+
+Letters: n nodes, E edges, P workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnqlab.graph.graph import Graph
+from gnnqlab.partition.cut import Cut, Partitioner
+from gnnqlab.partition.parts import cut_graph
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["MOST_WORKERS", "CutCounts", "counted_by_workers"]
+
+Counts = NDArray[np.int64]
+
+MOST_WORKERS = 4096
+"""P² numbers are kept: 128 MiB here."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CutCounts:
+    """Rows and edges by worker, exactly those of the shards of the same cut."""
+
+    rows: Counts
+    """Halo rows from their owner to their holder, ``(P, P)``; gradients go the other way."""
+    owned: Counts
+    """Nodes, ``(P,)``."""
+    edges: Counts
+    """Edges that end at owned nodes, ``(P,)``."""
+    marginal_edges: Counts
+    """Those that end at marginal nodes: their sums wait for rows, ``(P,)``."""
+    remote_edges: Counts
+    """Those that begin at another worker: their gradients travel, ``(P,)``."""
+
+    @classmethod
+    def of(cls, graph: Graph, cut: Cut) -> Self:
+        """Count a cut of nodes.
+
+        Raises:
+            ValueError: if something else than nodes was cut, or there are more workers than `MOST_WORKERS`.
+
+        Example:
+            >>> from gnnqlab.lab import course
+            >>> from gnnqlab.partition.parts import cut_graph
+            >>> counts = CutCounts.of(course.ten_nodes(), cut_graph(course.ten_nodes(), course.Halves(), 2))
+            >>> counts.rows.tolist(), counts.owned.tolist(), counts.halo_rows
+            ([[0, 2], [2, 0]], [5, 5], 4)
+        """
+        kind, workers = getattr(cut, "kind", "nodes"), cut.workers
+        if kind != "nodes":
+            raise ValueError(f"halo rows are of cuts of nodes, got a cut of {kind}; train a short run instead")
+        if workers > MOST_WORKERS:
+            raise ValueError(f"workers must be at most {MOST_WORKERS} to count every pair, got {workers}")
+        owner, degrees = cut.owner.numpy(), graph.in_degrees.numpy()
+        source = graph.indices.numpy().astype(np.int64)
+        end = np.repeat(np.arange(graph.num_nodes), degrees)
+        here = owner[end]
+        remote = owner[source] != here
+        pairs = np.unique(here[remote] * graph.num_nodes + source[remote])
+        holder, sent = pairs // graph.num_nodes, pairs % graph.num_nodes
+        marginal = np.unique(end[remote])
+        rows = np.bincount(owner[sent] * workers + holder, minlength=workers * workers)
+        return cls(
+            rows=rows.reshape(workers, workers),
+            owned=np.bincount(owner, minlength=workers),
+            edges=np.bincount(here, minlength=workers),
+            marginal_edges=np.bincount(np.repeat(owner[marginal], degrees[marginal]), minlength=workers),
+            remote_edges=np.bincount(here[remote], minlength=workers),
+        )
+
+    @property
+    def workers(self) -> int:
+        return self.owned.size
+
+    @property
+    def halo_rows(self) -> int:
+        """Ω: copies over all workers, so rows that travel in one look at neighbours."""
+        return int(self.rows.sum())
+
+    @property
+    def held(self) -> Counts:
+        """Rows that each worker holds: owned and copies, ``(P,)``."""
+        return self.owned + self.rows.sum(0)
+
+    @property
+    def partners(self) -> Counts:
+        """Of how many others each worker holds rows, ``(P,)``."""
+        return (self.rows > 0).sum(0)
+
+    def independent_edges(self, direction: str) -> Counts:
+        """Return how many terms of sums need nothing from other workers, ``forward`` or ``backward``, ``(P,)``."""
+        return self.edges - (self.marginal_edges if direction == "forward" else self.remote_edges)
+
+    def dependent_edges(self, direction: str) -> Counts:
+        """Return the others, ``(P,)``."""
+        return self.edges - self.independent_edges(direction)
+
+
+def counted_by_workers(
+    graph: Graph, partition: Partitioner, *, workers: Sequence[int] = (2, 4, 8, 16, 32, 64)
+) -> DataFrame:
+    """Return what cuts of a graph cost, counted, by number of workers.
+
+    Args:
+        graph: the whole graph.
+        partition: a partitioner of nodes.
+        workers: numbers of workers P.
+
+    Returns:
+        A row a P: ``halo_rows`` Ω, ``halo_share`` (beside the nodes), ``central_share`` (of the edges forward),
+        ``partners`` (of how many others the worker with most of them holds rows), ``held_rows`` (owned and copies of
+        the worker with most), ``imbalance`` (most edges over the mean).
+
+    Raises:
+        ValueError: if something else than nodes is cut.
+
+    Example:
+        >>> from gnnqlab.graph import load
+        >>> from gnnqlab.partition import Random
+        >>> found = counted_by_workers(load("sbm:40,2,4"), Random(), workers=(1, 40))
+        >>> found["halo_rows"].tolist()[0], found["central_share"].tolist()[0], found["held_rows"].tolist()[0]
+        (0, 1.0, 40)
+    """
+    import pandas as pd
+
+    rows = []
+    for count in workers:
+        found = CutCounts.of(graph, cut_graph(graph, partition, count))
+        rows.append(
+            {
+                "workers": count,
+                "halo_rows": found.halo_rows,
+                "halo_share": found.halo_rows / graph.num_nodes,
+                "central_share": float(found.independent_edges("forward").sum() / max(1, graph.num_edges)),
+                "partners": int(found.partners.max()),
+                "held_rows": int(found.held.max()),
+                "imbalance": float(found.edges.max() / max(1e-12, found.edges.mean())),
+            }
+        )
+    return pd.DataFrame(rows).set_index("workers")
