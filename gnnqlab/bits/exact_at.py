@@ -102,6 +102,17 @@ class ExactAt:
         """Whether rows of a layer and direction are exact in an epoch."""
         return epoch >= self.since and self.covers(direction, layer)
 
+    def around(self, other: Any, direction: str | None = None) -> Any:
+        """Return this around another policy, with the points of one direction where one is named; else that policy.
+
+        Example:
+            >>> part = ExactAt(at=("backward 1",))
+            >>> part.around(Fixed(bits=2)).of, part.around(Fixed(bits=2), "forward")
+            (Fixed(bits=2), Fixed(bits=2))
+        """
+        own = tuple(point for point in self.at if direction is None or point_of(point)[0] == direction)
+        return replace(self, of=other, at=own) if own else other
+
     def build(self, seat: Seat) -> ExactFrom:
         """Return the policy in force on one worker, around what is in force of the other."""
         return ExactFrom(self, in_force(self.of, seat))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gnnqlab.bits.exact_at import DIRECTIONS, ExactAt, point_of
+from gnnqlab.bits.exact_at import DIRECTIONS, ExactAt
 from gnnqlab.message.direction import ByDirection, of_direction
 from gnnqlab.systems.system import System
 
-__all__ = ["exact_at"]
+__all__ = ["around", "exact_at"]
 
 
 def exact_at(system: System, *points: str, since: int = 0, name: str | None = None) -> System:
@@ -33,14 +33,17 @@ def exact_at(system: System, *points: str, since: int = 0, name: str | None = No
         ('fixed-bits, backward 1 exact from epoch 30', Fixed(bits=2), ('backward 1',))
     """
     when = f" from epoch {since}" if since else ""
-    whole = ExactAt(of=of_direction(system.bits, "forward"), at=points, since=since)  # refuses what is no point
-    bits: Any = whole
-    if isinstance(system.bits, ByDirection):
-        bits = ByDirection(*(_of(whole, system.bits, direction) for direction in DIRECTIONS))
-    return replace(system, name=name or f"{system.name}, {', '.join(points)} exact{when}", bits=bits)
+    made = around(ExactAt(at=points, since=since), system.bits)
+    return replace(system, name=name or f"{system.name}, {', '.join(points)} exact{when}", bits=made)
 
 
-def _of(whole: ExactAt, pair: ByDirection, direction: str) -> Any:
-    """Return the policy of a direction, around which its own points stand if there are any."""
-    part, own = of_direction(pair, direction), tuple(point for point in whole.at if point_of(point)[0] == direction)
-    return replace(whole, of=part, at=own) if own else part
+def around(part: Any, present: Any) -> Any:
+    """Return a part that stands around another of its axis around the present one, or each of a pair.
+
+    Args:
+        part: with a method ``around``, as :class:`gnnqlab.bits.exact_at.ExactAt` has it.
+        present: of the same axis.
+    """
+    if isinstance(present, ByDirection):
+        return ByDirection(*(part.around(of_direction(present, direction), direction) for direction in DIRECTIONS))
+    return part.around(present)

@@ -95,11 +95,11 @@ def rows(direction, layer):
 
 @each("epoch", [0, 6, 7, 20])
 def test_a_round_is_new_whenever_widths_are(epoch):
-    policy = ExactAt(of=gq.Growing(among=(1, 2, 4), period=5), at=("forward 1", "backward"), since=7)
-    widths = {place: policy.widths(rows(*place), epoch) for place in (("forward", 0), ("forward", 1), ("backward", 3))}
+    policy = ExactAt(of=gq.Growing(among=(1, 2, 4), period=5), at=("forward 1", "backward 3"), since=7)
+    places = [("forward", 0), ("forward", 1), ("forward", 3), ("backward", 1), ("backward", 3)]
     plain = (1, 2, 4)[min(epoch // 5, 2)]
     exact = 32 if epoch >= 7 else plain
-    assert widths == {("forward", 0): plain, ("forward", 1): exact, ("backward", 3): exact}
+    assert [policy.widths(rows(*place), epoch) for place in places] == [plain, exact, plain, plain, exact]
     rounds = [policy.round(each) for each in range(15)]
     changes = [each for each in range(1, 15) if rounds[each] != rounds[each - 1]]
     assert changes == [5, 7, 10]

@@ -11,6 +11,9 @@ import gnnqlab as gq
 from gnnqlab.bits import ExactAt, Fixed
 from gnnqlab.message.direction import ByDirection
 from gnnqlab.systems import SYSTEMS, System, exact_at, fixed_bits, make_system, vanilla
+from gnnqlab.systems.replaced import parts_in, replaced
+from gnnqlab.train.command import command_of
+from gnnqlab.train.configure import configure
 from tests.cases import each
 
 
@@ -44,3 +47,15 @@ def test_what_is_no_point_is_refused(points, text):
     for system in (fixed_bits(), replace(fixed_bits(), bits=(Fixed(bits=2), Fixed(bits=4)))):
         with pytest.raises(ValueError, match=text):
             exact_at(system, *points)
+
+
+def test_a_command_line_says_it_around_the_systems_own_bits():
+    parts = parts_in("bits=exact-at:at=backward 1+forward 0:since=30")
+    plain = configure("digits", system="fixed-bits", bits=2)
+    asked = replace(plain, system=replaced(plain.system, parts))
+    assert asked.system.bits == ExactAt(of=Fixed(bits=2), at=("backward 1", "forward 0"), since=30)
+    command = command_of(asked)
+    assert command is not None and "--replace 'bits=exact-at:at=backward 1+forward 0:since=30'" in command
+    other = replace(plain, system=replaced(plain.system, {}))
+    object.__setattr__(other.system, "bits", ExactAt(of=Fixed(bits=4)))
+    assert command_of(other) is None, "words would say it of two bits"

@@ -9,7 +9,12 @@ import pytest
 import torch
 
 from gnnqlab.lab.course.rounding_point_views import (
-    draw_gains, draw_rows, draw_since, draw_variance, price_table, shares,
+    draw_gains,
+    draw_rows,
+    draw_since,
+    draw_variance,
+    price_table,
+    shares,
 )  # fmt: skip
 from gnnqlab.measure.rounded_rows import RoundedRows
 
