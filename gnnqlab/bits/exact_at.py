@@ -80,8 +80,8 @@ class ExactAt:
             raise ValueError("at must name at least one point, got none; write for instance at=('backward 1',)")
         if not all(hasattr(self.of, name) for name in ("choices", "round", "widths")):
             raise ValueError(
-                f"of must be one policy for bits, got {self.of!r}; for a pair give each direction its own, as "
-                "gnnqlab.systems.exact_at does"
+                f"of must be one policy for bits, got {self.of!r}; give each of a pair its own, as gq.exact_at(system, "
+                "'backward 1') does"
             )
 
     @property
