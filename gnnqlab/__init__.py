@@ -41,6 +41,7 @@ _HOMES = {
     "Difference": "gnnqlab.message",
     "EBV": "gnnqlab.partition",
     "ExactActivations": "gnnqlab.compute",
+    "ExactAt": "gnnqlab.bits",
     "BFloat16": "gnnqlab.message",
     "FP8": "gnnqlab.message",
     "EpochPlayer": "gnnqlab.lab.players.epoch_player",
@@ -84,6 +85,7 @@ _HOMES = {
     "configure": "gnnqlab.train.configure",
     "critical_path": "gnnqlab.lab.training.critical_path",
     "errata": "gnnqlab.lab.course.errata",
+    "exact_at": "gnnqlab.systems",
     "exchange_rows": "gnnqlab.exchange",
     "export": "gnnqlab.lab.training.export",
     "export_trace": "gnnqlab.lab.training.trace",
@@ -129,6 +131,7 @@ __all__ = [
     "Difference",
     "EpochPlayer",
     "ExactActivations",
+    "ExactAt",
     "Feedback",
     "Fixed",
     "Float32",
@@ -162,6 +165,7 @@ __all__ = [
     "configure",
     "critical_path",
     "errata",
+    "exact_at",
     "exchange_rows",
     "export",
     "export_trace",
@@ -207,7 +211,7 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from gnnqlab import systems, testing, theory
     from gnnqlab.bench.results import bench_results
-    from gnnqlab.bits import Fixed, Growing, UniformRandom
+    from gnnqlab.bits import ExactAt, Fixed, Growing, UniformRandom
     from gnnqlab.compute import BFloat16Rows, ExactActivations, Int8Products
     from gnnqlab.exchange import Broadcast, HaloPlan, Overlapped, Replicas, Sequential, Synchronous, exchange_rows
     from gnnqlab.graph import Graph, from_dgl, from_networkx, from_pyg, from_scipy, from_tables, load, to_dgl
@@ -244,7 +248,7 @@ if TYPE_CHECKING:
     from gnnqlab.nn.dgl import tango
     from gnnqlab.nn.models import MODELS, register_model
     from gnnqlab.partition import DNE, EBV, HDRF, HEP, METIS, Contiguous, Random, RandomEdges, partition
-    from gnnqlab.systems import SYSTEMS, System, register_system
+    from gnnqlab.systems import SYSTEMS, System, exact_at, register_system
     from gnnqlab.train.configure import configure
     from gnnqlab.train.presets import preset, preset_system
     from gnnqlab.tune.autotune import autotune

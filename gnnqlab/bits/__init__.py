@@ -1,6 +1,7 @@
 """Who chooses each row's bit-width."""
 
+from gnnqlab.bits.exact_at import ExactAt
 from gnnqlab.bits.growing import Growing
 from gnnqlab.bits.policy import BitPolicy, Bits, Fixed, Rows, UniformRandom
 
-__all__ = ["BitPolicy", "Bits", "Fixed", "Growing", "Rows", "UniformRandom"]
+__all__ = ["BitPolicy", "Bits", "ExactAt", "Fixed", "Growing", "Rows", "UniformRandom"]

@@ -104,6 +104,9 @@ class Steered:
         ((2,), False)
     """
 
+    by_settings: ClassVar[bool] = True
+    """Whether widths follow from settings and epoch alone, so that another process can repeat them."""
+
     def __init__(self, settings: BitPolicy) -> None:
         self.settings = settings
         self.version = 0

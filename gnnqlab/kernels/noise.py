@@ -14,7 +14,7 @@ from torch import Tensor
 from gnnqlab.kernels import native
 from gnnqlab.kernels.reference import noise as reference
 
-__all__ = ["below", "check_counter", "dropout", "dropout_values", "stream", "uniform16", "uniform32"]
+__all__ = ["below", "check_counter", "dropout", "dropout_values", "stream", "stream_parts", "uniform16", "uniform32"]
 
 KINDS = {
     "forward": 0, "backward": 1, "dropout": 2, "bits": 3, "sample": 4, "operand": 5, "weight": 6, "loose": 7, "kept": 8,
@@ -54,6 +54,17 @@ def stream(kind: str, layer: int, sender: int = 0, round: int = 0) -> int:
     if not 0 <= sender < 1 << 12:
         raise ValueError(f"sender must be in [0, 4096), got {sender}")
     return KINDS[kind] << 28 | layer << 16 | (round % 16) << 12 | sender
+
+
+def stream_parts(number: int) -> tuple[str, int, int, int]:
+    """Return kind, layer, sender and round (modulo 16) of which :func:`stream` made a number.
+
+    Example:
+        >>> stream_parts(stream("backward", layer=2, sender=1, round=3))
+        ('backward', 2, 1, 3)
+    """
+    kind = next(name for name, each in KINDS.items() if each == number >> 28)
+    return kind, number >> 16 & 0xFFF, number & 0xFFF, number >> 12 & 0xF
 
 
 def uniform16(ids: Tensor, columns: int, *, seed: int, epoch: int, stream: int) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.graph.graph import Graph
+from gnnqlab.kernels.noise import stream_parts
 from gnnqlab.measure.in_process import ThreadedWorkers
 from gnnqlab.message.codec import Codec, Float32, Noise
 from gnnqlab.message.wire import Layout
@@ -33,7 +34,7 @@ class Rows(NamedTuple):
     @classmethod
     def of(cls, noise: Noise) -> Rows:
         """Return what a message is of, by the key of its noise."""
-        return cls("backward" if noise.stream >> 28 else "forward", noise.stream >> 16 & 0xFFF)
+        return cls(*stream_parts(noise.stream)[:2])
 
 
 @dataclass(frozen=True)

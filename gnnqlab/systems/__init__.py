@@ -4,6 +4,7 @@ from gnnqlab.systems.adaqp import adaqp, adaqp_p, adaqp_q
 from gnnqlab.systems.bns_gcn import bns_gcn
 from gnnqlab.systems.cagnet import cagnet
 from gnnqlab.systems.cdfgnn import cdfgnn
+from gnnqlab.systems.exact_at import exact_at
 from gnnqlab.systems.pipegcn import pipegcn
 from gnnqlab.systems.rotated import adaqp_r, sylvie_r
 from gnnqlab.systems.sancus import sancus, sancus_q
@@ -24,6 +25,7 @@ __all__ = [
     "bns_gcn",
     "cagnet",
     "cdfgnn",
+    "exact_at",
     "fixed_bits",
     "make_system",
     "pipegcn",

@@ -10,6 +10,7 @@ import dataclasses
 from typing import Any
 
 from gnnqlab.bits.assigned import Assigned
+from gnnqlab.bits.exact_at import ExactAt
 from gnnqlab.bits.growing import Growing
 from gnnqlab.bits.orchestrator import Orchestrated
 from gnnqlab.bits.policy import Fixed, UniformRandom
@@ -80,6 +81,7 @@ PARTS: dict[str, dict[str, type]] = {
         "fixed": Fixed,
         "uniform-random": UniformRandom,
         "growing": Growing,
+        "exact-at": ExactAt,
         "assigned": Assigned,
         "orchestrated": Orchestrated,
     },
@@ -138,7 +140,7 @@ _PAIR = "by-direction"
 
 
 def part_to_json(axis: str, part: Any) -> dict[str, Any]:
-    """Return a part as ``{"name": ..., its settings}``.
+    """Return a part as ``{"name": ..., its settings}``; one that is around another of its axis holds it likewise.
 
     Raises:
         ValueError: if the part is no dataclass, or was defined where workers cannot import it.
@@ -155,7 +157,8 @@ def part_to_json(axis: str, part: Any) -> dict[str, Any]:
     else:
         name = name_of(kind)
     settings = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
-    return {"name": name, **settings}
+    inner = {key: part_to_json(axis, of) for key, of in settings.items() if dataclasses.is_dataclass(of)}
+    return {"name": name, **settings, **inner}
 
 
 def part_from_json(axis: str, value: dict[str, Any]) -> Any:
@@ -179,7 +182,8 @@ def part_from_json(axis: str, value: dict[str, Any]) -> Any:
     if not set(settings) <= known:
         raise ValueError(f"{axis} {name!r} has the settings {sorted(known)}, got {sorted(set(settings) - known)}")
     lists = {key: tuple(setting) for key, setting in settings.items() if isinstance(setting, list)}
-    return kind(**{**settings, **lists})
+    inner = {key: part_from_json(axis, of) for key, of in settings.items() if isinstance(of, dict) and "name" in of}
+    return kind(**{**settings, **lists, **inner})
 
 
 def partitioner_named(name: str, seed: int) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 from gnnqlab.by_name import near
 from gnnqlab.settings import settings_in
+from gnnqlab.systems.exact_at import around
 from gnnqlab.systems.parts import PARTS
 from gnnqlab.systems.system import System
 
@@ -37,20 +38,32 @@ def parts_in(text: str) -> dict[str, Any]:
 
 
 def replaced(system: System, parts: Mapping[str, Any]) -> System:
-    """Return a system with other parts on some axes; what made the rest of it is still known."""
-    changed = dataclasses.replace(system, **parts)
+    """Return a system with other parts on some axes; what made the rest of it is still known.
+
+    A part that stands around another one (``bits=exact-at``) stands around the system's own.
+    """
+    made = {axis: around(of, getattr(system, axis)) if hasattr(of, "around") else of for axis, of in parts.items()}
+    changed = dataclasses.replace(system, **made)
     object.__setattr__(changed, "recipe", system.recipe)
     return changed
 
 
-def words_of(axis: str, part: Any) -> str | None:
+def words_of(axis: str, part: Any, usual: Any = None) -> str | None:
     """Return the text that :func:`parts_in` reads; ``None`` for a part without a name, or a setting without words.
+
+    Args:
+        axis, part: which.
+        usual: what a system has there otherwise; a part around another one has words if it is around that.
 
     Example:
         >>> from gnnqlab.message.cache import Unchanged
         >>> words_of("cache", Unchanged(tolerance=0.05))
         'cache=unchanged:tolerance=0.05'
     """
+    if usual is not None and hasattr(part, "around"):
+        if part != part.around(usual):
+            return None
+        part = part.around(type(part)().of)
     kind = type(part)
     name = next((name for name, known in PARTS[axis].items() if known is kind), None)
     settings = settings_in(kind)

@@ -47,7 +47,7 @@ def command_of(config: RunConfig) -> str | None:
     if "partition" in others and named:
         words += ["--partition", *named]
         others.remove("partition")
-    replaced = [words_of(axis, getattr(config.system, axis)) for axis in others]
+    replaced = [words_of(axis, getattr(config.system, axis), getattr(usual, axis)) for axis in others]
     if None in replaced or config.system.name != usual.name:
         return None
     if replaced:

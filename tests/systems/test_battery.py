@@ -101,6 +101,8 @@ def candidates() -> dict[str, System]:
         for name, kind in kinds.items():
             if (axis, kind) not in used and (axis != "partition" or taker(kind)):
                 found[f"{axis}-{name}"] = of_part(axis, kind())
+    later = {"fixed-bits": make_system("fixed-bits"), "adaqp": make_system("adaqp", **ASSIGNED)}
+    found |= {f"{name}-exact-later": gq.exact_at(of, "backward 1", since=3) for name, of in later.items()}
     return found
 
 

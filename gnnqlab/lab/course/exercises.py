@@ -117,6 +117,9 @@ EXERCISES = {
     "26.width": Exercise(4, "Which tenth of epochs is it? The first has one bit."),
     "26.mean": Exercise(10.5, "Six widths, each in a sixth of the epochs."),
     "26.share": Exercise(20, "0.2 s of 5 s, and 1 s on top of both."),
+    "27.bytes": Exercise(1796 * (128 - 16) / 1e3, "Four bytes an element, in place of a quarter of one and 8 a row."),
+    "27.four": Exercise(40 + 60 / 25, "Steps are five times finer, and variance goes with their square."),
+    "27.later": Exercise(1.65, "Half of the epochs cost 1, the other half 2.3."),
     "28.age": Exercise(20, "Σ k · 0.05 · 0.95^(k-1), over k = 1, 2, … That is the mean of a geometric distribution."),
     "28.start": Exercise(
         100 * (1 - 0.95**10), "Each time 5 % of what is still missing comes: what is missing after ten?"

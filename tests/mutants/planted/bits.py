@@ -131,4 +131,20 @@ FAULTS = (
         test="systems/test_system.py::test_as_released_does_both_things_that_the_published_code_does",
         why="a setting without an effect would be reported as a difference that does not matter",
     ),
+    Fault(
+        name="a point that is exact one epoch late",
+        file="bits/exact_at.py",
+        before="return epoch >= self.since and self.covers(direction, layer)",
+        after="return epoch > self.since and self.covers(direction, layer)",
+        test="bits/test_exact_at.py::test_bytes_are_those_of_the_formula_in_every_epoch",
+        why="a run that goes on exactly from an epoch would round once more, and its notebook would say otherwise",
+    ),
+    Fault(
+        name="a point of the other direction",
+        file="bits/exact_at.py",
+        before='any(point in (direction, f"{direction} {layer}") for point in self.at)',
+        after='any(point.endswith(f" {layer}") or point == direction for point in self.at)',
+        test="bits/test_exact_at.py::test_a_round_is_new_whenever_widths_are",
+        why="rows of a layer would be exact both ways, and cost twice the bytes",
+    ),
 )

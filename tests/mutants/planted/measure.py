@@ -139,4 +139,20 @@ FAULTS = (
         test="lab/course/test_code_choice_views.py::test_choices_are_those_that_the_codec_makes_and_says_in_its_messages",
         why="a picture would show rows above the line that stay between their ends",
     ),
+    Fault(
+        name="all points but one in codes, in place of one alone",
+        file="measure/rounding_cost.py",
+        before="others = [each for each in points if each != point]",
+        after="others = [each for each in points if each == point]",
+        test="measure/test_rounding_cost.py::test_the_variance_of_a_point_is_that_of_its_messages_alone",
+        why="the point that matters least would look as if it brought most",
+    ),
+    Fault(
+        name="gradients told as of who they come home to",
+        file="measure/rounded_rows.py",
+        before="else (named - 1, home)",
+        after="else (home, named - 1)",
+        test="measure/test_rounded_rows.py::test_every_message_of_the_plans_is_there_once",
+        why="rows before and after would be shown of other messages than they say",
+    ),
 )

@@ -1,0 +1,255 @@
+"""Some points of a training in 32 bits from an epoch on, whatever a policy chooses for all others.
+
+A point is a direction and a layer, written ``backward 1``; a direction alone is all of its layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+import torch
+from torch import Tensor
+
+from gnnqlab.adaptive import Adaptive, Training
+from gnnqlab.bits.outlook import Foreseen, Outlook
+from gnnqlab.bits.policy import BitPolicy, Fixed, Rows, in_force
+from gnnqlab.bits.row import EXACT
+from gnnqlab.seat import Seat
+from gnnqlab.settings import Range, check
+
+__all__ = ["DIRECTIONS", "ExactAt", "ExactFrom", "point_of"]
+
+DIRECTIONS = ("forward", "backward")
+
+
+def point_of(text: str) -> tuple[str, int | None]:
+    """Return direction and layer of a point as it is written; no layer: all of them.
+
+    Raises:
+        ValueError: if it is not written so.
+
+    Example:
+        >>> point_of("backward 1"), point_of("forward")
+        (('backward', 1), ('forward', None))
+    """
+    direction, _, layer = text.partition(" ") if isinstance(text, str) else ("", "", "")
+    if direction not in DIRECTIONS or not (layer.isdecimal() or text == direction):
+        raise ValueError(
+            f"a point must be 'forward' or 'backward', and the number of a layer unless all are meant, got {text!r}; "
+            "write for instance 'backward 1'"
+        )
+    return direction, int(layer) if layer else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExactAt:
+    """Rows of the points ``at`` in float32 from epoch ``since`` on; all others as the policy ``of`` says.
+
+    ``b = 32`` where ``(direction, layer)`` is a point and ``t >= since``, else ``b = b_of(row, t)``. It replaces what
+    rounding does at a point and nothing else: rows that a cache keeps at home or a schedule delays are still those. A
+    row of 32 bits takes ``4 D`` bytes, without parameters. A policy that adapts goes on as if all were rounded, so one
+    that assigns widths by their cost counts these rows at the widths it gave them. Its own settings cannot change while
+    a run trains. A point at which no rows travel in codes ends the training after its first epoch, with those that do.
+
+    No paper has it: it is how a training is asked where its rounding matters (:mod:`gnnqlab.measure.rounding_cost`).
+    :func:`gnnqlab.systems.exact_at.exact_at` puts it in a system.
+
+    Example:
+        >>> later = ExactAt(of=Fixed(bits=2), at=("backward 1",), since=30)
+        >>> def row(direction, layer):
+        ...     return Rows(layer=layer, direction=direction, sender=0, receiver=1, ids=torch.arange(3), seed=0)
+        >>> [later.widths(row("backward", 1), epoch) for epoch in (29, 30)], later.widths(row("forward", 1), 30)
+        ([2, 32], 2)
+    """
+
+    at: tuple[str, ...] = DIRECTIONS
+    """Points: ``backward 1`` is the gradients of the rows of layer 1, ``forward`` the rows of all layers."""
+    since: Annotated[int, Range(0, unit="epoch")] = 0
+    """First epoch in which they are exact."""
+    of: Any = field(default_factory=Fixed)
+    """The policy for everything else: a part of the axis ``bits``."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "at", (self.at,) if isinstance(self.at, str) else tuple(self.at))
+        check(self)
+        for point in self.at:
+            point_of(point)
+        if not self.at:
+            raise ValueError("at must name at least one point, got none; write for instance at=('backward 1',)")
+        if not all(hasattr(self.of, name) for name in ("choices", "round", "widths")):
+            raise ValueError(
+                f"of must be one policy for bits, got {self.of!r}; give each of a pair its own, as gq.exact_at(system, "
+                "'backward 1') does"
+            )
+
+    @property
+    def name(self) -> str:
+        """Tells it from another one, of which it may be around.
+
+        Example:
+            >>> ExactAt(at=("backward 1",), since=30).name
+            'exact-at-backward-1-from-30'
+        """
+        return "-".join(["exact-at", *self.at, "from", str(self.since)]).replace(" ", "-")
+
+    def covers(self, direction: str, layer: int) -> bool:
+        """Whether rows of a layer and direction are among the points."""
+        return any(point in (direction, f"{direction} {layer}") for point in self.at)
+
+    def exact(self, direction: str, layer: int, epoch: int) -> bool:
+        """Whether rows of a layer and direction are exact in an epoch."""
+        return epoch >= self.since and self.covers(direction, layer)
+
+    def around(self, other: Any, direction: str | None = None) -> Any:
+        """Return this around another policy, with the points of one direction where one is named; else that policy.
+
+        Example:
+            >>> part = ExactAt(at=("backward 1",))
+            >>> part.around(Fixed(bits=2)).of, part.around(Fixed(bits=2), "forward")
+            (Fixed(bits=2), Fixed(bits=2))
+        """
+        own = tuple(point for point in self.at if direction is None or point_of(point)[0] == direction)
+        return replace(self, of=other, at=own) if own else other
+
+    def build(self, seat: Seat) -> ExactFrom:
+        """Return the policy in force on one worker, around what is in force of the other."""
+        return ExactFrom(self, in_force(self.of, seat))
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        whole = self.since == 0 and set(DIRECTIONS) <= set(self.at)
+        return (EXACT,) if whole else tuple(sorted({*self.of.choices, EXACT}))
+
+    def round(self, epoch: int) -> int:
+        return 2 * self.of.round(epoch) + (epoch >= self.since)
+
+    def widths(self, rows: Rows, epoch: int) -> int | Tensor:
+        if self.exact(rows.direction, rows.layer, epoch):
+            return EXACT
+        widths: int | Tensor = self.of.widths(rows, epoch)
+        return widths
+
+    @property
+    def needs_every_row(self) -> str:
+        return getattr(self.of, "needs_every_row", "")
+
+    @property
+    def weighs_rows(self) -> bool:
+        return getattr(self.of, "weighs_rows", False)
+
+    @property
+    def of_halo_rows(self) -> bool:
+        return getattr(self.of, "of_halo_rows", False)
+
+    @property
+    def times_links(self) -> bool:
+        return getattr(self.of, "times_links", False)
+
+    @property
+    def start(self) -> int:
+        """Width of rows before a first assignment, of a policy that assigns widths."""
+        start: int = self.of.start
+        return start
+
+    def refuses(self, system: Any) -> str:
+        """Say why a system cannot have the policy inside."""
+        reason: str = self.of.refuses(system) if hasattr(self.of, "refuses") else ""
+        return reason
+
+    def foresee(self, outlook: Outlook) -> Foreseen:
+        """Return what the other policy is going to choose, and 32 bits at the points; by default once they are exact.
+
+        Raises:
+            ValueError: if the other policy cannot be predicted.
+        """
+        if not hasattr(self.of, "foresee"):
+            raise ValueError(
+                f"bits must have the method foresee() to be predicted, got {type(self.of).__name__} without it; write "
+                "it, or train a short run instead"
+            )
+        seen: Foreseen = self.of.foresee(outlook)
+        if outlook.epoch is not None and outlook.epoch < self.since:
+            return seen
+        exact = {
+            (layer, direction): [torch.full_like(part, EXACT) for part in parts]
+            for (layer, direction), parts in seen.widths.items()
+            if self.covers(direction, layer)
+        }
+        later = outlook.epoch is None and self.since > 0
+        assumes = (f"an epoch from {self.since} on, in which points are exact",) if later else ()
+        return replace(seen, widths={**seen.widths, **exact}, assumes=(*seen.assumes, *assumes))
+
+
+class ExactFrom:
+    """The policy in force on one worker.
+
+    Args:
+        settings: which points are exact, and since when.
+        other: in force for everything else.
+    """
+
+    def __init__(self, settings: ExactAt, other: BitPolicy) -> None:
+        self.settings, self.other = settings, other
+        self.asked: set[tuple[str, int]] = set()
+        """Direction and layer of all messages so far."""
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        return self.settings.choices
+
+    @property
+    def by_settings(self) -> bool:
+        """Whether widths follow from settings and epoch alone."""
+        return getattr(self.other, "by_settings", False)
+
+    def round(self, epoch: int) -> int:
+        return 2 * self.other.round(epoch) + (epoch >= self.settings.since)
+
+    def widths(self, rows: Rows, epoch: int) -> int | Tensor:
+        self.asked.add((rows.direction, rows.layer))
+        if self.settings.exact(rows.direction, rows.layer, epoch):
+            return EXACT
+        return self.other.widths(rows, epoch)
+
+    def expect_points(self) -> None:
+        """Refuse a point at which no rows were sent so far; where none were sent at all, there is nothing to be exact.
+
+        Raises:
+            ValueError: with the points that there are.
+        """
+        lost = [point for point in self.settings.at if not any(_is_of(point, *each) for each in self.asked)]
+        if lost and self.asked:
+            raise ValueError(
+                f"points must be some at which rows travel in codes, got {' and '.join(map(repr, lost))}; this "
+                f"training has {', '.join(_written(self.asked))}"
+            )
+
+    def adaptives(self, training: Training) -> Sequence[Adaptive]:
+        """Return what adapts of the other policy, and who looks whether there are such points."""
+        adapts = getattr(self.other, "adaptives", None)
+        return [*(adapts(training) if adapts else ()), _Look(training.seat.named(self.settings.name), self)]
+
+
+class _Look(Adaptive):
+    """Looks once, after an epoch, whether every point was met."""
+
+    decides = False
+
+    def __init__(self, name: str, policy: ExactFrom) -> None:
+        self.name, self._policy, self._looked = name, policy, False
+
+    def observe(self, arrivals: Sequence[Any]) -> None:
+        if not self._looked:
+            self._policy.expect_points()
+            self._looked = True
+
+
+def _is_of(point: str, direction: str, layer: int) -> bool:
+    return point_of(point) in ((direction, None), (direction, layer))
+
+
+def _written(points: Iterable[tuple[str, int]]) -> list[str]:
+    in_order = sorted(points, key=lambda each: (DIRECTIONS.index(each[0]), each[1]))
+    return [f"{direction} {layer}" for direction, layer in in_order]
