@@ -109,10 +109,10 @@ def test_without_a_kernel_a_picture_shows(monkeypatch: pytest.MonkeyPatch, tmp_p
 
     monkeypatch.setenv("GNNQLAB_STATIC", "1")
     monkeypatch.setenv("GNNQLAB_CACHE", str(tmp_path))
-    monkeypatch.setattr(bundle, "_png", lambda figure: b"\x89PNG")
+    monkeypatch.setattr(bundle, "svg_of", lambda figure: "<svg/>")
     tuner = Tuner("sbm:200,4,8", workers=2, hidden=8, layers=2, link="loopback", measure=False)
     outputs, metadata = tuner._repr_mimebundle_()
-    assert "image/png" in outputs and "application/vnd.jupyter.widget-view+json" not in outputs
-    assert "× Vanilla" in metadata["image/png"]["alt"] and "TunerSettings" in repr(tuner)
+    assert "image/svg+xml" in outputs and "application/vnd.jupyter.widget-view+json" not in outputs
+    assert "× Vanilla" in metadata["image/svg+xml"]["alt"] and "TunerSettings" in repr(tuner)
     assert tuner.bits == tuner.forecast.rows and tuner.config.workers == 2
     assert tuner.preset("fastest").model.settings.lam == 0 and tuner.reset().model.settings.lam == 0.5
