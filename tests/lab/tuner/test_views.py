@@ -97,6 +97,14 @@ def test_measured_epochs_stand_beside_the_predicted_one() -> None:
     assert wait["y"] == ["Vanilla", "predicted", "measured"] and wait["x"][2] == pytest.approx(4)
 
 
+def test_the_panel_of_epochs_says_what_will_stand_there() -> None:
+    dots, line = draw_tuner(SHOWN).to_dict()["data"][-2:]
+    assert not list(dots["x"]) and line["y"] == [12.0] * 3 and "mode" in line and "text" in line["mode"]
+    assert "".join(line["text"]).startswith("<br>predicted: 12 ms<br>Train measures epochs")
+    (dots, line) = draw_tuner(replace(SHOWN, measured=Measured(epochs=(1,), epoch_s=(0.01,)))).to_dict()["data"][-2:]
+    assert list(dots["x"]) == [1] and not any(line["text"])
+
+
 def test_light_and_dark_differ_in_colours_only() -> None:
     light, dark = draw_tuner(SHOWN), draw_tuner(SHOWN, dark=True)
     assert light.layout.paper_bgcolor != dark.layout.paper_bgcolor
