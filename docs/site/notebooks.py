@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 from typing import Any
@@ -29,7 +30,10 @@ def _figure(output: dict[str, Any]) -> str:
     data = output["data"]
     figure, said = data[_PLOTLY], html.escape("".join(data.get("text/plain", "")), quote=True)
     picture = ""
-    if "image/png" in data:
+    if "image/svg+xml" in data:
+        svg = base64.b64encode("".join(data["image/svg+xml"]).encode()).decode()
+        picture = f'<img src="data:image/svg+xml;base64,{svg}" alt="{said}" loading="lazy">'
+    elif "image/png" in data:
         png = "".join(data["image/png"]).replace("\n", "")
         picture = f'<img src="data:image/png;base64,{png}" alt="{said}" loading="lazy">'
     # Inside a script only the end of one needs care.

@@ -79,13 +79,14 @@ def test_every_public_name_and_erratum_has_its_place() -> None:
     assert reference.reference_of("gnnqlab.launch") == "gq.launch" and reference.reference_of("torch.Tensor") is None
 
 
-def test_a_figure_is_a_picture_until_it_is_drawn() -> None:
+@pytest.mark.parametrize("kind, kept", [("image/png", "AA==\n"), ("image/svg+xml", "\0")])
+def test_a_figure_is_a_picture_until_it_is_drawn(kind: str, kept: str) -> None:
     figure = {"data": [{"name": "</script>"}], "layout": {"height": 200}}
-    data = {"application/vnd.plotly.v1+json": figure, "image/png": "AA==\n", "text/plain": 'Says "so" & so'}
+    data = {"application/vnd.plotly.v1+json": figure, kind: kept, "text/plain": 'Says "so" & so'}
     cells = [{"cell_type": "code", "outputs": [{"output_type": "execute_result", "data": data, "metadata": {}}]}]
     ((output,),) = [cell["outputs"] for cell in json.loads(notebooks.drawn(json.dumps({"cells": cells})))["cells"]]
     (shown,) = output["data"].values()
-    assert 'src="data:image/png;base64,AA=="' in shown and 'alt="Says &quot;so&quot; &amp; so"' in shown
+    assert f'src="data:{kind};base64,AA=="' in shown and 'alt="Says &quot;so&quot; &amp; so"' in shown
     (held,) = re.findall(r"<script[^>]*>(.*?)</script>", shown)
     assert json.loads(held) == figure
 

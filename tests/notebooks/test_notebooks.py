@@ -16,7 +16,8 @@ from tests.cases import each
 FOLDER = Path(__file__).parent.parent.parent / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 PLOTLY = "application/vnd.plotly.v1+json"
-SEEN_WITHOUT_SCRIPTS = {"image/png", "text/html"}
+PICTURES = {"image/svg+xml", "image/png"}
+SEEN_WITHOUT_SCRIPTS = {*PICTURES, "text/html"}
 
 each_notebook = each("path", NOTEBOOKS)
 
@@ -70,8 +71,8 @@ def test_every_figure_can_be_seen_without_scripts(path: Path) -> None:
 def test_every_picture_is_described(path: Path) -> None:
     for cell in _code(path):
         for output in cell.outputs:
-            if "image/png" in output.get("data", {}):
-                assert len(output.metadata["image/png"]["alt"]) > 20
+            for kind in PICTURES & set(output.get("data", {})):
+                assert len(output.metadata[kind]["alt"]) > 20
 
 
 @each_notebook

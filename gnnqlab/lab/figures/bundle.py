@@ -1,23 +1,20 @@
 """A figure that stays visible when nobody runs the kernel: live where Plotly runs, else a picture, else a table.
 
 Plotly's own output is blank in a notebook shown as a plain page. A ``Bundle`` gives every reader something: Plotly's
-JSON (JupyterLab makes it live; Colab is given HTML), a PNG where a Chromium is at hand to draw it, otherwise the
-numbers as an HTML table.
+JSON (JupyterLab draws it at once, as wide as the page; Colab is given HTML), a picture where a Chromium is at hand to
+draw it, otherwise the numbers as an HTML table. The picture is SVG, not PNG: beside a PNG JupyterLab shows that, pixel
+by pixel, until a mouse comes.
 """
 
 from __future__ import annotations
 
-import atexit
-import base64
-import functools
 import html
-import os
-import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.figures.colab import figure_html, in_colab
+from gnnqlab.lab.figures.still import svg_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -25,10 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Bundle", "caption_of", "left_by", "name_links", "show", "table_html"]
 
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-
-_WIDTH = 720
-"""Pixels of a picture: a page of 900 has the room beside JupyterLab's own, which cuts wider ones off."""
 _LEFT = ' style="text-align:left"'
 
 
@@ -50,10 +43,10 @@ class Bundle:
             outputs["text/plain"] += f"\n(no figure: {error})"
         if in_colab():
             return {**outputs, "text/html": figure_html(self.figure)}, metadata
-        picture = _png(self.figure)
+        picture = svg_of(self.figure)
         if picture is not None:
-            outputs["image/png"] = base64.b64encode(picture).decode()
-            metadata["image/png"] = {"alt": caption}
+            outputs["image/svg+xml"] = picture
+            metadata["image/svg+xml"] = {"alt": caption}
         else:
             try:
                 outputs["text/html"] = table_html(self.frame, caption=caption)
@@ -134,32 +127,3 @@ def _plain_json(figure: Figure) -> dict[str, Any]:
 
     plain: dict[str, Any] = json.loads(figure.to_json())
     return plain
-
-
-def _png(figure: Figure) -> bytes | None:
-    """The figure as a picture, or ``None`` where no browser is at hand or drawing fails for any reason."""
-    if not _picture_server():
-        return None
-    try:
-        import kaleido
-
-        size = {"format": "png", "width": _WIDTH, "height": figure.layout.height or 360, "scale": 1}
-        return bytes(kaleido.calc_fig_sync(figure.to_dict(), opts=size))
-    except Exception:
-        return None
-
-
-@functools.cache
-def _picture_server() -> bool:
-    """Start kaleido's browser once per process (a picture then takes 0.3 s instead of 3); whether there is one."""
-    browser = os.environ.get("BROWSER_PATH") or next(filter(None, map(shutil.which, _BROWSERS)), None)
-    if browser is None:
-        return False
-    try:
-        import kaleido
-
-        kaleido.start_sync_server(path=browser, silence_warnings=True)
-        atexit.register(kaleido.stop_sync_server, silence_warnings=True)
-    except Exception:
-        return False
-    return True

@@ -30,7 +30,7 @@ _AGE_AXES = {"staleness": "age (epochs)", "epsilon": "ε (no unit)"}
 _PATTERNS = ("", "/", "", "x", ".", "", "\\", "-", "|", "+")
 # Cividis, from few bits to many
 _WIDTH_COLORS = ("#00224e", "#35456c", "#4e576c", "#666970", "#948e77", "#c8b866", "#fee838")
-_ROW, _GAP, _TOP, _FOOT = 186, 112, 34, 72
+_ROW, _GAP, _TOP, _FOOT = 186, 124, 34, 72
 """Heights in pixels: of a panel, between two, above the first, below the last."""
 _LEGEND = 36
 """Pixels from a panel down to its legend, below ticks and the name of the axis."""

@@ -7,7 +7,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish, hatched
+from gnnqlab.lab.figures.theme import OKABE_ITO, finish, hatched, template
 from gnnqlab.lab.training.differing import ABSENT, Differing
 from gnnqlab.lab.training.sweep import OUTCOMES, Sweep, explained
 
@@ -81,8 +81,16 @@ def draw_parallel(sweep: Sweep, *, dark: bool = False) -> Bundle:
     )
     caption += f" Without an axis: {', '.join(left_out)}." if left_out else ""
     finish(figure, title="Settings, and what they come to", caption=caption, dark=dark, height=440)
-    figure.update_layout(margin={"t": 90, "l": 76, "r": 40, "b": 24})
+    figure.update_layout(margin={"t": 90, "l": 76, "r": 40, "b": 24}, shapes=_axis_lines(len(dimensions), dark=dark))
     return Bundle(figure, table)
+
+
+def _axis_lines(axes: int, *, dark: bool) -> list[dict[str, Any]]:
+    """Lines where the axes stand: Plotly's own are black and can be seen on a light page only."""
+    color = template(dark=dark)["layout"]["xaxis"]["linecolor"]
+    at = [number / max(axes - 1, 1) for number in range(axes)]
+    looks = {"type": "line", "xref": "paper", "yref": "paper", "layer": "below", "line": {"color": color, "width": 1}}
+    return [{**looks, "x0": x, "x1": x, "y0": 0, "y1": 1} for x in at]
 
 
 def draw_mattered(sweep: Sweep, *, dark: bool = False) -> Bundle:

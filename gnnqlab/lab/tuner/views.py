@@ -6,7 +6,7 @@ of Theorem 3 by layer; epochs as they were measured beside the predicted one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ _TITLES = (
     "Bound of Theorem 3",
     "Epochs of this run",
 )
+_BEFORE = "<br>predicted: {:.0f} ms<br>Train measures epochs;<br>each is a dot here"
 _HERE_SAYS = "%{x:.2f} ms, V %{y:.3g}<extra>you are here</extra>"
 _PATTERNS = ("", "/", "", "x", ".", "", "\\", "-", "|")
 _HATCH = {"size": 5, "solidity": 0.25, "fillmode": "overlay"}
@@ -241,12 +242,13 @@ def _epochs(shown: Shown) -> list[dict[str, Any]]:
     measured = shown.measured
     step = max(1, len(measured.epochs) // 300)
     epochs, seconds = measured.epochs[::step], measured.epoch_s[::step]
-    last = max(measured.epochs[-1] if measured.epochs else 0, 1)
-    line: Sequence[float] = [] if shown.epoch_s is None else [1e3 * shown.epoch_s] * 2
-    return [
-        {"x": list(epochs), "y": [1e3 * each for each in seconds]},
-        {"x": [0, last] if line else [], "y": list(line)},
-    ]
+    dots = {"x": list(epochs), "y": [1e3 * each for each in seconds]}
+    if shown.epoch_s is None:
+        return [dots, {"x": [], "y": [], "text": []}]
+    predicted = 1e3 * shown.epoch_s
+    if not measured.epochs:
+        return [dots, {"x": [0, 0.5, 1], "y": [predicted] * 3, "text": ["", _BEFORE.format(predicted), ""]}]
+    return [dots, {"x": [0, max(measured.epochs[-1], 1)], "y": [predicted] * 2, "text": ["", ""]}]
 
 
 def _positive(value: float | None) -> float | None:
@@ -302,7 +304,8 @@ def _looks(dark: bool) -> list[dict[str, Any]]:
             hovertemplate="epoch %{x}: %{y:.1f} ms<extra>measured</extra>", name="measured epoch",
         ),
         at(
-            2, 3, type="scatter", mode="lines", line={"color": blue, "dash": "dash", "width": 2},
+            2, 3, type="scatter", mode="lines+text", line={"color": blue, "dash": "dash", "width": 2},
+            textfont={"color": ink}, textposition="bottom center",
             hovertemplate="predicted %{y:.1f} ms<extra></extra>", name="predicted epoch",
         ),
     ]  # fmt: skip

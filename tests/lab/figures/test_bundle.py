@@ -1,11 +1,9 @@
 """A figure for every reader: live, a picture, or a table; and never an exception."""
 
-import base64
-
 import pandas as pd
 import pytest
 
-from gnnqlab.lab.figures import bundle
+from gnnqlab.lab.figures import bundle, still
 from gnnqlab.lab.training import compare
 from gnnqlab.lab.training.plots import convergence
 from tests.lab.synthetic import make_run
@@ -15,7 +13,7 @@ RUN = make_run(epochs=6)
 
 @pytest.fixture
 def without_browser(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundle, "_picture_server", lambda: False)
+    monkeypatch.setattr(still, "_picture_server", lambda: False)
 
 
 @pytest.mark.usefixtures("without_browser")
@@ -23,19 +21,19 @@ def test_without_a_browser_there_is_a_table() -> None:
     outputs, _ = bundle.show(convergence({"vanilla": RUN.records}), RUN.records)._repr_mimebundle_()
     assert outputs["application/vnd.plotly.v1+json"]["data"]
     assert outputs["text/html"].startswith("<table><caption>Validation accuracy by epoch")
-    assert "image/png" not in outputs
+    assert "image/svg+xml" not in outputs
     assert "Validation accuracy by epoch" in outputs["text/plain"]
 
 
 def test_with_a_browser_there_is_a_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundle, "_png", lambda figure: b"\x89PNG")
+    monkeypatch.setattr(bundle, "svg_of", lambda figure: "<svg/>")
     outputs, metadata = bundle.show(convergence({"vanilla": RUN.records}), RUN.records)._repr_mimebundle_()
-    assert base64.b64decode(outputs["image/png"]) == b"\x89PNG"
-    assert metadata["image/png"]["alt"].startswith("Validation accuracy by epoch")
+    assert outputs["image/svg+xml"] == "<svg/>" and "image/png" not in outputs, "JupyterLab would show that instead"
+    assert metadata["image/svg+xml"]["alt"].startswith("Validation accuracy by epoch")
 
 
 def test_a_picture_that_fails_leaves_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundle, "_picture_server", lambda: True)
+    monkeypatch.setattr(still, "_picture_server", lambda: True)
     kaleido = pytest.importorskip("kaleido")
 
     def fail(*arguments: object, **settings: object) -> bytes:

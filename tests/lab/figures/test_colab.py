@@ -45,7 +45,7 @@ def test_elsewhere_figures_are_plotlys_json() -> None:
 def test_figures_come_as_html_that_draws_itself(allowed: list[str]) -> None:
     outputs, _ = bundle()._repr_mimebundle_()
     assert "Plotly.newPlot" in outputs["text/html"] and "<html" not in outputs["text/html"]
-    assert outputs["text/plain"] == "One bar." and "image/png" not in outputs
+    assert outputs["text/plain"] == "One bar." and "image/svg+xml" not in outputs
     assert len(outputs["text/html"]) < 20_000, "the script of Plotly is fetched by the page"
 
 

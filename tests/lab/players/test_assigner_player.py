@@ -118,10 +118,10 @@ def test_all_steps_at_once(walk: AssignerWalk) -> None:
 
 def test_without_a_kernel_all_steps_show(player: AssignerPlayer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GNNQLAB_STATIC", "1")
-    monkeypatch.setattr(bundle, "_png", lambda figure: b"\x89PNG")
+    monkeypatch.setattr(bundle, "svg_of", lambda figure: "<svg/>")
     outputs, metadata = player._repr_mimebundle_()
-    assert "image/png" in outputs and "application/vnd.jupyter.widget-view+json" not in outputs
-    assert "tells worker 1 the widths" in metadata["image/png"]["alt"]
+    assert "image/svg+xml" in outputs and "application/vnd.jupyter.widget-view+json" not in outputs
+    assert "tells worker 1 the widths" in metadata["image/svg+xml"]["alt"]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:ipywidgets")

@@ -120,7 +120,7 @@ def test_a_film_plays_without_a_kernel(player: EpochPlayer, monkeypatch: pytest.
     cursors = [frame.data[2].x[0] for frame in film.frames]
     assert cursors == [step.cursor for step in found.steps]
     monkeypatch.setenv("GNNQLAB_STATIC", "1")
-    monkeypatch.setattr("gnnqlab.lab.figures.bundle._png", lambda figure: None)
+    monkeypatch.setattr("gnnqlab.lab.figures.bundle.svg_of", lambda figure: None)
     outputs, _ = player._repr_mimebundle_()
     assert len(outputs["application/vnd.plotly.v1+json"]["frames"]) == len(found.steps)
     assert "worker 0 writes rows" in outputs["text/html"].lower()

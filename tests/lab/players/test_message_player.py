@@ -57,10 +57,10 @@ def test_a_partition_brings_its_own_message() -> None:
 
 def test_without_a_kernel_the_whole_walk_shows(message: RealMessage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GNNQLAB_STATIC", "1")
-    monkeypatch.setattr(bundle, "_png", lambda figure: b"\x89PNG")
+    monkeypatch.setattr(bundle, "svg_of", lambda figure: "<svg/>")
     outputs, metadata = MessagePlayer(message)._repr_mimebundle_()
-    assert "image/png" in outputs and "application/vnd.jupyter.widget-view+json" not in outputs
-    assert "times fewer" in metadata["image/png"]["alt"]
+    assert "image/svg+xml" in outputs and "application/vnd.jupyter.widget-view+json" not in outputs
+    assert "times fewer" in metadata["image/svg+xml"]["alt"]
 
 
 @pytest.fixture

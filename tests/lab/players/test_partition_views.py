@@ -193,11 +193,11 @@ def test_a_small_graph_has_few_parts() -> None:
 
 def test_without_a_kernel_the_partition_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GNNQLAB_STATIC", "1")
-    monkeypatch.setattr(bundle, "_png", lambda figure: b"\x89PNG")
+    monkeypatch.setattr(bundle, "svg_of", lambda figure: "<svg/>")
     explorer = PartitionExplorer(GRAPH, partitioner="random", parts=3)
     outputs, metadata = explorer._repr_mimebundle_()
-    assert "image/png" in outputs and "application/vnd.jupyter.widget-view+json" not in outputs
-    assert "120 nodes on 3 workers" in metadata["image/png"]["alt"]
+    assert "image/svg+xml" in outputs and "application/vnd.jupyter.widget-view+json" not in outputs
+    assert "120 nodes on 3 workers" in metadata["image/svg+xml"]["alt"]
     assert explorer.to_code().endswith("workers=3)") and "parts=3" in repr(explorer)
 
 

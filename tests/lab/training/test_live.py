@@ -385,7 +385,7 @@ def test_a_dark_page_gets_a_dark_figure_of_the_same_numbers(live_panel: tuple[Fo
 
 
 def test_where_no_kernel_runs_it_is_a_bundle(make: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gnnqlab.lab.figures.bundle._picture_server", lambda: False)
+    monkeypatch.setattr("gnnqlab.lab.figures.still._picture_server", lambda: False)
     folder = make()
     folder.write(range(5))
     view = Run(folder.path).live()

@@ -97,6 +97,9 @@ def test_a_line_a_run_goes_through_settings_and_outcomes(six: Sweep) -> None:
     assert list(model.ticktext) == ["gat", "gcn"] and list(lines.line.color) == pytest.approx([70, 72, 80, 82, 78, 75])
     assert "The best score, 82.00 %, has bits 8, model gat." in shown.figure.layout.meta["caption"]
     assert shown.frame["total time (s)"].isna().sum() == 1
+    assert [line.x0 for line in shown.figure.layout.shapes] == pytest.approx([0, 1 / 3, 2 / 3, 1])
+    light = draw_parallel(six).figure.layout.shapes[0].line.color
+    assert shown.figure.layout.shapes[0].line.color == "#6c757d" != light
 
 
 def test_of_many_settings_those_have_an_axis_that_explain_most() -> None:

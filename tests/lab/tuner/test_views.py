@@ -97,6 +97,14 @@ def test_measured_epochs_stand_beside_the_predicted_one() -> None:
     assert wait["y"] == ["Vanilla", "predicted", "measured"] and wait["x"][2] == pytest.approx(4)
 
 
+def test_the_panel_of_epochs_says_what_will_stand_there() -> None:
+    dots, line = draw_tuner(SHOWN).to_dict()["data"][-2:]
+    assert not list(dots["x"]) and line["y"] == [12.0] * 3 and "mode" in line and "text" in line["mode"]
+    assert "".join(line["text"]).startswith("<br>predicted: 12 ms<br>Train measures epochs")
+    (dots, line) = draw_tuner(replace(SHOWN, measured=Measured(epochs=(1,), epoch_s=(0.01,)))).to_dict()["data"][-2:]
+    assert list(dots["x"]) == [1] and not any(line["text"])
+
+
 def test_light_and_dark_differ_in_colours_only() -> None:
     light, dark = draw_tuner(SHOWN), draw_tuner(SHOWN, dark=True)
     assert light.layout.paper_bgcolor != dark.layout.paper_bgcolor
@@ -109,10 +117,10 @@ def test_without_a_kernel_a_picture_shows(monkeypatch: pytest.MonkeyPatch, tmp_p
 
     monkeypatch.setenv("GNNQLAB_STATIC", "1")
     monkeypatch.setenv("GNNQLAB_CACHE", str(tmp_path))
-    monkeypatch.setattr(bundle, "_png", lambda figure: b"\x89PNG")
+    monkeypatch.setattr(bundle, "svg_of", lambda figure: "<svg/>")
     tuner = Tuner("sbm:200,4,8", workers=2, hidden=8, layers=2, link="loopback", measure=False)
     outputs, metadata = tuner._repr_mimebundle_()
-    assert "image/png" in outputs and "application/vnd.jupyter.widget-view+json" not in outputs
-    assert "× Vanilla" in metadata["image/png"]["alt"] and "TunerSettings" in repr(tuner)
+    assert "image/svg+xml" in outputs and "application/vnd.jupyter.widget-view+json" not in outputs
+    assert "× Vanilla" in metadata["image/svg+xml"]["alt"] and "TunerSettings" in repr(tuner)
     assert tuner.bits == tuner.forecast.rows and tuner.config.workers == 2
     assert tuner.preset("fastest").model.settings.lam == 0 and tuner.reset().model.settings.lam == 0.5

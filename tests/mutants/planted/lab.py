@@ -179,4 +179,28 @@ FAULTS = (
         test="lab/training/test_paths_beside.py::test_what_is_exposed_and_hidden_is_told_of_both",
         why="a wait that overlap took away would be told as one that it made",
     ),
+    Fault(
+        name="pixels get the colour before their own",
+        file="lab/figures/indexed_png.py",
+        before="nearest[closer] = len(taken)",
+        after="nearest[closer] = len(taken) - 1",
+        test="lab/figures/test_indexed_png.py::test_of_more_colors_each_pixel_gets_the_nearest_that_is_kept",
+        why="a figure looks nearly right, with rims of wrong colour round letters",
+    ),
+    Fault(
+        name="rows of a picture are not added up",
+        file="lab/figures/indexed_png.py",
+        before="return np.cumsum(written, axis=0, dtype=np.uint8)",
+        after="return written",
+        test="lab/figures/test_indexed_png.py::test_few_colors_stay_as_they_are",
+        why="nobody looks at a saved picture until somebody else opens it",
+    ),
+    Fault(
+        name="two drawings on a page share names",
+        file="lab/figures/still.py",
+        before='f"{zlib.crc32(plain.encode()):08x}"',
+        after='"00000000"',
+        test="lab/figures/test_still.py::test_a_drawing_has_names_by_content",
+        why="one alone is right; where pages set drawings into themselves the second is cut by the first one's frames",
+    ),
 )
