@@ -1,4 +1,4 @@
-"""The partition explorer's drawn graph in a real JupyterLab: what a node says, and the heat map that it is linked to."""
+"""The partition explorer's drawn graph in a real JupyterLab: what a node says, and its heat map."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _middle(lab: LabPage, figure: int, x: float, y: float) -> tuple[float, float
 def test_a_node_says_what_it_waits_for(lab: LabPage, screenshots: Path) -> None:
     node, x, y = lab.page.evaluate(
         f"""() => {{
-          const over = {MAP}.data.find((trace) => trace.type === 'heatmap');
+          const over = {MAP}._fullData.find((trace) => trace.type === 'heatmap');
           for (let y = 0; y < over.z.length; y++) for (let x = 0; x < over.z[y].length; x++)
             if (over.text[y][x].startsWith('marginal')) return [over.z[y][x], x, y];
         }}"""

@@ -40,7 +40,7 @@ class CutControls:
 
         self.model = model
         self._quiet = False
-        label = {"description_width": "64px"}
+        label, beside = {"description_width": "72px"}, {"display": "flex", "flex_flow": "row", "align_items": "center"}
         self.number = widgets.IntSlider(
             model.number, 1, model.most_parts, description="Parts", continuous_update=False, readout=False, style=label,
             layout={"width": "320px", "max_width": "100%"},
@@ -53,16 +53,17 @@ class CutControls:
         )  # fmt: skip
         self.partitioner = widgets.ToggleButtons(
             options=model.known, value=model.partitioner, description="Cut by",
-            style={**label, "button_width": "7.5em"}, tooltips=[_TOOLTIPS[name] for name in model.known],
+            layout=beside,
+            style={**label, "button_width": "8.5em"}, tooltips=[_TOOLTIPS[name] for name in model.known],
         )  # fmt: skip
         self.hosts = widgets.ToggleButtons(
             options=[count for count in _HOSTS if count <= model.most_parts or count == model.hosts], value=model.hosts,
             description="Hosts", tooltips=[f"{count} host(s) share the parts evenly" for count in _HOSTS],
-            style={**label, "button_width": "3em"},
+            layout=beside, style={**label, "button_width": "3em"},
         )  # fmt: skip
         self.show = widgets.ToggleButtons(
-            options=model.views, value=model.show, description="Show", style={**label, "button_width": "5em"},
-            tooltips=[_SHOWS[view] for view in model.views],
+            options=model.views, value=model.show, description="Show", layout=beside,
+            style={**label, "button_width": "5em"}, tooltips=[_SHOWS[view] for view in model.views],
         )  # fmt: skip
         wide = {"width": "170px"}
         self.sender = widgets.Dropdown(
