@@ -54,7 +54,7 @@ class CutControls:
         self.partitioner = widgets.ToggleButtons(
             options=model.known, value=model.partitioner, description="Cut by",
             layout=beside,
-            style={**label, "button_width": "8.5em"}, tooltips=[_TOOLTIPS[name] for name in model.known],
+            style={**label, "button_width": "auto"}, tooltips=[_TOOLTIPS[name] for name in model.known],
         )  # fmt: skip
         self.hosts = widgets.ToggleButtons(
             options=[count for count in _HOSTS if count <= model.most_parts or count == model.hosts], value=model.hosts,
