@@ -84,6 +84,7 @@ _HOMES = {
     "compare": "gnnqlab.lab.training",
     "configure": "gnnqlab.train.configure",
     "critical_path": "gnnqlab.lab.training.critical_path",
+    "draw": "gnnqlab.lab.figures.graph_map",
     "errata": "gnnqlab.lab.course.errata",
     "exact_at": "gnnqlab.systems",
     "exchange_rows": "gnnqlab.exchange",
@@ -164,6 +165,7 @@ __all__ = [
     "compare",
     "configure",
     "critical_path",
+    "draw",
     "errata",
     "exact_at",
     "exchange_rows",
@@ -216,6 +218,7 @@ if TYPE_CHECKING:
     from gnnqlab.exchange import Broadcast, HaloPlan, Overlapped, Replicas, Sequential, Synchronous, exchange_rows
     from gnnqlab.graph import Graph, from_dgl, from_networkx, from_pyg, from_scipy, from_tables, load, to_dgl
     from gnnqlab.lab.course.errata import errata
+    from gnnqlab.lab.figures.graph_map import draw
     from gnnqlab.lab.players.assigner_player import AssignerPlayer
     from gnnqlab.lab.players.epoch_player import EpochPlayer
     from gnnqlab.lab.players.message_player import MessagePlayer

@@ -7,6 +7,7 @@ from typing import Any
 
 from gnnqlab.graph.arrays import GraphArrays
 from gnnqlab.graph.features import SparseRows
+from gnnqlab.graph.pictures import card_picture, data_address
 
 __all__ = ["describe", "html_table", "one_line"]
 
@@ -49,26 +50,40 @@ def one_line(graph: GraphArrays) -> str:
 
 
 def html_table(graph: GraphArrays) -> str:
-    """A small table; display must not fail, whatever the tensors hold by now."""
+    """A card: what one asks first, and a picture; display must not fail, whatever the tensors hold by now."""
     try:
         cells = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(key.replace('_', ' '))}</th>"
-            f"<td style='text-align:right'>{html.escape(_cell(value))}</td></tr>"
-            for key, value in describe(graph).items()
-            if key != "name"
+            f"<tr><th style='text-align:left'>{html.escape(key)}</th>"
+            f"<td style='text-align:right'>{html.escape(value)}</td></tr>"
+            for key, value in _card(graph).items()
         )
-        return f"<table><caption>Graph <b>{html.escape(graph.name)}</b></caption>{cells}</table>"
+        table = f"<table><caption>Graph <b>{html.escape(graph.name)}</b></caption>{cells}</table>"
+        picture, words, width = card_picture(graph)
+        image = f'<img src="{data_address(picture)}" alt="{words}" width="{width}" style="image-rendering:pixelated">'
+        return f"{table}<p>{image}<br>{words}</p>"
     except Exception as error:
         return f"<pre>Graph (cannot be described: {html.escape(f'{type(error).__name__}: {error}')})</pre>"
+
+
+def _card(graph: GraphArrays) -> dict[str, str]:
+    """The facts of the card; ``describe()`` has all of them."""
+    facts = describe(graph)
+    sets = " / ".join(f"{facts[name]:,}" for name in ("train", "val", "test"))
+    carried = {"weights": facts["edge_weights"], f"{facts['edge_features']} features": facts["edge_features"]}
+    edges = [what for what, there in carried.items() if there]
+    features = f"{facts['features']:,}" + (", sparse" if facts["sparse_features"] else "")
+    return {
+        "nodes": f"{facts['nodes']:,}",
+        f"edges{'' if facts['undirected'] else ', directed'}": f"{facts['edges']:,}",
+        **({"of an edge": " and ".join(edges)} if edges else {}),
+        "neighbours of a node, mean": f"{facts['mean_degree']:,}",
+        "features of a node": features,
+        **({"classes": f"{facts['classes']:,}, {facts['task']}"} if facts["classes"] else {}),
+        **({"train / val / test": sets} if facts["train"] else {}),
+    }
 
 
 def _task(graph: GraphArrays) -> str:
     if graph.num_classes == 0:
         return "structure only"
     return "multi-label" if graph.multi_label else "single-label"
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, (int, float)) else str(value)

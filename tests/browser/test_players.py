@@ -26,7 +26,7 @@ DRAWN = "Array.from(document.querySelectorAll('.js-plotly-plot')).every((each) =
 def lab(open_notebook: Any) -> Iterator[LabPage]:
     lab: LabPage = open_notebook("players", CELLS)
     lab.run_all()
-    lab.page.wait_for_function(f"() => {TITLES}.length === 3 && {TITLES}.every((each) => each) && {DRAWN}")
+    lab.page.wait_for_function(f"() => {TITLES}.length === 4 && {TITLES}.every((each) => each) && {DRAWN}")
     yield lab
 
 
@@ -67,7 +67,7 @@ def test_a_narrow_page_has_the_whole_explorer(lab: LabPage, screenshots: Path) -
 def test_figures_have_words_for_who_cannot_see_them(lab: LabPage) -> None:
     figures = lab.page.get_by_role("img").filter(has=lab.page.locator(".main-svg"))
     names = figures.evaluate_all("(all) => all.map((each) => each.getAttribute('aria-label'))")
-    assert len(names) == 3 and all(len(name) > 30 for name in names)
+    assert len(names) == 4 and all(len(name) > 30 for name in names)
 
 
 def test_plotly_came_once_and_nothing_complained(lab: LabPage) -> None:

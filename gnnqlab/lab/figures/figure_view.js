@@ -54,7 +54,7 @@ function render({ model, el }) {
   el.replaceChildren(graph);
   let source = null;
   let Plotly = null;
-  let [asked, drawing, gone] = [false, false, false];
+  let [asked, drawing, gone, heard] = [false, false, false, false];
   let [output, widest, drawn] = [document.body, null, null]; // widths in pixels
   const resized = new ResizeObserver(() => {
     if (widest !== null && fitting() !== drawn) draw();
@@ -63,6 +63,12 @@ function render({ model, el }) {
   function fitting() {
     const pixels = room(output);
     return pixels > 0 ? Math.min(widest, pixels) : widest;
+  }
+
+  function clicked({ points: [point] }) {
+    const { curveNumber: trace, x, y } = point;
+    source.set("clicked", { trace, x, y, number: (source.get("clicked")?.number ?? 0) + 1 });
+    source.save_changes();
   }
 
   async function draw() {
@@ -78,7 +84,11 @@ function render({ model, el }) {
         graph.style.minHeight = "";
         widest = layout.width ?? null;
         if (widest !== null) layout.width = drawn = fitting();
+        const tall = layout.meta?.tall; // a drawing keeps its shape
+        if (tall && layout.width) layout.height = Math.round(tall.fixed + tall.share * (layout.width - tall.beside));
         await Plotly.react(graph, data, layout, config);
+        if (!heard) graph.on("plotly_click", clicked);
+        heard = true;
       }
     } catch (error) {
       console.error("gnnqlab: a figure was not drawn", error);

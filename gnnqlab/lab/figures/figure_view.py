@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +103,12 @@ class FigureView:
                 self._layout = {**self._layout, name: {**self._layout.get(name, {}), **new}}
             self._send()
 
+    def on_click(self, told: Callable[[int, Any, Any], None]) -> None:
+        """Call a function with trace, x and y of what is clicked, on any page."""
+        self._source.observe(
+            lambda change: told(change["new"]["trace"], change["new"]["x"], change["new"]["y"]), names="clicked"
+        )
+
     def close(self) -> None:
         """Take the figure off every page."""
         self.widget.close()
@@ -124,6 +130,7 @@ class _Classes:
 
         class Source(ipywidgets.Widget):  # type: ignore[misc]
             spec = traitlets.Unicode().tag(sync=True)
+            clicked = traitlets.Dict().tag(sync=True)
 
         class Code(ipywidgets.Widget):  # type: ignore[misc]
             code = traitlets.Bytes(allow_none=True).tag(sync=True)

@@ -26,7 +26,9 @@ _LINES = (
 )  # fmt: skip
 """Colour, dash and symbol of a partitioner's line."""
 _NUMBERED = 10
-"""Up to so many workers a heat map has its numbers in its cells."""
+"""Up to so many workers a heat map of a whole figure has its numbers in its cells."""
+_PANEL, _DIGIT = 290, 6.5
+"""Pixels that a heat map beside bars has on a page of 720, and of a digit in letters of 10 pixels."""
 
 
 def pair_table(parts: Parts) -> DataFrame:
@@ -165,8 +167,8 @@ def draw_sharing(parts: Parts, *, dark: bool = False) -> Bundle:
     figure = make_subplots(
         rows=1,
         cols=2,
-        column_widths=[0.5, 0.5],
-        horizontal_spacing=0.2,
+        column_widths=[0.42, 0.58],
+        horizontal_spacing=0.16,
         subplot_titles=["rows that a worker holds", "rows that travel in an exchange"],
     )
     for kind, (color, pattern) in zip(table.columns, _LOOKS, strict=True):
@@ -180,9 +182,9 @@ def draw_sharing(parts: Parts, *, dark: bool = False) -> Bundle:
             row=1,
             col=1,
         )
-    _add_pairs(figure, parts, None, colorbar=None, at=(1, 2))
+    _add_pairs(figure, parts, None, colorbar={"title": {"text": "rows"}, "thickness": 12}, at=(1, 2))
     _part_hosts(figure, parts, row=1, col=2)
-    figure.update_layout(barmode="stack", bargap=0.25, legend={"traceorder": "normal", "y": -0.16, "yanchor": "top"})
+    figure.update_layout(barmode="stack", bargap=0.25)
     figure.update_xaxes(title_text="rows", row=1, col=1)
     figure.update_xaxes(title_text="receiver", showgrid=False, row=1, col=2)
     figure.update_yaxes(autorange="reversed", row=1, col=1)
@@ -196,12 +198,13 @@ def draw_sharing(parts: Parts, *, dark: bool = False) -> Bundle:
     height = 300 + min(22 * parts.workers, 240)
     on = f" of {parts.hosts} hosts" if parts.hosts > 1 else ""
     finish(figure, title=f"One graph on {parts.workers} workers{on}", caption=caption, dark=dark, height=height)
-    figure.update_layout(legend={"y": -0.25, "yanchor": "top"}, margin={"b": 90})
+    legend = {"traceorder": "normal", "yref": "container", "y": 0.0, "yanchor": "bottom"}
+    figure.update_layout(legend=legend, margin={"b": 76})
     return Bundle(figure, table)
 
 
 def _add_pairs(
-    figure: Figure, parts: Parts, largest: float | None, *, colorbar: dict[str, object] | None,
+    figure: Figure, parts: Parts, largest: float | None, *, colorbar: dict[str, object],
     at: tuple[int, int] | None = None,
 ) -> None:  # fmt: skip
     """The heat map; a worker sends itself nothing, so there is no cell rather than a dark one."""
@@ -211,7 +214,8 @@ def _add_pairs(
     names = (
         [f"worker {rank}" for rank in range(parts.workers)] if at is None else [str(r) for r in range(parts.workers)]
     )
-    numbered = parts.workers <= (_NUMBERED if at is None else 8)
+    across = parts.workers * (_DIGIT * len(f"{max(map(max, rows)):.0f}") + 4)
+    numbered = parts.workers <= _NUMBERED if at is None else across <= _PANEL
     figure.add_heatmap(
         z=holes,
         x=names,
@@ -223,8 +227,8 @@ def _add_pairs(
         ygap=2,
         hoverongaps=False,
         texttemplate="%{z:.0f}" if numbered else None,
+        textfont={"size": 12 if parts.workers <= _NUMBERED else 10},
         hovertemplate="%{y} to %{x}: %{z:.0f} rows<extra></extra>",
-        showscale=colorbar is not None,
         colorbar=colorbar,
         **({} if at is None else {"row": at[0], "col": at[1]}),
     )

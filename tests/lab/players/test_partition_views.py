@@ -5,8 +5,10 @@ import pytest
 import gnnqlab as gq
 from gnnqlab.lab import course
 from gnnqlab.lab.figures import bundle
+from gnnqlab.lab.figures.controls import MARK
 from gnnqlab.lab.figures.vertex_cut_drawing import draw_vertex_cut
 from gnnqlab.lab.players import partition_explorer
+from gnnqlab.lab.players.cut_controls import CutControls
 from gnnqlab.lab.players.partition_explorer import ExplorerModel, PartitionExplorer
 from gnnqlab.lab.players.partition_views import (
     draw_pairs,
@@ -173,12 +175,15 @@ def test_a_small_cut_shows_which_copies_are_on_several_hosts() -> None:
 def test_only_parts_that_the_hosts_share_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("anywidget")
     monkeypatch.delenv("GNNQLAB_STATIC", raising=False)
-    view = partition_explorer._CutControls(ExplorerModel(GRAPH, partitioner="random", parts=3, most_parts=7))
+    view = CutControls(ExplorerModel(GRAPH, partitioner="random", parts=3, most_parts=7))
     view.hosts.value = 2
     assert (view.number.value, view.number.max, view.number.step) == (4, 6, 2)
     assert "workers=4, hosts=2" in view.words.value
     view.box_number.value = 5
-    assert view.number.value == view.box_number.value == view.model.number == 6
+    assert view.number.value == view.model.number == 4 and view.box_number.value == 5, "what stands there is refused"
+    assert "parts must be a multiple of the hosts, got 5 part(s) on 2 host(s)" in view.refused.value
+    view.box_number.value = 6
+    assert view.number.value == view.model.number == 6 and not view.refused.value
     view.hosts.value = 4
     assert (view.number.value, view.number.max) == (4, 4) and "4 workers of 4 hosts" in view.sharing.layout["title"][
         "text"
@@ -197,7 +202,7 @@ def test_without_a_kernel_the_partition_shows(monkeypatch: pytest.MonkeyPatch) -
     explorer = PartitionExplorer(GRAPH, partitioner="random", parts=3)
     outputs, metadata = explorer._repr_mimebundle_()
     assert "image/svg+xml" in outputs and "application/vnd.jupyter.widget-view+json" not in outputs
-    assert "120 nodes on 3 workers" in metadata["image/svg+xml"]["alt"]
+    assert "sbm:120,3,6, 120 nodes on 3 workers" in metadata["image/svg+xml"]["alt"], "the graph drawn"
     assert explorer.to_code().endswith("workers=3)") and "parts=3" in repr(explorer)
 
 
@@ -205,7 +210,7 @@ def test_without_a_kernel_the_partition_shows(monkeypatch: pytest.MonkeyPatch) -
 def test_dragging_the_slider_changes_both_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("anywidget")
     monkeypatch.delenv("GNNQLAB_STATIC", raising=False)
-    view = partition_explorer._CutControls(ExplorerModel(GRAPH, partitioner="random", parts=2))
+    view = CutControls(ExplorerModel(GRAPH, partitioner="random", parts=2))
     before = view.words.value
     view.number.value = 6
     assert view.box_number.value == 6 and view.model.parts.workers == 6
@@ -215,3 +220,72 @@ def test_dragging_the_slider_changes_both_figures(monkeypatch: pytest.MonkeyPatc
     assert view.number.value == 3 and "workers=3" in view.words.value
     for control in (view.number, view.box_number, view.partitioner):
         assert control.description
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:ipywidgets")
+def test_a_number_out_of_range_is_refused_where_it_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("anywidget")
+    monkeypatch.delenv("GNNQLAB_STATIC", raising=False)
+    view = CutControls(ExplorerModel(GRAPH, partitioner="random", parts=2))
+    view.box_number.value = 5000
+    assert "parts must lie in [1, 16] for this graph, got 5000" in view.refused.value
+    assert view.box_number.value == 5000 and view.number.value == view.model.number == 2
+    assert MARK in view._marked.layout.border
+    view.number.value = 3
+    assert view.box_number.value == 3 and not view.refused.value and MARK not in view._marked.layout.border
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:ipywidgets")
+def test_a_cell_of_the_heat_map_shows_the_rows_of_its_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("anywidget")
+    monkeypatch.delenv("GNNQLAB_STATIC", raising=False)
+    view = CutControls(ExplorerModel(GRAPH, partitioner="random", parts=3))
+    cells = next(number for number, trace in enumerate(view.sharing.data) if trace["type"] == "heatmap")
+    view.sharing._source.clicked = {"trace": cells, "x": "2", "y": "1", "number": 1}
+    assert (view.sender.value, view.receiver.value) == (view.model.sender, view.model.receiver) == (1, 2)
+    rows = int(view.model.parts.quality.halo_rows[1, 2])
+    assert view.map.layout["title"]["text"].endswith("rows from worker 1 to worker 2")
+    assert f"Worker 1 sends worker 2 {rows} rows" in view.said.value
+    view.sharing._source.clicked = {"trace": 0, "x": 7, "y": "worker 1", "number": 2}
+    assert view.model.sender == 1, "a bar is no cell"
+    view.receiver.value = 1
+    assert "a worker sends itself nothing" in view.said.value and view.model.receiver == 2
+    view.receiver.value = 2
+    view.sharing._source.clicked = {"trace": cells, "x": "2", "y": "1", "number": 3}
+    assert view.sender.value is None and "whose each node is" in view.map.layout["title"]["text"]
+    view.show.value, view.receiver.value = "halo", 0
+    assert view.map.layout["title"]["text"].endswith("what worker 0 holds")
+    view.number.value = 2
+    view.receiver.value = 1
+    view.number.value = 1
+    assert view.model.receiver is None, "a worker that is gone"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:ipywidgets")
+def test_views_are_those_that_the_cut_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("anywidget")
+    monkeypatch.delenv("GNNQLAB_STATIC", raising=False)
+    view = CutControls(ExplorerModel(GRAPH, partitioner="random", parts=2, bits=gq.Fixed(bits=4)))
+    view.show.value = "bits"
+    assert "4 bits 110, does not travel 10" in view.said.value
+    view.show.value = "error"
+    assert "squared error" in view.map.layout["title"]["text"]
+    view.partitioner.value = "EBV"
+    assert view.show.options == ("owner", "halo") and view.show.value == view.model.show == "owner"
+    assert "Bits and errors are drawn of cuts of nodes." in view.said.value
+
+
+def test_a_large_graph_is_explored_round_a_node() -> None:
+    model = ExplorerModel(gq.load("sbm:2400,4,6"), partitioner="random", parts=2)
+    model.look(around=9)
+    assert "around node 9" in model.map().figure.layout.meta["caption"]
+    with pytest.raises(ValueError, match="around must be a node, 0 to 2,399, got 2,400"):
+        model.look(around=2400)
+
+
+@each("workers", [4, 16])
+def test_a_heat_map_has_its_scale_and_its_numbers_where_they_fit(workers: int) -> None:
+    shown = draw_sharing(gq.partition(GRAPH, gq.Random(), workers=workers)).figure.data
+    cells = next(trace for trace in shown if trace.type == "heatmap")
+    assert cells.showscale is not False and cells.colorbar.title.text == "rows"
+    assert cells.texttemplate == "%{z:.0f}" and cells.textfont.size >= 10

@@ -4,6 +4,30 @@ from tests.mutants.fault import Fault
 
 FAULTS = (
     Fault(
+        name="a node waits for rows of its own worker's number",
+        file="lab/figures/waiting.py",
+        before="sources[of == peer], peer) for peer",
+        after="sources[of == peer], shard.rank) for peer",
+        test="lab/figures/test_graph_map.py::test_a_node_waits_for_its_neighbours_elsewhere_and_for_no_others",
+        why="the drawing looks the same, and says the wrong worker where the pointer rests",
+    ),
+    Fault(
+        name="errors of the least copy drawn",
+        file="lab/figures/graph_map.py",
+        before="most[node] = max(value, most.get(node, value))",
+        after="most[node] = min(value, most.get(node, value))",
+        test="lab/figures/test_graph_map.py::test_a_row_counts_by_the_widest_of_its_copies_or_by_that_of_the_pair",
+        why="two workers have one copy a row, so there it shows nothing",
+    ),
+    Fault(
+        name="rows and errors in two orders",
+        file="measure/coding_errors.py",
+        before="for node, square in zip(ids, squares)})",
+        after="for node, square in zip(route.ids, squares)})",
+        test="lab/figures/test_graph_map.py::test_errors_are_those_of_the_rows_that_arrive",
+        why="with one width for all rows both orders are the same",
+    ),
+    Fault(
         name="panels side by side show unequal moments",
         file="lab/training/timeline_view.py",
         before="shown_epoch = _common_epoch(timelines, layer, direction) if epoch is None else epoch",

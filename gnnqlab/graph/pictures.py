@@ -1,0 +1,121 @@
+"""Pictures in a few kilobytes: pixels of a palette as a PNG, and the picture on a graph's card."""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gnnqlab.graph.arrays import GraphArrays
+
+__all__ = ["IMAGES", "LEVELS", "card_picture", "data_address", "grey_levels", "write_png"]
+
+IMAGES: dict[str, tuple[int, int]] = {"digits": (8, 8)}
+"""Graphs whose features are the pixels of an image, in ``[0, 1]``, by name: its height and width."""
+LEVELS = 3
+"""Shades of ink in which an image is drawn: more cannot be told apart at a dozen pixels, and take twice the bytes."""
+Color = tuple[int, int, int, int]
+"""Red, green, blue and opacity, each from 0 to 255."""
+_INK: tuple[int, int, int] = (86, 130, 180)  # seen on a light page and on a dark one
+_EXAMPLES = 4
+
+
+def write_png(pixels: NDArray[np.uint8], palette: Sequence[Color]) -> bytes:
+    """Return a PNG of pixels that are numbers of a palette's colours (PNG specification, third edition, type 3).
+
+    Args:
+        pixels: uint8 ``(height, width)``, the first line on top.
+        palette: up to 256 colours.
+
+    Raises:
+        ValueError: if there are more colours, or a pixel has none.
+
+    Example:
+        >>> write_png(np.array([[0, 1]], dtype=np.uint8), [(0, 0, 0, 0), (255, 0, 0, 255)])[1:4]
+        b'PNG'
+    """
+    if not 1 <= len(palette) <= 256:
+        raise ValueError(f"a palette has 1 to 256 colours, got {len(palette)}")
+    if pixels.size and int(pixels.max()) >= len(palette):
+        raise ValueError(f"pixels must be numbers of {len(palette)} colours, got {int(pixels.max())}")
+    height, width = pixels.shape
+    lines = np.concatenate([np.zeros((height, 1), np.uint8), pixels], axis=1)  # a line begins with its filter: none
+    colors = bytes(value for color in palette for value in color[:3])
+    parts = (
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
+        (b"PLTE", colors),
+        (b"tRNS", bytes(color[3] for color in palette)),
+        (b"IDAT", zlib.compress(lines.tobytes(), 9)),
+        (b"IEND", b""),
+    )
+    chunks = (
+        struct.pack(">I", len(held)) + name + held + struct.pack(">I", zlib.crc32(name + held)) for name, held in parts
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+def data_address(picture: bytes) -> str:
+    """Return the address of a PNG that holds it, for a page or a figure."""
+    return f"data:image/png;base64,{base64.b64encode(picture).decode()}"
+
+
+def grey_levels(graph: GraphArrays) -> NDArray[np.uint8] | None:
+    """Return the nodes' images in `LEVELS` shades, uint8 ``(N, height, width)``, where features are images.
+
+    Example:
+        >>> from gnnqlab.graph.sources import load
+        >>> grey_levels(load("digits")).shape, grey_levels(load("sbm:40,2,4"))
+        ((1797, 8, 8), None)
+    """
+    shape = IMAGES.get(graph.name)
+    features = getattr(graph.features, "numpy", None)  # sparse rows are no images
+    if shape is None or features is None or graph.num_features != shape[0] * shape[1]:
+        return None
+    levels = np.rint(np.clip(features(), 0, 1) * (LEVELS - 1)).astype(np.uint8)
+    return levels.reshape(-1, *shape)
+
+
+def card_picture(graph: GraphArrays) -> tuple[bytes, str, int]:
+    """Return a small picture of a graph, its words and its width on a page: images of each class, else degrees.
+
+    Example:
+        >>> from gnnqlab.graph.sources import load
+        >>> card_picture(load("digits"))[1]
+        'images of four nodes of each class'
+    """
+    levels = grey_levels(graph)
+    palette: list[Color] = [(*_INK, round(255 * level / (LEVELS - 1))) for level in range(LEVELS)]
+    if levels is not None and not graph.multi_label and graph.num_classes:
+        rows = _examples(levels, graph.labels.numpy(), graph.num_classes)
+        return write_png(rows, palette), "images of four nodes of each class", 2 * rows.shape[1]
+    degrees = graph.in_degrees.numpy()
+    words = f"how many nodes have which in-degree, {int(degrees.min())} to {int(degrees.max())}"
+    return write_png(_bars(degrees), [palette[0], palette[-1]]), words, 220
+
+
+def _examples(levels: NDArray[np.uint8], labels: NDArray[np.int64], classes: int) -> NDArray[np.uint8]:
+    """The first few of each class, a column a class, two empty pixels between images."""
+    high, wide = levels.shape[1] + 2, levels.shape[2] + 2
+    sheet = np.zeros((_EXAMPLES * high, classes * wide), np.uint8)
+    for label in range(classes):
+        for line, node in enumerate(np.flatnonzero(labels == label)[:_EXAMPLES]):
+            place = np.s_[line * high : (line + 1) * high - 2, label * wide : (label + 1) * wide - 2]
+            sheet[place] = levels[node]
+    return sheet
+
+
+def _bars(degrees: NDArray[np.int64], bars: int = 22, high: int = 48) -> NDArray[np.uint8]:
+    counts, _ = np.histogram(degrees, bins=min(bars, int(degrees.max() - degrees.min()) + 1))
+    heights = np.ceil(high * counts / max(int(counts.max()), 1)).astype(int)
+    each = 220 // len(counts)
+    sheet = np.zeros((high, each * len(counts)), np.uint8)
+    for number, tall in enumerate(heights):
+        sheet[high - tall :, number * each : (number + 1) * each - 2] = 1
+    return sheet

@@ -1,0 +1,358 @@
+"""A real graph drawn as it is cut: a cell for each node with its image, and on it owner, copies, bits or error.
+
+Cells and images are one picture of a palette; over it lies a grid that nobody sees and that says, where the pointer
+rests, what a node waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gnnqlab.graph.pictures import LEVELS, data_address, grey_levels, write_png
+from gnnqlab.lab.figures import node_fills
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.graph_drawing import message_widths
+from gnnqlab.lab.figures.grid_places import Grid, neighbourhood, places_on_grid
+from gnnqlab.lab.figures.node_fills import Fill, Filled
+from gnnqlab.lab.figures.theme import finish
+from gnnqlab.lab.figures.waiting import Waiting, travelling, waiting_of
+from gnnqlab.measure.coding_errors import coding_errors
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from plotly.graph_objects import Figure
+
+    from gnnqlab.bits.policy import BitPolicy
+    from gnnqlab.partition.parts import Parts
+
+__all__ = ["SHOWN", "draw"]
+
+SHOWN = ("owner", "halo", "bits", "error")
+"""What can be asked of the nodes."""
+_PAGE = 720
+"""Pixels of the page for which the height is chosen; a live view makes it as high as its width asks for."""
+_SIDE, _LEGEND_PX = 8, 95
+_MOST_EDGES = 600
+_NUMBERED = 120
+"""Up to so many cells without images have their nodes' numbers."""
+_TITLES = {
+    "owner": "whose each node is",
+    "halo": "where copies lie",
+    "bits": "bits of each row",
+    "error": "squared error of each row",
+}
+ByCopy = Mapping[tuple[int, int], float]
+
+
+def draw(
+    parts: Parts,
+    show: str = "owner",
+    *,
+    worker: int | None = None,
+    pair: tuple[int, int] | None = None,
+    bits: BitPolicy | Mapping[tuple[int, int], int] | None = None,
+    errors: ByCopy | None = None,
+    around: int | None = None,
+    dark: bool = False,
+) -> Bundle:
+    """Draw a real graph as it is cut, each node on a cell of its own, neighbours near each other.
+
+    Nodes of ``digits`` are drawn as their images. Places do not depend on the cut. Where the pointer rests, a node says
+    its owner and class, whether it is central or marginal, which rows it waits for and of whom, who copies it, and its
+    bits and error where they are given.
+
+    Args:
+        parts: the partition, of nodes or of edges.
+        show: ``owner``: a colour each worker, strong on marginal nodes; ``halo``: on how many other workers a copy
+            lies, or with ``worker`` what that one holds; ``bits``: the width in which a row goes out; ``error``: its
+            squared error once decoded. Where a row goes to several workers in unequal widths, the largest counts.
+        worker: for ``halo``.
+        pair: sender and receiver: only rows that the one sends the other stand out, and the nodes that wait for them.
+        bits: who chooses widths (then of the first exchange, in epoch 0), or bits by ``(worker that holds the copy,
+            node)``.
+        errors: squared errors by ``(worker that holds the copy, node)``; by default those of coding the graph's
+            features in ``bits``, see :func:`gnnqlab.measure.coding_errors.coding_errors`.
+        around: a node: of a large graph the 400 nodes nearest to it are drawn.
+        dark: colours for a dark page.
+
+    Returns:
+        The figure, and a table of how many nodes have which colour.
+
+    Raises:
+        ValueError: if there is no such view, worker, pair or node; what is shown was not given; blocks were cut; or the
+            graph has more than 2,000 nodes and ``around`` is not given.
+
+    Example:
+        >>> import gnnqlab as gq
+        >>> drawn = draw(gq.partition(gq.load("sbm:60,3,6"), gq.Random(), workers=2), pair=(0, 1))
+        >>> drawn.frame.loc["rows that worker 0 sends", "nodes"] > 0
+        np.True_
+    """
+    _check(parts, show, worker, pair, bits, errors)
+    nodes = None if around is None else neighbourhood(parts.graph, around)
+    grid = places_on_grid(parts.graph, nodes)
+    found = waiting_of(parts, grid.nodes)
+    seen = _Seen(found, *_by_copy(parts, show, bits, errors), pair=pair)
+    filled = seen.filled(parts, show, worker)
+    return _drawn(parts, grid, seen, filled, show=show, worker=worker, around=around, dark=dark)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """All that is known of the nodes that are drawn."""
+
+    found: Waiting
+    widths: Mapping[tuple[int, int], int]
+    errors: ByCopy
+    pair: tuple[int, int] | None
+
+    def filled(self, parts: Parts, show: str, worker: int | None) -> Filled:
+        found, workers = self.found, parts.workers
+        if self.pair is not None and show in ("owner", "halo"):
+            sender, receiver = self.pair
+            sent = set(travelling(parts, sender, receiver))
+            return node_fills.by_pair(found, sent, self.waiting, sender, receiver)
+        if show == "owner":
+            return node_fills.by_owner(found, workers)
+        if show == "halo":
+            return node_fills.by_copies(found) if worker is None else node_fills.by_shard(found, worker)
+        rest = "does not travel" if self.pair is None else "not of this pair"
+        if show == "bits":
+            widths = {node: int(most) for node, most in self._most(self.widths, parts).items()}
+            return node_fills.by_width(found, widths, rest=rest)
+        return node_fills.by_error(found, self._most(self.errors, parts), rest=rest)
+
+    @property
+    def waiting(self) -> set[int]:
+        """Nodes of the receiver that wait for the sender."""
+        if self.pair is None:
+            return set()
+        sender, receiver = self.pair
+        found = self.found
+        return {node for node, waits in found.rows.items() if found.owner[node] == receiver and sender in waits}
+
+    def _most(self, by_copy: ByCopy, parts: Parts) -> dict[int, float]:
+        """The largest value of a row among those that hold it; of a pair, the receiver's."""
+        most: dict[int, float] = {}
+        for (holder, node), value in by_copy.items():
+            if self.pair is None or (holder == self.pair[1] and int(parts.owner[node]) == self.pair[0]):
+                most[node] = max(value, most.get(node, value))
+        return most
+
+    def say(self, node: int) -> str:
+        """What a node says where the pointer rests, after its number, class and owner."""
+        found = self.found
+        kind = "central" if found.central[node] else "copied" if found.sums else "marginal"
+        told = [kind + (f": {found.say(node)}" if node in found.rows else "")]
+        held = found.copies.get(node, ())
+        if held:
+            each = []
+            for holder in held:
+                words = str(holder)
+                if (holder, node) in self.widths:
+                    words += f" in {self.widths[holder, node]}b"
+                if (holder, node) in self.errors:
+                    words += f", error {self.errors[holder, node]:.2g}"
+                each.append(words)
+            told.append("copied to worker " + ("; " if self.widths or self.errors else ", ").join(each))
+        return "<br>".join(told)
+
+
+def _check(
+    parts: Parts, show: str, worker: int | None, pair: tuple[int, int] | None, bits: object, errors: object
+) -> None:
+    if show not in SHOWN:
+        raise ValueError(f"show must be one of {SHOWN}, got {show!r}")
+    if worker is not None and (show != "halo" or pair is not None):
+        raise ValueError("worker= says whose copies are drawn, for show='halo' without pair=; leave it out")
+    if worker is not None and not 0 <= worker < parts.workers:
+        raise ValueError(f"worker must be one of 0 to {parts.workers - 1}, got {worker}")
+    if pair is not None:
+        travelling(parts, *pair)
+    if show == "bits" and bits is None:
+        raise ValueError("show='bits' needs the widths, got none; pass bits=gq.UniformRandom() or those of a run")
+    if show == "error" and bits is None and errors is None:
+        raise ValueError("show='error' needs bits= to code in, or errors=, got neither; pass bits=gq.Fixed(bits=2)")
+    if (bits is not None or errors is not None) and parts.shards[0].cuts != "nodes":
+        raise ValueError(
+            "bits and errors are drawn of cuts of nodes, whose rows have one value in every copy, got one of "
+            f"{parts.shards[0].cuts}; show 'owner' or 'halo'"
+        )
+
+
+def _by_copy(
+    parts: Parts, show: str, bits: BitPolicy | Mapping[tuple[int, int], int] | None, errors: ByCopy | None
+) -> tuple[Mapping[tuple[int, int], int], ByCopy]:
+    widths: Mapping[tuple[int, int], int] = {}
+    if bits is not None:
+        widths = bits if isinstance(bits, Mapping) else message_widths(parts, bits, layer=0)
+    if errors is None and show == "error":
+        errors = coding_errors(parts, widths)
+    return widths, errors or {}
+
+
+def _drawn(
+    parts: Parts, grid: Grid, seen: _Seen, filled: Filled, *, show: str, worker: int | None, around: int | None,
+    dark: bool,
+) -> Bundle:  # fmt: skip
+    import pandas as pd
+    import plotly.graph_objects as go
+
+    graph, ink = parts.graph, "#f2f4f6" if dark else "#1f2328"
+    images = grey_levels(graph)
+    picture, pitch = _picture(grid, filled, images, ink)
+    figure = go.Figure()
+    figure.add_image(
+        source=data_address(picture), x0=-0.5 + 1 / pitch, y0=-0.5 + 1 / pitch, dx=1 / pitch, dy=1 / pitch,
+        colormodel="rgba256", hoverinfo="skip",
+    )  # fmt: skip
+    labelled = bool(graph.num_classes) and not graph.multi_label
+    ground = np.full((grid.lines, grid.columns), np.nan, np.float32)
+    facts = np.zeros((grid.lines, grid.columns, 2), np.uint16)  # class and owner: as numbers they take few bytes
+    words = np.full((grid.lines, grid.columns), "", object)
+    for node, (x, y) in zip(grid.nodes.tolist(), grid.cells.tolist()):
+        ground[y, x], words[y, x] = node, seen.say(node)
+        facts[y, x] = int(graph.labels[node]) if labelled else 0, seen.found.owner[node]
+    told = "node %{z:d}" + (", class %{customdata[0]}" if labelled else "") + "<br>worker %{customdata[1]}, %{text}"
+    figure.add_heatmap(
+        z=ground, text=words.tolist(), customdata=facts, hovertemplate=told + "<extra></extra>", hoverongaps=False,
+        opacity=0, showscale=False, name="nodes",
+    )  # fmt: skip
+    if images is None and len(grid.nodes) <= _NUMBERED:
+        figure.add_scatter(
+            x=grid.cells[:, 0], y=grid.cells[:, 1], mode="text", text=grid.nodes.astype(str).tolist(),
+            textfont={"size": 12, "color": ink}, hoverinfo="skip", showlegend=False,
+        )  # fmt: skip
+    edges = _add_edges(figure, parts, grid, seen, ink)
+    if around is not None:
+        x, y = grid.cells[grid.nodes.tolist().index(around)].tolist()
+        marker = {"symbol": "square-open", "size": 26, "color": ink, "line": {"width": 3}}
+        figure.add_scatter(x=[x], y=[y], mode="markers", marker=marker, hoverinfo="skip", name=f"node {around}")
+    shown = [fill for fill in filled.fills if fill.key]
+    if show == "owner" and seen.pair is None:
+        shown.append(Fill("pale: central, waits for nobody", "#7d7d7d", node_fills.PALE))
+    for fill in shown:
+        color = _rgba(fill.color, fill.cover)
+        marker = {"symbol": "square", "size": 13, "color": color, "line": {"width": 1, "color": "#8c959f"}}
+        figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, name=fill.label, hoverinfo="skip")
+    caption = _caption(parts, grid, seen, filled, show, worker, around, images is not None, edges)
+    lines = -(-sum(len(fill.label) * 7 + 45 for fill in shown) // (_PAGE - 40))
+    fixed, share = 46 + 14 + 22 * lines, grid.lines / grid.columns
+    height = round(fixed + share * (_PAGE - 2 * _SIDE))
+    finish(figure, title=_title(parts, seen.pair, show, worker), caption=caption, dark=dark, height=height)
+    figure.update_xaxes(visible=False, range=[-0.5, grid.columns - 0.5], constrain="domain")
+    figure.update_yaxes(
+        visible=False, range=[grid.lines - 0.5, -0.5], scaleanchor="x", scaleratio=1, constrain="domain"
+    )
+    figure.update_layout(
+        legend={"yref": "container", "y": 0.0, "yanchor": "bottom", "traceorder": "normal", "itemclick": False,
+                "itemdoubleclick": False, "itemwidth": 30},
+        margin={"t": 46, "b": fixed - 46, "l": _SIDE, "r": _SIDE},
+        meta={"caption": caption, "tall": {"fixed": fixed, "share": share, "beside": 2 * _SIDE}},
+    )  # fmt: skip
+    counts = filled.counts
+    table = pd.DataFrame({"nodes": list(counts.values())}, index=pd.Index(list(counts), name="drawn as"))
+    return Bundle(figure, table)
+
+
+def _picture(grid: Grid, filled: Filled, images: NDArray[np.uint8] | None, ink: str) -> tuple[bytes, int]:
+    """Cells of one picture, the pixels of each node's image in shades of ink on its fill; and the pixels of a cell."""
+    size = 4 if images is None else int(images.shape[1])
+    shades = 1 if images is None else LEVELS
+    pitch = size + 1  # a line of the page between cells
+    palette = [(0, 0, 0, 0)]
+    for fill in filled.fills:
+        palette += [_shade(fill, ink, shade / max(shades - 1, 1)) for shade in range(shades)]
+    sheet = np.zeros((grid.lines * pitch, grid.columns * pitch), np.uint8)
+    for node, (x, y) in zip(grid.nodes.tolist(), grid.cells.tolist()):
+        first = np.uint8(1 + shades * filled.of[node])
+        cell = first if images is None else first + images[node]
+        sheet[y * pitch : y * pitch + size, x * pitch : x * pitch + size] = cell
+    return write_png(sheet, palette), pitch
+
+
+def _shade(fill: Fill, ink: str, shade: float) -> tuple[int, int, int, int]:
+    """Ink over a fill over the page, which shows through."""
+    shade *= 0.45 if fill.faint else 1.0
+    under = (1 - shade) * (fill.cover if fill.color else 0.12 if fill.faint else 0.0)
+    cover = shade + under
+    below = _channels(fill.color or "#8c959f")
+    mixed = [round((shade * over + under * back) / cover) if cover else 0 for over, back in zip(_channels(ink), below)]
+    return mixed[0], mixed[1], mixed[2], round(255 * cover)
+
+
+def _add_edges(figure: Figure, parts: Parts, grid: Grid, seen: _Seen, ink: str) -> int | None:
+    """Lines from the rows of a pair to those that wait for them; how many, or none where they would hide the nodes."""
+    if seen.pair is None or seen.found.sums:
+        return 0
+    place = dict(zip(grid.nodes.tolist(), grid.cells.tolist()))
+    ends = [
+        (place[source], place[node])
+        for node in sorted(seen.waiting)
+        for source in seen.found.rows[node][seen.pair[0]]
+        if source in place
+    ]
+    if not 0 < len(ends) <= _MOST_EDGES:
+        return None if ends else 0
+    gap = np.full(len(ends), np.nan)
+    x, y = (
+        np.stack([[one[axis] for one, _ in ends], [other[axis] for _, other in ends], gap], axis=1).ravel()
+        for axis in (0, 1)
+    )
+    figure.add_scatter(
+        x=x, y=y, mode="lines", line={"color": ink, "width": 1}, opacity=0.45, hoverinfo="skip", name="cut edges"
+    )
+    return len(ends)
+
+
+def _title(parts: Parts, pair: tuple[int, int] | None, show: str, worker: int | None) -> str:
+    what = _TITLES[show]
+    if worker is not None:
+        what = f"what worker {worker} holds"
+    if pair is not None:
+        rows = "rows" if show in ("owner", "halo") else what.replace("each row", "rows")
+        what = f"{rows} from worker {pair[0]} to worker {pair[1]}"
+    return f"{parts.graph.name} on {parts.workers} workers: {what}"
+
+
+def _caption(
+    parts: Parts, grid: Grid, seen: _Seen, filled: Filled, show: str, worker: int | None, around: int | None,
+    images: bool, edges: int | None,
+) -> str:  # fmt: skip
+    graph, found = parts.graph, seen.found
+    drawn = f"{len(grid.nodes):,} nodes" if around is None else f"the {len(grid.nodes):,} nodes around node {around}"
+    first = f"{graph.name}, {drawn} on {parts.workers} workers, {'each its image, ' if images else ''}neighbours near."
+    if seen.pair is not None:
+        sender, receiver = seen.pair
+        rows = travelling(parts, sender, receiver)
+        here = sum(node in found.owner for node in rows)
+        of = f" {here:,} of them are drawn;" if here < len(rows) else ""
+        note = " their edges are too many to be drawn;" if edges is None else ""
+        first += (
+            f" Worker {sender} sends worker {receiver} {len(rows):,} rows in an exchange;{of}{note} "
+            f"{len(seen.waiting):,} nodes there wait for them."
+        )
+    counts = {label: count for label, count in filled.counts.items() if count and label != "others"}
+    if show == "owner" and seen.pair is None:
+        waits = sum(not central for central in found.central.values())
+        kind = "copied" if found.sums else "marginal"
+        rest = len(found.central) - waits
+        return f"{first} {waits:,} are {kind} (strong), and wait for others; {rest:,} are central (pale)."
+    if seen.pair is not None and show in ("owner", "halo"):
+        return first
+    of = {"halo": "Nodes", "bits": "Rows in the widest code that they have", "error": "Squared error, rows"}[show]
+    if worker is not None:
+        of = f"Worker {worker}"
+    return f"{first} {of}: " + ", ".join(f"{label} {count:,}" for label, count in counts.items()) + "."
+
+
+def _channels(color: str) -> tuple[int, int, int]:
+    return int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16)
+
+
+def _rgba(color: str | None, cover: float) -> str:
+    return "rgba(0,0,0,0)" if color is None else "rgba({},{},{},{})".format(*_channels(color), cover)

@@ -1,0 +1,136 @@
+"""How a node's cell is filled, by what is asked of it: whose it is, where copies lie, its bits, its error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gnnqlab.lab.figures.theme import OKABE_ITO
+
+if TYPE_CHECKING:
+    from gnnqlab.lab.figures.waiting import Waiting
+
+__all__ = ["PALE", "STRONG", "Fill", "Filled", "by_copies", "by_error", "by_owner", "by_pair", "by_shard", "by_width"]
+
+STRONG, PALE = 0.66, 0.24
+"""How much of a colour covers the page: of nodes that exchange rows, and of those that do not."""
+_WORKERS = (
+    *(OKABE_ITO[name] for name in ("blue", "orange", "green", "purple", "vermillion", "sky")), "#f0e442", "#7d7d7d",
+    "#5b3a8e", "#8c564b", "#66a61e", "#e7298a", "#003c67", "#a6761d", "#1b7837", "#b3a0d6",
+)  # fmt: skip
+_WIDTHS = {1: "#d55e00", 2: "#e69f00", 3: "#dd8a5b", 4: "#cc79a7", 8: "#56b4e9", 16: "#0072b2", 32: "#009e73"}
+_MUCH, _COVERS = OKABE_ITO["vermillion"], (0.12, 0.28, 0.46, 0.66, 0.9)
+"""A quantity: one colour, the more of it the more there is."""
+
+
+@dataclass(frozen=True)
+class Fill:
+    """A colour of a cell, and what it means."""
+
+    label: str
+    color: str | None
+    """``None``: the page shows through."""
+    cover: float = STRONG
+    faint: bool = False
+    """Whether the image on it is faint too."""
+    key: bool = True
+    """Whether the legend has it."""
+
+
+@dataclass(frozen=True)
+class Filled:
+    """Which node has which of the fills."""
+
+    fills: tuple[Fill, ...]
+    of: dict[int, int]
+    """By node: number of its fill."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many nodes have each fill, by its label."""
+        numbers = list(self.of.values())
+        return {fill.label: numbers.count(number) for number, fill in enumerate(self.fills)}
+
+
+_REST = Fill("others", None, faint=True, key=False)
+
+
+def by_owner(found: Waiting, workers: int) -> Filled:
+    """Each worker its colour, strong on nodes that wait for others."""
+    fills = [Fill(f"worker {rank}", _color(rank)) for rank in range(workers)]
+    fills += [Fill(f"worker {rank}, central", _color(rank), PALE, key=False) for rank in range(workers)]
+    return Filled(tuple(fills), {node: own + workers * found.central[node] for node, own in found.owner.items()})
+
+
+def by_copies(found: Waiting) -> Filled:
+    """On how many other workers a copy of the node's row lies."""
+    most = max((len(held) for held in found.copies.values()), default=0)
+    fills = [Fill("no copy elsewhere", None, faint=True)]
+    fills += [Fill(_copies(count), _MUCH, _step(count - 1, most)) for count in range(1, most + 1)]
+    return Filled(tuple(fills), {node: len(found.copies.get(node, ())) for node in found.owner})
+
+
+def by_shard(found: Waiting, worker: int) -> Filled:
+    """What one worker holds: its own nodes, copies of others' in their owners' colours, and nothing else."""
+    owners = sorted({found.owner[node] for node, held in found.copies.items() if worker in held})
+    fills = [Fill(f"worker {worker}, waits", _color(worker)), Fill("its central nodes", _color(worker), PALE), _REST]
+    fills += [Fill(f"copies of worker {own}", _color(own)) for own in owners]
+    of = {}
+    for node, own in found.owner.items():
+        if own == worker:
+            of[node] = int(found.central[node])
+        else:
+            of[node] = 3 + owners.index(own) if worker in found.copies.get(node, ()) else 2
+    return Filled(tuple(fills), of)
+
+
+def by_pair(found: Waiting, sent: set[int], waits: set[int], sender: int, receiver: int) -> Filled:
+    """The rows that one worker sends another, and the nodes there that wait for them."""
+    fills = (
+        Fill(f"rows that worker {sender} sends", _color(sender)),
+        Fill(f"nodes of worker {receiver} that wait for them", _color(receiver)),
+        Fill(f"worker {sender}", _color(sender), PALE / 2, faint=True, key=False),
+        Fill(f"worker {receiver}", _color(receiver), PALE / 2, faint=True, key=False),
+        _REST,
+    )
+    of = {node: 2 if own == sender else 3 if own == receiver else 4 for node, own in found.owner.items()}
+    of |= {node: 1 for node in waits if node in of} | {node: 0 for node in sent if node in of}
+    return Filled(fills, of)
+
+
+def by_width(found: Waiting, widths: Mapping[int, int], *, rest: str = "does not travel") -> Filled:
+    """In how many bits a node's row goes out."""
+    chosen = sorted({width for node, width in widths.items() if node in found.owner})
+    fills = [Fill("1 bit" if width == 1 else f"{width} bits", _WIDTHS[width]) for width in chosen]
+    fills.append(Fill(rest, None, faint=True))
+    return Filled(
+        tuple(fills),
+        {node: chosen.index(widths[node]) if node in widths else len(chosen) for node in found.owner},
+    )
+
+
+def by_error(found: Waiting, errors: Mapping[int, float], *, rest: str = "does not travel") -> Filled:
+    """How far off a node's row comes, in five steps with as many rows each; equal errors share one."""
+    values = np.array([error for node, error in errors.items() if node in found.owner])
+    edges = np.unique(np.quantile(values, np.linspace(0, 1, len(_COVERS) + 1)[1:])) if len(values) else values
+    shown = [Fill(f"up to {edge:.2g}", _MUCH, _step(number, len(edges))) for number, edge in enumerate(edges)]
+    fills = (*shown, Fill(rest, None, faint=True))
+    of = {
+        node: int(np.searchsorted(edges, errors[node])) if node in errors else len(shown) for node in found.owner
+    }  # a value at a step's upper end belongs to it
+    return Filled(fills, of)
+
+
+def _color(rank: int) -> str:
+    return _WORKERS[rank % len(_WORKERS)]
+
+
+def _step(number: int, steps: int) -> float:
+    return _COVERS[-1] if steps <= 1 else _COVERS[round(number * (len(_COVERS) - 1) / (steps - 1))]
+
+
+def _copies(count: int) -> str:
+    return "1 copy" if count == 1 else f"{count} copies"

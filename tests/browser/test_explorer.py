@@ -1,0 +1,83 @@
+"""The partition explorer's drawn graph in a real JupyterLab: what a node says, and its heat map."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.lab_page import LabPage
+
+CELLS = ['import gnnqlab as gq\ngq.PartitionExplorer("digits", parts=4)']
+TITLES = "Array.from(document.querySelectorAll('.js-plotly-plot'), (each) => each.layout.title?.text ?? '')"
+DRAWN = "Array.from(document.querySelectorAll('.js-plotly-plot')).every((each) => each.querySelector('.main-svg'))"
+MAP = "document.querySelectorAll('.js-plotly-plot')[1]"
+
+
+@pytest.fixture(scope="module")
+def lab(open_notebook: Any) -> Iterator[LabPage]:
+    lab: LabPage = open_notebook("explorer", CELLS)
+    lab.run_all()
+    lab.page.wait_for_function(f"() => {TITLES}.length === 3 && {TITLES}.every((each) => each) && {DRAWN}")
+    yield lab
+
+
+def _middle(lab: LabPage, figure: int, x: float, y: float) -> tuple[float, float]:
+    """Where a point of a figure's axes stands on the screen: of its last axes, on which maps are."""
+    found = lab.page.evaluate(
+        """([number, x, y]) => {
+          const graph = document.querySelectorAll('.js-plotly-plot')[number];
+          graph.scrollIntoView({ block: 'center' });
+          const { xaxis2, yaxis2, xaxis, yaxis } = graph._fullLayout, across = xaxis2 ?? xaxis, down = yaxis2 ?? yaxis;
+          const box = graph.getBoundingClientRect();
+          return [box.left + across._offset + across.c2p(x), box.top + down._offset + down.c2p(y)];
+        }""",
+        [figure, x, y],
+    )
+    return found[0], found[1]
+
+
+def test_a_node_says_what_it_waits_for(lab: LabPage, screenshots: Path) -> None:
+    node, x, y = lab.page.evaluate(
+        f"""() => {{
+          const over = {MAP}._fullData.find((trace) => trace.type === 'heatmap');
+          for (let y = 0; y < over.z.length; y++) for (let x = 0; x < over.z[y].length; x++)
+            if (over.text[y][x].startsWith('marginal')) return [over.z[y][x], x, y];
+        }}"""
+    )
+    said = lab.python(
+        "from gnnqlab.lab.figures.waiting import waiting_of\n"
+        "_parts = gq.partition('digits', gq.METIS(), workers=4)\n"
+        f"_found = waiting_of(_parts)\nprint(_found.owner[{node}], int(_parts.graph.labels[{node}]))\n"
+        f"print(_found.say({node}))"
+    )
+    numbers, waits = said.strip().splitlines()
+    owner, label = numbers.split()
+    lab.page.mouse.move(*_middle(lab, 1, x, y))
+    lab.page.wait_for_function(f"() => {MAP}.querySelector('.hoverlayer text')")
+    shown = lab.page.evaluate(f"() => {MAP}.querySelector('.hoverlayer').textContent")
+    assert f"node {node}, class {label}worker {owner}, marginal: {waits}" in shown
+    lab.page.screenshot(path=screenshots / "explorer-hover.png")
+
+
+def test_a_click_on_a_cell_shows_the_rows_of_its_pair(lab: LabPage, screenshots: Path) -> None:
+    lab.page.mouse.click(*_middle(lab, 0, 1, 0))
+    lab.page.wait_for_function(f"() => {TITLES}[1].endsWith('rows from worker 0 to worker 1')")
+    lab.page.screenshot(path=screenshots / "explorer-pair.png")
+    for width, theme in ((900, "Light"), (1600, "Light"), (1600, "Dark"), (900, "Dark")):
+        lab.command("apputils:change-theme", theme=f"JupyterLab {theme}")
+        lab.page.set_viewport_size({"width": width, "height": 1900})
+        ink = "rgb(31, 35, 40)" if theme == "Light" else "rgb(230, 232, 234)"
+        lab.page.wait_for_function(
+            f"""() => {{ const title = {MAP}.querySelector('.gtitle');
+            return title && getComputedStyle(title).fill === '{ink}'; }}"""
+        )
+        shape = lab.page.evaluate(
+            f"() => {{ const box = {MAP}._fullLayout; return [box.width, box.height, box.meta.tall]; }}"
+        )
+        lab.page.screenshot(path=screenshots / f"explorer-{width}-{theme}.png")
+        wide, high, tall = shape
+        assert abs(high - tall["fixed"] - tall["share"] * (wide - tall["beside"])) <= 1, "cells stay squares"
+    assert lab.errors == [] and lab.elsewhere == []
