@@ -27,12 +27,12 @@ _INK: tuple[int, int, int] = (86, 130, 180)  # seen on a light page and on a dar
 _EXAMPLES = 4
 
 
-def write_png(pixels: NDArray[np.uint8], palette: Sequence[Color]) -> bytes:
+def write_png(pixels: NDArray[np.uint8], palette: Sequence[Sequence[int]]) -> bytes:
     """Return a PNG of pixels that are numbers of a palette's colours (PNG specification, third edition, type 3).
 
     Args:
         pixels: uint8 ``(height, width)``, the first line on top.
-        palette: up to 256 colours.
+        palette: up to 256 colours, each red, green, blue and opacity.
 
     Raises:
         ValueError: if there are more colours, or a pixel has none.
@@ -48,10 +48,11 @@ def write_png(pixels: NDArray[np.uint8], palette: Sequence[Color]) -> bytes:
     height, width = pixels.shape
     lines = np.concatenate([np.zeros((height, 1), np.uint8), pixels], axis=1)  # a line begins with its filter: none
     colors = bytes(value for color in palette for value in color[:3])
+    opacity = bytes(color[3] for color in palette)
     parts = (
         (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
         (b"PLTE", colors),
-        (b"tRNS", bytes(color[3] for color in palette)),
+        *([(b"tRNS", opacity)] if min(opacity) < 255 else []),
         (b"IDAT", zlib.compress(lines.tobytes(), 9)),
         (b"IEND", b""),
     )

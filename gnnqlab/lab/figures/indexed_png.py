@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gnnqlab.graph.pictures import write_png
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -85,13 +87,7 @@ def indexed(png: bytes) -> bytes:
     )
     colors = known.view(np.uint8).reshape(-1, 4)
     taken, nearest = _table(colors.astype(np.float64), counts)
-    table = colors[taken]
-    rows = np.zeros((height, 1 + width), np.uint8)
-    rows[:, 1:] = nearest[places].reshape(height, width)
-    more = [(b"PLTE", table[:, :3].tobytes())]
-    if (table[:, 3] < 255).any():
-        more.append((b"tRNS", table[:, 3].tobytes()))
-    return _file((width, height, 8, 3, 0, 0, 0), more, zlib.compress(rows.tobytes(), 9))
+    return write_png(nearest[places].reshape(height, width), colors[taken].tolist())
 
 
 def _table(colors: NDArray[np.float64], counts: NDArray[np.int64]) -> tuple[list[int], NDArray[np.uint8]]:

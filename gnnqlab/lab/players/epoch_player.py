@@ -90,6 +90,7 @@ class EpochPlayer:
         **settings: ``model``, ``hidden``, ``layers``, ``epochs`` and ``seed`` of the training.
 
     Raises:
+        TypeError: if it is given something else, as a run, whose epochs are on record without their rows.
         ValueError: if there is no such way, or the graph is too large, or no edge of it is cut.
 
     Example:
@@ -100,6 +101,11 @@ class EpochPlayer:
     """
 
     def __init__(self, parts: Parts, *, way: str = "vanilla", **settings: Any) -> None:
+        if not hasattr(parts, "shards"):
+            raise TypeError(
+                f"an epoch is trained to be played, on a partition, got {parts!r}; take gq.partition(graph, "
+                "workers=2), and for what workers of a run did when gq.critical_path(run)"
+            )
         self.model = EpochModel(parts, way=way, **settings)
         draw_epoch_step(self.walk, self.walk.steps[0])  # too large a graph is refused here
 

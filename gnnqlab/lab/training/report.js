@@ -19,11 +19,13 @@ function draw() {
     document.getElementById(id).style.zoom = shrunk;
     if (printing) {
       layout.width = sheet.width / shrunk;
-    } else if (narrow.matches) {
+    } else if (narrow.matches && !columns(layout)) {
       layout.font = { size: 11 };
       layout.margin = { ...layout.margin, l: 40, r: 8 };
       if (figure.data[0].type === "bar") layout.yaxis.title = { text: "" }; // the names say what they are
     }
+    // Two panels side by side have no room on a phone: such a figure keeps its width, and is moved sideways in its frame.
+    document.getElementById(id).style.minWidth = narrow.matches && !printing && columns(layout) ? "40rem" : "";
     Plotly.react(id, printing ? figure.data.map(plain) : figure.data, layout, {
       responsive: !printing,
       displaylogo: false,
@@ -31,6 +33,12 @@ function draw() {
       modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
     });
   }
+}
+
+// Whether panels stand side by side.
+function columns(layout) {
+  const axes = Object.entries(layout).filter(([name]) => /^xaxis\d*$/.test(name));
+  return axes.some(([, axis]) => (axis.domain?.[0] ?? 0) > 0.2);
 }
 
 // Hatching is turned into pictures of many megabytes where a page is printed.

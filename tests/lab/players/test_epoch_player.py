@@ -162,3 +162,8 @@ def test_what_cannot_be_played_is_refused(player: EpochPlayer) -> None:
         gq.EpochPlayer(gq.partition(course.ten_nodes(), gq.EBV(), workers=2))
     with pytest.raises(KeyError, match="a step must be one of start, encode"):
         player["decide"]
+
+
+def test_a_run_is_told_where_to_look() -> None:
+    with pytest.raises(TypeError, match=r"on a partition, got 'a run'; take gq.partition.* gq.critical_path\(run\)"):
+        EpochPlayer("a run")
