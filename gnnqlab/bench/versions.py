@@ -133,10 +133,8 @@ def _expect_another(other: str) -> None:
     if found.returncode:
         said = found.stderr.strip().splitlines()[-1:] or ["it said nothing"]
         raise ValueError(f"other must be a Python that imports gnnqlab, got {other!r}: {said[0]}")
-    import gnnqlab
-
     where = Path(found.stdout.strip())
-    if where.resolve() == Path(str(gnnqlab.__file__)).resolve():
+    if where.parent.resolve() == Path(__file__).parent.parent.resolve():
         raise ValueError(f"other must have another gnnqlab, got {other!r}, which has this one, {where}")
 
 

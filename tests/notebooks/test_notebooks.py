@@ -95,7 +95,7 @@ def test_cells_are_thin(path: Path) -> None:
         assert not (classes and launches), "workers cannot import a cell"
 
 
-@each("path", [path for path in NOTEBOOKS if path.stem[:2] not in ("01", "02")])
+@each_notebook
 def test_code_is_not_cut_on_a_narrow_page(path: Path) -> None:
     for cell in _code(path):
         assert not [line for line in cell.source.splitlines() if len(line) > COLUMNS]
