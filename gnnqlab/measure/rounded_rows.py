@@ -190,7 +190,7 @@ def points_of(graph: Graph, cut: Cut, system: System, model: ModelSettings) -> l
         >>> from gnnqlab.systems import vanilla
         >>> small = partition(course.ten_nodes(), course.Halves(), workers=2)
         >>> points_of(small.graph, small.cut, vanilla(), ModelSettings(name="graphsage", layers=2, hidden=8))
-        ['forward 0', 'forward 1', 'backward 1']
+        ['forward 0', 'forward 1', 'backward 0', 'backward 1']
     """
     sent = _looked_at(graph, cut, system, model, TrainSettings(), DIRECTIONS, 0, {})
     return list(dict.fromkeys(rows.point for rows in sent))

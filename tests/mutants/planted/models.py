@@ -62,7 +62,7 @@ FAULTS = (
     Fault(
         name="one dropout mask for all layers",
         file="nn/message_passing.py",
-        before='key = stream("dropout", self._dropouts - 1)',
+        before='key = stream("dropout", self._dropouts)',
         after='key = stream("dropout", 0)',
         test="nn/test_models.py::test_every_dropout_of_a_pass_has_a_mask_of_its_own",
         why="on one worker and on many alike, so that no comparison of both would show it",
