@@ -66,7 +66,7 @@ def test_a_click_on_a_cell_shows_the_rows_of_its_pair(lab: LabPage, screenshots:
     lab.page.mouse.click(*_middle(lab, 0, 1, 0))
     lab.page.wait_for_function(f"() => {TITLES}[1].endsWith('rows from worker 0 to worker 1')")
     lab.page.screenshot(path=screenshots / "explorer-pair.png")
-    for width, theme in ((900, "Light"), (1600, "Light"), (1600, "Dark"), (900, "Dark")):
+    for width, theme in ((900, "Dark"), (1600, "Dark"), (1600, "Light"), (900, "Light")):
         lab.command("apputils:change-theme", theme=f"JupyterLab {theme}")
         lab.page.set_viewport_size({"width": width, "height": 1900})
         ink = "rgb(31, 35, 40)" if theme == "Light" else "rgb(230, 232, 234)"
