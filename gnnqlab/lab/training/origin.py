@@ -34,7 +34,8 @@ def origin(run: Snapshot) -> dict[str, str]:
     """
     machine, package = (_mapping(run.facts.get(name)) for name in ("machine", "package"))
     cores = machine.get("cores")
-    parts = [machine.get("processor"), cores and f"{cores} core{'' if cores == 1 else 's'}", machine.get("gpu")]
+    shared = cores and f"{cores} core{'' if cores == 1 else 's'} a worker"
+    parts = [machine.get("processor"), shared, machine.get("gpu")]
     kernels = package.get("kernels")
     versions = {"gnnqlab": package.get("version"), "PyTorch": machine.get("torch"), "Python": machine.get("python")}
     return {

@@ -25,7 +25,7 @@ function draw() {
       if (figure.data[0].type === "bar") layout.yaxis.title = { text: "" }; // the names say what they are
     }
     // Two panels side by side have no room on a phone: such a figure keeps its width, and is moved sideways in its frame.
-    document.getElementById(id).style.minWidth = narrow.matches && !printing && columns(layout) ? "40rem" : "";
+    document.getElementById(id).style.minWidth = narrow.matches && !printing && columns(layout) ? "46rem" : "";
     Plotly.react(id, printing ? figure.data.map(plain) : figure.data, layout, {
       responsive: !printing,
       displaylogo: false,

@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Folder:
 def test_it_is_what_the_run_wrote_down(folder: Folder) -> None:
     assert origin(take(Run(folder.path))) == {
         "trained": "1970-01-02 01:01 UTC",
-        "machine": "A Processor, 2 cores",
+        "machine": "A Processor, 2 cores a worker",
         "instruction set": "avx2, native kernels",
         "versions": "gnnqlab 0.1.0, PyTorch 2.9.0, Python 3.12.1",
         "seed": "0",
@@ -56,7 +56,8 @@ def test_nothing_is_guessed_from_this_machine() -> None:
 def test_a_report_begins_with_it(folder: Folder, tmp_path: Path) -> None:
     text = write_report([Run(folder.path)], tmp_path / "report.html").read_text("utf-8")
     header = text.partition("<header>")[2].partition("</header>")[0]
-    assert all(words in header for words in ("1970-01-02", "A Processor, 2 cores", "avx2", "0123456789ab", "seed"))
+    expected = ("1970-01-02", "A Processor, 2 cores a worker", "avx2", "0123456789ab", "seed")
+    assert all(words in header for words in expected)
 
 
 def test_runs_are_told_apart_where_they_differ() -> None:
