@@ -58,7 +58,7 @@ class _Ran:
 def versions(
     repeats: int = 3,
     *,
-    other: str,
+    other: str | None = None,
     graph: str | None = None,
     models: Sequence[str] = NAMES,
     systems: Sequence[str] = ("vanilla",),
@@ -81,10 +81,15 @@ def versions(
         repeats, with the smallest and largest of the repeats' ratios.
 
     Raises:
-        ValueError: if a model is unknown, or there is no such Python, or it has no gnnqlab, or the same one, or epochs
-            are too few.
+        ValueError: if no other is named, or a model is unknown, or there is no such Python, or it has no gnnqlab, or
+            the same one, or epochs are too few.
         RuntimeError: if a training fails, with what it said.
     """
+    if other is None:
+        raise ValueError(
+            "bench versions needs another gnnqlab to stand beside, got none; name the Python that has it with --other, "
+            "as --other old/.venv/bin/python"
+        )
     if strange := sorted(set(models) - set(MODELS)):
         raise ValueError(f"models must be among {list(MODELS)}, got {strange}")
     if epochs < 3:

@@ -62,6 +62,8 @@ def test_epochs_stand_beside_those_of_the_other(other: str, tmp_path: Path) -> N
 
 
 def test_what_cannot_be_compared_is_refused(other: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="needs another gnnqlab to stand beside, got none; .* --other"):
+        versions(1)
     with pytest.raises(ValueError, match=r"other must be the path of a Python .*/nowhere'; none is there"):
         versions(1, other=str(tmp_path / "nowhere"))
     with pytest.raises(ValueError, match="other must have another gnnqlab, got .* which has this one"):
