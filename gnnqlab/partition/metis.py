@@ -1,22 +1,24 @@
-"""METIS by the library that brings it: DGL where it imports, else pymetis."""
+"""METIS by the library that brings it: pymetis, which takes a seed, else DGL."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 __all__ = ["Edges", "metis_library"]
 
 _LONGEST = 2**31
-"""pymetis numbers edges in 32 bits."""
+"""pymetis numbers edges in 32 bits: it takes fewer than this, counted both ways."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,13 +29,15 @@ class Edges:
     destination: Tensor
     num_nodes: int
 
-    def both_ways(self) -> tuple[Tensor, Tensor]:
-        """Return the undirected graph as CSR, each neighbour once: int64 ``(N + 1,)`` and ``(2 E',)``."""
-        ends = (self.source, self.destination)
-        pairs = torch.cat([one * self.num_nodes + other for one, other in (ends, ends[::-1])]).unique()
-        indptr = torch.zeros(self.num_nodes + 1, dtype=torch.int64)
-        indptr[1:] = (pairs // self.num_nodes).bincount(minlength=self.num_nodes).cumsum(0)
-        return indptr, pairs % self.num_nodes
+    def both_ways(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the undirected graph as CSR, each neighbour once: int32 ``(N + 1,)`` and ``(2 E',)``."""
+        ends = (self.destination.to(torch.int32).numpy(), self.source.to(torch.int32).numpy())
+        there = sp.coo_array((np.ones(len(ends[0]), dtype=np.int8), ends), shape=(self.num_nodes,) * 2).tocsr()
+        # How often an edge is given means nothing, and as a sum of small numbers it might pass through zero.
+        there.data[:] = 1
+        both = there + there.T.tocsr()
+        both.sort_indices()
+        return both.indptr.astype(np.int32, copy=False), both.indices.astype(np.int32, copy=False)
 
     def in_degrees(self) -> Tensor:
         return self.destination.bincount(minlength=self.num_nodes)
@@ -43,14 +47,20 @@ Run = Callable[[Any, Edges, int, str, bool], Tensor]
 """``(library, edges, parts, objective, balance_edges) -> owner``."""
 
 
-def metis_library() -> tuple[str, Callable[[Edges, int, str, bool], Tensor]]:
+def metis_library(num_edges: int = 0) -> tuple[str, Callable[[Edges, int, str, bool], Tensor]]:
     """Return the name of the library that is used here, and its ``(edges, parts, objective, balance_edges) -> owner``.
 
+    Args:
+        num_edges: edges of the graph to cut, counted both ways.
+
     Raises:
-        RuntimeError: if none imports.
+        RuntimeError: if none imports that takes so many.
     """
     failures = []
-    for name, (load, run) in _LIBRARIES.items():
+    for name, (load, run, most) in _LIBRARIES.items():
+        if num_edges >= most:
+            failures.append(f"{name}: takes fewer than {most:,} edges, counted both ways, not {num_edges:,}")
+            continue
         try:
             with _quiet():
                 library = load()
@@ -58,9 +68,10 @@ def metis_library() -> tuple[str, Callable[[Edges, int, str, bool], Tensor]]:
             failures.append(f"{name}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
             continue
         return name, lambda *asked, run=run, library=library: _run(run, library, *asked)  # type: ignore[misc]
+    way_out = "pip install pymetis" if num_edges < _LONGEST else "install DGL"
     raise RuntimeError(
-        f"METIS needs pymetis or DGL, and neither imports here ({'; '.join(failures)}); pip install pymetis, or choose "
-        "the partition Random(), on the command line --partition random"
+        f"METIS needs pymetis or DGL, and neither can be used here ({'; '.join(failures)}); {way_out}, or choose the "
+        "partition Random(), on the command line --partition random"
     )
 
 
@@ -92,14 +103,8 @@ def _by_pymetis(pymetis: Any, edges: Edges, parts: int, objective: str, balance_
 
     Its k-way cuts of very small graphs leave parts empty; then by recursive bisection, which minimises cut edges only.
     """
-    indptr, indices = edges.both_ways()
-    if indices.numel() >= _LONGEST:
-        raise ValueError(
-            f"pymetis takes fewer than {_LONGEST:,} edges, counted both ways, got {indices.numel():,}; install DGL, "
-            "or choose the partition Random()"
-        )
-    adjacency = pymetis.CSRAdjacency(_int32(indptr), _int32(indices))
-    weights = _int32(edges.in_degrees()) if balance_edges else None
+    adjacency = pymetis.CSRAdjacency(*edges.both_ways())
+    weights = edges.in_degrees().to(torch.int32).numpy() if balance_edges else None
 
     def ask(recursive: bool, **options: int) -> Tensor:
         found = pymetis.part_graph(
@@ -111,15 +116,11 @@ def _by_pymetis(pymetis: Any, edges: Edges, parts: int, objective: str, balance_
     return owner if owner.bincount(minlength=parts).all() else ask(recursive=True)
 
 
-def _int32(values: Tensor) -> Any:
-    return values.to(torch.int32).numpy()
-
-
-_LIBRARIES: dict[str, tuple[Callable[[], Any], Run]] = {
-    "dgl": (_load_dgl, _by_dgl),
-    "pymetis": (_load_pymetis, _by_pymetis),
+_LIBRARIES: dict[str, tuple[Callable[[], Any], Run, float]] = {
+    "pymetis": (_load_pymetis, _by_pymetis, _LONGEST),
+    "dgl": (_load_dgl, _by_dgl, math.inf),
 }
-"""Name -> (import it, ask it); the first that imports is used."""
+"""Name -> (import it, ask it, how many edges are too many); the first that takes the graph and imports is used."""
 
 
 @contextlib.contextmanager

@@ -136,17 +136,12 @@ def cut_graph(graph: Graph, partitioner: Partitioner, workers: int) -> Cut:
     if getattr(partitioner, "repeatable", True):
         return partitioner.cut(graph, workers)
     folder = shard_folder(graph.content_hash, partitioner, workers)
-    before = folder / _BEFORE
-    if before.exists():
-        return NodeCut(owner=torch.from_numpy(np.load(before)), workers=workers, library="dgl")
     if not (folder / _CUT).exists():
         _keep(partitioner.cut(graph, workers), folder)
     return CUTS[getattr(partitioner, "cuts", "nodes")].load(folder / _CUT)
 
 
 _CUT = "cut.npz"
-_BEFORE = "owner.npy"
-"""A cut that was kept when DGL alone brought METIS: the owners, and nothing about libraries."""
 
 
 def _keep(cut: Cut, folder: Path) -> None:
@@ -158,8 +153,6 @@ def _keep(cut: Cut, folder: Path) -> None:
 
 def kept_library(folder: Path) -> str | None:
     """Return the library that made the partition whose shards a folder keeps; ``None``: there was none to choose."""
-    if (folder / _BEFORE).exists():
-        return "dgl"
     if not (folder / _CUT).exists():
         return None
     with np.load(folder / _CUT, allow_pickle=False) as file:
@@ -255,7 +248,7 @@ def store_shards(
             sweep(folder, shard_path(folder, "*").name)
         warn_if_large(graph, workers)
         cut = cut_graph(graph, partitioner, workers)
-        if cut.library is not None and not (folder / _BEFORE).exists():
+        if cut.library is not None:
             _keep(cut, folder)
         folder.mkdir(parents=True, exist_ok=True)
         for rank in range(workers):

@@ -41,8 +41,8 @@ class Shard:
     """
 
     cuts: ClassVar[str] = "nodes"
-    version: ClassVar[int] = 2
-    """Of the files that :meth:`save` writes."""
+    version: ClassVar[int] = 3
+    """Of the files that :meth:`save` writes, and of the cuts behind them: those of 2 by METIS were DGL's."""
 
     rank: int
     workers: int

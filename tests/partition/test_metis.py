@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
+import subprocess
 import sys
 
 import numpy as np
@@ -14,7 +16,7 @@ import gnnqlab as gq
 from gnnqlab.graph.generate import rmat
 from gnnqlab.partition import METIS, Random
 from gnnqlab.partition.metis import Edges, metis_library
-from gnnqlab.partition.parts import kept_library, shard_folder, shard_path, store_shards
+from gnnqlab.partition.parts import kept_library, shard_path, store_shards
 from gnnqlab.partition.shard import Shard
 from tests.graphs import random_graph
 
@@ -31,10 +33,10 @@ def block(monkeypatch, *libraries):
         monkeypatch.setitem(sys.modules, library, None)
 
 
-@pytest.fixture(params=["dgl", "pymetis"])
+@pytest.fixture(params=["pymetis", "dgl"])
 def library(request, monkeypatch):
-    if request.param == "pymetis":
-        block(monkeypatch, "dgl")
+    if request.param == "dgl":
+        block(monkeypatch, "pymetis")
     pytest.importorskip(request.param, reason=f"{request.param} is not installed")
     return request.param
 
@@ -76,30 +78,46 @@ def test_a_partition_is_made_once(library):
     assert torch.equal(Shard.load(shard_path(folder, 1)).owned, first.shards[1].owned)
 
 
-def test_dgl_comes_first():
+def test_pymetis_comes_first_and_is_passed_over_where_a_graph_is_too_large_for_it():
+    assert metis_library()[0] == metis_library(2**31 - 1)[0] == "pymetis"
     pytest.importorskip("dgl", reason="DGL is not installed")
-    assert metis_library()[0] == "dgl"
+    assert metis_library(2**31)[0] == "dgl"
 
 
-def test_pymetis_is_repeatable_and_leaves_no_worker_empty(monkeypatch):
+def test_a_graph_that_neither_takes_is_refused_with_what_would_take_it(monkeypatch):
     block(monkeypatch, "dgl")
+    rule = r"pymetis: takes fewer than 2,147,483,648 edges.*not 3,000,000,000.*install DGL, or .*Random"
+    with pytest.raises(RuntimeError, match=rule):
+        metis_library(3_000_000_000)
+
+
+def test_pymetis_cuts_alike_in_every_process_and_leaves_no_worker_empty():
     graph, small = gq.load("digits"), gq.load("sbm:10,2,3")
-    assert torch.equal(METIS().cut(graph, 5).owner, METIS().cut(graph, 5).owner)
+    here = METIS().cut(graph, 5).owner
+    code = (
+        "import gnnqlab as gq, hashlib; owner = gq.METIS().cut(gq.load('digits'), 5).owner; "
+        "print(hashlib.sha256(owner.numpy().tobytes()).hexdigest())"
+    )
+    there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    assert there == hashlib.sha256(here.numpy().tobytes()).hexdigest()
     for workers in range(2, 11):
         for objective in ("cut", "vol"):
             counts = METIS(objective=objective).cut(small, workers).owner.bincount(minlength=workers)
             assert counts.min() >= 1 and counts.sum() == 10
 
 
-def test_both_ways_has_each_neighbour_once():
-    # 0 -> 1 and back, 1 -> 2, 3 alone.
-    indptr, indices = Edges(torch.tensor([0, 1, 1]), torch.tensor([1, 0, 2]), 4).both_ways()
+@pytest.mark.parametrize("times", [1, 3, 128, 256])
+def test_both_ways_has_each_neighbour_once(times):
+    # 0 -> 1 and back, 1 -> 2, 3 alone; given again and again, an edge is still one.
+    source, destination = torch.tensor([0, 1, 1]).repeat(times), torch.tensor([1, 0, 2]).repeat(times)
+    indptr, indices = Edges(source, destination, 4).both_ways()
     assert indptr.tolist() == [0, 1, 3, 4, 4] and indices.tolist() == [1, 0, 2, 1]
+    assert indptr.dtype == indices.dtype == np.int32
 
 
 def test_without_either_the_way_out_is_one_that_works(monkeypatch):
     block(monkeypatch, "dgl", "pymetis")
-    rule = r"METIS needs pymetis or DGL.*dgl: .*pymetis: .*pip install pymetis, or .*Random"
+    rule = r"METIS needs pymetis or DGL.*pymetis: .*dgl: .*pip install pymetis, or .*Random"
     with pytest.raises(RuntimeError, match=rule) as said:
         METIS().cut(gq.load("sbm:40,2,4"), 2)
     assert "dgl==" not in str(said.value), "DGL has no wheels for later Pythons"
@@ -107,37 +125,31 @@ def test_without_either_the_way_out_is_one_that_works(monkeypatch):
 
 
 def test_a_library_that_is_there_but_broken_is_passed_over(monkeypatch, tmp_path):
-    for module in [name for name in sys.modules if name == "dgl" or name.startswith("dgl.")]:
+    pytest.importorskip("dgl", reason="DGL is not installed")
+    for module in [name for name in sys.modules if name == "pymetis" or name.startswith("pymetis.")]:
         monkeypatch.delitem(sys.modules, module)
-    (tmp_path / "dgl.py").write_text("raise FileNotFoundError('Cannot find DGL C++ library')")
+    (tmp_path / "pymetis.py").write_text("raise FileNotFoundError('Cannot find a compiled library')")
     monkeypatch.syspath_prepend(tmp_path)
-    assert metis_library()[0] == "pymetis"
+    assert metis_library()[0] == "dgl"
 
 
 def test_a_kept_cut_says_which_library_made_it(monkeypatch):
+    pytest.importorskip("dgl", reason="DGL is not installed")
     graph = gq.load("sbm:200,4,8")
     with monkeypatch.context() as inner:
-        block(inner, "dgl")
+        block(inner, "pymetis")
         folder = store_shards(graph, METIS(), 2)
-    assert kept_library(folder) == "pymetis"
-    assert parts_of(graph, METIS(), 2).cut.library == "pymetis", "kept, though DGL is there again"
+    assert kept_library(folder) == "dgl"
+    assert parts_of(graph, METIS(), 2).cut.library == "dgl", "kept, though pymetis is there again"
     assert kept_library(store_shards(graph, Random(), 2)) is None
 
 
-def test_a_cut_that_was_kept_before_libraries_were_told_is_used_still():
-    graph = gq.load("sbm:40,2,4")
-    folder = shard_folder(graph.content_hash, METIS(), 2)
-    folder.mkdir(parents=True)
-    np.save(folder / "owner.npy", np.arange(40) % 2)
-    cut = parts_of(graph, METIS(), 2).cut
-    assert cut.owner.tolist() == [0, 1] * 20 and cut.library == kept_library(store_shards(graph, METIS(), 2)) == "dgl"
-
-
 def test_a_run_tells_it_among_its_facts_also_of_a_partition_made_before(monkeypatch, tmp_path):
+    pytest.importorskip("dgl", reason="DGL is not installed")
     with monkeypatch.context() as inner:
-        block(inner, "dgl")
+        block(inner, "pymetis")
         store_shards(gq.load("sbm:60,3,6"), METIS(), 2)
-    for partition, library in ((METIS(), "pymetis"), (Random(), None)):
+    for partition, library in ((METIS(), "dgl"), (Random(), None)):
         system = dataclasses.replace(gq.systems.vanilla(), partition=partition)
         run = gq.launch("sbm:60,3,6", system=system, workers=2, epochs=1, out=tmp_path, wait=True)
         assert json.loads((run.folder / "facts.json").read_text())["partitioner_library"] == library

@@ -82,7 +82,7 @@ class ExplorerModel:
     def choose(self, *, partitioner: str | None = None, parts: int | None = None, hosts: int | None = None) -> None:
         """Cut the graph another way.
 
-        Without DGL and pymetis there is no METIS: then the cut is random, and ``note`` says why.
+        Without pymetis and DGL there is no METIS: then the cut is random, and ``note`` says why.
 
         Raises:
             ValueError: if there is no such partitioner, the number of parts is out of range, or the hosts do not share

@@ -118,7 +118,7 @@ FAULTS = (
     Fault(
         name="more bytes are no matter in an exercise",
         file="lab/course/graded.py",
-        before="if ours_bytes > _MORE * theirs_bytes:",
+        before="if ours_bytes > theirs_bytes:",
         after="if ours_bytes > 9 * theirs_bytes:",
         test="lab/course/test_graded.py::test_less_noise_in_more_bytes_is_no_answer",
         why="eight bits everywhere would be the answer",
