@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["epoch"]
 
 GRAPHS = ("coauthor_physics", "sbm:200000,16,50")
-GOAL = 1.8
+MODELS = ("gcn", "graphsage")
+GOALS = {("dgl.nn", "sparse input"): 1.8, ("dgl.nn", "dense input"): 1.8, ("dgl.nn, pages kept", "dense input"): 3.0}
 
 Prepare = Callable[[str, str], Callable[[int], object]]
 """Sets up (graph, model) and returns what trains one epoch."""
@@ -42,6 +43,7 @@ def epoch(
     hosts: int | None = None,
     workers: tuple[int, ...] | None = None,
     graph: str | None = None,
+    models: tuple[str, ...] | None = None,
     epochs: int | None = None,
     seeds: int | None = None,
     first_seed: int | None = None,
@@ -51,35 +53,41 @@ def epoch(
     Args:
         repeats: interleaved repeats; 5 by default, 3 over a link.
         link, comm_share: with one of them systems are measured side by side over a link between emulated hosts
-            (:func:`gnnqlab.bench.link.over_link`), where the other options belong.
-        hosts, workers, graph, epochs, seeds, first_seed: see there.
+            (:func:`gnnqlab.bench.link.over_link`), where ``hosts`` to ``first_seed`` belong.
+        graph: over a link its name or path, see there; without one several, separated by semicolons, by default
+            `GRAPHS`, of which those that are not here are left out.
+        models: names of models; over a link any, without one those of `MODELS`, which have a rival here.
+        hosts, workers, epochs, seeds, first_seed: see there.
 
     Returns:
         Rows as :func:`gnnqlab.bench.registry.measure` describes them.
 
     Raises:
-        ValueError: if an option that belongs to a link comes without one.
+        ValueError: if an option that belongs to a link comes without one, or a model has no rival here.
     """
-    own = {"hosts": hosts, "workers": workers, "graph": graph, "epochs": epochs, "seeds": seeds}
-    every = {**own, "first_seed": first_seed}
-    given: dict[str, Any] = {name: value for name, value in every.items() if value is not None}
+    own = {"hosts": hosts, "workers": workers, "epochs": epochs, "seeds": seeds, "first_seed": first_seed}
+    given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
     if link is not None or comm_share is not None:
+        named = {"graph": graph, "models": models}
+        given |= {name: value for name, value in named.items() if value is not None}
         return over_link(repeats or 1, link=link, comm_share=comm_share, **given)
     if given:
         raise ValueError(f"bench epoch takes {sorted(given)} together with a link only; add --link or --comm-share")
+    if strange := set(models or ()) - set(MODELS):
+        raise ValueError(f"models of bench epoch must be of {', '.join(MODELS)}, got {', '.join(sorted(strange))}")
     repeats = 5 if repeats is None else repeats
     rows = []
-    for name in GRAPHS:
-        path = find_graph(name)
+    for name in graph.split(";") if graph else GRAPHS:
+        path = find_graph(name) or (name if graph else None)
         if path is None:
             print(f"bench epoch: {name}.npz is not here, so its rows are left out", flush=True)
             continue
-        rows += _one_worker(name, path, repeats)
+        rows += _one_worker(name, path, repeats, models or MODELS)
         rows += _two_workers(name, path)
     return rows
 
 
-def _one_worker(name: str, path: str, repeats: int) -> list[dict[str, Any]]:
+def _one_worker(name: str, path: str, repeats: int, models: tuple[str, ...] = MODELS) -> list[dict[str, Any]]:
     """Return a line for sparse input on both sides, where the graph has it, and one for dense input on both."""
     from gnnqlab.graph import load
     from gnnqlab.graph.features import SparseRows
@@ -88,13 +96,14 @@ def _one_worker(name: str, path: str, repeats: int) -> list[dict[str, Any]]:
     if isinstance(load(path).features, SparseRows):
         inputs.insert(0, "sparse input")
     rows = []
-    for model in ("gcn", "graphsage"):
+    for model in models:
         for taken in inputs:
-            rows += _side_by_side(f"{name}, {model}, {taken}", path, model, taken == "sparse input", repeats)
+            rows += _side_by_side(name, path, model, taken, repeats)
     return rows
 
 
-def _side_by_side(case: str, path: str, model: str, sparse: bool, repeats: int) -> list[dict[str, Any]]:
+def _side_by_side(name: str, path: str, model: str, taken: str, repeats: int) -> list[dict[str, Any]]:
+    sparse = taken == "sparse input"
     contestants: dict[str, Prepare] = {"ours": _ours if sparse else _ours_dense}
     if importlib.util.find_spec("dgl") is not None:
         contestants["dgl.nn"] = _dgl_sparse if sparse else _dgl
@@ -107,14 +116,14 @@ def _side_by_side(case: str, path: str, model: str, sparse: bool, repeats: int) 
         other = None if rival is None else statistics.median(seconds[rival])
         rows.append(
             row(
-                f"{case}, one worker, {len(os.sched_getaffinity(0))} thread(s)",
+                f"{name}, {model}, {taken}, one worker, {len(os.sched_getaffinity(0))} thread(s)",
                 f"epoch ({min(seconds['ours']):.3g} to {max(seconds['ours']):.3g} s)",
                 ours,
                 "s",
                 rival or "DGL is not installed",
                 other,
                 None if other is None else other / ours,
-                GOAL if rival == "dgl.nn" else None,
+                None if rival is None else GOALS.get((rival, taken)),
             )
         )
     return rows

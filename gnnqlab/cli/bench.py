@@ -37,18 +37,20 @@ class Bench:
     """epoch with a link, throughput, accuracy: numbers of workers, separated by commas; default 2,4 and 2 and 2.
     predict: only places with so many. limits: default 1,2. minibatch: default 1,2,4. codecs with --seeds: default 8."""
     graph: str | None = None
-    """epoch with a link, throughput: name or path; default: a planted partition. accuracy: default two real graphs.
-    compute: default coauthor_physics. systems: several, separated by commas; default three real graphs, as for exact.
-    cdfgnn, fanouts, int8, precision: default amazon_computers. tango: several, separated by semicolons; the same
-    default. cuts: several, separated by semicolons; default one real, three made. limits: the same; default one real,
-    two made. versions: the same; default one made. minibatch: default a planted partition, for scores digits. memory:
-    of trainings; default rmat:12,30. broadcasts: default cora and amazon_computers. codecs: several, separated by
-    commas; default four real graphs, with --seeds three."""
+    """epoch with a link, throughput: name or path; default: a planted partition. epoch without: several, separated by
+    semicolons; default one real, one made. accuracy: default two real graphs. compute: default coauthor_physics.
+    systems: several, separated by commas; default three real graphs, as for exact. cdfgnn, fanouts, int8, precision:
+    default amazon_computers. tango: several, separated by semicolons; the same default. cuts: several, separated by
+    semicolons; default one real, three made. limits: the same; default one real, two made. versions: the same; default
+    one made. minibatch: default a planted partition, for scores digits. memory: of trainings; default rmat:12,30.
+    broadcasts: default cora and amazon_computers. codecs: several, separated by commas; default four real graphs, with
+    --seeds three."""
     models: str | None = None
-    """throughput, accuracy, codecs, compute, int8, limits, memory, minibatch, nodewise, precision, systems, tango:
-    names of models, separated by commas; default: all seven, of codecs and compute three, of int8, minibatch and tango
-    gcn,gat, of limits gcn,graphsage,gcnii, of memory graphsage,gat for SAR, gcn for what is foreseen and else all, of
-    nodewise gcn,graphsage,gcnii,jknet, of precision gcn, of systems gcn,graphsage, of versions gcn,graphsage,gcnii."""
+    """throughput, accuracy, codecs, compute, epoch, int8, limits, memory, minibatch, nodewise, precision, systems,
+    tango: names of models, separated by commas; default: all seven, of codecs and compute three, of epoch
+    gcn,graphsage, of int8, minibatch and tango gcn,gat, of limits gcn,graphsage,gcnii, of memory graphsage,gat for SAR,
+    gcn for what is foreseen and else all, of nodewise gcn,graphsage,gcnii,jknet, of precision gcn, of systems
+    gcn,graphsage, of versions gcn,graphsage,gcnii."""
     systems: str | None = None
     """throughput, accuracy, codecs with --seeds: names of contestants, separated by commas, as 2-bit,sylvie; default:
     all. predict: only these systems. systems: names of systems, each as published and with every service, or with a +

@@ -68,7 +68,7 @@ def test_sparse_input_stands_beside_sparse_input_and_dense_beside_dense(monkeypa
     sparse, dense = raced[:2]
     assert sparse["ours"] == "_ours" and "sparse" in sparse["dgl.nn"] and "sparse" in sparse["dgl.nn, pages kept"]
     assert dense["ours"] == "_ours_dense" and not any("sparse" in prepare for prepare in dense.values())
-    assert [row["goal"] for row in rows[:2]] == [bench.GOAL, None] and rows[0]["ratio"] == 2.5
+    assert [row["goal"] for row in rows[:4]] == [1.8, None, 1.8, 3.0] and rows[0]["ratio"] == 2.5
     monkeypatch.setattr("gnnqlab.graph.load", lambda path: random_graph(nodes=10, edges=20, features=4))
     assert all("dense input" in row["case"] for row in bench._one_worker("sbm", "path", 1))
 
@@ -83,3 +83,24 @@ def test_what_no_phase_claims_is_not_explained():
     assert explained == pytest.approx(1 - 4.0 / record["epoch_s"]) == pytest.approx(sum(shares.values()))
     assert "share of the epoch: products" in shares and not any("dense" in name for name in shares)
     assert not rows[-1]["reached"]
+
+
+def test_graphs_and_models_are_those_asked_for(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        bench, "_one_worker", lambda name, path, repeats, models: asked.append((name, path, models)) or []
+    )
+    monkeypatch.setattr(bench, "_two_workers", lambda name, path: [])
+    bench.epoch(graph="sbm:60,3,6;own.npz", models=("gcn",))
+    assert asked == [("sbm:60,3,6", "sbm:60,3,6", ("gcn",)), ("own.npz", "own.npz", ("gcn",))]
+    with pytest.raises(ValueError, match="models of bench epoch must be of gcn, graphsage, got gat"):
+        bench.epoch(models=("gat", "gcn"))
+    with pytest.raises(ValueError, match=r"\['workers'\] together with a link only"):
+        bench.epoch(workers=(2,))
+
+
+def test_over_a_link_they_are_the_link_s(monkeypatch):
+    asked = {}
+    monkeypatch.setattr(bench, "over_link", lambda repeats, **options: asked.update(options) or [])
+    bench.epoch(comm_share=0.75, graph="sbm:60,3,6", models=("gat",), epochs=9)
+    assert asked == {"link": None, "comm_share": 0.75, "graph": "sbm:60,3,6", "models": ("gat",), "epochs": 9}
