@@ -114,10 +114,13 @@ def _side_by_side(name: str, path: str, model: str, taken: str, repeats: int) ->
     rows = []
     for rival in rivals or [None]:
         other = None if rival is None else statistics.median(seconds[rival])
+        span = f"{min(seconds['ours']):.3g} to {max(seconds['ours']):.3g} s"
+        if rival is not None:
+            span += f"; rival {min(seconds[rival]):.3g} to {max(seconds[rival]):.3g} s"
         rows.append(
             row(
                 f"{name}, {model}, {taken}, one worker, {len(os.sched_getaffinity(0))} thread(s)",
-                f"epoch ({min(seconds['ours']):.3g} to {max(seconds['ours']):.3g} s)",
+                f"epoch ({span})",
                 ours,
                 "s",
                 rival or "DGL is not installed",
