@@ -46,6 +46,7 @@ def limits(
     graph: str | None = None,
     models: Sequence[str] = MODELS,
     workers: tuple[int, ...] = tuple(SYSTEMS),
+    hidden: int | None = None,
     link: str = LINK,
     epochs: int = 15,
 ) -> list[dict[str, Any]]:
@@ -57,6 +58,7 @@ def limits(
             out.
         models: names of models that sum neighbours, in the shapes of ``gnnqlab bench throughput``.
         workers: numbers of workers, 1 and 2.
+        hidden: columns of hidden layers, where not those of these shapes.
         link: rate of the paced link between two workers.
         epochs: of each run; medians are over those but for the first three.
 
@@ -87,9 +89,10 @@ def limits(
         for model in models:
             for number in workers:
                 joined: dict[str, Any] = {} if number == 1 else {"hosts": number, "link": link, "wire": "paced"}
+                shape = SHAPES[model] if hidden is None else {**SHAPES[model], "hidden": hidden}
                 config = configure(
                     whole, model=model, system=SYSTEMS[number], workers=number, epochs=epochs, evaluate_every=0,
-                    threads_per_worker=1, **joined, **SHAPES[model],
+                    threads_per_worker=1, **joined, **shape,
                 )  # fmt: skip
                 rows += _measured(Path(path).stem if path.endswith(".npz") else path, config, repeats)
     return rows

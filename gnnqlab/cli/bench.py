@@ -51,6 +51,8 @@ class Bench:
     gcn,graphsage, of int8, minibatch and tango gcn,gat, of limits gcn,graphsage,gcnii, of memory graphsage,gat for SAR,
     gcn for what is foreseen and else all, of nodewise gcn,graphsage,gcnii,jknet, of precision gcn, of systems
     gcn,graphsage, of versions gcn,graphsage,gcnii."""
+    hidden: int | None = None
+    """limits: columns of hidden layers; default those of throughput's models."""
     systems: str | None = None
     """throughput, accuracy, codecs with --seeds: names of contestants, separated by commas, as 2-bit,sylvie; default:
     all. predict: only these systems. systems: names of systems, each as published and with every service, or with a +
@@ -108,7 +110,18 @@ class Bench:
             raise ValueError(f"a folder of kept tables needs the name of one, got --results {self.results}; add --keep")
         if self.keep is not None:
             expect_joinable(self.keep, folder=self.results or HERE)  # before hours of measuring, not after them
-        names = ("link", "comm_share", "hosts", "graph", "epochs", "seeds", "first_seed", "trainings", "other")
+        names = (
+            "link",
+            "comm_share",
+            "hosts",
+            "graph",
+            "hidden",
+            "epochs",
+            "seeds",
+            "first_seed",
+            "trainings",
+            "other",
+        )
         options = {name: value for name in names if (value := getattr(self, name)) is not None}
         if self.workers is not None:
             options["workers"] = _numbers(self.workers)

@@ -38,8 +38,8 @@ def test_what_cannot_be_counted_is_refused() -> None:
 @pytest.mark.slow
 def test_one_worker_and_two_are_measured() -> None:
     assert BENCHES["limits"] == "gnnqlab.bench.limits"
-    rows = measure("limits", repeats=1, graph="sbm:600,3,8", models=("gcn",), epochs=5)["rows"]
-    one, two = (f"sbm:600,3,8, gcn 3 x 256, {workers} worker(s)" for workers in (1, 2))
+    rows = measure("limits", repeats=1, graph="sbm:600,3,8", models=("gcn",), hidden=32, epochs=5)["rows"]
+    one, two = (f"sbm:600,3,8, gcn 3 x 32, {workers} worker(s)" for workers in (1, 2))
     parts = {case: [row["figure"] for row in rows if row["case"].startswith(case)] for case in (one, two)}
     assert parts[one] == ["neighbour sums", "products", "node-wise", "other", "epoch"]
     assert parts[two] == ["neighbour sums", "products", "node-wise", "codec", "wire", "other", "epoch"]
