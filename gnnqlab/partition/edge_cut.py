@@ -58,11 +58,12 @@ class METIS:
         _check_workers(graph, workers)
         if workers == 1:
             return NodeCut(owner=torch.zeros(graph.num_nodes, dtype=torch.int64), workers=1)
-        source, destination = graph.indices.long(), torch.repeat_interleave(graph.in_degrees)
+        source, destination = graph.indices, torch.repeat_interleave(graph.in_degrees).to(torch.int32)
         # METIS does not allow self loops; given some, it cuts worse and differently at every call.
         between = source != destination
         name, ask = metis_library(2 * int(between.sum()))
         edges = Edges(source[between], destination[between], graph.num_nodes)
+        del source, destination, between  # METIS takes many times the graph: nothing lies beside it for no reason
         return NodeCut(owner=ask(edges, workers, self.objective, self.balance_edges), workers=workers, library=name)
 
     def assign(self, graph: Graph, workers: int) -> Tensor:

@@ -23,7 +23,7 @@ _LONGEST = 2**31
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """What METIS is given: both ends of every edge, int64 ``(E,)``, no self loops."""
+    """What METIS is given: both ends of every edge, int32 ``(E,)``, no self loops."""
 
     source: Tensor
     destination: Tensor
@@ -31,7 +31,7 @@ class Edges:
 
     def both_ways(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the undirected graph as CSR, each neighbour once: int32 ``(N + 1,)`` and ``(2 E',)``."""
-        ends = (self.destination.to(torch.int32).numpy(), self.source.to(torch.int32).numpy())
+        ends = (self.destination.numpy(), self.source.numpy())
         there = sp.coo_array((np.ones(len(ends[0]), dtype=np.int8), ends), shape=(self.num_nodes,) * 2).tocsr()
         # How often an edge is given means nothing, and as a sum of small numbers it might pass through zero.
         there.data[:] = 1
@@ -93,7 +93,7 @@ def _load_pymetis() -> Any:
 
 
 def _by_dgl(dgl: Any, edges: Edges, parts: int, objective: str, balance_edges: bool) -> Tensor:
-    graph = dgl.graph((edges.source, edges.destination), num_nodes=edges.num_nodes)
+    graph = dgl.graph((edges.source.long(), edges.destination.long()), num_nodes=edges.num_nodes)
     owner = dgl.metis_partition_assignment(graph, parts, balance_edges=balance_edges, objtype=objective)
     return owner.to(torch.int64)
 

@@ -109,7 +109,7 @@ def test_pymetis_cuts_alike_in_every_process_and_leaves_no_worker_empty():
 @pytest.mark.parametrize("times", [1, 3, 128, 256])
 def test_both_ways_has_each_neighbour_once(times):
     # 0 -> 1 and back, 1 -> 2, 3 alone; given again and again, an edge is still one.
-    source, destination = torch.tensor([0, 1, 1]).repeat(times), torch.tensor([1, 0, 2]).repeat(times)
+    source, destination = (torch.tensor(ends, dtype=torch.int32).repeat(times) for ends in ([0, 1, 1], [1, 0, 2]))
     indptr, indices = Edges(source, destination, 4).both_ways()
     assert indptr.tolist() == [0, 1, 3, 4, 4] and indices.tolist() == [1, 0, 2, 1]
     assert indptr.dtype == indices.dtype == np.int32
