@@ -162,9 +162,9 @@ def kept_library(folder: Path) -> str | None:
 def memory_estimate(num_nodes: int, num_edges: int, num_features: int, workers: int) -> dict[str, int]:
     """Estimate bytes needed to partition a graph and to hold one worker's shard.
 
-    METIS keeps the graph both ways, with weights, and halves it level by level: measured, up to 125 bytes an edge and 400
-    a node at the peak, from 4 to 17 million edges; cutting shards needs less. A shard holds 4 bytes an edge for
-    the structure, the same again with its weights, twice over for the transposed one.
+    METIS keeps the graph both ways, with weights, and halves it level by level: measured, up to 125 bytes an edge and
+    400 a node at the peak, from 4 to 17 million edges; cutting shards needs less. A shard holds 4 bytes an edge for the
+    structure, the same again with its weights, twice over for the transposed one.
     """
     return {
         "partition": 125 * num_edges + 400 * num_nodes,

@@ -32,7 +32,7 @@ from gnnqlab.train.objective import Scores
 from gnnqlab.train.prepare import HeldLinks, own_links, own_shard, partitioner_library
 from gnnqlab.train.provenance import machine, package
 from gnnqlab.train.record import JsonLines, traffic_rows
-from gnnqlab.train.state import Keeper
+from gnnqlab.train.state import Keeper, cut_digest
 from gnnqlab.train.timeline import TimelineFile
 from gnnqlab.train.trainer import Trainer, worker_trainer
 
@@ -112,10 +112,10 @@ def fit(
         num_classes=task.columns(config.model.hidden, shard.num_classes),
         num_edge_features=0 if shard.edge_features is None else int(shard.edge_features.shape[1]),
     )
-    keeper = Keeper(folder, config, rank, trainer, control, heartbeat, model_file)
     crossing = Crossing(link, rank, workers)
     if workers > 1:
         _check_same_partition(shard)
+    keeper = Keeper(folder, config, rank, trainer, control, heartbeat, model_file, cut_digest(shard))
     first, earlier_s = keeper.resume()
     started = time.perf_counter() - earlier_s
     for epoch in range(first, settings.epochs):

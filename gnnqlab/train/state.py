@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 from torch import Tensor
@@ -18,7 +18,10 @@ from gnnqlab.train.model_file import ModelFile
 from gnnqlab.train.record import tell
 from gnnqlab.train.trainer import Trainer
 
-__all__ = ["Keeper", "capture", "config_digest", "restore"]
+if TYPE_CHECKING:
+    from gnnqlab.partition.shard import Shard
+
+__all__ = ["Keeper", "capture", "config_digest", "cut_digest", "restore"]
 
 _LIMIT_S = 600.0
 """A checkpoint of a large model on a slow disk may take longer than an epoch; the guard is told so."""
@@ -34,19 +37,30 @@ def config_digest(config: RunConfig) -> str:
     return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=12).hexdigest()
 
 
+def cut_digest(shard: Shard) -> str:
+    """Name the cut of which all workers hold shards, by the rows of each; every worker must call this."""
+    rows = hashlib.blake2b(shard.row_ids.numpy().tobytes(), digest_size=12).hexdigest()
+    names: list[Any] = [rows]
+    if shard.workers > 1:
+        names = [None] * shard.workers
+        dist.all_gather_object(names, rows)
+    return hashlib.blake2b("".join(names).encode(), digest_size=12).hexdigest()
+
+
 def capture(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return tensors and facts of a training between two epochs; every worker must call this, rank 0 gets it whole."""
-    tensors, facts = dict(_trained(trainer)), {}
+    tensors, facts, of_rows = dict(_trained(trainer)), {}, []
     own: dict[str, Tensor] | None = None
     for name, adaptive in trainer.adaptives.items():
         kept = adaptive.state()
         facts[name] = kept.facts
         tensors |= {f"{name}/{key}": tensor for key, tensor in kept.tensors.items()}
         if kept.own is not None:
+            of_rows.append(name)
             own = (own or {}) | {f"{name}/{key}": tensor for key, tensor in kept.own.items()}
     if own is not None:
         tensors |= _gathered(own) if trainer.distributed else own
-    return tensors, {"adaptives": facts}
+    return tensors, {"adaptives": facts, "of_rows": of_rows}
 
 
 def restore(trainer: Trainer, checkpoint: Checkpoint | None) -> tuple[int, dict[str, Any]]:
@@ -106,6 +120,7 @@ class Keeper:
         control: asked whether somebody wishes to keep what is trained by now.
         heartbeat: told while something is written.
         model_file: writes the model.
+        cut: the cut trained on, from :func:`cut_digest`.
     """
 
     def __init__(
@@ -117,23 +132,31 @@ class Keeper:
         control: Control,
         heartbeat: Heartbeat,
         model_file: ModelFile,
+        cut: str,
     ) -> None:
         self._folder, self._rank, self._trainer, self._control = folder, rank, trainer, control
         self._heartbeat, self._every, self._epochs = heartbeat, config.train.checkpoint_every, config.train.epochs
-        self._config = config_digest(config)
+        self._config, self._cut = config_digest(config), cut
         self._files, self._model_file = Checkpoints(folder), model_file
 
     def resume(self) -> tuple[int, float]:
         """Return the epoch to begin with and the seconds trained before it; restore the state it needs.
 
         Raises:
-            RuntimeError: if the checkpoint was taken from another training.
+            RuntimeError: if the checkpoint was taken from another training, or holds something for each row of another
+                cut of the graph.
         """
         found = newest_checkpoint(self._folder) if self._rank == 0 else None
         if found is not None and found.facts["config"] != self._config:
             raise RuntimeError(
                 f"a checkpoint belongs to the configuration it was taken under, got one of another in {self._folder}; "
                 "launch a new run, or resume the run that it came from"
+            )
+        of_rows = [] if found is None else found.facts.get("of_rows", [])
+        if found is not None and of_rows and found.facts["cut"] != self._cut:
+            raise RuntimeError(
+                f"a checkpoint with something for each row ({', '.join(of_rows)}) goes on over the cut of the graph "
+                f"that it was taken on, got another cut for {self._folder}: the kept one is gone; launch a new run"
             )
         epoch, facts = restore(self._trainer, found)
         return epoch, facts.get("time_s", 0.0)
@@ -161,7 +184,7 @@ class Keeper:
             # What receivers hold is not kept: it travels anew here as it will in a training that goes on from here.
             self._trainer.exchange.forget()
         if self._rank == 0:
-            facts = {**facts, "config": self._config, "time_s": time_s}
+            facts = {**facts, "config": self._config, "cut": self._cut, "time_s": time_s}
             self._report("checkpoint failed", self._files.save(epoch + 1, tensors, facts))
 
     def _write_model(self, epoch: int) -> None:

@@ -261,6 +261,28 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
     longer = gq.configure("digits", hidden=16, workers=1, epochs=9, checkpoint_every=3)
     assert config_digest(config) == config_digest(longer)
     other = ended(tmp_path, epoch=1, lr=0.5)
-    keeper = Keeper(other.folder, config, 0, trainer=None, control=None, heartbeat=Heartbeat(None), model_file=None)
     with pytest.raises(RuntimeError, match="a checkpoint belongs to the configuration it was taken under"):
-        keeper.resume()
+        keeper_of(other, config).resume()
+
+
+def keeper_of(run, config):
+    return Keeper(
+        run.folder, config, 0, trainer=None, control=None, heartbeat=Heartbeat(None), model_file=None, cut="this"
+    )
+
+
+def test_what_belongs_to_rows_of_another_cut_is_refused_and_what_does_not_goes_on(tmp_path):
+    settings = {"hidden": 8, "workers": 2, "epochs": 4, "checkpoint_every": 4}
+    for system, of_rows in (({**ADAQP, "period": 2}, ["assignment"]), ({"system": "vanilla"}, [])):
+        run = gq.launch("sbm:60,3,6", **settings, **system, out=tmp_path, wait=True)
+        taken = final(run, 4)
+        assert taken.facts["of_rows"] == of_rows
+        elsewhere = Checkpoint(4, taken.tensors, {**taken.facts, "cut": "another"})
+        write_checkpoint(run.folder / "checkpoints" / "epoch-000004.safetensors", elsewhere)
+        if of_rows:
+            with pytest.raises(
+                WorkerFailed, match=r"something for each row \(assignment\) goes on over the cut of the"
+            ):
+                run.resume(epochs=6, wait=True)
+        else:
+            assert run.resume(epochs=6, wait=True).records["epoch"].max() == 5
