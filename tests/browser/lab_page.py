@@ -124,9 +124,13 @@ class LabPage:
         self.page.evaluate(f"async () => {{ await {_PANEL}?.sessionContext.shutdown(); }}")
         self.page.close()
 
+    def save(self) -> None:
+        """Save the notebook, as the button does."""
+        self.page.evaluate(f"async () => {{ await {_PANEL}.context.save(); }}")
+
     def reload(self) -> None:
         """Save the notebook and load the page anew, as a person does; the kernel stays."""
-        self.page.evaluate(f"async () => {{ await {_PANEL}.context.save(); }}")
+        self.save()
         self.page.reload()
         self.page.wait_for_function(_READY, polling=200)
 

@@ -9,7 +9,7 @@ by pixel, until a mouse comes.
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
 
-__all__ = ["Bundle", "caption_of", "left_by", "name_links", "show", "table_html"]
+__all__ = ["Bundle", "caption_of", "name_links", "show", "table_html"]
 
 _LEFT = ' style="text-align:left"'
 
@@ -58,29 +58,6 @@ class Bundle:
 def show(figure: Figure, frame: DataFrame) -> Bundle:
     """The figure and its numbers, ready to stand at the end of a notebook cell."""
     return Bundle(figure, frame)
-
-
-def left_by(widget: Any, words: str, still: Callable[[], Bundle] | None = None) -> dict[str, Any]:
-    """Return what a notebook stores of a widget: its view, and for whoever has no kernel what it showed at first.
-
-    JupyterLab, VS Code and Voilà take the view; GitHub, nbviewer and exported pages, which know no widgets, the words
-    and numbers. A picture is not drawn: the first one would keep the controls waiting for seconds.
-
-    Args:
-        widget: of ipywidgets.
-        words: what it shows, where nothing else says it.
-        still: draws it as it stands; where that fails the words stay.
-    """
-    stored: dict[str, Any] = dict(widget._repr_mimebundle_())
-    stored |= {"text/plain": words, "text/html": f"<p>{html.escape(words)}</p>"}
-    if still is not None:
-        try:
-            bundle = still()
-            caption = caption_of(bundle.figure)
-            stored |= {"text/plain": caption, "text/html": table_html(bundle.frame, caption=caption)}
-        except Exception as error:  # the widget itself may still work
-            stored["text/plain"] += f"\n(no numbers: {error})"
-    return stored
 
 
 def caption_of(figure: Figure) -> str:

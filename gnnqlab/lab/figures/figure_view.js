@@ -4,6 +4,9 @@
 
 const PLOTLY = Symbol.for("gnnqlab.plotly");
 const MARGIN_PX = 8; // of the boxes round a figure
+const REST_MS = 3000; // a figure that nobody has changed for so long is drawn once more, as a picture for the file
+const PICTURE_PX = 720; // its width, which a page of 900 has room for
+const MOST_LETTERS = 300_000; // of a picture: with more the file keeps the table
 
 async function evaluate(text) {
   const before = "const module = { exports: {} }, exports = module.exports; let define;\n";
@@ -40,7 +43,32 @@ function plotly(manager, { id, version }) {
 // As soon as the model is made: Plotly takes a page a second or two, in which the kernel draws.
 function initialize({ model }) {
   plotly(model.widget_manager, model.get("plotly")).catch(() => {});
-  drawLateOutputs(model.widget_manager).catch((error) => console.error("gnnqlab: outputs were not looked after", error));
+  lookAfterOutputs(model.widget_manager);
+  figureOf(model).catch(() => {});
+}
+
+// What is shown, and the picture of it where one was taken since; one for all places on the page.
+async function figureOf(model) {
+  const name = model.get("source");
+  const source = await find(model.widget_manager, name);
+  const { figures } = kept();
+  if (figures.get(name)?.source !== source) {
+    const figure = { source, picture: null };
+    figures.set(name, figure);
+    source.on("change:spec", () => { figure.picture = null; });
+    source.once("destroy", () => figures.delete(name));
+  }
+  return figures.get(name);
+}
+
+async function photograph(Plotly, { source }) {
+  const { data, layout } = JSON.parse(source.get("spec"));
+  if (!data.length) return null;
+  const { tall } = layout.meta ?? {};
+  const height = tall ? Math.round(tall.fixed + tall.share * (PICTURE_PX - tall.beside)) : (layout.height ?? 450);
+  const size = { width: PICTURE_PX, height };
+  const picture = await Plotly.toImage({ data, layout: { ...layout, ...size } }, { format: "svg", imageDataOnly: true, ...size });
+  return picture.length > MOST_LETTERS ? null : picture;
 }
 
 // What an output of a narrow page leaves to a figure; unknown while it is not shown.
@@ -53,7 +81,9 @@ function render({ model, el }) {
   const graph = document.createElement("div");
   el.replaceChildren(graph);
   let source = null;
+  let figure = null;
   let Plotly = null;
+  let resting = 0;
   let [asked, drawing, gone, heard] = [false, false, false, false];
   let [output, widest, drawn] = [document.body, null, null]; // widths in pixels
   const resized = new ResizeObserver(() => {
@@ -69,6 +99,16 @@ function render({ model, el }) {
     const { curveNumber: trace, x, y } = point;
     source.set("clicked", { trace, x, y, number: (source.get("clicked")?.number ?? 0) + 1 });
     source.save_changes();
+  }
+
+  function rest() {
+    clearTimeout(resting);
+    resting = setTimeout(async () => {
+      if (gone || figure.picture) return;
+      const spec = source.get("spec");
+      const picture = await photograph(Plotly, figure).catch(() => null);
+      if (source.get("spec") === spec) figure.picture = picture;
+    }, REST_MS);
   }
 
   async function draw() {
@@ -90,6 +130,7 @@ function render({ model, el }) {
         if (!heard) graph.on("plotly_click", clicked);
         heard = true;
       }
+      rest();
     } catch (error) {
       console.error("gnnqlab: a figure was not drawn", error);
     } finally {
@@ -98,7 +139,8 @@ function render({ model, el }) {
   }
 
   async function begin() {
-    source = await find(model.widget_manager, model.get("source"));
+    figure = await figureOf(model);
+    source = figure.source;
     if (gone) return;
     const { height } = JSON.parse(source.get("spec")).layout;
     graph.setAttribute("role", "img");
@@ -117,6 +159,7 @@ function render({ model, el }) {
   });
   return () => {
     gone = true;
+    clearTimeout(resting);
     resized.disconnect();
     source?.off("change:spec", draw);
     Plotly?.purge(graph);

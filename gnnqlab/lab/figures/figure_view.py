@@ -152,7 +152,7 @@ class _Classes:
                 return {**state, "code": None}
 
         class Place(anywidget.AnyWidget):  # type: ignore[misc]
-            _esm = "\n".join(_read(name) for name in ("find_model.js", "late_outputs.js", "figure_view.js"))
+            _esm = "\n".join(_read(name) for name in ("find_model.js", "left.js", "figure_view.js"))
             source = traitlets.Unicode().tag(sync=True)
             plotly = traitlets.Dict().tag(sync=True)
 

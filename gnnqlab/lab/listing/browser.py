@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.figures.bundle import left_by
 from gnnqlab.lab.figures.controls import shows_static
 from gnnqlab.lab.figures.frames import human_bytes
+from gnnqlab.lab.figures.left import left_by
 from gnnqlab.lab.listing.run_list import RunList
 from gnnqlab.lab.listing.run_table import rows_html
 
@@ -54,4 +54,4 @@ class RunBrowser(RunList):
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         if shows_static():
             return {"text/plain": repr(self), "text/html": rows_html(self.rows)}
-        return left_by(self.widget, repr(self)) | {"text/html": rows_html(self.rows)}
+        return left_by(self.widget, repr(self), table=rows_html(self.rows))

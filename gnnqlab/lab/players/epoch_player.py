@@ -9,8 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.figures.bundle import Bundle, left_by
+from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.controls import shows_static
+from gnnqlab.lab.figures.left import left_by
 from gnnqlab.lab.players.epoch_page import write_page
 from gnnqlab.lab.players.epoch_views import draw_epoch_step, draw_film
 from gnnqlab.lab.players.epoch_walk import WAYS, EpochWalk

@@ -8,8 +8,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.figures.bundle import Bundle, left_by
+from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.controls import shows_static
+from gnnqlab.lab.figures.left import left_by
 from gnnqlab.lab.players.message_views import STEPS, draw_step, draw_walk
 from gnnqlab.lab.players.message_walk import MessageWalk
 from gnnqlab.lab.players.stepped import StepControls, Stepped

@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.figures.bundle import left_by
 from gnnqlab.lab.figures.controls import shows_static
+from gnnqlab.lab.figures.left import left_by
 from gnnqlab.lab.players.cut_controls import CutControls
 from gnnqlab.lab.players.cut_model import MOST_PARTS, PARTITIONERS, ExplorerModel
 
@@ -73,9 +73,13 @@ class PartitionExplorer:
         return self.model.code
 
     @cached_property
+    def _controls(self) -> CutControls:
+        return CutControls(self.model)
+
+    @property
     def widget(self) -> Any:
         """The explorer as an ipywidgets box."""
-        return CutControls(self.model).box
+        return self._controls.box
 
     def __repr__(self) -> str:
         model = self.model
@@ -84,4 +88,4 @@ class PartitionExplorer:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         if shows_static():
             return self.model.map()._repr_mimebundle_()
-        return left_by(self.widget, repr(self), self.model.sharing)
+        return left_by(self.widget, repr(self), self.model.sharing, figure=self._controls.map.widget)

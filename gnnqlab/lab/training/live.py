@@ -7,8 +7,9 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.figures.bundle import Bundle, left_by
+from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.controls import shows_static
+from gnnqlab.lab.figures.left import left_by
 from gnnqlab.lab.training.live_model import LiveModel
 from gnnqlab.lab.training.live_views import draw_live, live_frame
 from gnnqlab.launch.run import Run

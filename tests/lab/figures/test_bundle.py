@@ -45,26 +45,6 @@ def test_a_picture_that_fails_leaves_the_table(monkeypatch: pytest.MonkeyPatch) 
     assert "<table>" in outputs["text/html"]
 
 
-class _Widget:
-    """Stands for one of ipywidgets."""
-
-    def _repr_mimebundle_(self) -> dict[str, object]:
-        return {"text/plain": "VBox(children=...)", VIEW: {"model_id": "a"}}
-
-
-VIEW = "application/vnd.jupyter.widget-view+json"
-
-
-def test_a_saved_widget_leaves_its_numbers_for_whoever_has_no_kernel() -> None:
-    drawn = bundle.show(convergence({"vanilla": RUN.records}), pd.DataFrame({"x": [12.5]}))
-    stored = bundle.left_by(_Widget(), "a figure", lambda: drawn)
-    assert stored[VIEW] == {"model_id": "a"} and "12.5" in stored["text/html"]
-    assert stored["text/plain"].startswith("Validation accuracy by epoch")
-    assert bundle.left_by(_Widget(), "a < b")["text/html"] == "<p>a &lt; b</p>"
-    broken = bundle.left_by(_Widget(), "a figure", lambda: bundle.Bundle(drawn.figure, None))
-    assert broken["text/html"] == "<p>a figure</p>" and "no numbers" in broken["text/plain"] and VIEW in broken
-
-
 @pytest.mark.usefixtures("without_browser")
 def test_a_table_that_fails_leaves_the_words() -> None:
     outputs, _ = bundle.Bundle(convergence({"vanilla": RUN.records}), None)._repr_mimebundle_()

@@ -82,7 +82,7 @@ def test_a_page_that_comes_late_is_given_little_and_the_code_when_it_asks(monkey
     names = (view.widget.model_id, view.widget.source, view.widget.plotly["id"])
     states = {name: _instances[name].get_state() for name in names}  # what the answer with all models holds
     assert states[names[2]]["code"] is None
-    assert len(json.dumps(states)) < 20_000
+    assert len(json.dumps(states)) < 24_000
 
     code = _instances[names[2]]
     sent = Sent(code, monkeypatch)

@@ -346,7 +346,7 @@ def test_the_screen_follows_a_run_and_its_thread_ends_with_it(live_panel: tuple[
     folder, view = live_panel
     panel = view.panel
     panel.access.shown = True
-    assert "application/vnd.jupyter.widget-view+json" in view._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in view._repr_mimebundle_()[0]
     folder.write(range(5))
     _until(lambda: panel.figure.data and len(panel.figure.data[0]["x"]) == 5, "five epochs on the screen")
     _until(lambda: "epoch 5/100" in panel.words.value, "the words, which follow the figure")

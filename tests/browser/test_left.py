@@ -1,0 +1,92 @@
+"""What views leave in a notebook that is saved by hand: figures and tables for whoever has no kernel."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.lab_page import LabPage
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+FIGURE = "application/vnd.plotly.v1+json"
+CELLS = [
+    'import gnnqlab as gq\nfrom gnnqlab.lab import course\ngraph = gq.load("sbm:300,4,8")\n'
+    "parts = gq.partition(graph, workers=2)\n"
+    "gq.MessagePlayer(parts, hidden=8, epochs=3)",
+    'gq.PartitionExplorer(graph, partitioner="random", parts=3, most_parts=8)',
+    "gq.EpochPlayer(gq.partition(course.ten_nodes(), course.Halves(), workers=2), epochs=1)",
+    "gq.AssignerPlayer(parts, hidden=8, epochs=3)",
+    'run = gq.launch("sbm:300,4,8", workers=2, hidden=8, epochs=30, out="left", wait=True)\nrun.live()',
+    'gq.runs("left")',
+    'tuner = gq.Tuner("sbm:300,4,8", workers=2, measure=False)\ntuner',
+]
+"""All show a figure, but the sixth a table; the last one is probed after its cell."""
+RUNS = 5
+OUTPUTS = "[...document.querySelectorAll('.jp-OutputArea-output')]"
+GRAPHS = f"{OUTPUTS}.map((each) => each.querySelectorAll('.main-svg, img').length)"
+SHOWN = f"{GRAPHS}.length === {len(CELLS)} && {GRAPHS}.every((each, place) => each || place === {RUNS})"
+KEPT = "[...globalThis[Symbol.for('gnnqlab.left')].figures.values()]"
+PICTURES = f"{KEPT}.filter((each) => each.picture).length"
+
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def lab(open_notebook: Any) -> Iterator[LabPage]:
+    lab: LabPage = open_notebook("left", CELLS)
+    lab.page.set_viewport_size({"width": 1320, "height": 9000})  # JupyterLab draws what is near
+    lab.run_all()
+    lab.page.wait_for_function(f"() => {SHOWN}")
+    lab.page.wait_for_function("() => document.querySelector('.gnnqlab-runs tbody tr')")
+    lab.page.get_by_text("Sent an epoch", exact=True).wait_for()
+    yield lab
+
+
+def _saved(server: tuple[str, Path]) -> list[dict[str, Any]]:
+    """Outputs that show something, of every cell the last."""
+    cells = json.loads((server[1] / "left.ipynb").read_text())["cells"]
+    return [cell["outputs"][-1] for cell in cells]
+
+
+def test_the_file_has_figures_and_tables_and_no_view(lab: LabPage, server: tuple[str, Path], screenshots: Path) -> None:
+    lab.page.wait_for_function(f"() => {PICTURES} === 8")
+    lab.save()
+    saved = _saved(server)
+    assert [sorted(output["data"]) for output in saved if VIEW in output["data"]] == []
+    assert [FIGURE in output["data"] for output in saved] == [place != RUNS for place in range(len(CELLS))]
+    pictures = [output["data"].get("image/svg+xml", "") for output in saved]
+    assert ["".join(picture)[:4] for picture in pictures].count("<svg") == len(CELLS) - 1, "what GitHub shows"
+    assert "<table>" in "".join(saved[RUNS]["data"]["text/html"])
+    lab.page.screenshot(path=screenshots / "left-live.png")
+    assert lab.page.evaluate(f"() => {SHOWN}"), "on the page all stays as it was"
+    lab.page.get_by_role("button", name="Next").first.click()
+    lab.page.wait_for_function(f"() => {OUTPUTS}[0].querySelector('.js-plotly-plot').layout.title.text[0] === '2'")
+
+
+def test_views_are_back_when_the_page_is_loaded_again(lab: LabPage, screenshots: Path) -> None:
+    lab.reload()
+    lab.page.wait_for_function("() => document.querySelectorAll('.widget-slider').length > 4")
+    lab.page.wait_for_function(f"() => {SHOWN}")
+    assert lab.page.get_by_text("model not found").count() == 0
+    lab.page.screenshot(path=screenshots / "left-reloaded.png")
+
+
+def test_without_its_kernel_every_view_is_a_figure_or_a_table(
+    lab: LabPage, server: tuple[str, Path], screenshots: Path
+) -> None:
+    lab.save()
+    lab.restart()
+    lab.errors.clear()
+    lab.page.reload()
+    lab.page.wait_for_function(f"() => {SHOWN}")
+    lab.page.wait_for_timeout(5000)  # longer than JupyterLab looks for a model
+    lab.page.screenshot(path=screenshots / "left-alone.png")
+    assert lab.page.get_by_text("model not found").count() == lab.page.get_by_text("Loading widget").count() == 0
+    assert lab.page.locator(".jp-OutputArea-output table caption").get_by_text("1 run,").is_visible()
+    assert lab.page.locator(".jupyter-widgets").count() == 0
+    assert lab.errors == [] and lab.elsewhere == []
