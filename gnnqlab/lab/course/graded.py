@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.course.codec_views import sent_often
 from gnnqlab.message.codec import Stochastic
 
@@ -48,7 +49,7 @@ def grade_policy(policy: BitPolicy | None, *, bits: int = 2, graph: str = "digit
     if not _is_made(policy, "policy"):
         return False
     assert policy is not None
-    width = f"{bits} bit{'s' * (bits > 1)}"
+    width = human_bits(bits)
     ours_bytes, ours = _noise(policy, graph)
     theirs_bytes, theirs = _fixed(bits, graph)
     if ours_bytes > theirs_bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.theme import OKABE_ITO
 from gnnqlab.lab.players.assigner_walk import AssignerWalk
 
@@ -121,9 +122,9 @@ def draw_cost(figure: Figure, walk: AssignerWalk, at: Place) -> None:
             x=[1e3 * each for each in seconds],
             y=names,
             mode="markers",
-            name=f"{bits} bits" if bits > 1 else "1 bit",
+            name=human_bits(bits),
             marker={"color": color, "symbol": symbol, "size": 10},
-            hovertemplate=f"all rows in {bits} bits: %{{x:.3g}} ms<extra>%{{y}}</extra>",
+            hovertemplate=f"all rows in {human_bits(bits)}: %{{x:.3g}} ms<extra>%{{y}}</extra>",
             showlegend=at is None,
             cliponaxis=False,
             **_cell(at),
@@ -190,9 +191,9 @@ def draw_widths(figure: Figure, walk: AssignerWalk, at: Place) -> None:
             insidetextfont={"size": 10, "color": _INK[bits]},
             constraintext="none",  # Plotly makes numbers smaller than can be read where bars are thin
             textangle=0,
-            name=f"{bits} bits" if bits > 1 else "1 bit",
+            name=human_bits(bits),
             marker={"color": color, "pattern": {"shape": pattern, "size": 5, "solidity": 0.2}, "line": {"width": 0}},
-            hovertemplate=f"%{{x}} rows in {bits} bits<extra>%{{y}}</extra>",
+            hovertemplate=f"%{{x}} rows in {human_bits(bits)}<extra>%{{y}}</extra>",
             legendgroup=f"bits {bits}",
             **_cell(at),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.theme import OKABE_ITO
 from gnnqlab.lab.players.message_walk import MessageWalk
@@ -300,4 +301,4 @@ def _reference(figure: Figure, at: Place) -> dict[str, str]:
 
 def in_words(walk: MessageWalk) -> str:
     """The width of the row that is followed: ``2 bits``."""
-    return "1 bit" if walk.bits == 1 else f"{walk.bits} bits"
+    return human_bits(walk.bits)
