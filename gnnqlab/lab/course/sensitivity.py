@@ -98,7 +98,12 @@ def sensitivity_chart(
                 **at,
             )
         figure.update_xaxes(title_text=_KNOBS.get(knob, knob), type="category", categoryarray=names, **at)
-        figure.update_yaxes(title_text=label, tickformat="~e" if 0 < largest < 1e-2 else None, **at)
+        figure.update_yaxes(
+            title_text=label,
+            tickformat="~e" if 0 < largest < 1e-2 else None,
+            rangemode="normal" if name == "accuracy" else "tozero",  # a hundredth of the bytes is no trend
+            **at,
+        )
     shown = pd.DataFrame(table, index=pd.Index(settings, name=knob))
     runs = frame.groupby(knob).size()
     words = "; ".join(

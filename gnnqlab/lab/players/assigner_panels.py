@@ -21,8 +21,8 @@ _NAMED = 0.05
 """A bar shorter than this share of the longest has no room for its number."""
 _INK = {1: "#1f2328", 2: "#1f2328", 4: "#1f2328", 8: "#ffffff", 16: "#1f2328", 32: "#ffffff"}
 """Letters that can be read on the colour of each width."""
-_FEW = 16
-"""Up to so many rows are drawn one by one, by the number of their node."""
+_FEW, _FEW_IN_PANEL = 16, 6
+"""Up to so many bars have the number of their node below them. Names of points lie on each other: few, as in panels."""
 
 WIDTH_LOOKS = {
     1: ("#fee838", "circle", "x"), 2: ("#e69f00", "circle", ""), 4: ("#009e73", "square", "/"),
@@ -35,7 +35,7 @@ def draw_trace(figure: Figure, walk: AssignerWalk, at: Place) -> None:
     """Range of every row of the message, in wire order."""
     frame = walk.to_frame()
     figure.add_bar(
-        x=_rows(walk),
+        x=_rows(walk, at),
         y=frame["range"].tolist(),
         customdata=frame.index.tolist(),
         marker={"color": OKABE_ITO["blue"], "line": {"width": 0}},
@@ -51,13 +51,14 @@ def draw_beta(figure: Figure, walk: AssignerWalk, at: Place) -> None:
     """Each row by its range and by how much the receiver uses it; the size of a mark is β."""
     frame = walk.to_frame()
     largest = max(float(frame["beta"].max()), 1e-300)
-    few = len(frame) <= _FEW
+    few = len(frame) <= _FEW_IN_PANEL
+    middle = (float(frame["range"].min()) + float(frame["range"].max())) / 2
     figure.add_scatter(
         x=frame["range"].tolist(),
         y=frame["use"].tolist(),
         mode="markers+text" if few else "markers",
-        text=[f"node {node} " for node in frame.index] if few else None,
-        textposition="middle left",
+        text=[f" node {node} " for node in frame.index] if few else None,
+        textposition=["middle right" if each < middle else "middle left" for each in frame["range"]],
         cliponaxis=False,
         customdata=list(zip(frame.index.tolist(), frame["beta"].tolist(), strict=True)),
         marker={
@@ -80,8 +81,8 @@ def draw_beta(figure: Figure, walk: AssignerWalk, at: Place) -> None:
 def draw_groups(figure: Figure, walk: AssignerWalk, at: Place) -> None:
     """β in falling order, cut into groups; a shade and a hatching for every other group."""
     frame = walk.to_frame().sort_values("beta", ascending=False, kind="stable").reset_index()
-    few = len(frame) <= _FEW
-    places = [f"node {node}" for node in frame["node"]] if few else list(range(1, len(frame) + 1))
+    few = _are_few(walk, at)
+    places = [str(node) for node in frame["node"]] if few else list(range(1, len(frame) + 1))
     even = frame["group"] % 2 == 0
     for name, some, color, pattern in (
         ("groups 1, 3, 5 …", even, OKABE_ITO["purple"], ""),
@@ -102,7 +103,7 @@ def draw_groups(figure: Figure, walk: AssignerWalk, at: Place) -> None:
     if few:
         figure.update_xaxes(categoryorder="array", categoryarray=places, type="category", **_cell(at))
     figure.update_layout(bargap=0.06)
-    figure.update_xaxes(title_text="row, β falling", **_cell(at))
+    figure.update_xaxes(title_text="node, β falling" if few else "row, β falling", **_cell(at))
     figure.update_yaxes(title_text="β (no unit)", rangemode="tozero", exponentformat="power", **_cell(at))
 
 
@@ -209,14 +210,20 @@ def _name_messages(figure: Figure, at: Place) -> None:
     )
 
 
-def _rows(walk: AssignerWalk) -> list[Any]:
+def _are_few(walk: AssignerWalk, at: Place) -> bool:
+    return walk.message.num_rows <= (_FEW if at is None else _FEW_IN_PANEL)
+
+
+def _rows(walk: AssignerWalk, at: Place) -> list[Any]:
     nodes = walk.message.ids.tolist()
-    return [f"node {node}" for node in nodes] if len(nodes) <= _FEW else list(range(1, len(nodes) + 1))
+    return [str(node) for node in nodes] if _are_few(walk, at) else list(range(1, len(nodes) + 1))
 
 
 def _name_rows(figure: Figure, walk: AssignerWalk, at: Place) -> None:
-    few = walk.message.num_rows <= _FEW
-    figure.update_xaxes(title_text="row" if few else "row, in wire order", **_cell(at))
+    few = _are_few(walk, at)
+    if few:
+        figure.update_xaxes(type="category", **_cell(at))
+    figure.update_xaxes(title_text=f"{'node' if few else 'row'}, in wire order", **_cell(at))
     figure.update_layout(bargap=0.3 if few else 0.1)
 
 
