@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.measure.in_process import ThreadedWorkers, exact_trainer
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.systems.system import make_system
@@ -135,7 +136,7 @@ def train_models(
             # Evaluation exchanges exact rows, which is what one process has.
             local.parameters.values.copy_(workers.trainers[0].parameters.values)
             scores = local.evaluate(epochs)
-            label = f"{parts.workers} workers, {width} bits"
+            label = f"{parts.workers} workers, {human_bits(width)}"
             line |= {f"{label}: loss": loss, f"{label}: accuracy (%)": 100 * scores.test}
         lines[name] = line
     table = pd.DataFrame(lines).T

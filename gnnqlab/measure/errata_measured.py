@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.bits.orchestrator import by_importance
 from gnnqlab.kernels.aggregate import spmm
 from gnnqlab.kernels.codec import decode_rows, encode_rows
@@ -239,8 +240,8 @@ def sign_of_the_descent_rate() -> Effect:
     losses = [0.2 + 0.9**epoch for epoch in range(61)]
     figures = {name: _orchestrated(losses, sign) for name, sign in (("written", 1.0), ("descent", -1.0))}
     return Effect(
-        f"while the loss levels off the rule as written ends at {figures['written']:.0f} bit, with the other sign at "
-        f"{figures['descent']:.0f}; the prose wants more bits",
+        f"while the loss levels off the rule as written ends at {human_bits(figures['written'])}, with the other "
+        f"sign at {figures['descent']:.0f}; the prose wants more bits",
         figures,
     )
 
@@ -288,7 +289,7 @@ def one_code_too_many() -> Effect:
     top = {bits: float(torch.round(range_K / (range_K / 2**bits)).max()) for bits in (4, 8)}
     return Effect(
         f"the largest code is {top[8]:.0f} at B = 8 and {top[4]:.0f} at B = 4: {int(top[8]).bit_length()} and "
-        f"{int(top[4]).bit_length()} bits",
+        f"{human_bits(int(top[4]).bit_length())}",
         {f"top_{bits}": code for bits, code in top.items()},
     )
 

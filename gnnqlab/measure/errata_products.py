@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.compute import Int8Products
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.kernels.adjacency import Adjacency
@@ -52,7 +53,7 @@ def logits_on_codes() -> Effect:
             attended = products.attend(adjacency, z, *vectors)
             figures[f"{name}_{bits}"] = float((attended - truth).norm() / truth.norm())
     words = "; ".join(
-        f"at {bits} bits sums of attention are {figures[f'exact_{bits}']:.2%} off with exact logits, "
+        f"at {human_bits(bits)} sums of attention are {figures[f'exact_{bits}']:.2%} off with exact logits, "
         f"{figures[f'codes_{bits}']:.2%} with rounded halves"
         for bits in (8, 4)
     )

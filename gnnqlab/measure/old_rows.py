@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gnnqlab.adaptive import Training
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.exchange.hop import Hop
 from gnnqlab.exchange.watched import Watched
 from gnnqlab.graph.graph import Graph
@@ -134,7 +135,7 @@ def old_rows(
     for width in bits:
         squares = [float(decoded_moments(fresh, width).exact.sum()) for fresh in rows]
         errors = [square**0.5 / float(fresh.norm()) for square, fresh in zip(squares, rows)]
-        table[f"fresh, {width} bit{'s' if width > 1 else ''}"] = errors
+        table[f"fresh, {human_bits(width)}"] = errors
     return pd.DataFrame(table, index=pd.Index(range(epochs), name="epoch"))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from gnnqlab.bits.assigned import Assigned
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.bits.policy import BitPolicy
 from gnnqlab.graph.sources import load
 from gnnqlab.launch.run import Run
@@ -157,8 +158,8 @@ def _policy(run: Run | RunConfig, config: RunConfig) -> tuple[BitPolicy, str]:
     policy = config.system.bits
     if not isinstance(policy, Assigned):
         choices = policy.choices
-        return policy, f"{choices[0]} bits" if len(choices) == 1 else f"widths {choices} as the system draws them"
+        return policy, human_bits(choices[0]) if len(choices) == 1 else f"widths {choices} as the system draws them"
     installed = None if isinstance(run, RunConfig) else load_widths(run.folder, policy)
     if installed is None:
-        return policy, f"start width, {policy.start} bits"
+        return policy, f"start width, {human_bits(policy.start)}"
     return installed, f"last assignment, λ = {policy.lam:g}"

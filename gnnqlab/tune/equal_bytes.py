@@ -65,13 +65,20 @@ def at_equal_bytes(
 
 
 def variance_at_equal_bytes(
-    graph: Graph, probe: Probe, *, group_size: int = 10, repeats: int = 16, widths: tuple[int, ...] = (2, 4, 8)
+    graph: Graph,
+    probe: Probe,
+    *,
+    most_bytes: int | None = None,
+    group_size: int = 10,
+    repeats: int = 16,
+    widths: tuple[int, ...] = (2, 4, 8),
 ) -> DataFrame:
     """Measure gradient variance of assigned widths, of random ones and of 4 bits everywhere, about the same bytes each.
 
     Args:
         graph: the graph that was probed.
         probe: its probe; variance is measured at the weights of its last traced epoch.
+        most_bytes: that the assigned widths may take in an epoch; as many as random ones if not given.
         group_size: rows that share a width.
         repeats: passes with independent noise.
         widths: that are assigned or drawn.
@@ -85,7 +92,7 @@ def variance_at_equal_bytes(
     from gnnqlab.bits.policy import BitPolicy, Fixed, UniformRandom
     from gnnqlab.measure.gradient_noise import gradient_noise
 
-    ours = at_equal_bytes(probe, group_size=group_size, widths=widths)
+    ours = at_equal_bytes(probe, most_bytes=most_bytes, group_size=group_size, widths=widths)
     chance = probe.forecast(system="random-bits", among=widths)
     four = probe.forecast(system="fixed-bits", bits=4)
     settings: list[tuple[str, Forecast, BitPolicy]] = [

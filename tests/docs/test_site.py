@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
+from importlib import resources
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -158,3 +159,40 @@ def test_figures_and_formulas_are_drawn_without_a_network(site: Path) -> None:
         browser.close()
     assert failed == []
     assert [url[:80] for url in asked if urlsplit(url).scheme not in ("file", "data", "blob")] == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(missing() is not None, reason=str(missing()))
+def test_on_a_phone_no_legend_lies_on_a_title(tmp_path: Path) -> None:
+    """Figures that lack room are moved sideways; others are as wide as the page."""
+    from playwright.sync_api import sync_playwright
+
+    from gnnqlab.lab.figures.theme import template
+
+    book = json.loads(notebooks.drawn((ROOT / "notebooks" / "01_first_run.ipynb").read_text(encoding="utf-8")))
+    shown = [
+        output.get("data", {}).get("text/html", "") for cell in book["cells"] for output in cell.get("outputs", ())
+    ]
+    figures = "".join("".join(html) for html in shown if "plotly-figure" in html)
+    look = json.dumps({"light": template(), "dark": template(dark=True)})
+    script = (ROOT / "docs" / "site" / "figures.js").read_text(encoding="utf-8")
+    style = (ROOT / "docs" / "site" / "site.css").read_text(encoding="utf-8")
+    plotly = resources.files("plotly").joinpath("package_data/plotly.min.js").read_text(encoding="utf-8")
+    page_text = (
+        f"<!doctype html><meta charset='utf-8'><style>{style}</style><body>{figures}<script>{plotly}</script>"
+        f"<script>window.gnnqlabTemplates = {look};</script><script>{script}</script>"
+    )
+    (tmp_path / "page.html").write_text(page_text, encoding="utf-8")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        page = browser.new_page(viewport={"width": 400, "height": 6000})
+        page.goto((tmp_path / "page.html").as_uri())
+        page.wait_for_function(
+            "[...document.querySelectorAll('.plotly-figure')].every(it => !it.querySelector('img'))", timeout=60_000
+        )
+        bars = "[...document.querySelectorAll('.legend .scrollbar')].map(bar => Number(bar.getAttribute('height')))"
+        assert page.evaluate(bars) and not any(page.evaluate(bars)), "a legend is cut"
+        wide = page.evaluate("[...document.querySelectorAll('.plotly-figure')].map(it => it.scrollWidth > 400)")
+        assert any(wide) and not all(wide)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page moves sideways"
+        browser.close()

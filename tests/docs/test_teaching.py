@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import gnnqlab as gq
-from gnnqlab.lab.course import graded
+from gnnqlab.lab.course import graded, graded_rows
 from gnnqlab.lab.course.exercises import EXERCISES
 from tests.pages import ROOT
 
@@ -45,4 +45,11 @@ def test_what_is_handed_in_can_be_checked() -> None:
     for week in re.findall(r"^\| \d+ \|.*$", section("A term"), re.M):
         taught = {name[:2] for name in linked(week)}
         assert {name[:2] for name in re.findall(r"`(\d\d\.\w+)`", week)} <= taught, week
-    assert {"grade_policy", "grade_codec"} <= set(graded.__all__) and hasattr(gq, "EpochPlayer")
+    graders = set(re.findall(r"`(grade_\w+)`", text))
+    assert {"grade_policy", "grade_codec", "grade_rounding", "grade_widths"} == graders
+    assert graders <= {*graded.__all__, *graded_rows.__all__} and hasattr(gq, "EpochPlayer")
+    said = re.search(r"\*Build it\* \(([\d, ]+)\)", text)
+    built = [
+        name[:2] for name in sorted(set(linked(text))) if "grade_" in (ROOT / "notebooks" / name).read_text("utf-8")
+    ]
+    assert said is not None and said[1].split(", ") == built

@@ -8,14 +8,26 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import torch
 
+from gnnqlab.lab.course import graded, graded_rows
 from tests.cases import each
 
 FOLDER = Path(__file__).parent.parent.parent / "notebooks"
 HIDDEN = re.compile(r"<details>.*?</details>", re.DOTALL)
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
-each_cell = each(("cell", "grader"), [("my_policy", "grade_policy"), ("my_codec", "grade_codec")])
+each_notebook = each(("number", "solutions"), [("04", 1), ("06", 1), ("20", 2)])
+each_cell = each(
+    ("number", "cell", "grader"),
+    [
+        ("04", "my_codes", "grade_rounding"),
+        ("06", "my_widths", "grade_widths"),
+        ("20", "my_policy", "grade_policy"),
+        ("20", "my_codec", "grade_codec"),
+    ],
+)
+GRADERS = {name: getattr(room, name) for room in (graded, graded_rows) for name in room.__all__ if "grade_" in name}
 
 
 def _cells(number: str) -> list[nbformat.NotebookNode]:
@@ -32,33 +44,35 @@ def _written(text: str, folder: Path) -> str | None:
     return None
 
 
+@each_notebook
 def test_hidden_solutions_are_right(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    number: str, solutions: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from gnnqlab.lab.course.graded import grade_codec, grade_policy
-
-    monkeypatch.syspath_prepend(str(tmp_path))
-    cells, before = _cells("20"), set(sys.modules)
+    folder = tmp_path / number
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    cells, before = _cells(number), set(sys.modules)
     for cell in cells:
         if cell.source.startswith("%%writefile "):
-            _written(cell.source, tmp_path)
+            _written(cell.source, folder)
     blocks = [block for cell in cells for hidden in HIDDEN.findall(cell.source) for block in BLOCK.findall(hidden)]
-    run = [text for block in blocks if (text := _written(block, tmp_path))]
+    run = [text for block in blocks if (text := _written(block, folder))]
     try:
+        known: dict[str, object] = {**GRADERS, "torch": torch}
         for text in run:
-            exec(text, {"grade_policy": grade_policy, "grade_codec": grade_codec})
+            exec(text, known)
     finally:
         for name in set(sys.modules) - before:
-            if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+            if str(folder) in str(getattr(sys.modules[name], "__file__", "")):
                 del sys.modules[name]
     said = capsys.readouterr().out.splitlines()
-    assert len(run) == len(said) == 2 and all(line.startswith("Right: ") for line in said)
+    assert len(said) == solutions and all(line.startswith("Right: ") for line in said)
 
 
 @each_cell
-def test_a_graded_cell_says_what_is_missing(cell: str, grader: str, capsys: pytest.CaptureFixture[str]) -> None:
-    from gnnqlab.lab.course import graded
-
-    (source,) = [one.source for one in _cells("20") if one.source.startswith(f"{cell} = None")]
-    exec(source, {grader: getattr(graded, grader)})
+def test_a_graded_cell_says_what_is_missing(
+    number: str, cell: str, grader: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (source,) = [one.source for one in _cells(number) if f"{cell} = None" in one.source]
+    exec(source, {grader: GRADERS[grader]})
     assert "in place of None and run the cell again" in capsys.readouterr().out

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.log_ticks import log_ticks, power_text
+from gnnqlab.lab.figures.log_ticks import log_ticks, power_texts
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish, hatched, style_of
 from gnnqlab.tune.timing import spent
 
@@ -161,7 +161,7 @@ def draw_epochs(
     figure.update_xaxes(title_text=f"workers P{per}", **_counts([found["workers"]]))
     drawn = [value for trace in figure.data for value in trace.y]
     ticks = log_ticks(min(drawn), max(drawn))
-    texts = {"tickvals": ticks, "ticktext": [power_text(value) for value in ticks]}
+    texts = {"tickvals": ticks, "ticktext": power_texts(ticks)}
     figure.update_yaxes(title_text="an epoch (ms)", type="log", **texts)
     most = found[found["workers"] == found["workers"].max()]
     told = ", ".join(f"{name} {1e3 * took:.3g} ms" for name, took in zip(most["system"], most["epoch_s"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 
@@ -95,7 +96,8 @@ def draw_bit_rule(frame: DataFrame, *, start: float | None = None, target: float
         mode="lines+markers",
         line={"color": OKABE_ITO["blue"], "width": 2},
         marker={"size": 9},
-        hovertemplate="%{x} bits: %{y:.3f}<extra></extra>",
+        customdata=[human_bits(width) for width in frame.index],
+        hovertemplate="%{customdata}: %{y:.3f}<extra></extra>",
     )
     figure.add_scatter(
         x=[frame.index[0], frame.index[-1]],
@@ -113,7 +115,7 @@ def draw_bit_rule(frame: DataFrame, *, start: float | None = None, target: float
     figure.update_xaxes(title_text="bits of a code", dtick=1)
     figure.update_yaxes(title_text="relative error, Eq. 4 (no unit)", range=[0, 1])
     needed = {each: [width for width in frame.index if frame.loc[width, each] <= target] for each in known}
-    words = "; ".join(f"ε = {each:g}: {f'{min(w)} bits' if w else 'no width'}" for each, w in needed.items())
+    words = "; ".join(f"ε = {each:g}: {human_bits(min(w)) if w else 'no width'}" for each, w in needed.items())
     caption = f"Fewest bits whose error is at most {target:g}: {words}."
     finish(figure, title="How many bits the first layer needs", caption=caption, dark=dark, height=440)
     figure.update_layout(margin={"b": 120})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 
@@ -96,7 +97,7 @@ def draw_choices(frame: DataFrame, *, bits: int = 2, start: int | None = None, d
     _titled(figure, cells, "error between ends / rotated", "range (root mean squares)")
     table = shares(one)[bits]
     words = "; ".join(f"{way} layer {layer}: {table[start, way, layer]:.0%}" for way, layer in places)
-    width = f"{bits} bit{'s' * (bits > 1)}"
+    width = human_bits(bits)
     caption = f"Rows that choose to be rotated in {width} after {start} epochs: {words}."
     finish(
         figure, title=f"Which code each row chooses in {width}", caption=caption, dark=dark, height=640, legend_rows=2
@@ -118,7 +119,7 @@ def draw_shares(frame: DataFrame, *, dark: bool = False) -> Bundle:
         for width in table.columns:
             color, symbol, dash = _WIDTHS[int(width)]
             line, column = cells[place]
-            name = f"{width} bit{'s' * (width > 1)}"
+            name = human_bits(width)
             figure.add_scatter(
                 x=[str(epoch) for epoch in epochs],
                 y=[float(f"{100 * table.loc[(epoch, *place), width]:.4g}") for epoch in epochs],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 
@@ -110,7 +111,7 @@ def row_through(
     figure.update_xaxes(title_text="sent (root mean squares)", title_standoff=4, nticks=5)
     figure.update_yaxes(title_text="arrived (root mean squares)", col=1)
     words = ", ".join(f"{name} {off:.0f} % in {size} bytes" for name, size, off, _ in table)
-    width = f"{bits} bit{'s' * (bits > 1)}"
+    width = human_bits(bits)
     caption = f"One row of {row.shape[0]} elements in {width}, sent {draws} times; it is off by: {words}."
     finish(figure, title="One row through each codec", caption=caption, dark=dark, height=360)
     off, left = "off by (% of its norm)", f"mean of {draws} messages (% off)"
@@ -217,5 +218,5 @@ def _cell(places: Sequence[tuple[str, int]], place: tuple[str, int]) -> tuple[in
 def _line(frame: DataFrame, place: tuple[str, int], codec: str, epoch: int) -> dict[str, list[float] | list[str]]:
     here = (frame["direction"] == place[0]) & (frame["layer"] == place[1]) & (frame["codec"] == codec)
     part = frame[here & (frame["epoch"] == epoch)].sort_values("bits")
-    words = [f"{bits} bit{'s' * (bits > 1)}" for bits in part["bits"]]
+    words = [human_bits(bits) for bits in part["bits"]]
     return {"x": part["row_bytes"].tolist(), "y": [float(f"{y:.4g}") for y in part["squared"]], "text": words}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.bits.orchestrator import Orchestrated, OrchestratedWidths
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.frames import by_epoch
@@ -133,8 +134,8 @@ def draw_decisions(run: Run, *, dark: bool = False) -> Bundle:
         mode="markers",
         name="decision (its reason on hover)",
         marker={"symbol": "diamond", "size": 8, "color": OKABE_ITO["vermillion"]},
-        customdata=moves["why"].tolist(),
-        hovertemplate="epoch %{x}: %{y} bits<br>%{customdata}<extra></extra>",
+        customdata=[[human_bits(base[epoch]), why] for epoch, why in zip(moves["epoch"], moves["why"])],
+        hovertemplate="epoch %{x}: %{customdata[0]}<br>%{customdata[1]}<extra></extra>",
         row=3,
         col=1,
         legend="legend3",
@@ -143,9 +144,9 @@ def draw_decisions(run: Run, *, dark: bool = False) -> Bundle:
         figure.add_bar(
             x=shares.index.tolist(),
             y=(100 * shares[width]).tolist(),
-            name=f"{width} bit{'s' if width > 1 else ''}",
+            name=human_bits(width),
             marker={"color": _WIDTH_COLORS[int(width)], "line": {"width": 0}},
-            hovertemplate=f"{width} bits: %{{y:.0f}} % of the rows of epoch %{{x}}<extra></extra>",
+            hovertemplate=f"{human_bits(width)}: %{{y:.0f}} % of the rows of epoch %{{x}}<extra></extra>",
             row=4,
             col=1,
             legend="legend4",

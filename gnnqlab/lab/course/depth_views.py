@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.frames import human_bits
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 
 if TYPE_CHECKING:

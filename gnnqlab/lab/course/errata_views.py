@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 
@@ -142,7 +143,7 @@ def draw_variance(frame: DataFrame, *, dark: bool = False) -> Bundle:
     if frame.empty:
         raise ValueError("shares of at least one width are needed, got none; see variance_shares")
     figure = go.Figure()
-    widths = [f"{bits} bit{'s' * (bits > 1)}" for bits in frame.index]
+    widths = [human_bits(bits) for bits in frame.index]
     for kind, color, pattern in zip(frame, ("blue", "orange"), ("", "/"), strict=True):
         figure.add_bar(
             x=widths,
@@ -224,7 +225,8 @@ def draw_descent(frame: DataFrame, *, dark: bool = False) -> Bundle:
             name=words,
             mode="lines",
             line={"color": OKABE_ITO[color], "dash": dash, "width": 2, "shape": "hv"},
-            hovertemplate=f"{words}, epoch %{{x}}: %{{y:.0f}} bits<extra></extra>",
+            customdata=[human_bits(width) for width in frame[words]],
+            hovertemplate=f"{words}, epoch %{{x}}: %{{customdata}}<extra></extra>",
             row=2,
             col=1,
         )
@@ -234,7 +236,7 @@ def draw_descent(frame: DataFrame, *, dark: bool = False) -> Bundle:
     last = frame.iloc[-1]
     caption = (
         f"While the loss falls from {frame['loss'].iloc[0]:.2f} to {last['loss']:.2f}, SYLVIE's rule ends at "
-        f"{last['as written']:.0f} bit(s) as written and at {last['opposite sign']:.0f} with the opposite sign."
+        f"{human_bits(last['as written'])} as written and at {last['opposite sign']:.0f} with the opposite sign."
     )
     finish(figure, title="More bits or fewer, when training slows down?", caption=caption, dark=dark, height=430)
     return Bundle(figure, frame)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.course.codec_views import sent_often
 from gnnqlab.message.codec import Stochastic
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from gnnqlab.message.wire import Layout
     from gnnqlab.nn.models.registry import ModelSettings
 
-__all__ = ["grade_codec", "grade_policy"]
+__all__ = ["grade_codec", "grade_policy", "is_made", "kinds_of_rows"]
 
 _EPOCHS, _REPEATS, _DRAWS = 20, 32, 256
 _LESS, _SIGMAS, _ROUNDED = 1.2, 2.0, 1e-3
@@ -45,10 +46,10 @@ def grade_policy(policy: BitPolicy | None, *, bits: int = 2, graph: str = "digit
         Not yet: 14... kB a pass, more than the 5... kB of 2 bits. Which rows can do with fewer bits?
         False
     """
-    if not _is_made(policy, "policy"):
+    if not is_made(policy, "policy"):
         return False
     assert policy is not None
-    width = f"{bits} bit{'s' * (bits > 1)}"
+    width = human_bits(bits)
     ours_bytes, ours = _noise(policy, graph)
     theirs_bytes, theirs = _fixed(bits, graph)
     if ours_bytes > theirs_bytes:
@@ -91,7 +92,7 @@ def grade_codec(codec: Codec | None, bits: int, *, rows: Tensor | None = None, m
 
     from gnnqlab.measure.codec_error import codec_error
 
-    if not _is_made(codec, "codec"):
+    if not is_made(codec, "codec"):
         return False
     assert codec is not None
     long = codec.layout(bits, 1, _COLUMNS).num_bytes
@@ -101,7 +102,7 @@ def grade_codec(codec: Codec | None, bits: int, *, rows: Tensor | None = None, m
             "What travels beside the codes?"
         )
         return False
-    kinds = {"of your own": rows} if rows is not None else _kinds()
+    kinds = {"of your own": rows} if rows is not None else kinds_of_rows()
     sizes = []
     for name, sent in kinds.items():
         layout, nothing = codec.layout(bits, *sent.shape), torch.zeros_like(sent)
@@ -122,7 +123,7 @@ def grade_codec(codec: Codec | None, bits: int, *, rows: Tensor | None = None, m
     return True
 
 
-def _is_made(part: object, word: str) -> bool:
+def is_made(part: object, word: str) -> bool:
     """Whether a part is there, and is a value and no class; says what is missing."""
     if part is None:
         print(f"Put your {word} in place of None and run the cell again.")
@@ -173,7 +174,8 @@ def _trained(graph: str) -> tuple[Graph, ModelSettings, Tensor]:
     return loaded, shape, trained_weights(loaded, shape, _EPOCHS)
 
 
-def _kinds() -> dict[str, Tensor]:
+def kinds_of_rows() -> dict[str, Tensor]:
+    """Rows of every kind that is met, by name."""
     import torch
 
     normal = torch.randn(6, 128, generator=torch.Generator().manual_seed(0))

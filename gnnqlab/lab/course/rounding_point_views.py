@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.frames import by_epoch
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
@@ -56,10 +57,10 @@ def draw_rows(message: RoundedRows, *, rows: int = 12, columns: int = 32, dark: 
     figure.update_yaxes(type="category", autorange="reversed")
     figure.update_yaxes(title_text="node", col=1)
     off, bits = 100 * message.squared**0.5, message.bits.unique().tolist()
-    widths = ", ".join(str(width) for width in bits)
+    widths = " and ".join(human_bits(width) for width in sorted(bits))
     caption = (
         f"{message.point}, epoch {message.epoch}, worker {message.sender} to worker {message.receiver}: "
-        f"{len(message.nodes)} rows in {widths} bits arrive off by {off:.3g} % of their length."
+        f"{len(message.nodes)} rows in {widths} arrive off by {off:.3g} % of their length."
     )
     finish(figure, title=f"Rows at {message.point} in epoch {message.epoch}", caption=caption, dark=dark, height=380)
     lengths = {name: tensor[some[0]].norm(dim=1).tolist() for name, tensor in panels.items()}

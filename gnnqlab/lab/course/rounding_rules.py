@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.course.error_views import decoded_draws
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
@@ -93,6 +94,6 @@ def averaging_chart(message: RealMessage, *, bits: int = 2, draws: int = 128, da
     figure.update_yaxes(title_text="mean error of a row, its length", type="log")
     frame = pd.DataFrame(table, index=pd.Index(counts, name="times sent"))
     ends = ", ".join(f"{rule} {frame[rule].iloc[0]:.3f} → {frame[rule].iloc[-1]:.3f}" for rule in RULES)
-    caption = f"Length of a row's mean error in {bits} bits, sent once and sent {counts[-1]} times: {ends}."
+    caption = f"Length of a row's mean error in {human_bits(bits)}, sent once and sent {counts[-1]} times: {ends}."
     finish(figure, title="What is left when a row is sent again", caption=caption, dark=dark, height=370, legend_rows=2)
     return Bundle(figure, frame)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.frames import human_bits
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 
 if TYPE_CHECKING:
@@ -105,7 +105,8 @@ def bounds_by_width(checks: Mapping[int, TheoryCheck], *, dark: bool = False) ->
             line={"color": color, "dash": dash, "width": 2},
             marker={"symbol": symbol, "size": 12, "color": color},
             name=words,
-            hovertemplate=f"{words}, %{{x}} bits: %{{y:.3g}}<extra></extra>",
+            customdata=[human_bits(bits) for bits in widths],
+            hovertemplate=f"{words}, %{{customdata}}: %{{y:.3g}}<extra></extra>",
         )
     figure.add_scatter(
         x=[str(bits) for bits in widths],

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 
@@ -101,9 +102,9 @@ def draw_update_error(frame: DataFrame, *, bits: int, dark: bool = False) -> Bun
     figure.update_yaxes(title_text="error of the mean update (% of its length)", type="log")
     first, last = frame.iloc[0] * 100, frame.iloc[-1] * 100
     caption = (
-        f"Error of the mean weight gradient in {bits} bits, after 1 epoch and after {counts[-1]}: "
+        f"Error of the mean weight gradient in {human_bits(bits)}, after 1 epoch and after {counts[-1]}: "
         + ", ".join(f"{name} {first[name]:.3g} → {last[name]:.3g} %" for name in _LOOKS)
         + "."
     )
-    finish(figure, title=f"The mean of the weight update, {bits} bits", caption=caption, dark=dark, height=370)
+    finish(figure, title=f"The mean of the weight update, {human_bits(bits)}", caption=caption, dark=dark, height=370)
     return Bundle(figure, frame)

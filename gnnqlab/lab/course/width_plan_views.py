@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.frames import by_epoch
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
@@ -96,7 +97,7 @@ def draw_plan(
     for column, words in enumerate(("epoch", "epoch", "sent so far (MB)"), start=1):
         figure.update_xaxes(title_text=words, row=1, col=column)
     words = "; ".join(
-        f"{label} {line['mean bits']:.3g} bits, {line['MB in all']:.3g} MB, loss {line['final loss']:.3g}"
+        f"{label}: {human_bits(line['mean bits'])}, {line['MB in all']:.3g} MB, loss {line['final loss']:.3g}"
         for label, line in table.items()
     )
     caption = f"Mean bits of a row, bytes in all and the loss at the end: {words}."

@@ -8,7 +8,7 @@ import importlib.util
 import os
 from typing import Any
 
-__all__ = ["MARK", "PAGE", "WIDTH", "alert", "make_access", "shows_static"]
+__all__ = ["MARK", "PAGE", "WIDTH", "alert", "asked_for_pictures", "make_access", "shows_static"]
 
 WIDTH = 860
 """Pixels of a figure among controls on a page that has the room; without a width it takes less than there is."""
@@ -68,6 +68,19 @@ return { render };
 """
 
 
+def asked_for_pictures() -> bool:
+    """Whether ``GNNQLAB_STATIC=1`` asks for pictures instead of controls.
+
+    Example:
+        >>> import os
+        >>> os.environ["GNNQLAB_STATIC"] = "0"
+        >>> asked_for_pictures()
+        False
+        >>> del os.environ["GNNQLAB_STATIC"]
+    """
+    return os.environ.get("GNNQLAB_STATIC", "") not in ("", "0")
+
+
 def shows_static() -> bool:
     """Whether views put out pictures instead of controls: asked for by ``GNNQLAB_STATIC=1``, or nothing else can be.
 
@@ -78,9 +91,7 @@ def shows_static() -> bool:
         True
         >>> del os.environ["GNNQLAB_STATIC"]
     """
-    if os.environ.get("GNNQLAB_STATIC", "") not in ("", "0"):
-        return True
-    return any(importlib.util.find_spec(name) is None for name in ("ipywidgets", "anywidget"))
+    return asked_for_pictures() or any(importlib.util.find_spec(name) is None for name in ("ipywidgets", "anywidget"))
 
 
 def alert(words: str) -> str:

@@ -16,7 +16,6 @@ __all__ = [
     "by_epoch",
     "by_tier",
     "device_pairs",
-    "human_bits",
     "human_bytes",
     "most_bytes",
     "phase_seconds",
@@ -110,16 +109,6 @@ def volume_per_epoch(records: DataFrame) -> dict[str, float]:
         "payload": float(records["bytes_payload"].sum()) / epochs,
         "parameters": float(records["bytes_params"].sum()) / epochs,
     }
-
-
-def human_bits(bits: int) -> str:
-    """A width in words.
-
-    Example:
-        >>> human_bits(1), human_bits(2)
-        ('1 bit', '2 bits')
-    """
-    return f"{bits} bit" + ("" if bits == 1 else "s")
 
 
 def human_bytes(count: float) -> str:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.graph_places import neighbours, places_of
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
@@ -144,7 +145,7 @@ def draw_bits(parts: Parts, widths: Mapping[tuple[int, int], int], *, what: str 
                     "line": {"width": 1, "color": "#7d7d7d"},
                 },
                 customdata=nodes,
-                name=_count(bits, "bit"),
+                name=human_bits(bits),
                 legendgroup=f"bits {bits}",
                 legendrank=bits,
                 showlegend=bits not in shown,

@@ -7,27 +7,30 @@ other in a small panel, and exponents smaller still.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["log_ticks", "name_powers", "power_text"]
+__all__ = ["log_ticks", "name_powers", "power_texts"]
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _FEW_DECADES, _MOST_LABELS = 2.4, 7
 
 
-def power_text(value: float) -> str:
-    """Return a number as it stands on an axis, all of it in letters of one size.
+def power_texts(values: Sequence[float]) -> list[str]:
+    """Return the numbers of one axis in one notation and in letters of one size; as powers where one has to be.
 
     Example:
-        >>> [power_text(value) for value in (0.05, 20, 1e5, 2e-4)]
-        ['0.05', '20', '10⁵', '2·10⁻⁴']
+        >>> power_texts([0.02, 0.05, 20]), power_texts([1e-4, 1e-2, 1, 2]), power_texts([1e3, 1e5])
+        (['0.02', '0.05', '20'], ['10⁻⁴', '10⁻²', '1', '2'], ['10³', '10⁵'])
     """
-    if value == 0 or 1e-3 <= abs(value) < 1e4:
-        return f"{value:g}"
+    plain = all(value == 0 or 1e-3 <= abs(value) < 1e4 for value in values)
+    return [f"{value:g}" if plain or value == 0 or 1 <= abs(value) <= 10 else _power(value) for value in values]
+
+
+def _power(value: float) -> str:
     mantissa, _, exponent = f"{value:.6e}".partition("e")
     raised = f"10{str(int(exponent)).translate(_RAISED)}"
     return raised if float(mantissa) == 1 else f"{float(mantissa):g}·{raised}"
@@ -77,7 +80,7 @@ def name_powers(figure: Figure) -> None:
         if not found or max(found) < 10 * min(found):
             continue
         places = log_ticks(min(found), max(found))
-        named = {"tickvals": places, "ticktext": [power_text(place) for place in places]}
+        named = {"tickvals": places, "ticktext": power_texts(places)}
         figure.update_layout(dict.fromkeys(names, named))
 
 

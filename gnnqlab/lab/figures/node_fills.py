@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.theme import OKABE_ITO
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def by_pair(found: Waiting, sent: set[int], waits: set[int], sender: int, receiv
 def by_width(found: Waiting, widths: Mapping[int, int], *, rest: str = "does not travel") -> Filled:
     """In how many bits a node's row goes out."""
     chosen = sorted({width for node, width in widths.items() if node in found.owner})
-    fills = [Fill("1 bit" if width == 1 else f"{width} bits", _WIDTHS[width]) for width in chosen]
+    fills = [Fill(human_bits(width), _WIDTHS[width]) for width in chosen]
     fills.append(Fill(rest, None, faint=True))
     return Filled(
         tuple(fills),

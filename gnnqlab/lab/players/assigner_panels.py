@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.theme import OKABE_ITO
 from gnnqlab.lab.players.assigner_walk import AssignerWalk
 
@@ -20,8 +21,8 @@ _NAMED = 0.05
 """A bar shorter than this share of the longest has no room for its number."""
 _INK = {1: "#1f2328", 2: "#1f2328", 4: "#1f2328", 8: "#ffffff", 16: "#1f2328", 32: "#ffffff"}
 """Letters that can be read on the colour of each width."""
-_FEW = 16
-"""Up to so many rows are drawn one by one, by the number of their node."""
+_FEW, _FEW_IN_PANEL = 16, 6
+"""Up to so many bars have the number of their node below them. Names of points lie on each other: few, as in panels."""
 
 WIDTH_LOOKS = {
     1: ("#fee838", "circle", "x"), 2: ("#e69f00", "circle", ""), 4: ("#009e73", "square", "/"),
@@ -34,7 +35,7 @@ def draw_trace(figure: Figure, walk: AssignerWalk, at: Place) -> None:
     """Range of every row of the message, in wire order."""
     frame = walk.to_frame()
     figure.add_bar(
-        x=_rows(walk),
+        x=_rows(walk, at),
         y=frame["range"].tolist(),
         customdata=frame.index.tolist(),
         marker={"color": OKABE_ITO["blue"], "line": {"width": 0}},
@@ -50,13 +51,14 @@ def draw_beta(figure: Figure, walk: AssignerWalk, at: Place) -> None:
     """Each row by its range and by how much the receiver uses it; the size of a mark is β."""
     frame = walk.to_frame()
     largest = max(float(frame["beta"].max()), 1e-300)
-    few = len(frame) <= _FEW
+    few = len(frame) <= _FEW_IN_PANEL
+    middle = (float(frame["range"].min()) + float(frame["range"].max())) / 2
     figure.add_scatter(
         x=frame["range"].tolist(),
         y=frame["use"].tolist(),
         mode="markers+text" if few else "markers",
-        text=[f"node {node} " for node in frame.index] if few else None,
-        textposition="middle left",
+        text=[f" node {node} " for node in frame.index] if few else None,
+        textposition=["middle right" if each < middle else "middle left" for each in frame["range"]],
         cliponaxis=False,
         customdata=list(zip(frame.index.tolist(), frame["beta"].tolist(), strict=True)),
         marker={
@@ -79,8 +81,8 @@ def draw_beta(figure: Figure, walk: AssignerWalk, at: Place) -> None:
 def draw_groups(figure: Figure, walk: AssignerWalk, at: Place) -> None:
     """β in falling order, cut into groups; a shade and a hatching for every other group."""
     frame = walk.to_frame().sort_values("beta", ascending=False, kind="stable").reset_index()
-    few = len(frame) <= _FEW
-    places = [f"node {node}" for node in frame["node"]] if few else list(range(1, len(frame) + 1))
+    few = _are_few(walk, at)
+    places = [str(node) for node in frame["node"]] if few else list(range(1, len(frame) + 1))
     even = frame["group"] % 2 == 0
     for name, some, color, pattern in (
         ("groups 1, 3, 5 …", even, OKABE_ITO["purple"], ""),
@@ -101,7 +103,7 @@ def draw_groups(figure: Figure, walk: AssignerWalk, at: Place) -> None:
     if few:
         figure.update_xaxes(categoryorder="array", categoryarray=places, type="category", **_cell(at))
     figure.update_layout(bargap=0.06)
-    figure.update_xaxes(title_text="row, β falling", **_cell(at))
+    figure.update_xaxes(title_text="node, β falling" if few else "row, β falling", **_cell(at))
     figure.update_yaxes(title_text="β (no unit)", rangemode="tozero", exponentformat="power", **_cell(at))
 
 
@@ -121,9 +123,9 @@ def draw_cost(figure: Figure, walk: AssignerWalk, at: Place) -> None:
             x=[1e3 * each for each in seconds],
             y=names,
             mode="markers",
-            name=f"{bits} bits" if bits > 1 else "1 bit",
+            name=human_bits(bits),
             marker={"color": color, "symbol": symbol, "size": 10},
-            hovertemplate=f"all rows in {bits} bits: %{{x:.3g}} ms<extra>%{{y}}</extra>",
+            hovertemplate=f"all rows in {human_bits(bits)}: %{{x:.3g}} ms<extra>%{{y}}</extra>",
             showlegend=at is None,
             cliponaxis=False,
             **_cell(at),
@@ -190,9 +192,9 @@ def draw_widths(figure: Figure, walk: AssignerWalk, at: Place) -> None:
             insidetextfont={"size": 10, "color": _INK[bits]},
             constraintext="none",  # Plotly makes numbers smaller than can be read where bars are thin
             textangle=0,
-            name=f"{bits} bits" if bits > 1 else "1 bit",
+            name=human_bits(bits),
             marker={"color": color, "pattern": {"shape": pattern, "size": 5, "solidity": 0.2}, "line": {"width": 0}},
-            hovertemplate=f"%{{x}} rows in {bits} bits<extra>%{{y}}</extra>",
+            hovertemplate=f"%{{x}} rows in {human_bits(bits)}<extra>%{{y}}</extra>",
             legendgroup=f"bits {bits}",
             **_cell(at),
         )
@@ -208,14 +210,20 @@ def _name_messages(figure: Figure, at: Place) -> None:
     )
 
 
-def _rows(walk: AssignerWalk) -> list[Any]:
+def _are_few(walk: AssignerWalk, at: Place) -> bool:
+    return walk.message.num_rows <= (_FEW if at is None else _FEW_IN_PANEL)
+
+
+def _rows(walk: AssignerWalk, at: Place) -> list[Any]:
     nodes = walk.message.ids.tolist()
-    return [f"node {node}" for node in nodes] if len(nodes) <= _FEW else list(range(1, len(nodes) + 1))
+    return [str(node) for node in nodes] if _are_few(walk, at) else list(range(1, len(nodes) + 1))
 
 
 def _name_rows(figure: Figure, walk: AssignerWalk, at: Place) -> None:
-    few = walk.message.num_rows <= _FEW
-    figure.update_xaxes(title_text="row" if few else "row, in wire order", **_cell(at))
+    few = _are_few(walk, at)
+    if few:
+        figure.update_xaxes(type="category", **_cell(at))
+    figure.update_xaxes(title_text=f"{'node' if few else 'row'}, in wire order", **_cell(at))
     figure.update_layout(bargap=0.3 if few else 0.1)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.theme import finish
 from gnnqlab.lab.players import assigner_panels
@@ -107,7 +108,8 @@ def _say_cost(walk: AssignerWalk) -> str:
     gamma = float(walk.cost.gamma_s[walk.sender, walk.receiver])
     rows = walk.message.num_rows
     times = ", ".join(
-        f"{1e3 * (gamma + theta * rows * walk.row_bytes(bits)):.3g} ms in {bits} bits" for bits in walk.settings.among
+        f"{1e3 * (gamma + theta * rows * walk.row_bytes(bits)):.3g} ms in {human_bits(bits)}"
+        for bits in walk.settings.among
     )
     return (
         f"Over {walk.wire.name} a byte takes θ = {1e9 * theta:.3g} ns and a message γ = {1e3 * gamma:.2g} ms. "
@@ -134,7 +136,7 @@ def _say_busiest(walk: AssignerWalk) -> str:
 def _say_widths(walk: AssignerWalk) -> str:
     rows = walk.widths[walk.number]
     words = ", ".join(
-        f"{_count(int((rows == bits).sum()), 'row')} in {bits} bits"
+        f"{_count(int((rows == bits).sum()), 'row')} in {human_bits(bits)}"
         for bits in walk.settings.among
         if (rows == bits).any()
     )
@@ -153,7 +155,8 @@ def _cost_frame(walk: AssignerWalk) -> DataFrame:
         theta = float(walk.cost.theta_s_per_byte[message.sender, message.receiver])
         gamma = float(walk.cost.gamma_s[message.sender, message.receiver])
         times = {
-            f"ms in {b} bits": 1e3 * (gamma + theta * message.num_rows * walk.row_bytes(b)) for b in walk.settings.among
+            f"ms in {human_bits(b)}": 1e3 * (gamma + theta * message.num_rows * walk.row_bytes(b))
+            for b in walk.settings.among
         }
         name = f"{message.sender} → {message.receiver}"
         rows.append(
@@ -181,7 +184,7 @@ def _widths_frame(walk: AssignerWalk) -> DataFrame:
     rows = [
         {
             "message": f"{message.sender} → {message.receiver}",
-            **{f"{bits} bits": int((widths == bits).sum()) for bits in walk.settings.among},
+            **{human_bits(bits): int((widths == bits).sum()) for bits in walk.settings.among},
         }
         for message, widths in zip(walk.messages, walk.widths, strict=True)
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.players.epoch_walk import WAYS, EpochPart, EpochWalk
 from gnnqlab.message.place import Place
 
@@ -54,11 +55,11 @@ def _encode(walk: EpochWalk, place: Place) -> str:
         if not rows.nodes:
             told.append(f"worker {rows.sender} sends nothing: none of its {rows.offered} rows has moved enough")
             continue
-        bits = " and ".join(str(width) for width in sorted(set(rows.bits)))
+        bits = " and ".join(human_bits(width) for width in sorted(set(rows.bits)))
         home = f" ({rows.offered - len(rows.nodes)} stay home)" if rows.offered > len(rows.nodes) else ""
         told.append(
             f"worker {rows.sender} writes {what} of {_nodes(rows.nodes)}{home} for worker {rows.receiver}: "
-            f"{len(rows.nodes)} × {rows.columns} numbers in {bits} bits, {_bytes(rows.num_bytes)}"
+            f"{len(rows.nodes)} × {rows.columns} numbers in {bits}, {_bytes(rows.num_bytes)}"
         )
     return _sentence("; ".join(told))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gnnqlab.bits.in_words import human_bits
+from gnnqlab.lab.figures.byte_axis import byte_ticks
 from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.theme import OKABE_ITO
 from gnnqlab.lab.players.message_walk import MessageWalk
@@ -168,7 +170,7 @@ def draw_wire(figure: Figure, walk: MessageWalk, at: Place) -> None:
             **_reference(figure, at),
         )
     figure.update_layout(barmode="overlay", bargap=0.45)
-    figure.update_xaxes(title_text="byte of the message", range=[0, 1.16 * whole], **_cell(at))
+    figure.update_xaxes(title_text="byte of the message", range=[0, 1.16 * whole], **byte_ticks(whole), **_cell(at))
     lines = [packed, "in float32"]
     figure.update_yaxes(range=[1.5, -0.9], tickvals=[0, 1], ticktext=lines, showgrid=False, **_cell(at))
 
@@ -212,7 +214,7 @@ def _add_marks(figure: Figure, walk: MessageWalk, at: Place) -> None:
             text=[f" {code}" for code in range(levels)],
             textposition="middle right",
             cliponaxis=False,
-            textfont={"size": 11 if levels < 16 else 9},
+            textfont={"size": 11 if levels < 16 else 10},
             hoverinfo="skip",
             showlegend=False,
             **_cell(at),
@@ -300,4 +302,4 @@ def _reference(figure: Figure, at: Place) -> dict[str, str]:
 
 def in_words(walk: MessageWalk) -> str:
     """The width of the row that is followed: ``2 bits``."""
-    return "1 bit" if walk.bits == 1 else f"{walk.bits} bits"
+    return human_bits(walk.bits)

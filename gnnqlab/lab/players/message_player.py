@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.controls import shows_static
 from gnnqlab.lab.figures.left import left_by
@@ -104,7 +105,7 @@ class MessagePlayer:
 
     def __repr__(self) -> str:
         walk = self.model.walk
-        return f"MessagePlayer({self.model.message!r}, row {walk.node} in {walk.bits} bits)"
+        return f"MessagePlayer({self.model.message!r}, row {walk.node} in {human_bits(walk.bits)})"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         if shows_static():
@@ -122,7 +123,7 @@ class _MessageControls(StepControls):
         self.model = model
         nodes = model.message.ids.tolist()
         self.bits = widgets.ToggleButtons(
-            options=[(f"{bits} bit" + "s" * (bits > 1), bits) for bits in WIDTHS],
+            options=[(human_bits(bits), bits) for bits in WIDTHS],
             value=model.walk.bits,
             description="Bits",
             tooltips=[f"{bits} per element" for bits in WIDTHS],

@@ -53,7 +53,7 @@ def draw_step(walk: MessageWalk, name: str, *, dark: bool = False) -> Bundle:
     step.draw(figure, walk, None)
     number = list(STEPS).index(name) + 1
     height = step.height + (20 * len(walk.payload[: 2 * message_panels.SHOWN]) if name == "pack" else 0)
-    rows = int(name not in ("row", "pack"))  # those two have no legend
+    rows = {"row": 0, "pack": 0, "wire": 2}.get(name, 1)  # of the legend
     finish(figure, title=f"{number} · {step.title}", caption=step.say(walk), dark=dark, height=height, legend_rows=rows)
     return Bundle(figure, step.frame(walk))
 

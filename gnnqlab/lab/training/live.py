@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.errors import WorkerFailed
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.controls import shows_static
+from gnnqlab.lab.figures.controls import asked_for_pictures, shows_static
 from gnnqlab.lab.figures.left import left_by
 from gnnqlab.lab.training.live_model import LiveModel
 from gnnqlab.lab.training.live_views import draw_live, live_frame
@@ -26,7 +28,8 @@ class LiveView:
     """Loss, scores, where epochs go, bits, bytes and the age of rows, as they grow; with a Stop button.
 
     At the end of a notebook cell it shows the figure and follows the run until that ends; where no kernel runs, the
-    figure as it stands. It reads the run's folder alone, so it may be made after a kernel restart, and again: nothing
+    figure as it stands; with ``GNNQLAB_STATIC=1``, as when a notebook is saved with pictures, once the run has ended.
+    It reads the run's folder alone, so it may be made after a kernel restart, and again: nothing
     of the run depends on it. With ``with``, it is closed at the end of the block; the run goes on.
 
     Args:
@@ -112,6 +115,9 @@ class LiveView:
         return f"<LiveView of {self.model.sentence}>"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        if asked_for_pictures():
+            with suppress(WorkerFailed):  # the figure says so
+                self.run.wait()
         if shows_static():
             return self.show()._repr_mimebundle_()
         return left_by(self.widget, repr(self))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.bits.policy import WIDTHS
 from gnnqlab.lab.figures.byte_axis import byte_ticks
 from gnnqlab.lab.figures.frames import human_bytes
@@ -328,9 +329,9 @@ def _looks(model: LiveModel) -> list[dict[str, Any]]:
             for direction, color, dash, symbol in zip(DIRECTIONS, (blue, orange), ("solid", "dash"), ("circle", "x"))
         ),
         *(
-            area(3, 2, "widths", color, name=f"{width} bits" if width > 1 else "1 bit", legend="legend4",
+            area(3, 2, "widths", color, name=human_bits(width), legend="legend4",
                  showlegend=bool(width in _seen(model)),
-                 hovertemplate=f"epoch %{{x}}: %{{y:.1f}} % in {width} bits<extra></extra>")
+                 hovertemplate=f"epoch %{{x}}: %{{y:.1f}} % in {human_bits(width)}<extra></extra>")
             for width, color in zip(WIDTHS, _WIDTH_COLORS, strict=True)
         ),
         at(4, 1, type="heatmap", colorscale="Cividis", zmin=0, xgap=2, ygap=2, hoverongaps=False, showscale=False,

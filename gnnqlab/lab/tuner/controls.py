@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.controls import MARK, alert
 from gnnqlab.lab.tuner.knobs import Knob
 
@@ -139,7 +140,7 @@ class Several(_Control):
         super().__init__(name, knob, turned)
         self.boxes = {
             width: widgets.Checkbox(
-                width in value, description=f"{width} bit{'s' * (width > 1)}", indent=False, tooltip=self.knob.help,
+                width in value, description=human_bits(width), indent=False, tooltip=self.knob.help,
                 layout={"width": "66px"},
             )
             for width in knob.choices

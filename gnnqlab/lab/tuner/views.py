@@ -291,7 +291,7 @@ def _looks(dark: bool) -> list[dict[str, Any]]:
         ),
         at(
             1, 3, type="bar", marker={"color": blue}, texttemplate="%{text}", textposition="outside", cliponaxis=False,
-            hovertemplate="%{x} bits: %{y:.1f} % of the rows<extra></extra>", **hidden,
+            hovertemplate="%{y:.1f} % of the rows have width %{x}<extra></extra>", **hidden,
         ),
         *bars,
         at(

@@ -105,7 +105,9 @@ def test_figure_of_decisions() -> None:
     figure = bundle.figure.to_dict()
     assert "2 decisions about the base width: 1 in 40 % of epochs" in figure["layout"]["meta"]["caption"]
     marks = next(trace for trace in figure["data"] if trace["name"].startswith("decision"))
-    assert list(marks["customdata"]) == ["slower", "slower still"]
+    assert [list(each) for each in marks["customdata"]] == [["2 bits", "slower"], ["4 bits", "slower still"]]
+    bars = {trace["name"]: trace["hovertemplate"] for trace in figure["data"] if trace["type"] == "bar"}
+    assert bars["1 bit"].startswith("1 bit: ") and bars["8 bits"].startswith("8 bits: ")
     assert all(figure["layout"][f"yaxis{n}"]["title"]["text"] for n in ("", 2, 3, 4))
 
 

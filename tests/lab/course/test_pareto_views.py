@@ -86,6 +86,9 @@ def test_assigned_widths_have_less_variance_than_random_ones(probe: Probe) -> No
     assert table["kB"].iloc[0] <= table["kB"].iloc[1]
     assert table["times"].iloc[0] == 1.0 and table["times"].iloc[1] > 1.0
     assert (table["V"] > 0).all() and (table["±"] < table["variance"]).all()
+    limit = int(1e3 * table["kB"].iloc[0]) - 1
+    narrow = variance_at_equal_bytes(gq.load("sbm:200,3,6"), probe, most_bytes=limit, group_size=5, repeats=2)
+    assert 1e3 * narrow["kB"].iloc[0] <= limit and narrow["V"].iloc[0] > table["V"].iloc[0]
 
 
 def test_group_sizes_have_a_line_for_each_seed() -> None:

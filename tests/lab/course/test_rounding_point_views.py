@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pandas as pd
@@ -50,6 +51,8 @@ def test_rows_are_drawn_beside_their_error_in_one_scale() -> None:
     assert bundle.figure.layout.coloraxis.cmin == -1 and bundle.figure.layout.coloraxis.cmax == 1
     assert "2 rows in 2 bits arrive off by 50 % of their length" in bundle.figure.layout.meta["caption"]
     assert bundle.frame["error"].tolist() == pytest.approx([0.5**0.5] * 2, abs=1e-4)
+    mixed = draw_rows(replace(message, bits=torch.tensor([2, 1])))
+    assert "2 rows in 1 bit and 2 bits arrive" in mixed.figure.layout.meta["caption"]
 
 
 def test_shares_are_of_each_seed_and_leave_the_whole_out() -> None:

@@ -35,6 +35,12 @@ def test_panels_of_one_range_have_the_same_numbers() -> None:
     assert {"10⁻⁶", "10⁰".replace("10⁰", "1")} <= set(first["ticktext"])
 
 
+def test_one_axis_has_one_notation() -> None:
+    figure = go.Figure(go.Scatter(y=[5e-6, 0.03])).update_yaxes(type="log")
+    name_powers(figure)
+    assert list(_axis(figure)["ticktext"]) == ["10⁻⁶", "10⁻⁵", "10⁻⁴", "10⁻³", "10⁻²", "10⁻¹"]
+
+
 def test_an_axis_that_says_what_it_wants_is_left_alone() -> None:
     for own in ({"tickvals": [1, 2]}, {"tickformat": "~g"}, {"dtick": 1}):
         figure = go.Figure(go.Scatter(y=[1e-3, 1.0])).update_yaxes(type="log", **own)

@@ -48,6 +48,19 @@ def test_groups_fall_in_beta(walk: AssignerWalk) -> None:
     assert frame["beta"].is_monotonic_decreasing and frame["group"].tolist() == [0, 1]
 
 
+def test_nodes_are_named_where_names_have_room(walk: AssignerWalk) -> None:
+    few = draw_assignment(walk).figure
+    assert list(few.data[0].x) == ["3", "4"] and few.layout.xaxis.title.text == "node, in wire order"
+    assert list(few.data[1].text) == [" node 3 ", " node 4 "]
+    assert list(few.data[1].textposition) == ["middle left", "middle right"], "row 3 spans more"
+    graph = gq.load("sbm:60,3,6")
+    parts = gq.partition(graph, gq.Random(), workers=2)
+    more = AssignerPlayer(parts, hidden=8, layers=2, layer=0, group_size=10, link="1mbit").walk
+    assert more.message.num_rows > 16
+    many = draw_assignment(more).figure
+    assert many.data[1].text is None and many.layout.xaxis.title.text == "row, in wire order"
+
+
 @each("lam", [0.0, 0.3, 0.5, 0.8, 1.0])
 def test_widths_are_the_best_there_are(walk: AssignerWalk, lam: float) -> None:
     there = walk.changed(lam=lam)

@@ -50,7 +50,7 @@ def test_a_partition_brings_its_own_message() -> None:
     parts = gq.partition(course.ten_nodes(), course.Halves(), workers=2)
     player = MessagePlayer(parts, bits=1, hidden=8, epochs=3)
     assert player.walk.message.ids.tolist() == [3, 4] and player.walk.row.numel() == 8
-    assert "worker 0 to worker 1" in repr(player) and "1 bits" in repr(player)
+    assert "worker 0 to worker 1" in repr(player) and repr(player).endswith("in 1 bit)")
     with pytest.raises(ValueError, match=r"takes no settings, got \['hidden'\]"):
         MessagePlayer(player.model.message, hidden=8)
 

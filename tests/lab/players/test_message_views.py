@@ -61,6 +61,8 @@ def test_the_wire_is_drawn_to_the_byte(rows: int) -> None:
     assert sum(sum(bar.x) for bar in bars) == walk.layout.num_bytes == walk.segment.numel()
     own = next(bar for bar in bars if bar.name == f"row {walk.node}")
     assert list(own.x) == [8, len(walk.payload)]
+    ticks = draw_step(walk, "wire").figure.layout.xaxis.ticktext
+    assert ticks[0] == "0" and all(text.endswith("B") for text in ticks[1:]), "as the bytes beside the bars"
     assert f"{walk.layout.num_bytes} in all instead of {44 * rows}" in STEPS["wire"].say(walk)
 
 

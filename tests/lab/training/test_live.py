@@ -389,11 +389,31 @@ def test_where_no_kernel_runs_it_is_a_bundle(make: Callable[..., Folder], monkey
     folder = make()
     folder.write(range(5))
     view = Run(folder.path).live()
-    monkeypatch.setenv("GNNQLAB_STATIC", "1")
+    monkeypatch.setattr("gnnqlab.lab.training.live.shows_static", lambda: True)
     outputs, _ = view._repr_mimebundle_()
     assert set(outputs) == {"text/plain", "application/vnd.plotly.v1+json", "text/html"}
     assert "epoch 5/100" in outputs["text/plain"] and "<table>" in outputs["text/html"]
     assert isinstance(view.show(), Bundle) and "panel" not in view.__dict__
+
+
+@pytest.mark.parametrize(("state", "said"), [("finished", "finished"), ("failed", "worker 1 is gone")])
+def test_a_notebook_saved_with_pictures_has_the_run_to_its_end(
+    state: str, said: str, make: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gnnqlab.lab.figures.still._picture_server", lambda: False)
+    monkeypatch.setenv("GNNQLAB_STATIC", "1")
+    folder = make()
+    folder.write(range(5))
+
+    def end() -> None:
+        folder.write(range(5, 100))
+        folder.state(state, cause="worker 1 is gone")
+
+    ending = threading.Timer(0.3, end)
+    ending.start()
+    outputs, _ = Run(folder.path).live()._repr_mimebundle_()
+    ending.join()
+    assert "epoch 100/100" in outputs["text/plain"] and said in outputs["text/plain"]
 
 
 # -- a real run ---------------------------------------------------------------------------------------------------
