@@ -1,4 +1,4 @@
-"""What a run has trained: the model, and what it says of nodes."""
+"""What a run has trained: the model, what it says of nodes, and the partition it was trained on."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from gnnqlab.graph.graph import Graph
     from gnnqlab.graph.link_split import LinkSplit
+    from gnnqlab.partition.parts import Parts
     from gnnqlab.train.model_file import SavedModel
 
 __all__ = ["Trained"]
@@ -153,6 +154,19 @@ class Trained(Written, ABC):
         saved = self._saved()
         found, model = self._graph(graph, saved), self._built(saved)
         return embeddings(model, found, layer, seed=self.config.train.seed, epoch=saved.epoch)
+
+    def parts(self) -> Parts:
+        """Return the partition that the run's workers were given: its graph, who owns what, and the shards.
+
+        Raises:
+            ValueError: if the run has not come so far, or its graph is not found or has changed.
+
+        Example:
+            ``gq.draw(run.parts(), pair=(0, 1))``
+        """
+        from gnnqlab.launch.own_parts import parts_of
+
+        return parts_of(self)
 
     def _built(self, saved: SavedModel) -> nn.Module:
         config = self.config

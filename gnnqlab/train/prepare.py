@@ -29,7 +29,7 @@ from gnnqlab.partition.shard import Shard
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.machine import node_name, this_node
 
-__all__ = ["HeldLinks", "keep_graph", "own_links", "own_shard", "partitioner_library"]
+__all__ = ["HeldLinks", "keep_graph", "kept_shards", "own_links", "own_shard", "partitioner_library"]
 
 _READING = 2
 """Rises when readers take more of a source than notes from before know of; 2 since they take features of edges."""
@@ -111,9 +111,20 @@ def partitioner_library(run: Path) -> str | None:
     return kept_library(Path(json.loads((run / _marker()).read_text())["folder"]))
 
 
+def kept_shards(run: Path) -> Path | None:
+    """Return the folder where the first machine of a run found its shards; ``None`` if the run does not say."""
+    try:
+        return Path(json.loads((run / node_name(_SHARDS, 0)).read_text())["folder"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+_SHARDS = "shards"
+
+
 def _marker() -> str:
     """Name of the file by which a machine's workers learn where shards are: a cache may be each machine's own."""
-    return node_name("shards", this_node())
+    return node_name(_SHARDS, this_node())
 
 
 def _shards(

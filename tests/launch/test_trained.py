@@ -32,7 +32,7 @@ CASES = {
 
 def made(root: Path, name: str, graph: gq.Graph | str, **settings: object) -> gq.Run:
     """The folder of a run that nothing has trained yet."""
-    config = gq.configure(graph, partition="random", **{**SHAPE, **settings})
+    config = gq.configure(graph, **{"partition": "random", **SHAPE, **settings})
     folder = files.create(root, name)
     files.write_json(folder / "config.json", config.to_json())
     files.write_json(folder / "status.json", {"state": "finished", "epoch": config.train.epochs - 1, "errors": []})

@@ -1,21 +1,25 @@
 "use strict";
-// Plays an epoch: every step is the same figure with other places of rows, rings and cursor.
+// Plays an epoch: every step is the same figure, whose last traces have other values. Where steps have times, it plays
+// in these, slowed down, and marks pass between the places of their steps.
 const ways = JSON.parse(document.getElementById("epoch").textContent);
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const still = window.matchMedia("(prefers-reduced-motion: reduce)");
 const [slider, words, play] = ["step", "words", "play"].map((id) => document.getElementById(id));
 const graph = document.getElementById("figure");
+const pace = document.getElementById("pace");
 const STEP_MS = 1500;
-let timer = null;
+let timer = null; // of steps that play one after the other
+let playing = false;
 
-const way = () => ways[document.querySelector("input[name=way]:checked").value];
-const drawing = () => way()[dark.matches ? "dark" : "light"];
+const way = () => ways[document.querySelector("input[name=way]:checked")?.value ?? Object.keys(ways)[0]];
+const drawing = () => ({ frames: way().frames, ...way()[dark.matches ? "dark" : "light"] });
 
 async function draw() {
   const { data, layout, frames, titles } = drawing();
   const number = Number(slider.value);
   const moved = frames[number];
-  const traces = [...data.slice(0, data.length - moved.length), ...moved];
+  const first = data.length - moved.length;
+  const traces = data.map((trace, at) => (at < first ? trace : { ...trace, ...moved[at - first] }));
   words.textContent = way().words[number];
   graph.setAttribute("aria-label", way().words[number]);
   slider.setAttribute("aria-valuetext", titles[number]);
@@ -23,21 +27,64 @@ async function draw() {
   await Plotly.react(graph, traces, shown, { displayModeBar: false, responsive: true });
 }
 
+// Marks and cursor, the last two traces, at a time between the middles of two steps.
+async function pass(at) {
+  const { data } = drawing();
+  const spots = way().tracks.map(([start, end, x, y, toX, toY]) => {
+    const gone = (at - start) / Math.max(end - start, 1e-6);
+    return gone > 0 && gone < 1 ? [x + gone * (toX - x), y + gone * (toY - y)] : [null, null];
+  });
+  const last = data.length - 1;
+  const [x, y] = [0, 1].map((axis) => spots.map((spot) => spot[axis]));
+  await Plotly.restyle(graph, { x: [x, [at, at]], y: [y, data[last].y] }, [last - 1, last]);
+}
+
 function go(number) {
   slider.value = Math.max(0, Math.min(number, Number(slider.max)));
-  draw();
+  return draw();
 }
 
 function stop() {
   clearInterval(timer);
   timer = null;
+  playing = false;
   play.textContent = "Play";
+  words.setAttribute("aria-live", "polite");
+}
+
+// From the step that is shown to the end, unless somebody stops it or goes elsewhere.
+async function playTimes() {
+  const { times } = way();
+  const length = times[times.length - 1][1];
+  const frame = () => new Promise((done) => requestAnimationFrame(done));
+  let [at, before] = [times[Number(slider.value)][0], await frame()];
+  let number = Number(slider.value);
+  while (playing) {
+    const now = await frame();
+    if (Number(slider.value) !== number) [number, at] = [Number(slider.value), times[Number(slider.value)][0]];
+    at += ((now - before) / 1000) * (length / Number(pace.value));
+    before = now;
+    if (at >= length) {
+      await go(Number(slider.max));
+      return stop();
+    }
+    let next = number;
+    while (times[next][1] <= at) next += 1;
+    if (next !== number) {
+      number = next;
+      await go(number);
+    }
+    if (playing) await pass(at);
+  }
 }
 
 function toggle() {
-  if (timer !== null) return stop();
+  if (playing) return stop();
   if (slider.value === slider.max) go(0);
+  playing = true;
   play.textContent = "Pause";
+  words.setAttribute("aria-live", "off"); // nobody listens as fast as it plays
+  if (way().times && !still.matches) return playTimes();
   timer = setInterval(() => {
     if (slider.value === slider.max) return stop();
     go(Number(slider.value) + 1);
@@ -49,6 +96,14 @@ function choose() {
   go(Number(slider.value));
 }
 
+const KEYS = {
+  ArrowLeft: () => go(Number(slider.value) - 1),
+  ArrowRight: () => go(Number(slider.value) + 1),
+  Home: () => go(0),
+  End: () => go(Number(slider.max)),
+  " ": toggle,
+};
+
 unpack().then(() => {
   choose();
   play.addEventListener("click", toggle);
@@ -58,11 +113,8 @@ unpack().then(() => {
   for (const each of document.querySelectorAll("input[name=way]")) each.addEventListener("change", choose);
   dark.addEventListener("change", draw);
   document.addEventListener("keydown", (event) => {
-    if (event.target.matches("input, button")) return; // these have keys of their own
-    if (event.key === "ArrowLeft") go(Number(slider.value) - 1);
-    else if (event.key === "ArrowRight") go(Number(slider.value) + 1);
-    else if (event.key === " ") toggle();
-    else return;
+    if (event.target.matches("input, button, select") || !(event.key in KEYS)) return; // these have keys of their own
+    KEYS[event.key]();
     event.preventDefault();
   });
 });

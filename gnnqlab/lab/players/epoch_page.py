@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gnnqlab.atomic import write_text
 from gnnqlab.lab.figures.offline import PAGE_POLICY, page_script, plotly_element, script_json
-from gnnqlab.lab.players.epoch_views import draw_epoch_step, moving, title_of
-from gnnqlab.lab.players.epoch_walk import WAYS, EpochWalk
-from gnnqlab.lab.players.epoch_words import say_step
 
-__all__ = ["write_page"]
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = ["page_way", "write_page"]
 
 _STYLE = """
 :root { color-scheme: light dark; --ground: #ffffff; --ink: #1f2328; --line: #8c959f; --accent: #0072b2; }
@@ -30,17 +30,33 @@ fieldset { border: 0; margin: 0 0 0.6rem; padding: 0; display: flex; flex-wrap: 
 button { font: inherit; min-width: 5.5rem; color: inherit; background: none; border: 1px solid var(--line);
   border-radius: 6px; padding: 0.25rem 0.7rem; }
 :focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
-#words { min-height: 4.5em; max-width: 70em; margin: 0.6rem 0; }
+#moves label { white-space: nowrap; }
+select { font: inherit; color: inherit; background: var(--ground); border: 1px solid var(--line); border-radius: 6px; }
+#words { min-height: 6em; max-width: 70em; margin: 0.6rem 0; }
+@media (max-width: 60rem) { #moves { flex-wrap: wrap; } #moves input { flex-basis: 100%; order: 9; } }
 """
+_PACE = """<label>An epoch in <select id="pace">
+<option value="10">10 s</option><option value="30" selected>30 s</option><option value="90">90 s</option>
+</select></label>"""
 
 
-def write_page(walks: Sequence[EpochWalk], path: str | Path, *, first: str) -> Path:
-    """Write a page that plays an epoch in several ways: buttons, a slider, and the keys ← → and space.
+def write_page(
+    ways: Mapping[str, dict[str, Any]],
+    path: str | Path,
+    *,
+    first: str,
+    labels: Mapping[str, str] | None = None,
+    title: str = "One training epoch",
+) -> Path:
+    """Write a page that plays an epoch: buttons, a slider, and the keys ← → Home End and space.
 
     Args:
-        walks: the epoch in each way.
+        ways: the epoch in each way, from :func:`page_way`. A way with ``times`` (of its steps, in milliseconds) and
+            ``tracks`` (a line a mark: when it sets out and arrives, and where) is played in its own time, slowed down.
         path: the file to write, ``.html``; an existing one is replaced as a whole.
         first: the way that is shown first.
+        labels: of the switch between ways; without them there is none.
+        title: of the page.
 
     Returns:
         The path that was written.
@@ -52,12 +68,13 @@ def write_page(walks: Sequence[EpochWalk], path: str | Path, *, first: str) -> P
     if path.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"an epoch is exported as a page, its name must end in .html, got {path.name!r}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    ways = {walk.way: _way(walk) for walk in walks}
     chosen = "".join(
         f'<label><input type="radio" name="way" value="{html.escape(name)}"{" checked" * (name == first)}> '
-        f"{html.escape(WAYS[name].label)}</label>"
-        for name in ways
+        f"{html.escape(label)}</label>"
+        for name, label in (labels or {}).items()
     )
+    switch = f"<fieldset><legend hidden>Way to train</legend>{chosen}</fieldset>" if chosen else ""
+    pace = _PACE if any("times" in way for way in ways.values()) else ""
     write_text(
         path,
         f"""<!DOCTYPE html>
@@ -70,11 +87,11 @@ def write_page(walks: Sequence[EpochWalk], path: str | Path, *, first: str) -> P
 <style>{_STYLE}</style>
 </head>
 <body>
-<h1>One training epoch</h1>
-<fieldset><legend hidden>Way to train</legend>{chosen}</fieldset>
+<h1>{html.escape(title)}</h1>
+{switch}
 <div id="moves">
 <button id="back">← Back</button><button id="play">Play</button><button id="next">Next →</button>
-<input id="step" type="range" min="0" value="0" aria-label="Step">
+<input id="step" type="range" min="0" value="0" aria-label="Step">{pace}
 </div>
 <p id="words" role="status"></p>
 <div id="figure" role="img"></div>
@@ -88,12 +105,25 @@ def write_page(walks: Sequence[EpochWalk], path: str | Path, *, first: str) -> P
     return path
 
 
-def _way(walk: EpochWalk) -> dict[str, Any]:
-    """Return a way's figure, and what changes in it from step to step, for a light and for a dark page."""
-    found: dict[str, Any] = {"words": [say_step(walk, step) for step in walk.steps]}
+def page_way(
+    *,
+    words: Sequence[str],
+    titles: Sequence[str],
+    still: Callable[[bool], Figure],
+    moved: Callable[[bool], list[list[dict[str, Any]]]],
+) -> dict[str, Any]:
+    """Return what a page needs of an epoch in one way, for a light and for a dark page.
+
+    Args:
+        words, titles: of every step.
+        still: the figure of the first step, light or dark.
+        moved: of every step, what it changes in the last traces.
+    """
+    found: dict[str, Any] = {"words": list(words)}
+    frames = {dark: moved(dark) for dark in (False, True)}
     for name, dark in (("light", False), ("dark", True)):
-        figure = json.loads(draw_epoch_step(walk, walk.steps[0], dark=dark).figure.to_json())
-        titles = [title_of(step) for step in walk.steps]
-        frames = [moving(walk, step, dark=dark) for step in walk.steps]
-        found[name] = {"data": figure["data"], "layout": figure["layout"], "frames": frames, "titles": titles}
-    return found
+        figure = json.loads(still(dark).to_json())
+        found[name] = {"data": figure["data"], "layout": figure["layout"], "titles": list(titles)}
+        if frames[False] != frames[True]:
+            found[name]["frames"] = frames[dark]
+    return found if frames[False] != frames[True] else {**found, "frames": frames[False]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.figures.bundle import Bundle
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
 
     from gnnqlab.lab.players.epoch_walk import EpochPart, EpochWalk, Flight
 
-__all__ = ["draw_epoch_step", "draw_film", "moving", "title_of"]
+__all__ = ["LANES", "add_play", "draw_epoch_step", "draw_film", "moving", "title_of"]
 
 _OF_PHASE = {phase.column.removesuffix("_s"): phase.color for phase in PHASES}
-_LANES = {
+LANES = {
     "encode": ("encode", _OF_PHASE["encode"], ""),
     "post": ("post", "#555555", ""),
     "wait": ("wait", _OF_PHASE["wait"], "x"),
@@ -30,6 +31,7 @@ _LANES = {
     "reduce": ("sum gradients", _OF_PHASE["reduce"], "+"),
     "update": ("optimizer", _OF_PHASE["optimizer"], ""),
 }
+"""Name, colour and pattern of each kind of step on the lanes."""
 _ASIDE = 0.11
 """How far beside its edge a row travels, in the drawing's units: those that meet it pass on the other side."""
 _GRAPH, _LANE, _ROOM = 300, 30, 190
@@ -69,25 +71,37 @@ def draw_film(walk: EpochWalk, *, dark: bool = False) -> Bundle:
         )
         for step in walk.steps
     ]
-    plays = {"frame": {"duration": 1200, "redraw": True}, "transition": {"duration": 0}}
+    add_play(figure, [str(step.number + 1) for step in walk.steps], step_ms=1200)
+    figure.update_layout(height=figure.layout.height + 60, margin={"b": 150}, legend={"y": -0.36})
+    words = [say_step(walk, step) for step in walk.steps]
+    index = pd.Index([f"{step.number + 1} · {step.name}" for step in walk.steps], name="step")
+    return Bundle(figure, pd.DataFrame({"what happens": words}, index=index))
+
+
+def add_play(figure: Figure, labels: Sequence[str], *, step_ms: int, below: float = 0.13) -> None:
+    """Put a button that plays and a slider under a figure with frames, whose names are numbers from 0.
+
+    Args:
+        figure: with its frames.
+        labels: of the slider's marks, one a frame.
+        step_ms: milliseconds of a frame.
+        below: where they stand, in heights of the plot.
+    """
+    plays = {"frame": {"duration": step_ms, "redraw": True}, "transition": {"duration": 0}}
     here = {"frame": {"duration": 0, "redraw": True}, "mode": "immediate", "transition": {"duration": 0}}
-    dots = [{"label": str(s.number + 1), "method": "animate", "args": [[str(s.number)], here]} for s in walk.steps]
+    marks = [
+        {"label": label, "method": "animate", "args": [[str(number)], here]} for number, label in enumerate(labels)
+    ]
     buttons = [
         {"label": "▶", "method": "animate", "args": [None, {**plays, "fromcurrent": True}]},
         {"label": "❚❚", "method": "animate", "args": [[None], here]},
     ]
-    menu = {"type": "buttons", "direction": "left", "x": 0, "y": -0.16, "xanchor": "left", "yanchor": "top"}
-    slider = {"x": 0.14, "len": 0.86, "y": -0.13, "yanchor": "top", "currentvalue": {"visible": False}}
+    menu = {"type": "buttons", "direction": "left", "x": 0, "y": -below - 0.03, "xanchor": "left", "yanchor": "top"}
+    slider = {"x": 0.14, "len": 0.86, "y": -below, "yanchor": "top", "currentvalue": {"visible": False}}
     figure.update_layout(
         updatemenus=[{**menu, "buttons": buttons, "showactive": False}],
-        sliders=[{**slider, "steps": dots, "pad": {"t": 0, "b": 0}}],
-        height=figure.layout.height + 60,
-        margin={"b": 150},
-        legend={"y": -0.36},
+        sliders=[{**slider, "steps": marks, "pad": {"t": 0, "b": 0}}],
     )
-    words = [say_step(walk, step) for step in walk.steps]
-    index = pd.Index([f"{step.number + 1} · {step.name}" for step in walk.steps], name="step")
-    return Bundle(figure, pd.DataFrame({"what happens": words}, index=index))
 
 
 _MOVING = 3
@@ -136,7 +150,7 @@ def _figure(walk: EpochWalk, step: EpochPart, *, dark: bool) -> Figure:
     height = _GRAPH + _LANE * len(lines) + _ROOM
     plot = _GRAPH + _LANE * len(lines) + 40
     share = (_LANE * len(lines)) / plot
-    for what, (label, color, shape) in _LANES.items():
+    for what, (label, color, shape) in LANES.items():
         some = [part for part in walk.steps if part.what == what]
         pairs = [(rank, part) for rank in range(walk.parts.workers) for part in some]
         figure.add_bar(

@@ -164,6 +164,6 @@ def test_what_cannot_be_played_is_refused(player: EpochPlayer) -> None:
         player["decide"]
 
 
-def test_a_run_is_told_where_to_look() -> None:
-    with pytest.raises(TypeError, match=r"on a partition, got 'a run'; take gq.partition.* gq.critical_path\(run\)"):
-        EpochPlayer("a run")
+def test_what_is_neither_run_nor_partition_is_told_what_to_take() -> None:
+    with pytest.raises(TypeError, match=r"of a run, or trained on a partition, got 'a graph'; take gq.launch"):
+        EpochPlayer("a graph")  # type: ignore[arg-type]

@@ -172,6 +172,22 @@ FAULTS = (
         why="rows one epoch old would be used without ever having travelled",
     ),
     Fault(
+        name="a message of a run leaves when its receiver posts",
+        file="lab/players/run_walk.py",
+        before="found.append(replace(message, start=posted, end=times[1]))",
+        after="found.append(replace(message, start=times[0], end=times[1]))",
+        test="lab/players/test_run_walk.py::test_messages_are_under_way_from_the_senders_post_until_they_come",
+        why="that is what is written down of a transfer, and where all post at once it is the same",
+    ),
+    Fault(
+        name="a worker that waits looks at work",
+        file="lab/players/run_views.py",
+        before='if doing is None or doing.what == "wait":',
+        after="if doing is None:",
+        test="lab/players/test_run_player.py::test_nodes_are_bright_where_a_worker_is_at_work",
+        why="what quantization makes shorter would be seen nowhere",
+    ),
+    Fault(
         name="bytes of a message without its parameters",
         file="measure/one_epoch.py",
         before="layout.columns, layout.num_bytes,",

@@ -1,0 +1,101 @@
+"""The epoch of a launched run: stepped and played in JupyterLab, and as a page without a kernel, in its own time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gnnqlab as gq
+from gnnqlab.lab.players.run_walk import RunWalk
+from tests.browser.lab_page import LabPage
+
+CELL = """import gnnqlab as gq
+run = gq.launch("digits", system="adaqp", model="gcn", workers=2, epochs=4, wait=True)
+gq.EpochPlayer(run)"""
+TITLE = "(document.querySelector('.js-plotly-plot')?.layout.title?.text || '')"
+CURSOR = "document.querySelector('.js-plotly-plot').data.at(-1).x[0]"
+STEP = "Number(document.getElementById('step').value)"
+COVERED = ".js-plotly-plot .imagelayer image"
+
+
+@pytest.fixture(scope="module")
+def lab(open_notebook: Any) -> Iterator[LabPage]:
+    lab: LabPage = open_notebook("run-player", [CELL])
+    lab.run_all()
+    lab.page.wait_for_function(f"() => {TITLE} && document.querySelector('.js-plotly-plot .main-svg')")
+    yield lab
+
+
+@pytest.fixture(scope="module")
+def walk_and_page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunWalk, Any]]:
+    place = tmp_path_factory.mktemp("run-page")
+    settings = {"workers": 2, "epochs": 4, "model": "gcn"}
+    player = gq.EpochPlayer(gq.launch("digits", system="adaqp", out=place, wait=True, **settings))
+    page = browser.new_page(viewport={"width": 900, "height": 1000})
+    page.on("request", lambda request: None if request.url.startswith(("file:", "data:", "blob:")) else pytest.fail())
+    page.goto(player.export(place / "run.html").as_uri())
+    page.wait_for_selector("#figure .main-svg")
+    assert isinstance(player.walk, RunWalk)
+    yield player.walk, page
+    page.close()
+
+
+def test_it_steps_and_plays_in_a_notebook(lab: LabPage, screenshots: Path) -> None:
+    titles = [lab.page.evaluate(f"() => {TITLE}")]
+    lab.page.get_by_role("slider", name="Step", exact=True).focus()
+    for _ in range(3):
+        lab.page.keyboard.press("ArrowRight")
+        lab.page.wait_for_function(f"(before) => {TITLE} !== before", arg=titles[-1])
+        titles.append(lab.page.evaluate(f"() => {TITLE}"))
+    assert [title.partition(" ")[0] for title in titles] == ["1", "2", "3", "4"]
+    assert lab.page.locator("button", has_text="2 bits").count() == 0, "it is what was run"
+    lab.page.screenshot(path=screenshots / "run-player-step.png")
+    lab.page.locator(".widget-play button").first.click()
+    lab.page.wait_for_function(f"() => Number({TITLE}.split(' ')[0]) > 8")
+    lab.page.locator(".widget-play button").first.click()
+    lab.page.screenshot(path=screenshots / "run-player-played.png")
+    assert lab.page.locator(COVERED).count() > 2
+    assert not lab.errors and not lab.elsewhere
+
+
+def test_a_page_steps_by_keyboard(walk_and_page: tuple[RunWalk, Any], screenshots: Path) -> None:
+    walk, page = walk_and_page
+    page.keyboard.press("End")
+    page.wait_for_function(f"() => {STEP} === {len(walk.steps) - 1}")
+    page.keyboard.press("Home")
+    for number in range(1, 6):
+        page.keyboard.press("ArrowRight")
+        page.wait_for_function(f"(title) => {TITLE}.startsWith(title)", arg=f"{number + 1} · ")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function(f"() => {TITLE}.startsWith('5 · ')")
+    assert page.evaluate(f"() => {CURSOR}") == pytest.approx(walk.steps[4].middle, abs=1e-3)
+    assert page.locator("#words").text_content().startswith(f"{walk.steps[4].start:.2f} to ")
+    page.screenshot(path=screenshots / "run-page-900.png", full_page=True)
+
+
+def test_a_page_plays_in_the_time_of_the_run(walk_and_page: tuple[RunWalk, Any], screenshots: Path) -> None:
+    walk, page = walk_and_page
+    page.get_by_label("An epoch in").select_option("10")
+    page.evaluate("() => document.activeElement.blur()")
+    page.keyboard.press("Home")
+    page.wait_for_function(f"() => {TITLE}.startsWith('1 · ')")
+    page.keyboard.press(" ")
+    page.wait_for_function(f"(half) => {CURSOR} > half", arg=walk.milliseconds / 4)
+    page.keyboard.press(" ")
+    assert page.locator("#play").text_content() == "Play"
+    page.wait_for_timeout(300)
+    at, number = page.evaluate(f"() => [{CURSOR}, {STEP}]")
+    assert walk.steps[number].start - 0.01 <= at <= walk.steps[number].end + 0.01, "the words are of that time"
+    marks = page.evaluate("() => document.querySelector('.js-plotly-plot').data.at(-2).x.filter((x) => x !== null)")
+    assert len(marks) >= len(walk.under_way(at))
+    assert page.evaluate(f"() => {CURSOR}") == at, "it stands still"
+    page.set_viewport_size({"width": 1600, "height": 1000})
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function("() => document.querySelector('.js-plotly-plot').layout.paper_bgcolor === '#14171a'")
+    page.screenshot(path=screenshots / "run-page-1600-dark.png", full_page=True)
+    page.keyboard.press(" ")
+    page.wait_for_function(f"() => {STEP} === {len(walk.steps) - 1}", timeout=120_000)
+    page.wait_for_function("() => document.getElementById('play').textContent === 'Play'")

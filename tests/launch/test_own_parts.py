@@ -1,0 +1,79 @@
+"""The partition of a run, found again: the shards that were kept, the same cut without them, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+import gnnqlab as gq
+from gnnqlab.graph.sources import load
+from gnnqlab.partition.parts import store_shards
+from tests.launch.test_trained import made
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GNNQLAB_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def shared(run: gq.Run) -> Path:
+    """Do what the first worker does: share the graph out, and note where."""
+    config = run.config
+    folder = store_shards(load(config.graph), config.placed.partition, config.workers)
+    (run.folder / "shards.json").write_text(json.dumps({"folder": str(folder), "links": None}))
+    return folder
+
+
+@pytest.mark.parametrize("partition", ["random", "ebv"])
+def test_it_is_the_one_that_was_shared_out(tmp_path: Path, cache: Path, partition: str) -> None:
+    system = {"ebv": "cdfgnn"}.get(partition, "vanilla")
+    graph = gq.load("sbm:60,3,6")
+    run = made(tmp_path, "run", "sbm:60,3,6", workers=3, partition=partition, system=system)
+    kept = shared(run)
+    before = run.parts()
+    asked = gq.partition(graph, run.config.placed.partition, workers=3)
+    assert torch.equal(before.owner, asked.owner) and before.graph.content_hash == graph.content_hash
+    assert before.quality.halo_rows.tolist() == asked.quality.halo_rows.tolist()
+    shutil.rmtree(kept)
+    assert torch.equal(run.parts().owner, before.owner), "cut again"
+
+
+def test_kept_shards_say_it_and_nothing_is_cut_again(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = made(tmp_path, "run", "sbm:60,3,6", workers=2)
+    shared(run)
+    monkeypatch.setattr("gnnqlab.launch.own_parts.partition", None)
+    assert run.parts().workers == 2
+
+
+def test_what_is_cut_without_the_links_held_back_has_none(tmp_path: Path, cache: Path) -> None:
+    run = made(tmp_path, "run", "sbm:60,3,6", workers=2, task="links")
+    whole = load("sbm:60,3,6")
+    from gnnqlab.launch.own_parts import _graph_of
+
+    graph = _graph_of(run)
+    folder = store_shards(graph, run.config.placed.partition, 2)
+    (run.folder / "shards.json").write_text(json.dumps({"folder": str(folder), "links": "x"}))
+    assert run.parts().graph.num_edges == graph.num_edges < whole.num_edges
+
+
+def test_what_cannot_be_found_is_refused(tmp_path: Path, cache: Path) -> None:
+    run = made(tmp_path, "young", "sbm:60,3,6", workers=2)
+    with pytest.raises(ValueError, match="run young without a note of its shards; wait for its first epoch"):
+        run.parts()
+    place = tmp_path / "graph"
+    gq.load("sbm:60,3,6").save(place)
+    run = made(tmp_path, "changed", str(place), workers=2)
+    shared(run)
+    shutil.rmtree(place)
+    with pytest.raises(ValueError, match="graph of run changed must be found to have its partition"):
+        run.parts()
+    gq.load("sbm:60,3,7").save(place)
+    with pytest.raises(ValueError, match="must be the one that was cut, got another"):
+        run.parts()
