@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -31,6 +30,8 @@ class Edges:
 
     def both_ways(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the undirected graph as CSR, each neighbour once: int32 ``(N + 1,)`` and ``(2 E',)``."""
+        import scipy.sparse as sp
+
         ends = (self.destination.numpy(), self.source.numpy())
         there = sp.coo_array((np.ones(len(ends[0]), dtype=np.int8), ends), shape=(self.num_nodes,) * 2).tocsr()
         # How often an edge is given means nothing, and as a sum of small numbers it might pass through zero.
