@@ -223,7 +223,7 @@ if TYPE_CHECKING:
     from gnnqlab.lab.players.epoch_player import EpochPlayer
     from gnnqlab.lab.players.message_player import MessagePlayer
     from gnnqlab.lab.players.partition_explorer import PartitionExplorer
-    from gnnqlab.lab.training import compare
+    from gnnqlab.lab.training.compare import compare
     from gnnqlab.lab.training.critical_path import critical_path
     from gnnqlab.lab.training.export import export
     from gnnqlab.lab.training.trace import export_trace
