@@ -17,7 +17,7 @@ for asked in (dict(seed=0), dict(seed=1), dict(system="fixed-bits", bits=4, work
     gq.launch("sbm:60,3,6", **{**shape, **asked})
 browser = gq.runs("listing").browse()
 browser"""
-LINES = ".gnnqlab-runs tbody tr"
+LINES = ".gnnqlab-runs tbody tr[data-run]"
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +49,28 @@ def test_a_column_sorts_and_words_filter(lab: LabPage, screenshots: Path) -> Non
     assert _systems(lab) == ["fixed-bits"] and lab.page.get_by_text("1 of 3 runs").is_visible()
     words.fill("")
     lab.page.screenshot(path=screenshots / "runs.png")
+
+
+def test_a_narrow_page_has_all_of_the_table(lab: LabPage, screenshots: Path) -> None:
+    usual = lab.page.viewport_size
+    cut = """() => {
+      const { scrollWidth, clientWidth } = document.querySelector(".gnnqlab-runs .scroll");
+      return scrollWidth - clientWidth;
+    }"""
+    settings = lab.page.locator(".gnnqlab-runs tr.more")
+    lab.page.set_viewport_size({"width": 900, "height": 1500})
+    try:
+        settings.first.wait_for()
+        assert lab.page.evaluate(cut) == 0
+        assert "sbm:60,3,6 · " in settings.first.inner_text() and "2 workers" in " ".join(settings.all_inner_texts())
+        lab.page.get_by_role("combobox", name="Sort by").select_option(label="by workers")
+        assert _systems(lab) == ["fixed-bits", "vanilla", "vanilla"]
+        lab.page.screenshot(path=screenshots / "runs-900.png")
+        lab.page.set_viewport_size({"width": 1600, "height": 1500})
+        settings.first.wait_for(state="detached")
+        assert lab.page.evaluate(cut) == 0
+    finally:
+        lab.page.set_viewport_size(usual)
 
 
 def test_ticked_runs_are_compared_with_the_pinned_one(lab: LabPage, screenshots: Path) -> None:

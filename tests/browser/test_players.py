@@ -39,6 +39,14 @@ def test_a_player_walks_by_keyboard(lab: LabPage, screenshots: Path) -> None:
     lab.page.screenshot(path=screenshots / "player.png")
 
 
+def test_labels_stand_beside_their_toggles(lab: LabPage) -> None:
+    for label, first in (("Bits", "1 bit"), ("Cut by", "METIS")):
+        words = lab.page.locator(".widget-toggle-buttons .widget-label", has_text=label).bounding_box()
+        button = lab.page.get_by_role("button", name=first, exact=True).bounding_box()
+        assert words["x"] + words["width"] <= button["x"], label
+        assert abs(words["y"] + words["height"] / 2 - button["y"] - button["height"] / 2) < 8, label
+
+
 def test_the_explorer_cuts_anew(lab: LabPage, screenshots: Path) -> None:
     assert "3 workers" in lab.page.evaluate(f"() => {TITLES}")[1]
     lab.page.get_by_role("slider", name="Parts", exact=True).focus()

@@ -62,3 +62,20 @@ def test_the_screen_is_as_before_afterwards(page: Any) -> None:
     page.evaluate("() => window.dispatchEvent(new Event('afterprint'))")
     assert page.evaluate("() => getComputedStyle(document.querySelector('.xtick text')).fill") == "rgb(230, 232, 234)"
     assert page.locator("pattern").count() > 0, "hatching is back"
+
+
+def test_a_table_of_four_runs_is_whole_on_paper_and_on_any_page(
+    browser: Any, tmp_path: Path, screenshots: Path
+) -> None:
+    runs = [make_run(system, epochs=6) for system in ("vanilla", "adaqp", "fixed-bits", "fixed-bits")]
+    opened = browser.new_page(viewport={"width": 900, "height": 1000})
+    opened.goto(write_report(runs, tmp_path / "four.html").as_uri())
+    opened.wait_for_function(DRAWN)
+    beyond = """() => { const table = document.querySelector("table");
+      return table.getBoundingClientRect().right - table.parentElement.getBoundingClientRect().right; }"""
+    for media, width in (("screen", 420), ("screen", 900), ("screen", 1280), ("print", SHEET["width"])):
+        opened.set_viewport_size({"width": width, "height": 1000})
+        opened.emulate_media(media=media)
+        opened.locator("table").first.screenshot(path=screenshots / f"report-table-{media}-{width}.png")
+        assert opened.evaluate(beyond) < 1, (media, width)
+    opened.close()

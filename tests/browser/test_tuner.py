@@ -108,6 +108,20 @@ def test_every_control_says_its_range_on_hover(lab: LabPage) -> None:
         assert re.search(r"\d to \d", title), (name, title)
 
 
+def test_no_control_says_null_on_hover(lab: LabPage) -> None:
+    assert lab.page.locator('[title="null"]').count() == 0
+
+
+def test_no_words_lie_on_the_bar_of_colours(lab: LabPage) -> None:
+    for width in (900, 1280, 1320):
+        lab.page.set_viewport_size({"width": width, "height": 1500})
+        lab.page.wait_for_timeout(500)
+        ends = lab.page.locator(".colorbar .cbaxis text").all()  # 1 and 8 beside it; its own box has room besides
+        boxes = [each.bounding_box() for each in ends]
+        title = lab.page.locator(".y3title").bounding_box()
+        assert len(boxes) == 2 and title["x"] - max(box["x"] + box["width"] for box in boxes) > 4, width
+
+
 def test_the_keyboard_moves_the_slider_and_the_figure_follows_at_once(lab: LabPage, slack: float) -> None:
     handle = lab.page.get_by_role("slider", name="λ", exact=True)
     handle.focus()

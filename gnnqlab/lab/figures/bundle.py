@@ -79,7 +79,7 @@ def table_html(frame: DataFrame, *, caption: str) -> str:
     names = [frame.index.name or "", *frame.columns]
     head = "".join(f'<th scope="col">{html.escape(str(name))}</th>' for name in names)
     rows = "".join(
-        f'<tr><th scope="row">{html.escape(str(index))}</th>'
+        f'<tr><th scope="row">{html.escape(_cell(index))}</th>'
         + "".join(f"<td{_LEFT if _is_words(value) else ''}>{html.escape(_cell(value))}</td>" for value in row)
         + "</tr>"
         for index, row in zip(frame.index, frame.itertuples(index=False, name=None))

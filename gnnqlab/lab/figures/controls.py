@@ -8,13 +8,19 @@ import importlib.util
 import os
 from typing import Any
 
-__all__ = ["MARK", "PAGE", "WIDTH", "alert", "asked_for_pictures", "make_access", "shows_static"]
+__all__ = ["BESIDE", "KNOBS", "MARK", "PAGE", "WIDTH", "alert", "asked_for_pictures", "make_access", "shows_static"]
 
 WIDTH = 860
 """Pixels of a figure among controls on a page that has the room; without a width it takes less than there is."""
 
 PAGE = 1600
 """The same of a figure of many panels, which takes the page's width up to this."""
+
+BESIDE = {"display": "flex", "flex_flow": "row", "align_items": "center"}
+"""Layout of toggle buttons with their label on the left; without it the label stands over them."""
+
+KNOBS = {"flex_flow": "row wrap", "align_items": "center", "grid_gap": "6px 14px"}
+"""Layout of a row of controls: a slider's number and the label of the next one have room between them."""
 
 MARK = "#d55e00"
 """Colour of what marks a refused value. Words about it are in the page's own ink: on light and on dark pages alike no
@@ -29,6 +35,7 @@ const show = (model, shown) => { model.set("shown", shown); model.save_changes()
 function render({ model, el }) {
   const root = () => el.closest(".jp-OutputArea-output, .lm-Widget.jp-Cell-outputArea") || document.body;
   const name = () => {
+    for (const each of root().querySelectorAll('[title="null"]')) each.removeAttribute("title"); // of no tooltip
     for (const label of root().querySelectorAll(".widget-label")) {
       const text = label.textContent.replace("\\u200b", "").trim();
       if (!text || !label.parentElement) continue;

@@ -1,5 +1,6 @@
 // A table of runs: sorted by a click on a column, filtered by words, ticked and pinned by keyboard or mouse. What it
-// shows and what is chosen stand in a plain widget model, which a page that comes late finds as it is.
+// shows and what is chosen stand in a plain widget model, which a page that comes late finds as it is. Where columns
+// would be cut off, those of settings fold into a line below each run.
 
 const COLUMNS = [ // what runs came to stands first: a narrow page shows it without scrolling
   { name: "began", title: "launched" },
@@ -9,14 +10,14 @@ const COLUMNS = [ // what runs came to stands first: a narrow page shows it with
   { name: "train_s", title: "total (s)", number: true, text: (run) => fixed(run.train_s, 2) },
   { name: "faster", title: "× pinned", number: true, text: (run) => times(run.faster) },
   { name: "bytes_sent", title: "sent (kB/epoch)", number: true, text: (run) => fixed(run.bytes_sent, 1, 1e-3) },
-  { name: "graph", title: "graph" },
-  { name: "model", title: "model" },
-  { name: "workers", title: "workers", number: true },
-  { name: "link", title: "link" },
-  { name: "seed", title: "seed", number: true },
-  { name: "epochs", title: "epochs", number: true },
-  { name: "size", title: "disk (MB)", number: true, text: (run) => fixed(run.size, 2, 1e-6) },
-  { name: "status", title: "status" },
+  { name: "graph", title: "graph", folds: (text) => text },
+  { name: "model", title: "model", folds: (text) => text },
+  { name: "workers", title: "workers", number: true, folds: (text) => `${text} worker${text === "1" ? "" : "s"}` },
+  { name: "link", title: "link", folds: (text) => `link ${text}` },
+  { name: "seed", title: "seed", number: true, folds: (text) => `seed ${text}` },
+  { name: "epochs", title: "epochs", number: true, folds: (text) => `${text} epochs` },
+  { name: "size", title: "disk (MB)", number: true, text: (run) => fixed(run.size, 2, 1e-6), folds: (text) => `${text} MB` },
+  { name: "status", title: "status", folds: (text) => text },
 ];
 const HINTS = { system: (run) => run.id, status: (run) => run.trouble };
 const CURVE = { width: 90, height: 22 };
@@ -70,7 +71,13 @@ function render({ model, el }) {
   const head = make("thead");
   const body = make("tbody");
   const table = make("table", { "aria-label": "Runs" }, head, body);
-  const area = make("div", { class: "gnnqlab-runs" }, make("div", { class: "bar" }, words, count), make("div", { class: "scroll" }, table));
+  const scroll = make("div", { class: "scroll" }, table);
+  const sorting = make("select", { "aria-label": "Sort by", onchange: () => sortBy(COLUMNS[sorting.value]) });
+  const area = make("div", { class: "gnnqlab-runs" }, make("div", { class: "bar" }, words, count, sorting), scroll);
+  let width = 0;
+  const resized = new ResizeObserver(() => {
+    if (scroll.offsetWidth !== width) draw();
+  });
   el.replaceChildren(make("style"), area);
   el.firstChild.textContent = STYLE;
 
@@ -114,10 +121,14 @@ function render({ model, el }) {
       { class: column.number ? "number" : "", "data-column": column.name, title: HINTS[column.name]?.(run) ?? "" },
       column.fixed ? sparkline(run, range) : shown(column, run),
     ));
-    return make(
-      "tr", { class: `${ticked.has(run.id) ? "ticked" : ""} ${run.id === pinned ? "pinned" : ""}`, "data-run": run.id },
-      make("td", {}, box), make("td", {}, pin), ...cells,
-    );
+    const look = `${ticked.has(run.id) ? "ticked" : ""} ${run.id === pinned ? "pinned" : ""}`;
+    return make("tr", { class: look, "data-run": run.id }, make("td", {}, box), make("td", {}, pin), ...cells);
+  }
+
+  function folded(run, columns, span, ticked) {
+    const texts = columns.filter((column) => shown(column, run) !== "").map((column) => column.folds(shown(column, run)));
+    const look = `more ${ticked.has(run.id) ? "ticked" : ""}`;
+    return make("tr", { class: look }, make("td", { colspan: 2 }), make("td", { colspan: span, title: run.trouble ?? "" }, texts.join(" · ")));
   }
 
   function draw() {
@@ -139,9 +150,22 @@ function render({ model, el }) {
     const range = [Math.min(...scores), Math.max(...scores)];
     count.textContent = `${kept.length} of ${runs.length} runs, ${ticked.size} ticked`;
     const focused = el.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
-    head.replaceChildren(make("tr", {}, make("th", { scope: "col" }, "✓"), make("th", { scope: "col" }, "pin"),
-      ...columns.map(title)));
-    body.replaceChildren(...kept.map((run) => line(run, columns, pinned, ticked, range)));
+    const fill = (wide, below) => {
+      head.replaceChildren(make("tr", {}, make("th", { scope: "col" }, "✓"), make("th", { scope: "col" }, "pin"),
+        ...wide.map(title)));
+      body.replaceChildren(...kept.flatMap((run) => [
+        line(run, wide, pinned, ticked, range), ...(below.length ? [folded(run, below, wide.length, ticked)] : []),
+      ]));
+    };
+    fill(columns, []);
+    width = scroll.offsetWidth;
+    const cut = scroll.scrollWidth > scroll.clientWidth;
+    if (cut) fill(columns.filter((column) => !column.folds), columns.filter((column) => column.folds));
+    sorting.hidden = !cut; // of columns that fold, which have no title to click on
+    const choices = columns.filter((column) => !column.fixed);
+    sorting.replaceChildren(...choices.map((column) => make(
+      "option", { value: COLUMNS.indexOf(column), selected: column === order.column }, `by ${column.title}`,
+    )));
     if (focused) [...body.querySelectorAll("input")].find((each) => each.getAttribute("aria-label") === focused)?.focus();
   }
 
@@ -149,6 +173,7 @@ function render({ model, el }) {
     source = await find(model.widget_manager, model.get("source"));
     source.on("change:rows change:ticked change:pinned", draw);
     draw();
+    resized.observe(scroll);
   }
 
   begin().catch((error) => {
@@ -157,6 +182,7 @@ function render({ model, el }) {
   });
   return () => {
     gone = true;
+    resized.disconnect();
     source?.off("change:rows change:ticked change:pinned", draw);
   };
 }
@@ -172,6 +198,8 @@ const STYLE = `
 .gnnqlab-runs th button { all: unset; cursor: pointer; font-weight: 600; padding: 2px; }
 .gnnqlab-runs th button:focus-visible { outline: 2px solid var(--jp-brand-color1, #0072b2); }
 .gnnqlab-runs th, .gnnqlab-runs td { padding: 3px 6px; white-space: nowrap; }
+.gnnqlab-runs .bar select { font: inherit; color: inherit; background: var(--jp-layout-color1, transparent); }
+.gnnqlab-runs .more td { padding-top: 0; font-size: 12px; color: var(--jp-ui-font-color2, inherit); text-align: left; }
 .gnnqlab-runs .number { text-align: right; font-variant-numeric: tabular-nums; }
 .gnnqlab-runs tr.ticked td { background: var(--jp-layout-color2, #eef); }
 .gnnqlab-runs tr.pinned td[data-column=system] { font-weight: 700; }

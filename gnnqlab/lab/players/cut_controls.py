@@ -6,7 +6,7 @@ import html
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.figures.bundle import table_html
-from gnnqlab.lab.figures.controls import MARK, WIDTH, alert, make_access
+from gnnqlab.lab.figures.controls import BESIDE, KNOBS, MARK, WIDTH, alert, make_access
 from gnnqlab.lab.figures.figure_view import FigureView
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ _SHOWS = {
     "error": "squared error of a row of features once it is decoded",
 }
 _HOSTS = (1, 2, 4)
-_GAP = "14px"
 _EVERYBODY = "all"
 
 
@@ -40,7 +39,7 @@ class CutControls:
 
         self.model = model
         self._quiet = False
-        label, beside = {"description_width": "72px"}, {"display": "flex", "flex_flow": "row", "align_items": "center"}
+        label = {"description_width": "72px"}
         self.number = widgets.IntSlider(
             model.number, 1, model.most_parts, description="Parts", continuous_update=False, readout=False, style=label,
             layout={"width": "320px", "max_width": "100%"},
@@ -53,16 +52,16 @@ class CutControls:
         )  # fmt: skip
         self.partitioner = widgets.ToggleButtons(
             options=model.known, value=model.partitioner, description="Cut by",
-            layout=beside,
+            layout=BESIDE,
             style={**label, "button_width": "auto"}, tooltips=[_TOOLTIPS[name] for name in model.known],
         )  # fmt: skip
         self.hosts = widgets.ToggleButtons(
             options=[count for count in _HOSTS if count <= model.most_parts or count == model.hosts], value=model.hosts,
             description="Hosts", tooltips=[f"{count} host(s) share the parts evenly" for count in _HOSTS],
-            layout=beside, style={**label, "button_width": "3em"},
+            layout=BESIDE, style={**label, "button_width": "3em"},
         )  # fmt: skip
         self.show = widgets.ToggleButtons(
-            options=model.views, value=model.show, description="Show", layout=beside,
+            options=model.views, value=model.show, description="Show", layout=BESIDE,
             style={**label, "button_width": "5em"}, tooltips=[_SHOWS[view] for view in model.views],
         )  # fmt: skip
         wide = {"width": "170px"}
@@ -85,10 +84,7 @@ class CutControls:
         self.access = make_access()
         self._marked = widgets.HBox([self.number, self.box_number], layout={"border": "2px solid transparent"})
         rows = [[self._marked, self.hosts], [self.partitioner], [self.show, self.sender, self.receiver, self.around]]
-        above, below, seen = (
-            widgets.HBox(row, layout={"flex_flow": "row wrap", "align_items": "center", "grid_gap": f"6px {_GAP}"})
-            for row in rows
-        )
+        above, below, seen = (widgets.HBox(row, layout=KNOBS) for row in rows)
         scrolling = widgets.Box([self.table], layout={"max_height": "220px", "overflow": "auto"})
         self.box = widgets.VBox(
             [

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.controls import shows_static
+from gnnqlab.lab.figures.controls import BESIDE, shows_static
 from gnnqlab.lab.figures.left import left_by
 from gnnqlab.lab.players.epoch_page import page_way, write_page
 from gnnqlab.lab.players.epoch_views import draw_epoch_step, draw_film, moving, title_of
@@ -232,7 +232,8 @@ class _EpochControls(StepControls):
             value=model.way,
             description="Way",
             tooltips=[way.about for way in WAYS.values()],
-            style={"button_width": "96px"},
+            layout=BESIDE,
+            style={"button_width": "96px", "description_width": "40px"},
         )
         self.stand(self.way, follows=[self.way])
 

@@ -182,10 +182,12 @@ def _beyond(model: LiveModel, worker: int | None) -> dict[str, Any]:
     centers, totals = _totals(model, worker)
     top = live_axes(model, worker=worker)[_EPOCHS_AXIS].get("range", [0.0, np.inf])[1]
     high = [(x, total) for x, total in zip(centers, totals.tolist(), strict=True) if total > top]
+    middle = (centers[0] + centers[-1]) / 2 if len(centers) else 0.0
     return {
         "x": [x for x, _ in high],
         "y": [0.99 * top] * len(high),
         "text": [f"↑ {total:.0f} ms" for _, total in high],
+        "textposition": [f"bottom {'left' if x > middle else 'right'}" for x, _ in high],  # the panel ends beside them
     }
 
 
@@ -340,7 +342,7 @@ def _looks(model: LiveModel) -> list[dict[str, Any]]:
              hovertemplate="epoch %{x}: %{y:.4s}B<extra>payload</extra>"),
         area(4, 2, "volume", OKABE_ITO["orange"], name="parameters (scales, zero-points)", legend="legend5",
              hovertemplate="epoch %{x}: %{y:.4s}B<extra>parameters</extra>"),
-        at(2, 1, type="scatter", mode="text", textposition="bottom right", showlegend=False, hoverinfo="skip"),
+        at(2, 1, type="scatter", mode="text", showlegend=False, hoverinfo="skip"),
         *(
             line(5, number + 1, OKABE_ITO["purple"], "solid", "circle", showlegend=False, line_shape="hv",
                  hovertemplate=f"epoch %{{x}}: {_AGE_WORDS[column]} %{{y:.4g}}<extra></extra>")

@@ -193,11 +193,7 @@ def _comparison(runs: Sequence[Snapshot], target: float | None) -> str:
             for name, cells in rows.items()
             if name != "less sent" and "times as fast" not in name and "time to" not in name
         }
-    head = "".join(
-        f'<th scope="col"><span class="swatch" style="background:{style_of(name).color}"></span>'
-        f"{html.escape(name)}</th>"
-        for name in map(str, frame.index)
-    )
+    head = "".join(map(_heading, map(str, frame.index)))
     body = "".join(
         f'<tr><th scope="row">{html.escape(name)}</th>{"".join(f"<td>{html.escape(cell)}</td>" for cell in cells)}</tr>'
         for name, cells in rows.items()
@@ -212,6 +208,13 @@ def _comparison(runs: Sequence[Snapshot], target: float | None) -> str:
         f"{html.escape(notes)}</caption>"
         f"<thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table></div>{_link_note(summaries)}"
     )
+
+
+def _heading(name: str) -> str:
+    """A run's colour and name; the colour stays on the line of the first word."""
+    first, _, rest = name.partition(" ")
+    swatch = f'<span class="swatch" style="background:{style_of(name).color}"></span>'
+    return f'<th scope="col"><span class="first">{swatch}{html.escape(first)}</span> {html.escape(rest)}</th>'
 
 
 def _link_note(summaries: Sequence[Mapping[str, Any]]) -> str:

@@ -87,9 +87,14 @@ def tiles_html(model: TunerModel) -> str:
 
 
 def _unbroken(note: str) -> str:
-    """A note that wraps between its parts only where it lists several."""
-    parts = (f'<span style="display:inline-block">{html.escape(part)}</span>' for part in note.split(", "))
-    return ", ".join(parts)
+    """A note that wraps between its parts only, after a comma, where it lists several.
+
+    Example:
+        >>> _unbroken("a, b")
+        '<span style="display:inline-block">a,</span> <span style="display:inline-block">b</span>'
+    """
+    parts = note.replace(", ", ",\n").splitlines()
+    return " ".join(f'<span style="display:inline-block">{html.escape(part)}</span>' for part in parts)
 
 
 def _seconds(seconds: float) -> str:

@@ -37,8 +37,10 @@ _BEFORE = "<br>predicted: {:.0f} ms<br>Train measures epochs;<br>each is a dot h
 _HERE_SAYS = "%{x:.2f} ms, V %{y:.3g}<extra>you are here</extra>"
 _PATTERNS = ("", "/", "", "x", ".", "", "\\", "-", "|")
 _HATCH = {"size": 5, "solidity": 0.25, "fillmode": "overlay"}
+_MAP = (0.372, 0.596)
+"""Where the heat map stands across the figure: beyond it its bar, and room up to the next panel's words."""
 _BAR = {
-    "ticks": "", "x": 0.632, "xanchor": "left", "y": 1, "yanchor": "top", "len": 0.42,
+    "ticks": "", "x": _MAP[1] + 0.008, "xanchor": "left", "y": 1, "yanchor": "top", "len": 0.42,
     "thickness": 9, "tickvals": [1, 8], "outlinewidth": 0,
 }  # fmt: skip
 _STATED = tuple(phase for phase in PHASES if phase.column != "assign_s")
@@ -137,6 +139,7 @@ def draw_tuner(shown: Shown, *, dark: bool = False) -> Figure:
         figure.add_trace({**looks["trace"], **held}, row=looks["row"], col=looks["column"])
     finish(figure, title="", caption=shown.caption, dark=dark, height=600)
     figure.update_annotations(font_size=13)
+    figure.update_annotations(selector={"text": _TITLES[1]}, x=sum(_MAP) / 2)
     figure.update_layout(
         barmode="stack", margin={"t": 34, "l": 58, "r": 12, "b": 92}, font={"size": 11},
         legend={"x": 0, "xanchor": "left", "y": -0.13, "yanchor": "top", "font": {"size": 10}, "traceorder": "normal"},
@@ -154,7 +157,7 @@ def draw_tuner(shown: Shown, *, dark: bool = False) -> Figure:
         figure.update_yaxes(title_text=y, title_standoff=4, title_font_size=11, row=row, col=column)
     figure.update_yaxes(type="log", tickformat="~g", nticks=4, row=1, col=1)  # follows the knobs, in one size
     figure.update_yaxes(autorange="reversed", showgrid=False, row=1, col=2)
-    figure.update_xaxes(showgrid=False, row=1, col=2)
+    figure.update_xaxes(showgrid=False, domain=_MAP, row=1, col=2)
     figure.update_xaxes(type="category", row=1, col=3)
     figure.update_yaxes(range=[0, 118], row=1, col=3)
     figure.update_yaxes(autorange="reversed", row=2, col=1)

@@ -58,6 +58,11 @@ def test_a_table_is_escaped_and_has_headings() -> None:
     assert "<td>1.235</td>" in html and "<td>–</td>" in html and '<th scope="row">y&amp;z</th>' in html
 
 
+def test_headings_of_rows_have_four_digits_too() -> None:
+    html = bundle.table_html(pd.DataFrame({"x": [1]}, index=[0.1 + 0.2]), caption="")
+    assert '<th scope="row">0.3</th>' in html
+
+
 @pytest.mark.usefixtures("without_browser")
 def test_a_comparison_shows_its_table_and_its_figures() -> None:
     both = compare([RUN, make_run("fixed-bits", bits=2, epochs=6)])

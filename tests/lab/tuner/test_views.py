@@ -124,3 +124,11 @@ def test_without_a_kernel_a_picture_shows(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert "× Vanilla" in metadata["image/svg+xml"]["alt"] and "TunerSettings" in repr(tuner)
     assert tuner.bits == tuner.forecast.rows and tuner.config.workers == 2
     assert tuner.preset("fastest").model.settings.lam == 0 and tuner.reset().model.settings.lam == 0.5
+
+
+def test_words_of_the_panel_beside_have_room_from_the_bar_of_colours() -> None:
+    figure = draw_tuner(Shown())
+    bar = next(trace for trace in figure.data if trace.type == "heatmap").colorbar
+    assert figure.layout.xaxis2.domain[1] < bar.x < figure.layout.xaxis3.domain[0] - 0.12
+    title = next(each for each in figure.layout.annotations if each.text == "Bits from worker to worker")
+    assert title.x == sum(figure.layout.xaxis2.domain) / 2
