@@ -132,6 +132,22 @@ FAULTS = (
         why="min-max codes, which are there already, would be the answer",
     ),
     Fault(
+        name="a rounding may err as much as it likes",
+        file="lab/course/graded_rows.py",
+        before="if squared > _MOST * least",
+        after="if squared > 99 * _MOST * least",
+        test="lab/course/test_graded_rows.py::test_other_rounding_hears_why_not",
+        why="a coin between the smallest value and the largest is right on average too",
+    ),
+    Fault(
+        name="eight bits for the bytes of six",
+        file="lab/course/graded_rows.py",
+        before="extra = (_row_bytes(width) - _row_bytes(2)) // unit",
+        after="extra = (_row_bytes(width) - _row_bytes(2)) // unit - (width == 8)",
+        test="lab/course/test_graded_rows.py::test_the_best_widths_are_those_of_brute_force",
+        why="the best there is would be better than it can be, and right answers would be refused",
+    ),
+    Fault(
         name="a wait that leads to nobody",
         file="lab/training/critical_path.py",
         before='_awaited(part, transfers) if part.what == "wait" else None',
