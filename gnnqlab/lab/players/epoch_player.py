@@ -135,7 +135,7 @@ class EpochPlayer:
     Raises:
         TypeError: if it is given something else.
         ValueError: if there is no such way; the graph is too large; no edge of it is cut; a run recorded nothing, or
-            not that epoch; or its partition is not found again.
+            not that epoch; its partition is not found again; or it sent whole blocks.
 
     Example:
         >>> from gnnqlab.lab import course

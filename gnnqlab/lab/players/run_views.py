@@ -37,7 +37,7 @@ _LANES = {
     BETWEEN: LOOKS[BETWEEN],
     "optimizer": LANES["update"],
 }
-_MAP, _LANE, _ROOM = 440, 26, 150
+_MAP, _LANE, _ROOM = 440, 26, 180
 """Pixels of the drawn graph, of each line of the lanes, and of everything else."""
 _VEIL = 0.72
 """How much of the page covers nodes of a worker that does nothing with them."""
@@ -193,7 +193,7 @@ class RunDrawing:
             for step, changes in zip(steps, moved, strict=True)
         ]
         add_play(figure, [f"{step.start:.1f}" for step in steps], step_ms=300, below=0.1)
-        figure.update_layout(height=figure.layout.height + 70, margin={"b": 170}, legend={"y": -0.24})
+        figure.update_layout(height=figure.layout.height + 80, margin={"b": figure.layout.margin.b + 80})
         words = [say_run_step(self.walk, step) for step in steps]
         index = pd.Index([step.name for step in steps], name="step")
         return Bundle(figure, pd.DataFrame({"what happens": words}, index=index))
@@ -287,8 +287,8 @@ class RunDrawing:
                 "anchor": "x2", "domain": [0.0, share], "categoryorder": "array", "categoryarray": lines,
                 "autorange": "reversed", "showgrid": False, "fixedrange": True,
             },
-            legend={"traceorder": "normal", "y": -56 / (_MAP + lanes), "yanchor": "top"},
-            margin={"t": 42, "b": 96, "l": 84, "r": 16},
+            legend={"traceorder": "normal", "yref": "container", "y": 0.0, "yanchor": "bottom"},
+            margin={"t": 42, "b": 122, "l": 84, "r": 16},
         )  # fmt: skip
         return figure
 

@@ -11,12 +11,12 @@ from gnnqlab.lab.players.run_walk import Doing, Message, Moment, RunWalk, place_
 __all__ = ["run_title", "say_message", "say_run_step"]
 
 _FORWARD = {
-    "post": "sending them out",
+    "post": "sending rows out",
     "central": "summing neighbours of central nodes, for which nobody else is needed",
     "marginal": "summing neighbours of marginal nodes, with the copies",
 }
 _BACKWARD = {
-    "post": "sending them home",
+    "post": "sending gradients home",
     "central": "computing gradients of own rows",
     "marginal": "computing gradients of copies, which have to travel",
 }
