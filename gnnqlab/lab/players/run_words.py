@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.players.run_walk import Doing, Message, Moment, RunWalk, place_words
 
@@ -62,7 +63,7 @@ def say_run_step(walk: RunWalk, step: Moment) -> str:
 
 def say_message(message: Message) -> str:
     """Return whose rows are for whom, and in how many bits."""
-    kinds = [f"{count:,} in {bits} bit{'s' * (bits > 1)}" for bits, count in message.rows]
+    kinds = [f"{count:,} in {human_bits(bits)}" for bits, count in message.rows]
     what = "row" if message.place.direction == "forward" else "gradient"
     rows = f"{message.num_rows:,} {what}{'s' * (message.num_rows > 1)}"
     how = f"{rows} in {kinds[0].partition(' in ')[2]}" if len(kinds) == 1 else f"{rows} ({', '.join(kinds)})"
