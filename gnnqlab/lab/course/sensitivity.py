@@ -60,6 +60,7 @@ def sensitivity_chart(
         label, unit = _VALUES.get(name, (name, 1.0))
         both = [interval((unit * frame.loc[frame[knob] == value, name]).tolist()) for value in settings]
         plain = label.replace("<br>", " ")
+        largest = max(mean + half for mean, half in both)
         table[plain], table[f"{plain} ±"] = [mean for mean, _ in both], [half for _, half in both]
         at = {"row": 1, "col": column}
         figure.add_scatter(
@@ -99,7 +100,7 @@ def sensitivity_chart(
         figure.update_xaxes(title_text=_KNOBS.get(knob, knob), type="category", categoryarray=names, **at)
         figure.update_yaxes(
             title_text=label,
-            exponentformat="power",
+            tickformat="~e" if 0 < largest < 1e-2 else None,  # exponents of powers are too small to read
             rangemode="normal" if name == "accuracy" else "tozero",  # a hundredth of the bytes is no trend
             **at,
         )

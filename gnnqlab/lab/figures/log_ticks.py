@@ -17,6 +17,8 @@ __all__ = ["log_ticks", "name_powers", "power_texts"]
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _FEW_DECADES, _MOST_LABELS = 2.4, 7
+_EVEN = 7
+"""Plotly spaces numbers evenly on less than a decade, its own room at both ends included."""
 
 
 def power_texts(values: Sequence[float]) -> list[str]:
@@ -60,7 +62,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 def name_powers(figure: Figure) -> None:
     """Give every logarithmic axis that does not name its ticks itself numbers of one size.
 
-    Axes that show the same range (``matches``) get the same. An axis of less than a decade stays Plotly's, whose
+    Axes that show the same range (``matches``) get the same. An axis of well less than a decade stays Plotly's, whose
     numbers are evenly spaced there.
 
     Args:
@@ -77,7 +79,7 @@ def name_powers(figure: Figure) -> None:
         ):
             continue
         found = [value for name in names for value in _values(figure, name)]
-        if not found or max(found) < 10 * min(found):
+        if not found or max(found) < _EVEN * min(found):
             continue
         places = log_ticks(min(found), max(found))
         named = {"tickvals": places, "ticktext": power_texts(places)}
@@ -85,12 +87,20 @@ def name_powers(figure: Figure) -> None:
 
 
 def _values(figure: Figure, axis: str) -> Iterable[float]:
-    """The positive numbers that are drawn along an axis."""
+    """The positive numbers that are drawn along an axis, ends of intervals among them."""
     way, short = axis[0], axis.replace("axis", "")
     for trace in figure.data:
         if (getattr(trace, f"{way}axis", None) or way) == short:
             values: Any = getattr(trace, way, None)
-            yield from (value for value in (() if values is None else values) if _is_positive(value))
+            drawn = [] if values is None else list(values)
+            halves: Any = getattr(getattr(trace, f"error_{way}", None), "array", None)
+            known = [
+                pair
+                for pair in zip(drawn, () if halves is None else halves, strict=False)
+                if all(map(_is_positive, pair))
+            ]
+            ends = [end for value, half in known for end in (value - half, value + half)]
+            yield from (value for value in drawn + ends if _is_positive(value))
 
 
 def _is_positive(value: object) -> bool:

@@ -66,7 +66,9 @@ def test_means_intervals_and_every_run_are_drawn() -> None:
     assert shown.figure.layout.xaxis.title.text == "λ"
     assert shown.figure.layout.yaxis.rangemode == "normal", "differences of accuracy are read, and it is never near 0"
     assert shown.figure.layout.yaxis2.rangemode == "tozero", "a hundredth less is no trend"
-    assert shown.figure.layout.yaxis2.exponentformat == "power", "2·10⁻⁴, neither 200µ nor 2e-4"
+    assert shown.figure.layout.yaxis2.tickformat is None
+    small = sensitivity_chart(table.assign(variance=2e-4), knob="lam", values=("variance",)).figure
+    assert small.layout.yaxis.tickformat == "~e", "2e-4: not 200µ, and a power's exponent is too small to read"
     assert shown.frame.loc[1.0, "epoch (ms)"] == pytest.approx(20.0)
 
 

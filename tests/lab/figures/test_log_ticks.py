@@ -26,6 +26,13 @@ def test_a_logarithmic_axis_is_named_by_the_values_on_it() -> None:
     assert list(_axis(figure)["ticktext"]) == ["0.02", "0.05", "0.1", "0.2", "0.5", "1", "2", "5"]
 
 
+def test_ends_of_intervals_are_on_the_axis_too() -> None:
+    # Three times apart, but Plotly draws more than a decade, with small digits.
+    figure = go.Figure(go.Scatter(y=[0.3, None, 1.0], error_y={"type": "data", "array": [0.13, None, 0.8]}))
+    name_powers(figure.update_yaxes(type="log"))
+    assert list(_axis(figure)["ticktext"]) == ["0.1", "0.2", "0.5", "1", "2"]
+
+
 def test_panels_of_one_range_have_the_same_numbers() -> None:
     figure = make_subplots(cols=2, shared_yaxes=True)
     figure.add_scatter(y=[1e-6, 1e-4], row=1, col=1).add_scatter(y=[1e-2, 1.0], row=1, col=2).update_yaxes(type="log")
