@@ -1,11 +1,14 @@
-"""METIS by the library that brings it: pymetis, which takes a seed, else DGL."""
+"""METIS by the library that brings it: pymetis, which takes a seed and says nothing, else DGL."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import io
 import math
 import os
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -63,12 +66,11 @@ def metis_library(num_edges: int = 0) -> tuple[str, Callable[[Edges, int, str, b
             failures.append(f"{name}: takes fewer than {most:,} edges, counted both ways, not {num_edges:,}")
             continue
         try:
-            with _quiet():
-                library = load()
+            library = load()
         except (ImportError, OSError) as error:  # DGL for another torch finds its compiled parts missing
             failures.append(f"{name}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
             continue
-        return name, lambda *asked, run=run, library=library: _run(run, library, *asked)  # type: ignore[misc]
+        return name, lambda *asked, run=run, library=library: run(library, *asked)  # type: ignore[misc]
     way_out = "pip install pymetis" if num_edges < _LONGEST else "install DGL"
     raise RuntimeError(
         f"METIS needs pymetis or DGL, and neither can be used here ({'; '.join(failures)}); {way_out}, or choose the "
@@ -76,13 +78,9 @@ def metis_library(num_edges: int = 0) -> tuple[str, Callable[[Edges, int, str, b
     )
 
 
-def _run(run: Run, library: Any, edges: Edges, parts: int, objective: str, balance_edges: bool) -> Tensor:
-    with _quiet():
-        return run(library, edges, parts, objective, balance_edges)
-
-
 def _load_dgl() -> Any:
-    import dgl
+    with _dgl_is_silent():
+        import dgl
 
     return dgl
 
@@ -95,7 +93,8 @@ def _load_pymetis() -> Any:
 
 def _by_dgl(dgl: Any, edges: Edges, parts: int, objective: str, balance_edges: bool) -> Tensor:
     graph = dgl.graph((edges.source.long(), edges.destination.long()), num_nodes=edges.num_nodes)
-    owner = dgl.metis_partition_assignment(graph, parts, balance_edges=balance_edges, objtype=objective)
+    with _dgl_is_silent():
+        owner = dgl.metis_partition_assignment(graph, parts, balance_edges=balance_edges, objtype=objective)
     return owner.to(torch.int64)
 
 
@@ -124,19 +123,47 @@ _LIBRARIES: dict[str, tuple[Callable[[], Any], Run, float]] = {
 """Name -> (import it, ask it, how many edges are too many); the first that takes the graph and imports is used."""
 
 
+_SILENCING = threading.RLock()
+"""Two threads that each put the streams back would put back each other's."""
+
+
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep METIS's and DGL's chatter (with its wrong edge cut) off both output streams, C's and Python's."""
+def _dgl_is_silent() -> Iterator[None]:
+    """Keep what DGL says (with its wrong edge cut) off both output streams, C's and Python's.
+
+    Python's streams stay open to all other threads: while a widget's thread cuts, a cell prints. C's belong to the
+    whole process.
+    """
     flush = ctypes.CDLL(None).fflush  # C's own buffers, or its lines come out after the streams are back
-    flush(None)
-    saved = [os.dup(descriptor) for descriptor in (1, 2)]
-    with open(os.devnull, "w") as sink, contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
+    with contextlib.ExitStack() as back:
+        back.enter_context(_SILENCING)
+        back.enter_context(contextlib.redirect_stdout(_OtherThreads(sys.stdout)))
+        back.enter_context(contextlib.redirect_stderr(_OtherThreads(sys.stderr)))
+        flush(None)
+        saved = [os.dup(descriptor) for descriptor in (1, 2)]
         try:
-            for descriptor in (1, 2):
-                os.dup2(sink.fileno(), descriptor)
+            with open(os.devnull, "w") as sink:
+                for descriptor in (1, 2):
+                    os.dup2(sink.fileno(), descriptor)
             yield
         finally:
             flush(None)
             for descriptor, before in zip((1, 2), saved, strict=True):
                 os.dup2(before, descriptor)
                 os.close(before)
+
+
+class _OtherThreads(io.TextIOBase):
+    """A stream that takes what every thread writes but the one that made it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._silent = stream, threading.get_ident()
+
+    def write(self, text: str) -> int:
+        return len(text) if threading.get_ident() == self._silent else self._stream.write(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib
 import json
+import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -52,6 +55,41 @@ def test_metis_cuts_less_than_chance_and_says_nothing(library, capfd):
     assert metis.quality.edge_cut < 0.7 * chance.quality.edge_cut
     assert metis.quality.node_imbalance < 1.1
     assert "".join(capfd.readouterr()) == ""
+
+
+_ASKED = {"pymetis": "part_graph", "dgl": "metis_partition_assignment"}
+
+
+def test_what_a_cell_prints_while_a_widget_s_thread_cuts_is_not_lost(library, monkeypatch, capsys):
+    module = importlib.import_module(library)
+    cuts, cutting, printed = getattr(module, _ASKED[library]), threading.Event(), threading.Event()
+
+    def slow(*args, **kwargs):
+        cutting.set()
+        assert printed.wait(60)
+        return cuts(*args, **kwargs)
+
+    monkeypatch.setattr(module, _ASKED[library], slow)
+    thread = threading.Thread(target=METIS().cut, args=(gq.load("sbm:200,4,12"), 2))
+    thread.start()
+    assert cutting.wait(60)
+    print("from a cell")
+    print("and a warning", file=sys.stderr)
+    printed.set()
+    thread.join()
+    assert capsys.readouterr() == ("from a cell\n", "and a warning\n")
+
+
+def test_two_threads_that_cut_at_once_leave_the_streams_as_they_were(library, capsys):
+    before = [os.fstat(descriptor)[:3] for descriptor in (1, 2)], sys.stdout, sys.stderr
+    graphs = [gq.load(f"sbm:{nodes},4,12") for nodes in (200, 300, 400)]
+    threads = [threading.Thread(target=METIS().cut, args=(graph, 3)) for graph in graphs for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert before == ([os.fstat(descriptor)[:3] for descriptor in (1, 2)], sys.stdout, sys.stderr)
+    assert capsys.readouterr() == ("", "")
 
 
 def test_the_objective_and_the_weights_reach_metis(library):
