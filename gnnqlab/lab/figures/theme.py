@@ -8,6 +8,8 @@ shows on both backgrounds.
 from __future__ import annotations
 
 import zlib
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,7 @@ from gnnqlab.lab.figures.log_ticks import name_powers
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["OKABE_ITO", "PHASES", "Phase", "Style", "finish", "hatched", "style_of", "template"]
+__all__ = ["OKABE_ITO", "PHASES", "Phase", "Style", "finish", "hatched", "style_of", "styles_of", "template"]
 
 OKABE_ITO = {
     "grey": "#7d7d7d",
@@ -29,6 +31,9 @@ OKABE_ITO = {
 }
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star")
+_SHADES = ("", "#ffffff", "#000000")
+"""What colours are mixed with where a system comes again and again: nothing, then by turns."""
+_SHADE = 0.4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +107,46 @@ def style_of(label: str) -> Style:
         dash=_DASHES[(number >> 8) % len(_DASHES)],
         symbol=_SYMBOLS[(number >> 16) % len(_SYMBOLS)],
     )
+
+
+def styles_of(labels: Iterable[str]) -> dict[str, Style]:
+    """Colour, dash and marker of each label in one figure, where a system may come more than once.
+
+    Its first label has the system's own style, those after it a lighter or darker colour, another dash and another
+    marker, so that runs of one system, as of a sweep of λ, are told apart and still known as that system's.
+
+    Example:
+        >>> first, second = styles_of(["adaqp (λ 0.2)", "adaqp (λ 0.8)"]).values()
+        >>> first == style_of("adaqp"), first.symbol, second.symbol, second.color
+        (True, 'triangle-up', 'x', '#e69e66')
+    """
+    seen: Counter[str] = Counter()
+    found: dict[str, Style] = {}
+    for label in dict.fromkeys(labels):
+        system = label.split(" ")[0]
+        found[label] = _again(style_of(label), seen[system])
+        seen[system] += 1
+    return found
+
+
+def _again(style: Style, times: int) -> Style:
+    """The style of a system that came so often before."""
+
+    def turned(kinds: tuple[str, ...], own: str) -> str:
+        return kinds[((kinds.index(own) if own in kinds else 0) + times) % len(kinds)] if times else own
+
+    return Style(
+        color=_mixed(style.color, _SHADES[times % len(_SHADES)]),
+        dash=turned(_DASHES, style.dash),
+        symbol=turned(_SYMBOLS, style.symbol),
+    )
+
+
+def _mixed(color: str, other: str) -> str:
+    if not other:
+        return color
+    pairs = ((int(color[at : at + 2], 16), int(other[at : at + 2], 16)) for at in (1, 3, 5))
+    return "#" + "".join(f"{round((1 - _SHADE) * own + _SHADE * new):02x}" for own, new in pairs)
 
 
 def template(*, dark: bool = False) -> dict[str, Any]:

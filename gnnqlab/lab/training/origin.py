@@ -56,7 +56,8 @@ def origin_html(runs: Sequence[Snapshot], names: Sequence[str]) -> str:
         values = [one[what] for one in found]
         shown = values[:1] if len(set(values)) == 1 else [f"{name}: {value}" for name, value in zip(names, values)]
         cells = "".join(f"<dd>{html.escape(value)}</dd>" for value in shown)
-        rows.append(f"<div><dt>{html.escape(what)}</dt>{cells}</div>")
+        wide = ' class="each"' if len(shown) > 1 else ""  # a line of its own for every run
+        rows.append(f"<div{wide}><dt>{html.escape(what)}</dt>{cells}</div>")
     return f'<dl class="origin" aria-label="Where these numbers come from">{"".join(rows)}</dl>'
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gnnqlab.lab.figures.byte_axis import byte_ticks
 from gnnqlab.lab.figures.frames import by_epoch, by_tier, device_pairs, human_bytes, phase_seconds, volume_per_epoch
-from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish, style_of
+from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish, styles_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -57,10 +57,10 @@ def convergence(
     figure = go.Figure()
     percent = value != "loss"
     words = _VALUES[value].format(score=score)
-    last = []
+    last, styles = [], styles_of(records_by_system)
     for label, records in records_by_system.items():
         table = by_epoch(records).dropna(subset=[value])
-        style = style_of(label)
+        style = styles[label]
         y = table[value] * (100 if percent else 1)
         x = table["epoch"] if against == "epoch" else table["train_s"]
         figure.add_scatter(

@@ -13,7 +13,7 @@ from typing import Any
 from gnnqlab.atomic import write_text
 from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.offline import PAGE_POLICY, page_script, plotly_element, script_json
-from gnnqlab.lab.figures.theme import style_of, template
+from gnnqlab.lab.figures.theme import styles_of, template
 from gnnqlab.lab.training.comparison_table import comparison_frame
 from gnnqlab.lab.training.looks import equally_often, said
 from gnnqlab.lab.training.origin import origin_html
@@ -93,12 +93,13 @@ def _title(runs: Sequence[Snapshot], names: Sequence[str]) -> str:
 
 
 def _header(runs: Sequence[Snapshot], names: Sequence[str], target: float) -> str:
-    summary = runs[0].summary
+    summaries = [run.summary for run in runs]
+    links = _each("link", summaries)
     setting = [
-        str(summary["model"]).upper() if summary.get("model") else "",
-        _counted(summary.get("workers"), "worker"),
-        _counted(summary.get("epochs"), "epoch"),
-        f"link: {summary['link']}" if summary.get("link") else "",
+        ", ".join(str(model).upper() for model in _each("model", summaries)),
+        _counted(_each("workers", summaries), "worker"),
+        _counted(_each("epochs", summaries), "epoch"),
+        f"link: {' and '.join(map(str, links))}" if links else "",
     ]
     if len(runs) > 1:
         facts = _comparing_facts(runs, names, target)
@@ -193,7 +194,10 @@ def _comparison(runs: Sequence[Snapshot], target: float | None) -> str:
             for name, cells in rows.items()
             if name != "less sent" and "times as fast" not in name and "time to" not in name
         }
-    head = "".join(map(_heading, map(str, frame.index)))
+    names = [str(name) for name in frame.index]
+    # As the figures have them, where runs without an epoch are not drawn.
+    styles = styles_of(sorted(names, key=lambda name: not len(runs[names.index(name)].records)))
+    head = "".join(_heading(name, styles[name].color) for name in names)
     body = "".join(
         f'<tr><th scope="row">{html.escape(name)}</th>{"".join(f"<td>{html.escape(cell)}</td>" for cell in cells)}</tr>'
         for name, cells in rows.items()
@@ -210,10 +214,10 @@ def _comparison(runs: Sequence[Snapshot], target: float | None) -> str:
     )
 
 
-def _heading(name: str) -> str:
+def _heading(name: str, color: str) -> str:
     """A run's colour and name; the colour stays on the line of the first word."""
     first, _, rest = name.partition(" ")
-    swatch = f'<span class="swatch" style="background:{style_of(name).color}"></span>'
+    swatch = f'<span class="swatch" style="background:{color}"></span>'
     return f'<th scope="col"><span class="first">{swatch}{html.escape(first)}</span> {html.escape(rest)}</th>'
 
 
@@ -308,5 +312,19 @@ def _fraction(value: float, reference: float) -> str:
     return f"1/{ratio:.1f}" if ratio >= 1.05 else f"{1 / ratio:.2f} ×"
 
 
-def _counted(count: Any, noun: str) -> str:
-    return "" if count is None else f"{count} {noun}{'' if count == 1 else 's'}"
+def _each(name: str, summaries: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """What the runs have under a name, each once."""
+    return list(dict.fromkeys(value for summary in summaries if (value := summary.get(name)) not in (None, "")))
+
+
+def _counted(counts: Sequence[Any], noun: str) -> str:
+    """``2 workers``, and of runs that differ ``2 to 8 workers``.
+
+    Example:
+        >>> _counted([30, 90, 60], "epoch"), _counted([1], "worker"), _counted([], "epoch")
+        ('30 to 90 epochs', '1 worker', '')
+    """
+    if not counts:
+        return ""
+    words = str(counts[0]) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
+    return f"{words} {noun}{'' if words == '1' else 's'}"

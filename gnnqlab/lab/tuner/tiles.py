@@ -13,6 +13,8 @@ __all__ = ["Tile", "tiles", "tiles_html"]
 
 _BOX = "flex:1 1 150px;border:1px solid var(--jp-border-color2,#d8dee4);border-radius:6px;padding:4px 10px"
 
+_THREE = "flex:1 1 560px;min-width:0;display:flex;flex-wrap:wrap;gap:8px"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Tile:
@@ -72,15 +74,17 @@ def _variance(forecast: Forecast) -> Tile:
 
 def tiles_html(model: TunerModel) -> str:
     """Return the tiles in a row that wraps where the page is narrow, and what the prediction assumes."""
-    each = "".join(
+    each = [
         f'<div style="{_BOX}">'
         f'<div style="font-size:12px">{html.escape(tile.name)}</div>'
         '<div style="margin:0;font-size:19px;font-weight:600;line-height:1.35;white-space:nowrap">'
         f"{html.escape(tile.value)}</div>"
         f'<div style="margin:0;font-size:12px;line-height:1.35">{_unbroken(tile.note)}</div></div>'
         for tile in tiles(model)
-    )
-    row = f'<div style="display:flex;flex-wrap:wrap;gap:8px;margin:4px 2px">{each}</div>'
+    ]
+    # Three by three, so that no line holds one alone: six in a row where the page is wide, else two rows of three.
+    threes = "".join(f'<div style="{_THREE}">{"".join(each[at : at + 3])}</div>' for at in range(0, len(each), 3))
+    row = f'<div style="display:flex;flex-wrap:wrap;gap:8px;margin:4px 2px">{threes}</div>'
     assumed = model.forecast.assumes
     words = f'<p style="margin:0 2px">Assumes {html.escape(", ".join(assumed))}.</p>' if assumed else ""
     return f'<div role="status">{row}{words}</div>'

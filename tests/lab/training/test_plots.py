@@ -1,5 +1,7 @@
 """Figures: what they draw, on which axes, in which look."""
 
+import re
+
 import pytest
 
 from gnnqlab.lab.figures.theme import PHASES, style_of, template
@@ -48,6 +50,18 @@ def test_systems_are_told_apart_without_colour() -> None:
     known = ["vanilla", "fixed-bits", "random-bits", "adaqp", "adaqp-q", "sylvie", "pipegcn", "cdfgnn", "tango",
              "sancus", "bns-gcn", "sar", "adaqp-r", "sylvie-r"]  # fmt: skip
     assert len({(style_of(name).dash, style_of(name).symbol) for name in known}) == len(known)
+
+
+def test_runs_of_one_system_are_told_apart_in_one_figure() -> None:
+    records = RECORDS["vanilla"]
+    names = ["vanilla", *(f"adaqp (λ {at})" for at in (0.2, 0.4, 0.6, 0.8)), "adaqp-r (λ 0.2)", "adaqp-r (λ 0.8)"]
+    lines = plots.convergence(dict.fromkeys(names, records)).to_dict()["data"]
+    assert [line["name"] for line in lines] == names
+    assert len({(line["line"]["dash"], line["marker"]["symbol"]) for line in lines}) == len(names), "in grey too"
+    assert len({(line["line"]["color"], line["marker"]["symbol"]) for line in lines}) == len(names)
+    first = style_of("adaqp")
+    assert (lines[1]["line"]["color"], lines[1]["line"]["dash"]) == (first.color, first.dash)
+    assert all(re.fullmatch("#[0-9a-f]{6}", line["line"]["color"]) for line in lines)
 
 
 def test_an_unknown_system_keeps_its_look() -> None:

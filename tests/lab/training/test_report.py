@@ -169,6 +169,14 @@ def test_names_cannot_break_the_page(tmp_path: Path) -> None:
     assert len(page.scripts) == 3 and not page.all("img") and not page.all("b")
 
 
+def test_runs_that_differ_are_told_with_each_of_their_settings(tmp_path: Path) -> None:
+    runs = [make_run("adaqp", epochs=3), make_run("adaqp", bits=4, epochs=7, workers=3)]
+    text = write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8")
+    told = re.search(r'<p class="setting">(.*?)</p>', text)[1]
+    assert "2 to 3 workers" in told and "3 to 7 epochs" in told
+    assert len(set(re.findall(r'class="swatch" style="background:(#\w+)"', text))) == 2
+
+
 def test_one_worker_one_run(tmp_path: Path) -> None:
     text = write_report([make_run(workers=1, epochs=3)], tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Bytes from worker to worker" not in text.split("<script")[0]
