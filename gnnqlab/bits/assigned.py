@@ -14,7 +14,7 @@ from torch import Tensor
 from gnnqlab.adaptive import ASSIGNMENTS, Adaptive, Entry, Follower, State, Training
 from gnnqlab.bits.assignment import JointAssignment, Key
 from gnnqlab.bits.outlook import Foreseen, Outlook
-from gnnqlab.bits.policy import WIDTHS, Period, Rows, Widths
+from gnnqlab.bits.policy import WIDTHS, Period, Rows, Widths, some_of
 from gnnqlab.bits.transfers import Arrival, Transfers
 from gnnqlab.seat import Seat
 from gnnqlab.settings import OneOf, Range, check
@@ -61,9 +61,7 @@ class Assigned:
     """Weight rows with (Σα)², as the published code does, in place of Σα²."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "among", tuple(sorted(self.among)))
-        if not self.among or not set(self.among) <= set(WIDTHS):
-            raise ValueError(f"widths to choose from must be among {WIDTHS}, got {self.among}")
+        object.__setattr__(self, "among", tuple(sorted(some_of(WIDTHS, self.among))))
         check(self)
 
     def build(self, seat: Seat) -> AssignedWidths:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gnnqlab.bits.outlook import Foreseen, Outlook
-from gnnqlab.bits.policy import WIDTHS, Period, Rows, Steered, Widths
+from gnnqlab.bits.policy import WIDTHS, Period, Rows, Steered, Widths, some_of
 from gnnqlab.seat import Seat
 from gnnqlab.settings import check
 
@@ -37,9 +37,7 @@ class Growing:
     """Epochs in a period."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "among", tuple(self.among))
-        if not self.among or not set(self.among) <= set(WIDTHS):
-            raise ValueError(f"widths of a plan must be among {WIDTHS}, got {self.among}")
+        object.__setattr__(self, "among", some_of(WIDTHS, self.among))
         if list(self.among) != sorted(self.among):
             raise ValueError(f"widths of a growing plan must not shrink, got {self.among}")
         check(self)

@@ -16,7 +16,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from gnnqlab.adaptive import Adaptive, Entry, State, Training
 from gnnqlab.bits.descent import Watch
 from gnnqlab.bits.outlook import Foreseen, Outlook
-from gnnqlab.bits.policy import Period, Rows
+from gnnqlab.bits.policy import Period, Rows, some_of
 from gnnqlab.seat import Seat
 from gnnqlab.settings import OneOf, Option, Range, check
 
@@ -55,9 +55,7 @@ class Orchestrated:
     """Whether nodes that matter more get wider messages; else all get the base (SYLVIE's time-adaptive half)."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "among", tuple(sorted(self.among)))
-        if not self.among or not set(self.among) <= set(_WIDTHS):
-            raise ValueError(f"widths to choose from must be among {_WIDTHS}, got {self.among}")
+        object.__setattr__(self, "among", tuple(sorted(some_of(_WIDTHS, self.among))))
         object.__setattr__(self, "thresholds", tuple(self.thresholds))
         check(self)
         if sorted(self.thresholds) != list(self.thresholds) or len(self.thresholds) < len(self.among) - 1:

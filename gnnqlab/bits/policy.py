@@ -6,8 +6,9 @@ ever travels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Annotated, Any, ClassVar, Protocol
 
 import torch
@@ -21,6 +22,7 @@ from gnnqlab.settings import OneOf, Option, Range, check
 
 __all__ = [
     "USUAL", "WIDTHS", "BitPolicy", "Bits", "Fixed", "Period", "Rows", "Steered", "UniformRandom", "Widths", "in_force",
+    "some_of",
 ]  # fmt: skip
 
 WIDTHS = (1, 2, 3, 4, 8, 16, 32)
@@ -49,6 +51,27 @@ class Rows:
     seed: int
     round: int = 0
     """Which exchange of the layer and direction, from 0."""
+
+
+def some_of(known: Sequence[int], among: Any, *, to: str = "choose") -> tuple[int, ...]:
+    """Return the widths that a policy was told to choose from, or draw from.
+
+    Raises:
+        TypeError: if they are not several whole numbers.
+        ValueError: if there are none, or one is not known.
+
+    Example:
+        >>> some_of((2, 4, 8), [8, 2])
+        (8, 2)
+    """
+    if isinstance(among, str) or not isinstance(among, Iterable):
+        raise TypeError(f"widths to {to} from must be several, as {tuple(known)}, got {among!r}")
+    widths = tuple(among)
+    if not widths or not all(isinstance(each, Integral | float) and each in known for each in widths):
+        raise ValueError(f"widths to {to} from must be among {tuple(known)}, got {widths}")
+    if not all(isinstance(each, Integral) and not isinstance(each, bool) for each in widths):
+        raise TypeError(f"widths to {to} from must be whole numbers, got {widths}")
+    return widths
 
 
 class BitPolicy(Protocol):
@@ -180,9 +203,7 @@ class UniformRandom:
     """Epochs between draws."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "among", tuple(self.among))
-        if not self.among or not set(self.among) <= set(WIDTHS):
-            raise ValueError(f"widths to draw from must be among {WIDTHS}, got {self.among}")
+        object.__setattr__(self, "among", some_of(WIDTHS, self.among, to="draw"))
         check(self)
 
     def build(self, seat: Seat) -> Steered:

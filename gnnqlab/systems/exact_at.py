@@ -24,6 +24,7 @@ def exact_at(system: System, *points: str, since: int = 0, name: str | None = No
         name: of the system; by default its name and the points.
 
     Raises:
+        TypeError: if it is no system, but its name.
         ValueError: if no point is named or one is not written so, or the codec writes no rows of 32 bits.
 
     Example:
@@ -32,6 +33,8 @@ def exact_at(system: System, *points: str, since: int = 0, name: str | None = No
         >>> asked.name, asked.bits.of, asked.bits.at
         ('fixed-bits, backward 1 exact from epoch 30', Fixed(bits=2), ('backward 1',))
     """
+    if not hasattr(system, "bits"):
+        raise TypeError(f"system must be a System, as gnnqlab.systems.adaqp() makes one, got {system!r}")
     when = f" from epoch {since}" if since else ""
     made = around(ExactAt(at=points, since=since), system.bits)
     return replace(system, name=name or f"{system.name}, {', '.join(points)} exact{when}", bits=made)

@@ -238,6 +238,7 @@ def test_the_cost_model_follows_the_transfers_of_training():
     [
         ({"lam": 1.5}, r"lam must lie in \[0, 1\], got 1.5"),
         ({"among": (2, 5)}, "widths to choose from must be among"),
+        ({"among": ("2", "4")}, r"widths to choose from must be among .*, got \('2', '4'\)"),
         ({"group_size": 0}, "group_size must be at least 1 row, got 0"),
         ({"start": 5}, "start must be one of"),
         ({"first": -1}, "first must not be negative, got -1"),

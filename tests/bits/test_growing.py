@@ -49,8 +49,8 @@ def test_bytes_follow_the_plan():
 @each(
     ("settings", "text"),
     [
-        ({"among": (2, 5)}, "widths of a plan must be among"),
-        ({"among": ()}, "widths of a plan must be among"),
+        ({"among": (2, 5)}, "widths to choose from must be among"),
+        ({"among": ()}, "widths to choose from must be among"),
         ({"among": (8, 2)}, r"widths of a growing plan must not shrink, got \(8, 2\)"),
         ({"period": 0}, "period must be at least 1 epoch, got 0"),
     ],

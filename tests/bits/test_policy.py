@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
-from gnnqlab.bits import Fixed, Rows, UniformRandom
+from gnnqlab.bits import Fixed, Growing, Rows, UniformRandom
+from gnnqlab.bits.assigned import Assigned
+from gnnqlab.bits.orchestrator import Orchestrated
 from tests.cases import each
 
 
@@ -53,3 +56,25 @@ def test_forward_width_belongs_to_the_row_backward_to_row_and_sender():
 def test_bad_settings_are_refused(make, text):
     with pytest.raises(ValueError, match=text):
         make()
+
+
+@each("policy", [Assigned, Orchestrated, UniformRandom, Growing])
+@each(
+    ("among", "error", "text"),
+    [
+        (2, TypeError, r"must be several, as \(.*\), got 2"),
+        ("248", TypeError, "must be several, as .*, got '248'"),
+        ((2.0, 4.0), TypeError, r"must be whole numbers, got \(2.0, 4.0\)"),
+        ((True, 2), TypeError, r"must be whole numbers, got \(True, 2\)"),
+        (("2",), ValueError, r"must be among .*, got \('2',\)"),
+        ((), ValueError, r"must be among .*, got \(\)"),
+    ],
+)
+def test_widths_to_choose_from_are_several_whole_numbers_that_are_known(policy, among, error, text):
+    with pytest.raises(error, match=rf"^widths to (choose|draw) from {text}"):
+        policy(among=among)
+
+
+@each("policy", [Assigned, Orchestrated, UniformRandom, Growing])
+def test_widths_to_choose_from_may_come_as_any_numbers_that_are_whole(policy):
+    assert tuple(policy(among=[np.int64(2), 4]).among) == (2, 4)

@@ -49,6 +49,11 @@ def test_what_is_no_point_is_refused(points, text):
             exact_at(system, *points)
 
 
+def test_a_systems_name_is_no_system():
+    with pytest.raises(TypeError, match="system must be a System, .*, got 'adaqp'"):
+        exact_at("adaqp", "forward")
+
+
 def test_a_command_line_says_it_around_the_systems_own_bits():
     parts = parts_in("bits=exact-at:at=backward 1+forward 0:since=30")
     plain = configure("digits", system="fixed-bits", bits=2)
