@@ -28,6 +28,9 @@ _RIGHT = 0.56
 _EPOCHS_AXIS, _VOLUME_AXIS = "yaxis3", "yaxis8"
 _AGE_WORDS = {"staleness": "age of halo rows", "epsilon": "threshold ε of the cache"}
 _AGE_AXES = {"staleness": "age (epochs)", "epsilon": "ε (no unit)"}
+_OF_MESSAGES = (
+    "Bits an element", "Elements by bit-width", "Bytes from worker to worker", "Bytes sent in an epoch, all workers",
+)  # fmt: skip
 _PATTERNS = ("", "/", "", "x", ".", "", "\\", "-", "|", "+")
 # Cividis, from few bits to many
 _WIDTH_COLORS = ("#00224e", "#35456c", "#4e576c", "#666970", "#948e77", "#c8b866", "#fee838")
@@ -54,9 +57,7 @@ def live_values(model: LiveModel, *, worker: int | None = None) -> list[dict[str
         *(_series(epochs, 100 * first[column]) for column in model.also),
         *_by_epoch(model, worker),
         *_by_worker(model),
-        *_widths(model),
-        _pairs(model),
-        *_volume(model),
+        *([*_widths(model), _pairs(model), *_volume(model)] if _exchanges(model) else []),
         _beyond(model, worker),
         *(_series(*model.ages.get(column, (np.zeros(0), np.zeros(0)))) for column in _aging(model)),
         *(_series(epochs, 100 * share) for epochs, share in model.sent.values()),
@@ -76,13 +77,13 @@ def draw_live(model: LiveModel, *, worker: int | None = None, dark: bool = False
     if not model.begun:
         return _draw_nothing_yet(model, dark=dark)
     aging = _aging(model)
-    rows = 5 if aging or model.sent else 4
+    last = _last_row(model)
+    rows = last if aging or model.sent else last - 1
     height = _TOP + _FOOT + rows * _ROW + (rows - 1) * _GAP
     inside = height - _TOP - _FOOT
     titles = [
         "Training loss", _scores_title(model), "Where an epoch goes",
-        "The same by worker, newest epochs", "Bits an element",
-        "Elements by bit-width", "Bytes from worker to worker", "Bytes sent in an epoch, all workers",
+        "The same by worker, newest epochs", *(_OF_MESSAGES if _exchanges(model) else []),
         *(_AGE_WORDS[column].capitalize() for column in aging), *(["Rows sent, by layer"] if model.sent else []),
     ]  # fmt: skip
     figure = make_subplots(
@@ -94,18 +95,15 @@ def draw_live(model: LiveModel, *, worker: int | None = None, dark: bool = False
     figure.update_annotations(font_size=13)
     figure.update_layout(barmode="stack", bargap=0.0, margin={"t": _TOP, "l": 58, "r": 14, "b": _FOOT})
     figure.update_layout(font={"size": 11})
-    legends = {
-        "legend": _under(0, 1, inside),
-        "legend2": _under(_RIGHT, 0, inside),
-        "legend3": _under(0, 2, inside),
-        "legend4": _under(_RIGHT, 2, inside),
-        "legend5": _under(_RIGHT, 3, inside),
-    }
+    legends = {"legend": _under(0, 1, inside), "legend2": _under(_RIGHT, 0, inside)}
+    if _exchanges(model):
+        places = ((0, 2), (_RIGHT, 2), (_RIGHT, 3))
+        legends |= {f"legend{number}": _under(*place, inside) for number, place in enumerate(places, 3)}
     if model.sent:
-        legends["legend6"] = _under(_RIGHT if aging else 0, 4, inside)
+        legends["legend6"] = _under(_RIGHT if aging else 0, last - 1, inside)
     for name, legend in legends.items():
         figure.update_layout({name: {"font": {"size": 10}, "traceorder": "normal", "orientation": "h"} | legend})
-    _name_axes(figure, aging, sent=bool(model.sent))
+    _name_axes(figure, model)
     figure.update_layout(live_axes(model, worker=worker))
     return figure
 
@@ -120,6 +118,7 @@ def caption_of_live(model: LiveModel) -> str:
     """Return in words what the figure shows."""
     settled = model.records[0]["epoch_s"][1:]
     words = f"{model.system} on {model.workers} worker{'' if model.workers == 1 else 's'}: {model.sentence}."
+    words += "" if _exchanges(model) else " One worker waits for no rows and sends none."
     return words + (f" Median epoch {1e3 * float(np.median(settled)):.3g} ms." if len(settled) else "")
 
 
@@ -137,6 +136,16 @@ def live_frame(model: LiveModel) -> DataFrame:
     return frame[(len(frame) - 1) % step :: step] if len(frame) else frame
 
 
+def _exchanges(model: LiveModel) -> bool:
+    """Whether there are messages: one worker has all rows, and would have empty panels."""
+    return model.workers > 1
+
+
+def _last_row(model: LiveModel) -> int:
+    """The row of panels below all that every run has."""
+    return 5 if _exchanges(model) else 3
+
+
 def _aging(model: LiveModel) -> tuple[str, ...]:
     return tuple(column for column in AGES if column in model.ages)
 
@@ -145,11 +154,11 @@ def live_axes(model: LiveModel, *, worker: int | None = None) -> dict[str, dict[
     """Return what changes of the axes while the run grows: epochs are drawn to the scale of the usual ones."""
     _, totals = _totals(model, worker)
     usual = totals[totals <= _OFTEN * np.median(totals)] if len(totals) else totals
-    sent = np.nan_to_num(np.sum([trace["y"] for trace in _volume(model)], axis=0, dtype=float))
-    return {
-        _EPOCHS_AXIS: {"range": [0.0, 1.12 * float(usual.max())]} if len(usual) else {"rangemode": "tozero"},
-        _VOLUME_AXIS: byte_ticks(float(sent.max()), count=4) if len(sent) else {},
-    }
+    axes = {_EPOCHS_AXIS: {"range": [0.0, 1.12 * float(usual.max())]} if len(usual) else {"rangemode": "tozero"}}
+    if _exchanges(model):
+        sent = np.nan_to_num(np.sum([trace["y"] for trace in _volume(model)], axis=0, dtype=float))
+        axes[_VOLUME_AXIS] = byte_ticks(float(sent.max()), count=4) if len(sent) else {}
+    return axes
 
 
 def _draw_nothing_yet(model: LiveModel, *, dark: bool) -> Figure:
@@ -259,27 +268,33 @@ def _volume(model: LiveModel) -> list[dict[str, Any]]:
     ]
 
 
-def _name_axes(figure: Figure, aging: tuple[str, ...], *, sent: bool) -> None:
+def _name_axes(figure: Figure, model: LiveModel) -> None:
     axes = {
         (1, 1): ("epoch", "loss (cross-entropy)"),
         (1, 2): ("epoch", "%"),
         (2, 1): ("epoch", "an epoch (ms)"),
         (2, 2): ("an epoch (ms)", ""),
-        (3, 1): ("epoch", "bits, mean"),
-        (3, 2): ("epoch", "elements (%)"),
-        (4, 1): ("receiver", "sender"),
-        (4, 2): ("epoch", "sent an epoch"),
-    } | {(5, number + 1): ("epoch", _AGE_AXES[column]) for number, column in enumerate(aging)}
-    axes |= {(5, len(aging) + 1): ("epoch", "rows sent (%)")} if sent else {}
+    }
+    if _exchanges(model):
+        axes |= {
+            (3, 1): ("epoch", "bits, mean"),
+            (3, 2): ("epoch", "elements (%)"),
+            (4, 1): ("receiver", "sender"),
+            (4, 2): ("epoch", "sent an epoch"),
+        }
+    aging, last = _aging(model), _last_row(model)
+    axes |= {(last, number + 1): ("epoch", _AGE_AXES[column]) for number, column in enumerate(aging)}
+    axes |= {(last, len(aging) + 1): ("epoch", "rows sent (%)")} if model.sent else {}
     for (row, column), (x, y) in axes.items():
         figure.update_xaxes(title_text=x, title_standoff=4, title_font_size=11, row=row, col=column)
         figure.update_yaxes(title_text=y, title_standoff=4, title_font_size=11, row=row, col=column)
         if (row, column) not in ((1, 1), (4, 1)):
             figure.update_yaxes(rangemode="tozero", row=row, col=column)
-    figure.update_yaxes(range=[0, 102], row=3, col=2)
     figure.update_yaxes(autorange="reversed", row=2, col=2)
-    figure.update_yaxes(autorange="reversed", showgrid=False, row=4, col=1)
-    figure.update_xaxes(showgrid=False, row=4, col=1)
+    if _exchanges(model):
+        figure.update_yaxes(range=[0, 102], row=3, col=2)
+        figure.update_yaxes(autorange="reversed", showgrid=False, row=4, col=1)
+        figure.update_xaxes(showgrid=False, row=4, col=1)
 
 
 def _looks(model: LiveModel) -> list[dict[str, Any]]:
@@ -303,6 +318,26 @@ def _looks(model: LiveModel) -> list[dict[str, Any]]:
 
     styles = zip(_SCORES, (blue, orange, green), ("dot", "solid", "dash"), ("square", "circle", "diamond"))
     phases = list(zip(PHASES, _PATTERNS, strict=True))
+    last = _last_row(model)
+    of_messages = [
+        *(
+            line(3, 1, color, dash, symbol, name=direction, legend="legend3",
+                 hovertemplate=f"epoch %{{x}}: %{{y:.2f}} bits<extra>{direction}</extra>")
+            for direction, color, dash, symbol in zip(DIRECTIONS, (blue, orange), ("solid", "dash"), ("circle", "x"))
+        ),
+        *(
+            area(3, 2, "widths", color, name=human_bits(width), legend="legend4",
+                 showlegend=bool(width in _seen(model)),
+                 hovertemplate=f"epoch %{{x}}: %{{y:.1f}} % in {human_bits(width)}<extra></extra>")
+            for width, color in zip(WIDTHS, _WIDTH_COLORS, strict=True)
+        ),
+        at(4, 1, type="heatmap", colorscale="Cividis", zmin=0, xgap=2, ygap=2, hoverongaps=False, showscale=False,
+           texttemplate="%{text}", hovertemplate="%{y} to %{x}: %{z:.4s}B an epoch<extra></extra>"),
+        area(4, 2, "volume", blue, name="payload", legend="legend5",
+             hovertemplate="epoch %{x}: %{y:.4s}B<extra>payload</extra>"),
+        area(4, 2, "volume", OKABE_ITO["orange"], name="parameters (scales, zero-points)", legend="legend5",
+             hovertemplate="epoch %{x}: %{y:.4s}B<extra>parameters</extra>"),
+    ]  # fmt: skip
     return [
         line(1, 1, blue, "solid", "circle", hovertemplate="epoch %{x}: %{y:.4g}<extra>loss</extra>", showlegend=False),
         *(
@@ -325,31 +360,15 @@ def _looks(model: LiveModel) -> list[dict[str, Any]]:
                 orientation="h", width=0.7, hovertemplate=f"{phase.label} %{{x:.3g}} ms<extra>%{{y}}</extra>")
             for phase, pattern in phases
         ),
-        *(
-            line(3, 1, color, dash, symbol, name=direction, legend="legend3",
-                 hovertemplate=f"epoch %{{x}}: %{{y:.2f}} bits<extra>{direction}</extra>")
-            for direction, color, dash, symbol in zip(DIRECTIONS, (blue, orange), ("solid", "dash"), ("circle", "x"))
-        ),
-        *(
-            area(3, 2, "widths", color, name=human_bits(width), legend="legend4",
-                 showlegend=bool(width in _seen(model)),
-                 hovertemplate=f"epoch %{{x}}: %{{y:.1f}} % in {human_bits(width)}<extra></extra>")
-            for width, color in zip(WIDTHS, _WIDTH_COLORS, strict=True)
-        ),
-        at(4, 1, type="heatmap", colorscale="Cividis", zmin=0, xgap=2, ygap=2, hoverongaps=False, showscale=False,
-           texttemplate="%{text}", hovertemplate="%{y} to %{x}: %{z:.4s}B an epoch<extra></extra>"),
-        area(4, 2, "volume", blue, name="payload", legend="legend5",
-             hovertemplate="epoch %{x}: %{y:.4s}B<extra>payload</extra>"),
-        area(4, 2, "volume", OKABE_ITO["orange"], name="parameters (scales, zero-points)", legend="legend5",
-             hovertemplate="epoch %{x}: %{y:.4s}B<extra>parameters</extra>"),
+        *(of_messages if _exchanges(model) else []),
         at(2, 1, type="scatter", mode="text", showlegend=False, hoverinfo="skip"),
         *(
-            line(5, number + 1, OKABE_ITO["purple"], "solid", "circle", showlegend=False, line_shape="hv",
+            line(last, number + 1, OKABE_ITO["purple"], "solid", "circle", showlegend=False, line_shape="hv",
                  hovertemplate=f"epoch %{{x}}: {_AGE_WORDS[column]} %{{y:.4g}}<extra></extra>")
             for number, column in enumerate(_aging(model))
         ),
         *(
-            line(5, len(_aging(model)) + 1, list(OKABE_ITO.values())[layer % len(OKABE_ITO)], "solid", "circle",
+            line(last, len(_aging(model)) + 1, list(OKABE_ITO.values())[layer % len(OKABE_ITO)], "solid", "circle",
                  name=f"layer {layer}", legend="legend6",
                  hovertemplate=f"epoch %{{x}}: %{{y:.0f}} % of the rows<extra>layer {layer}</extra>")
             for layer in model.sent

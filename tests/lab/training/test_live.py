@@ -23,6 +23,7 @@ from gnnqlab.lab.training.live_views import draw_live, live_frame, live_values
 from gnnqlab.launch.folder import append_event
 from gnnqlab.launch.run import Run
 from gnnqlab.train.heartbeat import Heartbeat
+from tests.cases import each
 from tests.lab.synthetic_folder import Folder
 
 
@@ -196,6 +197,21 @@ def test_a_cache_shows_its_threshold_and_the_share_sent_by_layer(make: Callable[
     figure = draw_live(model)
     assert [trace.name for trace in figure.data[-2:]] == ["layer 0", "layer 1"]
     assert [note.text for note in figure.layout.annotations][-2:] == ["Threshold ε of the cache", "Rows sent, by layer"]
+
+
+@each("workers", [1, 2])
+def test_one_worker_has_no_panels_of_messages(tmp_path: Path, workers: int) -> None:
+    folder = Folder(tmp_path / str(workers), workers=workers)
+    folder.write(range(6))
+    model = folder.model
+    model.look()
+    figure = draw_live(model)
+    of_messages = [trace for trace in figure.data if trace.type == "heatmap" or getattr(trace, "stackgroup", None)]
+    assert bool(of_messages) == (workers > 1)
+    assert ("Bits an element" in [note.text for note in figure.layout.annotations]) == (workers > 1)
+    assert ("One worker waits for no rows and sends none." in figure.layout.meta["caption"]) == (workers == 1)
+    assert len(live_values(model)) == len(figure.data)
+    assert len(list(figure.select_yaxes())) == (8 if workers > 1 else 4), "no empty axes"
 
 
 # -- drawing ------------------------------------------------------------------------------------------------------
