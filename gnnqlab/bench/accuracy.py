@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.bench.paired import counted, paired
+from gnnqlab.bench.paired import LEAST_POINTS, counted, paired
 from gnnqlab.bench.progress import Progress
 from gnnqlab.bench.rows import row
 from gnnqlab.bench.training import Training, mean_of, read_training
@@ -218,7 +218,11 @@ def _compared(
 ) -> dict[str, Any]:
     ours, theirs = [one.score for one in found[name]], [one.score for one in found[rival]]
     difference = paired(ours, theirs)
-    ratio = within / max(abs(difference.points), 1e-9) if within else statistics.fmean(ours) / statistics.fmean(theirs)
+    ratio = (
+        within / max(abs(difference.points), LEAST_POINTS)
+        if within
+        else statistics.fmean(ours) / statistics.fmean(theirs)
+    )
     what = f"{name}: test score, {difference}"
     if not difference.certain:
         what += ", within chance" if rival != "vanilla" else ""

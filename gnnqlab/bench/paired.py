@@ -6,7 +6,10 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Difference", "counted", "half_interval", "paired"]
+__all__ = ["LEAST_POINTS", "Difference", "counted", "half_interval", "paired"]
+
+LEAST_POINTS = 0.01
+"""Points below which a difference of scores is called no smaller: a ratio to less would say nothing."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,11 @@ class Difference:
     def certain(self) -> bool:
         """Whether the interval leaves zero out."""
         return abs(self.points) > self.half
+
+    @property
+    def loss_at_most(self) -> float:
+        """Points that may be lost for certain at most: minus the interval's lower end, negative for a certain gain."""
+        return self.half - self.points
 
     def __str__(self) -> str:
         return f"{self.points:+.2f} ± {self.half:.2f} points"

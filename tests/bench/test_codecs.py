@@ -31,15 +31,21 @@ def test_scores_are_paired_and_bytes_are_those_until_vanillas_accuracy() -> None
         "sylvie-r": [training(0.90, at=2), training(0.90, at=1), training(0.9, at=1)],
     }
     rows = {each["figure"].partition(":")[0] + str(each["unit"]): each for each in compared("made up", found)}
-    assert rows["1-bit-r%"]["points"] == pytest.approx(-0.5 / 3) and rows["1-bit-r%"]["reached"]
+    assert rows["1-bit-r%"]["points"] == pytest.approx(-0.5 / 3) and rows["1-bit-r%"]["goal"] is None
+    lost = rows["1-bit-rpoints"]  # -0.1, -0.2, -0.2: t of two degrees of freedom
+    assert lost["value"] == pytest.approx(0.5 / 3 + 4.303 * 0.1 / 3, rel=1e-3) and lost["reached"] is False
     assert rows["1-bit%"]["points"] == pytest.approx(-1.7 / 3) and rows["1-bit%"]["goal"] is None
     fewer = rows["sylvie-rMB"]
     assert fewer["ratio"] == pytest.approx(math.sqrt(2 * 3)) and fewer["reached"], "4 MB over 2, and 3 over 1"
     assert (fewer["value"], fewer["rival_value"]) == (1.5, 3.5) and "3 of 3 reach it, sylvie 2)" in fewer["figure"]
     half = 12.706 * math.log(1.5) / 2  # t of one degree of freedom, standard error of two logarithms
     assert math.log(fewer["high"] / fewer["ratio"]) == pytest.approx(half, rel=1e-3) and fewer["low"] < 1
-    worse = found | {"1-bit-r": [training(0.89), training(0.90), training(0.91)]}
-    assert compared("made up", worse)[2]["reached"] is False
+    same = found | {"1-bit-r": found["vanilla"]}
+    (none_lost,) = [each for each in compared("made up", same) if each["unit"] == "points"]
+    assert none_lost["value"] == 0 and none_lost["ratio"] == pytest.approx(30) and none_lost["reached"]
+    beside = {each["rival"]: each for each in compared("made up", found) if each["figure"].startswith("1-bit-r: bytes")}
+    assert beside["1-bit"]["goal"] == 1.5 and beside["sylvie"]["goal"] is None
+    assert beside["sylvie"]["ratio"] == pytest.approx(math.sqrt(2 * 1.5)), "4 MB over 2, and 3 over 2"
     never = {"vanilla": found["vanilla"], "adaqp": [training(0.9, at=None)] * 3, "adaqp-r": found["sylvie-r"]}
     last = compared("made up", never)[-1]
     assert last["value"] is None and last["reached"] is None and "3 of 3 reach it, adaqp 0)" in last["figure"]
@@ -80,8 +86,8 @@ def test_once_for_real_and_found_again(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"seeds": 1, "graph": "digits", "systems": ("1-bit", "1-bit-r"), "epochs": 4,
                                 "workers": (2,), "trainings": str(tmp_path)}  # fmt: skip
     rows = codec_trainings(**settings)
-    assert [each["figure"].partition(":")[0] for each in rows] == ["1-bit", "1-bit", "1-bit-r", "1-bit-r", "1-bit-r"]
-    assert rows[1]["value"] == 1.0 == rows[3]["value"]
+    assert [each["figure"].partition(":")[0] for each in rows] == ["1-bit"] * 2 + ["1-bit-r"] * 4
+    assert rows[1]["value"] == 1.0 == rows[4]["value"]
     kept = (tmp_path / "trainings.jsonl").read_text()
     assert codec_trainings(**settings) == rows and (tmp_path / "trainings.jsonl").read_text() == kept
 
