@@ -7,6 +7,8 @@ arithmetic.
 
 from __future__ import annotations
 
+import os
+
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.train.config import RunConfig
 from gnnqlab.train.link import Link
@@ -39,7 +41,9 @@ def estimate_timing(config: RunConfig, seen: Trace) -> Timing:
     transport = "ring" if config.train.transport == "ring" else "direct"
     wire = Wire(workers=config.workers, hosts=hosts, theta_s_per_byte=theta, gamma_s=_GAMMA_S, transport=transport)
     gradient_bytes = 4 * (seen.weights.numel() + 1)
-    phases = dict(seen.phases)
+    # Workers share the processors that there are; each was timed alone.
+    shared = max(1.0, config.workers / len(os.sched_getaffinity(0)))
+    phases = {name: shared * seconds for name, seconds in seen.phases.items()}
     phases["reduce"] = phases.get("reduce", 0.0) + _GAMMA_S + theta * wire.reduce_bytes(gradient_bytes)
     copied = {name: (_COPY if name in ("encode", "decode") else 1.0) * value for name, value in phases.items()}
     desk = Desk(seen)

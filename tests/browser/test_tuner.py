@@ -102,10 +102,17 @@ def test_every_control_is_found_by_role_and_name(lab: LabPage) -> None:
 
 
 def test_every_control_says_its_range_on_hover(lab: LabPage) -> None:
-    for name in ("λ", "Group size", "Period"):
-        handle = lab.page.get_by_role("slider", name=name, exact=True)
-        title = handle.evaluate("(each) => each.closest('.widget-inline-hbox').querySelector('[title]').title")
-        assert re.search(r"\d to \d", title), (name, title)
+    said = "(each) => each.closest('[title]')?.title"
+    for name in ("λ", "Group size", "Period", "Workers"):
+        for control in (
+            lab.page.get_by_role("slider", name=name, exact=True),
+            lab.page.get_by_role("spinbutton", name=f"{name}, exactly", exact=True),
+        ):
+            title = control.evaluate(said)
+            assert title and re.search(r"\d to \d", title), (name, title)
+    for name, words in (("System", "which, when"), ("Link", "wire between"), ("Preset", "at once")):
+        assert words in (lab.page.get_by_role("combobox", name=name, exact=True).evaluate(said) or ""), name
+    assert "at least one of 1, 2, 4, 8" in lab.page.get_by_role("checkbox", name="2 bits", exact=True).evaluate(said)
 
 
 def test_no_control_says_null_on_hover(lab: LabPage) -> None:

@@ -103,4 +103,5 @@ def _plain_json(figure: Figure) -> dict[str, Any]:
     import json
 
     plain: dict[str, Any] = json.loads(figure.to_json())
+    plain["config"] = {"showSendToCloud": False}  # its button would send the figure elsewhere
     return plain

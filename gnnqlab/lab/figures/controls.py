@@ -8,7 +8,10 @@ import importlib.util
 import os
 from typing import Any
 
-__all__ = ["BESIDE", "KNOBS", "MARK", "PAGE", "WIDTH", "alert", "asked_for_pictures", "make_access", "shows_static"]
+__all__ = [
+    "BESIDE", "KNOBS", "MARK", "PAGE", "WIDTH", "alert", "asked_for_pictures", "make_access", "make_tip",
+    "shows_static", "tipped",
+]  # fmt: skip
 
 WIDTH = 860
 """Pixels of a figure among controls on a page that has the room; without a width it takes less than there is."""
@@ -42,6 +45,15 @@ function render({ model, el }) {
       for (const control of label.parentElement.querySelectorAll(".noUi-handle, input, select, [contenteditable]"))
         if (control.getAttribute("aria-label") !== text) control.setAttribute("aria-label", text);
     }
+    // Lists and check boxes drop their tooltip, sliders and boxes put it on the label alone: the whole row says it.
+    for (const tip of root().querySelectorAll("[data-tip]")) {
+      const row = tip.closest(".widget-hbox");
+      if (!row || row.title === tip.dataset.tip) continue;
+      row.title = tip.dataset.tip;
+      for (const own of row.querySelectorAll("[title]")) own.removeAttribute("title");
+    }
+    for (const label of root().querySelectorAll(".widget-label[title]")) // a control with no row of its own
+      if (!label.closest(".widget-hbox[title]") && label.title) label.parentElement.title = label.title;
   };
   const theme = () => {
     const light = document.body.dataset.jpThemeLight; // JupyterLab, Notebook 7, Voilà
@@ -99,6 +111,25 @@ def shows_static() -> bool:
         >>> del os.environ["GNNQLAB_STATIC"]
     """
     return asked_for_pictures() or any(importlib.util.find_spec(name) is None for name in ("ipywidgets", "anywidget"))
+
+
+def make_tip(words: str) -> Any:
+    """Return a widget without a face; in a row of controls it makes the whole row say the words on hover.
+
+    Args:
+        words: plain text.
+    """
+    import ipywidgets as widgets
+
+    tip = f'<span data-tip="{html.escape(words, quote=True)}"></span>'
+    return widgets.HTML(tip, layout={"width": "0px", "margin": "0px"})
+
+
+def tipped(control: Any) -> Any:
+    """Return a row with one control, which says its tooltip wherever a pointer rests; a list alone drops it."""
+    import ipywidgets as widgets
+
+    return widgets.HBox([control, make_tip(control.tooltip)])
 
 
 def alert(words: str) -> str:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.controls import KNOBS, shows_static
+from gnnqlab.lab.figures.controls import KNOBS, shows_static, tipped
 from gnnqlab.lab.figures.left import left_by
 from gnnqlab.lab.players.assigner_views import ASSIGNER_STEPS, draw_assigner_step, draw_assignment
 from gnnqlab.lab.players.assigner_walk import AssignerWalk, trace_parts
@@ -188,7 +188,7 @@ class _AssignerControls(StepControls):
             value=(*walk.place, walk.sender, walk.receiver), description="Message",
             tooltip="Which message is followed; those of its layer and direction are assigned together",
         )  # fmt: skip
-        knobs = widgets.HBox([self.lam, self.group_size, self.widths, self.message], layout=KNOBS)
+        knobs = widgets.HBox([self.lam, self.group_size, tipped(self.widths), tipped(self.message)], layout=KNOBS)
         self.stand(knobs, follows=[self.lam, self.group_size, self.widths, self.message])
 
     def apply(self) -> None:

@@ -6,7 +6,7 @@ import html
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.figures.bundle import table_html
-from gnnqlab.lab.figures.controls import BESIDE, KNOBS, MARK, WIDTH, alert, make_access
+from gnnqlab.lab.figures.controls import BESIDE, KNOBS, MARK, WIDTH, alert, make_access, tipped
 from gnnqlab.lab.figures.figure_view import FigureView
 
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ class CutControls:
         self.sharing, self.map, self.shares = (FigureView(width=WIDTH) for _ in range(3))
         self.access = make_access()
         self._marked = widgets.HBox([self.number, self.box_number], layout={"border": "2px solid transparent"})
-        rows = [[self._marked, self.hosts], [self.partitioner], [self.show, self.sender, self.receiver, self.around]]
+        drawn = [self.show, tipped(self.sender), tipped(self.receiver), self.around]
+        rows = [[self._marked, self.hosts], [self.partitioner], drawn]
         above, below, seen = (widgets.HBox(row, layout=KNOBS) for row in rows)
         scrolling = widgets.Box([self.table], layout={"max_height": "220px", "overflow": "auto"})
         self.box = widgets.VBox(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.controls import BESIDE, KNOBS, shows_static
+from gnnqlab.lab.figures.controls import BESIDE, KNOBS, shows_static, tipped
 from gnnqlab.lab.figures.left import left_by
 from gnnqlab.lab.players.message_views import STEPS, draw_step, draw_walk
 from gnnqlab.lab.players.message_walk import MessageWalk
@@ -140,7 +140,7 @@ class _MessageControls(StepControls):
             description="New noise", icon="random", tooltip="Send the message again, with the noise of the next epoch"
         )
         self.again.on_click(self._draw_again)
-        choices = widgets.HBox([self.bits, self.row, self.again], layout=KNOBS)
+        choices = widgets.HBox([self.bits, tipped(self.row), self.again], layout=KNOBS)
         self.stand(choices, follows=[self.bits, self.row])
 
     def apply(self) -> None:

@@ -8,7 +8,7 @@ import threading
 import time
 from typing import Any
 
-from gnnqlab.lab.figures.controls import PAGE, alert, make_access
+from gnnqlab.lab.figures.controls import PAGE, alert, make_access, tipped
 from gnnqlab.lab.figures.figure_view import FigureView
 from gnnqlab.lab.figures.updates import Updater
 from gnnqlab.lab.training.live_model import LiveModel
@@ -19,8 +19,8 @@ __all__ = ["LivePanel"]
 
 _STATUS_S = 0.5
 """Seconds between two looks at how the run stands (0.1 ms each)."""
-_DRAW_S = 1.0
-"""Least seconds between two drawings."""
+_DRAW_S = _FIRST_S = 1.0
+"""Least seconds between two drawings; seconds from the first figure to the next."""
 _SHARE = 0.005
 """Of one processor's time that drawings may take; they come less often where they cost more."""
 _CREDIT_S = 0.1
@@ -65,7 +65,9 @@ class LivePanel:
         self.access = make_access()
         self.access.observe(self._recolour, names="dark")
         self.access.observe(self._seen, names="shown")
-        self.box = widgets.VBox([self.words, widgets.HBox([self.stop, self.worker]), self.figure.widget, self.access])
+        self.box = widgets.VBox(
+            [self.words, widgets.HBox([self.stop, tipped(self.worker)]), self.figure.widget, self.access]
+        )
 
     def open(self) -> None:
         """Show what the model has read so far, and follow the run from then on."""
@@ -102,13 +104,21 @@ class LivePanel:
             self._say()
             # Nobody sees it yet, or any more.
             return _STATUS_S if self.model.under_way else None
+        first = False
+        if not self.model.begun:  # words stand in place of the figure, and say what happens as it happens
+            news |= self.model.look()
+            first = self.model.begun
         left_s = self._due_s - time.monotonic()
         if news or left_s <= 0:
             begun = time.thread_time()
             self.model.look()
             self._show()
             self._due_s = time.monotonic() + self._pace.after(time.thread_time() - begun)
+            if first:  # neither the words before it nor the making of all panels counts
+                self._pace.refill()
+                self._due_s = time.monotonic() + _FIRST_S
             return _STATUS_S if self.model.under_way else None
+        self._say()
         return _STATUS_S if self.model.under_way else left_s
 
     def _show(self) -> None:

@@ -29,6 +29,7 @@ function draw() {
     Plotly.react(id, printing ? figure.data.map(plain) : figure.data, layout, {
       responsive: !printing,
       displaylogo: false,
+      showSendToCloud: false,
       displayModeBar: pointer.matches && !printing ? "hover" : false, // a finger has no use for it
       modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
     });

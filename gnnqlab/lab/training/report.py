@@ -231,8 +231,9 @@ def _link_note(summaries: Sequence[Mapping[str, Any]]) -> str:
         )
     if len(summaries) == 1 or "loopback" not in links:
         return ""
+    which = "These workers share" if set(links) == {"loopback"} else "Workers without a link share"
     return (
-        '<p class="note">These workers share one machine (loopback): bytes move through memory there, so sending fewer '
+        f'<p class="note">{which} one machine (loopback): bytes move through memory there, so sending fewer '
         "of them saves little time. Over a network the time follows the bytes.</p>"
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gnnqlab.bits.in_words import human_bits
-from gnnqlab.lab.figures.controls import MARK, alert
+from gnnqlab.lab.figures.controls import MARK, alert, make_tip
 from gnnqlab.lab.tuner.knobs import Knob
 
 __all__ = ["Choice", "Number", "Several", "Switch", "Typed", "control_of"]
@@ -47,7 +47,7 @@ class _Control:
         import ipywidgets as widgets
 
         self._row = widgets.HBox(
-            list(controls), layout={"align_items": "center", "border": "2px solid transparent"}
+            [*controls, make_tip(self.knob.help)], layout={"align_items": "center", "border": "2px solid transparent"}
         )  # a border that is there already moves nothing when it is seen
         return widgets.VBox([self._row, self._note], layout={"width": _WIDE})
 
@@ -218,8 +218,7 @@ class Numbers(Typed):
         try:
             numbers = tuple(float(word) for word in value.split(","))
         except ValueError:
-            self.refuse(f"{self.name} must be numbers with commas between, got {value!r}")
-            return
+            numbers = value  # refused where all else is, so that Train waits for it too
         super()._ask(numbers)
 
     @staticmethod

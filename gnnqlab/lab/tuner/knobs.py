@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from gnnqlab.bits.policy import USUAL
@@ -60,6 +61,8 @@ class Knob:
         """
         if self.kind == "several" and not value:
             raise ValueError(f"{name} must be some of {self.choices}, got an empty choice; tick at least one")
+        if self.kind == "numbers" and (isinstance(value, str) or not all(isinstance(each, Real) for each in value)):
+            raise TypeError(f"{name} must be numbers with commas between, got {value!r}")
         if self.kind != "number":
             return
         if isinstance(value, bool) or not isinstance(value, int if self.whole else (int, float)):

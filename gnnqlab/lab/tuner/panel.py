@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any
 
-from gnnqlab.lab.figures.controls import PAGE, alert, make_access
+from gnnqlab.lab.figures.controls import PAGE, alert, make_access, tipped
 from gnnqlab.lab.figures.figure_view import FigureView
 from gnnqlab.lab.figures.updates import Updater
 from gnnqlab.lab.tuner.controls import Choice, Number, control_of
@@ -98,6 +98,7 @@ class TunerPanel:
             layout={"width": "300px"}, style={"description_width": "88px"},
         )  # fmt: skip
         self.preset.observe(self._take_preset, names="value")
+        self._presets = tipped(self.preset)
         self._make_own()
         self.train = _button("Train", "play", _TRAIN)
         self.stop = _button("Stop", "stop", "End the run and all its processes")
@@ -118,7 +119,7 @@ class TunerPanel:
         self.controls: dict[str, Any] = {**self._own, **self._place_controls}
         """Every control that stands on the screen, by the name of its knob."""
         own = [control.widget for control in (self._place_controls["system"], *self._own.values())]
-        self.own.children = [*own, *([self.preset] if now.assigns else [])]
+        self.own.children = [*own, *([self._presets] if now.assigns else [])]
         for control in before.values():
             _close(control.widget)
 

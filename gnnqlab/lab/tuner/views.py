@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish
 from gnnqlab.lab.tuner.knobs import OFFERED
-from gnnqlab.lab.tuner.model import TunerModel
+from gnnqlab.lab.tuner.model import TunerModel, powered
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -236,7 +236,7 @@ def _bounds(shown: Shown) -> dict[str, Any]:
     return {
         "x": [f"{layer + 1}" for layer in bounds],
         "y": list(bounds.values()),
-        "text": [f"{bound:.2g}" for bound in bounds.values()],
+        "text": [powered(bound) for bound in bounds.values()],
     }
 
 

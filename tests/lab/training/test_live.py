@@ -383,6 +383,18 @@ def test_the_screen_follows_a_run_and_its_thread_ends_with_it(live_panel: tuple[
     _until(lambda: not _drawing(), "the end of the thread")
 
 
+def test_the_first_epoch_waits_for_no_drawing_of_the_words_before_it(live_panel: tuple[Folder, LiveView]) -> None:
+    folder, view = live_panel
+    panel = view.panel
+    panel.access.shown = True
+    _until(lambda: "epoch 0/100" in panel.words.value and not panel.updater.asked, "the words")
+    panel._due_s = time.monotonic() + 1000  # as if the words had used up what drawing may cost
+    folder.write(range(1))
+    _until(lambda: panel.figure.data and len(panel.figure.data[0]["x"]) == 1, "the first epoch")
+    folder.write(range(1, 3))
+    _until(lambda: len(panel.figure.data[0]["x"]) == 3, "those after it, soon")
+
+
 def test_a_closed_view_ends_its_thread_and_leaves_the_run_alone(live_panel: tuple[Folder, LiveView]) -> None:
     folder, view = live_panel
     with view:

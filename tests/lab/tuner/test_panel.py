@@ -97,7 +97,7 @@ def test_every_system_has_the_controls_of_its_recipe(tuner: Tuner) -> None:
         panel.controls["system"].list.value = name
         assert set(panel.controls) - shared == {k for k, knob in tuner.model.settings.knobs.items() if knob.setting}
         widgets = [panel.controls["system"].widget, *(panel.controls[each].widget for each in panel._own)]
-        assert list(panel.own.children) == widgets + [panel.preset] * (name in ("adaqp", "adaqp-q", "adaqp-r"))
+        assert list(panel.own.children) == widgets + [panel._presets] * (name in ("adaqp", "adaqp-q", "adaqp-r"))
         _until(lambda: f"predicted {tuner.model.speedup[0]:.2f}×" in panel.words.value and not panel.updater.asked)
     assert panel.controls["widths"].boxes.keys() == {1, 2, 4, 8, 16, 32}, "VARCO's plan ends in float32"
 
@@ -115,6 +115,18 @@ def test_a_switch_and_a_list_turn_what_they_say(tuner: Tuner) -> None:
     bits = tuner.config.system.bits
     assert (bits.as_released, bits.when) == (True, "blocking")
     assert "as_released=True" in tuner.to_code() and "parameters" not in tuner.to_code()
+
+
+def test_words_in_place_of_numbers_are_refused_and_train_waits(tuner: Tuner) -> None:
+    tuner.choose(system="sylvie")
+    thresholds, before = tuner.panel.controls["thresholds"], tuner.model.settings
+    thresholds.box.value = "nine tenths"
+    assert "Thresholds must be numbers with commas between, got &#x27;nine tenths&#x27;" in thresholds._note.value
+    assert tuner.panel.train.disabled and "Thresholds" in tuner.panel.train.tooltip
+    assert tuner.model.settings == before
+    thresholds.box.value = "0.5, 0.75, 0.875"
+    assert not thresholds.refused
+    _until(lambda: not tuner.panel.train.disabled)
 
 
 def test_python_moves_the_controls_too(tuner: Tuner) -> None:
