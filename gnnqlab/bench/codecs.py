@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnnqlab.bench.codec_trainings import codec_trainings
 from gnnqlab.bench.graphs import find_graph
+from gnnqlab.bench.progress import Progress
 from gnnqlab.bench.rows import row
 from gnnqlab.bits.row import row_bytes
 from gnnqlab.message.codec import Codec
@@ -87,19 +88,22 @@ def codecs(
         )
     if systems is not None or workers is not None or first_seed:
         raise ValueError("--systems, --workers and --first-seed are of whole trainings; add --seeds or leave them out")
-    rows = []
+    paths: dict[str, str] = {}
     for name in GRAPHS if graph is None else graph.split(","):
         path = find_graph(name) or (None if graph is None else name)
         if path is None:
             print(f"bench codecs: {name}.npz is not here, so its rows are left out", flush=True)
             continue
+        paths[Path(name).stem] = path
+    rows, progress = [], Progress(len(paths) * len(models) * len(GOALS))
+    for stem, path in paths.items():
         for model in models:
-            stem = Path(name).stem
-            rows += _rows(stem, path, model, GRAPHS.get(stem, 20) if epochs is None else epochs, repeats)
+            trained = GRAPHS.get(stem, 20) if epochs is None else epochs
+            rows += _rows(stem, path, model, trained, repeats, progress)
     return rows
 
 
-def _rows(name: str, path: str, model: str, epochs: int, repeats: int) -> list[dict[str, Any]]:
+def _rows(name: str, path: str, model: str, epochs: int, repeats: int, progress: Progress) -> list[dict[str, Any]]:
     from gnnqlab.graph.sources import load
     from gnnqlab.measure.codec_error import codec_error, trained_rows
     from gnnqlab.measure.gradient_noise import trained_weights
@@ -156,6 +160,7 @@ def _rows(name: str, path: str, model: str, epochs: int, repeats: int) -> list[d
                     _ratio(plain, ours),
                 )
             )  # fmt: skip
+        progress.say(f"{name}, {model}, {bits} bit")
     return found
 
 
