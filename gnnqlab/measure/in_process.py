@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import queue
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -365,12 +366,27 @@ def _network(model: ModelSettings, graph: Graph, seed: int, smooth: bool) -> nn.
     return SmoothStack(network) if smooth else network
 
 
+_COUNTING = threading.Lock()
+_inside, _threads = 0, 1
+"""How many are in `one_thread` now, and the number of threads before the first of them."""
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Run products in the calling thread: small ones gain nothing from threads inside threads."""
-    threads = torch.get_num_threads()
+    """Run products in the calling thread: small ones gain nothing from threads inside threads.
+
+    The number is the process's in part, so those who leave restore what the first of them found, whoever overlaps: a
+    widget's thread and a cell may measure at once.
+    """
+    global _inside, _threads
+    with _COUNTING:
+        if not _inside:
+            _threads = torch.get_num_threads()
+        _inside += 1
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
+        with _COUNTING:
+            _inside -= 1
+            torch.set_num_threads(_threads)
