@@ -47,6 +47,9 @@ GOALS: dict[int, float | None] = {1: 10.0, 2: 10.0, 4: 4.0, 8: 1.0}
 """Bits -> how many times less variance gradient rows should have in the best codec; rows forward never more."""
 LAST = 10
 """Epochs at the end of a training over which messages depend on those before."""
+PARTS = ("messages", "means", "gradients", "late")
+"""Errors of every codec's messages; their means by direction in the best one; gradients; messages that depend on those
+before."""
 BIASED = ("rotated once", "MXFP8 to the nearest")
 BY_ROW = "least variance"
 
@@ -61,6 +64,7 @@ def codecs(
     first_seed: int = 0,
     epochs: int | None = None,
     workers: tuple[int, ...] | None = None,
+    parts: Sequence[str] = PARTS,
     trainings: str = "runs/bench-codecs",
 ) -> list[dict[str, Any]]:
     """Measure errors of messages and variances of gradients, or with ``seeds`` what whole trainings come to.
@@ -70,6 +74,7 @@ def codecs(
         graph: names or paths, separated by commas; by default those of `GRAPHS` that are here.
         models: whose rows are taken.
         epochs: of training; by default what the graph needs.
+        parts: of the table, some of `PARTS`.
         systems, seeds, first_seed, workers, trainings: as for
             :func:`gnnqlab.bench.codec_trainings.codec_trainings`.
 
@@ -77,9 +82,14 @@ def codecs(
         Rows as :func:`gnnqlab.bench.registry.measure` describes them.
 
     Raises:
-        ValueError: if an option of trainings comes without ``seeds``, or a model with them.
+        ValueError: if an option of trainings comes without ``seeds``, or a model or a part with them, or there is no
+            such part.
     """
+    if not parts or not set(parts) <= set(PARTS):
+        raise ValueError(f"parts must be some of {PARTS}, got {tuple(parts)}")
     if seeds is not None:
+        if tuple(parts) != PARTS:
+            raise ValueError(f"trainings for --seeds are one table, got parts {list(parts)}; leave them out")
         if tuple(models) != MODELS:
             raise ValueError(f"trainings for --seeds are of one model, got models {list(models)}; leave them out")
         more = {} if workers is None else {"workers": workers}
@@ -99,11 +109,13 @@ def codecs(
     for stem, path in paths.items():
         for model in models:
             trained = GRAPHS.get(stem, 20) if epochs is None else epochs
-            rows += _rows(stem, path, model, trained, repeats, progress)
+            rows += _rows(stem, path, model, trained, repeats, parts, progress)
     return rows
 
 
-def _rows(name: str, path: str, model: str, epochs: int, repeats: int, progress: Progress) -> list[dict[str, Any]]:
+def _rows(
+    name: str, path: str, model: str, epochs: int, repeats: int, parts: Sequence[str], progress: Progress
+) -> list[dict[str, Any]]:
     from gnnqlab.graph.sources import load
     from gnnqlab.measure.codec_error import codec_error, trained_rows
     from gnnqlab.measure.gradient_noise import trained_weights
@@ -113,7 +125,8 @@ def _rows(name: str, path: str, model: str, epochs: int, repeats: int, progress:
     usual = _usual()
     graph, shape = load(path), ModelSettings(name=model, layers=3, hidden=256, dropout=0.0)
     weights = trained_weights(graph, shape, epochs)
-    sent, found = trained_rows(graph, shape, weights), _in_time(f"{name}, {model}", graph, shape, epochs)
+    sent = trained_rows(graph, shape, weights)
+    found = _in_time(f"{name}, {model}", graph, shape, epochs) if "late" in parts else []
     for bits, goal in GOALS.items():
         others = _codecs(bits)
         worst: dict[str, dict[str, float]] = {}
@@ -124,6 +137,8 @@ def _rows(name: str, path: str, model: str, epochs: int, repeats: int, progress:
             for kind, codec in others.items():
                 error = codec_error(codec, rows, bits)
                 errors[kind] += error.squared
+                if "messages" not in parts:
+                    continue
                 case = f"{name}, {model}, {place.direction}, layer {place.layer}, {bits} bit"
                 figure = f"squared error of a message, {kind}, {_row_bytes(codec, bits)} B a row"
                 figure += f" ({error.bias:.3f} of the norm is bias)"
@@ -131,7 +146,7 @@ def _rows(name: str, path: str, model: str, epochs: int, repeats: int, progress:
                 found.append(row(case, figure, error.squared, "of the square", "row min-max", plain, ratio))
         every = {"min-max": usual, **others}
         best = {direction: _best(errors, every, bits) for direction, errors in worst.items()}
-        for direction, errors in worst.items():
+        for direction, errors in worst.items() if "means" in parts else ():
             ours, plain = errors[best[direction]], errors["min-max"]
             share = _row_bytes(every[best[direction]], bits) / _row_bytes(usual, bits)
             layers = sum(place.direction == direction for place in sent)
@@ -144,6 +159,9 @@ def _rows(name: str, path: str, model: str, epochs: int, repeats: int, progress:
                     asked,
                 )
             )  # fmt: skip
+        progress.say(f"{name}, {model}, {bits} bit")
+        if "gradients" not in parts:
+            continue
         pairs = {"the best codecs by direction": (best["forward"], best["backward"])}
         if BY_ROW in others:
             pairs["each row in the code of the least variance"] = (BY_ROW, BY_ROW)
@@ -160,7 +178,6 @@ def _rows(name: str, path: str, model: str, epochs: int, repeats: int, progress:
                     _ratio(plain, ours),
                 )
             )  # fmt: skip
-        progress.say(f"{name}, {model}, {bits} bit")
     return found
 
 

@@ -61,7 +61,9 @@ class Bench:
     all. versions: names of systems; default vanilla."""
     parts: str | None = None
     """memory: parts of the table, separated by commas: SAR's peaks and seconds beside Vanilla's, what is foreseen, live
-    matrices, what layers keep; default: peaks,seconds,foreseen,live,kept."""
+    matrices, what layers keep; default: peaks,seconds,foreseen,live,kept. codecs without --seeds: errors of messages,
+    their means by direction, gradients, messages that depend on those before; default:
+    messages,means,gradients,late."""
     computes: str | None = None
     """precision: names of parts of the axis compute, separated by commas; default float32,bfloat16,int8."""
     epochs: int | None = None

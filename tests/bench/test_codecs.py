@@ -92,6 +92,18 @@ def test_once_for_real_and_found_again(tmp_path: Path) -> None:
     assert codec_trainings(**settings) == rows and (tmp_path / "trainings.jsonl").read_text() == kept
 
 
+def test_parts_of_the_table_are_those_of_the_whole() -> None:
+    asked: dict[str, Any] = {"graph": "digits", "models": ("gcn",), "epochs": 2}
+    means = codecs(2, parts=("means",), **asked)
+    assert {each["figure"].partition(",")[0] for each in means} == {"variance of rows"} and len(means) == 8
+    both = codecs(2, parts=("means", "messages"), **asked)
+    assert [each for each in both if each["figure"].startswith("variance of rows")] == means and len(both) > len(means)
+    with pytest.raises(ValueError, match=r"parts must be some of .*, got \('mean',\)"):
+        codecs(parts=("mean",))
+    with pytest.raises(ValueError, match="trainings for --seeds are one table"):
+        codecs(seeds=1, parts=("means",))
+
+
 def test_the_best_codec_of_a_direction_takes_no_more_bytes_and_has_no_bias() -> None:
     every = {"min-max": bench._usual(), **bench._codecs(1)}
     errors = {"min-max": 3.0, "rotated once": 0.1, "rotated twice": 0.5, "4 spikes apart": 0.2, "least variance": 0.5}
