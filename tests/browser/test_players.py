@@ -39,6 +39,17 @@ def test_a_player_walks_by_keyboard(lab: LabPage, screenshots: Path) -> None:
     lab.page.screenshot(path=screenshots / "player.png")
 
 
+def test_arrow_keys_turn_a_list_and_stay_in_it(lab: LabPage) -> None:
+    row = lab.page.get_by_role("combobox", name="Row", exact=True)
+    row.focus()
+    before = row.input_value()
+    lab.page.keyboard.press("ArrowDown")
+    assert row.input_value() != before
+    assert row.evaluate("(each) => each === document.activeElement"), "the page did not move to another cell"
+    lab.page.keyboard.press("ArrowUp")
+    assert row.input_value() == before
+
+
 def test_labels_stand_beside_their_toggles(lab: LabPage) -> None:
     for label, first in (("Bits", "1 bit"), ("Cut by", "METIS")):
         words = lab.page.locator(".widget-toggle-buttons .widget-label", has_text=label).bounding_box()

@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 __all__ = [
-    "BESIDE", "KNOBS", "MARK", "PAGE", "WIDTH", "alert", "asked_for_pictures", "make_access", "make_tip",
+    "BESIDE", "KNOBS", "MARK", "PAGE", "TABLE", "WIDTH", "alert", "asked_for_pictures", "make_access", "make_tip",
     "shows_static", "tipped",
 ]  # fmt: skip
 
@@ -25,6 +25,9 @@ BESIDE = {"display": "flex", "flex_flow": "row", "align_items": "center"}
 KNOBS = {"flex_flow": "row wrap", "align_items": "center", "grid_gap": "6px 14px"}
 """Layout of a row of controls: a slider's number and the label of the next one have room between them."""
 
+TABLE = "jp-RenderedHTMLCommon"
+"""Class of a widget that shows a table: a page sets it as it sets those of cells, with room between its columns."""
+
 MARK = "#d55e00"
 """Colour of what marks a refused value. Words about it are in the page's own ink: on light and on dark pages alike no
 warm colour has the contrast that small letters need (4.5:1)."""
@@ -32,6 +35,27 @@ warm colour has the contrast that small letters need (4.5:1)."""
 # Sliders of ipywidgets leave their handle without a name; here it gets the text of the label beside it. The
 # theme is read from the page, because figures cannot see it.
 _SCRIPT = """
+// Notebook 7 takes arrow keys before sliders have them, and JupyterLab before lists and radio buttons: a press on one
+// of ours moved to another cell. Once a page, and only for keys that the control itself knows.
+const KEYS = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End", "PageUp", "PageDown"];
+const keepKeys = () => {
+  if (window.gnnqlabKeys) return;
+  window.gnnqlabKeys = true;
+  window.addEventListener("keydown", (event) => {
+    const at = event.target;
+    if (!at.matches?.('.noUi-handle, select, input[type="radio"]') || !at.closest(".jp-Cell-outputArea")) return;
+    const plain = !(event.ctrlKey || event.altKey || event.metaKey || event.shiftKey);
+    at.toggleAttribute("data-lm-suppress-shortcuts", false);
+    if (plain && KEYS.includes(event.key)) at.setAttribute("data-lm-suppress-shortcuts", "true");
+  }, true);
+};
+// Notebook 7 puts outputs higher than a page into a box that scrolls, of a few lines; views with controls are whole.
+const WHOLE = "body[data-notebook] .jp-mod-outputsScrolled .jp-Cell-outputArea.gnnqlab-whole { max-height: none; }";
+const keepWhole = (el) => {
+  el.closest(".jp-Cell-outputArea")?.classList.add("gnnqlab-whole");
+  if (document.getElementById("gnnqlab-whole")) return;
+  document.head.append(Object.assign(document.createElement("style"), { id: "gnnqlab-whole", textContent: WHOLE }));
+};
 export default () => {
 let views = 0;
 const show = (model, shown) => { model.set("shown", shown); model.save_changes(); };
@@ -68,7 +92,8 @@ function render({ model, el }) {
   const named = new MutationObserver(name);
   const themed = new MutationObserver(theme);
   const changes = { childList: true, subtree: true, characterData: true };
-  requestAnimationFrame(() => { name(); named.observe(root(), changes); });
+  requestAnimationFrame(() => { name(); keepWhole(el); named.observe(root(), changes); });
+  keepKeys();
   theme();
   views += 1;
   show(model, true);

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.figures.bundle import caption_of, table_html
-from gnnqlab.lab.figures.controls import PAGE, alert, make_access
+from gnnqlab.lab.figures.controls import PAGE, TABLE, alert, make_access
 from gnnqlab.lab.figures.figure_view import FigureView
 from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.listing.run_rows import told
@@ -39,7 +39,7 @@ class RunPanel:
         self.table = RunTable(browser.rows)
         self.table.observe(self._chosen)
         self.figure = FigureView(width=PAGE)
-        self.words, self.result = widgets.HTML(), widgets.HTML()
+        self.words, self.result = widgets.HTML(), widgets.HTML().add_class(TABLE)
         self._dark_figure: Callable[[bool], Any] | None = None
         self._doomed: tuple[str, ...] = ()
         self._live: Any = None

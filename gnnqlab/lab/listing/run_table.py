@@ -17,6 +17,8 @@ from gnnqlab.lab.listing.run_rows import Row
 __all__ = ["RunTable", "rows_html"]
 
 _WIDTH, _HEIGHT = 90, 22
+_CURVE = "validation"
+"""Name of the column of curves."""
 """Pixels of a curve."""
 
 
@@ -133,11 +135,13 @@ def rows_html(rows: Sequence[Row]) -> str:
     """
     scores = [score for row in rows for score in row.curve]
     least, most = (min(scores), max(scores)) if scores else (0.0, 1.0)
-    head = "".join(f'<th scope="col">{name}</th>' for name in (*_COLUMNS, "validation"))
+    names = list(_COLUMNS)
+    names.insert(names.index("test") + 1, _CURVE)  # as beside controls, and where a narrow page still has it
+    head = "".join(f'<th scope="col">{name}</th>' for name in names)
     lines = []
     for row in rows:
-        cells = "".join(f"<td>{html.escape(text(row))}</td>" for text in _COLUMNS.values())
-        lines.append(f"<tr>{cells}<td>{_curve(row, least, most)}</td></tr>")
+        texts = {name: html.escape(text(row)) for name, text in _COLUMNS.items()} | {_CURVE: _curve(row, least, most)}
+        lines.append("<tr>" + "".join(f"<td>{texts[name]}</td>" for name in names) + "</tr>")
     size = human_bytes(sum(row.size for row in rows))
     caption = f"{len(rows)} run{'' if len(rows) == 1 else 's'}, {size} on disk"
     return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"

@@ -6,7 +6,7 @@ import html
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.figures.bundle import table_html
-from gnnqlab.lab.figures.controls import BESIDE, KNOBS, MARK, WIDTH, alert, make_access, tipped
+from gnnqlab.lab.figures.controls import BESIDE, KNOBS, MARK, TABLE, WIDTH, alert, make_access, tipped
 from gnnqlab.lab.figures.figure_view import FigureView
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ class CutControls:
             self.around.layout.display = "none"
         self._fit(model.hosts)
         self.words, self.refused, self.said, self.table = (widgets.HTML() for _ in range(4))
+        self.table.add_class(TABLE)
         self.sharing, self.map, self.shares = (FigureView(width=WIDTH) for _ in range(3))
         self.access = make_access()
         self._marked = widgets.HBox([self.number, self.box_number], layout={"border": "2px solid transparent"})

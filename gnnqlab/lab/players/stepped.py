@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from gnnqlab.lab.figures.bundle import Bundle, table_html
-from gnnqlab.lab.figures.controls import WIDTH, make_access
+from gnnqlab.lab.figures.controls import TABLE, WIDTH, make_access
 from gnnqlab.lab.figures.figure_view import FigureView
 
 __all__ = ["Shown", "StepControls", "Stepped"]
@@ -94,7 +94,7 @@ class StepControls:
         )
         self.back = widgets.Button(description="Back", icon="arrow-left", tooltip="The step before")
         self.next = widgets.Button(description="Next", icon="arrow-right", tooltip="The next step")
-        self.words, self.table = widgets.HTML(), widgets.HTML()
+        self.words, self.table = widgets.HTML(), widgets.HTML().add_class(TABLE)
         self.figure = FigureView(width=WIDTH)
         self.access = make_access()
         self.play: Any = None
@@ -124,7 +124,7 @@ class StepControls:
         model = self.shown
         bundle = model.bundle(dark=self.access.dark)
         self.words.value = f'<p role="status" style="max-width:70em;line-height:1.5">{html.escape(model.say())}</p>'
-        self.table.value = table_html(bundle.frame, caption=f"The numbers of step {model.number}")
+        self.table.value = table_html(bundle.frame, caption=f"The\u00a0numbers\u00a0of\u00a0step\u00a0{model.number}")
         self.back.disabled, self.next.disabled = model.number == 1, model.number == len(model.steps)
         self.figure.show(bundle.figure)
 

@@ -38,6 +38,8 @@ _ROW, _GAP, _TOP, _FOOT = 186, 124, 34, 72
 """Heights in pixels: of a panel, between two, above the first, below the last."""
 _LEGEND = 36
 """Pixels from a panel down to its legend, below ticks and the name of the axis."""
+_WORDS = 0.25
+"""Width of the words at a bar, as a share of its panel."""
 _OFTEN = 3.0
 """An epoch that took so many times the median one, as with an assignment, is named and sets no scale."""
 
@@ -191,7 +193,18 @@ def _beyond(model: LiveModel, worker: int | None) -> dict[str, Any]:
     centers, totals = _totals(model, worker)
     top = live_axes(model, worker=worker)[_EPOCHS_AXIS].get("range", [0.0, np.inf])[1]
     high = [(x, total) for x, total in zip(centers, totals.tolist(), strict=True) if total > top]
-    middle = (centers[0] + centers[-1]) / 2 if len(centers) else 0.0
+    middle, across = ((centers[0] + centers[-1]) / 2, centers[-1] - centers[0]) if len(centers) else (0.0, 0.0)
+
+    def start(x: float) -> float:
+        """Where the words of a bar begin: they run to its right in the left half, to its left in the other."""
+        return x - _WORDS * across if x > middle else x
+
+    # Of bars whose words would lie on each other the highest is named.
+    high = [
+        (x, total)
+        for x, total in high
+        if all(total >= other for at, other in high if abs(start(at) - start(x)) < _WORDS * across)
+    ]
     return {
         "x": [x for x, _ in high],
         "y": [0.99 * top] * len(high),

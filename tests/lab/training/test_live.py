@@ -296,6 +296,20 @@ def test_an_epoch_with_an_assignment_sets_no_scale_and_is_named(make: Callable[.
     assert list(named[0].textposition) == ["bottom right", "bottom left"], "inside the panel at both of its ends"
 
 
+def test_of_high_epochs_side_by_side_the_highest_is_named(make: Callable[..., Folder]) -> None:
+    folder = make()
+    folder.write(range(40))
+    for rank in range(2):
+        lines = [json.loads(line) for line in (folder.path / f"records-rank{rank}.jsonl").read_text().splitlines()]
+        for epoch, seconds in ((5, 3.0), (7, 5.0), (18, 3.0), (22, 2.0), (38, 2.0)):
+            lines[epoch]["assign_s"] = seconds
+        (folder.path / f"records-rank{rank}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    model = folder.model
+    model.look()
+    (named,) = [trace for trace in draw_live(model).data if "mode" in trace and trace.mode == "text"]
+    assert list(named.x) == [7, 18, 38], "5 lies under the words of 7, and 22 speaks to the left, where 18 speaks"
+
+
 def test_no_legend_lies_on_a_panel(make: Callable[..., Folder]) -> None:
     folder = make()
     folder.write(range(10))
