@@ -50,6 +50,42 @@ def test_arrow_keys_turn_a_list_and_stay_in_it(lab: LabPage) -> None:
     assert row.input_value() == before
 
 
+def test_arrow_keys_reach_a_slider_where_the_page_takes_them_first(lab: LabPage) -> None:
+    # As Notebook 7: shortcuts are looked up before the page's elements see a key, unless an element asks to be spared.
+    lab.page.evaluate("""() => document.addEventListener("keydown", (event) => {
+      if (window.spared || event.target.closest("[data-lm-suppress-shortcuts]")) return;
+      event.preventDefault(); event.stopPropagation();
+    }, true)""")
+    try:
+        step = lab.page.get_by_role("slider", name="Step", exact=True)
+        step.focus()
+        before = step.get_attribute("aria-valuenow")
+        lab.page.keyboard.press("ArrowRight")
+        lab.page.wait_for_function(
+            "(before) => document.activeElement.getAttribute('aria-valuenow') !== before", arg=before
+        )
+        lab.page.keyboard.press("ArrowLeft")
+    finally:
+        lab.page.evaluate("() => { window.spared = true; }")
+
+
+def test_notebook_7_shows_views_whole(lab: LabPage) -> None:
+    height = """() => {
+      const area = document.querySelector(".noUi-handle").closest(".jp-Cell-outputArea");
+      const cell = area.closest(".jp-CodeCell");
+      cell.classList.add("jp-mod-outputsScrolled");
+      const kept = getComputedStyle(area).maxHeight;
+      document.body.dataset.notebook = "notebooks";
+      const whole = getComputedStyle(area).maxHeight;
+      delete document.body.dataset.notebook;
+      cell.classList.remove("jp-mod-outputsScrolled");
+      return [kept, whole];
+    }"""
+    kept, whole = lab.page.evaluate(height)
+    assert kept != "none", "in JupyterLab only who asks for it gets a box that scrolls"
+    assert whole == "none"
+
+
 def test_labels_stand_beside_their_toggles(lab: LabPage) -> None:
     for label, first in (("Bits", "1 bit"), ("Cut by", "METIS")):
         words = lab.page.locator(".widget-toggle-buttons .widget-label", has_text=label).bounding_box()
