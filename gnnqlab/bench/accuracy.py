@@ -8,8 +8,8 @@ machine to machine, and from run to run.
 Differs: the paper's graphs have 0.2 to 2.4 million nodes and train for up to 2000 epochs. Here every model trains on
 coauthor_physics, where 40 epochs are enough and differences are known to a tenth or two of a point. Nothing can be told
 apart there, so widths and staleness are compared on amazon_computers, which is dense and takes 120 epochs. Rows that
-are always an epoch old cost points there, with two workers already. One bit costs half a point with eight, where most
-neighbours are remote; two sets of twelve seeds each tell that apart.
+are always an epoch old cost points there, with two workers already. What one bit costs with eight, where most
+neighbours are remote, over twelve seeds: :mod:`gnnqlab.bench.codec_trainings`.
 """
 
 from __future__ import annotations

@@ -81,6 +81,7 @@ class Train(Options):
         return summary
 
     def _print_command(self, config: RunConfig) -> dict[str, Any]:
+        from gnnqlab.launch.folder import default_root
         from gnnqlab.launch.on_machines import machine_lines
 
         lines = machine_lines(
@@ -89,7 +90,7 @@ class Train(Options):
             address=self.address,
             port=self.port,
             interface=self.interface,
-            root=str(self.out or "runs"),
+            root=str(self.out or default_root()),
         )
         if not self.json:
             print(lines)

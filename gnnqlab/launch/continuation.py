@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from gnnqlab.launch import folder as files
 from gnnqlab.launch.local import launch
+from gnnqlab.launch.machines import other_machines
 from gnnqlab.launch.run import LIVE, Run
 from gnnqlab.train.checkpoint import FOLDER, newest_checkpoint
 from gnnqlab.train.json_lines import read_lines
@@ -55,6 +57,12 @@ def resume(
         raise ValueError(
             f"run {old.id} has trained {found.epoch} epochs already, got epochs {config.train.epochs}; "
             "ask for more with epochs=..."
+        )
+    if others := other_machines(old.folder):
+        warnings.warn(
+            f"run {old.id} trained on {1 + len(others)} machines and goes on here, on this one, with all its "
+            f"{config.workers} workers",
+            stacklevel=2,
         )
     return launch(config, root=root or old.folder.parent, wait=wait, prepare=_past(old, found.epoch))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -44,7 +45,7 @@ def launch(
         ValueError: if it asks for a GPU and there is none, or for more memory than there is.
         RuntimeError: if the folder cannot be written, or the guard does not start.
     """
-    _expect_device(config.launch.device)
+    _expect_device(config)
     from gnnqlab.train.room import expect_room
 
     expect_room(config)
@@ -56,25 +57,38 @@ def launch(
 
     if said := advice(config.system, config.workers, config.train.evaluate_every):
         warnings.warn(said, stacklevel=2)
-    if said := _slow_kernels():
+    if said := _slow_kernels(config.launch.device):
         warnings.warn(said, stacklevel=2)
     run = begin(config, root=root, prepare=prepare, fit=fit)
     return run.wait() if wait else run
 
 
-def _expect_device(device: str) -> None:
+def _expect_device(config: RunConfig) -> None:
     """Refuse here, at once, what the workers would refuse after they have started."""
     import torch
 
+    from gnnqlab.kernels import native
+
+    device, backend = config.launch.device, config.launch.backend
     if device == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device must be one that PyTorch {torch.__version__} finds here, got 'cuda'; choose 'cpu'")
+    if backend == "nccl" and config.workers > (found := torch.cuda.device_count()):
+        raise ValueError(
+            f"backend 'nccl' takes a GPU for each worker, got {config.workers} workers and {found} GPU(s); "
+            "choose backend 'gloo', or fewer workers"
+        )
+    if os.environ.get("GNNQLAB_KERNELS"):
+        native.active(torch.device(device))  # refuses kernels that are asked for and are not there
 
 
-def _slow_kernels() -> str:
+def _slow_kernels(device: str) -> str:
     """Why plain PyTorch runs in place of compiled kernels that nobody turned off; empty if it does not."""
     from gnnqlab.kernels import native
 
     status = native.status()
-    if status["backend"] != "reference" or not status["reason"]:
+    on_gpu = device == "cuda"
+    reason = status["cuda_reason" if on_gpu else "reason"]
+    if not reason or os.environ.get("GNNQLAB_KERNELS") or (not on_gpu and status["backend"] != "reference"):
         return ""
-    return f"kernels are plain PyTorch here, several times slower than compiled ones: {status['reason']}"
+    where = "on the GPU" if on_gpu else "here"
+    return f"kernels are plain PyTorch {where}, several times slower than compiled ones: {reason}"

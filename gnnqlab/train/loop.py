@@ -73,6 +73,7 @@ def fit(
         run=folder,
         heartbeat=heartbeat,
         held=held,
+        expect=task.expect_graph,
     )
     clock = Clock(heartbeat.phase)
     device = _device(config, rank)

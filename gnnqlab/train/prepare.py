@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,15 +82,17 @@ def own_shard(
     run: Path,
     heartbeat: Heartbeat,
     held: HeldLinks | None = None,
+    expect: Callable[[Graph], None] | None = None,
 ) -> Shard:
     """Return one worker's shard; on each machine one worker loads and partitions, the others wait for it.
 
     A partition that was made before is read from the cache without loading the graph at all. Where links are held back,
-    the shard is one of the graph without them, and :func:`own_links` has this worker's.
+    the shard is one of the graph without them, and :func:`own_links` has this worker's. ``expect`` refuses a graph that
+    cannot be trained on, before it is cut.
     """
     marker = run / _marker()
     if int(os.environ.get("LOCAL_RANK", rank)) == 0:
-        folder, links = _shards(source, partitioner, workers, heartbeat, held)
+        folder, links = _shards(source, partitioner, workers, heartbeat, held, expect)
         write_text(marker, json.dumps({"folder": str(folder), "links": links}))
     else:
         heartbeat.phase("partition", limit_s=_LONG_S)
@@ -128,7 +131,12 @@ def _marker() -> str:
 
 
 def _shards(
-    source: str, partitioner: Partitioner, workers: int, heartbeat: Heartbeat, held: HeldLinks | None
+    source: str,
+    partitioner: Partitioner,
+    workers: int,
+    heartbeat: Heartbeat,
+    held: HeldLinks | None,
+    expect: Callable[[Graph], None] | None,
 ) -> tuple[Path, str | None]:
     """Return the folder of the shards, and what the links are called there, if there are any."""
     note = cache_folder() / "sources" / f"{_source_digest(source, held)}.json"
@@ -139,6 +147,8 @@ def _shards(
             return folder, links
     heartbeat.phase("load", limit_s=_LONG_S)
     graph, split, links = load(source), None, None
+    if expect is not None:
+        expect(graph)
     heartbeat.phase("partition", limit_s=_LONG_S)
     if held is not None:
         split = split_links(graph, val=held.val, test=held.test, seed=held.seed)

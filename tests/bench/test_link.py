@@ -117,7 +117,7 @@ def test_mistakes_are_refused_before_anything_is_trained(capsys: pytest.CaptureF
 
 
 def test_all_systems_are_measured_over_one_link() -> None:
-    names = ("vanilla", "adaqp in bfloat16")
+    names = ("vanilla", "adaqp in bfloat16", "pipegcn")
     rows = over_link(1, link="200mbit", workers=(2,), graph="digits", models=("gcn",), contestants=names, epochs=4)
     assert {row["case"].split(", ")[0] for row in rows} == {"gcn"}
     assert "200mbit" in rows[0]["case"]

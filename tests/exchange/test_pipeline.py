@@ -27,6 +27,7 @@ EPOCHS = 6
 SHAPES = {
     "gcn": ModelSettings(layers=3, hidden=16, dropout=0.3),
     "graphsage": ModelSettings(name="graphsage", layers=2, hidden=16, dropout=0.3),
+    "gcnii": ModelSettings(name="gcnii", layers=3, hidden=16, dropout=0.3),
 }
 
 

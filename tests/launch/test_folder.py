@@ -46,12 +46,33 @@ def test_a_gpu_that_is_not_there_is_refused_before_anything_starts(tmp_path: Pat
 
 
 def test_slow_kernels_that_nobody_asked_for_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert local._slow_kernels() == ""
-    missing = {"backend": "reference", "reason": "no library was built; run make kernels"}
+    monkeypatch.delenv("GNNQLAB_KERNELS", raising=False)
+    assert local._slow_kernels("cpu") == ""
+    reason = "no library was built; run make kernels"
+    missing = {"backend": "reference", "reason": reason, "cuda_reason": "built without"}
     monkeypatch.setattr(native, "status", lambda: missing)
-    assert "several times slower than compiled ones: no library was built; run make kernels" in local._slow_kernels()
-    monkeypatch.setattr(native, "status", lambda: {"backend": "reference", "reason": None})
-    assert local._slow_kernels() == ""
+    said = "several times slower than compiled ones: no library was built; run make kernels"
+    assert said in local._slow_kernels("cpu")
+    assert "plain PyTorch on the GPU, several times slower than compiled ones: built" in local._slow_kernels("cuda")
+    monkeypatch.setattr(native, "status", lambda: {"backend": "reference", "reason": None, "cuda_reason": None})
+    assert local._slow_kernels("cpu") == local._slow_kernels("cuda") == ""
+    monkeypatch.setattr(native, "status", lambda: missing)
+    monkeypatch.setenv("GNNQLAB_KERNELS", "reference")
+    assert local._slow_kernels("cpu") == "", "who turned them off is not told that they are off"
+
+
+def test_kernels_and_gpus_that_are_not_there_are_refused_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GNNQLAB_KERNELS", "foo")
+    with pytest.raises(ValueError, match="GNNQLAB_KERNELS must be one of .*, got 'foo'"):
+        launch(config(), root=tmp_path / "runs")
+    monkeypatch.delenv("GNNQLAB_KERNELS")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(ValueError, match=r"'nccl' takes a GPU for each worker, got 2 workers and 1 GPU\(s\); choose"):
+        launch(config(device="cuda", backend="nccl"), root=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_disk_without_room_is_named_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,12 @@ def test_a_constraint_without_rates_misses_the_slow_link():
     assert found["slow"] > 1.05 and found["slow_seconds"] > 1
 
 
+def test_a_sum_of_unbiased_errors_has_no_mean_and_shrinks():
+    found = figures("SY-7")
+    assert found["mean_4"] < 1.6 and found["mean_64"] < 1.6
+    assert found["size_64"] < found["size_4"] / 3
+
+
 def test_signs_and_codes():
     assert figures("SY-1") == {"written": 1.0, "descent": 8.0}
     assert figures("SY-2") == {"halves": 2.5, "quarters": 1.4375}

@@ -187,6 +187,12 @@ ERRATA = tuple(
             "θ of each link, as in the paper",
         ),
         (
+            "AQ-23",
+            "AdaQP sections 5.1 and 5.5",
+            "gains of up to 0.19 points are credited to noise that regularises; none has an interval over seeds",
+            "a gain is called one only where its interval leaves zero out; none was here",
+        ),
+        (
             "SY-1",
             "SYLVIE section V-A, Eq. 5",
             "the descent rate (F_t - F_{t-1})/time is negative while the loss falls, the rule reads as if positive",
@@ -221,6 +227,12 @@ ERRATA = tuple(
             "SYLVIE section V-A",
             "L_t is the unweighted mean of the workers' losses: not the training loss where parts are uneven",
             "the loss over all training nodes",
+        ),
+        (
+            "SY-7",
+            "SYLVIE section IV-A",
+            "the error of a sum over neighbours is said to have a mean that grows with √d; unbiased rounding has none",
+            "importance by in-degree as published; that the mean is zero is tested",
         ),
         (
             "PI-2",

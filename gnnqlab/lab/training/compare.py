@@ -211,10 +211,13 @@ def compare(runs: Sequence[RunLike], *, target: float | None = None) -> Comparis
             first run's where there is no Vanilla.
 
     Raises:
+        TypeError: if they are paths.
         ValueError: if there is no run, or the target is no score.
     """
     if hasattr(runs, "records"):
         raise ValueError("runs must be a list of runs, got one run; pass compare([run, other]), or compare([run])")
+    if isinstance(runs, str | Path) or any(isinstance(run, str | Path) for run in runs):
+        raise TypeError(f"runs must be a list of runs, got {runs!r}; open a folder by gnnqlab.Run(path)")
     if not runs:
         raise ValueError("a comparison needs at least one run, got none; pass compare([run, other])")
     if target is not None:

@@ -233,7 +233,8 @@ def model_home(name: str) -> dict[str, Any] | None:
         return None
     home = {"builder": name_of(builder), "norms": list(kind.norms), "settings": name_of(kind.settings)}
     edges = {} if kind.edges == "none" else {"edges": kind.edges}
-    return home | {"activations": list(kind.activations)} | edges
+    stacked = {"stacked": True} if kind.stacked else {}
+    return home | {"activations": list(kind.activations)} | edges | stacked
 
 
 def find_model(name: str, home: dict[str, Any]) -> None:
@@ -249,6 +250,7 @@ def find_model(name: str, home: dict[str, Any]) -> None:
         register_model(
             norms=tuple(home["norms"]),
             settings=load(home["settings"]),
+            stacked=home.get("stacked", False),
             edges=home.get("edges", "none"),
             activations=tuple(home.get("activations", ())),
         )(builder)
