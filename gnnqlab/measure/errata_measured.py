@@ -142,8 +142,8 @@ def mean_error_of_a_sum() -> Effect:
         figures[f"mean_{degree}"] = float(sums_ED.mean(0).norm() / (sums_ED.var(0).sum() / _OFTEN).sqrt())
     return Effect(
         f"of 4 and of 64 neighbours in 1 bit the sum's mean error is {figures['mean_4']:.2f} and "
-        f"{figures['mean_64']:.2f} of its standard error (chance gives 1); its size falls from {figures['size_4']:.2f} to "
-        f"{figures['size_64']:.2f}",
+        f"{figures['mean_64']:.2f} of its standard error (chance gives 1); its size falls from "
+        f"{figures['size_4']:.2f} to {figures['size_64']:.2f}",
         figures,
     )
 
