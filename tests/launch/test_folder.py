@@ -70,7 +70,7 @@ def test_kernels_and_gpus_that_are_not_there_are_refused_before_anything_starts(
     monkeypatch.delenv("GNNQLAB_KERNELS")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(ValueError, match=r"'nccl' takes a GPU for each worker, got 2 workers and 1 GPU\(s\); choose"):
+    with pytest.raises(ValueError, match=r"'nccl' takes a GPU for each worker, got 3 workers and 1 GPU\(s\); choose"):
         launch(config(device="cuda", backend="nccl"), root=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
