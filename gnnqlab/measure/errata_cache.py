@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from gnnqlab.measure.delta_drift import drift_of_deltas
-from gnnqlab.measure.errata_measured import MEASUREMENTS, Effect, measures
+from gnnqlab.measure.errata_measured import Effect, measures
+from gnnqlab.measure.errata_sums import MEASUREMENTS
 from gnnqlab.theory.cache import cache_bound
 
 __all__ = ["MEASUREMENTS", "dropped_cross_term", "error_that_stays", "totals_for_differences", "undecoded_cache"]
