@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
     from gnnqlab.systems.system import System
 
-__all__ = ["MEASUREMENTS", "Effect", "measures"]
+__all__ = ["MEASUREMENTS", "Effect", "decoded_errors", "in_standard_errors", "measures"]
 
 
 @dataclass(frozen=True)
@@ -104,20 +104,28 @@ def parameters_cut_after_encoding() -> Effect:
     )
 
 
-def _bias_of_codec(parameters: str, *, bits: int, repeats: int = 200) -> float:
+def _bias_of_codec(parameters: str, *, bits: int) -> float:
     """Distance of the mean decoded row from the row, in standard errors, for a type of the parameters."""
-    rows_KD = _normal(32, 64, seed=1)
-    numbers_K = torch.arange(32)
+    return in_standard_errors(decoded_errors(_normal(32, 64, seed=1), bits, parameters))
+
+
+def decoded_errors(rows_KD: Tensor, bits: int, parameters: str, repeats: int = 200) -> Tensor:
+    """Return what the decoded rows are off by in as many messages of fresh noise, float64 ``(repeats, K, D)``."""
+    numbers_K = torch.arange(len(rows_KD))
     codec = Stochastic(parameters=parameters)
-    layout = codec.layout(bits, 32, 64)
+    layout = codec.layout(bits, *rows_KD.shape)
     segment, out_KD = torch.empty(layout.num_bytes, dtype=torch.uint8), torch.empty_like(rows_KD)
     errors = []
     for epoch in range(repeats):
         codec.encode(rows_KD, numbers_K, numbers_K, layout, segment, Noise(0, epoch, 0))
         codec.decode(segment, layout, out_KD, numbers_K, accumulate=False)
         errors.append(out_KD.double() - rows_KD.double())
-    stacked = torch.stack(errors)
-    return float(stacked.mean(0).norm() / (stacked.var(0).sum() / repeats).sqrt())
+    return torch.stack(errors)
+
+
+def in_standard_errors(errors: Tensor) -> float:
+    """Return the size of the mean error over that of its standard error; 1 is chance."""
+    return float(errors.mean(0).norm() / (errors.var(0).sum() / len(errors)).sqrt())
 
 
 @measures("AQ-3")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import io
 import math
 import os
 import sys
@@ -153,17 +152,14 @@ def _dgl_is_silent() -> Iterator[None]:
                 os.close(before)
 
 
-class _OtherThreads(io.TextIOBase):
-    """A stream that takes what every thread writes but the one that made it."""
+class _OtherThreads:
+    """A stream as it is, but for what the thread that made this writes."""
 
     def __init__(self, stream: Any) -> None:
         self._stream, self._silent = stream, threading.get_ident()
 
     def write(self, text: str) -> int:
         return len(text) if threading.get_ident() == self._silent else self._stream.write(text)
-
-    def flush(self) -> None:
-        self._stream.flush()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

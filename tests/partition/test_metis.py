@@ -75,9 +75,11 @@ def test_what_a_cell_prints_while_a_widget_s_thread_cuts_is_not_lost(library, mo
     assert cutting.wait(60)
     print("from a cell")
     print("and a warning", file=sys.stderr)
+    while_cutting = sys.stdout.encoding, sys.stdout.isatty()
     printed.set()
     thread.join()
     assert capsys.readouterr() == ("from a cell\n", "and a warning\n")
+    assert while_cutting == (sys.stdout.encoding, sys.stdout.isatty()), "a stream as it is"
 
 
 def test_two_threads_that_cut_at_once_leave_the_streams_as_they_were(library, capsys):

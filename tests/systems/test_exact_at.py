@@ -50,8 +50,9 @@ def test_what_is_no_point_is_refused(points, text):
 
 
 def test_a_systems_name_is_no_system():
-    with pytest.raises(TypeError, match="system must be a System, .*, got 'adaqp'"):
-        exact_at("adaqp", "forward")
+    for named in ("adaqp", Fixed(bits=2)):
+        with pytest.raises(TypeError, match="system must be a System, .*, got "):
+            exact_at(named, "forward")
 
 
 def test_a_command_line_says_it_around_the_systems_own_bits():
