@@ -162,6 +162,16 @@ def test_help_is_readable_where_there_are_no_greek_letters():
     assert done.returncode == 0 and "\\u03bb in [0, 1]" in done.stdout
 
 
+def test_printed_commands_put_runs_where_they_go(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("GNNQLAB_RUNS", str(tmp_path / "elsewhere"))
+    words = ["train", "--nnodes", "2", "--workers", "4", "--print-command", "--address", "10.1.2.3"]
+    cli.main(words)
+    assert str(tmp_path / "elsewhere") in capsys.readouterr().out
+    cli.main([*words, "--out", "/disk/runs"])
+    said = capsys.readouterr().out
+    assert "/disk/runs" in said and "elsewhere" not in said
+
+
 def test_printed_commands_name_every_machine(capsys):
     cli.main(["train", "--nnodes", "2", "--workers", "4", "--print-command", "--address", "10.1.2.3"])
     said = capsys.readouterr().out

@@ -14,7 +14,7 @@ from gnnqlab.exchange import Pipelined, Sequential
 from gnnqlab.message.sampler import BoundarySampling
 from gnnqlab.nn import LocalGraph, ModelSettings
 from gnnqlab.nn.messages import MessageConvolution
-from gnnqlab.nn.models.registry import _KINDS, MODELS, edges_in, find_model, model_home, register_model
+from gnnqlab.nn.models.registry import _KINDS, MODELS, edges_in, find_model, is_stacked, model_home, register_model
 from gnnqlab.partition import EBV, Random, build_shard
 from gnnqlab.systems import cagnet, cdfgnn, vanilla
 from gnnqlab.train.batches import Batches, MiniBatchSettings
@@ -49,9 +49,14 @@ def test_a_model_says_what_it_makes_of_them():
         register_model(edges="row")(tests.nn.message_model.messages)
     home = model_home("messages")
     assert home["edges"] == "rows" and edges_in("messages") == "rows" and "edges" not in (model_home("gcn") or {})
+    assert "stacked" not in home
+    del MODELS["messages"], _KINDS["messages"]
+    find_model("messages", home | {"stacked": True})
+    assert edges_in("messages") == "rows" and is_stacked("messages")
+    assert model_home("messages") == home | {"stacked": True}, "told on to the next process"
     del MODELS["messages"], _KINDS["messages"]
     find_model("messages", home)
-    assert edges_in("messages") == "rows"
+    assert not is_stacked("messages")
 
 
 def test_messages_need_features():

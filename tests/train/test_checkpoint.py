@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import time
+import warnings
 
 import pytest
 import torch
@@ -177,7 +178,8 @@ def equal_but_time(one, other):
 
 def test_an_assignment_goes_on_too_also_one_that_was_under_way(tmp_path):
     # Weighed after epoch 1, in force from epoch 3: after 2 epochs the assignment is under way.
-    settings = {**SETTINGS, **ADAQP, "epochs": 2, "checkpoint_every": 2}
+    # Not among 8 bits, with which it starts: what links are measured at may be worth them everywhere.
+    settings = {**SETTINGS, **ADAQP, "among": (2, 4), "epochs": 2, "checkpoint_every": 2}
     first = gq.launch("digits", **settings, out=tmp_path, wait=True)
     before = read_checkpoint(first.folder / "checkpoints" / "epoch-000002.safetensors")
     chosen = {name: rows for name, rows in before.tensors.items() if name.startswith("assignment/pending/")}
@@ -254,6 +256,17 @@ def test_what_cannot_be_resumed_is_refused(tmp_path):
     files.write_json(running.folder / "status.json", {"state": "running", "epoch": 1, "errors": []})
     with pytest.raises(RuntimeError, match="must have ended to be resumed, got status starting|running"):
         gq.resume(running, epochs=4)
+
+
+def test_a_run_of_several_machines_says_that_it_goes_on_on_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("gnnqlab.launch.continuation.launch", lambda config, **settings: "launched")
+    old = ended(tmp_path, epoch=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert gq.resume(old, epochs=4) == "launched"
+    files.write_json(old.folder / "status-node1.json", {"state": "finished", "epoch": 1, "errors": []})
+    with pytest.warns(UserWarning, match="trained on 2 machines and goes on here, on this one, with all its 1 workers"):
+        gq.resume(old, epochs=4)
 
 
 def test_a_checkpoint_of_another_training_is_refused(tmp_path):

@@ -147,6 +147,25 @@ def test_a_run_tells_its_partitioner_how_many_hosts_there_are(tmp_path, settings
         fit(config, tmp_path, 0, 4, Heartbeat(None))
 
 
+def test_a_file_that_cannot_be_trained_on_is_refused_before_it_is_cut(tmp_path: Path) -> None:
+    bare = gq.Graph.from_edges(torch.tensor([0, 1, 2]), torch.tensor([1, 2, 0]), num_nodes=3)
+    bare.save(tmp_path / "bare")
+    cut = []
+
+    class Counted(Random):
+        def cut(self, *asked: Any) -> Any:
+            cut.append(asked)
+            return super().cut(*asked)
+
+    config = gq.configure("digits", workers=1)
+    with pytest.raises(ValueError, match="training needs"):
+        own_shard(
+            str(tmp_path / "bare"), Counted(), rank=0, workers=1, run=tmp_path, heartbeat=Heartbeat(None),
+            expect=config.task.expect_graph,
+        )  # fmt: skip
+    assert cut == []
+
+
 def test_links_are_held_back_before_the_cut_and_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = gq.load("sbm:60,3,6")
 

@@ -121,7 +121,7 @@ def test_drift_grows_with_age_and_decides_the_period():
     assert steep.period(0.05, periods=(1, 2, 50)) == 2 and Drift(ages=(), loss=()).period() == 200
 
 
-def test_a_guess_needs_no_run():
+def test_a_guess_needs_no_run(monkeypatch):
     """The wire by arithmetic, computation from the traced epochs: there at once, and it says that it is a guess."""
     config = written_down().config
     slow = replace(config, launch=LaunchSettings(hosts=2, link="1mbit"))
@@ -129,6 +129,11 @@ def test_a_guess_needs_no_run():
     assert not guessed["loop"].launched and guessed["loop"].link == "loopback"
     assert guessed["slow"].wire.theta_s_per_byte == pytest.approx(8e-6 / GOODPUT, rel=0.01)
     assert guessed["slow"].exact.communication_s > 10 * guessed["loop"].exact.communication_s
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0})
+    shared, alone = estimate_timing(config, seen()).exact.phases, seen().phases
+    assert shared["central"] == pytest.approx(config.workers * alone["central"]), "workers share one processor"
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(64)))
+    assert estimate_timing(config, seen()).exact.phases["central"] == pytest.approx(alone["central"])
     assert set(guessed["loop"].exact.phases) >= {"central", "marginal", "encode", "decode", "dense", "reduce"}
     probe = Probe(config=slow, trace=seen(), timing=guessed["slow"], wire=guessed["slow"].wire)
     assert probe.forecast(lam=0.0).speedup > 1 and "guess" in repr(probe)

@@ -20,6 +20,7 @@ def without_browser(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_browser_there_is_a_table() -> None:
     outputs, _ = bundle.show(convergence({"vanilla": RUN.records}), RUN.records)._repr_mimebundle_()
     assert outputs["application/vnd.plotly.v1+json"]["data"]
+    assert outputs["application/vnd.plotly.v1+json"]["config"] == {"showSendToCloud": False}
     assert outputs["text/html"].startswith("<table><caption>Validation accuracy by epoch")
     assert "image/svg+xml" not in outputs
     assert "Validation accuracy by epoch" in outputs["text/plain"]

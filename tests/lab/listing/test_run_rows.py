@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -132,6 +133,8 @@ def test_without_a_kernel_the_table_stays(folder: Path, monkeypatch) -> None:
     monkeypatch.setenv("GNNQLAB_STATIC", "1")
     bundle = gq.runs(folder)._repr_mimebundle_()
     assert set(bundle) == {"text/plain", "text/html"} and bundle["text/html"].count("<tr>") == 5
+    names = re.findall('<th scope="col">([^<]*)</th>', bundle["text/html"])
+    assert names.index("validation") == names.index("test") + 1, "a narrow page still has the curves"
     assert "fixed-bits (bits 4)" in bundle["text/html"] and bundle["text/html"].count("<svg") == 3
     assert isinstance(gq.runs(folder), list) and len(gq.runs(folder)[:2]) == 2
 

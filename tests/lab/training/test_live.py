@@ -66,12 +66,15 @@ def test_the_screen_follows_a_run_and_its_thread_ends_with_it(live_panel: tuple[
     _until(lambda: not _drawing(), "the end of the thread")
 
 
-def test_the_first_epoch_waits_for_no_drawing_of_the_words_before_it(live_panel: tuple[Folder, LiveView]) -> None:
+def test_the_first_epoch_waits_for_no_drawing_of_the_words_before_it(
+    live_panel: tuple[Folder, LiveView], monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder, view = live_panel
     panel = view.panel
     panel.access.shown = True
     _until(lambda: "epoch 0/100" in panel.words.value and not panel.updater.asked, "the words")
-    panel._due_s = time.monotonic() + 1000  # as if the words had used up what drawing may cost
+    monkeypatch.setattr(panel._pace, "after", lambda cost_s: 1000.0)  # as if drawing had used up what it may cost
+    panel._due_s = time.monotonic() + 1000
     folder.write(range(1))
     _until(lambda: panel.figure.data and len(panel.figure.data[0]["x"]) == 1, "the first epoch")
     folder.write(range(1, 3))

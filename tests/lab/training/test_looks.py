@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -66,3 +68,6 @@ def test_comparison_and_report_say_so(tmp_path):
 def test_one_run_is_not_taken_for_a_list():
     with pytest.raises(ValueError, match=r"runs must be a list of runs, got one run; pass compare\(\[run, other\]\)"):
         gq.compare(lucky(1))
+    for paths in ("runs/one", Path("runs/one"), ["runs/one", "runs/other"]):
+        with pytest.raises(TypeError, match=r"runs must be a list of runs, got .*runs/one.*; open a folder by gnnqlab"):
+            gq.compare(paths)
