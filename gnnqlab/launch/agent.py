@@ -9,6 +9,7 @@ import os
 import sys
 import warnings
 
+from gnnqlab.launch.collected import tell
 from gnnqlab.launch.entry import named
 from gnnqlab.launch.search_path import follow
 
@@ -17,6 +18,7 @@ __all__ = ["main"]
 
 def main(arguments: list[str]) -> int:
     """Run torchrun; its exit code."""
+    tell()
     follow()
     if "--start-method=fork" in arguments:
         for module in ("gnnqlab.train.config", named(arguments)):

@@ -22,6 +22,7 @@ from typing import Any
 
 from gnnqlab.launch import folder as files
 from gnnqlab.launch import processes
+from gnnqlab.launch.collected import VARIABLE
 from gnnqlab.launch.hosts import RunLink
 from gnnqlab.launch.stall import Rules, Stall, StallWatch
 from gnnqlab.launch.verdict import WorkerError, order, signal_name
@@ -165,6 +166,7 @@ class Guard:
             "TMPDIR": str(self.folder / "tmp"),
             "GNNQLAB_GUARD": f"{os.getpid()}:{processes.start_time(os.getpid())}",
             NODE: str(self.node),
+            VARIABLE: str(self._witness.collected.told),
         }
         with open(self._agent_log, "ab") as log:
             # preexec_fn is safe here: this process has one thread, which stays until the end.
@@ -174,6 +176,7 @@ class Guard:
                 stdout=log,
                 stderr=log,
                 env=environment,
+                pass_fds=[self._witness.collected.told],
                 preexec_fn=processes.die_with_parent,
             )
         self.agent_pid, self._agent_start = agent.pid, processes.start_time(agent.pid)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import time
 from collections.abc import Callable
@@ -11,14 +10,15 @@ from typing import Any
 
 from gnnqlab.launch import folder as files
 from gnnqlab.launch import processes
+from gnnqlab.launch.collected import Collected
 from gnnqlab.launch.stall import Stall
 from gnnqlab.launch.verdict import WorkerError, is_consequence, place_of, signal_name
 from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
 
 __all__ = ["Witness"]
 
-_ASK_S = 3.0
-"""What torchrun may take, on a busy machine, from a worker's death to its words about it."""
+_TELL_S = 3.0
+"""What the agent may take, on a busy machine, between two lines: collecting a worker and saying so."""
 
 
 class Witness:
@@ -28,7 +28,7 @@ class Witness:
         folder: the run folder.
         local_workers: how many ranks this machine has.
         node: number of this machine.
-        agent_log: output of torchrun, the last source for the exit code of a worker.
+        agent_log: output of torchrun.
         appeared: called for each rank's first heartbeat, with the descriptor that tells of its death.
     """
 
@@ -40,6 +40,7 @@ class Witness:
         self.pulses: dict[int, Pulse] = {}
         self.errors: dict[int, WorkerError] = {}
         self.ended: dict[int, int] = {}
+        self.collected = Collected()
         self._readers: dict[int, HeartbeatReader] = {}
         self._pidfds: dict[int, int | None] = {}
         self._oom_kills = _oom_kills()
@@ -178,8 +179,6 @@ class Witness:
             pulse = self.pulses[rank] = self._readers[rank].read()
             if pulse.phase != "done" and self._readers[rank].error() is None:  # else it said so in the last moment
                 dead[rank] = self._exit_status(pulse)
-        if None in dead.values() and not self._explained(dead):
-            self._ask_the_log(dead)
         # torchrun ends the others with SIGTERM, and may have collected them before they were looked at.
         explained = self._explained(dead)
         for rank, status in dead.items():
@@ -216,31 +215,18 @@ class Witness:
 
     def _exit_status(self, pulse: Pulse) -> int | None:
         status = processes.exit_status(pulse.pid, pulse.start_time, self._pidfds[pulse.rank])
-        if status is None:
-            self.ended.update(processes.collect())
-            status = self.ended.get(pulse.pid)
-        return status
+        return self._told(pulse) if status is None else status
 
-    def _ask_the_log(self, dead: dict[int, int | None]) -> None:
-        """Find the exit code of workers that torchrun has collected in what it says about the first of them.
-
-        An older kernel needs this, and a rank that was gone before it was first seen.
-        """
-        until = time.monotonic() + _ASK_S
+    def _told(self, pulse: Pulse) -> int | None:
+        """The status of a worker that is gone without a trace: who has collected it is about to say so."""
+        until = time.monotonic() + _TELL_S
         while True:
-            # Of the guard's children only torchrun ends by itself; then its log is complete.
-            last = bool(self.ended) or time.monotonic() >= until
-            said = files.tail(self.agent_log, 20000)
-            for rank in dead:
-                match = re.search(rf"exitcode: (-?\d+)\) local_rank: \d+ \(pid: {self.pulses[rank].pid}\)", said)
-                if match:
-                    code = int(match.group(1))
-                    dead[rank] = -code if code < 0 else code << 8
-                    return
-            if last:
-                return
-            time.sleep(0.02)
             self.ended.update(processes.collect())
+            last = bool(self.ended) or time.monotonic() >= until  # of the guard's children torchrun ends first
+            status = self.ended.get(pulse.pid, self.collected.read().get(pulse.pid))
+            if status is not None or last:
+                return status
+            time.sleep(0.005)
 
     def _trace(self, rank: int) -> str:
         return files.tail(self.folder / "errors" / f"rank{rank}.trace", 8000)

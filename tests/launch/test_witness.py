@@ -31,38 +31,39 @@ def witness(folder: Path, workers: int) -> Witness:
     return Witness(folder, local_workers=workers, node=0, agent_log=folder / "agent.log", appeared=lambda pidfd: None)
 
 
-def test_the_rank_that_torchrun_names_is_the_cause(tmp_path: Path) -> None:
+def told(seeing: Witness, pid: int, status: int) -> None:
+    os.write(seeing.collected.told, f"{pid} {status}\n".encode())
+
+
+def test_the_rank_that_did_not_end_with_the_others_is_the_cause(tmp_path: Path) -> None:
     folder = files.create(tmp_path, "run")
-    pids = [dead_rank(folder, rank) for rank in range(3)]
-    (folder / "agent.log").write_text(f"failed (exitcode: -9) local_rank: 1 (pid: {pids[1]}) of fn: main\n")
     seeing = witness(folder, 3)
+    for rank, status in enumerate((signal.SIGTERM, signal.SIGKILL, signal.SIGTERM)):
+        told(seeing, dead_rank(folder, rank), status)
     seeing.look()
     assert seeing.errors[1].signal == signal.SIGKILL and not seeing.errors[1].consequence
     assert "in epoch 2 while waiting for boundary messages" in seeing.errors[1].cause
-    assert seeing.errors[0].consequence and "was ended with the others" in seeing.errors[2].cause
+    assert seeing.errors[0].consequence and seeing.errors[2].signal == signal.SIGTERM
 
 
-def test_the_rank_that_torchrun_names_is_the_cause_even_after_lost_connections(tmp_path: Path) -> None:
+def test_the_rank_that_died_of_itself_is_the_cause_even_after_lost_connections(tmp_path: Path) -> None:
     folder = files.create(tmp_path, "run")
-    pid = dead_rank(folder, 1)
-    (folder / "agent.log").write_text(f"failed (exitcode: -11) local_rank: 1 (pid: {pid}) of fn: main\n")
+    seeing = witness(folder, 2)
+    told(seeing, dead_rank(folder, 1), signal.SIGSEGV)
     report = {"type": "RuntimeError", "text": "Connection closed by peer", "phase": "wait", "epoch": 2}
     Heartbeat(folder / "heartbeat" / "rank0", 0).fail(
         json.dumps({**report, "traceback": "", "monotonic_ns": 1}).encode()
     )
-    seeing = witness(folder, 2)
     seeing.look()
     assert [error.rank for error in order(list(seeing.errors.values()))] == [1, 0]
     assert seeing.errors[1].signal == signal.SIGSEGV
 
 
-def test_torchrun_is_given_time_to_name_a_rank(tmp_path: Path) -> None:
+def test_who_has_collected_a_rank_is_given_time_to_say_so(tmp_path: Path) -> None:
     folder = files.create(tmp_path, "run")
-    pid = dead_rank(folder, 0)
-    said = f"failed (exitcode: -9) local_rank: 0 (pid: {pid}) of fn: main\n"
-    late = threading.Timer(1.2, (folder / "agent.log").write_text, [said])
-    late.start()
     seeing = witness(folder, 1)
+    late = threading.Timer(1.2, told, [seeing, dead_rank(folder, 0), signal.SIGKILL])
+    late.start()
     seeing.look()
     late.join()
     assert seeing.errors[0].signal == signal.SIGKILL
