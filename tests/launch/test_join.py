@@ -17,6 +17,7 @@ LATE_S = 0.5
 
 def _joining(rank: int, workers: int, store: str) -> tuple[float, float]:
     """Seconds at which this rank was connected, and at which it went on; the last one is slow between the two."""
+    dist.barrier()  # a rank that is still connecting must find the others
     dist.destroy_process_group()
     connect, connected = dist.init_process_group, [0.0]
 
