@@ -26,8 +26,8 @@ class Bench:
     """Interleaved repeats; default: the measurement's own."""
     link: str | None = None
     """epoch, throughput: measure systems side by side over emulated hosts with links of this rate, as 1gbit. predict:
-    of the links between hosts; default 200mbit. cdfgnn: the same. limits: of the paced link; default 1gbit. minibatch:
-    of each worker's link; default 1gbit."""
+    of the links between hosts; default 200mbit. cdfgnn: the same; default 50mbit. limits: of the paced link; default
+    1gbit. minibatch: of each worker's link; default 1gbit."""
     comm_share: float | None = None
     """epoch, throughput: instead of --link, the share of its epoch that Vanilla communicates; throughput's default is
     0.89 and 0.94."""

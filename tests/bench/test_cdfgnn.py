@@ -15,15 +15,19 @@ def test_seconds_stand_beside_the_baseline_and_scores_beside_the_whole_graph() -
     found = {
         "full batch": of(0.90),
         "mini-batch": of(0.80),
-        "baseline": of(0.90, computation_s=1.0, communication_s=4.0, megabytes=8.0),
-        "both": of(0.91, computation_s=1.0, communication_s=1.0, megabytes=1.0),
+        "baseline": of(0.90, computation_s=1.0, communication_s=4.0, gradients_s=0.5, training_s=9.0, megabytes=8.0),
+        "both": of(0.91, computation_s=1.0, communication_s=1.0, gradients_s=0.5, training_s=6.0, megabytes=1.0),
     }
     rows = {row["figure"]: row for row in table("made up", found)}
     assert rows["both: communication of an epoch"]["ratio"] == 4.0 and rows["both: sent an epoch"]["ratio"] == 8.0
-    assert rows["both: computation of an epoch"]["ratio"] == 1.0
+    assert (
+        rows["both: computation of an epoch"]["ratio"] == rows["both: of it the sum of weight gradients"]["ratio"] == 1
+    )
+    assert rows["both: all epochs of a training"]["ratio"] == 1.5
     assert rows["both: test score, +1.00 ± 0.00 points"]["rival_value"] == pytest.approx(90.5)
     assert rows["mini-batch: test score, -10.00 ± 0.00 points"]["points"] == pytest.approx(-10)
-    assert not any(name.startswith(("mini-batch: c", "full batch")) for name in rows)
+    assert [name for name in rows if name.startswith("mini-batch")] == ["mini-batch: test score, -10.00 ± 0.00 points"]
+    assert not any(name.startswith("full batch: ") and "score" not in name for name in rows)
 
 
 def test_lines_differ_in_cache_and_codec_alone() -> None:
@@ -49,5 +53,7 @@ def test_all_lines_are_trained(capsys: pytest.CaptureFixture[str]) -> None:
     rows = {row["figure"].partition(",")[0]: row for row in cdfgnn(graph="sbm:80,3,6", seeds=1, epochs=6)}
     sent = {name: rows[f"{name}: sent an epoch"]["value"] for name in lines()}
     assert sent["both"] < sent["quantize"] < sent["baseline"] and sent["cache"] < sent["baseline"]
-    assert all(rows[f"{name}: communication of an epoch"]["value"] > 0 for name in lines())
+    for name in lines():
+        gradients = rows[f"{name}: of it the sum of weight gradients"]["value"]
+        assert 0 < gradients < rows[f"{name}: communication of an epoch"]["value"]
     assert "full batch" in capsys.readouterr().err
