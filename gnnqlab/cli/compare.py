@@ -34,7 +34,7 @@ class Compare(Options):
     graph: str = "digits"
     """Graphs separated by commas; `gnnqlab graphs` lists the names."""
     model: str = "gcn"
-    """Models separated by commas; `gnnqlab models` lists them."""
+    """Models separated by commas; `gnnqlab models` lists them. Of your own: module:function, their builders."""
     systems: str = "vanilla,fixed-bits"
     """Systems separated by commas; the first is the reference. One may carry settings of its own, a colon ahead of
     each: vanilla,fixed-bits:bits=1,fixed-bits:bits=8,adaqp:lam=0.3:among=2+4+8,bns-gcn:p=0.1. They go before the

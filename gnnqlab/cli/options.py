@@ -23,7 +23,7 @@ class Options:
     graph: str = "digits"
     """Name or path of a graph; `gnnqlab graphs` lists the names."""
     model: str = "gcn"
-    """Model; `gnnqlab models` lists them."""
+    """Model; `gnnqlab models` lists them. One of your own is module:function, its builder, found from here."""
     workers: int = 2
     """Partitions, one process each."""
     partition: str | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -26,10 +27,12 @@ def parse(name: str, command: type[Any], words: Sequence[str]) -> Any:
 
     Raises:
         BadWords: if a word is no option of the command.
-        ValueError: if a value is not of its option's type.
+        ValueError: if a value is not of its option's type, or there is no such model.
     """
     own = {setting.name: setting for setting in settings_in(command)}
     asks = not {"-h", "--help"}.isdisjoint(words)
+    if issubclass(command, Options) and not asks:
+        words = _with_models_known(words)
     parser, known = parser_of(name, command, kept=asks and "torch" not in sys.modules)
     found, strange = parser.parse_known_args([_hyphens(word) for word in words])
     if strange:
@@ -41,6 +44,22 @@ def parse(name: str, command: type[Any], words: Sequence[str]) -> Any:
         each: own[each].read(given.pop(each), said=_shown(own[each])) for each in own & given.keys()
     }
     return command(**values, **({"given": given} if issubclass(command, Options) else {}))
+
+
+def _with_models_known(words: Sequence[str]) -> list[str]:
+    """Return the words with a name for each model that ``--model module:function`` says; its options are known then."""
+    before = argparse.ArgumentParser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
+    before.add_argument("--model")
+    found, others = before.parse_known_args(list(words))
+    if ":" not in getattr(found, "model", ""):
+        return list(words)
+    from gnnqlab.cli.grid import models_in
+    from gnnqlab.nn.models.registry import named
+
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)  # as ``python -m`` does; workers look where this process does
+    return [*others, "--model", ",".join(named(model) for model in models_in(found.model))]
 
 
 def parser_of(name: str, command: type[Any], *, kept: bool = False) -> tuple[_Parser, list[Setting]]:

@@ -29,7 +29,7 @@ def launch(
 
     Args:
         graph: a graph, its name or path, or another library's graph, as :func:`gnnqlab.load` takes them.
-        model: a model's name, or its settings.
+        model: a model's name, its settings, or where its builder is, ``module:function``.
         system: a system's name, or a :class:`System`.
         workers: number of partitions, one process each; 2 if nothing says otherwise.
         out: folder for the run's own folder; ``$GNNQLAB_RUNS`` or ``runs`` by default.

@@ -6,6 +6,7 @@ import dataclasses
 import shlex
 from typing import Any
 
+from gnnqlab.nn.models.registry import word_for
 from gnnqlab.settings import settings_in
 from gnnqlab.systems.parts import PARTS, partitioner_named
 from gnnqlab.systems.replaced import words_of
@@ -20,18 +21,19 @@ def command_of(config: RunConfig) -> str | None:
     """Return the ``gnnqlab train`` line for a configuration: what its recipe was told, and what differs from defaults.
 
     Returns:
-        The line, or ``None`` if none makes this system: no registered recipe did, or a setting has no option.
+        The line, or ``None`` if none makes this run: no registered recipe made its system, a setting has no option, or
+        only the process that registered its model knows it so.
 
     Example:
         >>> from gnnqlab.train.configure import configure
         >>> command_of(configure("digits", system="fixed-bits", bits=4, epochs=10))
         'gnnqlab train --graph digits --system fixed-bits --model gcn --workers 2 --epochs 10 --bits 4'
     """
-    said = config.system.recipe
-    if said is None or said.name not in SYSTEMS:
+    said, model = config.system.recipe, word_for(config.model.name)
+    if said is None or said.name not in SYSTEMS or model is None:
         return None
     words = ["gnnqlab", "train", "--graph", config.graph, "--system", said.name]
-    words += ["--model", config.model.name, "--workers", str(config.workers), "--epochs", str(config.train.epochs)]
+    words += ["--model", model, "--workers", str(config.workers), "--epochs", str(config.train.epochs)]
     plain = RunConfig(graph=config.graph, system=config.system)
     words += _changed(config.model, type(config.model)(name=config.model.name))
     words += _changed(config.train, dataclasses.replace(plain.train, epochs=config.train.epochs))

@@ -9,7 +9,7 @@ from typing import Any
 from gnnqlab.graph.edge_data import refuse_attention
 from gnnqlab.graph.given import GraphLike
 from gnnqlab.graph.sources.catalogue import expect, load
-from gnnqlab.nn.models.registry import MODELS, ModelSettings, settings_class
+from gnnqlab.nn.models.registry import MODELS, ModelSettings, named, settings_class
 from gnnqlab.partition.cut import Partitioner
 from gnnqlab.settings import Setting, nearest, parameters_of, settings_in
 from gnnqlab.systems.parts import partitioner_named
@@ -38,7 +38,7 @@ def configure(
     Args:
         graph: a graph, its name or path, or another library's graph, as :func:`gnnqlab.load` takes them. A graph in
             memory is kept in the cache for the workers.
-        model: a model's name, or its settings.
+        model: a model's name, its settings, or where its builder is, ``module:function``.
         system: a system's name, or a :class:`System`.
         workers: number of partitions, one process each; 2 if nothing says otherwise.
         workers_per_host: instead of it, how many of them each of ``hosts`` (2 by default) has.
@@ -58,6 +58,7 @@ def configure(
         >>> configure("digits", system="fixed-bits", bits=4, epochs=10).system.bits
         Fixed(bits=4)
     """
+    model = model if isinstance(model, ModelSettings) else named(model)
     kind = type(model) if isinstance(model, ModelSettings) else settings_class(model)
     chosen = _by_section(settings, kind, system)
     if workers_per_host is not None:

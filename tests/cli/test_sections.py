@@ -43,9 +43,12 @@ def wide(settings: WideSettings, in_features: int, num_classes: int, seed: int) 
 
 
 @pytest.fixture(autouse=True)
-def registered():
+def registered(monkeypatch):
     gq.register_system(coarse_start)
-    gq.register_model(settings=WideSettings)(wide)
+    with monkeypatch.context() as defining:  # as a decorator does, before its module has the function
+        builder = wide
+        defining.delattr(f"{__name__}.wide")
+        gq.register_model(settings=WideSettings)(builder)
     yield
     del SYSTEMS["coarse-start"], MODELS["wide"], registry._KINDS["wide"]
 
@@ -72,6 +75,7 @@ def test_python_json_and_the_command_line_know_it(made_by):
     assert value["recipe"] == {"name": "coarse-start", "coarse": 4} and value["model"]["widening"] == 3
     assert RunConfig.from_json(value) == config
     line = command_of(config)
+    assert f"--model {__name__}:wide " in line
     assert line.endswith("--hidden 8 --widening 3 --no-biased --coarse-bits 4")
     assert made_by(line.split()[1:]) == config
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ from gnnqlab.settings import NO_OPTION, OneOf, Range, check
 
 __all__ = [
     "ACTIVATED", "MODELS", "ModelSettings", "build_model", "edges_in", "find_model", "for_now", "is_stacked",
-    "model_home", "register_model", "settings_class", "settings_from_json",
+    "model_home", "named", "register_model", "settings_class", "settings_from_json",
+    "word_for",
 ]  # fmt: skip
 
 Share = Annotated[float, Range(0, 1, open_high=True)]
@@ -96,6 +98,8 @@ class _Kind:
     stacked: bool = False
     edges: Edges = "none"
     activations: tuple[str, ...] = ()
+    found_so: bool = False
+    """Whether who imports the builder has this model: its module registers it, or nothing is said of it."""
 
 
 _KINDS: dict[str, _Kind] = {}
@@ -130,7 +134,7 @@ _NOTHING = object()
 
 def _kind(name: str) -> _Kind:
     if name not in _KINDS:
-        raise ValueError(f"model must be one of {sorted(MODELS)}, got {name!r}{near(name, MODELS)}")
+        raise ValueError(f"model must be one of {sorted(MODELS)} or module:function, got {name!r}{near(name, MODELS)}")
     return _KINDS[name]
 
 
@@ -208,7 +212,10 @@ def _register(builder: Builder, kind: _Kind) -> Builder:
     name = builder.__name__.replace("_", "-")
     if name in MODELS:
         raise ValueError(f"a model's name must be new, {name!r} is registered already")
-    MODELS[name], _KINDS[name] = builder, kind
+    # A decorator is called before its module has the function.
+    module = sys.modules.get(builder.__module__)
+    at_home = kind == _Kind(("layer", "none"), ModelSettings) or getattr(module, builder.__name__, None) is not builder
+    MODELS[name], _KINDS[name] = builder, dataclasses.replace(kind, found_so=at_home)
     return builder
 
 
@@ -237,6 +244,22 @@ def model_home(name: str) -> dict[str, Any] | None:
     return home | {"activations": list(kind.activations)} | edges | stacked
 
 
+def word_for(name: str) -> str | None:
+    """Return what a command line calls a model; ``None`` of one that another process would not find as it is here.
+
+    Example:
+        >>> word_for("gcn")
+        'gcn'
+    """
+    builder, kind = MODELS[name], _kind(name)
+    if builder.__module__.partition(".")[0] == __name__.partition(".")[0]:
+        return name
+    try:
+        return name_of(builder) if kind.found_so else None
+    except ValueError:  # of a notebook's cell
+        return None
+
+
 def find_model(name: str, home: dict[str, Any]) -> None:
     """Make a model known in this process too, from what :func:`model_home` said in another.
 
@@ -256,6 +279,23 @@ def find_model(name: str, home: dict[str, Any]) -> None:
         )(builder)
 
 
+def named(model: str) -> str:
+    """Return the name of a registered model, or of the builder ``module:function``, which is one from now on.
+
+    A builder with settings of its own is registered by its module; any other takes those that all models have.
+
+    Raises:
+        ValueError: if there is no such builder, or another model has its name.
+    """
+    try:
+        return _found(model)[0]
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"model must be a registered one or module:function, got {model!r}: {error}; the module must be importable "
+            "here, as from the folder that it lies in"
+        ) from error
+
+
 @contextmanager
 def for_now(model: str) -> Iterator[str]:
     """Yield the name of a registered model, or of the builder ``module:name``, which meanwhile is one if it was not.
@@ -264,20 +304,24 @@ def for_now(model: str) -> Iterator[str]:
         ImportError, AttributeError: if there is no such builder.
         ValueError: if another model has its name.
     """
-    if ":" not in model:
-        yield model
-        return
-    builder = load(model)
-    known = next((name for name, other in MODELS.items() if other is builder), None)
-    if known is not None:
-        yield known
-        return
-    name = builder.__name__.replace("_", "-")
-    register_model(norms=("none", "layer"))(builder)
+    name, new = _found(model)
     try:
         yield name
     finally:
-        del MODELS[name], _KINDS[name]
+        if new:
+            del MODELS[name], _KINDS[name]
+
+
+def _found(model: str) -> tuple[str, bool]:
+    """Return a model's name, and whether it was registered here because its module had not done so."""
+    if ":" not in model:
+        return model, False
+    builder = load(model)
+    known = next((name for name, other in MODELS.items() if other is builder), None)
+    if known is not None:
+        return known, False
+    register_model(builder)
+    return next(name for name, other in MODELS.items() if other is builder), True
 
 
 def build_model(
