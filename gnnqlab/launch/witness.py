@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
 __all__ = ["Witness"]
 
 _TELL_S = 3.0
-"""What the agent may take, on a busy machine, between two lines: collecting a worker and saying so."""
+"""What a plain torchrun may take, on a busy machine, from a worker's death to its words about it."""
 
 
 class Witness:
@@ -28,7 +29,7 @@ class Witness:
         folder: the run folder.
         local_workers: how many ranks this machine has.
         node: number of this machine.
-        agent_log: output of torchrun.
+        agent_log: output of torchrun, which names the first worker that died.
         appeared: called for each rank's first heartbeat, with the descriptor that tells of its death.
     """
 
@@ -179,6 +180,8 @@ class Witness:
             pulse = self.pulses[rank] = self._readers[rank].read()
             if pulse.phase != "done" and self._readers[rank].error() is None:  # else it said so in the last moment
                 dead[rank] = self._exit_status(pulse)
+        if None in dead.values():
+            self._wait_to_be_told(dead)
         # torchrun ends the others with SIGTERM, and may have collected them before they were looked at.
         explained = self._explained(dead)
         for rank, status in dead.items():
@@ -215,18 +218,29 @@ class Witness:
 
     def _exit_status(self, pulse: Pulse) -> int | None:
         status = processes.exit_status(pulse.pid, pulse.start_time, self._pidfds[pulse.rank])
-        return self._told(pulse) if status is None else status
+        return self._told(pulse.pid) if status is None else status
 
-    def _told(self, pulse: Pulse) -> int | None:
-        """The status of a worker that is gone without a trace: who has collected it is about to say so."""
+    def _told(self, pid: int) -> int | None:
+        """How a worker ended that is gone without a trace, as far as whoever has collected it has said so."""
+        self.ended.update(processes.collect())
+        return self.ended.get(pid, self.collected.read().get(pid))
+
+    def _wait_to_be_told(self, dead: dict[int, int | None]) -> None:
+        """Until a cause is known: the agent is about to tell it; a plain torchrun names the first rank in its log."""
         until = time.monotonic() + _TELL_S
-        while True:
-            self.ended.update(processes.collect())
-            last = bool(self.ended) or time.monotonic() >= until  # of the guard's children torchrun ends first
-            status = self.ended.get(pulse.pid, self.collected.read().get(pulse.pid))
-            if status is not None or last:
-                return status
+        last = False
+        while not (self._explained(dead) or last):
             time.sleep(0.005)
+            # Of the guard's children only torchrun ends by itself; then all is said.
+            last = bool(self.ended) or time.monotonic() >= until
+            said = files.tail(self.agent_log, 20000)
+            for rank in [rank for rank, status in dead.items() if status is None]:
+                pid = self.pulses[rank].pid
+                dead[rank] = self._told(pid)
+                match = re.search(rf"exitcode: (-?\d+)\) local_rank: \d+ \(pid: {pid}\)", said)
+                if dead[rank] is None and match:
+                    code = int(match.group(1))
+                    dead[rank] = -code if code < 0 else code << 8
 
     def _trace(self, rank: int) -> str:
         return files.tail(self.folder / "errors" / f"rank{rank}.trace", 8000)

@@ -69,6 +69,21 @@ def test_who_has_collected_a_rank_is_given_time_to_say_so(tmp_path: Path) -> Non
     assert seeing.errors[0].signal == signal.SIGKILL
 
 
+def test_a_plain_torchrun_names_the_cause_in_its_log(tmp_path: Path) -> None:
+    folder = files.create(tmp_path, "run")
+    pids = [dead_rank(folder, rank) for rank in range(3)]
+    said = f"failed (exitcode: -9) local_rank: 1 (pid: {pids[1]}) of fn: main\n"
+    late = threading.Timer(0.5, (folder / "agent.log").write_text, [said])
+    late.start()
+    seeing = witness(folder, 3)
+    began = time.monotonic()
+    seeing.look()
+    late.join()
+    assert seeing.errors[1].signal == signal.SIGKILL and not seeing.errors[1].consequence
+    assert seeing.errors[0].consequence and "was ended with the others" in seeing.errors[2].cause
+    assert time.monotonic() - began < 2.5, "of the others nobody says anything, and nobody waits for it"
+
+
 def test_a_rank_of_which_nobody_knows_how_it_ended(tmp_path: Path) -> None:
     folder = files.create(tmp_path, "run")
     dead_rank(folder, 0)
