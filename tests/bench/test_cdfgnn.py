@@ -38,9 +38,13 @@ def test_lines_differ_in_cache_and_codec_alone() -> None:
         "cache": ("AdaptiveCache", "Float32"),
         "quantize": ("NoCache", "Linear"),
         "both": ("AdaptiveCache", "Linear"),
+        "both as printed": ("AdaptiveCache", "Linear"),
         "baseline meeting": ("NoCache", "Float32"),
         "both meeting": ("AdaptiveCache", "Linear"),
     }
+    assert {name: one.cache.rule for name, one in found.items() if name.startswith("both")} == {
+        "both": "text", "both as printed": "equation", "both meeting": "text",
+    }  # fmt: skip
     assert len({(one.partition, one.schedule) for one in found.values()}) == 1
     assert {name for name, one in found.items() if one.exchange.meet} == {"baseline meeting", "both meeting"}
     with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
