@@ -105,6 +105,7 @@ _HOMES = {
     "register_model": "gnnqlab.nn.models",
     "register_system": "gnnqlab.systems",
     "resume": "gnnqlab.launch",
+    "resume_on_machines": "gnnqlab.launch.on_machines",
     "runs": "gnnqlab.launch",
     "systems": "gnnqlab.systems",
     "testing": "gnnqlab.testing",
@@ -186,6 +187,7 @@ __all__ = [
     "register_model",
     "register_system",
     "resume",
+    "resume_on_machines",
     "runs",
     "systems",
     "tango",
@@ -229,7 +231,7 @@ if TYPE_CHECKING:
     from gnnqlab.lab.training.trace import export_trace
     from gnnqlab.lab.tuner.tuner import Tuner
     from gnnqlab.launch import Run, cleanup, resume, runs
-    from gnnqlab.launch.on_machines import on_machines
+    from gnnqlab.launch.on_machines import on_machines, resume_on_machines
     from gnnqlab.launch.start import launch
     from gnnqlab.message import (
         FP8,

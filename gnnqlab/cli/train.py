@@ -13,8 +13,8 @@ from gnnqlab.cli.options import Options
 from gnnqlab.settings import Setting, settings_in
 
 if TYPE_CHECKING:
+    from gnnqlab.launch.on_machines import MachineLines
     from gnnqlab.launch.run import Run
-    from gnnqlab.train.config import RunConfig
 
 __all__ = ["Train", "follow"]
 
@@ -36,26 +36,33 @@ class Train(Options):
     print_command: bool = False
     """Print the torchrun line for every machine and a SLURM script, and train nothing."""
     resume: Path | None = None
-    """Folder or name of a run that ended early: go on from its newest checkpoint, with its own settings."""
+    """Folder or name of a run that ended early: go on from its newest checkpoint, with its own settings; with
+    --print-command on several machines."""
 
     def run(self) -> dict[str, Any]:
         from gnnqlab.launch.local import launch
 
+        if self.nnodes != 1 and not self.print_command:
+            raise ValueError(f"this command launches on one machine, got --nnodes {self.nnodes}; add --print-command")
         if self.resume is not None:
-            return self._finish(self._resumed(self.resume))
+            return self._resumed(self.resume)
         config = self.configure(self.system, **self.recipe_settings(self.system))
         if self.print_command:
-            return self._print_command(config)
-        if self.nnodes != 1:
-            raise ValueError(f"this command launches on one machine, got --nnodes {self.nnodes}; add --print-command")
+            from gnnqlab.launch.folder import default_root
+            from gnnqlab.launch.on_machines import machine_lines
+
+            return self._show(machine_lines(config, **self._machines(), root=str(self.out or default_root())))
         return self._finish(launch(config, root=self.out))
 
-    def _resumed(self, place: Path) -> Run:
+    def _resumed(self, place: Path) -> dict[str, Any]:
         from gnnqlab.cli.sections import own_options
         from gnnqlab.launch import folder as files
         from gnnqlab.launch.continuation import resume
+        from gnnqlab.launch.on_machines import resume_on_machines
 
         free = {"resume", "epochs", "out", "json"}
+        if self.print_command:
+            free |= {"print-command", "nnodes", "address", "port", "interface"}
         own: list[Setting] = [setting for setting in settings_in(type(self)) if setting.option is not None]
         changed = [setting.option for setting in own if getattr(self, setting.name) != setting.default]
         others = [f"--{option}" for option in (*changed, *self.given) if option not in free]
@@ -63,7 +70,9 @@ class Train(Options):
             raise ValueError(f"--resume goes on with the settings of its run, got {others} as well; leave them out")
         epochs = next((count.read(self.given["epochs"]) for count in own_options() if count.option in self.given), None)
         folder = place if place.exists() else (self.out or files.default_root()) / place
-        return resume(folder, epochs=epochs, root=self.out)
+        if self.print_command:
+            return self._show(resume_on_machines(folder, epochs=epochs, out=self.out, **self._machines()))
+        return self._finish(resume(folder, epochs=epochs, root=self.out))
 
     def _finish(self, run: Run) -> dict[str, Any]:
         """Follow a run to its end, write its report and show its figures."""
@@ -80,18 +89,10 @@ class Train(Options):
             print(f"report: {report}")
         return summary
 
-    def _print_command(self, config: RunConfig) -> dict[str, Any]:
-        from gnnqlab.launch.folder import default_root
-        from gnnqlab.launch.on_machines import machine_lines
+    def _machines(self) -> dict[str, Any]:
+        return {"nnodes": self.nnodes, "address": self.address, "port": self.port, "interface": self.interface}
 
-        lines = machine_lines(
-            config,
-            self.nnodes,
-            address=self.address,
-            port=self.port,
-            interface=self.interface,
-            root=str(self.out or default_root()),
-        )
+    def _show(self, lines: MachineLines) -> dict[str, Any]:
         if not self.json:
             print(lines)
         return {"commands": list(lines.commands), "slurm": lines.slurm}

@@ -33,6 +33,7 @@ def torchrun_command(
     *,
     run_id: str | None = None,
     root: str = "runs",
+    past: tuple[str, int] | None = None,
 ) -> str:
     """The shell line that starts one machine's share of a run.
 
@@ -45,6 +46,7 @@ def torchrun_command(
         interface: network interface that the workers talk over, by its name on this machine.
         run_id: name of the run, the same on all machines.
         root: folder for runs on this machine.
+        past: folder of a run that it goes on from, and the epoch that it goes on with.
 
     Raises:
         ValueError: if the machines cannot share the workers evenly, or the number of the machine is out of range.
@@ -63,11 +65,19 @@ def torchrun_command(
         settings_text=shlex.quote(json.dumps(config.to_json(), separators=(",", ":"))),
         root=root,
         run_id=run_id or new_id(_system_name(config)),
+        past=past,
     )
 
 
 def slurm_script(
-    config: "RunConfig", nnodes: int, port: int, interface: str, *, run_id: str | None = None, root: str = "runs"
+    config: "RunConfig",
+    nnodes: int,
+    port: int,
+    interface: str,
+    *,
+    run_id: str | None = None,
+    root: str = "runs",
+    past: tuple[str, int] | None = None,
 ) -> str:
     """A script for ``sbatch`` that starts the run on ``nnodes`` machines.
 
@@ -78,6 +88,7 @@ def slurm_script(
         interface: network interface that the workers talk over, by its name on all machines.
         run_id: name of the run.
         root: folder for runs, seen from each machine.
+        past: folder of a run that it goes on from, and the epoch that it goes on with.
     """
     settings, name = config.to_json(), run_id or new_id(_system_name(config))
     line = _line(
@@ -91,6 +102,7 @@ def slurm_script(
         settings_text='"$GNNQLAB_CONFIG"',
         root=root,
         run_id=name,
+        past=past,
     )
     gpus = (
         f"#SBATCH --gpus-per-node={settings['workers'] // nnodes}\n" if settings["launch"]["device"] == "cuda" else ""
@@ -135,6 +147,7 @@ def _line(
     settings_text: str,
     root: str,
     run_id: str,
+    past: tuple[str, int] | None,
 ) -> str:
     workers, launch = settings["workers"], settings["launch"]
     if launch["hosts"] > 1:
@@ -149,8 +162,11 @@ def _line(
     parts = [f"GLOO_SOCKET_IFNAME={name} NCCL_SOCKET_IFNAME={name}"]
     if launch["threads_per_worker"]:
         parts[0] += f" OMP_NUM_THREADS={launch['threads_per_worker']}"
+    told = f"--machines={nnodes} --node={node} --config={settings_text}"
+    if past is not None:
+        told += f" --past={shlex.quote(past[0])} --from-epoch={past[1]}"
     parts += [
-        f"python -m gnnqlab.launch.guard --machines={nnodes} --node={node} --config={settings_text} {folder} --",
+        f"python -m gnnqlab.launch.guard {told} {folder} --",
         f"python -m torch.distributed.run --nnodes={nnodes} --nproc-per-node={workers // nnodes} --max-restarts=0",
         f"--rdzv-backend=c10d --rdzv-endpoint={endpoint} --rdzv-id={run_id}",
         f"--rdzv-conf=is_host={is_host},join_timeout={_JOIN_S} --local-addr={own_address} --log-dir={folder}/tmp",

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import shutil
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from gnnqlab.launch import folder as files
 from gnnqlab.launch.local import launch
 from gnnqlab.launch.machines import other_machines
+from gnnqlab.launch.past import carry_over
 from gnnqlab.launch.run import LIVE, Run
-from gnnqlab.train.checkpoint import FOLDER, newest_checkpoint
-from gnnqlab.train.json_lines import read_lines
+from gnnqlab.train.checkpoint import newest_checkpoint
+from gnnqlab.train.config import RunConfig
 
-__all__ = ["resume"]
-
-_HISTORY = ("records-rank*.jsonl", "traffic-rank*.jsonl", "assignments.jsonl", "decisions.jsonl")
+__all__ = ["resume", "to_go_on"]
 
 
 def resume(
@@ -36,6 +30,27 @@ def resume(
         epochs: epochs in all, if there shall be more than the run was launched with.
         root: folder in which the new run's own folder is made; by default, where the old one is.
         wait: whether to return only when the run has ended.
+
+    Raises:
+        ValueError: if there is no checkpoint, or nothing left to train.
+        RuntimeError: if the run is still under way.
+    """
+    old, config, epoch = to_go_on(run, epochs)
+    if others := other_machines(old.folder):
+        warnings.warn(
+            f"run {old.id} trained on {1 + len(others)} machines and goes on here, on this one, with all its "
+            f"{config.workers} workers; gq.resume_on_machines says what to start on several",
+            stacklevel=2,
+        )
+
+    def prepare(folder: Path) -> None:
+        carry_over(old.folder, folder, epoch)
+
+    return launch(config, root=root or old.folder.parent, wait=wait, prepare=prepare)
+
+
+def to_go_on(run: Run | Path | str, epochs: int | None) -> tuple[Run, RunConfig, int]:
+    """Return a run that has ended, the configuration to go on with, and the epoch of its newest whole checkpoint.
 
     Raises:
         ValueError: if there is no checkpoint, or nothing left to train.
@@ -58,35 +73,4 @@ def resume(
             f"run {old.id} has trained {found.epoch} epochs already, got epochs {config.train.epochs}; "
             "ask for more with epochs=..."
         )
-    if others := other_machines(old.folder):
-        warnings.warn(
-            f"run {old.id} trained on {1 + len(others)} machines and goes on here, on this one, with all its "
-            f"{config.workers} workers",
-            stacklevel=2,
-        )
-    return launch(config, root=root or old.folder.parent, wait=wait, prepare=_past(old, found.epoch))
-
-
-def _past(old: Run, epoch: int) -> Callable[[Path], None]:
-    """Return what copies the past of a run, up to an epoch, into the folder of a new one."""
-
-    def copy(folder: Path) -> None:
-        (folder / FOLDER).mkdir()
-        for path in (old.folder / FOLDER).glob("epoch-*.safetensors"):
-            shutil.copyfile(path, folder / FOLDER / path.name)
-        if (old.folder / "control.json").exists():
-            shutil.copyfile(old.folder / "control.json", folder / "control.json")
-        for pattern in _HISTORY:
-            for path in old.folder.glob(pattern):
-                kept = [line for line in read_lines(path) if _written_after(line) < epoch]
-                text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in kept)
-                (folder / path.name).write_text(text)
-        files.append_event(folder, "resumed", of=old.id, epoch=epoch)
-
-    return copy
-
-
-def _written_after(line: dict[str, Any]) -> int:
-    """Return the epoch after which a line was written: assignments and decisions say from when on they hold."""
-    first = line.get("from_epoch", line["epoch"] if "what" in line else line["epoch"] + 1)
-    return int(first) - 1
+    return old, config, found.epoch

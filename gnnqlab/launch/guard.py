@@ -24,6 +24,7 @@ from gnnqlab.launch import folder as files
 from gnnqlab.launch import processes
 from gnnqlab.launch.collected import VARIABLE
 from gnnqlab.launch.hosts import RunLink
+from gnnqlab.launch.past import carry_over, checkpoints
 from gnnqlab.launch.stall import Rules, Stall, StallWatch
 from gnnqlab.launch.verdict import WorkerError, order, signal_name
 from gnnqlab.launch.witness import Witness
@@ -313,6 +314,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--config", help="JSON of the run; makes the folder, for a machine without it")
     parser.add_argument("--machines", type=int, default=1, help="machines of the run")
     parser.add_argument("--node", type=int, default=0, help="number of this machine")
+    parser.add_argument("--past", type=Path, help="folder of a run to go on from; the first machine copies it")
+    parser.add_argument("--from-epoch", type=int, default=0, help="the epoch to go on with")
     parser.add_argument("--launcher", help="PID:START of the process whose end ends the run")
     parser.add_argument("--watch-stdin", action="store_true", help="the end of standard input ends the run")
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -321,8 +324,12 @@ def main(arguments: list[str] | None = None) -> int:
     if not command:
         parser.error("the command to guard must follow --, got none")
     folder = given.folder.absolute()
+    if given.past is not None and not checkpoints(given.past):
+        parser.error(f"the run to go on from must have checkpoints that this machine sees, got none in {given.past}")
     if given.config is not None:
         files.create(folder.parent, folder.name, exist_ok=True)
+        if given.past is not None and given.node == 0:  # before its torchrun lets the others in
+            carry_over(given.past, folder, given.from_epoch)
         files.write_json(folder / "config.json", json.loads(given.config))
     config = files.read_json(folder / "config.json")
     if config is None:

@@ -18,7 +18,7 @@ from gnnqlab.train.prepare import keep_graph
 if TYPE_CHECKING:
     from gnnqlab.train.config import RunConfig
 
-__all__ = ["MachineLines", "machine_lines", "on_machines"]
+__all__ = ["MachineLines", "machine_lines", "on_machines", "resume_on_machines"]
 
 
 @dataclass(frozen=True)
@@ -109,14 +109,58 @@ def on_machines(
     return machine_lines(config, nnodes, address=address, port=port, interface=interface, root=str(root))
 
 
-def machine_lines(
-    config: RunConfig, nnodes: int, *, address: str, port: int, interface: str, root: str = "runs"
+def resume_on_machines(
+    run: Run | Path | str,
+    *,
+    nnodes: int,
+    address: str,
+    port: int = 29500,
+    interface: str = "eth0",
+    epochs: int | None = None,
+    out: str | Path | None = None,
 ) -> MachineLines:
-    """Return the lines of a configured run; as :func:`on_machines`, which says what the arguments are."""
+    """Return what to start on each of several machines to go on from a run's newest whole checkpoint, as a new run.
+
+    Nothing is started or copied here: the first machine copies the past when its line is started. The workers are as
+    many as before, on as many machines as are asked for.
+
+    Args:
+        run: a run that has ended, or its folder, on the disk that the machines share.
+        nnodes, address, port, interface: see :func:`on_machines`.
+        epochs: epochs in all, if there shall be more than the run was launched with.
+        out: folder for the new run's own folder, on the same disk; by default, where the old one is.
+
+    Raises:
+        ValueError: if there is no checkpoint, nothing left to train, or the machines cannot share the workers evenly.
+        RuntimeError: if the run is still under way.
+    """
+    from gnnqlab.launch.continuation import to_go_on
+
+    old, config, epoch = to_go_on(run, epochs)
+    root = Path(out) if out is not None else old.folder.parent
+    where = {"address": address, "port": port, "interface": interface, "root": str(root)}
+    return machine_lines(config, nnodes, **where, past=(str(old.folder.absolute()), epoch))  # type: ignore[arg-type]
+
+
+def machine_lines(
+    config: RunConfig,
+    nnodes: int,
+    *,
+    address: str,
+    port: int,
+    interface: str,
+    root: str = "runs",
+    past: tuple[str, int] | None = None,
+) -> MachineLines:
+    """Return the lines of a configured run; as :func:`on_machines`, which says what the arguments are.
+
+    Args:
+        past: folder of a run that it goes on from, and the epoch that it goes on with.
+    """
     run_id = new_id(config.system.name or "run")
     commands = tuple(
-        torchrun_command(config, nnodes, node, address, port, interface, run_id=run_id, root=root)
+        torchrun_command(config, nnodes, node, address, port, interface, run_id=run_id, root=root, past=past)
         for node in range(max(nnodes, 1))
     )
-    script = slurm_script(config, nnodes, port, interface, run_id=run_id, root=root)
+    script = slurm_script(config, nnodes, port, interface, run_id=run_id, root=root, past=past)
     return MachineLines(commands, script, Path(root) / run_id, shared_folder(root, run_id))

@@ -13,6 +13,9 @@ from tests.cases import each
     [
         (["--resume", "nowhere"], "a run folder must hold config.json, got"),
         (["--resume", "nowhere", "--lr", "0.1"], "goes on with the settings of its run, got ['--lr'] as well"),
+        (["--resume", "nowhere", "--port", "1"], "goes on with the settings of its run, got ['--port'] as well"),
+        (["--resume", "nowhere", "--nnodes", "2"], "launches on one machine, got --nnodes 2; add --print-command"),
+        (["--resume", "nowhere", "--nnodes", "2", "--print-command"], "a run folder must hold config.json, got"),
     ],
 )
 def test_a_mistake_is_one_line_and_code_2(words, text, capsys, tmp_path, monkeypatch):

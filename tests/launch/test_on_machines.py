@@ -11,6 +11,8 @@ import torch
 
 import gnnqlab as gq
 from gnnqlab.cli import main
+from gnnqlab.launch import Run
+from gnnqlab.launch.on_machines import MachineLines
 from tests.launch.test_cluster import free_port
 
 
@@ -54,15 +56,44 @@ def test_a_graph_in_memory_lies_on_the_shared_disk_and_the_run_is_found(tmp_path
         _ = lines.run
     [kept] = (tmp_path / "graphs").glob("*/mine")
     assert str(kept) in lines.commands[0] and gq.load(kept).content_hash == graph.content_hash
-    shell = {"shell": True, "cwd": tmp_path, "stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-    env = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
-    started = [subprocess.Popen(line, env=env, executable="/bin/bash", **shell) for line in lines.commands]
-    for each in started:
-        _, errors = each.communicate(timeout=120)
-        assert each.returncode == 0, errors
-    run = lines.run
+    run = started(lines, tmp_path)
     assert run.status == "finished" and run.summary["epochs"] == 3
     assert torch.isfinite(run.predict()).all() and len(run.predict()) == graph.num_nodes
+
+
+def started(lines: MachineLines, place: Path) -> Run:
+    """The run once all its lines have ended, each started as on a machine of its own."""
+    shell = {"shell": True, "cwd": place, "stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    env = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
+    machines = [subprocess.Popen(line, env=env, executable="/bin/bash", **shell) for line in lines.commands]
+    for each in machines:
+        _, errors = each.communicate(timeout=120)
+        assert each.returncode == 0, errors
+    return lines.run
+
+
+def test_a_run_goes_on_over_several_machines(tmp_path: Path) -> None:
+    shape = {"layers": 2, "hidden": 8, "seed": 3, "workers": 2, "threads_per_worker": 1}
+    whole = gq.launch("sbm:60,3,6", epochs=6, **shape, out=tmp_path, wait=True)
+    old = gq.launch("sbm:60,3,6", epochs=4, checkpoint_every=2, **shape, out=tmp_path, wait=True)
+    where = {"address": "127.0.0.1", "interface": "lo", "port": free_port()}
+    lines = gq.resume_on_machines(old, nnodes=2, epochs=6, **where)
+    assert lines.folder.parent == tmp_path and not lines.folder.exists(), "nothing is copied before a line is started"
+    run = started(lines, tmp_path)
+    assert run.status == "finished" and list(run.records["epoch"].unique()) == [0, 1, 2, 3, 4, 5]
+    [resumed] = [event for event in run.events if event["event"] == "resumed"]
+    assert (resumed["of"], resumed["epoch"]) == (old.id, 4)
+    assert (run.records.groupby("epoch")["loss"].first() == whole.records.groupby("epoch")["loss"].first()).all()
+    with pytest.raises(ValueError, match="has trained 4 epochs already, got epochs 4"):
+        gq.resume_on_machines(old, nnodes=2, **where)
+
+
+def test_what_there_is_to_go_on_from_is_seen_by_every_machine(tmp_path: Path) -> None:
+    words = ["--machines=2", "--node=1", "--config={}", f"--past={tmp_path}", "--from-epoch=4", str(tmp_path / "new")]
+    command = [sys.executable, "-m", "gnnqlab.launch.guard", *words, "--", "true"]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == 2 and not (tmp_path / "new").exists()
+    assert f"must have checkpoints that this machine sees, got none in {tmp_path}" in ended.stderr
 
 
 def test_an_untrainable_graph_is_refused(tmp_path: Path) -> None:
