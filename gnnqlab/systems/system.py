@@ -36,21 +36,21 @@ class System:
 
     name: str = "custom"
     """Shown in tables and figures."""
-    partition: Partitioner = field(default_factory=METIS)
+    partition: Partitioner = METIS()
     """Who owns nodes and edges."""
-    exchange: Any = field(default_factory=Halo)
+    exchange: Any = Halo()
     """Which rows travel, and to whom."""
-    sampler: Sampler = field(default_factory=AllRows)
+    sampler: Sampler = AllRows()
     """Which boundary rows travel this epoch."""
-    cache: Cache = field(default_factory=NoCache)
+    cache: Cache = NoCache()
     """Which rows changed enough to send."""
-    codec: Codec = field(default_factory=Float32)
+    codec: Codec = Float32()
     """How a row becomes bytes; a pair ``(forward, backward)`` gives gradients a codec of their own."""
-    bits: Bits = field(default_factory=Fixed)
+    bits: Bits = Fixed()
     """Who chooses each row's bit-width; may be a pair too."""
-    schedule: Schedule = field(default_factory=Synchronous)
+    schedule: Schedule = Synchronous()
     """When rows move, relative to computation."""
-    compute: Compute = field(default_factory=Float32Products)
+    compute: Compute = Float32Products()
     """In which precision the products run."""
     recipe: Said | None = field(default=None, init=False, compare=False, repr=False)
     """The registered recipe that made it, with the settings given; none after ``replace``."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-from dataclasses import dataclass, replace
+from dataclasses import FrozenInstanceError, dataclass, is_dataclass, replace
 
 import pytest
 
 import gnnqlab as gq
 from gnnqlab.exchange import Synchronous
 from gnnqlab.systems import System, make_system, register_system
-from gnnqlab.systems.parts import part_from_json, part_to_json
+from gnnqlab.systems.parts import PARTS, part_from_json, part_to_json
 from gnnqlab.systems.system import settings_for
 
 
@@ -86,3 +87,13 @@ def test_as_released_does_both_things_that_the_published_code_does():
     assert System.from_json(json.loads(json.dumps(released.to_json()))) == released
     with pytest.raises(ValueError, match="as_released sends parameters 'bfloat16-after', got 'bfloat16'"):
         gq.systems.adaqp(as_released=True, parameters="bfloat16")
+
+
+def test_its_signature_names_the_parts_of_a_plain_system() -> None:
+    said = inspect.signature(System)
+    assert "<factory>" not in str(said) and "codec: 'Codec' = Float32()" in str(said)
+    for axis in PARTS:
+        part = said.parameters[axis].default
+        assert is_dataclass(part) and hash(part) == hash(type(part)()), "shared, so it must not change"
+        with pytest.raises(FrozenInstanceError):
+            part.anything = 1
