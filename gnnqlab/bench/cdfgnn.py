@@ -41,7 +41,8 @@ LINK = "50mbit"
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What one training came to; seconds are those of a median epoch, mean over workers, NaN where nobody measured."""
+    """What one training came to; NaN where nobody measured. Seconds are means over workers of a median epoch, but for
+    those of a training."""
 
     score: float
     """In [0, 1]."""

@@ -15,7 +15,7 @@ from gnnqlab.cli.kept_help import kept_sections, live_sections
 from gnnqlab.cli.options import Options
 from gnnqlab.settings import Setting, nearest, settings_in
 
-__all__ = ["BadWords", "parse", "parser_of"]
+__all__ = ["BadWords", "look_here", "parse", "parser_of"]
 
 
 class BadWords(Exception):
@@ -31,7 +31,7 @@ def parse(name: str, command: type[Any], words: Sequence[str]) -> Any:
     """
     own = {setting.name: setting for setting in settings_in(command)}
     asks = not {"-h", "--help"}.isdisjoint(words)
-    if issubclass(command, Options) and not asks:
+    if issubclass(command, Options):
         words = _with_models_known(words)
     parser, known = parser_of(name, command, kept=asks and "torch" not in sys.modules)
     found, strange = parser.parse_known_args([_hyphens(word) for word in words])
@@ -48,7 +48,7 @@ def parse(name: str, command: type[Any], words: Sequence[str]) -> Any:
 
 def _with_models_known(words: Sequence[str]) -> list[str]:
     """Return the words with a name for each model that ``--model module:function`` says; its options are known then."""
-    before = argparse.ArgumentParser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
+    before = _Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
     before.add_argument("--model")
     found, others = before.parse_known_args(list(words))
     if ":" not in getattr(found, "model", ""):
@@ -56,10 +56,15 @@ def _with_models_known(words: Sequence[str]) -> list[str]:
     from gnnqlab.cli.grid import models_in
     from gnnqlab.nn.models.registry import named
 
+    look_here()
+    return [*others, "--model", ",".join(named(model) for model in models_in(found.model))]
+
+
+def look_here() -> None:
+    """Find modules in the folder in which the line is typed, after all others; workers look where this process does."""
     here = os.getcwd()
     if here not in sys.path:
-        sys.path.insert(0, here)  # as ``python -m`` does; workers look where this process does
-    return [*others, "--model", ",".join(named(model) for model in models_in(found.model))]
+        sys.path.append(here)
 
 
 def parser_of(name: str, command: type[Any], *, kept: bool = False) -> tuple[_Parser, list[Setting]]:

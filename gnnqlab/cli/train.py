@@ -55,6 +55,7 @@ class Train(Options):
         return self._finish(launch(config, root=self.out))
 
     def _resumed(self, place: Path) -> dict[str, Any]:
+        from gnnqlab.cli.parser import look_here
         from gnnqlab.cli.sections import own_options
         from gnnqlab.launch import folder as files
         from gnnqlab.launch.continuation import resume
@@ -69,6 +70,7 @@ class Train(Options):
         if others:
             raise ValueError(f"--resume goes on with the settings of its run, got {others} as well; leave them out")
         epochs = next((count.read(self.given["epochs"]) for count in own_options() if count.option in self.given), None)
+        look_here()  # for its model, if that is one of the user's
         folder = place if place.exists() else (self.out or files.default_root()) / place
         if self.print_command:
             return self._show(resume_on_machines(folder, epochs=epochs, out=self.out, **self._machines()))

@@ -95,8 +95,7 @@ def on_machines(
         >>> len(lines.commands), "#SBATCH --nodes=2" in lines.slurm
         (2, True)
     """
-    if nnodes < 1:
-        raise ValueError(f"nnodes must be at least 1, got {nnodes}; a run on this machine alone is gq.launch")
+    _expect_machines(nnodes, "gq.launch")
     root = Path(out) if out is not None else default_root()
     if not isinstance(graph, str | Path):
         from gnnqlab.graph.sources.catalogue import load
@@ -107,6 +106,11 @@ def on_machines(
     count = nnodes if workers is None else workers
     config = configure(graph, model=model, system=system, workers=count, **settings)
     return machine_lines(config, nnodes, address=address, port=port, interface=interface, root=str(root))
+
+
+def _expect_machines(nnodes: int, alone: str) -> None:
+    if nnodes < 1:
+        raise ValueError(f"nnodes must be at least 1, got {nnodes}; a run on this machine alone is {alone}")
 
 
 def resume_on_machines(
@@ -131,12 +135,16 @@ def resume_on_machines(
         out: folder for the new run's own folder, on the same disk; by default, where the old one is.
 
     Raises:
-        ValueError: if there is no checkpoint, nothing left to train, or the machines cannot share the workers evenly.
+        ValueError: if there is no checkpoint, nothing left to train, the machines cannot share the workers evenly, or
+            the run had emulated hosts, which are of one machine.
         RuntimeError: if the run is still under way.
     """
     from gnnqlab.launch.continuation import to_go_on
 
+    _expect_machines(nnodes, "gq.resume")
     old, config, epoch = to_go_on(run, epochs)
+    if (hosts := config.launch.hosts or 1) > 1:
+        raise ValueError(f"emulated hosts are of one machine, got hosts {hosts} of run {old.id}; go on with gq.resume")
     root = Path(out) if out is not None else old.folder.parent
     where = {"address": address, "port": port, "interface": interface, "root": str(root)}
     return machine_lines(config, nnodes, **where, past=(str(old.folder.absolute()), epoch))  # type: ignore[arg-type]

@@ -16,13 +16,18 @@ _UNTIL = ("records-rank*.jsonl", "traffic-rank*.jsonl", "assignments.jsonl", "de
 
 
 def carry_over(old: Path, new: Path, epoch: int) -> None:
-    """Copy the checkpoints of a run, and what it recorded before an epoch.
+    """Copy the checkpoints of a run, and what it recorded before an epoch; nothing if that was done before.
+
+    A line for several machines may be started again, and the run has a past of its own by then.
 
     Args:
         old: its folder.
         new: that of the run which goes on with this epoch.
         epoch: the first that is not copied.
     """
+    events = new / "events.jsonl"
+    if events.exists() and any(event.get("event") == "resumed" for event in read_lines(events)):  # which is said last
+        return
     for path in [*checkpoints(old), *old.glob("control.json")]:
         there = new / path.relative_to(old)
         there.parent.mkdir(exist_ok=True)

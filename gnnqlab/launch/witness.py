@@ -19,7 +19,7 @@ from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
 __all__ = ["Witness"]
 
 _TELL_S = 3.0
-"""What a plain torchrun may take, on a busy machine, from a worker's death to its words about it."""
+"""What it may take, on a busy machine, from a worker's death to the agent's words about it, or a plain torchrun's."""
 
 
 class Witness:
@@ -229,7 +229,7 @@ class Witness:
         """Until a cause is known: the agent is about to tell it; a plain torchrun names the first rank in its log."""
         until = time.monotonic() + _TELL_S
         last = False
-        while not (self._explained(dead) or last):
+        while None in dead.values() and not (self._explained(dead) or last):
             time.sleep(0.005)
             # Of the guard's children only torchrun ends by itself; then all is said.
             last = bool(self.ended) or time.monotonic() >= until

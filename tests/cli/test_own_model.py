@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -32,6 +33,14 @@ class TimesSettings(ModelSettings):
 def times_wider(settings, in_features, num_classes, seed):
     """GCN of other widths."""
     return plain(settings, in_features, num_classes, seed, settings.factor)
+
+NUMBER = 3
+
+def at_the_end(settings, in_features, num_classes, seed):
+    """Registered once it is there."""
+    return plain(settings, in_features, num_classes, seed)
+
+gq.register_model(norms=("none",))(at_the_end)
 
 def plain(settings, in_features, num_classes, seed, factor=1):
     """GCN."""
@@ -74,7 +83,8 @@ def test_its_module_is_found_and_its_settings_are_options(own: str, monkeypatch:
 
 def test_the_line_that_repeats_a_run_says_where_it_is(own: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sys.path.insert(0, os.getcwd())
-    for model, settings in ((f"{own}:times_wider", {"factor": 3}), (f"{own}:plain", {})):
+    own_models = {"times_wider": {"factor": 3}, "plain": {}, "at_the_end": {}}
+    for model, settings in ((f"{own}:{name}", settings) for name, settings in own_models.items()):
         config = gq.configure("digits", model=model, **settings)
         line = command_of(config)
         assert line is not None and f"--model {model}" in line
@@ -94,31 +104,75 @@ def test_there_is_no_line_for_what_only_this_process_knows(own: str) -> None:
     assert word_for("of-a-cell") is None and word_for("gat") == "gat"
 
 
+def test_what_was_only_named_may_still_be_registered(own: str) -> None:
+    sys.path.insert(0, os.getcwd())
+    assert gq.configure("digits", model=f"{own}:plain").model.norm == "layer"
+    module = sys.modules[own]
+    gq.register_model(norms=("none",), settings=module.TimesSettings)(module.plain)
+    config = gq.configure("digits", model="plain", factor=3)
+    assert (config.model.norm, config.model.factor) == ("none", 3) and word_for("plain") is None
+    with pytest.raises(ValueError, match="'plain' is registered already"):
+        gq.register_model(module.plain)
+
+
 @pytest.mark.parametrize(
     "model, why",
     [
-        ("{own}:time_wider", r"got 'own_.*:time_wider': module 'own_.*' has no attribute 'time_wider'"),
-        ("no_such_module:gin", "got 'no_such_module:gin': No module named 'no_such_module'"),
+        ("{own}:time_wider", r"AttributeError: module 'own_.*' has no attribute 'time_wider'"),
+        ("no_such_module:gin", "ModuleNotFoundError: No module named 'no_such_module'; no_such_module.py must lie in"),
+        ("{own}:NUMBER", "TypeError: module:function must name a function that builds a model"),
+        (":gin", "TypeError: module:function must name a function that builds a model"),
+        ("torn:gin", "SyntaxError: "),
+        ("lacking:gin", "ModuleNotFoundError: No module named 'no_such_module'$"),
+        ("{own}:gcn", "ValueError: a model's name must be new, 'gcn' is registered already"),
     ],
 )
-def test_what_is_not_there_is_said(own: str, model: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_had_is_one_line(
+    own: str, tmp_path: Path, model: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "torn.py").write_text("def gin(:")
+    (tmp_path / "lacking.py").write_text("import no_such_module")
+    with open(tmp_path / f"{own}.py", "a") as module:
+        module.write("\ndef gcn(): pass\n")
+    model = model.format(own=own)
     with pytest.raises(SystemExit) as end:
-        main(["train", "--model", model.format(own=own)])
-    assert end.value.code == 2
-    with pytest.raises(ValueError, match=f"model must be a registered one or module:function, {why}"):
-        sys.path.insert(0, os.getcwd())
-        gq.configure("digits", model=model.format(own=own))
-    assert "the module must be importable here" in capsys.readouterr().err
+        main(["train", "--json", "--model", model])
+    said = capsys.readouterr()
+    assert end.value.code == 2 and len(said.err.splitlines()) == 1
+    error = json.loads(said.out)["error"]
+    assert re.search(f"^model must be a registered one or module:function, got '{model}': {why}", error)
+    with pytest.raises(ValueError, match=re.escape(error)):
+        gq.configure("digits", model=model)
+
+
+def test_a_forgotten_value_is_said_as_ever(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["train", "--json", "--model"])
+    said = capsys.readouterr()
+    assert end.value.code == 2 and len(said.err.splitlines()) == 1
+    assert json.loads(said.out)["error"].startswith("--model: expected one argument")
+
+
+def test_help_shows_its_options(own: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["train", "--model", f"{own}:times_wider", "--help"])
+    assert end.value.code == 0 and "times-wider: How much wider. (default: 2)" in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 @pytest.mark.slow
-def test_several_are_compared(own: str, tmp_path: Path) -> None:
+def test_several_are_compared_and_one_goes_on(own: str, tmp_path: Path) -> None:
+    def said(*words: str) -> dict[str, Any]:
+        gnnqlab = Path(sys.executable).with_name("gnnqlab")
+        ended = subprocess.run([gnnqlab, *words, "--json"], capture_output=True, text=True, cwd=tmp_path)
+        assert ended.returncode == 0, ended.stderr
+        return dict(json.loads(ended.stdout.splitlines()[-1]))
+
     words = ["compare", "--model", f"{own}:times_wider,gcn", "--graph", "sbm:60,3,6", "--systems", "vanilla"]
-    shape = ["--hidden", "4", "--layers", "2", "--epochs", "2", "--json"]
-    ended = subprocess.run(
-        [Path(sys.executable).with_name("gnnqlab"), *words, *shape], capture_output=True, text=True, cwd=tmp_path
-    )
-    assert ended.returncode == 0, ended.stderr
-    runs = json.loads(ended.stdout.splitlines()[-1])["runs"]
+    shape = ["--hidden", "4", "--layers", "2", "--epochs", "2", "--checkpoint-every", "1"]
+    runs = said(*words, *shape)["runs"]
     assert [run["model"] for run in runs] == ["times-wider", "gcn"]
     assert runs[0]["bytes_payload"] > runs[1]["bytes_payload"], "it is twice as wide"
+    resumed = said("train", "--resume", runs[0]["run"], "--epochs", "3")
+    assert (resumed["model"], resumed["epochs"]) == ("times-wider", 3)

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +39,21 @@ def test_a_child_is_told_of_when_it_is_collected(method: str) -> None:
         check=True,
     )
     assert guard.read() == {int(agent.stdout): signal.SIGKILL}
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_the_agent_of_a_run_tells_of_a_worker(method: str, tmp_path: Path) -> None:
+    guard, worker = Collected(), tmp_path / "worker.py"
+    worker.write_text(f"import os, pathlib; pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid()))\n")
+    with open(worker, "a") as file:
+        file.write("os.kill(os.getpid(), 9)\n")
+    how = ["--start-method=fork", "--run-path", str(worker)] if method == "fork" else [str(worker)]
+    alone = ["--standalone", "--local-addr=127.0.0.1", "--nproc-per-node=1", "--max-restarts=0"]
+    command = [sys.executable, "-m", "gnnqlab.launch.agent", *alone, f"--log-dir={tmp_path / 'logs'}", *how]
+    environment = {**os.environ, VARIABLE: str(guard.told)}
+    ended = subprocess.run(command, env=environment, pass_fds=[guard.told], capture_output=True, cwd=tmp_path)
+    assert ended.returncode != 0
+    assert guard.read()[int((tmp_path / "pid").read_text())] == signal.SIGKILL
 
 
 def test_a_line_that_has_come_in_part_is_kept_for_later() -> None:

@@ -46,6 +46,18 @@ def test_a_killed_rank(bench: Bench, phase: str, epoch: int | None, delay: float
     assert seconds < 2
 
 
+def test_a_killed_rank_is_named_where_the_kernel_and_the_log_say_nothing(bench: Bench) -> None:
+    (bench.root / "sitecustomize.py").write_text(
+        "from gnnqlab.launch import folder, processes\n"
+        "processes.exit_status = lambda *_: None\n"
+        "folder.tail = lambda *_: ''\n"
+    )
+    bench.set(PYTHONPATH=f"{bench.root}{os.pathsep}{REPOSITORY}")
+    _, seconds, message = failed(bench, {"kind": "kill", "phase": "init"})
+    assert message.startswith("rank 1 was killed (signal 9, SIGKILL) while joining the process group; see ")
+    assert seconds < 2
+
+
 def test_a_crashed_rank(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(bench.root)
     run, seconds, message = failed(bench, {"kind": "segv", "phase": "reduce", "epoch": 2})

@@ -84,8 +84,13 @@ def test_a_run_goes_on_over_several_machines(tmp_path: Path) -> None:
     [resumed] = [event for event in run.events if event["event"] == "resumed"]
     assert (resumed["of"], resumed["epoch"]) == (old.id, 4)
     assert (run.records.groupby("epoch")["loss"].first() == whole.records.groupby("epoch")["loss"].first()).all()
+    again = started(lines, tmp_path)
+    assert list(again.records["epoch"].unique()) == [0, 1, 2, 3, 4, 5], "its own past, not once more the old one's"
+    assert [event["event"] for event in again.events].count("resumed") == 1
     with pytest.raises(ValueError, match="has trained 4 epochs already, got epochs 4"):
         gq.resume_on_machines(old, nnodes=2, **where)
+    with pytest.raises(ValueError, match="nnodes must be at least 1, got 0; a run on this machine alone is gq.resume"):
+        gq.resume_on_machines(old, nnodes=0, **where)
 
 
 def test_what_there_is_to_go_on_from_is_seen_by_every_machine(tmp_path: Path) -> None:

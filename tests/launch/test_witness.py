@@ -69,6 +69,16 @@ def test_who_has_collected_a_rank_is_given_time_to_say_so(tmp_path: Path) -> Non
     assert seeing.errors[0].signal == signal.SIGKILL
 
 
+def test_nobody_waits_for_more_than_is_asked(tmp_path: Path) -> None:
+    folder = files.create(tmp_path, "run")
+    seeing = witness(folder, 1)
+    pid = dead_rank(folder, 0)
+    threading.Timer(0.2, told, [seeing, pid, signal.SIGTERM]).start()
+    began = time.monotonic()
+    seeing.look()
+    assert seeing.errors[0].signal == signal.SIGTERM and time.monotonic() - began < 2
+
+
 def test_a_plain_torchrun_names_the_cause_in_its_log(tmp_path: Path) -> None:
     folder = files.create(tmp_path, "run")
     pids = [dead_rank(folder, rank) for rank in range(3)]

@@ -100,6 +100,8 @@ class _Kind:
     activations: tuple[str, ...] = ()
     found_so: bool = False
     """Whether who imports the builder has this model: its module registers it, or nothing is said of it."""
+    implied: bool = False
+    """Whether nobody has registered it: it was named, and may still be."""
 
 
 _KINDS: dict[str, _Kind] = {}
@@ -208,15 +210,21 @@ def register_model(
     return _register(builder, kind)
 
 
-def _register(builder: Builder, kind: _Kind) -> Builder:
+def _register(builder: Builder, kind: _Kind, *, implied: bool = False) -> Builder:
     name = builder.__name__.replace("_", "-")
-    if name in MODELS:
+    if name in MODELS and not (MODELS[name] is builder and _KINDS[name].implied):
         raise ValueError(f"a model's name must be new, {name!r} is registered already")
-    # A decorator is called before its module has the function.
-    module = sys.modules.get(builder.__module__)
-    at_home = kind == _Kind(("layer", "none"), ModelSettings) or getattr(module, builder.__name__, None) is not builder
-    MODELS[name], _KINDS[name] = builder, dataclasses.replace(kind, found_so=at_home)
+    at_home = kind == _Kind(("layer", "none"), ModelSettings) or _is_being_imported(builder)
+    MODELS[name], _KINDS[name] = builder, dataclasses.replace(kind, found_so=at_home, implied=implied)
     return builder
+
+
+def _is_being_imported(builder: Builder) -> bool:
+    """Return whether its module is what calls: a decorator is called before the module has the function."""
+    module = sys.modules.get(builder.__module__)
+    return getattr(module, builder.__name__, None) is not builder or bool(
+        getattr(getattr(module, "__spec__", None), "_initializing", False)
+    )
 
 
 def is_stacked(name: str) -> bool:
@@ -285,15 +293,15 @@ def named(model: str) -> str:
     A builder with settings of its own is registered by its module; any other takes those that all models have.
 
     Raises:
-        ValueError: if there is no such builder, or another model has its name.
+        ValueError: if there is no such builder, its module cannot be imported, or another model has its name.
     """
     try:
         return _found(model)[0]
-    except (ImportError, AttributeError) as error:
-        raise ValueError(
-            f"model must be a registered one or module:function, got {model!r}: {error}; the module must be importable "
-            "here, as from the folder that it lies in"
-        ) from error
+    except Exception as error:
+        module, why = model.partition(":")[0], f"{type(error).__name__}: {error}"
+        away = isinstance(error, ModuleNotFoundError) and error.name == module
+        way_out = f"; {module}.py must lie in this folder or where Python looks for modules" if away else ""
+        raise ValueError(f"model must be a registered one or module:function, got {model!r}: {why}{way_out}") from error
 
 
 @contextmanager
@@ -302,6 +310,7 @@ def for_now(model: str) -> Iterator[str]:
 
     Raises:
         ImportError, AttributeError: if there is no such builder.
+        TypeError: if it builds nothing.
         ValueError: if another model has its name.
     """
     name, new = _found(model)
@@ -316,11 +325,14 @@ def _found(model: str) -> tuple[str, bool]:
     """Return a model's name, and whether it was registered here because its module had not done so."""
     if ":" not in model:
         return model, False
-    builder = load(model)
+    module, _, function = model.partition(":")
+    builder = load(model) if module and function else None
+    if not callable(builder):
+        raise TypeError("module:function must name a function that builds a model")
     known = next((name for name, other in MODELS.items() if other is builder), None)
     if known is not None:
         return known, False
-    register_model(builder)
+    _register(builder, _Kind(("layer", "none"), ModelSettings), implied=True)
     return next(name for name, other in MODELS.items() if other is builder), True
 
 
