@@ -46,6 +46,8 @@ ABLATED: Mapping[str, dict[str, Any]] = {
 }
 """TANGO's Fig. 7."""
 LOGITS = "int8, scale by tensor, edge logits on codes"
+ROUNDED = "int8, scale by tensor, weights rounded to codes after every update"
+"""What section 3.2 keeps weights in float32 for (Eqs. 5, 6)."""
 GOALS: Mapping[str, Mapping[str, float]] = {
     "gcn": {FLOAT32: 1.1, DGL: 1.5, EXACT: 2.9},
     "gat": {FLOAT32: 1.1, DGL: 2.0, EXACT: 4.1},
@@ -143,6 +145,7 @@ def lines(model: str) -> dict[str, Callable[[Graph, int], Any]]:
     made[EXACT] = _of(model, {}, exact=True)
     for name, settings in {**CODES, **ABLATED}.items():
         made[name] = _of(model, settings)
+    made[ROUNDED] = lambda graph, seed: _with_rounded_weights(make_trainer(graph, model, {"scale": "tensor"}, seed))
     if model == "gat":
         made[LOGITS] = _of(model, {"scale": "tensor", "exact_logits": False})
     return made
@@ -168,6 +171,21 @@ def make_trainer(
     local = LocalGraph(graph, seed=seed, products=part.build())
     local.densify_features()
     return Trainer(local, label_objective(graph), network, TrainSettings(seed=seed, lr=LR))
+
+
+def _with_rounded_weights(trainer: Any) -> Any:
+    """Return the trainer, whose weight matrices are the nearest codes of 8 bits after every update."""
+    update = trainer.optimizer.step
+
+    def step() -> None:
+        update()
+        for weight in trainer.model.parameters():
+            if weight.dim() > 1:
+                scale = weight.data.abs().max() / 127
+                weight.data.div_(scale).round_().mul_(scale)
+
+    trainer.optimizer.step = step
+    return trainer
 
 
 def make_dgl(graph: Graph, model: str, seed: int) -> Any:

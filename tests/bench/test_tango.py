@@ -74,6 +74,18 @@ def test_refuses(options: dict, text: str) -> None:
         tango(**options)
 
 
+def test_rounded_weights_are_codes_after_every_update(monkeypatch) -> None:
+    monkeypatch.setattr(bench, "HIDDEN", 8)
+    graph = load("sbm:120,3,6")
+    rounded, kept = (bench.lines("gcn")[name](graph, 0) for name in (bench.ROUNDED, "int8, scale by tensor"))
+    for trainer, codes in ((rounded, True), (kept, False)):
+        for epoch in range(3):
+            trainer.epoch(epoch)
+        for weight in (weight.detach() for weight in trainer.model.parameters() if weight.dim() > 1):
+            levels = weight / (weight.abs().max() / 127)
+            assert torch.allclose(levels, levels.round(), atol=1e-3) == codes
+
+
 def test_they_train_once_and_are_shown_again(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
     monkeypatch.setattr(bench, "HIDDEN", 8)
     asked = ["bench", "tango", "--graph", "sbm:120,3,6", "--models", "gat", "--epochs", "6", "--seeds", "1"]
@@ -82,9 +94,9 @@ def test_they_train_once_and_are_shown_again(tmp_path: Path, capsys: pytest.Capt
     first = capsys.readouterr()
     count = len(bench.lines("gat"))
     assert f"{count} of {count}: sbm:120,3,6, gat, seed 0" in first.err
-    for words in (*CODES, bench.LOGITS, EXACT, "Test1", "Test2", "whole training", "seeds, both"):
+    for words in (*CODES, bench.LOGITS, bench.ROUNDED, EXACT, "Test1", "Test2", "whole training", "seeds, both"):
         assert words in first.out, words
-    assert (DGL in first.out) == (count == 8)
+    assert (DGL in first.out) == (count == 9)
     main(asked)
     assert capsys.readouterr().out == first.out
     assert len((tmp_path / "trainings.jsonl").read_text().splitlines()) == count
