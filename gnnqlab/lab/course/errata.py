@@ -256,7 +256,7 @@ ERRATA = tuple(
             "CD-3",
             "CDFGNN Eqs. 6, 7",
             "the equation loosens ε when accuracy falls, the prose says the opposite; constants disagree too",
-            "both readings, the prose by default",
+            "both readings, the prose by default; the equation can keep accuracy that it loses (measured)",
         ),
         (
             "CD-4",
