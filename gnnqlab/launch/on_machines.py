@@ -76,7 +76,7 @@ def on_machines(
         address: of the first machine, in the network that the workers use.
         port: a free port of the first machine.
         interface: of that network, by its name on each machine.
-        model: a model's name, or its settings.
+        model: a model's name, its settings, or where its builder is on each machine, ``module:function``.
         system: a system's name, or a :class:`System`.
         workers: number of partitions, one process each; one a machine if nothing says otherwise.
         out: folder for the run's own folder, on a disk that all machines share; ``$GNNQLAB_RUNS`` or ``runs`` by
@@ -146,8 +146,8 @@ def resume_on_machines(
     if (hosts := config.launch.hosts or 1) > 1:
         raise ValueError(f"emulated hosts are of one machine, got hosts {hosts} of run {old.id}; go on with gq.resume")
     root = Path(out) if out is not None else old.folder.parent
-    where = {"address": address, "port": port, "interface": interface, "root": str(root)}
-    return machine_lines(config, nnodes, **where, past=(str(old.folder.absolute()), epoch))  # type: ignore[arg-type]
+    past = str(old.folder.absolute()), epoch
+    return machine_lines(config, nnodes, address=address, port=port, interface=interface, root=str(root), past=past)
 
 
 def machine_lines(
