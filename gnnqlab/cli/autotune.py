@@ -30,6 +30,7 @@ class Autotune(Options):
     """Epochs of each of these."""
 
     def run(self) -> dict[str, Any]:
+        from gnnqlab.nn.models.registry import word_for
         from gnnqlab.tune.autotune import autotune
 
         given = self.recipe_settings("adaqp")
@@ -52,7 +53,8 @@ class Autotune(Options):
         launch = tuned.config.launch
         over = f" --hosts {launch.hosts} --link {launch.link}" if launch.link is not None else ""
         result["command"] = (
-            f"gnnqlab train --graph {self.graph} --system adaqp --model {self.model} --workers {self.workers}{over} "
+            f"gnnqlab train --graph {self.graph} --system adaqp --model {word_for(self.model)} "
+            f"--workers {self.workers}{over} "
             f"--lam {tuned.lam:g} --group-size {tuned.group_size} --period {tuned.period}"
         )
         if not self.json:

@@ -14,7 +14,7 @@ import pytest
 import gnnqlab as gq
 from gnnqlab.cli.line import main
 from gnnqlab.cli.train import Train
-from gnnqlab.nn.models import MODELS, registry
+from gnnqlab.nn.models import MODELS, ModelSettings, registry
 from gnnqlab.nn.models.registry import word_for
 from gnnqlab.train.command import command_of
 
@@ -79,6 +79,13 @@ def test_its_module_is_found_and_its_settings_are_options(own: str, monkeypatch:
     assert config.to_json()["model_home"]["builder"] == f"{own}:times_wider"
     again = trained([f"--model={own}:plain", "--hidden", "4"], monkeypatch)
     assert (again.model.name, again.model.norm) == ("plain", "layer")
+
+
+def test_it_is_understood_wherever_a_model_is_named(own: str) -> None:
+    sys.path.insert(0, os.getcwd())
+    assert ModelSettings(name=f"{own}:times_wider", factor=3).name == "times-wider"
+    bounds = gq.theory.cache_error(gq.load("sbm:40,3,6"), gq.AdaptiveCache(), f"{own}:plain", epochs=2)
+    assert len(bounds.frame) > 0
 
 
 def test_the_line_that_repeats_a_run_says_where_it_is(own: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ class ModelSettings:
     attends: ClassVar[bool] = False
     """Whether neighbours are weighed by a softmax over all of them, which not every exchange can give."""
     name: Annotated[str, NO_OPTION] = "gcn"
-    """A registered model; ``gnnqlab models`` lists them."""
+    """A registered model, ``gnnqlab models`` lists them; ``module:function`` becomes one, see :func:`named`."""
     layers: Annotated[int, Range(1)] = 3
     """Graph layers (hops, where a hop has no weights), at least 1."""
     hidden: Annotated[int, Range(1)] = 256
@@ -64,6 +64,7 @@ class ModelSettings:
         return made  # type: ignore[no-any-return]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "name", named(self.name))
         kind = _kind(self.name)
         if type(self) is not kind.settings:
             raise ValueError(f"settings of {self.name} must be {kind.settings.__name__}, got {type(self).__name__}")
@@ -135,6 +136,7 @@ _NOTHING = object()
 
 
 def _kind(name: str) -> _Kind:
+    name = named(name)
     if name not in _KINDS:
         raise ValueError(f"model must be one of {sorted(MODELS)} or module:function, got {name!r}{near(name, MODELS)}")
     return _KINDS[name]
