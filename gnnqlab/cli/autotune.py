@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +31,8 @@ class Autotune(Options):
     """Epochs of each of these."""
 
     def run(self) -> dict[str, Any]:
-        from gnnqlab.nn.models.registry import word_for
+        from gnnqlab.systems.system import make_system
+        from gnnqlab.train.command import command_of
         from gnnqlab.tune.autotune import autotune
 
         given = self.recipe_settings("adaqp")
@@ -50,13 +52,8 @@ class Autotune(Options):
             say=lambda line: print(line, file=sys.stderr),
         )
         result = tuned.to_json()
-        launch = tuned.config.launch
-        over = f" --hosts {launch.hosts} --link {launch.link}" if launch.link is not None else ""
-        result["command"] = (
-            f"gnnqlab train --graph {self.graph} --system adaqp --model {word_for(self.model)} "
-            f"--workers {self.workers}{over} "
-            f"--lam {tuned.lam:g} --group-size {tuned.group_size} --period {tuned.period}"
-        )
+        chosen = {"lam": tuned.lam, "group_size": tuned.group_size, "period": tuned.period, "among": widths}
+        result["command"] = command_of(dataclasses.replace(tuned.config, system=make_system("adaqp", **chosen)))
         if not self.json:
             print(plain_table([_shown(trial) for trial in (result["vanilla"], *result["trials"])]))
             print(f"{tuned!r}\n{result['command']}")

@@ -183,3 +183,17 @@ def test_several_are_compared_and_one_goes_on(own: str, tmp_path: Path) -> None:
     assert runs[0]["bytes_payload"] > runs[1]["bytes_payload"], "it is twice as wide"
     resumed = said("train", "--resume", runs[0]["run"], "--epochs", "3")
     assert (resumed["model"], resumed["epochs"]) == ("times-wider", 3)
+
+
+@pytest.mark.slow
+def test_the_line_that_autotune_prints_trains_what_was_tuned(
+    own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shape = ["--model", f"{own}:times_wider", "--factor", "3", "--layers", "2", "--hidden", "4"]
+    where = ["--graph", "sbm:60,3,6", "--trial-epochs", "8", "--confirm", "1", "--out", str(tmp_path)]
+    main(["autotune", *shape, *where, "--json"])
+    tuned = json.loads(capsys.readouterr().out.splitlines()[-1])
+    config = trained(tuned["command"].split()[2:], monkeypatch)
+    model, bits = config.model, config.system.bits
+    assert (model.name, model.factor, model.layers, model.hidden) == ("times-wider", 3, 2, 4)
+    assert (bits.lam, bits.group_size, bits.period) == (tuned["lam"], tuned["group_size"], tuned["period"])
