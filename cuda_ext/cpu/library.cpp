@@ -7,7 +7,9 @@
 EXPORT int gnnqlab_abi() { return 7; }
 
 EXPORT int gnnqlab_has_isa(const char *name) {
+#if defined(GNNQLAB_WITH_SCALAR)
     if (std::strcmp(name, "scalar") == 0) return 1;
+#endif
 #if defined(GNNQLAB_WITH_AVX2)
     if (std::strcmp(name, "avx2") == 0)
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
