@@ -17,6 +17,8 @@ PYTHON ?=
 CUDA ?= AUTO
 VENV := .venv
 BIN := $(VENV)/bin
+# Bytecode is kept in .venv and beside the sources: without, each of many processes compiles every module again.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The pinned versions are those of Python 3.11, so the interpreter is checked before anything is downloaded. What is set
 # up already costs a checksum.
@@ -47,12 +49,12 @@ demo:
 	  --epochs 60 --evaluate-every 5 --hosts 2 --link 20mbit
 
 check: setup
-	@$(BIN)/python tests/run_all.py check
+	@$(BIN)/python -m tests.run_all check
 
 # Without the packages of the site, where they cannot be had, its tests are skipped.
 test:
 	@$(SET_UP) docs || { echo "gnnqlab: the tests of the documentation as a site are skipped" >&2; $(SET_UP) test; }
-	@$(BIN)/python tests/run_all.py
+	@$(BIN)/python -m tests.run_all
 
 mutants: setup
 	@$(BIN)/python -m tests.mutants $(ARGS)

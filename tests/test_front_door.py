@@ -13,6 +13,8 @@ import gnnqlab as gq
 from gnnqlab.launch.start import launch
 from gnnqlab.partition.parts import partition
 
+pytestmark = pytest.mark.core
+
 SOURCE = Path(gq.__file__)
 
 
@@ -41,3 +43,10 @@ def test_a_room_with_a_verb_shows_what_the_verb_takes(room: object, verb: object
 def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(AttributeError, match="module 'gnnqlab' has no attribute 'lunch'; did you mean launch"):
         gq.lunch  # noqa: B018
+
+
+def test_launch_trains_on_two_workers(tmp_path: Path) -> None:
+    run = gq.launch("sbm:60,3,6", system="adaqp", workers=2, epochs=2, layers=2, hidden=8, out=tmp_path, wait=True)
+    assert run.status == "finished", run.errors
+    assert sorted(zip(run.records["epoch"], run.records["rank"])) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert (run.records["bytes_payload"] > 0).all()

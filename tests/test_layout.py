@@ -10,6 +10,8 @@ import pytest
 
 from tests.layout import Tree, arrows_up, circles, computed_names
 
+pytestmark = pytest.mark.core
+
 DOORS = ("gnnqlab", "gnnqlab.__main__", "gnnqlab.lab")
 TREE = Tree(Path(__file__).parent.parent / "gnnqlab", DOORS)
 ROOMS = (

@@ -11,6 +11,8 @@ from gnnqlab.errors import NonFiniteRow
 from gnnqlab.message.codec import Noise, Stochastic
 from tests.cases import each
 
+pytestmark = pytest.mark.core
+
 WIDTHS = [1, 2, 4, 8, 16, 32]
 
 

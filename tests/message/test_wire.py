@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from gnnqlab.bits.row import two_parameters
 from gnnqlab.message.wire import lay_out
 
+pytestmark = pytest.mark.core
+
 
 @given(
     widths=st.lists(st.sampled_from([1, 2, 4, 8]), max_size=40),

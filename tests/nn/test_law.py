@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import torch
 
 from gnnqlab.exchange import Overlapped, Synchronous
@@ -73,6 +74,7 @@ def assert_same(results: list[dict], truth: dict) -> None:
 
 
 CASES = [
+    ("gat", True, 12, 2),
     ("gcn", False, 12, 2),
     ("gcn", True, 12, 3),
     ("graphsage", False, 40, 3),  # wider than hidden: rows are projected first
@@ -81,8 +83,18 @@ CASES = [
 ]
 
 
-@each("workers", [1, 2, 3, 4, 7])
+@pytest.mark.core
+@each("workers", [1, 2, 3])
 def test_workers_equal_one_process(workers):
+    assert_workers_equal_one_process(workers)
+
+
+@each("workers", [4, 7])
+def test_more_workers_equal_one_process(workers):
+    assert_workers_equal_one_process(workers)
+
+
+def assert_workers_equal_one_process(workers):
     cases = {}
     for model, directed, features, layers in CASES:
         graph = random_graph(directed=directed, features=features, seed=layers)

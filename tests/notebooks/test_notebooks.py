@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 import nbformat
+import pytest
 
 from tests.cases import each
 
@@ -108,3 +109,13 @@ def test_executing_keeps_no_path_of_the_machine(path: Path) -> None:
     book = _read(path)
     clean(book)
     assert book == _read(path), "a committed notebook is what make notebooks wrote"
+
+
+@pytest.mark.core
+def test_a_notebook_opens_and_its_first_cell_runs() -> None:
+    from nbclient import NotebookClient
+
+    book = _read(FOLDER / "04_messages_in_few_bits.ipynb")
+    first = next(number for number, cell in enumerate(book.cells) if cell.cell_type == "code")
+    with (client := NotebookClient(book, timeout=None)).setup_kernel():
+        client.execute_cell(book.cells[first], first)
