@@ -13,11 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.slow_down import HANG_S
+
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["torch", "torch.distributed", "gnnqlab.train.trainer"])
 
 
-def run_ranks(function: Callable[..., Any], workers: int, *arguments: Any, timeout_s: float = 90.0) -> list[Any]:
+def run_ranks(function: Callable[..., Any], workers: int, *arguments: Any, timeout_s: float = HANG_S) -> list[Any]:
     """Return ``[function(rank, workers, *arguments) for every rank]``, each rank in its own process.
 
     Raises:
@@ -75,7 +77,7 @@ def _rank(
             store=dist.FileStore(store, workers),
             rank=rank,
             world_size=workers,
-            timeout=datetime.timedelta(seconds=60),
+            timeout=datetime.timedelta(seconds=HANG_S),
         )
         result = function(rank, workers, *arguments)
         dist.barrier()

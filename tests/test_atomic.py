@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gnnqlab.atomic import locked, put_folder, replacing, sweep, write_text
+from tests.slow_down import HANG_S
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 
@@ -95,7 +96,7 @@ def _hold(path: Path) -> None:
 def test_a_lock_ends_with_the_process_that_holds_it(tmp_path: Path) -> None:
     holder = _CONTEXT.Process(target=_hold, args=(tmp_path / "lock",))
     holder.start()
-    until = time.monotonic() + 30
+    until = time.monotonic() + HANG_S
     while not (tmp_path / "held").exists():
         assert time.monotonic() < until
         time.sleep(0.01)

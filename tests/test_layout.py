@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.layout import Tree, arrows_up, circles, computed_names
+from tests.slow_down import HANG_S, kept
 
 pytestmark = pytest.mark.core
 
@@ -85,7 +86,7 @@ def test_importing_is_quick_and_loads_nothing_heavy() -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=HANG_S,
             cwd=TREE.package.parent,
         ).stdout.split()
         for _ in range(3)
@@ -93,7 +94,7 @@ def test_importing_is_quick_and_loads_nothing_heavy() -> None:
     loaded = set(runs[0][1:])
     assert not loaded & (HEAVY | {"torch"}), f"import gnnqlab loads {sorted(loaded & (HEAVY | {'torch', 'numpy'}))}"
     # The quickest of three: what else the machine does is not the import's cost.
-    assert min(float(run[0]) for run in runs) < 0.5
+    assert kept(min(float(run[0]) for run in runs), 0.5)
 
 
 # -- the map sees every way of naming a module: one wrong line of each kind, planted in a small house ------------------

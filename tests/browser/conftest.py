@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from tests.browser.lab_page import LabPage
+from tests.slow_down import HANG_S
 
 FLAGS = [
     "--headless",
@@ -102,7 +103,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
 
 
 def _address(runtime: Path, process: subprocess.Popen[bytes], log: Path) -> str:
-    until = time.monotonic() + 60
+    until = time.monotonic() + HANG_S
     while time.monotonic() < until and process.poll() is None:
         for path in runtime.glob("jpserver-*.json"):
             try:

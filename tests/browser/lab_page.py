@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
+from tests.slow_down import HANG_S
+
 __all__ = ["GIVEN_UP", "LabPage"]
 
 _PANEL = "[...window.jupyterapp.shell.widgets('main')].find((each) => each.sessionContext && each.content)"
@@ -59,7 +61,7 @@ class LabPage:
         book.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
         nbformat.write(book, path)
         found = cls(page, address)
-        page.set_default_timeout(180_000)
+        page.set_default_timeout(HANG_S * 1000)
         page.on("console", lambda message: found._complained(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: found._complained(str(error)))
         page.on("request", found._requested)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.browser.lab_page import LabPage
+from tests.slow_down import HANG_S
 
 BEGIN = [
     "import os; os.nice(10)  # the page goes first; workers train on what is left\nimport gnnqlab as gq",
@@ -133,13 +134,13 @@ def test_stop_ends_all_processes_by_keyboard_too(lab: LabPage) -> None:
     assert lab.page.evaluate("() => document.activeElement.textContent").strip() == "Stop"
     lab.page.keyboard.press("Enter")
     _wait_for(lab, "/· stopped ·/.test(document.body.innerText)")
-    until = time.monotonic() + 10
+    until = time.monotonic() + HANG_S
     while left := [each for each in processes if _lives(each)]:
         assert time.monotonic() < until, f"{left} live on"
         time.sleep(0.05)
     assert lab.page.get_by_role("button", name=STOP_NAME).is_disabled()
     threads = "import threading\nprint([each.name for each in threading.enumerate()])"
-    until = time.monotonic() + 15
+    until = time.monotonic() + HANG_S
     while "gnnqlab" in (told := lab.python(threads)):
         assert time.monotonic() < until, told
         time.sleep(0.5)

@@ -83,7 +83,7 @@ def _reload(lab: LabPage) -> float:
     return back_s
 
 
-@pytest.mark.timeout(300 * (1 + RELOADS))
+@pytest.mark.timeout(1200 * (1 + RELOADS))
 def test_a_view_is_back_after_every_reload_beside_busy_loops(lab: LabPage, busy: None, screenshots: Path) -> None:
     took = []
     for number in range(RELOADS):

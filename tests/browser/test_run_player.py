@@ -97,5 +97,5 @@ def test_a_page_plays_in_the_time_of_the_run(walk_and_page: tuple[RunWalk, Any],
     page.wait_for_function("() => document.querySelector('.js-plotly-plot').layout.paper_bgcolor === '#14171a'")
     page.screenshot(path=screenshots / "run-page-1600-dark.png", full_page=True)
     page.keyboard.press(" ")
-    page.wait_for_function(f"() => {STEP} === {len(walk.steps) - 1}", timeout=120_000)
+    page.wait_for_function(f"() => {STEP} === {len(walk.steps) - 1}")
     page.wait_for_function("() => document.getElementById('play').textContent === 'Play'")

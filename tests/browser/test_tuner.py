@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.browser.lab_page import LabPage
-from tests.browser.patience import patience
+from tests.slow_down import HANG_S, kept
 
 CELLS = [
     """import time
@@ -51,12 +51,6 @@ def lab(open_notebook: Any, screenshots: Path) -> Iterator[LabPage]:
     yield lab
 
 
-@pytest.fixture
-def slack() -> float:
-    """What the goals are multiplied by."""
-    return patience()
-
-
 def _lam(lab: LabPage) -> float:
     return float(lab.page.evaluate("() => document.querySelector('.js-plotly-plot').data[1].customdata[0]"))
 
@@ -75,14 +69,13 @@ def _press(lab: LabPage, key: str) -> float:
     return float(lab.page.evaluate(f"() => window.drawn.find(([, lam]) => lam !== {before})[0] - window.pressed[0]"))
 
 
-def test_the_first_tuner_is_on_the_screen_soon(lab: LabPage, slack: float) -> None:
+def test_the_first_tuner_is_on_the_screen_soon(lab: LabPage) -> None:
     loaded_s = lab.loaded_s
     print(
         f"\nonce package and graph are there ({loaded_s:.2f} s): controls after {lab.seen_s - loaded_s:.2f} s, first "
-        f"figure {lab.drawn_s - loaded_s:.2f} s, its whole front {lab.whole_s - loaded_s:.2f} s (goal 5 s, times "
-        f"{slack:.1f} on this machine now)"
+        f"figure {lab.drawn_s - loaded_s:.2f} s, its whole front {lab.whole_s - loaded_s:.2f} s (goal 5 s)"
     )
-    assert lab.drawn_s - loaded_s < 5 * slack
+    assert kept(lab.drawn_s - loaded_s, 5.0)
 
 
 def test_every_control_is_found_by_role_and_name(lab: LabPage) -> None:
@@ -129,14 +122,14 @@ def test_no_words_lie_on_the_bar_of_colours(lab: LabPage) -> None:
         assert len(boxes) == 2 and title["x"] - max(box["x"] + box["width"] for box in boxes) > 4, width
 
 
-def test_the_keyboard_moves_the_slider_and_the_figure_follows_at_once(lab: LabPage, slack: float) -> None:
+def test_the_keyboard_moves_the_slider_and_the_figure_follows_at_once(lab: LabPage) -> None:
     handle = lab.page.get_by_role("slider", name="λ", exact=True)
     handle.focus()
     _press(lab, "ArrowRight")  # the first one warms up
     took = sorted(_press(lab, "ArrowRight" if number < MOVES // 2 else "ArrowLeft") for number in range(MOVES))
-    median, worst = statistics.median(took), took[-1]
-    print(f"\nslider move to changed figure: median {median:.0f} ms, worst of {MOVES} {worst:.0f} ms (goals 150, 400)")
-    assert median <= 150 * slack and worst <= 400 * slack
+    median = statistics.median(took)
+    print(f"\nslider move to changed figure: median {median:.0f} ms, worst of {MOVES} {took[-1]:.0f} ms (goal 150)")
+    assert kept(median / 1000, 0.150)
 
 
 def test_the_mouse_drags_the_slider(lab: LabPage) -> None:
@@ -188,14 +181,14 @@ def test_a_dark_page_gets_a_dark_figure(lab: LabPage, screenshots: Path) -> None
 def test_train_shows_epochs_as_they_come_and_stop_ends_all_processes(lab: LabPage, screenshots: Path) -> None:
     _button(lab, "Train").click()
     epochs = "document.querySelector('.js-plotly-plot').data.at(-2).x.length"
-    lab.page.wait_for_function(f"() => {epochs} > 3", timeout=90_000)
+    lab.page.wait_for_function(f"() => {epochs} > 3")
     some = lab.page.evaluate(f"() => {epochs}")
     lab.page.wait_for_function(f"() => {epochs} > {some}")
     lab.page.get_by_role("slider", name="λ", exact=True).focus()
     lab.page.keyboard.press("ArrowRight")
     lab.page.wait_for_function("() => /left · validation [0-9.]+ %/.test(document.body.innerText)")
     lab.page.screenshot(path=screenshots / "tuner-training.png")
-    until = time.monotonic() + 20
+    until = time.monotonic() + HANG_S
     while "version" not in (
         told := lab.python("print([each for each in tuner.run.events if each['event'] == 'control'])")
     ):
@@ -207,7 +200,7 @@ def test_train_shows_epochs_as_they_come_and_stop_ends_all_processes(lab: LabPag
     assert len(children) >= 4, "a guard, an agent and two workers"
     _button(lab, "Stop").click()
     lab.page.wait_for_function("() => /· stopped ·/.test(document.body.innerText)")
-    until = time.monotonic() + 10
+    until = time.monotonic() + HANG_S
     while left := [each for each in children if _lives(each)]:
         assert time.monotonic() < until, f"{left} live on"
         time.sleep(0.05)

@@ -17,6 +17,8 @@ from urllib.parse import urlparse
 
 import pytest
 
+from tests.slow_down import HANG_S
+
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("voila") is None,
     reason="serving a notebook needs the package voila; make test installs it",
@@ -50,7 +52,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             command, cwd=home, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL
         )  # fmt: skip
     try:
-        until = time.monotonic() + 60
+        until = time.monotonic() + HANG_S
         while not _answers(port):
             assert process.poll() is None and time.monotonic() < until, (home / "voila.log").read_text()[-3000:]
             time.sleep(0.2)
@@ -74,7 +76,7 @@ def _answers(port: int) -> bool:
 
 def test_the_tuner_works_on_a_page_of_its_own(address: str, browser: Any, screenshots: Path) -> None:
     page = browser.new_page(viewport={"width": 1100, "height": 1900})
-    page.set_default_timeout(90_000)
+    page.set_default_timeout(HANG_S * 1000)
     elsewhere: list[str] = []
     page.on("requestfinished", lambda request: elsewhere.append(request.url))
     page.on(

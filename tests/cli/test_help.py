@@ -16,6 +16,7 @@ from gnnqlab.cli import kept_help
 from gnnqlab.cli.line import ENVIRONMENT
 from gnnqlab.cli.notebooks import course_folder
 from tests.cases import each
+from tests.slow_down import HANG_S
 
 
 def test_the_kept_help_is_what_models_and_systems_say() -> None:
@@ -34,7 +35,7 @@ def test_no_help_imports_torch_and_all_say_what_they_take() -> None:
         "assert 'torch' not in sys.modules"
     )
     commands = "train compare autotune bench systems graphs models runs doctor notebooks completion".split()
-    done = subprocess.run([sys.executable, "-c", program, *commands], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program, *commands], capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("usage: gnnqlab ") == len(commands)
     train = done.stdout.partition("usage: gnnqlab compare")[0]
@@ -73,7 +74,7 @@ def test_a_shell_completes_commands_options_and_names(capsys: pytest.CaptureFixt
         asked = (
             f"COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _shtab_gnnqlab; printf '%s\\n' \"${{COMPREPLY[@]}}\""
         )
-        done = subprocess.run([bash, "-c", f"{script}\n{asked}"], capture_output=True, text=True, timeout=30)
+        done = subprocess.run([bash, "-c", f"{script}\n{asked}"], capture_output=True, text=True, timeout=HANG_S)
         assert sorted(done.stdout.split()) == wanted, (line, done.stderr)
 
 

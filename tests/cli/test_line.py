@@ -14,6 +14,7 @@ from gnnqlab import cli
 from gnnqlab.cli import lists
 from gnnqlab.kernels import native
 from tests.cases import each
+from tests.slow_down import HANG_S
 
 
 @each(
@@ -137,7 +138,7 @@ def test_help_and_version_need_no_torch():
         "    except SystemExit as end: assert end.code == 0\n"
         "assert 'torch' not in sys.modules"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stderr
     assert "autotune" in done.stdout and done.stdout.endswith(f"gnnqlab {gnnqlab.__version__}\n")
 
@@ -157,7 +158,7 @@ def test_help_is_readable_where_there_are_no_greek_letters():
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG_S,
     )
     assert done.returncode == 0 and "\\u03bb in [0, 1]" in done.stdout
 
@@ -187,7 +188,7 @@ def test_two_systems_are_trained_and_compared(tmp_path):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG_S,
     )
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])

@@ -21,6 +21,7 @@ from docs.site.gather import errata_page
 from gnnqlab.lab.course.errata import ERRATA
 from tests.browser.conftest import FLAGS, missing
 from tests.pages import ROOT
+from tests.slow_down import HANG_S
 
 LACKS = [name for name in ("sphinx", "myst_nb", "furo") if importlib.util.find_spec(name) is None]
 needs_site = pytest.mark.skipif(bool(LACKS), reason=f"the site needs {', '.join(LACKS)}; make docs installs it")
@@ -96,7 +97,7 @@ def test_a_figure_is_a_picture_until_it_is_drawn(kind: str, kept: str) -> None:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "docs.site", "--no-measure", "--folder", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WARNING" not in done.stderr
     return folder / "html"
@@ -149,12 +150,12 @@ def test_figures_and_formulas_are_drawn_without_a_network(site: Path) -> None:
         page.on("request", lambda request: asked.append(request.url))
         page.on("pageerror", lambda error: failed.append(str(error)))
         page.goto((site / "notebooks" / "04_messages_in_few_bits.html").as_uri())
-        page.wait_for_selector(".plotly-figure .main-svg", timeout=60_000)
-        page.wait_for_selector("div.math mjx-container svg", timeout=60_000)
+        page.wait_for_selector(".plotly-figure .main-svg")
+        page.wait_for_selector("div.math mjx-container svg")
         ink = "getComputedStyle(document.querySelector('.plotly-figure .gtitle')).fill"
         assert page.evaluate(ink) == "rgb(230, 232, 234)"
         page.evaluate("document.body.dataset.theme = 'light'")
-        page.wait_for_function(f"{ink} === 'rgb(31, 35, 40)'", timeout=20_000)
+        page.wait_for_function(f"{ink} === 'rgb(31, 35, 40)'")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page moves sideways"
         browser.close()
     assert failed == []

@@ -52,7 +52,7 @@ def on_rank(rank, workers, graph, systems, models):
 
 
 def assert_law(workers, graph, systems, models):
-    results = run_ranks(on_rank, workers, graph, systems, models, timeout_s=200)
+    results = run_ranks(on_rank, workers, graph, systems, models)
     for name in models:
         truth = one_process(graph, shape(name), SETTINGS)
         for case in systems:

@@ -64,7 +64,7 @@ def test_workers_equal_one_process(workers: int, which: str) -> None:
     step: far less than a step in the norm of all gradients, where two different roundings are some steps apart.
     """
     graph = random_graph(**GRAPHS[which])
-    results = run_ranks(on_rank, workers, graph, timeout_s=240)
+    results = run_ranks(on_rank, workers, graph)
     for (precision, name), (loss, gradients) in results[0].items():
         network = build_model(_shape(name), graph.num_features, graph.num_classes, seed=SETTINGS.seed)
         local = LocalGraph(graph, seed=SETTINGS.seed, products=PARTS[precision].build())
@@ -99,6 +99,6 @@ def test_trains_beside_every_codec_schedule_and_sampler() -> None:
     }
     assert all(System.from_json(system.to_json()) == system for system in systems.values())
     graph = random_graph(nodes=90, edges=300, features=40)
-    found = run_ranks(beside_other_axes, 2, graph, systems, timeout_s=240)[0]
+    found = run_ranks(beside_other_axes, 2, graph, systems)[0]
     for case, losses in found.items():
         assert min(losses[1:]) < losses[0], case

@@ -65,7 +65,7 @@ def test_workers_equal_one_process(workers: int, system: System, part: ExactActi
     """
     graph = random_graph(features=features, directed=features > 12, seed=2)
     system = replace(system, compute=part)
-    results = run_ranks(on_rank, workers, graph, system.partition.cut(graph, workers), system, timeout_s=240)
+    results = run_ranks(on_rank, workers, graph, system.partition.cut(graph, workers), system)
     for name, (loss, gradients) in results[0].items():
         true_loss, truth = alone(graph, name, part)
         with apart():  # codes keep the steps between convolutions one after another
@@ -100,5 +100,5 @@ def test_trains_beside_every_codec_schedule_sampler_and_exchange() -> None:
     packed = {name: system for name, system in systems.items() if name != "on edges"}
     assert all(System.from_json(system.to_json()) == system for system in packed.values())
     graph = random_graph(nodes=90, edges=300, features=40)
-    for case, losses in run_ranks(beside_other_axes, 2, graph, systems, timeout_s=240)[0].items():
+    for case, losses in run_ranks(beside_other_axes, 2, graph, systems)[0].items():
         assert min(losses[1:]) < losses[0], case

@@ -75,7 +75,7 @@ def test_workers_equal_one_process(workers: int, which: str) -> None:
     steps in the norm.
     """
     graph = random_graph(**GRAPHS[which])
-    results = run_ranks(on_rank, workers, graph, timeout_s=240)
+    results = run_ranks(on_rank, workers, graph)
     apart: dict[str, list[float]] = {part: [] for part in PARTS}
     for (scale, name), (loss, gradients) in results[0].items():
         network = build_model(_shape(name, scale), graph.num_features, graph.num_classes, seed=SETTINGS.seed)
@@ -198,6 +198,6 @@ def test_trains_beside_every_codec_schedule_and_sampler() -> None:
     }
     assert all(System.from_json(system.to_json()) == system for system in systems.values())
     graph = random_graph(nodes=90, edges=300, features=40)
-    found = run_ranks(beside_other_axes, 2, graph, systems, timeout_s=240)[0]
+    found = run_ranks(beside_other_axes, 2, graph, systems)[0]
     for case, losses in found.items():
         assert min(losses[1:]) < losses[0], case

@@ -102,7 +102,7 @@ def test_workers_that_meet_equal_one_process(workers, hosts, idle, directed, fea
     # Masters anywhere, so that one may have no edge into its node where copies on both hosts have some.
     owner = torch.randint(workers - idle, (graph.num_nodes,), generator=torch.Generator().manual_seed(workers))
     cut = replace(EdgesAtRandom(seed=1, idle=idle).cut(graph, workers), owner=owner)
-    results = run_ranks(on_rank, workers, graph, cut, hosts, schedule, timeout_s=200)
+    results = run_ranks(on_rank, workers, graph, cut, hosts, schedule)
     for name in models_of(workers):
         truth = one_process(graph, shape(name), SETTINGS)
         found = [result[name] for result in results]
@@ -126,7 +126,7 @@ def company():
 
 def test_copies_are_equal_bit_by_bit_on_all_hosts():
     graph = random_graph(directed=True, features=12, seed=4)
-    results = run_ranks(recorded, 4, graph, EdgesAtRandom(seed=2).cut(graph, 4), company(), timeout_s=200)
+    results = run_ranks(recorded, 4, graph, EdgesAtRandom(seed=2).cut(graph, 4), company())
     several = 0
     for key in results[0][1]:
         first: dict[int, torch.Tensor] = {}

@@ -49,7 +49,7 @@ def on_rank(rank, workers, graph, cut, schedule):
 def test_workers_equal_one_process(workers, idle, directed, features, schedule):
     graph = random_graph(directed=directed, features=features, seed=workers)
     cut = EdgesAtRandom(seed=1, idle=idle).cut(graph, workers)
-    results = run_ranks(on_rank, workers, graph, cut, schedule, timeout_s=200)
+    results = run_ranks(on_rank, workers, graph, cut, schedule)
     for name in sorted(MODELS):
         truth = one_process(graph, shape(name), SETTINGS)
         found = [result[name] for result in results]
@@ -98,7 +98,7 @@ def company():
 
 def test_copies_of_a_node_are_equal_bit_by_bit():
     graph = random_graph(directed=True, features=12, seed=4)
-    results = run_ranks(recorded, 3, graph, EdgesAtRandom(seed=2).cut(graph, 3), company(), timeout_s=200)
+    results = run_ranks(recorded, 3, graph, EdgesAtRandom(seed=2).cut(graph, 3), company())
     looks = {"gcn": 5, "gat": 6}  # GCN needs no gradients of raw features
     assert len(results[0][1]) == sum(3 * looks[name] for _, name in company())
     several = 0

@@ -6,6 +6,8 @@ import itertools
 import time
 from dataclasses import replace
 
+import torch.distributed as dist
+
 from gnnqlab.exchange import Overlapped, Synchronous
 from gnnqlab.exchange.timeline import WHATS, Timeline, transfers
 from gnnqlab.message.place import Place
@@ -23,24 +25,38 @@ LATE_S = 0.15
 
 
 class Late:
-    """A transport of a worker that is late."""
+    """A transport of rank 1 that posts some time after rank 0 has begun to wait, however busy the machine is."""
 
-    def __init__(self, inner):
-        self.inner = inner
+    def __init__(self, inner, rank):
+        self.inner, self.rank, self.count = inner, rank, 0
+        self.store = dist.distributed_c10d._get_default_store()
 
     def post(self, send, receive, headers=None):
-        time.sleep(LATE_S)
-        return self.inner.post(send, receive, headers)
+        self.count += 1
+        key = f"rank 0 waits {self.count}"
+        if self.rank == 1:
+            self.store.wait([key])
+            time.sleep(LATE_S)
+            return self.inner.post(send, receive, headers)
+        transfer = self.inner.post(send, receive, headers)
+        wait = transfer.wait
+
+        def signal_and_wait():
+            self.store.set(key, "")
+            wait()
+
+        transfer.wait = signal_and_wait
+        return transfer
 
 
 def recorded(rank, workers, graph, owner, schedule):
-    """Train two epochs, of which the second is recorded; rank 1 posts late."""
+    """Train two epochs, of which the second is recorded; rank 1 posts late in all of them."""
     shard = build_shard(graph, owner, rank, workers)
     system = replace(fixed_bits(), schedule=schedule)
     trainer = worker_trainer(shard, system, ModelSettings(layers=2, hidden=16), TrainSettings())
-    if rank == 1:
-        wires = trainer.exchange.boundary.wires
-        trainer.exchange.boundary.wires = replace(wires, transport=Late(make_transport("direct", rank, workers)))
+    wires = trainer.exchange.boundary.wires
+    transport = Late(make_transport("direct", rank, workers), rank)
+    trainer.exchange.boundary.wires = replace(wires, transport=transport)
     trainer.epoch(0)
     trainer.evaluate(0)
     for channel in trainer.exchange.channels:

@@ -14,6 +14,7 @@ import torch
 import gnnqlab as gq
 from gnnqlab.graph import Graph, load
 from tests.cases import each
+from tests.slow_down import HANG_S
 
 SRC, DST = torch.tensor([0, 1, 2, 2]), torch.tensor([1, 2, 3, 2])
 X, Y = torch.arange(8.0).reshape(4, 2), torch.tensor([0, 1, 0, 1])
@@ -150,5 +151,5 @@ def test_recognising_imports_no_library() -> None:
         "gq.load(types.SimpleNamespace(edge_index=torch.tensor([[0], [1]])));"
         "print(*{'dgl', 'torch_geometric', 'networkx'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=HANG_S)
     assert done.stdout.strip() == ""

@@ -24,6 +24,7 @@ from tests.cases import each, one_case
 from tests.kernels import every_kernel, test_gpu, test_gpu_int8, test_joins, test_nodewise, test_residual
 from tests.kernels.backends import AVAILABLE
 from tests.kernels.test_moves import walked
+from tests.slow_down import HANG_S
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parents[1] / "cuda_ext"
@@ -87,9 +88,9 @@ def library(tmp_path_factory):
             "-o",
             str(source.with_suffix(".o")),
         ]
-        subprocess.run(command, check=True, timeout=250)
+        subprocess.run(command, check=True, timeout=HANG_S)
         objects.append(str(source.with_suffix(".o")))
-    subprocess.run([str(COMPILER), "-shared", *objects, "-o", str(folder / "host.so")], check=True, timeout=100)
+    subprocess.run([str(COMPILER), "-shared", *objects, "-o", str(folder / "host.so")], check=True, timeout=HANG_S)
     return ctypes.CDLL(str(folder / "host.so"))
 
 

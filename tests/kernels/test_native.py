@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from gnnqlab.kernels import native
+from tests.slow_down import HANG_S
 
 from .backends import AVAILABLE, EVERY
 
@@ -29,7 +30,7 @@ def test_tests_of_kernels_run_on_every_instruction_set(isa):
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, timeout=120
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, timeout=HANG_S
     )
 
 
@@ -154,7 +155,7 @@ def test_random_calls_stay_in_bounds(tmp_path):
         ["cmake", "--build", str(tmp_path), "--target", "codec_fuzz", "--parallel", "2"],
         [str(tmp_path / "codec_fuzz"), "20000", "1"],
     ):
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=280)
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=HANG_S)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     assert "no difference" in done.stdout
 

@@ -4,14 +4,14 @@ import os
 import secrets
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gnnqlab.launch import Run, launch, processes
 from gnnqlab.train.config import LaunchSettings, RunConfig, TrainSettings
+from tests.slow_down import wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 FAKE = "tests.launch.fakes:fit"
@@ -25,15 +25,6 @@ def config(workers: int = 3, **launch_settings: object) -> RunConfig:
         train=TrainSettings(epochs=5),
         launch=LaunchSettings(**launch_settings),  # type: ignore[arg-type]
     )
-
-
-def wait_until(condition: Callable[[], object], *, within_s: float, what: str) -> float:
-    """Seconds until the condition held."""
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < within_s, f"not within {within_s} s: {what}"
-        time.sleep(0.01)
-    return time.monotonic() - began
 
 
 class Bench:
@@ -59,7 +50,7 @@ class Bench:
 
     def running(self, run: Run) -> Run:
         """The run once it trains; imports are slow on a busy machine."""
-        wait_until(lambda: run.epoch >= 1 and run.status != "starting", within_s=60, what="the first epoch")
+        wait_until(lambda: run.epoch >= 1 and run.status != "starting", what="the first epoch")
         assert run.status == "running", run.errors
         self.processes()  # a look at what they share
         return run
@@ -108,7 +99,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     yield bench
     try:
         # 5 s is the promise for the end of all processes, however the run ended.
-        wait_until(lambda: not bench.processes(), within_s=5, what=f"the end of {bench.processes()}")
+        wait_until(lambda: not bench.processes(), promised_s=5.0, what=f"the end of {bench.processes()}")
     finally:
         for pid in bench.processes():
             os.kill(pid, signal.SIGKILL)

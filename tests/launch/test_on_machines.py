@@ -14,6 +14,7 @@ from gnnqlab.cli import main
 from gnnqlab.launch import Run
 from gnnqlab.launch.on_machines import MachineLines
 from tests.launch.test_cluster import free_port
+from tests.slow_down import HANG_S
 
 
 def test_they_are_those_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
@@ -67,7 +68,7 @@ def started(lines: MachineLines, place: Path) -> Run:
     env = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
     machines = [subprocess.Popen(line, env=env, executable="/bin/bash", **shell) for line in lines.commands]
     for each in machines:
-        _, errors = each.communicate(timeout=120)
+        _, errors = each.communicate(timeout=HANG_S)
         assert each.returncode == 0, errors
     return lines.run
 

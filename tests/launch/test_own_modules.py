@@ -12,6 +12,7 @@ import gnnqlab as gq
 from gnnqlab.launch.search_path import VARIABLE, follow, told
 from gnnqlab.nn.models import registry
 from gnnqlab.train.config import RunConfig
+from tests.slow_down import HANG_S
 
 BITS = '''
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ def test_modules_beside_a_script_and_a_registered_model_reach_the_workers(tmp_pa
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG_S,
     )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])

@@ -14,9 +14,10 @@ from gnnqlab.train.config import RunConfig
 from gnnqlab.train.configure import configure
 from tests.launch.conftest import Bench
 from tests.launch.test_cluster import free_port, machines
+from tests.slow_down import HANG_S
 
 STARTS = int(os.environ.get("GNNQLAB_STARTS", "2"))
-GRAPH, LIMIT_S = "sbm:4000,4,8", 300
+GRAPH, LIMIT_S = "sbm:4000,4,8", HANG_S
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(LIMIT_S * (1 + STARTS))]
 
 

@@ -19,6 +19,7 @@ from gnnqlab.train.loop import fit
 from gnnqlab.train.model_file import MODEL, ModelFile, read_model
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
+from tests.slow_down import HANG_S
 
 EPOCHS = 3
 SHAPE = {"layers": 2, "hidden": 8, "epochs": EPOCHS, "lr": 0.05}
@@ -201,13 +202,13 @@ def test_a_run_without_a_model_is_said_so(tmp_path: Path, state: str, checkpoint
 def test_a_run_that_is_stopped_has_a_model(tmp_path: Path) -> None:
     graph = random_graph(seed=10)
     run = gq.launch(graph, **{**SHAPE, "epochs": 1_000_000}, workers=2, out=tmp_path)
-    until = time.monotonic() + 60
+    until = time.monotonic() + HANG_S
     while run.status != "running" or run.epoch < 3:
         assert time.monotonic() < until and run.status in ("starting", "running"), run.errors
         time.sleep(0.01)
     with pytest.raises(RuntimeError, match="must have ended to have a model, got status running"):
         run.model()
-    run.stop(timeout=30)
+    run.stop(timeout=HANG_S)
     assert run.status == "stopped" and not (run.folder / "checkpoints").exists()
     epoch = read_model(run.folder).epoch
     recorded = run.records.query("rank == 0").set_index("epoch")

@@ -19,6 +19,7 @@ from tests.mutants import __main__ as command
 from tests.mutants.fault import PACKAGE, Fault, wrong_with
 from tests.mutants.planted import FAULTS
 from tests.mutants.planting import Outcome, plant, plant_all
+from tests.slow_down import HANG_S
 
 EIGHT = 8
 ROOMS = {
@@ -150,6 +151,6 @@ def test_a_fault_reaches_the_processes_that_a_test_starts(tmp_path: Path) -> Non
     environment = {**os.environ, sitecustomize.VARIABLE: json.dumps(planted)}
     environment["PYTHONPATH"] = os.pathsep.join([str(Path(sitecustomize.__file__).parent), str(PACKAGE.parent)])
     ended = subprocess.run(
-        [sys.executable, "-c", outer], env=environment, capture_output=True, text=True, timeout=60, cwd=tmp_path
+        [sys.executable, "-c", outer], env=environment, capture_output=True, text=True, timeout=HANG_S, cwd=tmp_path
     )
     assert ended.returncode == 1 and "ZeroDivisionError" in ended.stderr and told.exists()

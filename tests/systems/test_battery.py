@@ -214,7 +214,7 @@ def prepared(root: Path, graph: str, workers: int) -> None:
 def test_every_system_trains_stops_goes_on_and_is_compared(workers, tmp_path):
     graph = gq.configure(random_graph(seed=2)).graph
     prepared(tmp_path, graph, workers)
-    run_ranks(train_all, workers, graph, str(tmp_path), timeout_s=280)
+    run_ranks(train_all, workers, graph, str(tmp_path))
     for name in candidates():
         straight, stopped, resumed = (gq.Run(tmp_path / f"{name}-{what}") for what in PARTINGS)
         losses = straight.records.pivot(index="epoch", columns="rank", values="loss")
@@ -299,7 +299,7 @@ def obey_all(rank: int, workers: int, graph) -> dict[str, dict]:
 def test_the_law_holds_for_all_systems_and_models():
     assert set(EXACT) | set(INEXACT) == set(SYSTEMS), "a system obeys the law under some settings, or says why not"
     graph = random_graph(directed=True, isolated=4, seed=3)
-    results = run_ranks(obey_all, 3, graph, timeout_s=280)
+    results = run_ranks(obey_all, 3, graph)
     for model, shape in law_shapes().items():
         truth = one_process(graph, shape, LAW)
         for name in (name for name in exact_systems() if model in models_of(name)):

@@ -28,6 +28,7 @@ from gnnqlab.train.reduction import Slots, Summed
 from gnnqlab.train.shared import Wanted
 from gnnqlab.train.trainer import worker_trainer
 from tests.graphs import random_graph
+from tests.slow_down import HANG_S
 from tests.train.agreeing import Agreeing
 
 SETTINGS = {"workers": 2, "hidden": 16, "layers": 2}
@@ -76,7 +77,7 @@ def test_a_part_of_ones_own_adapts_in_a_launched_run_and_goes_on_from_a_checkpoi
 def test_a_part_of_ones_own_is_steered(tmp_path):
     settings = {**SETTINGS, "epochs": 20_000, "evaluate_every": 0}
     with gq.launch("digits", system=system(until=1e6), **settings, out=tmp_path) as run:
-        until = time.monotonic() + 120
+        until = time.monotonic() + HANG_S
         while run.epoch < 2:
             assert time.monotonic() < until and run.status in ("starting", "running"), run.errors
             time.sleep(0.01)

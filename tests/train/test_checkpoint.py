@@ -18,6 +18,7 @@ from gnnqlab.launch import folder as files
 from gnnqlab.train.checkpoint import Checkpoint, Checkpoints, newest_checkpoint, read_checkpoint, write_checkpoint
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.state import Keeper, config_digest
+from tests.slow_down import HANG_S
 
 
 def some(epoch=3):
@@ -224,12 +225,12 @@ def test_decisions_go_on_too(tmp_path):
 def test_a_stopped_run_has_a_checkpoint_of_its_last_epoch(tmp_path):
     settings = {**SETTINGS, "epochs": 30_000, "checkpoint_every": 20_000, "evaluate_every": 0}
     run = gq.launch("digits", system="vanilla", **settings, out=tmp_path)
-    until = time.monotonic() + 60
+    until = time.monotonic() + HANG_S
     while run.status != "running" or run.epoch < 3:
         assert time.monotonic() < until and run.status in ("starting", "running"), run.errors
         time.sleep(0.01)
     reached = run.epoch
-    run.stop(timeout=30)
+    run.stop(timeout=HANG_S)
     assert run.status == "stopped" and not (run.folder / "checkpoint-now").exists()
     assert reached < newest_checkpoint(run.folder).epoch <= run.records.epoch.max() + 1
 

@@ -20,6 +20,7 @@ from gnnqlab.train.trainer import worker_trainer
 from tests.cases import each
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
+from tests.slow_down import HANG_S
 
 
 def control_of(folder):
@@ -129,7 +130,7 @@ def test_all_ranks_change_a_fixed_width_at_the_same_epoch(tmp_path):
 
 def test_a_launched_run_is_steered_and_says_so(tmp_path):
     with gq.launch("digits", system="adaqp", epochs=20_000, evaluate_every=0, hidden=16, out=tmp_path) as run:
-        until = time.monotonic() + 60
+        until = time.monotonic() + HANG_S
         while run.epoch < 5:
             assert time.monotonic() < until and run.status in ("starting", "running"), run.errors
             time.sleep(0.01)

@@ -22,7 +22,7 @@ from tests.graphs import random_graph
 def test_extraction_is_timed_and_kept_with_the_shard(tmp_path):
     graph = random_graph()
     shard = build_shard(graph, Random(seed=1).assign(graph, 3), 1, 3)
-    assert 0 < shard.extract_s < 10
+    assert 0 < shard.extract_s
     shard.save(tmp_path / "shard.npz")
     assert Shard.load(tmp_path / "shard.npz").extract_s == shard.extract_s
     seat = Seat(rank=1, workers=3, seed=0, ids=shard.owned, importance=shard.importance)

@@ -76,7 +76,7 @@ def _train(rank: int, workers: int) -> list[list[tuple[int, int]]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [2, 3])
 def test_predicted_bytes_are_sent_bytes(workers: int) -> None:
-    ranks = run_ranks(_train, workers, timeout_s=300.0)
+    ranks = run_ranks(_train, workers)
     measured = [torch.tensor(case).sum(0).tolist() for case in zip(*ranks, strict=True)]
     probes = {model: replace(written_down(workers), trace=seen(workers, model)) for model in MODELS}
     for (model, name, settings), sent in zip(_cases(workers), measured, strict=True):

@@ -155,7 +155,7 @@ def test_ogb_comes_over_https_and_stays_there() -> None:
 
 
 @each("name", NEEDS_DOWNLOAD)
-def test_without_network_one_line_in_seconds(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_network_one_line(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Nothing listens on a port that was just closed; names that do not exist are tested below.
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -163,10 +163,8 @@ def test_without_network_one_line_in_seconds(name: str, tmp_path: Path, monkeypa
     monkeypatch.setenv("DGL_REPO", dead)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(ogb, "_BASE", dead)
-    start = time.monotonic()
     with pytest.raises(RuntimeError) as caught:
         load(name, root=tmp_path)
-    assert time.monotonic() - start < 30  # 0.1 s and, once, the import of DGL
     text = str(caught.value)
     assert "\n" not in text
     assert "is not on this machine and cannot be downloaded: " in text
@@ -184,10 +182,8 @@ def test_a_server_that_never_answers() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        start = time.monotonic()
         with pytest.raises(ConnectionError, match=r"127.0.0.1:\d+ does not answer"):
             fetch.check_reachable(f"http://127.0.0.1:{silent.getsockname()[1]}/file.zip", seconds=0.3)
-        assert time.monotonic() - start < 3
 
 
 def test_refused_and_broken_archives(server: tuple[str, Path], tmp_path: Path) -> None:

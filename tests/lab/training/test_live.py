@@ -17,6 +17,7 @@ from gnnqlab.lab.training.live import LiveView
 from gnnqlab.lab.training.live_views import draw_live, live_values
 from gnnqlab.launch.run import Run
 from tests.lab.synthetic_folder import Folder
+from tests.slow_down import HANG_S
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def live_panel(make: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def _until(true: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + 10
+    until = time.monotonic() + HANG_S
     while not true():
         assert time.monotonic() < until, what
         time.sleep(0.01)

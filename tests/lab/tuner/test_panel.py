@@ -12,12 +12,13 @@ import pytest
 from gnnqlab.lab.tuner.tuner import Tuner
 from gnnqlab.lab.tuner.views import HERE
 from gnnqlab.systems import SYSTEMS
+from tests.slow_down import HANG_S
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 def _until(holds: Callable[[], Any]) -> None:
-    until = time.monotonic() + 20
+    until = time.monotonic() + HANG_S
     while not holds():
         assert time.monotonic() < until
         time.sleep(0.005)

@@ -1,0 +1,53 @@
+"""Bounds in seconds that hold on any machine: limits that only catch hangs, and promises scaled by the machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+__all__ = ["HANG_S", "kept", "slow_down", "wait_until"]
+
+HANG_S = 900.0
+"""Limit of every wait that only catches a hang: below that of pytest, far above what a step takes anywhere."""
+_QUIET_S = 0.03
+"""Seconds that `_work` takes on a quiet two-core server processor."""
+_HEADROOM = 3.0
+
+
+def slow_down() -> float:
+    """Return how many times slower this machine is now than a quiet one, at least 1.
+
+    The measured work starts a process and computes, so a slow processor and a busy one count alike.
+    """
+    began = time.perf_counter()
+    _work()
+    return max(1.0, (time.perf_counter() - began) / _QUIET_S)
+
+
+def _work() -> None:
+    subprocess.run([sys.executable, "-I", "-S", "-c", "sum(range(500_000))"], check=True)
+
+
+def kept(seconds: float, promised_s: float) -> bool:
+    """Return True if a promise in real time was kept, allowing for what else this machine does now.
+
+    A test of such a promise is an exception: others assert no duration at all.
+    """
+    return seconds < promised_s or seconds < promised_s * _HEADROOM * max(slow_down() for _ in range(3))
+
+
+def wait_until(condition: Callable[[], object], *, what: str, promised_s: float | None = None) -> float:
+    """Return the seconds until the condition held.
+
+    Raises:
+        AssertionError: after `HANG_S`, or if it held later than promised, as `kept` measures.
+    """
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < HANG_S, f"not within {HANG_S} s: {what}"
+        time.sleep(0.01)
+    seconds = time.monotonic() - began
+    assert promised_s is None or kept(seconds, promised_s), f"{what} took {seconds:.1f} s, {promised_s} s are promised"
+    return seconds
