@@ -10,6 +10,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.chromium import browser  # noqa: F401  # a fixture of all tests
+
 settings.register_profile(
     "gnnqlab",
     deadline=None,  # a first call may build tables; the suite's own timeout catches what hangs

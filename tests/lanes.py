@@ -1,7 +1,7 @@
 """A pytest plugin: tests run on several lanes side by side, with failures and the time left shown as it goes.
 
 A lane is a process of pytest-xdist. A file stays on one lane, so its fixtures are made once. Files whose tests start
-workers run on one lane at a time, and so do those with a browser: each of them keeps several processes busy.
+workers leave one lane to others, and those with a browser run on one lane: each keeps several processes busy.
 """
 
 from __future__ import annotations
@@ -60,35 +60,35 @@ def cpu_quota(group: Path = Path("/sys/fs/cgroup")) -> float | None:
 
 
 def kind(scope: str) -> str | None:
-    """Return the kind of a file of which one lane at a time may run tests, or None."""
+    """Return the kind of a file of which only some lanes at a time run tests, or None."""
     folder = scope.split("/")[1] if scope.startswith("tests/") else ""
     return "workers" if folder in WORKERS else "pages" if folder in PAGES else None
 
 
-class OneLaneAKind(LoadScopeScheduling):
-    """Assign files to lanes, each kind to one lane at a time."""
+class FewLanesAKind(LoadScopeScheduling):
+    """Assign files to lanes, and of each kind only some at a time."""
 
     def _split_scope(self, nodeid: str) -> str:
         return nodeid.split("::")[0]
 
     def _assign_work_unit(self, node: Any) -> None:
-        busy = {
-            kind(scope)
+        running = Counter(
+            found
             for other, units in self.assigned_work.items()
             if other is not node
-            for scope, items in units.items()
-            if not all(items.values())
-        } - {None}
-        free = next((scope for scope in self.workqueue if kind(scope) not in busy), None)
+            for found in {kind(scope) for scope, items in units.items() if not all(items.values())}
+        )
+        full = {"pages": running["pages"] >= 1, "workers": running["workers"] >= max(1, len(self.nodes) - 1)}
+        free = next((scope for scope in self.workqueue if not full.get(kind(scope) or "", False)), None)
         if (
             free is not None
-        ):  # else only files of kinds that other lanes run are left: better two at once than an idle lane
+        ):  # else only files of kinds that other lanes run are left: better one more than an idle lane
             self.workqueue.move_to_end(free, last=False)
         super()._assign_work_unit(node)
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneLaneAKind:
-    return OneLaneAKind(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FewLanesAKind:
+    return FewLanesAKind(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

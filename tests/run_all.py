@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from gnnqlab.launch.guarded import STARTER
 from tests.lanes import machine_lanes
 
 ROOT = Path(__file__).parent.parent
@@ -39,7 +40,16 @@ def run_pytest(*arguments: str) -> int:
         environment = {"OMP_NUM_THREADS": "1", **os.environ, "GNNQLAB_RUNS": str(Path(folder, "runs"))}
         # Bytecode is kept: each of a thousand processes would compile the package again.
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        return subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, env=environment).returncode
+        address = str(Path(folder, "warm"))
+        warm = [sys.executable, str(ROOT / "tests" / "warm.py"), "serve", address]
+        with subprocess.Popen(
+            warm, cwd=ROOT, stdin=subprocess.DEVNULL, env=environment | {"PYTHONPATH": str(ROOT)}
+        ) as server:
+            environment[STARTER] = f"{sys.executable} -I -S {warm[1]} start {address}"
+            try:
+                return subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, env=environment).returncode
+            finally:
+                server.terminate()
 
 
 def install_chromium() -> None:

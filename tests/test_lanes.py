@@ -43,10 +43,10 @@ class Node:
         self.shutting_down = True
 
 
-def scheduler(files: dict[str, int]) -> tuple[lanes.OneLaneAKind, Node, Node]:
+def scheduler(files: dict[str, int]) -> tuple[lanes.FewLanesAKind, Node, Node]:
     """Return a scheduler for two lanes that knows some files, each with a number of tests."""
     config = SimpleNamespace(option=SimpleNamespace(loadscopereorder=False), getvalue=lambda _: ["popen"] * 2)
-    found, nodes = lanes.OneLaneAKind(config), (Node(), Node())  # type: ignore[arg-type]
+    found, nodes = lanes.FewLanesAKind(config), (Node(), Node())  # type: ignore[arg-type]
     for node in nodes:
         found.add_node(node)  # type: ignore[arg-type]
         names = [f"{file}::test_{number}" for file, count in files.items() for number in range(count)]
@@ -55,7 +55,7 @@ def scheduler(files: dict[str, int]) -> tuple[lanes.OneLaneAKind, Node, Node]:
     return found, *nodes
 
 
-def test_files_of_a_kind_run_on_one_lane_at_a_time() -> None:
+def test_files_of_a_kind_leave_a_lane_to_others() -> None:
     files = {
         "tests/launch/test_a.py": 4,
         "tests/exchange/test_b.py": 4,

@@ -1,6 +1,7 @@
 """A run begins on this machine: its folder, a guard, and torchrun under the guard."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,8 +22,10 @@ from gnnqlab.train.memory import large_pages
 if TYPE_CHECKING:
     from gnnqlab.train.config import RunConfig
 
-__all__ = ["agent_command", "begin", "plain_torchrun", "worker_arguments"]
+__all__ = ["STARTER", "agent_command", "begin", "plain_torchrun", "worker_arguments"]
 
+STARTER = "GNNQLAB_STARTER"
+"""Environment variable: a program, with its arguments, that starts the guard and so the run, as ``nice -n 10``."""
 _START_S = 60.0
 """What a guard that is alive may take to say so: it makes the link first, and a machine may be busy."""
 _GUARDS: dict[Path, subprocess.Popen[bytes]] = {}
@@ -130,7 +133,7 @@ def _system_name(settings: dict[str, Any]) -> str:
 
 def _start_guard(folder: Path, settings: dict[str, Any], fit: str) -> None:
     detach = settings["launch"]["detach"]
-    command = [sys.executable, "-m", "gnnqlab.launch.guard"]
+    command = [*shlex.split(os.environ.get(STARTER, "")), sys.executable, "-m", "gnnqlab.launch.guard"]
     if not detach:
         # The pipe may have been inherited by a child that lives on, so the pid is watched as well.
         command += ["--watch-stdin", f"--launcher={os.getpid()}:{processes.start_time(os.getpid())}"]

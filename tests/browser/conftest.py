@@ -6,10 +6,8 @@ Screenshots go to ``$GNNQLAB_SCREENSHOTS`` if that is set, else to pytest's own 
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -20,29 +18,11 @@ from typing import Any
 import pytest
 
 from tests.browser.lab_page import LabPage
+from tests.chromium import missing
 from tests.slow_down import HANG_S
 
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
 VIEWPORT = {"width": 1320, "height": 1500}
 HERE = Path(__file__).parent
-
-
-def missing() -> str | None:
-    """What these tests lack here, or ``None``."""
-    for name in ("playwright", "jupyterlab", "ipywidgets", "anywidget"):
-        if importlib.util.find_spec(name) is None:
-            return f"the browser tests need the package {name}; make test installs it"
-    if shutil.which("chromium") is None:
-        return "the browser tests need Chromium; make test installs Debian's where it may (root and apt)"
-    return None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -112,17 +92,6 @@ def _address(runtime: Path, process: subprocess.Popen[bytes], log: Path) -> str:
                 continue  # half written yet
         time.sleep(0.1)
     raise AssertionError(f"JupyterLab did not start:\n{log.read_text()[-3000:]}")
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """A headless Chromium."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        yield running
-        running.close()
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
 from importlib import resources
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -19,7 +19,7 @@ import gnnqlab as gq
 from docs.site import notebooks, reference
 from docs.site.gather import errata_page
 from gnnqlab.lab.course.errata import ERRATA
-from tests.browser.conftest import FLAGS, missing
+from tests.chromium import missing
 from tests.pages import ROOT
 from tests.slow_down import HANG_S
 
@@ -139,12 +139,9 @@ def test_the_site_is_whole_and_loads_nothing_from_elsewhere(site: Path) -> None:
 @needs_site
 @pytest.mark.slow
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
-def test_figures_and_formulas_are_drawn_without_a_network(site: Path) -> None:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        page = browser.new_page(viewport={"width": 900, "height": 1600}, color_scheme="dark")
+def test_figures_and_formulas_are_drawn_without_a_network(site: Path, browser: Any) -> None:
+    with browser.new_page(viewport={"width": 900, "height": 1600}, color_scheme="dark") as page:
+        page.set_default_timeout(HANG_S * 1000)
         asked: list[str] = []
         failed: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
@@ -157,17 +154,14 @@ def test_figures_and_formulas_are_drawn_without_a_network(site: Path) -> None:
         page.evaluate("document.body.dataset.theme = 'light'")
         page.wait_for_function(f"{ink} === 'rgb(31, 35, 40)'")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page moves sideways"
-        browser.close()
     assert failed == []
     assert [url[:80] for url in asked if urlsplit(url).scheme not in ("file", "data", "blob")] == []
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
-def test_on_a_phone_no_legend_lies_on_a_title(tmp_path: Path) -> None:
+def test_on_a_phone_no_legend_lies_on_a_title(tmp_path: Path, browser: Any) -> None:
     """Figures that lack room are moved sideways; others are as wide as the page."""
-    from playwright.sync_api import sync_playwright
-
     from gnnqlab.lab.figures.theme import template
 
     book = json.loads(notebooks.drawn((ROOT / "notebooks" / "01_first_run.ipynb").read_text(encoding="utf-8")))
@@ -184,16 +178,12 @@ def test_on_a_phone_no_legend_lies_on_a_title(tmp_path: Path) -> None:
         f"<script>window.gnnqlabTemplates = {look};</script><script>{script}</script>"
     )
     (tmp_path / "page.html").write_text(page_text, encoding="utf-8")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        page = browser.new_page(viewport={"width": 400, "height": 6000})
+    with browser.new_page(viewport={"width": 400, "height": 6000}) as page:
+        page.set_default_timeout(HANG_S * 1000)
         page.goto((tmp_path / "page.html").as_uri())
-        page.wait_for_function(
-            "[...document.querySelectorAll('.plotly-figure')].every(it => !it.querySelector('img'))", timeout=60_000
-        )
+        page.wait_for_function("[...document.querySelectorAll('.plotly-figure')].every(it => !it.querySelector('img'))")
         bars = "[...document.querySelectorAll('.legend .scrollbar')].map(bar => Number(bar.getAttribute('height')))"
         assert page.evaluate(bars) and not any(page.evaluate(bars)), "a legend is cut"
         wide = page.evaluate("[...document.querySelectorAll('.plotly-figure')].map(it => it.scrollWidth > 400)")
         assert any(wide) and not all(wide)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page moves sideways"
-        browser.close()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gnnqlab.launch import Run, launch, processes
+from gnnqlab.launch.guarded import STARTER
 from gnnqlab.train.config import LaunchSettings, RunConfig, TrainSettings
 from tests.slow_down import wait_until
 
@@ -91,6 +92,12 @@ def _shared_memory(pid: int) -> set[Path]:
         return set()
     names = (line.split(maxsplit=5)[5] for line in lines if "/dev/shm/" in line)
     return {Path(name) for name in names if not name.endswith(" (deleted)")}
+
+
+@pytest.fixture(autouse=True)
+def _cold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start each run as a user's is, from nothing: see `tests/warm.py`."""
+    monkeypatch.delenv(STARTER, raising=False)
 
 
 @pytest.fixture

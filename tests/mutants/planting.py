@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
+from gnnqlab.launch.guarded import STARTER
 from tests.mutants.fault import PACKAGE, ROOT, Fault, wrong_with
 from tests.mutants.hook import sitecustomize
 from tests.mutants.told import VARIABLE as TOLD
@@ -110,8 +111,10 @@ def _tests(
     """Run tests in a process group of their own; return a line for each, and the end of what was printed."""
     told = folder / "told"
     command = [sys.executable, "-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", "-p", "tests.mutants.told"]
+    command += ["-p", "no:nbval", "-p", "no:anyio", "-p", "no:xdist"]  # their imports take longer than most tests
     command += [*more, *(f"tests/{name}" for name in names)]
     environment = {**os.environ, **environment, TOLD: str(told), "GNNQLAB_RUNS": str(folder / "runs")}
+    environment.pop(STARTER, None)  # a process that is there already would not import the fault
     with subprocess.Popen(
         command,
         cwd=ROOT,
