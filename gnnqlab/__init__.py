@@ -102,6 +102,8 @@ _HOMES = {
     "preset": "gnnqlab.train.presets",
     "preset_system": "gnnqlab.train.presets",
     "probe": "gnnqlab.tune.probe",
+    "simulate": "gnnqlab.measure.simulation",
+    "Observer": "gnnqlab.observe",
     "register_model": "gnnqlab.nn.models",
     "register_system": "gnnqlab.systems",
     "resume": "gnnqlab.launch",
@@ -184,6 +186,8 @@ __all__ = [
     "preset",
     "preset_system",
     "probe",
+    "simulate",
+    "Observer",
     "register_model",
     "register_system",
     "resume",
@@ -233,6 +237,7 @@ if TYPE_CHECKING:
     from gnnqlab.launch import Run, cleanup, resume, runs
     from gnnqlab.launch.on_machines import on_machines, resume_on_machines
     from gnnqlab.launch.start import launch
+    from gnnqlab.measure.simulation import simulate
     from gnnqlab.message import (
         FP8,
         MXFP8,
@@ -252,6 +257,7 @@ if TYPE_CHECKING:
     )
     from gnnqlab.nn.dgl import tango
     from gnnqlab.nn.models import MODELS, register_model
+    from gnnqlab.observe import Observer
     from gnnqlab.partition import DNE, EBV, HDRF, HEP, METIS, Contiguous, Random, RandomEdges, partition
     from gnnqlab.systems import SYSTEMS, System, exact_at, register_system
     from gnnqlab.train.configure import configure

@@ -1,6 +1,6 @@
 """The package's own exceptions; everything else is a plain ``ValueError``, ``TypeError`` or ``RuntimeError``."""
 
-__all__ = ["LawBroken", "NonFiniteMessage", "NonFiniteRow", "UnexpectedMessage", "WorkerFailed"]
+__all__ = ["LawBroken", "NonFiniteMessage", "NonFiniteRow", "ObserverFailed", "UnexpectedMessage", "WorkerFailed"]
 
 
 class LawBroken(AssertionError):
@@ -37,6 +37,16 @@ class NonFiniteMessage(RuntimeError):
         super().__init__(
             f"messages must be finite: rank {rank}, layer {layer}, {direction}: the row of global node "
             f"{node} holds NaN, Inf or an overflowing range; training has diverged, lower the learning rate"
+        )
+
+
+class ObserverFailed(RuntimeError):
+    """An observer that raised an exception, named with the event that it was called with."""
+
+    def __init__(self, method: str, error: Exception) -> None:
+        super().__init__(
+            f"an observer must not raise, got {type(error).__name__} from {method}: {error}; correct it, or launch "
+            "without it"
         )
 
 

@@ -16,10 +16,10 @@ pytestmark = pytest.mark.core
 DOORS = ("gnnqlab", "gnnqlab.__main__", "gnnqlab.lab")
 TREE = Tree(Path(__file__).parent.parent / "gnnqlab", DOORS)
 ROOMS = (
-    "errors", "attached", "atomic", "by_name", "settings", "callable_module", "seat", "adaptive", "theory", "kernels",
-    "compute", "graph", "partition", "bits", "message", "exchange", "nn", "systems", "train", "launch", "measure",
-    "testing", "tune", "lab.figures", "lab.training", "lab.listing", "lab.tuner", "lab.players", "lab.course", "bench",
-    "cli",
+    "errors", "attached", "atomic", "by_name", "settings", "observe", "callable_module", "seat", "adaptive",
+    "theory", "kernels", "compute", "graph", "partition", "bits", "message", "exchange", "nn", "systems", "train",
+    "launch", "measure", "testing", "tune", "lab.figures", "lab.training", "lab.listing", "lab.tuner",
+    "lab.players", "lab.course", "bench", "cli",
 )  # fmt: skip
 # Doors open rooms by name; the others call what a user, a launcher or the front door names.
 IMPORT_BY_NAME = (

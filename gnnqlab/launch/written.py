@@ -84,6 +84,13 @@ class Written:
 
         return read_traffic(self.folder)
 
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The tables of the run's observers, by the name of their class; each has a column ``rank``."""
+        from gnnqlab.train.observer_tables import read_tables
+
+        return read_tables(self.folder)
+
     def read_traffic(
         self, *, epochs: Iterable[int] | None = None, last: int | None = None, spread: int | None = None
     ) -> pd.DataFrame:

@@ -13,7 +13,7 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -37,6 +37,7 @@ from gnnqlab.message.transport import Transfer
 from gnnqlab.message.wire import Layout
 from gnnqlab.nn.message_passing import GraphPass, LocalGraph, WorkerGraph
 from gnnqlab.nn.models.registry import ModelSettings, build_model
+from gnnqlab.observe import NO_OBSERVERS, Observers
 from gnnqlab.partition.cut import Cut
 from gnnqlab.partition.shard import Shard
 from gnnqlab.systems.join import join
@@ -225,6 +226,7 @@ class ThreadedWorkers:
         smooth: put GELU in the place of ReLU.
         as_launched: keep the system's codec and schedule, and policies as they are in force at the start, as
             measurements of memory need.
+        observers: of each worker; by default none.
 
     Raises:
         ValueError: if so many workers cannot do what the settings ask.
@@ -242,10 +244,12 @@ class ThreadedWorkers:
         make_graph: GraphFactory | None = None,
         smooth: bool = False,
         as_launched: bool = False,
+        observers: Sequence[Observers] = (),
     ) -> None:
         settings.expect_workers(cut.workers)
         self._mail = Mail(cut.workers)
-        self._clocks = [Clock(timer=time.thread_time) for _ in range(cut.workers)]
+        of_worker = list(observers) or [NO_OBSERVERS] * cut.workers
+        self._clocks = [Clock(timer=time.thread_time, observers=each) for each in of_worker]
         self.seconds: list[dict[str, float]] = []
         """Processor time of each worker in the last pass, by phase: about what it would be in processes."""
         self.trainers: list[Trainer] = []
@@ -267,6 +271,7 @@ class ThreadedWorkers:
                 seed=settings.seed,
                 keep_static=settings.layer0 == "once",
                 phases=self._clocks[shard.rank],
+                observers=of_worker[shard.rank],
             )
             if cut.workers > 1:  # its rows stay as wide, though none is old
                 exchange.keeps_rows, exchange.looks_first = system.keeps_rows, system.looks_first
@@ -276,9 +281,8 @@ class ThreadedWorkers:
                 view = make_graph(shard, exchange, settings.seed)
             network = _network(model, graph, settings.seed, smooth)
             clock = self._clocks[shard.rank]
-            self.trainers.append(
-                Trainer(view, label_objective(shard), network, settings, exchange=exchange, clock=clock)
-            )
+            own = {"exchange": exchange, "clock": clock, "observers": of_worker[shard.rank]}
+            self.trainers.append(Trainer(view, label_objective(shard), network, settings, **own))
 
     def run(self, work: Callable[[Trainer], Result]) -> list[Result]:
         """Return ``[work(trainer) for every worker]``, all at once, each in a thread.

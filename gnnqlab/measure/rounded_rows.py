@@ -23,6 +23,7 @@ from gnnqlab.message.codec import Noise
 from gnnqlab.message.direction import ByDirection, by_direction, of_direction
 from gnnqlab.message.wire import Layout
 from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.observe import Observers
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.systems.system import System
 from gnnqlab.train.config import TrainSettings
@@ -249,7 +250,12 @@ def expect_repeatable(system: System, workers: int) -> None:
 
 
 def threads_as_launched(
-    graph: Graph, cut: Cut, system: System, model: ModelSettings, settings: TrainSettings
+    graph: Graph,
+    cut: Cut,
+    system: System,
+    model: ModelSettings,
+    settings: TrainSettings,
+    observers: Sequence[Observers] = (),
 ) -> tuple[ThreadedWorkers, Any]:
     """Return workers of a system whose widths follow from settings and epoch, and the policy in force on them.
 
@@ -263,7 +269,7 @@ def threads_as_launched(
         for direction in DIRECTIONS
         if not getattr(of_direction(policy, direction), "by_settings", False)
     ]
-    workers = ThreadedWorkers(graph, cut, system, model, settings, bits=policy, as_launched=True)
+    workers = ThreadedWorkers(graph, cut, system, model, settings, bits=policy, as_launched=True, observers=observers)
     schedule = getattr(workers.trainers[0].exchange, "schedule", None)
     if hasattr(schedule, "adaptives"):
         adapting.append(type(system.schedule).__name__)

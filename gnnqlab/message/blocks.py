@@ -167,6 +167,9 @@ class _IncomingBlock(Incoming):
     def _encoded(self, route: Route) -> Tensor:
         return super()._body(route)[_AHEAD:]
 
+    def _ids(self, route: Route) -> Tensor:
+        return super()._ids(route) if self._follows(route) else route.ids[:0]
+
     def _put(self, route: Route, out: Tensor) -> None:
         layout, key = self._layout(route), ("receive", route.peer)
         if not route.num_rows or not self._follows(route):

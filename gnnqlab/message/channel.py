@@ -26,8 +26,10 @@ from gnnqlab.message.entropy import Counting
 from gnnqlab.message.header import Header, Headers
 from gnnqlab.message.incoming import Arrival, Incoming, Layouts, Posted, Received
 from gnnqlab.message.place import Phases, Place, at_once, no_phases
+from gnnqlab.message.report import Sent, report_encoded
 from gnnqlab.message.transport import Transport
 from gnnqlab.message.wire import Layout
+from gnnqlab.observe import NO_OBSERVERS, Observers
 from gnnqlab.partition.plan import Plan, Route
 
 __all__ = ["ByteBuffers", "Channel", "KnownLayouts"]
@@ -66,6 +68,7 @@ class Channel:
         buffers: ByteBuffers | None = None,
         counting: Counting | None = None,
         ahead: Ahead | None = None,
+        observers: Observers = NO_OBSERVERS,
     ) -> None:
         """Open the channel.
 
@@ -74,11 +77,10 @@ class Channel:
             launch: calls what starts a transfer when a device has work for the meantime.
             known: layouts that other channels of the same codec have made; they live as long as their widths.
             keeps_buffers: whether bytes have the same memory in every epoch, or memory that is freed after use.
-            buffers: that memory, shared with channels that never have messages under way when this one has; by default
-                its own.
+            buffers: that memory, shared with channels whose messages are never under way with its own; by default new.
             counting: says whether the codes that come are counted; by default they are not.
-            ahead: says when receives are posted ahead of their exchange; by default they never are. Where a place of
-                rows is said, it is another than that of the rows sent.
+            ahead: says when receives are posted ahead of their exchange; by default never.
+            observers: receive an event for each message that is encoded or decoded.
         """
         self.layer, self.direction, self.round, self.plan = layer, direction, round, plan
         self._run = run
@@ -92,7 +94,7 @@ class Channel:
         self._widths_of: int | None = None
         self._keeps_buffers = keeps_buffers
         self._buffers: ByteBuffers = {} if buffers is None else buffers
-        self._received = Received(counting or Counting())
+        self._observers, self._received = observers, Received(counting or Counting(), observers)
         self._how: dict[str, bool] = {}
         """What else the transport is told of every message."""
         self._ahead, self._device = ahead, torch.device("cpu")
@@ -251,8 +253,8 @@ class Channel:
         return self._noise(epoch, sender, self.plan.rank)
 
     def _sent(self, x: Tensor, route: Route, layout: Layout, epoch: int, *, still: bool) -> Tensor:
-        """Return the bytes to one peer: those of its rows themselves, where they may travel so, or others."""
-        segment = self._departing(x, route, layout) if still else None
+        """Return the bytes to one peer: its rows as they are in memory where possible, else encoded ones."""
+        segment = self._departing(x, route, layout) if still and not self._observers.message_encoded else None
         if segment is None:
             return self._write(x, route, layout, epoch, self._noise(epoch, self.plan.rank, route.peer))
         self.bytes_payload += segment.numel()  # such rows have no parameters
@@ -322,6 +324,9 @@ class Channel:
             spreads = self._codec.encode(x, rows, ids, layout, segment, noise)
         except NonFiniteRow as error:
             raise self._refusal(error, ids) from error
+        if self._observers.message_encoded and route.num_rows:
+            sent = Sent(self.place, self.plan.rank, route.peer, ids, self._codec, layout, segment, noise)
+            report_encoded(self._observers, sent, values=x[rows], offered_ids=self.plan.to_peer(route.peer).ids)
         if spreads is None or layout.order is None:
             return spreads
         return torch.empty_like(spreads).index_copy_(0, layout.order, spreads)

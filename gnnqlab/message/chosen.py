@@ -178,6 +178,10 @@ class _IncomingChosen(Incoming):
             advice = "its bytes were changed on the way, or the workers disagree about rows"
             raise self.headers.expected[route.peer].refusal("places", "rows of its route", error, advice) from error
 
+    def _ids(self, route: Route) -> Tensor:
+        places, layout, _ = self._parts(route)
+        return layout.arranged(route.ids[places])
+
     def _put(self, route: Route, out: Tensor) -> None:
         places, layout, _ = self._parts(route)
         if not route.num_rows:

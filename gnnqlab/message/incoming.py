@@ -12,8 +12,10 @@ from gnnqlab.message.codec import Codec, Noise
 from gnnqlab.message.entropy import Counting, code_entropies
 from gnnqlab.message.header import Headers
 from gnnqlab.message.place import Phases, Place
+from gnnqlab.message.report import Sent, report_decoded
 from gnnqlab.message.transport import Transfer
 from gnnqlab.message.wire import Layout
+from gnnqlab.observe import NO_OBSERVERS, Observers
 from gnnqlab.partition.plan import Plan, Route
 
 __all__ = ["Arrival", "Incoming", "Layouts", "Posted", "Received"]
@@ -45,6 +47,7 @@ class Received:
     """What came over a channel; rows under way write it down when they are waited for."""
 
     counting: Counting = field(default_factory=Counting)
+    observers: Observers = NO_OBSERVERS
     wire_s: float = 0.0
     arrivals: list[Arrival] = field(default_factory=list)
 
@@ -133,6 +136,11 @@ class Incoming:
                 self._check(route)
                 if route.peer not in posted.landed:
                     self._put(route, out)
+                if self._received.observers.message_decoded and not self._decoded and self._layout(route).num_rows:
+                    layout, body, noise = self._layout(route), self._encoded(route), posted.noise(route.peer)
+                    rank, ids = posted.plan.rank, self._ids(route)
+                    sent = Sent(self._place, route.peer, rank, ids, self._codec, layout, body, noise)
+                    report_decoded(self._received.observers, sent)
         if posted.read is not None and not self._decoded:
             posted.read()
         self._decoded = True
@@ -164,6 +172,10 @@ class Incoming:
         body = self._body(route)
         if self.headers is not None and body.numel():
             self.headers.verify(route.peer, body)
+
+    def _ids(self, route: Route) -> Tensor:
+        """Return the global ids of the rows that came from a peer, in the order of the wire."""
+        return self._layout(route).arranged(route.ids)
 
     def _put(self, route: Route, out: Tensor) -> None:
         layout = self._layout(route)

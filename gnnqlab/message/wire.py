@@ -50,6 +50,11 @@ class Layout:
     def num_bytes(self) -> int:
         return self.param_bytes + self.payload_bytes
 
+    @property
+    def bit_widths(self) -> Tensor:
+        """Bits of an element of each row in wire order, int64 ``(n,)``."""
+        return self.bits.long() if isinstance(self.bits, Tensor) else torch.full((self.num_rows,), self.bits)
+
     @cached_property
     def digest(self) -> int:
         """64 bits that tell this layout from others: shape, type of the parameters, and every row's width."""

@@ -20,6 +20,7 @@ from gnnqlab.message.entropy import Counting
 from gnnqlab.message.place import Phases, Place, at_once, no_phases
 from gnnqlab.message.sampler import AllRows, Sampler
 from gnnqlab.message.transport import Transport
+from gnnqlab.observe import NO_OBSERVERS, Observers
 from gnnqlab.partition.plan import Plan
 
 __all__ = ["Wires"]
@@ -49,6 +50,8 @@ class Wires:
     """Whether static rows travel once and are kept."""
     counting: Counting = field(default_factory=Counting)
     """Says whether the codes of messages that come are counted."""
+    observers: Observers = NO_OBSERVERS
+    """Receive events of messages of training passes."""
     _known: KnownLayouts = field(default_factory=WeakTensorKeyDictionary, init=False, repr=False)
 
     @property
@@ -91,6 +94,7 @@ class Wires:
             "keeps_buffers": keeps_buffers,
             "buffers": buffers,
             "known": None if plan.exact or isinstance(self.codec, ByDirection) else self._known,
+            "observers": NO_OBSERVERS if plan.exact else self.observers,
         }
         if not plan.exact and hasattr(self.cache, "channel"):
             opened: Channel = self.cache.channel(**of_channel)
@@ -122,6 +126,7 @@ class Wires:
             "launch": launch,
             "buffers": buffers,
             "slot": slot,
+            "observers": NO_OBSERVERS if exact else self.observers,
         }
         if exact or place.direction == "backward" or not self.holds_rows:
             return BlockChannel(**of_channel)

@@ -32,6 +32,7 @@ from gnnqlab.kernels.noise import stream
 from gnnqlab.nn.row_passes import RowPasses
 from gnnqlab.nn.sparse_input import SparseInput, project
 from gnnqlab.nn.timed import PassClock, timed
+from gnnqlab.observe import NO_OBSERVERS, Aggregated, Observers
 from gnnqlab.partition.shard import Shard, aggregation_coefficients
 
 __all__ = ["GraphPass", "LocalGraph", "ModelGraph", "WorkerGraph"]
@@ -49,6 +50,8 @@ class ModelGraph(ABC):
     edge_features: Tensor | None = None
     """Of each edge into the rows here, float32 ``(E, F)``; :mod:`gnnqlab.nn.edge_rows` is what models make of them."""
     edge_means: Tensor | None = None
+    observers: Observers = NO_OBSERVERS
+    """Receive an event for each aggregation of a training pass."""
 
     def __init__(self, features: Tensor | SparseRows, exchange: Exchange, device: torch.device | str) -> None:
         if features.shape[1] == 0:
@@ -174,7 +177,7 @@ class GraphPass(RowPasses):
         """
         graph = self.graph
         x, hop = self._look(x, dropout, exact)
-        return self._told(graph.exchange.aggregate(graph.adjacency(alpha), x.contiguous(), hop))
+        return self._told(x, graph.exchange.aggregate(graph.adjacency(alpha), x.contiguous(), hop), hop)
 
     def convolve(
         self,
@@ -200,7 +203,7 @@ class GraphPass(RowPasses):
         graph = self.graph
         x, hop = self._look(x, dropout, exact)
         adjacency = graph.adjacency(alpha)
-        return self._told(graph.exchange.convolve(adjacency, x.contiguous(), weight, bias, self_weight, hop))
+        return self._told(x, graph.exchange.convolve(adjacency, x.contiguous(), weight, bias, self_weight, hop), hop)
 
     def attend(
         self, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float = 0.2, exact: bool = False
@@ -226,7 +229,7 @@ class GraphPass(RowPasses):
             refuse_attention("GraphPass.attend")
         hop = self._next_hop(z, exact)
         adjacency = graph.adjacency("sum")
-        return self._told(graph.exchange.attend(adjacency, z, a_source, a_target, slope=slope, hop=hop))
+        return self._told(z, graph.exchange.attend(adjacency, z, a_source, a_target, slope=slope, hop=hop), hop)
 
     def extend(self, x: Tensor) -> Tensor:
         """Return the rows of owned nodes with those of halo nodes behind them, for anything else."""
@@ -263,11 +266,15 @@ class GraphPass(RowPasses):
         dropped = self.training and dropout > 0.0 and x is not self.graph.features
         return dropped and self.graph.exchange.looks_first
 
-    def _told(self, output: Tensor) -> Tensor:
-        """Return what a look came to; the first of a training pass is told to the products."""
+    def _told(self, input: Tensor, output: Tensor, hop: Hop) -> Tensor:
+        """Return the result of an aggregation; report it, and the first of a training pass to the products."""
         if self.training and not self._looked:
             self._looked = True
             self._products.looked(output.detach())
+        if self.training and self.graph.observers.aggregated:
+            observers = self.graph.observers
+            event = Aggregated(observers.rank, self.epoch, hop.layer, input.detach(), output.detach())
+            observers.emit(observers.aggregated, event)
         return output
 
     def _look(self, x: Tensor, p: float, exact: bool) -> tuple[Tensor, Hop]:

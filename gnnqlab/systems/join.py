@@ -12,6 +12,7 @@ from gnnqlab.message.entropy import Counting
 from gnnqlab.message.place import Phases, no_phases
 from gnnqlab.message.transport import Transport
 from gnnqlab.message.wires import Wires
+from gnnqlab.observe import NO_OBSERVERS, Observers
 from gnnqlab.partition.shard import Shard
 from gnnqlab.systems.system import System
 
@@ -32,6 +33,7 @@ def join(
     device: torch.device | str = "cpu",
     phases: Phases = no_phases,
     counting: Counting | None = None,
+    observers: Observers = NO_OBSERVERS,
 ) -> Exchange:
     """Return the exchange of one worker.
 
@@ -44,6 +46,7 @@ def join(
         device: where it trains.
         phases: the epoch's clock.
         counting: says whether the codes of messages that come are counted; by default they are not.
+        observers: receive events of its messages.
     """
     wires = Wires(
         codec=system.codec,
@@ -56,6 +59,7 @@ def join(
         run=run,
         keep_static=keep_static,
         counting=counting or Counting(),
+        observers=observers,
     )
     exchange: Exchange = system.exchange.join(
         shard, wires, system.schedule, system.compute.build(device), device=device, phases=phases

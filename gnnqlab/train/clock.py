@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
+from gnnqlab.observe import NO_OBSERVERS, Observers, PhaseEnded
+
 __all__ = ["PARTS", "PHASES", "Clock", "summed"]
 
 PHASES = (
@@ -46,15 +48,20 @@ class Clock:
     """
 
     def __init__(
-        self, beat: Callable[[str], None] = lambda phase: None, *, timer: Callable[[], float] = time.perf_counter
+        self,
+        beat: Callable[[str], None] = lambda phase: None,
+        *,
+        timer: Callable[[], float] = time.perf_counter,
+        observers: Observers = NO_OBSERVERS,
     ) -> None:
         """Start in the phase ``other``.
 
         Args:
             beat: told about every change of phase.
             timer: seconds; ``time.thread_time`` counts only those in which this thread computed.
+            observers: receive an event for each stretch of a phase.
         """
-        self._beat, self._timer = beat, timer
+        self._beat, self._timer, self._observers = beat, timer, observers
         self._folded = False
         self._turners: dict[str, Callable[[object], None]] = {}
         self._open = "other"
@@ -117,6 +124,9 @@ class Clock:
         now = self._timer()
         around = self._open
         self._seconds[around] += now - self._since
+        if self._observers.phase_ended:
+            observers = self._observers
+            observers.emit(observers.phase_ended, PhaseEnded(observers.rank, observers.epoch, around, self._since, now))
         self._open, self._since = phase, now
         return around
 

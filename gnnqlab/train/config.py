@@ -110,8 +110,11 @@ class LaunchSettings:
     """Silence after which a run is stopped; default: max(8 s, 20 median epochs)."""
     detach: Annotated[bool, NO_OPTION] = False
     """Let the run live on when the process that launched it ends."""
+    observers: Annotated[tuple[str, ...], NO_OPTION] = ()
+    """Observers of every worker, each as ``module:Class``; what their ``table`` returns is in ``run.tables``."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "observers", tuple(self.observers))  # JSON has lists
         check(self)
         if self.backend == "nccl" and self.device == "cpu":
             raise ValueError("backend 'nccl' moves GPU memory, got device 'cpu'; choose backend 'gloo'")

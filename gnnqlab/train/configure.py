@@ -10,6 +10,7 @@ from gnnqlab.graph.edge_data import refuse_attention
 from gnnqlab.graph.given import GraphLike
 from gnnqlab.graph.sources.catalogue import expect, load
 from gnnqlab.nn.models.registry import MODELS, ModelSettings, settings_class
+from gnnqlab.observe import observer_name
 from gnnqlab.partition.cut import Partitioner
 from gnnqlab.settings import Setting, nearest, parameters_of, settings_in
 from gnnqlab.systems.parts import partitioner_named
@@ -58,6 +59,8 @@ def configure(
         >>> configure("digits", system="fixed-bits", bits=4, epochs=10).system.bits
         Fixed(bits=4)
     """
+    if "observers" in settings:
+        settings = {**settings, "observers": tuple(observer_name(each) for each in settings["observers"])}
     kind = type(model) if isinstance(model, ModelSettings) else settings_class(model)
     chosen = _by_section(settings, kind, system)
     if workers_per_host is not None:

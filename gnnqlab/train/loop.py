@@ -17,6 +17,7 @@ from gnnqlab.atomic import write_text
 from gnnqlab.message.channel import Channel
 from gnnqlab.message.entropy import Counting
 from gnnqlab.message.paced import Pacer
+from gnnqlab.observe import DecisionMade, EpochEnded, Observers, observers_named
 from gnnqlab.partition.shard import Shard
 from gnnqlab.train.cached import Cached, in_record
 from gnnqlab.train.clock import Clock, summed
@@ -29,6 +30,7 @@ from gnnqlab.train.link import Crossing, Link
 from gnnqlab.train.memory import keep_pages
 from gnnqlab.train.model_file import ModelFile
 from gnnqlab.train.objective import Scores
+from gnnqlab.train.observer_tables import write_tables
 from gnnqlab.train.prepare import HeldLinks, own_links, own_shard, partitioner_library
 from gnnqlab.train.provenance import machine, package
 from gnnqlab.train.record import JsonLines, traffic_rows
@@ -75,7 +77,8 @@ def fit(
         held=held,
         expect=task.expect_graph,
     )
-    clock = Clock(heartbeat.phase)
+    observers = Observers(observers_named(config.launch.observers), rank)
+    clock = Clock(heartbeat.phase, observers=observers)
     device = _device(config, rank)
     link = Link.of(folder, workers)
     pacer = link_pacer(link, rank, workers, folder)
@@ -92,6 +95,7 @@ def fit(
         pacer=pacer,
         control=control,
         counting=counting,
+        observers=observers,
         task=task,
         links=None if held is None else own_links(folder, rank),
     )
@@ -131,31 +135,32 @@ def fit(
         loss = trainer.epoch(epoch)
         epoch_s = time.perf_counter() - begun
         bytes_wire, rounded = crossing.take(), meter.rounded()
-        _write_decided(folder, rank, trainer)
+        _write_decided(folder, rank, trainer, epoch)
         scores = Scores(train=float("nan"), val=float("nan"), test=float("nan"))
         if _evaluates(epoch, settings.epochs, settings.evaluate_every):
             scores = trainer.evaluate(epoch)
         memory.end(epoch)
         seconds = clock.take()
         kept = cached.read(trainer.exchange.channels if trainer.exchange else [])
-        records.write(
-            {
-                "epoch": epoch,
-                "rank": rank,
-                "time_s": round(time.perf_counter() - started, 6),
-                "loss": loss,
-                "train_score": _number(scores.train),
-                "val_score": _number(scores.val),
-                "test_score": _number(scores.test),
-                **{name: _number(value) for name, value in scores.also.items()},
-                "epoch_s": round(epoch_s, 7),
-                **{f"{phase}_s": round(value, 7) for phase, value in summed(seconds).items()},
-                **meter.read(),
-                "bytes_wire": bytes_wire,
-                **in_record(kept),
-                **rounded,
-            }
-        )
+        record = {
+            "epoch": epoch,
+            "rank": rank,
+            "time_s": round(time.perf_counter() - started, 6),
+            "loss": loss,
+            "train_score": _number(scores.train),
+            "val_score": _number(scores.val),
+            "test_score": _number(scores.test),
+            **{name: _number(value) for name, value in scores.also.items()},
+            "epoch_s": round(epoch_s, 7),
+            **{f"{phase}_s": round(value, 7) for phase, value in summed(seconds).items()},
+            **meter.read(),
+            "bytes_wire": bytes_wire,
+            **in_record(kept),
+            **rounded,
+        }
+        records.write(record)
+        if observers.epoch_ended:
+            observers.emit(observers.epoch_ended, EpochEnded(rank, epoch, loss, record))
         arrivals = meter.arrivals()
         timeline.end(epoch, arrivals)
         for adaptive in trainer.adaptives.values():
@@ -168,6 +173,7 @@ def fit(
     trainer.close()
     records.close()
     traffic.close()
+    write_tables(folder, observers)
 
 
 def _identity(config: RunConfig) -> str:
@@ -177,9 +183,13 @@ def _identity(config: RunConfig) -> str:
     return json.dumps(kept, sort_keys=True) + os.environ.get("TORCHELASTIC_RUN_ID", "")
 
 
-def _write_decided(folder: Path, rank: int, trainer: Trainer) -> None:
+def _write_decided(folder: Path, rank: int, trainer: Trainer, epoch: int) -> None:
     """Append what was decided in the epoch that has ended, by all workers alike, to the files that it belongs to."""
     decided = [entry for adaptive in trainer.adaptives.values() for entry in adaptive.entries()]
+    observers = trainer.observers
+    if observers.decision_made:
+        for name, entry in decided:
+            observers.emit(observers.decision_made, DecisionMade(rank, epoch, name.partition(".")[0], entry))
     if not decided or rank != 0:
         return
     with trainer.clock.whole("assign"):

@@ -31,6 +31,7 @@ from gnnqlab.message.wires import Wires
 from gnnqlab.nn.message_passing import ModelGraph, WorkerGraph
 from gnnqlab.nn.models.registry import ModelSettings, build_model
 from gnnqlab.nn.timed import timed
+from gnnqlab.observe import NO_OBSERVERS, Observers
 from gnnqlab.partition.link_share import LinkShare
 from gnnqlab.partition.shard import Shard
 from gnnqlab.seat import Seat
@@ -72,6 +73,7 @@ class Trainer:
         distributed: bool = False,
         clock: Clock | None = None,
         adaptives: Sequence[Adaptive] = (),
+        observers: Observers = NO_OBSERVERS,
     ) -> None:
         self.adaptives = {adaptive.name: adaptive for adaptive in adaptives}
         """What adapts between epochs, by name, in the order in which it does; the same on every worker."""
@@ -87,6 +89,7 @@ class Trainer:
         self.graph, self.objective, self.model, self.settings = graph, objective, model.to(graph.device), settings
         self.exchange, self.distributed = exchange, distributed
         self.clock = clock or Clock()
+        self.observers = graph.observers = observers
         self.see_kept: Callable[[Tensor], object] | None = None
         """Told of each tensor kept for the backward pass where others are made again."""
         if not getattr(model, "takes_sparse_input", False):
@@ -104,6 +107,8 @@ class Trainer:
         Raises:
             NonFiniteMessage: if a row to send holds NaN or Inf (NonFiniteRow on CUDA).
         """
+        if self.observers.all:
+            self.observers.epoch = epoch
         with self.clock("optimizer"):
             self.parameters.zero()
         with self._remakes() as remakes:
@@ -209,6 +214,7 @@ def worker_trainer(
     pacer: Pacer | None = None,
     control: Steering | None = None,
     counting: Counting | None = None,
+    observers: Observers = NO_OBSERVERS,
     task: TaskSettings | None = None,
     links: LinkShare | None = None,
 ) -> Trainer:
@@ -223,6 +229,7 @@ def worker_trainer(
         pacer: slows messages down to the rate of a link that is not there.
         control: brings settings from outside while it trains.
         counting: says whether the codes of messages that come are counted; by default they are not.
+        observers: receive events of its messages, aggregations and epochs; those of phases are the clock's.
         task: what is learnt; by default classes of nodes.
         links: this worker's, where they are learnt.
 
@@ -258,6 +265,7 @@ def worker_trainer(
         device=device,
         phases=clock,
         counting=counting,
+        observers=observers,
     )
     training = Training(
         seat=seat,
@@ -321,6 +329,7 @@ def worker_trainer(
         distributed=distributed,
         clock=clock,
         adaptives=[*steering, *itertools.chain(*adaptives.values())],
+        observers=observers,
     )
 
 

@@ -103,7 +103,7 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
 
 
 def test_every_page_is_run() -> None:
-    tested = {"own_graph", "own_model", "own_codec", "own_bits", "own_system", "cluster", "gpu", "links"}
+    tested = {"own_graph", "own_model", "own_codec", "own_bits", "own_system", "cluster", "gpu", "links", "observer"}
     assert {path.stem for path in HOW_TO.glob("*.md")} == tested
 
 
@@ -165,6 +165,15 @@ def test_your_own_bits(read: Callable[[str], Read]) -> None:
     assert [by_layer.widths(rows, 0) for rows in asked] == [8, 2, 2, 8]
     assert turns.widths(asked[0], 0).tolist() == [8, 2, 2, 2, 8, 2]
     assert turns.widths(asked[0], 10).tolist() == [2, 8, 2, 2, 2, 8]
+
+
+def test_observer(read: Callable[[str], Read], capsys: pytest.CaptureFixture[str]) -> None:
+    page = read("observer")
+    errors = page.names["errors"]
+    assert set(errors["rank"]) == {0, 1} and (errors["error"] >= 0).all() and errors["error"].max() > 0
+    assert capsys.readouterr().out.startswith("degree\n")
+    (run,) = page.runs
+    assert run.config.launch.observers == ("my_observers:RowErrors",)
 
 
 def test_your_own_system(read: Callable[[str], Read]) -> None:

@@ -1,0 +1,86 @@
+"""Events of messages: a message as its sender encoded it, and as its receiver decodes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gnnqlab.message.codec import Codec, Noise
+from gnnqlab.message.place import Place
+from gnnqlab.message.wire import Layout
+from gnnqlab.observe import MessageDecoded, MessageEncoded, Observers
+
+__all__ = ["Sent", "report_decoded", "report_encoded"]
+
+
+@dataclass(frozen=True, eq=False)
+class Sent:
+    """A message in bytes, and what it takes to decode it."""
+
+    place: Place
+    sender: int
+    receiver: int
+    ids: Tensor
+    """Global ids of its rows, int64 ``(n,)``."""
+    codec: Codec
+    layout: Layout
+    segment: Tensor
+    """The bytes; their buffer is written again in the next epoch."""
+    noise: Noise
+
+    def copied(self) -> Sent:
+        """Return the same message with bytes of its own."""
+        return replace(self, segment=self.segment.clone())
+
+    def decode(self) -> Tensor:
+        """Return the rows, float32 ``(n, D)``."""
+        layout, device = self.layout, self.segment.device
+        out, places = torch.empty(layout.num_rows, layout.columns, device=device), torch.arange(layout.num_rows)
+        self.codec.decode(
+            self.segment, layout, out, places.to(device), accumulate=False, ids=self.ids, noise=self.noise
+        )
+        return out
+
+
+def report_encoded(observers: Observers, message: Sent, *, values: Tensor, offered_ids: Tensor) -> None:
+    """Emit the event of a message that has been encoded.
+
+    Args:
+        values: what was encoded, float32 ``(n, D)``.
+        offered_ids: ids of all rows that could have been sent.
+    """
+    place, layout = message.place, message.layout
+    event = MessageEncoded(
+        rank=message.sender,
+        epoch=message.noise.epoch,
+        layer=place.layer,
+        direction=place.direction,
+        round=place.round,
+        receiver=message.receiver,
+        node_ids=message.ids,
+        offered_ids=offered_ids,
+        values=values,
+        bit_widths=layout.bit_widths,
+        num_bytes=layout.num_bytes,
+        decode=message.copied().decode,
+    )
+    observers.emit(observers.message_encoded, event)
+
+
+def report_decoded(observers: Observers, message: Sent) -> None:
+    """Emit the event of a message that has been decoded."""
+    place = message.place
+    event = MessageDecoded(
+        rank=message.receiver,
+        epoch=observers.epoch,
+        layer=place.layer,
+        direction=place.direction,
+        round=place.round,
+        sender=message.sender,
+        node_ids=message.ids,
+        staleness=observers.epoch - message.noise.epoch,
+        decode=message.copied().decode,
+    )
+    observers.emit(observers.message_decoded, event)

@@ -1,0 +1,250 @@
+"""Events of a training, and observers of them: the core reports, everything else listens.
+
+A worker has one `Observers`, passed down to what emits events. An event object is made only if an observer listens to
+its kind; without one, an event costs a comparison. Tensors of an event are those of the training: an observer that
+keeps one clones it. Letters: n rows of a message, D columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from gnnqlab.by_name import load, name_of
+from gnnqlab.errors import ObserverFailed
+
+__all__ = [
+    "NO_OBSERVERS", "Aggregated", "DecisionMade", "EpochEnded", "MessageDecoded", "MessageEncoded", "Observer",
+    "Observers", "PhaseEnded", "observer_name", "observers_named",
+]  # fmt: skip
+
+Event = TypeVar("Event")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MessageEncoded:
+    """One message of a training pass, as its sender wrote it."""
+
+    rank: int
+    """The sender."""
+    epoch: int
+    layer: int
+    direction: str
+    """``forward`` (embeddings) or ``backward`` (their gradients)."""
+    round: int
+    """Which of the exchanges of this layer and direction, from 0."""
+    receiver: int
+    node_ids: Tensor
+    """Global ids of the rows in the message, int64 ``(n,)``."""
+    offered_ids: Tensor
+    """Global ids of all rows that could have been sent, int64 ``(m,)``: more where a sampler or a cache skips some."""
+    values: Tensor
+    """What the codec was given, float32 ``(n, D)``: the rows, or their changes where a cache sends differences."""
+    bit_widths: Tensor
+    """Bits of an element of each row, int64 ``(n,)``."""
+    num_bytes: int
+    """Payload and parameters."""
+    decode: Callable[[], Tensor]
+    """Returns the values as the receiver decodes them, float32 ``(n, D)``."""
+
+    @property
+    def skipped_ids(self) -> Tensor:
+        """Global ids of the rows that were not sent, int64 ``(m - n,)``."""
+        return self.offered_ids[~torch.isin(self.offered_ids, self.node_ids)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MessageDecoded:
+    """One message of a training pass, as its receiver decodes it."""
+
+    rank: int
+    """The receiver."""
+    epoch: int
+    """Of the pass that uses the message."""
+    layer: int
+    direction: str
+    round: int
+    sender: int
+    node_ids: Tensor
+    """Global ids of the rows in the message, int64 ``(n,)``."""
+    staleness: int
+    """Epochs between the sending and the using pass."""
+    decode: Callable[[], Tensor]
+    """Returns the values of the message, float32 ``(n, D)``."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Aggregated:
+    """One aggregation of the forward pass."""
+
+    rank: int
+    epoch: int
+    layer: int
+    input: Tensor
+    """Embeddings of owned nodes, float32 ``(N, D)``."""
+    output: Tensor
+    """The result, float32 ``(N, O)``."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseEnded:
+    """A stretch of one phase of the epoch; phases exclude each other."""
+
+    rank: int
+    epoch: int
+    phase: str
+    started: float
+    """Seconds on the worker's clock."""
+    ended: float
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionMade:
+    """What a bit policy, a cache or a schedule decided after an epoch."""
+
+    rank: int
+    epoch: int
+    component: str
+    decision: Mapping[str, Any]
+    """As it is written to the run's files."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnded:
+    """The end of an epoch, with its record."""
+
+    rank: int
+    epoch: int
+    loss: float
+    record: Mapping[str, Any]
+    """The line of ``run.records``: scores, seconds of each phase, bytes."""
+
+
+class Observer:
+    """Receive the events of one worker; every method does nothing by default.
+
+    A subclass defines the methods of the events that it wants, and `table` for a result that is kept. An observer runs
+    on the worker's thread and must not communicate with other workers. `launch` and `simulate` take observers.
+
+    Example:
+        >>> class Bytes(Observer):
+        ...     def __init__(self):
+        ...         self.rows = []
+        ...     def on_message_encoded(self, message):
+        ...         self.rows.append({"layer": message.layer, "bytes": message.num_bytes})
+        ...     def table(self):
+        ...         return self.rows
+    """
+
+    def on_message_encoded(self, event: MessageEncoded) -> None:
+        """Receive a message that this worker sends."""
+
+    def on_message_decoded(self, event: MessageDecoded) -> None:
+        """Receive a message that this worker has received and uses now."""
+
+    def on_aggregated(self, event: Aggregated) -> None:
+        """Receive an aggregation of the forward pass."""
+
+    def on_phase_ended(self, event: PhaseEnded) -> None:
+        """Receive a stretch of a phase."""
+
+    def on_decision_made(self, event: DecisionMade) -> None:
+        """Receive a decision."""
+
+    def on_epoch_ended(self, event: EpochEnded) -> None:
+        """Receive the end of an epoch."""
+
+    def table(self) -> Iterable[Mapping[str, Any]]:
+        """Return rows to keep with the run: column -> a number, a text or a truth value."""
+        return ()
+
+
+class Observers:
+    """The observers of one worker, by the events that they listen to.
+
+    Code that emits makes an event only for listeners: ``if observers.message_encoded: observers.emit(...)``.
+
+    Args:
+        observers: those of this worker.
+        rank: this worker.
+    """
+
+    def __init__(self, observers: Iterable[Observer] = (), rank: int = 0) -> None:
+        self.all = tuple(observers)
+        self.rank = rank
+        self.epoch = 0
+        """The epoch that is trained now; whoever trains sets it."""
+        self.message_encoded = tuple(
+            each.on_message_encoded
+            for each in self.all
+            if type(each).on_message_encoded is not Observer.on_message_encoded
+        )
+        self.message_decoded = tuple(
+            each.on_message_decoded
+            for each in self.all
+            if type(each).on_message_decoded is not Observer.on_message_decoded
+        )
+        self.aggregated = tuple(
+            each.on_aggregated for each in self.all if type(each).on_aggregated is not Observer.on_aggregated
+        )
+        self.phase_ended = tuple(
+            each.on_phase_ended for each in self.all if type(each).on_phase_ended is not Observer.on_phase_ended
+        )
+        self.decision_made = tuple(
+            each.on_decision_made for each in self.all if type(each).on_decision_made is not Observer.on_decision_made
+        )
+        self.epoch_ended = tuple(
+            each.on_epoch_ended for each in self.all if type(each).on_epoch_ended is not Observer.on_epoch_ended
+        )
+
+    def emit(self, listeners: tuple[Callable[[Event], None], ...], event: Event) -> None:
+        """Call each listener with the event.
+
+        Raises:
+            ObserverFailed: with the observer's name, if it raises.
+        """
+        for listen in listeners:
+            try:
+                listen(event)
+            except Exception as error:
+                raise ObserverFailed(listen.__qualname__, error) from error
+
+
+NO_OBSERVERS = Observers()
+"""Those of a worker without an observer."""
+
+
+def observers_named(names: Iterable[str]) -> list[Observer]:
+    """Return an observer for each ``module:Class``, made without arguments.
+
+    Raises:
+        ValueError: if a name does not stand for a subclass of `Observer`.
+    """
+    made = []
+    for name in names:
+        try:
+            kind = load(name)
+        except (ImportError, AttributeError) as error:
+            raise ValueError(
+                f"an observer must be found by module and class, as in 'my_module:RowErrors', got {name!r}: {error}"
+            ) from error
+        if not (isinstance(kind, type) and issubclass(kind, Observer)):
+            raise ValueError(f"an observer must be a subclass of gnnqlab.Observer, got {name!r}: {kind!r}")
+        made.append(kind())
+    return made
+
+
+def observer_name(observer: str | type[Observer]) -> str:
+    """Return the ``module:Class`` by which workers find an observer.
+
+    Raises:
+        ValueError: if other processes cannot import it.
+    """
+    if isinstance(observer, str):
+        observers_named([observer])
+        return observer
+    return name_of(observer)

@@ -1,0 +1,183 @@
+"""Events say what a training did, change nothing of it, and cost nothing without an observer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import gnnqlab as gq
+from gnnqlab.errors import ObserverFailed, WorkerFailed
+from gnnqlab.exchange import Pipelined
+from gnnqlab.message import BoundarySampling
+from gnnqlab.observe import (
+    Aggregated,
+    EpochEnded,
+    MessageDecoded,
+    MessageEncoded,
+    Observers,
+    PhaseEnded,
+    observers_named,
+)
+from gnnqlab.systems import fixed_bits, sancus, vanilla
+from gnnqlab.train.clock import Clock
+from tests.graphs import random_graph
+from tests.observers import Bytes, Events, Failing
+
+SHAPE = {"layers": 2, "hidden": 8, "dropout": 0.0}
+RANDOM = gq.Random(seed=1)
+
+
+def seen(system: gq.System, kind: type, *, workers: int = 2, epochs: int = 2, partition=RANDOM) -> list:
+    """Return all events of a kind that a simulated training emits, worker by worker."""
+    graph = random_graph(features=12, seed=3)
+    found = gq.simulate(graph, system, observers=[Events], workers=workers, epochs=epochs, partition=partition, **SHAPE)
+    return [event for (observer,) in found.observers for event in observer.seen if isinstance(event, kind)]
+
+
+def test_encoded_message_decodes_to_within_a_step() -> None:
+    messages = seen(fixed_bits(bits=4), MessageEncoded)
+    places = {(each.layer, each.direction) for each in messages}
+    assert places == {(layer, direction) for layer in (0, 1) for direction in ("forward", "backward")}
+    for each in messages:
+        ends = each.values.aminmax(dim=1)
+        step = (ends.max - ends.min) / 15
+        assert ((each.decode() - each.values).abs().amax(dim=1) <= step * 1.01 + 1e-6).all()
+        assert each.bit_widths.tolist() == [4] * len(each.values) and each.rank != each.receiver
+        assert torch.equal(each.node_ids.sort().values, each.offered_ids.sort().values)
+        assert each.num_bytes == len(each.values) * (each.values.shape[1] * 4 // 8 + 8)
+
+
+def test_receiver_decodes_what_its_sender_encoded() -> None:
+    system = fixed_bits(bits=2)
+    sent = {(e.rank, e.receiver, e.epoch, e.layer, e.direction): e for e in seen(system, MessageEncoded)}
+    received = seen(system, MessageDecoded)
+    assert len(received) == len(sent)
+    for each in received:
+        message = sent[each.sender, each.rank, each.epoch, each.layer, each.direction]
+        assert each.staleness == 0 and torch.equal(each.node_ids, message.node_ids)
+        assert torch.equal(each.decode(), message.decode())
+
+
+def test_float32_messages_are_reported_too() -> None:
+    for each in seen(vanilla(), MessageEncoded):
+        assert torch.equal(each.decode(), each.values) and set(each.bit_widths.tolist()) == {32}
+
+
+def test_stale_messages_have_their_age(tmp_path: Path) -> None:
+    system = replace(fixed_bits(bits=8), schedule=Pipelined())
+    run = gq.launch("sbm:60,3,6", system=system, epochs=3, **SHAPE, out=tmp_path, observers=[Events], wait=True)
+    used = run.tables["Events"].dropna(subset="staleness")
+    # The first epoch is synchronous, and the second uses its messages, decoded already.
+    assert {(0, 0), (2, 1)} == set(zip(used["epoch"], used["staleness"]))
+
+
+def test_sampled_messages_name_the_rows_that_were_skipped() -> None:
+    messages = seen(replace(fixed_bits(), sampler=BoundarySampling(p=0.5)), MessageEncoded)
+    assert sum(len(each.skipped_ids) for each in messages) > 0
+    for each in messages:
+        assert len(each.skipped_ids) + len(each.node_ids) == len(each.offered_ids)
+
+
+def test_skipped_blocks_of_a_broadcast_are_not_reported() -> None:
+    messages = seen(sancus(), MessageEncoded, epochs=1, partition=None)
+    assert messages and all(len(each.node_ids) for each in messages)
+
+
+def test_aggregations_and_phases_are_reported() -> None:
+    aggregated = seen(vanilla(), Aggregated, epochs=1)
+    assert [each.layer for each in aggregated] == [0, 1] * 2
+    assert all(each.input.shape[0] == each.output.shape[0] for each in aggregated)
+    phases = seen(vanilla(), PhaseEnded, epochs=1)
+    assert {"central", "encode", "wait"} <= {each.phase for each in phases}
+
+
+def test_phases_of_a_clock_follow_each_other() -> None:
+    observer, now = Events(), [0.0]
+    clock = Clock(timer=lambda: now[0], observers=Observers([observer], rank=1))
+    with clock("dense"):
+        now[0] += 1
+        with clock("wait"):
+            now[0] += 2
+    found = [(each.phase, each.started, each.ended) for each in observer.seen if each.ended > each.started]
+    assert found == [("dense", 0.0, 1.0), ("wait", 1.0, 3.0)] and observer.seen[0].rank == 1
+
+
+def test_no_event_is_made_without_a_listener(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("an event that nobody listens to")
+
+    for place in ("message.report.MessageEncoded", "message.report.MessageDecoded", "train.clock.PhaseEnded"):
+        monkeypatch.setattr(f"gnnqlab.{place}", refuse)
+
+    class Idle(gq.Observer):
+        pass
+
+    assert len(gq.simulate("sbm:60,3,6", observers=[Idle], **SHAPE).losses) == 1
+
+
+def test_observers_change_no_loss() -> None:
+    losses = [
+        gq.simulate("sbm:60,3,6", fixed_bits(), observers=kinds, epochs=4, **SHAPE).losses for kinds in ([], [Events])
+    ]
+    assert losses[0] == losses[1]
+
+
+def test_failing_observer_is_named() -> None:
+    with pytest.raises(ObserverFailed, match=r"got ZeroDivisionError from Failing.on_aggregated: no such layer"):
+        gq.simulate("sbm:60,3,6", observers=[Failing], **SHAPE)
+
+
+def test_simulated_losses_are_those_of_a_launched_run(tmp_path: Path) -> None:
+    run = gq.launch(
+        "sbm:60,3,6", system=fixed_bits(), workers=3, epochs=3, **SHAPE, partition=RANDOM, out=tmp_path, wait=True
+    )
+    found = gq.simulate("sbm:60,3,6", fixed_bits(), workers=3, epochs=3, partition=RANDOM, **SHAPE)
+    launched = run.records[run.records["rank"] == 0]["loss"].tolist()
+    assert found.losses == pytest.approx(launched, rel=1e-5)
+
+
+def test_system_that_adapts_is_refused_with_the_way_out() -> None:
+    with pytest.raises(ValueError, match="adapts while it trains"):
+        gq.simulate("sbm:60,3,6", "adaqp", **SHAPE)
+
+
+def test_launched_run_keeps_the_tables_of_its_observers(tmp_path: Path) -> None:
+    run = gq.launch(
+        "sbm:60,3,6", system="adaqp", period=2, workers=2, epochs=4, **SHAPE, out=tmp_path, wait=True,
+        observers=["tests.observers:Bytes", Events],
+    )  # fmt: skip
+    assert run.status == "finished", run.errors
+    table = run.tables["Bytes"].groupby("epoch")["bytes"].sum()
+    records = run.records.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1)
+    assert table.tolist() == records.tolist()
+    events = run.tables["Events"]
+    assert set(events["event"]) == {
+        "MessageEncoded", "MessageDecoded", "Aggregated", "PhaseEnded", "DecisionMade", "EpochEnded"
+    }  # fmt: skip
+    assert (events["event"] == EpochEnded.__name__).sum() == 8
+    assert gq.Run(run.folder).config.launch.observers == ("tests.observers:Bytes", "tests.observers:Events")
+
+
+def test_launched_run_names_a_failing_observer(tmp_path: Path) -> None:
+    with pytest.raises(WorkerFailed, match="an observer must not raise, got ZeroDivisionError from Failing"):
+        gq.launch("sbm:60,3,6", workers=2, epochs=1, **SHAPE, out=tmp_path, observers=[Failing], wait=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("nowhere:Class", "must be found by module and class, as in 'my_module:RowErrors', got 'nowhere:Class'"),
+        ("math:sqrt", "must be a subclass of gnnqlab.Observer, got 'math:sqrt'"),
+    ],
+)
+def test_names_of_no_observer_are_refused(given: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        gq.configure("digits", observers=[given])
+
+
+def test_observers_are_made_by_name() -> None:
+    (made,) = observers_named(["tests.observers:Bytes"])
+    assert isinstance(made, Bytes) and Observers([made]).message_encoded and not Observers([made]).aggregated
