@@ -15,7 +15,9 @@ from tests.slow_down import HANG_S
 
 BEGIN = [
     "import os; os.nice(10)  # the page goes first; workers train on what is left\nimport gnnqlab as gq",
-    'run = gq.launch("digits", system="adaqp", period=20, workers=2, epochs=20000, detach=True)\n'
+    # Over a slow link workers wait more than they compute, so that the page has the processors.
+    'run = gq.launch("digits", system="adaqp", period=20, workers=2, epochs=20000, detach=True, link="2mbit", '
+    'wire="paced")\n'
     "view = run.live()\nview",
 ]
 AGAIN = "import gnnqlab as gq\nview = gq.runs()[-1].live()\nview"

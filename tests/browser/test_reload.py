@@ -17,10 +17,12 @@ import pytest
 
 from tests.browser.lab_page import LabPage
 
-RELOADS, BUSY = int(os.environ.get("GNNQLAB_RELOADS", "1")), int(os.environ.get("GNNQLAB_BUSY", "2"))
+RELOADS, BUSY = int(os.environ.get("GNNQLAB_RELOADS", "1")), int(os.environ.get("GNNQLAB_BUSY", "0"))
 BEGIN = [
     "import os; os.nice(10)  # the page goes first; workers train on what is left\nimport gnnqlab as gq",
-    'run = gq.launch("digits", system="adaqp", period=20, workers=2, epochs=200000, detach=True)\nrun.live()',
+    # Over a slow link workers wait more than they compute, so that the page has the processors.
+    'run = gq.launch("digits", system="adaqp", period=20, workers=2, epochs=200000, detach=True, link="2mbit", '
+    'wire="paced")\nrun.live()',
 ]
 STOP = "run.stop()"
 GRAPH = "document.querySelector('.js-plotly-plot')"
@@ -61,7 +63,7 @@ def lab(open_notebook: Any) -> Iterator[LabPage]:
 
 @pytest.fixture
 def busy() -> Iterator[None]:
-    """Loops that keep processors busy."""
+    """Start loops that keep processors busy, as many as ``GNNQLAB_BUSY`` says; by default none."""
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(BUSY)]
     try:
         yield

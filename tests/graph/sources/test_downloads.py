@@ -24,6 +24,7 @@ from gnnqlab.graph import load
 from gnnqlab.graph.sources import fetch, ogb
 from tests.cases import each
 from tests.graph.sources import files
+from tests.slow_down import HANG_S
 
 NEEDS_DOWNLOAD = (
     "cora", "citeseer", "pubmed", "reddit", "yelp", "ogbn-arxiv", "ogbn-products", "papers100M", "amazon-products",
@@ -49,6 +50,8 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[st
         address = f"http://127.0.0.1:{running.server_port}/"
         monkeypatch.setenv("DGL_REPO", address)
         monkeypatch.setenv("no_proxy", "127.0.0.1")
+        monkeypatch.setattr(fetch, "REACH_S", HANG_S)  # the server shares a busy processor
+        monkeypatch.setattr(fetch, "STALL_S", HANG_S)
         yield address, folder
         running.shutdown()
         thread.join()
