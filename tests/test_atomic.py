@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import time
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
@@ -64,8 +65,9 @@ def test_a_sweep_takes_what_killed_writers_left_and_nothing_else(tmp_path: Path)
         left.touch()
 
 
-def _once(folder: Path) -> None:
-    """Make ``done`` slowly if it is not there."""
+def _once(folder: Path, ready: Barrier) -> None:
+    """Make ``done`` slowly if it is not there, when all processes are ready."""
+    ready.wait(HANG_S)
     with locked(folder / "lock") as held:
         assert held
         with open(folder / "order", "a") as order:
@@ -77,11 +79,12 @@ def _once(folder: Path) -> None:
 
 
 def test_work_under_a_lock_is_done_once_and_the_lock_leaves_nothing(tmp_path: Path) -> None:
-    several = [_CONTEXT.Process(target=_once, args=(tmp_path,)) for _ in range(6)]
+    ready = _CONTEXT.Barrier(6)
+    several = [_CONTEXT.Process(target=_once, args=(tmp_path, ready)) for _ in range(6)]
     for process in several:
         process.start()
     for process in several:
-        process.join(60)
+        process.join(HANG_S)
     assert [process.exitcode for process in several] == [0] * 6
     assert (tmp_path / "order").read_text().split() == ["made", *["found"] * 6]
     assert sorted(os.listdir(tmp_path)) == ["done", "order"]
@@ -90,7 +93,7 @@ def test_work_under_a_lock_is_done_once_and_the_lock_leaves_nothing(tmp_path: Pa
 def _hold(path: Path) -> None:
     with locked(path):
         path.with_name("held").touch()
-        time.sleep(60)
+        time.sleep(HANG_S)
 
 
 def test_a_lock_ends_with_the_process_that_holds_it(tmp_path: Path) -> None:

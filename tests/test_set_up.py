@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import set_up
+from tests.slow_down import HANG_S
 
 ROOT = Path(__file__).parent.parent
 
@@ -116,7 +117,7 @@ def test_another_python_gets_one_line_with_the_way_out(tmp_path: Path) -> None:
     # These tests may themselves run under make, whose flags and depth are no part of what a user types.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     command = ["make", "--no-print-directory", "demo", f"PYTHON={other}"]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, env=environment)
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S, env=environment)
     assert ended.returncode != 0
     first, *rest = ended.stderr.splitlines()
     assert "need Python 3.11, found Python 3.9.2" in first and "python3.11-venv" in first

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import time
+import itertools
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from gnnqlab.bits import transfers as transfers_module
 from gnnqlab.bits.row import two_parameters
 from gnnqlab.bits.transfers import Transfers, clock_offsets, machine, refreshed, samples
 from gnnqlab.message.incoming import Arrival
@@ -136,13 +139,18 @@ def test_old_epochs_are_forgotten():
 
 
 def offsets_of(rank, workers):
+    """Compare written-down clocks: round trips take 3, 1 and then 5 s; rank 2 answers when its clock is 51 s ahead."""
+    asks, trips = itertools.count(0.0, 100.0), itertools.chain((3.0, 1.0), itertools.repeat(5.0))
+    here = itertools.chain.from_iterable((asked, asked + trip) for asked, trip in zip(asks, trips))
+    there = itertools.count(51.0, 100.0)
+    transfers_module.time = SimpleNamespace(perf_counter=partial(next, here if rank == 0 else there))
     names = ["here", "here", "there"]
-    return clock_offsets(rank, names, seconds=50.0 if rank == 2 else 0.0), clock_offsets(rank, [machine()] * 3)
+    found = clock_offsets(rank, names), clock_offsets(rank, names, seconds=50.0 if rank == 2 else 0.0)
+    return *found, clock_offsets(rank, [machine()] * 3)
 
 
-def test_clocks_are_compared_once_for_each_machine():
-    begun = time.perf_counter()
-    for found, same in run_ranks(offsets_of, 3):
-        assert same == [0.0, 0.0, 0.0]
-        assert found[:2] == [0.0, 0.0]
-        assert found[2] == pytest.approx(-50.0, abs=time.perf_counter() - begun)  # a round trip, on a busy machine
+def test_clock_offsets_take_the_quickest_round_trip_of_each_machine():
+    for found, moved, same in run_ranks(offsets_of, 3):
+        # Of the second round trip: sent at 100 s, answered half a second later, when the other clock shows 151 s.
+        assert found == [0.0, 0.0, 100.5 - 151.0]
+        assert moved == [0.0, 0.0, 802.5 - (851.0 + 50.0)] and same == [0.0, 0.0, 0.0]

@@ -7,6 +7,7 @@ import threading
 import torch
 
 from gnnqlab.measure.in_process import one_thread
+from tests.slow_down import HANG_S
 
 
 def in_a_new_thread() -> int:
@@ -25,19 +26,19 @@ def test_measuring_in_a_thread_and_in_a_cell_at_once_leaves_the_number_of_thread
         seen: list[int] = []
 
         def widget() -> None:
-            inside.wait(10)  # the cell is in it
+            inside.wait(HANG_S)  # the cell is in it
             with one_thread():
                 seen.append(torch.get_num_threads())
-                done.wait(10)
-                done.wait(10)  # the cell has left it
+                done.wait(HANG_S)
+                done.wait(HANG_S)  # the cell has left it
 
         thread = threading.Thread(target=widget)
         thread.start()
         with one_thread():
-            inside.wait(10)
-            done.wait(10)
+            inside.wait(HANG_S)
+            done.wait(HANG_S)
             seen.append(torch.get_num_threads())
-        done.wait(10)
+        done.wait(HANG_S)
         thread.join()
         assert seen == [1, 1]
         assert torch.get_num_threads() == 4 == in_a_new_thread()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import queue
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +14,7 @@ import torch
 import gnnqlab as gq
 from gnnqlab.bits import Fixed
 from gnnqlab.graph import load
+from gnnqlab.measure import in_process
 from gnnqlab.measure.in_process import LoopBack, Mail, ThreadedWorkers, exact_trainer
 from gnnqlab.measure.theory_check import gradient_variance
 from gnnqlab.message import Feedback, LeastVariance, Linear, Rotated, Spikes, Stochastic
@@ -191,21 +192,23 @@ def test_a_worker_that_fails_is_the_one_named():
         threads.gradients(0)
 
 
-def test_two_workers_meet_at_one_queue(monkeypatch):
-    """A thread may be held up while it makes a queue; the other must not make a second one."""
+def test_mail_makes_no_queue_while_threads_use_it(monkeypatch):
+    """A thread may be held up while it makes a queue; the other would make a second one, and both would wait."""
+    made = []
 
-    class Slow(queue.SimpleQueue):
+    class Counted(queue.SimpleQueue):
         def __new__(cls):
-            time.sleep(0.05)
+            made.append(cls)
             return super().__new__(cls)
 
-    monkeypatch.setattr("gnnqlab.measure.in_process.queue.SimpleQueue", Slow)
-    monkeypatch.setattr("gnnqlab.measure.in_process._PATIENCE_S", 1.0)
+    monkeypatch.setattr(in_process, "queue", SimpleNamespace(SimpleQueue=Counted, Empty=queue.Empty))
     mail = Mail(2)
+    before = len(made)
     with ThreadPoolExecutor(2) as pool:
         got = pool.submit(mail.get, 0, 1)
         pool.submit(mail.put, 0, 1, torch.ones(1)).result()
         assert got.result().item() == 1
+    assert before == len(made) > 0
 
 
 def test_loop_back_moves_copies():

@@ -15,6 +15,7 @@ from gnnqlab.bench.graphs import find_graph
 from gnnqlab.compute import edge_products
 from gnnqlab.nn.dgl_edges import edges_of
 from gnnqlab.nn.links import area_under_curve, held_back, negative_edges
+from tests.slow_down import HANG_S
 
 dgl = pytest.importorskip("dgl", reason="DGL is not installed")
 import dgl.function as fn  # noqa: E402
@@ -375,14 +376,14 @@ def test_the_inner_block_counts_and_other_threads_see_nothing() -> None:
     def elsewhere() -> None:
         with gq.tango() as block:
             opened.set()
-            closed.wait(10)
+            assert closed.wait(HANG_S)
             functional.linear(x, weight)
             seen.append(block.taken)
 
     thread = threading.Thread(target=elsewhere)
     with gq.tango():
         thread.start()
-        opened.wait(10)
+        assert opened.wait(HANG_S)
     closed.set()
     thread.join()
     assert seen[1] == {"dense": 1}, "a block that closes must not close another thread's"

@@ -22,6 +22,7 @@ from gnnqlab.partition.metis import Edges, metis_library
 from gnnqlab.partition.parts import kept_library, shard_path, store_shards
 from gnnqlab.partition.shard import Shard
 from tests.graphs import random_graph
+from tests.slow_down import HANG_S
 
 
 @pytest.fixture(autouse=True)
@@ -66,13 +67,13 @@ def test_what_a_cell_prints_while_a_widget_s_thread_cuts_is_not_lost(library, mo
 
     def slow(*args, **kwargs):
         cutting.set()
-        assert printed.wait(60)
+        assert printed.wait(HANG_S)
         return cuts(*args, **kwargs)
 
     monkeypatch.setattr(module, _ASKED[library], slow)
     thread = threading.Thread(target=METIS().cut, args=(gq.load("sbm:200,4,12"), 2))
     thread.start()
-    assert cutting.wait(60)
+    assert cutting.wait(HANG_S)
     print("from a cell")
     print("and a warning", file=sys.stderr)
     while_cutting = sys.stdout.encoding, sys.stdout.isatty()
