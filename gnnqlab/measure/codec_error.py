@@ -5,7 +5,7 @@ Letters: n rows of a message, D columns.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -13,16 +13,15 @@ from torch import Tensor
 
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.graph.graph import Graph
-from gnnqlab.kernels.noise import stream_parts
 from gnnqlab.measure.in_process import ThreadedWorkers
 from gnnqlab.message.codec import Codec, Float32, Noise
-from gnnqlab.message.wire import Layout
 from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.observe import MessageEncoded, Observer, Observers
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.systems.system import System, make_system
 from gnnqlab.train.config import TrainSettings
 
-__all__ = ["CodecError", "Rows", "codec_error", "listening_workers", "trained_rows"]
+__all__ = ["CodecError", "Rows", "codec_error", "observed_workers", "trained_rows"]
 
 
 class Rows(NamedTuple):
@@ -30,11 +29,6 @@ class Rows(NamedTuple):
 
     direction: str
     layer: int
-
-    @classmethod
-    def of(cls, noise: Noise) -> Rows:
-        """Return what a message is of, by the key of its noise."""
-        return cls(*stream_parts(noise.stream)[:2])
 
 
 @dataclass(frozen=True)
@@ -47,34 +41,33 @@ class CodecError:
     """Norm of the mean error over that of the rows, ``(squared - variance)^(1/2)``; 0 where it is lost in the noise."""
 
 
-@dataclass(frozen=True)
-class _Keeping(Float32):
-    """Float32 messages that are kept as they pass."""
+class _Messages(Observer):
+    """Ids and rows of each message that one worker sends."""
 
-    kept: dict[Rows, list[tuple[Tensor, Tensor]]] = field(default_factory=dict, compare=False)
-    """Ids and rows of each message, as threads happened to come."""
+    def __init__(self) -> None:
+        self.of: dict[Rows, list[tuple[Tensor, Tensor]]] = {}
 
-    def encode(
-        self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
-    ) -> Tensor | None:
-        self.kept.setdefault(Rows.of(noise), []).append((ids.clone(), x[rows].clone()))
-        return super().encode(x, rows, ids, layout, segment, noise)
+    def on_message_encoded(self, event: MessageEncoded) -> None:
+        self.of.setdefault(Rows(event.direction, event.layer), []).append((event.node_ids, event.values))
 
 
-def listening_workers(
-    codec: Codec, graph: Graph, model: ModelSettings, *, workers: int, system: System | None, seed: int
-) -> ThreadedWorkers:
-    """Return workers whose float32 messages go through a codec that looks at them; nothing is dropped."""
+def observed_workers(
+    kind: type[Observer], graph: Graph, model: ModelSettings, *, workers: int, system: System | None, seed: int
+) -> tuple[ThreadedWorkers, list[Observer]]:
+    """Return workers that send float32 messages without dropout, and the observer of each."""
     recipe = system or make_system("vanilla")
-    return ThreadedWorkers(
+    observers = [kind() for _ in range(workers)]
+    threads = ThreadedWorkers(
         graph,
         cut_graph(graph, recipe.partition, workers),
-        replace(recipe, codec=codec),
+        replace(recipe, codec=Float32()),
         replace(model, dropout=0.0, input_dropout=0.0),
         TrainSettings(seed=seed),
         bits=Fixed(),
         as_launched=True,
+        observers=[Observers([observer], rank) for rank, observer in enumerate(observers)],
     )
+    return threads, observers
 
 
 def trained_rows(
@@ -105,12 +98,16 @@ def trained_rows(
         >>> [(direction, layer) for direction, layer in found]
         [('backward', 0), ('backward', 1), ('forward', 0), ('forward', 1)]
     """
-    codec = _Keeping()
-    threads = listening_workers(codec, graph, model, workers=workers, system=system, seed=seed)
+    threads, observers = observed_workers(_Messages, graph, model, workers=workers, system=system, seed=seed)
     threads.set_weights(weights)
     threads.gradients(0)
+    kept: dict[Rows, list[tuple[Tensor, Tensor]]] = {}
+    for observer in observers:
+        assert isinstance(observer, _Messages)
+        for place, sent in observer.of.items():
+            kept.setdefault(place, []).extend(sent)
     generator, found = torch.Generator().manual_seed(seed), {}
-    for place, messages in sorted(codec.kept.items()):
+    for place, messages in sorted(kept.items()):
         ids, rows = (torch.cat(parts) for parts in zip(*messages, strict=True))
         by_value = rows[:, 0].argsort()  # two workers may send gradients of one node
         rows = rows[by_value[ids[by_value].argsort(stable=True)]]

@@ -281,8 +281,10 @@ class ThreadedWorkers:
                 view = make_graph(shard, exchange, settings.seed)
             network = _network(model, graph, settings.seed, smooth)
             clock = self._clocks[shard.rank]
-            own = {"exchange": exchange, "clock": clock, "observers": of_worker[shard.rank]}
-            self.trainers.append(Trainer(view, label_objective(shard), network, settings, **own))
+            own = of_worker[shard.rank]
+            self.trainers.append(
+                Trainer(view, label_objective(shard), network, settings, exchange=exchange, clock=clock, observers=own)
+            )
 
     def run(self, work: Callable[[Trainer], Result]) -> list[Result]:
         """Return ``[work(trainer) for every worker]``, all at once, each in a thread.

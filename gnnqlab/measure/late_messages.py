@@ -5,7 +5,7 @@ Letters: T epochs, n rows of a message kind, D columns.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,14 +13,14 @@ from torch import Tensor
 
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.graph.graph import Graph
-from gnnqlab.measure.codec_error import Rows, listening_workers
+from gnnqlab.measure.codec_error import Rows, observed_workers
 from gnnqlab.measure.in_process import LoopBack, Mail
 from gnnqlab.message.cache import at_work
-from gnnqlab.message.codec import Codec, Float32, Noise
+from gnnqlab.message.codec import Codec
 from gnnqlab.message.place import Place
-from gnnqlab.message.wire import Layout
 from gnnqlab.message.wires import Wires
 from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.observe import MessageEncoded, Observer
 from gnnqlab.partition.plan import Plan, Route
 from gnnqlab.systems.system import System
 
@@ -37,21 +37,18 @@ class LateError:
     """Squared error of the mean of all messages, over the squared norm of the mean rows."""
 
 
-@dataclass(frozen=True)
-class _Following(Float32):
-    """Float32 messages of which the same rows are kept in every epoch, while ``kept`` is there for them."""
+class _Followed(Observer):
+    """The same rows of each message that one worker sends, in every epoch."""
 
-    most: int = 400
-    kept: dict[tuple[Rows, int], list[Tensor]] = field(default_factory=dict, compare=False)
-    on: list[bool] = field(default_factory=list, compare=False)
+    def __init__(self) -> None:
+        self.of: dict[tuple[Rows, int], list[Tensor]] = {}
+        self.most, self.since = 0, 0
 
-    def encode(
-        self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
-    ) -> Tensor | None:
-        if self.on:
-            drawn = torch.randperm(rows.numel(), generator=torch.Generator().manual_seed(0))[: self.most]
-            self.kept.setdefault((Rows.of(noise), int(ids.min())), []).append(x[rows[drawn]])
-        return super().encode(x, rows, ids, layout, segment, noise)
+    def on_message_encoded(self, event: MessageEncoded) -> None:
+        if event.epoch >= self.since:
+            drawn = torch.randperm(len(event.values), generator=torch.Generator().manual_seed(0))[: self.most]
+            key = Rows(event.direction, event.layer), int(event.node_ids.min())
+            self.of.setdefault(key, []).append(event.values[drawn])
 
 
 def late_rows(
@@ -87,14 +84,18 @@ def late_rows(
     """
     if not 2 <= last <= epochs:
         raise ValueError(f"last must lie between 2 and the {epochs} epochs of the training, got {last}")
-    codec = _Following(most=max(1, most // 2))
-    threads = listening_workers(codec, graph, model, workers=2, system=system, seed=seed)
+    threads, observers = observed_workers(_Followed, graph, model, workers=2, system=system, seed=seed)
+    kept: dict[tuple[Rows, int], list[Tensor]] = {}
+    for observer in observers:
+        assert isinstance(observer, _Followed)
+        observer.most, observer.since = max(1, most // 2), epochs - last
     for epoch in range(epochs):
-        if epoch == epochs - last:
-            codec.on.append(True)
         threads.step(epoch)
+    for observer in observers:
+        assert isinstance(observer, _Followed)
+        kept |= observer.of
     messages: dict[Rows, list[Tensor]] = {}
-    for (place, _), rows in sorted(codec.kept.items(), key=lambda item: item[0]):
+    for (place, _), rows in sorted(kept.items(), key=lambda item: item[0]):
         messages.setdefault(place, []).append(torch.stack(rows))
     return {place: torch.cat(rows, dim=1) for place, rows in messages.items()}
 

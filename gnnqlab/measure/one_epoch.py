@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import threading
+import itertools
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from gnnqlab.exchange.timeline import Span
-from gnnqlab.measure.in_process import OrExact, ThreadedWorkers
-from gnnqlab.message.codec import Noise
-from gnnqlab.message.direction import ByDirection, of_direction
+from gnnqlab.measure.in_process import ThreadedWorkers
 from gnnqlab.message.place import Place
-from gnnqlab.message.wire import Layout
 from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.observe import MessageEncoded, Observer, Observers
 from gnnqlab.train.config import TrainSettings
 from gnnqlab.train.trainer import Trainer
 
@@ -44,6 +40,20 @@ class SentRows:
     columns: int
     num_bytes: int
     """Payload and parameters."""
+
+    @classmethod
+    def of(cls, message: MessageEncoded) -> SentRows:
+        """Return the rows of an observed message."""
+        return cls(
+            place=Place(message.layer, message.direction, message.round),
+            sender=message.rank,
+            receiver=message.receiver,
+            nodes=tuple(message.node_ids.tolist()),
+            bits=tuple(message.bit_widths.tolist()),
+            offered=len(message.offered_ids),
+            columns=message.values.shape[1],
+            num_bytes=message.num_bytes,
+        )
 
 
 @dataclass(frozen=True)
@@ -73,17 +83,14 @@ class OneEpoch:
         return sum(self.losses)
 
 
-@dataclass(frozen=True)
-class _Noted(OrExact):
-    """A codec that notes which rows it encodes, when and in which thread."""
+class _Sent(Observer):
+    """The messages that one worker sends in training passes."""
 
-    notes: list[tuple[int, float, tuple[int, ...], Layout]] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.by_epoch: dict[int, list[SentRows]] = {}
 
-    def encode(
-        self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
-    ) -> Tensor | None:
-        self.notes.append((threading.get_ident(), time.perf_counter(), tuple(ids.tolist()), layout))
-        return super().encode(x, rows, ids, layout, segment, noise)
+    def on_message_encoded(self, event: MessageEncoded) -> None:
+        self.by_epoch.setdefault(event.epoch, []).append(SentRows.of(event))
 
 
 def train_one_epoch(
@@ -115,14 +122,19 @@ def train_one_epoch(
         >>> len(found.sent), found.sent[0].nodes, found.sent[0].num_bytes  # two layers, there and back, two workers
         (8, (3, 4), 64)
     """
-    notes: list[tuple[int, float, tuple[int, ...], Layout]] = []
-    both: Any = ByDirection(*(_Noted(of_direction(system.codec, each), notes) for each in ("forward", "backward")))
-    noted = replace(system, codec=both)
+    observers = [_Sent() for _ in range(parts.cut.workers)]
     shape = ModelSettings(name=model, hidden=hidden, layers=layers, dropout=0.0)
-    workers = ThreadedWorkers(parts.graph, parts.cut, noted, shape, TrainSettings(seed=seed), as_launched=True)
+    workers = ThreadedWorkers(
+        parts.graph,
+        parts.cut,
+        system,
+        shape,
+        TrainSettings(seed=seed),
+        as_launched=True,
+        observers=[Observers([observer], rank) for rank, observer in enumerate(observers)],
+    )
     for epoch in range(epochs):
         workers.step(epoch)
-    notes.clear()
     before = workers.trainers[0].parameters.values.clone()
     looks = workers.run(lambda trainer: _look(trainer, epochs))
     gradients = torch.stack([trainer.parameters.gradients for trainer in workers.trainers])
@@ -131,19 +143,12 @@ def train_one_epoch(
         trainer.optimizer.step()
     values = workers.trainers[0].parameters.values
     after = workers.trainers[0].parameters.values.clone()
-    seen = tuple(notes)
     next_loss = workers.gradients(epochs + 1)[0]
-    rank_of = {look.thread: rank for rank, look in enumerate(looks)}
-    sent = [
-        one
-        for rank, look in enumerate(looks)
-        for one in _sent(workers.trainers[rank], look, [note[1:] for note in seen if rank_of[note[0]] == rank])
-    ]
     return OneEpoch(
         epoch=epochs,
         spans=tuple(look.spans for look in looks),
         reduced=tuple(look.reduced for look in looks),
-        sent=tuple(sent),
+        sent=tuple(itertools.chain.from_iterable(each.by_epoch.get(epochs, ()) for each in observers)),
         losses=tuple(look.loss for look in looks),
         gradients=tuple(float(each.norm()) for each in gradients),
         gradient=float(gradients.sum(0).norm()),
@@ -158,7 +163,6 @@ class _Look:
     loss: float
     spans: tuple[Span, ...]
     reduced: float
-    thread: int
 
 
 def _look(trainer: Trainer, epoch: int) -> _Look:
@@ -178,24 +182,4 @@ def _look(trainer: Trainer, epoch: int) -> _Look:
     finally:
         exchange.release = release
     spans = sorted(exchange.timeline.take(), key=lambda span: span.start)
-    return _Look(loss, tuple(spans), ready[0], threading.get_ident())
-
-
-def _sent(trainer: Trainer, look: _Look, notes: Sequence[tuple[float, tuple[int, ...], Layout]]) -> Iterator[SentRows]:
-    """Yield what a worker sent; each place encodes for its peers in the order of the plan, those without rows apart."""
-    exchange: Any = trainer.exchange
-    for channel in exchange.channels:
-        spans = [s for s in look.spans if s.what == "encode" and Place(s.layer, s.direction, s.round) == channel.place]
-        here = [note for note in notes if any(span.start <= note[0] <= span.end for span in spans)]
-        routes = [route for route in channel.plan.send if len(here) == len(channel.plan.send) or route.num_rows]
-        for (_, nodes, layout), route in zip(here, routes, strict=False):
-            if route.num_rows:
-                yield SentRows(
-                    channel.place, channel.plan.rank, route.peer, nodes, _bits(layout), route.num_rows,
-                    layout.columns, layout.num_bytes,
-                )  # fmt: skip
-
-
-def _bits(layout: Layout) -> tuple[int, ...]:
-    """Return the width of every row, in the order of the wire, as the ids are."""
-    return tuple(layout.bits.tolist()) if isinstance(layout.bits, Tensor) else (layout.bits,) * layout.num_rows
+    return _Look(loss, tuple(spans), ready[0])

@@ -6,7 +6,7 @@ A point is a direction and a layer, ``backward 1``. Letters: n rows of a message
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +16,11 @@ from torch import Tensor
 from gnnqlab.bits.exact_at import DIRECTIONS, point_of
 from gnnqlab.bits.policy import in_force
 from gnnqlab.graph.sources import load
-from gnnqlab.kernels.noise import stream_parts
-from gnnqlab.measure.in_process import OrExact, ThreadedWorkers
+from gnnqlab.measure.in_process import ThreadedWorkers
 from gnnqlab.message.cache import NoCache
-from gnnqlab.message.codec import Noise
-from gnnqlab.message.direction import ByDirection, by_direction, of_direction
-from gnnqlab.message.wire import Layout
+from gnnqlab.message.direction import by_direction, of_direction
 from gnnqlab.nn.models.registry import ModelSettings
-from gnnqlab.observe import Observers
+from gnnqlab.observe import MessageEncoded, Observer, Observers
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.systems.system import System
 from gnnqlab.train.config import TrainSettings
@@ -67,6 +64,21 @@ class RoundedRows:
     num_bytes: int
     """Payload and parameters."""
 
+    @classmethod
+    def of(cls, message: MessageEncoded) -> RoundedRows:
+        """Return the rows of an observed message, before and after rounding."""
+        return cls(
+            point=f"{message.direction} {message.layer}",
+            epoch=message.epoch,
+            sender=message.rank,
+            receiver=message.receiver,
+            nodes=message.node_ids,
+            bits=message.bit_widths,
+            before=message.values,
+            after=message.decode(),
+            num_bytes=message.num_bytes,
+        )
+
     @property
     def error(self) -> Tensor:
         """``after - before``, float32 ``(n, D)``; exactly 0 at a point in float32."""
@@ -86,33 +98,18 @@ class RoundedRows:
         )
 
 
-@dataclass
-class _Book:
-    """What codecs write down while it is open."""
+class _Rounded(Observer):
+    """The messages that one worker sends in one epoch at some points."""
 
     points: tuple[str, ...] = ()
-    open: bool = False
-    seen: list[tuple[Noise, str, Tensor, Tensor, Tensor, Layout]] = field(default_factory=list)
+    epoch = 0
 
+    def __init__(self) -> None:
+        self.rows: list[RoundedRows] = []
 
-@dataclass(frozen=True)
-class _Seen(OrExact):
-    """A codec that decodes what it has encoded at some points, as receivers do, and keeps both."""
-
-    book: _Book = field(default_factory=_Book)
-
-    def encode(
-        self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
-    ) -> Tensor | None:
-        noted = super().encode(x, rows, ids, layout, segment, noise)
-        direction, layer, *_ = stream_parts(noise.stream)
-        names = {direction, f"{direction} {layer}"}
-        if self.book.open and layout.num_rows and names & set(self.book.points):
-            after = x.new_empty(layout.num_rows, layout.columns)
-            places = torch.arange(layout.num_rows)
-            self.decode(segment, layout, after, places, accumulate=False, ids=ids, noise=noise)
-            self.book.seen.append((noise, f"{direction} {layer}", ids.clone(), x[rows].clone(), after, layout))
-        return noted
+    def on_message_encoded(self, event: MessageEncoded) -> None:
+        if event.epoch == self.epoch and {event.direction, f"{event.direction} {event.layer}"} & set(self.points):
+            self.rows.append(RoundedRows.of(event))
 
 
 def rounded_rows(
@@ -295,11 +292,12 @@ def _looked_at(
     for point in points:
         point_of(point)
     expect_repeatable(system, cut.workers)
-    book = _Book(points)
-    both: Any = ByDirection(*(_Seen(of_direction(system.codec, each), book) for each in DIRECTIONS))
-    workers, policy = threads_as_launched(graph, cut, replace(system, codec=both), model, settings)
+    observers = [_Rounded() for _ in range(cut.workers)]
+    for observer in observers:
+        observer.points, observer.epoch = points, epoch
+    of_worker = [Observers([observer], rank) for rank, observer in enumerate(observers)]
+    workers, policy = threads_as_launched(graph, cut, system, model, settings, of_worker)
     for number in range(epoch + 1):
-        book.open = number == epoch
         loss = workers.step(number)
         known = losses.get(number, loss)
         if abs(loss - known) > _CLOSE * abs(known):
@@ -310,10 +308,7 @@ def _looked_at(
     for direction in DIRECTIONS:
         if hasattr(of_direction(policy, direction), "expect_points"):
             of_direction(policy, direction).expect_points()
-    owner = torch.empty(graph.num_nodes, dtype=torch.long)
-    for shard in workers.shards:
-        owner[shard.owned] = shard.rank
-    found = [_message(epoch, owner, cut.workers, *each) for each in book.seen]
+    found = [rows for observer in observers for rows in observer.rows]
     lost = [point for point in points if not any(point in (rows.point, rows.point.split()[0]) for rows in found)]
     if lost:
         known_points = sorted({rows.point for rows in found}, key=_order)
@@ -324,14 +319,3 @@ def _looked_at(
 def _order(point: str) -> tuple[int, int]:
     direction, layer = point_of(point)
     return DIRECTIONS.index(direction), layer or 0
-
-
-def _message(
-    epoch: int, owner: Tensor, workers: int, noise: Noise, point: str, ids: Tensor, before: Tensor, after: Tensor,
-    layout: Layout,
-) -> RoundedRows:  # fmt: skip
-    """Rows go from the owner of their nodes to a peer around the ring; their gradients come home from who says so."""
-    home, named = int(owner[ids[0]]), stream_parts(noise.stream)[2]
-    sender, receiver = (home, (home + 1 + noise.peer) % workers) if not named else (named - 1, home)
-    bits = layout.bits if isinstance(layout.bits, Tensor) else torch.full((layout.num_rows,), layout.bits)
-    return RoundedRows(point, epoch, sender, receiver, ids, bits.long(), before, after, layout.num_bytes)

@@ -324,9 +324,9 @@ class Channel:
             spreads = self._codec.encode(x, rows, ids, layout, segment, noise)
         except NonFiniteRow as error:
             raise self._refusal(error, ids) from error
-        if self._observers.message_encoded and route.num_rows:
+        if self._observers.message_encoded and (offered := self.plan.to_peer(route.peer)).num_rows:
             sent = Sent(self.place, self.plan.rank, route.peer, ids, self._codec, layout, segment, noise)
-            report_encoded(self._observers, sent, values=x[rows], offered_ids=self.plan.to_peer(route.peer).ids)
+            report_encoded(self._observers, sent, values=x[rows], offered_ids=offered.ids)
         if spreads is None or layout.order is None:
             return spreads
         return torch.empty_like(spreads).index_copy_(0, layout.order, spreads)

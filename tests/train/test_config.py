@@ -226,7 +226,10 @@ def test_every_setting_of_a_recipe_has_an_option(system, made_by):
 
 @each("section", ["model", "train", "launch"])
 def test_every_setting_of_a_run_has_an_option_or_changes_no_result(section):
-    without = {"name", "start_method", "detach", "vanilla_share", "group_timeout_s", "stall_report_s", "stall_stop_s"}
+    without = {
+        "name", "start_method", "detach", "vanilla_share", "group_timeout_s", "stall_report_s", "stall_stop_s",
+        "observers",
+    }  # fmt: skip
     settings = settings_in(type(getattr(RunConfig(graph="digits"), section)))
     assert {each.name for each in settings if each.option is None} <= without
     assert all(each.option == each.name.replace("_", "-") and each.help for each in settings if each.option)

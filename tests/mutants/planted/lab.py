@@ -205,9 +205,9 @@ FAULTS = (
     ),
     Fault(
         name="bytes of a message without its parameters",
-        file="measure/one_epoch.py",
-        before="layout.columns, layout.num_bytes,",
-        after="layout.columns, layout.payload_bytes,",
+        file="message/report.py",
+        before="num_bytes=layout.num_bytes,",
+        after="num_bytes=layout.payload_bytes,",
         test="measure/test_one_epoch.py::test_two_bits_take_their_bytes_and_their_parameters",
         why="float32 has none, and two bits would look better than they are",
     ),
