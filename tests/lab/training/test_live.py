@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +18,7 @@ from gnnqlab.lab.training.live import LiveView
 from gnnqlab.lab.training.live_views import draw_live, live_values
 from gnnqlab.launch.run import Run
 from tests.lab.synthetic_folder import Folder
-from tests.slow_down import HANG_S
+from tests.slow_down import wait_until
 
 
 @pytest.fixture
@@ -34,10 +35,7 @@ def live_panel(make: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def _until(true: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + HANG_S
-    while not true():
-        assert time.monotonic() < until, what
-        time.sleep(0.01)
+    wait_until(true, what=what)
 
 
 def _drawing() -> list[threading.Thread]:
@@ -122,25 +120,28 @@ def test_a_notebook_saved_with_pictures_has_the_run_to_its_end(
     folder = make()
     folder.write(range(5))
 
-    def end() -> None:
-        folder.write(range(5, 100))
-        folder.state(state, cause="worker 1 is gone")
+    waits = []
 
-    ending = threading.Timer(0.3, end)
-    ending.start()
+    def wait(seconds: float) -> None:
+        """End the run in place of the second pause of `Run.wait`."""
+        waits.append(seconds)
+        if len(waits) == 2:
+            folder.write(range(5, 100))
+            folder.state(state, cause="worker 1 is gone")
+
+    monkeypatch.setattr("gnnqlab.launch.run.time", SimpleNamespace(**{**vars(time), "sleep": wait}))
     outputs, _ = Run(folder.path).live()._repr_mimebundle_()
-    ending.join()
+    assert len(waits) == 2, "the view waits for the end of the run"
     assert "epoch 100/100" in outputs["text/plain"] and said in outputs["text/plain"]
 
 
 def test_a_real_run_grows_is_found_again_and_stopped(tmp_path: Path) -> None:
-    run = gq.launch("digits", system="fixed-bits", bits=4, workers=2, epochs=3000, hidden=16, out=tmp_path)
+    # Over a slow link the run cannot end before it is stopped, and its workers wait more than they compute.
+    settings = {"bits": 4, "workers": 2, "hidden": 16, "link": "2mbit", "wire": "paced"}
+    run = gq.launch("digits", system="fixed-bits", epochs=1_000_000, out=tmp_path, **settings)
     with run:
         view = run.live()
-        _until_s = time.monotonic() + 60
-        while view.look().model.done < 5:
-            assert time.monotonic() < _until_s, view.status
-            time.sleep(0.05)
+        _until(lambda: view.look().model.done >= 5, "five epochs in the view")
         some = view.model.done
         again = gq.runs(tmp_path)[-1].live().look()
         assert again.model.done >= some and len(again.to_frame()) >= 5

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from gnnqlab.lab.figures.theme import PHASES
+from gnnqlab.lab.training import live_model
 from gnnqlab.lab.training.live_model import GrowingColumns
 from gnnqlab.lab.training.live_views import live_values
 from gnnqlab.launch.folder import append_event
 from tests.lab.synthetic_folder import Folder
 
 
-def test_a_model_reads_on_from_where_it_stopped(make: Callable[..., Folder]) -> None:
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Give the live model a clock that a test moves."""
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(live_model, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
+
+
+def test_live_model_reads_on_and_names_long_epochs(make: Callable[..., Folder], clock: SimpleNamespace) -> None:
     folder = make()
     model = folder.model
     assert not model.look() or model.standing.state == "running"
@@ -29,6 +40,9 @@ def test_a_model_reads_on_from_where_it_stopped(make: Callable[..., Folder]) -> 
         model.sentence
         == "run 20260101-000000-run · running · epoch 4/100 · 00:09 left · loss 0.3333 · validation 25.0 %"
     )
+    clock.now += live_model._SOON_S
+    model.look()
+    assert "epoch 4/100" in model.sentence and "starting its workers" in model.sentence, "no epoch ended for a while"
 
 
 def test_torn_lines_are_read_when_they_are_whole(make: Callable[..., Folder]) -> None:

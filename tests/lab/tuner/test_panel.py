@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,13 @@ import pytest
 from gnnqlab.lab.tuner.tuner import Tuner
 from gnnqlab.lab.tuner.views import HERE
 from gnnqlab.systems import SYSTEMS
-from tests.slow_down import HANG_S
+from tests.slow_down import wait_until
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 def _until(holds: Callable[[], Any]) -> None:
-    until = time.monotonic() + HANG_S
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.005)
+    wait_until(holds, what="the panel follows")
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import pytest
 from gnnqlab.lab.figures.updates import Updater
 from gnnqlab.lab.tuner.model import TunerModel
 from gnnqlab.lab.tuner.session import OwnRecords, TunerSession
+from tests.slow_down import HANG_S, wait_until
 
 
 class FakeRun:
@@ -131,23 +132,21 @@ def test_records_are_read_on_and_half_lines_wait(tmp_path: Path) -> None:
     assert growing.look() and growing.epochs == [0, 1, 2, 3, 4, 6]
 
 
-def test_many_who_ask_while_it_draws_get_one_drawing() -> None:
-    go, drawn = threading.Event(), []
+def test_updater_draws_once_for_all_calls_during_a_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gnnqlab.lab.figures.updates._IDLE_S", 0.05)
+    begun, go, drawn = threading.Event(), threading.Event(), []
 
     def draw() -> None:
         drawn.append(len(drawn))
-        go.wait(5)
+        begun.set()
+        go.wait(HANG_S)
 
     updater = Updater(draw)
     updater.ask()
-    while not drawn:
-        pass
+    assert begun.wait(HANG_S)
     for _ in range(10):
         updater.ask()
     assert updater.asked
     go.set()
-    for _ in range(500):
-        if len(drawn) == 2 and not updater.asked:
-            break
-        threading.Event().wait(0.01)
+    wait_until(lambda: updater._thread is None, what="the thread ends once nothing is left to draw")
     assert drawn == [0, 1]
