@@ -30,7 +30,7 @@ SHAPE = {"layers": 2, "hidden": 8, "dropout": 0.0}
 RANDOM = gq.Random(seed=1)
 
 
-def seen(system: gq.System, kind: type, *, workers: int = 2, epochs: int = 2, partition=RANDOM) -> list:
+def events_of(system: gq.System, kind: type, *, workers: int = 2, epochs: int = 2, partition=RANDOM) -> list:
     """Return all events of a kind that a simulated training emits, worker by worker."""
     graph = random_graph(features=12, seed=3)
     found = gq.simulate(graph, system, observers=[Events], workers=workers, epochs=epochs, partition=partition, **SHAPE)
@@ -38,7 +38,7 @@ def seen(system: gq.System, kind: type, *, workers: int = 2, epochs: int = 2, pa
 
 
 def test_encoded_message_decodes_to_within_a_step() -> None:
-    messages = seen(fixed_bits(bits=4), MessageEncoded)
+    messages = events_of(fixed_bits(bits=4), MessageEncoded)
     places = {(each.layer, each.direction) for each in messages}
     assert places == {(layer, direction) for layer in (0, 1) for direction in ("forward", "backward")}
     for each in messages:
@@ -52,8 +52,8 @@ def test_encoded_message_decodes_to_within_a_step() -> None:
 
 def test_receiver_decodes_what_its_sender_encoded() -> None:
     system = fixed_bits(bits=2)
-    sent = {(e.rank, e.receiver, e.epoch, e.layer, e.direction): e for e in seen(system, MessageEncoded)}
-    received = seen(system, MessageDecoded)
+    sent = {(e.rank, e.receiver, e.epoch, e.layer, e.direction): e for e in events_of(system, MessageEncoded)}
+    received = events_of(system, MessageDecoded)
     assert len(received) == len(sent)
     for each in received:
         message = sent[each.sender, each.rank, each.epoch, each.layer, each.direction]
@@ -62,7 +62,7 @@ def test_receiver_decodes_what_its_sender_encoded() -> None:
 
 
 def test_float32_messages_are_reported_too() -> None:
-    for each in seen(vanilla(), MessageEncoded):
+    for each in events_of(vanilla(), MessageEncoded):
         assert torch.equal(each.decode(), each.values) and set(each.bit_widths.tolist()) == {32}
 
 
@@ -75,22 +75,22 @@ def test_stale_messages_have_their_age(tmp_path: Path) -> None:
 
 
 def test_sampled_messages_name_the_rows_that_were_skipped() -> None:
-    messages = seen(replace(fixed_bits(), sampler=BoundarySampling(p=0.5)), MessageEncoded)
+    messages = events_of(replace(fixed_bits(), sampler=BoundarySampling(p=0.5)), MessageEncoded)
     assert sum(len(each.skipped_ids) for each in messages) > 0
     for each in messages:
         assert len(each.skipped_ids) + len(each.node_ids) == len(each.offered_ids)
 
 
 def test_skipped_blocks_of_a_broadcast_are_not_reported() -> None:
-    messages = seen(sancus(), MessageEncoded, epochs=1, partition=None)
+    messages = events_of(sancus(), MessageEncoded, epochs=1, partition=None)
     assert messages and all(len(each.node_ids) for each in messages)
 
 
 def test_aggregations_and_phases_are_reported() -> None:
-    aggregated = seen(vanilla(), Aggregated, epochs=1)
+    aggregated = events_of(vanilla(), Aggregated, epochs=1)
     assert [each.layer for each in aggregated] == [0, 1] * 2
     assert all(each.input.shape[0] == each.output.shape[0] for each in aggregated)
-    phases = seen(vanilla(), PhaseEnded, epochs=1)
+    phases = events_of(vanilla(), PhaseEnded, epochs=1)
     assert {"central", "encode", "wait"} <= {each.phase for each in phases}
 
 

@@ -42,7 +42,7 @@ class SentRows:
     """Payload and parameters."""
 
     @classmethod
-    def of(cls, message: MessageEncoded) -> SentRows:
+    def from_message(cls, message: MessageEncoded) -> SentRows:
         """Return the rows of an observed message."""
         return cls(
             place=Place(message.layer, message.direction, message.round),
@@ -90,7 +90,7 @@ class _Sent(Observer):
         self.by_epoch: dict[int, list[SentRows]] = {}
 
     def on_message_encoded(self, event: MessageEncoded) -> None:
-        self.by_epoch.setdefault(event.epoch, []).append(SentRows.of(event))
+        self.by_epoch.setdefault(event.epoch, []).append(SentRows.from_message(event))
 
 
 def train_one_epoch(

@@ -65,7 +65,7 @@ class RoundedRows:
     """Payload and parameters."""
 
     @classmethod
-    def of(cls, message: MessageEncoded) -> RoundedRows:
+    def from_message(cls, message: MessageEncoded) -> RoundedRows:
         """Return the rows of an observed message, before and after rounding."""
         return cls(
             point=f"{message.direction} {message.layer}",
@@ -109,7 +109,7 @@ class _Rounded(Observer):
 
     def on_message_encoded(self, event: MessageEncoded) -> None:
         if event.epoch == self.epoch and {event.direction, f"{event.direction} {event.layer}"} & set(self.points):
-            self.rows.append(RoundedRows.of(event))
+            self.rows.append(RoundedRows.from_message(event))
 
 
 def rounded_rows(

@@ -177,7 +177,7 @@ class GraphPass(RowPasses):
         """
         graph = self.graph
         x, hop = self._look(x, dropout, exact)
-        return self._told(x, graph.exchange.aggregate(graph.adjacency(alpha), x.contiguous(), hop), hop)
+        return self._report(x, graph.exchange.aggregate(graph.adjacency(alpha), x.contiguous(), hop), hop)
 
     def convolve(
         self,
@@ -203,7 +203,7 @@ class GraphPass(RowPasses):
         graph = self.graph
         x, hop = self._look(x, dropout, exact)
         adjacency = graph.adjacency(alpha)
-        return self._told(x, graph.exchange.convolve(adjacency, x.contiguous(), weight, bias, self_weight, hop), hop)
+        return self._report(x, graph.exchange.convolve(adjacency, x.contiguous(), weight, bias, self_weight, hop), hop)
 
     def attend(
         self, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float = 0.2, exact: bool = False
@@ -229,7 +229,7 @@ class GraphPass(RowPasses):
             refuse_attention("GraphPass.attend")
         hop = self._next_hop(z, exact)
         adjacency = graph.adjacency("sum")
-        return self._told(z, graph.exchange.attend(adjacency, z, a_source, a_target, slope=slope, hop=hop), hop)
+        return self._report(z, graph.exchange.attend(adjacency, z, a_source, a_target, slope=slope, hop=hop), hop)
 
     def extend(self, x: Tensor) -> Tensor:
         """Return the rows of owned nodes with those of halo nodes behind them, for anything else."""
@@ -266,7 +266,7 @@ class GraphPass(RowPasses):
         dropped = self.training and dropout > 0.0 and x is not self.graph.features
         return dropped and self.graph.exchange.looks_first
 
-    def _told(self, input: Tensor, output: Tensor, hop: Hop) -> Tensor:
+    def _report(self, input: Tensor, output: Tensor, hop: Hop) -> Tensor:
         """Return the result of an aggregation; report it, and the first of a training pass to the products."""
         if self.training and not self._looked:
             self._looked = True
