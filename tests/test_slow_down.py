@@ -40,5 +40,14 @@ def test_wait_until_ends_when_its_condition_holds_or_something_hangs(monkeypatch
         slow_down.wait_until(lambda: False, what="a hang")
 
 
+def test_wait_until_ends_as_soon_as_a_promise_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = itertools.count(0.0, 1.0)
+    clock = SimpleNamespace(monotonic=lambda: next(seconds), sleep=lambda seconds: None)
+    monkeypatch.setattr(slow_down, "time", clock)
+    monkeypatch.setattr(slow_down, "kept", lambda seconds, promised_s: seconds < 4 * promised_s)
+    with pytest.raises(AssertionError, match=r"not within 27.0 s, 5.0 s are promised: the end of a leftover"):
+        slow_down.wait_until(lambda: False, promised_s=5.0, what="the end of a leftover")
+
+
 def test_slow_down_is_at_least_one() -> None:
     assert slow_down.slow_down() >= 1.0
