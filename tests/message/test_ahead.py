@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import time
 from dataclasses import replace
 
@@ -26,31 +27,37 @@ from tests.graphs import random_graph
 from tests.message.kept import ROWS, Two
 from tests.ranks import run_ranks
 
-LATE_S = 0.5
+LATE_S = 0.3
 COLUMNS = 13
 
 
 def sent_to_one_who_is_late(rank, workers):
-    """Seconds until 100 bytes have left for a worker that posts late, which expects them or does not."""
-    found = []
+    """Send 100 bytes to a worker that posts late, which expects them or does not; whether it had posted when they left.
+
+    Where they are expected, the receiver posts only once they have left: were they held back, both would wait.
+    """
+    store, found = dist.distributed_c10d._get_default_store(), []
     for foreseen in (False, True):
         transport, body = make_transport("direct", rank, workers), torch.full((100,), 7, dtype=torch.uint8)
         expected = transport.expect({0: body.zero_()}) if rank == 1 and foreseen else None
         dist.barrier()
-        began = time.perf_counter()
         if rank == 0:
-            transport.post({1: body}, {}).wait()
+            transfer = transport.post({1: body}, {})
+            store.set(f"sends {foreseen}", "")
+            transfer.wait()
+            found.append(store.check([f"posts {foreseen}"]))
+            store.set(f"has left {foreseen}", "")
         else:
-            time.sleep(LATE_S)
+            store.wait([f"has left {foreseen}" if foreseen else f"sends {foreseen}"], datetime.timedelta(seconds=60))
+            time.sleep(0 if foreseen else LATE_S)  # bytes that nobody holds back leave meanwhile
+            store.set(f"posts {foreseen}", "")
             transport.post({}, {0: body}, expected=expected).wait()
             assert body.tolist() == [7] * 100
-        found.append(time.perf_counter() - began)
     return found
 
 
 def test_a_message_that_is_expected_leaves_before_its_receiver_posts():
-    unforeseen, foreseen = run_ranks(sent_to_one_who_is_late, 2)[0]
-    assert unforeseen > 0.9 * LATE_S and foreseen < 0.5 * LATE_S
+    assert run_ranks(sent_to_one_who_is_late, 2)[0] == [True, False]
 
 
 def trained(rank, workers, graph, owner):
