@@ -11,30 +11,29 @@ import torch.distributed as dist
 
 from gnnqlab.launch import worker
 from tests.ranks import run_ranks
+from tests.slow_down import HANG_S, wait_until
 
-LATE_S = 0.5
+LATE_S = 0.3
 
 
-def _joining(rank: int, workers: int, store: str) -> tuple[float, float]:
-    """Seconds at which this rank was connected, and at which it went on; the last one is slow between the two."""
+def _joining(rank: int, workers: int, folder: Path) -> list[str]:
+    """Return who was connected when this rank went on; the last rank is slow between the two."""
     dist.barrier()  # a rank that is still connecting must find the others
     dist.destroy_process_group()
-    connect, connected = dist.init_process_group, [0.0]
+    connect, last = dist.init_process_group, workers - 1
 
     def late(*args: Any, **kwargs: Any) -> None:
         connect(*args, **kwargs)
-        if rank == workers - 1:
-            time.sleep(LATE_S)
-        connected[0] = time.monotonic()
+        if rank == last:
+            wait_until(lambda: len(list(folder.glob("rank*"))) == last, what="the connections of all others")
+            time.sleep(LATE_S)  # who waits for nobody has gone on by then
+        (folder / f"rank{rank}").touch()
 
-    how = {"init_method": f"file://{store}", "rank": rank, "world_size": workers}
+    how = {"init_method": f"file://{folder / 'store'}", "rank": rank, "world_size": workers}
     with mock.patch.object(dist, "init_process_group", late):
-        worker._join("gloo", torch.device("cpu"), datetime.timedelta(seconds=30), how)
-    return connected[0], time.monotonic()
+        worker._join("gloo", torch.device("cpu"), datetime.timedelta(seconds=HANG_S), how)
+    return sorted(path.name for path in folder.glob("rank*"))
 
 
 def test_a_rank_with_nothing_to_say_does_not_leave_the_others_alone(tmp_path: Path) -> None:
-    found = run_ranks(_joining, 3, str(tmp_path / "store"))
-    last = max(connected for connected, _ in found)
-    assert all(went_on >= last for _, went_on in found)
-    assert found[-1][0] - min(connected for connected, _ in found) > LATE_S / 2
+    assert run_ranks(_joining, 3, tmp_path) == [["rank0", "rank1", "rank2"]] * 3

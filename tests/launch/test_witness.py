@@ -5,16 +5,48 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from gnnqlab.launch import folder as files
 from gnnqlab.launch import processes
+from gnnqlab.launch import witness as watching
 from gnnqlab.launch.verdict import order
 from gnnqlab.launch.witness import Witness
 from gnnqlab.train.heartbeat import Heartbeat
-from tests.slow_down import kept
+
+
+class Clock:
+    """Time that only the waiting of a witness moves; what is planned happens while it waits."""
+
+    def __init__(self) -> None:
+        self.seconds, self._planned = 0.0, list[tuple[float, Callable[[], object]]]()
+
+    def at(self, seconds: float, what: Callable[[], object]) -> None:
+        self._planned.append((seconds, what))
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns()
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+        due = [plan for plan in self._planned if plan[0] <= self.seconds]
+        self._planned = [plan for plan in self._planned if plan not in due]
+        for _, what in due:
+            what()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(watching, "time", made)
+    return made
 
 
 def dead_rank(folder: Path, rank: int) -> int:
@@ -60,49 +92,41 @@ def test_the_rank_that_died_of_itself_is_the_cause_even_after_lost_connections(t
     assert seeing.errors[1].signal == signal.SIGSEGV
 
 
-def test_who_has_collected_a_rank_is_given_time_to_say_so(tmp_path: Path) -> None:
+def test_who_has_collected_a_rank_is_given_time_to_say_so(tmp_path: Path, clock: Clock) -> None:
     folder = files.create(tmp_path, "run")
-    seeing = witness(folder, 1)
-    late = threading.Timer(1.2, told, [seeing, dead_rank(folder, 0), signal.SIGKILL])
-    late.start()
+    seeing, pid = witness(folder, 1), dead_rank(folder, 0)
+    clock.at(2.5, lambda: told(seeing, pid, signal.SIGKILL))
     seeing.look()
-    late.join()
     assert seeing.errors[0].signal == signal.SIGKILL
 
 
-def test_nobody_waits_for_more_than_is_asked(tmp_path: Path) -> None:
+def test_nobody_waits_for_more_than_is_asked(tmp_path: Path, clock: Clock) -> None:
     folder = files.create(tmp_path, "run")
-    seeing = witness(folder, 1)
-    pid = dead_rank(folder, 0)
-    threading.Timer(0.2, told, [seeing, pid, signal.SIGTERM]).start()
-    began = time.monotonic()
+    seeing, pid = witness(folder, 1), dead_rank(folder, 0)
+    clock.at(0.2, lambda: told(seeing, pid, signal.SIGTERM))
     seeing.look()
-    assert seeing.errors[0].signal == signal.SIGTERM and kept(time.monotonic() - began, 2.0)
+    assert seeing.errors[0].signal == signal.SIGTERM and clock.seconds < 0.21
 
 
-def test_a_plain_torchrun_names_the_cause_in_its_log(tmp_path: Path) -> None:
+def test_a_plain_torchrun_names_the_cause_in_its_log(tmp_path: Path, clock: Clock) -> None:
     folder = files.create(tmp_path, "run")
     pids = [dead_rank(folder, rank) for rank in range(3)]
     said = f"failed (exitcode: -9) local_rank: 1 (pid: {pids[1]}) of fn: main\n"
-    late = threading.Timer(0.5, (folder / "agent.log").write_text, [said])
-    late.start()
+    clock.at(0.5, lambda: (folder / "agent.log").write_text(said))
     seeing = witness(folder, 3)
-    began = time.monotonic()
     seeing.look()
-    late.join()
     assert seeing.errors[1].signal == signal.SIGKILL and not seeing.errors[1].consequence
     assert seeing.errors[0].consequence and "was ended with the others" in seeing.errors[2].cause
-    assert kept(time.monotonic() - began, 2.5), "of the others nobody says anything, and nobody waits for it"
+    assert clock.seconds < 0.51, "of the others nobody says anything, and nobody waits for it"
 
 
-def test_a_rank_of_which_nobody_knows_how_it_ended(tmp_path: Path) -> None:
+def test_a_rank_of_which_nobody_knows_how_it_ended(tmp_path: Path, clock: Clock) -> None:
     folder = files.create(tmp_path, "run")
     dead_rank(folder, 0)
     seeing = witness(folder, 1)
     seeing.ended[123] = 1 << 8  # torchrun, without a word
-    began = time.monotonic()
     seeing.look()
-    assert kept(time.monotonic() - began, 1.0)
+    assert clock.seconds < 0.01
     assert seeing.errors[0].cause == "rank 0 died in epoch 2 while waiting for boundary messages"
 
 
