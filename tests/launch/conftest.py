@@ -1,5 +1,6 @@
 """Launched runs of a fake training, and a check after each test that nothing of them is left."""
 
+import functools
 import os
 import secrets
 import signal
@@ -12,10 +13,12 @@ import pytest
 from gnnqlab.launch import Run, launch, processes
 from gnnqlab.launch.guarded import STARTER
 from gnnqlab.train.config import LaunchSettings, RunConfig, TrainSettings
-from tests.slow_down import wait_until
+from tests.slow_down import HANG_S, wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 FAKE = "tests.launch.fakes:fit"
+GONE_S = 5.0
+"""What is promised: so soon after its end nothing of a run is left, however it ended."""
 
 
 def config(workers: int = 3, **launch_settings: object) -> RunConfig:
@@ -47,7 +50,10 @@ class Bench:
             self._environment.setenv(name, str(value))
 
     def launch(self, workers: int = 3, **launch_settings: object) -> Run:
-        return launch(config(workers, **launch_settings), root=self.root / "runs", fit=self.fit)
+        """Launch a run; one that is stopped is given the time that its guard needs on a busy machine."""
+        run = launch(config(workers, **launch_settings), root=self.root / "runs", fit=self.fit)
+        run.stop = functools.partial(run.stop, HANG_S)  # type: ignore[method-assign]
+        return run
 
     def running(self, run: Run) -> Run:
         """The run once it trains; imports are slow on a busy machine."""
@@ -105,8 +111,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     bench = Bench(tmp_path, monkeypatch)
     yield bench
     try:
-        # 5 s is the promise for the end of all processes, however the run ended.
-        wait_until(lambda: not bench.processes(), promised_s=5.0, what=f"the end of {bench.processes()}")
+        wait_until(lambda: not bench.processes(), promised_s=GONE_S, what=f"the end of {bench.processes()}")
     finally:
         for pid in bench.processes():
             os.kill(pid, signal.SIGKILL)

@@ -7,20 +7,28 @@ from pathlib import Path
 from typing import Any
 
 from gnnqlab.train.heartbeat import Heartbeat
+from tests.slow_down import HANG_S
 
 
 def fit(config: Any, folder: Path, rank: int, workers: int, heartbeat: Heartbeat) -> None:
-    """A ring of messages, an all-reduce and a short computation per epoch; FAKE_EPOCHS and FAKE_EPOCH_S set it."""
+    """A ring of messages, an all-reduce and a short computation per epoch; FAKE_EPOCHS and FAKE_EPOCH_S set it.
+
+    With FAKE_UNTIL, "slow recovered", the last rank computes in epoch 2 until the guard has told of the first event,
+    and in epoch 3 until it has told of the second.
+    """
     import torch
     import torch.distributed as dist
 
     epochs, compute_s = int(os.environ.get("FAKE_EPOCHS", "5")), float(os.environ.get("FAKE_EPOCH_S", "0.02"))
+    awaited = dict(enumerate(os.environ.get("FAKE_UNTIL", "").split(), start=2))
     heartbeat.phase("load")
     rows, received = torch.full((64, 16), float(rank)), torch.empty(64, 16)
     heartbeat.phase("partition")
     for epoch in range(epochs):
         heartbeat.phase("compute", epoch=epoch)
         time.sleep(compute_s)
+        if rank == workers - 1 and epoch in awaited:
+            _work_until(folder / "events.jsonl", awaited[epoch])
         heartbeat.phase("encode")
         payload = rows.clone()
         heartbeat.phase("wait")
@@ -34,6 +42,14 @@ def fit(config: Any, folder: Path, rank: int, workers: int, heartbeat: Heartbeat
         heartbeat.phase("checkpoint")
         with open(folder / f"records-rank{rank}.jsonl", "a") as file:
             file.write(json.dumps({"epoch": epoch, "rank": rank, "loss": 1.0 / (epoch + 1)}) + "\n")
+
+
+def _work_until(events: Path, name: str) -> None:
+    """Keep the processor busy until the guard has told of an event."""
+    until = time.monotonic() + HANG_S
+    while f'"event": "{name}"' not in events.read_text():
+        if time.monotonic() > until:
+            raise TimeoutError(f"the guard has not told of {name!r}")
 
 
 def inspect(config: Any, folder: Path, rank: int, workers: int, heartbeat: Heartbeat) -> None:

@@ -18,7 +18,7 @@ from gnnqlab.launch import goodput as ends
 from gnnqlab.launch import processes
 from gnnqlab.launch.emulated import EmulatedHosts, Goodput, available, leftovers
 from gnnqlab.train.link import parse_link
-from tests.launch.conftest import REPOSITORY, wait_until
+from tests.launch.conftest import GONE_S, REPOSITORY, wait_until
 from tests.slow_down import HANG_S
 
 needs_hosts = pytest.mark.usefixtures("possible")
@@ -44,7 +44,9 @@ def nothing_left() -> Iterator[None]:
     yield
     assert namespaces(own) == []
     # Another's link may come and go; one of ours would stay.
-    wait_until(lambda: set(os.listdir("/sys/class/net")) <= links, promised_s=5.0, what="no new link of this machine")
+    wait_until(
+        lambda: set(os.listdir("/sys/class/net")) <= links, promised_s=GONE_S, what="no new link of this machine"
+    )
     assert {process.pid for process in processes.tree(own)} <= before
 
 
@@ -204,7 +206,7 @@ def owner(end: str) -> subprocess.Popen[str]:
 def test_hosts_go_with_their_owner(end: str) -> None:
     with owner(_ENDS[end]) as process:
         process.wait()
-        wait_until(lambda: not namespaces(process.pid), promised_s=5.0, what="the end of its namespaces")
+        wait_until(lambda: not namespaces(process.pid), promised_s=GONE_S, what="the end of its namespaces")
 
 
 @needs_hosts
@@ -214,7 +216,7 @@ def test_hosts_go_with_their_owner_though_a_child_lives_on() -> None:
         assert process.stdout is not None
         child = int(process.stdout.readline())
         try:
-            wait_until(lambda: not namespaces(process.pid), promised_s=5.0, what="the end of its namespaces")
+            wait_until(lambda: not namespaces(process.pid), promised_s=GONE_S, what="the end of its namespaces")
         finally:
             os.kill(child, signal.SIGKILL)
 

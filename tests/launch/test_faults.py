@@ -5,18 +5,20 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from gnnqlab.errors import WorkerFailed
 from gnnqlab.launch import Run, runs
-from tests.launch.conftest import REPOSITORY, Bench, wait_until
+from tests.launch.conftest import GONE_S, REPOSITORY, Bench, wait_until
 from tests.slow_down import HANG_S, kept
 
 
 def failed(bench: Bench, fault: dict[str, object], workers: int = 3, **settings: object) -> tuple[Run, float, str]:
-    """A run with a fault, the seconds until it was reported, and the message of ``wait``."""
+    """A run with a fault, the seconds until it was reported, and the message of ``wait``.
+
+    How soon a fault is reported is promised: held to for one fault of each way in which the guard learns of it.
+    """
     bench.set(FAKE_EPOCHS=100_000, GNNQLAB_FAULT=json.dumps({"rank": 1, **fault}))
     run = bench.launch(workers, **settings)
     with pytest.raises(WorkerFailed) as caught:
@@ -35,11 +37,14 @@ def failed(bench: Bench, fault: dict[str, object], workers: int = 3, **settings:
         ("partition", None, 0.0, "while partitioning the graph"),
         ("init", None, 0.0, "while joining the process group"),
         ("wait", 3, 0.0, "in epoch 3 while waiting for boundary messages"),
-        ("compute", 5, 0.01, "in epoch 5 while computing"),
+        ("compute", 2, 0.01, "in epoch 2 while computing"),
     ],
 )
 def test_a_killed_rank(bench: Bench, phase: str, epoch: int | None, delay: float, where: str) -> None:
-    run, seconds, message = failed(bench, {"kind": "kill", "phase": phase, "epoch": epoch, "delay": delay})
+    if delay:
+        bench.set(FAKE_UNTIL="killed")  # the last rank computes until then
+    fault = {"kind": "kill", "phase": phase, "epoch": epoch, "delay": delay}
+    run, seconds, message = failed(bench, fault, workers=2 if delay else 3)
     assert message.startswith(f"rank 1 was killed (signal 9, SIGKILL) {where}; see ")
     first = run.errors[0]
     assert (first.rank, first.signal, first.phase, first.epoch) == (1, 9, phase, -1 if epoch is None else epoch)
@@ -54,17 +59,15 @@ def test_a_killed_rank_is_named_where_the_kernel_and_the_log_say_nothing(bench: 
         "folder.tail = lambda *_: ''\n"
     )
     bench.set(PYTHONPATH=f"{bench.root}{os.pathsep}{REPOSITORY}")
-    _, seconds, message = failed(bench, {"kind": "kill", "phase": "init"})
+    _, _, message = failed(bench, {"kind": "kill", "phase": "init"})
     assert message.startswith("rank 1 was killed (signal 9, SIGKILL) while joining the process group; see ")
-    assert kept(seconds, 2.0)
 
 
 def test_a_crashed_rank(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(bench.root)
-    run, seconds, message = failed(bench, {"kind": "segv", "phase": "reduce", "epoch": 2})
+    run, _, message = failed(bench, {"kind": "segv", "phase": "reduce", "epoch": 2})
     assert message.startswith("rank 1 was killed (signal 11, SIGSEGV) in epoch 2 while summing gradients")
     assert "Segmentation fault" in run.errors[0].traceback and "fakes.py" in run.errors[0].traceback
-    assert kept(seconds, 2.0)
     assert not list(bench.root.glob("core*"))
 
 
@@ -80,9 +83,8 @@ def test_an_exception(bench: Bench) -> None:
 
 
 def test_a_rank_that_leaves_early(bench: Bench) -> None:
-    _, seconds, message = failed(bench, {"kind": "exit", "phase": "wait", "epoch": 2})
+    _, _, message = failed(bench, {"kind": "exit", "phase": "wait", "epoch": 2})
     assert message.startswith("rank 1 exited with code 3 before it was finished, in epoch 2 while waiting")
-    assert kept(seconds, 2.0)
 
 
 def test_a_stopped_rank_with_the_rules_as_they_are(bench: Bench) -> None:
@@ -98,14 +100,13 @@ def test_a_stopped_rank_with_the_rules_as_they_are(bench: Bench) -> None:
 
 def test_a_hung_rank_shows_where(bench: Bench) -> None:
     fault: dict[str, object] = {"kind": "sleep", "phase": "compute", "epoch": 3}
-    run, seconds, message = failed(bench, fault, stall_report_s=1.0, stall_stop_s=2.5)
+    run, _, message = failed(bench, fault, stall_report_s=1.0, stall_stop_s=2.5)
     assert message.startswith("rank 1 hangs: it has slept for") and "in epoch 3 while computing" in message
     assert "in _act" in run.errors[0].traceback  # the line it hangs in
-    assert kept(seconds, 4.0)
 
 
 def test_a_slow_rank_is_no_failure(bench: Bench) -> None:
-    bench.set(GNNQLAB_FAULT='{"kind": "slow", "rank": 1, "phase": "compute", "epoch": 2, "delay": 1.2}')
+    bench.set(FAKE_UNTIL="slow recovered")
     run = bench.launch(stall_report_s=0.6).wait()
     assert run.status == "finished" and run.errors == []
     kinds = [event["event"] for event in run.events]
@@ -135,7 +136,7 @@ def test_the_launching_process_is_killed(bench: Bench) -> None:
     finally:
         launcher.kill()
         launcher.wait()
-    gone_s = wait_until(lambda: len(bench.processes()) == 1, promised_s=5.0, what="the end of all processes")
+    gone_s = wait_until(lambda: len(bench.processes()) == 1, promised_s=GONE_S, what="the end of all processes")
     os.kill(bench.processes()[0], signal.SIGKILL)
     print(f"launching process killed: nothing left after {gone_s:.2f} s")
     assert run.status == "stopped" and "the process that launched the run has ended" in repr(run)
@@ -145,24 +146,19 @@ def test_the_agent_is_killed(bench: Bench) -> None:
     bench.set(FAKE_EPOCHS=100_000)
     run = bench.running(bench.launch())
     os.kill(bench.agent(run), signal.SIGKILL)
-    began = time.monotonic()
     with pytest.raises(WorkerFailed, match=r"torchrun, which started the workers, was killed \(signal 9, SIGKILL\)"):
         run.wait(timeout=HANG_S)
-    print(f"agent killed: reported after {time.monotonic() - began:.2f} s")
     assert run.errors[0].rank == -1
-    gone_s = wait_until(lambda: not bench.processes(), promised_s=5.0, what="the end of all processes")
-    print(f"agent killed: nothing left {gone_s:.2f} s later")
 
 
 def test_the_guard_is_killed(bench: Bench) -> None:
     bench.set(FAKE_EPOCHS=100_000)
     run = bench.running(bench.launch())
     os.kill(bench.guard(run), signal.SIGKILL)
-    gone_s = wait_until(lambda: not bench.processes(), promised_s=5.0, what="the end of all processes")
-    print(f"guard killed: nothing left after {gone_s:.2f} s")
     with pytest.raises(WorkerFailed, match="the guard of the run was killed"):
         run.wait(timeout=HANG_S)
     assert run.status == "failed"
+    wait_until(lambda: not bench.processes(), promised_s=GONE_S, what="the end of all processes")
     run.stop()  # tidies up what the guard no longer can
     assert not (run.folder / "tmp").exists()
 
@@ -182,7 +178,7 @@ def test_a_full_disk(bench: Bench) -> None:
         with pytest.raises(WorkerFailed, match=r"raised OSError: \[Errno 28\] No space left on device, in epoch"):
             run.wait(timeout=HANG_S)
         assert "fakes.py" in run.errors[0].traceback
-        wait_until(lambda: not bench.processes(), promised_s=5.0, what="the end of all processes")
+        wait_until(lambda: not bench.processes(), promised_s=GONE_S, what="the end of all processes")
         assert run.status == "failed"
     finally:
         for pid in bench.processes():

@@ -22,7 +22,7 @@ from gnnqlab.launch.emulated import available
 from gnnqlab.launch.hosts import enter
 from gnnqlab.launch.run import Run
 from gnnqlab.train.link import Link
-from tests.launch.conftest import REPOSITORY, Bench, wait_until
+from tests.launch.conftest import GONE_S, REPOSITORY, Bench, wait_until
 from tests.slow_down import HANG_S
 
 
@@ -49,7 +49,7 @@ def gone(run: Run) -> bool:
 def nothing_left(tmp_path: Path) -> Iterator[None]:
     yield
     for folder in (tmp_path / "runs").iterdir():
-        wait_until(functools.partial(gone, Run(folder)), promised_s=5.0, what="the end of hosts and guard")
+        wait_until(functools.partial(gone, Run(folder)), promised_s=GONE_S, what="the end of hosts and guard")
 
 
 def train(root: Path, **settings: object) -> Run:
@@ -181,7 +181,7 @@ def test_nothing_is_left_whoever_is_killed(bench: Bench, victim: str) -> None:
             assert known is not None
             pids = {name: known[name][0] for name in ("launcher", "guard")} | {"worker": run._pulses()[0].pid}
             os.kill(pids[victim], signal.SIGKILL)
-            wait_until(lambda: not namespaces(run), promised_s=5.0, what="the end of the hosts")
+            wait_until(lambda: not namespaces(run), promised_s=GONE_S, what="the end of the hosts")
         finally:
             launcher.kill()
     if victim == "launcher":

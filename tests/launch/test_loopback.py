@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cases import each
-from tests.launch.conftest import Bench, wait_until
+from tests.launch.conftest import Bench
 
 pytest.importorskip("torch.distributed.elastic")
 
@@ -54,4 +54,3 @@ def test_a_local_run_listens_on_the_loopback_alone(bench: Bench, method: str) ->
         bench.running(run)
         places = {place for pid in bench.processes() for place in listening(pid)}
         assert places == {"127.0.0.1"}, places  # the store and Gloo's pairs
-    wait_until(lambda: not bench.processes(), promised_s=5.0, what="the end of all processes")
