@@ -101,11 +101,12 @@ def test_tuner_model_probes_once_for_three_threads(home: Path, monkeypatch: pyte
         return made[-1]
 
     model = TunerModel("sbm:60,3,8", workers=2, layers=2, hidden=8, link="loopback", make_probe=make)
-    place = model._place
+    place, met = model._place, threading.local()
 
     def place_together(system: str | None = None) -> Any:
-        """Return the place, once all threads have come to the first line of `look`."""
-        together.wait(HANG_S)
+        """Return the place; the first time in a thread, once all threads have begun to look."""
+        if not hasattr(met, "all"):
+            met.all = together.wait(HANG_S)
         return place(system)
 
     monkeypatch.setattr(model, "_place", place_together)
