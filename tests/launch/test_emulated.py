@@ -16,10 +16,10 @@ import pytest
 
 from gnnqlab.launch import goodput as ends
 from gnnqlab.launch import processes
-from gnnqlab.launch.emulated import EmulatedHosts, Goodput, available, leftovers
+from gnnqlab.launch.emulated import EmulatedHosts, available, leftovers
 from gnnqlab.train.link import parse_link
 from tests.launch.conftest import GONE_S, REPOSITORY, wait_until
-from tests.slow_down import HANG_S
+from tests.slow_down import HANG_S, kept
 
 needs_hosts = pytest.mark.usefixtures("possible")
 
@@ -76,16 +76,6 @@ def test_without_the_commands_the_reason_is_given(monkeypatch: pytest.MonkeyPatc
     assert available() == "missing command: ip, tc; install iproute2"
     with pytest.raises(RuntimeError, match=r"emulated hosts need the command ip, got .*; install iproute2"):
         EmulatedHosts(2, "1gbit").up()
-
-
-def measured(hosts: EmulatedHosts, source: int = 0, target: int = 1, *, seconds: float) -> Goodput:
-    """The goodput of a link, measured again where a busy machine paused an end; it never is above the rate."""
-    for _ in range(4):
-        goodput = hosts.goodput(source, target, seconds=seconds)
-        assert goodput.share < 1.05
-        if goodput.share > 0.7:
-            break
-    return goodput
 
 
 create_server = socket.create_server
@@ -156,7 +146,7 @@ def test_hosts_reach_each_other_and_leave_nothing(count: int, nothing_left: None
             shown = subprocess.run(hosts.command(host, ["ip", "-br", "-4", "address"]), capture_output=True, text=True)
             assert shown.stdout.split()[3].startswith(hosts.interface(host))
             assert shown.stdout.split()[5] == f"{hosts.address(host)}/24"
-        assert 0 < measured(hosts, count - 1, 0, seconds=0.1).share < 1.05  # a busy machine sends less
+        assert 0 < hosts.goodput(count - 1, 0, seconds=0.1).share < 1.05  # a busy machine sends less
     hosts.down()  # again
 
 
@@ -165,11 +155,22 @@ def test_the_rate_is_held_and_can_be_changed(nothing_left: None) -> None:
     with EmulatedHosts(2, "200mbit") as hosts:
         for link in ("200mbit", "50mbit", "1gbit"):
             hosts.shape(link)
-            goodput = measured(hosts, seconds=0.2)
+            assert kernel_rates(hosts) == [parse_link(link) / 8] * 2
+            goodput = hosts.goodput(seconds=0.2)
             print(f"{link}: goodput {goodput.measured / 1e6:.1f} MB/s, {goodput.share:.2f} of the rate")
             assert goodput.nominal == parse_link(link) / 8
             # Frames have headers and a busy machine pauses; the bucket is at most a twentieth of the transfer.
-            assert 0.7 < goodput.share < 1.05
+            assert goodput.share < 1.05 and kept(1 / goodput.share, 1 / 0.7)
+
+
+def kernel_rates(hosts: EmulatedHosts) -> list[int]:
+    """Return the bytes a second that the kernel lets through at each end of the wire."""
+    found = []
+    for host in range(hosts.hosts):
+        command = hosts.command(host, ["tc", "-json", "qdisc", "show", "dev", hosts.interface(host)])
+        (root,) = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        found.append(root["options"]["rate"])
+    return found
 
 
 _OWNER = """
