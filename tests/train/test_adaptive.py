@@ -87,6 +87,7 @@ def test_a_part_of_ones_own_is_steered(tmp_path):
         while run.decisions.empty:
             assert time.monotonic() < until and run.status == "running", run.errors
             time.sleep(0.01)
+        run.stop(timeout=HANG_S)
     told = next(event for event in run.events if event["event"] == "control")
     # In force from the epoch that is told: each of two workers then says a million and its rank.
     assert run.decisions.epoch.tolist() == [told["epoch"] + 1]

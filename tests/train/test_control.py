@@ -129,7 +129,9 @@ def test_all_ranks_change_a_fixed_width_at_the_same_epoch(tmp_path):
 
 
 def test_a_launched_run_is_steered_and_says_so(tmp_path):
-    with gq.launch("digits", system="adaqp", epochs=20_000, evaluate_every=0, hidden=16, out=tmp_path) as run:
+    # λ = 1 minds no seconds: until it is steered, rows that vary have 8 bits however slow the link is just now.
+    settings = {"system": "adaqp", "lam": 1.0, "epochs": 20_000, "evaluate_every": 0, "hidden": 16}
+    with gq.launch("digits", **settings, out=tmp_path) as run:
         until = time.monotonic() + HANG_S
         while run.epoch < 5:
             assert time.monotonic() < until and run.status in ("starting", "running"), run.errors
@@ -144,13 +146,14 @@ def test_a_launched_run_is_steered_and_says_so(tmp_path):
         while run.epoch < changed + 5:
             assert time.monotonic() < until and run.status == "running", run.errors
             time.sleep(0.01)
+        run.stop(timeout=HANG_S)
     assert told[0]["version"] == 1 and told[0]["settings"] == {"lam": 0.0, "among": [2], "period": 1000}
     traffic = run.traffic
     # weighed after the epoch before ``changed``, solved beside it, in force after it, on both workers
     after = traffic[(traffic.epoch > changed) & (traffic.epoch < changed + 4)]
     assert set(after.bits) == {2} and set(after.receiver) == {0, 1}
     before = traffic[traffic.epoch == changed]
-    assert set(before.bits) - {2}, "the widths of before, which hang on how fast the link was just then"
+    assert 8 in set(before.bits)
     assert run.status == "stopped"
     with pytest.raises(RuntimeError, match="must be under way to be steered, got status stopped"):
         run.control(lam=0.5)

@@ -25,6 +25,7 @@ from gnnqlab.partition.shard import Shard, build_shard
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.prepare import HeldLinks, keep_graph, own_links, own_shard, partitioner_library
 from tests.graphs import random_graph
+from tests.slow_down import HANG_S
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 
@@ -100,7 +101,7 @@ def test_processes_at_once_cut_a_graph_once(tmp_path: Path) -> None:
     for process in several:
         process.start()
     for process in several:
-        process.join(120)
+        process.join(HANG_S)
     assert [process.exitcode for process in several] == [0] * 4
     assert len((tmp_path / "cuts").read_text().split()) == 1
     (folder,) = (tmp_path / "cache" / "shards").iterdir()
