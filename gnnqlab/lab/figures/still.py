@@ -33,7 +33,7 @@ _OWN_NAME = re.compile(r'id="defs-([0-9a-f]+)"')
 
 
 def svg_of(figure: Figure) -> str | None:
-    """Return the figure as SVG, or ``None`` where no browser is at hand or drawing fails for any reason.
+    """Return the figure as SVG, or ``None`` with ``GNNQLAB_PICTURES=off``, without a browser, or if drawing fails.
 
     A figure without a height is 360 pixels high, as its place on a page would be. The same figure is the same text.
     """
@@ -76,6 +76,8 @@ def _framed(png: bytes, height: int) -> str:
 @functools.cache
 def _picture_server() -> bool:
     """Start kaleido's browser once per process (a picture then takes 0.3 s instead of 3); whether there is one."""
+    if os.environ.get("GNNQLAB_PICTURES") == "off":
+        return False
     browser = os.environ.get("BROWSER_PATH") or next(filter(None, map(shutil.which, _BROWSERS)), None)
     if browser is None:
         return False

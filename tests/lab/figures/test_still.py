@@ -52,3 +52,12 @@ def test_a_drawing_smaller_than_its_photograph_stays(drawn: dict[str, Any], monk
     drawn["svg"] = "<svg>" + "<path/>" * 9000 + "</svg>"
     monkeypatch.setattr(still, "indexed", lambda png: bytes(90_000))
     assert still.svg_of(Figure()) == drawn["svg"]
+
+
+def test_no_browser_is_started_where_pictures_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    kaleido = pytest.importorskip("kaleido")
+    monkeypatch.setenv("GNNQLAB_PICTURES", "off")
+    monkeypatch.setattr(kaleido, "start_sync_server", lambda **_: pytest.fail("a browser was started"))
+    still._picture_server.cache_clear()
+    assert still.svg_of(Figure()) is None
+    still._picture_server.cache_clear()
