@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-__all__ = ["browser", "missing"]
+from tests.slow_down import HANG_S
+
+__all__ = ["Browser", "browser", "missing"]
 
 FLAGS = [
     "--headless",
@@ -32,12 +34,26 @@ def missing() -> str | None:
     return None
 
 
+class Browser:
+    """A running browser whose pages wait until `HANG_S`: Playwright's own 30 s are short on a busy machine."""
+
+    def __init__(self, running: Any) -> None:
+        self._running = running
+
+    def new_page(self, **settings: Any) -> Any:
+        """Open a page; see Playwright's ``Browser.new_page`` for the settings."""
+        page = self._running.new_page(**settings)
+        page.set_default_timeout(1e3 * HANG_S)
+        return page
+
+
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """A headless Chromium."""
+def browser() -> Iterator[Browser]:
+    """Start a headless Chromium."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        yield running
+        chromium = shutil.which("chromium")
+        running = playwright.chromium.launch(executable_path=chromium, args=FLAGS, timeout=1e3 * HANG_S)
+        yield Browser(running)
         running.close()

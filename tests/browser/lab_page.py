@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
-from tests.slow_down import HANG_S
-
 __all__ = ["GIVEN_UP", "LabPage"]
 
 _PANEL = "[...window.jupyterapp.shell.widgets('main')].find((each) => each.sessionContext && each.content)"
@@ -17,11 +15,12 @@ _READY = f"""() => {{
   const context = {_PANEL}?.sessionContext;
   return Boolean(context?.isReady && context.session?.kernel?.status === "idle");
 }}"""
-# Says when Plotly has finished drawing, and what the chosen point stood at then.
+# Notes when Plotly has finished a drawing, the λ of its chosen point, and its width.
 _LISTEN = """() => {
   const graph = document.querySelector(".js-plotly-plot");
   window.drawn = [];
-  graph.on("plotly_afterplot", () => window.drawn.push([performance.now(), graph.data[1].customdata[0]]));
+  const note = () => window.drawn.push([performance.now(), graph.data[1].customdata[0], graph._fullLayout.width]);
+  graph.on("plotly_afterplot", note);
   window.pressed = [];
   const press = () => window.pressed.push(performance.now());
   for (const kind of ["keydown", "pointerdown"]) document.addEventListener(kind, press, true);
@@ -61,14 +60,17 @@ class LabPage:
         book.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
         nbformat.write(book, path)
         found = cls(page, address)
-        page.set_default_timeout(HANG_S * 1000)
         page.on("console", lambda message: found._complained(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: found._complained(str(error)))
         page.on("request", found._requested)
         page.on("websocket", found._requested)
         page.goto(f"{address}doc/tree/{path.name}")
-        page.wait_for_function(_READY, polling=200)
+        found.wait_for_kernel()
         return found
+
+    def wait_for_kernel(self) -> None:
+        """Return when the notebook is open and its kernel is idle."""
+        self.page.wait_for_function(_READY, polling=200)
 
     def run_all(self) -> None:
         """Run every cell; returns at once."""
@@ -115,7 +117,7 @@ class LabPage:
     def restart(self) -> None:
         """Start the kernel anew, as the button does, and wait for it."""
         self.page.evaluate("async () => { await " + _PANEL + "?.sessionContext.session.kernel.restart(); }")
-        self.page.wait_for_function(_READY, polling=200)
+        self.wait_for_kernel()
 
     def listen(self) -> None:
         """Note from now on when keys go down and when the figure has been drawn."""
@@ -134,7 +136,7 @@ class LabPage:
         """Save the notebook and load the page anew, as a person does; the kernel stays."""
         self.save()
         self.page.reload()
-        self.page.wait_for_function(_READY, polling=200)
+        self.wait_for_kernel()
 
     def _complained(self, text: str) -> None:
         if GIVEN_UP not in text:

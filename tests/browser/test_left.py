@@ -29,11 +29,11 @@ RUNS = 5
 OUTPUTS = "[...document.querySelectorAll('.jp-OutputArea-output')]"
 GRAPHS = f"{OUTPUTS}.map((each) => each.querySelectorAll('.main-svg, img').length)"
 SHOWN = f"{GRAPHS}.length === {len(CELLS)} && {GRAPHS}.every((each, place) => each || place === {RUNS})"
+FRONT = f"{OUTPUTS}.at(-1).querySelector('.js-plotly-plot')?.data[0].x.length === 11"
 KEPT = "[...globalThis[Symbol.for('gnnqlab.left')].figures.values()]"
+SEARCHED = f"""() => [...window.jupyterapp.shell.widgets("main")].find((each) => each.sessionContext && each.content)
+  .content.widgets.flatMap((each) => each.model.outputs.toJSON()).filter((each) => "{VIEW}" in each.data).length"""
 PICTURES = f"{KEPT}.filter((each) => each.picture).length"
-
-
-pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +44,7 @@ def lab(open_notebook: Any) -> Iterator[LabPage]:
     lab.page.wait_for_function(f"() => {SHOWN}")
     lab.page.wait_for_function("() => document.querySelector('.gnnqlab-runs tbody tr')")
     lab.page.get_by_text("Sent an epoch", exact=True).wait_for()
+    lab.page.wait_for_function(f"() => {FRONT}")  # nothing changes a figure from now on
     yield lab
 
 
@@ -84,7 +85,8 @@ def test_without_its_kernel_every_view_is_a_figure_or_a_table(
     lab.errors.clear()
     lab.page.reload()
     lab.page.wait_for_function(f"() => {SHOWN}")
-    lab.page.wait_for_timeout(5000)  # longer than JupyterLab looks for a model
+    lab.wait_for_kernel()
+    assert lab.page.evaluate(SEARCHED) == 0, "an output with a view's name is searched for, and given up after 2 s"
     lab.page.screenshot(path=screenshots / "left-alone.png")
     assert lab.page.get_by_text("model not found").count() == lab.page.get_by_text("Loading widget").count() == 0
     assert lab.page.locator(".jp-OutputArea-output table caption").get_by_text("1 run,").is_visible()

@@ -114,6 +114,7 @@ def test_deleting_asks_first_and_other_ticks_take_it_back(lab: LabPage) -> None:
     lab.page.get_by_text(re.compile(r"1 run\(s\), .* would be removed for good")).wait_for()
     _press(lab, "Delete")
     lab.page.get_by_text(re.compile(r"1 run\(s\) deleted")).wait_for()
+    lab.page.wait_for_function(f"() => document.querySelectorAll('{LINES}').length === 2")
     assert _systems(lab) == ["vanilla", "vanilla"]
     assert lab.python("print(len(gq.runs('listing')))").strip() == "2"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.browser.lab_page import LabPage
-from tests.slow_down import HANG_S
+from tests.slow_down import wait_until
 
 BEGIN = [
     "import os; os.nice(10)  # the page goes first; workers train on what is left\nimport gnnqlab as gq",
@@ -68,7 +67,6 @@ def test_points_arrive_while_it_trains(lab: LabPage, screenshots: Path) -> None:
     some = _epochs(lab)
     _wait_for(lab, f"{EPOCHS} > {some}")
     _wait_for(lab, "/· running · epoch \\d+\\/20000 · \\d+:\\d+ left/.test(document.body.innerText)")
-    lab.page.wait_for_timeout(6000)
     lab.page.screenshot(path=screenshots / "live.png")
     assert lab.page.get_by_role("button", name=STOP_NAME).count() == 1
     assert lab.page.get_by_role("combobox", name="Epochs of", exact=True).count() == 1
@@ -87,7 +85,6 @@ def test_a_dark_page_gets_a_dark_figure(lab: LabPage, screenshots: Path) -> None
     light = lab.page.evaluate(f"() => {ground}")
     lab.command("apputils:change-theme", theme="JupyterLab Dark")
     _wait_for(lab, f"{ground} !== '{light}'")
-    lab.page.wait_for_timeout(1000)
     lab.page.screenshot(path=screenshots / "live-dark.png")
     lab.command("apputils:change-theme", theme="JupyterLab Light")
     _wait_for(lab, f"{ground} === '{light}'")
@@ -136,27 +133,19 @@ def test_stop_ends_all_processes_by_keyboard_too(lab: LabPage) -> None:
     assert lab.page.evaluate("() => document.activeElement.textContent").strip() == "Stop"
     lab.page.keyboard.press("Enter")
     _wait_for(lab, "/· stopped ·/.test(document.body.innerText)")
-    until = time.monotonic() + HANG_S
-    while left := [each for each in processes if _lives(each)]:
-        assert time.monotonic() < until, f"{left} live on"
-        time.sleep(0.05)
+    wait_until(lambda: not any(map(_lives, processes)), what=f"all of {processes} end")
     assert lab.page.get_by_role("button", name=STOP_NAME).is_disabled()
     threads = "import threading\nprint([each.name for each in threading.enumerate()])"
-    until = time.monotonic() + HANG_S
-    while "gnnqlab" in (told := lab.python(threads)):
-        assert time.monotonic() < until, told
-        time.sleep(0.5)
+    wait_until(lambda: "gnnqlab" not in lab.python(threads), what="the thread of the view ends")
 
 
-def test_a_worker_that_dies_is_told_at_once(lab: LabPage, screenshots: Path) -> None:
+def test_live_view_names_a_killed_worker(lab: LabPage, screenshots: Path) -> None:
     lab.run_cell(0, BEGIN[1])
     _wait_for(lab, f"/· running ·/.test(document.body.innerText) && {EPOCHS} > 3")
     lab.python("import os, signal, gnnqlab.launch.folder as files\n"
                "os.kill(files.read_json(run.folder / 'guard.json')['workers']['1'][0], signal.SIGKILL)")  # fmt: skip
-    began = time.monotonic()
     alert = lab.page.get_by_role("alert").filter(has_text="SIGKILL")
     alert.wait_for()
-    print(f"\ntold {time.monotonic() - began:.2f} s after a worker was killed")
     lab.page.screenshot(path=screenshots / "live-failed.png")
     assert "rank 1" in alert.inner_text()
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from gnnqlab.lab.figures.controls import _SCRIPT
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+from tests.chromium import Browser
 
 _PAGES = {
     '<html><body data-jp-theme-light="true">': False,

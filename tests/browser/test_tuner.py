@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.browser.lab_page import LabPage
-from tests.slow_down import HANG_S, kept
+from tests.slow_down import kept, wait_until
 
 CELLS = [
     """import time
@@ -27,7 +27,7 @@ SLIDERS = ("λ", "Group size", "Period", "Workers", "Layers", "Hidden size")
 LISTS = ("Model", "Link", "Preset")
 BOXES = ("1 bit", "2 bits", "4 bits", "8 bits")
 BUTTONS = ("Train", "Stop", "Reset", "Code")
-MOVES = 50
+MOVES = 20
 DRAWN = "document.querySelectorAll('.js-plotly-plot .scatterlayer .points path').length > 0"
 FRONT = "document.querySelector('.js-plotly-plot')?.data?.[0]?.x?.length === 11"
 
@@ -45,7 +45,6 @@ def lab(open_notebook: Any, screenshots: Path) -> Iterator[LabPage]:
     whole = time.time()
     began, loaded = map(float, lab.python("print(began, loaded)").split())
     lab.loaded_s, lab.seen_s, lab.drawn_s, lab.whole_s = (each - began for each in (loaded, seen, drawn, whole))
-    lab.page.wait_for_timeout(500)
     lab.listen()
     lab.page.screenshot(path=screenshots / "tuner.png")
     yield lab
@@ -113,13 +112,21 @@ def test_no_control_says_null_on_hover(lab: LabPage) -> None:
 
 
 def test_no_words_lie_on_the_bar_of_colours(lab: LabPage) -> None:
+    room = "document.querySelector('.gnnqlab-room').clientWidth - 8"
+    # Of all ends of the bar 1 and 8 stand beside it; its own box has room besides.
+    places = """() => [
+      [...document.querySelectorAll(".colorbar .cbaxis text")].map((each) => each.getBoundingClientRect().right),
+      document.querySelector(".y3title").getBoundingClientRect().left,
+    ]"""
     for width in (900, 1280, 1320):
+        before = lab.page.evaluate("() => document.querySelector('.js-plotly-plot')._fullLayout.width")
+        lab.page.evaluate("() => { window.drawn.length = 0; }")
         lab.page.set_viewport_size({"width": width, "height": 1500})
-        lab.page.wait_for_timeout(500)
-        ends = lab.page.locator(".colorbar .cbaxis text").all()  # 1 and 8 beside it; its own box has room besides
-        boxes = [each.bounding_box() for each in ends]
-        title = lab.page.locator(".y3title").bounding_box()
-        assert len(boxes) == 2 and title["x"] - max(box["x"] + box["width"] for box in boxes) > 4, width
+        lab.page.wait_for_function(
+            f"(before) => window.drawn.some(([, , wide]) => wide !== before && wide === {room})", arg=before
+        )
+        ends, title = lab.page.evaluate(places)
+        assert len(ends) == 2 and title - max(ends) > 4, width
 
 
 def test_the_keyboard_moves_the_slider_and_the_figure_follows_at_once(lab: LabPage) -> None:
@@ -172,7 +179,6 @@ def test_a_dark_page_gets_a_dark_figure(lab: LabPage, screenshots: Path) -> None
     light = lab.page.evaluate(ground)
     lab.command("apputils:change-theme", theme="JupyterLab Dark")
     lab.page.wait_for_function(f"() => ({ground})() !== '{light}'")
-    lab.page.wait_for_timeout(500)
     lab.page.screenshot(path=screenshots / "tuner-dark.png")
     lab.command("apputils:change-theme", theme="JupyterLab Light")
     lab.page.wait_for_function(f"() => ({ground})() === '{light}'")
@@ -188,22 +194,15 @@ def test_train_shows_epochs_as_they_come_and_stop_ends_all_processes(lab: LabPag
     lab.page.keyboard.press("ArrowRight")
     lab.page.wait_for_function("() => /left · validation [0-9.]+ %/.test(document.body.innerText)")
     lab.page.screenshot(path=screenshots / "tuner-training.png")
-    until = time.monotonic() + HANG_S
-    while "version" not in (
-        told := lab.python("print([each for each in tuner.run.events if each['event'] == 'control'])")
-    ):
-        assert time.monotonic() < until, told
-        lab.page.wait_for_timeout(200)
+    controls = "print([each for each in tuner.run.events if each['event'] == 'control'])"
+    wait_until(lambda: "version" in lab.python(controls), what="workers follow the slider")
     guard = "from gnnqlab.launch.folder import read_json\nprint(read_json(tuner.run.folder / 'guard.json')['guard'][0])"
     children = {int(lab.python(guard))}
     children |= _descendants(*children)
     assert len(children) >= 4, "a guard, an agent and two workers"
     _button(lab, "Stop").click()
     lab.page.wait_for_function("() => /· stopped ·/.test(document.body.innerText)")
-    until = time.monotonic() + HANG_S
-    while left := [each for each in children if _lives(each)]:
-        assert time.monotonic() < until, f"{left} live on"
-        time.sleep(0.05)
+    wait_until(lambda: not any(map(_lives, children)), what=f"all of {children} end")
     lab.page.wait_for_function("() => document.querySelector('.js-plotly-plot').data[4].y.length === 3")
     lab.page.screenshot(path=screenshots / "tuner-trained.png")
 

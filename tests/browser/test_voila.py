@@ -60,7 +60,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     finally:
         process.terminate()
         try:
-            process.wait(10)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -76,7 +76,6 @@ def _answers(port: int) -> bool:
 
 def test_the_tuner_works_on_a_page_of_its_own(address: str, browser: Any, screenshots: Path) -> None:
     page = browser.new_page(viewport={"width": 1100, "height": 1900})
-    page.set_default_timeout(HANG_S * 1000)
     elsewhere: list[str] = []
     page.on("requestfinished", lambda request: elsewhere.append(request.url))
     page.on(

@@ -141,7 +141,6 @@ def test_the_site_is_whole_and_loads_nothing_from_elsewhere(site: Path) -> None:
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def test_figures_and_formulas_are_drawn_without_a_network(site: Path, browser: Any) -> None:
     with browser.new_page(viewport={"width": 900, "height": 1600}, color_scheme="dark") as page:
-        page.set_default_timeout(HANG_S * 1000)
         asked: list[str] = []
         failed: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
@@ -179,7 +178,6 @@ def test_on_a_phone_no_legend_lies_on_a_title(tmp_path: Path, browser: Any) -> N
     )
     (tmp_path / "page.html").write_text(page_text, encoding="utf-8")
     with browser.new_page(viewport={"width": 400, "height": 6000}) as page:
-        page.set_default_timeout(HANG_S * 1000)
         page.goto((tmp_path / "page.html").as_uri())
         page.wait_for_function("[...document.querySelectorAll('.plotly-figure')].every(it => !it.querySelector('img'))")
         bars = "[...document.querySelectorAll('.legend .scrollbar')].map(bar => Number(bar.getAttribute('height')))"
