@@ -58,6 +58,8 @@ ENVIRONMENT = {
     "GNNQLAB_KERNELS": "native or reference: which kernels run; default: native where they are built",
     "GNNQLAB_ISA": "avx512, avx2 or scalar: instruction set of the kernels; default: the best of the processor",
     "GNNQLAB_STATIC": "1: figures without controls in notebooks",
+    "GNNQLAB_PICTURES": "off: figures without pictures",
+    "GNNQLAB_STARTER": "program that starts each run, as nice",
 }
 """Variables that a user may set, and what each does."""
 
@@ -117,7 +119,7 @@ def _overview() -> str:
     lines = [f"  {name:13}{(kind.__doc__ or '').partition(chr(10))[0]}" for name, kind in _COMMANDS.items()]
     about = "gnnqlab: train, understand and compare quantized distributed full-graph GNN training."
     usage = "usage: gnnqlab COMMAND [OPTIONS]\n       gnnqlab COMMAND --help\n       gnnqlab --version"
-    told = [f"  {name:16}{text}" for name, text in ENVIRONMENT.items()]
+    told = [f"  {name:17}{text}" for name, text in ENVIRONMENT.items()]
     return "\n".join([usage, "", about, "", "commands:", *lines, "", "environment:", *told])
 
 

@@ -133,7 +133,7 @@ def _system_name(settings: dict[str, Any]) -> str:
 
 def _start_guard(folder: Path, settings: dict[str, Any], fit: str) -> None:
     detach = settings["launch"]["detach"]
-    command = [*shlex.split(os.environ.get(STARTER, "")), sys.executable, "-m", "gnnqlab.launch.guard"]
+    command = [*shlex.split(os.environ.get("GNNQLAB_STARTER", "")), sys.executable, "-m", "gnnqlab.launch.guard"]
     if not detach:
         # The pipe may have been inherited by a child that lives on, so the pid is watched as well.
         command += ["--watch-stdin", f"--launcher={os.getpid()}:{processes.start_time(os.getpid())}"]

@@ -15,6 +15,7 @@ from gnnqlab.bits.row import EXACT
 from gnnqlab.kernels.reference.codec import unpack
 from gnnqlab.message.direction import of_direction
 from gnnqlab.message.wire import Layout
+from gnnqlab.observe import NO_OBSERVERS, Observers
 
 __all__ = ["Counting", "code_counts", "code_entropies", "entropy_of", "without_codes"]
 
@@ -24,6 +25,8 @@ class Counting:
     """Whether the codes of messages that come are counted now; the channels of one worker share it."""
 
     on: bool = False
+    observers: Observers = NO_OBSERVERS
+    """Receive events of messages of training passes."""
 
 
 def without_codes(codec: Any) -> list[str]:

@@ -50,14 +50,17 @@ class Wires:
     """Whether static rows travel once and are kept."""
     counting: Counting = field(default_factory=Counting)
     """Says whether the codes of messages that come are counted."""
-    observers: Observers = NO_OBSERVERS
-    """Receive events of messages of training passes."""
     _known: KnownLayouts = field(default_factory=WeakTensorKeyDictionary, init=False, repr=False)
 
     @property
     def holds_rows(self) -> bool:
         """Whether receivers hold rows that did not travel this time."""
         return self.cache.build() is not None
+
+    @property
+    def observers(self) -> Observers:
+        """Those that receive events of messages of training passes."""
+        return self.counting.observers
 
     def codec_of(self, direction: str) -> Codec:
         """Return the codec of a direction."""

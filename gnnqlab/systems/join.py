@@ -48,6 +48,8 @@ def join(
         counting: says whether the codes of messages that come are counted; by default they are not.
         observers: receive events of its messages.
     """
+    counting = counting or Counting()
+    counting.observers = observers
     wires = Wires(
         codec=system.codec,
         bits=bits,
@@ -58,8 +60,7 @@ def join(
         seed=seed,
         run=run,
         keep_static=keep_static,
-        counting=counting or Counting(),
-        observers=observers,
+        counting=counting,
     )
     exchange: Exchange = system.exchange.join(
         shard, wires, system.schedule, system.compute.build(device), device=device, phases=phases

@@ -243,7 +243,7 @@ class RunConfig:
             "model": dataclasses.asdict(self.model),
             "train": dataclasses.asdict(self.train),
             "workers": self.workers,
-            "launch": dataclasses.asdict(self.launch),
+            "launch": {**dataclasses.asdict(self.launch), "observers": list(self.launch.observers)},
             "task": dataclasses.asdict(self.task),
             **({"model_home": home} if home else {}),
         }
