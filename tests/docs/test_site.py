@@ -146,9 +146,11 @@ def test_figures_and_formulas_are_drawn_without_a_network(site: Path, browser: A
         page.on("request", lambda request: asked.append(request.url))
         page.on("pageerror", lambda error: failed.append(str(error)))
         page.goto((site / "notebooks" / "04_messages_in_few_bits.html").as_uri())
-        page.wait_for_selector(".plotly-figure .main-svg")
+        title = "document.querySelector('.plotly-figure .gtitle')"
+        # A picture stands in place of a figure until all of it is drawn.
+        page.wait_for_function(f"{title} && !{title}.closest('.plotly-figure').querySelector('img')")
         page.wait_for_selector("div.math mjx-container svg")
-        ink = "getComputedStyle(document.querySelector('.plotly-figure .gtitle')).fill"
+        ink = f"getComputedStyle({title}).fill"
         assert page.evaluate(ink) == "rgb(230, 232, 234)"
         page.evaluate("document.body.dataset.theme = 'light'")
         page.wait_for_function(f"{ink} === 'rgb(31, 35, 40)'")

@@ -24,7 +24,8 @@ def execute(path: Path) -> None:
     book = nbformat.read(path, as_version=4)
     client = NotebookClient(
         book,
-        timeout=600,
+        timeout=None,  # a cell that trains takes as long as the machine needs
+        startup_timeout=600,
         kernel_name="python3",
         resources={"metadata": {"path": str(path.parent)}},
         store_widget_state=False,

@@ -13,6 +13,7 @@ import nbformat
 import pytest
 
 from tests.cases import each
+from tests.slow_down import HANG_S
 
 FOLDER = Path(__file__).parent.parent.parent / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
@@ -117,5 +118,5 @@ def test_a_notebook_opens_and_its_first_cell_runs() -> None:
 
     book = _read(FOLDER / "04_messages_in_few_bits.ipynb")
     first = next(number for number, cell in enumerate(book.cells) if cell.cell_type == "code")
-    with (client := NotebookClient(book, timeout=None)).setup_kernel():
+    with (client := NotebookClient(book, timeout=None, startup_timeout=int(HANG_S))).setup_kernel():
         client.execute_cell(book.cells[first], first)
