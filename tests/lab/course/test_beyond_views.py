@@ -9,6 +9,8 @@ import pandas as pd
 import pytest
 
 from gnnqlab.lab.course import beyond_views as views
+from gnnqlab.tune.at_scale import at_scale
+from tests.tune.probes import written_down
 
 PARTS = ("computing_s", "coding_s", "wire_s", "reduce_s", "uneven_s")
 
@@ -95,3 +97,20 @@ def test_beyond_what_was_counted_the_ring_alone_grows():
     assert told["all_but_reduce_s"].tolist() == pytest.approx([0.18, 0.18])
     assert told["reduce_s"].tolist() == pytest.approx([2 * 100 / 101 * 0.101 + 0.2] * 2)
     assert told["reduce_percent"].tolist() == [69.0, 69.0]
+
+
+def test_beyond_claims_hold_with_written_down_seconds():
+    """The notebook prints these of a machine's own seconds, so that it cannot promise them."""
+    probe, names = written_down(2), {name: name for name in ("vanilla", "fixed-bits", "adaqp")}
+    links, cluster = ("1mbit", "10mbit", "100mbit", "1gbit"), {"speed": 30.0, "gamma_s": 0.01, "latency_s": 0.001}
+    by_link = {link: at_scale(probe, names, workers=(4, 8, 16, 32), link=link, **cluster) for link in links}
+    parts = by_link["1mbit"].assign(share=lambda found: found["reduce_s"] / found["epoch_s"])
+    share = parts.pivot(index="workers", columns="system", values="share")
+    assert (share.diff().iloc[1:] > 0).all(axis=None), "the sum of gradients takes a growing share"
+    assert (share["fixed-bits"] > share["vanilla"]).all(), "what else is shortened, it is not"
+    gain = views.gains(by_link).pivot(index="bits_per_s", columns=["system", "workers"], values="gain")
+    assert (gain.diff().iloc[1:] < 0).all(axis=None), "few bits gain less over a faster link"
+    for workers in (2, 3):
+        bits = written_down(workers).forecast(system="adaqp").bytes_sent
+        found = at_scale(probe, {"adaqp": "adaqp"}, workers=(workers,))["bytes"].item()
+        assert found == pytest.approx(bits, rel=0.2), "assigned widths are scaled with their mean"
