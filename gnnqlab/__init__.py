@@ -23,16 +23,16 @@ attach({
     "run.live": "gnnqlab.lab.training.live:LiveView",
     "run.resume": "gnnqlab.launch.continuation:resume",
     "runs.browse": "gnnqlab.lab.listing.browser:RunBrowser",
-    "theory.CacheError": "gnnqlab.measure.cache_check:CacheError",
-    "theory.TheoryCheck": "gnnqlab.measure.run_check:TheoryCheck",
-    "theory.cache_error": "gnnqlab.measure.cache_check:cache_error",
-    "theory.check": "gnnqlab.measure.run_check:check",
-    "theory.convergence": "gnnqlab.measure.convergence_check:convergence",
+    "theory.CacheError": "gnnqlab.simulation.cache_check:CacheError",
+    "theory.TheoryCheck": "gnnqlab.simulation.run_check:TheoryCheck",
+    "theory.cache_error": "gnnqlab.simulation.cache_check:cache_error",
+    "theory.check": "gnnqlab.simulation.run_check:check",
+    "theory.convergence": "gnnqlab.simulation.convergence_check:convergence",
 })  # fmt: skip
 
 _HOMES = {
     "AdaptiveCache": "gnnqlab.message",
-    "AssignerPlayer": "gnnqlab.lab.players.assigner_player",
+    "AssignerPlayer": "gnnqlab.course.players.assigner_player",
     "BFloat16Rows": "gnnqlab.compute",
     "BoundarySampling": "gnnqlab.message",
     "Broadcast": "gnnqlab.exchange",
@@ -44,7 +44,7 @@ _HOMES = {
     "ExactAt": "gnnqlab.bits",
     "BFloat16": "gnnqlab.message",
     "FP8": "gnnqlab.message",
-    "EpochPlayer": "gnnqlab.lab.players.epoch_player",
+    "EpochPlayer": "gnnqlab.course.players.epoch_player",
     "Feedback": "gnnqlab.message",
     "Fixed": "gnnqlab.bits",
     "Float32": "gnnqlab.message",
@@ -58,10 +58,10 @@ _HOMES = {
     "MXFP8": "gnnqlab.message",
     "LeastVariance": "gnnqlab.message",
     "Linear": "gnnqlab.message",
-    "MessagePlayer": "gnnqlab.lab.players.message_player",
+    "MessagePlayer": "gnnqlab.course.players.message_player",
     "Overlapped": "gnnqlab.exchange",
     "MODELS": "gnnqlab.nn.models",
-    "PartitionExplorer": "gnnqlab.lab.players.partition_explorer",
+    "PartitionExplorer": "gnnqlab.course.players.partition_explorer",
     "Random": "gnnqlab.partition",
     "RandomEdges": "gnnqlab.partition",
     "Replicas": "gnnqlab.exchange",
@@ -79,13 +79,13 @@ _HOMES = {
     "UniformRandom": "gnnqlab.bits",
     "autotune": "gnnqlab.tune.autotune",
     "tango": "gnnqlab.nn.dgl",
-    "bench_results": "gnnqlab.bench.results",
+    "bench_results": "gnnqlab.results",
     "cleanup": "gnnqlab.launch",
     "compare": "gnnqlab.lab.training",
-    "configure": "gnnqlab.train.configure",
+    "configure": "gnnqlab.train.config.configure",
     "critical_path": "gnnqlab.lab.training.critical_path",
     "draw": "gnnqlab.lab.figures.graph_map",
-    "errata": "gnnqlab.lab.course.errata",
+    "errata": "gnnqlab.course.errata",
     "exact_at": "gnnqlab.systems",
     "exchange_rows": "gnnqlab.exchange",
     "export": "gnnqlab.lab.training.export",
@@ -99,10 +99,10 @@ _HOMES = {
     "load": "gnnqlab.graph",
     "on_machines": "gnnqlab.launch.on_machines",
     "partition": "gnnqlab.partition",
-    "preset": "gnnqlab.train.presets",
-    "preset_system": "gnnqlab.train.presets",
+    "preset": "gnnqlab.train.config.presets",
+    "preset_system": "gnnqlab.train.config.presets",
     "probe": "gnnqlab.tune.probe",
-    "simulate": "gnnqlab.measure.simulation",
+    "simulate": "gnnqlab.simulation.simulate",
     "Observer": "gnnqlab.observe",
     "register_model": "gnnqlab.nn.models",
     "register_system": "gnnqlab.systems",
@@ -218,17 +218,16 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from gnnqlab import systems, testing, theory
-    from gnnqlab.bench.results import bench_results
     from gnnqlab.bits import ExactAt, Fixed, Growing, UniformRandom
     from gnnqlab.compute import BFloat16Rows, ExactActivations, Int8Products
+    from gnnqlab.course.errata import errata
+    from gnnqlab.course.players.assigner_player import AssignerPlayer
+    from gnnqlab.course.players.epoch_player import EpochPlayer
+    from gnnqlab.course.players.message_player import MessagePlayer
+    from gnnqlab.course.players.partition_explorer import PartitionExplorer
     from gnnqlab.exchange import Broadcast, HaloPlan, Overlapped, Replicas, Sequential, Synchronous, exchange_rows
     from gnnqlab.graph import Graph, from_dgl, from_networkx, from_pyg, from_scipy, from_tables, load, to_dgl
-    from gnnqlab.lab.course.errata import errata
     from gnnqlab.lab.figures.graph_map import draw
-    from gnnqlab.lab.players.assigner_player import AssignerPlayer
-    from gnnqlab.lab.players.epoch_player import EpochPlayer
-    from gnnqlab.lab.players.message_player import MessagePlayer
-    from gnnqlab.lab.players.partition_explorer import PartitionExplorer
     from gnnqlab.lab.training.compare import compare
     from gnnqlab.lab.training.critical_path import critical_path
     from gnnqlab.lab.training.export import export
@@ -237,7 +236,6 @@ if TYPE_CHECKING:
     from gnnqlab.launch import Run, cleanup, resume, runs
     from gnnqlab.launch.on_machines import on_machines, resume_on_machines
     from gnnqlab.launch.start import launch
-    from gnnqlab.measure.simulation import simulate
     from gnnqlab.message import (
         FP8,
         MXFP8,
@@ -259,8 +257,10 @@ if TYPE_CHECKING:
     from gnnqlab.nn.models import MODELS, register_model
     from gnnqlab.observe import Observer
     from gnnqlab.partition import DNE, EBV, HDRF, HEP, METIS, Contiguous, Random, RandomEdges, partition
+    from gnnqlab.results import bench_results
+    from gnnqlab.simulation.simulate import simulate
     from gnnqlab.systems import SYSTEMS, System, exact_at, register_system
-    from gnnqlab.train.configure import configure
-    from gnnqlab.train.presets import preset, preset_system
+    from gnnqlab.train.config.configure import configure
+    from gnnqlab.train.config.presets import preset, preset_system
     from gnnqlab.tune.autotune import autotune
     from gnnqlab.tune.probe import probe

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-WORKERS = ("exchange", "systems", "launch", "train", "tune", "bench")
+WORKERS = ("exchange", "systems", "launch", "train", "tune", "benchmarks", "simulation")
 """Folders whose tests start workers."""
 PAGES = ("browser",)
 """Folders whose tests start a browser and a server."""

@@ -16,7 +16,7 @@ from typing import Any
 from tests.slow_down import HANG_S
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["torch", "torch.distributed", "gnnqlab.train.trainer"])
+_CONTEXT.set_forkserver_preload(["torch", "torch.distributed", "gnnqlab.train.loop.trainer"])
 
 
 def run_ranks(function: Callable[..., Any], workers: int, *arguments: Any, timeout_s: float = HANG_S) -> list[Any]:

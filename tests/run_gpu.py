@@ -2,7 +2,7 @@
 
     make gpu                                         all parts, as far as --budget seconds reach; call it again to go on
     make gpu ARGS="--part train --size 0.1"          one part, on graphs of a tenth of the size
-    OUT=/somewhere make gpu ARGS="--part bench"      tables there instead of gnnqlab/bench/results
+    OUT=/somewhere make gpu ARGS="--part bench"      tables there instead of gnnqlab/results
 
 Parts: ``build`` the kernels with the nvcc at hand into gnnqlab/kernels/_lib; the ``tests`` marked gpu, and those of
 what the CUDA compiler reports; ``sanitize``: every kernel under compute-sanitizer's memcheck, racecheck and initcheck;
@@ -45,7 +45,7 @@ class Pass:
     def __init__(self, given: argparse.Namespace) -> None:
         self.given = given
         self.until = time.monotonic() + given.budget
-        self.out = Path(os.environ.get("OUT") or ROOT / "gnnqlab" / "bench" / "results")
+        self.out = Path(os.environ.get("OUT") or ROOT / "gnnqlab" / "results")
         self.progress = ROOT / "build" / "gpu-pass"
         self.command = "python " + shlex.join(["tests/run_gpu.py", *sys.argv[1:]])
 
@@ -109,7 +109,7 @@ class Pass:
         return self.each("sanitize", steps, PYTORCH_NO_CUDA_MEMORY_CACHING="1")
 
     def bench(self) -> bool:
-        from gnnqlab.bench.results import keep
+        from gnnqlab.results import keep
 
         table = self.progress / "bench.json"
         self.progress.mkdir(parents=True, exist_ok=True)
@@ -120,8 +120,8 @@ class Pass:
         return passed
 
     def train(self) -> bool:
-        from gnnqlab.bench.gpu_training import cases, shaped_graph, train_row
-        from gnnqlab.bench.results import keep, load
+        from benchmarks.studies.gpu_training import cases, shaped_graph, train_row
+        from gnnqlab.results import keep, load
 
         given = self.given
         kept = {} if given.again or not self.out.exists() else load(self.out)
@@ -142,8 +142,8 @@ class Pass:
         return not any("error" in row for row in rows)
 
     def overlap(self) -> bool:
-        from gnnqlab.bench.gpu_training import cases, overlap_rows, shaped_graph
-        from gnnqlab.bench.results import keep
+        from benchmarks.studies.gpu_training import cases, overlap_rows, shaped_graph
+        from gnnqlab.results import keep
 
         given, rows = self.given, list[dict[str, Any]]()
         systems = given.systems or SYSTEMS_WITH_OVERLAP

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 MODULES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-    for folder in ("gnnqlab", "tests")
+    for folder in ("gnnqlab", "benchmarks", "tests")
     for path in (ROOT / folder).rglob("*.py")
     if path != Path(__file__) and ">>> " in path.read_text(encoding="utf-8")
 )

@@ -50,30 +50,30 @@ ITEMS = {
         (("02", "AdaQP Eqs. 1–3"),),
     ),
     "AQ-E4,E5": Item(
-        "message.codec:Stochastic",
+        "message.codecs.codec:Stochastic",
         "AdaQP Eqs. 4, 5",
         "kernels/test_codec.py::test_bytes_are_the_same_everywhere "
         "kernels/test_codec.py::test_decoding_is_unbiased_with_the_variance_of_the_theory",
         (("04", "AdaQP Eqs. 4 and 5"),),
     ),
     "AQ-Th1, E13–17": Item(
-        "theory.variance:decoded_moments lab.course.error_views:variance_chart",
+        "theory.variance:decoded_moments course.error_views:variance_chart",
         "AdaQP Theorem 1, Eqs. 13-17",
         "theory/test_variance.py::test_theorem_1_is_what_the_codec_does",
         (("04", "Theorem 1"),),
     ),
     "AQ-Th2, E8, E18–22": Item(
-        "theory.convergence:convergence_bound theory.convergence:smoothness measure.convergence_check:convergence",
+        "theory.convergence:convergence_bound theory.convergence:smoothness simulation.convergence_check:convergence",
         "AdaQP Theorem 2, Eqs. 8, 18-22",
-        "measure/test_convergence_check.py::test_gradients_lie_under_the_bound",
+        "simulation/test_convergence_check.py::test_gradients_lie_under_the_bound",
         (("05", "*Theorem 2*"),),
     ),
     "AQ-Th3, E9, E23–28": Item(
-        "theory.variance:gradient_variance_bound measure.theory_check:gradient_variance",
+        "theory.variance:gradient_variance_bound simulation.theory_check:gradient_variance",
         "AdaQP Theorem 3, Eqs. 9, 23-28",
         "theory/test_variance.py::test_theorem_3_in_its_own_setting "
         "theory/test_variance.py::test_terms_of_theorem_3_by_hand "
-        "measure/test_theory_check.py::test_smooth_models_lie_under_the_bound",
+        "simulation/test_theory_check.py::test_smooth_models_lie_under_the_bound",
         (("05", "*Theorem 3*"),),
     ),
     "AQ-E10": Item(
@@ -84,14 +84,15 @@ ITEMS = {
         (("06", "Eq. 10"),),
     ),
     "AQ-E11": Item(
-        "bits.groups:beta bits.groups:use_of_halo",
+        "bits.assigner.groups:beta bits.assigner.groups:use_of_halo",
         "AdaQP Eq. 11",
         "bits/test_groups.py::test_forward_use_is_what_noise_of_the_row_becomes_in_all_sums "
         "bits/test_groups.py::test_beta_is_the_variance_that_theorem_1_gives_a_row",
         (("06", "AdaQP, Eq. 11"),),
     ),
     "AQ-E12": Item(
-        "bits.solver:solve bits.reference:solve_reference bits.pareto:front_over_lam bits.problem:Problem",
+        "bits.assigner.solver:solve bits.assigner.reference:solve_reference bits.assigner.pareto:front_over_lam "
+        "bits.assigner.problem:Problem",
         "Eq. 12",
         "bits/test_solver.py::test_agrees_with_highs "
         "bits/test_solver.py::test_front_falls_in_variance_as_it_rises_in_time",
@@ -111,43 +112,44 @@ ITEMS = {
         (("07", "Table 2 and Figure 3"),),
     ),
     "AQ-F2": Item(
-        "lab.players.partition_views:pair_table lab.players.partition_views:draw_pairs",
+        "course.players.partition_views:pair_table course.players.partition_views:draw_pairs",
         "AdaQP Fig. 2",
-        "lab/players/test_partition_views.py::test_the_tables_are_those_a_reader_counts",
+        "course/players/test_partition_views.py::test_the_tables_are_those_a_reader_counts",
         (("02", "AdaQP's Figure 2"),),
     ),
     "AQ-F5..8": Item(
-        "lab.training.timeline_view:timeline_chart lab.players.assigner_player:AssignerPlayer "
-        "exchange.stages:stages_on message.transport:Ring",
+        "lab.training.timeline_view:timeline_chart course.players.assigner_player:AssignerPlayer "
+        "exchange.stages:stages_on message.transport.transport:Ring",
         "AdaQP's three stages (section 3.2, Fig. 7)",
         "lab/training/test_timeline_view.py::test_a_panel_a_run_and_two_lines_a_worker "
-        "lab/players/test_assigner_player.py::test_every_step_has_axes_caption_and_numbers "
+        "course/players/test_assigner_player.py::test_every_step_has_axes_caption_and_numbers "
         "exchange/test_stages.py::test_three_stages_apart_from_each_other nn/test_law.py::test_every_transport_obeys",
         (("07", "Fig. 5"), ("06", "AdaQP's Figure 6")),
     ),
     "AQ-T4, F9, F12": Item(
-        "systems:adaqp systems:pipegcn bench.systems:systems bench.link:over_link lab.training.plots:convergence "
-        "lab.course.paper_figures:beside",
+        "systems:adaqp systems:pipegcn benchmarks.studies.systems:systems benchmarks.studies.link:over_link "
+        "lab.training.plots:convergence "
+        "course.paper_figures:beside",
         "AdaQP Table 4",
-        "bench/test_link.py::test_all_systems_are_measured_over_one_link "
-        "bench/test_systems.py::test_time_to_accuracy_is_asked_of_the_seeds_that_got_there "
-        "lab/course/test_sensitivity.py::test_total_times_and_one_server_are_those_of_the_printed_tables",
+        "benchmarks/test_link.py::test_all_systems_are_measured_over_one_link "
+        "benchmarks/test_systems.py::test_time_to_accuracy_is_asked_of_the_seeds_that_got_there "
+        "course/test_sensitivity.py::test_total_times_and_one_server_are_those_of_the_printed_tables",
         (("08", "Accuracy by *time*"), ("08", "AdaQP, Table 4")),
         "SANCUS has a table of its own, `gnnqlab bench broadcasts`",
     ),
     "AQ-T5, T9": Item(
-        "lab.training.target:seconds_to lab.course.paper_figures:beside bits.assigned:Assigner",
+        "lab.training.target:seconds_to course.paper_figures:beside bits.assigner.assigned:Assigner",
         "AdaQP Tables 5 and 9",
         "lab/training/test_target.py::test_the_first_epoch_that_gets_there_counts_with_all_before_it "
         "lab/training/test_target.py::test_assignment_counts_and_evaluation_does_not "
-        "lab/course/test_sensitivity.py::test_total_times_and_one_server_are_those_of_the_printed_tables "
+        "course/test_sensitivity.py::test_total_times_and_one_server_are_those_of_the_printed_tables "
         "bits/test_assigner.py::test_background_installs_one_epoch_after_blocking",
         (("08", "AdaQP, Tables 5 and 9"), ("08", "assignment, share of wall-clock")),
     ),
     "AQ-T6": Item(
-        "bits.policy:UniformRandom systems:random_bits bench.variance:variance",
+        "bits.policy:UniformRandom systems:random_bits benchmarks.studies.variance:variance",
         "AdaQP Table 6",
-        "bench/test_variance.py::test_adaptive_widths_have_less_variance_than_random_ones",
+        "benchmarks/test_variance.py::test_adaptive_widths_have_less_variance_than_random_ones",
         (("06", "Table 6"), ("08", "AdaQP, Table 6")),
     ),
     "AQ-F10": Item(
@@ -157,23 +159,23 @@ ITEMS = {
         (("08", "AdaQP, section 5.4"),),
     ),
     "AQ-F11": Item(
-        "lab.course.sensitivity:sensitivity_chart tune.group_sizes:group_size_table lab.tuner.tuner:Tuner "
-        "bits.pareto:front_over_lam",
+        "course.sensitivity:sensitivity_chart course.experiments.group_sizes:group_size_table lab.tuner.tuner:Tuner "
+        "bits.assigner.pareto:front_over_lam",
         "AdaQP Fig. 11",
         "bits/test_solver.py::test_front_falls_in_variance_as_it_rises_in_time "
-        "lab/course/test_pareto_views.py::test_group_sizes_have_a_line_for_each_seed "
+        "course/test_pareto_views.py::test_group_sizes_have_a_line_for_each_seed "
         "tune/test_probe.py::test_drift_grows_with_age_and_decides_the_period",
         (("08", "AdaQP, Fig. 11"),),
     ),
     "AQ-T8": Item(
-        "train.presets:preset train.presets:preset_system",
+        "train.config.presets:preset train.config.presets:preset_system",
         "AdaQP Table 8",
         "train/test_config.py::test_presets_are_those_of_table_8",
         (),
         "a table of settings has nothing to show; gq.preset and gq.preset_system know it",
     ),
     "SY-E1..4": Item(
-        "message.codec:Stochastic nn.message_passing:GraphPass.aggregate",
+        "message.codecs.codec:Stochastic nn.message_passing:GraphPass.aggregate",
         "SYLVIE Eq. 3",
         "kernels/test_codec.py::test_pack_is_undone_by_unpack_and_has_the_promised_size "
         "message/test_codec.py::test_rows_of_every_width_in_one_message_err_by_less_than_a_step",
@@ -188,98 +190,99 @@ ITEMS = {
         (("09", "SYLVIE section II-A"),),
     ),
     "SY-IV-A": Item(
-        "partition.importance:importance bits.orchestrator:by_importance lab.course.decision_views:draw_importance "
-        "measure.importance_ablation:importance_ablation",
+        "partition.importance:importance bits.orchestrator:by_importance course.decision_views:draw_importance "
+        "course.experiments.importance_ablation:importance_ablation",
         "SYLVIE section IV-A",
         "partition/test_importance.py::test_shards_agree_about_every_boundary_node "
-        "measure/test_importance_ablation.py::test_who_gets_the_wide_rows",
+        "course/experiments/test_importance_ablation.py::test_who_gets_the_wide_rows",
         (("10", "section IV-A"),),
     ),
     "SY-E5": Item(
-        "bits.descent:Descent bits.orchestrator:Orchestrated",
+        "bits.assigner.descent:Descent bits.orchestrator:Orchestrated",
         "Eq. 5",
         "train/test_coordinator.py::test_the_running_loss_and_its_rate_by_hand "
         "train/test_coordinator.py::test_a_slower_descent_widens_and_a_faster_one_narrows",
         (("10", "SYLVIE section V-A, Eq. 5"),),
     ),
     "SY-F7": Item(
-        "bits.orchestrator:by_importance bits.orchestrator:OrchestratedWidths lab.course.decision_views:rows_by_width",
+        "bits.orchestrator:by_importance bits.orchestrator:OrchestratedWidths course.decision_views:rows_by_width",
         "SYLVIE Fig. 7",
         "bits/test_orchestrator.py::test_the_candidates_are_the_base_and_wider_ones "
         "bits/test_orchestrator.py::test_a_message_has_its_nodes_widths_in_its_own_order",
         (("10", "gets the base, the next quarter the next width"),),
     ),
     "SY-V-B, F8": Item(
-        "exchange.pipeline:AdaptivePipeline lab.course.staleness_epoch:draw_epoch",
+        "exchange.schedules.pipeline:AdaptivePipeline course.staleness_epoch:draw_epoch",
         "SYLVIE section V-B",
         "exchange/test_pipeline.py::test_fresh_epochs_between train/test_coordinator.py::test_staleness_is_bounded "
         "exchange/test_staleness.py::test_what_is_used_was_sent_exactly_one_epoch_before",
         (("11", "SYLVIE section V-B, Fig. 8"),),
     ),
     "SY-V-C": Item(
-        "bits.descent:Watch bits.orchestrator:Orchestrator exchange.switch:Switch",
+        "bits.assigner.descent:Watch bits.orchestrator:Orchestrator exchange.schedules.switch:Switch",
         "sections V-A to V-C",
         "train/test_coordinator.py::test_every_decision_says_when_and_why "
         "train/test_coordinator.py::test_all_workers_decide_alike",
         (("10", "decisions"),),
     ),
     "SY-TII": Item(
-        "lab.course.volume_views:kinds_of_bytes",
+        "course.volume_views:kinds_of_bytes",
         "SYLVIE Table II",
-        "lab/course/test_volume_views.py::test_columns_are_those_of_the_table",
+        "course/test_volume_views.py::test_columns_are_those_of_the_table",
         (("09", "SYLVIE's Table II"),),
     ),
     "SY-TIV, TX": Item(
-        "systems:fixed_bits measure.moving_widths:compare_widths bench.accuracy:accuracy",
+        "systems:fixed_bits course.experiments.moving_widths:compare_widths benchmarks.studies.accuracy:accuracy",
         "SYLVIE's Table X",
-        "bench/test_accuracy.py::test_the_order_of_the_papers_tables_is_asked_of_means_and_chance_is_named",
+        "benchmarks/test_accuracy.py::test_the_order_of_the_papers_tables_is_asked_of_means_and_chance_is_named",
         (("09", "SYLVIE Table IV"), ("10", "SYLVIE's Table X ")),
     ),
     "SY-TXI": Item(
-        "measure.staleness_modes:compare_modes bench.accuracy:accuracy",
+        "course.experiments.staleness_modes:compare_modes benchmarks.studies.accuracy:accuracy",
         "SYLVIE's Table XI",
-        "bench/test_accuracy.py::test_stale_epochs_are_counted_from_decisions",
+        "benchmarks/test_accuracy.py::test_stale_epochs_are_counted_from_decisions",
         (("11", "SYLVIE's Table XI"),),
     ),
     "SY-TVII, F9, F10": Item(
-        "bench.throughput:throughput systems:sylvie systems:pipegcn systems:bns_gcn systems:sar "
-        "measure.depth_error:train_models",
+        "benchmarks.studies.throughput:throughput systems:sylvie systems:pipegcn systems:bns_gcn systems:sar "
+        "course.experiments.depth_error:train_models",
         "Fig. 9",
-        "bench/test_systems.py::test_time_to_accuracy_is_asked_of_the_seeds_that_got_there "
-        "lab/course/test_sensitivity.py::test_ranges_are_those_of_the_printed_figures",
+        "benchmarks/test_systems.py::test_time_to_accuracy_is_asked_of_the_seeds_that_got_there "
+        "course/test_sensitivity.py::test_ranges_are_those_of_the_printed_figures",
         (("09", "SYLVIE Table VII"), ("11", "SYLVIE Table VII"), ("23", "SYLVIE's Table VII")),
         "SAR's memory and seconds are in gnnqlab bench memory; its epochs are not in the table of times",
     ),
     "SY-TXII, F13": Item(
-        "lab.training.comparison_table:comparison_frame lab.course.overhead_views:overhead "
-        "measure.sylvie_readings:readings",
+        "lab.training.comparison_table:comparison_frame course.overhead_views:overhead "
+        "course.experiments.sylvie_readings:readings",
         "SYLVIE Table XII",
-        "lab/course/test_overhead_views.py::test_seconds_of_a_run_are_the_mean_of_workers "
-        "lab/course/test_sensitivity.py::test_quotients_are_what_the_papers_text_says",
+        "course/test_overhead_views.py::test_seconds_of_a_run_are_the_mean_of_workers "
+        "course/test_sensitivity.py::test_quotients_are_what_the_papers_text_says",
         (("26", "(Table XII)"),),
     ),
     "SY-F11": Item(
-        "measure.moving_widths:replay bits.descent:Descent",
+        "course.experiments.moving_widths:replay bits.assigner.descent:Descent",
         "Fig. 11 by δ",
-        "lab/course/test_decision_views.py::test_nothing_is_decided_before_there_are_two_rates "
+        "course/test_decision_views.py::test_nothing_is_decided_before_there_are_two_rates "
         "train/test_coordinator.py::test_decisions_are_taken_after_every_epoch_from_delta_plus_one_on",
         (("10", "SYLVIE's Figure 11"),),
     ),
     "SY-F12": Item(
-        "lab.course.overhead_views:draw_overhead",
+        "course.overhead_views:draw_overhead",
         "SYLVIE Figs. 12 and 13",
-        "lab/course/test_overhead_views.py::test_shares_are_drawn",
+        "course/test_overhead_views.py::test_shares_are_drawn",
         (("26", "Figure 12"),),
     ),
     "CD-T2": Item(
-        "tune.wire:Wire.by_tier lab.figures.frames:by_tier measure.connections_by_gamma:connections_by_gamma",
+        "tune.wire:Wire.by_tier lab.figures.frames:by_tier "
+        "course.experiments.connections_by_gamma:connections_by_gamma",
         "CDFGNN Eq. 24, Table 3",
         "tune/test_bytes.py::test_tiers_are_those_of_the_records "
-        "measure/test_connections_by_gamma.py::test_lines_are_those_of_the_cuts",
+        "course/experiments/test_connections_by_gamma.py::test_lines_are_those_of_the_cuts",
         (("14", "two emulated hosts of two workers"),),
     ),
     "CD-E24": Item(
-        "partition.ebv:EBV kernels.vertex_cut:place_by_cost kernels.reference.vertex_cut:place_by_cost",
+        "partition.ebv:EBV kernels.sparse.vertex_cut:place_by_cost kernels.reference.vertex_cut:place_by_cost",
         "CDFGNN Eq. 24",
         "partition/test_vertex_cut.py::test_cost_of_an_edge_by_hand "
         "partition/test_vertex_cut.py::test_compiled_loops_place_as_the_reference_does "
@@ -287,50 +290,51 @@ ITEMS = {
         (("12", "CDFGNN Eq. 24"),),
     ),
     "CD-T3": Item(
-        "partition.connections:measure_vertex_cut bench.cuts:cuts",
+        "partition.connections:measure_vertex_cut benchmarks.studies.cuts:cuts",
         "CDFGNN Table 3",
         "partition/test_vertex_cut.py::test_quality_of_a_vertex_cut_by_hand "
-        "bench/test_cuts.py::test_every_partitioner_stands_beside_plain_ebv",
+        "benchmarks/test_cuts.py::test_every_partitioner_stands_beside_plain_ebv",
         (("12", "CDFGNN's Table 3"),),
     ),
     "SY-TI": Item(
-        "bench.fanouts:fanouts bench.mini_batch:MiniBatch lab.course.paper_figures:beside",
+        "benchmarks.studies.fanouts:fanouts train.dgl_mini_batch:MiniBatch course.paper_figures:beside",
         "SYLVIE Table I",
-        "bench/test_fanouts.py::test_differences_are_of_the_same_seed "
-        "bench/test_fanouts.py::test_every_fan_out_of_the_table_learns",
+        "benchmarks/test_fanouts.py::test_differences_are_of_the_same_seed "
+        "benchmarks/test_fanouts.py::test_every_fan_out_of_the_table_learns",
         (("09", "SYLVIE Table I,"),),
     ),
     "SY-TIX": Item(
-        "lab.course.paper_figures:beside lab.training.comparison_table:comparison_frame",
+        "course.paper_figures:beside lab.training.comparison_table:comparison_frame",
         "Table IX",
-        "lab/course/test_sensitivity.py::test_total_times_and_one_server_are_those_of_the_printed_tables "
+        "course/test_sensitivity.py::test_total_times_and_one_server_are_those_of_the_printed_tables "
         "lab/figures/test_frames.py::test_comparison_is_against_the_first_run",
         (("09", "SYLVIE Table IX"),),
         "beside the printed table stand no measured epochs of all systems without a link",
     ),
     "SY-F2": Item(
-        "lab.training.plots:breakdown lab.course.paper_figures:beside",
+        "lab.training.plots:breakdown course.paper_figures:beside",
         "SYLVIE Fig. 2",
         "lab/training/test_plots.py::test_the_bars_of_a_worker_add_up_to_its_epoch "
         "train/test_record.py::test_seconds_of_a_summary_are_those_of_its_phases",
         (("07", "SYLVIE, Fig. 2"),),
     ),
     "SY-F3": Item(
-        "lab.training.plots:breakdown measure.moving_widths:compare_widths lab.course.paper_figures:beside",
+        "lab.training.plots:breakdown course.experiments.moving_widths:compare_widths course.paper_figures:beside",
         "SYLVIE Fig. 3",
         "lab/training/test_plots.py::test_the_bars_of_a_worker_add_up_to_its_epoch "
-        "lab/course/test_sensitivity.py::test_quotients_are_what_the_papers_text_says",
+        "course/test_sensitivity.py::test_quotients_are_what_the_papers_text_says",
         (("10", "SYLVIE's Fig. 3"),),
     ),
     "SY-F6": Item(
-        "lab.course.width_plan_views:draw_plan lab.training.plots:convergence",
+        "course.width_plan_views:draw_plan lab.training.plots:convergence",
         "SYLVIE Fig. 6(b)",
-        "lab/course/test_width_plan_views.py::test_the_picture_adds_bytes_up",
+        "course/test_width_plan_views.py::test_the_picture_adds_bytes_up",
         (("26", "SYLVIE's Figure 6"),),
     ),
     "CD-A1, E1..5": Item(
-        "exchange.replica:Replicas exchange.mirrors:Mirrors exchange.replica_sums:SumBackward "
-        "exchange.replica_attention:Attend partition.replica_shard:ReplicaShard",
+        "exchange.vertex_cut.exchange:Replicas exchange.vertex_cut.mirrors:Mirrors "
+        "exchange.vertex_cut.sums:SumBackward "
+        "exchange.vertex_cut.attention:Attend partition.replica_shard:ReplicaShard",
         "CDFGNN Algorithm 1",
         "exchange/test_replica.py::test_workers_equal_one_process "
         "exchange/test_replica.py::test_copies_of_a_node_are_equal_bit_by_bit "
@@ -338,7 +342,7 @@ ITEMS = {
         (("12", "two rounds: gather and scatter"),),
     ),
     "CD-A2": Item(
-        "message.adaptive_cache:AdaptiveCache kernels.moves:row_moves kernels.moves:row_changes",
+        "message.caches.adaptive_cache:AdaptiveCache kernels.rowwise.moves:row_moves kernels.rowwise.moves:row_changes",
         "CDFGNN's Algorithm 2",
         "exchange/test_adaptive_cache.py::test_it_is_the_dense_training_that_skips_the_same_rows "
         "exchange/test_adaptive_cache.py::test_both_ends_hold_the_same_bit_for_bit_whatever_the_codec "
@@ -346,7 +350,7 @@ ITEMS = {
         (("13", "CDFGNN Algorithm 2"),),
     ),
     "CD-E6, E7": Item(
-        "message.adaptive_cache:AdaptiveCache.next_epsilon message.adaptive_cache:Threshold",
+        "message.caches.adaptive_cache:AdaptiveCache.next_epsilon message.caches.adaptive_cache:Threshold",
         "(Eq. 6, in the reading of ``rule``)",
         "message/test_adaptive_cache.py::test_it_relaxes_after_a_gain_and_tightens_after_a_loss "
         "message/test_adaptive_cache.py::test_as_printed_it_is_the_other_way_round",
@@ -354,28 +358,28 @@ ITEMS = {
     ),
     "CD-Th1, L1–3": Item(
         "theory.cache:cache_bound theory.cache:forward_error theory.cache:backward_error theory.cache:product_bound "
-        "measure.cache_check:cache_error",
+        "simulation.cache_check:cache_error",
         "CDFGNN Theorem 1, Eqs. 17 to 21",
         "theory/test_cache.py::test_theorem_1_holds_with_its_cross_term "
         "theory/test_cache.py::test_lemma_2_holds_where_rows_are_held_by_the_rule "
-        "measure/test_cache_check.py::test_the_bound_holds_over_a_descent_in_which_rows_stay_home_and_epsilon_moves",
+        "simulation/test_cache_check.py::test_the_bound_holds_over_a_descent_in_which_rows_stay_home_and_epsilon_moves",
         (("13", "Lemmas 1 to 3"),),
     ),
     "CD-E22, E23": Item(
-        "message.linear:Linear kernels.linear:encode_linear",
+        "message.codecs.linear:Linear kernels.codec.linear:encode_linear",
         "CDFGNN Eqs. 22 and 23",
         "message/test_linear.py::test_no_element_is_off_by_more_than_the_bound_and_one_is_off_by_it",
         (("13", "Eqs. 22, 23"),),
     ),
     "CD-F7": Item(
-        "lab.training.cache_view:draw_cache lab.training.compare:Comparison.cache train.cached:read_cache",
+        "lab.training.cache_view:draw_cache lab.training.compare:Comparison.cache train.records.cached:read_cache",
         "CDFGNN Fig. 7",
         "lab/training/test_cache_view.py::test_the_picture_is_what_was_recorded "
         "lab/training/test_cache_view.py::test_a_comparison_draws_the_cache_of_the_run_that_is_asked_for",
         (("13", "CDFGNN's Figure 7"),),
     ),
     "TG-E1,E2": Item(
-        "kernels.quantize:quantize compute.agreement:largest_of_all kernels.code_rows:PairedRows",
+        "kernels.codec.quantize:quantize compute.agreement:largest_of_all kernels.dense.code_rows:PairedRows",
         "TANGO Eqs. 1 to 3",
         "kernels/test_quantize.py::test_an_element_is_off_by_less_than_a_step_and_codes_stay_in_their_range "
         "kernels/test_code_rows.py::test_rows_are_quantized_into_the_pairs_of_their_codes "
@@ -383,8 +387,8 @@ ITEMS = {
         (("15", "TANGO Eqs. 1 to 3"),),
     ),
     "TG-E3": Item(
-        "kernels.quantize:Noise kernels.quantize:quantize kernels.xoshiro:quantize_xoshiro "
-        "bench.rounding:measure_rounding",
+        "kernels.codec.quantize:Noise kernels.codec.quantize:quantize kernels.xoshiro:quantize_xoshiro "
+        "benchmarks.kernels.rounding:measure_rounding",
         "draws the noise of stochastic rounding from xoshiro256++",
         "kernels/test_quantize.py::test_noise_makes_it_unbiased_and_nearest_is_not "
         "kernels/test_xoshiro.py::test_words_are_those_that_its_authors_published "
@@ -400,35 +404,36 @@ ITEMS = {
         "of Fig. 2 its second panel is drawn",
     ),
     "TG-E5,E6": Item(
-        "compute.int8:Int8Products bench.tango:ROUNDED",
+        "compute.int8:Int8Products benchmarks.studies.tango:ROUNDED",
         "keeps float32 weights (section 3.2)",
         "exchange/test_int8.py::test_weights_move_by_less_than_a_code "
-        "bench/test_tango.py::test_rounded_weights_are_codes_after_every_update",
+        "benchmarks/test_tango.py::test_rounded_weights_are_codes_after_every_update",
         (),
         "gnnqlab bench tango trains with rounded weights beside float32 ones; no notebook does",
     ),
     "TG-E7,E8": Item(
-        "compute.int8:Int8Products measure.errata_products:logits_on_codes",
+        "compute.int8:Int8Products course.experiments.errata_products:logits_on_codes",
         "(section 3.2, Eqs. 7, 8)",
         "nn/test_compute.py::test_the_layer_before_the_loss_is_exact "
         "compute/test_int8.py::test_halves_of_logits_are_rounded_only_where_they_may_be",
         (("15", "*Test1* quantizes the last layer all the same"),),
     ),
     "TG-F3,F4": Item(
-        "kernels.int8_mm:int8_mm kernels.int8_mm:int8_mm_transposed kernels.int8_mm:int8_mm_scaled",
+        "kernels.dense.int8_mm:int8_mm kernels.dense.int8_mm:int8_mm_transposed kernels.dense.int8_mm:int8_mm_scaled",
         "(TANGO, section 3.3)",
         "kernels/test_int8_mm.py::test_rows_by_a_matrix kernels/test_int8_mm.py::test_sums_over_rows",
         (("15", "dense products (GEMM)"),),
     ),
     "TG-F5": Item(
-        "kernels.int8_edges:incidence kernels.int8_edges:quantized_sum",
+        "kernels.sparse.int8_edges:incidence kernels.sparse.int8_edges:quantized_sum",
         "(TANGO, section 3.3)",
         "nn/test_dgl.py::test_plain_sums_and_means_of_nodes_and_edges "
         "kernels/test_int8_edges.py::test_a_sum_that_quantizes_on_its_way_is_that_of_the_codes",
         (("15", "*incidence* matrix"),),
     ),
     "TG-F6": Item(
-        "kernels.int8_edges:int8_weighted_sum kernels.head_sums:head_sums compute.edge_gradients:WeightedSum",
+        "kernels.sparse.int8_edges:int8_weighted_sum kernels.sparse.head_sums:head_sums "
+        "compute.edge_gradients:WeightedSum",
         "(TANGO, section 3.3)",
         "kernels/test_int8_edges.py::test_products_are_those_of_the_widened_rows "
         "nn/test_dgl.py::test_weighed_sums_stay_within_the_rounding_of_rows "
@@ -436,7 +441,7 @@ ITEMS = {
         (("15", "multi-head sum beside DGL"),),
     ),
     "TG-F15": Item(
-        "kernels.int8_edges:int8_sddmm_add kernels.int8_edges:int8_sddmm_dot",
+        "kernels.sparse.int8_edges:int8_sddmm_add kernels.sparse.int8_edges:int8_sddmm_dot",
         "(TANGO, section 3.3)",
         "kernels/test_int8_edges.py::test_products_are_those_of_the_widened_rows",
         (("15", "SDDMM add"),),
@@ -451,43 +456,43 @@ ITEMS = {
         "received codes multiplied as they are",
     ),
     "TG-F7": Item(
-        "bench.tango:tango",
+        "benchmarks.studies.tango:tango",
         "TANGO's Figs. 7 and 8",
-        "bench/test_tango.py::test_they_train_once_and_are_shown_again",
+        "benchmarks/test_tango.py::test_they_train_once_and_are_shown_again",
         (("15", "*Test2*, rounded to nearest, GCN"),),
     ),
     "TG-F8": Item(
-        "bench.tango:tango bench.exact:exact",
+        "benchmarks.studies.tango:tango benchmarks.studies.exact:exact",
         "TANGO's Figs. 7 and 8",
-        "bench/test_tango.py::test_seconds_to_accuracy_are_those_of_seeds_with_which_both_got_there "
-        "bench/test_tango.py::test_dgl_trains_as_ours_do",
+        "benchmarks/test_tango.py::test_seconds_to_accuracy_are_those_of_seeds_with_which_both_got_there "
+        "benchmarks/test_tango.py::test_dgl_trains_as_ours_do",
         (("15", "seconds to float32's accuracy, beside EXACT"),),
     ),
     "TG-F9": Item(
-        "train.mini_batch:MiniBatchTrainer train.gradient_codes:AsCodes message.asked:AskedRows "
-        "bench.parallel_batches:minibatch bench.dgl_batches:DglLoop",
+        "train.mini_batch:MiniBatchTrainer train.gradient_codes:AsCodes message.channels.asked:AskedRows "
+        "benchmarks.studies.parallel_batches:minibatch benchmarks.kernels.dgl_batches:DglLoop",
         "(TANGO, SC 2023, section 4, Fig. 9)",
         "train/test_mini_batch.py::test_workers_equal_one_process "
         "train/test_mini_batch.py::test_bytes_are_those_of_the_formula "
         "train/test_mini_batch.py::test_overlap_changes_no_bit "
         "message/test_asked.py::test_codes_are_unbiased_and_own_rows_stay "
         "train/test_gradient_codes.py::test_their_mean_is_the_sum "
-        "bench/test_parallel_batches.py::test_contestants_are_measured",
+        "benchmarks/test_parallel_batches.py::test_contestants_are_measured",
         (),
         "gnnqlab bench minibatch prints it over links between processes, not on several GPUs, and no notebook shows it",
     ),
     "TG-F10..F14, T2": Item(
-        "bench.int8:measure_dense bench.int8:measure_edges",
+        "benchmarks.kernels.int8:measure_dense benchmarks.kernels.int8:measure_edges",
         "Fig. 12",
-        "bench/test_int8.py::test_products_and_trainings_are_measured",
+        "benchmarks/test_int8.py::test_products_and_trainings_are_measured",
         (("15", "product of 256"),),
     ),
     "TG-F16": Item(
-        "kernels.code_rows:PairedRows compute.code_sums:rows_to_sum bench.int8:measure_edges",
+        "kernels.dense.code_rows:PairedRows compute.code_sums:rows_to_sum benchmarks.kernels.int8:measure_edges",
         "(Chen et al., SC 2023, Fig. 16)",
         "kernels/test_code_rows.py::test_sums_have_the_bits_of_unpacked_codes "
         "compute/test_code_sums.py::test_sums_and_gradients_do_not_depend_on_packing "
-        "bench/test_int8.py::test_products_and_trainings_are_measured",
+        "benchmarks/test_int8.py::test_products_and_trainings_are_measured",
         (("15", "4 bits"),),
         "dense products and products along edges of four bits, which take a byte a code",
     ),
@@ -501,29 +506,31 @@ ITEMS = {
         (("16", "Inside the block are"),),
     ),
     "CD-F5": Item(
-        "bench.broadcasts:broadcasts systems.cagnet:cagnet systems.sancus:sancus systems.cdfgnn:cdfgnn",
+        "benchmarks.studies.broadcasts:broadcasts systems.recipes.cagnet:cagnet systems.recipes.sancus:sancus "
+        "systems.recipes.cdfgnn:cdfgnn",
         "CDFGNN Fig. 5",
-        "bench/test_broadcasts.py::test_lines_are_trained_and_kept",
+        "benchmarks/test_broadcasts.py::test_lines_are_trained_and_kept",
         (),
         "gnnqlab bench broadcasts prints it, no notebook shows it",
     ),
     "CD-F6": Item(
-        "bench.cdfgnn:cdfgnn bench.cdfgnn:table",
+        "benchmarks.studies.cdfgnn:cdfgnn benchmarks.studies.cdfgnn:table",
         "seconds of an epoch (Fig. 6)",
-        "bench/test_cdfgnn.py::test_seconds_stand_beside_the_baseline_and_scores_beside_the_whole_graph "
-        "bench/test_cdfgnn.py::test_lines_differ_in_cache_and_codec_alone",
+        "benchmarks/test_cdfgnn.py::test_seconds_stand_beside_the_baseline_and_scores_beside_the_whole_graph "
+        "benchmarks/test_cdfgnn.py::test_lines_differ_in_cache_and_codec_alone",
         (),
         "gnnqlab bench cdfgnn prints it, no notebook shows it",
     ),
     "CD-F8": Item(
-        "bench.cdfgnn:cdfgnn bench.mini_batch:MiniBatch",
+        "benchmarks.studies.cdfgnn:cdfgnn train.dgl_mini_batch:MiniBatch",
         "accuracy (Fig. 8)",
-        "bench/test_cdfgnn.py::test_all_lines_are_trained",
+        "benchmarks/test_cdfgnn.py::test_all_lines_are_trained",
         (),
         "gnnqlab bench cdfgnn prints it, no notebook shows it",
     ),
     "CAGNET": Item(
-        "systems.cagnet:cagnet exchange.broadcast:Broadcast exchange.block_sums:BlockSum exchange.block_sums:RowSum",
+        "systems.recipes.cagnet:cagnet exchange.broadcast.exchange:Broadcast exchange.broadcast.sums:BlockSum "
+        "exchange.broadcast.sums:RowSum",
         "(CAGNET; SANCUS with a cache of blocks)",
         "exchange/test_broadcast.py::test_workers_equal_one_process "
         "exchange/test_broadcast.py::test_replicated_blocks_equal_one_process "
@@ -535,7 +542,8 @@ ITEMS = {
         (("17", "| CAGNET, SANCUS (broadcast) |"),),
     ),
     "SANCUS": Item(
-        "systems.sancus:sancus systems.sancus:sancus_q message.stale_blocks:StaleBlocks message.blocks:SkippedBlock",
+        "systems.recipes.sancus:sancus systems.recipes.sancus:sancus_q message.caches.stale_blocks:StaleBlocks "
+        "message.channels.blocks:SkippedBlock",
         "as SANCUS's description has it",
         "exchange/test_broadcast.py::test_workers_equal_one_process "
         "exchange/test_broadcast.py::test_others_use_the_block_that_was_last_sent_and_its_owner_its_own "
@@ -547,8 +555,9 @@ ITEMS = {
         (("17", "SANCUS avoids broadcasts"),),
     ),
     "SAR": Item(
-        "systems.sar:sar exchange.sequential:Sequential exchange.attention_in_turn:AttendInTurn exchange.turns:Turns "
-        "bench.memory:memory",
+        "systems.recipes.sar:sar exchange.schedules.sequential:Sequential "
+        "exchange.halo.attention_in_turn:AttendInTurn exchange.halo.turns:Turns "
+        "benchmarks.studies.memory:memory",
         "(SAR, Mostafa, MLSys 2022, its case 2)",
         "exchange/test_sequential.py::test_workers_and_depths_obey "
         "exchange/test_sequential.py::test_every_model_obeys_one_worker_at_a_time "
@@ -574,8 +583,8 @@ ITEMS = {
         missing="Figure 14 is of servers with GPUs that nobody here has",
     ),
     "EDEN": Item(
-        "message.rotated:Rotated kernels.rotate:encode_rotated kernels.reference.rotate:rotate "
-        "message.lloyd_max:relative_error",
+        "message.codecs.rotated:Rotated kernels.codec.rotate:encode_rotated kernels.reference.rotate:rotate "
+        "message.codecs.lloyd_max:relative_error",
         "EDEN, Vargaftik et al., ICML 2022",
         "message/test_rotated.py::test_levels_are_those_of_lloyd_and_max "
         "message/test_rotated.py::test_dense_rows_are_unbiased "

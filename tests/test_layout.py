@@ -14,32 +14,48 @@ from tests.slow_down import HANG_S, kept
 pytestmark = pytest.mark.core
 
 DOORS = ("gnnqlab", "gnnqlab.__main__", "gnnqlab.lab")
-TREE = Tree(Path(__file__).parent.parent / "gnnqlab", DOORS)
+ROOT = Path(__file__).parent.parent
+TREE = Tree(ROOT / "gnnqlab", DOORS)
+BENCHMARKS = Tree(ROOT / "benchmarks", ("benchmarks",))
 ROOMS = (
     "errors", "attached", "atomic", "by_name", "settings", "observe", "callable_module", "seat", "adaptive",
     "theory", "kernels", "compute", "graph", "partition", "bits", "message", "exchange", "nn", "systems", "train",
-    "launch", "measure", "testing", "tune", "lab.figures", "lab.training", "lab.listing", "lab.tuner",
-    "lab.players", "lab.course", "bench", "cli",
+    "results", "launch", "simulation", "testing", "tune", "lab.figures", "lab.training", "lab.listing", "lab.tuner",
+    "cli", "course",
 )  # fmt: skip
 # Doors open rooms by name; the others call what a user, a launcher or the front door names.
 IMPORT_BY_NAME = (
-    "__init__.py", "attached.py", "bench/pinned.py", "bench/registry.py", "by_name.py", "callable_module.py",
-    "lab/__init__.py", "launch/__init__.py", "launch/agent.py", "theory/__init__.py",
+    "__init__.py", "attached.py", "by_name.py", "callable_module.py", "cli/bench.py", "lab/__init__.py",
+    "launch/__init__.py", "launch/agent.py", "theory/__init__.py",
 )  # fmt: skip
 # Libraries that take long to import, or that a small installation has not got.
 HEAVY = {
     "anywidget", "cvxpy", "dgl", "highspy", "IPython", "ipywidgets", "kaleido", "networkx", "pandas", "plotly",
     "pymetis", "scipy", "sklearn", "torch_geometric",
 }  # fmt: skip
-MAY_IMPORT_DGL = ("graph/", "partition/metis.py", "nn/dgl.py", "bench/", "launch/doctor.py", "cli")
+MAY_IMPORT_DGL = ("graph/", "partition/metis.py", "nn/dgl.py", "train/dgl_mini_batch.py", "launch/doctor.py", "cli")
 
 
 def test_imports_point_down() -> None:
     assert arrows_up(TREE, ROOMS) == []
+    assert arrows_up(BENCHMARKS, ("engine", "kernels", "studies")) == []
+
+
+def test_the_product_needs_neither_the_course_nor_the_benchmarks() -> None:
+    found = [
+        f"{TREE.place(path)}:{mention.line}: {mention.module}"
+        for path in TREE.files
+        if TREE.name(path) not in DOORS
+        for mention in TREE.mentions[path]
+        if mention.module.split(".")[0] == "benchmarks"
+        or (mention.module.startswith("gnnqlab.course") and not TREE.place(path).startswith("course/"))
+    ]
+    assert found == [], "only the front door may name them"
 
 
 def test_no_circles() -> None:
     assert circles(TREE) == []
+    assert circles(BENCHMARKS) == []
 
 
 def test_names_that_are_computed_are_imported_by_few() -> None:
@@ -69,7 +85,8 @@ def test_only_few_files_need_dgl() -> None:
 
 
 def test_files_hold_one_idea() -> None:
-    lines = {TREE.place(path): len(path.read_text(encoding="utf-8").splitlines()) for path in TREE.files}
+    files = {tree.place(path): path for tree in (TREE, BENCHMARKS) for path in tree.files}
+    lines = {place: len(path.read_text(encoding="utf-8").splitlines()) for place, path in files.items()}
     assert {place: count for place, count in lines.items() if count > 400} == {}, "look for the second idea"
     vague = {"utils", "util", "helpers", "misc", "common"}
     assert [place for place in lines if Path(place).stem in vague] == [], "name the idea"

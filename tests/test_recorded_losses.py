@@ -19,8 +19,8 @@ from gnnqlab.nn import ModelSettings
 from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import SYSTEMS, make_system
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.trainer import worker_trainer
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.trainer import worker_trainer
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 

@@ -40,7 +40,7 @@ def serve(address: str) -> None:
     import gnnqlab.launch.agent
     import gnnqlab.launch.guard
     import gnnqlab.launch.worker
-    import gnnqlab.train.loop  # noqa: F401
+    import gnnqlab.train.loop.fit  # noqa: F401
     from gnnqlab.launch.processes import die_with_parent
 
     die_with_parent()

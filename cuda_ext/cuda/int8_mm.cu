@@ -2,7 +2,7 @@
 //
 // A block of eight warps makes a tile of 64 x 64 sums, 32 terms at a time. Half of the threads bring one factor's pieces, half
 // the other's, through registers, while the pieces before them are multiplied, into shared memory, where the terms of a row
-// lie side by side whichever way the factor is stored. Factors come in whole pieces (kernels/int8_mm.py pads what does not):
+// lie side by side whichever way the factor is stored. Factors come in whole pieces (kernels/dense/int8_mm.py pads what does not):
 // stored by rows, addresses and strides are multiples of 16 and zeros follow the last term up to one; stored by columns,
 // multiples of 4.
 #include "cuda/code_pieces.cuh"

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 STATIC = "static"
 _WRITTEN = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "datasets/*.md", "docs/*.md", "docs/how_to/*.md")
 _PICTURES = ("docs/*.png",)
-_RESULTS = "gnnqlab/bench/results/*.md"
+_RESULTS = "gnnqlab/results/*.md"
 _TREE = "```{toctree}\n:hidden:\n:glob:\n\n*\n```\n"
 _PAPERS = {"AQ": "AdaQP", "SY": "SYLVIE", "CD": "CDFGNN", "TG": "TANGO"}
 _MATHJAX = "sphinx-mathjax-offline/static/mathjax/tex-svg-full.js"
@@ -91,7 +91,7 @@ def write(files: Mapping[str, str | bytes], folder: Path) -> None:
 
 def errata_page(*, measure: bool) -> str:
     """Return the errata as Markdown, those of one paper together."""
-    from gnnqlab.lab.course.errata import errata
+    from gnnqlab.course.errata import errata
 
     text = [
         "# Errata\n",

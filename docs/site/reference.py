@@ -28,8 +28,10 @@ _TITLES = {
     "testing": "Tests of your own models",
     "tune": "Tuning",
     "theory": "Theory",
-    "lab": "Views, players, comparison",
-    "bench": "Kept measurements",
+    "lab": "Views, comparison, tuner",
+    "course": "Players and errata",
+    "results": "Kept measurements",
+    "simulation": "Simulation",
 }
 _CLASS = ":members:\n:inherited-members:"
 

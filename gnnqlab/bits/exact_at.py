@@ -53,7 +53,8 @@ class ExactAt:
     that assigns widths by their cost counts these rows at the widths it gave them. Its own settings cannot change while
     a run trains. A point at which no rows travel in codes ends the training after its first epoch, with those that do.
 
-    No paper has it: it is how a training is asked where its rounding matters (:mod:`gnnqlab.measure.rounding_cost`).
+    No paper has it: it is how a training is asked where its rounding matters
+    (:mod:`gnnqlab.course.experiments.rounding_cost`).
     :func:`gnnqlab.systems.exact_at.exact_at` puts it in a system.
 
     Example:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from gnnqlab.adaptive import Adaptive, Entry, State, Training
-from gnnqlab.bits.descent import Watch
+from gnnqlab.bits.assigner.descent import Watch
 from gnnqlab.bits.outlook import Foreseen, Outlook
 from gnnqlab.bits.policy import Period, Rows, some_of
 from gnnqlab.seat import Seat

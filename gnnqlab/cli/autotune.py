@@ -32,7 +32,7 @@ class Autotune(Options):
 
     def run(self) -> dict[str, Any]:
         from gnnqlab.systems.system import make_system
-        from gnnqlab.train.command import command_of
+        from gnnqlab.train.config.command import command_of
         from gnnqlab.tune.autotune import autotune
 
         given = self.recipe_settings("adaqp")

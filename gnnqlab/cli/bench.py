@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 import sys
@@ -11,9 +12,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from gnnqlab.cli.console import bench_table, plain_table
+from gnnqlab.cli.console import plain_table
 
-__all__ = ["Bench"]
+__all__ = ["Bench", "benchmarks"]
 
 
 @dataclass(kw_only=True)
@@ -85,7 +86,7 @@ class Bench:
     """Keep the rows in the table of this name, with date, machine and command. Where there is one, rows of the same
     case, figure and rival take the place of the old ones, and the others are added."""
     results: str | None = None
-    """Folder of kept tables; default: the package's own, gnnqlab/bench/results. With results: which folder to show."""
+    """Folder of kept tables; default: the package's own, gnnqlab/results. With results: which folder to show."""
     trainings: str | None = None
     """systems: folder in which each training is kept, and found again by the next call; default runs/bench-systems.
     broadcasts, caches, codecs, precision, tango: the same, default runs/bench-broadcasts, runs/bench-caches,
@@ -98,8 +99,7 @@ class Bench:
     """End standard output with one JSON object."""
 
     def run(self) -> dict[str, Any]:
-        from gnnqlab.bench.registry import measure
-        from gnnqlab.bench.results import HERE, expect_joinable
+        from gnnqlab.results import HERE, expect_joinable
 
         if self.name == "results":
             return self._show_kept()
@@ -135,7 +135,7 @@ class Bench:
             options["parts"] = tuple(self.parts.split(","))
         if self.computes is not None:
             options["computes"] = tuple(self.computes.split(","))
-        result = measure(self.name, repeats=self.repeats, **options)
+        result = benchmarks("engine.registry").measure(self.name, repeats=self.repeats, **options)
         if not self.json:
             print(f"{result['machine']['processor']}, instruction set {result['machine']['instruction_set']}")
             print(_table(self.name, result["rows"]))
@@ -147,7 +147,7 @@ class Bench:
 
     def _kept(self, part: str, rows: list[dict[str, Any]]) -> Path:
         """Join rows to the table of that name, or keep them beside it: what was measured is not lost."""
-        from gnnqlab.bench.results import HERE, join, keep
+        from gnnqlab.results import HERE, join, keep
 
         where: dict[str, Any] = {"command": self._command(), "folder": self.results or HERE}
         try:
@@ -159,8 +159,8 @@ class Bench:
 
     def _show_kept(self) -> dict[str, Any]:
         """Show all kept tables, or write them as a page."""
-        from gnnqlab.bench.results import HERE, load
-        from gnnqlab.bench.results.page import page
+        from gnnqlab.results import HERE, load
+        from gnnqlab.results.page import page
 
         tables = load(self.results or HERE)
         text = page(tables)
@@ -174,12 +174,12 @@ class Bench:
         return {"tables": list(tables.values())}
 
     def _put_systems(self, tables: Mapping[str, Mapping[str, Any]]) -> None:
-        from gnnqlab.bench.results.summary import put_between, summary
-
+        summary = benchmarks("engine.summary")
         assert self.readme is not None
         if "systems" not in tables:
             raise ValueError("there is no kept table of systems; make it with gnnqlab bench systems --keep systems")
-        text = put_between(self.readme.read_text(encoding="utf-8"), summary(tables["systems"]["rows"]))
+        rows = summary.summary(tables["systems"]["rows"])
+        text = summary.put_between(self.readme.read_text(encoding="utf-8"), rows)
         self.readme.write_text(text, encoding="utf-8")
 
     def _command(self) -> str:
@@ -193,6 +193,23 @@ class Bench:
         return shlex.join(words)
 
 
+def benchmarks(module: str) -> Any:
+    """Return a module of the benchmarks, which lie beside the package in a checkout.
+
+    Raises:
+        ValueError: if the package was installed without its sources.
+    """
+    try:
+        return importlib.import_module(f"benchmarks.{module}")
+    except ModuleNotFoundError as error:
+        if error.name != "benchmarks":
+            raise
+        raise ValueError(
+            "gnnqlab bench needs the folder benchmarks of a checkout, and it is not beside this installed package; "
+            "call it in a checkout after make demo, or show the kept tables with gnnqlab bench results"
+        ) from None
+
+
 _NOT_REPEATED = ("name", "keep", "results", "page", "readme", "trainings", "json")
 """Options that say where results go, not what is measured."""
 
@@ -204,7 +221,7 @@ def _another(path: str) -> str:
 
 def _named(graphs: str) -> str:
     """Return paths of graphs as the names by which any machine that has them finds them."""
-    from gnnqlab.bench.graphs import find_graph
+    find_graph = benchmarks("engine.graphs").find_graph
 
     def name(found: re.Match[str]) -> str:
         stem = Path(found[0]).stem
@@ -215,10 +232,8 @@ def _named(graphs: str) -> str:
 
 def _table(name: str, rows: list[dict[str, Any]]) -> str:
     """Return a measurement as a person reads it: as its module shows it, or each figure beside its rival."""
-    from gnnqlab.bench.registry import shown
-
-    own = shown(name, rows)
-    return bench_table(rows) if own is None else plain_table(own)
+    own = benchmarks("engine.registry").shown(name, rows)
+    return plain_table(benchmarks("engine.rows").cells(rows) if own is None else own)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -16,9 +16,9 @@ from gnnqlab.cli.options import Options
 from gnnqlab.cli.train import follow
 
 if TYPE_CHECKING:
-    from gnnqlab.bench.mini_batch import Line
     from gnnqlab.launch.run import Run
-    from gnnqlab.train.config import RunConfig
+    from gnnqlab.train.config.run_config import RunConfig
+    from gnnqlab.train.dgl_mini_batch import Line
 
 __all__ = ["Compare"]
 
@@ -114,8 +114,8 @@ class Compare(Options):
 
     def _mini_batch(self, config: RunConfig) -> tuple[list[Line], str]:
         """Return the line of mini-batches, or none and why there can be none."""
-        from gnnqlab.bench.mini_batch import MiniBatch, why_not
         from gnnqlab.graph import load
+        from gnnqlab.train.dgl_mini_batch import MiniBatch, why_not
 
         reason = why_not(config)
         if reason:

@@ -50,17 +50,21 @@ def completion_script(shell: str, commands: Mapping[str, type[Any]]) -> str:
 
 def _names() -> dict[str, list[str]]:
     """Return the words that an option may have, where there are few."""
-    from gnnqlab.bench.registry import BENCHES
+    from gnnqlab.cli.bench import benchmarks
     from gnnqlab.graph.sources import names
     from gnnqlab.nn.models import MODELS
     from gnnqlab.systems import SYSTEMS
     from gnnqlab.systems.parts import PARTS
 
+    try:
+        measurements = sorted(benchmarks("engine.registry").BENCHES)
+    except ValueError:  # an installed package has the kept tables alone
+        measurements = ["results"]
     return {
         "system": sorted(SYSTEMS),
         "model": sorted(MODELS),
         "partition": sorted(PARTS["partition"]),
-        "bench": sorted(BENCHES),
+        "bench": measurements,
         "graph": [str(row["name"]) for row in names() if ":" not in str(row["name"])],
         "shell": list(SHELLS),
     }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gnnqlab.train.scores import also_in, score_in
+from gnnqlab.train.loop.scores import also_in, score_in
 
-__all__ = ["bench_table", "grid_table", "plain_table", "run_table"]
+__all__ = ["grid_table", "plain_table", "run_table"]
 
 
 def run_table(summaries: list[dict[str, Any]]) -> str:
@@ -81,12 +81,6 @@ def _reached(seconds: float | None, first: float | None) -> str:
     if seconds is None:
         return "not reached"
     return f"{seconds:.2f} s" + (f", {first / seconds:.2f}x" if first is not None and seconds else "")
-
-
-def bench_table(rows: list[dict[str, Any]]) -> str:
-    from gnnqlab.bench.rows import cells
-
-    return plain_table(cells(rows))
 
 
 def plain_table(rows: list[dict[str, Any]]) -> str:

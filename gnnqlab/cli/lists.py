@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.cli.console import plain_table
-from gnnqlab.train.config_file import read_config
-from gnnqlab.train.scores import score_in
+from gnnqlab.train.config.config_file import read_config
+from gnnqlab.train.loop.scores import score_in
 
 if TYPE_CHECKING:
     from gnnqlab.launch.run import Run
@@ -130,6 +130,6 @@ class Doctor(_List):
     """Say what this machine can do, and what is missing."""
 
     def run(self) -> dict[str, Any]:
-        from gnnqlab.bench.doctor import examine
+        from gnnqlab.launch.doctor import examine
 
         return self._show(examine(), "checks")

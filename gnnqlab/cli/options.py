@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from gnnqlab.settings import NO_OPTION, Setting
 
 if TYPE_CHECKING:
-    from gnnqlab.train.config import RunConfig
+    from gnnqlab.train.config.run_config import RunConfig
 
 __all__ = ["Options"]
 
@@ -43,7 +43,7 @@ class Options:
         from gnnqlab.cli.sections import model_options, own_options, system_options
         from gnnqlab.systems.parts import partitioner_named
         from gnnqlab.systems.replaced import parts_in, replaced
-        from gnnqlab.train.configure import configure
+        from gnnqlab.train.config.configure import configure
 
         own = [*own_options(), *model_options(self.model)]
         recipes = {setting.option for setting in system_options(system)}

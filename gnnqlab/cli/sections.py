@@ -9,7 +9,7 @@ from gnnqlab.nn.models.registry import settings_class
 from gnnqlab.settings import Setting, settings_in
 from gnnqlab.systems import SYSTEMS
 from gnnqlab.systems.settings import settings_of
-from gnnqlab.train.config import LaunchSettings, TrainSettings
+from gnnqlab.train.config.run_config import LaunchSettings, TrainSettings
 from gnnqlab.train.link_prediction.settings import TaskSettings
 
 __all__ = ["SECTIONS", "Taken", "model_options", "own_options", "system_options", "taken"]

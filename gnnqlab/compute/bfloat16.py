@@ -27,11 +27,12 @@ from torch import Tensor
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.compute.prepared import PreparedProducts
 from gnnqlab.compute.products import Operand, Products, Range, widened
-from gnnqlab.kernels import attention, nodewise
-from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.kernels.aggregate import spmm
-from gnnqlab.kernels.dense import bfloat16_mm
-from gnnqlab.kernels.nodewise import Mask, Norm
+from gnnqlab.kernels.dense.dense import bfloat16_mm
+from gnnqlab.kernels.rowwise import nodewise
+from gnnqlab.kernels.rowwise.nodewise import Mask, Norm
+from gnnqlab.kernels.sparse import attention
+from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.kernels.sparse.aggregate import spmm
 
 __all__ = ["BFloat16Products", "BFloat16Rows"]
 

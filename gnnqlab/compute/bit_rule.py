@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from gnnqlab.kernels.quantize import Noise, quantize
+from gnnqlab.kernels.codec.quantize import Noise, quantize
 
 __all__ = ["CHOICES", "EPSILON", "TARGET", "bits_needed", "fewest", "relative_error"]
 
@@ -58,7 +58,7 @@ def bits_needed(
     Args:
         x: float32 ``(N, D)``, the output of the first layer.
         choices: widths to choose from.
-        scale, noise: as for :func:`gnnqlab.kernels.quantize.quantize`.
+        scale, noise: as for :func:`gnnqlab.kernels.codec.quantize.quantize`.
 
     Example:
         >>> import torch

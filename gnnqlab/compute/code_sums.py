@@ -10,8 +10,8 @@ from __future__ import annotations
 from gnnqlab.compute.codes import Codes
 from gnnqlab.compute.products import Range
 from gnnqlab.kernels import native
-from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.kernels.code_rows import PAIRED_WIDTHS, PairedRows, QuantizedRows, pack_pairs
+from gnnqlab.kernels.dense.code_rows import PAIRED_WIDTHS, PairedRows, QuantizedRows, pack_pairs
+from gnnqlab.kernels.sparse.adjacency import Adjacency
 
 __all__ = ["PACKINGS", "check_packing", "rows_to_sum"]
 
@@ -38,7 +38,8 @@ def check_packing(packed: str, bits: int | str) -> None:
 def rows_to_sum(
     adjacency: Adjacency, x: Codes, halo: Codes | None, *, packed: str, rows: Range | None, transposed: bool
 ) -> _Read:
-    """Return rows for :func:`gnnqlab.kernels.aggregate.spmm`, whose sums do not depend on whether they are packed.
+    """Return rows for :func:`gnnqlab.kernels.sparse.aggregate.spmm`, whose sums do not depend on whether they are
+    packed.
 
     Args:
         x: of the columns from 0 on; ``halo`` of those behind.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from gnnqlab.kernels.code_rows import QuantizedRows
+from gnnqlab.kernels.dense.code_rows import QuantizedRows
 from gnnqlab.kernels.noise import stream
 
 __all__ = ["Codes", "Numbers", "Quantized"]

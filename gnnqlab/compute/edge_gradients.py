@@ -16,8 +16,8 @@ from torch.autograd.function import once_differentiable
 
 from gnnqlab.compute.edge_products import EdgeProducts
 from gnnqlab.compute.kept import keep, kept
-from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.kernels.sddmm import segment_sum
+from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.kernels.sparse.sddmm import segment_sum
 
 __all__ = ["EdgeAdd", "EdgeDot", "EdgeSum", "WeightedSum"]
 

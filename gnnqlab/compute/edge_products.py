@@ -9,9 +9,9 @@ from torch import Tensor
 from gnnqlab.compute.codes import Codes
 from gnnqlab.compute.prepared import PreparedProducts
 from gnnqlab.compute.products import Operand
-from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.kernels.head_sums import head_sums
-from gnnqlab.kernels.int8_edges import int8_sddmm_add, int8_sddmm_dot
+from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.kernels.sparse.head_sums import head_sums
+from gnnqlab.kernels.sparse.int8_edges import int8_sddmm_add, int8_sddmm_dot
 
 __all__ = ["EdgeProducts"]
 
@@ -24,7 +24,7 @@ class EdgeProducts(PreparedProducts):
     """
 
     head_way: str = "measured"
-    """How several heads are summed, one of :data:`gnnqlab.kernels.head_sums.WAYS`."""
+    """How several heads are summed, one of :data:`gnnqlab.kernels.sparse.head_sums.WAYS`."""
 
     def weighted_sum(self, adjacency: Adjacency, weights: Tensor, x: Operand) -> Tensor:
         """Return ``out[i, k] = sum_e weights[e, k] x[source of e, k]``, ``(R, K, F)``, of an operand ``(N, K, F)``."""

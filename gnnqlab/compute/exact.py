@@ -25,9 +25,9 @@ from gnnqlab.compute.gradients import Attend, Linear
 from gnnqlab.compute.packed import Counter, PackedRows, pack
 from gnnqlab.compute.packed_gradients import Affine, LayerNorm, Rectifier
 from gnnqlab.compute.products import Operand, PassRows, Products, Range
-from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.kernels.nodewise import Mask, Norm, step_by_step
 from gnnqlab.kernels.noise import stream
+from gnnqlab.kernels.rowwise.nodewise import Mask, Norm, step_by_step
+from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.settings import OneOf, check
 from gnnqlab.settings import Range as Between
 

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from gnnqlab.compute.products import Operand, PassRows, Products, Range
-from gnnqlab.kernels import aggregate as sparse
-from gnnqlab.kernels import attention, tall
-from gnnqlab.kernels.adjacency import Adjacency
+from gnnqlab.kernels.dense.dense import tall
+from gnnqlab.kernels.sparse import aggregate as sparse
+from gnnqlab.kernels.sparse import attention
+from gnnqlab.kernels.sparse.adjacency import Adjacency
 
 __all__ = ["PLAIN", "Float32Products", "PlainProducts"]
 

@@ -15,8 +15,8 @@ from torch.autograd.function import once_differentiable
 
 from gnnqlab.compute.kept import keep, kept
 from gnnqlab.compute.products import Products
-from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.kernels.attention import pack_rows, segment_sum
+from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.kernels.sparse.attention import pack_rows, segment_sum
 
 __all__ = ["Aggregate", "Attend", "Linear", "LinearByType", "rounded"]
 

@@ -43,13 +43,13 @@ from gnnqlab.compute.edge_products import EdgeProducts
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.compute.largest import WHOLE, Largest
 from gnnqlab.compute.products import Operand, PassRows, Products, Range
-from gnnqlab.kernels import aggregate as sparse
-from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.kernels.code_rows import QuantizedRows
-from gnnqlab.kernels.int8_edges import int8_attend_columns, int8_attend_rows, quantized_sum
-from gnnqlab.kernels.int8_mm import MOST_TERMS, int8_mm, int8_mm_scaled, int8_mm_transposed
+from gnnqlab.kernels.codec.quantize import SCALES, WIDTHS, Noise, check_bits, quantize
+from gnnqlab.kernels.dense.code_rows import QuantizedRows
+from gnnqlab.kernels.dense.int8_mm import MOST_TERMS, int8_mm, int8_mm_scaled, int8_mm_transposed
 from gnnqlab.kernels.noise import stream
-from gnnqlab.kernels.quantize import SCALES, WIDTHS, Noise, check_bits, quantize
+from gnnqlab.kernels.sparse import aggregate as sparse
+from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.kernels.sparse.int8_edges import int8_attend_columns, int8_attend_rows, quantized_sum
 
 __all__ = ["Int8Products", "QuantizedProducts"]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gnnqlab.kernels.codec import decode_rows, encode_rows, row_bytes
+from gnnqlab.kernels.codec.rows import decode_rows, encode_rows, row_bytes
 from gnnqlab.kernels.noise import uniform16
 
 __all__ = ["Counter", "PackedRows", "kept_bytes", "pack", "projected_columns", "projection"]

@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from gnnqlab.compute.kept import keep, kept
 from gnnqlab.compute.products import Operand, Products
-from gnnqlab.kernels.signs import pack_positive, unpack_positive
+from gnnqlab.kernels.rowwise.signs import pack_positive, unpack_positive
 
 __all__ = ["Affine", "LayerNorm", "Rectifier"]
 

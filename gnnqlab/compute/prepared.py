@@ -15,7 +15,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from gnnqlab.compute.gradients import Aggregate, Attend, Linear
 from gnnqlab.compute.products import Operand, PassRows, Products, Range
-from gnnqlab.kernels.adjacency import Adjacency
+from gnnqlab.kernels.sparse.adjacency import Adjacency
 
 __all__ = ["PreparedProducts"]
 

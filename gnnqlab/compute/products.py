@@ -17,9 +17,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from gnnqlab.kernels import joins, nodewise, residual
-from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.kernels.nodewise import Mask, Norm
+from gnnqlab.kernels.rowwise import joins, nodewise, residual
+from gnnqlab.kernels.rowwise.nodewise import Mask, Norm
+from gnnqlab.kernels.sparse.adjacency import Adjacency
 
 __all__ = ["Compute", "Operand", "PassRows", "Products", "Range", "widened"]
 
@@ -145,7 +145,7 @@ class Products(ABC):
     def nodewise(
         self, x: Tensor, norm: Norm | None, *, activation: str, mask: Mask | None, inplace: bool = False
     ) -> Tensor:
-        """Return ``drop(activation(norm(x)))`` as :func:`gnnqlab.kernels.nodewise.nodewise`; differentiable.
+        """Return ``drop(activation(norm(x)))`` as :func:`gnnqlab.kernels.rowwise.nodewise.nodewise`; differentiable.
 
         What comes out is an operand already where a kind of products has one of rows as narrow: other passes take it as
         it is, or :func:`widened`.
@@ -159,7 +159,8 @@ class Products(ABC):
         return nodewise.nodewise_both(x, norm, activation=activation, mask=mask)
 
     def residual(self, x: Tensor, first: Tensor, share: float) -> tuple[Tensor, Tensor]:
-        """Return ``(1 - share) x + share first`` and ``first``, as :func:`gnnqlab.kernels.residual.residual`."""
+        """Return ``(1 - share) x + share first`` and ``first``, as
+        :func:`gnnqlab.kernels.rowwise.residual.residual`."""
         return residual.residual(x, first, share)
 
     def join(self, layers: Sequence[Tensor], how: str, *, mask: Mask | None) -> Tensor:
@@ -215,7 +216,8 @@ class Products(ABC):
         out: Tensor | None = None,
         accumulate: bool = False,
     ) -> Tensor:
-        """Sum each row's neighbours in float32, as :func:`gnnqlab.kernels.aggregate.spmm`; ``x``, ``halo`` as `mm`."""
+        """Sum each row's neighbours in float32, as :func:`gnnqlab.kernels.sparse.aggregate.spmm`; ``x``, ``halo`` as
+        `mm`."""
 
     @abstractmethod
     def attend_rows(
@@ -231,7 +233,8 @@ class Products(ABC):
         rows: Range | None = None,
         out: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Attend, forward, as :func:`gnnqlab.kernels.attention.attend_rows`; values are operands ``(N, K, F)``."""
+        """Attend, forward, as :func:`gnnqlab.kernels.sparse.attention.attend_rows`; values are operands ``(N, K,
+        F)``."""
 
     @abstractmethod
     def attend_columns(
@@ -246,7 +249,8 @@ class Products(ABC):
         columns: Range,
         slope: float = 0.2,
     ) -> tuple[Tensor, Tensor]:
-        """Attend, backward, as :func:`gnnqlab.kernels.attention.attend_columns`; values, gradient are operands."""
+        """Attend, backward, as :func:`gnnqlab.kernels.sparse.attention.attend_columns`; values, gradient are
+        operands."""
 
     @abstractmethod
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -262,7 +266,7 @@ class Products(ABC):
 
     @abstractmethod
     def aggregate(self, adjacency: Adjacency, x: Tensor) -> Tensor:
-        """Return ``A x``, differentiable in ``x``, as :func:`gnnqlab.kernels.aggregate.aggregate`."""
+        """Return ``A x``, differentiable in ``x``, as :func:`gnnqlab.kernels.sparse.aggregate.aggregate`."""
 
     @abstractmethod
     def attend(

@@ -1,15 +1,15 @@
 """Which rows travel, to whom, and in which order."""
 
-from gnnqlab.exchange.broadcast import Broadcast, BroadcastExchange
-from gnnqlab.exchange.halo import Halo, HaloExchange
-from gnnqlab.exchange.halo_plan import HaloPlan
-from gnnqlab.exchange.halo_rows import exchange_rows
+from gnnqlab.exchange.broadcast.exchange import Broadcast, BroadcastExchange
+from gnnqlab.exchange.halo.exchange import Halo, HaloExchange
 from gnnqlab.exchange.hop import Hop
-from gnnqlab.exchange.pipeline import AdaptivePipeline, Pipelined
 from gnnqlab.exchange.protocol import Exchange
-from gnnqlab.exchange.replica import ReplicaExchange, Replicas
-from gnnqlab.exchange.schedule import Overlapped, Schedule, Synchronous
-from gnnqlab.exchange.sequential import Sequential
+from gnnqlab.exchange.schedules.pipeline import AdaptivePipeline, Pipelined
+from gnnqlab.exchange.schedules.schedule import Overlapped, Schedule, Synchronous
+from gnnqlab.exchange.schedules.sequential import Sequential
+from gnnqlab.exchange.standalone.halo_plan import HaloPlan
+from gnnqlab.exchange.standalone.halo_rows import exchange_rows
+from gnnqlab.exchange.vertex_cut.exchange import ReplicaExchange, Replicas
 
 __all__ = [
     "AdaptivePipeline",

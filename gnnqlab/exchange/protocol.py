@@ -8,10 +8,10 @@ from torch import Tensor
 
 from gnnqlab.compute import Products
 from gnnqlab.exchange.hop import Hop
-from gnnqlab.exchange.schedule import Runner
+from gnnqlab.exchange.schedules.schedule import Runner
 from gnnqlab.exchange.timeline import Timeline
-from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.message.channel import Channel
+from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.message.channels.channel import Channel
 
 __all__ = ["Exchange"]
 

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from gnnqlab.exchange.stages import Stages
-from gnnqlab.message.incoming import Arrival
+from gnnqlab.message.channels.incoming import Arrival
 from gnnqlab.message.place import Phases, Place, no_phases
 
 __all__ = ["WHATS", "Span", "Timeline", "transfers"]

@@ -10,7 +10,7 @@ from torch import Tensor
 from gnnqlab.exchange.hop import Hop
 from gnnqlab.exchange.protocol import Exchange
 from gnnqlab.exchange.whole import convolve_in_steps
-from gnnqlab.kernels.adjacency import Adjacency
+from gnnqlab.kernels.sparse.adjacency import Adjacency
 
 __all__ = ["Watched"]
 

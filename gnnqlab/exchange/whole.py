@@ -10,10 +10,10 @@ from torch import Tensor
 from gnnqlab.compute import Products
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.exchange.hop import Hop
-from gnnqlab.exchange.schedule import Runner, Synchronous
+from gnnqlab.exchange.schedules.schedule import Runner, Synchronous
 from gnnqlab.exchange.timeline import Timeline
-from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.message.channel import Channel
+from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.message.channels.channel import Channel
 
 __all__ = ["WholeGraph", "convolve_in_steps"]
 

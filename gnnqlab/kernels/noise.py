@@ -38,8 +38,8 @@ def stream(kind: str, layer: int, sender: int = 0, round: int = 0) -> int:
         layer: layer number, or number of the operand in its pass, below 4096.
         sender: tells apart messages about one node that must err independently: sending rank + 1 for gradients, which
             come from several ranks; for rows, which go to several, the number of the receiver (see
-            :class:`gnnqlab.message.codec.Noise`). 0 for everything else, so that a mask does not depend on the number
-            of workers. Below 4096.
+            :class:`gnnqlab.message.codecs.codec.Noise`). 0 for everything else, so that a mask does not depend on the
+            number of workers. Below 4096.
         round: which exchange of the layer and direction. It counts modulo 16: where there are more, as when blocks are
             broadcast in turn, their nodes differ.
 

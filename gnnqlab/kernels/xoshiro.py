@@ -15,13 +15,13 @@ from torch import Tensor
 
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import native
-from gnnqlab.kernels.adjacency import describe
-from gnnqlab.kernels.aggregate import QuantizedRows
-from gnnqlab.kernels.codec import run_noting
+from gnnqlab.kernels.codec.quantize import check_bits, raise_or_note
+from gnnqlab.kernels.codec.rows import run_noting
 from gnnqlab.kernels.noise import check_counter
-from gnnqlab.kernels.quantize import check_bits, raise_or_note
 from gnnqlab.kernels.reference import quantize as rounding
 from gnnqlab.kernels.reference import xoshiro as reference
+from gnnqlab.kernels.sparse.adjacency import describe
+from gnnqlab.kernels.sparse.aggregate import QuantizedRows
 
 __all__ = ["quantize_xoshiro", "xoshiro"]
 
@@ -33,7 +33,7 @@ def quantize_xoshiro(x: Tensor, *, bits: int = 8, seed: int, out: QuantizedRows 
     """Round each element to a multiple of its row's scale with noise from generators in registers.
 
     ``q = floor(x / s + u)`` with ``s = max|x| / L`` and ``L = 2**(b - 1) - 1``, as in
-    :func:`gnnqlab.kernels.quantize.quantize` (TANGO Eqs. 1 to 3); ``u`` are 16-bit values of eight xoshiro256++
+    :func:`gnnqlab.kernels.codec.quantize.quantize` (TANGO Eqs. 1 to 3); ``u`` are 16-bit values of eight xoshiro256++
     generators for each block of 64 rows, which begin at words of SplitMix64 of (seed, block). The codes do not depend
     on threads, instruction set or backend.
 

@@ -1,8 +1,9 @@
-"""Looking at training, in rooms of its own: figures < training < tuner < players < course."""
+"""Looking at training, in rooms of its own: figures < training < listing < tuner."""
 
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import Any
 
 _HOMES = {
@@ -11,8 +12,14 @@ _HOMES = {
 }
 
 
+_MOVED = {"course": "gnnqlab.course", "players": "gnnqlab.course.players"}
+
+
 def __getattr__(name: str) -> Any:
     for room, names in _HOMES.items():
         if name in names:
             return getattr(importlib.import_module(f"{__name__}.{room}"), name)
+    if name in _MOVED:
+        warnings.warn(f"gnnqlab.lab.{name} is {_MOVED[name]} now", DeprecationWarning, stacklevel=2)
+        return importlib.import_module(_MOVED[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
     tell()
     follow()
     if "--start-method=fork" in arguments:
-        for module in ("gnnqlab.train.config", named(arguments)):
+        for module in ("gnnqlab.train.config.run_config", named(arguments)):
             try:
                 importlib.import_module(module.partition(":")[0])
             except Exception as error:  # the workers meet it again and report it properly

@@ -15,7 +15,7 @@ from typing import Any
 
 from gnnqlab.launch.guarded import begin
 from gnnqlab.systems.system import make_system
-from gnnqlab.train.config import RunConfig
+from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.link import link_name, parse_link
 
 __all__ = ["Calibration", "LinkTrial", "calibrate", "first_rate", "next_rate", "search", "sent_by_host", "settle"]

@@ -15,7 +15,7 @@ from gnnqlab.launch.folder import new_id
 from gnnqlab.launch.guarded import worker_arguments
 
 if TYPE_CHECKING:
-    from gnnqlab.train.config import RunConfig
+    from gnnqlab.train.config.run_config import RunConfig
 
 __all__ = ["interface_address", "shared_folder", "slurm_script", "torchrun_command"]
 

@@ -10,8 +10,8 @@ from gnnqlab.launch.local import launch
 from gnnqlab.launch.machines import other_machines
 from gnnqlab.launch.past import carry_over
 from gnnqlab.launch.run import LIVE, Run
-from gnnqlab.train.checkpoint import newest_checkpoint
-from gnnqlab.train.config import RunConfig
+from gnnqlab.train.checkpoints.checkpoint import newest_checkpoint
+from gnnqlab.train.config.run_config import RunConfig
 
 __all__ = ["resume", "to_go_on"]
 

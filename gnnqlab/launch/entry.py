@@ -8,7 +8,7 @@ from gnnqlab import by_name
 
 __all__ = ["FIT", "argument", "load", "named"]
 
-FIT = "gnnqlab.train.loop:fit"
+FIT = "gnnqlab.train.loop.fit:fit"
 """The training loop, ``module:function``."""
 _OPTION = "--fit="
 

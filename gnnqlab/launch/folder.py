@@ -6,8 +6,8 @@ RUN/guard.json               processes of the run with their start times, to fin
 RUN/events.jsonl             one line an event: launched, running, slow, stalled, failed, finished ...
 RUN/records-rankR.jsonl      written by training, as is traffic-rankR.jsonl
 RUN/assignments.jsonl        one line an assignment of bit-widths: settings, solutions, cost model
-RUN/checkpoints/             the newest two checkpoints, see train/checkpoint.py
-RUN/model.safetensors        the weights at the end, see train/model_file.py
+RUN/checkpoints/             the newest two checkpoints, see train/checkpoints/checkpoint.py
+RUN/model.safetensors        the weights at the end, see train/checkpoints/model_file.py
 RUN/control.json             settings changed while it trains (``Run.control``); read by rank 0 once an epoch
 RUN/heartbeat/rankR          see train/heartbeat.py
 RUN/errors/rankR.json        what a rank said before it failed; rankR.trace: stacks after a crash or a hang
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnqlab.atomic import write_text
-from gnnqlab.train.machine import node_name
+from gnnqlab.train.records.machine import node_name
 
 __all__ = [
     "LIVE",

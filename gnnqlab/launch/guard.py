@@ -28,7 +28,7 @@ from gnnqlab.launch.past import carry_over, checkpoints
 from gnnqlab.launch.stall import Rules, Stall, StallWatch
 from gnnqlab.launch.verdict import WorkerError, order, signal_name
 from gnnqlab.launch.witness import Witness
-from gnnqlab.train.machine import NODE
+from gnnqlab.train.records.machine import NODE
 
 __all__ = ["Guard", "main"]
 

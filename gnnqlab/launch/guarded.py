@@ -20,7 +20,7 @@ from gnnqlab.launch.search_path import told
 from gnnqlab.train.memory import large_pages
 
 if TYPE_CHECKING:
-    from gnnqlab.train.config import RunConfig
+    from gnnqlab.train.config.run_config import RunConfig
 
 __all__ = ["STARTER", "agent_command", "begin", "plain_torchrun", "worker_arguments"]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from gnnqlab.launch.run import LIVE, Run, runs
 from gnnqlab.partition.parts import cache_folder
-from gnnqlab.train.config_file import NAME as CONFIG
-from gnnqlab.train.config_file import read_config
+from gnnqlab.train.config.config_file import NAME as CONFIG
+from gnnqlab.train.config.config_file import read_config
 
 __all__ = ["bytes_under", "delete_run", "ended_before", "named", "prune_cache"]
 

@@ -13,7 +13,7 @@ from gnnqlab.launch.guarded import begin
 from gnnqlab.launch.run import Run
 
 if TYPE_CHECKING:
-    from gnnqlab.train.config import RunConfig
+    from gnnqlab.train.config.run_config import RunConfig
 
 __all__ = ["launch"]
 
@@ -53,7 +53,7 @@ def launch(
         from gnnqlab.launch.calibrate import settle
 
         [config] = settle([config])
-    from gnnqlab.train.pauses import advice
+    from gnnqlab.train.records.pauses import advice
 
     if said := advice(config.system, config.workers, config.train.evaluate_every):
         warnings.warn(said, stacklevel=2)

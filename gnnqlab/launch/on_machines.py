@@ -12,11 +12,11 @@ from gnnqlab.launch.folder import default_root, new_id
 from gnnqlab.launch.run import Run
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.systems.system import System
-from gnnqlab.train.configure import configure
+from gnnqlab.train.config.configure import configure
 from gnnqlab.train.prepare import keep_graph
 
 if TYPE_CHECKING:
-    from gnnqlab.train.config import RunConfig
+    from gnnqlab.train.config.run_config import RunConfig
 
 __all__ = ["MachineLines", "machine_lines", "on_machines", "resume_on_machines"]
 

@@ -1,7 +1,8 @@
 """Slow this worker's connections to other hosts down to the rate of a link that is not there.
 
 The kernel spaces what a connection sends (``SO_MAX_PACING_RATE``), without any right: gradients, evaluation and large
-messages take their time. Up to 128 kB go at once, so small messages are held back by ``gnnqlab.message.paced`` as well.
+messages take their time. Up to 128 kB go at once, so small messages are held back by
+``gnnqlab.message.transport.paced`` as well.
 """
 
 from __future__ import annotations

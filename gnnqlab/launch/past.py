@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnqlab.launch import folder as files
-from gnnqlab.train.json_lines import read_lines
+from gnnqlab.train.records.json_lines import read_lines
 
 __all__ = ["carry_over", "checkpoints"]
 
@@ -40,7 +40,7 @@ def carry_over(old: Path, new: Path, epoch: int) -> None:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """Return a run's checkpoints, whole or not; see ``train/checkpoint.py``."""
+    """Return a run's checkpoints, whole or not; see ``train/checkpoints/checkpoint.py``."""
     return sorted(folder.glob("checkpoints/epoch-*.safetensors"))
 
 

@@ -22,10 +22,10 @@ from gnnqlab.launch.progress import Progress
 from gnnqlab.launch.strays import Stray, end_strays
 from gnnqlab.launch.trained import Trained
 from gnnqlab.launch.verdict import WorkerError
-from gnnqlab.train.config_file import NAME as CONFIG
-from gnnqlab.train.config_file import read_config
+from gnnqlab.train.config.config_file import NAME as CONFIG
+from gnnqlab.train.config.config_file import read_config
 from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
-from gnnqlab.train.left import without_records
+from gnnqlab.train.records.left import without_records
 
 __all__ = ["LIVE", "Run", "Runs", "cleanup", "runs"]
 

@@ -10,7 +10,7 @@ from gnnqlab.launch import local
 from gnnqlab.launch.run import Run
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.systems.system import System
-from gnnqlab.train.configure import configure
+from gnnqlab.train.config.configure import configure
 
 __all__ = ["launch"]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
     from gnnqlab.graph.link_split import LinkSplit
     from gnnqlab.partition.parts import Parts
-    from gnnqlab.train.model_file import SavedModel
+    from gnnqlab.train.checkpoints.model_file import SavedModel
 
 __all__ = ["Trained"]
 
@@ -174,8 +174,8 @@ class Trained(Written, ABC):
         return saved.build(config.model, seed=config.train.seed, decoder=decoder)
 
     def _saved(self) -> SavedModel:
-        from gnnqlab.train.checkpoint import FOLDER
-        from gnnqlab.train.model_file import MODEL, read_model
+        from gnnqlab.train.checkpoints.checkpoint import FOLDER
+        from gnnqlab.train.checkpoints.model_file import MODEL, read_model
 
         found = read_model(self.folder)
         if found is not None:

@@ -25,7 +25,7 @@ from gnnqlab.launch.hosts import enter
 from gnnqlab.launch.search_path import follow
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.link import Link
-from gnnqlab.train.machine import this_node
+from gnnqlab.train.records.machine import this_node
 
 __all__ = ["main"]
 
@@ -129,7 +129,7 @@ def _train(folder: Path, rank: int, heartbeat: Heartbeat, fit: str) -> None:
     torch.set_num_threads(threads)
     device = _device(launch["device"], launch["backend"], local_rank)
     train = load(fit)
-    from gnnqlab.train.config import RunConfig
+    from gnnqlab.train.config.run_config import RunConfig
 
     run_config = RunConfig.from_json(config)
     heartbeat.phase("init", limit_s=_INIT_S)

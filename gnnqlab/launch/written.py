@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.launch import folder as files
-from gnnqlab.train.config_file import read_config, unimported
+from gnnqlab.train.config.config_file import read_config, unimported
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gnnqlab.train.config import RunConfig
+    from gnnqlab.train.config.run_config import RunConfig
 
 __all__ = ["Written"]
 
@@ -40,7 +40,7 @@ class Written:
         Raises:
             ValueError: if a part or the model comes from a module of yours that is not found here.
         """
-        from gnnqlab.train.config import RunConfig
+        from gnnqlab.train.config.run_config import RunConfig
 
         try:
             return RunConfig.from_json(read_config(self.folder))
@@ -57,7 +57,7 @@ class Written:
         Raises:
             ValueError: if ``config.json`` is none of a run; the message names the file.
         """
-        from gnnqlab.train.config import RunConfig
+        from gnnqlab.train.config.run_config import RunConfig
 
         value = read_config(self.folder)
         if unimported(value):
@@ -70,7 +70,7 @@ class Written:
     @property
     def records(self) -> pd.DataFrame:
         """One row an epoch and worker; grows while the run trains."""
-        from gnnqlab.train.record import read_records
+        from gnnqlab.train.records.record import read_records
 
         return read_records(self.folder)
 
@@ -80,14 +80,14 @@ class Written:
 
         ``tier``: ``inner`` between workers of one host, ``outer`` between hosts.
         """
-        from gnnqlab.train.traffic import read_traffic
+        from gnnqlab.train.records.traffic import read_traffic
 
         return read_traffic(self.folder)
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
         """The tables of the run's observers, by the name of their class; each has a column ``rank``."""
-        from gnnqlab.train.observer_tables import read_tables
+        from gnnqlab.train.records.observer_tables import read_tables
 
         return read_tables(self.folder)
 
@@ -107,7 +107,7 @@ class Written:
         Example:
             ``run.read_traffic(last=10).groupby("bits")["rows"].sum()``
         """
-        from gnnqlab.train.traffic import read_traffic
+        from gnnqlab.train.records.traffic import read_traffic
 
         return read_traffic(self.folder, epochs=epochs, last=last, spread=spread)
 
@@ -117,49 +117,49 @@ class Written:
 
         Columns: ``epoch, layer, direction, rank, what, peer, start_s, end_s``.
         """
-        from gnnqlab.train.timeline import read_timeline
+        from gnnqlab.train.records.timeline import read_timeline
 
         return read_timeline(self.folder)
 
     @property
     def assignments(self) -> pd.DataFrame:
         """One row an assignment of bit-widths, layer and direction: what was chosen, from when on, how surely."""
-        from gnnqlab.train.record import read_assignments
+        from gnnqlab.train.records.record import read_assignments
 
         return read_assignments(self.folder)
 
     @property
     def cache(self) -> pd.DataFrame:
         """Rows sent and offered by epoch, worker, layer and direction, and the ε in force; empty without a cache."""
-        from gnnqlab.train.cached import read_cache
+        from gnnqlab.train.records.cached import read_cache
 
         return read_cache(self.folder)
 
     @property
     def memory(self) -> pd.DataFrame:
         """Bytes of live tensors by purpose at the peak of each epoch that was counted; launch with ``memory_every``."""
-        from gnnqlab.train.ledger import read_memory
+        from gnnqlab.train.records.ledger import read_memory
 
         return read_memory(self.folder)
 
     @property
     def decisions(self) -> pd.DataFrame:
         """What was decided about widths, staleness and ε while the run trained: ``epoch, what, why`` (SYLVIE)."""
-        from gnnqlab.train.record import read_decisions
+        from gnnqlab.train.records.record import read_decisions
 
         return read_decisions(self.folder)
 
     @property
     def links(self) -> pd.DataFrame:
         """The cost model of every pair of workers (θ, γ, R²) at each assignment."""
-        from gnnqlab.train.record import read_links
+        from gnnqlab.train.records.record import read_links
 
         return read_links(self.folder)
 
     @property
     def summary(self) -> dict[str, Any]:
         """The figures of the run, as ``gnnqlab train --json`` prints them."""
-        from gnnqlab.train.record import summarize
+        from gnnqlab.train.records.record import summarize
 
         return summarize(self.folder)
 

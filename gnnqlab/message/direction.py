@@ -14,7 +14,7 @@ class ByDirection:
     """Two parts of one axis; a pair ``(forward, backward)`` given to a :class:`System` becomes this.
 
     Example:
-        >>> from gnnqlab.message.codec import Float32, Stochastic
+        >>> from gnnqlab.message.codecs.codec import Float32, Stochastic
         >>> of_direction(ByDirection(Stochastic(), Float32()), "backward")
         Float32()
     """

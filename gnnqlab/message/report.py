@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gnnqlab.message.codec import Codec, Noise
+from gnnqlab.message.codecs.codec import Codec, Noise
 from gnnqlab.message.place import Place
 from gnnqlab.message.wire import Layout
 from gnnqlab.observe import MessageDecoded, MessageEncoded, Observers

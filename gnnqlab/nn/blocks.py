@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from gnnqlab.graph.edge_data import refuse_features
 from gnnqlab.graph.graph import Graph
-from gnnqlab.kernels.aggregate import Adjacency, aggregate
-from gnnqlab.kernels.attention import attend
-from gnnqlab.kernels.nodewise import Norm, step_by_step
+from gnnqlab.kernels.rowwise.nodewise import Norm, step_by_step
+from gnnqlab.kernels.sparse.aggregate import Adjacency, aggregate
+from gnnqlab.kernels.sparse.attention import attend
 from gnnqlab.nn.attention import AttentionConvolution
 from gnnqlab.nn.layers import GraphConvolution, SageConvolution
 from gnnqlab.nn.models.stack import ConvolutionStack, norm_of

@@ -42,7 +42,7 @@ from gnnqlab.compute.edge_gradients import EdgeAdd, EdgeDot, EdgeSum, WeightedSu
 from gnnqlab.compute.gradients import Linear, LinearByType
 from gnnqlab.compute.int8 import Int8Products, QuantizedProducts
 from gnnqlab.compute.products import PassRows
-from gnnqlab.kernels.head_sums import WAYS
+from gnnqlab.kernels.sparse.head_sums import WAYS
 from gnnqlab.nn.dgl_edges import edges_of
 
 __all__ = ["Tango", "tango"]
@@ -67,8 +67,8 @@ def tango(
         exact: modules whose products stay in float32, usually the layer before the loss.
         exact_logits: keep numbers of edges in float32. With a scale a row a single head's number is its own scale, and
             stays as it is in a sum of both ends even if not asked to.
-        head_way: how heads are summed, one of :data:`gnnqlab.kernels.head_sums.WAYS`: in one pass, one by one, or the
-            faster, measured once a process.
+        head_way: how heads are summed, one of :data:`gnnqlab.kernels.sparse.head_sums.WAYS`: in one pass, one by one,
+            or the faster, measured once a process.
         seed: of the noise; each opening of a block draws anew.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnqlab.kernels.adjacency import Adjacency
+from gnnqlab.kernels.sparse.adjacency import Adjacency
 
 __all__ = ["Edges", "edges_of"]
 

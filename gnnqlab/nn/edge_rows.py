@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from gnnqlab.graph.edge_data import refuse_attention, refuse_features
-from gnnqlab.kernels.aggregate import aggregate
-from gnnqlab.kernels.attention import sddmm_add, segment_softmax, weighted_sum
+from gnnqlab.kernels.sparse.aggregate import aggregate
+from gnnqlab.kernels.sparse.attention import sddmm_add, segment_softmax, weighted_sum
 from gnnqlab.nn.message_passing import GraphPass
 from gnnqlab.nn.timed import timed
 

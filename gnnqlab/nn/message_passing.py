@@ -27,8 +27,8 @@ from gnnqlab.exchange.whole import WholeGraph
 from gnnqlab.graph.edge_data import refuse_attention
 from gnnqlab.graph.features import SparseRows
 from gnnqlab.graph.graph import Graph
-from gnnqlab.kernels.adjacency import Adjacency
 from gnnqlab.kernels.noise import stream
+from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.nn.row_passes import RowPasses
 from gnnqlab.nn.sparse_input import SparseInput, project
 from gnnqlab.nn.timed import PassClock, timed

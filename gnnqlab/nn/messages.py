@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gnnqlab.kernels.aggregate import aggregate
-from gnnqlab.kernels.attention import sddmm_add
+from gnnqlab.kernels.sparse.aggregate import aggregate
+from gnnqlab.kernels.sparse.attention import sddmm_add
 from gnnqlab.nn.edge_rows import edge_features as features_of_edges
 from gnnqlab.nn.layers import glorot
 from gnnqlab.nn.message_passing import GraphPass

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from gnnqlab.compute import Products
 from gnnqlab.compute.remade import Remakes
 from gnnqlab.exchange.hop import Ahead, Drop
-from gnnqlab.kernels.nodewise import Mask, Norm
+from gnnqlab.kernels.rowwise.nodewise import Mask, Norm
 from gnnqlab.nn.timed import PassClock, timed
 
 __all__ = ["RowPasses"]
@@ -69,7 +69,7 @@ class RowPasses(ABC):
 
         Args:
             layers: float32 ``(N, D)``.
-            how: one of ``gnnqlab.kernels.joins.JOINS``.
+            how: one of ``gnnqlab.kernels.rowwise.joins.JOINS``.
             dropout: of the join; nothing outside training.
 
         Example:
@@ -96,7 +96,7 @@ class RowPasses(ABC):
         Args:
             y: the result of a layer, float32 ``(N, D)``.
             norm: over columns, or none.
-            activation: one of ``gnnqlab.kernels.nodewise.ACTIVATIONS``.
+            activation: one of ``gnnqlab.kernels.rowwise.nodewise.ACTIVATIONS``.
             dropout: of the next layer's input; see :meth:`dropout`.
             looked_at: whether these rows go to a look at neighbours; else they are dropped here in any case.
 

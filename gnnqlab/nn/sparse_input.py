@@ -10,8 +10,8 @@ from torch import Tensor
 
 from gnnqlab.compute import Products
 from gnnqlab.graph.features import SparseRows
-from gnnqlab.kernels.aggregate import Adjacency
 from gnnqlab.kernels.noise import dropout_values
+from gnnqlab.kernels.sparse.aggregate import Adjacency
 
 __all__ = ["SparseInput", "project"]
 

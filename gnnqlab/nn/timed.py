@@ -23,7 +23,7 @@ _TIMED = "_gnnqlab_timed"
 
 
 class PassClock(Protocol):
-    """The clock of an epoch, as far as a pass uses it; ``gnnqlab.train.clock.Clock`` is one."""
+    """The clock of an epoch, as far as a pass uses it; ``gnnqlab.train.loop.clock.Clock`` is one."""
 
     def turn(self, phase: str) -> str:
         """Open a phase from here on; return the one that was open."""

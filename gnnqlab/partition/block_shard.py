@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from gnnqlab.graph.edge_data import refuse_features
-from gnnqlab.kernels.adjacency import Adjacency
+from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.partition.plan import Plan, Route
 from gnnqlab.partition.shard import Shard, aggregation_coefficients, divisors, rows_of, weights_of
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnqlab.kernels.vertex_cut import Ends
+from gnnqlab.kernels.sparse.vertex_cut import Ends
 from gnnqlab.partition.hep import incidence
 from gnnqlab.partition.undirected import check_hosts, undirected
 

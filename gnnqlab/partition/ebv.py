@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnqlab.kernels.vertex_cut import Ends, empty_copies, place_by_cost
+from gnnqlab.kernels.sparse.vertex_cut import Ends, empty_copies, place_by_cost
 from gnnqlab.partition.undirected import check_hosts, undirected
 from gnnqlab.settings import Range
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnqlab.kernels.vertex_cut import Ends, empty_copies, place_by_worth
+from gnnqlab.kernels.sparse.vertex_cut import Ends, empty_copies, place_by_worth
 from gnnqlab.partition.undirected import add_copies, check_hosts, undirected
 
 if TYPE_CHECKING:

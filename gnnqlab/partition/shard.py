@@ -22,7 +22,7 @@ from torch import Tensor
 
 from gnnqlab.atomic import replacing
 from gnnqlab.graph.features import SparseRows
-from gnnqlab.kernels.adjacency import Adjacency
+from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.partition.importance import importance
 from gnnqlab.partition.plan import Plan, Route
 

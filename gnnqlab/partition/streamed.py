@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from gnnqlab.kernels.vertex_cut import empty_copies, place_by_worth
+from gnnqlab.kernels.sparse.vertex_cut import empty_copies, place_by_worth
 from gnnqlab.partition.undirected import check_hosts, undirected
 
 if TYPE_CHECKING:

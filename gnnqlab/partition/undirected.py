@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gnnqlab.kernels.vertex_cut import Ends, choose_masters, empty_copies
+from gnnqlab.kernels.sparse.vertex_cut import Ends, choose_masters, empty_copies
 from gnnqlab.partition.vertex_cut import VertexCut
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from gnnqlab.exchange.protocol import Exchange
-from gnnqlab.message.cache import at_work
-from gnnqlab.message.entropy import Counting
+from gnnqlab.message.caches.cache import at_work
+from gnnqlab.message.channels.wires import Wires
+from gnnqlab.message.codecs.entropy import Counting
 from gnnqlab.message.place import Phases, no_phases
-from gnnqlab.message.transport import Transport
-from gnnqlab.message.wires import Wires
+from gnnqlab.message.transport.transport import Transport
 from gnnqlab.observe import NO_OBSERVERS, Observers
 from gnnqlab.partition.shard import Shard
 from gnnqlab.systems.system import System

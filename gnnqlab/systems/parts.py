@@ -9,33 +9,33 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from gnnqlab.bits.assigned import Assigned
+from gnnqlab.bits.assigner.assigned import Assigned
 from gnnqlab.bits.exact_at import ExactAt
 from gnnqlab.bits.growing import Growing
 from gnnqlab.bits.orchestrator import Orchestrated
 from gnnqlab.bits.policy import Fixed, UniformRandom
 from gnnqlab.by_name import load, name_of, near
 from gnnqlab.compute import BFloat16Rows, ExactActivations, Float32Products, Int8Products
-from gnnqlab.exchange.broadcast import Broadcast
-from gnnqlab.exchange.halo import Halo
-from gnnqlab.exchange.pipeline import AdaptivePipeline, Pipelined
-from gnnqlab.exchange.replica import Replicas
-from gnnqlab.exchange.schedule import Overlapped, Synchronous
-from gnnqlab.exchange.sequential import Sequential
-from gnnqlab.message.adaptive_cache import AdaptiveCache
-from gnnqlab.message.cache import NoCache, Unchanged
-from gnnqlab.message.codec import Float32, Stochastic
-from gnnqlab.message.difference import Difference
+from gnnqlab.exchange.broadcast.exchange import Broadcast
+from gnnqlab.exchange.halo.exchange import Halo
+from gnnqlab.exchange.schedules.pipeline import AdaptivePipeline, Pipelined
+from gnnqlab.exchange.schedules.schedule import Overlapped, Synchronous
+from gnnqlab.exchange.schedules.sequential import Sequential
+from gnnqlab.exchange.vertex_cut.exchange import Replicas
+from gnnqlab.message.caches.adaptive_cache import AdaptiveCache
+from gnnqlab.message.caches.cache import NoCache, Unchanged
+from gnnqlab.message.caches.difference import Difference
+from gnnqlab.message.caches.feedback import Feedback
+from gnnqlab.message.caches.stale_blocks import StaleBlocks
+from gnnqlab.message.codecs.codec import Float32, Stochastic
+from gnnqlab.message.codecs.fp8 import FP8, MXFP8
+from gnnqlab.message.codecs.least_variance import LeastVariance
+from gnnqlab.message.codecs.linear import Linear
+from gnnqlab.message.codecs.rotated import Rotated
+from gnnqlab.message.codecs.short import BFloat16
+from gnnqlab.message.codecs.spikes import Spikes
 from gnnqlab.message.direction import ByDirection
-from gnnqlab.message.feedback import Feedback
-from gnnqlab.message.fp8 import FP8, MXFP8
-from gnnqlab.message.least_variance import LeastVariance
-from gnnqlab.message.linear import Linear
-from gnnqlab.message.rotated import Rotated
 from gnnqlab.message.sampler import AllRows, BoundarySampling
-from gnnqlab.message.short import BFloat16
-from gnnqlab.message.spikes import Spikes
-from gnnqlab.message.stale_blocks import StaleBlocks
 from gnnqlab.partition.contiguous import Contiguous
 from gnnqlab.partition.dne import DNE
 from gnnqlab.partition.ebv import EBV

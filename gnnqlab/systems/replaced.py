@@ -56,7 +56,7 @@ def words_of(axis: str, part: Any, usual: Any = None) -> str | None:
         usual: what a system has there otherwise; a part around another one has words if it is around that.
 
     Example:
-        >>> from gnnqlab.message.cache import Unchanged
+        >>> from gnnqlab.message.caches.cache import Unchanged
         >>> words_of("cache", Unchanged(tolerance=0.05))
         'cache=unchanged:tolerance=0.05'
     """

@@ -12,10 +12,10 @@ from typing import Any
 from gnnqlab.bits.policy import Bits, Fixed
 from gnnqlab.by_name import near
 from gnnqlab.compute import Compute, Float32Products
-from gnnqlab.exchange.halo import Halo
-from gnnqlab.exchange.schedule import Schedule, Synchronous
-from gnnqlab.message.cache import Cache, NoCache
-from gnnqlab.message.codec import Codec, Float32
+from gnnqlab.exchange.halo.exchange import Halo
+from gnnqlab.exchange.schedules.schedule import Schedule, Synchronous
+from gnnqlab.message.caches.cache import Cache, NoCache
+from gnnqlab.message.codecs.codec import Codec, Float32
 from gnnqlab.message.direction import ByDirection, of_direction
 from gnnqlab.message.sampler import AllRows, Sampler
 from gnnqlab.partition.cut import Partitioner, on_hosts
@@ -81,7 +81,7 @@ class System:
         """Whether a receiver may use a row in another epoch than that of its post.
 
         Example:
-            >>> from gnnqlab.systems import pipegcn, vanilla
+            >>> from gnnqlab.systems.recipes import pipegcn, vanilla
             >>> pipegcn().keeps_rows, vanilla().keeps_rows
             (True, False)
         """
@@ -100,7 +100,7 @@ class System:
         this first, so that a measurement is of the cut on which a run trains.
 
         Example:
-            >>> from gnnqlab.systems import cdfgnn
+            >>> from gnnqlab.systems.recipes import cdfgnn
             >>> cdfgnn().on_hosts(2).partition.hosts
             2
         """

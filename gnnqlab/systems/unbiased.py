@@ -29,7 +29,7 @@ def biased(system: System, bits: Any = None) -> str:
     Example:
         >>> from dataclasses import replace
         >>> from gnnqlab.message import Feedback, Linear
-        >>> from gnnqlab.systems.uniform_bits import fixed_bits
+        >>> from gnnqlab.systems.recipes.uniform_bits import fixed_bits
         >>> biased(fixed_bits(bits=2)), biased(replace(fixed_bits(bits=2), codec=Linear()))
         ('', 'codec Linear rounds to the nearest, so that a row errs alike in every draw')
     """

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from gnnqlab.errors import LawBroken
-from gnnqlab.measure.in_process import ThreadedWorkers, exact_trainer
 from gnnqlab.nn.models.registry import ModelSettings, build_model, for_now
-from gnnqlab.systems.vanilla import vanilla
+from gnnqlab.simulation.threaded_workers import ThreadedWorkers, exact_trainer
+from gnnqlab.systems.recipes.vanilla import vanilla
 from gnnqlab.testing.awkward import Case, cases
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.trainer import Trainer
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.trainer import Trainer
 
 __all__ = ["LawReport", "check_law"]
 

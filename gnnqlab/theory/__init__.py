@@ -1,9 +1,9 @@
 """What the papers prove, as pure functions of tensors and numbers.
 
 These verbs are done above this room and found here too: ``gq.theory.check(run)`` holds Theorem 3 against gradients that
-are measured (`gnnqlab.measure.run_check`), ``gq.theory.convergence(graph)`` Theorem 2 against a descent
-(`gnnqlab.measure.convergence_check`). ``gq.theory.cache_error(graph)`` tracks what a cache does to the
-gradient beside CDFGNN's Theorem 1 (`gnnqlab.measure.cache_check`).
+are measured (`gnnqlab.simulation.run_check`), ``gq.theory.convergence(graph)`` Theorem 2 against a descent
+(`gnnqlab.simulation.convergence_check`). ``gq.theory.cache_error(graph)`` tracks what a cache does to the
+gradient beside CDFGNN's Theorem 1 (`gnnqlab.simulation.cache_check`).
 """
 
 import importlib

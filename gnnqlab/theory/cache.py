@@ -2,7 +2,7 @@
 
 Norms are largest absolute elements: ``|A| = max |A_ij|``. Letters as in the paper: B bounds elements, C the number of
 columns, ρ is the Lipschitz constant, p the number of workers, ν1 the largest ε. ``gq.theory.cache_error(...)`` tracks
-the error of a training beside these bounds (:mod:`gnnqlab.measure.cache_check`).
+the error of a training beside these bounds (:mod:`gnnqlab.simulation.cache_check`).
 """
 
 from __future__ import annotations

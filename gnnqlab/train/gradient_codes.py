@@ -21,10 +21,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from gnnqlab.errors import NonFiniteRow
+from gnnqlab.kernels.codec.quantize import Noise, quantize
 from gnnqlab.kernels.noise import stream
-from gnnqlab.kernels.quantize import Noise, quantize
-from gnnqlab.train.parameters import FlatParameters
-from gnnqlab.train.reduction import Facts, Slots, Summed
+from gnnqlab.train.loop.parameters import FlatParameters
+from gnnqlab.train.loop.reduction import Facts, Slots, Summed
 
 __all__ = ["BLOCK", "AsCodes"]
 

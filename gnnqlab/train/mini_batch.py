@@ -27,18 +27,18 @@ from torch.nn import functional
 from gnnqlab.graph.features import SparseRows
 from gnnqlab.graph.graph import Graph
 from gnnqlab.kernels.noise import dropout, stream
-from gnnqlab.message.asked import AskedRows
-from gnnqlab.message.codec import Float32, Stochastic
-from gnnqlab.message.transport import Transport, make_transport
+from gnnqlab.message.channels.asked import AskedRows
+from gnnqlab.message.codecs.codec import Float32, Stochastic
+from gnnqlab.message.transport.transport import Transport, make_transport
 from gnnqlab.nn.blocks import MODELS, forward
 from gnnqlab.nn.message_passing import LocalGraph
 from gnnqlab.nn.models.registry import ModelSettings, build_model
 from gnnqlab.nn.models.stack import ConvolutionStack
 from gnnqlab.train.batches import Batch, Batches, MiniBatchSettings
-from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.gradient_codes import AsCodes
-from gnnqlab.train.parameters import Adam, FlatParameters
-from gnnqlab.train.reduction import AtOnce, Facts, Reduction, Slots
+from gnnqlab.train.loop.parameters import Adam, FlatParameters
+from gnnqlab.train.loop.reduction import AtOnce, Facts, Reduction, Slots
 
 __all__ = ["MiniBatchTrainer", "own_rows"]
 

@@ -28,7 +28,7 @@ from gnnqlab.partition.parts import (
 )
 from gnnqlab.partition.shard import Shard
 from gnnqlab.train.heartbeat import Heartbeat
-from gnnqlab.train.machine import node_name, this_node
+from gnnqlab.train.records.machine import node_name, this_node
 
 __all__ = ["HeldLinks", "keep_graph", "kept_shards", "own_links", "own_shard", "partitioner_library"]
 

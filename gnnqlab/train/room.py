@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gnnqlab.graph.sources.sizes import least_size
 from gnnqlab.nn.models.registry import is_stacked
-from gnnqlab.train.config import RunConfig
+from gnnqlab.train.config.run_config import RunConfig
 
 __all__ = ["expect_room", "free_bytes", "least_memory"]
 
@@ -23,7 +23,7 @@ def least_memory(config: RunConfig) -> dict[str, int] | None:
     train is refused. Models and products that have not said what they keep count nothing for it.
 
     Example:
-        >>> from gnnqlab.train.configure import configure
+        >>> from gnnqlab.train.config.configure import configure
         >>> least_memory(configure("rmat:20,16", layers=3, hidden=256, workers=2))["kept"]
         2147483648
     """

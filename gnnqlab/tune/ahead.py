@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from gnnqlab.bits.assigned import Assigned
+from gnnqlab.bits.assigner.assigned import Assigned
 from gnnqlab.bits.outlook import Widths
 from gnnqlab.bits.policy import BitPolicy
 from gnnqlab.theory.cost import LinkCost

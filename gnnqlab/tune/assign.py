@@ -11,16 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnqlab.bits.assemble import Message, assemble
-from gnnqlab.bits.assigned import Assigned, AssignedWidths
-from gnnqlab.bits.groups import group
+from gnnqlab.bits.assigner.assemble import Message, assemble
+from gnnqlab.bits.assigner.assigned import Assigned, AssignedWidths
+from gnnqlab.bits.assigner.groups import group
+from gnnqlab.bits.assigner.problem import Problem
+from gnnqlab.bits.assigner.solver import solve
 from gnnqlab.bits.outlook import Place, Widths
 from gnnqlab.bits.policy import BitPolicy
-from gnnqlab.bits.problem import Problem
 from gnnqlab.bits.row import EXACT
-from gnnqlab.bits.solver import solve
 from gnnqlab.bits.variance import RowVariance, min_max
-from gnnqlab.message.codec import Codec, Stochastic
+from gnnqlab.message.codecs.codec import Codec, Stochastic
 from gnnqlab.message.direction import ByDirection, of_direction
 from gnnqlab.theory.cost import LinkCost
 from gnnqlab.tune.traced import Trace, TracedMessage

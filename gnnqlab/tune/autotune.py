@@ -19,9 +19,9 @@ from gnnqlab.graph.given import GraphLike
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import load
 from gnnqlab.launch.local import launch
-from gnnqlab.measure.gradient_noise import gradient_noise
+from gnnqlab.simulation.gradient_noise import gradient_noise
 from gnnqlab.systems.system import make_system
-from gnnqlab.train.config import RunConfig
+from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.tune.drift import PERIODS
 from gnnqlab.tune.forecast import Forecast
 from gnnqlab.tune.probe import Probe, probe

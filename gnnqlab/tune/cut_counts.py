@@ -50,7 +50,7 @@ class CutCounts:
             ValueError: if something else than nodes was cut, or there are more workers than `MOST_WORKERS`.
 
         Example:
-            >>> from gnnqlab.lab import course
+            >>> from gnnqlab import course
             >>> from gnnqlab.partition.parts import cut_graph
             >>> counts = CutCounts.of(course.ten_nodes(), cut_graph(course.ten_nodes(), course.Halves(), 2))
             >>> counts.rows.tolist(), counts.owned.tolist(), counts.halo_rows

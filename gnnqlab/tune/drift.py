@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gnnqlab.bits.assigned import Assigned
+from gnnqlab.bits.assigner.assigned import Assigned
 from gnnqlab.theory.cost import LinkCost, exchange_s
 from gnnqlab.tune.assign import Desk, Widths
 

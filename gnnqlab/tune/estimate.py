@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from gnnqlab.bits.policy import Fixed
-from gnnqlab.train.config import RunConfig
+from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.link import Link
 from gnnqlab.tune.assign import Desk
 from gnnqlab.tune.timing import Spent, Timing

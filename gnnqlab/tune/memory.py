@@ -10,18 +10,18 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from gnnqlab.bits.assignment import Trace, largest_sent, traces_of
+from gnnqlab.bits.assigner.assignment import Trace, largest_sent, traces_of
 from gnnqlab.graph.given import GraphLike
 from gnnqlab.graph.sources import load
-from gnnqlab.measure.in_process import ThreadedWorkers
 from gnnqlab.message.direction import of_direction
-from gnnqlab.message.links import held_bytes, sizes_up_to
+from gnnqlab.message.transport.links import held_bytes, sizes_up_to
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.partition.parts import cut_graph
+from gnnqlab.simulation.threaded_workers import ThreadedWorkers
 from gnnqlab.systems.system import System
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.ledger import PURPOSES, Ledger, counting
-from gnnqlab.train.trainer import Trainer
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.trainer import Trainer
+from gnnqlab.train.records.ledger import PURPOSES, Ledger, counting
 
 __all__ = ["foreseen_memory"]
 
@@ -51,7 +51,7 @@ def foreseen_memory(
     Example:
         >>> from dataclasses import replace
         >>> from gnnqlab.partition import Random
-        >>> from gnnqlab.systems import vanilla
+        >>> from gnnqlab.systems.recipes import vanilla
         >>> recipe = replace(vanilla(), partition=Random())
         >>> found = foreseen_memory("sbm:60,3,6", ModelSettings(layers=2, hidden=8), recipe, workers=2)
         >>> list(found)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.launch.run import Run, runs
-from gnnqlab.train.config import RunConfig
-from gnnqlab.train.config_file import read_config, unimported
+from gnnqlab.train.config.config_file import read_config, unimported
+from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.tune.timing import spent
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gnnqlab.bits.assigned import Assigned, AssignedWidths
+from gnnqlab.bits.assigner.assigned import Assigned, AssignedWidths
 from gnnqlab.graph.given import GraphLike
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import load
 from gnnqlab.launch.calibrate import settle
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.systems.system import System, make_system
-from gnnqlab.train.config import RunConfig
-from gnnqlab.train.configure import configure
+from gnnqlab.train.config.configure import configure
+from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.tune.assign import Desk, Widths
 from gnnqlab.tune.drift import Drift, drift
 from gnnqlab.tune.estimate import estimate_timing

@@ -25,7 +25,7 @@ from gnnqlab.launch.local import launch
 from gnnqlab.launch.run import Run
 from gnnqlab.partition.parts import cache_folder
 from gnnqlab.systems.system import System, make_system
-from gnnqlab.train.config import RunConfig
+from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.link import Link
 from gnnqlab.tune.wire import GOODPUT, Wire
 
@@ -204,7 +204,7 @@ def spent(run: Run, *, quantile: float = 0.5) -> Spent:
 
 
 def _phases(records: pd.DataFrame) -> list[str]:
-    from gnnqlab.train.clock import PHASES
+    from gnnqlab.train.loop.clock import PHASES
 
     return [name for name in PHASES if f"{name}_s" in records.columns]
 

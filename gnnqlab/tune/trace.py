@@ -12,22 +12,22 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gnnqlab.bits.groups import use_of_halo
+from gnnqlab.bits.assigner.groups import use_of_halo
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.graph.graph import Graph
-from gnnqlab.kernels.row_errors import NOTED, row_errors
-from gnnqlab.measure.gradient_trace import LayerMeans, TracedGraph, covered, watch
-from gnnqlab.measure.in_process import ThreadedWorkers
-from gnnqlab.measure.weight_terms import weight_terms
-from gnnqlab.message.channel import Channel
-from gnnqlab.message.codec import Noise, Stochastic
+from gnnqlab.kernels.codec.row_errors import NOTED, row_errors
+from gnnqlab.message.channels.channel import Channel
+from gnnqlab.message.codecs.codec import Noise, Stochastic
 from gnnqlab.message.wire import Layout
 from gnnqlab.nn.message_passing import LocalGraph
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.partition.cut import Cut
 from gnnqlab.partition.parts import cut_graph
+from gnnqlab.simulation.gradient_trace import LayerMeans, TracedGraph, covered, watch
+from gnnqlab.simulation.threaded_workers import ThreadedWorkers
+from gnnqlab.simulation.weight_terms import weight_terms
 from gnnqlab.systems.system import System, make_system
-from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.tune.timing import probed
 from gnnqlab.tune.traced import Reach, Theorem, Trace, TracedMessage
 

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from gnnqlab.bits.policy import Rows
 from gnnqlab.bits.variance import RowVariance, min_max
-from gnnqlab.measure.weight_terms import Place, WeightTerms
-from gnnqlab.message.least_variance import least_errors
+from gnnqlab.message.codecs.least_variance import least_errors
 from gnnqlab.partition.shard import Shard
+from gnnqlab.simulation.weight_terms import Place, WeightTerms
 from gnnqlab.theory.variance import AVERAGE
 
 __all__ = ["Reach", "Theorem", "Trace", "TracedMessage", "VarianceOf", "untraced"]
@@ -40,7 +40,7 @@ class TracedMessage:
     ids: Tensor
     """Global node ids in wire order, int64 ``(n,)``."""
     use: Tensor
-    """c_k of :mod:`gnnqlab.bits.groups`, float64 ``(n,)``."""
+    """c_k of :mod:`gnnqlab.bits.assigner.groups`, float64 ``(n,)``."""
     released_use: Tensor
     """The same as AdaQP's published code has it."""
     ranges: Tensor

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gnnqlab.bits.outlook import Place, Widths
 from gnnqlab.bits.row import EXACT
-from gnnqlab.message.codec import Float32
+from gnnqlab.message.codecs.codec import Float32
 from gnnqlab.message.direction import of_direction
 from gnnqlab.message.sampler import Sampler
 from gnnqlab.systems.system import System

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from gnnqlab.bits.assemble import Message, assemble
-from gnnqlab.bits.problem import Problem
+from gnnqlab.bits.assigner.assemble import Message, assemble
+from gnnqlab.bits.assigner.problem import Problem
 from gnnqlab.bits.row import two_parameters
 from gnnqlab.theory.cost import LinkCost
 

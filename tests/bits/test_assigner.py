@@ -7,16 +7,16 @@ import dataclasses
 import pytest
 import torch
 
-from gnnqlab.bits.assigned import Assigned
+from gnnqlab.bits.assigner.assigned import Assigned
 from gnnqlab.bits.orchestrator import Orchestrated
 from gnnqlab.bits.policy import Rows
-from gnnqlab.exchange.pipeline import AdaptivePipeline
+from gnnqlab.exchange.schedules.pipeline import AdaptivePipeline
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import make_system
 from gnnqlab.theory.cost import LinkCost
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.trainer import worker_trainer
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.trainer import worker_trainer
 from tests.cases import each
 from tests.graphs import random_graph
 from tests.ranks import run_ranks

@@ -8,13 +8,13 @@ from itertools import product
 import numpy as np
 import pytest
 
-from gnnqlab.bits.assemble import Message, assemble
-from gnnqlab.bits.both_ends import solve_both_ends
-from gnnqlab.bits.problem import Problem
-from gnnqlab.bits.reference import brute_force, solve_reference
-from gnnqlab.bits.relaxation import dual_bound
+from gnnqlab.bits.assigner.assemble import Message, assemble
+from gnnqlab.bits.assigner.both_ends import solve_both_ends
+from gnnqlab.bits.assigner.problem import Problem
+from gnnqlab.bits.assigner.reference import brute_force, solve_reference
+from gnnqlab.bits.assigner.relaxation import dual_bound
+from gnnqlab.bits.assigner.solver import solve
 from gnnqlab.bits.row import row_bytes, two_parameters
-from gnnqlab.bits.solver import solve
 from gnnqlab.theory.cost import LinkCost
 from tests.bits.problems import from_messages
 from tests.cases import each

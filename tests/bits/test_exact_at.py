@@ -15,9 +15,9 @@ from gnnqlab.message import Stochastic
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random
 from gnnqlab.seat import Seat
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.node_labels import label_objective
-from gnnqlab.train.trainer import Trainer
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.node_labels import label_objective
+from gnnqlab.train.loop.trainer import Trainer
 from tests.agreement import assert_same_training
 from tests.cases import each
 from tests.exchange.test_sampling import EPOCHS, on_rank_in_turn, train

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gnnqlab.bits.groups import beta, group, use_of_halo
+from gnnqlab.bits.assigner.groups import beta, group, use_of_halo
 from gnnqlab.graph import Graph
 from gnnqlab.partition.shard import Shard, build_shard
 from gnnqlab.theory.variance import decoded_moments

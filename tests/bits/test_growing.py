@@ -11,7 +11,7 @@ import gnnqlab as gq
 from gnnqlab.bits import Growing
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
-from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.config.run_config import TrainSettings
 from tests.cases import each
 from tests.exchange.test_sampling import on_rank
 from tests.graphs import random_graph

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gnnqlab.bits import Fixed, Growing, Rows, UniformRandom
-from gnnqlab.bits.assigned import Assigned
+from gnnqlab.bits.assigner.assigned import Assigned
 from gnnqlab.bits.orchestrator import Orchestrated
 from tests.cases import each
 

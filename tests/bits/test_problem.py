@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from gnnqlab.bits.assemble import Message, assemble
-from gnnqlab.bits.problem import Problem
-from gnnqlab.bits.reference import brute_force, solve_reference
+from gnnqlab.bits.assigner.assemble import Message, assemble
+from gnnqlab.bits.assigner.problem import Problem
+from gnnqlab.bits.assigner.reference import brute_force, solve_reference
 from gnnqlab.bits.row import row_bytes, two_parameters
 from gnnqlab.message.wire import lay_out
 from gnnqlab.theory.cost import LinkCost, exchange_s

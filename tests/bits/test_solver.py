@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gnnqlab.bits.pareto import front_over_lam
-from gnnqlab.bits.problem import Problem, Solution
-from gnnqlab.bits.reference import brute_force, solve_reference
-from gnnqlab.bits.relaxation import dual_bound, lower_hull, relax, upgrades
+from gnnqlab.bits.assigner.pareto import front_over_lam
+from gnnqlab.bits.assigner.problem import Problem, Solution
+from gnnqlab.bits.assigner.reference import brute_force, solve_reference
+from gnnqlab.bits.assigner.relaxation import dual_bound, lower_hull, relax, upgrades
+from gnnqlab.bits.assigner.solver import _assign, solve
 from gnnqlab.bits.row import two_parameters
-from gnnqlab.bits.solver import _assign, solve
 from tests.bits.problems import from_messages, irregular
 from tests.cases import each
 

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gnnqlab.bits import transfers as transfers_module
+from gnnqlab.bits.assigner import transfers as transfers_module
+from gnnqlab.bits.assigner.transfers import Transfers, clock_offsets, machine, refreshed, samples
 from gnnqlab.bits.row import two_parameters
-from gnnqlab.bits.transfers import Transfers, clock_offsets, machine, refreshed, samples
-from gnnqlab.message.incoming import Arrival
+from gnnqlab.message.channels.incoming import Arrival
 from gnnqlab.message.wire import lay_out
 from gnnqlab.theory.cost import LinkCost, all_at_once_s
 from tests.ranks import run_ranks

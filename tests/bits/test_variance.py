@@ -8,16 +8,16 @@ import pytest
 import torch
 
 import gnnqlab as gq
-from gnnqlab.bits.assigned import Assigned
+from gnnqlab.bits.assigner.assigned import Assigned
 from gnnqlab.bits.variance import RowVariance, min_max
 from gnnqlab.graph import load
-from gnnqlab.kernels.row_errors import NOTED, row_errors
-from gnnqlab.measure.codec_error import trained_rows
-from gnnqlab.measure.gradient_noise import trained_weights
-from gnnqlab.message.codec import Codec, Noise
-from gnnqlab.message.least_variance import LeastVariance
-from gnnqlab.message.rotated import Rotated
+from gnnqlab.kernels.codec.row_errors import NOTED, row_errors
+from gnnqlab.message.codecs.codec import Codec, Noise
+from gnnqlab.message.codecs.least_variance import LeastVariance
+from gnnqlab.message.codecs.rotated import Rotated
 from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.simulation.codec_error import trained_rows
+from gnnqlab.simulation.gradient_noise import trained_weights
 from gnnqlab.theory.cost import LinkCost
 from gnnqlab.tune.assign import Desk
 from gnnqlab.tune.traced import Trace, TracedMessage

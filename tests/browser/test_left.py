@@ -14,7 +14,7 @@ from tests.browser.lab_page import LabPage
 VIEW = "application/vnd.jupyter.widget-view+json"
 FIGURE = "application/vnd.plotly.v1+json"
 CELLS = [
-    'import gnnqlab as gq\nfrom gnnqlab.lab import course\ngraph = gq.load("sbm:300,4,8")\n'
+    'import gnnqlab as gq\nfrom gnnqlab import course\ngraph = gq.load("sbm:300,4,8")\n'
     "parts = gq.partition(graph, workers=2)\n"
     "gq.MessagePlayer(parts, hidden=8, epochs=3)",
     'gq.PartitionExplorer(graph, partitioner="random", parts=3, most_parts=8)',

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import gnnqlab as gq
-from gnnqlab.lab.players.run_walk import RunWalk
+from gnnqlab.course.players.run_walk import RunWalk
 from tests.browser.lab_page import LabPage
 
 CELL = """import gnnqlab as gq

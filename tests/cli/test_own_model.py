@@ -16,7 +16,7 @@ from gnnqlab.cli.line import main
 from gnnqlab.cli.train import Train
 from gnnqlab.nn.models import MODELS, ModelSettings, registry
 from gnnqlab.nn.models.registry import word_for
-from gnnqlab.train.command import command_of
+from gnnqlab.train.config.command import command_of
 
 OWN = '''
 from dataclasses import dataclass

@@ -17,8 +17,8 @@ from gnnqlab.nn.models import MODELS, ModelSettings, registry
 from gnnqlab.nn.models.stack import ConvolutionStack
 from gnnqlab.settings import Option, Range
 from gnnqlab.systems import SYSTEMS, System
-from gnnqlab.train.command import command_of
-from gnnqlab.train.config import RunConfig
+from gnnqlab.train.config.command import command_of
+from gnnqlab.train.config.run_config import RunConfig
 
 
 def coarse_start(*, coarse: Annotated[int, Range(1, 16), Option("coarse-bits"), "How coarse."] = 2) -> System:

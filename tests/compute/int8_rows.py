@@ -8,7 +8,7 @@ import torch
 
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.compute.prepared import PreparedProducts
-from gnnqlab.kernels.aggregate import QuantizedRows, quantize_rows, spmm
+from gnnqlab.kernels.sparse.aggregate import QuantizedRows, quantize_rows, spmm
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import torch
 from gnnqlab.compute import Int8Products, code_sums
 from gnnqlab.compute.products import PassRows
 from gnnqlab.kernels import native
-from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.kernels.code_rows import pack_pairs
+from gnnqlab.kernels.dense.code_rows import pack_pairs
+from gnnqlab.kernels.sparse.adjacency import Adjacency
 from tests.cases import each
 from tests.kernels.backends import on_native
 from tests.kernels.test_aggregate import matrix

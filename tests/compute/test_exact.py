@@ -11,7 +11,7 @@ from gnnqlab.compute.packed import Counter, PackedRows, kept_bytes, pack, projec
 from gnnqlab.compute.products import PassRows
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels.noise import stream
-from gnnqlab.kernels.signs import pack_positive, unpack_positive
+from gnnqlab.kernels.rowwise.signs import pack_positive, unpack_positive
 
 DRAWS = 400
 SIGMAS = 5.0

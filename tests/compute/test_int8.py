@@ -10,8 +10,8 @@ from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.compute.int8 import QuantizedProducts
 from gnnqlab.compute.products import PassRows
 from gnnqlab.errors import NonFiniteRow
-from gnnqlab.kernels.aggregate import Adjacency
-from gnnqlab.kernels.quantize import largest_magnitude
+from gnnqlab.kernels.codec.quantize import largest_magnitude
+from gnnqlab.kernels.sparse.aggregate import Adjacency
 from tests.compute.test_products import EDGES, NODES, _random, _with_gradients
 
 COLUMNS, OUT = 24, 5
@@ -228,7 +228,7 @@ def test_the_scale_of_what_a_product_made_is_told_by_the_product(monkeypatch) ->
         looks.append(tuple(rows.shape))
         return largest_magnitude(rows)
 
-    monkeypatch.setattr("gnnqlab.kernels.quantize.largest_magnitude", look)
+    monkeypatch.setattr("gnnqlab.kernels.codec.quantize.largest_magnitude", look)
     products = _products(scale="tensor")
     z = products.linear(x.requires_grad_(), weight.requires_grad_())
     codes = products.operand(z.view(NODES, 3, 4))  # as attention takes it, rows by head

@@ -7,8 +7,8 @@ import torch
 
 from gnnqlab.compute import BFloat16Rows, Float32Products, Products
 from gnnqlab.compute.float32 import PLAIN
-from gnnqlab.kernels import aggregate as sparse
-from gnnqlab.kernels.aggregate import Adjacency
+from gnnqlab.kernels.sparse import aggregate as sparse
+from gnnqlab.kernels.sparse.aggregate import Adjacency
 from tests.compute.int8_rows import Int8Rows
 
 U = 2.0**-8

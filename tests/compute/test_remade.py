@@ -11,15 +11,16 @@ from torch import Tensor
 
 from gnnqlab.compute import Int8Products
 from gnnqlab.compute.remade import Remakes
-from gnnqlab.measure.in_process import ThreadedWorkers
-from gnnqlab.measure.live_matrices import live_matrices, live_of
+from gnnqlab.course.experiments.live_matrices import live_matrices, live_of
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random
 from gnnqlab.partition.parts import cut_graph
-from gnnqlab.systems import make_system, vanilla
-from gnnqlab.train.config import RunConfig, TrainSettings
-from gnnqlab.train.node_labels import label_objective
-from gnnqlab.train.trainer import Trainer
+from gnnqlab.simulation.threaded_workers import ThreadedWorkers
+from gnnqlab.systems import make_system
+from gnnqlab.systems.recipes import vanilla
+from gnnqlab.train.config.run_config import RunConfig, TrainSettings
+from gnnqlab.train.loop.node_labels import label_objective
+from gnnqlab.train.loop.trainer import Trainer
 from tests.cases import each
 from tests.graphs import random_graph
 

@@ -16,12 +16,12 @@ import gnnqlab as gq
 from gnnqlab.bits import Rows
 from gnnqlab.cli import main
 from gnnqlab.launch import folder as files
-from gnnqlab.measure.in_process import ThreadedWorkers, exact_trainer, one_thread
 from gnnqlab.nn.models import registry
+from gnnqlab.simulation.threaded_workers import ThreadedWorkers, exact_trainer, one_thread
 from gnnqlab.systems import system as systems
-from gnnqlab.train.config import RunConfig, TrainSettings
+from gnnqlab.train.config.run_config import RunConfig, TrainSettings
 from gnnqlab.train.heartbeat import Heartbeat
-from gnnqlab.train.loop import fit
+from gnnqlab.train.loop.fit import fit
 from tests.pages import ROOT, blocks
 
 HOW_TO = ROOT / "docs" / "how_to"

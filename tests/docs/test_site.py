@@ -18,7 +18,7 @@ import pytest
 import gnnqlab as gq
 from docs.site import notebooks, reference
 from docs.site.gather import errata_page
-from gnnqlab.lab.course.errata import ERRATA
+from gnnqlab.course.errata import ERRATA
 from tests.chromium import missing
 from tests.pages import ROOT
 from tests.slow_down import HANG_S

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import gnnqlab as gq
-from gnnqlab.lab.course import graded, graded_rows
-from gnnqlab.lab.course.exercises import EXERCISES
+from gnnqlab.course import graded, graded_rows
+from gnnqlab.course.exercises import EXERCISES
 from tests.pages import ROOT
 
 PAGE = ROOT / "docs" / "teaching.md"

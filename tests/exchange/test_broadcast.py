@@ -9,18 +9,19 @@ import pytest
 import torch
 
 import gnnqlab as gq
-from gnnqlab.bits.assigned import Assigned
+from gnnqlab.bits.assigner.assigned import Assigned
 from gnnqlab.exchange.hop import Hop
-from gnnqlab.exchange.pipeline import Pipelined
-from gnnqlab.exchange.schedule import Overlapped
-from gnnqlab.measure.in_process import ThreadedWorkers, exact_trainer
-from gnnqlab.message.cache import Unchanged
+from gnnqlab.exchange.schedules.pipeline import Pipelined
+from gnnqlab.exchange.schedules.schedule import Overlapped
+from gnnqlab.message.caches.cache import Unchanged
 from gnnqlab.nn import LocalGraph, ModelSettings
 from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.seat import Seat
-from gnnqlab.systems import cagnet, make_system, sancus, sancus_q
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.trainer import worker_trainer
+from gnnqlab.simulation.threaded_workers import ThreadedWorkers, exact_trainer
+from gnnqlab.systems import make_system, sancus_q
+from gnnqlab.systems.recipes import cagnet, sancus
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.trainer import worker_trainer
 from tests.agreement import assert_same_training
 from tests.cases import each
 from tests.graphs import random_graph

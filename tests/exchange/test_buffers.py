@@ -7,18 +7,18 @@ from dataclasses import replace
 import pytest
 import torch
 
+from gnnqlab.course.experiments.live_matrices import live_matrices, live_of
 from gnnqlab.errors import NonFiniteMessage
 from gnnqlab.exchange import Overlapped, Pipelined, Replicas
-from gnnqlab.measure.in_process import ThreadedWorkers
-from gnnqlab.measure.live_matrices import live_matrices, live_of
-from gnnqlab.message.codec import Float32
-from gnnqlab.message.wires import Wires
+from gnnqlab.message.channels.wires import Wires
+from gnnqlab.message.codecs.codec import Float32
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
 from gnnqlab.partition.parts import cut_graph
-from gnnqlab.systems import vanilla
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.ledger import standing
+from gnnqlab.simulation.threaded_workers import ThreadedWorkers
+from gnnqlab.systems.recipes import vanilla
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.records.ledger import standing
 from tests.cases import each
 from tests.exchange.random_edges import EdgesAtRandom
 from tests.graphs import random_graph

@@ -10,16 +10,17 @@ import torch
 import gnnqlab as gq
 from gnnqlab.exchange import Overlapped, Pipelined, Synchronous
 from gnnqlab.message import BoundarySampling, Stochastic, Unchanged
-from gnnqlab.message.channel import Channel
+from gnnqlab.message.channels.channel import Channel
+from gnnqlab.message.channels.places import most_bytes, read_places, write_places
+from gnnqlab.message.channels.wires import Wires
 from gnnqlab.message.place import Place
-from gnnqlab.message.places import most_bytes, read_places, write_places
-from gnnqlab.message.wires import Wires
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random, build_shard
-from gnnqlab.systems import SYSTEMS, System, fixed_bits, vanilla
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.node_labels import label_objective
-from gnnqlab.train.trainer import Trainer, worker_trainer
+from gnnqlab.systems import SYSTEMS, System, fixed_bits
+from gnnqlab.systems.recipes import vanilla
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.node_labels import label_objective
+from gnnqlab.train.loop.trainer import Trainer, worker_trainer
 from tests.agreement import TOLERANCE
 from tests.exchange.dense import Instead, dense_of
 from tests.graphs import random_graph
@@ -228,9 +229,9 @@ def test_errors_of_rounding_do_not_add_up():
 
 
 def drift_on_rank(rank, workers):
-    from gnnqlab.bench.exchange import plan_between
-    from gnnqlab.message.chosen import ChosenRows
-    from gnnqlab.message.transport import make_transport
+    from benchmarks.kernels.exchange import plan_between
+    from gnnqlab.message.channels.chosen import ChosenRows
+    from gnnqlab.message.transport.transport import make_transport
 
     cache = Unchanged(tolerance=0.0, differences=True)
     channel = ChosenRows(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from gnnqlab.exchange.compact import first_columns, kept_columns
-from gnnqlab.exchange.sampling import Sampling
-from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.kernels.aggregate import spmm
+from gnnqlab.exchange.halo.compact import first_columns, kept_columns
+from gnnqlab.exchange.halo.sampling import Sampling
+from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.kernels.sparse.aggregate import spmm
 from gnnqlab.message import BoundarySampling
 from gnnqlab.partition import Random, build_shard
 from tests.cases import each

@@ -13,7 +13,7 @@ import torch
 from torch.nn import functional
 
 from gnnqlab.exchange import AdaptivePipeline, Overlapped, Pipelined
-from gnnqlab.exchange.boundary import Call
+from gnnqlab.exchange.halo.boundary import Call
 from gnnqlab.exchange.hop import Drop
 from gnnqlab.kernels.noise import stream
 from gnnqlab.kernels.reference.noise import uniform16
@@ -21,9 +21,10 @@ from gnnqlab.message import BoundarySampling, Unchanged
 from gnnqlab.nn import ModelSettings, build_model
 from gnnqlab.nn.row_passes import RowPasses
 from gnnqlab.partition import Random, build_shard
-from gnnqlab.systems import make_system, vanilla
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.trainer import worker_trainer
+from gnnqlab.systems import make_system
+from gnnqlab.systems.recipes import vanilla
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.trainer import worker_trainer
 from tests.agreement import TOLERANCE
 from tests.cases import each
 from tests.graphs import random_graph

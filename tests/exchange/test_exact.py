@@ -10,16 +10,17 @@ import torch
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.compute import ExactActivations, Float32Products
 from gnnqlab.exchange import Overlapped, Pipelined
-from gnnqlab.exchange.replica import Replicas
-from gnnqlab.kernels.nodewise import apart
+from gnnqlab.exchange.vertex_cut.exchange import Replicas
+from gnnqlab.kernels.rowwise.nodewise import apart
 from gnnqlab.message import BoundarySampling, Stochastic
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.partition import Random
-from gnnqlab.systems import System, vanilla
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.node_labels import label_objective
-from gnnqlab.train.trainer import Trainer, worker_trainer
+from gnnqlab.systems import System
+from gnnqlab.systems.recipes import vanilla
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.node_labels import label_objective
+from gnnqlab.train.loop.trainer import Trainer, worker_trainer
 from tests.exchange.random_edges import EdgesAtRandom
 from tests.graphs import random_graph
 from tests.ranks import run_ranks

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from gnnqlab.bits.policy import Fixed
-from gnnqlab.exchange.fetch import Fetch, Wanted
 from gnnqlab.exchange.hop import Hop
-from gnnqlab.measure.in_process import LoopBack, Mail
-from gnnqlab.message.codec import Float32, Stochastic
-from gnnqlab.message.wires import Wires
+from gnnqlab.exchange.standalone.fetch import Fetch, Wanted
+from gnnqlab.message.channels.wires import Wires
+from gnnqlab.message.codecs.codec import Float32, Stochastic
+from gnnqlab.simulation.threaded_workers import LoopBack, Mail
 
 WORKERS, NODES, COLUMNS = 3, 20, 5
 OWNER = torch.tensor([0, 1, 2, 0, 1, 1, 0, 2, 2, 1, 0, 2, 1, 0, 0, 2, 1, 2, 0, 1], dtype=torch.int32)

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from gnnqlab.exchange import HaloExchange, Hop, Overlapped, Pipelined, Synchronous
+from gnnqlab.message.channels.wires import Wires
 from gnnqlab.message.place import Place
-from gnnqlab.message.transport import make_transport
-from gnnqlab.message.wires import Wires
+from gnnqlab.message.transport.transport import make_transport
 from gnnqlab.nn import LocalGraph, ModelSettings, WorkerGraph
 from gnnqlab.partition import Random, build_shard
-from gnnqlab.systems import vanilla
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.trainer import worker_trainer
+from gnnqlab.systems.recipes import vanilla
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.trainer import worker_trainer
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 

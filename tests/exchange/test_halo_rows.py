@@ -11,7 +11,7 @@ import torch.distributed as dist
 from gnnqlab.errors import NonFiniteMessage, UnexpectedMessage
 from gnnqlab.exchange import HaloPlan, exchange_rows
 from gnnqlab.message import Float32, Rotated, Stochastic
-from gnnqlab.message.header import SIZE
+from gnnqlab.message.transport.header import SIZE
 from tests.ranks import run_ranks
 
 NONE = torch.empty(0, dtype=torch.int64)

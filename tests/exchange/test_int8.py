@@ -10,18 +10,19 @@ import torch
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.compute import Int8Products
 from gnnqlab.exchange import Overlapped, Pipelined, Sequential, Synchronous
-from gnnqlab.exchange.replica import Replicas
+from gnnqlab.exchange.vertex_cut.exchange import Replicas
 from gnnqlab.message import BoundarySampling, Stochastic
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.partition.streamed import RandomEdges
-from gnnqlab.systems import System, vanilla
-from gnnqlab.systems.cagnet import cagnet
-from gnnqlab.systems.cdfgnn import cdfgnn
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.node_labels import label_objective
-from gnnqlab.train.trainer import Trainer, worker_trainer
+from gnnqlab.systems import System
+from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems.recipes.cagnet import cagnet
+from gnnqlab.systems.recipes.cdfgnn import cdfgnn
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.node_labels import label_objective
+from gnnqlab.train.loop.trainer import Trainer, worker_trainer
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 

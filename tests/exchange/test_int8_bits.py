@@ -13,15 +13,15 @@ import gnnqlab as gq
 from gnnqlab.compute import Int8Products
 from gnnqlab.compute.bit_choice import BitChoice
 from gnnqlab.compute.bit_rule import CHOICES, TARGET, relative_error
+from gnnqlab.kernels.codec.quantize import Noise, quantize
 from gnnqlab.kernels.noise import stream
-from gnnqlab.kernels.quantize import Noise, quantize
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
-from gnnqlab.systems import vanilla
-from gnnqlab.systems.cdfgnn import cdfgnn
+from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems.recipes.cdfgnn import cdfgnn
 from gnnqlab.systems.replaced import parts_in, words_of
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.trainer import Trainer, worker_trainer
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.trainer import Trainer, worker_trainer
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 

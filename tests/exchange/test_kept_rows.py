@@ -11,11 +11,12 @@ from gnnqlab.exchange import Overlapped, Pipelined, Replicas
 from gnnqlab.message import Difference, Feedback, Linear, Rotated, Stochastic
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, RandomEdges
-from gnnqlab.systems import fixed_bits, vanilla
-from gnnqlab.train.checkpoint import Checkpoint
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.state import capture, restore
-from gnnqlab.train.trainer import worker_trainer
+from gnnqlab.systems import fixed_bits
+from gnnqlab.systems.recipes import vanilla
+from gnnqlab.train.checkpoints.checkpoint import Checkpoint
+from gnnqlab.train.checkpoints.state import capture, restore
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.trainer import worker_trainer
 from tests.agreement import TOLERANCE
 from tests.graphs import random_graph
 from tests.ranks import run_ranks

@@ -9,17 +9,17 @@ import pytest
 import torch
 
 import gnnqlab as gq
-from gnnqlab.exchange.replica import Replicas
-from gnnqlab.exchange.schedule import Overlapped, Synchronous
+from gnnqlab.exchange.schedules.schedule import Overlapped, Synchronous
+from gnnqlab.exchange.vertex_cut.exchange import Replicas
 from gnnqlab.graph import load
 from gnnqlab.lab.figures.frames import by_tier
-from gnnqlab.measure.in_process import ThreadedWorkers
 from gnnqlab.nn import ModelSettings
 from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.partition.meeting import meeting, representatives
-from gnnqlab.systems import vanilla
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.trainer import worker_trainer
+from gnnqlab.simulation.threaded_workers import ThreadedWorkers
+from gnnqlab.systems.recipes import vanilla
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.trainer import worker_trainer
 from gnnqlab.tune.trace import trace
 from tests.agreement import assert_same_training
 from tests.exchange.random_edges import EdgesAtRandom

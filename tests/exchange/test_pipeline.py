@@ -9,14 +9,14 @@ import torch
 
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.exchange import AdaptivePipeline, Pipelined
-from gnnqlab.message.codec import Stochastic
+from gnnqlab.message.codecs.codec import Stochastic
 from gnnqlab.message.place import Place
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random, build_shard
-from gnnqlab.systems import vanilla
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.node_labels import label_objective
-from gnnqlab.train.trainer import Trainer, worker_trainer
+from gnnqlab.systems.recipes import vanilla
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.node_labels import label_objective
+from gnnqlab.train.loop.trainer import Trainer, worker_trainer
 from tests.agreement import assert_same_training, what_came_out
 from tests.cases import each
 from tests.exchange.dense import Instead, StaleProduct, dense_of

@@ -8,18 +8,18 @@ import pytest
 import torch
 
 import gnnqlab as gq
-from gnnqlab.bits.assigned import Assigned
-from gnnqlab.exchange.pipeline import Pipelined
-from gnnqlab.exchange.replica import Replicas
-from gnnqlab.exchange.replica_sums import Synchronised
-from gnnqlab.exchange.schedule import Overlapped, Synchronous
-from gnnqlab.message.cache import Unchanged
+from gnnqlab.bits.assigner.assigned import Assigned
+from gnnqlab.exchange.schedules.pipeline import Pipelined
+from gnnqlab.exchange.schedules.schedule import Overlapped, Synchronous
+from gnnqlab.exchange.vertex_cut.exchange import Replicas
+from gnnqlab.exchange.vertex_cut.sums import Synchronised
+from gnnqlab.message.caches.cache import Unchanged
 from gnnqlab.message.place import Place
 from gnnqlab.nn import ModelSettings
 from gnnqlab.nn.models.registry import MODELS
-from gnnqlab.systems import vanilla
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.trainer import worker_trainer
+from gnnqlab.systems.recipes import vanilla
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.trainer import worker_trainer
 from tests.agreement import assert_same_training
 from tests.cases import each
 from tests.exchange.random_edges import EdgesAtRandom

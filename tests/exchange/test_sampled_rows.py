@@ -11,9 +11,9 @@ from gnnqlab.graph import Graph
 from gnnqlab.message import BoundarySampling
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, build_shard
-from gnnqlab.systems import vanilla
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.trainer import worker_trainer
+from gnnqlab.systems.recipes import vanilla
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.trainer import worker_trainer
 from tests.cases import each
 from tests.exchange.test_halo import worker_graph
 from tests.graphs import random_graph

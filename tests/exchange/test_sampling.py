@@ -12,15 +12,15 @@ from torch.nn import functional
 import gnnqlab as gq
 from gnnqlab.bits import Fixed
 from gnnqlab.exchange import AdaptivePipeline, Overlapped, Pipelined, Synchronous
-from gnnqlab.exchange.attention_parts import attend_halves
-from gnnqlab.kernels.adjacency import Adjacency
+from gnnqlab.exchange.vertex_cut.attention_parts import attend_halves
+from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.message import BoundarySampling, Float32, Stochastic
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random, build_shard
-from gnnqlab.systems import vanilla
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.node_labels import label_objective
-from gnnqlab.train.trainer import Trainer, worker_trainer
+from gnnqlab.systems.recipes import vanilla
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.node_labels import label_objective
+from gnnqlab.train.loop.trainer import Trainer, worker_trainer
 from tests.agreement import assert_same_training, what_came_out
 from tests.cases import each
 from tests.exchange.dense import Instead, StaleProduct, dense_of

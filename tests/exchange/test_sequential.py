@@ -11,18 +11,18 @@ from gnnqlab.bits.orchestrator import Orchestrated
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.compute import BFloat16Rows
 from gnnqlab.exchange import Replicas, Sequential, Synchronous
-from gnnqlab.exchange.attention_in_turn import PIECES
-from gnnqlab.measure.in_process import ThreadedWorkers
-from gnnqlab.message.cache import Unchanged
-from gnnqlab.message.codec import Stochastic
+from gnnqlab.exchange.halo.attention_in_turn import PIECES
+from gnnqlab.message.caches.cache import Unchanged
+from gnnqlab.message.codecs.codec import Stochastic
 from gnnqlab.message.sampler import BoundarySampling
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import EBV, Random, build_shard
 from gnnqlab.partition.parts import cut_graph
-from gnnqlab.systems import adaqp, sar, vanilla
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.ledger import counting
-from gnnqlab.train.trainer import worker_trainer
+from gnnqlab.simulation.threaded_workers import ThreadedWorkers
+from gnnqlab.systems.recipes import adaqp, sar, vanilla
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.trainer import worker_trainer
+from gnnqlab.train.records.ledger import counting
 from tests.cases import each
 from tests.graphs import random_graph
 from tests.nn.test_law import MODELS, assert_all_same, train

@@ -11,12 +11,12 @@ import torch.distributed as dist
 from gnnqlab.exchange import Overlapped, Synchronous
 from gnnqlab.exchange.timeline import WHATS, Timeline, transfers
 from gnnqlab.message.place import Place
-from gnnqlab.message.transport import make_transport
+from gnnqlab.message.transport.transport import make_transport
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import fixed_bits
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.trainer import worker_trainer
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.trainer import worker_trainer
 from tests.cases import each
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
@@ -109,7 +109,7 @@ def test_parts_stand_as_the_schedule_says(schedule):
 
 
 def test_phases_pass_through_under_the_clocks_own_names():
-    from gnnqlab.train.clock import Clock
+    from gnnqlab.train.loop.clock import Clock
 
     clock = Clock()
     timeline = Timeline(clock)

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 import gnnqlab
 from gnnqlab.exchange import Overlapped, Synchronous
-from gnnqlab.message.wires import Wires
+from gnnqlab.message.channels.wires import Wires
 from gnnqlab.partition import Random
 from tests.exchange.test_halo import worker_graph
 from tests.graphs import random_graph

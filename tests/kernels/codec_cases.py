@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from gnnqlab.errors import NonFiniteRow
-from gnnqlab.kernels import codec, noise
+from gnnqlab.kernels import noise
+from gnnqlab.kernels.codec.rows import rows as codec
 
 VALUES = ("normal", "large", "small", "denormal", "zeros", "equal", "integers", "huge", "nearly equal", "bad")
 

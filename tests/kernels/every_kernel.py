@@ -9,12 +9,22 @@ import sys
 
 import torch
 
-from gnnqlab.kernels import codec, noise
-from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.kernels.aggregate import aggregate, quantize_rows, spmm
-from gnnqlab.kernels.attention import attend, sddmm_add, sddmm_dot, segment_softmax, weighted_sum
-from gnnqlab.kernels.code_rows import pack_pairs
-from gnnqlab.kernels.int8_edges import (
+from gnnqlab.kernels import noise
+from gnnqlab.kernels.codec.linear import encode_linear
+from gnnqlab.kernels.codec.quantize import Noise, quantize
+from gnnqlab.kernels.codec.rotate import ROTATED_WIDTHS, decode_rotated, encode_rotated
+from gnnqlab.kernels.codec.row_errors import NOTED, row_errors
+from gnnqlab.kernels.codec.rows import rows as codec
+from gnnqlab.kernels.dense.code_rows import pack_pairs
+from gnnqlab.kernels.dense.int8_mm import int8_mm, int8_mm_scaled, int8_mm_transposed
+from gnnqlab.kernels.rowwise.joins import JOINS, join
+from gnnqlab.kernels.rowwise.moves import row_changes
+from gnnqlab.kernels.rowwise.nodewise import ACTIVATIONS, Mask, Norm, nodewise, nodewise_both
+from gnnqlab.kernels.rowwise.residual import residual
+from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.kernels.sparse.aggregate import aggregate, quantize_rows, spmm
+from gnnqlab.kernels.sparse.attention import attend, sddmm_add, sddmm_dot, segment_softmax, weighted_sum
+from gnnqlab.kernels.sparse.int8_edges import (
     incidence,
     int8_attend_columns,
     int8_attend_rows,
@@ -23,16 +33,7 @@ from gnnqlab.kernels.int8_edges import (
     int8_weighted_sum,
     quantized_sum,
 )
-from gnnqlab.kernels.int8_mm import int8_mm, int8_mm_scaled, int8_mm_transposed
-from gnnqlab.kernels.joins import JOINS, join
-from gnnqlab.kernels.linear import encode_linear
-from gnnqlab.kernels.moves import row_changes
-from gnnqlab.kernels.nodewise import ACTIVATIONS, Mask, Norm, nodewise, nodewise_both
-from gnnqlab.kernels.quantize import Noise, quantize
-from gnnqlab.kernels.residual import residual
-from gnnqlab.kernels.rotate import ROTATED_WIDTHS, decode_rotated, encode_rotated
-from gnnqlab.kernels.row_errors import NOTED, row_errors
-from gnnqlab.kernels.vertex_cut import Ends, choose_masters, empty_copies, place_by_cost, place_by_worth
+from gnnqlab.kernels.sparse.vertex_cut import Ends, choose_masters, empty_copies, place_by_cost, place_by_worth
 from gnnqlab.kernels.xoshiro import quantize_xoshiro, xoshiro
 
 SETTINGS = {"seed": 7, "epoch": 1, "stream": 2}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gnnqlab.kernels import native
-from gnnqlab.kernels.aggregate import Adjacency, QuantizedRows, aggregate, quantize_rows, spmm
+from gnnqlab.kernels.sparse.aggregate import Adjacency, QuantizedRows, aggregate, quantize_rows, spmm
 from tests.cases import each
 
 HAS_NATIVE = native.status()["library"] is not None

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gnnqlab.kernels import native
-from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.kernels.attention import (
+from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.kernels.sparse.attention import (
     attend,
     attend_columns,
     attend_rows,

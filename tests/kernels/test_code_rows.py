@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from gnnqlab.kernels import native
-from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.kernels.aggregate import spmm
-from gnnqlab.kernels.code_rows import PAIRED_WIDTHS, PairedRows, QuantizedRows, pack_pairs, unpack_pairs
+from gnnqlab.kernels.codec.quantize import Noise, quantize
+from gnnqlab.kernels.dense.code_rows import PAIRED_WIDTHS, PairedRows, QuantizedRows, pack_pairs, unpack_pairs
 from gnnqlab.kernels.noise import stream
-from gnnqlab.kernels.quantize import Noise, quantize
+from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.kernels.sparse.aggregate import spmm
 from tests.cases import each
 from tests.kernels.backends import EVERY, on_native, use
 from tests.kernels.test_aggregate import matrix

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from gnnqlab.errors import NonFiniteRow
-from gnnqlab.kernels import codec, native, noise
+from gnnqlab.kernels import native, noise
+from gnnqlab.kernels.codec.rows import rows as codec
 from gnnqlab.kernels.reference import codec as reference
 from tests.cases import each
 

@@ -10,8 +10,8 @@ import shutil
 
 import pytest
 
-from gnnqlab.bench import compiled
-from gnnqlab.bench.compiled import FILES, Resources, kernels_of, parse
+from benchmarks.kernels import compiled
+from benchmarks.kernels.compiled import FILES, Resources, kernels_of, parse
 from tests.cases import each
 
 ARCHITECTURES = os.environ.get("GNNQLAB_ARCHITECTURES", "90").split(",")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gnnqlab.kernels import dense, native
-from gnnqlab.kernels.dense import bfloat16_mm
+from gnnqlab.kernels import native
+from gnnqlab.kernels.dense.dense import bfloat16_mm, dense
 
 SIZES = ((1, 1, 1), (7, 5, 3), (64, 1, 9), (1, 200, 17), (130, 33, 65), (300, 256, 256))
 

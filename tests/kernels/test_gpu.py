@@ -13,12 +13,14 @@ import torch
 from torch import Tensor
 
 from gnnqlab.errors import NonFiniteRow
-from gnnqlab.kernels import codec, native, nodewise, noise
-from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.kernels.aggregate import QuantizedRows, aggregate, quantize_rows, spmm
-from gnnqlab.kernels.attention import attend, sddmm_add, sddmm_dot, segment_softmax, weighted_sum
-from gnnqlab.kernels.rotate import encode_rotated
-from gnnqlab.kernels.row_errors import NOTED, row_errors
+from gnnqlab.kernels import native, noise
+from gnnqlab.kernels.codec.rotate import encode_rotated
+from gnnqlab.kernels.codec.row_errors import NOTED, row_errors
+from gnnqlab.kernels.codec.rows import rows as codec
+from gnnqlab.kernels.rowwise import nodewise
+from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.kernels.sparse.aggregate import QuantizedRows, aggregate, quantize_rows, spmm
+from gnnqlab.kernels.sparse.attention import attend, sddmm_add, sddmm_dot, segment_softmax, weighted_sum
 from tests.cases import each
 from tests.kernels import test_rotate
 

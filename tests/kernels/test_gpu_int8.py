@@ -13,11 +13,13 @@ from torch import Tensor
 
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import native
-from gnnqlab.kernels.aggregate import QuantizedRows, spmm
-from gnnqlab.kernels.attention import attend_columns, attend_rows, pack_rows
-from gnnqlab.kernels.code_rows import PairedRows, pack_pairs
-from gnnqlab.kernels.codec import raise_refused
-from gnnqlab.kernels.int8_edges import (
+from gnnqlab.kernels.codec.quantize import Noise, quantize
+from gnnqlab.kernels.codec.rows import raise_refused
+from gnnqlab.kernels.dense.code_rows import PairedRows, pack_pairs
+from gnnqlab.kernels.dense.int8_mm import int8_mm, int8_mm_scaled, int8_mm_transposed
+from gnnqlab.kernels.sparse.aggregate import QuantizedRows, spmm
+from gnnqlab.kernels.sparse.attention import attend_columns, attend_rows, pack_rows
+from gnnqlab.kernels.sparse.int8_edges import (
     incidence,
     int8_attend_columns,
     int8_attend_rows,
@@ -26,8 +28,6 @@ from gnnqlab.kernels.int8_edges import (
     int8_weighted_sum,
     quantized_sum,
 )
-from gnnqlab.kernels.int8_mm import int8_mm, int8_mm_scaled, int8_mm_transposed
-from gnnqlab.kernels.quantize import Noise, quantize
 from gnnqlab.kernels.xoshiro import quantize_xoshiro
 from tests.cases import each
 from tests.kernels.test_gpu import EPS, dense, graph, random

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from gnnqlab.kernels import head_sums as heads_room
-from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.kernels.head_sums import WAYS, head_sums, measured_ways
-from gnnqlab.kernels.int8_edges import int8_weighted_sum
-from gnnqlab.kernels.quantize import quantize
+from gnnqlab.kernels.codec.quantize import quantize
+from gnnqlab.kernels.sparse import head_sums as heads_room
+from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.kernels.sparse.head_sums import WAYS, head_sums, measured_ways
+from gnnqlab.kernels.sparse.int8_edges import int8_weighted_sum
 from tests.kernels.backends import EVERY, on_native, use
 
 

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from gnnqlab.errors import NonFiniteRow
-from gnnqlab.kernels.adjacency import Adjacency
-from gnnqlab.kernels.aggregate import QuantizedRows, spmm
-from gnnqlab.kernels.attention import attend_columns, attend_rows, pack_rows
-from gnnqlab.kernels.int8_edges import (
+from gnnqlab.kernels.codec.quantize import Noise, quantize
+from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.kernels.sparse.aggregate import QuantizedRows, spmm
+from gnnqlab.kernels.sparse.attention import attend_columns, attend_rows, pack_rows
+from gnnqlab.kernels.sparse.int8_edges import (
     incidence,
     int8_attend_columns,
     int8_attend_rows,
@@ -20,7 +21,6 @@ from gnnqlab.kernels.int8_edges import (
     int8_weighted_sum,
     quantized_sum,
 )
-from gnnqlab.kernels.quantize import Noise, quantize
 from tests.kernels.backends import EVERY, use
 
 ROWS, OWNED, HALO, EDGES = 30, 40, 9, 400

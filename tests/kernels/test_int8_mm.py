@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gnnqlab.kernels import native
-from gnnqlab.kernels.int8_mm import MOST_TERMS, int8_mm, int8_mm_scaled, int8_mm_transposed
+from gnnqlab.kernels.dense.int8_mm import MOST_TERMS, int8_mm, int8_mm_scaled, int8_mm_transposed
 from tests.kernels.backends import EVERY, use
 
 SIZES = ((1, 1, 1), (7, 5, 3), (50, 66, 17), (13, 4, 64), (130, 257, 130), (48, 64, 65), (300, 128, 1))

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from gnnqlab.kernels import native, noise
-from gnnqlab.kernels.joins import JOINS, MOST, join
-from gnnqlab.kernels.nodewise import Mask, apart
 from gnnqlab.kernels.reference import joins as reference
-from gnnqlab.train.ledger import Ledger
+from gnnqlab.kernels.rowwise.joins import JOINS, MOST, join
+from gnnqlab.kernels.rowwise.nodewise import Mask, apart
+from gnnqlab.train.records.ledger import Ledger
 from tests.cases import each
 
 from .backends import AVAILABLE, EVERY, on_native, use

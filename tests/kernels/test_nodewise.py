@@ -7,8 +7,8 @@ import torch
 from torch.nn import functional
 
 from gnnqlab.kernels import native, noise
-from gnnqlab.kernels.nodewise import ACTIVATIONS, Mask, Norm, apart, nodewise, nodewise_both, step_by_step
 from gnnqlab.kernels.reference import nodewise as reference
+from gnnqlab.kernels.rowwise.nodewise import ACTIVATIONS, Mask, Norm, apart, nodewise, nodewise_both, step_by_step
 from tests.cases import each
 
 from .backends import AVAILABLE, EVERY, on_native, use

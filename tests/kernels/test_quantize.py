@@ -7,8 +7,8 @@ import torch
 
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import native
+from gnnqlab.kernels.codec.quantize import Noise, quantize
 from gnnqlab.kernels.noise import stream
-from gnnqlab.kernels.quantize import Noise, quantize
 from tests.kernels.backends import EVERY, on_native, use
 
 SIZES = ((1, 1), (7, 5), (3, 8), (50, 66), (130, 257), (2, 1030))

@@ -7,8 +7,8 @@ import torch
 
 from gnnqlab.kernels import native
 from gnnqlab.kernels.reference.residual import residual_backward
-from gnnqlab.kernels.residual import residual
-from gnnqlab.train.ledger import Ledger
+from gnnqlab.kernels.rowwise.residual import residual
+from gnnqlab.train.records.ledger import Ledger
 from tests.cases import each
 
 from .backends import AVAILABLE, EVERY, on_native, use

@@ -9,8 +9,8 @@ import torch
 
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import native
-from gnnqlab.kernels.codec import row_bytes
-from gnnqlab.kernels.rotate import ROTATED_WIDTHS, decode_rotated, encode_rotated
+from gnnqlab.kernels.codec.rotate import ROTATED_WIDTHS, decode_rotated, encode_rotated
+from gnnqlab.kernels.codec.rows import row_bytes
 from tests.cases import each
 from tests.kernels.backends import AVAILABLE, EVERY, use
 

@@ -9,8 +9,8 @@ import torch
 
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import native
-from gnnqlab.kernels.codec import decode_rows, encode_rows
-from gnnqlab.kernels.row_errors import ERROR_WIDTHS, NOTED, row_errors
+from gnnqlab.kernels.codec.row_errors import ERROR_WIDTHS, NOTED, row_errors
+from gnnqlab.kernels.codec.rows import decode_rows, encode_rows
 from tests.cases import each
 from tests.kernels.backends import AVAILABLE, EVERY, use
 from tests.kernels.test_rotate import rows_of

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gnnqlab.kernels import native, tall
-from gnnqlab.kernels.tall import own_products, pays, tall_mm
+from gnnqlab.kernels import native
+from gnnqlab.kernels.dense.dense import tall
+from gnnqlab.kernels.dense.tall import own_products, pays, tall_mm
 from tests.cases import each
 
 SIZES = ((1, 1, 1), (5, 3, 7), (13, 300, 33), (40, 16, 256), (600, 256, 16), (1030, 64, 130), (7, 0, 5), (0, 4, 4))

@@ -7,8 +7,8 @@ import torch
 
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import native
+from gnnqlab.kernels.codec.quantize import Noise, quantize
 from gnnqlab.kernels.noise import stream
-from gnnqlab.kernels.quantize import Noise, quantize
 from gnnqlab.kernels.reference import xoshiro as reference
 from gnnqlab.kernels.xoshiro import quantize_xoshiro, xoshiro
 from tests.cases import each

@@ -14,7 +14,7 @@ from gnnqlab.lab.training.live_model import LiveModel
 from gnnqlab.launch import processes
 from gnnqlab.launch.folder import write_json
 from gnnqlab.launch.run import Run
-from gnnqlab.train.configure import configure
+from gnnqlab.train.config.configure import configure
 
 __all__ = ["PHASE_S", "Folder"]
 

@@ -12,7 +12,7 @@ import pytest
 
 from gnnqlab.launch import Run, launch, processes
 from gnnqlab.launch.guarded import STARTER
-from gnnqlab.train.config import LaunchSettings, RunConfig, TrainSettings
+from gnnqlab.train.config.run_config import LaunchSettings, RunConfig, TrainSettings
 from tests.slow_down import HANG_S, wait_until
 
 REPOSITORY = Path(__file__).parents[2]

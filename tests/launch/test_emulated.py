@@ -268,9 +268,9 @@ def exchange_rows(folder: Path, rank: int) -> None:
     import torch.distributed as dist
 
     from gnnqlab.bits.policy import Fixed
-    from gnnqlab.message.channel import Channel
-    from gnnqlab.message.codec import Codec, Float32, Stochastic
-    from gnnqlab.message.transport import Direct
+    from gnnqlab.message.channels.channel import Channel
+    from gnnqlab.message.codecs.codec import Codec, Float32, Stochastic
+    from gnnqlab.message.transport.transport import Direct
     from gnnqlab.partition.plan import Plan, Route
 
     torch.set_num_threads(1)

@@ -17,7 +17,7 @@ from gnnqlab.launch import folder as files
 from gnnqlab.nn.links import area_under_curve
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.link_prediction.negatives import FIXED, against, draw_pool
-from gnnqlab.train.loop import fit
+from gnnqlab.train.loop.fit import fit
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 

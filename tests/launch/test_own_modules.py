@@ -11,7 +11,7 @@ import pytest
 import gnnqlab as gq
 from gnnqlab.launch.search_path import VARIABLE, follow, told
 from gnnqlab.nn.models import registry
-from gnnqlab.train.config import RunConfig
+from gnnqlab.train.config.run_config import RunConfig
 from tests.slow_down import HANG_S
 
 BITS = '''

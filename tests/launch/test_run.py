@@ -14,7 +14,7 @@ from gnnqlab.launch import Run, cleanup, launch, processes, runs
 from gnnqlab.launch import folder as files
 from gnnqlab.launch.progress import Progress
 from gnnqlab.train.heartbeat import Heartbeat
-from gnnqlab.train.left import without_records
+from gnnqlab.train.records.left import without_records
 from tests.launch.conftest import FAKE, REPOSITORY, Bench, config, wait_until
 from tests.slow_down import HANG_S, kept
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from gnnqlab.launch import Run, launch, torchrun_command
-from gnnqlab.train.config import RunConfig
-from gnnqlab.train.configure import configure
+from gnnqlab.train.config.configure import configure
+from gnnqlab.train.config.run_config import RunConfig
 from tests.launch.conftest import Bench
 from tests.launch.test_cluster import free_port, machines
 from tests.slow_down import HANG_S

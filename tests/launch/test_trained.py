@@ -14,9 +14,9 @@ from torch import nn
 import gnnqlab as gq
 from gnnqlab.launch import folder as files
 from gnnqlab.nn.models import registry
+from gnnqlab.train.checkpoints.model_file import MODEL, ModelFile, read_model
 from gnnqlab.train.heartbeat import Heartbeat
-from gnnqlab.train.loop import fit
-from gnnqlab.train.model_file import MODEL, ModelFile, read_model
+from gnnqlab.train.loop.fit import fit
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 from tests.slow_down import HANG_S

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnqlab.bench.exchange import plan_between
-from gnnqlab.measure.in_process import LoopBack, Mail
-from gnnqlab.message.cache import at_work
-from gnnqlab.message.channel import Channel
-from gnnqlab.message.codec import Codec
+from benchmarks.kernels.exchange import plan_between
+from gnnqlab.message.caches.cache import at_work
+from gnnqlab.message.channels.channel import Channel
+from gnnqlab.message.channels.wires import Wires
+from gnnqlab.message.codecs.codec import Codec
 from gnnqlab.message.place import Place
-from gnnqlab.message.wires import Wires
+from gnnqlab.simulation.threaded_workers import LoopBack, Mail
 
 ROWS = 30
 """Of each worker; half of its rows go to the other."""

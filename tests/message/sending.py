@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from gnnqlab.message.codec import Codec, Noise
+from gnnqlab.message.codecs.codec import Codec, Noise
 from gnnqlab.message.wire import Layout
 
 

@@ -12,10 +12,10 @@ import gnnqlab as gq
 from gnnqlab.adaptive import DECISIONS
 from gnnqlab.exchange import Pipelined
 from gnnqlab.message import AdaptiveCache, BoundarySampling
-from gnnqlab.message.adaptive_cache import Threshold
+from gnnqlab.message.caches.adaptive_cache import Threshold
 from gnnqlab.message.place import Place
 from gnnqlab.seat import Seat
-from gnnqlab.systems import vanilla
+from gnnqlab.systems.recipes import vanilla
 from gnnqlab.train.control import steered
 
 

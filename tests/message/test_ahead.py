@@ -11,17 +11,17 @@ import torch.distributed as dist
 
 from gnnqlab.bits import Fixed
 from gnnqlab.exchange import Overlapped
-from gnnqlab.message import transport as moving
-from gnnqlab.message.ahead import Ahead
-from gnnqlab.message.cache import NoCache
-from gnnqlab.message.channel import Channel
-from gnnqlab.message.codec import Stochastic
-from gnnqlab.message.transport import make_transport
+from gnnqlab.message.caches.cache import NoCache
+from gnnqlab.message.channels.channel import Channel
+from gnnqlab.message.codecs.codec import Stochastic
+from gnnqlab.message.transport.ahead import Ahead
+from gnnqlab.message.transport.transport import make_transport
+from gnnqlab.message.transport.transport import transport as moving
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import fixed_bits
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.trainer import worker_trainer
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.trainer import worker_trainer
 from tests.cases import each
 from tests.graphs import random_graph
 from tests.message.kept import ROWS, Two

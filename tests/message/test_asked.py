@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from gnnqlab.errors import NonFiniteMessage
-from gnnqlab.message.asked import AskedRows
-from gnnqlab.message.codec import Float32, Stochastic
-from gnnqlab.message.transport import make_transport
+from gnnqlab.message.channels.asked import AskedRows
+from gnnqlab.message.codecs.codec import Float32, Stochastic
+from gnnqlab.message.transport.transport import make_transport
 from tests.ranks import run_ranks
 
 WORKERS, NODES, COLUMNS = 3, 40, 13

@@ -7,9 +7,9 @@ import torch
 
 from gnnqlab.bits import Fixed, UniformRandom
 from gnnqlab.errors import NonFiniteMessage
-from gnnqlab.message.channel import Channel
-from gnnqlab.message.codec import Float32, Stochastic
-from gnnqlab.message.transport import TRANSPORTS, make_transport
+from gnnqlab.message.channels.channel import Channel
+from gnnqlab.message.codecs.codec import Float32, Stochastic
+from gnnqlab.message.transport.transport import TRANSPORTS, make_transport
 from gnnqlab.partition import Random, build_shard
 from tests.cases import each
 from tests.graphs import random_graph

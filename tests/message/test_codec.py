@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnqlab.errors import NonFiniteRow
-from gnnqlab.message.codec import Noise, Stochastic
+from gnnqlab.message.codecs.codec import Noise, Stochastic
 from tests.cases import each
 
 pytestmark = pytest.mark.core

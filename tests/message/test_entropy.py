@@ -9,16 +9,16 @@ import pytest
 import torch
 
 import gnnqlab as gq
-from gnnqlab.bench.exchange import plan_between
+from benchmarks.kernels.exchange import plan_between
 from gnnqlab.bits import Fixed, UniformRandom
 from gnnqlab.kernels.reference.codec import pack
-from gnnqlab.measure.in_process import LoopBack, Mail
 from gnnqlab.message import FP8, MXFP8, Float32, Linear, Rotated, Spikes, Stochastic, Unchanged
-from gnnqlab.message.channel import Channel
-from gnnqlab.message.chosen import ChosenRows
-from gnnqlab.message.codec import Noise
-from gnnqlab.message.entropy import Counting, code_counts, code_entropies, entropy_of
-from gnnqlab.train.config import RunConfig, TrainSettings
+from gnnqlab.message.channels.channel import Channel
+from gnnqlab.message.channels.chosen import ChosenRows
+from gnnqlab.message.codecs.codec import Noise
+from gnnqlab.message.codecs.entropy import Counting, code_counts, code_entropies, entropy_of
+from gnnqlab.simulation.threaded_workers import LoopBack, Mail
+from gnnqlab.train.config.run_config import RunConfig, TrainSettings
 
 COLUMNS = 13
 """No width but 8 and 16 fills the last byte of a row."""

@@ -10,7 +10,6 @@ import torch
 
 from gnnqlab.bits import Fixed, UniformRandom
 from gnnqlab.exchange import Pipelined
-from gnnqlab.measure.in_process import LoopBack, Mail
 from gnnqlab.message import (
     FP8,
     MXFP8,
@@ -22,11 +21,13 @@ from gnnqlab.message import (
     Spikes,
     Stochastic,
 )  # fmt: skip
-from gnnqlab.message.channel import Channel
-from gnnqlab.message.feedback import FedBack
+from gnnqlab.message.caches.feedback import FedBack
+from gnnqlab.message.channels.channel import Channel
 from gnnqlab.partition.plan import Plan, Route
 from gnnqlab.seat import Seat
-from gnnqlab.systems import adaqp, adaqp_r, cagnet, fixed_bits, sar, vanilla
+from gnnqlab.simulation.threaded_workers import LoopBack, Mail
+from gnnqlab.systems import adaqp_r, fixed_bits
+from gnnqlab.systems.recipes import adaqp, cagnet, sar, vanilla
 from tests.message.kept import ROWS, Two, walk
 
 EPOCHS = 40

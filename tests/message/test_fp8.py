@@ -12,7 +12,7 @@ import torch
 import gnnqlab as gq
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.message import FP8, MXFP8
-from gnnqlab.message.codec import Codec
+from gnnqlab.message.codecs.codec import Codec
 from gnnqlab.systems.replaced import parts_in
 from tests.cases import each
 from tests.message.sending import of_one_row, off_by_errors, send

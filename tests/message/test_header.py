@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from gnnqlab.bits import Fixed, UniformRandom
 from gnnqlab.errors import UnexpectedMessage
-from gnnqlab.message.channel import Channel
-from gnnqlab.message.codec import Float32, Stochastic
-from gnnqlab.message.header import SIZE, Header, checksum, run_number
-from gnnqlab.message.transport import TRANSPORTS, make_transport
+from gnnqlab.message.channels.channel import Channel
+from gnnqlab.message.codecs.codec import Float32, Stochastic
+from gnnqlab.message.transport.header import SIZE, Header, checksum, run_number
+from gnnqlab.message.transport.transport import TRANSPORTS, make_transport
 from gnnqlab.partition import Random, build_shard
 from tests.cases import each
 from tests.graphs import random_graph
@@ -242,7 +242,7 @@ def many(rank, workers, messages):
     """Peak memory before and after many exchanges, each with tags of its own."""
     import resource
 
-    from gnnqlab.bench.exchange import plan_between
+    from benchmarks.kernels.exchange import plan_between
 
     channel = Channel(
         layer=0,

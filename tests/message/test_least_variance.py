@@ -11,14 +11,14 @@ import torch
 import gnnqlab as gq
 from gnnqlab.bits import Fixed
 from gnnqlab.errors import NonFiniteRow
-from gnnqlab.measure.codec_error import codec_error
-from gnnqlab.measure.in_process import FrozenBits, ThreadedWorkers, exact_trainer
 from gnnqlab.message import LeastVariance, Rotated, Stochastic
-from gnnqlab.message.codec import Noise
+from gnnqlab.message.codecs.codec import Noise
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
+from gnnqlab.simulation.codec_error import codec_error
+from gnnqlab.simulation.threaded_workers import FrozenBits, ThreadedWorkers, exact_trainer
 from gnnqlab.systems.replaced import parts_in, words_of
-from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.config.run_config import TrainSettings
 from tests.cases import each
 from tests.graphs import random_graph
 from tests.message.sending import of_one_row, send

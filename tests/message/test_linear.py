@@ -10,7 +10,7 @@ import torch
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import native
 from gnnqlab.message import Linear
-from gnnqlab.message.codec import Noise
+from gnnqlab.message.codecs.codec import Noise
 
 NOISE = Noise(0, 0, 0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gnnqlab.message.links import SIZES, sizes_up_to, time_transfers
+from gnnqlab.message.transport.links import SIZES, sizes_up_to, time_transfers
 from tests.ranks import run_ranks
 
 

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from gnnqlab.message import paced
-from gnnqlab.message import transport as moving
-from gnnqlab.message.paced import Paced, Pacer
-from gnnqlab.message.transport import TRANSPORTS
+from gnnqlab.message.transport.paced import Paced, Pacer
+from gnnqlab.message.transport.transport import TRANSPORTS, paced
+from gnnqlab.message.transport.transport import transport as moving
 from tests.cases import each
 from tests.ranks import run_ranks
 

@@ -11,16 +11,16 @@ from torch.special import ndtr
 
 import gnnqlab as gq
 from gnnqlab.bits import Fixed, UniformRandom
-from gnnqlab.bits.assigned import Assigned
+from gnnqlab.bits.assigner.assigned import Assigned
 from gnnqlab.errors import NonFiniteRow
+from gnnqlab.kernels.codec.rotate import encode_rotated
 from gnnqlab.kernels.noise import stream
 from gnnqlab.kernels.reference.codec import pack, unpack
 from gnnqlab.kernels.reference.rotate import LEVELS, WIDEST, passes, rotate, rotate_back
-from gnnqlab.kernels.rotate import encode_rotated
 from gnnqlab.message import Rotated
-from gnnqlab.message.channel import Channel
-from gnnqlab.message.codec import Noise
-from gnnqlab.message.transport import make_transport
+from gnnqlab.message.channels.channel import Channel
+from gnnqlab.message.codecs.codec import Noise
+from gnnqlab.message.transport.transport import make_transport
 from gnnqlab.partition import Random, build_shard
 from tests.cases import each
 from tests.graphs import random_graph

@@ -11,15 +11,15 @@ from gnnqlab.bits import Fixed
 from gnnqlab.compute import BFloat16Rows
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.message import BFloat16, Float32
-from gnnqlab.message.channel import Channel
-from gnnqlab.message.chosen import ChosenRows
-from gnnqlab.message.codec import Noise
-from gnnqlab.message.feedback import FedBack
+from gnnqlab.message.caches.feedback import FedBack
+from gnnqlab.message.channels.channel import Channel
+from gnnqlab.message.channels.chosen import ChosenRows
+from gnnqlab.message.codecs.codec import Noise
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, build_shard
-from gnnqlab.systems import vanilla
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.trainer import worker_trainer
+from gnnqlab.systems.recipes import vanilla
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.trainer import worker_trainer
 from tests.cases import each
 from tests.graphs import random_graph
 from tests.ranks import run_ranks

@@ -11,7 +11,7 @@ import torch
 import gnnqlab as gq
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.message import Spikes, Stochastic
-from gnnqlab.message.spikes import split_spikes
+from gnnqlab.message.codecs.spikes import split_spikes
 from gnnqlab.systems.replaced import parts_in, words_of
 from tests.cases import each
 from tests.message.sending import of_one_row, off_by_errors, send

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from gnnqlab.message import staging
-from gnnqlab.message.staging import HostBuffers, Staged
-from gnnqlab.message.transport import TRANSPORTS, make_transport
+from gnnqlab.message.transport.staging import HostBuffers, Staged
+from gnnqlab.message.transport.transport import TRANSPORTS, make_transport, staging
 from tests.cases import each
 from tests.ranks import run_ranks
 

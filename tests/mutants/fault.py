@@ -22,7 +22,7 @@ class Fault:
     name: str
     """What is wrong, in a few words; no two faults have the same."""
     file: str
-    """In the package, for instance ``bits/groups.py``."""
+    """In the package, for instance ``bits/assigner/groups.py``, or in ``benchmarks/``."""
     before: str
     """Text of the file; it stands there exactly once."""
     after: str
@@ -37,8 +37,13 @@ class Fault:
         return self.file.partition("/")[0]
 
     @property
+    def place(self) -> str:
+        """Path of the file in a checkout."""
+        return self.file if self.room == "benchmarks" else f"{PACKAGE.name}/{self.file}"
+
+    @property
     def module(self) -> str:
-        return f"{PACKAGE.name}.{self.file.removesuffix('.py').replace('/', '.')}"
+        return self.place.removesuffix(".py").replace("/", ".")
 
 
 def wrong_with(fault: Fault, *, root: Path = ROOT) -> str:
@@ -47,7 +52,7 @@ def wrong_with(fault: Fault, *, root: Path = ROOT) -> str:
     Args:
         root: of another checkout.
     """
-    path, (file, _, function) = root / PACKAGE.name / fault.file, fault.test.partition("::")
+    path, (file, _, function) = root / fault.place, fault.test.partition("::")
     if not path.is_file() or path.name == "__init__.py":
         return f"{fault.file} is no module"
     source = path.read_text(encoding="utf-8")

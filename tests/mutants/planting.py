@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnnqlab.launch.guarded import STARTER
-from tests.mutants.fault import PACKAGE, ROOT, Fault, wrong_with
+from tests.mutants.fault import ROOT, Fault, wrong_with
 from tests.mutants.hook import sitecustomize
 from tests.mutants.told import VARIABLE as TOLD
 from tests.slow_down import HANG_S
@@ -51,7 +51,7 @@ def plant(fault: Fault) -> Outcome:
         imported = Path(folder, "imported")
         planted = {
             "module": fault.module,
-            "path": str(PACKAGE / fault.file),
+            "path": str(ROOT / fault.place),
             "before": fault.before,
             "after": fault.after,
             "told": str(imported),

@@ -24,16 +24,16 @@ from tests.slow_down import HANG_S
 
 EIGHT = 8
 ROOMS = {
-    "bench", "bits", "compute", "exchange", "graph", "kernels", "lab", "launch", "measure", "message", "nn",
-    "partition", "systems", "theory", "train", "tune",
+    "benchmarks", "bits", "compute", "course", "exchange", "graph", "kernels", "lab", "launch", "message", "nn",
+    "partition", "simulation", "systems", "theory", "train", "tune",
 }  # fmt: skip
 """Rooms with a formula, a measure or a book that can be wrong without anybody's noticing."""
 HARMLESS = Fault(
     name="harmless",
-    file="measure/intervals.py",
+    file="theory/intervals.py",
     before="mean = sum(values) / count",
     after="mean = sum(values, 0.0) / count",
-    test="lab/course/test_sensitivity.py::test_one_value_has_no_interval_and_none_is_refused",
+    test="course/test_sensitivity.py::test_one_value_has_no_interval_and_none_is_refused",
     why="nothing",
 )
 """An edit that changes no result."""
@@ -84,11 +84,11 @@ def test_there_are_enough_and_every_room_has_its_own() -> None:
     ("changes", "words"),
     [
         ({"file": "measure/nothing.py"}, "measure/nothing.py is no module"),
-        ({"before": "mean = sum(count)"}, "its text stands 0 times in measure/intervals.py"),
-        ({"before": "mean"}, "times in measure/intervals.py"),
+        ({"before": "mean = sum(count)"}, "its text stands 0 times in theory/intervals.py"),
+        ({"before": "mean"}, "times in theory/intervals.py"),
         ({"before": "over 1, 2", "after": "over 2, 1"}, "its text stands 0 times"),
         ({"after": "mean = (sum(values) / count)"}, "its edit changes no code"),
-        ({"test": "lab/course/test_sensitivity.py::test_that_is_gone"}, "::test_that_is_gone is gone"),
+        ({"test": "course/test_sensitivity.py::test_that_is_gone"}, "::test_that_is_gone is gone"),
     ],
 )
 def test_a_stale_record_is_told_and_nothing_is_run(changes: dict[str, str], words: str) -> None:
@@ -152,7 +152,7 @@ def test_a_fault_reaches_the_processes_that_a_test_starts(tmp_path: Path) -> Non
     told = tmp_path / "told"
     planted = {"module": HARMLESS.module, "path": str(PACKAGE / HARMLESS.file), "before": "if count == 1:"}
     planted |= {"after": "if count == 100:", "told": str(told)}
-    inner = "from gnnqlab.measure.intervals import interval; interval([1.0])"
+    inner = "from gnnqlab.theory.intervals import interval; interval([1.0])"
     outer = f"import subprocess, sys; sys.exit(subprocess.run([sys.executable, '-c', {inner!r}]).returncode)"
     environment = {**os.environ, sitecustomize.VARIABLE: json.dumps(planted)}
     environment["PYTHONPATH"] = os.pathsep.join([str(Path(sitecustomize.__file__).parent), str(PACKAGE.parent)])

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 import gnnqlab as gq
-from gnnqlab.bench.graphs import find_graph
+from benchmarks.engine.graphs import find_graph
 from gnnqlab.compute import edge_products
 from gnnqlab.nn.dgl_edges import edges_of
 from gnnqlab.nn.links import area_under_curve, held_back, negative_edges

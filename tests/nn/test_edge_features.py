@@ -12,23 +12,23 @@ from torch.nn import functional
 
 import gnnqlab as gq
 from gnnqlab.compute import BFloat16Rows, ExactActivations, Int8Products
+from gnnqlab.course.experiments.kept_bytes import kept_of
 from gnnqlab.exchange import Overlapped, Sequential
 from gnnqlab.graph import Graph
-from gnnqlab.measure.in_process import ThreadedWorkers
-from gnnqlab.measure.kept_bytes import kept_of
-from gnnqlab.message.cache import Unchanged
-from gnnqlab.message.difference import Difference
+from gnnqlab.message.caches.cache import Unchanged
+from gnnqlab.message.caches.difference import Difference
 from gnnqlab.nn import LocalGraph
 from gnnqlab.nn.attention import AttentionConvolution
 from gnnqlab.nn.edge_rows import edge_means
 from gnnqlab.nn.layers import SageConvolution
 from gnnqlab.nn.messages import MessageConvolution
 from gnnqlab.partition import Random, Shard, build_shard
-from gnnqlab.systems import adaqp, bns_gcn, pipegcn
+from gnnqlab.simulation.threaded_workers import ThreadedWorkers
+from gnnqlab.systems.recipes import adaqp, bns_gcn, pipegcn
+from gnnqlab.train.checkpoints.model_file import ModelFile, read_model
 from gnnqlab.train.inference import embeddings
 from gnnqlab.train.inference import logits as logits_of
-from gnnqlab.train.model_file import ModelFile, read_model
-from gnnqlab.train.node_labels import label_objective
+from gnnqlab.train.loop.node_labels import label_objective
 from tests.agreement import TOLERANCE, assert_same_training
 from tests.cases import each
 from tests.graphs import random_graph

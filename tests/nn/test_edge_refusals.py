@@ -16,11 +16,11 @@ from gnnqlab.nn import LocalGraph, ModelSettings
 from gnnqlab.nn.messages import MessageConvolution
 from gnnqlab.nn.models.registry import _KINDS, MODELS, edges_in, find_model, is_stacked, model_home, register_model
 from gnnqlab.partition import EBV, Random, build_shard
-from gnnqlab.systems import cagnet, cdfgnn, vanilla
+from gnnqlab.systems.recipes import cagnet, cdfgnn, vanilla
 from gnnqlab.train.batches import Batches, MiniBatchSettings
-from gnnqlab.train.edges import expect_edges
+from gnnqlab.train.config.edges import expect_edges
 from gnnqlab.train.inference import logits as logits_of
-from gnnqlab.train.trainer import worker_trainer
+from gnnqlab.train.loop.trainer import worker_trainer
 from tests.cases import each
 from tests.graphs import random_graph
 from tests.nn.featured import WIDTH, featured, messages, network

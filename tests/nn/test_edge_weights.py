@@ -8,19 +8,19 @@ import pytest
 import torch
 
 import gnnqlab as gq
-from gnnqlab.bits.groups import use_of_halo
+from gnnqlab.bits.assigner.groups import use_of_halo
 from gnnqlab.exchange import Overlapped, Replicas, Sequential
 from gnnqlab.graph import Graph
-from gnnqlab.measure.in_process import ThreadedWorkers
 from gnnqlab.message.sampler import BoundarySampling
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.partition import Random, Shard, build_shard
-from gnnqlab.systems import cagnet, sancus, sar, vanilla
+from gnnqlab.simulation.threaded_workers import ThreadedWorkers
+from gnnqlab.systems.recipes import cagnet, sancus, sar, vanilla
 from gnnqlab.train.batches import Batches, MiniBatchSettings
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.node_labels import label_objective
-from gnnqlab.train.trainer import Trainer, worker_trainer
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.node_labels import label_objective
+from gnnqlab.train.loop.trainer import Trainer, worker_trainer
 from tests.agreement import TOLERANCE, assert_same_training, what_came_out
 from tests.cases import each
 from tests.exchange.dense import Instead

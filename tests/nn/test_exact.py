@@ -8,10 +8,10 @@ import torch
 from gnnqlab.compute import ExactActivations, Products
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.compute.packed import kept_bytes
+from gnnqlab.course.experiments.kept_bytes import by_purpose
 from gnnqlab.graph import Graph
 from gnnqlab.kernels import native
-from gnnqlab.kernels.nodewise import apart
-from gnnqlab.measure.kept_bytes import by_purpose
+from gnnqlab.kernels.rowwise.nodewise import apart
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.nn.models.registry import MODELS
 from tests.graphs import random_graph

@@ -12,10 +12,10 @@ from gnnqlab.exchange import Overlapped, Synchronous
 from gnnqlab.graph import Graph
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random, build_shard
-from gnnqlab.systems import vanilla
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.node_labels import label_objective
-from gnnqlab.train.trainer import Trainer, worker_trainer
+from gnnqlab.systems.recipes import vanilla
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.node_labels import label_objective
+from gnnqlab.train.loop.trainer import Trainer, worker_trainer
 from tests.agreement import assert_same_training, what_came_out
 from tests.cases import each
 from tests.graphs import random_graph

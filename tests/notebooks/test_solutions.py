@@ -10,7 +10,7 @@ import nbformat
 import pytest
 import torch
 
-from gnnqlab.lab.course import graded, graded_rows
+from gnnqlab.course import graded, graded_rows
 from tests.cases import each
 
 FOLDER = Path(__file__).parent.parent.parent / "notebooks"

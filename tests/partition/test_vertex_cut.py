@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import gnnqlab as gq
-from gnnqlab.kernels.vertex_cut import Ends, choose_masters, empty_copies, place_by_cost, place_by_worth
+from gnnqlab.kernels.sparse.vertex_cut import Ends, choose_masters, empty_copies, place_by_cost, place_by_worth
 from gnnqlab.partition.connections import copies_of, measure_vertex_cut
 from gnnqlab.partition.cut import on_hosts
 from gnnqlab.partition.dne import DNE

@@ -18,22 +18,22 @@ import pytest
 import torch
 
 import gnnqlab as gq
-from gnnqlab.bits.assigned import Assigned
-from gnnqlab.exchange.pipeline import Pipelined
+from gnnqlab.bits.assigner.assigned import Assigned
+from gnnqlab.exchange.schedules.pipeline import Pipelined
 from gnnqlab.launch import folder as files
-from gnnqlab.message.cache import Unchanged
+from gnnqlab.message.caches.cache import Unchanged
 from gnnqlab.nn import ModelSettings
 from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.partition import Random
 from gnnqlab.systems import SYSTEMS, System, make_system
 from gnnqlab.systems.parts import PARTS, part_from_json, part_to_json
-from gnnqlab.train.checkpoint import read_checkpoint
-from gnnqlab.train.command import command_of
-from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.checkpoints.checkpoint import read_checkpoint
+from gnnqlab.train.config.command import command_of
+from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.control import CHECKPOINT_NOW
 from gnnqlab.train.heartbeat import Heartbeat
-from gnnqlab.train.loop import fit
-from gnnqlab.train.trainer import worker_trainer
+from gnnqlab.train.loop.fit import fit
+from gnnqlab.train.loop.trainer import worker_trainer
 from tests.agreement import assert_same_training, what_came_out
 from tests.cases import each
 from tests.exchange.random_edges import EdgesAtRandom

@@ -11,13 +11,13 @@ import pytest
 from gnnqlab.bits.policy import Fixed
 from gnnqlab.cli import main
 from gnnqlab.compute import BFloat16Rows
-from gnnqlab.message.cache import Unchanged
-from gnnqlab.message.codec import Stochastic
+from gnnqlab.message.caches.cache import Unchanged
+from gnnqlab.message.codecs.codec import Stochastic
 from gnnqlab.systems import make_system
 from gnnqlab.systems.parts import PARTS
 from gnnqlab.systems.replaced import parts_in, replaced, words_of
-from gnnqlab.train.command import command_of
-from gnnqlab.train.configure import configure
+from gnnqlab.train.config.command import command_of
+from gnnqlab.train.config.configure import configure
 from tests.cases import each
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gnnqlab.exchange.schedule import Overlapped
-from gnnqlab.message.codec import Float32, Stochastic
+from gnnqlab.exchange.schedules.schedule import Overlapped
+from gnnqlab.message.codecs.codec import Float32, Stochastic
 from gnnqlab.systems import SYSTEMS, make_system
 from gnnqlab.systems.parts import PARTS
 from gnnqlab.systems.services import services_of, with_every_service

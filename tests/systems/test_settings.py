@@ -8,7 +8,7 @@ from typing import Annotated
 import pytest
 
 from gnnqlab.bits.policy import Fixed
-from gnnqlab.message.codec import Stochastic
+from gnnqlab.message.codecs.codec import Stochastic
 from gnnqlab.settings import Option, Range
 from gnnqlab.systems import SYSTEMS, System
 from gnnqlab.systems.settings import settings_of

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gnnqlab.kernels.aggregate import aggregate
+from gnnqlab.kernels.sparse.aggregate import aggregate
 from gnnqlab.nn import GraphPass, ModelSettings
 
 __all__ = ["drops_by_chance", "forgets_halos", "infinite", "keeps_the_law", "standardised", "starts_by_chance"]

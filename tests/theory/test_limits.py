@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from gnnqlab.kernels.adjacency import Adjacency
+from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.theory.limits import NeighbourSum, Product, RowPass
 from tests.cases import each
 

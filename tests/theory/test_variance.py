@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnqlab.kernels.codec import decode_rows, encode_rows, row_bytes
+from gnnqlab.kernels.codec.rows import decode_rows, encode_rows, row_bytes
 from gnnqlab.theory.variance import (
     AVERAGE,
     WORST,

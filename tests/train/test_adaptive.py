@@ -15,18 +15,18 @@ import torch.distributed as dist
 import gnnqlab as gq
 from gnnqlab.adaptive import Adaptive, Training, adaptives_of
 from gnnqlab.bits.policy import Fixed
-from gnnqlab.exchange.schedule import Synchronous
+from gnnqlab.exchange.schedules.schedule import Synchronous
 from gnnqlab.kernels import native
-from gnnqlab.message.codec import Float32, Stochastic
+from gnnqlab.message.codecs.codec import Float32, Stochastic
 from gnnqlab.nn import ModelSettings
 from gnnqlab.seat import Seat
 from gnnqlab.systems import SYSTEMS, make_system
-from gnnqlab.train.checkpoint import read_checkpoint
-from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.checkpoints.checkpoint import read_checkpoint
+from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.control import Control, steered
-from gnnqlab.train.reduction import Slots, Summed
-from gnnqlab.train.shared import Wanted
-from gnnqlab.train.trainer import worker_trainer
+from gnnqlab.train.loop.reduction import Slots, Summed
+from gnnqlab.train.loop.shared import Wanted
+from gnnqlab.train.loop.trainer import worker_trainer
 from tests.graphs import random_graph
 from tests.slow_down import HANG_S
 from tests.train.agreeing import Agreeing

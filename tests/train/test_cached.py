@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import gnnqlab as gq
-from gnnqlab.bench.in_turn import train_in_turn
-from gnnqlab.systems import vanilla
+from benchmarks.engine.in_turn import train_in_turn
+from gnnqlab.systems.recipes import vanilla
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -15,9 +15,15 @@ import torch
 import gnnqlab as gq
 from gnnqlab.errors import WorkerFailed
 from gnnqlab.launch import folder as files
-from gnnqlab.train.checkpoint import Checkpoint, Checkpoints, newest_checkpoint, read_checkpoint, write_checkpoint
+from gnnqlab.train.checkpoints.checkpoint import (
+    Checkpoint,
+    Checkpoints,
+    newest_checkpoint,
+    read_checkpoint,
+    write_checkpoint,
+)
+from gnnqlab.train.checkpoints.state import Keeper, config_digest
 from gnnqlab.train.heartbeat import Heartbeat
-from gnnqlab.train.state import Keeper, config_digest
 from tests.slow_down import HANG_S, wait_until
 
 
@@ -118,7 +124,7 @@ def test_a_failure_is_told_and_leaves_nothing(tmp_path):
 WRITER = """
 import sys, torch
 from pathlib import Path
-from gnnqlab.train.checkpoint import Checkpoints
+from gnnqlab.train.checkpoints.checkpoint import Checkpoints
 keeper = Checkpoints(Path(sys.argv[1]))
 print("ready", flush=True)
 for epoch in range(1, 100000):

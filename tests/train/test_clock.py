@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gnnqlab.train.clock import PARTS, PHASES, Clock
+from gnnqlab.train.loop.clock import PARTS, PHASES, Clock
 
 
 def test_phases_add_up_to_the_wall():

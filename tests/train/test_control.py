@@ -14,9 +14,9 @@ from gnnqlab.adaptive import Adaptive
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import make_system
-from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.control import CHECKPOINT_NOW, CONTROL, Control, steered, write_control
-from gnnqlab.train.trainer import worker_trainer
+from gnnqlab.train.loop.trainer import worker_trainer
 from tests.cases import each
 from tests.graphs import random_graph
 from tests.ranks import run_ranks

@@ -9,16 +9,16 @@ import pytest
 import torch
 
 from gnnqlab.adaptive import Training, adaptives_of
-from gnnqlab.bits.descent import Descent
+from gnnqlab.bits.assigner.descent import Descent
 from gnnqlab.bits.orchestrator import Orchestrated, OrchestratedWidths
-from gnnqlab.exchange.pipeline import AdaptivePipeline
+from gnnqlab.exchange.schedules.pipeline import AdaptivePipeline
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.seat import Seat
 from gnnqlab.systems import make_system
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.reduction import Facts, Slots
-from gnnqlab.train.trainer import worker_trainer
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.reduction import Facts, Slots
+from gnnqlab.train.loop.trainer import worker_trainer
 from tests.cases import each
 from tests.graphs import random_graph
 from tests.ranks import run_ranks

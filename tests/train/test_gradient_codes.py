@@ -8,8 +8,8 @@ import torch.distributed as dist
 from torch import nn
 
 from gnnqlab.train.gradient_codes import AsCodes
-from gnnqlab.train.parameters import FlatParameters
-from gnnqlab.train.reduction import Facts, Slots
+from gnnqlab.train.loop.parameters import FlatParameters
+from gnnqlab.train.loop.reduction import Facts, Slots
 from tests.ranks import run_ranks
 
 WORKERS, DRAWS = 3, 300

@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from gnnqlab.train import json_lines
-from gnnqlab.train.json_lines import GrowingLines, last_line, lines_at, parse_lines, read_ends, read_lines, spread_lines
+from gnnqlab.train.records import json_lines
+from gnnqlab.train.records.json_lines import (
+    GrowingLines,
+    last_line,
+    lines_at,
+    parse_lines,
+    read_ends,
+    read_lines,
+    spread_lines,
+)
 
 
 def test_torn_lines_and_other_values_are_skipped() -> None:

@@ -10,9 +10,9 @@ import torch
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import make_system
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.ledger import PURPOSES, Ledger, MemoryFile, read_memory
-from gnnqlab.train.trainer import worker_trainer
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.trainer import worker_trainer
+from gnnqlab.train.records.ledger import PURPOSES, Ledger, MemoryFile, read_memory
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 

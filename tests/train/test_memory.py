@@ -8,7 +8,7 @@ import pytest
 
 from gnnqlab.graph.generate import sbm
 from gnnqlab.launch.local import launch
-from gnnqlab.train.configure import configure
+from gnnqlab.train.config.configure import configure
 from gnnqlab.train.memory import has_large_pages, large_pages
 
 

@@ -12,9 +12,9 @@ from gnnqlab.graph.features import SparseRows
 from gnnqlab.nn import LocalGraph, ModelSettings
 from gnnqlab.partition import Random
 from gnnqlab.train.batches import Batches, MiniBatchSettings
-from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.node_labels import label_objective
 from gnnqlab.train.mini_batch import MiniBatchTrainer, own_rows
-from gnnqlab.train.node_labels import label_objective
 from tests.cases import each
 from tests.graphs import random_graph
 from tests.ranks import run_ranks

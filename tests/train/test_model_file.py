@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from gnnqlab.nn.models import ModelSettings, build_model
-from gnnqlab.train.model_file import MODEL, ModelFile, read_model
-from gnnqlab.train.tensor_file import read_tensors
+from gnnqlab.train.checkpoints.model_file import MODEL, ModelFile, read_model
+from gnnqlab.train.checkpoints.tensor_file import read_tensors
 
 SETTINGS = ModelSettings(name="gat", heads=2, layers=2, hidden=4)
 

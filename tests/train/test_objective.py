@@ -9,7 +9,7 @@ import torch
 
 from gnnqlab.graph import Graph
 from gnnqlab.partition import Random, build_shard
-from gnnqlab.train.node_labels import label_objective
+from gnnqlab.train.loop.node_labels import label_objective
 from tests.graphs import random_graph
 
 

@@ -10,12 +10,12 @@ import pandas as pd
 
 import gnnqlab as gq
 from gnnqlab.adaptive import Training
-from gnnqlab.bits.descent import Watch
+from gnnqlab.bits.assigner.descent import Watch
 from gnnqlab.bits.orchestrator import Orchestrated
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.partition.shard import Shard
 from gnnqlab.seat import Seat
-from gnnqlab.train.overhead import coordination_figures
+from gnnqlab.train.records.overhead import coordination_figures
 from tests.graphs import random_graph
 
 

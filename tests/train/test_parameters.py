@@ -6,7 +6,7 @@ import copy
 
 import torch
 
-from gnnqlab.train.parameters import Adam, FlatParameters
+from gnnqlab.train.loop.parameters import Adam, FlatParameters
 
 
 def test_adam_equals_torch():

@@ -11,13 +11,13 @@ from torch import nn
 
 from gnnqlab.adaptive import Adaptive
 from gnnqlab.exchange import Synchronous
-from gnnqlab.message.codec import Stochastic
+from gnnqlab.message.codecs.codec import Stochastic
 from gnnqlab.nn import ModelSettings, message_passing
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import fixed_bits
-from gnnqlab.train.clock import PARTS, PHASES, Clock, summed
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.trainer import Trainer, worker_trainer
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.clock import PARTS, PHASES, Clock, summed
+from gnnqlab.train.loop.trainer import Trainer, worker_trainer
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 

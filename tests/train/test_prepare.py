@@ -140,7 +140,7 @@ class Told(Random):
 
 @pytest.mark.parametrize(("settings", "hosts"), [({}, 1), ({"hosts": 2, "link": "1gbit"}, 2)])
 def test_a_run_tells_its_partitioner_how_many_hosts_there_are(tmp_path, settings, hosts):
-    from gnnqlab.train.loop import fit
+    from gnnqlab.train.loop.fit import fit
 
     system = dataclasses.replace(gq.systems.vanilla(), partition=Told())
     config = gq.configure("sbm:60,3,6", system=system, workers=4, **settings)

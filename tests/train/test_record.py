@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import gnnqlab as gq
-from gnnqlab.train.clock import PARTS, PHASES
-from gnnqlab.train.record import (
+from gnnqlab.train.loop.clock import PARTS, PHASES
+from gnnqlab.train.records.record import (
     RECORD_COLUMNS,
     JsonLines,
     read_assignments,

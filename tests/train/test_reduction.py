@@ -8,10 +8,10 @@ import torch
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import make_system
-from gnnqlab.train import reduction
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.reduction import AtOnce, Meanwhile
-from gnnqlab.train.trainer import worker_trainer
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.fit import reduction
+from gnnqlab.train.loop.reduction import AtOnce, Meanwhile
+from gnnqlab.train.loop.trainer import worker_trainer
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 

@@ -17,7 +17,7 @@ from gnnqlab.partition import Random
 from gnnqlab.systems import make_system
 from gnnqlab.systems.replaced import replaced
 from gnnqlab.train import room
-from gnnqlab.train.configure import configure
+from gnnqlab.train.config.configure import configure
 from gnnqlab.tune.memory import foreseen_memory
 from tests.cases import each
 

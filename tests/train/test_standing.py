@@ -10,15 +10,15 @@ from typing import Any, ClassVar
 
 import torch
 
-from gnnqlab.measure.in_process import exact_trainer
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
 from gnnqlab.partition.parts import cut_graph
+from gnnqlab.simulation.threaded_workers import exact_trainer
 from gnnqlab.systems import make_system
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.ledger import PURPOSES
-from gnnqlab.train.standing import standing
-from gnnqlab.train.trainer import worker_trainer
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.trainer import worker_trainer
+from gnnqlab.train.records.ledger import PURPOSES
+from gnnqlab.train.records.standing import standing
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 

@@ -6,10 +6,10 @@ import json
 
 import torch
 
-from gnnqlab.measure.in_process import exact_trainer
 from gnnqlab.nn import ModelSettings
-from gnnqlab.train.checkpoint import Checkpoint
-from gnnqlab.train.state import capture, restore
+from gnnqlab.simulation.threaded_workers import exact_trainer
+from gnnqlab.train.checkpoints.checkpoint import Checkpoint
+from gnnqlab.train.checkpoints.state import capture, restore
 from tests.graphs import random_graph
 
 SHAPE = ModelSettings(layers=2, hidden=8, dropout=0.3)

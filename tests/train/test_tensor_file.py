@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gnnqlab.train.tensor_file import read_tensors, write_tensors
+from gnnqlab.train.checkpoints.tensor_file import read_tensors, write_tensors
 
 TENSORS = {
     "layers.0.weight": torch.arange(15.0).view(3, 5).t(),  # not contiguous

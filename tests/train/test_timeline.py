@@ -8,11 +8,11 @@ import pytest
 
 from gnnqlab.bits.row import two_parameters
 from gnnqlab.exchange.timeline import Timeline
-from gnnqlab.message.incoming import Arrival
+from gnnqlab.message.channels.incoming import Arrival
 from gnnqlab.message.place import Place
 from gnnqlab.message.wire import lay_out
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.timeline import TIMELINE_COLUMNS, TimelineFile, read_timeline
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.records.timeline import TIMELINE_COLUMNS, TimelineFile, read_timeline
 
 
 class Exchange:

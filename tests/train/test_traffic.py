@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from gnnqlab.train import json_lines
-from gnnqlab.train.record import TRAFFIC_COLUMNS, JsonLines
-from gnnqlab.train.traffic import read_traffic
+from gnnqlab.train.records import json_lines
+from gnnqlab.train.records.record import TRAFFIC_COLUMNS, JsonLines
+from gnnqlab.train.records.traffic import read_traffic
 from tests.cases import each
 
 

@@ -11,8 +11,8 @@ from gnnqlab.bits import Fixed
 from gnnqlab.bits.policy import Rows, Steered
 from gnnqlab.bits.row import two_parameters
 from gnnqlab.compute import Float32Products
-from gnnqlab.exchange.schedule import Overlapped, Synchronous
-from gnnqlab.message.codec import Stochastic
+from gnnqlab.exchange.schedules.schedule import Overlapped, Synchronous
+from gnnqlab.message.codecs.codec import Stochastic
 from gnnqlab.message.wire import Layout, lay_out
 from gnnqlab.seat import Seat
 

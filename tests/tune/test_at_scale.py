@@ -9,10 +9,10 @@ import pytest
 
 import gnnqlab as gq
 from gnnqlab.exchange.formula import Sizes
-from gnnqlab.measure.in_process import ThreadedWorkers
 from gnnqlab.partition import Random
 from gnnqlab.partition.parts import cut_graph
-from gnnqlab.train.config import LaunchSettings, TrainSettings
+from gnnqlab.simulation.threaded_workers import ThreadedWorkers
+from gnnqlab.train.config.run_config import LaunchSettings, TrainSettings
 from gnnqlab.tune.at_scale import at_scale
 from gnnqlab.tune.cut_counts import CutCounts
 from gnnqlab.tune.formula import epoch_bytes

@@ -9,7 +9,7 @@ import pytest
 
 import gnnqlab as gq
 from gnnqlab.cli import main
-from gnnqlab.train.config import LaunchSettings
+from gnnqlab.train.config.run_config import LaunchSettings
 from gnnqlab.tune.autotune import GROUP_SIZES, LAMS, search
 from tests.cases import each
 from tests.tune.probes import GRAPH, written_down

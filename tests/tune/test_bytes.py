@@ -10,20 +10,21 @@ import pytest
 import torch
 
 import gnnqlab as gq
-from gnnqlab.bits.assigned import Assigned
+from gnnqlab.bits.assigner.assigned import Assigned
 from gnnqlab.bits.orchestrator import Orchestrated, OrchestratedWidths
 from gnnqlab.bits.policy import Fixed, UniformRandom
 from gnnqlab.exchange import Replicas
 from gnnqlab.graph import load
 from gnnqlab.lab.figures.frames import by_tier
-from gnnqlab.measure.in_process import ThreadedWorkers
-from gnnqlab.message.codec import Float32, Stochastic
-from gnnqlab.message.rotated import Rotated
+from gnnqlab.message.codecs.codec import Float32, Stochastic
+from gnnqlab.message.codecs.rotated import Rotated
 from gnnqlab.nn.models.registry import MODELS, ModelSettings
 from gnnqlab.partition import Random, build_shard
-from gnnqlab.systems import SYSTEMS, cagnet, make_system, sancus, sancus_q
-from gnnqlab.train.config import TrainSettings
-from gnnqlab.train.trainer import worker_trainer
+from gnnqlab.simulation.threaded_workers import ThreadedWorkers
+from gnnqlab.systems import SYSTEMS, make_system, sancus_q
+from gnnqlab.systems.recipes import cagnet, sancus
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.trainer import worker_trainer
 from gnnqlab.tune.trace import trace
 from tests.exchange.random_edges import EdgesAtRandom
 from tests.ranks import run_ranks

@@ -13,11 +13,12 @@ from gnnqlab.message import BFloat16
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
 from gnnqlab.partition.parts import cut_graph
-from gnnqlab.systems import make_system, vanilla
+from gnnqlab.systems import make_system
+from gnnqlab.systems.recipes import vanilla
 from gnnqlab.systems.system import System
-from gnnqlab.train.config import RunConfig, TrainSettings
-from gnnqlab.train.ledger import MemoryFile, read_memory
-from gnnqlab.train.trainer import worker_trainer
+from gnnqlab.train.config.run_config import RunConfig, TrainSettings
+from gnnqlab.train.loop.trainer import worker_trainer
+from gnnqlab.train.records.ledger import MemoryFile, read_memory
 from gnnqlab.tune.memory import foreseen_memory
 from gnnqlab.tune.timing import _digest
 from tests.graphs import random_graph

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 import gnnqlab as gq
-from gnnqlab.bits.assigned import Assigned
-from gnnqlab.exchange.pipeline import AdaptivePipeline
+from gnnqlab.bits.assigner.assigned import Assigned
+from gnnqlab.exchange.schedules.pipeline import AdaptivePipeline
 from gnnqlab.graph import load
 from gnnqlab.partition import METIS, Random
 from gnnqlab.systems import SYSTEMS, System, make_system

@@ -11,8 +11,8 @@ import torch
 
 import gnnqlab as gq
 from gnnqlab.bits import Fixed
-from gnnqlab.bits.solver import solve
-from gnnqlab.train.config import LaunchSettings
+from gnnqlab.bits.assigner.solver import solve
+from gnnqlab.train.config.run_config import LaunchSettings
 from gnnqlab.tune import assign
 from gnnqlab.tune.assign import Desk
 from gnnqlab.tune.drift import Drift

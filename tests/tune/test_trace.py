@@ -9,13 +9,14 @@ import torch
 
 from gnnqlab.bits import Fixed
 from gnnqlab.graph import load
-from gnnqlab.measure.in_process import ThreadedWorkers
-from gnnqlab.measure.theory_check import gradient_variance
 from gnnqlab.nn.models.registry import MODELS, ModelSettings
 from gnnqlab.partition import Random
-from gnnqlab.systems import fixed_bits, vanilla
+from gnnqlab.simulation.theory_check import gradient_variance
+from gnnqlab.simulation.threaded_workers import ThreadedWorkers
+from gnnqlab.systems import fixed_bits
+from gnnqlab.systems.recipes import vanilla
 from gnnqlab.theory.variance import AVERAGE
-from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.tune.assign import Desk
 from gnnqlab.tune.trace import trace
 from tests.cases import each

@@ -21,7 +21,7 @@ def encode_linear(
 ) -> Tensor:
     """Write codes, (Z, S) and ranges; return which rows cannot be encoded, bool ``(n,)``.
 
-    See :func:`gnnqlab.kernels.linear.encode_linear`.
+    See :func:`gnnqlab.kernels.codec.linear.encode_linear`.
     """
     bad_n = torch.zeros(rows_n.numel(), dtype=torch.bool, device=x_ND.device)
     for bits in bits_n.unique().tolist():

@@ -8,7 +8,8 @@ __all__ = ["row_moves"]
 
 
 def row_moves(x: Tensor, rows: Tensor, held: Tensor, epsilon: float) -> Tensor:
-    """Return the places where ``max|x - held| > epsilon max|x|``; see :func:`gnnqlab.kernels.moves.row_moves`."""
+    """Return the places where ``max|x - held| > epsilon max|x|``; see
+    :func:`gnnqlab.kernels.rowwise.moves.row_moves`."""
     offered = x.index_select(0, rows)
     if not offered.numel():
         return rows.new_empty(0)

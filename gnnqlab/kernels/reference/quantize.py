@@ -20,8 +20,8 @@ def quantize(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return codes int8 ``(N, D)``, scales ``(N,)`` and which rows are not finite, bool ``(N,)``.
 
-    See :func:`gnnqlab.kernels.quantize.quantize`; ``ids_N`` is None for rounding to nearest, ``largest`` the magnitude
-    that one scale goes by, None for a scale a row.
+    See :func:`gnnqlab.kernels.codec.quantize.quantize`; ``ids_N`` is None for rounding to nearest, ``largest`` the
+    magnitude that one scale goes by, None for a scale a row.
     """
     noise: Tensor | int = HALF
     if ids_N is not None:

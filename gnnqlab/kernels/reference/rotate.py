@@ -104,7 +104,7 @@ def encode_rotated(
 ) -> Tensor:
     """Write codes, scales and spreads; return which rows cannot be encoded, bool ``(n,)``.
 
-    See :func:`gnnqlab.kernels.rotate.encode_rotated`.
+    See :func:`gnnqlab.kernels.codec.rotate.encode_rotated`.
     """
     bad_n = torch.zeros(rows_n.numel(), dtype=torch.bool, device=x_ND.device)
     for bits in bits_n.unique().tolist():
@@ -141,7 +141,7 @@ def decode_rotated(
     rotations: int,
     **noise: int,
 ) -> None:
-    """Put (or add) the rows into ``out[rows]``; see :func:`gnnqlab.kernels.rotate.decode_rotated`."""
+    """Put (or add) the rows into ``out[rows]``; see :func:`gnnqlab.kernels.codec.rotate.decode_rotated`."""
     columns = out_MD.shape[1]
     for bits in bits_n.unique().tolist():
         group_m = (bits_n == bits).nonzero()[:, 0]

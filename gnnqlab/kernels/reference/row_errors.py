@@ -19,7 +19,7 @@ ERROR_WIDTHS = (1, 2, 4)
 def row_errors(x_mD: Tensor) -> tuple[Tensor, Tensor]:
     """Return what is noted of rows, float32 ``(m, 5)``, and which of them are refused, bool ``(m,)``.
 
-    See :func:`gnnqlab.kernels.row_errors.row_errors`.
+    See :func:`gnnqlab.kernels.codec.row_errors.row_errors`.
     """
     least_m, most_m = x_mD.amin(dim=1) + 0.0, x_mD.amax(dim=1) + 0.0  # -0 becomes +0
     range_m = most_m - least_m

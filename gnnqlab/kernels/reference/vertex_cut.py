@@ -1,4 +1,4 @@
-"""The loops of `gnnqlab.kernels.vertex_cut` in NumPy, one vector over the parts for each edge."""
+"""The loops of `gnnqlab.kernels.sparse.vertex_cut` in NumPy, one vector over the parts for each edge."""
 
 from __future__ import annotations
 

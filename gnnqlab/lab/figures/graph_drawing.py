@@ -174,7 +174,7 @@ def message_widths(
 
     Example:
         >>> from gnnqlab.bits.policy import Fixed
-        >>> from gnnqlab.lab import course
+        >>> from gnnqlab import course
         >>> from gnnqlab.partition.parts import partition
         >>> parts = partition(course.ten_nodes(), course.Halves(), workers=2)
         >>> message_widths(parts, Fixed(bits=4), layer=0)

@@ -20,7 +20,7 @@ from gnnqlab.lab.figures.grid_places import Grid, neighbourhood, places_on_grid
 from gnnqlab.lab.figures.node_fills import Fill, Filled
 from gnnqlab.lab.figures.theme import finish
 from gnnqlab.lab.figures.waiting import Waiting, travelling, waiting_of
-from gnnqlab.measure.coding_errors import coding_errors
+from gnnqlab.simulation.coding_errors import coding_errors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,7 +75,7 @@ def draw(
         bits: who chooses widths (then of the first exchange, in epoch 0), or bits by ``(worker that holds the copy,
             node)``.
         errors: squared errors by ``(worker that holds the copy, node)``; by default those of coding the graph's
-            features in ``bits``, see :func:`gnnqlab.measure.coding_errors.coding_errors`.
+            features in ``bits``, see :func:`gnnqlab.simulation.coding_errors.coding_errors`.
         around: a node: of a large graph the 400 nodes nearest to it are drawn.
         dark: colours for a dark page.
 

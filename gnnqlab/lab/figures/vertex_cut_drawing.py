@@ -38,7 +38,7 @@ def draw_vertex_cut(parts: Parts, *, dark: bool = False) -> Bundle:
 
     Example:
         >>> import gnnqlab as gq
-        >>> from gnnqlab.lab import course
+        >>> from gnnqlab import course
         >>> drawn = draw_vertex_cut(gq.partition(course.ten_nodes(), gq.EBV(), workers=2))
         >>> drawn.frame.columns.tolist(), len(drawn.frame)
         (['master', 'copies', 'hosts'], 10)

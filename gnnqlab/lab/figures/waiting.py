@@ -58,7 +58,7 @@ def waiting_of(parts: Parts, nodes: NDArray[np.int64] | None = None) -> Waiting:
         ValueError: if blocks were cut, of which every worker gets whole ones.
 
     Example:
-        >>> from gnnqlab.lab import course
+        >>> from gnnqlab import course
         >>> from gnnqlab.partition.parts import partition
         >>> found = waiting_of(partition(course.ten_nodes(), course.Halves(), workers=2))
         >>> found.rows[4], found.copies[4], found.say(4), found.say(0)
@@ -115,7 +115,7 @@ def travelling(parts: Parts, sender: int, receiver: int) -> list[int]:
         ValueError: if there are no two such workers.
 
     Example:
-        >>> from gnnqlab.lab import course
+        >>> from gnnqlab import course
         >>> from gnnqlab.partition.parts import partition
         >>> travelling(partition(course.ten_nodes(), course.Halves(), workers=2), 1, 0)
         [5, 7]

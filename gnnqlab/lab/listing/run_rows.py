@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.training.differing import settings_of
 from gnnqlab.launch.kept import bytes_under
-from gnnqlab.measure.intervals import interval
-from gnnqlab.train.config_file import NAME as CONFIG
-from gnnqlab.train.config_file import read_config
-from gnnqlab.train.scores import score_in
+from gnnqlab.theory.intervals import interval
+from gnnqlab.train.config.config_file import NAME as CONFIG
+from gnnqlab.train.config.config_file import read_config
+from gnnqlab.train.loop.scores import score_in
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -8,7 +8,7 @@ from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.frames import by_epoch
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 from gnnqlab.lab.training.snapshot import RunLike
-from gnnqlab.train.scores import score_label
+from gnnqlab.train.loop.scores import score_label
 
 if TYPE_CHECKING:
     from pandas import DataFrame

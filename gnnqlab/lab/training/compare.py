@@ -28,7 +28,7 @@ from gnnqlab.lab.training.snapshot import RunLike, Snapshot, labels, take
 from gnnqlab.lab.training.sweep import OUTCOMES, Sweep
 from gnnqlab.lab.training.sweep_views import draw_mattered, draw_parallel
 from gnnqlab.lab.training.target import check_target, usual_target
-from gnnqlab.train.scores import ALSO, score_in, score_label
+from gnnqlab.train.loop.scores import ALSO, score_in, score_label
 
 if TYPE_CHECKING:
     from pandas import DataFrame

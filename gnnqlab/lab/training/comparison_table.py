@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gnnqlab.lab.training.looks import equally_often
 from gnnqlab.lab.training.snapshot import RunLike, labels, take
 from gnnqlab.lab.training.target import check_target, seconds_to, usual_target
-from gnnqlab.train.scores import also_in, score_in, score_label
+from gnnqlab.train.loop.scores import also_in, score_in, score_label
 
 if TYPE_CHECKING:
     from pandas import DataFrame

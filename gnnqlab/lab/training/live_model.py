@@ -16,9 +16,9 @@ from gnnqlab.lab.figures.theme import PHASES
 from gnnqlab.launch.doing import Wire, doing
 from gnnqlab.launch.folder import read_json
 from gnnqlab.launch.run import LIVE, Run
-from gnnqlab.train.config_file import read_config, unimported
-from gnnqlab.train.json_lines import GrowingLines, last_line, lines_at, spread_lines
-from gnnqlab.train.scores import ALSO, SCORES, also_told, score_told
+from gnnqlab.train.config.config_file import read_config, unimported
+from gnnqlab.train.loop.scores import ALSO, SCORES, also_told, score_told
+from gnnqlab.train.records.json_lines import GrowingLines, last_line, lines_at, spread_lines
 
 __all__ = ["AGES", "DIRECTIONS", "SENT", "GrowingColumns", "LiveModel", "Traffic"]
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.training.snapshot import Snapshot
-from gnnqlab.train.scores import ALSO, score_key
+from gnnqlab.train.loop.scores import ALSO, score_key
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -20,7 +20,7 @@ from gnnqlab.lab.training.origin import origin_html
 from gnnqlab.lab.training.report_figures import ReportFigures
 from gnnqlab.lab.training.snapshot import RunLike, Snapshot, graph_name, labels, take
 from gnnqlab.lab.training.target import seconds_to, usual_target
-from gnnqlab.train.scores import also_in, score_in, score_label
+from gnnqlab.train.loop.scores import also_in, score_in, score_label
 
 __all__ = ["write_report"]
 
@@ -252,9 +252,9 @@ def _configuration(name: str, run: Snapshot) -> str:
 
 
 def _command(config: Mapping[str, Any]) -> str | None:
-    from gnnqlab.train.command import command_of
-    from gnnqlab.train.config import RunConfig
-    from gnnqlab.train.config_file import unimported
+    from gnnqlab.train.config.command import command_of
+    from gnnqlab.train.config.config_file import unimported
+    from gnnqlab.train.config.run_config import RunConfig
 
     if unimported(config):
         return None  # no line names a part of the user's

@@ -74,7 +74,7 @@ def _began(run: RunLike) -> float | None:
 
 def _traffic(run: RunLike, folder: Path | None) -> DataFrame:
     """All messages of a short run, those of some epochs of a long one, whose tables would fill the memory."""
-    from gnnqlab.train.traffic import read_traffic
+    from gnnqlab.train.records.traffic import read_traffic
 
     if folder is None or sum(path.stat().st_size for path in folder.glob("traffic-rank*.jsonl")) <= _MOST_BYTES:
         return run.traffic

@@ -25,8 +25,8 @@ from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import load
 from gnnqlab.lab.tuner.settings import LOOPBACK, PRESETS, TunerSettings
 from gnnqlab.systems.system import System, make_system
-from gnnqlab.train.config import RunConfig
-from gnnqlab.train.configure import configure
+from gnnqlab.train.config.configure import configure
+from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.tune.drift import Drift
 from gnnqlab.tune.forecast import Forecast
 from gnnqlab.tune.past import median_error

@@ -15,8 +15,8 @@ from gnnqlab.lab.tuner.views import Measured
 from gnnqlab.launch.doing import doing
 from gnnqlab.launch.local import launch
 from gnnqlab.launch.run import LIVE, Run
-from gnnqlab.train.config import RunConfig
-from gnnqlab.train.json_lines import GrowingLines
+from gnnqlab.train.config.run_config import RunConfig
+from gnnqlab.train.records.json_lines import GrowingLines
 from gnnqlab.tune.timing import spent
 
 __all__ = ["OwnRecords", "TunerSession"]

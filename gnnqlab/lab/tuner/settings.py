@@ -10,7 +10,7 @@ from typing import Any
 from gnnqlab.lab.tuner.knobs import PLACE, Knob, knobs_of
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.systems.system import make_system
-from gnnqlab.train.config import LaunchSettings
+from gnnqlab.train.config.run_config import LaunchSettings
 
 __all__ = ["GRAPH", "LINKS", "LOOPBACK", "PRESETS", "TunerSettings"]
 

@@ -13,7 +13,7 @@ from gnnqlab.lab.tuner.session import TunerSession
 from gnnqlab.lab.tuner.settings import GRAPH, PRESETS
 from gnnqlab.lab.tuner.views import show_tuner
 from gnnqlab.launch.run import Run
-from gnnqlab.train.config import RunConfig
+from gnnqlab.train.config.run_config import RunConfig
 
 if TYPE_CHECKING:
     from gnnqlab.lab.figures.bundle import Bundle

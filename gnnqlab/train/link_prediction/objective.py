@@ -13,18 +13,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gnnqlab.exchange.fetch import Fetch, Wanted
 from gnnqlab.exchange.hop import Hop
+from gnnqlab.exchange.standalone.fetch import Fetch, Wanted
 from gnnqlab.exchange.timeline import Timeline
 from gnnqlab.graph.link_split import TEST, TRAIN, VAL
-from gnnqlab.message.channel import Channel
-from gnnqlab.message.wires import Wires
+from gnnqlab.message.channels.channel import Channel
+from gnnqlab.message.channels.wires import Wires
 from gnnqlab.nn.links import area_under_curve
 from gnnqlab.partition.link_share import LinkShare
 from gnnqlab.train.link_prediction.gathered import gathered, summed
 from gnnqlab.train.link_prediction.negatives import FIXED, against, draw_pool, place_in
 from gnnqlab.train.link_prediction.settings import TaskSettings
-from gnnqlab.train.objective import Scores
+from gnnqlab.train.loop.objective import Scores
 
 __all__ = ["LinkObjective"]
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import gnnqlab as gq
+from gnnqlab import course
 from gnnqlab.bits.policy import Fixed, UniformRandom
-from gnnqlab.lab import course
 from gnnqlab.lab.figures.graph_drawing import draw_bits, draw_partition, draw_shards, message_widths
 from gnnqlab.lab.figures.graph_places import KNOWN_PLACES, LARGEST, neighbours, places_of
 from tests.cases import each

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import gnnqlab as gq
+from gnnqlab import course
 from gnnqlab.graph.pictures import grey_levels, write_png
-from gnnqlab.lab import course
 from gnnqlab.lab.figures.graph_drawing import message_widths
 from gnnqlab.lab.figures.graph_map import SHOWN, draw
 from gnnqlab.lab.figures.grid_places import LARGEST_WHOLE, neighbourhood, places_on_grid
 from gnnqlab.lab.figures.waiting import travelling, waiting_of
-from gnnqlab.measure.coding_errors import coding_errors
+from gnnqlab.simulation.coding_errors import coding_errors
 from tests.cases import each
 
 GRAPH = gq.load("sbm:120,3,6")

@@ -1,7 +1,7 @@
 """Settings in which runs differ: found by path, told by short names, those that vary together as one."""
 
 from gnnqlab.lab.training.differing import ABSENT, differing, settings_of
-from gnnqlab.train.configure import configure
+from gnnqlab.train.config.configure import configure
 
 
 def of(system: str, **given: object) -> dict[str, object]:

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from gnnqlab.bits.policy import Fixed
-from gnnqlab.exchange.schedule import Overlapped
+from gnnqlab.exchange.schedules.schedule import Overlapped
 from gnnqlab.lab.training import compare
 from gnnqlab.lab.training.report import write_report
 from gnnqlab.launch.run import Run
-from gnnqlab.systems.uniform_bits import fixed_bits
-from gnnqlab.train.command import command_of
-from gnnqlab.train.config import RunConfig
-from gnnqlab.train.configure import configure
+from gnnqlab.systems.recipes.uniform_bits import fixed_bits
+from gnnqlab.train.config.command import command_of
+from gnnqlab.train.config.configure import configure
+from gnnqlab.train.config.run_config import RunConfig
 from tests.cases import each
 from tests.lab.synthetic import make_run, make_timeline
 from tests.lab.synthetic_folder import Folder

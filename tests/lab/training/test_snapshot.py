@@ -1,7 +1,7 @@
 """A run as it stood, and its names."""
 
 from gnnqlab.lab.training import snapshot
-from gnnqlab.train.scores import score_label
+from gnnqlab.train.loop.scores import score_label
 from tests.lab.synthetic import make_run
 
 
@@ -21,7 +21,7 @@ def test_several_labels_a_node_mean_micro_f1() -> None:
 
 
 def test_a_handle_is_read_once() -> None:
-    from gnnqlab.train.configure import configure
+    from gnnqlab.train.config.configure import configure
 
     class Handle:
         reads = 0

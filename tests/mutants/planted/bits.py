@@ -5,7 +5,7 @@ from tests.mutants.fault import Fault
 FAULTS = (
     Fault(
         name="β from Σα in place of Σα²",
-        file="bits/groups.py",
+        file="bits/assigner/groups.py",
         before="sums.index_add_(0, halo, coefficient.square())",
         after="sums.index_add_(0, halo, coefficient)",
         test="bits/test_groups.py::test_forward_use_is_what_noise_of_the_row_becomes_in_all_sums",
@@ -21,7 +21,7 @@ FAULTS = (
     ),
     Fault(
         name="rotated rows weighed by their range",
-        file="message/rotated.py",
+        file="message/codecs/rotated.py",
         before='RowVariance(1.0, shares, ("norm", "range"))',
         after='RowVariance(1.0, shares, ("range", "norm"))',
         test="bits/test_variance.py::test_spikes_get_the_bits_that_the_codec_needs_for_them",
@@ -29,7 +29,7 @@ FAULTS = (
     ),
     Fault(
         name="widths of four bits weighed as those of two",
-        file="message/least_variance.py",
+        file="message/codecs/least_variance.py",
         before='own = {"of 1 bit": 1, "of 2 bits": 2, "of 4 bits": 4}',
         after='own = {"of 1 bit": 1, "of 2 bits": 4, "of 4 bits": 2}',
         test="message/test_least_variance.py::test_what_is_noted_is_the_variance_at_every_width_whatever_the_row_travels_in",
@@ -37,7 +37,7 @@ FAULTS = (
     ),
     Fault(
         name="an assignment by codes between ends, whatever the codec",
-        file="bits/assignment.py",
+        file="bits/assigner/assignment.py",
         before="variance.betas(weights, spreads.cpu())",
         after="variance.betas(weights, spreads.cpu().flip(-1) if spreads.dim() == 2 else spreads.cpu())",
         test="bits/test_assigner.py::test_rows_are_weighed_by_the_variance_of_their_codec",
@@ -45,7 +45,7 @@ FAULTS = (
     ),
     Fault(
         name="the last group charged as if it were full",
-        file="bits/groups.py",
+        file="bits/assigner/groups.py",
         before="rows[-1] = order.numel() - (number - 1) * size",
         after="rows[-1] = size",
         test="bits/test_groups.py::test_groups_hold_every_row_once",
@@ -61,7 +61,7 @@ FAULTS = (
     ),
     Fault(
         name="λ and 1 - λ swapped",
-        file="bits/problem.py",
+        file="bits/assigner/problem.py",
         before="self.lam / spread_v if spread_v",
         after="(1 - self.lam) / spread_v if spread_v",
         test="bits/test_problem.py::test_both_objectives_by_hand",
@@ -69,7 +69,7 @@ FAULTS = (
     ),
     Fault(
         name="a receiver's waiting counted as transfer",
-        file="bits/transfers.py",
+        file="bits/assigner/transfers.py",
         before="offsets[receiver] - np.maximum(posted[receiver], posted[sender])",
         after="offsets[receiver] - posted[receiver]",
         test="bits/test_transfers.py::test_waiting_for_a_late_sender_is_no_transfer",
@@ -85,7 +85,7 @@ FAULTS = (
     ),
     Fault(
         name="λ of the running loss on the wrong side",
-        file="bits/descent.py",
+        file="bits/assigner/descent.py",
         before="momentum * before + (1 - momentum) * loss",
         after="(1 - momentum) * before + momentum * loss",
         test="train/test_coordinator.py::test_the_running_loss_keeps_the_larger_share_of_itself",
@@ -93,7 +93,7 @@ FAULTS = (
     ),
     Fault(
         name="the descent rate as printed",
-        file="bits/descent.py",
+        file="bits/assigner/descent.py",
         before="self._falls.append(before - self.loss)",
         after="self._falls.append(self.loss - before)",
         test="train/test_coordinator.py::test_the_running_loss_and_its_rate_by_hand",
@@ -101,7 +101,7 @@ FAULTS = (
     ),
     Fault(
         name="an assignment one epoch too late",
-        file="bits/assigned.py",
+        file="bits/assigner/assigned.py",
         before="(epoch + 1) % self.period == 0)",
         after="epoch % self.period == 0)",
         test="bits/test_assigner.py::test_background_installs_one_epoch_after_blocking",
@@ -125,7 +125,7 @@ FAULTS = (
     ),
     Fault(
         name="AdaQP as released is AdaQP",
-        file="systems/adaqp.py",
+        file="systems/recipes/adaqp.py",
         before='when=when, as_released=as_released)\n    return replace(\n        vanilla(), name="adaqp"',
         after='when=when)\n    return replace(\n        vanilla(), name="adaqp"',
         test="systems/test_system.py::test_as_released_does_both_things_that_the_published_code_does",

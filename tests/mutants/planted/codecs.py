@@ -5,7 +5,7 @@ from tests.mutants.fault import Fault
 FAULTS = (
     Fault(
         name="bfloat16 rows cut in place of rounded",
-        file="message/short.py",
+        file="message/codecs/short.py",
         before="sent_nD[block] = x.index_select(0, rows[block])",
         after="sent_nD[block] = (x.index_select(0, rows[block]).view(torch.int32) & -65536).view(torch.float32)",
         test="message/test_short.py::test_an_element_is_the_nearest_of_eight_bits_in_two_bytes",
@@ -21,7 +21,7 @@ FAULTS = (
     ),
     Fault(
         name="bfloat16 parameters counted as float32",
-        file="message/codec.py",
+        file="message/codecs/codec.py",
         before="0 if bits == 32 else 2 * self._parameter_dtype.itemsize",
         after="0 if bits == 32 else 8",
         test="message/test_codec.py::test_both_kinds_of_bfloat16_take_the_same_bytes",
@@ -53,7 +53,7 @@ FAULTS = (
     ),
     Fault(
         name="the code that errs more chosen",
-        file="message/least_variance.py",
+        file="message/codecs/least_variance.py",
         before="return _rotated_errors(noted, columns) * sure**0.5 < noted[:, :3]",
         after="return _rotated_errors(noted, columns) * sure**0.5 > noted[:, :3]",
         test="message/test_least_variance.py::test_no_row_errs_more_than_in_either_code_and_some_less_than_in_each",
@@ -61,7 +61,7 @@ FAULTS = (
     ),
     Fault(
         name="a row's code chosen by another width's errors",
-        file="message/least_variance.py",
+        file="message/codecs/least_variance.py",
         before="less[:, ERROR_WIDTHS.index(bits)] | (noted",
         after="less.any(1) | (noted",
         test="message/test_least_variance.py::test_no_row_errs_more_than_in_either_code_and_some_less_than_in_each",
@@ -69,7 +69,7 @@ FAULTS = (
     ),
     Fault(
         name="codes of rows of many widths chosen by the errors of all",
-        file="message/least_variance.py",
+        file="message/codecs/least_variance.py",
         before="(less & of_width).any(1)",
         after="less.any(1)",
         test="message/test_least_variance.py::test_rows_of_every_width_in_one_message",
@@ -77,7 +77,7 @@ FAULTS = (
     ),
     Fault(
         name="a constant row without its last eight bits",
-        file="message/least_variance.py",
+        file="message/codecs/least_variance.py",
         before="((words[some] & _MANTISSA) << 8 | last)",
         after="((words[some] & _MANTISSA) << 8)",
         test="message/test_least_variance.py::test_constant_rows_are_exact_to_the_last_bit_and_have_no_variance",
@@ -93,7 +93,7 @@ FAULTS = (
     ),
     Fault(
         name="what float16 leaves of a spike is forgotten",
-        file="message/spikes.py",
+        file="message/codecs/spikes.py",
         before="spikes_mK - values_mK.float() * unit_m[:, None])",
         after="(low_m * 0.5 + high_m * 0.5)[:, None].expand_as(spikes_mK))",
         test="message/test_spikes.py::test_rows_are_unbiased_whatever_float16_makes_of_their_spikes",
@@ -101,7 +101,7 @@ FAULTS = (
     ),
     Fault(
         name="the range of whole rows noted, spikes and all",
-        file="message/spikes.py",
+        file="message/codecs/spikes.py",
         before="                    ranges[of] = _range(rest)",
         after="                    ranges[of] = _range(x[rows[of]])",
         test="message/test_spikes.py::test_rows_of_every_width_in_one_message",
@@ -109,7 +109,7 @@ FAULTS = (
     ),
     Fault(
         name="eight-bit floats round by the step of the binade below",
-        file="message/fp8.py",
+        file="message/codecs/fp8.py",
         before=".clamp(min=kind.lowest) - kind.mantissa + 127)",
         after=".clamp(min=kind.lowest) - kind.mantissa + 126)",
         test="message/test_fp8.py::test_rounding_by_noise_is_unbiased",
@@ -117,7 +117,7 @@ FAULTS = (
     ),
     Fault(
         name="the largest element of a block clamped, noise or not",
-        file="message/fp8.py",
+        file="message/codecs/fp8.py",
         before="largest_mB / _power(said_mB) > kind.largest",
         after="largest_mB / _power(said_mB) > torch.inf",
         test="message/test_fp8.py::test_rounding_by_noise_is_unbiased",
@@ -125,7 +125,7 @@ FAULTS = (
     ),
     Fault(
         name="the padding of a row counted as codes",
-        file="message/entropy.py",
+        file="message/codecs/entropy.py",
         before="(packed_mB[:, whole:], columns - whole * a_byte)",
         after="(packed_mB[:, whole:], a_byte)",
         test="message/test_entropy.py::test_padding_of_a_row_is_no_code",
@@ -133,7 +133,7 @@ FAULTS = (
     ),
     Fault(
         name="widths of a message counted narrowest first",
-        file="message/entropy.py",
+        file="message/codecs/entropy.py",
         before="key=lambda share: share.bits, reverse=True",
         after="key=lambda share: share.bits, reverse=False",
         test="message/test_entropy.py::test_of_mixed_widths_each_has_its_own_and_float32_none",
@@ -152,12 +152,12 @@ FAULTS = (
         file="systems/unbiased.py",
         before='for axis in ("cache", "codec"):',
         after='for axis in ("cache",):',
-        test="measure/test_theory_check.py::test_biased_messages_are_none_of_theorem_3",
+        test="simulation/test_theory_check.py::test_biased_messages_are_none_of_theorem_3",
         why="rounding to the nearest has no variance at all, so every bound would hold",
     ),
     Fault(
         name="short rows rotated by what levels leave of long ones",
-        file="message/least_variance.py",
+        file="message/codecs/least_variance.py",
         before="sure = SURE.get(columns, 1.25) if columns < SHORT else 1.0",
         after="sure = 1.0",
         test="message/test_least_variance.py::test_the_gradient_has_no_more_variance_of_gradient_messages_that_chose",

@@ -37,7 +37,7 @@ FAULTS = (
     ),
     Fault(
         name="own rows projected with the sums left out when made again",
-        file="exchange/convolution.py",
+        file="exchange/halo/convolution.py",
         before="products.addmm(y[block], x[block], self_weight, out=y[block])",
         after="products.addmm(bias, x[block], self_weight, out=y[block])",
         test="compute/test_remade.py::test_workers_send_what_they_sent_and_learn_the_same",
@@ -101,7 +101,7 @@ FAULTS = (
     ),
     Fault(
         name="the largest code of the printed formula",
-        file="kernels/quantize.py",
+        file="kernels/codec/quantize.py",
         before="levels, most = 2 ** (bits - 1) - 1, None",
         after="levels, most = 2 ** (bits - 1), None",
         test="kernels/test_quantize.py::test_an_element_is_off_by_less_than_a_step_and_codes_stay_in_their_range",
@@ -133,7 +133,7 @@ FAULTS = (
     ),
     Fault(
         name="halo logits rounded by their place",
-        file="exchange/attention.py",
+        file="exchange/halo/attention.py",
         before="self._source_operand, ids))",
         after="self._source_operand, ids.flip(0)))",
         test="exchange/test_int8.py::test_workers_equal_one_process",
@@ -165,7 +165,7 @@ FAULTS = (
     ),
     Fault(
         name="rows rounded twice counted outside training too",
-        file="exchange/boundary.py",
+        file="exchange/halo/boundary.py",
         before="if self.hop.training and not self.kept and self.boundary.wires.rounds",
         after="if not self.kept and self.boundary.wires.rounds",
         test="exchange/test_int8.py::test_rows_that_are_rounded_twice_are_counted",
@@ -173,7 +173,7 @@ FAULTS = (
     ),
     Fault(
         name="rows of edges rounded by the noise of their place",
-        file="kernels/int8_edges.py",
+        file="kernels/sparse/int8_edges.py",
         before="ids = None if noise is None else noise.ids[adj.indices]",
         after="ids = None if noise is None else noise.ids",
         test="kernels/test_int8_edges.py::test_a_sum_that_quantizes_on_its_way_is_that_of_the_codes",
@@ -181,7 +181,7 @@ FAULTS = (
     ),
     Fault(
         name="the slower way of heads taken",
-        file="kernels/head_sums.py",
+        file="kernels/sparse/head_sums.py",
         before="return min(seconds, key=seconds.__getitem__)",
         after="return max(seconds, key=seconds.__getitem__)",
         test="kernels/test_head_sums.py::test_faster_names_the_way_with_the_shortest_call",
@@ -213,7 +213,7 @@ FAULTS = (
     ),
     Fault(
         name="rows of bfloat16 that steps make larger",
-        file="kernels/nodewise.py",
+        file="kernels/rowwise/nodewise.py",
         before="rounded = h.bfloat16()",
         after="rounded = h.bfloat16() * 1.01",
         test="kernels/test_nodewise.py::test_steps_of_bfloat16_rows_are_rounded_once",
@@ -237,7 +237,7 @@ FAULTS = (
     ),
     Fault(
         name="a base by row taken for one of all rows",
-        file="kernels/tall.py",
+        file="kernels/dense/tall.py",
         before="0 if shared or base is None else base.stride(0)",
         after="0",
         test="kernels/test_tall.py::test_products_are_those_of_float64_for_every_size_and_layout",
@@ -245,7 +245,7 @@ FAULTS = (
     ),
     Fault(
         name="own products on the library's processors",
-        file="kernels/tall.py",
+        file="kernels/dense/tall.py",
         before="_MAKER not in text",
         after="_MAKER in text",
         test="kernels/test_tall.py::test_own_products_are_for_many_rows_of_float32_on_processors_of_other_makers",

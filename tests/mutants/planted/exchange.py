@@ -5,7 +5,7 @@ from tests.mutants.fault import Fault
 FAULTS = (
     Fault(
         name="γ on what came in place of the mean",
-        file="exchange/pipeline.py",
+        file="exchange/schedules/pipeline.py",
         before="torch.lerp(rows, before, smoothing)",
         after="torch.lerp(before, rows, smoothing)",
         test="exchange/test_pipeline.py::test_smoothing",
@@ -13,15 +13,15 @@ FAULTS = (
     ),
     Fault(
         name="fresh rows where stale ones were asked for",
-        file="exchange/pipeline.py",
+        file="exchange/schedules/pipeline.py",
         before="if earlier is None or self.fresh:",
         after="if earlier is None or not self.fresh:",
-        test="lab/course/test_staleness_views.py::test_ages_follow_the_schedule",
+        test="course/test_staleness_views.py::test_ages_follow_the_schedule",
         why="PipeGCN would have Vanilla's accuracy, at Vanilla's speed",
     ),
     Fault(
         name="one stale epoch more than allowed",
-        file="exchange/switch.py",
+        file="exchange/schedules/switch.py",
         before="late = self._stale >= self.bound",
         after="late = self._stale > self.bound",
         test="train/test_coordinator.py::test_staleness_is_bounded",
@@ -29,7 +29,7 @@ FAULTS = (
     ),
     Fault(
         name="all of a pipeline hidden but its longest transfer",
-        file="exchange/pipeline.py",
+        file="exchange/schedules/pipeline.py",
         before="sum(under_way) - computing",
         after="max(under_way) - computing",
         test="tune/test_parts.py::test_a_schedule_hides_what_it_says",
@@ -37,7 +37,7 @@ FAULTS = (
     ),
     Fault(
         name="kept columns not rescaled",
-        file="exchange/compact.py",
+        file="exchange/halo/compact.py",
         before="whole.weights[edges].mul_(factor)",
         after="whole.weights[edges]",
         test="exchange/test_compact.py::test_both_products_are_those_of_the_dense_matrix",
@@ -45,7 +45,7 @@ FAULTS = (
     ),
     Fault(
         name="attention to a sample not rescaled",
-        file="exchange/attention_parts.py",
+        file="exchange/vertex_cut/attention_parts.py",
         before="/ other_stats[:, 1] * weight",
         after="/ other_stats[:, 1]",
         test="exchange/test_sampling.py::test_numerator_and_denominator_of_attention_are_unbiased",
@@ -53,7 +53,7 @@ FAULTS = (
     ),
     Fault(
         name="a master keeps the total that it never rounded",
-        file="exchange/mirrors.py",
+        file="exchange/vertex_cut/mirrors.py",
         before="        channel.as_received(rows)\n",
         after="",
         test="exchange/test_replica.py::test_copies_of_a_node_are_equal_bit_by_bit",
@@ -61,7 +61,7 @@ FAULTS = (
     ),
     Fault(
         name="the gradients of copies are not added up",
-        file="exchange/mirrors.py",
+        file="exchange/vertex_cut/mirrors.py",
         before="return self.channel(direction, round).post(rows, rows, ",
         after='return self.channel(direction, round).post(rows, rows if direction == "forward" else rows.clone(), ',
         test="exchange/test_replica.py::test_workers_equal_one_process",
@@ -69,7 +69,7 @@ FAULTS = (
     ),
     Fault(
         name="mirrors without neighbours count in a softmax",
-        file="exchange/replica_attention.py",
+        file="exchange/vertex_cut/attention.py",
         before="parts, rows = self.parts[leg.summed], leg.joins[leg.summed]",
         after="parts, rows = self.parts, leg.joins",
         test="exchange/test_replica.py::test_workers_equal_one_process",
@@ -77,7 +77,7 @@ FAULTS = (
     ),
     Fault(
         name="gradients of blocks over the matrix in place of its transpose",
-        file="exchange/block_sums.py",
+        file="exchange/broadcast/sums.py",
         before="self._matrices = look.blocks.matrices(look.adjacency, direction)",
         after='self._matrices = look.blocks.matrices(look.adjacency, "forward")',
         test="exchange/test_broadcast.py::test_sums_and_gradients_are_those_of_the_dense_matrices",
@@ -85,7 +85,7 @@ FAULTS = (
     ),
     Fault(
         name="gradients of replicated blocks are not added up",
-        file="exchange/block_sums.py",
+        file="exchange/broadcast/sums.py",
         before='if replicated and direction == "backward":',
         after='if replicated and direction == "neither":',
         test="exchange/test_broadcast.py::test_sums_and_gradients_are_those_of_the_dense_matrices",
@@ -93,7 +93,7 @@ FAULTS = (
     ),
     Fault(
         name="backward broadcasts counted at the width of the rows",
-        file="exchange/broadcast.py",
+        file="exchange/broadcast/exchange.py",
         before='back = [("backward", rows, look.out)]',
         after='back = [("backward", rows, look.columns)]',
         test="tune/test_formula.py::test_the_formula_of_cagnet_is_written_down",
@@ -101,7 +101,7 @@ FAULTS = (
     ),
     Fault(
         name="rows of a turn multiplied with those of its neighbour's columns",
-        file="exchange/turns.py",
+        file="exchange/halo/turns.py",
         before="self._num_owned + turn.first, self._num_owned + turn.stop",
         after="self._num_owned, self._num_owned + turn.num_rows",
         test="exchange/test_sequential.py::test_workers_and_depths_obey",
@@ -109,7 +109,7 @@ FAULTS = (
     ),
     Fault(
         name="gradients of a turn pushed to the wrong place of the halo",
-        file="exchange/sums.py",
+        file="exchange/halo/sums.py",
         before="rows = (first + turn.first, first + turn.stop)",
         after="rows = (first, first + turn.num_rows)",
         test="exchange/test_sequential.py::test_workers_and_depths_obey",
@@ -117,7 +117,7 @@ FAULTS = (
     ),
     Fault(
         name="attention of a turn not weighed by the largest logit so far",
-        file="exchange/attention_parts.py",
+        file="exchange/vertex_cut/attention_parts.py",
         before="torch.exp(stats[:, 0] - finite) / stats[:, 1]",
         after="1.0 / stats[:, 1]",
         test="exchange/test_sequential.py::test_workers_and_depths_obey",
@@ -125,7 +125,7 @@ FAULTS = (
     ),
     Fault(
         name="one turn more under way than asked for",
-        file="exchange/sequential.py",
+        file="exchange/schedules/sequential.py",
         before="round_ + 1 + self.depth",
         after="round_ + 2 + self.depth",
         test="exchange/test_sequential.py::test_no_more_turns_are_held_than_were_asked_for",
@@ -133,7 +133,7 @@ FAULTS = (
     ),
     Fault(
         name="gradients of a whole turn beside its rows",
-        file="exchange/attention_in_turn.py",
+        file="exchange/halo/attention_in_turn.py",
         before="PIECES = 8",
         after="PIECES = 1",
         test="exchange/test_sequential.py::test_attention_holds_rows_or_their_gradients_not_both",
@@ -141,7 +141,7 @@ FAULTS = (
     ),
     Fault(
         name="each piece of a turn takes the gradients of the first",
-        file="exchange/attention_in_turn.py",
+        file="exchange/halo/attention_in_turn.py",
         before="first + turn.first + begin)",
         after="first + turn.first)",
         test="exchange/test_sequential.py::test_workers_and_depths_obey",
@@ -149,7 +149,7 @@ FAULTS = (
     ),
     Fault(
         name="every layer has halo rows of its own",
-        file="exchange/boundary.py",
+        file="exchange/halo/boundary.py",
         before="else (0, columns, 0)",
         after="else (layer, columns, 0)",
         test="exchange/test_buffers.py::test_two_workers_hold_what_one_does_and_one_exchange",
@@ -157,7 +157,7 @@ FAULTS = (
     ),
     Fault(
         name="rows sent from where they lie though they are written over before they go",
-        file="exchange/boundary.py",
+        file="exchange/halo/boundary.py",
         before="return self._lag == 0",
         after="return True",
         test="exchange/test_buffers.py::test_gradients_are_sent_from_where_they_lie_unless_they_outlive_their_step",
@@ -173,7 +173,7 @@ FAULTS = (
     ),
     Fault(
         name="a representative's join forgets that its host has neighbours",
-        file="exchange/replica_attention.py",
+        file="exchange/vertex_cut/attention.py",
         before="        self.filled[rows] = True  # what joins here now goes on from here\n",
         after="",
         test="exchange/test_meeting.py::test_workers_that_meet_equal_one_process",
@@ -213,7 +213,7 @@ FAULTS = (
     ),
     Fault(
         name="noise of an exchange alone from places, not from ids",
-        file="exchange/halo_plan.py",
+        file="exchange/standalone/halo_plan.py",
         before="(rows[peer], ids[rows[peer]])",
         after="(rows[peer], rows[peer])",
         test="exchange/test_halo_rows.py::test_codes_are_unbiased_with_the_codecs_variance_and_repeat",
@@ -221,7 +221,7 @@ FAULTS = (
     ),
     Fault(
         name="gradients rounded where only rows were to be",
-        file="exchange/halo_rows.py",
+        file="exchange/standalone/halo_rows.py",
         before="ByDirection(bits, EXACT)",
         after="ByDirection(bits, bits)",
         test="exchange/test_halo_page.py::test_a_mesh_model_on_three_ranks_is_that_of_one_process_and_trains_in_4_bits",
@@ -229,7 +229,7 @@ FAULTS = (
     ),
     Fault(
         name="message buffers of its own for every layer of a vertex-cut",
-        file="exchange/mirrors.py",
+        file="exchange/vertex_cut/mirrors.py",
         before='"buffers": self._bytes}',
         after='"buffers": None}',
         test="exchange/test_buffers.py::test_copies_of_a_node_have_the_same_memory_for_messages_in_every_layer",

@@ -5,7 +5,7 @@ from tests.mutants.fault import Fault
 FAULTS = (
     Fault(
         name="differences taken of bfloat16 rows",
-        file="message/channel.py",
+        file="message/channels/channel.py",
         before="as_they_are = self._encodes_rows and getattr(",
         after="as_they_are = getattr(",
         test="message/test_short.py::test_only_a_channel_that_encodes_the_rows_themselves_takes_them_as_they_are",
@@ -13,7 +13,7 @@ FAULTS = (
     ),
     Fault(
         name="parts of a sum err alike",
-        file="message/channel.py",
+        file="message/channels/channel.py",
         before="if forward and not (plan.to_all or plan.parts) else 0",
         after="if forward and not plan.to_all else 0",
         test="exchange/test_replica.py::test_parts_of_one_sum_err_independently",
@@ -53,7 +53,7 @@ FAULTS = (
     ),
     Fault(
         name="checksums not counted as sent",
-        file="message/header.py",
+        file="message/transport/header.py",
         before="return SIZE * len(self.sent)",
         after="return (SIZE - 8) * len(self.sent)",
         test="message/test_header.py::test_the_wire_carries_what_the_format_promises_and_a_header_a_message",
@@ -61,7 +61,7 @@ FAULTS = (
     ),
     Fault(
         name="one memory for two messages",
-        file="message/ahead.py",
+        file="message/transport/ahead.py",
         before="            self._buffers.clear()\n",
         after="            pass\n",
         test="message/test_ahead.py::test_what_follows_is_learnt_within_an_epoch_and_forgotten_once_it_was_wrong",
@@ -69,7 +69,7 @@ FAULTS = (
     ),
     Fault(
         name="receives for the last epoch's neighbour",
-        file="message/ahead.py",
+        file="message/transport/ahead.py",
         before="if self._latest is not None and self._latest[1] == epoch:",
         after="if self._latest is not None:",
         test="message/test_ahead.py::test_what_follows_is_learnt_within_an_epoch_and_forgotten_once_it_was_wrong",
@@ -77,7 +77,7 @@ FAULTS = (
     ),
     Fault(
         name="messages without headers foreseen",
-        file="message/channel.py",
+        file="message/channels/channel.py",
         before="if self._laid_out_for is None or self._run is None:",
         after="if self._laid_out_for is None:",
         test="message/test_ahead.py::test_without_headers_nothing_is_foreseen_since_bodies_have_one_tag",
@@ -85,7 +85,7 @@ FAULTS = (
     ),
     Fault(
         name="parameters counted with the payload",
-        file="message/channel.py",
+        file="message/channels/channel.py",
         before="self.bytes_payload += layout.payload_bytes",
         after="self.bytes_payload += layout.num_bytes",
         test="tune/test_bytes.py::test_assigned_widths_take_what_was_predicted",
@@ -109,7 +109,7 @@ FAULTS = (
     ),
     Fault(
         name="a cache that looks at the new row",
-        file="message/cache.py",
+        file="message/caches/cache.py",
         before="self._tolerance * held.norm(dim=1)",
         after="self._tolerance * rows.norm(dim=1)",
         test="exchange/test_cache.py::test_it_is_the_dense_training_that_skips_the_same_rows",
@@ -117,7 +117,7 @@ FAULTS = (
     ),
     Fault(
         name="every worker has its host's whole link",
-        file="message/paced.py",
+        file="message/transport/paced.py",
         before="self.bytes_per_s = bytes_per_s / self._a_host",
         after="self.bytes_per_s = bytes_per_s",
         test="message/test_paced.py::test_workers_of_a_host_share_its_link_and_need_none_between_them",
@@ -133,7 +133,7 @@ FAULTS = (
     ),
     Fault(
         name="a threshold that relaxes after a loss",
-        file="message/adaptive_cache.py",
+        file="message/caches/adaptive_cache.py",
         before='(gained, lost) if self.rule == "text"',
         after='(lost, gained) if self.rule == "text"',
         test="message/test_adaptive_cache.py::test_it_relaxes_after_a_gain_and_tightens_after_a_loss",
@@ -141,7 +141,7 @@ FAULTS = (
     ),
     Fault(
         name="differences to what the sender had",
-        file="message/chosen.py",
+        file="message/channels/chosen.py",
         before="sub_(held if fresh else held.index_select(0, places))",
         after="sub_(held if fresh else held.index_select(0, places) * 0.999)",
         test="message/test_difference.py::test_errors_stay_those_of_one_difference",
@@ -149,7 +149,7 @@ FAULTS = (
     ),
     Fault(
         name="differences to what the sender had, by one pass with the choice",
-        file="message/adaptive_cache.py",
+        file="message/caches/adaptive_cache.py",
         before="row_changes(x, rows, held, ",
         after="row_changes(x, rows, held * 0.999, ",
         test="exchange/test_adaptive_cache.py::test_it_is_the_dense_training_that_skips_the_same_rows",
@@ -157,7 +157,7 @@ FAULTS = (
     ),
     Fault(
         name="held rows that are in no checkpoint",
-        file="message/adaptive_cache.py",
+        file="message/caches/adaptive_cache.py",
         before="own=None if self.seat is None else self.cache.kept(self.seat))",
         after="own={})",
         test="message/test_adaptive_cache.py::test_held_rows_come_back_at_both_ends",
@@ -165,7 +165,7 @@ FAULTS = (
     ),
     Fault(
         name="a block used one epoch longer than its largest age",
-        file="message/stale_blocks.py",
+        file="message/caches/stale_blocks.py",
         before="age > self.max_age",
         after="age > self.max_age + 1",
         test="exchange/test_broadcast.py::test_others_use_the_block_that_was_last_sent_and_its_owner_its_own",
@@ -173,7 +173,7 @@ FAULTS = (
     ),
     Fault(
         name="a block that stays home grows no older",
-        file="message/stale_blocks.py",
+        file="message/caches/stale_blocks.py",
         before="        if travels:\n            since",
         after="        if epoch >= 0:\n            since",
         test="exchange/test_broadcast.py::test_others_use_the_block_that_was_last_sent_and_its_owner_its_own",
@@ -181,7 +181,7 @@ FAULTS = (
     ),
     Fault(
         name="the owner does not hold what was decoded",
-        file="message/blocks.py",
+        file="message/channels/blocks.py",
         before="self._codec.decode(body, layout, held, places, accumulate=False, ids=ids, noise=noise)",
         after='self._held["send", self.plan.rank].copy_(x)',
         test="exchange/test_broadcast.py::test_all_hold_the_decoded_block_and_the_owner_too",
@@ -189,7 +189,7 @@ FAULTS = (
     ),
     Fault(
         name="a block is written once for each receiver",
-        file="message/blocks.py",
+        file="message/channels/blocks.py",
         before="        if route.peer == first:\n            return super()._write",
         after="        if route.peer >= 0:\n            return super()._write",
         test="exchange/test_broadcast.py::test_a_block_is_written_once_and_lands_in_two_buffers_that_take_turns",
@@ -197,7 +197,7 @@ FAULTS = (
     ),
     Fault(
         name="the receiver draws a rotation of its own",
-        file="message/channel.py",
+        file="message/channels/channel.py",
         before="return self._noise(epoch, sender, self.plan.rank)",
         after="return self._noise(epoch, self.plan.rank, sender)",
         test="message/test_rotated.py::test_both_ends_of_an_exchange_draw_the_same_rotation_whatever_the_workers",
@@ -205,7 +205,7 @@ FAULTS = (
     ),
     Fault(
         name="fetched rows err alike in every step",
-        file="message/asked.py",
+        file="message/channels/asked.py",
         before="return Noise(self._seed, step, stream(",
         after="return Noise(self._seed, 0, stream(",
         test="message/test_asked.py::test_codes_are_unbiased_and_own_rows_stay",
@@ -213,7 +213,7 @@ FAULTS = (
     ),
     Fault(
         name="held rows put back at one end alone",
-        file="message/held.py",
+        file="message/caches/held.py",
         before="""end, peer = (receiver, sender) if side == "receive" else (sender, receiver)""",
         after="""end, peer = (receiver, sender)""",
         test="message/test_difference.py::test_held_rows_are_in_checkpoints_once_and_come_back_at_both_ends",
@@ -221,7 +221,7 @@ FAULTS = (
     ),
     Fault(
         name="what is left fed back with the wrong sign",
-        file="message/feedback.py",
+        file="message/caches/feedback.py",
         before="left[at] = message.sub_(came)",
         after="left[at] = came.sub_(message)",
         test="message/test_feedback.py::test_sums_of_messages_are_within_one_step_of_sums_of_rows",
@@ -229,7 +229,7 @@ FAULTS = (
     ),
     Fault(
         name="what is left of a sample given to other rows",
-        file="message/feedback.py",
+        file="message/caches/feedback.py",
         before="slice(None) if route.kept is None else route.kept",
         after="slice(route.num_rows)",
         test="message/test_feedback.py::test_what_is_left_is_of_each_row_and_receiver_and_waits_for_rows_that_do_not_travel",
@@ -237,10 +237,10 @@ FAULTS = (
     ),
     Fault(
         name="what was left of rows before called unbiased",
-        file="message/feedback.py",
+        file="message/caches/feedback.py",
         before='return _BIASED if direction in self.directions else ""',
         after='return ""',
-        test="measure/test_theory_check.py::test_biased_messages_are_none_of_theorem_3",
+        test="simulation/test_theory_check.py::test_biased_messages_are_none_of_theorem_3",
         why="a bound on variance would be shown for a gradient that is off by more than it says",
     ),
 )

@@ -37,7 +37,7 @@ FAULTS = (
     ),
     Fault(
         name="attention over old rows passes",
-        file="train/edges.py",
+        file="train/config/edges.py",
         before="if system.schedule.lag:",
         after="if False:",
         test="nn/test_edge_refusals.py::test_systems_that_cannot_honour_them",
@@ -109,7 +109,7 @@ FAULTS = (
     ),
     Fault(
         name="a rectifier that passes gradients where its input is zero",
-        file="kernels/signs.py",
+        file="kernels/rowwise/signs.py",
         before="positive = (x > 0).flatten()",
         after="positive = (x >= 0).flatten()",
         test="compute/test_exact.py::test_a_rectifier_keeps_a_bit_and_its_gradient_is_exact",
@@ -157,7 +157,7 @@ FAULTS = (
     ),
     Fault(
         name="undropped elements keep their size backward",
-        file="kernels/nodewise.py",
+        file="kernels/rowwise/nodewise.py",
         before="kept, factor = x, 65536 / (65536 - threshold)",
         after="kept, factor = x, 1.0",
         test="kernels/test_nodewise.py::test_values_and_gradients_are_those_of_separate_steps_in_float64",

@@ -5,10 +5,10 @@ from tests.mutants.fault import Fault
 FAULTS = (
     Fault(
         name="the wire timed where nobody looked",
-        file="bench/link_run.py",
+        file="benchmarks/engine/link_run.py",
         before='late=every["start_s"] > every["posted"]',
         after='late=every["start_s"] < every["posted"]',
-        test="bench/test_link.py::test_the_wire_itself_is_timed_where_a_receiver_was_there",
+        test="benchmarks/test_link.py::test_the_wire_itself_is_timed_where_a_receiver_was_there",
         why="what a late receiver computed would count as time of the wire",
     ),
     Fault(
@@ -29,7 +29,7 @@ FAULTS = (
     ),
     Fault(
         name="empty records count as records",
-        file="train/left.py",
+        file="train/records/left.py",
         before="size < 0 or (ended and size == 0)",
         after="size < 0",
         test="launch/test_run.py::test_a_run_without_the_records_of_a_rank_is_not_finished",
@@ -53,7 +53,7 @@ FAULTS = (
     ),
     Fault(
         name="reading a run imports what its file names",
-        file="train/config_file.py",
+        file="train/config/config_file.py",
         before="if module not in sys.modules",
         after="if module in sys.modules",
         test="cli/test_lists.py::test_reading_a_run_imports_nothing_of_the_users",

@@ -5,7 +5,7 @@ from tests.mutants.fault import Fault
 FAULTS = (
     Fault(
         name="the mean of local losses",
-        file="train/node_labels.py",
+        file="train/loop/node_labels.py",
         before="self.labels[self.train_rows]) / self.global_train",
         after="self.labels[self.train_rows]) / max(1, self.train_rows.numel())",
         test="train/test_objective.py::test_shares_of_workers_add_up_to_the_loss_and_their_splits_to_the_graphs",
@@ -13,7 +13,7 @@ FAULTS = (
     ),
     Fault(
         name="accuracy over all nodes",
-        file="train/node_labels.py",
+        file="train/loop/node_labels.py",
         before="torch.stack([(hits * mask).sum(), (misses * mask).sum()])",
         after="torch.stack([hits.sum(), misses.sum()])",
         test="train/test_objective.py::test_accuracy_and_cross_entropy",
@@ -21,7 +21,7 @@ FAULTS = (
     ),
     Fault(
         name="validation and test swapped",
-        file="train/node_labels.py",
+        file="train/loop/node_labels.py",
         before="(part.train_mask, part.val_mask, part.test_mask))",
         after="(part.train_mask, part.test_mask, part.val_mask))",
         test="train/test_objective.py::test_accuracy_and_cross_entropy",
@@ -29,7 +29,7 @@ FAULTS = (
     ),
     Fault(
         name="the Jaccard index for micro-F1",
-        file="train/node_labels.py",
+        file="train/loop/node_labels.py",
         before="return 2 * hits, 2 * hits + misses",
         after="return hits, hits + misses",
         test="train/test_objective.py::test_micro_f1_sums_before_it_divides",
@@ -37,7 +37,7 @@ FAULTS = (
     ),
     Fault(
         name="communication without the sum of gradients",
-        file="train/record.py",
+        file="train/records/record.py",
         before='median_of_means("wait_s", "reduce_s")',
         after='median_of_means("wait_s")',
         test="train/test_record.py::test_seconds_of_a_summary_are_those_of_its_phases",
@@ -45,7 +45,7 @@ FAULTS = (
     ),
     Fault(
         name="the first epoch counted with the others",
-        file="train/record.py",
+        file="train/records/record.py",
         before='settled = frame[frame["epoch"] > frame["epoch"].min()]',
         after='settled = frame[frame["epoch"] >= frame["epoch"].min()]',
         test="train/test_record.py::test_a_summary_leaves_the_first_epoch_out_but_not_of_the_whole_training",
@@ -53,7 +53,7 @@ FAULTS = (
     ),
     Fault(
         name="a whole training without its first epoch",
-        file="train/record.py",
+        file="train/records/record.py",
         before='"train_s": float(epoch_seconds(frame).sum())',
         after='"train_s": float(epoch_seconds(settled).sum())',
         test="train/test_record.py::test_a_summary_leaves_the_first_epoch_out_but_not_of_the_whole_training",
@@ -61,7 +61,7 @@ FAULTS = (
     ),
     Fault(
         name="an epoch of the quickest worker",
-        file="train/record.py",
+        file="train/records/record.py",
         before='timed.groupby("epoch")["epoch_s"].max().median()',
         after='timed.groupby("epoch")["epoch_s"].min().median()',
         test="train/test_record.py::test_a_summary_has_the_fields_of_the_contract",
@@ -69,7 +69,7 @@ FAULTS = (
     ),
     Fault(
         name="the epoch with the best test score",
-        file="train/record.py",
+        file="train/records/record.py",
         before='evaluated["val_score"].fillna(-1.0).idxmax()',
         after='evaluated["test_score"].fillna(-1.0).idxmax()',
         test="train/test_record.py::test_a_summary_has_the_fields_of_the_contract",
@@ -77,7 +77,7 @@ FAULTS = (
     ),
     Fault(
         name="no epoch was made shorter by an evaluation",
-        file="train/pauses.py",
+        file="train/records/pauses.py",
         before="for later in range(1, lag + 1)}",
         after="for later in range(1, lag)}",
         test="lab/training/test_target.py::test_an_epoch_that_an_evaluation_made_shorter_counts_as_its_neighbours",
@@ -85,7 +85,7 @@ FAULTS = (
     ),
     Fault(
         name="time of a phase counted in the next as well",
-        file="train/clock.py",
+        file="train/loop/clock.py",
         before="self._open, self._since = phase, now",
         after="self._open = phase",
         test="train/test_clock.py::test_phases_add_up_to_the_wall",
@@ -93,7 +93,7 @@ FAULTS = (
     ),
     Fault(
         name="bfloat16 gradients counted as float32",
-        file="train/reduction.py",
+        file="train/loop/reduction.py",
         before="return self._travels.element_size() * self._travels.numel() +",
         after="return 4 * self._travels.numel() +",
         test="train/test_reduction.py::test_bfloat16_halves_the_bytes",
@@ -101,7 +101,7 @@ FAULTS = (
     ),
     Fault(
         name="a layer's gradients travel before those of the layer behind it are whole",
-        file="train/reduction.py",
+        file="train/loop/reduction.py",
         before="self._missing[ready] == 0:",
         after="self._missing[ready] <= 1:",
         test="train/test_reduction.py::test_float32_by_layer_is_the_sum_at_once",
@@ -109,7 +109,7 @@ FAULTS = (
     ),
     Fault(
         name="the sum of all workers' epochs for the longest",
-        file="train/reduction.py",
+        file="train/loop/reduction.py",
         before="else max(values) for values in each)",
         after="else sum(values) for values in each)",
         test="train/test_coordinator.py::test_one_that_does_not_know_its_seconds_is_believed",
@@ -117,7 +117,7 @@ FAULTS = (
     ),
     Fault(
         name="weight decay without an effect",
-        file="train/parameters.py",
+        file="train/loop/parameters.py",
         before="weight_decay=self._weight_decay,",
         after="weight_decay=0.0,",
         test="train/test_parameters.py::test_adam_equals_torch",
@@ -125,7 +125,7 @@ FAULTS = (
     ),
     Fault(
         name="a checkpoint without Adam's squares",
-        file="train/state.py",
+        file="train/checkpoints/state.py",
         before='"square": optimizer.square, "steps"',
         after='"steps"',
         test="train/test_state.py::test_a_training_goes_on_bit_for_bit_from_what_was_taken",
@@ -141,7 +141,7 @@ FAULTS = (
     ),
     Fault(
         name="coordination of the mean worker",
-        file="train/overhead.py",
+        file="train/records/overhead.py",
         before='["assign_s"].sum().max())',
         after='["assign_s"].sum().mean())',
         test="train/test_overhead.py::test_the_share_is_that_of_the_worker_who_spent_most",
@@ -149,7 +149,7 @@ FAULTS = (
     ),
     Fault(
         name="the newest epoch of the quickest worker",
-        file="train/traffic.py",
+        file="train/records/traffic.py",
         before="newest = min((line",
         after="newest = max((line",
         test="train/test_traffic.py::test_the_newest_epochs_are_those_that_all_workers_have_written",
@@ -157,7 +157,7 @@ FAULTS = (
     ),
     Fault(
         name="the first epoch's seconds decide",
-        file="train/trainer.py",
+        file="train/loop/trainer.py",
         before="return self._epochs_here > 1 and",
         after="return self._epochs_here > 0 and",
         test="train/test_coordinator.py::test_seconds_of_an_epoch_that_is_not_like_the_others_are_not_told",
@@ -213,7 +213,7 @@ FAULTS = (
     ),
     Fault(
         name="evaluation in training mode",
-        file="train/trainer.py",
+        file="train/loop/trainer.py",
         before="self.model.eval()",
         after="self.model.train()",
         test="launch/test_trained.py::test_a_model_of_torch_modules_is_evaluated_as_it_predicts",
@@ -221,7 +221,7 @@ FAULTS = (
     ),
     Fault(
         name="a model of another epoch",
-        file="train/state.py",
+        file="train/checkpoints/state.py",
         before="self._write_model(epoch)",
         after="self._write_model(epoch + 1)",
         test="launch/test_trained.py::test_a_run_that_is_stopped_has_a_model",
@@ -229,7 +229,7 @@ FAULTS = (
     ),
     Fault(
         name="a model rounded to float32 as it is read",
-        file="train/model_file.py",
+        file="train/checkpoints/model_file.py",
         before="parameter.data = parameter.data.to(self.tensors[name].dtype)",
         after="pass",
         test="train/test_model_file.py::test_types_are_kept_into_the_model",
@@ -237,7 +237,7 @@ FAULTS = (
     ),
     Fault(
         name="blocks and caches that nobody counts",
-        file="train/standing.py",
+        file="train/records/standing.py",
         before="said += [(_kind(tensor), tensor) for tensor, purpose in named if purpose is None]",
         after="pass",
         test="train/test_standing.py::test_nothing_that_outlives_an_epoch_is_left_out",
@@ -245,7 +245,7 @@ FAULTS = (
     ),
     Fault(
         name="held rows for a worker's own",
-        file="train/standing.py",
+        file="train/records/standing.py",
         before="yield each, stands_for.get(name)",
         after="yield each, None",
         test="train/test_standing.py::test_nothing_that_outlives_an_epoch_is_left_out",
@@ -253,7 +253,7 @@ FAULTS = (
     ),
     Fault(
         name="widths of other rows after a resume",
-        file="train/state.py",
+        file="train/checkpoints/state.py",
         before='if found is not None and of_rows and found.facts["cut"] != self._cut:',
         after="if False:",
         test="train/test_checkpoint.py::test_what_belongs_to_rows_of_another_cut_is_refused_and_what_does_not_goes_on",

@@ -45,7 +45,7 @@ FAULTS = (
     ),
     Fault(
         name="memory without the messages that time links",
-        file="message/links.py",
+        file="message/transport/links.py",
         before="return 2 * sum(sizes[-2:])",
         after="return 0",
         test="tune/test_memory.py::test_what_is_foreseen_is_what_workers_hold",
@@ -53,7 +53,7 @@ FAULTS = (
     ),
     Fault(
         name="messages gone as soon as they are posted",
-        file="measure/in_process.py",
+        file="simulation/threaded_workers.py",
         before="self._send = send",
         after="",
         test="tune/test_memory.py::test_what_is_foreseen_is_what_workers_hold",
@@ -61,7 +61,7 @@ FAULTS = (
     ),
     Fault(
         name="memory of policies that nobody has put in force",
-        file="measure/in_process.py",
+        file="simulation/threaded_workers.py",
         before="if as_launched and bits is None:",
         after="if False:",
         test="tune/test_memory.py::test_what_is_foreseen_is_what_workers_hold",

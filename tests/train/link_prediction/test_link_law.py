@@ -15,11 +15,11 @@ from gnnqlab.nn.links import area_under_curve
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.partition.link_share import share_links
 from gnnqlab.systems import make_system
-from gnnqlab.train.config import TrainSettings
+from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.link_prediction.negatives import FIXED, against, draw_pool
 from gnnqlab.train.link_prediction.settings import TaskSettings
-from gnnqlab.train.objective import Scores
-from gnnqlab.train.trainer import Trainer, worker_trainer
+from gnnqlab.train.loop.objective import Scores
+from gnnqlab.train.loop.trainer import Trainer, worker_trainer
 from tests.cases import each
 from tests.graphs import random_graph
 from tests.ranks import run_ranks

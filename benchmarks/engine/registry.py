@@ -1,0 +1,80 @@
+"""Every measurement by name."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from typing import Any
+
+from gnnqlab.by_name import near
+from gnnqlab.train.records.provenance import machine
+
+__all__ = ["BENCHES", "machine", "measure", "shown"]
+
+BENCHES = {
+    "accuracy": "benchmarks.studies.accuracy",
+    "assigner": "benchmarks.kernels.assigner",
+    "broadcasts": "benchmarks.studies.broadcasts",
+    "caches": "benchmarks.studies.caches",
+    "cdfgnn": "benchmarks.studies.cdfgnn",
+    "codec": "benchmarks.kernels.codec",
+    "codecs": "benchmarks.studies.codecs",
+    "compute": "benchmarks.kernels.compute",
+    "cuts": "benchmarks.studies.cuts",
+    "epoch": "benchmarks.studies.epoch",
+    "exact": "benchmarks.studies.exact",
+    "exchange": "benchmarks.kernels.exchange",
+    "fanouts": "benchmarks.studies.fanouts",
+    "faults": "benchmarks.studies.faults",
+    "gpu": "benchmarks.kernels.gpu",
+    "int8": "benchmarks.kernels.int8",
+    "limits": "benchmarks.studies.limits",
+    "live": "benchmarks.studies.live",
+    "memory": "benchmarks.studies.memory",
+    "minibatch": "benchmarks.studies.parallel_batches",
+    "nodewise": "benchmarks.kernels.nodewise",
+    "precision": "benchmarks.studies.precision",
+    "predict": "benchmarks.studies.predict",
+    "sddmm": "benchmarks.kernels.sddmm",
+    "spmm": "benchmarks.kernels.spmm",
+    "systems": "benchmarks.studies.systems",
+    "tall": "benchmarks.kernels.tall",
+    "tango": "benchmarks.studies.tango",
+    "throughput": "benchmarks.studies.throughput",
+    "tuner": "benchmarks.studies.tuner",
+    "variance": "benchmarks.studies.variance",
+    "versions": "benchmarks.studies.versions",
+}
+"""Name -> module with a function of that name, ``(repeats=...) -> rows``."""
+
+
+def measure(name: str, *, repeats: int | None = None, **options: Any) -> dict[str, Any]:
+    """Run one measurement.
+
+    Args:
+        name: which.
+        repeats: interleaved repeats; the measurement's own number by default.
+        **options: what only this measurement takes.
+
+    Returns:
+        ``{"bench", "machine", "rows"}``; a row is ``{"case", "figure", "value", "unit", "rival", "rival_value",
+        "ratio", "goal", "reached"}``, a ratio above 1 means ours is better.
+
+    Raises:
+        ValueError: if the name is unknown (the message lists the known ones), or does not take an option.
+    """
+    if name not in BENCHES:
+        raise ValueError(f"bench must be one of {sorted(BENCHES)}, got {name!r}{near(name, BENCHES)}")
+    function = getattr(importlib.import_module(BENCHES[name]), name)
+    unknown = sorted(set(options) - set(inspect.signature(function).parameters))
+    if unknown:
+        raise ValueError(f"bench {name} takes no {unknown}; leave it out")
+    rows = function(**options) if repeats is None else function(repeats=repeats, **options)
+    return {"bench": name, "machine": machine(), "rows": rows}
+
+
+def shown(name: str, rows: list[dict[str, Any]]) -> list[dict[str, str]] | None:
+    """Return the table of a measurement that has one of its own, ``shown(rows)`` in its module; else ``None``."""
+    own = getattr(importlib.import_module(BENCHES[name]), "shown", None)
+    found: list[dict[str, str]] | None = None if own is None else own(rows)
+    return found

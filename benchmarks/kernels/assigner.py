@@ -1,0 +1,124 @@
+"""Bit-width assignment: the solver used in training beside the model for HiGHS that defines the problem.
+
+Instances are what messages make: pairs of uneven size, groups of 100 rows with a shorter last one, β falling within a
+pair over four orders of magnitude, links of uneven rate; one layer and direction.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.engine.rows import row
+
+if TYPE_CHECKING:
+    from gnnqlab.bits.assigner.problem import Problem
+
+__all__ = ["assigner", "instance"]
+
+LIMIT_S, LIMIT_GAP, SPEEDUP = 0.050, 1e-4, 100.0
+LARGE = (24, 500)
+"""Devices, groups a pair."""
+SHARED = ((2, 200), (4, 50), (4, 100), (8, 30))
+"""Sizes that HiGHS is given too."""
+HIGHS_LIMIT_S = 120.0
+GROUP_SIZE = 100
+
+
+def assigner(repeats: int = 7) -> list[dict[str, Any]]:
+    """Measure time and gap of the solver alone, and its time beside HiGHS's.
+
+    Returns:
+        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+    """
+    rows = []
+    for transport in ("ring", "direct"):
+        rows += _alone(transport, repeats)
+    try:
+        import cvxpy  # noqa: F401
+    except ImportError as error:
+        print(f"bench assigner: no rival, cvxpy does not import ({error})", flush=True)
+        return rows
+    for workers, groups in SHARED:
+        rows += _beside_highs(workers, groups, repeats)
+    return rows
+
+
+def instance(workers: int, groups: int, *, lam: float, transport: str = "ring", even: bool = False) -> Problem:
+    """Return a problem with ``groups`` groups for every pair (``even``), or 30 to 100 % of that."""
+    import numpy as np
+
+    from gnnqlab.bits.assigner.assemble import Message, assemble
+    from gnnqlab.theory.cost import LinkCost
+
+    generator = np.random.default_rng(workers * 1000 + groups)
+    samples = {}
+    messages = []
+    for sender in range(workers):
+        for receiver in range(workers):
+            if sender == receiver:
+                continue
+            rate, latency = generator.uniform(80e6, 125e6), generator.uniform(5e-5, 2e-4)
+            samples[sender, receiver] = [(size, latency + size / rate) for size in (2**12, 2**16, 2**20)] * 5
+            number = groups if even else max(1, int(groups * generator.uniform(0.3, 1.0)))
+            rows = np.full(number, GROUP_SIZE)
+            rows[-1] = generator.integers(1, GROUP_SIZE + 1)
+            beta = np.sort(generator.lognormal(0, 2, int(rows.sum())) * generator.lognormal(0, 1))[::-1]
+            messages.append(Message(sender, receiver, rows, np.add.reduceat(beta, np.cumsum(rows) - rows)))
+    cost = LinkCost.measured(workers, samples)
+    return assemble(messages, cost, columns=256, lam=lam, transport=transport)
+
+
+def _timed(problem: Problem, repeats: int) -> tuple[list[float], Any]:
+    """Seconds of each solve, nothing kept from one to the next, and the last solution."""
+    from dataclasses import replace
+
+    from gnnqlab.bits.assigner.solver import solve
+
+    seconds, solution = [], solve(replace(problem))
+    for _ in range(repeats):
+        fresh = replace(problem)
+        start = time.perf_counter()
+        solution = solve(fresh)
+        seconds.append(time.perf_counter() - start)
+    return seconds, solution
+
+
+def _alone(transport: str, repeats: int) -> list[dict[str, Any]]:
+    workers, groups = LARGE
+    rows = []
+    for even in (True, False):
+        for lam in (0.1, 0.5, 0.9):
+            problem = instance(workers, groups, lam=lam, transport=transport, even=even)
+            seconds, solution = _timed(problem, repeats)
+            size = f"{groups} groups a pair" if even else f"30 to 100 % of {groups} groups a pair"
+            case = f"{workers} devices, {size}, {problem.group_rows.size} groups, {transport}, λ = {lam}"
+            took = statistics.median(seconds)
+            figure = f"assignment ({min(seconds) * 1e3:.3g} to {max(seconds) * 1e3:.3g} ms)"
+            rows.append(row(case, figure, took, "s", "limit", LIMIT_S, LIMIT_S / took, 1.0))
+            gap = max(solution.gap, 1e-16)
+            rows.append(row(case, "certified gap", solution.gap, "1", "limit", LIMIT_GAP, LIMIT_GAP / gap, 1.0))
+    return rows
+
+
+def _beside_highs(workers: int, groups: int, repeats: int) -> list[dict[str, Any]]:
+    from gnnqlab.bits.assigner.reference import solve_reference
+
+    rows = []
+    for lam in (0.1, 0.5, 0.9):
+        problem = instance(workers, groups, lam=lam)
+        seconds, solution = _timed(problem, repeats)
+        highs = solve_reference(problem, time_limit_s=HIGHS_LIMIT_S)
+        took = statistics.median(seconds)
+        case = f"{workers} devices, up to {groups} groups a pair, {problem.group_rows.size} groups, ring, λ = {lam}"
+        if highs.status != "optimal":
+            rows.append(row(case, "assignment", took, "s", f"HiGHS MILP: {highs.status}", highs.seconds, None))
+            continue
+        rows.append(
+            row(case, "assignment", took, "s", "HiGHS MILP by cvxpy", highs.seconds, highs.seconds / took, SPEEDUP)
+        )
+        ratio = highs.objective / solution.objective if solution.objective else 1.0
+        figure = f"objective, gap {solution.gap:.1e}"
+        rows.append(row(case, figure, solution.objective, "1", "HiGHS MILP, gap 1e-4", highs.objective, ratio))
+    return rows

@@ -1,0 +1,206 @@
+"""Products of bfloat16 rows beside float32 ones: time, memory and accuracy, in one process on one graph.
+
+Dense products have the shapes of a layer of 256 on coauthor_physics. Epochs are of 3 layers of 256 (other models as
+deep as ``bench accuracy`` has them), those of both precisions in random order. Memory is what autograd keeps from the
+forward pass for the backward pass, parameters and features left out. Scores are on the test nodes, of models of
+``bench accuracy``'s size, trained from the same weights with the same dropout.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.engine.graphs import find_graph
+from benchmarks.engine.paired import counted, paired
+from benchmarks.engine.rows import row
+from benchmarks.kernels.pinned import interleaved, median, run_each, spread
+from benchmarks.studies.accuracy import BESIDE, POINTS
+from benchmarks.studies.accuracy import MODELS as DEPTHS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from gnnqlab.graph import Graph
+    from gnnqlab.train.loop.trainer import Trainer
+
+__all__ = ["compute", "instructions", "measure_products"]
+
+GRAPH = "coauthor_physics"
+MODELS = ("gcn", "graphsage", "gat")
+ROWS, COLUMNS = 34_493, 256
+WIDE = {"hidden": 256}
+_FLAGS = {"amx_bf16": "AMX", "avx512_bf16": "AVX512", "avx_ne_convert": "AVX2"}
+
+
+def compute(
+    repeats: int = 5,
+    *,
+    graph: str | None = None,
+    models: tuple[str, ...] = MODELS,
+    epochs: int = int(BESIDE["epochs"]),
+    seeds: int = 5,
+    first_seed: int = 0,
+) -> list[dict[str, Any]]:
+    """Measure both precisions.
+
+    Args:
+        repeats: interleaved products and epochs of each precision.
+        graph: name or path; by default ``coauthor_physics``, or ``digits`` where that is not here.
+        models: names.
+        epochs, seeds: of the trainings whose scores are compared; no seed, no scores.
+        first_seed: of the first of them; the next ones follow.
+
+    Returns:
+        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+
+    Raises:
+        ValueError: if a model is unknown, or there is nothing to measure.
+    """
+    from gnnqlab.graph import load
+
+    unknown = sorted(set(models) - set(DEPTHS))
+    if unknown or not models:
+        raise ValueError(f"models must be among {sorted(DEPTHS)}, got {unknown or 'none'}; leave --models out for all")
+    if repeats < 1 or epochs < 1 or seeds < 0:
+        raise ValueError(f"repeats and epochs must be at least 1, seeds 0, got {repeats}, {epochs} and {seeds}")
+    source = find_graph(graph or GRAPH) or graph or "digits"
+    loaded = load(source)
+    rows = run_each(__name__ + ":measure_products", threads=None, repeats=repeats)
+    for model in models:
+        chosen = range(first_seed, first_seed + seeds)
+        rows += _of_model(loaded, f"{Path(source).stem}, {model}", model, repeats, epochs, chosen)
+    return rows
+
+
+def instructions() -> str:
+    """Return the widest instructions that this processor has for bfloat16, in words.
+
+    Example:
+        >>> instructions() in ("bfloat16 by AMX", "bfloat16 by AVX512", "bfloat16 by AVX2", "bfloat16 widened")
+        True
+    """
+    try:
+        words = set(Path("/proc/cpuinfo").read_text().split())
+    except OSError:
+        words = set()
+    return "bfloat16 " + next((f"by {name}" for flag, name in _FLAGS.items() if flag in words), "widened")
+
+
+def measure_products(repeats: int) -> list[dict[str, Any]]:
+    """Dense products, with the threads of this process."""
+    import torch
+
+    from gnnqlab.kernels.dense.dense import bfloat16_mm
+
+    generator = torch.Generator().manual_seed(0)
+    x, gradient = (torch.randn(ROWS, COLUMNS, generator=generator) for _ in range(2))
+    weight = torch.randn(COLUMNS, COLUMNS, generator=generator)
+    x16, gradient16, weight16 = x.bfloat16(), gradient.bfloat16(), weight.bfloat16()
+    y, dw = torch.empty(ROWS, COLUMNS), torch.empty(COLUMNS, COLUMNS)
+    seconds = interleaved(
+        {
+            "X W": lambda: bfloat16_mm(x16, weight16, out=y),
+            "X.T dY": lambda: bfloat16_mm(x16.t(), gradient16, out=dw),
+            "dY W.T": lambda: bfloat16_mm(gradient16, weight16.t(), out=y),
+            "X rounded": lambda: x.bfloat16(),
+            "float32 X W": lambda: torch.mm(x, weight, out=y),
+            "float32 X.T dY": lambda: torch.mm(x.t(), gradient, out=dw),
+            "float32 dY W.T": lambda: torch.mm(gradient, weight.t(), out=y),
+            "float32 X rounded": lambda: y.copy_(x),
+        },
+        repeats,
+    )
+    case = f"{ROWS} x {COLUMNS} by {COLUMNS} x {COLUMNS}, {torch.get_num_threads()} thread(s), {instructions()}"
+    rows = []
+    for name in ("X W", "X.T dY", "dY W.T", "X rounded"):
+        ours, theirs = seconds[name], seconds[f"float32 {name}"]
+        rival = "float32" if name != "X rounded" else "float32, copied"
+        figure = f"{name} in bfloat16 ({spread(ours)}; rival {spread(theirs)})"
+        rows.append(row(case, figure, median(ours), "s", rival, median(theirs), median(theirs) / median(ours)))
+    return rows
+
+
+def _of_model(graph: Graph, case: str, model: str, repeats: int, epochs: int, seeds: range) -> list[dict[str, Any]]:
+    import torch
+
+    wide = {name: _trainer(graph, model, name, 0, WIDE) for name in ("bfloat16", "float32")}
+    kept = {name: _kept_bytes(trainer) for name, trainer in wide.items()}
+    number = itertools.count(1).__next__
+    seconds = interleaved({name: _epochs(trainer, number) for name, trainer in wide.items()}, repeats)
+    ours, theirs = seconds["bfloat16"], seconds["float32"]
+    shape = f"{case} {DEPTHS[model]['layers']} x {WIDE['hidden']}, {torch.get_num_threads()} thread(s), "
+    shape += instructions()
+    figure = f"epoch ({spread(ours)}; rival {spread(theirs)})"
+    rows = [
+        row(shape, figure, median(ours), "s", "float32", median(theirs), median(theirs) / median(ours)),
+        row(
+            shape, "kept for the backward pass", kept["bfloat16"], "B", "float32", kept["float32"],
+            kept["float32"] / kept["bfloat16"],
+        ),
+    ]  # fmt: skip
+    if not seeds:
+        return rows
+    scores = {name: [_score(graph, model, name, seed, epochs) for seed in seeds] for name in wide}
+    difference = paired(scores["bfloat16"], scores["float32"])
+    means = {name: 100 * statistics.fmean(each) for name, each in scores.items()}
+    trained = f"{epochs} epochs, {counted(len(seeds), seeds.start)}"
+    return [
+        *rows,
+        row(
+            f"{case} {DEPTHS[model]['layers']} x {BESIDE['hidden']}, {trained}",
+            f"test score, {difference}", means["bfloat16"], "%", "float32", means["float32"],
+            POINTS / max(abs(difference.points), 1e-9), 1.0,
+        ),
+    ]  # fmt: skip
+
+
+def _trainer(graph: Graph, model: str, precision: str, seed: int, more: dict[str, Any]) -> Trainer:
+    """Return the trainer of a whole graph in one process."""
+    from gnnqlab.nn import LocalGraph, ModelSettings, build_model
+    from gnnqlab.systems.parts import PARTS
+    from gnnqlab.train.config.run_config import TrainSettings
+    from gnnqlab.train.loop.node_labels import label_objective
+    from gnnqlab.train.loop.trainer import Trainer
+
+    shape = ModelSettings(name=model, **{**DEPTHS[model], **more})
+    network = build_model(shape, graph.num_features, graph.num_classes, seed=seed)
+    local = LocalGraph(graph, seed=seed, products=PARTS["compute"][precision]().build())
+    return Trainer(local, label_objective(graph), network, TrainSettings(seed=seed, lr=BESIDE["lr"]))
+
+
+def _epochs(trainer: Trainer, number: Callable[[], int]) -> Callable[[], object]:
+    return lambda: trainer.epoch(number())
+
+
+def _score(graph: Graph, model: str, precision: str, seed: int, epochs: int) -> float:
+    """Return the test score of the last epoch."""
+    trainer = _trainer(graph, model, precision, seed, {"hidden": BESIDE["hidden"]})
+    for epoch in range(epochs):
+        trainer.epoch(epoch)
+    return trainer.evaluate(epochs).test
+
+
+def _kept_bytes(trainer: Trainer) -> int:
+    """Bytes that a forward pass keeps for its backward pass, each storage once, without parameters and features."""
+    import torch
+
+    known = {parameter.untyped_storage().data_ptr() for parameter in trainer.parameters.list}
+    if isinstance(trainer.graph.features, torch.Tensor):
+        known.add(trainer.graph.features.untyped_storage().data_ptr())
+    found: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in known:
+            found[storage.data_ptr()] = storage.nbytes()
+        return tensor.detach()
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        logits = trainer.model(trainer.graph.at(0, training=True), trainer.graph.features)
+        loss = trainer.objective.loss(logits)
+    del loss
+    return sum(found.values())

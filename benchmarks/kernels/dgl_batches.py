@@ -1,0 +1,106 @@
+"""DGL's mini-batch loop on several workers: its sampler, its layers on blocks, gradients summed by PyTorch's DDP.
+
+The loop of DGL's examples for several devices, in float32. It trains on the nodes that ours trains on, batch by batch,
+so steps are alike. One thing in it is ours: the way by which features come from their owners, in float32. DGL has its
+own in server processes beside the workers alone, and would be compared with these.
+"""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from benchmarks.kernels.dgl_rival import Rival, structure_of
+from gnnqlab.train.batches import Batches, MiniBatchSettings
+
+if TYPE_CHECKING:
+    from gnnqlab.graph.graph import Graph
+    from gnnqlab.message.channels.asked import AskedRows
+    from gnnqlab.nn import ModelSettings
+    from gnnqlab.train.config.run_config import TrainSettings
+
+__all__ = ["DglLoop"]
+
+
+class DglLoop:
+    """One worker of DGL's loop; ``torch.distributed`` must be initialised if there are several.
+
+    Args:
+        graph: the whole structure, labels and split.
+        features: the way to feature rows.
+        model: ``gcn``, ``graphsage``, or ``gat`` of one head.
+        settings: seed, learning rate and weight decay.
+        batches: fanouts and size.
+        rank: this worker, of ``workers``.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        features: AskedRows,
+        model: ModelSettings,
+        settings: TrainSettings,
+        batches: MiniBatchSettings,
+        *,
+        rank: int,
+        workers: int,
+    ) -> None:
+        import dgl
+
+        torch.manual_seed(settings.seed)
+        dgl.seed(settings.seed + rank)
+        with suppress(AttributeError):  # of DGL versions that have no threads to set
+            dgl.utils.set_num_threads(torch.get_num_threads())
+        self.features, self._labels, self._multi_label = features, graph.labels, graph.multi_label
+        self.structure, self._workers = structure_of(graph), workers
+        self.batches = Batches(graph, batches, seed=settings.seed, rank=rank, workers=workers)
+        self._sampler = dgl.dataloading.NeighborSampler(list(batches.fanouts))
+        self.model = Rival(self.structure, model.name, model, features.columns, graph.num_classes, sparse=False)
+        self._summing: torch.nn.Module = self.model
+        if workers > 1:
+            self._summing = torch.nn.parallel.DistributedDataParallel(self.model)
+        self._optimizer = torch.optim.Adam(self.model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay)
+
+    def epoch(self, epoch: int) -> float:
+        """Take a step for every batch with a node for each worker; return this worker's part of the mean loss."""
+        total = 0.0
+        self.model.train()
+        for number in range(self.batches.steps):
+            seeds, size = self.batches.share(epoch, number)
+            if size < self._workers:
+                continue  # DDP waits for a gradient of every worker
+            inputs, _, blocks = self._sampler.sample_blocks(self.structure, seeds)
+            x = self.features.fetch(inputs, epoch * self.batches.steps + number)
+            self._optimizer.zero_grad()
+            with warnings.catch_warnings():  # of DGL about types of storage that PyTorch gave up
+                warnings.simplefilter("ignore")
+                loss = self._loss(self._summing(x, blocks), self._labels[seeds])
+            (loss * (self._workers / size)).backward()  # type: ignore[no-untyped-call]  # DDP takes the mean of workers
+            self._optimizer.step()
+            total += float(loss.detach())
+        return total / self.batches.num_train
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes that every worker puts into the sum of gradients in a step."""
+        return 4 * sum(each.numel() for each in self.model.parameters())
+
+    @torch.no_grad()
+    def logits(self, whole: Any) -> Tensor:
+        """Return the logits of all nodes, with all their neighbours."""
+        self.model.eval()
+        out: Tensor = self.model(whole.features)
+        return out
+
+    def close(self) -> None:
+        """Nothing runs beside it."""
+
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        if self._multi_label:
+            return functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), reduction="sum")
+        return functional.cross_entropy(logits, labels, reduction="sum")

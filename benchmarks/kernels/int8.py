@@ -1,0 +1,290 @@
+"""Products of integer codes (TANGO) beside the framework's, DGL's and our own of float32: one by one, and as epochs.
+
+Rows are quantized by several sources of noise first (:mod:`benchmarks.kernels.rounding`).
+Quantization is inside every time, but where a line says that codes were kept. Dense products have the shapes of TANGO's
+Fig. 12; products along edges run on one power-law graph. Epochs are of dense features on both sides, in random order;
+whole trainings of the same models are :mod:`benchmarks.studies.tango`'s.
+
+What bounds "SPMM incidence": a row of an edge comes in float32 and one sum takes it, so it is read once in float32
+whatever is done to it, which is all that a float32 sum does ("float32, one reading"). Codes that others left there are
+read in a quarter of the bytes ("codes kept"); codes made for this sum alone cannot be faster than that reading.
+
+TANGO's Fig. 16 sets four bits beside eight in dense products and in those along edges, on hardware that multiplies four
+bits. Here sums over neighbours read two codes a byte; each line says how many bytes its rows have.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.engine.graphs import find_graph
+from benchmarks.engine.rows import row
+from benchmarks.kernels.pinned import interleaved, median, run_each, spread
+from benchmarks.kernels.rounding import measure_rounding
+from benchmarks.studies.tango import CODES, EPOCHS, GRAPH, MODELS, SHAPE, make_dgl, make_trainer, tango
+
+if TYPE_CHECKING:
+    from gnnqlab.graph import Graph
+    from gnnqlab.kernels.sparse.adjacency import Adjacency
+
+__all__ = ["int8", "measure_dense", "measure_edges", "measure_rounding"]
+
+Contests = dict[str, tuple[str, str, str, float | None]]
+"""Name of ours -> figure, name of the rival, its name in words, goal."""
+ROWS, WIDTHS = 34_493, (256, 512)
+GEMM_GOALS = {256: 2.2, 512: 2.5}
+EDGES_GRAPH, COLUMNS, HEADS = (100_000, 2_000_000), 64, 4
+
+
+def int8(
+    repeats: int = 5,
+    *,
+    graph: str | None = None,
+    models: tuple[str, ...] = MODELS,
+    epochs: int = EPOCHS,
+    seeds: int = 5,
+    first_seed: int = 0,
+    trainings: str = "runs/bench-tango",
+) -> list[dict[str, Any]]:
+    """Measure products, epochs and, as ``bench tango`` does, trainings.
+
+    Args:
+        repeats: interleaved products and epochs of each contestant.
+        graph: name or path; by default ``amazon_computers``, or ``digits`` where that is not here.
+        models: names of ``gcn`` and ``gat``.
+        epochs, seeds, first_seed, trainings: of ``bench tango``; no seed, no trainings.
+
+    Returns:
+        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+
+    Raises:
+        ValueError: if a model is unknown, or there is nothing to measure.
+    """
+    from gnnqlab.graph import load
+
+    unknown = sorted(set(models) - set(SHAPE))
+    if unknown or not models:
+        raise ValueError(f"models must be among {sorted(SHAPE)}, got {unknown or 'none'}; leave --models out for all")
+    if repeats < 1 or epochs < 1 or seeds < 0:
+        raise ValueError(f"repeats and epochs must be at least 1, seeds 0, got {repeats}, {epochs} and {seeds}")
+    rows = [
+        each
+        for part in ("measure_rounding", "measure_dense", "measure_edges")
+        for each in run_each(f"{__name__}:{part}", threads=None, repeats=repeats)
+    ]
+    source = find_graph(graph or GRAPH) or graph or "digits"
+    loaded = load(source)
+    for model in models:
+        rows += _epoch_rows(loaded, f"{Path(source).stem}, {model}", model, repeats)
+    if not seeds:
+        return rows
+    where: dict[str, Any] = {"epochs": epochs, "seeds": seeds, "first_seed": first_seed, "trainings": trainings}
+    return rows + tango(graph=source, models=models, **where)
+
+
+def measure_dense(repeats: int) -> list[dict[str, Any]]:
+    """Dense products forward and backward, and what keeping codes saves, with the threads of this process."""
+    return [each for width in WIDTHS for each in _dense_rows(width, repeats)]
+
+
+def measure_edges(repeats: int) -> list[dict[str, Any]]:
+    """Products along edges, with the threads of this process."""
+    import torch
+
+    from benchmarks.kernels.spmm import power_law
+    from gnnqlab.kernels.codec.quantize import quantize
+    from gnnqlab.kernels.dense.code_rows import pack_pairs
+    from gnnqlab.kernels.sparse.aggregate import spmm
+    from gnnqlab.kernels.sparse.head_sums import head_sums
+    from gnnqlab.kernels.sparse.int8_edges import incidence, int8_sddmm_add, int8_sddmm_dot, quantized_sum
+
+    adj = power_law(*EDGES_GRAPH)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(adj.num_rows, COLUMNS * HEADS, generator=generator)
+    edge_rows = torch.randn(adj.num_edges, COLUMNS, generator=generator)
+    weights = torch.rand(adj.num_edges, HEADS, generator=generator)
+    at_rows, edge_codes, codes = incidence(adj), quantize(edge_rows), quantize(x)
+    few = quantize(x, bits=4)
+    packed = pack_pairs(few)
+    narrow = x[:, :COLUMNS].contiguous()
+    ones = torch.ones(adj.num_edges)
+    matrices = {
+        "CSR sum": _csr(adj, adj.weights if adj.weights is not None else ones, adj.num_columns),
+        "CSR incidence": _csr(at_rows, ones, adj.num_edges),
+    }
+    contestants: dict[str, Callable[[], object]] = {
+        "sum": lambda: spmm(adj, quantize(x)),
+        "CSR sum": lambda: matrices["CSR sum"] @ x,
+        "float32 sum": lambda: spmm(adj, x),
+        "sum, codes kept": lambda: spmm(adj, few),
+        "sum, packed": lambda: spmm(adj, packed),
+        "sum, packed for it": lambda: spmm(adj, pack_pairs(few)),
+        "incidence": lambda: quantized_sum(at_rows, edge_rows),
+        "incidence, codes written": lambda: spmm(at_rows, quantize(edge_rows)),
+        "incidence, float32": lambda: spmm(at_rows, edge_rows),
+        "incidence, codes kept": lambda: spmm(at_rows, edge_codes),
+        "CSR incidence": lambda: matrices["CSR incidence"] @ edge_rows,
+        "heads": lambda: head_sums(adj, weights, quantize(x), heads=HEADS),
+        "heads together": lambda: head_sums(adj, weights, codes, heads=HEADS, way="together"),
+        "heads apart": lambda: head_sums(adj, weights, codes, heads=HEADS, way="apart"),
+        "add": lambda: int8_sddmm_add(adj, *(quantize(narrow),) * 2),
+        "dot": lambda: int8_sddmm_dot(adj, *(quantize(x),) * 2, heads=HEADS),
+    }
+    pairs = f"SPMM of packed int4 rows, {_megabytes(packed.codes)}"
+    of_int8, of_floats = (f"{name} rows, {_megabytes(rows)}" for name, rows in (("int8", few.codes), ("float32", x)))
+    figures: Contests = {
+        "sum, packed": (f"{pairs}, codes kept", "sum, codes kept", of_int8, None),
+        "sum, packed beside float32": (f"{pairs}, codes kept", "float32 sum", of_floats, None),
+        "sum, packed for it": (f"{pairs}, packed for this sum", "sum, codes kept", of_int8, None),
+        "sum, codes kept": (f"SPMM of {of_int8}, codes kept", "float32 sum", of_floats, None),
+        "sum": ("SPMM of int8 rows", "CSR sum", "torch.sparse CSR", 2.0),
+        "incidence": ("SPMM incidence", "CSR incidence", "torch.sparse CSR", 2.0),
+        "incidence beside codes": ("SPMM incidence", "incidence, codes written", "quantized, then summed", None),
+        "incidence beside its bound": ("SPMM incidence", "incidence, float32", "float32, one reading", None),
+        "incidence, codes kept": ("SPMM incidence, codes kept", "CSR incidence", "torch.sparse CSR", 2.0),
+        "heads together": ("SPMM multi-head, one pass, codes kept", "heads apart", "a pass for each head", None),
+    }
+    try:
+        contestants |= _of_dgl(adj, x, narrow, edge_rows, weights)
+    except ImportError as error:
+        print(f"bench int8: DGL does not import ({error}), so its rows are left out", flush=True)
+    else:
+        figures |= {
+            "sum beside DGL": ("SPMM of int8 rows", "DGL sum", "DGL copy_u/sum, no weights", 2.0),
+            "incidence beside DGL": ("SPMM incidence", "DGL incidence", "DGL copy_e/sum", 2.0),
+            "heads": ("SPMM multi-head", "DGL heads", "DGL u_mul_e/sum", 2.0),
+            "add": ("SDDMM add", "DGL add", "DGL u_add_v", 1.9),
+            "dot": ("SDDMM dot", "DGL dot", "DGL u_dot_v", 1.6),
+        }
+    seconds = interleaved(contestants, repeats)
+    case = f"power law, {adj.num_rows} nodes, {adj.num_edges} edges, {HEADS} heads x {COLUMNS} "
+    case += f"(incidence and add: {COLUMNS} columns), {torch.get_num_threads()} thread(s)"
+    return _rows(case, figures, seconds)
+
+
+def _dense_rows(width: int, repeats: int) -> list[dict[str, Any]]:
+    import torch
+
+    from benchmarks.kernels.compute import instructions
+    from gnnqlab.compute import Int8Products
+    from gnnqlab.kernels.dense.dense import bfloat16_mm
+    from gnnqlab.kernels.dense.int8_mm import int8_instructions
+
+    generator = torch.Generator().manual_seed(0)
+    x, gradient = (torch.randn(ROWS, width, generator=generator) for _ in range(2))
+    weight = torch.randn(width, width, generator=generator)
+    y, dw = torch.empty(ROWS, width), torch.empty(width, width)
+    contestants: dict[str, Callable[[], object]] = {
+        "float32 X W": lambda: torch.mm(x, weight, out=y),
+        "float32 dY W.T": lambda: torch.mm(gradient, weight.t(), out=y),
+        "float32 X.T dY": lambda: torch.mm(x.t(), gradient, out=dw),
+        "bfloat16 X W": lambda: bfloat16_mm(x.bfloat16(), weight.bfloat16(), out=y),
+    }
+    figures: Contests = {}
+    for scale in ("row", "tensor"):
+        products = Int8Products(scale=scale).build()
+        of_x, of_w = products.operand(x), products.weight(weight)
+        of_dy = products.operand(gradient)
+        made = {"X W": (x, weight), "dY W.T": (gradient, weight), "X.T dY": (x, gradient)}
+        kept = {"X W": (of_x, of_w), "dY W.T": (of_dy, of_w), "X.T dY": (of_x, of_dy)}
+        for name, transposed, out in (("X W", "", y), ("dY W.T", "b", y), ("X.T dY", "a", dw)):
+            ours, again = f"{name}, scale by {scale}", f"{name}, scale by {scale}, codes kept"
+            contestants[ours] = _product(products, made[name], transposed, out)
+            contestants[again] = _product(products, kept[name], transposed, out)
+            goal = GEMM_GOALS[width] if name == "X W" else None
+            figures[ours] = (ours, f"float32 {name}", "torch float32", goal)
+            if name == "X W":
+                figures[f"{ours} beside bfloat16"] = (ours, "bfloat16 X W", "bfloat16, float32 sums", None)
+            figures[again] = (again, ours, "quantized again", 1.6 if name == "X W" else None)
+    seconds = interleaved(contestants, repeats)
+    case = f"{ROWS} x {width} by {width} x {width}, {torch.get_num_threads()} thread(s), {int8_instructions()}, "
+    return _rows(case + instructions(), figures, seconds)
+
+
+def _rows(case: str, figures: Contests, seconds: dict[str, list[float]]) -> list[dict[str, Any]]:
+    rows = []
+    for name, (figure, rival, words, goal) in figures.items():
+        ours, theirs = seconds[name.split(" beside ")[0]], seconds[rival]
+        told = f"{figure} ({spread(ours)}; rival {spread(theirs)})"
+        rows.append(row(case, told, median(ours), "s", words, median(theirs), median(theirs) / median(ours), goal))
+    return rows
+
+
+def _product(products: Any, factors: tuple[Any, Any], transposed: str, out: Any) -> Callable[[], object]:
+    """A product that quantizes factors which are no codes yet: a weight with one scale, rows as the products say."""
+
+    def run() -> object:
+        products.begin()
+        a, b = products.operand(factors[0]), factors[1]
+        b = products.operand(b) if transposed == "a" else products.weight(b)
+        return products.mm(a, b, transposed=transposed, out=out)
+
+    return run
+
+
+def _megabytes(rows: Any) -> str:
+    return f"{rows.nbytes / 1e6:.4g} MB"
+
+
+def _csr(matrix: Adjacency, weights: Any, columns: int) -> Any:
+    import torch
+
+    shape = (matrix.num_rows, columns)
+    with warnings.catch_warnings():  # that the format is new
+        warnings.simplefilter("ignore")
+        return torch.sparse_csr_tensor(matrix.indptr, matrix.indices.long(), weights, shape, check_invariants=True)
+
+
+def _of_dgl(adj: Adjacency, x: Any, narrow: Any, edge_rows: Any, weights: Any) -> dict[str, Callable[[], object]]:
+    """DGL's own products; its edges are numbered as ours are, by destination."""
+    import dgl.function as fn
+    from dgl import ops
+
+    from benchmarks.kernels.spmm import dgl_graph
+
+    graph = dgl_graph(adj)
+    heads = x.view(len(x), HEADS, COLUMNS)
+    graph.ndata["x"] = x
+
+    def sums() -> object:
+        graph.update_all(fn.copy_u("x", "m"), fn.sum("m", "h"))
+        return graph.ndata.pop("h")
+
+    return {
+        "DGL sum": sums,
+        "DGL incidence": lambda: ops.copy_e_sum(graph, edge_rows),
+        "DGL heads": lambda: ops.u_mul_e_sum(graph, heads, weights.unsqueeze(-1)),
+        "DGL add": lambda: ops.u_add_v(graph, narrow, narrow),
+        "DGL dot": lambda: ops.u_dot_v(graph, heads, heads),
+    }
+
+
+def _epoch_rows(graph: Graph, case: str, model: str, repeats: int) -> list[dict[str, Any]]:
+    import torch
+
+    from gnnqlab.kernels.dense.int8_mm import int8_instructions
+
+    contestants: dict[str, Callable[[], object]] = {}
+    number = itertools.count(1).__next__
+    for name, settings in {**CODES, "float32": None}.items():
+        contestants[name] = _epochs(make_trainer(graph, model, settings, 0), number)
+    try:
+        contestants["DGL"] = _epochs(make_dgl(graph, model, 0), number)
+    except ImportError as error:
+        print(f"bench int8: DGL does not import ({error}), so its rows are left out", flush=True)
+    seconds = interleaved(contestants, repeats)
+    shape = f"{case} {SHAPE[model]['layers']} x 256, dense features, {torch.get_num_threads()} thread(s), "
+    figures: Contests = {}
+    goals = {"float32": 1.1, "DGL": {"gcn": 1.5, "gat": 2.0}[model]}
+    for name in CODES:
+        for rival in goals.keys() & contestants.keys():
+            figures[f"{name} beside {rival}"] = (f"epoch, {name}", rival, f"{rival} epoch", goals[rival])
+    return _rows(shape + int8_instructions(), figures, seconds)
+
+
+def _epochs(trainer: Any, number: Callable[[], int]) -> Callable[[], object]:
+    return lambda: trainer.epoch(number())

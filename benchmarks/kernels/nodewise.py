@@ -1,0 +1,245 @@
+"""What stands between two convolutions: one pass beside its steps one after another, alone and in an epoch.
+
+With activations and dropout, and where JKNet joins its layers; in JKNet's second epoch the joins alone are in steps.
+Freed memory is kept, as in training, for all contestants. An epoch is that of one process on the whole graph, forward,
+backward and update, from the same weights with the same masks; its share of node-wise work is the time that the passes
+of as many layers take by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from benchmarks.engine.rows import row
+from benchmarks.kernels.pinned import interleaved, median, run_each, spread
+
+__all__ = ["measure", "nodewise"]
+
+ROWS, COLUMNS, LAYERS = 40_000, 256, 3
+GRAPH = f"sbm:{ROWS},16,20"
+MODELS = ("gcn", "graphsage", "gcnii", "jknet")
+JUMPS, ACTIVATIONS = ("cat", "max"), ("elu", "gelu", "gelu-tanh")
+SHARE, FASTER = 15.0, 1.35
+"""Most per cent of an epoch that node-wise passes are to take, and least gain of an epoch."""
+
+
+def nodewise(
+    repeats: int = 7, threads: tuple[int, ...] | None = None, models: Sequence[str] = MODELS
+) -> list[dict[str, Any]]:
+    """Measure passes and epochs on one and two threads.
+
+    Args:
+        repeats: interleaved repeats of each contestant.
+        threads: numbers of threads; by default one and, where there are two cores, two.
+        models: whose epochs are measured, some of `MODELS`; none: passes alone.
+
+    Returns:
+        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+
+    Raises:
+        ValueError: if there is nothing to repeat, or epochs of a model are not measured here.
+    """
+    if repeats < 1:
+        raise ValueError(f"repeats must be at least 1, got {repeats}")
+    if unknown := [model for model in models if model not in MODELS]:
+        raise ValueError(f"models must be some of {MODELS}, got {unknown}")
+    return run_each(f"{__name__}:measure", threads=threads, repeats=repeats, models=list(models))
+
+
+def measure(
+    repeats: int, graph: str = GRAPH, rows: int = ROWS, columns: int = COLUMNS, models: Sequence[str] = MODELS
+) -> list[dict[str, Any]]:
+    """Return the rows of this process's threads."""
+    from gnnqlab.train.memory import keep_pages
+
+    keep_pages()
+    found, passes = _passes(repeats, rows, columns)
+    found += _activations(repeats, rows, columns) + _joins(repeats, rows, columns)
+    for model in models:
+        if model == "jknet":
+            for jump in JUMPS:
+                found += _joined_epochs(repeats, graph, jump, columns)
+        else:
+            found += _epochs(repeats, graph, model, columns, passes)
+    return found
+
+
+def _passes(repeats: int, rows: int, columns: int) -> tuple[list[dict[str, Any]], float]:
+    """Return the rows of LayerNorm, ReLU and dropout, and the seconds of one such pass, forward and backward."""
+    import torch
+
+    from gnnqlab.kernels.rowwise.nodewise import Mask, Norm
+    from gnnqlab.kernels.rowwise.nodewise import nodewise as one_pass
+
+    x, gradient = torch.randn(rows, columns), torch.randn(rows, columns)
+    out = torch.empty_like(x)
+    weight, bias = torch.ones(columns, requires_grad=True), torch.zeros(columns, requires_grad=True)
+    norm, mask = Norm(weight, bias), Mask(ids=torch.arange(rows), p=0.5, seed=1, epoch=2, stream=3)
+
+    def together() -> None:
+        with torch.no_grad():
+            one_pass(x, norm, mask=mask)
+
+    def there_and_back() -> None:
+        one_pass(x.detach().requires_grad_(), norm, mask=mask).backward(gradient)
+
+    seconds = interleaved(
+        {
+            "forward": together,
+            "forward, in steps": _in_steps(together),
+            "forward and backward": there_and_back,
+            "forward and backward, in steps": _in_steps(there_and_back),
+            "memcpy": lambda: out.copy_(x),
+        },
+        repeats,
+    )
+    case = f"LayerNorm, ReLU, dropout of {rows} x {columns}, {torch.get_num_threads()} thread(s)"
+    least = median(seconds["memcpy"])
+    lines = []
+    for what in ("forward", "forward and backward"):
+        ours, other = median(seconds[what]), median(seconds[f"{what}, in steps"])
+        figure = f"one pass, {what} ({spread(seconds[what])}; rival {spread(seconds[f'{what}, in steps'])})"
+        lines.append(row(case, figure, ours, "s", "one step after another", other, other / ours))
+        lines.append(row(case, figure, ours, "s", "memcpy of the rows", least, least / ours))
+    return lines, median(seconds["forward and backward"])
+
+
+def _in_steps(run: Callable[[], object]) -> Callable[[], None]:
+    from gnnqlab.kernels.rowwise.nodewise import apart
+
+    def step_by_step() -> None:
+        with apart():
+            run()
+
+    return step_by_step
+
+
+def _activations(repeats: int, rows: int, columns: int) -> list[dict[str, Any]]:
+    """Return the rows of activation and dropout, without a norm, forward and backward."""
+    import torch
+
+    from gnnqlab.kernels.rowwise.nodewise import Mask
+    from gnnqlab.kernels.rowwise.nodewise import nodewise as one_pass
+
+    x, gradient = torch.randn(rows, columns), torch.randn(rows, columns)
+    mask, lines = Mask(ids=torch.arange(rows), p=0.5, seed=1, epoch=2, stream=3), []
+    for activation in ACTIVATIONS:
+
+        def there_and_back(activation: str = activation) -> None:
+            one_pass(x.detach().requires_grad_(), activation=activation, mask=mask).backward(gradient)
+
+        seconds = interleaved({"one": there_and_back, "steps": _in_steps(there_and_back)}, repeats)
+        case = f"{activation}, dropout of {rows} x {columns}, {torch.get_num_threads()} thread(s)"
+        ours, other = median(seconds["one"]), median(seconds["steps"])
+        figure = f"one pass, forward and backward ({spread(seconds['one'])}; rival {spread(seconds['steps'])})"
+        lines.append(row(case, figure, ours, "s", "one step after another", other, other / ours))
+    return lines
+
+
+def _joins(repeats: int, rows: int, columns: int) -> list[dict[str, Any]]:
+    """Return the rows of JKNet's joins and dropout of them, forward and backward."""
+    import torch
+
+    from gnnqlab.kernels.rowwise.joins import join
+    from gnnqlab.kernels.rowwise.nodewise import Mask
+
+    layers = [torch.randn(rows, columns) for _ in range(LAYERS)]
+    copies = [torch.empty_like(layer) for layer in layers]
+    mask, lines = Mask(ids=torch.arange(rows), p=0.5, seed=1, epoch=2, stream=3), []
+
+    def copy() -> None:
+        for to, layer in zip(copies, layers, strict=True):
+            to.copy_(layer)
+
+    for jump in JUMPS:
+        gradient = torch.randn(rows, columns * (LAYERS if jump == "cat" else 1))
+
+        def together(jump: str = jump) -> None:
+            join(layers, jump, mask=mask)
+
+        def there_and_back(jump: str = jump, gradient: torch.Tensor = gradient) -> None:
+            join([layer.detach().requires_grad_() for layer in layers], jump, mask=mask).backward(gradient)
+
+        contestants = {"forward": together, "forward and backward": there_and_back}
+        steps = {f"{what}, in steps": _in_steps(run) for what, run in contestants.items()}
+        seconds = interleaved({**contestants, **steps, "memcpy": copy}, repeats)
+        case = f"join {jump} of {LAYERS} x {rows} x {columns}, dropout, {torch.get_num_threads()} thread(s)"
+        least = median(seconds["memcpy"])
+        for what in contestants:
+            ours, other = median(seconds[what]), median(seconds[f"{what}, in steps"])
+            figure = f"one pass, {what} ({spread(seconds[what])}; rival {spread(seconds[f'{what}, in steps'])})"
+            lines.append(row(case, figure, ours, "s", "one step after another", other, other / ours))
+            lines.append(row(case, figure, ours, "s", "memcpy of the layers", least, least / ours))
+    return lines
+
+
+def _joined_epochs(repeats: int, graph: str, jump: str, columns: int) -> list[dict[str, Any]]:
+    """Return the row of an epoch of JKNet beside one that differs in its join alone."""
+    import itertools
+
+    import torch
+
+    from gnnqlab.compute.float32 import PlainProducts
+    from gnnqlab.graph import load
+    from gnnqlab.kernels.rowwise.nodewise import Mask, apart
+    from gnnqlab.nn import LocalGraph, build_model
+    from gnnqlab.nn.models.jknet import JKNetSettings
+    from gnnqlab.train.config.run_config import TrainSettings
+    from gnnqlab.train.loop.node_labels import label_objective
+    from gnnqlab.train.loop.trainer import Trainer
+
+    class JoinsInSteps(PlainProducts):
+        def join(self, layers: Sequence[torch.Tensor], how: str, *, mask: Mask | None) -> torch.Tensor:
+            with apart():
+                return super().join(layers, how, mask=mask)
+
+    def epochs_of(trainer: Trainer) -> Callable[[], object]:
+        numbers = itertools.count()
+        return lambda: trainer.epoch(next(numbers))
+
+    whole, shape = load(graph), JKNetSettings(layers=LAYERS, hidden=columns, jump=jump)
+    contestants: dict[str, Callable[[], object]] = {}
+    for name, products in (("one pass", PlainProducts()), ("in steps", JoinsInSteps())):
+        network = build_model(shape, whole.num_features, whole.num_classes, seed=0)
+        trainer = Trainer(LocalGraph(whole, products=products), label_objective(whole), network, TrainSettings())
+        contestants[name] = epochs_of(trainer)
+    seconds = interleaved(contestants, repeats)
+    ours, other = median(seconds["one pass"]), median(seconds["in steps"])
+    case = f"{graph}, jknet {jump} {LAYERS} x {columns}, one worker, {torch.get_num_threads()} thread(s)"
+    figure = f"epoch ({spread(seconds['one pass'])}; rival {spread(seconds['in steps'])})"
+    return [row(case, figure, ours, "s", "its joins in steps", other, other / ours)]
+
+
+def _epochs(repeats: int, graph: str, model: str, columns: int, pass_s: float) -> list[dict[str, Any]]:
+    import itertools
+
+    import torch
+
+    from gnnqlab.graph import load
+    from gnnqlab.kernels.rowwise.nodewise import apart
+    from gnnqlab.nn import LocalGraph, ModelSettings, build_model
+    from gnnqlab.train.config.run_config import TrainSettings
+    from gnnqlab.train.loop.node_labels import label_objective
+    from gnnqlab.train.loop.trainer import Trainer
+
+    whole = load(graph)
+    local, shape = LocalGraph(whole), ModelSettings(name=model, layers=LAYERS, hidden=columns)
+    network = build_model(shape, whole.num_features, whole.num_classes, seed=0)
+    trainer, numbers = Trainer(local, label_objective(whole), network, TrainSettings()), itertools.count()
+
+    def steps() -> None:
+        with apart():
+            trainer.epoch(next(numbers))
+
+    seconds = interleaved({"one pass": lambda: trainer.epoch(next(numbers)), "in steps": steps}, repeats)
+    ours, other = median(seconds["one pass"]), median(seconds["in steps"])
+    case = f"{graph}, {model} {LAYERS} x {columns}, one worker, {torch.get_num_threads()} thread(s)"
+    figure = f"epoch ({spread(seconds['one pass'])}; rival {spread(seconds['in steps'])})"
+    lines = [row(case, figure, ours, "s", "one step after another", other, other / ours, FASTER)]
+    if model == "gcn":
+        share = 100.0 * (LAYERS - 1) * pass_s / ours
+        lines.append(
+            row(case, "node-wise passes, share of the epoch", share, "%", "at most", SHARE, SHARE / share, 1.0)
+        )
+    return lines

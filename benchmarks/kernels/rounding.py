@@ -1,0 +1,63 @@
+"""What the noise of stochastic rounding costs: rows to codes by counter noise, by a generator in registers, by the
+framework's, and to nearest, beside a copy of the rows (TANGO, section 3.2: its generator is 20 times cuRAND's).
+
+The two that draw in registers differ in what their noise depends on. Counter noise is a function of (seed, epoch,
+stream, node, column), so that workers agree on the codes of a row; a generator's depends on what it has drawn before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.engine.rows import row
+from benchmarks.kernels.pinned import interleaved, median, spread
+
+__all__ = ["measure_rounding"]
+
+SHAPE = (34_493, 256)
+"""Rows and columns: more than a cache holds."""
+COUNTER, REGISTERS, FRAMEWORK = "counter noise", "xoshiro256++ in registers", "torch.rand"
+NEAREST, NUMBERS, COPY = "nearest", "torch.rand, its numbers alone", "memcpy of the float32 rows"
+
+
+def measure_rounding(repeats: int) -> list[dict[str, Any]]:
+    """Seconds of quantizing a matrix with a scale a row, with the threads of this process."""
+    import torch
+
+    from gnnqlab.kernels import native
+    from gnnqlab.kernels.codec.quantize import Noise, quantize
+    from gnnqlab.kernels.noise import stream
+    from gnnqlab.kernels.sparse.aggregate import QuantizedRows
+    from gnnqlab.kernels.xoshiro import quantize_xoshiro
+
+    x = torch.randn(SHAPE, generator=torch.Generator().manual_seed(0))
+    copy, numbers = torch.empty_like(x), torch.empty_like(x)
+    out = QuantizedRows(torch.empty(SHAPE, dtype=torch.int8), torch.empty(SHAPE[0]))
+    noise = Noise(torch.arange(SHAPE[0]), seed=1, epoch=0, stream=stream("operand", 0))
+    generator = torch.Generator().manual_seed(1)
+
+    def in_torch() -> None:
+        torch.div(torch.linalg.vector_norm(x, ord=float("inf"), dim=1), 127.0, out=out.scales)
+        torch.rand(SHAPE, generator=generator, out=numbers)
+        out.codes.copy_(numbers.addcdiv_(x, out.scales.unsqueeze(1)).floor_())
+
+    contestants: dict[str, Callable[[], object]] = {
+        COUNTER: lambda: quantize(x, noise=noise, out=out),
+        REGISTERS: lambda: quantize_xoshiro(x, seed=1, out=out),
+        FRAMEWORK: in_torch,
+        NEAREST: lambda: quantize(x, out=out),
+        NUMBERS: lambda: torch.rand(SHAPE, generator=generator, out=numbers),
+        COPY: lambda: copy.copy_(x),
+    }
+    seconds = interleaved(contestants, repeats)
+    kernels = native.isa() if native.active(x.device) else "plain PyTorch"
+    case = f"quantize {SHAPE[0]} x {SHAPE[1]}, {torch.get_num_threads()} thread(s), {kernels}"
+    beside = [(name, COPY) for name in contestants if name != COPY]
+    beside += [(COUNTER, FRAMEWORK), (REGISTERS, FRAMEWORK), (REGISTERS, COUNTER)]
+    rows = []
+    for name, rival in beside:
+        ours, theirs = seconds[name], seconds[rival]
+        figure = f"{name} ({spread(ours)}; rival {spread(theirs)})"
+        rows.append(row(case, figure, median(ours), "s", rival, median(theirs), median(theirs) / median(ours)))
+    return rows

@@ -1,0 +1,118 @@
+"""Attention over edges: ours beside the operators that DGL's ``GATConv`` runs.
+
+Logit (``u_add_v``), leaky rectifier, softmax over each row's edges and weighted sum (``u_mul_e``), forward alone and
+with the gradients of values and both logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.engine.rows import row
+from benchmarks.kernels.pinned import interleaved, median, run_each, spread
+from benchmarks.kernels.spmm import dgl_graph, power_law
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["sddmm"]
+
+HEADS, FEATURES = 4, 64
+GRAPH = (50_000, 2_300_000)
+GOAL = 2.0
+SLOPE = 0.2
+
+Inputs = tuple["Tensor", "Tensor", "Tensor"]
+
+
+def sddmm(repeats: int = 5, threads: tuple[int, ...] | None = None) -> list[dict[str, Any]]:
+    """Measure attention with one thread and with two pinned ones (where there are two cores).
+
+    Returns:
+        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+    """
+    return run_each(__name__ + ":measure_threads", threads=threads, repeats=repeats)
+
+
+def measure_threads(repeats: int) -> list[dict[str, Any]]:
+    """All cases, with the threads of this process."""
+    import torch
+
+    from gnnqlab.kernels.sparse.attention import attend, sddmm_dot
+
+    adj = power_law(*GRAPH)
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((adj.num_rows, HEADS, FEATURES), (adj.num_rows, HEADS), (adj.num_rows, HEADS))
+    inputs = tuple(torch.randn(shape, generator=generator).requires_grad_() for shape in shapes)
+    grad = torch.randn(shapes[0], generator=generator)
+    values = inputs[0].detach()
+    assert adj.transposed_edges.numel() == adj.num_edges
+
+    contenders: dict[str, Callable[[], object]] = {"ours dot": lambda: sddmm_dot(adj, values, grad)}
+    ways = {"ours": lambda values, source, target: attend(adj, values, source, target, slope=SLOPE)}
+    try:
+        graph = dgl_graph(adj)
+        ways["DGL"] = lambda values, source, target: _dgl_attend(graph, values, source, target)
+        contenders["DGL dot"] = lambda: _dgl_dot(graph, values, grad)
+    except ImportError as error:
+        print(f"bench sddmm: DGL does not import ({error}); ours stands alone", flush=True)
+    for name, way in ways.items():
+        contenders[f"{name} forward"] = _forward(way, inputs)
+        contenders[f"{name} forward and backward"] = _both(way, inputs, grad)
+    seconds = interleaved(contenders, repeats)
+
+    case = f"power law, {adj.num_rows} nodes, {adj.num_edges} edges, {HEADS} heads x {FEATURES}, "
+    case += f"{torch.get_num_threads()} thread(s)"
+    rows = []
+    figures = {
+        "forward": "attention forward",
+        "forward and backward": "attention forward and backward",
+        "dot": "SDDMM dot",
+    }
+    for what, figure in figures.items():
+        ours, rival = seconds[f"ours {what}"], seconds.get(f"DGL {what}")
+        name = {"dot": "DGL u_dot_v"}.get(what, "DGL u_add_v, edge_softmax, u_mul_e")
+        rival_value = None if rival is None else median(rival)
+        ratio = None if rival_value is None else rival_value / median(ours)
+        against = "" if rival is None else f"; rival {spread(rival)}"
+        goal = None if what == "dot" else GOAL
+        rows.append(row(case, f"{figure} ({spread(ours)}{against})", median(ours), "s", name, rival_value, ratio, goal))
+    return rows
+
+
+def _forward(way: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> Callable[[], object]:
+    plain = [tensor.detach() for tensor in inputs]
+    return lambda: way(*plain)
+
+
+def _both(way: Callable[..., Tensor], inputs: tuple[Tensor, ...], grad: Tensor) -> Callable[[], object]:
+    import torch
+
+    return lambda: torch.autograd.grad(way(*inputs), inputs, grad)
+
+
+def _dgl_attend(graph: Any, values: Tensor, source: Tensor, target: Tensor) -> Tensor:
+    import dgl.function as fn
+    from dgl.nn.functional import edge_softmax
+    from torch.nn import functional
+
+    with graph.local_scope():
+        graph.srcdata.update({"values": values, "source": source.unsqueeze(-1)})
+        graph.dstdata.update({"target": target.unsqueeze(-1)})
+        graph.apply_edges(fn.u_add_v("source", "target", "logits"))
+        logits = functional.leaky_relu(graph.edata.pop("logits"), SLOPE)
+        graph.edata["attention"] = edge_softmax(graph, logits)
+        graph.update_all(fn.u_mul_e("values", "attention", "m"), fn.sum("m", "out"))
+        out: Tensor = graph.dstdata["out"]
+        return out
+
+
+def _dgl_dot(graph: Any, x: Tensor, y: Tensor) -> Tensor:
+    import dgl.function as fn
+
+    with graph.local_scope():
+        graph.srcdata["x"], graph.dstdata["y"] = x, y
+        graph.apply_edges(fn.u_dot_v("x", "y", "dot"))
+        dots: Tensor = graph.edata["dot"]
+        return dots

@@ -1,0 +1,182 @@
+"""Weighted neighbour sums: ours beside DGL's ``copy_u``/sum and the framework's CSR product.
+
+DGL sums without weights here, which is its fastest way; with a weight an edge (``u_mul_e``) it is far slower. Its
+backward pass is the same sum over the reversed graph, and so it is measured. Its errors and the first build of every
+graph format are outside of the timing, like our transpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.engine.rows import row
+from benchmarks.kernels.pinned import interleaved, median, run_each, spread
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from gnnqlab.kernels.sparse.aggregate import Adjacency
+
+__all__ = ["dgl_graph", "power_law", "spmm"]
+
+COLUMNS = 256
+LARGE, SMALL = (200_000, 9_300_000), (20_000, 6_600_000)
+DGL_GOAL, CSR_GOAL = 2.0, 6.0
+NARROW_GOALS = {LARGE: {"bfloat16": 1.25, "int8": 1.6}, SMALL: {"bfloat16": 2.0, "int8": 3.0}}
+FEATURES = (34_493, 8_415, 1_100_000)
+"""Rows, columns and stored values of a bag-of-words matrix such as ``coauthor_physics`` has."""
+
+
+def spmm(repeats: int = 7, threads: tuple[int, ...] | None = None) -> list[dict[str, Any]]:
+    """Measure sums with one thread and with two pinned ones (where there are two cores).
+
+    Returns:
+        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+    """
+    return run_each(__name__ + ":measure_threads", threads=threads, repeats=repeats)
+
+
+def measure_threads(repeats: int) -> list[dict[str, Any]]:
+    """All cases, with the threads of this process."""
+    rows = []
+    for size in (LARGE, SMALL):
+        rows += _graph_rows(size, repeats)
+    return rows + _feature_rows(repeats)
+
+
+def power_law(num_nodes: int, num_edges: int, *, exponent: float = 0.5, seed: int = 0) -> Adjacency:
+    """A graph whose in- and out-degrees fall as ``rank ** -exponent`` (degrees follow a power law of 1 + 1/exponent).
+
+    About ``num_edges`` edges are drawn and repeated ones dropped; the nodes' order has nothing to do with their degree.
+    Weights are uniform.
+    """
+    import torch
+
+    from gnnqlab.kernels.sparse.aggregate import Adjacency
+
+    generator = torch.Generator().manual_seed(seed)
+    share = torch.arange(1, num_nodes + 1, dtype=torch.float64) ** -exponent
+    upto = (share / share.sum()).cumsum(0)
+    names = torch.randperm(num_nodes, generator=generator)
+
+    def draw() -> Tensor:
+        places = torch.searchsorted(upto, torch.rand(num_edges, generator=generator, dtype=torch.float64))
+        return names[places.clamp_(max=num_nodes - 1)]
+
+    keys = torch.unique(draw() * num_nodes + draw())
+    indptr = torch.zeros(num_nodes + 1, dtype=torch.int64)
+    indptr[1:] = torch.bincount(keys // num_nodes, minlength=num_nodes).cumsum(0)
+    weights = torch.rand(keys.numel(), generator=generator)
+    return Adjacency(indptr, (keys % num_nodes).int(), weights, num_columns=num_nodes)
+
+
+def dgl_graph(adj: Adjacency) -> Any:
+    """The same graph for DGL, with every format that its kernels may want built."""
+    import dgl
+    import torch
+
+    rows = torch.repeat_interleave(torch.arange(adj.num_rows), adj.indptr.diff())
+    graph = dgl.graph((adj.indices.long(), rows), num_nodes=adj.num_rows)
+    graph.create_formats_()
+    return graph
+
+
+def _graph_rows(size: tuple[int, int], repeats: int) -> list[dict[str, Any]]:
+    import torch
+
+    from gnnqlab.kernels.sparse.aggregate import quantize_rows
+    from gnnqlab.kernels.sparse.aggregate import spmm as product
+
+    adj = power_law(*size)
+    x = torch.randn(adj.num_rows, COLUMNS, generator=torch.Generator().manual_seed(0))
+    narrow, codes, out = x.bfloat16(), quantize_rows(x), torch.empty_like(x)
+    turned = adj.transposed
+    contestants: dict[str, Callable[[], object]] = {
+        "forward": lambda: product(adj, x, out=out),
+        "backward": lambda: product(adj, x, transposed=True, out=out),
+        "bfloat16": lambda: product(adj, narrow, out=out),
+        "int8": lambda: product(adj, codes, out=out),
+        "CSR forward": _csr_product(adj, x),
+        "CSR backward": _csr_product(turned, x),
+    }
+    try:
+        contestants["DGL forward"] = _dgl_sum(adj, x)
+        contestants["DGL backward"] = _dgl_sum(turned, x)
+    except ImportError as error:
+        print(f"bench spmm: DGL does not import ({error}), so its rows are left out", flush=True)
+    seconds = interleaved(contestants, repeats)
+    case = f"power law, {adj.num_rows} nodes, {adj.num_edges} edges, D = {COLUMNS}, {torch.get_num_threads()} thread(s)"
+    rows = []
+    for direction in ("forward", "backward"):
+        for rival, goal in (("DGL", DGL_GOAL), ("CSR", CSR_GOAL)):
+            if f"{rival} {direction}" in seconds:
+                name = {"DGL": "DGL copy_u/sum, no weights", "CSR": "torch.sparse CSR"}[rival]
+                goal_here = goal if size == LARGE else None
+                rows.append(
+                    _versus(seconds, direction, f"{rival} {direction}", case, name, "float32 weighted", goal_here)
+                )
+    for kind, goal in NARROW_GOALS[size].items():
+        rows.append(_versus(seconds, kind, "forward", case, "own float32", f"{kind} rows, forward", goal))
+    return rows
+
+
+def _feature_rows(repeats: int) -> list[dict[str, Any]]:
+    import torch
+
+    from gnnqlab.kernels.sparse.aggregate import Adjacency
+    from gnnqlab.kernels.sparse.aggregate import spmm as product
+
+    num_rows, num_columns, num_values = FEATURES
+    generator = torch.Generator().manual_seed(0)
+    keys = torch.unique(torch.randint(0, num_rows * num_columns, (num_values,), generator=generator))
+    indptr = torch.zeros(num_rows + 1, dtype=torch.int64)
+    indptr[1:] = torch.bincount(keys // num_columns, minlength=num_rows).cumsum(0)
+    values = torch.rand(keys.numel(), generator=generator)
+    features = Adjacency(indptr, (keys % num_columns).int(), values, num_columns=num_columns)
+    weight, grad = torch.randn(num_columns, COLUMNS), torch.randn(num_rows, COLUMNS)
+    turned = features.transposed
+    seconds = interleaved(
+        {
+            "X @ W": lambda: product(features, weight),
+            "X.T @ dY": lambda: product(features, grad, transposed=True),
+            "CSR X @ W": _csr_product(features, weight),
+            "CSR X.T @ dY": _csr_product(turned, grad),
+        },
+        repeats,
+    )
+    case = f"sparse features {num_rows} x {num_columns}, {keys.numel()} values, D = {COLUMNS}, "
+    case += f"{torch.get_num_threads()} thread(s)"
+    return [
+        _versus(seconds, name, f"CSR {name}", case, "torch.sparse CSR", name, None) for name in ("X @ W", "X.T @ dY")
+    ]
+
+
+def _versus(
+    seconds: dict[str, list[float]], ours: str, rival: str, case: str, rival_name: str, what: str, goal: float | None
+) -> dict[str, Any]:
+    value, rival_value = median(seconds[ours]), median(seconds[rival])
+    direction = f", {ours}" if ours in ("forward", "backward") else ""
+    figure = f"{what}{direction} ({spread(seconds[ours])}; rival {spread(seconds[rival])})"
+    return row(case, figure, value, "s", rival_name, rival_value, rival_value / value, goal)
+
+
+def _csr_product(adj: Adjacency, x: Tensor) -> Callable[[], object]:
+    import torch
+
+    assert adj.weights is not None
+    matrix = torch.sparse_csr_tensor(adj.indptr, adj.indices.long(), adj.weights, (adj.num_rows, adj.num_columns))
+    return lambda: matrix @ x
+
+
+def _dgl_sum(adj: Adjacency, x: Tensor) -> Callable[[], object]:
+    import dgl.function as fn
+
+    graph = dgl_graph(adj)
+    graph.ndata["x"] = x
+
+    def run() -> object:
+        graph.update_all(fn.copy_u("x", "m"), fn.sum("m", "h"))
+        return graph.ndata.pop("h")
+
+    return run

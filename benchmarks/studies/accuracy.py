@@ -1,0 +1,259 @@
+"""What SYLVIE's savings cost in accuracy: Tables VII (every model), X (widths) and XI (staleness).
+
+Every contestant is a recipe or a recipe with one axis exchanged; all start from the same weights on the same partition,
+two workers without a link, one seed after another. Differences are of the same seed, with a 95 % interval. Results
+depend on no link, except that SYLVIE's rule (Eq. 5) divides by the seconds of an epoch: what it decides differs from
+machine to machine, and from run to run.
+
+Differs: the paper's graphs have 0.2 to 2.4 million nodes and train for up to 2000 epochs. Here every model trains on
+coauthor_physics, where 40 epochs are enough and differences are known to a tenth or two of a point. Nothing can be told
+apart there, so widths and staleness are compared on amazon_computers, which is dense and takes 120 epochs. Rows that
+are always an epoch old cost points there, with two workers already. What one bit costs with eight, where most
+neighbours are remote, over twelve seeds: :mod:`benchmarks.studies.codec_trainings`.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.engine.paired import LEAST_POINTS, counted, paired
+from benchmarks.engine.progress import Progress
+from benchmarks.engine.rows import row
+from benchmarks.engine.training import Training, mean_of, read_training
+
+if TYPE_CHECKING:
+    from gnnqlab.systems.system import System
+
+__all__ = ["CONTESTANTS", "MODELS", "accuracy", "table"]
+
+MODELS: Mapping[str, Mapping[str, Any]] = {
+    "gcn": {"layers": 3, "dropout": 0.3},
+    "graphsage": {"layers": 3, "dropout": 0.3},
+    "gat": {"layers": 2, "dropout": 0.3},
+    "gcnii": {"layers": 8, "dropout": 0.3},
+    "dagnn": {"layers": 8, "dropout": 0.3},
+    "sgc": {"layers": 6, "dropout": 0.0},
+    "jknet": {"layers": 6, "dropout": 0.3},
+}
+"""Depths of SYLVIE Table VI, 6 where it has 6 or 8."""
+BESIDE = {"hidden": 16, "lr": 0.02, "epochs": 40, "evaluate_every": 4, "timeline_every": 0}
+"""Settings of every model on its graph: Vanilla is near its plateau at the end."""
+ABLATED: Mapping[str, Any] = {
+    "model": "graphsage", "layers": 3, "hidden": 32, "dropout": 0.0, "lr": 0.005, "epochs": 120, "evaluate_every": 5,
+    "timeline_every": 0,
+}  # fmt: skip
+"""Settings of Tables X and XI, which have GraphSAGE."""
+GRAPHS = ("coauthor_physics", "amazon_computers")
+"""Of the models, and of the ablations; ``digits`` where they are not here."""
+POINTS = 0.5
+"""Most that a model may lose or win against Vanilla, in points."""
+
+
+def _vanilla() -> System:
+    from gnnqlab.systems.recipes import vanilla
+
+    return vanilla()
+
+
+def _fixed(bits: int) -> System:
+    from gnnqlab.systems import fixed_bits
+
+    return fixed_bits(bits=bits, parameters="bfloat16")
+
+
+def _sylvie(formula: str = "text") -> System:
+    from gnnqlab.systems.recipes import sylvie
+
+    return sylvie(formula=formula)
+
+
+def _synchronous(system: System) -> System:
+    from gnnqlab.exchange.schedules.schedule import Overlapped
+
+    return replace(system, schedule=Overlapped())
+
+
+def _asynchronous(system: System) -> System:
+    from gnnqlab.exchange.schedules.pipeline import Pipelined
+
+    return replace(system, schedule=Pipelined())
+
+
+def _adaptive(system: System) -> System:
+    return replace(system, schedule=_sylvie().schedule)
+
+
+CONTESTANTS: Mapping[str, Callable[[], System]] = {
+    "vanilla": _vanilla,
+    "8-bit": lambda: _fixed(8),
+    "4-bit": lambda: _fixed(4),
+    "2-bit": lambda: _fixed(2),
+    "1-bit": lambda: _fixed(1),
+    "adaptive-bits": lambda: _synchronous(_sylvie()),
+    "sylvie": _sylvie,
+    "sylvie-printed": lambda: _sylvie("printed"),
+    "adaptive-bits-pipelined": lambda: _asynchronous(_sylvie()),
+    "1-bit-adaptive-pipeline": lambda: _adaptive(_fixed(1)),
+    "1-bit-pipelined": lambda: _asynchronous(_fixed(1)),
+    "32-bit-adaptive-pipeline": lambda: _adaptive(_vanilla()),
+    "32-bit-pipelined": lambda: _asynchronous(_vanilla()),
+}
+"""Name -> system; those that name no pipeline are always synchronous, but ``sylvie``. Fixed widths have SYLVIE's codec,
+with parameters in 16 bits. ``sylvie-printed`` is the other reading of Eq. 5, of which nothing is asked."""
+ORDER = (
+    ("adaptive-bits", "1-bit"),
+    ("sylvie", "adaptive-bits-pipelined"),
+    ("1-bit-adaptive-pipeline", "1-bit-pipelined"),
+    ("32-bit-adaptive-pipeline", "32-bit-pipelined"),
+)
+"""(the better one, the other), as in Table X and, by widths, in Table XI."""
+UNASKED = (("adaptive-bits", "2-bit"), ("sylvie", "2-bit"))
+"""Pairs that no paper sets side by side and of which nothing is asked: what adapts sends three times the bits."""
+
+
+def accuracy(
+    *,
+    graph: str | None = None,
+    models: Sequence[str] = tuple(MODELS),
+    systems: Sequence[str] = tuple(CONTESTANTS),
+    seeds: int = 5,
+    first_seed: int = 0,
+    epochs: int | None = None,
+    workers: tuple[int, ...] = (2,),
+) -> list[dict[str, Any]]:
+    """Train every model with Vanilla and SYLVIE, and one of them with every contestant.
+
+    Args:
+        graph: name or path, for everything; by default ``GRAPHS``, or ``digits`` where these are not here.
+        models: which are trained with Vanilla and SYLVIE, if ``systems`` has it; no ablations without ``graphsage``.
+        systems: which of ``CONTESTANTS``.
+        seeds: trainings of each.
+        first_seed: of the first of them; the next ones follow.
+        epochs: of each training.
+        workers: numbers of workers.
+
+    Returns:
+        Rows as :func:`benchmarks.engine.registry.measure` describes them, values in per cent; a row that compares also
+        has ``points``, ours above the rival's, and ``half_interval``.
+
+    Raises:
+        ValueError: if a model or a system is not among those that can be measured, there is no seed, or nothing is
+            left to compare.
+    """
+    from benchmarks.engine.in_turn import train_in_turn
+    from gnnqlab.train.config.configure import configure
+
+    for what, wanted, known in (("model", models, MODELS), ("system", systems, CONTESTANTS)):
+        strange = sorted(set(wanted) - set(known))
+        if strange:
+            raise ValueError(f"{what}s must be among {list(known)}, got {strange}")
+    if seeds < 1:
+        raise ValueError(f"seeds must be at least 1, got {seeds}")
+    chosen = ["vanilla", *(name for name in CONTESTANTS if name in systems and name != "vanilla")]
+    beside, dense = _graphs() if graph is None else (graph, graph)
+    shared = {} if epochs is None else {"epochs": epochs}
+    cases: list[tuple[str, dict[str, Any], list[str]]] = []
+    for number in workers:
+        for model in models:
+            if "sylvie" in chosen:
+                own = {"model": model, **BESIDE, **MODELS[model], **shared, "workers": number}
+                cases.append((beside, own, ["vanilla", "sylvie"]))
+        if ABLATED["model"] in models and set(chosen) - {"vanilla", "sylvie"}:
+            cases.append((dense, {**ABLATED, **shared, "workers": number}, chosen))
+    if not cases:
+        raise ValueError(
+            f"there must be something to compare with Vanilla, got models {list(models)} and systems {list(systems)}; "
+            f"name sylvie, or model {ABLATED['model']}, which is trained with every system"
+        )
+    progress = Progress(seeds * sum(len(names) for _, _, names in cases))
+    rows = []
+    for source, settings, names in cases:
+        turns = [(seed, name) for seed in range(first_seed, first_seed + seeds) for name in names]
+        configs = [configure(source, system=CONTESTANTS[name](), seed=seed, **settings) for seed, name in turns]
+        found: dict[str, list[Training]] = {name: [] for name in names}
+        for (seed, name), run in zip(turns, train_in_turn(configs), strict=True):
+            found[name].append(read_training(run))
+            progress.say(f"{settings['model']}, seed {seed}, {name}: {100 * found[name][-1].score:.2f} %")
+        rows += table(_case(source, settings, seeds, first_seed), found)
+    return rows
+
+
+def table(case: str, found: Mapping[str, Sequence[Training]]) -> list[dict[str, Any]]:
+    """Return the rows of one model: every contestant beside Vanilla, then the order that the paper has.
+
+    Args:
+        case: first column.
+        found: trainings by name of contestant, the same seeds in the same order; ``vanilla`` among them.
+    """
+    rows = []
+    for name in found:
+        if name != "vanilla":
+            # Of a contestant that is a part of another, nothing is asked but its place in the order.
+            rows.append(_compared(case, name, "vanilla", found, within=POINTS if name == "sylvie" else None))
+            if name.startswith(("sylvie", "adaptive-bits")):
+                bits = mean_of(found[name], "bits")
+                rows.append(row(case, f"{name}: mean width of what travels", bits, "bits", "", None, None))
+            if name.startswith("sylvie") or name.endswith("-adaptive-pipeline"):
+                stale = mean_of(found[name], "stale")
+                rows.append(row(case, f"{name}: epochs on rows of the epoch before", 100 * stale, "%", "", None, None))
+    return rows + [
+        _compared(case, ours, rival, found, order=(ours, rival) in ORDER)
+        for ours, rival in (*ORDER, *UNASKED)
+        if {ours, rival} <= set(found)
+    ]
+
+
+def _compared(
+    case: str,
+    name: str,
+    rival: str,
+    found: Mapping[str, Sequence[Training]],
+    *,
+    within: float | None = None,
+    order: bool = False,
+) -> dict[str, Any]:
+    ours, theirs = [one.score for one in found[name]], [one.score for one in found[rival]]
+    difference = paired(ours, theirs)
+    ratio = (
+        within / max(abs(difference.points), LEAST_POINTS)
+        if within
+        else statistics.fmean(ours) / statistics.fmean(theirs)
+    )
+    what = f"{name}: test score, {difference}"
+    if not difference.certain:
+        what += ", within chance" if rival != "vanilla" else ""
+    elif rival == "vanilla":
+        what += ", a loss" if difference.points < 0 else ", a gain"
+    return {
+        **row(
+            case, what, 100 * statistics.fmean(ours), "%", rival, 100 * statistics.fmean(theirs), ratio,
+            1.0 if within or order else None,
+        ),
+        "points": difference.points,
+        "half_interval": difference.half,
+    }  # fmt: skip
+
+
+def _graphs() -> tuple[str, str]:
+    from benchmarks.engine.graphs import find_graph
+
+    paths = []
+    for name in GRAPHS:
+        path = find_graph(name)
+        if path is None:
+            print(f"bench accuracy: {name}.npz is not here, digits take its place", file=sys.stderr, flush=True)
+        paths.append(path or "digits")
+    return paths[0], paths[1]
+
+
+def _case(source: str, settings: Mapping[str, Any], seeds: int, first_seed: int) -> str:
+    from pathlib import Path
+
+    return (
+        f"{Path(source).stem}, {settings['model']} {settings['layers']} x {settings['hidden']}, "
+        f"{settings['epochs']} epochs, {settings['workers']} workers, {counted(seeds, first_seed)}"
+    )

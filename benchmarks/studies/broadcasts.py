@@ -1,0 +1,206 @@
+"""Blocks that are broadcast beside rows that are pulled: what SANCUS avoids, and what is left of it beside Vanilla.
+
+CAGNET, SANCUS with and without quantized blocks, CDFGNN and Vanilla train to their end over the same emulated link,
+from the same weights, once a seed; a training is kept, and found again by the next call. Broadcasts avoided are those
+of forward blocks: gradients are always sent. CDFGNN beside SANCUS and CAGNET is CDFGNN Fig. 5. Vanilla and CDFGNN have
+partitioners, METIS and EBV, the others contiguous blocks, as published. Nothing is dropped, as in SANCUS's own
+trainings: with dropout its receivers would put masks on rows that they hold, which then travel before they are
+projected, and wider.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.engine.kept_trainings import KeptTrainings
+from benchmarks.engine.paired import counted, paired
+from benchmarks.engine.progress import Progress
+from benchmarks.engine.rows import row
+from benchmarks.engine.training import Training, mean_of, read_training
+from benchmarks.studies.systems import table
+from gnnqlab.train.records.provenance import machine
+
+if TYPE_CHECKING:
+    from gnnqlab.systems.system import System
+    from gnnqlab.train.config.run_config import RunConfig
+
+__all__ = ["AVOIDED", "LINES", "avoided", "broadcasts", "lines", "shown"]
+
+AVOIDED = 50.0
+"""Least per cent of forward broadcasts that SANCUS is to avoid at an equal score."""
+GRAPHS = ("cora", "amazon_computers")
+"""By default; ``digits`` takes the place of one that is not here."""
+SETTINGS: Mapping[str, Any] = {"layers": 2, "hidden": 64, "dropout": 0.0, "evaluate_every": 4, "timeline_every": 0}
+EPOCHS = 120
+LINES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "vanilla": ("vanilla", {}),
+    "cagnet": ("cagnet", {}),
+    "sancus, variation": ("sancus", {}),
+    "sancus, age 4": ("sancus", {"rule": "age", "every": 4, "warm_up": 5}),
+    "sancus, fixed 4": ("sancus", {"rule": "fixed", "every": 4, "warm_up": 5}),
+    "sancus, as released": ("sancus", {"as_released": True}),
+    "sancus-q": ("sancus-q", {}),
+    "cdfgnn": ("cdfgnn", {}),
+}
+"""Line -> recipe and its settings."""
+
+
+def lines(names: Sequence[str] | None = None) -> dict[str, System]:
+    """Return the systems of the table, Vanilla and CAGNET always among them.
+
+    Raises:
+        ValueError: if a name is part of no line's.
+
+    Example:
+        >>> list(lines(["fixed"]))
+        ['vanilla', 'cagnet', 'sancus, fixed 4']
+    """
+    from gnnqlab.systems import make_system
+
+    strange = [name for name in names or () if not any(name in line for line in LINES)]
+    if strange:
+        raise ValueError(f"a line must be one of {list(LINES)}, got {strange}")
+    kept = [
+        line for line in LINES if names is None or line in ("vanilla", "cagnet") or any(name in line for name in names)
+    ]
+    return {line: make_system(LINES[line][0], **LINES[line][1]) for line in kept}
+
+
+def broadcasts(
+    *,
+    graph: str | None = None,
+    systems: Sequence[str] | None = None,
+    seeds: int = 5,
+    first_seed: int = 0,
+    epochs: int = EPOCHS,
+    workers: tuple[int, ...] = (4,),
+    hosts: int = 2,
+    link: str = "100mbit",
+    trainings: str = "runs/bench-broadcasts",
+) -> list[dict[str, Any]]:
+    """Train every line over an emulated link; say what was avoided, how long it took, and what that cost.
+
+    Args:
+        graph: name or path; by default ``GRAPHS``.
+        systems: parts of the names of lines; by default all.
+        seeds: trainings of each line.
+        first_seed: of the first of them.
+        epochs: of each training.
+        workers: numbers of workers.
+        hosts: emulated hosts; 1 for the loopback.
+        link: rate of each host's link.
+        trainings: folder in which each is kept.
+
+    Returns:
+        For each line its total time beside Vanilla's, with time to accuracy, score, interval and bytes in further
+        columns (see :func:`benchmarks.studies.systems.table`), and its settled epoch beside CAGNET's; for each line
+        with a cache the share of forward rows that stayed home.
+
+    Raises:
+        ValueError: if there is no seed, or no line of such a name.
+    """
+    from benchmarks.engine.graphs import find_graph
+    from gnnqlab.train.config.configure import configure
+
+    if seeds < 1:
+        raise ValueError(f"seeds must be at least 1, got {seeds}")
+    chosen = lines(systems)
+    sources = (
+        [find_graph(graph) or graph] if graph else list(dict.fromkeys(find_graph(name) or "digits" for name in GRAPHS))
+    )
+    kept, rows = KeptTrainings(Path(trainings), machine()), []
+    progress = Progress(len(sources) * len(workers) * len(chosen) * seeds)
+    over: dict[str, Any] = {"hosts": hosts, "link": link} if hosts > 1 else {}
+    for source in sources:
+        for count in workers:
+            found: dict[str, list[Training]] = {name: [] for name in chosen}
+            for seed in range(first_seed, first_seed + seeds):
+                for name, system in chosen.items():
+                    config = configure(
+                        source, system=system, seed=seed, workers=count, epochs=epochs, **SETTINGS, **over
+                    )
+                    found[name].append(_trained(kept, config))
+                    progress.say(f"{Path(source).stem}, seed {seed}, {name}: {found[name][-1].train_s:.1f} s")
+            place = f"{hosts} hosts over {link}" if over else "loopback"
+            case = f"{Path(source).stem}, gcn 2 x 64, {count} workers, {place}, {epochs} epochs"
+            rows += table(f"{case}, {counted(seeds, first_seed)}", found, {})
+            rows += avoided(f"{case}, {counted(seeds, first_seed)}", found)
+    return rows
+
+
+def avoided(case: str, found: Mapping[str, Sequence[Training]]) -> list[dict[str, Any]]:
+    """Return what lines with a cache kept home, and each line's settled epoch beside CAGNET's.
+
+    SANCUS's goal counts as reached only where the score is not certainly below CAGNET's.
+
+    Args:
+        case: first column.
+        found: trainings by line, the same seeds in the same order; ``cagnet`` among them.
+    """
+    rows, plain = [], found["cagnet"]
+    for name, trainings in found.items():
+        epoch_s, plain_s = (sum(one.settled_s() for one in each) / len(each) for each in (trainings, plain))
+        rows.append(
+            row(case, f"{name}: settled epoch", 1e3 * epoch_s, "ms", "cagnet", 1e3 * plain_s, plain_s / epoch_s)
+        )
+        kept = 100 * mean_of(trainings, "kept")
+        if not kept:
+            continue
+        difference = paired([one.score for one in trainings], [one.score for one in plain])
+        worse = difference.certain and difference.points < 0
+        what = "broadcasts avoided" if name.startswith("sancus") else "rows kept home"
+        goal = 1.0 if name == "sancus, variation" else None
+        ratio = 0.0 if worse else kept / AVOIDED
+        rows.append(
+            {
+                **row(case, f"{name}: {what}, test score {difference}", kept, "%", "at least", AVOIDED, ratio, goal),
+                "points": difference.points,
+                "half_interval": difference.half,
+            }
+        )
+    return rows
+
+
+def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return the table as a person reads it, one row a line."""
+    from gnnqlab.lab.figures.frames import human_bytes
+
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for each in rows:
+        line, _, figure = each["figure"].partition(": ")
+        cells = found.setdefault((each["case"], line), {"case": each["case"], "system": line, "kept home": ""})
+        if figure.startswith("settled"):
+            cells["settled epoch"] = f"{each['value']:.1f} ms, {each['ratio']:.2f}x"
+        elif figure:
+            cells["kept home"] = f"{each['value']:.1f} %"
+        else:
+            seconds, reached = each["to_target_s"], f"{each['reached_by']} of {each['seeds']}"
+            cells |= {
+                "total": f"{each['value']:.2f} s, {each['ratio']:.2f}x",
+                "to target": f"{seconds:.2f} s, {reached}" if each["reached_by"] else "not reached",
+                "test": f"{each['score']:.2f} ± {each['score_half']:.2f} %",
+                "beside vanilla": f"{each['points']:+.2f} ± {each['half_interval']:.2f} points",
+                "sent an epoch": human_bytes(each["bytes_per_epoch"]),
+            }
+    return list(found.values())
+
+
+def _trained(kept: KeptTrainings, config: RunConfig) -> Training:
+    """Return the training, from what is kept or from now."""
+    import tempfile
+
+    from gnnqlab.launch.local import launch
+
+    training = kept.find(config)
+    if training is None:
+        with tempfile.TemporaryDirectory(prefix="gnnqlab-") as root:
+            with launch(config, root=root) as run:  # the end of the block waits until the machine is quiet again
+                training = read_training(run.wait())
+                counts = run.cache[["rows_sent", "rows_offered"]].sum()
+        if counts["rows_offered"]:
+            training = dataclasses.replace(training, kept=float(1 - counts["rows_sent"] / counts["rows_offered"]))
+        kept.add(config, training)
+    return training

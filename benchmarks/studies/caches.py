@@ -1,0 +1,269 @@
+"""What a cache keeps home and what that costs: over whole trainings, by codec and cut, and to choose the rows.
+
+All lines of a graph start from the same weights, on the same partition, once a seed; a training is kept, and found
+again by the next call. ``fixed`` is ε = 0.05 in all epochs, ``adaptive`` follows the accuracy as CDFGNN's text says.
+
+Differs: the paper's 63.14 % are of vertices replicated by a vertex-cut; here rows are those of a halo. Cuts of edges
+are among the lines where an exchange that takes them is registered.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.engine.kept_trainings import KeptTrainings
+from benchmarks.engine.paired import counted, paired
+from benchmarks.engine.progress import Progress
+from benchmarks.engine.rows import row
+from benchmarks.engine.training import Training, mean_of, read_training
+from gnnqlab.train.records.provenance import machine
+
+if TYPE_CHECKING:
+    from gnnqlab.message.channels.chosen import ChosenRows
+    from gnnqlab.systems.system import System
+    from gnnqlab.train.config.run_config import RunConfig
+
+__all__ = ["CACHES", "CODECS", "SHARE", "caches", "compared", "cost_of_choosing", "lines"]
+
+SHARE = 63.14
+"""Per cent of rows that CDFGNN's cache keeps home in the mean."""
+POINTS = 0.3
+"""Most points of test score that keeping them may cost or win."""
+COST = 5.0
+"""Most per cent of an epoch that choosing rows and keeping what is held may take."""
+BUFFERS = 2.0
+"""Most buffers a layer and direction that may be held."""
+GRAPHS = ("cora", "amazon_computers")
+"""By default; ``digits`` takes the place of one that is not here."""
+SETTINGS: Mapping[str, Any] = {"layers": 2, "hidden": 64, "epochs": 120, "evaluate_every": 4, "timeline_every": 0}
+CACHES = ("none", "fixed", "adaptive")
+CODECS = ("float32", "8-bit", "linear-8", "linear-4")
+
+
+def lines() -> dict[str, System]:
+    """Return every cache with every codec and cut that the registry has: ``cut / codec / cache`` -> system."""
+    from gnnqlab.bits.policy import Fixed
+    from gnnqlab.message.caches.adaptive_cache import AdaptiveCache
+    from gnnqlab.message.caches.cache import NoCache
+    from gnnqlab.message.codecs.codec import Float32, Stochastic
+    from gnnqlab.message.codecs.linear import Linear
+    from gnnqlab.systems.parts import PARTS
+    from gnnqlab.systems.system import System
+
+    kept: dict[str, Any] = {"none": NoCache(), "fixed": AdaptiveCache(rule="fixed"), "adaptive": AdaptiveCache()}
+    coded: dict[str, tuple[Any, Any]] = {
+        "float32": (Float32(), Fixed()),
+        "8-bit": (Stochastic(), Fixed(bits=8)),
+        "linear-8": (Linear(), Fixed(bits=8)),
+        "linear-4": (Linear(), Fixed(bits=4)),
+    }
+    found = {}
+    for cut, partition in PARTS["partition"].items():
+        wanted = getattr(partition, "cuts", "nodes")
+        takes = [kind for kind in PARTS["exchange"].values() if getattr(kind, "takes_cuts_of", "nodes") == wanted]
+        takes = [kind for kind in takes if not getattr(kind, "sends_blocks", False)]  # there caches keep no single rows
+        for codec, (part, bits) in coded.items() if takes else ():
+            for name, cache in kept.items():
+                found[f"{cut} / {codec} / {name}"] = System(
+                    name=name, partition=partition(), exchange=takes[0](), codec=part, bits=bits, cache=cache
+                )
+    return found
+
+
+def caches(
+    *,
+    graph: str | None = None,
+    systems: Sequence[str] | None = None,
+    seeds: int = 5,
+    first_seed: int = 0,
+    epochs: int | None = None,
+    workers: tuple[int, ...] = (4,),
+    trainings: str = "runs/bench-caches",
+) -> list[dict[str, Any]]:
+    """Train with every cache, codec and cut; say which rows stayed home, what that cost, and what sends least.
+
+    Args:
+        graph: name or path; by default ``GRAPHS``.
+        systems: parts of the names of lines, as ``metis / float32``; by default all. Lines without a cache are always
+            trained beside the others.
+        seeds: trainings of each line.
+        first_seed: of the first of them.
+        epochs: of each training.
+        workers: numbers of workers.
+        trainings: folder in which each is kept.
+
+    Returns:
+        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+
+    Raises:
+        ValueError: if there is no seed, or no line of such a name.
+    """
+    from benchmarks.engine.graphs import find_graph
+    from gnnqlab.train.config.configure import configure
+
+    if seeds < 1:
+        raise ValueError(f"seeds must be at least 1, got {seeds}")
+    known = lines()
+    chosen = [name for name in known if systems is None or any(part in name for part in systems)]
+    if not chosen:
+        raise ValueError(f"a line must be one of {sorted(known)}, got {list(systems or ())}")
+    names = [name for name in known if any(_plain(other) == name or other == name for other in chosen)]
+    sources = (
+        [find_graph(graph) or graph] if graph else list(dict.fromkeys(find_graph(name) or "digits" for name in GRAPHS))
+    )
+    kept = KeptTrainings(Path(trainings), machine())
+    progress = Progress(len(sources) * len(workers) * len(names) * seeds)
+    settings = {**SETTINGS, **({} if epochs is None else {"epochs": epochs})}
+    rows = []
+    for source in sources:
+        for number in workers:
+            found: dict[str, list[Training]] = {name: [] for name in names}
+            for seed in range(first_seed, first_seed + seeds):
+                for name in names:
+                    config = configure(source, system=known[name], seed=seed, workers=number, **settings)
+                    found[name].append(_trained(kept, config))
+                    progress.say(f"{Path(source).stem}, seed {seed}, {name}: {100 * found[name][-1].score:.2f} %")
+            case = f"{Path(source).stem}, gcn {settings['layers']} x {settings['hidden']}, {settings['epochs']} epochs"
+            rows += compared(f"{case}, {number} workers, {counted(seeds, first_seed)}", found)
+    return rows + cost_of_choosing()
+
+
+def compared(case: str, found: Mapping[str, Sequence[Training]]) -> list[dict[str, Any]]:
+    """Return the rows of one graph.
+
+    Args:
+        case: first column.
+        found: trainings by line, the same seeds in the same order; each line without a cache among them.
+    """
+    rows = []
+    for name, trainings in found.items():
+        plain = found[_plain(name)]
+        if trainings is plain:
+            continue
+        difference = paired([one.score for one in trainings], [one.score for one in plain])
+        kept = 100 * mean_of(trainings, "kept")
+        within = abs(difference.points) <= POINTS
+        asked = name.endswith("fixed") and "float32" in name
+        rows.append(
+            {
+                **row(
+                    case, f"{name}: rows kept home, test score {difference}", kept, "%", "CDFGNN", SHARE,
+                    kept / SHARE if within else 0.0, 1.0 if asked else None,
+                ),
+                "points": difference.points,
+                "half_interval": difference.half,
+            }
+        )  # fmt: skip
+        ours, theirs = mean_of(trainings, "bytes_sent"), mean_of(plain, "bytes_sent")
+        rows.append(
+            row(case, f"{name}: sent an epoch", ours / 1e6, "MB", "none", theirs / 1e6, theirs / max(ours, 1.0))
+        )
+    plain = next(iter(found.values()))
+    close = {
+        name: mean_of(trainings, "bytes_sent")
+        for name, trainings in found.items()
+        if statistics.fmean(one.score for one in trainings)
+        >= statistics.fmean(one.score for one in plain) - POINTS / 100
+    }
+    if close:
+        best = min(close, key=lambda name: close[name])
+        first = mean_of(plain, "bytes_sent")
+        rows.append(
+            row(
+                case, f"fewest bytes within {POINTS} points: {best}", close[best] / 1e6, "MB", next(iter(found)),
+                first / 1e6, first / max(close[best], 1.0),
+            )
+        )  # fmt: skip
+    return rows
+
+
+def cost_of_choosing(num_nodes: int = 20_000, *, epochs: int = 12) -> list[dict[str, Any]]:
+    """Return the share of an epoch that choosing rows and keeping `held` takes, and what is held.
+
+    Two workers in this process, GCN 2 x 64. Choosing reads each row and what its receiver has of it, and writes the
+    differences that travel; keeping adds the decoded differences on the sender's side. A buffer is what one end of a
+    layer's messages takes in float32: one for what is sent, one for what is received.
+    """
+    from gnnqlab.exchange.schedules.schedule import Synchronous
+    from gnnqlab.graph import load
+    from gnnqlab.message.caches.adaptive_cache import AdaptiveCache
+    from gnnqlab.message.channels.chosen import ChosenRows
+    from gnnqlab.nn.models.registry import ModelSettings
+    from gnnqlab.partition.edge_cut import Random
+    from gnnqlab.partition.parts import cut_graph
+    from gnnqlab.simulation.threaded_workers import ThreadedWorkers
+    from gnnqlab.systems.system import System
+    from gnnqlab.train.config.run_config import TrainSettings
+
+    graph = load(f"sbm:{num_nodes},10,10")
+    system = System(partition=Random(), schedule=Synchronous(), cache=AdaptiveCache(rule="fixed"))
+    shape = ModelSettings(layers=2, hidden=64, dropout=0.0)
+    threads = ThreadedWorkers(graph, cut_graph(graph, Random(), 2), system, shape, TrainSettings())
+    spent: dict[str, list[float]] = {"_choose": [], "_keep": []}
+    channels: set[ChosenRows] = set()
+    plain = {name: getattr(ChosenRows, name) for name in spent}
+
+    def timed(name: str) -> Callable[..., Any]:
+        def call(channel: ChosenRows, *arguments: Any) -> Any:
+            channels.add(channel)
+            begun = time.thread_time()
+            found = plain[name](channel, *arguments)
+            spent[name].append(time.thread_time() - begun)
+            return found
+
+        return call
+
+    shares: dict[str, list[float]] = {"_choose": [], "both": []}
+    try:
+        for name in spent:
+            setattr(ChosenRows, name, timed(name))
+        for epoch in range(epochs):
+            for each in spent.values():
+                each.clear()
+            threads.step(epoch)
+            whole = sum(sum(seconds.values()) for seconds in threads.seconds)
+            if epoch > 1:
+                shares["_choose"].append(100 * sum(spent["_choose"]) / whole)
+                shares["both"].append(100 * sum(map(sum, spent.values())) / whole)
+    finally:
+        for name, method in plain.items():
+            setattr(ChosenRows, name, method)
+    case = f"sbm of {num_nodes} nodes, gcn 2 x 64, 2 random parts, one thread a worker"
+    found = []
+    for name, figure in (("_choose", "choosing rows"), ("both", "choosing rows and keeping what is held")):
+        share = statistics.median(shares[name])
+        figure = f"{figure}, of the processor time of a pass"
+        found.append(row(case, figure, share, "%", "at most", COST, COST / max(share, 1e-9), 1.0))
+    most = max(channel.held_bytes / _buffer_bytes(channel) for channel in channels)
+    figure = "what is held, of a layer and direction"
+    return [*found, row(case, figure, most, "buffers", "at most", BUFFERS, BUFFERS / most, 1.0)]
+
+
+def _buffer_bytes(channel: ChosenRows) -> float:
+    """Return what one end of a channel's messages takes in float32, the mean of both."""
+    plan = channel.plan
+    return sum(route.num_rows for route in (*plan.send, *plan.receive)) / 2 * channel.columns * 4
+
+
+def _plain(name: str) -> str:
+    """Return the line of the same cut and codec without a cache."""
+    return " / ".join([*name.split(" / ")[:2], "none"])
+
+
+def _trained(kept: KeptTrainings, config: RunConfig) -> Training:
+    from benchmarks.engine.in_turn import train_in_turn
+
+    training = kept.find(config)
+    if training is None:
+        for run in train_in_turn([config]):
+            counts = run.cache[["rows_sent", "rows_offered"]].sum()
+            share = 1 - counts["rows_sent"] / counts["rows_offered"] if counts["rows_offered"] else 0.0
+            training = dataclasses.replace(read_training(run), kept=float(share))
+        assert training is not None
+        kept.add(config, training)
+    return training

@@ -1,0 +1,194 @@
+"""What better codes are worth over whole trainings: test scores beside Vanilla's, and bytes until its accuracy.
+
+Each line is trained once a seed, from the same weights on the same partition, without a link; a training is kept, and
+found again by the next call, so that hundreds may be trained in pieces. Lines with ``-r`` have the policies, exchanges
+and schedules of those without, and each row in the code that errs less on it; their rows take as many bytes, since all
+have parameters of four bytes at 1, 2 and 4 bits.
+
+Bytes to Vanilla's accuracy are those sent in all epochs until the validation score first reaches Vanilla's best with
+the same seed, less ``MARGIN``. Seeds in which either of two lines never does are left out of their ratio, and counted.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.engine.kept_trainings import KeptTrainings
+from benchmarks.engine.paired import LEAST_POINTS, counted, half_interval, paired
+from benchmarks.engine.progress import Progress
+from benchmarks.engine.rows import row
+from benchmarks.engine.training import Training, mean_of
+from gnnqlab.lab.training.target import MARGIN
+
+if TYPE_CHECKING:
+    from gnnqlab.systems.system import System
+
+__all__ = ["GRAPHS", "LINES", "codec_trainings", "compared", "lines"]
+
+GRAPHS: Mapping[str, int] = {"amazon_computers": 120, "coauthor_physics": 40, "cora": 60}
+"""Graph -> epochs after which Vanilla is near its plateau; ``digits`` where none of them is here."""
+SETTINGS: Mapping[str, Any] = {
+    "model": "graphsage", "layers": 3, "hidden": 32, "dropout": 0.0, "lr": 0.005, "evaluate_every": 2,
+    "timeline_every": 0,
+}  # fmt: skip
+LINES = ("vanilla", "1-bit", "1-bit-r", "adaqp", "adaqp-r", "sylvie", "sylvie-r")
+RIVALS: Mapping[str, tuple[str, ...]] = {
+    "1-bit": ("adaqp", "sylvie"),
+    "1-bit-r": ("1-bit", "adaqp", "sylvie"),
+    "adaqp-r": ("adaqp",),
+    "sylvie-r": ("sylvie",),
+}
+"""Line -> those beside which its bytes are set; better codes beside the same system without them have a goal."""
+POINTS = 0.3
+"""Most points of test score that fixed 1 bit in better codes may lose."""
+FEWER = 1.5
+"""How many times fewer bytes a system should need with them."""
+
+
+def lines(names: Sequence[str] | None = None) -> dict[str, System]:
+    """Return the systems of the table, Vanilla always among them.
+
+    Raises:
+        ValueError: if a name is none of `LINES`.
+
+    Example:
+        >>> list(lines(["1-bit-r"]))
+        ['vanilla', '1-bit-r']
+    """
+    from gnnqlab.message.codecs.least_variance import LeastVariance
+    from gnnqlab.systems import adaqp_r, fixed_bits, sylvie_r
+    from gnnqlab.systems.recipes import adaqp, sylvie, vanilla
+
+    every = {
+        "vanilla": vanilla(),
+        "1-bit": fixed_bits(bits=1, parameters="bfloat16"),
+        "1-bit-r": replace(fixed_bits(bits=1), codec=LeastVariance()),
+        "adaqp": adaqp(parameters="bfloat16"),
+        "adaqp-r": adaqp_r(),
+        "sylvie": sylvie(),
+        "sylvie-r": sylvie_r(),
+    }
+    strange = sorted(set(names or ()) - set(every))
+    if strange:
+        raise ValueError(f"systems must be among {list(every)}, got {strange}")
+    return {name: system for name, system in every.items() if names is None or name in ("vanilla", *names)}
+
+
+def codec_trainings(
+    *,
+    seeds: int,
+    graph: str | None = None,
+    systems: Sequence[str] | None = None,
+    first_seed: int = 0,
+    epochs: int | None = None,
+    workers: tuple[int, ...] = (8,),
+    trainings: str = "runs/bench-codecs",
+) -> list[dict[str, Any]]:
+    """Train every line and set it beside Vanilla, and lines with better codes beside those without.
+
+    Args:
+        seeds: trainings of each line.
+        graph: names or paths, separated by commas; by default those of `GRAPHS` that are here.
+        systems: which of `LINES`; by default all.
+        first_seed: of the first of them.
+        epochs: of each training; by default what its graph needs.
+        workers: numbers of workers.
+        trainings: folder in which each is kept.
+
+    Returns:
+        Rows as :func:`benchmarks.engine.registry.measure` describes them; those of scores also have ``points`` and
+        ``half_interval``, and those of bytes ``low`` and ``high``, the ends of the ratio's 95 % interval.
+
+    Raises:
+        ValueError: if there is no seed, or a system is unknown.
+    """
+    from benchmarks.engine.graphs import find_graph
+    from benchmarks.studies.systems import trained
+    from gnnqlab.train.config.configure import configure
+    from gnnqlab.train.records.provenance import machine
+
+    if seeds < 1:
+        raise ValueError(f"seeds must be at least 1, got {seeds}")
+    chosen = lines(systems)
+    wanted = list(GRAPHS) if graph is None else graph.split(",")
+    sources = [path for name in wanted if (path := find_graph(name) or (name if graph else None))] or ["digits"]
+    kept = KeptTrainings(Path(trainings), machine())
+    progress = Progress(len(sources) * len(workers) * len(chosen) * seeds)
+    rows = []
+    for source in sources:
+        name = Path(source).stem
+        settings = {**SETTINGS, "epochs": GRAPHS.get(name, 60) if epochs is None else epochs}
+        for number in workers:
+            found: dict[str, list[Training]] = {line: [] for line in chosen}
+            for seed in range(first_seed, first_seed + seeds):
+                for line, system in chosen.items():
+                    config = configure(source, system=system, seed=seed, workers=number, **settings)
+                    found[line].append(trained(kept, config))
+                    progress.say(f"{name}, seed {seed}, {line}: {100 * found[line][-1].score:.2f} %")
+            shape = f"{settings['model']} {settings['layers']} x {settings['hidden']}, {settings['epochs']} epochs"
+            rows += compared(f"{name}, {shape}, {number} workers, {counted(seeds, first_seed)}", found)
+    return rows
+
+
+def compared(case: str, found: Mapping[str, Sequence[Training]]) -> list[dict[str, Any]]:
+    """Return the rows of one graph.
+
+    Args:
+        case: first column.
+        found: trainings by line, the same seeds in the same order; ``vanilla`` among them.
+    """
+    vanilla, rows = found["vanilla"], []
+    theirs = 100 * statistics.fmean(one.score for one in vanilla)
+    for name, trainings in found.items():
+        if name == "vanilla":
+            continue
+        difference = paired([one.score for one in trainings], [one.score for one in vanilla])
+        ours = 100 * statistics.fmean(one.score for one in trainings)
+        figure = f"{name}: test score, {difference}"
+        rows.append(
+            {
+                **row(case, figure, ours, "%", "vanilla", theirs, None),
+                "points": difference.points,
+                "half_interval": difference.half,
+            }
+        )
+        if name == "1-bit-r":
+            lost = difference.loss_at_most
+            figure = f"{name}: points of test score lost at most (95 %)"
+            rows.append(row(case, figure, lost, "points", "allowed", POINTS, POINTS / max(lost, LEAST_POINTS), 1.0))
+        bits = mean_of(trainings, "bits")
+        rows.append(row(case, f"{name}: mean width of what travels", bits, "bits", "", None, None))
+    targets = [one.best - MARGIN for one in vanilla]
+    for name, rivals in RIVALS.items():
+        for rival in rivals:
+            if {name, rival} <= set(found):
+                sent = [_bytes_to(found[line], targets) for line in (name, rival)]
+                rows.append(_fewer(case, name, rival, *sent, goal=FEWER if name.startswith(f"{rival}-") else None))
+    return rows
+
+
+def _bytes_to(trainings: Sequence[Training], targets: Sequence[float]) -> list[float]:
+    return [one.bytes_to(target) for one, target in zip(trainings, targets, strict=True)]
+
+
+def _fewer(
+    case: str, name: str, rival: str, ours: Sequence[float], theirs: Sequence[float], *, goal: float | None
+) -> dict[str, Any]:
+    """Return the row of one pair; the ratio is the geometric mean over seeds in which both get there."""
+    both = [(mine, other) for mine, other in zip(ours, theirs, strict=True) if not math.isnan(mine + other)]
+    figure = f"{name}: bytes to Vanilla's accuracy"
+    there = [sum(not math.isnan(each) for each in values) for values in (ours, theirs)]
+    if not both:
+        figure += f" ({there[0]} of {len(ours)} reach it, {rival} {there[1]})"
+        return row(case, figure, None, "MB", rival, None, None, goal)
+    logs = [math.log(other / mine) for mine, other in both]
+    middle, half = statistics.fmean(logs), half_interval(logs)
+    low, high = math.exp(middle - half), math.exp(middle + half) if half < 700 else math.inf
+    figure += f" ({low:.2f} to {high:.2f} times fewer; {there[0]} of {len(ours)} reach it, {rival} {there[1]})"
+    mine, other = (statistics.fmean(values) / 1e6 for values in zip(*both, strict=True))
+    return {**row(case, figure, mine, "MB", rival, other, math.exp(middle), goal), "low": low, "high": high}

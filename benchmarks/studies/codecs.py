@@ -1,0 +1,264 @@
+"""What codecs make of the rows of a real training, by direction, layer and bits, and of the gradient.
+
+Two workers on a METIS partition, 3 layers of width 256 after some epochs of exact training, no dropout. The error of a
+message is relative to the squared norm of its rows; bytes of a row of 256 columns stand in the figure. One rotation
+keeps a bias on spiky and on short rows, and rounding to the nearest on all, which stands there too. Of the codecs
+without a bias that take at most as many bytes as row min-max codes, the one with the least error of a direction, over
+its layers, stands beside them: the variance of rows as an assigner has it, of which something is asked. The codec that
+chooses row by row is among them.
+
+What that is worth to the gradient of all weights is a line of its own, of which nothing is asked: late in a training
+most of its noise comes of the rows forward, through the loss, with heavy tails, and follows no sum of rows' errors.
+
+Then messages that depend on those before, over the last epochs of such a training: the error of rows sent as
+differences to what their receiver holds beside that of whole rows in the same codes, and the error of the mean of all
+messages rounded to the nearest with feedback beside that without. Features, which never change, are left out: they may
+as well travel once.
+
+With ``--seeds`` whole trainings are compared instead (:mod:`benchmarks.studies.codec_trainings`): scores at one bit
+beside Vanilla's, and bytes until its accuracy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.engine.graphs import find_graph
+from benchmarks.engine.progress import Progress
+from benchmarks.engine.rows import row
+from benchmarks.studies.codec_trainings import codec_trainings
+from gnnqlab.bits.row import row_bytes
+from gnnqlab.message.codecs.codec import Codec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from gnnqlab.graph.graph import Graph
+    from gnnqlab.nn.models.registry import ModelSettings
+
+__all__ = ["codecs"]
+
+GRAPHS = {"cora": 60, "citeseer": 60, "amazon_computers": 60, "coauthor_physics": 40}
+"""Graph -> epochs of training before the rows are taken; 20 on any other."""
+MODELS = ("gcn", "graphsage", "gat")
+GOALS: dict[int, float | None] = {1: 10.0, 2: 10.0, 4: 4.0, 8: 1.0}
+"""Bits -> how many times less variance gradient rows should have in the best codec; rows forward never more."""
+LAST = 10
+"""Epochs at the end of a training over which messages depend on those before."""
+PARTS = ("messages", "means", "gradients", "late")
+"""Errors of every codec's messages; their means by direction in the best one; gradients; messages that depend on those
+before."""
+BIASED = ("rotated once", "MXFP8 to the nearest")
+BY_ROW = "least variance"
+
+
+def codecs(
+    repeats: int = 16,
+    *,
+    graph: str | None = None,
+    models: Sequence[str] = MODELS,
+    systems: Sequence[str] | None = None,
+    seeds: int | None = None,
+    first_seed: int = 0,
+    epochs: int | None = None,
+    workers: tuple[int, ...] | None = None,
+    parts: Sequence[str] = PARTS,
+    trainings: str = "runs/bench-codecs",
+) -> list[dict[str, Any]]:
+    """Measure errors of messages and variances of gradients, or with ``seeds`` what whole trainings come to.
+
+    Args:
+        repeats: passes by which the variance of a gradient is measured.
+        graph: names or paths, separated by commas; by default those of `GRAPHS` that are here.
+        models: whose rows are taken.
+        epochs: of training; by default what the graph needs.
+        parts: of the table, some of `PARTS`.
+        systems, seeds, first_seed, workers, trainings: as for
+            :func:`benchmarks.studies.codec_trainings.codec_trainings`.
+
+    Returns:
+        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+
+    Raises:
+        ValueError: if an option of trainings comes without ``seeds``, or a model or a part with them, or there is no
+            such part.
+    """
+    if not parts or not set(parts) <= set(PARTS):
+        raise ValueError(f"parts must be some of {PARTS}, got {tuple(parts)}")
+    if seeds is not None:
+        if tuple(parts) != PARTS:
+            raise ValueError(f"trainings for --seeds are one table, got parts {list(parts)}; leave them out")
+        if tuple(models) != MODELS:
+            raise ValueError(f"trainings for --seeds are of one model, got models {list(models)}; leave them out")
+        more = {} if workers is None else {"workers": workers}
+        return codec_trainings(
+            seeds=seeds, graph=graph, systems=systems, first_seed=first_seed, epochs=epochs, trainings=trainings, **more
+        )
+    if systems is not None or workers is not None or first_seed:
+        raise ValueError("--systems, --workers and --first-seed are of whole trainings; add --seeds or leave them out")
+    paths: dict[str, str] = {}
+    for name in GRAPHS if graph is None else graph.split(","):
+        path = find_graph(name) or (None if graph is None else name)
+        if path is None:
+            print(f"bench codecs: {name}.npz is not here, so its rows are left out", flush=True)
+            continue
+        paths[Path(name).stem] = path
+    rows, progress = [], Progress(len(paths) * len(models) * len(GOALS))
+    for stem, path in paths.items():
+        for model in models:
+            trained = GRAPHS.get(stem, 20) if epochs is None else epochs
+            rows += _rows(stem, path, model, trained, repeats, parts, progress)
+    return rows
+
+
+def _rows(
+    name: str, path: str, model: str, epochs: int, repeats: int, parts: Sequence[str], progress: Progress
+) -> list[dict[str, Any]]:
+    from gnnqlab.graph.sources import load
+    from gnnqlab.message.direction import ByDirection
+    from gnnqlab.nn.models.registry import ModelSettings
+    from gnnqlab.simulation.codec_error import codec_error, trained_rows
+    from gnnqlab.simulation.gradient_noise import trained_weights
+
+    usual = _usual()
+    graph, shape = load(path), ModelSettings(name=model, layers=3, hidden=256, dropout=0.0)
+    weights = trained_weights(graph, shape, epochs)
+    sent = trained_rows(graph, shape, weights)
+    found = _in_time(f"{name}, {model}", graph, shape, epochs) if "late" in parts else []
+    for bits, goal in GOALS.items():
+        others = _codecs(bits)
+        worst: dict[str, dict[str, float]] = {}
+        for place, rows in sent.items():
+            plain = codec_error(usual, rows, bits).squared
+            errors = worst.setdefault(place.direction, dict.fromkeys(["min-max", *others], 0.0))
+            errors["min-max"] += plain
+            for kind, codec in others.items():
+                error = codec_error(codec, rows, bits)
+                errors[kind] += error.squared
+                if "messages" not in parts:
+                    continue
+                case = f"{name}, {model}, {place.direction}, layer {place.layer}, {bits} bit"
+                figure = f"squared error of a message, {kind}, {_row_bytes(codec, bits)} B a row"
+                figure += f" ({error.bias:.3f} of the norm is bias)"
+                ratio = plain / error.squared if error.squared else None
+                found.append(row(case, figure, error.squared, "of the square", "row min-max", plain, ratio))
+        every = {"min-max": usual, **others}
+        best = {direction: _best(errors, every, bits) for direction, errors in worst.items()}
+        for direction, errors in worst.items() if "means" in parts else ():
+            ours, plain = errors[best[direction]], errors["min-max"]
+            share = _row_bytes(every[best[direction]], bits) / _row_bytes(usual, bits)
+            layers = sum(place.direction == direction for place in sent)
+            figure = f"variance of rows, the best codec of the direction ({share:.0%} of the bytes; {best[direction]})"
+            case = f"{name}, {model}, {direction}, mean of layers, {bits} bit"
+            asked = goal if direction == "backward" else 1.0
+            found.append(
+                row(
+                    case, figure, ours / layers, "of the square", "row min-max", plain / layers, _ratio(plain, ours),
+                    asked,
+                )
+            )  # fmt: skip
+        progress.say(f"{name}, {model}, {bits} bit")
+        if "gradients" not in parts:
+            continue
+        pairs = {"the best codecs by direction": (best["forward"], best["backward"])}
+        if BY_ROW in others:
+            pairs["each row in the code of the least variance"] = (BY_ROW, BY_ROW)
+        noises: dict[tuple[str, str], float] = {}
+        for pair in {("min-max", "min-max"), *pairs.values()}:
+            codec_pair = ByDirection(*(every[each] for each in pair))
+            noises[pair] = _noise(graph, shape, weights, bits, repeats, codec_pair)
+        for kind, pair in pairs.items():
+            figure = f"variance of the gradient of all weights, {kind} ({repeats} passes; {' forward, '.join(pair)})"
+            ours, plain = noises[pair], noises["min-max", "min-max"]
+            found.append(
+                row(
+                    f"{name}, {model}, {bits} bit", figure, ours, "of the square", "row min-max", plain,
+                    _ratio(plain, ours),
+                )
+            )  # fmt: skip
+    return found
+
+
+def _best(errors: dict[str, float], every: dict[str, Codec], bits: int) -> str:
+    """Return the codec of the least error, without a bias and in at most the bytes of codes between a row's ends."""
+    most = _row_bytes(every["min-max"], bits)
+    known = [kind for kind, codec in every.items() if kind not in BIASED and _row_bytes(codec, bits) <= most]
+    return min(sorted(known), key=errors.__getitem__)
+
+
+def _noise(graph: Graph, shape: ModelSettings, weights: Tensor, bits: int, repeats: int, codec: Any) -> float:
+    """Variance of the gradient over its square."""
+    from gnnqlab.bits.policy import Fixed
+    from gnnqlab.simulation.gradient_noise import gradient_noise
+
+    return gradient_noise(graph, Fixed(bits=bits), shape, repeats=repeats, weights=weights, codec=codec).relative
+
+
+def _in_time(of: str, graph: Graph, shape: ModelSettings, epochs: int) -> list[dict[str, Any]]:
+    """Measure differences and error feedback over the last epochs of a training."""
+    from gnnqlab.course.experiments.late_messages import late_error, late_rows
+    from gnnqlab.message.caches.cache import NoCache
+    from gnnqlab.message.caches.difference import Difference
+    from gnnqlab.message.caches.feedback import Feedback
+    from gnnqlab.message.codecs.codec import Stochastic
+    from gnnqlab.message.codecs.linear import Linear
+    from gnnqlab.message.codecs.rotated import Rotated
+
+    found = []
+    for place, rows in late_rows(graph, shape, epochs, last=min(LAST, epochs)).items():
+        if bool((rows == rows[0]).all()):
+            continue
+        for bits in GOALS:
+            case = f"{of}, {place.direction}, layer {place.layer}, {bits} bit, last {rows.shape[0]} of {epochs} epochs"
+            # Errors of codes between a row's ends would grow at one bit.
+            kind, codec = ("rotated", Rotated()) if bits == 1 else ("row min-max", Stochastic())
+            ours, theirs = (late_error(cache, codec, rows, bits).squared for cache in (Difference(), NoCache()))
+            figure = f"squared error of a message, {kind} codes of differences, {_row_bytes(codec, bits)} B a row"
+            found.append(row(case, figure, ours, "of the square", f"{kind} of rows", theirs, _ratio(theirs, ours)))
+            nearest = Linear()
+            ours, theirs = (late_error(cache, nearest, rows, bits).of_mean for cache in (Feedback(), NoCache()))
+            figure = (
+                f"squared error of the mean message, to the nearest with feedback, {_row_bytes(nearest, bits)} B a row"
+            )
+            found.append(row(case, figure, ours, "of the square", "without", theirs, _ratio(theirs, ours)))
+    return found
+
+
+def _ratio(theirs: float, ours: float) -> float | None:
+    return theirs / ours if ours else None
+
+
+def _usual() -> Codec:
+    """Return row min-max codes, with float32 parameters as in AdaQP."""
+    from gnnqlab.message.codecs.codec import Stochastic
+
+    return Stochastic()
+
+
+def _codecs(bits: int) -> dict[str, Codec]:
+    """Return the codecs that stand beside row min-max; rotated rows of 8 bits, and those
+    whose code is chosen by row, are those of min-max codes."""
+    from gnnqlab.message.codecs.fp8 import FP8, MXFP8
+    from gnnqlab.message.codecs.least_variance import LeastVariance
+    from gnnqlab.message.codecs.rotated import Rotated
+    from gnnqlab.message.codecs.spikes import Spikes
+
+    if bits < 8:
+        return {
+            "rotated once": Rotated(rotations=1),
+            "rotated twice": Rotated(),
+            "4 spikes apart": Spikes(),
+            BY_ROW: LeastVariance(),
+        }
+    return {
+        "4 spikes apart": Spikes(),
+        "FP8": FP8(rounding="stochastic"),
+        "MXFP8": MXFP8(rounding="stochastic"),
+        "MXFP8 to the nearest": MXFP8(),
+    }
+
+
+def _row_bytes(codec: Codec, bits: int) -> int:
+    return row_bytes(bits, 256, codec.param_bytes)

@@ -1,0 +1,267 @@
+"""A whole epoch: ours on one worker beside the same model in ``dgl.nn``, and where two workers' time goes.
+
+All train the same 3-layer model of width 256 with the same dropout, LayerNorm and Adam on the same graph, epoch by
+epoch in turn, each in a process of its own. Where features are sparse there are two lines: sparse input on both sides,
+and dense input on both; one side alone would compare a product with zeros to one without. A second rival also gets what
+ours tells the C library about memory.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import multiprocessing
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.engine.environ import environ
+from benchmarks.engine.graphs import find_graph
+from benchmarks.engine.rows import row
+from benchmarks.studies.link import over_link
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["epoch"]
+
+GRAPHS = ("coauthor_physics", "sbm:200000,16,50")
+MODELS = ("gcn", "graphsage")
+GOALS = {("dgl.nn", "sparse input"): 1.8, ("dgl.nn", "dense input"): 1.8, ("dgl.nn, pages kept", "dense input"): 3.0}
+
+Prepare = Callable[[str, str], Callable[[int], object]]
+"""Sets up (graph, model) and returns what trains one epoch."""
+
+
+def epoch(
+    repeats: int | None = None,
+    *,
+    link: str | None = None,
+    comm_share: float | None = None,
+    hosts: int | None = None,
+    workers: tuple[int, ...] | None = None,
+    graph: str | None = None,
+    models: tuple[str, ...] | None = None,
+    epochs: int | None = None,
+    seeds: int | None = None,
+    first_seed: int | None = None,
+) -> list[dict[str, Any]]:
+    """Measure epochs; ``coauthor_physics`` is looked for among downloaded data and in ``shared/data``.
+
+    Args:
+        repeats: interleaved repeats; 5 by default, 3 over a link.
+        link, comm_share: with one of them systems are measured side by side over a link between emulated hosts
+            (:func:`benchmarks.studies.link.over_link`), where ``hosts`` to ``first_seed`` belong.
+        graph: over a link its name or path, see there; without one several, separated by semicolons, by default
+            `GRAPHS`, of which those that are not here are left out.
+        models: names of models; over a link any, without one those of `MODELS`, which have a rival here.
+        hosts, workers, epochs, seeds, first_seed: see there.
+
+    Returns:
+        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+
+    Raises:
+        ValueError: if an option that belongs to a link comes without one, or a model has no rival here.
+    """
+    own = {"hosts": hosts, "workers": workers, "epochs": epochs, "seeds": seeds, "first_seed": first_seed}
+    given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+    if link is not None or comm_share is not None:
+        named = {"graph": graph, "models": models}
+        given |= {name: value for name, value in named.items() if value is not None}
+        return over_link(repeats or 1, link=link, comm_share=comm_share, **given)
+    if given:
+        raise ValueError(f"bench epoch takes {sorted(given)} together with a link only; add --link or --comm-share")
+    if strange := set(models or ()) - set(MODELS):
+        raise ValueError(f"models of bench epoch must be of {', '.join(MODELS)}, got {', '.join(sorted(strange))}")
+    repeats = 5 if repeats is None else repeats
+    rows = []
+    for name in graph.split(";") if graph else GRAPHS:
+        path = find_graph(name) or (name if graph else None)
+        if path is None:
+            print(f"bench epoch: {name}.npz is not here, so its rows are left out", flush=True)
+            continue
+        rows += _one_worker(name, path, repeats, models or MODELS)
+        rows += _two_workers(name, path)
+    return rows
+
+
+def _one_worker(name: str, path: str, repeats: int, models: tuple[str, ...] = MODELS) -> list[dict[str, Any]]:
+    """Return a line for sparse input on both sides, where the graph has it, and one for dense input on both."""
+    from gnnqlab.graph import load
+    from gnnqlab.graph.features import SparseRows
+
+    inputs = ["dense input"]
+    if isinstance(load(path).features, SparseRows):
+        inputs.insert(0, "sparse input")
+    rows = []
+    for model in models:
+        for taken in inputs:
+            rows += _side_by_side(name, path, model, taken, repeats)
+    return rows
+
+
+def _side_by_side(name: str, path: str, model: str, taken: str, repeats: int) -> list[dict[str, Any]]:
+    sparse = taken == "sparse input"
+    contestants: dict[str, Prepare] = {"ours": _ours if sparse else _ours_dense}
+    if importlib.util.find_spec("dgl") is not None:
+        contestants["dgl.nn"] = _dgl_sparse if sparse else _dgl
+        contestants["dgl.nn, pages kept"] = _dgl_sparse_with_pages_kept if sparse else _dgl_with_pages_kept
+    seconds = _in_turn(contestants, path, model, repeats)
+    ours = statistics.median(seconds["ours"])
+    rivals: list[str | None] = [name for name in seconds if name != "ours"]
+    rows = []
+    for rival in rivals or [None]:
+        other = None if rival is None else statistics.median(seconds[rival])
+        span = f"{min(seconds['ours']):.3g} to {max(seconds['ours']):.3g} s"
+        if rival is not None:
+            span += f"; rival {min(seconds[rival]):.3g} to {max(seconds[rival]):.3g} s"
+        rows.append(
+            row(
+                f"{name}, {model}, {taken}, one worker, {len(os.sched_getaffinity(0))} thread(s)",
+                f"epoch ({span})",
+                ours,
+                "s",
+                rival or "DGL is not installed",
+                other,
+                None if other is None else other / ours,
+                None if rival is None else GOALS.get((rival, taken)),
+            )
+        )
+    return rows
+
+
+def _in_turn(contestants: Mapping[str, Prepare], path: str, model: str, repeats: int) -> dict[str, list[float]]:
+    """Return seconds of each contestant's epochs, taken in turn, each in a process of its own, after two warm-ups."""
+    from gnnqlab.train.memory import large_pages
+
+    context = multiprocessing.get_context("spawn")
+    lines, processes = {}, []
+    for name, prepare in contestants.items():
+        lines[name], theirs = context.Pipe()
+        processes.append(context.Process(target=_contest, args=(prepare, path, model, theirs), daemon=True))
+        with environ({} if prepare in _AS_IT_IS else large_pages(os.environ)):
+            processes[-1].start()
+        lines[name].recv()  # one sets up at a time, so that none is measured while another loads
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for number in range(repeats + 2):
+        for name, line in lines.items():
+            line.send(number)
+            taken = line.recv()
+            if number > 1:
+                seconds[name].append(taken)
+    for line, process in zip(lines.values(), processes, strict=True):
+        line.send(None)
+        process.join()
+    return seconds
+
+
+def _contest(prepare: Prepare, path: str, model: str, line: Any) -> None:
+    from gnnqlab.train.memory import keep_pages
+
+    if prepare not in _AS_IT_IS:
+        keep_pages()
+    import torch
+
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    run = prepare(path, model)
+    line.send("ready")
+    while (number := line.recv()) is not None:
+        begun = time.perf_counter()
+        run(number)
+        line.send(time.perf_counter() - begun)
+
+
+def _ours(path: str, model: str, *, dense: bool = False) -> Callable[[int], object]:
+    from gnnqlab.graph import load
+    from gnnqlab.nn import LocalGraph, ModelSettings, build_model
+    from gnnqlab.train.config.run_config import TrainSettings
+    from gnnqlab.train.loop.node_labels import label_objective
+    from gnnqlab.train.loop.trainer import Trainer
+
+    graph = load(path)
+    local = LocalGraph(graph)
+    if dense:
+        local.densify_features()
+    network = build_model(ModelSettings(name=model), graph.num_features, graph.num_classes, seed=0)
+    return Trainer(local, label_objective(graph), network, TrainSettings()).epoch
+
+
+def _ours_dense(path: str, model: str) -> Callable[[int], object]:
+    return _ours(path, model, dense=True)
+
+
+def _dgl(path: str, model: str, *, sparse: bool = False) -> Callable[[int], object]:
+    import torch
+
+    from benchmarks.kernels.dgl_rival import Rival, as_csr, structure_of
+    from gnnqlab.graph import load
+    from gnnqlab.nn import ModelSettings
+    from gnnqlab.train.loop.node_labels import label_objective
+
+    graph = load(path)
+    objective, shape = label_objective(graph), (graph.num_features, graph.num_classes)
+    network = Rival(structure_of(graph), model, ModelSettings(name=model), *shape, sparse=sparse)
+    if sparse:
+        features = as_csr(graph)
+    else:
+        features = graph.features if isinstance(graph.features, torch.Tensor) else graph.features.to_dense()
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
+
+    def train(_: int) -> None:
+        optimizer.zero_grad()
+        objective.loss(network(features)).backward()
+        optimizer.step()
+
+    return train
+
+
+def _dgl_with_pages_kept(path: str, model: str) -> Callable[[int], object]:
+    """DGL with the C library told what ours tells it."""
+    return _dgl(path, model)
+
+
+def _dgl_sparse(path: str, model: str) -> Callable[[int], object]:
+    return _dgl(path, model, sparse=True)
+
+
+def _dgl_sparse_with_pages_kept(path: str, model: str) -> Callable[[int], object]:
+    return _dgl(path, model, sparse=True)
+
+
+_AS_IT_IS = (_dgl, _dgl_sparse)
+"""Who is not told about memory."""
+
+
+def _two_workers(name: str, path: str) -> list[dict[str, Any]]:
+    from gnnqlab.launch.local import launch
+    from gnnqlab.train.config.configure import configure
+
+    with tempfile.TemporaryDirectory() as root:
+        run = launch(configure(path, workers=2, epochs=6, evaluate_every=0), root=root, wait=True)
+        frame = run.records
+    return _explained(f"{name}, gcn, vanilla, two workers", frame[frame["epoch"] > 0])
+
+
+def _explained(case: str, records: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the share of every named phase in the epoch, and of all together."""
+    from gnnqlab.train.loop.clock import PARTS, PHASES
+
+    named = [part for phase in PHASES for part in PARTS.get(phase, (phase,)) if part not in ("evaluate", "other")]
+    whole = float(records["epoch_s"].sum())
+    shares = {phase: float(records[f"{phase}_s"].sum()) / whole for phase in named}
+    all_of_them = sum(shares.values())
+    return [
+        *(row(case, f"share of the epoch: {phase}", share, "", "", None, None) for phase, share in shares.items()),
+        row(
+            case,
+            "share of the epoch that named phases explain",
+            all_of_them,
+            "",
+            "the epoch by the wall clock",
+            1.0,
+            all_of_them,
+            0.95,
+        ),
+    ]

@@ -1,0 +1,171 @@
+"""What EXACT saves and what it costs: bytes kept for the backward pass by purpose, peak, time and accuracy.
+
+Each graph is trained whole, in one process, by a model of three layers, in float32 and with activations in codes, from
+the same weights with the same dropout. The peak is that of resident memory in a process of its own, above what is there
+before its first epoch; parameters, graph and features are there by then.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import re
+import statistics
+from pathlib import Path
+from typing import Any
+
+from benchmarks.engine.graphs import find_graph
+from benchmarks.engine.paired import counted, paired
+from benchmarks.engine.rows import row
+from benchmarks.kernels.pinned import interleaved, median, run_each, spread
+from benchmarks.studies.accuracy import BESIDE
+from gnnqlab.course.experiments.kept_bytes import PURPOSES, by_purpose
+
+__all__ = ["exact", "measure_peak"]
+
+GRAPHS = ("cora", "coauthor_physics", "amazon_computers")
+LAYERS, HIDDEN = 3, 256
+EPOCHS = 200
+"""Long enough for scores to settle: amazon_computers is at half of its score after 40."""
+SETTINGS: dict[str, dict[str, Any] | None] = {
+    "8 bits": {"bits": 8},
+    "2 bits": {"bits": 2},
+    "2 bits, an eighth of the columns": {"bits": 2, "ratio": 0.125},
+}
+_EPOCHS_OF_PEAK = 3
+
+
+def exact(
+    repeats: int = 5,
+    *,
+    graph: str | None = None,
+    models: tuple[str, ...] = ("gcn",),
+    epochs: int = EPOCHS,
+    seeds: int = 3,
+    first_seed: int = 0,
+) -> list[dict[str, Any]]:
+    """Measure float32 beside codes.
+
+    Args:
+        repeats: interleaved epochs of each contestant.
+        graph: name or path; by default those of three real graphs that are here, or ``digits`` if none is.
+        models: names.
+        epochs, seeds: of the trainings whose test scores are compared; no seed, no scores.
+        first_seed: of the first of them.
+
+    Returns:
+        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+
+    Raises:
+        ValueError: if there is nothing to measure.
+    """
+    if repeats < 1 or epochs < 1 or seeds < 0 or not models:
+        raise ValueError(f"repeats and epochs must be at least 1, seeds 0, got {repeats}, {epochs} and {seeds}")
+    if graph is None:
+        found = [path for name in GRAPHS if (path := find_graph(name)) is not None] or ["digits"]
+    else:
+        found = [find_graph(graph) or graph]
+    chosen = range(first_seed, first_seed + seeds)
+    return [each for source in found for model in models for each in _rows(source, model, repeats, epochs, chosen)]
+
+
+def measure_peak(source: str, model: str, settings: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Return the growth of resident memory over some epochs, ``[{"bytes": ...}]``; for a process of its own."""
+    from gnnqlab.graph import load
+
+    trainer = _trainer(load(source), model, settings, 0)
+    gc.collect()
+    before = _resident("VmRSS")
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # the high-water mark counts from here
+    except OSError:
+        before = _resident("VmHWM")
+    for epoch in range(_EPOCHS_OF_PEAK):
+        trainer.epoch(epoch)
+    return [{"bytes": _resident("VmHWM") - before}]
+
+
+def _rows(source: str, model: str, repeats: int, epochs: int, seeds: range) -> list[dict[str, Any]]:
+    import torch
+
+    from gnnqlab.graph import load
+
+    loaded = load(source)
+    wide = {name: _trainer(loaded, model, settings, 0) for name, settings in _contestants().items()}
+    number = itertools.count(1).__next__
+    seconds = interleaved({name: _epoch(trainer, number) for name, trainer in wide.items()}, repeats)
+    kept = {name: by_purpose(loaded, _shape(model), _products(settings)) for name, settings in _contestants().items()}
+    peaks = {
+        name: run_each(__name__ + ":measure_peak", threads=(1,), source=source, model=model, settings=settings)[0]
+        for name, settings in _contestants().items()
+    }
+    scores = {
+        name: [_score(loaded, model, settings, seed, epochs) for seed in seeds]
+        for name, settings in _contestants().items()
+    }
+    rows, base = [], "float32"
+    for name in SETTINGS:
+        case = f"{Path(source).stem}, {model} {LAYERS} x {HIDDEN}, {name}"
+        for purpose in (*PURPOSES, "others"):
+            ours, theirs = kept[name][purpose], kept[base][purpose]
+            if theirs or ours:
+                ratio = theirs / ours if ours else None
+                rows.append(row(case, f"kept for the backward pass: {purpose}", ours, "B", base, theirs, ratio))
+        ours, theirs = (sum(kept[which].values()) for which in (name, base))
+        rows.append(row(case, "kept for the backward pass, all", ours, "B", base, theirs, theirs / ours))
+        ours, theirs = (peaks[which]["bytes"] for which in (name, base))
+        rows.append(row(case, "peak above the first epoch's start", ours, "B", base, theirs, theirs / max(ours, 1)))
+        of, beside = seconds[name], seconds[base]
+        figure = f"epoch, {torch.get_num_threads()} thread(s) ({spread(of)}; rival {spread(beside)})"
+        rows.append(row(case, figure, median(of), "s", base, median(beside), median(beside) / median(of)))
+        if seeds:
+            difference = paired(scores[name], scores[base])
+            means = [100 * statistics.fmean(scores[which]) for which in (name, base)]
+            figure = f"test score, {epochs} epochs, {counted(len(seeds), seeds.start)}, {difference}"
+            rows.append(row(case, figure, means[0], "%", base, means[1], means[0] / means[1]))
+    return rows
+
+
+def _contestants() -> dict[str, dict[str, Any] | None]:
+    return {"float32": None, **SETTINGS}
+
+
+def _products(settings: dict[str, Any] | None) -> Any:
+    from gnnqlab.compute import ExactActivations, Float32Products
+
+    return Float32Products().build() if settings is None else ExactActivations(**settings).build()
+
+
+def _shape(model: str) -> Any:
+    from gnnqlab.nn import ModelSettings
+
+    return ModelSettings(name=model, layers=LAYERS, hidden=HIDDEN)
+
+
+def _trainer(graph: Any, model: str, settings: dict[str, Any] | None, seed: int) -> Any:
+    from gnnqlab.nn import LocalGraph, build_model
+    from gnnqlab.train.config.run_config import TrainSettings
+    from gnnqlab.train.loop.node_labels import label_objective
+    from gnnqlab.train.loop.trainer import Trainer
+
+    network = build_model(_shape(model), graph.num_features, graph.num_classes, seed=seed)
+    local = LocalGraph(graph, seed=seed, products=_products(settings))
+    return Trainer(local, label_objective(graph), network, TrainSettings(seed=seed, lr=BESIDE["lr"]))
+
+
+def _epoch(trainer: Any, number: Any) -> Any:
+    return lambda: trainer.epoch(number())
+
+
+def _score(graph: Any, model: str, settings: dict[str, Any] | None, seed: int, epochs: int) -> float:
+    trainer = _trainer(graph, model, settings, seed)
+    for epoch in range(epochs):
+        trainer.epoch(epoch)
+    return float(trainer.evaluate(epochs).test)
+
+
+def _resident(field: str) -> int:
+    """Bytes of a field of this process's status, ``VmRSS`` or ``VmHWM``."""
+    found = re.search(rf"^{field}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert found is not None
+    return int(found[1]) * 1024

@@ -1,0 +1,204 @@
+"""How soon a fault in a launched run is named, and how soon nothing of the run is left.
+
+Every case trains a small graph for real, on three workers, with a fault on purpose in one of them; figures are the
+worst of all repeats, beside what is promised and, for a killed worker, beside torchrun alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.engine.environ import environ
+from benchmarks.engine.rows import row
+from gnnqlab.errors import WorkerFailed
+from gnnqlab.launch import Run, processes
+from gnnqlab.launch import folder as files
+from gnnqlab.launch.guarded import plain_torchrun
+from gnnqlab.launch.local import launch
+from gnnqlab.partition import Random
+from gnnqlab.train.config.configure import configure
+from gnnqlab.train.config.run_config import RunConfig
+
+__all__ = ["faults"]
+
+_GRAPH = "sbm:2000,4,8"
+_PHASES: tuple[tuple[str, int | None], ...] = (("init", None), ("compute", 5), ("wait", 5), ("reduce", 5))
+
+
+def faults(repeats: int = 5) -> list[dict[str, Any]]:
+    """Measure every case ``repeats`` times; about 20 s a repeat on two cores."""
+    with tempfile.TemporaryDirectory(prefix="gnnqlab-faults-") as name:
+        root = Path(name)
+        launch(_config(epochs=1), root=root, wait=True)  # partitions once, so that no case pays for it
+        return [
+            *_starts(root, repeats),
+            *_reports(root, repeats),
+            *_endings(root, repeats),
+        ]
+
+
+def _config(workers: int = 3, epochs: int = 100_000, **settings: Any) -> RunConfig:
+    config = configure(_GRAPH, workers=workers, epochs=epochs, hidden=32, **settings)
+    return dataclasses.replace(config, system=dataclasses.replace(config.system, partition=Random()))
+
+
+def _promise(case: str, figure: str, value: float, limit: float) -> dict[str, Any]:
+    return row(case, figure, round(value, 3), "s", "promised", limit, round(limit / max(value, 1e-9), 2), 1.0)
+
+
+def _starts(root: Path, repeats: int) -> list[dict[str, Any]]:
+    launch(_config(workers=2, epochs=1), root=root, wait=True)
+    times: dict[str, list[float]] = {"fork": [], "spawn": []}
+    ends = []
+    for method, seconds in times.items():
+        for _ in range(repeats):
+            began = time.monotonic()
+            run = launch(_config(workers=2, epochs=20, start_method=method), root=root)
+            _until_epoch(run)
+            seconds.append(time.monotonic() - began)
+            run.wait()
+            last = max(pulse.time_ns for pulse in run._pulses())
+            ends.append((_event(run, "finished") - last) / 1e9)
+    fork, spawn = statistics.median(times["fork"]), statistics.median(times["spawn"])
+    case, figure, rival = "launch, 2 workers", "first epoch after (median)", "workers that import for themselves"
+    return [
+        _promise(case, figure, fork, 4.0),
+        row(case, figure, round(fork, 3), "s", rival, round(spawn, 3), round(spawn / fork, 2), 1.0),
+        _promise("last worker done", "run finished after", max(ends), 1.0),
+    ]
+
+
+def _reports(root: Path, repeats: int) -> list[dict[str, Any]]:
+    rows = []
+    for kind, limit, times in (("kill", 2.0, repeats), ("segv", 2.0, 1), ("raise", 2.0, 1), ("stop", 10.0, 1)):
+        seconds, right, trials = [], 0, 0
+        for phase, epoch in _PHASES if kind == "kill" else _PHASES[1:2]:
+            for _ in range(times):
+                fault = {"kind": kind, "rank": 1, "phase": phase, "epoch": epoch, "delay": 0.0}
+                with environ({"GNNQLAB_FAULT": json.dumps(fault)}):
+                    run = launch(_config(), root=root)
+                    with contextlib.suppress(WorkerFailed):
+                        run.wait(timeout=120)
+                first = run.errors[0]
+                right += (first.rank, first.phase, first.epoch) == (1, phase, -1 if epoch is None else epoch)
+                trials += 1
+                seconds.append((_event(run, "stalled" if kind == "stop" else "failed") - _struck(run.folder)) / 1e9)
+        case = {"kill": "worker killed", "segv": "worker crashed", "raise": "exception", "stop": "worker stopped"}[kind]
+        rows.append(_promise(case, f"reported after (worst of {trials})", max(seconds), limit))
+        rows.append(
+            row(case, "right rank, phase and epoch", right / trials, "share", "promised", 1.0, right / trials, 1.0)
+        )
+        if kind == "kill":
+            alone, figure = _torchrun_alone(root), f"reported after (worst of {trials})"
+            ours = max(seconds)
+            rows.append(
+                row(
+                    case,
+                    figure,
+                    round(ours, 3),
+                    "s",
+                    "torchrun alone ends",
+                    round(alone, 3),
+                    round(alone / ours, 1),
+                    1.0,
+                )
+            )
+    return rows
+
+
+def _torchrun_alone(root: Path) -> float:
+    """Seconds from the death of a worker to the end of a torchrun without guard."""
+    config = _config()
+    folder = files.create(root, files.new_id("alone"))
+    files.write_json(folder / "config.json", config.to_json())
+    fault = {"kind": "kill", "rank": 1, "phase": "wait", "epoch": 5}
+    with environ({"GNNQLAB_FAULT": json.dumps(fault), "TMPDIR": str(folder / "tmp")}):
+        subprocess.run(plain_torchrun(config.to_json(), folder), capture_output=True)
+        return (time.monotonic_ns() - _struck(folder)) / 1e9
+
+
+def _endings(root: Path, repeats: int) -> list[dict[str, Any]]:
+    def kill_guard(run: Run, launcher: subprocess.Popen[bytes]) -> None:
+        os.kill(run._guards()[0][0], signal.SIGKILL)
+
+    def kill_agent(run: Run, launcher: subprocess.Popen[bytes]) -> None:
+        guard = run._guards()[0][0]
+        os.kill(next(process.pid for process in processes.tree(guard) if process.parent == guard), signal.SIGKILL)
+
+    def kill_launcher(run: Run, launcher: subprocess.Popen[bytes]) -> None:
+        launcher.kill()
+        launcher.wait()
+
+    def stop(run: Run, launcher: subprocess.Popen[bytes]) -> None:
+        run.stop()
+
+    cases: dict[str, Callable[[Run, subprocess.Popen[bytes]], None]] = {
+        "launching process killed": kill_launcher,
+        "agent killed": kill_agent,
+        "guard killed": kill_guard,
+        "run.stop()": stop,
+    }
+    rows = []
+    for case, act in cases.items():
+        seconds = [_gone_after(root, act) for _ in range(repeats)]
+        rows.append(_promise(case, f"no process left after (worst of {repeats})", max(seconds), 5.0))
+    return rows
+
+
+def _gone_after(root: Path, act: Callable[[Run, subprocess.Popen[bytes]], None]) -> float:
+    code = (
+        "import json, sys, time; from gnnqlab.launch.local import launch; "
+        "from gnnqlab.train.config.run_config import RunConfig; "
+        "print(launch(RunConfig.from_json(json.loads(sys.argv[1])), root=sys.argv[2]).folder, flush=True); "
+        "time.sleep(1000)"
+    )
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", code, json.dumps(_config().to_json()), str(root)], stdout=subprocess.PIPE
+    )
+    assert launcher.stdout is not None
+    try:
+        run = Run(launcher.stdout.readline().decode().strip())
+        _until_epoch(run)
+        guard = run._guards()[0]
+        ours = [guard, *((process.pid, process.start) for process in processes.tree(guard[0]))]
+        began = time.monotonic()
+        act(run, launcher)
+        _until(lambda: not any(processes.alive(pid, start) for pid, start in ours), "the end of all processes")
+        return time.monotonic() - began
+    finally:
+        launcher.kill()
+        launcher.wait()
+        launcher.stdout.close()
+
+
+def _struck(folder: Path) -> int:
+    return int((folder / "heartbeat" / "fault-rank1").read_text())
+
+
+def _event(run: Run, name: str) -> int:
+    moment: int = next(event["monotonic_ns"] for event in run.events if event["event"] == name)
+    return moment
+
+
+def _until_epoch(run: Run) -> None:
+    _until(lambda: run.epoch >= 1, "the first epoch")
+
+
+def _until(condition: Callable[[], object], what: str, limit_s: float = 120.0) -> None:
+    until = time.monotonic() + limit_s
+    while not condition():
+        if time.monotonic() > until:
+            raise RuntimeError(f"{what} must come within {limit_s:.0f} s, got nothing; this machine is too busy")
+        time.sleep(0.005)

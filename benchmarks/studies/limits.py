@@ -1,0 +1,189 @@
+"""An epoch beside the limits of its parts: how much of each part is left to win (``course/experiments/limits.py`` says
+which).
+
+One worker trains Vanilla, two train AdaQP over a paced link, with one thread each: what threads lose to each other is
+not the matter here. The rates behind the limits are measured by the same workers right after their last epoch, all at
+once, so that they share memory and caches as in training. A sum of neighbours reads a row again for every edge; its
+limit reads each row once. The wire's part is what workers waited for it, its limit all bytes over the rate: behind
+computation the part may be less than the limit, which tells what was hidden, not how fast bytes were.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.engine.graphs import find_graph
+from benchmarks.engine.rows import row
+from benchmarks.studies.throughput import MODELS as SHAPES
+from gnnqlab.course.experiments.limits import EPOCH, OTHER, PARTS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gnnqlab.launch.run import Run
+    from gnnqlab.train.config.run_config import RunConfig
+    from gnnqlab.train.heartbeat import Heartbeat
+
+__all__ = ["fit_counted", "limits", "shown", "table"]
+
+GRAPHS = ("sbm:40000,16,50", "rmat:15,24", "amazon_computers")
+MODELS = ("gcn", "graphsage", "gcnii")
+SYSTEMS = {1: "vanilla", 2: "adaqp"}
+"""Workers -> system."""
+LINK = "1gbit"
+SETTLING = 3
+"""First epochs, which also set things up and, of AdaQP, end with the first assignment."""
+_LEAST, _REPEATS = "least-rank{}.json", "repeats.json"
+_LIMIT = "limit"
+
+
+def limits(
+    repeats: int = 7,
+    *,
+    graph: str | None = None,
+    models: Sequence[str] = MODELS,
+    workers: tuple[int, ...] = tuple(SYSTEMS),
+    hidden: int | None = None,
+    link: str = LINK,
+    epochs: int = 15,
+) -> list[dict[str, Any]]:
+    """Measure every graph, model and number of workers.
+
+    Args:
+        repeats: of each rate, of which the best counts.
+        graph: names or paths, separated by semicolons; by default `GRAPHS`, of which those that are not here are left
+            out.
+        models: names of models that sum neighbours, in the shapes of ``gnnqlab bench throughput``.
+        workers: numbers of workers, 1 and 2.
+        hidden: columns of hidden layers, where not those of these shapes.
+        link: rate of the paced link between two workers.
+        epochs: of each run; medians are over those but for the first three.
+
+    Returns:
+        Rows as :func:`benchmarks.engine.registry.measure` describes them, one a part and one for the epoch, in ms; the
+        ratio is limit over measured, 1 where nothing is left to win.
+
+    Raises:
+        ValueError: if a model attends or is unknown, there are other workers, or too few epochs.
+    """
+    from gnnqlab.graph.sources import load
+    from gnnqlab.train.config.configure import configure
+
+    known = [name for name in SHAPES if name != "gat"]
+    if strange := sorted(set(models) - set(known)):
+        raise ValueError(f"models must be among {known}, whose work is counted, got {strange}")
+    if others := sorted(set(workers) - set(SYSTEMS)):
+        raise ValueError(f"workers must be among {list(SYSTEMS)}, got {others}")
+    if epochs <= SETTLING:
+        raise ValueError(f"epochs must be at least {SETTLING + 1}, the first {SETTLING} are left out, got {epochs}")
+    rows = []
+    for name in graph.split(";") if graph else GRAPHS:
+        path = find_graph(name) or (name if Path(name).exists() else None)
+        if path is None:
+            print(f"bench limits: {name}.npz is not here, so its rows are left out", flush=True)
+            continue
+        whole = load(path)
+        for model in models:
+            for number in workers:
+                joined: dict[str, Any] = {} if number == 1 else {"hosts": number, "link": link, "wire": "paced"}
+                shape = SHAPES[model] if hidden is None else {**SHAPES[model], "hidden": hidden}
+                config = configure(
+                    whole, model=model, system=SYSTEMS[number], workers=number, epochs=epochs, evaluate_every=0,
+                    threads_per_worker=1, **joined, **shape,
+                )  # fmt: skip
+                rows += _measured(Path(path).stem if path.endswith(".npz") else path, config, repeats)
+    return rows
+
+
+def table(case: str, found: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of :func:`gnnqlab.course.experiments.limits.limits_table`."""
+    rows = []
+    for part, line in found.iterrows():
+        measured, limit = float(line["measured (ms)"]), float(line["limit (ms)"])
+        if part == OTHER:
+            rows.append(row(case, str(part), measured, "ms", "", None, None))
+        else:
+            rows.append(row(case, str(part), measured, "ms", _LIMIT, limit, limit / measured))
+    return rows
+
+
+def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return the table as a person reads it: each part beside its limit, and its share of the epoch."""
+    epochs = {each["case"]: each["value"] for each in rows if each["figure"] == EPOCH}
+    return [
+        {
+            "case": each["case"],
+            "part": each["figure"],
+            "measured (ms)": f"{each['value']:.4g}",
+            "limit (ms)": "none" if each["rival_value"] is None else f"{each['rival_value']:.4g}",
+            "measured / limit": "" if each["ratio"] is None else f"{1 / each['ratio']:.2f}",
+            "share": f"{100 * each['value'] / epochs[each['case']]:.1f} %",
+        }
+        for each in rows
+    ]
+
+
+def _measured(name: str, config: RunConfig, repeats: int) -> list[dict[str, Any]]:
+    from gnnqlab.launch.local import launch
+
+    def prepare(folder: Path) -> None:
+        (folder / _REPEATS).write_text(json.dumps(repeats))
+
+    with tempfile.TemporaryDirectory(prefix="gnnqlab-") as root:
+        fit = f"{__name__}:fit_counted"
+        with launch(config, root=root, prepare=prepare, fit=fit) as run:  # its end waits until the machine is quiet
+            found, label = _beside_limits(run.wait(), config), run.summary["link"]
+    over = f" over {label}" if config.workers > 1 else ""
+    shape = f"{config.model.name} {config.model.layers} x {config.model.hidden}"
+    return table(f"{name}, {shape}, {config.workers} worker(s), {config.system.name}{over}", found)
+
+
+def _beside_limits(run: Run, config: RunConfig) -> pd.DataFrame:
+    """Return the limits of a run: means over workers of what each spent and could have, medians over epochs."""
+    import pandas as pd
+
+    from gnnqlab.course.experiments.limits import limits_table
+    from gnnqlab.launch.calibrate import sent_by_host
+
+    records, summary = run.records, run.summary
+    settled = records[records["epoch"] >= SETTLING]
+    phases = sorted({phase for part in PARTS.values() for phase in part} | {EPOCH})
+    means = settled.groupby("epoch")[[f"{phase}_s" for phase in phases]].mean().median()
+    least = pd.DataFrame([json.loads((run.folder / _LEAST.format(rank)).read_text()) for rank in range(config.workers)])
+    wire_s = 0.0
+    if rate := summary.get("link_bytes_per_s"):
+        sent = settled.groupby("epoch")[["bytes_payload", "bytes_params", "bytes_headers"]].sum().sum(axis=1).median()
+        wire_s = sent_by_host(sent, records["bytes_gradients"].max(), config.workers, summary["hosts"]) / rate
+    return limits_table(
+        {phase: float(means[f"{phase}_s"]) for phase in phases},
+        {str(part): float(each) for part, each in least.mean().items()},
+        wire_s=wire_s,
+        overlapped=config.workers > 1,
+    )
+
+
+# -- in the workers -------------------------------------------------------------------------------------------------
+
+
+def fit_counted(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Heartbeat) -> None:
+    """Train with counted products, then write what the parts of an epoch take at least, at rates measured here."""
+    import torch.distributed as dist
+
+    from gnnqlab.course.experiments.counted import Work, count
+    from gnnqlab.course.experiments.limits import coded_bytes, least_s
+    from gnnqlab.course.experiments.rates import Rates
+    from gnnqlab.train.loop.fit import fit
+    from gnnqlab.train.loop.trainer import Trainer
+
+    seen: list[tuple[Trainer, Work]] = []
+    fit(config, folder, rank, workers, heartbeat, watch=lambda trainer: seen.append((trainer, count(trainer))))
+    [(trainer, work)] = seen
+    rates = Rates(repeats=json.loads((folder / _REPEATS).read_text()))
+    if workers > 1:
+        dist.barrier()
+    found = least_s(work, rates, coded=coded_bytes(trainer))
+    (folder / _LEAST.format(rank)).write_text(json.dumps(found))

@@ -1,0 +1,207 @@
+"""Systems side by side over a link between emulated hosts (AdaQP Table 4): throughput, and what bounds it.
+
+All train the same 3-layer model of width 256 on the same partition over the same link, run after run in turn. Beside
+them runs Vanilla with every message left out: what computation alone takes, and so the most that any way of sending
+less can reach.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.engine.link_run import ALONE, Measured, measure_in_turn, measure_run, usual_graph
+from benchmarks.engine.paired import counted, paired
+from benchmarks.engine.rows import row
+
+if TYPE_CHECKING:
+    from gnnqlab.train.config.run_config import RunConfig
+
+__all__ = ["over_link"]
+
+MODELS = ("gcn", "graphsage")
+CONTESTANTS: Mapping[str, Mapping[str, Any]] = {
+    "vanilla": {},
+    "vanilla+": {"system": "adaqp-p", "gradients": "bfloat16"},
+    "pipegcn": {"system": "pipegcn"},
+    "fixed-bits": {"system": "fixed-bits", "bits": 2},
+    "adaqp-p": {"system": "adaqp-p"},
+    "adaqp-q": {"system": "adaqp-q"},
+    "adaqp": {"system": "adaqp"},
+    "adaqp in bfloat16": {"system": "adaqp", "parameters": "bfloat16", "gradients": "bfloat16"},
+}
+"""Systems with their settings. Those in bfloat16 send everything else in 16 bits too: parameters of rows, and gradients
+of weights, layer by layer under the backward pass; ``vanilla+`` is Vanilla with these services and the overlap."""
+WITH_GOALS = ("adaqp", "adaqp in bfloat16")
+SPEED_GOALS = {1: 3.3, 2: 3.0}
+"""Throughput over Vanilla at 75 % communication, by workers on a host."""
+
+
+def over_link(
+    repeats: int = 1,
+    *,
+    link: str | None = None,
+    comm_share: float | None = None,
+    hosts: int = 2,
+    workers: tuple[int, ...] = (2, 4),
+    graph: str | None = None,
+    models: Sequence[str] = MODELS,
+    contestants: Sequence[str] = tuple(CONTESTANTS),
+    epochs: int = 120,
+    seeds: int = 0,
+    first_seed: int = 0,
+) -> list[dict[str, Any]]:
+    """Measure every model with every number of workers.
+
+    Args:
+        repeats: runs of each system, in turn.
+        link: rate of each host's link.
+        comm_share: instead of it, the share of its epoch that Vanilla communicates; 0.75 if neither is given.
+        hosts: emulated hosts.
+        workers: numbers of workers.
+        graph: name or path; the usual graph if there is none.
+        models: names of models.
+        contestants: which of ``CONTESTANTS``, ``vanilla`` first.
+        epochs: epochs of each run; the widths of AdaQP are assigned every 50.
+        seeds: trainings of 60 epochs with Vanilla and AdaQP whose accuracies are compared; without a link, because
+            results do not depend on it.
+        first_seed: of the first of these trainings; the next ones follow.
+
+    Returns:
+        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+    """
+    from gnnqlab.launch.calibrate import settle
+    from gnnqlab.train.config.configure import configure
+
+    if link is None and comm_share is None:
+        comm_share = 0.75
+    source = usual_graph() if graph is None else graph
+    rows = []
+    for model in models:
+        for number in workers:
+            shared: dict[str, Any] = {
+                "model": model,
+                "workers": number,
+                "epochs": epochs,
+                "evaluate_every": 0,
+                "hosts": hosts,
+            }
+            configs = [
+                configure(source, link=link, comm_share=comm_share, **shared, **CONTESTANTS[name])
+                for name in contestants
+            ]
+            rows += _side_by_side(dict(zip(contestants, settle(configs), strict=True)), repeats)
+        if seeds:
+            rows += _accuracies(source, model, workers[0], range(first_seed, first_seed + seeds))
+    return rows
+
+
+def _side_by_side(contestants: Mapping[str, RunConfig], repeats: int) -> list[dict[str, Any]]:
+    found = measure_in_turn({ALONE: contestants["vanilla"], **contestants}, repeats)
+    config = contestants["vanilla"]
+    assert config.launch.hosts is not None
+    case = f"{config.model.name}, {config.workers} workers, {found['vanilla'][0].label}"
+    return _Table(case, config.workers // config.launch.hosts, found).rows()
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The rows of one model and number of workers: medians over repeats."""
+
+    case: str
+    a_host: int
+    """Workers on a host."""
+    found: Mapping[str, Sequence[Measured]]
+
+    def rows(self) -> list[dict[str, Any]]:
+        epoch_s, alone_s = self._median("vanilla", "epoch_s"), self._median(ALONE, "compute_s")
+        share = self._median("vanilla", "comm_s") / epoch_s
+        rows = [
+            self._row("communication share of Vanilla", share, "", "", None, None),
+            self._row("vanilla: epoch, median", epoch_s, "s", ALONE, alone_s, alone_s / epoch_s),
+            self._limited("vanilla: wire time over bytes by rate", self._median("vanilla", "wire"), 1.1, main=True),
+        ]
+        for name in self.found:
+            if name not in ("vanilla", ALONE):
+                rows += self._beside_vanilla(name)
+        return rows
+
+    def _beside_vanilla(self, name: str) -> list[dict[str, Any]]:
+        main = name in WITH_GOALS  # the others are its parts
+        epoch_s, alone_s = self._median(name, "epoch_s"), self._median(ALONE, "compute_s")
+        assign_s = self._median(name, "assign_s")
+        rows = [
+            *self._whole(name),
+            self._faster(
+                f"{name}: epoch, median", name, "epoch_s", "s", SPEED_GOALS.get(self.a_host) if main else None
+            ),
+            self._row(f"{name}: epoch, median", epoch_s, "s", ALONE, alone_s, alone_s / epoch_s, 0.8 if main else None),
+            self._faster(f"{name}: exposed communication", name, "comm_s", "s", 1 / 0.15 if main else None),
+            self._faster(f"{name}: bytes an epoch", name, "bytes_sent", "B", None),
+            self._limited(
+                f"{name}: encode + decode, share of the epoch", self._median(name, "quant_s") / epoch_s, 0.05, main=main
+            ),
+            self._limited(f"{name}: wire time over bytes by rate", self._median(name, "wire"), 1.1, main=main),
+            self._limited(
+                f"{name}: of it from a sender's post, its receiver there", self._median(name, "wire_itself"), 1.1,
+                main=False,
+            ),
+        ]  # fmt: skip
+        if assign_s:
+            rows.append(self._limited(f"{name}: assignment, share of wall-clock", assign_s / epoch_s, 0.005, main=main))
+        return rows
+
+    def _whole(self, name: str) -> list[dict[str, Any]]:
+        """The whole training, its first epoch and its assignments included, and the processor time of these."""
+        trainings = [one.training for one in self.found[name] if one.training is not None]
+        others = [one.training for one in self.found["vanilla"] if one.training is not None]
+        if not trainings or not others:
+            return []
+        ours, theirs = (statistics.median(one.train_s for one in each) for each in (trainings, others))
+        rows = [self._row(f"{name}: whole training", ours, "s", "vanilla", theirs, theirs / ours)]
+        if taken := statistics.median(one.assign_cpu_s for one in trainings):
+            what = f"{name}: assignments in the background, processor time"
+            rows.append(self._row(what, taken, "s", "whole training", ours, taken / ours))
+        return rows
+
+    def _median(self, name: str, value: str) -> float:
+        return statistics.median(getattr(one, value) for one in self.found[name])
+
+    def _row(
+        self, figure: str, value: float, unit: str, rival: str, other: float | None, ratio: float | None,
+        goal: float | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        return row(self.case, figure, value, unit, rival, other, ratio, goal)
+
+    def _faster(self, figure: str, name: str, value: str, unit: str, goal: float | None) -> dict[str, Any]:
+        """A row beside Vanilla's; ``goal`` times less is asked for."""
+        ours, other = self._median(name, value), self._median("vanilla", value)
+        return self._row(figure, ours, unit, "vanilla", other, other / max(ours, 1e-9), goal)
+
+    def _limited(self, figure: str, value: float, most: float, *, main: bool) -> dict[str, Any]:
+        """A row beside the most that it should be."""
+        return self._row(figure, value, "", "at most", most, most / max(value, 1e-9), 1.0 if main else None)
+
+
+def _accuracies(source: Any, model: str, workers: int, seeds: range) -> list[dict[str, Any]]:
+    from gnnqlab.train.config.configure import configure
+
+    scores: dict[str, list[float]] = {"vanilla": [], "adaqp": []}
+    for seed in seeds:
+        for name, got in scores.items():
+            got.append(measure_run(configure(source, system=name, model=model, workers=workers, seed=seed)).score)
+    found = paired(scores["adaqp"], scores["vanilla"])
+    return [
+        row(
+            f"{model}, {workers} workers, {counted(len(seeds), seeds.start)}, 60 epochs",
+            f"adaqp: test score, points above vanilla (95 % interval ± {found.half:.2f})",
+            found.points,
+            "points",
+            "vanilla, per cent",
+            100 * statistics.fmean(scores["vanilla"]),
+            0.3 / max(abs(found.points), 1e-9),
+            1.0,
+        )
+    ]

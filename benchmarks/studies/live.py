@@ -1,0 +1,139 @@
+"""What watching a run costs it: epochs of one run with and without a live view, block by block in random order.
+
+The view lives in the kernel of a notebook, as it does for a person, with every message to the screen made and sent;
+no browser draws them here. Where there is no Jupyter it lives in this process.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+import statistics
+import tempfile
+import threading
+import time
+from typing import Any
+
+import numpy as np
+
+from benchmarks.engine.rows import row
+
+__all__ = ["alternate", "live"]
+
+GRAPH = "sbm:20000,8,20"
+BLOCK_S = 6.0
+GOAL = 1 / 1.01
+_SETTLED = 5
+"""Epochs before the first block."""
+
+
+def live(repeats: int = 8) -> list[dict[str, Any]]:
+    """Measure epochs of one run on two workers with and without a live view.
+
+    Args:
+        repeats: pairs of blocks of 6 s, one with the view and one without.
+
+    Returns:
+        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+    """
+    kernel = all(importlib.util.find_spec(name) is not None for name in ("jupyter_client", "ipykernel"))
+    found = _in_kernel(repeats) if kernel else alternate(repeats)
+    with_s, without_s = found["epoch_s"]["with"], found["epoch_s"]["without"]
+    ratios = [theirs / ours for ours, theirs in zip(with_s, without_s, strict=True)]
+    shares = {name: statistics.median(found["process"][name]) for name in ("with", "without")}
+    case = f"{GRAPH}, adaqp, two workers, view in {'a kernel' if kernel else 'this process'}"
+    return [
+        row(
+            case,
+            f"median epoch while watched (of {repeats} pairs of blocks: {min(ratios):.3f} to {max(ratios):.3f})",
+            statistics.median(with_s),
+            "s",
+            "the same run unwatched",
+            statistics.median(without_s),
+            statistics.median(ratios),
+            GOAL,
+        ),
+        row(
+            case,
+            "processor time of the watching process",
+            100 * shares["with"],
+            "% of one core",
+            "the same process without a view",
+            100 * shares["without"],
+            None,
+        ),
+    ]
+
+
+def alternate(repeats: int) -> dict[str, dict[str, list[float]]]:
+    """Watch a run in every other block of time, the order of each pair drawn by lot.
+
+    Returns:
+        ``epoch_s`` and ``process``, each with lists ``with`` and ``without``, one value a block: median seconds of an
+        epoch on the slowest worker, and processor seconds of this process per second.
+    """
+    from gnnqlab.launch.local import launch
+    from gnnqlab.train.config.configure import configure
+
+    draw = random.Random(0)
+    blocks: list[tuple[str, int, int]] = []
+    process: dict[str, list[float]] = {"with": [], "without": []}
+    with tempfile.TemporaryDirectory() as root:
+        config = configure(GRAPH, system="adaqp", workers=2, epochs=1_000_000)
+        with launch(config, root=root) as run:
+            while run.epoch < _SETTLED:
+                if run.status not in ("starting", "running"):
+                    raise RuntimeError(f"the run to watch must train, got status {run.status}: {run.cause}")
+                time.sleep(0.1)
+            for _ in range(repeats):
+                for name in draw.sample(("with", "without"), 2):
+                    view = run.live() if name == "with" else None
+                    if view is not None:
+                        view.panel.access.shown = True  # opens it as a page would; that is paid once, not measured
+                        time.sleep(1.0)
+                    begun_s, spent_s, first = time.monotonic(), time.process_time(), run.epoch + 1
+                    time.sleep(BLOCK_S)
+                    blocks.append((name, first, run.epoch))
+                    process[name].append((time.process_time() - spent_s) / (time.monotonic() - begun_s))
+                    if view is not None:
+                        view.close()
+                        _wait_for_threads()
+        records = run.records
+    slowest = records.groupby("epoch")["epoch_s"].max()
+    epoch_s: dict[str, list[float]] = {"with": [], "without": []}
+    for name, first, end in blocks:
+        epoch_s[name].append(float(np.median(slowest[(slowest.index >= first) & (slowest.index < end)])))
+    return {"epoch_s": epoch_s, "process": process}
+
+
+def _wait_for_threads() -> None:
+    """Until the view's thread has noticed that it was closed."""
+    until = time.monotonic() + 10
+    while any(thread.name.startswith("gnnqlab") for thread in threading.enumerate()) and time.monotonic() < until:
+        time.sleep(0.1)
+
+
+def _in_kernel(repeats: int) -> dict[str, dict[str, list[float]]]:
+    """Call :func:`alternate` in a Jupyter kernel."""
+    from jupyter_client.manager import start_new_kernel
+
+    said: list[str] = []
+
+    def hear(message: dict[str, Any]) -> None:
+        if message["header"]["msg_type"] in ("stream", "error"):
+            content = message["content"]
+            said.append(content.get("text") or "\n".join(content.get("traceback", [])))
+
+    manager, client = start_new_kernel(kernel_name="python3")
+    try:
+        code = f"import json\nfrom benchmarks.studies.live import alternate\nprint(json.dumps(alternate({repeats})))"
+        reply = client.execute_interactive(code, timeout=None, output_hook=hear)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel()
+    if reply["content"]["status"] != "ok":
+        raise RuntimeError(f"a kernel must be able to watch a run, got {''.join(said)}")
+    answer = [line for line in "".join(said).splitlines() if line.startswith("{")]  # among words of the kernel's own
+    found: dict[str, dict[str, list[float]]] = json.loads(answer[-1])
+    return found

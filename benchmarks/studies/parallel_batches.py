@@ -1,0 +1,202 @@
+"""Mini-batches on several workers: int8 rows and gradients beside float32, ours and DGL's (TANGO Fig. 9).
+
+Contestants train on the same nodes in the same batches from features with the same owners, and take turns epoch by
+epoch. TANGO measures two to six GPUs on a bus; here workers are processes, over the loopback and, each on a host of its
+own, over a link. A worker has one thread of products, and where batches are made ahead a second one beside it; DGL's
+loop makes none ahead.
+
+Features that are 0 or 1, as words of a document, have codes without an error at any width. So the graphs measured by
+default have others: seconds are those of a planted partition with 256 normal features, scores those of ``digits``.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.engine.paired import counted, paired
+from benchmarks.engine.rows import row
+
+if TYPE_CHECKING:
+    from benchmarks.studies.parallel_batches_run import Found
+    from gnnqlab.graph.graph import Graph
+    from gnnqlab.train.batches import MiniBatchSettings
+
+__all__ = ["minibatch", "score_rows", "speed_rows"]
+
+SCORED_GRAPH, MODELS, WORKERS, LINK = "digits", ("gcn", "gat"), (1, 2, 4), "1gbit"
+SHAPE: Mapping[str, Any] = {"layers": 2, "hidden": 256, "dropout": 0.5, "lr": 0.01}
+FANOUTS = (5, 5)
+DGL, FLOAT32, INT8 = "DGL float32", "float32", "int8"
+CODES: Mapping[str, Any] = {"feature_bits": 8, "gradients": "int8"}
+CONTESTANTS: Mapping[str, Mapping[str, Any]] = {
+    DGL: {},
+    FLOAT32: {},
+    INT8: CODES,
+    "float32, nothing ahead": {"overlap": False},
+    "int8, nothing ahead": {**CODES, "overlap": False},
+    "int8 features alone": {"feature_bits": 8},
+}
+"""What travels, by name; those with nothing ahead sample and fetch a batch when it is wanted."""
+RIVALS: Mapping[str, tuple[str, ...]] = {
+    FLOAT32: (DGL, "float32, nothing ahead"),
+    "float32, nothing ahead": (DGL,),
+    INT8: (DGL, FLOAT32, "int8, nothing ahead"),
+    "int8, nothing ahead": ("float32, nothing ahead",),
+}
+"""Beside whom seconds stand."""
+ALONE = (DGL, FLOAT32, "float32, nothing ahead")
+TIMED = (*ALONE, INT8, "int8, nothing ahead")
+SCORED = (FLOAT32, INT8, "int8 features alone")
+
+
+def minibatch(
+    repeats: int = 3,
+    *,
+    graph: str | None = None,
+    models: Sequence[str] = MODELS,
+    workers: Sequence[int] = WORKERS,
+    link: str = LINK,
+    batch_size: int = 512,
+    epochs: int = 30,
+    seeds: int = 5,
+    first_seed: int = 0,
+) -> list[dict[str, Any]]:
+    """Measure epochs by number of workers and link, and the scores that codes come to.
+
+    Args:
+        repeats: epochs of each contestant that are timed, after a first one.
+        graph: name or path; by default a planted partition, and for scores ``digits``.
+        models: of ``gcn``, ``graphsage`` and ``gat``.
+        workers: numbers of workers.
+        link: rate of each worker's link; emulated, or paced where the machine does not allow that.
+        batch_size: training nodes of a step, of all workers.
+        epochs, seeds: of the trainings whose scores are compared, on two workers; no seed, no scores.
+        first_seed: of the first of them.
+
+    Returns:
+        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+
+    Raises:
+        ValueError: if there is nothing to measure, or a model has no mini-batches.
+    """
+    from benchmarks.engine.graphs import find_graph
+    from benchmarks.engine.link_run import usual_graph
+    from gnnqlab.nn.blocks import MODELS as KNOWN
+    from gnnqlab.train.config.configure import configure
+
+    if unknown := sorted(set(models) - set(KNOWN)):
+        raise ValueError(f"models must be among {KNOWN}, got {unknown}")
+    if repeats < 1 or epochs < 1 or seeds < 0 or not workers or min(workers) < 1:
+        said = f"{repeats}, {epochs}, {seeds} and {tuple(workers)}"
+        raise ValueError(f"repeats, epochs and workers must be at least 1, seeds 0, got {said}")
+    timed = usual_graph() if graph is None else find_graph(graph) or graph
+    scored = SCORED_GRAPH if graph is None else timed
+    rows: list[dict[str, Any]] = []
+    for model in models:
+        what = f"{model} {SHAPE['layers']} x {SHAPE['hidden']}, batches of {batch_size}, fan-outs {FANOUTS}"
+        shared: dict[str, Any] = {"model": model, **SHAPE, "threads_per_worker": 1}
+        for number in workers:
+            for over in (None, link) if number > 1 else (None,):
+                hosts: dict[str, Any] = {} if over is None else {"hosts": number, "link": over}
+                config = configure(timed, workers=number, epochs=repeats + 1, **shared, **hosts)
+                contestants = _contestants(TIMED if number > 1 else ALONE, batch_size)
+                found = _run(config, contestants, seeds=[first_seed])
+                rows += speed_rows(f"{_name(timed)}, {what}, {_place(number, found)}", found)
+        if seeds:
+            config = configure(scored, workers=2, epochs=epochs, **shared)
+            chosen = range(first_seed, first_seed + seeds)
+            found = _run(config, _contestants(SCORED, batch_size), seeds=chosen, evaluate_every=5)
+            case = f"{_name(scored)}, {what}, 2 workers, {epochs} epochs, {counted(seeds, first_seed)}"
+            rows += score_rows(case, found)
+    return rows
+
+
+def _name(graph: Graph | str) -> str:
+    return Path(graph).stem if isinstance(graph, str) else graph.name
+
+
+def _contestants(names: Sequence[str], batch_size: int) -> dict[str, MiniBatchSettings]:
+    """Return who trains: DGL's loop only where DGL is."""
+    import importlib.util
+
+    from gnnqlab.train.batches import MiniBatchSettings
+
+    if DGL in names and importlib.util.find_spec("dgl") is None:
+        print("bench minibatch: DGL is not installed, so its lines are left out", file=sys.stderr)
+        names = tuple(name for name in names if name != DGL)
+    return {name: MiniBatchSettings(fanouts=FANOUTS, batch_size=batch_size, **CONTESTANTS[name]) for name in names}
+
+
+def _run(config: Any, contestants: Mapping[str, MiniBatchSettings], **settings: Any) -> list[Found]:
+    from benchmarks.studies.parallel_batches_run import run_in_turn
+
+    found = run_in_turn(config, contestants, [DGL], **settings)
+    for each in found:
+        score = "" if each.score is None else f", {100 * each.score:.2f} %"
+        where = f"{config.model.name}, {config.workers} worker(s), {each.link}, seed {each.seed}"
+        print(f"{where}: {each.name} {each.epoch_s:.3f} s an epoch{score}", file=sys.stderr, flush=True)
+    return found
+
+
+def _place(workers: int, found: Sequence[Found]) -> str:
+    cores = len(os.sched_getaffinity(0))
+    return f"{workers} worker(s) on {cores} cores, {found[0].link}"
+
+
+def speed_rows(case: str, found: Sequence[Found]) -> list[dict[str, Any]]:
+    """Return epochs beside those of ``RIVALS``, and bytes beside float32.
+
+    Example:
+        >>> from benchmarks.studies.parallel_batches_run import Found
+        >>> shared = {"seed": 0, "score": None}
+        >>> ours = Found(name="int8", epochs_s=(9.0, 2.0, 3.0, 2.0), sent_bytes=10.0, **shared)
+        >>> other = Found(name="float32", epochs_s=(9.0, 3.0, 3.0, 4.0), sent_bytes=40.0, **shared)
+        >>> [(row["figure"], row["value"], row["rival"], row["ratio"]) for row in speed_rows("made up", [ours, other])]
+        [('int8: epoch, median', 2.0, 'float32', 1.5), ('int8: bytes an epoch', 10.0, 'float32', 4.0)]
+    """
+    by_name = {each.name: each for each in found}
+    rows = []
+    for name, rivals in RIVALS.items():
+        for rival in rivals:
+            ours, other = by_name.get(name), by_name.get(rival)
+            if ours is None or other is None:
+                continue
+            ratio = other.epoch_s / ours.epoch_s
+            rows.append(row(case, f"{name}: epoch, median", ours.epoch_s, "s", rival, other.epoch_s, ratio))
+            if rival == FLOAT32:
+                fewer = other.sent_bytes / ours.sent_bytes
+                rows.append(row(case, f"{name}: bytes an epoch", ours.sent_bytes, "B", rival, other.sent_bytes, fewer))
+    return rows
+
+
+def score_rows(case: str, found: Sequence[Found]) -> list[dict[str, Any]]:
+    """Return test scores beside those of float32 with the same seeds, in per cent.
+
+    Example:
+        >>> from benchmarks.studies.parallel_batches_run import Found
+        >>> scores = {"float32": (0.90, 0.92), "int8": (0.91, 0.91)}
+        >>> found = [
+        ...     Found(name=name, seed=seed, epochs_s=(1.0,), sent_bytes=0.0, score=score)
+        ...     for name, several in scores.items()
+        ...     for seed, score in enumerate(several)
+        ... ]
+        >>> [(row["figure"], round(row["value"], 6)) for row in score_rows("made up", found)]
+        [('int8: test score, +0.00 ± 12.71 points', 91.0)]
+    """
+    scores: dict[str, list[float]] = {}
+    for each in sorted(found, key=lambda each: each.seed):
+        assert each.score is not None
+        scores.setdefault(each.name, []).append(each.score)
+    exact = statistics.fmean(scores[FLOAT32])
+    rows = []
+    for name in (name for name in scores if name != FLOAT32):
+        difference, mean = paired(scores[name], scores[FLOAT32]), statistics.fmean(scores[name])
+        said = f"{name}: test score, {difference}"
+        compared = row(case, said, 100 * mean, "%", FLOAT32, 100 * exact, mean / exact)
+        rows.append({**compared, "points": difference.points, "half_interval": difference.half})
+    return rows

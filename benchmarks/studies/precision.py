@@ -1,0 +1,163 @@
+"""Precision of messages beside precision of products: systems that send few bits, each with every kind of products.
+
+No paper has it: AdaQP, SYLVIE and CDFGNN send rows in few bits and multiply in float32, TANGO multiplies codes on one
+device. Each system trains to its end with each kind of products, over the same emulated link, on the same partition,
+from the same weights, once a seed; everything in a line comes from these trainings. They are kept one by one, so a
+table of hours may be stopped and goes on where it was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.engine.kept_trainings import KeptTrainings
+from benchmarks.engine.paired import counted, paired
+from benchmarks.engine.progress import Progress
+from benchmarks.engine.training import Training, mean_of
+from benchmarks.studies.systems import EVERY, SHAPE, over_link, table, trained
+
+if TYPE_CHECKING:
+    from gnnqlab.systems.system import System
+
+__all__ = ["COMPUTES", "SYSTEMS_COMPARED", "beside_float32", "lines", "precision", "shown"]
+
+GRAPH = "amazon_computers"
+"""``digits`` where it is not here."""
+SYSTEMS_COMPARED = ("vanilla", "adaqp", "sylvie", "cdfgnn")
+COMPUTES = ("float32", "bfloat16", "int8")
+EPOCHS = 150
+"""As in the table of systems."""
+
+
+def lines(systems: Sequence[str] = SYSTEMS_COMPARED, computes: Sequence[str] = COMPUTES) -> dict[str, System]:
+    """Return line -> system: every recipe with every kind of products, and Vanilla and float32 always among them.
+
+    Raises:
+        ValueError: if a name is unknown.
+
+    Example:
+        >>> list(lines(["adaqp"], ["int8"]))
+        ['vanilla', 'vanilla, int8', 'adaqp', 'adaqp, int8']
+    """
+    from gnnqlab.systems import SYSTEMS, make_system
+    from gnnqlab.systems.parts import PARTS
+
+    for what, known, names in (("systems", SYSTEMS, systems), ("computes", PARTS["compute"], computes)):
+        if strange := sorted(set(names) - set(known)):
+            raise ValueError(f"{what} must be among {sorted(known)}, got {strange}")
+    found: dict[str, System] = {}
+    for recipe in dict.fromkeys(["vanilla", *systems]):
+        for compute in dict.fromkeys(["float32", *computes]):
+            part = PARTS["compute"][compute]()
+            name = recipe if compute == "float32" else f"{recipe}, {compute}"
+            found[name] = dataclasses.replace(make_system(recipe), name=name, compute=part)
+    return found
+
+
+def precision(
+    *,
+    graph: str | None = None,
+    models: Sequence[str] = ("gcn",),
+    systems: Sequence[str] = SYSTEMS_COMPARED,
+    computes: Sequence[str] = COMPUTES,
+    seeds: int = 5,
+    first_seed: int = 0,
+    epochs: int = EPOCHS,
+    workers: tuple[int, ...] = (2,),
+    hosts: int = 2,
+    link: str | None = None,
+    comm_share: float | None = None,
+    trainings: str = "runs/bench-precision",
+) -> list[dict[str, Any]]:
+    """Train every system with every kind of products, and set each beside Vanilla, and beside itself in float32.
+
+    Args:
+        graph: name or path; by default ``amazon_computers``, or ``digits`` where that is not here.
+        models: names of models, of the shape of ``bench systems``.
+        systems: recipes, as published; Vanilla is always there.
+        computes: kinds of products by name; float32 is always there.
+        seeds: trainings of each line.
+        first_seed: of the first of them.
+        epochs: of each training.
+        workers: numbers of workers.
+        hosts: emulated hosts; 1 for the loopback.
+        link, comm_share: as for :func:`benchmarks.studies.systems.systems`.
+        trainings: folder in which each is kept.
+
+    Returns:
+        A row for each line, as ``bench systems`` has them; further columns set it beside the same system in float32.
+
+    Raises:
+        ValueError: if there is no seed, or a model, system or kind of products is unknown.
+    """
+    from benchmarks.engine.graphs import find_graph
+    from gnnqlab.train.config.configure import configure
+    from gnnqlab.train.records.provenance import machine
+
+    if seeds < 1:
+        raise ValueError(f"seeds must be at least 1, got {seeds}")
+    if link is None and comm_share is None:
+        comm_share = 0.75
+    over: dict[str, Any] = {"hosts": hosts, "link": link, "comm_share": comm_share} if hosts > 1 else {}
+    chosen, source = lines(systems, computes), find_graph(graph or GRAPH) or graph or "digits"
+    kept, progress = (
+        KeptTrainings(Path(trainings), machine()),
+        Progress(len(models) * len(workers) * len(chosen) * seeds),
+    )
+    rows: list[dict[str, Any]] = []
+    for model, count in ((model, count) for model in models for count in workers):
+        case = f"{Path(source).stem}, {model}, {count} workers"
+        settings = {**SHAPE, **over, "epochs": epochs, "evaluate_every": EVERY, "model": model, "workers": count}
+        found: dict[str, list[Training]] = {name: [] for name in chosen}
+        for seed in range(first_seed, first_seed + seeds):
+            for name, system in chosen.items():  # each line in turn: a machine that slows down slows all
+                config = over_link(kept, case, configure(source, system=system, seed=seed, **settings))
+                found[name].append(trained(kept, config))
+                progress.say(f"{case}, seed {seed}, {name}: {found[name][-1].train_s:.1f} s")
+        place = f"over {config.launch.link}" if over else "over the loopback"
+        label = f"{case} {place}, {epochs} epochs, {counted(seeds, first_seed)}"
+        rows += [{**each, **beside_float32(each["figure"], found)} for each in table(label, found, {})]
+    return rows
+
+
+def beside_float32(line: str, found: Mapping[str, Sequence[Training]]) -> dict[str, Any]:
+    """Return what a line is beside the same system with float32 products, over the same seeds.
+
+    Args:
+        line: its name.
+        found: trainings by line.
+    """
+    recipe, _, compute = line.partition(", ")
+    ours, theirs = found[line], found[recipe]
+    points = paired([one.score for one in ours], [one.score for one in theirs])
+    return {
+        "messages": recipe,
+        "products": compute or "float32",
+        "faster_than_float32": mean_of(theirs, "train_s") / mean_of(ours, "train_s"),
+        "float32_points": points.points,
+        "float32_half_interval": points.half,
+        "rounded_twice": mean_of(ours, "rounded_twice"),
+    }
+
+
+def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return the table as a person reads it, one row a line."""
+    from benchmarks.studies.systems import shown as of_systems
+
+    kept = ("case", "total", "to target", "test", "beside vanilla", "sent an epoch", "bits", "memory")
+    cells = of_systems([{"schedule": "", "parameters": "", "weight gradients": "", **each} for each in rows])
+    return [
+        {
+            "case": line["case"],
+            "messages": each["messages"],
+            "products": each["products"],
+            **{name: line[name] for name in kept if name != "case"},
+            "beside float32": f"{each['faster_than_float32']:.2f}x, {each['float32_points']:+.2f} ± "
+            f"{each['float32_half_interval']:.2f} points",
+            "rounded twice": f"{100 * each['rounded_twice']:.1f} %",
+        }
+        for line, each in zip(cells, rows, strict=True)
+    ]

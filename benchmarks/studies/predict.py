@@ -1,0 +1,206 @@
+"""Predicted epochs beside measured ones, over random settings of launched runs.
+
+A place is a graph, a model, a width, a number of workers and a link, drawn at random; it is probed once (two short
+runs), then three random settings of AdaQP are predicted and run there, and Vanilla once more: its distance from the
+probe's own Vanilla is how well any prediction could do on this machine. Links join emulated hosts where the machine
+allows that, else everything runs over the loopback. Epochs are told by their lower quartile, in the probe and in the
+runs alike: what else runs on a shared machine lengthens epochs and shortens none.
+
+Beside them every system of the registry is predicted and run on each of `SHAPES`: as many hosts as workers, where
+several messages share both ends of a link, and two tiers, where workers share the link of their host. That goes epoch
+by epoch: widths that grow, draws and samples are those of each epoch. Only a base width that the loss moves is held
+where it starts, and the row says so; a system with a part that cannot be predicted has a row that says why.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.engine.rows import row
+
+if TYPE_CHECKING:
+    from gnnqlab.tune.probe import Probe
+
+__all__ = ["error_rows", "predict", "system_rows"]
+
+PLACES = 4
+SETTINGS = 3
+GRAPHS = ("digits", "sbm:10000,8,20")
+LINKS = ("100mbit", "200mbit", "500mbit")
+SHAPES = ((2, 2), (3, 3), (4, 4), (4, 2))
+"""Workers and hosts."""
+MEDIAN, WORST = 0.10, 0.25
+QUARTILE = 0.25
+_EPOCHS = 48
+_SETTLING = 3
+"""First epochs, which also set things up; no median has them."""
+HELD = {"sylvie": ("delta",)}
+"""Settings that become as long as the run, so that a base width stays where it starts."""
+
+
+def predict(
+    repeats: int = 1,
+    *,
+    seeds: int = 0,
+    epochs: int = _EPOCHS,
+    workers: tuple[int, ...] | None = None,
+    hosts: int | None = None,
+    link: str = LINKS[1],
+    systems: Sequence[str] | None = None,
+) -> list[dict[str, Any]]:
+    """Predict and measure.
+
+    Args:
+        repeats: how often everything is drawn and measured anew.
+        seeds: seed of the draw.
+        epochs: of each run.
+        workers, hosts: only the systems, and only on those of `SHAPES` that have these numbers.
+        link: over which systems are predicted.
+        systems: names of systems; all by default.
+
+    Returns:
+        Rows as :func:`benchmarks.engine.registry.measure` describes them; the last ones are the median and worst error
+        of random settings.
+
+    Raises:
+        ValueError: if no shape has these numbers, or a system is unknown.
+    """
+    from gnnqlab.launch.emulated import available
+    from gnnqlab.systems.system import SYSTEMS, make_system
+
+    chosen = tuple(systems or sorted(SYSTEMS))
+    for name in chosen:
+        make_system(name)  # an unknown one is refused before anything is measured
+    shapes = [
+        shape for shape in SHAPES if (workers is None or shape[0] in workers) and (hosts is None or shape[1] == hosts)
+    ]
+    if not shapes:
+        raise ValueError(f"workers and hosts must be among {SHAPES}, got {workers} worker(s) and {hosts} hosts")
+
+    reason = available()
+    if reason is not None:
+        print(f"bench predict: over the loopback, since hosts cannot be emulated ({reason})", flush=True)
+    rows, errors, again = [], [], []
+    draw = random.Random(seeds)
+    drawn = workers is None and hosts is None and systems is None
+    for number in range(repeats * PLACES if drawn else 0):
+        place: dict[str, Any] = {
+            "graph": GRAPHS[number % len(GRAPHS)],
+            "model": draw.choice(("gcn", "graphsage")),
+            "hidden": draw.choice((64, 128, 256)),
+            "layers": draw.choice((2, 3)),
+        }
+        if reason is None:
+            place |= {"hosts": 2, "link": draw.choice(LINKS)}
+        found, vanilla = _place(place, draw, epochs)
+        rows += found
+        errors += [each["value"] / each["rival_value"] - 1 for each in found]
+        again.append(vanilla)
+    # Without links workers are told apart by their number alone.
+    places: list[dict[str, Any]] = [
+        {"workers": number} if reason is not None else {"workers": number, "hosts": on, "link": link}
+        for number, on in shapes
+    ]
+    for place in [place for number, place in enumerate(places) if place not in places[:number]] * repeats:
+        rows += system_rows(place, epochs, chosen)
+    return rows + error_rows(errors, again) if drawn else rows
+
+
+def system_rows(where: dict[str, Any], epochs: int, systems: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a row for every system, then the median and the worst error over them.
+
+    Args:
+        where: workers, and hosts and link, if there are any.
+        epochs: of each run.
+        systems: their names.
+    """
+    place = {"graph": GRAPHS[1], "model": "gcn", "hidden": 128, "layers": 3, **where}
+    seen, measured = _probed(place, epochs)
+    rows, errors = [], []
+    for system in systems:
+        choice: dict[str, Any] = dict.fromkeys(HELD.get(system, ()), epochs)
+        words = f"{system}: " + ", ".join(f"{name} {value}" for name, value in {**place, **choice}.items())
+        try:
+            known = [seen.forecast(system=system, epoch=epoch, **choice).epoch_s for epoch in range(_SETTLING, epochs)]
+        except ValueError as error:
+            rows.append(row(words, f"not predicted: {error}", None, "", "", None, None))
+            continue
+        predicted, took = _quartile(known), measured(system, **choice)
+        rows.append(row(words, "predicted epoch", predicted, "s", "measured", took, None))
+        errors.append(abs(predicted / took - 1))
+    if not errors:
+        return rows
+    case = f"{len(errors)} systems, {epochs} epochs each, " + ", ".join(
+        f"{name} {value}" for name, value in where.items()
+    )
+    worst = row(case, "worst relative error", max(errors), "1", "", None, None)
+    return [*rows, row(case, "median relative error", statistics.median(errors), "1", "", None, None), worst]
+
+
+def error_rows(errors: list[float], again: list[float]) -> list[dict[str, Any]]:
+    """Return the rows of the median and of the worst error.
+
+    Args:
+        errors: predicted over measured, less 1.
+        again: the same of Vanilla, which was measured for the probe and once more.
+    """
+    sizes = sorted(abs(error) for error in errors)
+    noise = statistics.median(abs(error) for error in again)
+    case = f"{len(sizes)} random settings; Vanilla measured twice differs by {noise:.1%} (median)"
+    return [
+        row(case, f"{name} relative error", size, "1", "allowed", allowed, allowed / max(size, 1e-9), 1.0)
+        for name, size, allowed in (("median", statistics.median(sizes), MEDIAN), ("worst", sizes[-1], WORST))
+    ]
+
+
+def _place(place: dict[str, Any], draw: random.Random, epochs: int) -> tuple[list[dict[str, Any]], float]:
+    """Return the rows of one place, and the error of its Vanilla."""
+    seen, measured = _probed(place, epochs)
+    rows = []
+    for number in range(SETTINGS):
+        system = ("adaqp", "adaqp-q", "adaqp")[number]
+        choice: dict[str, Any] = {"lam": round(draw.random(), 2), "group_size": draw.choice((10, 30, 100, 300))}
+        forecast = seen.forecast(system=system, **choice)
+        words = ", ".join(f"{name} {value}" for name, value in {**place, **choice}.items())
+        took = measured(system, **choice)
+        rows.append(row(f"{system}: {words}", "predicted epoch", forecast.epoch_s, "s", "measured", took, None))
+    return rows, seen.vanilla.epoch_s / measured("vanilla") - 1
+
+
+def _quartile(seconds: list[float]) -> float:
+    """Return the lower quartile as :func:`gnnqlab.tune.timing.spent` tells epochs by it."""
+    import numpy as np
+
+    return float(np.quantile(seconds, QUARTILE))
+
+
+def _probed(place: dict[str, Any], epochs: int) -> tuple[Probe, Callable[..., float]]:
+    """Return the probe of a place, and what measures an epoch of a system there."""
+    from gnnqlab.launch.start import launch
+    from gnnqlab.tune.probe import probe
+    from gnnqlab.tune.timing import spent
+
+    settings = {name: value for name, value in place.items() if name != "graph"}
+    seen = probe(
+        place["graph"], epochs=3, timed_epochs=epochs, fresh=True, quantile=QUARTILE, theorem=False, **settings
+    )
+
+    def measured(system: str, **choice: Any) -> float:
+        with tempfile.TemporaryDirectory(prefix="gnnqlab-predict-") as root:
+            run = launch(
+                place["graph"],
+                system=system,
+                out=root,
+                wait=True,
+                epochs=epochs,
+                evaluate_every=0,
+                **settings,
+                **choice,
+            )
+            return spent(run, quantile=QUARTILE).epoch_s
+
+    return seen, measured

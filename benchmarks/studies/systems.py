@@ -1,0 +1,287 @@
+"""Every system beside every other: total time, time to accuracy, accuracy and bytes of the same trainings.
+
+AdaQP Tables 4, 5 and 9 and SYLVIE Table VII in one: each system trains to its end over the same emulated link, on the
+same partition, from the same weights, once a seed, and everything that stands in its line comes from these trainings.
+Each has two lines. The first is the system as published. The second, with a ``+``, has every service of this library
+that leaves its idea alone (``systems/services.py``): where one line has them and another has not, they win, not ideas.
+
+Trainings are kept one by one, so a table of hours may be stopped and goes on where it was.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.engine.kept_trainings import KeptTrainings
+from benchmarks.engine.paired import counted, half_interval, paired
+from benchmarks.engine.progress import Progress
+from benchmarks.engine.rows import row
+from benchmarks.engine.training import Training, mean_of, read_training
+from gnnqlab.lab.training.target import MARGIN
+
+if TYPE_CHECKING:
+    from gnnqlab.systems.system import System
+    from gnnqlab.train.config.run_config import RunConfig
+
+__all__ = ["EVERY", "GRAPHS", "SHAPE", "SYSTEMS_COMPARED", "over_link", "shown", "systems", "table", "trained"]
+
+SYSTEMS_COMPARED = ("vanilla", "random-bits", "adaqp", "pipegcn", "bns-gcn", "sylvie")
+"""Recipes of the table; any other may be named."""
+GRAPHS = ("coauthor_physics", "amazon_computers", "tolokers")
+"""Real graphs: sparse with wide features, dense with wide ones, and dense with ten; ``digits`` where none is here."""
+SHAPE: Mapping[str, Any] = {"layers": 3, "hidden": 256, "dropout": 0.5, "lr": 0.01, "timeline_every": 0}
+"""AdaQP Table 8, of Reddit: GCN and GraphSAGE with 3 layers of 256."""
+EPOCHS = 150
+"""Long enough for three assignments of AdaQP and for SYLVIE's widths to settle."""
+EVERY = 5
+"""Epochs between evaluations, of every system alike."""
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One line of the table: a recipe, and whether it has every service."""
+
+    recipe: str
+    served: bool
+
+    @property
+    def name(self) -> str:
+        return self.recipe + ("+" if self.served else "")
+
+    def made(self) -> tuple[System, str]:
+        """The system, and the type in which weight gradients are summed."""
+        from gnnqlab.systems import make_system
+        from gnnqlab.systems.services import GRADIENTS, with_every_service
+
+        system = make_system(self.recipe)
+        return (with_every_service(system), GRADIENTS) if self.served else (system, "float32")
+
+
+def systems(
+    *,
+    graph: str | None = None,
+    models: Sequence[str] = ("gcn", "graphsage"),
+    systems: Sequence[str] | None = None,
+    seeds: int = 5,
+    first_seed: int = 0,
+    epochs: int = EPOCHS,
+    workers: tuple[int, ...] = (2,),
+    hosts: int = 2,
+    link: str | None = None,
+    comm_share: float | None = None,
+    trainings: str = "runs/bench-systems",
+) -> list[dict[str, Any]]:
+    """Train every system on every graph, and set their trainings beside Vanilla's.
+
+    Args:
+        graph: names or paths, separated by commas; by default those of ``GRAPHS`` that are here, else ``digits``.
+        models: names of models, of the shape of AdaQP Table 8.
+        systems: recipes; by default ``SYSTEMS_COMPARED``. A name with ``+`` is the line with every service alone, one
+            without it both lines. Vanilla is always there.
+        seeds: trainings of each.
+        first_seed: of them.
+        epochs: of each training.
+        workers: numbers of workers.
+        hosts: emulated hosts.
+        link: rate of each host's link.
+        comm_share: instead of it, the share of its epoch that Vanilla, as published, communicates; 0.75 if there is
+            neither. The rate is found once for a graph, model and number of workers, and kept.
+        trainings: folder in which each is kept; those that stand there are not repeated.
+
+    Returns:
+        A row for each line: its total time beside Vanilla's as published, and in further columns what else its
+        trainings came to. Means over seeds; differences are of the same seeds, with 95 % intervals.
+
+    Raises:
+        ValueError: if there is no seed, or a graph, model or system is unknown.
+    """
+    from gnnqlab.train.records.provenance import machine
+
+    if seeds < 1:
+        raise ValueError(f"seeds must be at least 1, got {seeds}")
+    if link is None and comm_share is None:
+        comm_share = 0.75
+    lines = _lines(SYSTEMS_COMPARED if systems is None else systems)
+    shared = {"epochs": epochs, "evaluate_every": EVERY, "hosts": hosts, "link": link, "comm_share": comm_share}
+    kept = KeptTrainings(Path(trainings), machine())
+    cases = [(source, model, count) for source in _sources(graph) for model in models for count in workers]
+    progress = Progress(len(cases) * len(lines) * seeds)
+    rows = []
+    for source, model, count in cases:
+        case = f"{Path(source).stem}, {model}, {count} workers"
+        found: dict[str, list[Training]] = {line.name: [] for line in lines}
+        columns: dict[str, dict[str, str]] = {}
+        settings = {**SHAPE, **shared, "model": model, "workers": count}
+        for config, line in _turns(source, settings, lines, range(first_seed, first_seed + seeds)):
+            config = over_link(kept, case, config)
+            found[line.name].append(trained(kept, config))
+            columns[line.name] = _services(config)
+            progress.say(f"{case}, seed {config.train.seed}, {line.name}: {found[line.name][-1].train_s:.1f} s")
+            label = f"{case} over {config.launch.link}, {epochs} epochs, {counted(seeds, first_seed)}"
+        rows += table(label, found, columns)
+    return rows
+
+
+def _lines(names: Sequence[str]) -> list[_Line]:
+    """Return the lines of the table, Vanilla as published first."""
+    from gnnqlab.systems import SYSTEMS
+
+    strange = sorted({name.removesuffix("+") for name in names} - set(SYSTEMS))
+    if strange:
+        raise ValueError(f"systems must be among {sorted(SYSTEMS)}, with or without a +, got {strange}")
+    wanted = ["vanilla", *names]
+    both = [each for name in wanted for each in ([name] if name.endswith("+") else [name, f"{name}+"])]
+    return [_Line(name.removesuffix("+"), name.endswith("+")) for name in dict.fromkeys(both)]
+
+
+def _sources(graph: str | None) -> list[str]:
+    from benchmarks.engine.graphs import find_graph
+
+    if graph is not None:
+        return [find_graph(name) or name for name in graph.split(",")]
+    found = {name: find_graph(name) for name in GRAPHS}
+    for name in (name for name, path in found.items() if path is None):
+        print(f"bench systems: {name}.npz is not here and left out", file=sys.stderr, flush=True)
+    return [path for path in found.values() if path is not None] or ["digits"]
+
+
+def _turns(
+    source: str, settings: Mapping[str, Any], lines: Sequence[_Line], seeds: range
+) -> Iterator[tuple[RunConfig, _Line]]:
+    """Seed after seed, each line in turn: a machine that slows down slows all."""
+    from gnnqlab.train.config.configure import configure
+
+    for seed in seeds:
+        for line in lines:
+            system, gradients = line.made()
+            yield configure(source, system=system, gradients=gradients, seed=seed, **settings), line
+
+
+def over_link(kept: KeptTrainings, case: str, config: RunConfig) -> RunConfig:
+    """Return a configuration with the rate at which Vanilla communicates a share in place of ``comm_share``."""
+    import dataclasses
+
+    from gnnqlab.systems import make_system
+
+    vanilla = dataclasses.replace(
+        config,
+        system=make_system("vanilla"),
+        train=dataclasses.replace(config.train, gradients="float32", seed=0),
+    )
+    return dataclasses.replace(config, launch=kept.link(case, vanilla).launch)
+
+
+def trained(kept: KeptTrainings, config: RunConfig) -> Training:
+    """Return the training, from what is kept or from now."""
+    import tempfile
+
+    from gnnqlab.launch.local import launch
+
+    training = kept.find(config)
+    if training is None:
+        with tempfile.TemporaryDirectory(prefix="gnnqlab-") as root:
+            with launch(config, root=root) as run:  # the end of the block waits until the machine is quiet again
+                training = read_training(run.wait())
+        kept.add(config, training)
+    return training
+
+
+def _services(config: RunConfig) -> dict[str, str]:
+    from gnnqlab.systems.services import services_of
+
+    return services_of(config.system, config.train.gradients)
+
+
+def table(
+    case: str, found: Mapping[str, Sequence[Training]], services: Mapping[str, Mapping[str, str]]
+) -> list[dict[str, Any]]:
+    """Return a row for each line of one graph and model.
+
+    The target of a seed is Vanilla's best validation score with that seed, less ``MARGIN``. Seconds to it are the mean
+    of the seeds that got there, whose number stands beside them; how many times as fast is asked of the same seeds.
+
+    Args:
+        case: first column.
+        found: trainings by line, the same seeds in the same order; ``vanilla`` among them.
+        services: what a line has, by line.
+    """
+    vanilla = found["vanilla"]
+    targets = [one.best - MARGIN for one in vanilla]
+    total_s = mean_of(vanilla, "train_s")
+    rows = []
+    for name, trainings in found.items():
+        mine_s = mean_of(trainings, "train_s")
+        there = [one.seconds_to(target) for one, target in zip(trainings, targets, strict=True)]
+        reached = [seconds for seconds in there if not math.isnan(seconds)]
+        beside = [one.seconds_to(target) for one, target, ours in zip(vanilla, targets, there) if not math.isnan(ours)]
+        rows.append(
+            {
+                **row(case, name, mine_s, "s", "vanilla", total_s, total_s / mine_s),
+                **services.get(name, {}),
+                "to_target_s": _mean(reached),
+                "faster_to_target": _mean(beside) / _mean(reached),
+                "reached_by": len(reached),
+                "seeds": len(trainings),
+                "epochs_per_s": sum(one.epochs for one in trainings) / sum(one.train_s for one in trainings),
+                "settled_s": statistics.fmean(one.settled_s() for one in trainings),
+                **_scores(trainings, vanilla),
+                "bytes_per_epoch": mean_of(trainings, "bytes_sent"),
+                "bits": mean_of(trainings, "bits"),
+                "stale": mean_of(trainings, "stale"),
+                "assign_share": mean_of(trainings, "assign_s") / mine_s,
+                "assign_cpu_s": mean_of(trainings, "assign_cpu_s"),
+                "memory_bytes": max(one.memory_bytes for one in trainings),
+            }
+        )
+    return rows
+
+
+def _scores(trainings: Sequence[Training], vanilla: Sequence[Training]) -> dict[str, float]:
+    """Test score in per cent, and the points it lies above Vanilla's, each with half its 95 % interval."""
+    ours, theirs = [one.score for one in trainings], [one.score for one in vanilla]
+    points = paired(ours, theirs)
+    return {
+        "score": 100 * statistics.fmean(ours),
+        "score_half": 100 * half_interval(ours),
+        "points": points.points,
+        "half_interval": points.half,
+    }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return statistics.fmean(values) if values else math.nan
+
+
+def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return the table as a person reads it, one row a line."""
+    from gnnqlab.lab.figures.frames import human_bytes
+
+    def beside(seconds: float, times: float) -> str:
+        return "not reached" if math.isnan(seconds) else f"{seconds:.2f} s, {times:.2f}x"
+
+    return [
+        {
+            "case": each["case"],
+            "system": each["figure"],
+            **{what: str(each[what]) for what in ("schedule", "parameters", "weight gradients")},
+            "total": beside(each["value"], each["ratio"]),
+            "to target": beside(each["to_target_s"], each["faster_to_target"])
+            + ("" if each["reached_by"] in (0, each["seeds"]) else f" ({each['reached_by']} of {each['seeds']})"),
+            "epochs/s": f"{each['epochs_per_s']:.2f}",
+            "settled epoch": f"{1000 * each['settled_s']:.1f} ms",
+            "test": f"{each['score']:.2f} ± {each['score_half']:.2f} %",
+            "beside vanilla": f"{each['points']:+.2f} ± {each['half_interval']:.2f} points",
+            "sent an epoch": human_bytes(each["bytes_per_epoch"]),
+            "bits": f"{each['bits']:.2f}",
+            "stale": f"{100 * each['stale']:.0f} %",
+            "assigning": f"{100 * each['assign_share']:.2f} % + {each['assign_cpu_s']:.2f} s",
+            "memory": human_bytes(each["memory_bytes"]),
+        }
+        for each in rows
+    ]

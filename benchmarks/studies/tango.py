@@ -1,0 +1,296 @@
+"""TANGO's Figs. 7 and 8: whole trainings with codes beside float32, beside DGL and beside EXACT.
+
+Every contestant trains a graph whole, in one process, from the same weights with the same dropout (DGL from weights of
+its own), over dense features on every side. Seconds are those of training, every quantization inside, evaluation apart;
+total time, time to accuracy and score of a line come from the same trainings. The accuracy to reach is that of float32
+with the same seed: its best validation score, less half a point.
+
+Trainings are kept one by one, so a table of an hour may be stopped and goes on where it was.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.engine.graphs import find_graph
+from benchmarks.engine.kept_trainings import KeptTrainings
+from benchmarks.engine.paired import counted, half_interval, paired
+from benchmarks.engine.progress import Progress
+from benchmarks.engine.rows import row
+from benchmarks.engine.training import Training, mean_of
+from gnnqlab.lab.training.target import MARGIN
+
+if TYPE_CHECKING:
+    from gnnqlab.graph import Graph
+
+__all__ = ["CODES", "SHAPE", "Contest", "make_dgl", "make_trainer", "lines", "rows_beside", "tango"]
+
+GRAPH, MODELS = "amazon_computers", ("gcn", "gat")
+SHAPE: Mapping[str, Mapping[str, Any]] = {"gcn": {"layers": 3, "dropout": 0.3}, "gat": {"layers": 2, "dropout": 0.3}}
+HIDDEN, LR = 256, 0.01
+EPOCHS, EVERY = 200, 5
+"""Long enough for both models to settle, and epochs between evaluations."""
+
+FLOAT32, DGL, EXACT = "float32", "DGL", "EXACT, 8 bits"
+CODES: Mapping[str, dict[str, Any]] = {"int8": {}, "int8, scale by tensor": {"scale": "tensor"}}
+"""The lines that are timed: a scale a row, and the paper's."""
+ABLATED: Mapping[str, dict[str, Any]] = {
+    "Test1, scale by tensor, the layer before the loss on codes too": {"scale": "tensor", "exact_classifier": False},
+    "Test2, scale by tensor, rounded to nearest": {"scale": "tensor", "rounding": "nearest"},
+}
+"""TANGO's Fig. 7."""
+LOGITS = "int8, scale by tensor, edge logits on codes"
+ROUNDED = "int8, scale by tensor, weights rounded to codes after every update"
+"""What section 3.2 keeps weights in float32 for (Eqs. 5, 6)."""
+GOALS: Mapping[str, Mapping[str, float]] = {
+    "gcn": {FLOAT32: 1.1, DGL: 1.5, EXACT: 2.9},
+    "gat": {FLOAT32: 1.1, DGL: 2.0, EXACT: 4.1},
+}
+"""Of the whole training beside float32 and DGL, and of the time to accuracy beside EXACT."""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What one training is, for the record."""
+
+    graph: str
+    line: str
+    model: str
+    layers: int
+    dropout: float
+    epochs: int
+    seed: int
+    threads: int
+    hidden: int = HIDDEN
+    lr: float = LR
+    every: int = EVERY
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, which tell one training from another."""
+        return {"bench": "tango", **asdict(self)}
+
+
+def tango(
+    *,
+    graph: str | None = None,
+    models: Sequence[str] = MODELS,
+    epochs: int = EPOCHS,
+    seeds: int = 5,
+    first_seed: int = 0,
+    trainings: str = "runs/bench-tango",
+) -> list[dict[str, Any]]:
+    """Train every line once a seed, and set those with codes beside the others.
+
+    Args:
+        graph: names or paths, separated by semicolons; by default ``amazon_computers``, or ``digits`` where that is not
+            here.
+        models: names of ``gcn`` and ``gat``.
+        epochs: of each training.
+        seeds: trainings of each line.
+        first_seed: of the first of them.
+        trainings: folder in which each is kept; those that stand there are not repeated.
+
+    Returns:
+        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+
+    Raises:
+        ValueError: if a model is unknown, or there is nothing to train.
+    """
+    import torch
+
+    from gnnqlab.graph import load
+    from gnnqlab.train.records.provenance import machine
+
+    unknown = sorted(set(models) - set(SHAPE))
+    if unknown or not models:
+        raise ValueError(f"models must be among {sorted(SHAPE)}, got {unknown or 'none'}; leave --models out for all")
+    if epochs < 1 or seeds < 1:
+        raise ValueError(f"epochs and seeds must be at least 1, got {epochs} and {seeds}")
+    sources = [find_graph(name) or name for name in (graph or find_graph(GRAPH) or "digits").split(";")]
+    made = {model: lines(model) for model in models}
+    kept = KeptTrainings(Path(trainings), machine())
+    progress = Progress(len(sources) * sum(map(len, made.values())) * seeds)
+    chosen, rows = range(first_seed, first_seed + seeds), []
+    for source in sources:
+        loaded = load(source)
+        for model in models:
+            found: dict[str, list[Training]] = {name: [] for name in made[model]}
+            for seed in chosen:
+                for name, make in made[model].items():  # each line in turn: a machine that slows down slows all
+                    threads, graph_name = torch.get_num_threads(), Path(source).stem
+                    contest = Contest(
+                        graph_name, name, model, **SHAPE[model], epochs=epochs, seed=seed, threads=threads
+                    )
+                    found[name].append(_trained(kept, contest, make, loaded))
+                    progress.say(f"{graph_name}, {model}, seed {seed}, {name}: {found[name][-1].train_s:.1f} s")
+            rows += rows_beside(_case(Path(source).stem, model, epochs, chosen), model, found)
+    return rows
+
+
+def lines(model: str) -> dict[str, Callable[[Graph, int], Any]]:
+    """Return line -> what makes its trainer of a graph and a seed; without DGL, where that does not import."""
+    made: dict[str, Callable[[Graph, int], Any]] = {FLOAT32: _of(model, None)}
+    try:
+        import dgl  # noqa: F401
+    except ImportError as error:
+        print(f"bench tango: DGL does not import ({error}), so its rows are left out", flush=True)
+    else:
+        made[DGL] = lambda graph, seed: make_dgl(graph, model, seed)
+    made[EXACT] = _of(model, {}, exact=True)
+    for name, settings in {**CODES, **ABLATED}.items():
+        made[name] = _of(model, settings)
+    made[ROUNDED] = lambda graph, seed: _with_rounded_weights(make_trainer(graph, model, {"scale": "tensor"}, seed))
+    if model == "gat":
+        made[LOGITS] = _of(model, {"scale": "tensor", "exact_logits": False})
+    return made
+
+
+def _of(model: str, settings: Mapping[str, Any] | None, *, exact: bool = False) -> Callable[[Graph, int], Any]:
+    return lambda graph, seed: make_trainer(graph, model, settings, seed, exact=exact)
+
+
+def make_trainer(
+    graph: Graph, model: str, settings: Mapping[str, Any] | None, seed: int, *, exact: bool = False
+) -> Any:
+    """Return the trainer of a line: float32 without settings, codes or EXACT's with them; features are dense."""
+    from gnnqlab.compute import ExactActivations, Float32Products, Int8Products
+    from gnnqlab.nn import LocalGraph, ModelSettings, build_model
+    from gnnqlab.train.config.run_config import TrainSettings
+    from gnnqlab.train.loop.node_labels import label_objective
+    from gnnqlab.train.loop.trainer import Trainer
+
+    shape = ModelSettings(name=model, hidden=HIDDEN, **SHAPE[model])
+    network = build_model(shape, graph.num_features, graph.num_classes, seed=seed)
+    part = Float32Products() if settings is None else (ExactActivations if exact else Int8Products)(**settings)
+    local = LocalGraph(graph, seed=seed, products=part.build())
+    local.densify_features()
+    return Trainer(local, label_objective(graph), network, TrainSettings(seed=seed, lr=LR))
+
+
+def _with_rounded_weights(trainer: Any) -> Any:
+    """Return the trainer, whose weight matrices are the nearest codes of 8 bits after every update."""
+    update = trainer.optimizer.step
+
+    def step() -> None:
+        update()
+        for weight in trainer.model.parameters():
+            if weight.dim() > 1:
+                scale = weight.data.abs().max() / 127
+                weight.data.div_(scale).round_().mul_(scale)
+
+    trainer.optimizer.step = step
+    return trainer
+
+
+def make_dgl(graph: Graph, model: str, seed: int) -> Any:
+    """Return the trainer of DGL's layers, with the optimizer, the loss and the scores of the others."""
+    from benchmarks.kernels.dgl_training import DglTraining
+    from gnnqlab.nn import ModelSettings
+
+    return DglTraining(graph, ModelSettings(name=model, hidden=HIDDEN, **SHAPE[model]), seed=seed, lr=LR)
+
+
+def _trained(kept: KeptTrainings, contest: Contest, make: Callable[[Graph, int], Any], graph: Graph) -> Training:
+    """Return the training, from what is kept or from now."""
+    found = kept.find(contest)
+    if found is not None:
+        return found
+    trainer = make(graph, contest.seed)
+    curve, spent, best, score = [], [], -math.inf, 0.0
+    for epoch in range(contest.epochs):
+        start = time.perf_counter()
+        trainer.epoch(epoch)
+        spent.append(time.perf_counter() - start)
+        trained = epoch + 1
+        if trained % contest.every == 0 or trained == contest.epochs:
+            scores = trainer.evaluate(trained)
+            curve.append((trained, sum(spent), float(scores.val)))
+            if scores.val > best:
+                best, score = scores.val, float(scores.test)
+    training = Training(
+        score=score,
+        bits=0.0,
+        stale=0.0,
+        epochs=contest.epochs,
+        train_s=sum(spent),
+        curve=tuple(curve),
+        epochs_s=tuple(spent),
+    )
+    kept.add(contest, training)
+    return training
+
+
+def _case(graph: str, model: str, epochs: int, seeds: range) -> str:
+    import torch
+
+    from gnnqlab.kernels.dense.int8_mm import int8_instructions
+
+    shape = f"{model} {SHAPE[model]['layers']} x {HIDDEN}, dense features, {epochs} epochs"
+    threads = f"{torch.get_num_threads()} thread(s), {int8_instructions()}"
+    return f"{graph}, {shape}, {threads}, {counted(len(seeds), seeds.start)}"
+
+
+def rows_beside(case: str, model: str, found: Mapping[str, Sequence[Training]]) -> list[dict[str, Any]]:
+    """Return the rows of one graph and model: lines with codes beside the others, and scores of all beside float32's.
+
+    Seconds to accuracy are the mean of the seeds with which both got there, whose number is in the figure's name.
+
+    Args:
+        case: first column.
+        model: whose goals count.
+        found: trainings by line, the same seeds in the same order; ``float32`` among them.
+    """
+    rivals = [name for name in (FLOAT32, DGL, EXACT) if name in found]
+    targets = [one.best - MARGIN for one in found[FLOAT32]]
+    rows = []
+    for name in (name for name in CODES if name in found):
+        for rival in rivals:
+            ours, theirs = (mean_of(found[each], "train_s") for each in (name, rival))
+            goal = None if rival == EXACT else GOALS[model][rival]
+            rows.append(row(case, f"{name}: whole training", ours, "s", rival, theirs, theirs / ours, goal))
+        for rival in rivals:
+            goal = GOALS[model][rival] if rival == EXACT else None
+            rows.append(_to_accuracy(case, name, rival, found, targets, goal))
+    reference = [one.score for one in found[FLOAT32]]
+    for name in (name for name in found if name != FLOAT32):
+        scores, goal = [one.score for one in found[name]], 0.99 if name in CODES else None
+        said = f"{name}: test score, ± {100 * half_interval(scores):.2f}, {paired(scores, reference)}"
+        rows.append(_scores(case, said, scores, FLOAT32, reference, goal))
+    for name in (name for name in CODES if name in found and DGL in found):
+        scores, beside = [one.score for one in found[name]], [one.score for one in found[DGL]]
+        rows.append(_scores(case, f"{name}: test score, {paired(scores, beside)}", scores, DGL, beside, 0.99))
+    return rows
+
+
+def _to_accuracy(
+    case: str,
+    name: str,
+    rival: str,
+    found: Mapping[str, Sequence[Training]],
+    targets: Sequence[float],
+    goal: float | None,
+) -> dict[str, Any]:
+    """Return seconds to the accuracy beside a rival's; without a value where no seed brought both there."""
+    pairs = [
+        (ours.seconds_to(target), theirs.seconds_to(target))
+        for ours, theirs, target in zip(found[name], found[rival], targets, strict=True)
+    ]
+    both = [pair for pair in pairs if not any(map(math.isnan, pair))]
+    figure = f"{name}: to float32's accuracy less {100 * MARGIN:g} points ({len(both)} of {len(pairs)} seeds, both)"
+    if not both:
+        return row(case, figure, None, "s", rival, None, None)
+    ours, theirs = (statistics.fmean(each) for each in zip(*both, strict=True))
+    return row(case, figure, ours, "s", rival, theirs, theirs / ours, goal)
+
+
+def _scores(
+    case: str, figure: str, ours: Sequence[float], rival: str, theirs: Sequence[float], goal: float | None
+) -> dict[str, Any]:
+    mean, beside = 100 * statistics.fmean(ours), 100 * statistics.fmean(theirs)
+    return row(case, figure, mean, "%", rival, beside, mean / beside, goal)

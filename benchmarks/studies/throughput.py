@@ -1,0 +1,298 @@
+"""Every way of sending less, beside Vanilla over slow links, for every model (SYLVIE section VI-B, Fig. 9).
+
+Each contestant stands beside two limits of the same run: what computation alone takes, and what its own bytes take at
+the rate of the link. No schedule beats the larger of the two.
+
+Rivals have two lines, as published and, with a ``+``, with every service of the library that leaves their idea alone
+(``systems/services.py``), as the contestants of this library have. A system that decides about widths and old rows as
+it goes trains long enough for its decisions to settle, and its speed, widths, old rows and score are of that training.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.engine.link_run import ALONE, Measured, measure_in_turn, measure_run, usual_graph
+from benchmarks.engine.rows import row
+from benchmarks.engine.training import mean_of
+from gnnqlab.lab.training.target import MARGIN
+from gnnqlab.systems.services import GRADIENTS, with_every_service
+
+if TYPE_CHECKING:
+    from gnnqlab.systems.system import System
+    from gnnqlab.train.config.run_config import RunConfig
+
+__all__ = ["CONTESTANTS", "MODELS", "throughput"]
+
+SHARES = (0.89, 0.94)
+"""Communication shares of Vanilla's epoch that SYLVIE reports (section I)."""
+MODELS: Mapping[str, Mapping[str, Any]] = {
+    "gcn": {"layers": 3, "hidden": 256},
+    "graphsage": {"layers": 3, "hidden": 256},
+    "gat": {"layers": 2, "hidden": 256, "heads": 1},
+    "gcnii": {"layers": 8, "hidden": 256},
+    "dagnn": {"layers": 8, "hidden": 256},
+    "sgc": {"layers": 8, "hidden": 256},
+    "jknet": {"layers": 8, "hidden": 128},
+}
+"""Shapes of SYLVIE Table VI on Reddit; GCN and GraphSAGE with 3 layers, as in AdaQP."""
+NODES = {
+    "gcn": 40_000,
+    "graphsage": 40_000,
+    "gat": 40_000,
+    "gcnii": 20_000,
+    "dagnn": 40_000,
+    "sgc": 40_000,
+    "jknet": 40_000,
+}
+"""Nodes of the usual graph, fewer where Vanilla's epochs over a slow link would take half a minute. The fewer, the more
+weighs the sum of weight gradients beside computation, since it does not shrink with them."""
+WIDE = ("gcn", "graphsage", "gcnii", "sgc")
+"""Models whose messages have 256 columns, all but the last layer's."""
+
+
+@dataclass(frozen=True)
+class _Contestant:
+    """A system, what else it is trained with, and whether figures are asked of it."""
+
+    system: Callable[[], System]
+    settings: Mapping[str, Any]
+    of_bound: float | None = None
+    """Share of its bound to reach."""
+    times: float | None = None
+    """Times Vanilla's throughput to reach where Vanilla communicates 94 %."""
+    longer: int = 1
+    """Times as many epochs as Vanilla, where they are short: a median of few hangs on what else the machine does."""
+    decides: bool = False
+    """Whether its epochs differ in kind, because it decides about widths and old rows as it goes."""
+
+    def lasts(self, epochs: int) -> dict[str, Any]:
+        """How many epochs it trains, and how often it is evaluated, where a run has ``epochs``."""
+        if self.decides:
+            return {"epochs": max(epochs, SETTLED), "evaluate_every": EVERY}
+        return {"epochs": epochs * self.longer, "evaluate_every": 0}
+
+
+SETTLED = 120
+"""Epochs after which SYLVIE's widths and staleness have settled; its first ones are its quickest."""
+UNLINKED = "vanilla, as many epochs"
+"""Vanilla's training for the scores beside theirs: without a link, on which no float32 score hangs."""
+EVERY = 10
+"""Epochs between evaluations of systems that decide."""
+
+
+def _pipelined(bits: int) -> System:
+    from gnnqlab.exchange.schedules.pipeline import Pipelined
+    from gnnqlab.systems import fixed_bits
+
+    system = fixed_bits(bits=bits, parameters="bfloat16")
+    return replace(system, name=f"{bits}-bit-pipelined", schedule=Pipelined(dropped_by="owner"))
+
+
+def _named(name: str, **settings: Any) -> Callable[[], System]:
+    def make() -> System:
+        from gnnqlab.systems import make_system
+
+        return make_system(name, **settings)
+
+    return make
+
+
+def _served(name: str, **settings: Any) -> Callable[[], System]:
+    return lambda: with_every_service(_named(name, **settings)())
+
+
+_PARTS: Mapping[str, str] = {
+    "computation": "compute_s",
+    "encode + decode": "quant_s",
+    "waiting: messages, the sum of gradients, the other worker": "comm_s",
+}
+_SHORT = {"gradients": GRADIENTS}
+_LONGER = 4
+CONTESTANTS: Mapping[str, _Contestant] = {
+    "vanilla": _Contestant(_named("vanilla"), {}),
+    "8-bit": _Contestant(_named("fixed-bits", bits=8, parameters="bfloat16"), _SHORT),
+    "2-bit": _Contestant(_named("fixed-bits", bits=2, parameters="bfloat16"), _SHORT),
+    "1-bit": _Contestant(_named("fixed-bits", bits=1, parameters="bfloat16"), _SHORT),
+    "1-bit-pipelined": _Contestant(lambda: _pipelined(1), _SHORT, 0.85, 12.0, _LONGER),
+    "sylvie": _Contestant(_named("sylvie"), {}, decides=True),
+    "sylvie+": _Contestant(_served("sylvie"), _SHORT, 0.85, decides=True),
+    "sylvie-printed+": _Contestant(_served("sylvie", formula="printed"), _SHORT, 0.85, decides=True),
+    "vanilla+": _Contestant(_served("vanilla"), _SHORT),
+    "pipegcn": _Contestant(_named("pipegcn"), {}),
+    "pipegcn+": _Contestant(_served("pipegcn"), _SHORT),
+    "bns-gcn": _Contestant(_named("bns-gcn"), {}),
+    "bns-gcn+": _Contestant(_served("bns-gcn"), _SHORT),
+}
+"""Recipes as published send their weight gradients in float32 at the end; the others have 16-bit parameters and weight
+gradients under the backward pass too, or these would outweigh 1 bit."""
+
+
+def throughput(
+    repeats: int = 2,
+    *,
+    comm_share: float | None = None,
+    link: str | None = None,
+    hosts: int = 2,
+    workers: tuple[int, ...] = (2,),
+    graph: str | None = None,
+    models: Sequence[str] = tuple(MODELS),
+    systems: Sequence[str] = tuple(CONTESTANTS),
+    epochs: int = 12,
+) -> list[dict[str, Any]]:
+    """Measure every model and share.
+
+    Args:
+        repeats: runs of each system, in turn.
+        comm_share: share of its epoch that Vanilla communicates; 0.89 and 0.94 if there is no link either.
+        link: instead of it, the rate of each host's link.
+        hosts: emulated hosts.
+        workers: numbers of workers.
+        graph: name or path; by default a planted partition with 0.42 remote neighbours a node and the ``NODES`` of
+            the model.
+        models: names of models.
+        systems: which of ``CONTESTANTS``.
+        epochs: epochs of each run; four times as many where they are short, as computation alone and with old rows, and
+            at least ``SETTLED`` of a system that decides as it goes.
+
+    Returns:
+        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+
+    Raises:
+        ValueError: if a model or a system is not among those that can be measured.
+    """
+    from gnnqlab.launch.calibrate import settle
+    from gnnqlab.train.config.configure import configure
+
+    for what, wanted, known in (("model", models, MODELS), ("system", systems, CONTESTANTS)):
+        strange = sorted(set(wanted) - set(known))
+        if strange:
+            raise ValueError(f"{what}s must be among {list(known)}, got {strange}")
+    names = ["vanilla", *(name for name in systems if name != "vanilla")]
+    shares = [None] if link is not None else [comm_share] if comm_share is not None else list(SHARES)
+    rows = []
+    for model in models:
+        source = usual_graph(NODES[model]) if graph is None else graph
+        for number in workers:
+            for share in shares:
+                shared: dict[str, Any] = dict(
+                    model=model, workers=number, hosts=hosts, link=link, comm_share=share, **MODELS[model],
+                )  # fmt: skip
+                configs = [
+                    configure(source, system=one.system(), **one.lasts(epochs), **shared, **one.settings)
+                    for one in (CONTESTANTS[name] for name in names)
+                ]
+                rows += _side_by_side(dict(zip(names, settle(configs), strict=True)), repeats)
+    return rows
+
+
+def _side_by_side(configs: Mapping[str, RunConfig], repeats: int) -> list[dict[str, Any]]:
+    config = configs["vanilla"]
+    alone = replace(config, train=replace(config.train, epochs=_LONGER * config.train.epochs))
+    found = measure_in_turn({ALONE: alone, **configs}, repeats)
+    decided = next((configs[name] for name in configs if CONTESTANTS[name].decides), None)
+    if decided is not None:
+        launched = replace(config.launch, hosts=1, link=None, vanilla_share=None)
+        found[UNLINKED] = [measure_run(replace(config, train=decided.train, launch=launched))]
+    case = f"{config.model.name}, {config.model.layers} x {config.model.hidden}, {found['vanilla'][0].label}"
+    return table(case, found, wide=config.model.name in WIDE)
+
+
+def table(case: str, found: Mapping[str, Sequence[Measured]], *, wide: bool) -> list[dict[str, Any]]:
+    """Return the rows of one model over one link: medians over repeats.
+
+    An epoch is the median one, that of a system that decides as it goes the mean: its epochs differ in kind, and so do
+    their bounds, of which the mean stands beside it.
+
+    Args:
+        case: first column.
+        found: runs by name; ``vanilla`` and ``ALONE`` among them, and ``UNLINKED`` where a system decides.
+        wide: whether messages have 256 columns.
+    """
+
+    def median(name: str, value: str) -> float:
+        return statistics.median(getattr(one, value) for one in found[name])
+
+    vanilla_s, alone_s = median("vanilla", "epoch_s"), median(ALONE, "compute_s")
+    vanilla_share = median("vanilla", "comm_s") / vanilla_s
+    rows = [
+        row(case, "communication share of Vanilla", vanilla_share, "", "", None, None),
+        row(case, "vanilla: epoch, median", vanilla_s, "s", ALONE, alone_s, alone_s / vanilla_s),
+    ]
+    for name in found:
+        if name in ("vanilla", ALONE, UNLINKED):
+            continue
+        asked = CONTESTANTS[name]
+        epoch, epoch_s, limit, limit_s = _beside_its_bound(name, found[name], alone_s)
+        times = asked.times if vanilla_share > 0.93 else None
+        near = 1 / 1.2 if asked.times is not None else None
+        sent, all_sent = median(name, "bytes_sent"), median("vanilla", "bytes_sent")
+        rows += [
+            row(case, epoch, epoch_s, "s", "vanilla", vanilla_s, vanilla_s / epoch_s, times),
+            row(case, epoch, epoch_s, "s", f"bound: {limit}", limit_s, limit_s / epoch_s, asked.of_bound),
+            row(case, epoch, epoch_s, "s", ALONE, alone_s, alone_s / epoch_s, near),
+            row(
+                case, f"{name}: bytes an epoch", sent, "B", "vanilla", all_sent, all_sent / max(sent, 1),
+                25.0 if name == "1-bit" and wide else None,
+            ),
+        ]  # fmt: skip
+        if asked.decides and UNLINKED in found:
+            rows += _of_the_same_training(case, name, found)
+        if asked.of_bound is not None and not asked.decides:
+            for what, part in _PARTS.items():
+                part_s = median(name, part)
+                rows.append(row(case, f"{name}: of it {what}", part_s, "s", epoch, epoch_s, part_s / epoch_s))
+        coordination = [one.coordination for one in found[name] if one.coordination is not None]
+        if coordination:
+            taken = statistics.median(coordination)
+            rows.append(
+                row(
+                    case, f"{name}: coordination + extraction, share of wall-clock", taken, "", "at most", 0.01,
+                    0.01 / max(taken, 1e-9), 1.0,
+                )
+            )  # fmt: skip
+    return rows
+
+
+def _of_the_same_training(case: str, name: str, found: Mapping[str, Sequence[Measured]]) -> list[dict[str, Any]]:
+    """What a system that decides came to in the trainings whose epochs were timed, early and late ones apart.
+
+    Vanilla's time to an accuracy is its epochs to it, of the training without a link, by its mean epoch over the link.
+    """
+    trainings = [one.training for one in found[name] if one.training is not None]
+    beside = found[UNLINKED][0].training
+    assert beside is not None
+    vanilla_s = statistics.fmean(seconds for one in found["vanilla"] for seconds in one.epochs_s)
+    settled_s = statistics.median(one.settled_s() for one in trainings)
+    late = f"{name}: epoch, mean of the last {trainings[0].epochs // 2} of {trainings[0].epochs}"
+    score = mean_of(trainings, "score")
+    rows = [
+        row(case, late, settled_s, "s", "vanilla", vanilla_s, vanilla_s / settled_s),
+        row(case, f"{name}: mean width of what travels", mean_of(trainings, "bits"), "bits", "", None, None),
+        row(
+            case, f"{name}: epochs on rows of the epoch before", 100 * mean_of(trainings, "stale"), "%", "", None, None
+        ),
+        row(case, f"{name}: test score", 100 * score, "%", UNLINKED, 100 * beside.score, score / beside.score),
+    ]
+    target = beside.best - MARGIN
+    arrived = [seconds for one in trainings if not math.isnan(seconds := one.seconds_to(target))]
+    theirs_s = vanilla_s * beside.epochs_to(target)
+    what = f"{name}: to {100 * target:.1f} % on validation, {len(arrived)} of {len(trainings)} trainings"
+    ours_s = statistics.median(arrived) if arrived else math.nan
+    return [*rows, row(case, what, ours_s, "s", "vanilla, its epochs by its mean epoch", theirs_s, theirs_s / ours_s)]
+
+
+def _beside_its_bound(name: str, runs: Sequence[Measured], alone_s: float) -> tuple[str, float, str, float]:
+    """What a system's epoch is called, its seconds, what bounds it, and the seconds of that."""
+    if CONTESTANTS[name].decides:
+        epoch_s = statistics.median(statistics.fmean(one.epochs_s) for one in runs)
+        limit_s = statistics.median(statistics.fmean(max(alone_s, each) for each in one.links_s) for one in runs)
+        return f"{name}: epoch, mean", epoch_s, "the larger of computation and bytes, epoch by epoch", limit_s
+    epoch_s = statistics.median(one.epoch_s for one in runs)
+    link_s = statistics.median(one.link_s for one in runs)
+    limit, limit_s = ("its bytes by the rate", link_s) if link_s > alone_s else (ALONE, alone_s)
+    return f"{name}: epoch, median", epoch_s, limit, limit_s

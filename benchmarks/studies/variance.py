@@ -1,0 +1,84 @@
+"""Adaptive bit-widths beside random ones at equal bytes: the variance that each brings into the gradient.
+
+Two workers on a METIS partition, the 3-layer GCN of width 256 after some epochs of exact training. λ is the one of
+least predicted variance whose assignment takes no more bytes than widths drawn uniformly from 2, 4 and 8 bits; the
+traced ranges are those of the epoch before the measurement. 4 bits everywhere, which take about as much, stand beside
+them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.engine.graphs import find_graph
+from benchmarks.engine.rows import row
+
+__all__ = ["variance"]
+
+GRAPHS = {"digits": (20, 32), "cora": (20, 32), "coauthor_physics": (6, 12)}
+"""Graph -> epochs of training, passes that are repeated."""
+GROUP_SIZES = (100, 10)
+GOAL = 2.0
+
+
+def variance(repeats: int | None = None, graphs: tuple[str, ...] = tuple(GRAPHS)) -> list[dict[str, Any]]:
+    """Measure gradient variance; graphs that are not embedded are looked for as ``bench epoch`` does.
+
+    Returns:
+        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+    """
+    rows = []
+    for name in graphs:
+        path = name if name == "digits" else find_graph(name)
+        if path is None:
+            print(f"bench variance: {name}.npz is not here, so its rows are left out", flush=True)
+            continue
+        epochs, passes = GRAPHS.get(name, (20, 32))
+        rows += _rows(name, path, epochs, repeats or passes)
+    return rows
+
+
+def _rows(name: str, path: str, epochs: int, repeats: int) -> list[dict[str, Any]]:
+    from gnnqlab.bits.assigner.assigned import Assigned
+    from gnnqlab.bits.policy import BitPolicy, Fixed, UniformRandom
+    from gnnqlab.course.experiments.equal_bytes import LAMS, least_variance
+    from gnnqlab.graph.sources import load
+    from gnnqlab.nn.models.registry import ModelSettings
+    from gnnqlab.simulation.gradient_noise import gradient_noise, trained_weights
+    from gnnqlab.tune.assign import Desk, Widths
+    from gnnqlab.tune.trace import trace
+    from gnnqlab.tune.wire import Wire
+
+    graph, model = load(path), ModelSettings(dropout=0.0)
+    weights = trained_weights(graph, model, epochs)
+    desk = Desk(trace(graph, model, workers=2, epochs=epochs, theorem=False))
+    index = len(desk.trace.epochs) - 1
+    cost = Wire(workers=2, theta_s_per_byte=1e-8).cost()
+
+    def total(widths: Widths) -> float:
+        return float(sum(sent.sum() for sent in desk.sent_bytes(widths).values()))
+
+    def assigned(lam: float, size: int) -> Widths:
+        return desk.assigned(Assigned(lam=lam, group_size=size), cost, index=index, transport="direct")
+
+    def measured(bits: BitPolicy) -> float:
+        return gradient_noise(graph, bits, model, repeats=repeats, weights=weights).relative
+
+    budget = total(desk.chosen(UniformRandom()))
+    chance, four = measured(UniformRandom()), measured(Fixed(bits=4))
+    found = []
+    for size in GROUP_SIZES:
+        lam, widths = least_variance(
+            [(lam, assigned(lam, size)) for lam in LAMS],
+            budget,
+            bytes_sent=lambda each: total(each[1]),
+            variance=lambda each: sum(desk.variance(each[1], index).values()),
+        )
+        ours = measured(desk.installed(widths))
+        share = total(widths) / budget
+        case = f"{name}, 2 workers, groups of {size}, λ = {lam:g}"
+        figure = f"gradient variance / ||gradient||², {share:.0%} of the bytes of random widths"
+        found.append(row(case, figure, ours, "1", "widths drawn from 2, 4, 8", chance, chance / ours, GOAL))
+        same = total(desk.chosen(Fixed(bits=4))) / budget
+        found.append(row(case, figure, ours, "1", f"4 bits everywhere, {same:.0%} of the bytes", four, four / ours))
+    return found

@@ -1,0 +1,108 @@
+"""The problem of one layer and direction, from its messages and what the links between workers cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from gnnqlab.bits.assigner.problem import Index, Problem
+from gnnqlab.bits.row import ParamBytes, two_parameters
+from gnnqlab.theory.cost import LinkCost
+
+__all__ = ["Message", "assemble"]
+
+_FLOATS = two_parameters(4)
+
+
+@dataclass(frozen=True, eq=False)
+class Message:
+    """The groups of one message; ``Groups`` of :mod:`gnnqlab.bits.assigner.groups` has both arrays."""
+
+    sender: int
+    receiver: int
+    rows: ArrayLike
+    """Rows in each group."""
+    beta: ArrayLike
+    """Sum of β over each group."""
+
+
+def assemble(
+    messages: Sequence[Message],
+    cost: LinkCost,
+    *,
+    columns: int,
+    lam: float,
+    widths: tuple[int, ...] = (2, 4, 8),
+    param_bytes: ParamBytes = _FLOATS,
+    transport: str = "direct",
+    width_shares: tuple[float, ...] | None = None,
+) -> Problem:
+    """Return the problem of one layer and direction.
+
+    Groups stand in the order of the messages, so ``np.split(solution.widths, ends)`` takes the widths apart again. A
+    message without rows is left out.
+
+    Args:
+        messages: at most one per ordered pair of workers.
+        cost: θ and γ of every pair.
+        columns: D.
+        lam: λ.
+        widths: allowed bit-widths.
+        param_bytes: what the parameters of a row of each width take, by its codec; a zero-point and a scale of four
+            bytes each by default.
+        transport: ``ring``: the slowest pair of each round counts (the paper); ``direct``: everything is posted at
+            once, and the busiest end counts, a sender's or a receiver's.
+        width_shares: what β is multiplied by at each width, by the codec; ``1 / (2^b - 1)^2`` by default.
+
+    Raises:
+        ValueError: if a pair comes twice, no message has rows, or the transport is unknown.
+    """
+    if transport not in ("ring", "direct"):
+        raise ValueError(f"transport must be 'ring' or 'direct', got {transport!r}")
+    sized = [(message, np.asarray(message.rows, dtype=np.int64)) for message in messages]
+    busy = [(message, rows) for message, rows in sized if rows.size]
+    if not busy:
+        raise ValueError("there must be at least one group of rows to assign a width to, got none: no messages")
+    senders = np.array([message.sender for message, _ in busy])
+    receivers = np.array([message.receiver for message, _ in busy])
+    if len(set(zip(senders.tolist(), receivers.tolist()))) < len(busy) or (senders == receivers).any():
+        raise ValueError("messages must be between two workers, and at most one for each ordered pair")
+    if transport == "ring":
+        pair_link, pair_far_link = np.arange(len(busy)), None
+        link_round = np.unique((receivers - senders) % cost.workers, return_inverse=True)[1]
+    else:
+        pair_link, pair_far_link = _both_ends(senders, receivers)
+        last = pair_link.max() if pair_far_link is None else pair_far_link.max()
+        link_round = np.zeros(last + 1, dtype=np.int64)
+    return Problem(
+        widths=widths,
+        columns=columns,
+        lam=lam,
+        group_pair=np.repeat(np.arange(len(busy)), [rows.size for _, rows in busy]),
+        group_rows=np.concatenate([rows for _, rows in busy]),
+        group_beta=np.concatenate([np.asarray(message.beta, dtype=np.float64) for message, _ in busy]),
+        pair_link=pair_link,
+        link_round=link_round,
+        theta_s_per_byte=cost.theta_s_per_byte[senders, receivers],
+        gamma_s=cost.gamma_s[senders, receivers],
+        param_bytes=param_bytes,
+        pair_far_link=pair_far_link,
+        width_shares=width_shares,
+    )
+
+
+def _both_ends(senders: Index, receivers: Index) -> tuple[Index, Index | None]:
+    """Return the links that pairs queue on if all is posted at once.
+
+    An end of one pair alone is never busier than the other end of that pair. So where no receiver has two senders, as
+    among two workers, senders' links say all; and the other way round.
+    """
+    leaving, entering = (np.unique(ranks, return_inverse=True)[1] for ranks in (senders, receivers))
+    if np.bincount(entering).max() == 1:
+        return leaving, None
+    if np.bincount(leaving).max() == 1:
+        return entering, None
+    return leaving, leaving.max() + 1 + entering

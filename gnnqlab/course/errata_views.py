@@ -1,0 +1,242 @@
+"""What slips in papers and in released code come to: by what factor each is off, and two of them drawn.
+
+Everything here is measured by the functions behind :func:`gnnqlab.course.errata.errata`; the factors are read from
+their figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from gnnqlab.bits.in_words import human_bits
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["FACTORS", "descent", "draw_descent", "draw_factors", "draw_variance", "factors", "variance_shares"]
+
+Figures = Mapping[str, float]
+
+FACTORS: dict[str, tuple[str, Callable[[Figures], float]]] = {
+    "AQ-2": ("squared error of 8-bit codes, parameters cut after encoding", lambda f: f["mse_ratio_8"]),
+    "AQ-14": ("bound of Theorem 3 at 1 bit, as printed", lambda f: f["bits_1"]),
+    "AQ-15": ("Theorem 1's variance over the true one, 1 bit, after ReLU", lambda f: 1 / f["relu_1"]),
+    "AQ-17": ("noise of rows that several neighbours take, over Eq. 25", lambda f: f["ratio"]),
+    "AQ-18": ("variance over its bound, ReLU, 8 bits", lambda f: f["relu_8"]),
+    "AQ-22": ("objective of Eq. 12 where θ is left out, one slow link", lambda f: f["slow"]),
+    "SY-1": ("width at the end, by the two signs of the descent rate", lambda f: f["descent"] / f["written"]),
+    "SY-2": ("bits a row by halves, over those that Table XII implies", lambda f: f["halves"] / f["quarters"]),
+    "CD-2": ("error of copies after 100 deltas, sender keeps its own value", lambda f: f["own"] / f["decoded"]),
+    "CD-4": ("error of totals in place of differences, 4 bits", lambda f: f["totals"] / f["differences"]),
+    "CD-5": ("mean of ||∇L||² over the bound as printed", lambda f: f["mean"] / f["printed"]),
+    "CD-7": ("outer connections saved with homes, over those as printed", lambda f: f["home"] / f["copies"]),
+    "TG-4": ("relative error of Eq. 4 over its largest value, 1", lambda f: f["error"]),
+    "TG-5": ("error of attention, logits on codes, 8 bits", lambda f: f["codes_8"] / f["exact_8"]),
+}
+"""Id -> what is off, and by what factor it is, from what was measured."""
+_PAPERS = {"AQ": ("AdaQP", "vermillion", "circle"), "SY": ("SYLVIE", "green", "square")}
+_PAPERS |= {"CD": ("CDFGNN", "sky", "diamond"), "TG": ("TANGO", "orange", "star")}
+
+
+def factors() -> DataFrame:
+    """Return by what factor each slip is off that comes to one, measured now (some seconds, once).
+
+    Returns:
+        A row each, the largest last, index ``id``; columns ``paper``, ``what``, ``factor``.
+
+    Example:
+        >>> found = factors()
+        >>> bool(found["factor"].is_monotonic_increasing), float(found.loc["SY-1", "factor"])
+        (True, 8.0)
+    """
+    import pandas as pd
+
+    from gnnqlab.course.errata import MEASUREMENTS
+
+    rows = [
+        {"id": name, "paper": _PAPERS[name[:2]][0], "what": what, "factor": of(MEASUREMENTS[name]().figures)}
+        for name, (what, of) in FACTORS.items()
+    ]
+    return pd.DataFrame(rows).set_index("id").sort_values("factor")
+
+
+def draw_factors(frame: DataFrame, *, dark: bool = False) -> Bundle:
+    """Draw :func:`factors`, a line each on a logarithmic axis, a colour and a mark for each paper.
+
+    Raises:
+        ValueError: if there is no row.
+    """
+    import plotly.graph_objects as go
+
+    if frame.empty:
+        raise ValueError("factors of at least one slip are needed, got none; see factors")
+    figure = go.Figure()
+    for paper, color, symbol in _PAPERS.values():
+        mine = frame[frame["paper"] == paper]
+        for name, factor in mine["factor"].items():
+            figure.add_scatter(
+                x=[1, factor],
+                y=[name, name],
+                mode="lines",
+                line={"color": OKABE_ITO[color], "width": 2},
+                hoverinfo="skip",
+                showlegend=False,
+            )
+        figure.add_scatter(
+            x=mine["factor"].tolist(),
+            y=mine.index.tolist(),
+            name=paper,
+            mode="markers+text",
+            text=[f"{factor:.3g} ×" for factor in mine["factor"]],
+            textposition="middle right",
+            marker={"color": OKABE_ITO[color], "symbol": symbol, "size": 11},
+            customdata=mine["what"].tolist(),
+            hovertemplate="%{y} · %{customdata}: %{x:.3g} ×<extra></extra>",
+        )
+    for name, what in frame["what"].items():
+        figure.add_annotation(
+            x=0.02, y=name, text=what, xanchor="left", yanchor="bottom", yshift=9, showarrow=False, font={"size": 12}
+        )
+    figure.update_xaxes(title_text="off by this factor", type="log", range=[0, 2], tickvals=[1, 2, 5, 10, 20, 50, 100])
+    figure.update_yaxes(categoryorder="array", categoryarray=frame.index.tolist(), range=[-0.6, len(frame)])
+    worst = frame.iloc[-1]
+    caption = (
+        f"{len(frame)} slips and what they come to, from {frame['factor'].iloc[0]:.2f} to {worst['factor']:.3g} times; "
+        f"the most in {worst['paper']}: {worst['what']}."
+    )
+    finish(figure, title="Off by how much?", caption=caption, dark=dark, height=150 + 44 * len(frame))
+    return Bundle(figure, frame)
+
+
+def variance_shares() -> DataFrame:
+    """Return the exact variance of decoded rows over the ``D S² / 6`` of Theorem 1, by width and kind of row (AQ-15).
+
+    Returns:
+        Index ``bits``; columns ``N(0, 1)`` and ``after ReLU``.
+
+    Example:
+        >>> variance_shares().round(1).loc[1].tolist()
+        [1.3, 0.5]
+    """
+    import pandas as pd
+
+    from gnnqlab.course.errata import MEASUREMENTS
+
+    figures = MEASUREMENTS["AQ-15"]().figures
+    widths = (1, 2, 4, 8)
+    kinds = {"N(0, 1)": "normal", "after ReLU": "relu"}
+    table = {words: [figures[f"{kind}_{bits}"] for bits in widths] for words, kind in kinds.items()}
+    return pd.DataFrame(table, index=pd.Index(widths, name="bits"))
+
+
+def draw_variance(frame: DataFrame, *, dark: bool = False) -> Bundle:
+    """Draw :func:`variance_shares`: a group of bars a width, a line at what the theorem says and one at the worst case.
+
+    Raises:
+        ValueError: if there is no row.
+    """
+    import plotly.graph_objects as go
+
+    if frame.empty:
+        raise ValueError("shares of at least one width are needed, got none; see variance_shares")
+    figure = go.Figure()
+    widths = [human_bits(bits) for bits in frame.index]
+    for kind, color, pattern in zip(frame, ("blue", "orange"), ("", "/"), strict=True):
+        figure.add_bar(
+            x=widths,
+            y=frame[kind].tolist(),
+            name=kind,
+            marker={"color": OKABE_ITO[color], "pattern": {"shape": pattern}},
+            hovertemplate=f"{kind}, %{{x}}: %{{y:.2f}}<extra></extra>",
+        )
+    for height, words in ((1.0, "D S² / 6, called the variance"), (1.5, "D S² / 4, the worst case")):
+        figure.add_hline(y=height, line={"color": OKABE_ITO["grey"], "dash": "dash", "width": 1.5})
+        figure.add_annotation(
+            x=1, xref="paper", xanchor="right", y=height, yanchor="bottom", text=words, showarrow=False
+        )
+    figure.update_xaxes(title_text="bits of an element")
+    figure.update_yaxes(title_text="variance over D S² / 6", range=[0, 1.7])
+    caption = "Exact variance of a decoded row over D S² / 6: " + "; ".join(
+        f"{kind} " + ", ".join(f"{value:.2f}" for value in frame[kind]) for kind in frame
+    )
+    finish(figure, title="What Theorem 1 calls the variance", caption=f"{caption}.", dark=dark, height=370)
+    return Bundle(figure, frame)
+
+
+def descent(losses: Sequence[float]) -> DataFrame:
+    """Return SYLVIE's widths over a loss by its descent rate as written and by the opposite sign (SY-1).
+
+    As written, ``(F_t - F_(t-1)) / time`` is below zero while the loss falls, and *larger* when it falls more slowly;
+    the text asks for more bits where training slows down. Epochs take equally long.
+
+    Args:
+        losses: of each epoch.
+
+    Returns:
+        A row an epoch; columns ``loss``, ``as written``, ``opposite sign``.
+
+    Raises:
+        ValueError: if there is no loss.
+
+    Example:
+        >>> descent([0.2 + 0.9**epoch for epoch in range(61)])[["as written", "opposite sign"]].iloc[-1].tolist()
+        [1, 8]
+    """
+    import pandas as pd
+
+    from gnnqlab.course.experiments.moving_widths import replay
+
+    if not losses:
+        raise ValueError("losses of at least one epoch are needed, got none")
+    seconds = [1.0] * len(losses)
+    written, opposite = (replay(losses, seconds, as_printed=printed)["base"] for printed in (True, False))
+    return pd.DataFrame({"loss": list(losses), "as written": written, "opposite sign": opposite}, index=written.index)
+
+
+def draw_descent(frame: DataFrame, *, dark: bool = False) -> Bundle:
+    """Draw :func:`descent`: the loss above, widths by both signs below.
+
+    Raises:
+        ValueError: if there is no row.
+    """
+    from plotly.subplots import make_subplots
+
+    if frame.empty:
+        raise ValueError("widths of at least one epoch are needed, got none; see descent")
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.4, 0.6], vertical_spacing=0.08)
+    epochs = frame.index.tolist()
+    figure.add_scatter(
+        x=epochs,
+        y=frame["loss"].tolist(),
+        mode="lines",
+        line={"color": OKABE_ITO["grey"], "width": 2},
+        showlegend=False,
+        hovertemplate="epoch %{x}: loss %{y:.3f}<extra></extra>",
+        row=1,
+        col=1,
+    )
+    for words, color, dash in (("as written", "vermillion", "dash"), ("opposite sign", "blue", "solid")):
+        figure.add_scatter(
+            x=epochs,
+            y=frame[words].tolist(),
+            name=words,
+            mode="lines",
+            line={"color": OKABE_ITO[color], "dash": dash, "width": 2, "shape": "hv"},
+            customdata=[human_bits(width) for width in frame[words]],
+            hovertemplate=f"{words}, epoch %{{x}}: %{{customdata}}<extra></extra>",
+            row=2,
+            col=1,
+        )
+    figure.update_xaxes(title_text="epoch", row=2, col=1)
+    figure.update_yaxes(title_text="loss", row=1, col=1)
+    figure.update_yaxes(title_text="bits", type="log", tickvals=[1, 2, 4, 8], row=2, col=1)
+    last = frame.iloc[-1]
+    caption = (
+        f"While the loss falls from {frame['loss'].iloc[0]:.2f} to {last['loss']:.2f}, SYLVIE's rule ends at "
+        f"{human_bits(last['as written'])} as written and at {last['opposite sign']:.0f} with the opposite sign."
+    )
+    finish(figure, title="More bits or fewer, when training slows down?", caption=caption, dark=dark, height=430)
+    return Bundle(figure, frame)

@@ -1,0 +1,181 @@
+"""What rounding does to rows: clouds of errors by width, and Theorem 1 beside the variance that is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gnnqlab.bits.in_words import human_bits
+from gnnqlab.course.players.message_walk import MessageWalk
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from torch import Tensor
+
+    from gnnqlab.course.experiments.real_message import RealMessage
+
+__all__ = ["decoded_draws", "error_clouds", "variance_chart", "variance_table"]
+
+_WIDTHS = (1, 2, 4, 8)
+_MOST_POINTS = 200
+
+
+def decoded_draws(message: RealMessage, bits: int, draws: int) -> Tensor:
+    """Return the message's rows as they arrive under independent noise, float32 ``(draws, n, D)``.
+
+    Every draw is a real message: the bytes are written and read by the codec.
+    """
+    import torch
+
+    node = int(message.ids[0])
+    return torch.stack([MessageWalk.of(message, bits=bits, node=node, draw=draw).received for draw in range(draws)])
+
+
+def error_clouds(message: RealMessage, *, widths: Sequence[int] = _WIDTHS, dark: bool = False) -> Bundle:
+    """Draw the error of the message's elements over their value, a panel for each width on one scale.
+
+    Zeros are left out: a row whose smallest value is zero sends them without error.
+    """
+    import pandas as pd
+    from plotly.subplots import make_subplots
+
+    figure = make_subplots(
+        rows=1,
+        cols=len(widths),
+        shared_yaxes=True,
+        horizontal_spacing=0.02,
+        subplot_titles=[human_bits(bits) for bits in widths],
+    )
+    table, notes = [], list(figure.layout.annotations)
+    for column, bits in enumerate(widths, start=1):
+        walk = MessageWalk.of(message, bits=bits)
+        values = message.rows.flatten()
+        error = (walk.received - message.rows).flatten()
+        shown = values.nonzero().flatten()
+        every = max(-(-len(shown) // _MOST_POINTS), 1)
+        picked = shown[::every]
+        figure.add_scatter(
+            x=[round(value, 3) for value in values[picked].tolist()],
+            y=[round(value, 4) for value in error[picked].tolist()],
+            mode="markers",
+            marker={"size": 4, "opacity": 0.6, "color": OKABE_ITO["blue"]},
+            showlegend=False,
+            hovertemplate="value %{x}, error %{y}<extra></extra>",
+            row=1,
+            col=column,
+        )
+        spread, mean = float(error[shown].std()), float(error[shown].mean())
+        table.append((bits, len(shown), mean, spread, float(error.abs().max())))
+        below = f"mean {mean:+.3f}<br>spread {spread:.3f}"
+        notes[column - 1].update(text=f'{human_bits(bits)}<br><span style="font-size:11px">{below}</span>')
+    largest = max(row[-1] for row in table)
+    figure.update_xaxes(title_text="value", title_standoff=4)
+    figure.update_yaxes(range=[-1.1 * largest, 1.1 * largest])
+    figure.update_yaxes(title_text="error (unit of the row)", col=1)
+    words = ", ".join(f"{spread:.3f} in {human_bits(bits)}" for bits, _, _, spread, _ in table)
+    caption = f"Errors of one message's elements, zeros left out; they scatter round zero, by {words}."
+    finish(figure, title="One message, rounded at random", caption=caption, dark=dark, height=360, legend_rows=2)
+    figure.update_layout(margin={"t": 104})
+    columns = ["bits", "elements", "mean error", "spread", "largest"]
+    return Bundle(figure, pd.DataFrame(table, columns=columns).set_index("bits"))
+
+
+def variance_table(
+    message: RealMessage, *, node: int | None = None, widths: Sequence[int] = _WIDTHS, draws: int = 300
+) -> DataFrame:
+    """Measure variance and bias of decoded rows and set Theorem 1 beside them (AdaQP Eqs. 13-17).
+
+    Args:
+        message: the rows.
+        node: only this row; by default all rows are summed.
+        widths: bits, a line each.
+        draws: independent messages.
+
+    Returns:
+        By ``bits``, all in units of ``Σ D S²``: ``measured`` (mean of ``||decoded - row||²``) with ``± two`` standard
+        errors, ``exact``, ``average`` (1/6), ``worst`` (1/4); and ``bias``, the mean error in steps.
+
+    Raises:
+        ValueError: if the message has no such row.
+    """
+    import pandas as pd
+    import torch
+
+    from gnnqlab.theory.variance import decoded_moments, step_widths
+
+    known = message.ids.tolist()
+    if node is not None and node not in known:
+        raise ValueError(f"node must be one whose row is in the message, {known[:8]} ..., got {node}")
+    rows = list(range(len(known))) if node is None else [known.index(node)]
+    lines = []
+    for bits in widths:
+        error_TnD = (decoded_draws(message, bits, draws)[:, rows] - message.rows[rows]).double()
+        squared_T = (error_TnD**2).sum(dim=(1, 2))
+        moments = decoded_moments(message.rows[rows], bits)
+        unit = float(moments.average.sum()) * 6
+        ranges = message.rows[rows].amax(dim=1) - message.rows[rows].amin(dim=1)
+        steps = step_widths(ranges, bits)[:, None]
+        lines.append(
+            {
+                "measured": float(squared_T.mean()) / unit,
+                "± two": 2 * float(squared_T.std()) / draws**0.5 / unit,
+                "exact": float(moments.exact.sum()) / unit,
+                "average": float(moments.average.sum()) / unit,
+                "worst": float(moments.worst.sum()) / unit,
+                "bias": float(torch.where(steps > 0, error_TnD / steps, 0.0).mean()),
+            }
+        )
+    return pd.DataFrame(lines, index=pd.Index(list(widths), name="bits"))
+
+
+def variance_chart(
+    message: RealMessage,
+    *,
+    node: int | None = None,
+    widths: Sequence[int] = _WIDTHS,
+    draws: int = 300,
+    dark: bool = False,
+) -> Bundle:
+    """Draw the measured variance of decoded rows between Theorem 1's exact value, average and worst case."""
+    import plotly.graph_objects as go
+
+    table = variance_table(message, node=node, widths=widths, draws=draws)
+    names = [human_bits(bits) for bits in table.index]
+    figure = go.Figure()
+    for column, words, color, dash in (
+        ("worst", "worst case, 1/4", OKABE_ITO["grey"], "dash"),
+        ("average", "average over uniform fractions, 1/6", OKABE_ITO["orange"], "dot"),
+    ):
+        figure.add_scatter(
+            x=names, y=table[column].tolist(), mode="lines", line={"color": color, "dash": dash, "width": 2}, name=words
+        )
+    figure.add_scatter(
+        x=names,
+        y=table["exact"].tolist(),
+        mode="markers",
+        marker={"symbol": "x", "size": 12, "color": OKABE_ITO["vermillion"]},
+        name="exact, for these very rows",
+    )
+    figure.add_scatter(
+        x=names,
+        y=table["measured"].tolist(),
+        mode="markers",
+        error_y={"type": "data", "array": table["± two"].tolist(), "thickness": 1.5},
+        marker={"symbol": "circle-open", "size": 15, "color": OKABE_ITO["blue"], "line": {"width": 2}},
+        name=f"measured, {draws} messages",
+    )
+    figure.update_xaxes(title_text="bits of an element", type="category")
+    figure.update_yaxes(title_text="variance of a row, in units of D S²", range=[0, 0.28])
+    which = "all rows of the message" if node is None else f"row {node}"
+    caption = (
+        f"Variance of {which} after decoding, in units of D S²: "
+        + ", ".join(
+            f"{human_bits(bits)} measured {line['measured']:.3f}, exact {line['exact']:.3f}"
+            for bits, line in table.iterrows()
+        )
+        + "; average 1/6 = 0.167, worst case 1/4."
+    )
+    finish(figure, title="Theorem 1 and what is measured", caption=caption, dark=dark, height=370, legend_rows=2)
+    return Bundle(figure, table)

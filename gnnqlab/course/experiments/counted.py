@@ -1,0 +1,196 @@
+"""Float32 products that count what a training pass has to do, and tell the epoch's clock sums from products.
+
+Without them the phases ``central`` and ``marginal`` hold the products that run between sums (``train/loop/clock.py``).
+With them those two hold sums alone, beside the small change around them, and ``products`` holds every dense product.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from gnnqlab.compute.float32 import PlainProducts
+from gnnqlab.compute.products import Operand, PassRows, Range
+from gnnqlab.kernels.rowwise.nodewise import Mask, Norm
+from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.nn.timed import PassClock
+from gnnqlab.theory.limits import NeighbourSum, Product, RowPass
+from gnnqlab.train.loop.trainer import Trainer
+
+__all__ = ["CountedProducts", "Work", "count"]
+
+T = TypeVar("T")
+
+
+@dataclass
+class Work:
+    """What one training pass of a worker does, forward and backward: how often each."""
+
+    products: Counter[Product] = field(default_factory=Counter)
+    sums: Counter[NeighbourSum] = field(default_factory=Counter)
+    passes: Counter[RowPass] = field(default_factory=Counter)
+
+    @property
+    def flops(self) -> int:
+        """Of all dense products."""
+        return sum(times * each.flops for each, times in self.products.items())
+
+    @property
+    def sum_bytes(self) -> int:
+        """Compulsory bytes of all neighbour sums."""
+        return sum(times * each.bytes for each, times in self.sums.items())
+
+
+def count(trainer: Trainer) -> Work:
+    """Let a worker's trainer count its next training pass; return where it does.
+
+    Args:
+        trainer: of :func:`gnnqlab.train.loop.trainer.worker_trainer`, before its first epoch.
+
+    Raises:
+        ValueError: if its products are not those of float32, whose work this counts.
+    """
+    exchange = trainer.graph.exchange
+    if exchange.products.exact is not exchange.products:
+        raise ValueError(
+            f"work is counted of float32 products, got {type(exchange.products).__name__}; choose compute float32"
+        )
+    products = CountedProducts(trainer.clock)
+    exchange.products = products
+    return products.work
+
+
+class CountedProducts(PlainProducts):
+    """The products of `PlainProducts`, each in the phase of the clock that is its own, and counted in the first pass.
+
+    Every pass does the same, so that only one has to be counted. Attention is refused: what it must move is more than
+    a sum, and is not written down here.
+    """
+
+    def __init__(self, clock: PassClock) -> None:
+        self.work = Work()
+        self._clock = clock
+        self._passes = 0
+        self._counting = False
+        self._spans: WeakKeyDictionary[Adjacency, dict[Range, tuple[int, int]]] = WeakKeyDictionary()
+
+    def begin(self, rows: PassRows | None = None) -> None:
+        training = rows is not None and rows.training
+        self._passes += training
+        self._counting = training and self._passes == 1
+
+    def mm(self, a: Operand, b: Operand, *, transposed: str = "", out: Tensor | None = None) -> Tensor:
+        self._count_product(a, b, transposed)
+        return self._in("products", super().mm, a, b, transposed=transposed, out=out)
+
+    def addmm(self, base: Tensor, a: Operand, b: Operand, *, transposed: str = "", out: Tensor | None = None) -> Tensor:
+        self._count_product(a, b, transposed)
+        return self._in("products", super().addmm, base, a, b, transposed=transposed, out=out)
+
+    def spmm(
+        self,
+        adjacency: Adjacency,
+        x: Operand,
+        halo: Operand | None = None,
+        *,
+        rows: Range | None = None,
+        transposed: bool = False,
+        out: Tensor | None = None,
+        accumulate: bool = False,
+    ) -> Tensor:
+        if self._counting:
+            matrix = adjacency.transposed if transposed else adjacency
+            self._count_sum(matrix, rows or (0, matrix.num_rows), x.shape[1], added=accumulate)
+        settings = {"rows": rows, "transposed": transposed, "out": out, "accumulate": accumulate}
+        return self._in("central", super().spmm, adjacency, x, halo, **settings)
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        self._count_linear(x, weight)
+        return super().linear(x, weight, bias)
+
+    def affine(self, base: Tensor, x: Tensor, weight: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
+        self._count_linear(x, weight)
+        return super().affine(base, x, weight, beta=beta, alpha=alpha)
+
+    def rowwise(self, compute: Callable[..., Tensor], *rows: Tensor) -> Tensor:
+        out = super().rowwise(compute, *rows)
+        self._count_pass(rows, out)
+        return out
+
+    def residual(self, x: Tensor, first: Tensor, share: float) -> tuple[Tensor, Tensor]:
+        joined, again = super().residual(x, first, share)
+        self._count_pass((x, first), joined)
+        return joined, again
+
+    def join(self, layers: Sequence[Tensor], how: str, *, mask: Mask | None) -> Tensor:
+        out = super().join(layers, how, mask=mask)
+        self._count_pass(tuple(layers), out)
+        return out
+
+    def nodewise(
+        self, x: Tensor, norm: Norm | None, *, activation: str, mask: Mask | None, inplace: bool = False
+    ) -> Tensor:
+        out = super().nodewise(x, norm, activation=activation, mask=mask, inplace=inplace)
+        self._count_pass((x,), out)
+        return out
+
+    def nodewise_both(
+        self, x: Tensor, norm: Norm | None, *, activation: str, mask: Mask | None
+    ) -> tuple[Tensor, Tensor]:
+        both = super().nodewise_both(x, norm, activation=activation, mask=mask)
+        self._count_pass((x,), *both)
+        return both
+
+    def attend_rows(self, *operands: Any, **settings: Any) -> tuple[Tensor, Tensor]:
+        raise ValueError("the work of attention is not counted, got a model that attends; choose one that sums")
+
+    def _in(self, phase: str, run: Callable[..., T], *operands: Any, **settings: Any) -> T:
+        around = self._clock.turn(phase)
+        try:
+            return run(*operands, **settings)
+        finally:
+            self._clock.turn(around)
+
+    def _count_product(self, a: Tensor, b: Tensor, transposed: str) -> None:
+        if not self._counting:
+            return
+        rows, inner = reversed(a.shape) if transposed == "a" else a.shape
+        product = Product(rows=rows, inner=inner, columns=b.shape[transposed != "b"], transposed=transposed)
+        if product.flops:
+            self.work.products[product] += 1
+
+    def _count_linear(self, x: Tensor, weight: Tensor) -> None:
+        """``x W``, and what autograd makes of it: ``x^T dY``, and ``dY W^T`` where the rows learn."""
+        if self._counting and torch.is_grad_enabled():
+            (rows, inner), columns = x.shape, weight.shape[1]
+            self._count_product(x, weight, "")
+            self.work.products[Product(rows=inner, inner=rows, columns=columns, transposed="a")] += 1
+            if x.requires_grad:
+                self.work.products[Product(rows=rows, inner=columns, columns=inner, transposed="b")] += 1
+
+    def _count_sum(self, matrix: Adjacency, rows: Range, columns: int, *, added: bool) -> None:
+        first, last = rows
+        if first == last:
+            return
+        spans = self._spans.setdefault(matrix, {})
+        if rows not in spans:
+            start, stop = matrix.indptr[[first, last]].tolist()
+            spans[rows] = stop - start, matrix.indices[start:stop].unique().numel()
+        edges, used = spans[rows]
+        weighted = matrix.weights is not None
+        one = NeighbourSum(edges=edges, used=used, made=last - first, columns=columns, weighted=weighted, added=added)
+        self.work.sums[one] += 1
+
+    def _count_pass(self, rows: tuple[Tensor, ...], *outs: Tensor) -> None:
+        if not self._counting:
+            return
+        written = sum(out.numel() for out in outs)
+        self.work.passes[RowPass(read=sum(each.numel() for each in rows), written=written)] += 1
+        if learnt := sum(each.numel() for each in rows if each.requires_grad):
+            self.work.passes[RowPass(read=written, written=learnt)] += 1

@@ -1,0 +1,398 @@
+"""What the differences in `gnnqlab.course.errata` do, measured: one small seeded function each, kept once run.
+
+Rows are N(0, 1) unless said otherwise; "step" is the width S of a quantization step.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from gnnqlab.bits.in_words import human_bits
+from gnnqlab.bits.orchestrator import by_importance
+from gnnqlab.course.experiments.host_homes import saved_by_homes
+from gnnqlab.course.experiments.slides_constraint import without_rates
+from gnnqlab.course.experiments.sylvie_readings import BITS_XII, MASKS, readings
+from gnnqlab.kernels.codec.rows import decode_rows, encode_rows
+from gnnqlab.kernels.sparse.aggregate import spmm
+from gnnqlab.message.codecs.codec import Noise, Stochastic
+from gnnqlab.theory.variance import decoded_moments, received_variance, step_widths
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from gnnqlab.graph.graph import Graph
+    from gnnqlab.systems.system import System
+
+__all__ = ["MEASUREMENTS", "Effect", "decoded_errors", "in_standard_errors", "measures"]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What was measured, in words and numbers."""
+
+    text: str
+    figures: dict[str, float]
+
+
+MEASUREMENTS: dict[str, Callable[[], Effect]] = {}
+"""Id -> function; each computes its effect at the first call."""
+
+
+def measures(name: str) -> Callable[[Callable[[], Effect]], Callable[[], Effect]]:
+    """Return a decorator: what it is put on measures the effect of an erratum."""
+
+    def register(function: Callable[[], Effect]) -> Callable[[], Effect]:
+        MEASUREMENTS[name] = cache(function)
+        return MEASUREMENTS[name]
+
+    return register
+
+
+def _normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@measures("AQ-1")
+def squared_sum_for_sum_of_squares() -> Effect:
+    """Rank the messages of a power-law graph by (Σα)² and by Σα²; then by their true weight, ||Σ_v α δ_v||²."""
+    seen = _power_law_pass()
+    by_sum, by_squares = seen["sum_alpha"] ** 2, seen["sum_squares"]
+    figures = {
+        "rank_correlation": _rank_correlation(by_sum, by_squares),
+        "rank_correlation_mean": _rank_correlation(seen["sum_mean"] ** 2, seen["sum_mean_squares"]),
+        "squares_with_truth": _rank_correlation(by_squares, seen["true_weight"]),
+        "sum_with_truth": _rank_correlation(by_sum, seen["true_weight"]),
+    }
+    return Effect(
+        f"on a power-law graph their ranks correlate {figures['rank_correlation']:.2f} with GCN's α, "
+        f"{figures['rank_correlation_mean']:.2f} with GraphSAGE's; with a message's true weight at a GCN's "
+        f"first weights Σα² {figures['squares_with_truth']:.2f}, (Σα)² {figures['sum_with_truth']:.2f}",
+        figures,
+    )
+
+
+@measures("AQ-2")
+def parameters_cut_after_encoding() -> Effect:
+    """Decode with bf16 parameters codes that were computed with float32 ones; the expected error is known exactly."""
+    rows_KD = _normal(2000, 256)
+    figures: dict[str, float] = {}
+    for bits in (8, 4, 2, 1):
+        low_K1, top_K1 = rows_KD.amin(1, keepdim=True), rows_KD.amax(1, keepdim=True)
+        scale_K1 = (top_K1 - low_K1) / (2**bits - 1)
+        cut_scale_K1, cut_low_K1 = scale_K1.bfloat16().float(), low_K1.bfloat16().float()
+        expected_code_KD = (rows_KD - low_K1) / scale_K1
+        bias_KD = expected_code_KD * cut_scale_K1 + cut_low_K1 - rows_KD
+        variance = decoded_moments(rows_KD, bits).exact.sum()
+        figures[f"bias_{bits}"] = float((bias_KD / scale_K1).abs().mean())
+        figures[f"worst_{bits}"] = float((bias_KD / scale_K1).abs().max())
+        figures[f"mse_ratio_{bits}"] = float(1 + bias_KD.double().square().sum() / variance)
+    figures["ours_in_standard_errors"] = _bias_of_codec("bfloat16", bits=8)
+    figures["cut_in_standard_errors"] = _bias_of_codec("bfloat16-after", bits=8)
+    return Effect(
+        f"at 8 bits mean |bias| {figures['bias_8']:.2f} step, worst {figures['worst_8']:.2f}, squared error "
+        f"{figures['mse_ratio_8']:.2f}×; 4 bits {figures['bias_4']:.3f} step; 2 bits {figures['bias_2']:.4f}; "
+        f"1 bit {figures['bias_1']:.4f}. The mean of 200 decodings is {figures['cut_in_standard_errors']:.1f} standard "
+        f"errors off with as_released=True, {figures['ours_in_standard_errors']:.2f} with ours",
+        figures,
+    )
+
+
+def _bias_of_codec(parameters: str, *, bits: int) -> float:
+    """Distance of the mean decoded row from the row, in standard errors, for a type of the parameters."""
+    return in_standard_errors(decoded_errors(_normal(32, 64, seed=1), bits, parameters))
+
+
+def decoded_errors(rows_KD: Tensor, bits: int, parameters: str, repeats: int = 200) -> Tensor:
+    """Return what the decoded rows are off by in as many messages of fresh noise, float64 ``(repeats, K, D)``."""
+    numbers_K = torch.arange(len(rows_KD))
+    codec = Stochastic(parameters=parameters)
+    layout = codec.layout(bits, *rows_KD.shape)
+    segment, out_KD = torch.empty(layout.num_bytes, dtype=torch.uint8), torch.empty_like(rows_KD)
+    errors = []
+    for epoch in range(repeats):
+        codec.encode(rows_KD, numbers_K, numbers_K, layout, segment, Noise(0, epoch, 0))
+        codec.decode(segment, layout, out_KD, numbers_K, accumulate=False)
+        errors.append(out_KD.double() - rows_KD.double())
+    return torch.stack(errors)
+
+
+def in_standard_errors(errors: Tensor) -> float:
+    """Return the size of the mean error over that of its standard error; 1 is chance."""
+    return float(errors.mean(0).norm() / (errors.var(0).sum() / len(errors)).sqrt())
+
+
+@measures("AQ-3")
+def no_clamp() -> Effect:
+    """Count the uniform numbers of 24 bits for which floor(h + u) of a row's largest value leaves 8 bits."""
+    rows_KD = _normal(2000, 256)
+    low_K, top_K = rows_KD.amin(1), rows_KD.amax(1)
+    steps_K = (top_K - low_K) / ((top_K - low_K) / 255)
+    window = 4096
+    u_U = 1 - torch.arange(window, dtype=torch.float32) / 2**24
+    spilled = sum(int((torch.floor(part[:, None] + u_U) > 255).sum()) for part in steps_K.split(250))
+    rate = spilled / (len(steps_K) * 2**24)
+    return Effect(f"one row in {1 / rate:,.0f} spills at 8 bits (floor in float32, u of 24 bits)", {"rate": rate})
+
+
+@measures("AQ-4")
+def constant_rows() -> Effect:
+    """Quantize ReLU rows, some of them dead, by the formula as it stands, and by our codec."""
+    rows_KD = torch.relu(_normal(400, 32))
+    rows_KD[::10] = 0.0
+    low_K1, top_K1 = rows_KD.amin(1, keepdim=True), rows_KD.amax(1, keepdim=True)
+    plain_KD = torch.round((rows_KD - low_K1) * (3 / (top_K1 - low_K1))) * ((top_K1 - low_K1) / 3) + low_K1
+    numbers_K = torch.arange(400)
+    payload, params = torch.zeros(400 * 8, dtype=torch.uint8), torch.zeros(400, 2)
+    encode_rows(rows_KD, numbers_K, numbers_K, 2, None, payload, params, seed=0, epoch=0, stream=0)
+    out_KD = torch.empty_like(rows_KD)
+    decode_rows(payload, params, 2, None, out_KD, None)
+    figures = {
+        "dead_rows": 0.1,
+        "nan_rows": float(plain_KD.isnan().any(1).float().mean()),
+        "our_error": float((out_KD[::10] - rows_KD[::10]).abs().max()),
+    }
+    return Effect(
+        f"{figures['nan_rows']:.0%} of rows become NaN where {figures['dead_rows']:.0%} are dead; ours err by "
+        f"{figures['our_error']:g} there",
+        figures,
+    )
+
+
+@measures("AQ-14")
+def product_term() -> Effect:
+    """Theorem 3 with the product term as printed, over the same as derived, for the layer it matters most to."""
+    figures = {}
+    for bits in (1, 2, 8):
+        frame = _small_check(bits, smooth=False, repeats=2)
+        figures[f"bits_{bits}"] = float((frame["printed"] / frame["bound"]).max())
+    return Effect(
+        f"the term is 6× too large; Q^l grows by {figures['bits_1'] - 1:.0%} at 1 bit, {figures['bits_2'] - 1:.1%} at "
+        f"2 and {figures['bits_8'] - 1:.2%} at 8 on a small graph",
+        figures,
+    )
+
+
+@measures("AQ-15")
+def average_called_variance() -> Effect:
+    """Exact variance over D S²/6, for normal rows and for rows after ReLU."""
+    figures = {}
+    for kind, rows_KD in (("normal", _normal(2000, 256)), ("relu", torch.relu(_normal(2000, 256)))):
+        for bits in (1, 2, 4, 8):
+            moments = decoded_moments(rows_KD, bits)
+            figures[f"{kind}_{bits}"] = float(moments.exact.sum() / moments.average.sum())
+    normal = ", ".join(f"{figures[f'normal_{bits}']:.2f}" for bits in (1, 2, 4, 8))
+    relu = ", ".join(f"{figures[f'relu_{bits}']:.2f}" for bits in (1, 2, 4, 8))
+    return Effect(f"exact / average at 1, 2, 4, 8 bits: {normal} on N(0,1); {relu} after ReLU (worst: 1.5)", figures)
+
+
+@measures("AQ-17")
+def shared_messages() -> Effect:
+    """First-order noise that messages bring into a weight gradient: as Eq. 25 adds it up, and as it is."""
+    seen = _power_law_pass()
+    ratio = float(seen["shared_noise"].sum() / seen["separate_noise"].sum())
+    return Effect(
+        f"the noise of layer 0's rows is {ratio:.2f}× what Eq. 25 gives on a power-law graph", {"ratio": ratio}
+    )
+
+
+@measures("AQ-18")
+def activations_left_out() -> Effect:
+    """Measured gradient variance over Theorem 3's bound, with ReLU and with GELU in its place."""
+    figures = {}
+    for bits in (2, 8):
+        for name, smooth in (("relu", False), ("gelu", True)):
+            figures[f"{name}_{bits}"] = float(_small_check(bits, smooth=smooth)["ratio"].iloc[-1])
+    return Effect(
+        f"variance / bound: ReLU {figures['relu_2']:.2f} at 2 bits, {figures['relu_8']:.1f} at 8; "
+        f"GELU {figures['gelu_2']:.2f} and {figures['gelu_8']:.2f}",
+        figures,
+    )
+
+
+@measures("AQ-19")
+def biased_gradient() -> Effect:
+    """Distance of the mean gradient from the exact one; about one standard error if there is no bias."""
+    figures = {}
+    for name, smooth in (("relu", False), ("gelu", True)):
+        whole = _small_check(8, smooth=smooth).iloc[-1]
+        figures[name] = float(whole["bias"] / whole["standard_error"])
+        figures[f"{name}_relative"] = float(whole["bias"] / whole["norm"])
+    return Effect(
+        f"at 8 bits the mean of 32 gradients lies {figures['relu']:.1f} standard errors off with ReLU "
+        f"({figures['relu_relative']:.2%} of the gradient), {figures['gelu']:.1f} with GELU",
+        figures,
+    )
+
+
+@measures("AQ-22")
+def theta_left_out() -> Effect:
+    """Assign widths with the slides' constraint, where all links are alike and where one is slow."""
+    alike, slow = without_rates(1.0), without_rates(10.0)
+    return Effect(
+        f"where one of four workers sends at a tenth of the others' rate, an exchange takes {slow.seconds:.2f}× as "
+        f"long and Eq. 12 is {slow.objective:.2f}× its least value; {alike.objective:.2f}× with equal rates",
+        {"alike": alike.objective, "slow": slow.objective, "slow_seconds": slow.seconds},
+    )
+
+
+@measures("SY-1")
+def sign_of_the_descent_rate() -> Effect:
+    """Run SYLVIE's rule for 60 epochs of a loss that falls ever more slowly, with either sign."""
+    losses = [0.2 + 0.9**epoch for epoch in range(61)]
+    figures = {name: _orchestrated(losses, sign) for name, sign in (("written", 1.0), ("descent", -1.0))}
+    return Effect(
+        f"while the loss levels off the rule as written ends at {human_bits(figures['written'])}, with the other "
+        f"sign at {figures['descent']:.0f}; the prose wants more bits",
+        figures,
+    )
+
+
+@measures("SY-2")
+def mask_without_thresholds() -> Effect:
+    """Mean width of rows on the smallest base, importance evenly spread, by thresholds."""
+    p = torch.arange(4096) / 4096
+    figures = {name: float(by_importance(p, 1, (1, 2, 4, 8), each).double().mean()) for name, each in MASKS.items()}
+    return Effect(
+        f"on base 1, importance evenly spread, halves give {figures['halves']:.2f} bits a row, quarters "
+        f"{figures['quarters']:.2f}; Table XII implies {BITS_XII}",
+        figures,
+    )
+
+
+@measures("SY-3")
+def tables_of_two_readings() -> Effect:
+    """Decide by each reading on a loss that levels off smoothly, and hold that against Tables X, XI and XII."""
+    table = readings([0.2 + 0.97**epoch for epoch in range(1000)], torch.arange(4096) / 4096)
+    most = int(table[["X", "XI", "XII"]].sum(axis=1).max())
+    text, printed = table.loc[("text", "halves")], table.loc[("printed", "quarters")]
+    figures = {"most": float(most), "text_bits": float(text["bits"]), "printed_bits": float(printed["bits"])}
+    return Effect(
+        f"on a loss that levels off for 1000 epochs the text with halves sends {text['bits']:.2f} bits a row, "
+        f"the formula with quarters {printed['bits']:.2f} (Table XII: {BITS_XII}); of Tables X, XI and XII no reading "
+        f"reproduces more than {most}",
+        figures,
+    )
+
+
+def _orchestrated(losses: list[float], sign: float, *, delta: int = 5) -> float:
+    rates = [sign * (after - before) for before, after in itertools.pairwise(losses)]
+    bits = 1
+    for epoch in range(delta, len(rates)):
+        bits = min(2 * bits, 8) if rates[epoch] < rates[epoch - delta] else max(bits // 2, 1)
+    return float(bits)
+
+
+@measures("CD-1")
+def one_code_too_many() -> Effect:
+    """The code of a row's largest value when a step is range / 2^B."""
+    rows_KD = _normal(200, 64)
+    range_K = rows_KD.amax(1) - rows_KD.amin(1)
+    top = {bits: float(torch.round(range_K / (range_K / 2**bits)).max()) for bits in (4, 8)}
+    return Effect(
+        f"the largest code is {top[8]:.0f} at B = 8 and {top[4]:.0f} at B = 4: {int(top[8]).bit_length()} and "
+        f"{human_bits(int(top[4]).bit_length())}",
+        {f"top_{bits}": code for bits, code in top.items()},
+    )
+
+
+@measures("CD-7")
+def homes_of_nodes() -> Effect:
+    """Outer connections saved on 2 x 4 workers, with and without homes."""
+    figures = saved_by_homes()
+    return Effect(
+        f"of a worker's outer connections {100 * figures['copies']:.0f} % are saved as printed, "
+        f"{100 * figures['home']:.0f} % with homes",
+        figures,
+    )
+
+
+@cache
+def _small_check(bits: int, *, smooth: bool, repeats: int = 32) -> DataFrame:
+    """Theorem 3 on a small graph, two workers."""
+    from gnnqlab.graph.generate import sbm
+    from gnnqlab.nn.models.registry import ModelSettings
+    from gnnqlab.simulation.theory_check import gradient_variance
+
+    shape = ModelSettings(name="gcn", layers=2, hidden=32, norm="none")
+    graph = sbm(200, 4, 8, features=16)
+    return gradient_variance(graph, _quantized(bits), shape, workers=2, repeats=repeats, smooth=smooth)
+
+
+def _quantized(bits: int) -> System:
+    from gnnqlab.partition.edge_cut import Random
+    from gnnqlab.systems.system import make_system
+
+    return replace(make_system("fixed-bits", bits=bits), partition=Random())
+
+
+@cache
+def _power_law_pass() -> dict[str, Tensor]:
+    """What layer 0 of a GCN makes of each message of a power-law graph, four workers; one entry a halo row."""
+    from gnnqlab.graph.generate import rmat
+    from gnnqlab.nn.models.registry import ModelSettings
+    from gnnqlab.simulation.gradient_trace import TracedGraph, watch
+    from gnnqlab.simulation.threaded_workers import ThreadedWorkers
+    from gnnqlab.systems.system import make_system
+    from gnnqlab.train.config.run_config import TrainSettings
+
+    graph: Graph = rmat(11, 8, features=16)
+    system = _quantized(8)
+    workers = ThreadedWorkers(
+        graph,
+        system.partition.cut(graph, 4),
+        make_system("vanilla"),
+        ModelSettings(layers=2, hidden=32, norm="none", dropout=0.0),
+        TrainSettings(),
+        make_graph=TracedGraph,
+    )
+    views = [trainer.graph for trainer in workers.trainers if isinstance(trainer.graph, TracedGraph)]
+    for trainer, view in zip(workers.trainers, views, strict=True):
+        watch(trainer.model, view)
+    workers.gradients(0)
+    parts: list[dict[str, Tensor]] = []
+    for view in views:
+        shard, layer = view.shard, view.layers[0]
+        gradient = layer.output_gradient
+        assert gradient is not None
+        alpha = shard.alpha(layer.alpha)
+        row = torch.repeat_interleave(torch.arange(shard.num_owned), shard.indptr.diff())
+        remote = shard.indices >= shard.num_owned
+        column, alpha, row = shard.indices[remote].long() - shard.num_owned, alpha[remote], row[remote]
+        halo = (shard.num_owned, shard.num_owned + shard.num_halo)
+        true_weight = spmm(view.adjacency(layer.alpha), gradient, rows=halo, transposed=True).double().square().sum(1)
+        squares = gradient.double().square().sum(1)
+        variance = step_widths(_ranges(graph, shard.halo), 8) ** 2
+        mean = shard.alpha("mean")[remote]
+        ones = torch.ones(shard.num_halo)
+        separate = received_variance(row, column, alpha, squares, num_rows=shard.num_halo)
+        parts.append(
+            {
+                "sum_alpha": torch.zeros(shard.num_halo).index_add_(0, column, alpha).double(),
+                "sum_squares": received_variance(column, column, alpha, ones, num_rows=shard.num_halo),
+                "sum_mean": torch.zeros(shard.num_halo).index_add_(0, column, mean).double(),
+                "sum_mean_squares": received_variance(column, column, mean, ones, num_rows=shard.num_halo),
+                "true_weight": true_weight,
+                "shared_noise": true_weight * variance,
+                "separate_noise": separate * variance,
+            }
+        )
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
+def _ranges(graph: Graph, nodes: Tensor) -> Tensor:
+    rows = graph.features[nodes]  # type: ignore[index]
+    return rows.amax(1) - rows.amin(1)
+
+
+def _rank_correlation(a: Tensor, b: Tensor) -> float:
+    """Spearman's."""
+    import pandas as pd
+
+    return float(pd.Series(a.numpy()).rank().corr(pd.Series(b.numpy()).rank()))

@@ -1,0 +1,136 @@
+"""What becomes of rows over the epochs of a training when messages depend on those before: differences, feedback.
+
+Letters: T epochs, n rows of a message kind, D columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnqlab.bits.policy import Fixed
+from gnnqlab.graph.graph import Graph
+from gnnqlab.message.caches.cache import at_work
+from gnnqlab.message.channels.wires import Wires
+from gnnqlab.message.codecs.codec import Codec
+from gnnqlab.message.place import Place
+from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.observe import MessageEncoded, Observer
+from gnnqlab.partition.plan import Plan, Route
+from gnnqlab.simulation.codec_error import Rows, observed_workers
+from gnnqlab.simulation.threaded_workers import LoopBack, Mail
+from gnnqlab.systems.system import System
+
+__all__ = ["LateError", "late_error", "late_rows"]
+
+
+@dataclass(frozen=True)
+class LateError:
+    """What messages of consecutive epochs are off by, as shares of squared norms."""
+
+    squared: float
+    """Mean squared error of one message, over the second half of the epochs."""
+    of_mean: float
+    """Squared error of the mean of all messages, over the squared norm of the mean rows."""
+
+
+class _Followed(Observer):
+    """The same rows of each message that one worker sends, in every epoch."""
+
+    def __init__(self) -> None:
+        self.of: dict[tuple[Rows, int], list[Tensor]] = {}
+        self.most, self.since = 0, 0
+
+    def on_message_encoded(self, event: MessageEncoded) -> None:
+        if event.epoch >= self.since:
+            drawn = torch.randperm(len(event.values), generator=torch.Generator().manual_seed(0))[: self.most]
+            key = Rows(event.direction, event.layer), int(event.node_ids.min())
+            self.of.setdefault(key, []).append(event.values[drawn])
+
+
+def late_rows(
+    graph: Graph,
+    model: ModelSettings,
+    epochs: int,
+    *,
+    last: int = 10,
+    most: int = 400,
+    system: System | None = None,
+    seed: int = 0,
+) -> dict[Rows, Tensor]:
+    """Return what two workers send in the last epochs of a training with float32 messages, by direction and layer.
+
+    Args:
+        epochs: of the whole training.
+        last: T, from which rows are taken.
+        most: about how many rows of each kind, the same in all epochs.
+        system: its partitioner is used; METIS by default.
+
+    Returns:
+        float32 ``(T, n, D)``.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from gnnqlab.graph import load
+        >>> from gnnqlab.partition import Random
+        >>> from gnnqlab.systems import make_system
+        >>> recipe = replace(make_system("vanilla"), partition=Random())
+        >>> found = late_rows(load("sbm:60,3,6"), ModelSettings(layers=2, hidden=8), 4, last=2, most=10, system=recipe)
+        >>> [tuple(rows.shape) for place, rows in found.items() if place.layer == 1]
+        [(2, 10, 3), (2, 10, 3)]
+    """
+    if not 2 <= last <= epochs:
+        raise ValueError(f"last must lie between 2 and the {epochs} epochs of the training, got {last}")
+    threads, observers = observed_workers(_Followed, graph, model, workers=2, system=system, seed=seed)
+    kept: dict[tuple[Rows, int], list[Tensor]] = {}
+    for observer in observers:
+        assert isinstance(observer, _Followed)
+        observer.most, observer.since = max(1, most // 2), epochs - last
+    for epoch in range(epochs):
+        threads.step(epoch)
+    for observer in observers:
+        assert isinstance(observer, _Followed)
+        kept |= observer.of
+    messages: dict[Rows, list[Tensor]] = {}
+    for (place, _), rows in sorted(kept.items(), key=lambda item: item[0]):
+        messages.setdefault(place, []).append(torch.stack(rows))
+    return {place: torch.cat(rows, dim=1) for place, rows in messages.items()}
+
+
+def late_error(cache: Any, codec: Codec, rows: Tensor, bits: int) -> LateError:
+    """Send the rows of consecutive epochs over a channel as a system with that cache and codec does.
+
+    Args:
+        cache: part of that axis, for instance ``Difference()``, ``Feedback()`` or ``NoCache()``.
+        codec: how rows become bytes.
+        rows: float32 ``(T, n, D)``.
+        bits: width of every row.
+
+    Example:
+        >>> from gnnqlab.message import Difference, NoCache, Stochastic
+        >>> rows = torch.randn(20, 16, generator=torch.Generator().manual_seed(0)).expand(8, 20, 16)
+        >>> whole, differences = (late_error(cache, Stochastic(), rows, 4) for cache in (NoCache(), Difference()))
+        >>> whole.squared > 1000 * differences.squared
+        True
+    """
+    epochs, count, columns = rows.shape
+    places, mail = torch.arange(count), Mail(2)
+    ends = []
+    for rank in range(2):
+        route = Route(peer=1 - rank, rows=places, ids=places, first=0 if rank else None)
+        to, of = ((), (route,)) if rank else ((route,), ())
+        plan = Plan(rank=rank, workers=2, send=to, receive=of, accumulate=False)
+        wires = Wires(transport=LoopBack(mail, rank), codec=codec, bits=Fixed(bits=bits), cache=at_work(cache))
+        ends.append(wires.channel(Place(0, "forward"), plan))
+    squared, energy, total = 0.0, 0.0, torch.zeros(count, columns, dtype=torch.float64)
+    for epoch, sent in enumerate(rows):
+        coming = [end.post(sent.contiguous(), torch.zeros(count, columns), epoch=epoch) for end in ends]
+        error = coming[1].decode().double() - sent
+        total += error
+        if 2 * epoch >= epochs:
+            squared, energy = squared + float(error.square().sum()), energy + float(sent.double().square().sum())
+    whole = float(rows.double().sum(0).square().sum())
+    return LateError(squared / energy if energy else 0.0, float(total.square().sum()) / whole if whole else 0.0)

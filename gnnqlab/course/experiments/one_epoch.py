@@ -1,0 +1,185 @@
+"""One training epoch of a small graph, in this process: every part of it, every row that travelled, and its sums."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gnnqlab.exchange.timeline import Span
+from gnnqlab.message.place import Place
+from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.observe import MessageEncoded, Observer, Observers
+from gnnqlab.simulation.threaded_workers import ThreadedWorkers
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.trainer import Trainer
+
+if TYPE_CHECKING:
+    from gnnqlab.partition.parts import Parts
+    from gnnqlab.systems.system import System
+
+__all__ = ["OneEpoch", "SentRows", "train_one_epoch"]
+
+
+@dataclass(frozen=True)
+class SentRows:
+    """The rows of one message."""
+
+    place: Place
+    sender: int
+    receiver: int
+    nodes: tuple[int, ...]
+    """Global ids."""
+    bits: tuple[int, ...]
+    """Of each row."""
+    offered: int
+    """Rows that there were to send; more than travelled under a cache."""
+    columns: int
+    num_bytes: int
+    """Payload and parameters."""
+
+    @classmethod
+    def from_message(cls, message: MessageEncoded) -> SentRows:
+        """Return the rows of an observed message."""
+        return cls(
+            place=Place(message.layer, message.direction, message.round),
+            sender=message.rank,
+            receiver=message.receiver,
+            nodes=tuple(message.node_ids.tolist()),
+            bits=tuple(message.bit_widths.tolist()),
+            offered=len(message.offered_ids),
+            columns=message.values.shape[1],
+            num_bytes=message.num_bytes,
+        )
+
+
+@dataclass(frozen=True)
+class OneEpoch:
+    """What one epoch did on every worker."""
+
+    epoch: int
+    spans: tuple[tuple[Span, ...], ...]
+    """Of each worker, in the order in which they began, without transfers."""
+    reduced: tuple[float, ...]
+    """When each worker's weight gradients were ready to be summed, seconds of the same clock."""
+    sent: tuple[SentRows, ...]
+    losses: tuple[float, ...]
+    """Each worker's share; they add up to the loss."""
+    gradients: tuple[float, ...]
+    """Euclidean length of each worker's gradient."""
+    gradient: float
+    """Length of their sum."""
+    moved: float
+    """Length of the step that all weights took."""
+    num_parameters: int
+    next_loss: float
+    """Loss with the new weights, in the epoch after."""
+
+    @property
+    def loss(self) -> float:
+        return sum(self.losses)
+
+
+class _Sent(Observer):
+    """The messages that one worker sends in training passes."""
+
+    def __init__(self) -> None:
+        self.by_epoch: dict[int, list[SentRows]] = {}
+
+    def on_message_encoded(self, event: MessageEncoded) -> None:
+        self.by_epoch.setdefault(event.epoch, []).append(SentRows.from_message(event))
+
+
+def train_one_epoch(
+    parts: Parts,
+    system: System,
+    *,
+    model: str = "gcn",
+    hidden: int = 8,
+    layers: int = 2,
+    epochs: int = 5,
+    seed: int = 0,
+) -> OneEpoch:
+    """Train workers as threads of this process, and look into the last of some epochs.
+
+    The exchanges, codecs, caches and schedules are those of launched runs; the time that bytes are under way is not.
+
+    Args:
+        parts: a small graph, cut by its nodes.
+        system: what they train with.
+        model, hidden, layers: of the model, without dropout.
+        epochs: trained before the one that is looked into.
+        seed: of weights and noise.
+
+    Example:
+        >>> from gnnqlab import course
+        >>> from gnnqlab.partition.parts import partition
+        >>> from gnnqlab.systems.recipes import vanilla
+        >>> found = train_one_epoch(partition(course.ten_nodes(), course.Halves(), workers=2), vanilla(), epochs=1)
+        >>> len(found.sent), found.sent[0].nodes, found.sent[0].num_bytes  # two layers, there and back, two workers
+        (8, (3, 4), 64)
+    """
+    observers = [_Sent() for _ in range(parts.cut.workers)]
+    shape = ModelSettings(name=model, hidden=hidden, layers=layers, dropout=0.0)
+    workers = ThreadedWorkers(
+        parts.graph,
+        parts.cut,
+        system,
+        shape,
+        TrainSettings(seed=seed),
+        as_launched=True,
+        observers=[Observers([observer], rank) for rank, observer in enumerate(observers)],
+    )
+    for epoch in range(epochs):
+        workers.step(epoch)
+    before = workers.trainers[0].parameters.values.clone()
+    looks = workers.run(lambda trainer: _look(trainer, epochs))
+    gradients = torch.stack([trainer.parameters.gradients for trainer in workers.trainers])
+    for trainer in workers.trainers:
+        trainer.parameters.gradients.copy_(gradients.sum(0))
+        trainer.optimizer.step()
+    values = workers.trainers[0].parameters.values
+    after = workers.trainers[0].parameters.values.clone()
+    next_loss = workers.gradients(epochs + 1)[0]
+    return OneEpoch(
+        epoch=epochs,
+        spans=tuple(look.spans for look in looks),
+        reduced=tuple(look.reduced for look in looks),
+        sent=tuple(itertools.chain.from_iterable(each.by_epoch.get(epochs, ()) for each in observers)),
+        losses=tuple(look.loss for look in looks),
+        gradients=tuple(float(each.norm()) for each in gradients),
+        gradient=float(gradients.sum(0).norm()),
+        moved=float((after - before).norm()),
+        num_parameters=values.numel(),
+        next_loss=next_loss,
+    )
+
+
+@dataclass(frozen=True)
+class _Look:
+    loss: float
+    spans: tuple[Span, ...]
+    reduced: float
+
+
+def _look(trainer: Trainer, epoch: int) -> _Look:
+    """Run one training pass in this thread and note its parts."""
+    exchange: Any = trainer.exchange
+    ready: list[float] = []
+    release = exchange.release
+
+    def note() -> None:
+        ready.append(time.perf_counter())
+        release()
+
+    exchange.release = note
+    exchange.timeline.begin()
+    try:
+        loss = trainer.gradients(epoch)
+    finally:
+        exchange.release = release
+    spans = sorted(exchange.timeline.take(), key=lambda span: span.start)
+    return _Look(loss, tuple(spans), ready[0])

@@ -1,0 +1,110 @@
+"""One message as training sends it: the rows of a trained model that go from one worker to another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from gnnqlab.exchange.hop import Hop
+from gnnqlab.exchange.watched import Watched
+from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.simulation.threaded_workers import exact_trainer
+
+if TYPE_CHECKING:
+    from gnnqlab.partition.parts import Parts
+
+__all__ = ["RealMessage", "trained_message"]
+
+
+@dataclass(frozen=True, eq=False)
+class RealMessage:
+    """The rows of one forward message, before encoding."""
+
+    rows: Tensor
+    """float32 ``(n, D)``, in the unit of the layer."""
+    ids: Tensor
+    """Global node id of each row, int64 ``(n,)``, in the order of the receiver's halo."""
+    sender: int
+    receiver: int
+    layer: int
+    """Index of the exchange in the forward pass; 0 moves the raw features."""
+    epoch: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if self.rows.dim() != 2 or self.ids.shape != self.rows.shape[:1] or self.ids.numel() == 0:
+            raise ValueError(
+                f"a message needs at least one row and one id a row, got rows {tuple(self.rows.shape)} and ids "
+                f"{tuple(self.ids.shape)}; take it from trained_message"
+            )
+
+    def __repr__(self) -> str:
+        count, columns = self.rows.shape
+        return (
+            f"RealMessage(layer {self.layer}, epoch {self.epoch}, worker {self.sender} to worker {self.receiver}: "
+            f"{count} rows of {columns})"
+        )
+
+
+def trained_message(
+    parts: Parts,
+    *,
+    model: str = "gcn",
+    hidden: int = 16,
+    layers: int = 3,
+    dropout: float = 0.0,
+    layer: int = 1,
+    epochs: int = 40,
+    seed: int = 0,
+    sender: int = 0,
+    receiver: int = 1,
+) -> RealMessage:
+    """Train a model on the whole graph in this process, then take what one worker would send another next.
+
+    Weights, features and dropout masks of a node do not depend on who owns it, so these are the rows that workers with
+    float32 messages would send in that epoch.
+
+    Args:
+        parts: who owns which node, and so which rows travel.
+        layer: whose message, 0 up to ``layers - 1``.
+        dropout: of the model; half of a row's elements are zeros already by ReLU.
+        epochs: of training before the message.
+        sender: the worker that owns the rows.
+        receiver: the worker that needs them.
+
+    Raises:
+        ValueError: if a worker or layer does not exist, or no row goes from the one worker to the other.
+
+    Example:
+        >>> from gnnqlab import course
+        >>> from gnnqlab.partition.parts import partition
+        >>> parts = partition(course.ten_nodes(), course.Halves(), workers=2)
+        >>> message = trained_message(parts, hidden=8, epochs=5)
+        >>> message, message.ids.tolist()
+        (RealMessage(layer 1, epoch 5, worker 0 to worker 1: 2 rows of 8), [3, 4])
+    """
+    for name, worker in (("sender", sender), ("receiver", receiver)):
+        if not 0 <= worker < parts.workers:
+            raise ValueError(f"{name} must lie in [0, {parts.workers}), got {worker}")
+    if not 0 <= layer < layers:
+        raise ValueError(f"layer must lie in [0, {layers}), got {layer}")
+    plan = parts.shards[receiver].plan("forward")
+    if not plan.received_rows[sender]:
+        raise ValueError(f"some row must travel, but worker {receiver} needs none of worker {sender}; choose others")
+    ids = plan.from_peer(sender).ids
+    settings = ModelSettings(name=model, hidden=hidden, layers=layers, dropout=dropout)
+    trainer = exact_trainer(parts.graph, settings, seed=seed)
+    for epoch in range(epochs):
+        trainer.epoch(epoch)
+    aggregated: list[Tensor] = []
+
+    def keep(hop: Hop, matrix: Adjacency, x: Tensor, sums: Tensor) -> None:
+        aggregated.append(x.detach())
+
+    trainer.graph.exchange = Watched(trainer.graph.exchange, keep)
+    trainer.gradients(epochs)
+    rows = aggregated[layer][ids].clone()
+    return RealMessage(rows, ids, sender=sender, receiver=receiver, layer=layer, epoch=epochs, seed=seed)

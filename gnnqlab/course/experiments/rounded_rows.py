@@ -1,0 +1,285 @@
+"""Rows at named points of a training: as they were sent and as they arrived, in an epoch of one's choice.
+
+A point is a direction and a layer, ``backward 1``. Letters: n rows of a message, D columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from gnnqlab.bits.exact_at import DIRECTIONS, point_of
+from gnnqlab.graph.sources import load
+from gnnqlab.message.caches.cache import NoCache
+from gnnqlab.message.direction import of_direction
+from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.observe import MessageEncoded, Observer, Observers
+from gnnqlab.partition.parts import cut_graph
+from gnnqlab.simulation.as_launched import threads_as_launched
+from gnnqlab.systems.system import System
+from gnnqlab.train.config.run_config import TrainSettings
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from gnnqlab.graph.graph import Graph
+    from gnnqlab.launch.run import Run
+    from gnnqlab.partition.cut import Cut
+    from gnnqlab.partition.parts import Parts
+
+__all__ = [
+    "RoundedRows", "expect_repeatable", "points_of", "points_table", "rounded_rows", "rounded_rows_of",
+]  # fmt: skip
+
+_CLOSE = 1e-3
+"""Relative difference of losses below which a training is the same one again: sums of several workers have other orders
+of terms, and a weight that differs by a rounding rounds a few elements to the other side."""
+
+
+@dataclass(frozen=True, eq=False)
+class RoundedRows:
+    """The rows of one message at a point."""
+
+    point: str
+    """Direction and layer: ``backward 1``."""
+    epoch: int
+    sender: int
+    receiver: int
+    nodes: Tensor
+    """Global ids, int64 ``(n,)``."""
+    bits: Tensor
+    """Width of each row, int64 ``(n,)``."""
+    before: Tensor
+    """Rows as they were given to the codec, float32 ``(n, D)``, in the unit of the layer."""
+    after: Tensor
+    """Rows as their receiver decodes them, float32 ``(n, D)``."""
+    num_bytes: int
+    """Payload and parameters."""
+
+    @classmethod
+    def from_message(cls, message: MessageEncoded) -> RoundedRows:
+        """Return the rows of an observed message, before and after rounding."""
+        return cls(
+            point=f"{message.direction} {message.layer}",
+            epoch=message.epoch,
+            sender=message.rank,
+            receiver=message.receiver,
+            nodes=message.node_ids,
+            bits=message.bit_widths,
+            before=message.values,
+            after=message.decode(),
+            num_bytes=message.num_bytes,
+        )
+
+    @property
+    def error(self) -> Tensor:
+        """``after - before``, float32 ``(n, D)``; exactly 0 at a point in float32."""
+        return self.after - self.before
+
+    @property
+    def squared(self) -> float:
+        """``|after - before|^2 / |before|^2`` of all rows; 0 where there is nothing to round."""
+        length = float(self.before.double().square().sum())
+        return float(self.error.double().square().sum()) / length if length else 0.0
+
+    def __repr__(self) -> str:
+        count, columns = self.before.shape
+        return (
+            f"RoundedRows({self.point}, epoch {self.epoch}, worker {self.sender} to worker {self.receiver}: {count} "
+            f"rows of {columns}, off by {100 * self.squared**0.5:.3g} % of their length)"
+        )
+
+
+class _Rounded(Observer):
+    """The messages that one worker sends in one epoch at some points."""
+
+    points: tuple[str, ...] = ()
+    epoch = 0
+
+    def __init__(self) -> None:
+        self.rows: list[RoundedRows] = []
+
+    def on_message_encoded(self, event: MessageEncoded) -> None:
+        if event.epoch == self.epoch and {event.direction, f"{event.direction} {event.layer}"} & set(self.points):
+            self.rows.append(RoundedRows.from_message(event))
+
+
+def rounded_rows(
+    parts: Parts,
+    system: System,
+    at: Sequence[str] = DIRECTIONS,
+    *,
+    epoch: int = 20,
+    model: ModelSettings | None = None,
+    settings: TrainSettings | None = None,
+) -> list[RoundedRows]:
+    """Train workers as threads of this process, and return what was sent at some points in an epoch.
+
+    Rows, noise and widths are those of launched workers; ``before`` is what the codec was given, ``after`` what it
+    decodes of the very bytes that were sent.
+
+    Args:
+        parts: a graph cut by its nodes.
+        system: what they train with; its widths must follow from settings and epoch.
+        at: points, ``backward 1``, or ``forward`` for all layers; all of them by default.
+        epoch: the one that is looked into; those before it are trained.
+        model: a GCN of 2 layers and 8 columns without dropout by default.
+        settings: learning rate, seed and so on.
+
+    Returns:
+        Messages by point (forward before backward, by layer), sender and receiver.
+
+    Raises:
+        ValueError: if a point is none of this training's, or training cannot be repeated here so (see
+            :func:`expect_repeatable`).
+
+    Example:
+        >>> from gnnqlab import course
+        >>> from gnnqlab.partition.parts import partition
+        >>> from gnnqlab.systems import exact_at, fixed_bits
+        >>> small = partition(course.ten_nodes(), course.Halves(), workers=2)
+        >>> found = rounded_rows(small, exact_at(fixed_bits(bits=2), "backward 1"), ("forward 1", "backward 1"))
+        >>> [(rows.point, rows.nodes.tolist(), rows.squared > 0) for rows in found if rows.sender == 0]
+        [('forward 1', [3, 4], True), ('backward 1', [5, 7], False)]
+    """
+    shape = model or ModelSettings(layers=2, hidden=8, dropout=0.0)
+    return _looked_at(parts.graph, parts.cut, system, shape, settings or TrainSettings(), at, epoch, {})
+
+
+def rounded_rows_of(run: Run, at: Sequence[str] = DIRECTIONS, *, epoch: int) -> list[RoundedRows]:
+    """Repeat a launched run in this process up to an epoch, and return what was sent at some points in it.
+
+    Seeds, noise and dropout masks are functions of the configuration, so the run's rows need not have been kept. The
+    losses are held against those of its records.
+
+    Args:
+        run: of classes of nodes, cut by nodes.
+        at: points, as of :func:`rounded_rows`.
+        epoch: one that the run has trained.
+
+    Raises:
+        ValueError: as :func:`rounded_rows`, or if the run has no such epoch.
+        RuntimeError: if losses differ, by which what is repeated is not the run: it was steered, say.
+    """
+    config, records = run.config, run.records
+    config.expect_nodes("rounded_rows_of")
+    losses = {} if records.empty else records.groupby("epoch")["loss"].first().to_dict()
+    if epoch not in losses:
+        raise ValueError(f"epoch must be one that run {run.id} has trained, got {epoch}; it has {len(losses)} of them")
+    graph = load(config.graph)
+    cut = cut_graph(graph, config.placed.partition, config.workers)
+    return _looked_at(graph, cut, config.placed, config.model, config.train, at, epoch, losses)
+
+
+def points_of(graph: Graph, cut: Cut, system: System, model: ModelSettings) -> list[str]:
+    """Return the points at which rows travel: forward before backward, by layer.
+
+    Example:
+        >>> from gnnqlab import course
+        >>> from gnnqlab.partition.parts import partition
+        >>> from gnnqlab.systems.recipes import vanilla
+        >>> small = partition(course.ten_nodes(), course.Halves(), workers=2)
+        >>> points_of(small.graph, small.cut, vanilla(), ModelSettings(name="graphsage", layers=2, hidden=8))
+        ['forward 0', 'forward 1', 'backward 0', 'backward 1']
+    """
+    sent = _looked_at(graph, cut, system, model, TrainSettings(), DIRECTIONS, 0, {})
+    return list(dict.fromkeys(rows.point for rows in sent))
+
+
+def points_table(rows: Sequence[RoundedRows]) -> DataFrame:
+    """Return a line a point: messages, rows, mean bits, kB, and by how much rows were off (% of their length).
+
+    Example:
+        >>> from gnnqlab import course
+        >>> from gnnqlab.partition.parts import partition
+        >>> from gnnqlab.systems.recipes import vanilla
+        >>> found = rounded_rows(partition(course.ten_nodes(), course.Halves(), workers=2), vanilla(), epoch=1)
+        >>> points_table(found)["off by (%)"].tolist()
+        [0.0, 0.0, 0.0, 0.0]
+    """
+    import pandas as pd
+
+    lines = {}
+    for point in dict.fromkeys(each.point for each in rows):
+        here = [each for each in rows if each.point == point]
+        sent, error = (
+            sum(float(tensor.double().square().sum()) for tensor in tensors)
+            for tensors in ([each.before for each in here], [each.error for each in here])
+        )
+        lines[point] = (
+            len(here),
+            sum(each.nodes.numel() for each in here),
+            float(torch.cat([each.bits for each in here]).double().mean()),
+            sum(each.num_bytes for each in here) / 1e3,
+            100 * (error / sent) ** 0.5 if sent else 0.0,
+        )
+    columns = ["messages", "rows", "mean bits", "kB", "off by (%)"]
+    return pd.DataFrame.from_dict(lines, orient="index", columns=columns).rename_axis("point")
+
+
+def expect_repeatable(system: System, workers: int) -> None:
+    """Refuse a system whose rows cannot be had again by training in this process.
+
+    Raises:
+        ValueError: with rule and way out.
+    """
+    exchange = system.exchange
+    if getattr(exchange, "takes_cuts_of", "nodes") != "nodes" or getattr(exchange, "sends_blocks", False):
+        raise ValueError(
+            f"rows at a point are those of halo nodes, got exchange {type(exchange).__name__}; choose exchange Halo() "
+            "and a cut of nodes"
+        )
+    if system.cache != NoCache():
+        raise ValueError(
+            f"a message must be the rows themselves to be held against them, got cache {type(system.cache).__name__}, "
+            "by which it is what became of them; choose cache NoCache()"
+        )
+    if workers < 2:
+        raise ValueError(f"rows travel between workers, got {workers}; choose at least 2")
+
+
+def _looked_at(
+    graph: Graph,
+    cut: Cut,
+    system: System,
+    model: ModelSettings,
+    settings: TrainSettings,
+    at: Sequence[str],
+    epoch: int,
+    losses: dict[int, float],
+) -> list[RoundedRows]:
+    points = (at,) if isinstance(at, str) else tuple(at)
+    for point in points:
+        point_of(point)
+    expect_repeatable(system, cut.workers)
+    observers = [_Rounded() for _ in range(cut.workers)]
+    for observer in observers:
+        observer.points, observer.epoch = points, epoch
+    of_worker = [Observers([observer], rank) for rank, observer in enumerate(observers)]
+    workers, policy = threads_as_launched(graph, cut, system, model, settings, of_worker)
+    for number in range(epoch + 1):
+        loss = workers.step(number)
+        known = losses.get(number, loss)
+        if abs(loss - known) > _CLOSE * abs(known):
+            raise RuntimeError(
+                f"a run that is repeated must have its losses, got {loss:.6g} in epoch {number} where the run has "
+                f"{known:.6g}; was it steered, or trained on another device?"
+            )
+    for direction in DIRECTIONS:
+        if hasattr(of_direction(policy, direction), "expect_points"):
+            of_direction(policy, direction).expect_points()
+    found = [rows for observer in observers for rows in observer.rows]
+    lost = [point for point in points if not any(point in (rows.point, rows.point.split()[0]) for rows in found)]
+    if lost:
+        known_points = sorted({rows.point for rows in found}, key=_order)
+        raise ValueError(f"points must be some at which rows travel, got {lost}; of those asked for {known_points} do")
+    return sorted(found, key=lambda rows: (*_order(rows.point), rows.sender, rows.receiver))
+
+
+def _order(point: str) -> tuple[int, int]:
+    direction, layer = point_of(point)
+    return DIRECTIONS.index(direction), layer or 0

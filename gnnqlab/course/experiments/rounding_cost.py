@@ -1,0 +1,182 @@
+"""Where rounding matters: what the messages of one point alone do to the gradient, and to the loss of a training.
+
+A point is a direction and a layer, ``backward 1``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gnnqlab.bits.exact_at import DIRECTIONS
+from gnnqlab.course.experiments.rounded_rows import points_of, points_table, rounded_rows
+from gnnqlab.graph.graph import Graph
+from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.partition.parts import Parts, cut_graph
+from gnnqlab.simulation.as_launched import threads_as_launched
+from gnnqlab.simulation.gradient_noise import gradient_noise, trained_weights
+from gnnqlab.simulation.threaded_workers import exact_trainer
+from gnnqlab.systems.exact_at import exact_at
+from gnnqlab.systems.system import System
+from gnnqlab.theory.intervals import interval
+from gnnqlab.train.config.run_config import TrainSettings
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["EVERYTHING", "NOTHING", "bytes_by_point", "gradient_by_point", "loss_by_point", "spread"]
+
+NOTHING, EVERYTHING = "nothing", "everything"
+"""What is exact in a system as it is, and in one without any rounding."""
+
+
+def bytes_by_point(parts: Parts, system: System, model: ModelSettings) -> DataFrame:
+    """Return what an epoch sends at each point in codes, and what it would send there in float32.
+
+    A row of D columns takes ``ceil(D b / 8)`` bytes and its codec's parameters, or ``4 D``.
+
+    Returns:
+        By point: ``rows``, ``columns``, ``kB in codes``, ``kB exact``, and ``times``, by how much the bytes of the
+        whole epoch grow where this point alone is exact.
+
+    Example:
+        >>> from gnnqlab import course
+        >>> from gnnqlab.partition.parts import partition
+        >>> from gnnqlab.systems import fixed_bits
+        >>> small = partition(course.ten_nodes(), course.Halves(), workers=2)
+        >>> found = bytes_by_point(small, fixed_bits(bits=2), ModelSettings(layers=2, hidden=8, dropout=0.0))
+        >>> found.loc["forward 0", ["kB in codes", "kB exact"]].tolist()  # four rows of 2 + 8 bytes, or of 32
+        [0.04, 0.128]
+    """
+    import pandas as pd
+
+    sent = rounded_rows(parts, system, epoch=0, model=model)
+    coded = points_table(sent)["kB"]
+    lines = {}
+    for point, kilobytes in coded.items():
+        here = [rows for rows in sent if rows.point == point]
+        count, columns = sum(rows.nodes.numel() for rows in here), here[0].before.shape[1]
+        exact = 4 * count * columns / 1e3
+        lines[point] = (count, columns, kilobytes, exact, 1 + (exact - kilobytes) / coded.sum())
+    names = ["rows", "columns", "kB in codes", "kB exact", "times"]
+    return pd.DataFrame.from_dict(lines, orient="index", columns=names).rename_axis("point")
+
+
+def gradient_by_point(
+    graph: Graph,
+    system: System,
+    *,
+    model: ModelSettings,
+    epochs: Sequence[int] = (20,),
+    workers: int = 2,
+    repeats: int = 16,
+    seeds: Sequence[int] = (0,),
+) -> DataFrame:
+    """Return the variance that the rounding of each point alone brings into the gradient of all weights.
+
+    ``E||g - E g||^2 / ||E g||^2`` over messages with independent noise, at weights that were trained exactly, with all
+    other messages in float32: what is left of AdaQP's gradient variance where one point has codes. Noises of different
+    points are independent, so their variances about add up to that of all together.
+
+    Args:
+        system: whose codec, bits and partitioner are used, asked for the widths of epoch 0.
+        model: its dropout is switched off.
+        epochs: after how many the gradient is looked at.
+        workers: threads of this process.
+        repeats: passes, at least 2; the relative standard error of a variance is up to ``(2 / (repeats - 1))^(1/2)``.
+        seeds: of weights and noise.
+
+    Returns:
+        A line an epoch, seed and point (``everything`` last: all in codes): ``relative``, variance over squared
+        gradient.
+
+    Raises:
+        ValueError: if the system's rows are not those of halo nodes, or ``repeats`` is below 2.
+    """
+    import pandas as pd
+
+    shape, lines = replace(model, dropout=0.0, input_dropout=0.0), []
+    points = points_of(graph, cut_graph(graph, system.partition, workers), system, shape)
+    for seed in seeds:
+        for epoch in epochs:
+            weights = trained_weights(graph, shape, epoch, seed=seed)
+            for point in (*points, EVERYTHING):
+                others = [each for each in points if each != point]
+                asked = system if point == EVERYTHING else exact_at(system, *others)
+                found = gradient_noise(
+                    graph, asked.bits, shape, workers=workers, repeats=repeats, weights=weights, system=system,
+                    codec=system.codec, seed=seed,
+                )  # fmt: skip
+                lines.append((epoch, seed, point, found.relative))
+    return pd.DataFrame(lines, columns=["epoch", "seed", "point", "relative"])
+
+
+def loss_by_point(
+    parts: Parts,
+    system: System,
+    *,
+    model: ModelSettings,
+    at: Sequence[str] | None = None,
+    epochs: int = 60,
+    since: int = 0,
+    seeds: Sequence[int] = (0,),
+    lr: float = 0.01,
+) -> DataFrame:
+    """Train once a seed as the system is, once with each point alone exact from an epoch on, and once without rounding.
+
+    All begin at the same weights with the same noise, so a difference between two of one seed is what the point did.
+
+    Args:
+        parts: who owns which node.
+        system: whose messages are rounded; its widths must follow from settings and epoch.
+        model: its dropout is switched off.
+        at: points that are tried; all by default.
+        epochs: of each training.
+        since: first epoch in which a point is exact.
+        seeds: of weights and noise.
+        lr: of Adam.
+
+    Returns:
+        A line a seed and what is exact (``nothing``, each point, ``everything``): ``loss``, of the weights at the end
+        over exact messages; ``gained``, how much it is below that of ``nothing``; and ``gradient``, the length of the
+        exact gradient there.
+
+    Raises:
+        ValueError: if training cannot be repeated here so, see
+        :func:`gnnqlab.course.experiments.rounded_rows.expect_repeatable`.
+    """
+    import pandas as pd
+
+    shape, lines = replace(model, dropout=0.0, input_dropout=0.0), []
+    points = points_of(parts.graph, parts.cut, system, shape) if at is None else at
+    exact = {NOTHING: system} | {point: exact_at(system, point, since=since) for point in points}
+    exact[EVERYTHING] = exact_at(system, *DIRECTIONS, since=since)
+    for seed in seeds:
+        settings, truth = TrainSettings(seed=seed, lr=lr), exact_trainer(parts.graph, shape, seed=seed)
+        found = {}
+        for name, each in exact.items():
+            workers, _ = threads_as_launched(parts.graph, parts.cut, each, shape, settings)
+            for epoch in range(epochs):
+                workers.step(epoch)
+            truth.parameters.values.copy_(workers.trainers[0].parameters.values)
+            loss = truth.gradients(epochs)
+            found[name] = loss, float(truth.parameters.gradients.norm())
+        rounded = found[NOTHING][0]
+        lines += [(seed, name, loss, rounded - loss, length) for name, (loss, length) in found.items()]
+    return pd.DataFrame(lines, columns=["seed", "exact", "loss", "gained", "gradient"])
+
+
+def spread(frame: DataFrame, by: str, value: str) -> DataFrame:
+    """Return mean and half the width of the 95 % interval over seeds of a column, by another one, in its order.
+
+    Example:
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"point": ["forward 0"] * 3, "loss": [1.0, 2.0, 3.0]})
+        >>> spread(frame, "point", "loss").loc["forward 0"].round(2).tolist()
+        [2.0, 2.48]
+    """
+    import pandas as pd
+
+    lines = {name: interval(part[value].tolist()) for name, part in frame.groupby(by, sort=False)}
+    return pd.DataFrame.from_dict(lines, orient="index", columns=["mean", "half"]).rename_axis(by)

@@ -1,0 +1,176 @@
+"""Boundary sampling, measured: which rows an epoch leaves out, what sums are then, what training so costs.
+
+Letters: V owned rows of a worker, H its halo rows, D columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from gnnqlab.launch.start import launch
+from gnnqlab.message.sampler import BoundarySampling
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from gnnqlab.graph.graph import Graph
+    from gnnqlab.partition.parts import Parts
+    from gnnqlab.partition.shard import Shard
+    from gnnqlab.systems.system import System
+
+__all__ = ["compare_shares", "left_out", "sampled_sums", "variance_by_share"]
+
+
+def left_out(parts: Parts, sampler: BoundarySampling, *, epoch: int, seed: int = 0) -> dict[int, list[int]]:
+    """Return by worker the nodes whose rows it does not get in an epoch, as training draws them.
+
+    Example:
+        >>> from gnnqlab import course
+        >>> from gnnqlab.partition.parts import partition
+        >>> small = partition(course.ten_nodes(), course.Halves(), workers=2)
+        >>> left_out(small, BoundarySampling(p=0.0), epoch=0)
+        {0: [5, 7], 1: [3, 4]}
+    """
+    found = {}
+    for rank, shard in enumerate(parts.shards):
+        kept = set(shard.halo[sampler.kept(shard.halo, holder=rank, seed=seed, epoch=epoch)].tolist())
+        found[rank] = [node for node in shard.halo.tolist() if node not in kept]
+    return found
+
+
+def sampled_sums(
+    parts: Parts, node: int, sampler: BoundarySampling, *, rows: Tensor, epochs: int, seed: int = 0
+) -> DataFrame:
+    """Return the sum over a node's neighbours in every epoch, when only a share of them tells its row.
+
+    ``z = sum_(own u) a_vu h_u + sum_(kept u) a_vu h_u / p`` with GCN's ``a`` from the degrees of the whole graph, which
+    is what a worker under this sampler computes.
+
+    Args:
+        parts: the partition.
+        node: v.
+        sampler: says which rows come, and what they count.
+        rows: one number a node, ``(N,)``.
+        epochs: how many are drawn.
+        seed: of the draws.
+
+    Returns:
+        By ``epoch``: ``kept`` (nodes, as words), ``sum``, ``mean so far``, and ``all rows``, the sum without sampling.
+    """
+    import pandas as pd
+
+    rank = int(parts.owner[node])
+    shard = parts.shards[rank]
+    matrix = _matrix(shard)[int((shard.owned == node).nonzero())]
+    near, far = matrix[: shard.num_owned], matrix[shard.num_owned :]
+    own = float(near @ rows[shard.owned])
+    lines, total = [], 0.0
+    for epoch in range(epochs):
+        kept = sampler.kept(shard.halo, holder=rank, seed=seed, epoch=epoch)
+        came = kept[far[kept] != 0]
+        value = own + sampler.rescale * float(far[came] @ rows[shard.halo[came]])
+        total += value
+        names = ", ".join(str(int(u)) for u in shard.halo[came]) or "none"
+        lines.append((epoch, names, value, total / (epoch + 1)))
+    frame = pd.DataFrame(lines, columns=["epoch", "kept", "sum", "mean so far"]).set_index("epoch")
+    frame["all rows"] = own + float(far @ rows[shard.halo])
+    return frame
+
+
+def variance_by_share(
+    parts: Parts, rows: Tensor, shares: Sequence[float], *, epochs: int = 400, seed: int = 0
+) -> DataFrame:
+    """Return how far sampled sums scatter, beside the formula.
+
+    ``Var z_v = (1 - p) / p  sum_(u in halo) a_vu^2 |h_u|^2``, summed over all owned nodes of all workers.
+
+    Args:
+        parts: the partition.
+        rows: ``(N, D)``.
+        shares: values of p above 0.
+        epochs: draws that are averaged.
+        seed: of the draws.
+
+    Returns:
+        By ``p``: ``measured`` and ``formula`` (squared unit of a row), ``relative (%)``: the root of the measured one
+        relative to the length of the sums over all rows.
+
+    Raises:
+        ValueError: if a share is 0: nothing comes, so nothing is unbiased.
+
+    Example:
+        >>> from gnnqlab import course
+        >>> from gnnqlab.partition.parts import partition
+        >>> small = partition(course.ten_nodes(), course.Halves(), workers=2)
+        >>> variance_by_share(small, small.graph.features, [1.0])["measured"].tolist()
+        [0.0]
+    """
+    import pandas as pd
+
+    if min(shares) <= 0:
+        raise ValueError(f"shares must be above 0 for a variance to exist, got {min(shares)}")
+    lines = []
+    for share in shares:
+        sampler = BoundarySampling(p=share)
+        p, measured, formula, length = 1 / sampler.rescale, 0.0, 0.0, 0.0
+        for rank, shard in enumerate(parts.shards):
+            matrix, halo = _matrix(shard), rows[shard.halo]
+            far = matrix[:, shard.num_owned :]
+            length += float((matrix[:, : shard.num_owned] @ rows[shard.owned] + far @ halo).square().sum())
+            formula += (1 - p) / p * float(far.square().sum(0) @ halo.square().sum(1))
+            for epoch in range(epochs):
+                factor = halo.new_full((shard.num_halo, 1), -1.0)  # what a row counts, less the 1 of a whole sum
+                factor[sampler.kept(shard.halo, holder=rank, seed=seed, epoch=epoch)] += sampler.rescale
+                measured += float((far @ (factor * halo)).square().sum()) / epochs
+        lines.append((share, measured, formula, 100 * (measured / length) ** 0.5))
+    return pd.DataFrame(lines, columns=["p", "measured", "formula", "relative (%)"]).set_index("p")
+
+
+def _matrix(shard: Shard) -> Tensor:
+    """GCN's sums over a worker's neighbours, dense ``(V, V + H)``."""
+
+    counts = shard.indptr.diff()
+    dense = torch.zeros(shard.num_owned, shard.num_owned + shard.num_halo)
+    places = (torch.arange(shard.num_owned).repeat_interleave(counts), shard.indices.long())
+    return dense.index_put_(places, shard.alpha("symmetric"), accumulate=True)
+
+
+def compare_shares(
+    graph: Graph,
+    system: System,
+    shares: Sequence[float],
+    *,
+    seeds: Sequence[int] = (0,),
+    epochs: int = 60,
+    **settings: Any,
+) -> DataFrame:
+    """Train with a share p of the boundary rows; p = 1 is Vanilla, p = 0 trains every worker by itself.
+
+    Args:
+        graph: the graph.
+        system: whose sampler is replaced.
+        shares: values of p.
+        seeds: one run of every share for each.
+        epochs: of every run.
+        **settings: of ``gq.launch``: ``workers``, ``hidden`` and so on.
+
+    Returns:
+        A line a run: ``p``, ``seed``, ``accuracy (%)``, ``final loss``, ``MB an epoch``.
+    """
+    import pandas as pd
+
+    lines = []
+    for seed in seeds:
+        for share in shares:
+            made = replace(system, sampler=BoundarySampling(p=share))
+            run = launch(graph, system=made, epochs=epochs, seed=seed, **settings).wait()
+            summary = run.summary
+            score = float(summary.get("test_accuracy", summary.get("test_f1_micro", float("nan"))))
+            sent = float(run.records[["bytes_payload", "bytes_params"]].sum().sum()) / epochs / 1e6
+            lines.append((share, seed, 100 * score, summary["final_loss"], sent))
+    return pd.DataFrame(lines, columns=["p", "seed", "accuracy (%)", "final loss", "MB an epoch"])

@@ -1,0 +1,78 @@
+"""Smoothed staleness, trained: PipeGCN with its rows, its gradients or both averaged over epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.exchange.schedules.pipeline import Pipelined
+from gnnqlab.launch.start import launch
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from gnnqlab.graph.graph import Graph
+    from gnnqlab.launch.run import Run
+    from gnnqlab.systems.system import System
+
+__all__ = ["UNSMOOTHED", "WHAT", "smoothed", "smoothing_table", "train_smoothed"]
+
+WHAT = {"features": (1, 0), "gradients": (0, 1), "both": (1, 1)}
+"""What is averaged: PipeGCN-F, -G and -GF."""
+UNSMOOTHED = ("nothing", 0.0)
+"""Key of the run without smoothing."""
+
+
+def smoothed(system: System, what: str, gamma: float) -> System:
+    """Return a system whose rows are one epoch old and smoothed: ``m <- γ m + (1 - γ) row``.
+
+    Args:
+        system: whose schedule is replaced.
+        what: of `WHAT`.
+        gamma: γ in [0, 1).
+
+    Example:
+        >>> from gnnqlab.systems.recipes import pipegcn
+        >>> made = smoothed(pipegcn(), "gradients", 0.5)
+        >>> made.name, made.schedule.feature_smoothing, made.schedule.gradient_smoothing
+        ('pipegcn gradients 0.5', 0.0, 0.5)
+    """
+    if what not in WHAT:
+        raise ValueError(f"what is smoothed must be one of {tuple(WHAT)}, got {what!r}")
+    rows, gradients = WHAT[what]
+    schedule = Pipelined(feature_smoothing=rows * gamma, gradient_smoothing=gradients * gamma)
+    return replace(system, schedule=schedule, name=f"pipegcn {what} {gamma:g}")
+
+
+def train_smoothed(
+    graph: Graph, system: System, *, gammas: Sequence[float] = (0.5, 0.95), what: Sequence[str] = tuple(WHAT),
+    **settings: Any,
+) -> dict[tuple[str, float], Run]:  # fmt: skip
+    """Train a system unsmoothed, and with each γ for rows, gradients and both.
+
+    Args:
+        graph: the graph.
+        system: whose schedule is replaced.
+        gammas: values of γ above 0.
+        what: of `WHAT`.
+        **settings: of ``gq.launch``: ``epochs``, ``workers``, ``seed`` and so on.
+
+    Returns:
+        Finished runs by what is smoothed and γ; ``("nothing", 0.0)`` is the unsmoothed one.
+    """
+
+    systems = {UNSMOOTHED: replace(smoothed(system, "both", 0.0), name="pipegcn")}
+    systems |= {(one, gamma): smoothed(system, one, gamma) for one in what for gamma in gammas}
+    return {key: launch(graph, system=made, **settings).wait() for key, made in systems.items()}
+
+
+def smoothing_table(runs: Mapping[tuple[str, float], Run]) -> DataFrame:
+    """Return a line for each run of `train_smoothed`: ``smoothed``, ``γ``, ``final loss``, ``accuracy (%)``."""
+    import pandas as pd
+
+    lines = []
+    for (what, gamma), run in runs.items():
+        score = run.summary.get("test_accuracy", run.summary.get("test_f1_micro", float("nan")))
+        lines.append((what, gamma, run.summary["final_loss"], 100 * float(score)))
+    return pd.DataFrame(lines, columns=["smoothed", "γ", "final loss", "accuracy (%)"])

@@ -1,0 +1,238 @@
+"""What papers report, beside what was measured here: told apart by shape, by colour and by a word in every line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+
+__all__ = ["REPORTED", "Reported", "beside"]
+
+
+@dataclass(frozen=True)
+class Reported:
+    """One figure of a paper."""
+
+    setting: str
+    """Graph, machines × devices each, model."""
+    low: float
+    high: float
+    """The same as ``low`` where the paper has one number."""
+    source: str
+    """Paper, table or section."""
+
+
+_AQ, _SY = "AdaQP, ", "SYLVIE, "
+
+
+def _one(setting: str, value: float, source: str) -> Reported:
+    return Reported(setting, value, value, source)
+
+
+REPORTED: dict[str, tuple[Reported, ...]] = {
+    "communication share": (
+        Reported("Reddit, 2 × 1", 66.78, 66.78, _AQ + "Table 1"),
+        Reported("Reddit, 2 × 2", 75.20, 75.20, _AQ + "Table 1"),
+        Reported("ogbn-products, 2 × 2", 75.59, 75.59, _AQ + "Table 1"),
+        Reported("ogbn-products, 2 × 4", 76.67, 76.67, _AQ + "Table 1"),
+        Reported("AmazonProducts, 2 × 2", 75.58, 75.58, _AQ + "Table 1"),
+        Reported("AmazonProducts, 2 × 4", 78.22, 78.22, _AQ + "Table 1"),
+    ),
+    "hidden computation": (Reported("ogbn-products, 8 devices", 23.20, 55.44, _AQ + "section 2.2, Fig. 3"),),
+    "speed-up": (
+        Reported("Reddit, 2 × 1, GCN", 2.19, 2.19, _AQ + "Table 4"),
+        Reported("Yelp, 2 × 1, GCN", 2.58, 2.58, _AQ + "Table 4"),
+        Reported("ogbn-products, 2 × 2, GCN", 2.70, 2.70, _AQ + "Table 4"),
+        Reported("AmazonProducts, 2 × 2, GCN", 2.76, 2.76, _AQ + "Table 4"),
+        Reported("all sixteen settings", 2.19, 3.01, _AQ + "section 5.1"),
+        Reported("ogbn-products, 6 × 4, GraphSAGE", 1.79, 1.79, _AQ + "Table 7"),
+    ),
+    "speed-up by system": (
+        Reported("AdaQP, all sixteen settings", 2.19, 3.01, _AQ + "Table 4"),
+        Reported("PipeGCN, GraphSAGE, four graphs", 1.43, 3.96, _AQ + "Table 4"),
+    ),
+    "total time": (
+        Reported("AdaQP, GCN, four graphs", 443.53 / 218.14, 2874.77 / 1053.51, _AQ + "from Tables 5 and 9"),
+        Reported("AdaQP, GraphSAGE, three graphs", 326.05 / 133.93, 897.28 / 321.54, _AQ + "from Tables 5 and 9"),
+        Reported("PipeGCN, GraphSAGE, four graphs", 326.05 / 229.31, 530.46 / 135.29, _AQ + "from Tables 5 and 9"),
+        Reported("SANCUS, GCN, four graphs", 317.48 / 1186.68, 443.53 / 335.56, _AQ + "from Tables 5 and 9"),
+    ),
+    "accuracy change": (Reported("all sixteen settings", -0.30, 0.19, _AQ + "section 5.1"),),
+    "communication reduction": (Reported("GCN, four graphs", 78.29, 80.94, _AQ + "section 5.4, Fig. 10"),),
+    "computation reduction": (Reported("GCN, four graphs", 13.16, 39.11, _AQ + "section 5.4, Fig. 10"),),
+    "quantization share": (Reported("GCN, four graphs", 5.53, 13.88, _AQ + "section 5.4, Fig. 10"),),
+    "assignment share": (Reported("GCN, mean", 5.43, 5.43, _AQ + "section 5.4, Fig. 10"),),
+    "speed-up by model": (
+        Reported("SYLVIE, GraphSAGE, four graphs", 11.27, 15.74, _SY + "Table VII"),
+        Reported("SYLVIE, GCN, four graphs", 13.13, 16.03, _SY + "Table VII"),
+        Reported("SYLVIE, GCNII, four graphs", 10.42, 17.18, _SY + "Table VII"),
+        Reported("SYLVIE, DAGNN, three graphs", 7.88, 12.47, _SY + "Table VII"),
+        Reported("SYLVIE, SGC, four graphs", 7.56, 13.46, _SY + "Table VII"),
+        Reported("SYLVIE, GAT, four graphs", 8.67, 13.48, _SY + "Table VII"),
+        Reported("PipeGCN, six models", 1.01, 1.20, _SY + "Table VII"),
+        Reported("BNS-GCN, GraphSAGE, GCN and GAT", 7.86, 9.34, _SY + "Table VII"),
+        Reported("SAR, GraphSAGE, GCN and GAT", 0.21, 0.65, _SY + "Table VII"),
+    ),
+    "accuracy by model": (
+        Reported("SYLVIE, GraphSAGE, four graphs", -0.34, -0.05, _SY + "from Table VII"),
+        Reported("SYLVIE, GCN, four graphs", -0.52, 0.47, _SY + "from Table VII"),
+        Reported("SYLVIE, GCNII, four graphs", -0.37, 1.10, _SY + "from Table VII"),
+        Reported("SYLVIE, SGC, four graphs", -0.01, 0.26, _SY + "from Table VII"),
+        Reported("SYLVIE, GAT, four graphs", -0.76, 0.24, _SY + "from Table VII"),
+        Reported("PipeGCN, GCNII, four graphs", -5.45, -0.68, _SY + "from Table VII"),
+        Reported("BNS-GCN, GAT, four graphs", -4.89, -0.73, _SY + "from Table VII"),
+    ),
+    "speed-up on one server": (
+        Reported("SYLVIE, GraphSAGE, three graphs", 4.02, 7.78, _SY + "Table IX"),
+        Reported("SYLVIE, GCN, three graphs", 3.44, 5.04, _SY + "Table IX"),
+        Reported("BNS-GCN, GraphSAGE and GCN", 2.30, 6.93, _SY + "Table IX"),
+        Reported("PipeGCN, GraphSAGE and GCN", 0.94, 1.08, _SY + "Table IX"),
+        Reported("SAR, GraphSAGE and GCN", 0.99, 1.32, _SY + "Table IX"),
+    ),
+    "communication on one server": (_one("DGL, eight GPUs, at most", 89.23, _SY + "section II-B, Fig. 2"),),
+    "saved by one bit": (
+        _one("communication, GraphSAGE on Yelp", 89.8, _SY + "section II-C, Fig. 3"),
+        _one("epoch, GraphSAGE on Yelp", 84.2, _SY + "section II-C, Fig. 3"),
+    ),
+    "accuracy of sampled neighbours": (
+        _one("fan-out 5, GraphSAGE on ogbn-products", 73.55 - 79.19, _SY + "from Table I"),
+        _one("fan-out 10, GraphSAGE on ogbn-products", 74.87 - 79.19, _SY + "from Table I"),
+        _one("fan-out 15, GraphSAGE on ogbn-products", 76.84 - 79.19, _SY + "from Table I"),
+    ),
+    "speed-up by width": (
+        _one("GraphSAGE on Yelp, 8 bits", 0.90 / 0.52, _SY + "from Table X"),
+        _one("GraphSAGE on Yelp, 4 bits", 0.90 / 0.37, _SY + "from Table X"),
+        _one("GraphSAGE on Yelp, 2 bits", 0.90 / 0.28, _SY + "from Table X"),
+        _one("GraphSAGE on Yelp, 1 bit", 0.90 / 0.22, _SY + "from Table X"),
+        _one("GraphSAGE on Yelp, adaptive", 0.90 / 0.39, _SY + "from Table X"),
+    ),
+    "accuracy by width": (
+        _one("GraphSAGE on Yelp, 8 bits", 65.3 - 65.3, _SY + "from Table X"),
+        _one("GraphSAGE on Yelp, 4 bits", 65.1 - 65.3, _SY + "from Table X"),
+        _one("GraphSAGE on Yelp, 2 bits", 64.5 - 65.3, _SY + "from Table X"),
+        _one("GraphSAGE on Yelp, 1 bit", 64.4 - 65.3, _SY + "from Table X"),
+        _one("GraphSAGE on Yelp, adaptive", 65.0 - 65.3, _SY + "from Table X"),
+    ),
+    "speed-up by mode": (
+        _one("32 bits, always stale", 0.90 / 0.75, _SY + "from Table XI"),
+        _one("32 bits, adaptive", 0.90 / 0.81, _SY + "from Table XI"),
+        _one("1 bit, always stale", 0.21 / 0.12, _SY + "from Table XI"),
+        _one("1 bit, adaptive", 0.21 / 0.17, _SY + "from Table XI"),
+    ),
+    "accuracy by mode": (
+        _one("32 bits, always stale", 64.6 - 65.3, _SY + "from Table XI"),
+        _one("32 bits, adaptive", 64.9 - 65.3, _SY + "from Table XI"),
+        _one("1 bit, always stale", 64.2 - 64.4, _SY + "from Table XI"),
+        _one("1 bit, adaptive", 64.6 - 64.4, _SY + "from Table XI"),
+    ),
+    "bytes left": (
+        _one("Reddit, data", 100 * 126.9 / 2791.7, _SY + "from Table XII"),
+        _one("Reddit, data and scales", 100 * (126.9 + 15.6) / 2791.7, _SY + "from Table XII"),
+        _one("Amazon, data", 100 * 254.7 / 5632.6, _SY + "from Table XII"),
+        _one("Amazon, data and scales", 100 * (254.7 + 30.4) / 5632.6, _SY + "from Table XII"),
+    ),
+    "speed-up over two servers": (
+        _one("Reddit, GraphSAGE", 7.28 / 0.50, _SY + "from Table XII"),
+        _one("Amazon, GraphSAGE", 13.33 / 0.97, _SY + "from Table XII"),
+    ),
+}
+"""By topic; `_UNITS` has the unit. A source that says "from" is a quotient or difference of printed figures."""
+
+_UNITS = {
+    "communication share": "communication of Vanilla's epoch (%)",
+    "hidden computation": "computation that is hidden (%)",
+    "speed-up": "epochs a second, times Vanilla",
+    "speed-up by system": "epochs a second, times Vanilla",
+    "total time": "Vanilla's training, assignment included, over the system's",
+    "accuracy change": "accuracy against Vanilla (points)",
+    "communication reduction": "exposed communication saved (%)",
+    "computation reduction": "exposed computation saved (%)",
+    "quantization share": "encode and decode, of an epoch (%)",
+    "assignment share": "assignment, of wall-clock (%)",
+    "speed-up by model": "epochs a second, times DGL",
+    "accuracy by model": "accuracy against DGL (points)",
+    "speed-up on one server": "epochs a second, times DGL",
+    "communication on one server": "communication of an epoch (%)",
+    "saved by one bit": "saved, of what 32 bits take (%)",
+    "accuracy of sampled neighbours": "accuracy against full-graph training (points)",
+    "speed-up by width": "epochs a second, times 32 bits",
+    "accuracy by width": "accuracy against 32 bits (points)",
+    "speed-up by mode": "epochs a second, times always fresh rows",
+    "accuracy by mode": "accuracy against always fresh rows (points)",
+    "bytes left": "bytes of an epoch, of float32's (%)",
+    "speed-up over two servers": "epochs a second, times DGL",
+}
+
+
+def beside(
+    topic: str, measured: Mapping[str, float | Sequence[float]], *, link: str = "", dark: bool = False
+) -> Bundle:
+    """Set figures of the papers beside measured ones.
+
+    Args:
+        topic: one of ``REPORTED``.
+        measured: by setting: a number; or several of repeated runs, drawn as their mean and a 95 % interval (Student).
+        link: over which link was measured; named in every line.
+        dark: colours for a dark page.
+
+    Raises:
+        ValueError: if the topic is unknown, or nothing was measured.
+    """
+    import pandas as pd
+    import plotly.graph_objects as go
+
+    from gnnqlab.theory.intervals import interval
+
+    if topic not in REPORTED:
+        raise ValueError(f"a topic must be one of {tuple(REPORTED)}, got {topic!r}")
+    if not measured:
+        raise ValueError("something must stand beside the papers' figures, got nothing measured")
+    rows = [(f"{each.setting}", "paper", each.low, each.high, each.source) for each in REPORTED[topic]]
+    where = "measured here" + (f", {link}" if link else "")
+    means = {}
+    for setting, value in measured.items():
+        values = [float(value)] if isinstance(value, int | float) else [float(each) for each in value]
+        mean, half = interval(values)
+        means[setting] = mean
+        rows.append(
+            (setting, "here", mean - half, mean + half, where + (f", {len(values)} runs" if len(values) > 1 else ""))
+        )
+    figure = go.Figure()
+    for kind, words, color, symbol in (
+        ("paper", "reported by a paper", OKABE_ITO["grey"], "diamond-open"),
+        ("here", "measured here", OKABE_ITO["vermillion"], "circle"),
+    ):
+        some = [row for row in rows if row[1] == kind]
+        figure.add_scatter(
+            x=[(row[2] + row[3]) / 2 for row in some],
+            y=[_line(row) for row in some],
+            mode="markers",
+            error_x={
+                "type": "data",
+                "array": [(row[3] - row[2]) / 2 or None for row in some],
+                "thickness": 2,
+                "width": 5,
+            },
+            marker={"symbol": symbol, "size": 12, "color": color, "line": {"width": 2, "color": color}},
+            name=words,
+            customdata=[row[4] for row in some],
+            hovertemplate="%{x:.3g}<br>%{customdata}<extra>%{y}</extra>",
+        )
+    figure.update_xaxes(title_text=_UNITS[topic])
+    figure.update_yaxes(
+        categoryorder="array", categoryarray=[_line(row) for row in rows], autorange="reversed", title_text="setting"
+    )
+    words = ", ".join(f"{setting} {value:.3g}" for setting, value in means.items())
+    low, high = min(each.low for each in REPORTED[topic]), max(each.high for each in REPORTED[topic])
+    span = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+    caption = f"{_UNITS[topic][0].upper()}{_UNITS[topic][1:]}: papers report {span}; {where}: {words}."
+    title = f"{topic[0].upper()}{topic[1:]}: papers and here"
+    finish(figure, title=title, caption=caption, dark=dark, height=170 + 30 * len(rows))
+    frame = pd.DataFrame(rows, columns=["setting", "reported or measured", "from", "to", "source"]).set_index("setting")
+    return Bundle(figure, frame)
+
+
+def _line(row: tuple[str, str, float, float, str]) -> str:
+    return f"{row[0]} ({row[1]})"

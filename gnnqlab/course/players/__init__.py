@@ -1,0 +1,7 @@
+"""Views to play with: one message, one assignment, one cut, step by step."""
+
+from gnnqlab.course.players.assigner_player import AssignerPlayer
+from gnnqlab.course.players.message_player import MessagePlayer
+from gnnqlab.course.players.partition_explorer import PartitionExplorer
+
+__all__ = ["AssignerPlayer", "MessagePlayer", "PartitionExplorer"]

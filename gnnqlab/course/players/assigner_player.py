@@ -1,0 +1,199 @@
+"""The stepped player of an assignment: go through the assigner's six steps, move λ, group size and widths.
+
+``AssignerModel`` is the player without a screen; ``AssignerPlayer`` puts controls and figures round it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.course.players.assigner_views import ASSIGNER_STEPS, draw_assigner_step, draw_assignment
+from gnnqlab.course.players.assigner_walk import AssignerWalk, trace_parts
+from gnnqlab.course.players.stepped import StepControls, Stepped
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.controls import KNOBS, shows_static, tipped
+from gnnqlab.lab.figures.left import left_by
+from gnnqlab.tune.probe import Probe
+from gnnqlab.tune.wire import Wire
+
+if TYPE_CHECKING:
+    from gnnqlab.partition.parts import Parts
+
+__all__ = ["AssignerModel", "AssignerPlayer"]
+
+_CHOICES = ((2, 4, 8), (2, 8), (2, 4), (4, 8), (1, 2, 4, 8))
+"""Sets of widths to choose from."""
+_GROUPS = (1, 5, 10, 20, 50, 100, 200, 500, 1000)
+"""Group sizes to choose from."""
+
+
+class AssignerModel(Stepped):
+    """Which assignment, message and step are shown.
+
+    Example:
+        >>> from gnnqlab import course
+        >>> from gnnqlab.partition.parts import partition
+        >>> seen = trace_parts(partition(course.ten_nodes(), course.Halves(), workers=2), hidden=8, layers=2)
+        >>> model = AssignerModel(AssignerWalk.of(seen, Wire.of_rate("1mbit", workers=2), group_size=1))
+        >>> model.step, model.forward(), model.step
+        ('trace', True, 'beta')
+    """
+
+    def __init__(self, walk: AssignerWalk) -> None:
+        super().__init__(list(ASSIGNER_STEPS))
+        self.walk = walk
+        """The assignment, seen from one message."""
+
+    @property
+    def messages(self) -> list[tuple[int, str, int, int]]:
+        """What can be followed: (layer, direction, sender, receiver)."""
+        return [
+            (message.layer, message.direction, message.sender, message.receiver)
+            for message in self.walk.desk.trace.messages
+        ]
+
+    def change(self, **changes: Any) -> None:
+        """Change ``lam``, ``group_size``, ``widths``, or the message by ``layer, direction, sender, receiver``.
+
+        Raises:
+            ValueError: if a value is out of range, or there is no such message.
+        """
+        self.walk = self.walk.changed(**changes)
+
+    def say(self) -> str:
+        """The step in words."""
+        return ASSIGNER_STEPS[self.step].say(self.walk)
+
+    def bundle(self, *, dark: bool = False) -> Bundle:
+        """The step as a figure with its numbers."""
+        return draw_assigner_step(self.walk, self.step, dark=dark)
+
+    def to_code(self) -> str:
+        """Return the line of Python that shows the same assignment."""
+        walk = self.walk
+        return (
+            f"gq.AssignerPlayer(source, lam={walk.settings.lam:g}, group_size={walk.settings.group_size}, "
+            f"widths={walk.settings.among}, layer={walk.layer}, direction={walk.direction!r}, sender={walk.sender}, "
+            f"receiver={walk.receiver})"
+        )
+
+
+class AssignerPlayer:
+    """Walk one assignment of bit-widths through its six steps, on ranges that real epochs have left.
+
+    At the end of a notebook cell it shows the player; where no kernel runs, all six steps as one figure.
+
+    Args:
+        source: a probe, or a partition: then a small model is traced first, in this process.
+        lam: λ in [0, 1]: 1 minds only variance, 0 only time.
+        group_size: rows that share a width.
+        widths: to choose from.
+        layer: whose messages, from 0; by default the second layer's.
+        direction: ``forward`` or ``backward``.
+        sender: of the message that is followed.
+        receiver: of that message.
+        link: rate of the link between the workers, for a partition; a probe knows its own.
+        **settings: see `trace_parts`, for a partition.
+
+    Raises:
+        ValueError: if a value is out of range, there is no such message, or a link or settings come with a probe.
+    """
+
+    def __init__(
+        self,
+        source: Probe | Parts,
+        *,
+        lam: float = 0.5,
+        group_size: int = 100,
+        widths: tuple[int, ...] = (2, 4, 8),
+        layer: int | None = None,
+        direction: str = "forward",
+        sender: int = 0,
+        receiver: int = 1,
+        link: str | None = None,
+        **settings: Any,
+    ) -> None:
+        if isinstance(source, Probe):
+            if settings or link is not None:
+                given = sorted({*settings, *(() if link is None else ("link",))})
+                raise ValueError(f"a probe has its trace and its link already, got {given}; pass a partition instead")
+            seen, wire = source.trace, source.wire
+        else:
+            seen = trace_parts(source, **settings)
+            rate = "100mbit" if link is None else link
+            wire = Wire.of_rate(rate, workers=source.workers, hosts=source.workers)
+        walk = AssignerWalk.of(
+            seen,
+            wire,
+            lam=lam,
+            group_size=group_size,
+            widths=widths,
+            layer=layer,
+            direction=direction,
+            sender=sender,
+            receiver=receiver,
+        )
+        self.model = AssignerModel(walk)
+
+    @property
+    def walk(self) -> AssignerWalk:
+        """What is shown, as numbers."""
+        return self.model.walk
+
+    def __getitem__(self, step: str) -> Bundle:
+        """One step as a figure: ``player["beta"]``."""
+        return draw_assigner_step(self.model.walk, step)
+
+    @cached_property
+    def widget(self) -> Any:
+        """The player as an ipywidgets box."""
+        return _AssignerControls(self.model).box
+
+    def __repr__(self) -> str:
+        walk = self.model.walk
+        return (
+            f"AssignerPlayer(layer {walk.layer + 1}, {walk.direction}, worker {walk.sender} to worker "
+            f"{walk.receiver}: {walk.message.num_rows} rows, λ {walk.settings.lam:g})"
+        )
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        if shows_static():
+            return draw_assignment(self.model.walk)._repr_mimebundle_()
+        return left_by(self.widget, repr(self), lambda: draw_assignment(self.model.walk))
+
+
+class _AssignerControls(StepControls):
+    def __init__(self, model: AssignerModel) -> None:
+        super().__init__(model, order="widths are found")
+        import ipywidgets as widgets
+
+        self.model = model
+        walk = model.walk
+        self.lam = widgets.FloatSlider(
+            walk.settings.lam, min=0, max=1, step=0.05, description="λ", continuous_update=False,
+            tooltip="0 to 1: 0 minds only time, 1 only variance",
+        )  # fmt: skip
+        self.group_size = widgets.SelectionSlider(
+            options=sorted({*_GROUPS, walk.settings.group_size}), value=walk.settings.group_size,
+            description="Group size", continuous_update=False, tooltip="Rows that share a width",
+        )  # fmt: skip
+        choices = sorted({*_CHOICES, walk.settings.among})
+        self.widths = widgets.Dropdown(
+            options=[(", ".join(map(str, some)), some) for some in choices], value=walk.settings.among,
+            description="Widths", tooltip="Bits an element to choose from",
+        )  # fmt: skip
+        self.message = widgets.Dropdown(
+            options=[(f"layer {key[0] + 1}, {key[1]}, {key[2]} → {key[3]}", key) for key in model.messages],
+            value=(*walk.place, walk.sender, walk.receiver), description="Message",
+            tooltip="Which message is followed; those of its layer and direction are assigned together",
+        )  # fmt: skip
+        knobs = widgets.HBox([self.lam, self.group_size, tipped(self.widths), tipped(self.message)], layout=KNOBS)
+        self.stand(knobs, follows=[self.lam, self.group_size, self.widths, self.message])
+
+    def apply(self) -> None:
+        layer, direction, sender, receiver = self.message.value
+        self.model.change(
+            lam=self.lam.value, group_size=self.group_size.value, widths=self.widths.value,
+            layer=layer, direction=direction, sender=sender, receiver=receiver,
+        )  # fmt: skip

@@ -1,0 +1,241 @@
+"""One assignment of bit-widths from traced ranges to the widths that go out: every number that a view of it shows.
+
+The parts are those of a run's assigner: `gnnqlab.bits.assigner.groups` weighs and groups rows,
+`gnnqlab.bits.assigner.problem` is the problem, `gnnqlab.bits.assigner.solver` solves it. Only the cost of the link is
+said, not timed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.bits.assigner.assigned import Assigned
+from gnnqlab.tune.assign import Desk
+from gnnqlab.tune.trace import trace
+from gnnqlab.tune.traced import Trace, TracedMessage
+from gnnqlab.tune.wire import Wire
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from pandas import DataFrame
+    from torch import Tensor
+
+    from gnnqlab.bits.assigner.problem import Problem, Solution
+    from gnnqlab.graph.graph import Graph
+    from gnnqlab.partition.cut import Cut
+    from gnnqlab.partition.parts import Parts
+    from gnnqlab.theory.cost import LinkCost
+
+__all__ = ["AssignerWalk", "trace_parts"]
+
+
+@dataclass(frozen=True)
+class _AsCut:
+    """The partition that stands already."""
+
+    standing: Cut
+
+    def cut(self, graph: Graph, workers: int) -> Cut:
+        return self.standing
+
+
+def trace_parts(
+    parts: Parts, *, model: str = "gcn", hidden: int = 16, layers: int = 3, epochs: int = 5, seed: int = 0
+) -> Trace:
+    """Train some epochs on a partition, its workers being threads of this process, and keep the ranges of all rows.
+
+    Example:
+        >>> from gnnqlab import course
+        >>> from gnnqlab.partition.parts import partition
+        >>> seen = trace_parts(partition(course.ten_nodes(), course.Halves(), workers=2), hidden=8, layers=2)
+        >>> [(message.sender, message.receiver, message.ids.tolist()) for message in seen.at((0, "forward"))]
+        [(0, 1, [3, 4]), (1, 0, [5, 7])]
+    """
+    from gnnqlab.nn.models.registry import ModelSettings
+    from gnnqlab.systems.system import make_system
+    from gnnqlab.train.config.run_config import TrainSettings
+
+    recipe = replace(make_system("vanilla"), partition=_AsCut(parts.cut))
+    shape = ModelSettings(name=model, hidden=hidden, layers=layers)
+    settings = TrainSettings(seed=seed)
+    return trace(parts.graph, shape, recipe, workers=parts.workers, epochs=epochs, settings=settings, theorem=False)
+
+
+@dataclass(frozen=True, eq=False)
+class AssignerWalk:
+    """The assignment of one layer and direction, seen from one of its messages."""
+
+    desk: Desk = field(repr=False)
+    wire: Wire
+    settings: Assigned
+    """λ, group size and the widths to choose from."""
+    layer: int
+    """From 0."""
+    direction: str
+    """``forward`` or ``backward``."""
+    sender: int
+    receiver: int
+
+    @classmethod
+    def of(
+        cls,
+        seen: Trace,
+        wire: Wire,
+        *,
+        lam: float = 0.5,
+        group_size: int = 100,
+        widths: tuple[int, ...] = (2, 4, 8),
+        layer: int | None = None,
+        direction: str = "forward",
+        sender: int = 0,
+        receiver: int = 1,
+    ) -> AssignerWalk:
+        """Start from a trace and a link.
+
+        Args:
+            seen: the traced messages.
+            wire: the link between the workers.
+            lam: λ.
+            group_size: rows that share a width.
+            widths: to choose from.
+            layer: whose messages, from 0; by default the second layer's, whose rows the model has made itself.
+            direction: ``forward``: rows; ``backward``: their gradients.
+            sender: of the message that is followed.
+            receiver: of that message.
+
+        Raises:
+            ValueError: if a setting is out of range, or no such message was traced.
+        """
+        settings = Assigned(lam=lam, group_size=group_size, among=tuple(widths))
+        chosen = max(place[0] for place in seen.places) and 1 if layer is None else layer
+        return cls(Desk(seen), wire, settings, chosen, direction, sender, receiver)._checked()
+
+    def changed(self, **changes: Any) -> AssignerWalk:
+        """Return the walk with other settings, or another message; the trace stays.
+
+        Raises:
+            ValueError: as :meth:`of`.
+        """
+        bits: dict[str, Any] = {name: changes.pop(name) for name in ("lam", "group_size") if name in changes}
+        if "widths" in changes:
+            bits["among"] = tuple(changes.pop("widths"))
+        return replace(self, settings=replace(self.settings, **bits), **changes)._checked()
+
+    def _checked(self) -> AssignerWalk:
+        pairs = [(message.sender, message.receiver) for message in self.messages]
+        if (self.sender, self.receiver) not in pairs:
+            raise ValueError(
+                f"a message must be one that was traced at layer {self.layer}, {self.direction}: {pairs}, got "
+                f"{(self.sender, self.receiver)}"
+            )
+        return self
+
+    @property
+    def place(self) -> tuple[int, str]:
+        return self.layer, self.direction
+
+    @property
+    def messages(self) -> list[TracedMessage]:
+        """All messages of this layer and direction, which are assigned together."""
+        return self.desk.messages(self.place)
+
+    @property
+    def number(self) -> int:
+        """Which of them is followed."""
+        pairs = [(message.sender, message.receiver) for message in self.messages]
+        return pairs.index((self.sender, self.receiver))
+
+    @property
+    def message(self) -> TracedMessage:
+        return self.messages[self.number]
+
+    @property
+    def index(self) -> int:
+        """Which of the traced epochs is used: the one that a run's first assignment uses."""
+        return self.desk.trace.index(self.settings.first)
+
+    @property
+    def epoch(self) -> int:
+        return self.desk.trace.epochs[self.index]
+
+    @property
+    def beta(self) -> Tensor:
+        """β of each row of the message, float64 ``(n,)``, in wire order."""
+        return self.desk.betas(self.index, self.place)[self.number]
+
+    @cached_property
+    def group_of_row(self) -> NDArray[Any]:
+        """Group of each row of the message, from 0 (largest β), int64 ``(n,)``."""
+        groups = self.desk.groups(self.index, self.settings.group_size)[self.place]
+        return groups[self.number].group_of_row
+
+    @cached_property
+    def cost(self) -> LinkCost:
+        """θ and γ of every pair of workers."""
+        return self.wire.cost()
+
+    @cached_property
+    def problem(self) -> Problem:
+        found = self.desk.problems(self.settings, self.cost, index=self.index, transport=self.wire.transport)
+        return found[self.place]
+
+    @cached_property
+    def solution(self) -> Solution:
+        from gnnqlab.bits.assigner.solver import solve
+
+        return solve(self.problem)
+
+    @cached_property
+    def widths(self) -> list[NDArray[Any]]:
+        """Bits of every row, one array a message, in the order of ``messages``."""
+        import numpy as np
+
+        groups = self.desk.groups(self.index, self.settings.group_size)[self.place]
+        ends = np.cumsum([each.rows.size for each in groups])[:-1]
+        return [part[each.group_of_row] for each, part in zip(groups, np.split(self.solution.widths, ends))]
+
+    @cached_property
+    def busiest_end(self) -> tuple[str, int] | None:
+        """``sends`` or ``receives``, and the worker whose end of its link decides the time; ``None`` in ring rounds."""
+        import torch
+
+        if self.wire.transport == "ring":
+            return None
+        chosen = {self.place: [torch.from_numpy(rows) for rows in self.widths]}
+        seconds = self.cost.seconds(self.desk.sent_bytes(chosen)[self.place])
+        ends = {what: seconds.sum(axis=axis) for what, axis in (("sends", 1), ("receives", 0))}
+        what = max(ends, key=lambda name: float(ends[name].max()))
+        return what, int(ends[what].argmax())
+
+    def widths_by_row(self) -> dict[tuple[int, int], int]:
+        """Return bits by ``(worker that holds the copy, node)``, as `graph_drawing.draw_bits` wants them."""
+        forward = self.direction == "forward"
+        return {
+            (message.receiver if forward else message.sender, node): int(bits)
+            for message, rows in zip(self.messages, self.widths, strict=True)
+            for node, bits in zip(message.ids.tolist(), rows.tolist(), strict=True)
+        }
+
+    def row_bytes(self, bits: int) -> int:
+        """Return bytes of one row on the wire, parameters included."""
+        from gnnqlab.bits.row import row_bytes
+
+        return row_bytes(bits, self.message.columns, self.desk.codec_of("forward").param_bytes)
+
+    def to_frame(self) -> DataFrame:
+        """Return the rows of the message: ``node, use, range, beta, group, bits``, in wire order."""
+        import pandas as pd
+
+        message = self.message
+        return pd.DataFrame(
+            {
+                "use": message.use.tolist(),
+                "range": message.ranges[self.index].tolist(),
+                "beta": self.beta.tolist(),
+                "group": self.group_of_row.tolist(),
+                "bits": self.widths[self.number].tolist(),
+            },
+            index=pd.Index(message.ids.tolist(), name="node"),
+        )

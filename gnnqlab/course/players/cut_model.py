@@ -1,0 +1,180 @@
+"""The partition explorer without a screen: a cut, what is asked of it, and what was looked at before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gnnqlab.bits.policy import UniformRandom
+from gnnqlab.course.players.partition_views import draw_shares, draw_sharing, share_table
+from gnnqlab.graph.sources import load
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.graph_map import SHOWN, draw
+from gnnqlab.lab.figures.grid_places import LARGEST_WHOLE
+from gnnqlab.partition.ebv import EBV
+from gnnqlab.partition.edge_cut import METIS, Random
+from gnnqlab.partition.hep import HEP
+from gnnqlab.partition.parts import Parts, partition
+from gnnqlab.partition.streamed import RandomEdges
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from gnnqlab.bits.policy import BitPolicy
+    from gnnqlab.graph.given import GraphLike
+
+__all__ = ["MOST_PARTS", "PARTITIONERS", "ExplorerModel"]
+
+PARTITIONERS = {"METIS": METIS, "random": Random, "EBV": EBV, "HEP": HEP, "random edges": RandomEdges}
+"""What can be chosen, by its name on the screen."""
+MOST_PARTS = 16
+
+
+class ExplorerModel:
+    """A graph, a partitioner, a number of parts and of hosts that share them; what was looked at is kept as costs.
+
+    Example:
+        >>> import gnnqlab as gq
+        >>> model = ExplorerModel(gq.load("sbm:60,3,6"), partitioner="random", parts=4)
+        >>> model.parts.workers, model.table.index.tolist()
+        (4, [1, 2, 4, 8, 16])
+    """
+
+    def __init__(
+        self,
+        graph: GraphLike,
+        *,
+        partitioner: str = "METIS",
+        parts: int = 4,
+        most_parts: int = MOST_PARTS,
+        hosts: int = 1,
+        bits: BitPolicy | None = None,
+    ) -> None:
+        self.graph = load(graph)
+        if self.graph.num_nodes < 2:
+            raise ValueError(f"a graph that is cut has at least 2 nodes, got {self.graph.num_nodes}")
+        self.most_parts = max(min(most_parts, self.graph.num_nodes), 2)
+        """The largest number of parts that can be chosen."""
+        self._lines: dict[tuple[str, int, int], DataFrame] = {}
+        self._metis_is_missing: str | None = None
+        self.partitioner, self.number, self.hosts = partitioner, parts, hosts
+        self.bits = bits if bits is not None else UniformRandom()
+        """Who chooses the widths that are drawn, and in which rows err."""
+        self.show = SHOWN[0]
+        """What is asked of the nodes of the drawn graph, one of ``views``."""
+        self.sender: int | None = None
+        """Whose rows stand out."""
+        self.receiver: int | None = None
+        """Who gets them; without a sender, and where copies are shown, whose shard is drawn."""
+        self.around: int | None = None if self.graph.num_nodes <= LARGEST_WHOLE else 0
+        """Of a large graph: the node round which it is drawn."""
+        self.choose()
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Partitioners that work here."""
+        return tuple(name for name in PARTITIONERS if name != "METIS" or self._metis_is_missing is None)
+
+    @property
+    def note(self) -> str:
+        """Why a partitioner cannot be chosen, or nothing."""
+        return self._metis_is_missing or ""
+
+    def choose(self, *, partitioner: str | None = None, parts: int | None = None, hosts: int | None = None) -> None:
+        """Cut the graph another way.
+
+        Without pymetis and DGL there is no METIS: then the cut is random, and ``note`` says why.
+
+        Raises:
+            ValueError: if there is no such partitioner, the number of parts is out of range, or the hosts do not share
+                the parts evenly.
+        """
+        name = self.partitioner if partitioner is None else partitioner
+        number = self.number if parts is None else parts
+        shared = self.hosts if hosts is None else hosts
+        if name not in PARTITIONERS:
+            raise ValueError(f"partitioner must be one of {tuple(PARTITIONERS)}, got {name!r}")
+        if not 1 <= number <= self.most_parts:
+            raise ValueError(f"parts must lie in [1, {self.most_parts}] for this graph, got {number}")
+        if shared < 1 or number % shared:
+            raise ValueError(f"parts must be a multiple of the hosts, got {number} part(s) on {shared} host(s)")
+        try:
+            cut = self._cut(name, number, shared)
+        except RuntimeError as error:
+            self._metis_is_missing, name = str(error), "random"
+            cut = self._cut(name, number, shared)
+        self.partitioner, self.number, self.hosts = name, number, shared
+        self.parts = cut
+        """The graph as it is cut now: the very partition that a run would train on."""
+        if self.show not in self.views:
+            self.show = SHOWN[0]
+        if max(self.sender or 0, self.receiver or 0) >= number:
+            self.sender = self.receiver = None
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """What can be shown of this cut: bits are those of a cut of nodes, errors those of features that are dense."""
+        if self.parts.shards[0].cuts != "nodes":
+            return SHOWN[:2]
+        return SHOWN if hasattr(self.graph.features, "numpy") else SHOWN[:3]
+
+    def look(
+        self, show: str | None = None, *, sender: int | None = None, receiver: int | None = None,
+        around: int | None = None,
+    ) -> None:  # fmt: skip
+        """Ask something else of the drawn graph; the pair of workers is as given, none by default.
+
+        Raises:
+            ValueError: if this cut has no such view, there is no such worker or node, or a worker sends itself rows.
+        """
+        chosen = self.show if show is None else show
+        if chosen not in self.views:
+            raise ValueError(f"show must be one of {self.views} for this cut, got {chosen!r}")
+        for worker in (sender, receiver):
+            if worker is not None and not 0 <= worker < self.number:
+                raise ValueError(f"a worker must be one of 0 to {self.number - 1}, got {worker}")
+        if sender is not None and sender == receiver:
+            raise ValueError(f"a worker sends itself nothing, got {sender} twice; choose two workers")
+        if around is not None and not 0 <= around < self.graph.num_nodes:
+            raise ValueError(f"around must be a node, 0 to {self.graph.num_nodes - 1:,}, got {around:,}")
+        self.show, self.sender, self.receiver = chosen, sender, receiver
+        if around is not None and self.around is not None:
+            self.around = around
+
+    def map(self, *, dark: bool = False) -> Bundle:
+        """The graph drawn as it is cut, see `gnnqlab.lab.figures.graph_map.draw`."""
+        pair = None if self.sender is None or self.receiver is None else (self.sender, self.receiver)
+        worker = self.receiver if pair is None and self.show == "halo" else None
+        bits = self.bits if self.views != SHOWN[:2] and (self.show in SHOWN[2:]) else None
+        return draw(self.parts, self.show, worker=worker, pair=pair, bits=bits, around=self.around, dark=dark)
+
+    @property
+    def table(self) -> DataFrame:
+        """`share_table` of this partitioner for 1, 2, 4, 8 … parts that the hosts share, and the chosen number."""
+        return self._table(self.partitioner)
+
+    @property
+    def code(self) -> str:
+        """The line of Python that cuts the graph this way."""
+        hosts = f", hosts={self.hosts}" if self.hosts > 1 else ""
+        return f"gq.partition(graph, gq.{PARTITIONERS[self.partitioner].__name__}(), workers={self.number}{hosts})"
+
+    def sharing(self, *, dark: bool = False) -> Bundle:
+        """This partition: rows by kind, rows by pair."""
+        return draw_sharing(self.parts, dark=dark)
+
+    def shares(self, *, dark: bool = False) -> Bundle:
+        """Every partitioner that works here, by number of parts."""
+        return draw_shares({name: self._table(name) for name in self.known}, parts=self.number, dark=dark)
+
+    def _table(self, name: str) -> DataFrame:
+        import pandas as pd
+
+        powers = (2**power for power in range(11) if 2**power <= self.most_parts)
+        keys = [(name, number, self.hosts) for number in sorted({*powers, self.number}) if number % self.hosts == 0]
+        for key in keys:
+            if key not in self._lines:
+                self._lines[key] = share_table([self._cut(*key)])
+        return pd.concat([self._lines[key] for key in keys])
+
+    def _cut(self, name: str, number: int, hosts: int) -> Parts:
+        return partition(self.graph, PARTITIONERS[name](), workers=number, hosts=hosts)

@@ -1,0 +1,250 @@
+"""An epoch drawn: the graph with rows on their way, under it a lane for each worker with a cursor; a film of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.course.players.epoch_words import TITLES, say_step
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.graph_drawing import draw_partition
+from gnnqlab.lab.figures.graph_places import neighbours, places_of
+from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish, hatched
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+    from gnnqlab.course.players.epoch_walk import EpochPart, EpochWalk, Flight
+
+__all__ = ["LANES", "add_play", "draw_epoch_step", "draw_film", "moving", "title_of"]
+
+_OF_PHASE = {phase.column.removesuffix("_s"): phase.color for phase in PHASES}
+LANES = {
+    "encode": ("encode", _OF_PHASE["encode"], ""),
+    "post": ("post", "#555555", ""),
+    "wait": ("wait", _OF_PHASE["wait"], "x"),
+    "decode": ("decode", _OF_PHASE["decode"], "."),
+    "central": ("central rows", _OF_PHASE["central"], "/"),
+    "marginal": ("marginal rows", _OF_PHASE["marginal"], "\\"),
+    "loss": ("loss", _OF_PHASE["dense"], "-"),
+    "reduce": ("sum gradients", _OF_PHASE["reduce"], "+"),
+    "update": ("optimizer", _OF_PHASE["optimizer"], ""),
+}
+"""Name, colour and pattern of each kind of step on the lanes."""
+_ASIDE = 0.11
+"""How far beside its edge a row travels, in the drawing's units: those that meet it pass on the other side."""
+_GRAPH, _LANE, _ROOM = 300, 30, 190
+"""Pixels of the graph, of each line of the lanes, and of everything else."""
+
+
+def draw_epoch_step(walk: EpochWalk, step: EpochPart, *, dark: bool = False) -> Bundle:
+    """Draw one step: where rows are, which nodes compute, and how far each worker has come.
+
+    Args:
+        walk: the epoch.
+        step: one of its steps.
+        dark: colours for a dark page.
+
+    Raises:
+        ValueError: if the graph is too large to be drawn.
+    """
+    return Bundle(_figure(walk, step, dark=dark), walk.to_frame(step))
+
+
+def draw_film(walk: EpochWalk, *, dark: bool = False) -> Bundle:
+    """Draw the whole epoch as a figure that plays: a frame a step, with a button and a slider of Plotly's own.
+
+    It needs no kernel. The words of each step stand in ``layout.meta`` of its frame.
+    """
+    import pandas as pd
+    import plotly.graph_objects as go
+
+    figure = _figure(walk, walk.steps[0], dark=dark)
+    fixed = len(figure.data) - _MOVING
+    figure.frames = [
+        go.Frame(
+            name=str(step.number),
+            data=moving(walk, step, dark=dark),
+            traces=list(range(fixed, len(figure.data))),
+            layout={"title": {"text": title_of(step)}, "meta": {"caption": say_step(walk, step)}},
+        )
+        for step in walk.steps
+    ]
+    add_play(figure, [str(step.number + 1) for step in walk.steps], step_ms=1200)
+    figure.update_layout(height=figure.layout.height + 60, margin={"b": 150}, legend={"y": -0.36})
+    words = [say_step(walk, step) for step in walk.steps]
+    index = pd.Index([f"{step.number + 1} · {step.name}" for step in walk.steps], name="step")
+    return Bundle(figure, pd.DataFrame({"what happens": words}, index=index))
+
+
+def add_play(figure: Figure, labels: Sequence[str], *, step_ms: int, below: float = 0.13) -> None:
+    """Put a button that plays and a slider under a figure with frames, whose names are numbers from 0.
+
+    Args:
+        figure: with its frames.
+        labels: of the slider's marks, one a frame.
+        step_ms: milliseconds of a frame.
+        below: where they stand, in heights of the plot.
+    """
+    plays = {"frame": {"duration": step_ms, "redraw": True}, "transition": {"duration": 0}}
+    here = {"frame": {"duration": 0, "redraw": True}, "mode": "immediate", "transition": {"duration": 0}}
+    marks = [
+        {"label": label, "method": "animate", "args": [[str(number)], here]} for number, label in enumerate(labels)
+    ]
+    buttons = [
+        {"label": "▶", "method": "animate", "args": [None, {**plays, "fromcurrent": True}]},
+        {"label": "❚❚", "method": "animate", "args": [[None], here]},
+    ]
+    menu = {"type": "buttons", "direction": "left", "x": 0, "y": -below - 0.03, "xanchor": "left", "yanchor": "top"}
+    slider = {"x": 0.14, "len": 0.86, "y": -below, "yanchor": "top", "currentvalue": {"visible": False}}
+    figure.update_layout(
+        updatemenus=[{**menu, "buttons": buttons, "showactive": False}],
+        sliders=[{**slider, "steps": marks, "pad": {"t": 0, "b": 0}}],
+    )
+
+
+_MOVING = 3
+
+
+def moving(walk: EpochWalk, step: EpochPart, *, dark: bool = False) -> list[dict[str, Any]]:
+    """Return what changes from step to step, as Plotly's dictionaries: who computes, rows under way, the cursor."""
+    places = places_of(walk.parts.graph)
+    ink = "#e6e8ea" if dark else "#1f2328"
+    ring = [places[node] for node in _active(walk, step)]
+    dots = [spot for flight, gone in walk.under_way(step.cursor) for spot in _spots(walk, flight, gone)]
+    labels = [f"{bits}b" for flight, _ in walk.under_way(step.cursor) for bits in flight.rows.bits]
+    back = [
+        flight.rows.place.direction == "backward"
+        for flight, _ in walk.under_way(step.cursor)
+        for _ in flight.rows.nodes
+    ]
+    return [
+        {
+            "type": "scatter", "mode": "markers", "x": [x for x, _ in ring], "y": [y for _, y in ring],
+            "marker": {"size": 42, "color": "rgba(0,0,0,0)", "line": {"width": 3, "color": ink}},
+            "name": "computes now", "hoverinfo": "skip", "showlegend": False, "cliponaxis": False,
+        },
+        {
+            "type": "scatter", "mode": "markers+text", "x": [x for x, _ in dots], "y": [y for _, y in dots],
+            "text": labels, "textposition": "middle center", "textfont": {"size": 11, "color": "#000000"},
+            "marker": {
+                "size": 25, "symbol": ["diamond" if each else "circle" for each in back],
+                "color": [OKABE_ITO["sky"] if not each else "#f0e442" for each in back],
+                "line": {"width": 1.5, "color": ink},
+            },
+            "name": "row under way", "hoverinfo": "skip", "showlegend": False, "cliponaxis": False,
+        },
+        {
+            "type": "scatter", "mode": "lines", "xaxis": "x2", "yaxis": "y2", "name": "now", "hoverinfo": "skip",
+            "x": [step.cursor, step.cursor], "y": [_lines(walk)[0], _lines(walk)[-1]],
+            "line": {"width": 3, "color": ink}, "showlegend": False, "cliponaxis": False,
+        },
+    ]  # fmt: skip
+
+
+def _figure(walk: EpochWalk, step: EpochPart, *, dark: bool) -> Figure:
+    figure = draw_partition(walk.parts, dark=dark).figure
+    figure.update_traces(showlegend=False)
+    lines = _lines(walk)
+    height = _GRAPH + _LANE * len(lines) + _ROOM
+    plot = _GRAPH + _LANE * len(lines) + 40
+    share = (_LANE * len(lines)) / plot
+    for what, (label, color, shape) in LANES.items():
+        some = [part for part in walk.steps if part.what == what]
+        pairs = [(rank, part) for rank in range(walk.parts.workers) for part in some]
+        figure.add_bar(
+            x=[1.0 for _ in pairs],
+            base=[part.number for _, part in pairs],
+            y=[f"worker {rank}" for rank, _ in pairs],
+            orientation="h",
+            width=0.8,
+            name=label,
+            marker=hatched(color, shape, line={"width": 0.5, "color": "#14171a" if dark else "#ffffff"}),
+            customdata=[_took(part, rank) for rank, part in pairs],
+            hovertemplate=f"{label}%{{customdata}}<extra>%{{y}}</extra>",
+            xaxis="x2",
+            yaxis="y2",
+        )
+    flights = walk.flights
+    most = len(walk.steps)
+    spans = [(max(each.start, 0.0), min(each.end, most)) for each in flights]
+    figure.add_bar(
+        x=[end - start for start, end in spans],
+        base=[start for start, _ in spans],
+        y=[f"to worker {each.rows.receiver}" for each in flights],
+        orientation="h",
+        width=0.4,
+        name="bytes under way",
+        marker={"color": OKABE_ITO["grey"], "opacity": 0.6, "line": {"width": 0}},
+        customdata=[each.rows.num_bytes for each in flights],
+        hovertemplate="%{customdata} bytes under way<extra>%{y}</extra>",
+        xaxis="x2",
+        yaxis="y2",
+    )
+    figure.add_traces(moving(walk, step, dark=dark))
+    caption = say_step(walk, step)
+    finish(figure, title=title_of(step), caption=caption, dark=dark, height=height)
+    figure.update_layout(
+        barmode="overlay",
+        yaxis={"domain": [share + 0.06, 1.0]},
+        xaxis2={"anchor": "y2", "range": [0, most], "visible": False, "fixedrange": True},
+        yaxis2={
+            "anchor": "x2", "domain": [0.0, share], "categoryorder": "array", "categoryarray": lines,
+            "autorange": "reversed", "showgrid": False, "fixedrange": True,
+        },
+        legend={"traceorder": "normal", "y": -0.03, "yanchor": "top"},
+        margin={"t": 46, "b": 80, "l": 84},
+    )  # fmt: skip
+    return figure
+
+
+def _lines(walk: EpochWalk) -> list[str]:
+    return [line for rank in range(walk.parts.workers) for line in (f"worker {rank}", f"to worker {rank}")]
+
+
+def title_of(step: EpochPart) -> str:
+    """Return a step's number and title."""
+    where = "" if step.place is None else f" · layer {step.place.layer + 1}, {step.place.direction}"
+    return f"{step.number + 1} · {TITLES[step.what]}{where}"
+
+
+def _took(part: EpochPart, rank: int) -> str:
+    return f": {part.milliseconds[rank]:.3g} ms here" if part.milliseconds else ""
+
+
+def _active(walk: EpochWalk, step: EpochPart) -> list[int]:
+    """Return the nodes that compute in a step."""
+    workers = range(walk.parts.workers)
+    if step.what in ("central", "marginal") and step.place is not None and step.place.direction == "forward":
+        return [node for rank in workers for node in walk.nodes(rank, step.what)]
+    if step.what in ("central", "update", "reduce"):
+        return list(range(walk.parts.graph.num_nodes))
+    if step.what == "marginal":
+        return sorted({node for rank in workers for node in walk.nodes(rank, "halo")})
+    if step.what == "loss":
+        return sorted(walk.parts.graph.train_mask.nonzero().flatten().tolist())
+    return []
+
+
+def _spots(walk: EpochWalk, flight: Flight, gone: float) -> list[tuple[float, float]]:
+    """Return where the rows of a message are: each beside an edge between its node and the other worker.
+
+    Rows take different neighbours where they can, so that they are seen apart.
+    """
+    places, owner, rows = places_of(walk.parts.graph), walk.parts.owner.tolist(), flight.rows
+    forward = rows.place.direction == "forward"
+    other = rows.receiver if forward else rows.sender
+    taken: list[int] = []
+    found = []
+    for node in rows.nodes:
+        near = [
+            a + b - node for a, b in neighbours(walk.parts.graph) if node in (a, b) and owner[a + b - node] == other
+        ]
+        there = min(near, key=taken.count)
+        taken.append(there)
+        (x, y), (to_x, to_y) = (places[node], places[there]) if forward else (places[there], places[node])
+        across, along = to_x - x, to_y - y
+        aside = _ASIDE / (math.hypot(across, along) or 1.0)
+        found.append((x + gone * across - aside * along, y + gone * along + aside * across))
+    return found

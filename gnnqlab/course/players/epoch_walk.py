@@ -1,0 +1,220 @@
+"""One epoch step by step: what every worker does, which rows are under way, and where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.course.experiments.one_epoch import OneEpoch, SentRows, train_one_epoch
+from gnnqlab.exchange.schedules.schedule import Overlapped
+from gnnqlab.exchange.timeline import Span
+from gnnqlab.message.caches.cache import Unchanged
+from gnnqlab.message.place import Place
+from gnnqlab.systems import fixed_bits
+from gnnqlab.systems.recipes import pipegcn, vanilla
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from gnnqlab.partition.parts import Parts
+    from gnnqlab.systems.system import System
+
+__all__ = ["WAYS", "EpochPart", "EpochWalk", "Flight"]
+
+_LEAVES, _COMES = 0.25, 0.75
+"""Where in its part a message sets out, and where in the part that waits for it it is there."""
+
+
+@dataclass(frozen=True)
+class _Way:
+    label: str
+    system: System
+    about: str
+
+
+WAYS: dict[str, _Way] = {
+    "vanilla": _Way("Vanilla", vanilla(), "Rows travel in 32 bits, and nothing is computed meanwhile."),
+    "two bits": _Way("2 bits", fixed_bits(bits=2), "Rows travel in 2 bits an element, with two floats a row beside."),
+    "overlapped": _Way(
+        "Overlapped", replace(vanilla(), schedule=Overlapped()), "Central rows are computed while messages travel."
+    ),
+    "stale": _Way("Stale", pipegcn(), "Rows are used an epoch after they left, so nobody waits for them (PipeGCN)."),
+    "cached": _Way(
+        "Cached",
+        replace(vanilla(), cache=Unchanged(tolerance=0.1)),
+        "A row travels only if it has moved by more than a tenth of what its receiver has of it.",
+    ),
+}
+"""Ways to train an epoch, by name."""
+
+
+@dataclass(frozen=True)
+class EpochPart:
+    """A step of the epoch, which all workers take at the same place in their order."""
+
+    what: str
+    """``start``, one of ``timeline.WHATS``, ``loss``, ``reduce`` or ``update``."""
+    place: Place | None
+    """Of which exchange."""
+    number: int
+    """From 0; on the lanes the step runs from here to one more."""
+    milliseconds: tuple[float, ...]
+    """As each worker's clock measured it; empty where it did not."""
+
+    @property
+    def name(self) -> str:
+        """Tells it from all other steps."""
+        return self.what if self.place is None else f"{self.what}, layer {self.place.layer + 1} {self.place.direction}"
+
+    @property
+    def cursor(self) -> float:
+        return self.number + 0.5
+
+
+@dataclass(frozen=True)
+class Flight:
+    """A message under way, from one moment of the lanes to another."""
+
+    rows: SentRows
+    start: float
+    end: float
+
+    def share(self, at: float) -> float | None:
+        """Return how much of its way it has gone, in (0, 1); ``None`` if it is not under way."""
+        gone = (at - self.start) / (self.end - self.start)
+        return gone if 0 < gone < 1 else None
+
+
+@dataclass(frozen=True, eq=False)
+class EpochWalk:
+    """An epoch of a small graph in one of ``WAYS``."""
+
+    parts: Parts
+    way: str
+    facts: OneEpoch
+
+    @classmethod
+    def of(cls, parts: Parts, way: str = "vanilla", **settings: Any) -> EpochWalk:
+        """Train a few epochs in this process, the last of which is walked.
+
+        Args:
+            parts: a graph that is small enough to be drawn, cut by its nodes.
+            way: one of ``WAYS``.
+            **settings: see `train_one_epoch`.
+
+        Raises:
+            ValueError: if there is no such way, or the partition cuts no edge or no nodes at all.
+
+        Example:
+            >>> from gnnqlab import course
+            >>> from gnnqlab.partition.parts import partition
+            >>> parts = partition(course.ten_nodes(), course.Halves(), workers=2)
+            >>> [step.name for step in EpochWalk.of(parts, epochs=1).steps][:3]
+            ['start', 'encode, layer 1 forward', 'post, layer 1 forward']
+        """
+        if way not in WAYS:
+            raise ValueError(f"a way to train an epoch must be one of {', '.join(WAYS)}, got {way!r}")
+        kind = parts.shards[0].cuts
+        if kind != "nodes" or not any(shard.halo.numel() for shard in parts.shards):
+            raise ValueError(
+                f"an epoch is played on nodes that were shared out, some of whose edges are cut, got a cut of "
+                f"{kind} on {parts.workers} worker(s); take gq.partition(graph, gq.METIS(), workers=2)"
+            )
+        return cls(parts, way, train_one_epoch(parts, WAYS[way].system, **settings))
+
+    @cached_property
+    def steps(self) -> tuple[EpochPart, ...]:
+        """All steps in their order; parts of the same kind and exchange in a row are one."""
+        found: list[tuple[str, Place | None, tuple[float, ...]]] = [("start", None, ())]
+        ranks = [_merged(spans, self.facts.reduced[rank]) for rank, spans in enumerate(self.facts.spans)]
+        if any([key for key, _ in rank] != [key for key, _ in ranks[0]] for rank in ranks):
+            raise ValueError(
+                "all workers must take the same steps to be played together; share the graph out otherwise"
+            )
+        for at, ((what, place), _) in enumerate(ranks[0]):
+            back = what == "reduce" or (place is not None and place.direction == "backward")
+            if back and all(name != "loss" for name, _, _ in found):
+                found.append(("loss", None, ()))
+            found.append((what, place, () if what == "reduce" else tuple(rank[at][1] for rank in ranks)))
+        found.append(("update", None, ()))
+        return tuple(EpochPart(what, place, number, took) for number, (what, place, took) in enumerate(found))
+
+    @cached_property
+    def flights(self) -> tuple[Flight, ...]:
+        """All messages; one that is used in the next epoch is there twice, as it leaves and as that before it comes."""
+        at = {(step.what, step.place): step.number for step in self.steps}
+        found = []
+        for rows in self.facts.sent:
+            if not rows.nodes:
+                continue
+            start, end = at["post", rows.place] + _LEAVES, at["wait", rows.place] + _COMES
+            if start < end:
+                found.append(Flight(rows, start, end))
+            else:
+                length = len(self.steps)
+                found += [Flight(rows, start - length, end), Flight(rows, start, end + length)]
+        return tuple(found)
+
+    def is_old(self, place: Place) -> bool:
+        """Whether the rows used in an exchange left an epoch before."""
+        at = {(step.what, step.place): step.number for step in self.steps}
+        return at["post", place] > at["wait", place]
+
+    def sent(self, place: Place) -> list[SentRows]:
+        """Return the messages of an exchange."""
+        return [rows for rows in self.facts.sent if rows.place == place]
+
+    def under_way(self, at: float) -> list[tuple[Flight, float]]:
+        """Return the messages under way at a moment, and how far each has come."""
+        return [(flight, gone) for flight in self.flights if (gone := flight.share(at)) is not None]
+
+    def nodes(self, rank: int, kind: str) -> list[int]:
+        """Return a worker's ``central``, ``marginal`` or ``halo`` nodes, ascending."""
+        shard = self.parts.shards[rank]
+        cut = shard.num_central
+        some = {"central": shard.owned[:cut], "marginal": shard.owned[cut:], "halo": shard.halo}[kind]
+        return sorted(some.tolist())
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all rows that travelled in the epoch."""
+        return sum(rows.num_bytes for rows in self.facts.sent)
+
+    def to_frame(self, step: EpochPart) -> DataFrame:
+        """Return a line a worker: what it sends in the step's exchange, and how long the step took it."""
+        import pandas as pd
+
+        lines = []
+        for rank in range(self.parts.workers):
+            mine = [rows for rows in self.facts.sent if rows.sender == rank and rows.place == step.place]
+            lines.append(
+                {
+                    "sends rows of nodes": ", ".join(str(node) for rows in mine for node in rows.nodes) or "–",
+                    "bits": ", ".join(sorted({str(bits) for rows in mine for bits in rows.bits})) or "–",
+                    "bytes": sum(rows.num_bytes for rows in mine),
+                    "took here (ms)": step.milliseconds[rank] if step.milliseconds else float("nan"),
+                }
+            )
+        return pd.DataFrame(lines, index=pd.Index([f"worker {rank}" for rank in range(len(lines))], name=step.name))
+
+
+_Key = tuple[str, Place | None]
+
+
+def _merged(spans: Sequence[Span], reduced: float) -> list[tuple[_Key, float]]:
+    """Return a worker's parts and their milliseconds; between them, when its weight gradients were ready."""
+    found: list[tuple[_Key, float]] = []
+    done = False
+    for span in spans:
+        if not done and span.start > reduced:
+            found.append((("reduce", None), 0.0))
+            done = True
+        key = (span.what, Place(span.layer, span.direction, span.round))
+        took = 1e3 * (span.end - span.start)
+        if found and found[-1][0] == key:
+            found[-1] = key, found[-1][1] + took
+        else:
+            found.append((key, took))
+    return found if done else [*found, (("reduce", None), 0.0)]

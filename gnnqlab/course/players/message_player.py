@@ -1,0 +1,151 @@
+"""The stepped player of a message: choose a row and a width, go step by step, draw new noise.
+
+``PlayerModel`` is the player without a screen; ``MessagePlayer`` puts controls and figures round it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.bits.in_words import human_bits
+from gnnqlab.course.experiments.real_message import RealMessage, trained_message
+from gnnqlab.course.players.message_views import STEPS, draw_step, draw_walk
+from gnnqlab.course.players.message_walk import MessageWalk
+from gnnqlab.course.players.stepped import StepControls, Stepped
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.controls import BESIDE, KNOBS, shows_static, tipped
+from gnnqlab.lab.figures.left import left_by
+
+if TYPE_CHECKING:
+    from gnnqlab.partition.parts import Parts
+
+__all__ = ["MessagePlayer", "PlayerModel"]
+
+
+class PlayerModel(Stepped):
+    """Which message, row, width, noise and step are shown.
+
+    Example:
+        >>> import torch
+        >>> message = RealMessage(torch.tensor([[0.0, 1.0, 3.0]]), torch.tensor([7]), 0, 1, layer=1, epoch=0, seed=0)
+        >>> player = PlayerModel(message, bits=2)
+        >>> player.step, player.forward(), player.step
+        ('row', True, 'ruler')
+    """
+
+    def __init__(self, message: RealMessage, *, bits: int = 2, node: int | None = None) -> None:
+        super().__init__(list(STEPS))
+        self.message = message
+        self.walk = MessageWalk.of(message, bits=bits, node=node)
+        """The message on its way, seen from the row."""
+
+    def change(self, *, bits: int | None = None, node: int | None = None) -> None:
+        """Follow another row, or send the message in another width; the noise stays the same.
+
+        Raises:
+            ValueError: if the row or width is none.
+        """
+        walk = self.walk
+        chosen = walk.bits if bits is None else bits
+        row = walk.node if node is None else node
+        self.walk = MessageWalk.of(self.message, bits=chosen, node=row, draw=walk.draw)
+
+    def draw_again(self) -> None:
+        """Send the message once more, with the noise of the next epoch."""
+        walk = self.walk
+        self.walk = MessageWalk.of(self.message, bits=walk.bits, node=walk.node, draw=walk.draw + 1)
+
+    def say(self) -> str:
+        """The step in words."""
+        return STEPS[self.step].say(self.walk)
+
+    def bundle(self, *, dark: bool = False) -> Bundle:
+        """The step as a figure with its numbers."""
+        return draw_step(self.walk, self.step, dark=dark)
+
+
+class MessagePlayer:
+    """Walk one real message through quantize, pack, wire and unpack, step by step.
+
+    At the end of a notebook cell it shows the player; where no kernel runs, the whole walk as one figure.
+
+    Args:
+        source: a message, or a partition: then a small model is trained first, and worker 0 sends to worker 1.
+        bits: 1, 2, 4 or 8 bits an element.
+        node: the row to follow; by default that with the most different values.
+        **settings: see `trained_message`, for a partition.
+
+    Raises:
+        ValueError: if the row or width is none, or settings come with a message.
+    """
+
+    def __init__(self, source: RealMessage | Parts, *, bits: int = 2, node: int | None = None, **settings: Any) -> None:
+        if isinstance(source, RealMessage):
+            if settings:
+                raise ValueError(f"a ready message takes no settings, got {sorted(settings)}; pass a partition instead")
+            message = source
+        else:
+            message = trained_message(source, **settings)
+        self.model = PlayerModel(message, bits=bits, node=node)
+
+    @property
+    def walk(self) -> MessageWalk:
+        """What is shown, as numbers."""
+        return self.model.walk
+
+    def __getitem__(self, step: str) -> Bundle:
+        """One step as a figure: ``player["pack"]``."""
+        return draw_step(self.model.walk, step)
+
+    @cached_property
+    def widget(self) -> Any:
+        """The player as an ipywidgets box."""
+        return _MessageControls(self.model).box
+
+    def __repr__(self) -> str:
+        walk = self.model.walk
+        return f"MessagePlayer({self.model.message!r}, row {walk.node} in {human_bits(walk.bits)})"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        if shows_static():
+            return draw_walk(self.model.walk)._repr_mimebundle_()
+        return left_by(self.widget, repr(self), lambda: draw_walk(self.model.walk))
+
+
+class _MessageControls(StepControls):
+    def __init__(self, model: PlayerModel) -> None:
+        super().__init__(model, order="a message is made and read")
+        import ipywidgets as widgets
+
+        from gnnqlab.kernels.codec.rows import WIDTHS
+
+        self.model = model
+        nodes = model.message.ids.tolist()
+        self.bits = widgets.ToggleButtons(
+            options=[(human_bits(bits), bits) for bits in WIDTHS],
+            value=model.walk.bits,
+            description="Bits",
+            tooltips=[f"{bits} per element" for bits in WIDTHS],
+            layout=BESIDE,
+            style={"button_width": "64px", "description_width": "40px"},
+        )
+        self.row = widgets.Dropdown(
+            options=[(f"node {node}", node) for node in nodes],
+            value=model.walk.node,
+            description="Row",
+            tooltip="Which row of the message is followed",
+        )
+        self.again = widgets.Button(
+            description="New noise", icon="random", tooltip="Send the message again, with the noise of the next epoch"
+        )
+        self.again.on_click(self._draw_again)
+        choices = widgets.HBox([self.bits, tipped(self.row), self.again], layout=KNOBS)
+        self.stand(choices, follows=[self.bits, self.row])
+
+    def apply(self) -> None:
+        self.model.change(bits=self.bits.value, node=self.row.value)
+
+    def _draw_again(self, button: Any) -> None:
+        self.model.draw_again()
+        self.draw()

@@ -1,0 +1,267 @@
+"""What a cut costs, as tables and figures: kinds of nodes and remote neighbours by number of parts, rows by pair."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from plotly.graph_objects import Figure
+
+    from gnnqlab.partition.parts import Parts
+
+__all__ = ["draw_pairs", "draw_sharing", "draw_shares", "pair_table", "share_table", "worker_table"]
+
+_LOOKS = ((OKABE_ITO["green"], ""), (OKABE_ITO["orange"], "/"), (OKABE_ITO["sky"], "."))
+"""Colour and pattern of a worker's rows by kind, in the order in which a cut names them; copies come last."""
+_LINES = (
+    (OKABE_ITO["blue"], "solid", "circle"), (OKABE_ITO["vermillion"], "dash", "square"),
+    (OKABE_ITO["green"], "dot", "diamond"), (OKABE_ITO["purple"], "dashdot", "cross"),
+    (OKABE_ITO["orange"], "longdash", "triangle-up"),
+)  # fmt: skip
+"""Colour, dash and symbol of a partitioner's line."""
+_NUMBERED = 10
+"""Up to so many workers a heat map of a whole figure has its numbers in its cells."""
+_PANEL, _DIGIT = 290, 6.5
+"""Pixels that a heat map beside bars has on a page of 720, and of a digit in letters of 10 pixels."""
+
+
+def pair_table(parts: Parts) -> DataFrame:
+    """Return the rows that each worker (line) sends each other (column) in one exchange (AdaQP Fig. 2)."""
+    import pandas as pd
+
+    names = [f"worker {rank}" for rank in range(parts.workers)]
+    return pd.DataFrame(parts.quality.halo_rows.tolist(), index=pd.Index(names, name="sender"), columns=names)
+
+
+def worker_table(parts: Parts) -> DataFrame:
+    """Return how many rows of each kind every worker holds.
+
+    Of a cut of nodes ``central, marginal, halo``; of a cut of edges ``central`` (on one worker alone), ``marginal``
+    (masters of copied nodes), ``mirrors``.
+    """
+    import pandas as pd
+
+    names = pd.Index([f"worker {rank}" for rank in range(parts.workers)], name="worker")
+    return pd.DataFrame({kind: rows.tolist() for kind, rows in parts.quality.rows_by_kind.items()}, index=names)
+
+
+def share_table(several: Iterable[Parts]) -> DataFrame:
+    """Return what partitions of one graph cost, a line each, by number of parts.
+
+    Columns: ``central`` and ``marginal``, shares of all nodes; ``remote ratio``, halo rows per owned node (AdaQP
+    Table 1); ``edge cut``, share of all edges; ``imbalance``, most nodes of a worker over the mean. Of a cut of edges,
+    nodes with copies are marginal, and the ratio counts the rows that travel in both rounds of a synchronisation.
+
+    Example:
+        >>> from gnnqlab import course
+        >>> from gnnqlab.partition.parts import partition
+        >>> halves = partition(course.ten_nodes(), course.Halves(), workers=2)
+        >>> share_table([halves]).round(2).iloc[0].to_dict()
+        {'central': 0.6, 'marginal': 0.4, 'remote ratio': 0.4, 'edge cut': 0.14, 'imbalance': 1.0}
+    """
+    import pandas as pd
+
+    lines = {}
+    for parts in several:
+        quality = parts.quality
+        lines[parts.workers] = {
+            "central": 1 - quality.marginal_share,
+            "marginal": quality.marginal_share,
+            "remote ratio": quality.remote_ratio,
+            "edge cut": quality.edge_cut_share,
+            "imbalance": quality.node_imbalance,
+        }
+    table = pd.DataFrame.from_dict(lines, orient="index").sort_index()
+    table.index.name = "parts"
+    return table
+
+
+def draw_pairs(parts: Parts, *, largest: float | None = None, dark: bool = False) -> Bundle:
+    """Draw who sends how many rows to whom in one exchange, as a heat map.
+
+    Args:
+        parts: the partition.
+        largest: rows at the top of the colour scale, to compare several maps.
+        dark: colours for a dark page.
+    """
+    import plotly.graph_objects as go
+
+    table = pair_table(parts)
+    figure = go.Figure()
+    _add_pairs(figure, parts, largest, colorbar={"title": {"text": "rows"}, "thickness": 12})
+    figure.update_xaxes(title_text="receiver", constrain="domain", showgrid=False)
+    figure.update_yaxes(title_text="sender", autorange="reversed", showgrid=False)
+    caption = _say_pairs(parts)
+    height = 240 + min(40 * parts.workers, 400)
+    finish(figure, title="Rows from worker to worker", caption=caption, dark=dark, height=height, legend_rows=0)
+    return Bundle(figure, table)
+
+
+def draw_shares(tables: Mapping[str, DataFrame], *, parts: int | None = None, dark: bool = False) -> Bundle:
+    """Draw how the share of marginal nodes and the remote-neighbour ratio grow with the number of parts.
+
+    Args:
+        tables: a `share_table` by partitioner.
+        parts: a number to point at.
+        dark: colours for a dark page.
+
+    Raises:
+        ValueError: if there is no table.
+    """
+    import pandas as pd
+    from plotly.subplots import make_subplots
+
+    if not tables:
+        raise ValueError(
+            "a figure needs the table of at least one partitioner, got none; pass {'METIS': share_table(…)}"
+        )
+    figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.12)
+    looks = zip(tables.items(), itertools.cycle(_LINES))
+    for (name, table), (color, dash, symbol) in looks:
+        for column, (field, factor) in enumerate((("marginal", 100), ("remote ratio", 1)), start=1):
+            figure.add_scatter(
+                x=table.index.tolist(),
+                y=(factor * table[field]).tolist(),
+                mode="lines+markers",
+                line={"color": color, "dash": dash, "width": 2},
+                marker={"symbol": symbol, "size": 8},
+                name=name,
+                legendgroup=name,
+                showlegend=column == 1,
+                hovertemplate="%{x} parts: %{y:.3g}<extra>" + name + "</extra>",
+                row=1,
+                col=column,
+            )
+    if parts is not None:
+        figure.add_vline(x=parts, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1.5})
+    ticks = sorted({int(number) for table in tables.values() for number in table.index})
+    figure.update_xaxes(
+        title_text="number of parts", type="log", tickvals=ticks, ticktext=[str(tick) for tick in ticks]
+    )
+    figure.update_yaxes(title_text="marginal nodes (%)", range=[0, 103], col=1)
+    figure.update_yaxes(title_text="rows that travel per node", rangemode="tozero", col=2)
+    last = ", ".join(
+        f"{name} with {table.index[-1]} parts {100 * table['marginal'].iloc[-1]:.0f} % marginal and "
+        f"{table['remote ratio'].iloc[-1]:.2f} halo rows a node"
+        for name, table in tables.items()
+    )
+    caption = f"What more parts cost: {last}."
+    finish(figure, title="More parts, more messages", caption=caption, dark=dark, height=340)
+    return Bundle(figure, pd.concat(dict(tables), names=["partitioner"]).reset_index("partitioner"))
+
+
+def draw_sharing(parts: Parts, *, dark: bool = False) -> Bundle:
+    """Draw one partition from both sides: the rows of each worker by kind, and who sends how many to whom.
+
+    On several hosts lines part the workers of one host from those of the next.
+    """
+    from plotly.subplots import make_subplots
+
+    table = worker_table(parts)
+    figure = make_subplots(
+        rows=1,
+        cols=2,
+        column_widths=[0.42, 0.58],
+        horizontal_spacing=0.16,
+        subplot_titles=["rows that a worker holds", "rows that travel in an exchange"],
+    )
+    for kind, (color, pattern) in zip(table.columns, _LOOKS, strict=True):
+        figure.add_bar(
+            y=table.index.tolist(),
+            x=table[kind].tolist(),
+            orientation="h",
+            name=kind,
+            marker={"color": color, "pattern": {"shape": pattern, "fgcolor": "#ffffff"}},
+            hovertemplate=f"%{{y}}: %{{x}} {kind}<extra></extra>",
+            row=1,
+            col=1,
+        )
+    _add_pairs(figure, parts, None, colorbar={"title": {"text": "rows"}, "thickness": 12}, at=(1, 2))
+    _part_hosts(figure, parts, row=1, col=2)
+    figure.update_layout(barmode="stack", bargap=0.25)
+    figure.update_xaxes(title_text="rows", row=1, col=1)
+    figure.update_xaxes(title_text="receiver", showgrid=False, row=1, col=2)
+    figure.update_yaxes(autorange="reversed", row=1, col=1)
+    figure.update_yaxes(title_text="sender", autorange="reversed", showgrid=False, row=1, col=2)
+    quality = parts.quality
+    caption = (
+        f"{parts.graph.num_nodes:,} nodes on {parts.workers} workers: {100 * (1 - quality.marginal_share):.0f} % "
+        + _say_kinds(parts)
+        + _say_pairs(parts)
+    )
+    height = 300 + min(22 * parts.workers, 240)
+    on = f" of {parts.hosts} hosts" if parts.hosts > 1 else ""
+    finish(figure, title=f"One graph on {parts.workers} workers{on}", caption=caption, dark=dark, height=height)
+    legend = {"traceorder": "normal", "yref": "container", "y": 0.0, "yanchor": "bottom"}
+    figure.update_layout(legend=legend, margin={"b": 76})
+    return Bundle(figure, table)
+
+
+def _add_pairs(
+    figure: Figure, parts: Parts, largest: float | None, *, colorbar: dict[str, object],
+    at: tuple[int, int] | None = None,
+) -> None:  # fmt: skip
+    """The heat map; a worker sends itself nothing, so there is no cell rather than a dark one."""
+    rows = [[float(value) for value in line] for line in parts.quality.halo_rows.tolist()]
+    top = largest or max(max(map(max, rows)), 1.0)
+    holes = [[None if i == j else value for j, value in enumerate(line)] for i, line in enumerate(rows)]
+    names = (
+        [f"worker {rank}" for rank in range(parts.workers)] if at is None else [str(r) for r in range(parts.workers)]
+    )
+    across = parts.workers * (_DIGIT * len(f"{max(map(max, rows)):.0f}") + 4)
+    numbered = parts.workers <= _NUMBERED if at is None else across <= _PANEL
+    figure.add_heatmap(
+        z=holes,
+        x=names,
+        y=names,
+        zmin=0,
+        zmax=top,
+        colorscale="Cividis",
+        xgap=2,
+        ygap=2,
+        hoverongaps=False,
+        texttemplate="%{z:.0f}" if numbered else None,
+        textfont={"size": 12 if parts.workers <= _NUMBERED else 10},
+        hovertemplate="%{y} to %{x}: %{z:.0f} rows<extra></extra>",
+        colorbar=colorbar,
+        **({} if at is None else {"row": at[0], "col": at[1]}),
+    )
+
+
+def _part_hosts(figure: Figure, parts: Parts, *, row: int, col: int) -> None:
+    """Lines between the hosts, on a map whose workers stand at whole numbers."""
+    for first in range(parts.per_host, parts.workers, parts.per_host) if parts.per_host > 1 else ():
+        line = {"color": OKABE_ITO["vermillion"], "width": 2, "dash": "dash"}
+        figure.add_vline(x=first - 0.5, line=line, row=row, col=col)
+        figure.add_hline(y=first - 0.5, line=line, row=row, col=col)
+
+
+def _say_kinds(parts: Parts) -> str:
+    quality = parts.quality
+    if "halo" in quality.rows_by_kind:
+        return (
+            f"central, {100 * quality.marginal_share:.0f} % marginal, {quality.remote_ratio:.2f} halo rows per owned "
+            "node. "
+        )
+    return (
+        f"on one worker alone, {100 * quality.marginal_share:.0f} % copied, {quality.replication:.2f} rows held per "
+        "node. "
+    )
+
+
+def _say_pairs(parts: Parts) -> str:
+    rows = parts.quality.halo_rows
+    if parts.workers == 1:
+        return "One worker sends nobody anything."
+    others = [int(rows[i, j]) for i in range(parts.workers) for j in range(parts.workers) if i != j]
+    between = f", {parts.quality.outer:,} of them between hosts" if parts.hosts > 1 else ""
+    return (
+        f"In an exchange {sum(others):,} rows travel{between}; a pair moves between {min(others):,} and "
+        f"{max(others):,}."
+    )

@@ -1,0 +1,361 @@
+"""A run's epoch drawn: its graph, bright where a worker is at work, messages between; below, lanes in milliseconds.
+
+What is drawn stands still but for a few traces: how bright the nodes of each kind are, where messages are, the cursor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gnnqlab.course.players.epoch_views import LANES, add_play
+from gnnqlab.course.players.run_walk import Message, Moment, RunWalk, place_words
+from gnnqlab.course.players.run_words import run_title, say_message, say_run_step
+from gnnqlab.graph.pictures import data_address, write_png
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.frames import human_bytes
+from gnnqlab.lab.figures.graph_map import draw
+from gnnqlab.lab.figures.grid_places import LARGEST_WHOLE, Grid, neighbourhood, places_on_grid
+from gnnqlab.lab.figures.theme import OKABE_ITO, finish, hatched
+from gnnqlab.lab.figures.waiting import Waiting, waiting_of
+from gnnqlab.lab.training.critical_view import BETWEEN, LOOKS
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = ["RunDrawing", "Track"]
+
+_LANES = {
+    **LANES,
+    "loss": ("loss", LANES["loss"][1], "|"),
+    BETWEEN: LOOKS[BETWEEN],
+    "optimizer": LANES["update"],
+}
+_MAP, _LANE, _ROOM = 440, 26, 180
+"""Pixels of the drawn graph, of each line of the lanes, and of everything else."""
+_VEIL = 0.72
+"""How much of the page covers nodes of a worker that does nothing with them."""
+_ONE_BY_ONE, _SMALL = 12, 120
+"""Up to so many rows of a message travel one by one, on a drawing of up to so many nodes; more are one mark, the larger
+the more bytes."""
+_NEAR, _ASIDE, _FURTHER = 0.16, 0.045, 0.075
+"""In widths of the drawing: centres of two workers that are nearer are set on a ring; how far beside the line between
+two centres a message passes, and how much further each that is under way beside it the same way."""
+_OUT, _IN = 0.16, 0.84
+"""Where on the way between two centres marks set out and arrive: a worker's name stands in its centre."""
+Kind = tuple[int, bool, bool]
+"""Nodes of one owner that wait for others or not, and are copied elsewhere or not."""
+
+
+@dataclass(frozen=True)
+class Track:
+    """The way of a message, or of one of its rows, over the drawing."""
+
+    message: Message
+    start: tuple[float, float]
+    end: tuple[float, float]
+
+    def at(self, gone: float) -> tuple[float, float]:
+        """Return the place after a share of the way."""
+        (x, y), (to_x, to_y) = self.start, self.end
+        return x + gone * (to_x - x), y + gone * (to_y - y)
+
+
+class RunDrawing:
+    """What all steps of an epoch share, found once.
+
+    Args:
+        walk: the epoch.
+        around: a node: of a large graph the nodes nearest to it are drawn.
+
+    Raises:
+        ValueError: if the graph is too large to be drawn whole, or there is no such node.
+    """
+
+    def __init__(self, walk: RunWalk, *, around: int | None = None) -> None:
+        graph = walk.parts.graph
+        if around is None and graph.num_nodes > LARGEST_WHOLE:
+            raise ValueError(
+                f"a graph that is drawn whole has at most {LARGEST_WHOLE:,} nodes, got {graph.num_nodes:,}; draw what "
+                "lies around a node: gq.EpochPlayer(run, around=0)"
+            )
+        self.walk, self.around = walk, around
+        nodes = None if around is None else neighbourhood(graph, around)
+        self.grid: Grid = places_on_grid(graph, nodes)
+        self.found: Waiting = waiting_of(walk.parts, self.grid.nodes)
+        self._still: dict[bool, Figure] = {}
+
+    @cached_property
+    def kinds(self) -> dict[Kind, list[int]]:
+        """Places in the grid of the nodes of each kind."""
+        kinds: dict[Kind, list[int]] = defaultdict(list)
+        for number, (node, owner) in enumerate(self.found.owner.items()):
+            kinds[owner, not self.found.central[node], bool(self.found.copies.get(node))].append(number)
+        return dict(sorted(kinds.items()))
+
+    @cached_property
+    def centres(self) -> list[tuple[float, float]]:
+        """Where each worker is: in the middle of its nodes, or on a ring where that is the middle of others' too."""
+        grid, workers = self.grid, self.walk.parts.workers
+        owner = np.array(list(self.found.owner.values()))
+        middles = [grid.cells[owner == rank].mean(axis=0) for rank in range(workers) if (owner == rank).any()]
+        apart = [math.dist(one, other) for at, one in enumerate(middles) for other in middles[:at]]
+        if len(middles) == workers and min(apart, default=math.inf) >= _NEAR * grid.columns:
+            return [(float(x), float(y)) for x, y in middles]
+        turns = [math.pi * (1 + 2 * rank / workers) for rank in range(workers)]
+        x, y = (grid.columns - 1) / 2, (grid.lines - 1) / 2
+        return [(x + 0.7 * x * math.cos(turn), y - 0.7 * y * math.sin(turn)) for turn in turns]
+
+    @cached_property
+    def tracks(self) -> tuple[Track, ...]:
+        """The ways of all messages that are under way in this epoch, in their order."""
+        busy: dict[tuple[int, int], list[float]] = defaultdict(list)
+        found: list[Track] = []
+        for message in self.walk.messages:
+            if message.end <= 0:
+                continue
+            until = busy[message.sender, message.receiver]
+            free = next((number for number, end in enumerate(until) if end <= message.start), len(until))
+            until[free : free + 1] = [message.end]
+            found += self._tracks(message, beside=free)
+        return tuple(found)
+
+    def lit(self, moment: Moment) -> set[Kind]:
+        """Return the kinds of nodes that a worker is at work with."""
+        lit = set()
+        for rank in range(self.walk.parts.workers):
+            doing = self.walk.doing(rank, moment.middle)
+            if doing is None or doing.what == "wait":
+                continue
+            back = doing.place is not None and doing.place.direction == "backward"
+            for kind in self.kinds:
+                _, waits, copied = kind
+                chosen = {
+                    "encode": waits if back else copied,
+                    "post": waits if back else copied,
+                    "decode": copied if back else waits,
+                    "central": back or not waits,
+                    "marginal": waits,
+                }.get(doing.what, True)
+                if kind[0] == rank and chosen:
+                    lit.add(kind)
+        return lit
+
+    def moving(self, moment: Moment) -> list[dict[str, Any]]:
+        """Return what a step changes in the last traces: the veils, places of messages, the cursor."""
+        lit, at = self.lit(moment), moment.middle
+        veils = [{"opacity": 0.0 if kind in lit else _VEIL} for kind in self.kinds]
+        spots = [track.at(gone) if (gone := track.message.gone(at)) is not None else None for track in self.tracks]
+        xs = [None if spot is None else round(spot[0], 2) for spot in spots]
+        ys = [None if spot is None else round(spot[1], 2) for spot in spots]
+        return [*veils, {"x": xs, "y": ys}, {"x": [round(at, 4)] * 2}]
+
+    def still(self, *, dark: bool = False) -> Figure:
+        """Return the figure at the first step; kept, and not to be changed."""
+        if dark not in self._still:
+            self._still[dark] = self._figure(dark)
+        return self._still[dark]
+
+    def step(self, moment: Moment, *, dark: bool = False) -> Bundle:
+        """Draw one step."""
+        import plotly.graph_objects as go
+
+        figure = go.Figure(self.still(dark=dark))
+        moved = self.moving(moment)
+        for trace, values in zip(figure.data[-len(moved) :], moved, strict=True):
+            trace.update(values)
+        words = say_run_step(self.walk, moment)
+        figure.update_layout(title_text=run_title(self.walk, moment), meta={"caption": words})
+        return Bundle(figure, self.walk.to_frame(moment))
+
+    def film(self, *, dark: bool = False) -> Bundle:
+        """Draw the epoch as a figure that plays without a kernel, a frame a step."""
+        import pandas as pd
+        import plotly.graph_objects as go
+
+        figure, steps = go.Figure(self.still(dark=dark)), self.walk.steps
+        moved = [self.moving(step) for step in steps]
+        first = len(figure.data) - len(moved[0])
+        kinds = [trace.type for trace in figure.data[first:]]
+        figure.frames = [
+            go.Frame(
+                name=str(step.number),
+                data=[{"type": kind, **values} for kind, values in zip(kinds, changes, strict=True)],
+                traces=list(range(first, len(figure.data))),
+                layout={"title": {"text": run_title(self.walk, step)}},
+            )
+            for step, changes in zip(steps, moved, strict=True)
+        ]
+        add_play(figure, [f"{step.start:.1f}" for step in steps], step_ms=300, below=0.1)
+        figure.update_layout(height=figure.layout.height + 80, margin={"b": figure.layout.margin.b + 80})
+        words = [say_run_step(self.walk, step) for step in steps]
+        index = pd.Index([step.name for step in steps], name="step")
+        return Bundle(figure, pd.DataFrame({"what happens": words}, index=index))
+
+    def _tracks(self, message: Message, *, beside: int) -> Iterator[Track]:
+        forward = message.place.direction == "forward"
+        nodes = self._rows(message)
+        for row in nodes:
+            yield Track(message, *(row if forward else row[::-1]))
+        if nodes:
+            return
+        start, end = self.centres[message.sender], self.centres[message.receiver]
+        across, along = end[0] - start[0], end[1] - start[1]
+        aside = (_ASIDE + _FURTHER * beside) * self.grid.columns / (math.hypot(across, along) or 1.0)
+        x, y = start[0] - aside * along, start[1] + aside * across
+        yield Track(message, *((x + share * across, y + share * along) for share in (_OUT, _IN)))
+
+    def _rows(self, message: Message) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+        """Return cells of each row's node and of one that waits for it, where they are few, all drawn and all sent."""
+        owner, holder = message.sender, message.receiver
+        if message.place.direction == "backward":
+            owner, holder = holder, owner
+        many = message.num_rows > _ONE_BY_ONE or len(self.grid.nodes) > _SMALL
+        if many or self.walk.parts.shards[0].cuts != "nodes":
+            return []
+        nodes = self.walk.parts.shards[holder].plan("forward").from_peer(owner).ids.tolist()
+        waits: dict[int, list[int]] = defaultdict(list)
+        for node, rows in self.found.rows.items():
+            if self.found.owner[node] == holder:
+                for source in rows.get(owner, []):
+                    waits[source].append(node)
+        if len(nodes) != message.num_rows or any(node not in waits or node not in self._cell for node in nodes):
+            return []
+        taken: list[int] = []
+        found = []
+        for node in nodes:
+            there = min(waits[node], key=taken.count)
+            taken.append(there)
+            found.append((self._cell[node], self._cell[there]))
+        return found
+
+    @cached_property
+    def _cell(self) -> dict[int, tuple[float, float]]:
+        return {int(node): (float(x), float(y)) for node, (x, y) in zip(self.grid.nodes, self.grid.cells)}
+
+    def _figure(self, dark: bool) -> Figure:
+        import plotly.graph_objects as go
+
+        walk, parts = self.walk, self.walk.parts
+        ink, ground = ("#e6e8ea", "#14171a") if dark else ("#1f2328", "#ffffff")
+        drawn = draw(parts, around=self.around, dark=dark).figure
+        figure = go.Figure([trace for trace in drawn.data if trace.type != "scatter" or trace.x[0] is not None])
+        figure.update_traces(showlegend=False, selector={"type": "scatter"})
+        colors = {trace.name: trace.marker.color for trace in drawn.data if trace.type == "scatter"}
+        lines = [line for rank in range(parts.workers) for line in (f"worker {rank}", f"to worker {rank}")]
+        lanes = _LANE * len(lines)
+        self._add_lanes(figure, ground)
+        for kind, numbers in self.kinds.items():
+            figure.add_image(
+                source=self._veil(numbers, ground), opacity=_VEIL, colormodel="rgba256", hoverinfo="skip",
+                name="veil " + "-".join(str(int(each)) for each in kind),
+            )  # fmt: skip
+        self._add_marks(figure, ink)
+        figure.add_scatter(
+            x=[0.0, 0.0], y=[lines[0], lines[-1]], mode="lines", xaxis="x2", yaxis="y2", name="now",
+            line={"width": 2, "color": ink}, hoverinfo="skip", showlegend=False, cliponaxis=False,
+        )  # fmt: skip
+        for rank, (x, y) in enumerate(self.centres):
+            figure.add_annotation(
+                x=x, y=y, text=f"worker {rank}", showarrow=False, bgcolor=ground, opacity=0.85, borderpad=3,
+                font={"color": ink, "size": 12}, bordercolor=colors.get(f"worker {rank}", ink), borderwidth=2,
+            )  # fmt: skip
+        share = lanes / (_MAP + lanes + 50)
+        first = walk.steps[0]
+        finish(
+            figure, title=run_title(walk, first), caption=say_run_step(walk, first), dark=dark,
+            height=_MAP + lanes + _ROOM,
+        )  # fmt: skip
+        figure.update_layout(
+            barmode="overlay",
+            xaxis={"visible": False, "range": [-0.5, self.grid.columns - 0.5], "constrain": "domain", "anchor": "y"},
+            yaxis={
+                "visible": False, "range": [self.grid.lines - 0.5, -0.5], "scaleanchor": "x", "scaleratio": 1,
+                "constrain": "domain", "domain": [share + 0.04, 1.0],
+            },
+            xaxis2={
+                "anchor": "y2", "range": [0, walk.milliseconds], "fixedrange": True,
+                "title": {"text": "milliseconds", "font": {"size": 12}},
+            },
+            yaxis2={
+                "anchor": "x2", "domain": [0.0, share], "categoryorder": "array", "categoryarray": lines,
+                "autorange": "reversed", "showgrid": False, "fixedrange": True,
+            },
+            legend={"traceorder": "normal", "yref": "container", "y": 0.0, "yanchor": "bottom"},
+            margin={"t": 42, "b": 122, "l": 84, "r": 16},
+        )  # fmt: skip
+        return figure
+
+    def _add_lanes(self, figure: Figure, ground: str) -> None:
+        for what, (label, color, shape) in _LANES.items():
+            some = [doing for doing in self.walk.doings if doing.what == what]
+            if not some:
+                continue
+            figure.add_bar(
+                x=[round(doing.end - doing.start, 4) for doing in some],
+                base=[round(doing.start, 4) for doing in some],
+                y=[f"worker {doing.rank}" for doing in some],
+                orientation="h", width=0.8, name=label, xaxis="x2", yaxis="y2",
+                marker=hatched(color, shape, line={"width": 0.3, "color": ground}),
+                customdata=[f", {place_words(doing.place)}" if doing.place else "" for doing in some],
+                hovertemplate=f"{label}%{{customdata}}: %{{x:.2f}} ms from %{{base:.2f}} ms<extra>%{{y}}</extra>",
+            )  # fmt: skip
+        last = self.walk.milliseconds
+        shown = [message for message in self.walk.messages if message.end > 0]
+        spans = [(max(message.start, 0.0), min(message.end, last)) for message in shown]
+        figure.add_bar(
+            x=[round(end - start, 4) for start, end in spans],
+            base=[round(start, 4) for start, _ in spans],
+            y=[f"to worker {message.receiver}" for message in shown],
+            orientation="h", width=0.4, name="bytes under way", xaxis="x2", yaxis="y2",
+            marker={"color": OKABE_ITO["grey"], "opacity": 0.6, "line": {"width": 0}},
+            customdata=[_tell(message) for message in shown],
+            hovertemplate="%{customdata}: %{x:.2f} ms from %{base:.2f} ms<extra>%{y}</extra>",
+        )  # fmt: skip
+
+    def _veil(self, numbers: list[int], ground: str) -> str:
+        """A picture of a pixel a cell that covers some nodes with the page."""
+        sheet = np.zeros((self.grid.lines, self.grid.columns), np.uint8)
+        cells = self.grid.cells[numbers]
+        sheet[cells[:, 1], cells[:, 0]] = 1
+        red, green, blue = (int(ground[at : at + 2], 16) for at in (1, 3, 5))
+        return data_address(write_png(sheet, [(0, 0, 0, 0), (red, green, blue, 255)]))
+
+    def _add_marks(self, figure: Figure, ink: str) -> None:
+        tracks = self.tracks
+        most = max((track.message.num_bytes for track in tracks), default=1)
+        each = [track.message for track in tracks]
+        one_by_one = [bool(self._rows(message)) for message in each]
+        figure.add_scatter(
+            x=[None] * len(tracks), y=[None] * len(tracks), mode="markers+text",
+            text=[_label(message, single) for message, single in zip(each, one_by_one)],
+            textposition="middle center", textfont={"size": 11, "color": "#000000"},
+            customdata=[_tell(message) for message in each],
+            hovertemplate="%{customdata}<extra></extra>",
+            marker={
+                "size": [
+                    20 if single else 26 + round(20 * math.sqrt(message.num_bytes / most))
+                    for message, single in zip(each, one_by_one)
+                ],
+                "symbol": ["circle" if message.place.direction == "forward" else "diamond" for message in each],
+                "color": [OKABE_ITO["sky"] if m.place.direction == "forward" else "#f0e442" for m in each],
+                "line": {"width": 1.5, "color": ink}, "opacity": 1,
+            },
+            name="messages", showlegend=False, cliponaxis=False,
+        )  # fmt: skip
+
+
+def _tell(message: Message) -> str:
+    return f"{say_message(message)}, {human_bytes(message.num_bytes)}"
+
+
+def _label(message: Message, single: bool) -> str:
+    widths = [bits for bits, _ in message.rows]
+    bits = f"{widths[0]}b" if len(widths) == 1 else f"{widths[0]}–{widths[-1]}b"
+    return bits if single else f"{message.num_rows:,}<br>{bits}"

@@ -1,0 +1,112 @@
+"""A few sentences for every step of a run's epoch: what workers do, for what they wait, what is under way."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from gnnqlab.bits.in_words import human_bits
+from gnnqlab.course.players.run_walk import Doing, Message, Moment, RunWalk, place_words
+from gnnqlab.lab.figures.frames import human_bytes
+
+__all__ = ["run_title", "say_message", "say_run_step"]
+
+_FORWARD = {
+    "post": "sending rows out",
+    "central": "summing neighbours of central nodes, for which nobody else is needed",
+    "marginal": "summing neighbours of marginal nodes, with the copies",
+}
+_BACKWARD = {
+    "post": "sending gradients home",
+    "central": "computing gradients of own rows",
+    "marginal": "computing gradients of copies, which have to travel",
+}
+_WITHOUT_PLACE = {
+    "between": "between two exchanges, in dense layers",
+    "loss": "at the loss, comparing training nodes with their labels, and on the way back",
+    "optimizer": "moving the weights",
+}
+_NAMED = 4
+"""So many messages are named one by one."""
+
+
+def run_title(walk: RunWalk, step: Moment) -> str:
+    """Return a step's number, time and exchanges."""
+    doings = [walk.doing(rank, step.middle) for rank in range(walk.parts.workers)]
+    places = list(dict.fromkeys(place_words(each.place) for each in doings if each and each.place))
+    if not places:
+        where = sorted({each.what for each in doings if each and each.place is None})
+        places = [_TITLES.get(what, what) for what in where]
+    return f"{step.number + 1} · {step.start:.2f} ms · {' | '.join(places[:2])}"
+
+
+_TITLES = {"between": "dense layers", "loss": "the loss", "reduce": "weight gradients are summed"}
+
+
+def say_run_step(walk: RunWalk, step: Moment) -> str:
+    """Return what happens in a step, in words, with the numbers of the run."""
+    at = step.middle
+    told: dict[str, list[int]] = defaultdict(list)
+    for rank in range(walk.parts.workers):
+        doing = walk.doing(rank, at)
+        told[_say(walk, doing, rank, at)].append(rank)
+    sentences = [f"{_workers(ranks)} {'is' if len(ranks) == 1 else 'are'} {words}." for words, ranks in told.items()]
+    way = walk.under_way(at)
+    if way:
+        size = human_bytes(sum(message.num_bytes for message, _ in way))
+        named = "; ".join(say_message(message) for message, _ in way[:_NAMED])
+        more = f"; and {len(way) - _NAMED} more" if len(way) > _NAMED else ""
+        sentences.append(f"Under way, {size}: {named}{more}.")
+    when = f"{step.start:.2f} to {step.end:.2f} ms of {walk.milliseconds:.1f} in epoch {walk.epoch}."
+    return " ".join([when, *sentences])
+
+
+def say_message(message: Message) -> str:
+    """Return whose rows are for whom, and in how many bits."""
+    kinds = [f"{count:,} in {human_bits(bits)}" for bits, count in message.rows]
+    what = "row" if message.place.direction == "forward" else "gradient"
+    rows = f"{message.num_rows:,} {what}{'s' * (message.num_rows > 1)}"
+    how = f"{rows} in {kinds[0].partition(' in ')[2]}" if len(kinds) == 1 else f"{rows} ({', '.join(kinds)})"
+    when = {"before": ", sent an epoch ago", "after": ", for the next epoch", "now": ""}[message.when]
+    return f"{how}, layer {message.place.layer + 1}, from {message.sender} to {message.receiver}{when}"
+
+
+def _say(walk: RunWalk, doing: Doing | None, rank: int, at: float) -> str:
+    if doing is None:
+        return "not at an exchange yet" if at < walk.milliseconds / 2 else "done"
+    if doing.place is None:
+        if doing.what == "reduce":
+            size = walk.facts["gradients"]
+            much = f" ({human_bytes(size)})" if size == size else ""
+            return f"summing weight gradients with all others{much}"
+        return _WITHOUT_PLACE.get(doing.what, doing.what)
+    forward = doing.place.direction == "forward"
+    rows = "rows" if forward else "gradients"
+    if doing.what == "encode":
+        sent = sum(
+            m.num_rows for m in walk.messages if (m.sender, m.place) == (rank, doing.place) and m.when != "before"
+        )
+        words = f"writing {sent:,} {rows} {'that others need' if forward else 'of copies'}"
+    elif doing.what == "decode":
+        came = sum(message.num_rows for message in walk.awaited(doing))
+        words = f"reading {came:,} rows into copies" if forward else f"adding {came:,} gradients that came home"
+    elif doing.what == "wait":
+        words = _say_wait(walk.awaited(doing), rows, at)
+    else:
+        words = (_FORWARD if forward else _BACKWARD).get(doing.what, doing.what)
+    return f"{words} ({place_words(doing.place)})"
+
+
+def _say_wait(awaited: Sequence[Message], rows: str, at: float) -> str:
+    late = [message for message in awaited if message.end > at]
+    if late:
+        senders = sorted({message.sender for message in late})
+        return f"waiting for {sum(message.num_rows for message in late):,} {rows} of {_workers(senders).lower()}"
+    if any(message.when == "before" for message in awaited):
+        return f"not waiting: the {rows} left an epoch ago and are there"
+    return f"at the end of its wait: all {rows} are there"
+
+
+def _workers(ranks: Sequence[int]) -> str:
+    *most, last = map(str, ranks)
+    return f"Workers {', '.join(most)} and {last}" if most else f"Worker {last}"

@@ -1,0 +1,241 @@
+"""Where rounding matters: rows before and after at a point, what each point costs, and one made exact on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.bits.in_words import human_bits
+from gnnqlab.course.experiments.rounding_cost import EVERYTHING, NOTHING, spread
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.frames import by_epoch
+from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from torch import Tensor
+
+    from gnnqlab.course.experiments.rounded_rows import RoundedRows
+    from gnnqlab.launch.run import Run
+
+__all__ = ["draw_gains", "draw_rows", "draw_since", "draw_variance", "price_table", "shares"]
+
+_BLUE_TO_RED = [[0.0, OKABE_ITO["blue"]], [0.5, "#f7f7f7"], [1.0, OKABE_ITO["vermillion"]]]
+"""Negative to positive; white is zero, on a dark page as well."""
+_EPOCHS = (("blue", "circle"), ("orange", "square"), ("vermillion", "diamond"), ("green", "triangle-up"))
+_RUNS = (("blue", "dash"), ("vermillion", "solid"), ("grey", "dot"), ("green", "dashdot"))
+
+
+def draw_rows(message: RoundedRows, *, rows: int = 12, columns: int = 32, dark: bool = False) -> Bundle:
+    """Draw the first rows of a message at a point: as they were sent, as they arrived, and what is between the two.
+
+    Args:
+        message: of :func:`gnnqlab.course.experiments.rounded_rows.rounded_rows`.
+        rows, columns: that are drawn at most.
+    """
+    import pandas as pd
+    from plotly.subplots import make_subplots
+
+    some = slice(0, rows), slice(0, columns)
+    scale = float(message.before.square().mean().sqrt()) or 1.0
+    panels = {"as sent": message.before, "as it arrived": message.after, "error": message.error}
+    figure = make_subplots(rows=1, cols=3, shared_yaxes=True, horizontal_spacing=0.03, subplot_titles=list(panels))
+    names = [str(node) for node in message.nodes[some[0]].tolist()]
+    for column, tensor in enumerate(panels.values(), start=1):
+        figure.add_heatmap(
+            z=_short(tensor[some] / scale),
+            y=names,
+            coloraxis="coloraxis",
+            hovertemplate="node %{y}, column %{x}: %{z:.2f}<extra></extra>",
+            row=1,
+            col=column,
+        )
+    most = min(3.0, float(message.before[some].abs().max()) / scale) or 1.0
+    bar = {"title": {"text": "root mean<br>squares"}, "thickness": 12}
+    figure.update_layout(coloraxis={"colorscale": _BLUE_TO_RED, "cmin": -most, "cmax": most, "colorbar": bar})
+    figure.update_xaxes(title_text="column", title_standoff=4, nticks=5)
+    figure.update_yaxes(type="category", autorange="reversed")
+    figure.update_yaxes(title_text="node", col=1)
+    off, bits = 100 * message.squared**0.5, message.bits.unique().tolist()
+    widths = " and ".join(human_bits(width) for width in sorted(bits))
+    caption = (
+        f"{message.point}, epoch {message.epoch}, worker {message.sender} to worker {message.receiver}: "
+        f"{len(message.nodes)} rows in {widths} arrive off by {off:.3g} % of their length."
+    )
+    finish(figure, title=f"Rows at {message.point} in epoch {message.epoch}", caption=caption, dark=dark, height=380)
+    lengths = {name: tensor[some[0]].norm(dim=1).tolist() for name, tensor in panels.items()}
+    return Bundle(figure, pd.DataFrame(lengths, index=pd.Index(names, name="node")).round(5))
+
+
+def shares(frame: DataFrame, epoch: int) -> DataFrame:
+    """Return by point the percentage of all points' variance, mean and half of the 95 % interval over seeds.
+
+    Args:
+        frame: of :func:`gnnqlab.course.experiments.rounding_cost.gradient_by_point`.
+        epoch: one of it.
+
+    Example:
+        >>> import pandas as pd
+        >>> lines = [(5, 0, "forward 0", 0.3), (5, 0, "backward 0", 0.1), (5, 0, "everything", 0.4)]
+        >>> shares(pd.DataFrame(lines, columns=["epoch", "seed", "point", "relative"]), 5)["mean"].round().tolist()
+        [75.0, 25.0]
+    """
+    alone = frame[(frame["epoch"] == epoch) & (frame["point"] != EVERYTHING)]
+    total = alone.groupby("seed")["relative"].transform("sum")
+    return spread(alone.assign(share=100 * alone["relative"] / total), "point", "share")
+
+
+def draw_variance(frame: DataFrame, *, dark: bool = False) -> Bundle:
+    """Draw the share of the gradient's variance that each point alone brings, by epoch, with intervals over seeds.
+
+    Args:
+        frame: of :func:`gnnqlab.course.experiments.rounding_cost.gradient_by_point`.
+    """
+    import pandas as pd
+    import plotly.graph_objects as go
+
+    figure, tables = go.Figure(), {}
+    for (color, symbol), epoch in zip(_EPOCHS, frame["epoch"].unique().tolist()):
+        table = tables[epoch] = shares(frame, epoch)
+        figure.add_scatter(
+            x=list(table.index),
+            y=_rounded(table["mean"]),
+            error_y={"type": "data", "array": _rounded(table["half"])},
+            mode="markers",
+            name=f"after {epoch} epochs",
+            marker={"color": OKABE_ITO[color], "symbol": symbol, "size": 10},
+            hovertemplate="%{x}: %{y:.3g} %<extra>" + f"after {epoch} epochs</extra>",
+        )
+    figure.update_xaxes(title_text="the only point in codes")
+    figure.update_yaxes(title_text="share of the gradient's variance (%)", rangemode="tozero")
+    figure.update_layout(scattermode="group", scattergap=0.6)
+    seeds = frame["seed"].nunique()
+    words = "; ".join(
+        f"after {epoch} epochs {table['mean'].idxmax()} with {table['mean'].max():.0f} ± "
+        f"{table.loc[table['mean'].idxmax(), 'half']:.0f} %"
+        for epoch, table in tables.items()
+    )
+    caption = f"Most of the variance comes from: {words} (95 % intervals of {seeds} seeds)."
+    finish(figure, title="Whose rounding is in the gradient?", caption=caption, dark=dark, height=400)
+    whole = frame[frame["point"] == EVERYTHING].groupby("epoch")["relative"].mean()
+    lines = pd.concat(tables, names=["epoch", "point"]).rename(columns={"mean": "share (%)", "half": "±"}).round(1)
+    lines["variance / squared gradient"] = [whole[epoch] for epoch, _ in lines.index]
+    return Bundle(figure, lines)
+
+
+def draw_gains(frame: DataFrame, *, dark: bool = False) -> Bundle:
+    """Draw what the loss at the end gains where a point is exact, with intervals over seeds and each seed's value.
+
+    Args:
+        frame: of :func:`gnnqlab.course.experiments.rounding_cost.loss_by_point`.
+    """
+    import plotly.graph_objects as go
+
+    one = frame[frame["exact"] != NOTHING]
+    table, figure = spread(one, "exact", "gained"), go.Figure()
+    figure.add_scatter(
+        x=one["exact"].tolist(),
+        y=_rounded(1e3 * one["gained"]),
+        mode="markers",
+        name="each seed",
+        marker={"color": OKABE_ITO["sky"], "symbol": "x-thin-open", "size": 9, "line": {"width": 2}},
+        hovertemplate="%{x}: %{y:.2f} thousandths<extra></extra>",
+    )
+    figure.add_scatter(
+        x=list(table.index),
+        y=_rounded(1e3 * table["mean"]),
+        error_y={"type": "data", "array": _rounded(1e3 * table["half"])},
+        mode="markers",
+        name="mean, 95 % interval",
+        marker={"color": OKABE_ITO["vermillion"], "size": 10},
+        hovertemplate="%{x}: %{y:.2f} thousandths<extra></extra>",
+    )
+    figure.add_hline(y=0, line={"color": OKABE_ITO["grey"], "dash": "dot"})
+    figure.update_xaxes(title_text="what is exact", range=[-0.5, len(table) - 0.5])
+    figure.update_yaxes(title_text="loss gained (thousandths)")
+    whole = spread(frame, "exact", "loss")["mean"][NOTHING]
+    words = "; ".join(f"{name} {1e3 * line['mean']:.2f} ± {1e3 * line['half']:.2f}" for name, line in table.iterrows())
+    caption = f"Thousandths by which the loss at the end ({whole:.4f} where all is in codes) is lower: {words}."
+    finish(figure, title="What one exact point gains", caption=caption, dark=dark, height=400)
+    shown = (1e3 * table).rename(columns={"mean": "gained (thousandths)", "half": "±"}).round(2)
+    return Bundle(figure, shown)
+
+
+def draw_since(runs: Mapping[str, Run], since: int, *, beside: str, dark: bool = False) -> Bundle:
+    """Draw by epoch how far each run's loss is above that of one of them, and what it sends.
+
+    Args:
+        runs: by label, at most four.
+        since: epoch that is marked: from it on a point is exact.
+        beside: label of the run that others are held against.
+
+    Raises:
+        ValueError: if that is none of them.
+    """
+    import pandas as pd
+    from plotly.subplots import make_subplots
+
+    if beside not in runs:
+        raise ValueError(f"beside must be one of the runs, {list(runs)}, got {beside!r}")
+    losses = {label: by_epoch(run.records).set_index("epoch")["loss"] for label, run in runs.items()}
+    figure, lines = make_subplots(rows=1, cols=2, horizontal_spacing=0.13), {}
+    for (color, dash), (label, run) in zip(_RUNS, runs.items()):
+        above = 100 * (losses[label] / losses[beside] - 1)
+        sent = run.records.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1) / 1e3
+        later = above[above.index >= since]
+        lines[label] = (above[above.index < since].mean(), later.mean(), sent.iloc[0], sent.iloc[-1])
+        for column, values in enumerate((above, sent), start=1):
+            if column == 1 and label == beside:
+                continue
+            figure.add_scatter(
+                x=values.index.tolist(),
+                y=_rounded(values),
+                mode="lines",
+                name=label,
+                legendgroup=label,
+                showlegend=column == 2,
+                line={"color": OKABE_ITO[color], "dash": dash, "width": 2},
+                hovertemplate=f"{label}: %{{y:.4g}} in epoch %{{x}}<extra></extra>",
+                row=1,
+                col=column,
+            )
+    for column in (1, 2):
+        figure.add_vline(x=since, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1}, row=1, col=column)
+    figure.add_hline(y=0, line={"color": OKABE_ITO["grey"], "width": 1}, row=1, col=1)
+    figure.update_xaxes(title_text="epoch")
+    figure.update_yaxes(title_text=f"loss above that of {beside} (%)", row=1, col=1)
+    figure.update_yaxes(title_text="sent in an epoch (kB)", rangemode="tozero", row=1, col=2)
+    words = "; ".join(
+        f"{label} {f'{before:.2g} % before, ' if since else ''}{after:.2g} % after, {last:.4g} kB"
+        for label, (before, after, _, last) in lines.items()
+        if label != beside
+    )
+    caption = (
+        f"Loss above that of {beside}, mean of the epochs before {since} and from it on; sent at the end: {words}."
+    )
+    finish(figure, title=f"Exact from epoch {since} on", caption=caption, dark=dark, height=380)
+    figure.update_layout(legend={"y": -0.22, "yanchor": "top"}, margin={"t": 50, "b": 90})
+    columns = ["above before (%)", "above after (%)", "kB at first", "kB at last"]
+    return Bundle(figure, pd.DataFrame.from_dict(lines, orient="index", columns=columns).rename_axis("run").round(2))
+
+
+def price_table(gradient: DataFrame, sent: DataFrame, epoch: int) -> DataFrame:
+    """Return what a point takes away of the gradient's variance where it is exact, beside the bytes that it takes.
+
+    Args:
+        gradient: of :func:`gnnqlab.course.experiments.rounding_cost.gradient_by_point`.
+        sent: of :func:`gnnqlab.course.experiments.rounding_cost.bytes_by_point`.
+        epoch: whose variance.
+    """
+    table = shares(gradient, epoch)
+    extra = sent["kB exact"] - sent["kB in codes"]
+    found = table.rename(columns={"mean": "variance (%)", "half": "±"}).join(extra.rename("kB more an epoch"))
+    return found.assign(**{"bytes of an epoch (times)": sent["times"]}).round(1)
+
+
+def _short(tensor: Tensor) -> list[Any]:
+    return [[float(f"{value:.3g}") for value in row] for row in tensor.tolist()]
+
+
+def _rounded(values: Any) -> list[float]:
+    return [float(f"{value:.4g}") for value in values]

@@ -1,0 +1,1 @@
+"""The broadcast exchange: whole blocks of embeddings, one worker after another."""

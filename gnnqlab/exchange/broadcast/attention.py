@@ -1,0 +1,72 @@
+"""Attention over blocks that are broadcast in turn (GAT).
+
+Forward, blocks come round by round and stand side by side until all terms of a softmax are here; the backward pass
+needs them again. Gradients of the rows of a block go home to its owner, who adds them up: an outer product, as CAGNET
+has it where the rows of the transpose are not at hand, since a gradient here depends on both ends of its edge.
+
+Letters: N rows here, K heads, F features of a head.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnqlab.compute.kept import keep, kept
+from gnnqlab.exchange.broadcast.blocks import Look
+from gnnqlab.exchange.halo.attention import AttendBackward, AttendForward
+from gnnqlab.exchange.halo.boundary import Call
+from gnnqlab.exchange.schedules.schedule import Came
+
+__all__ = ["Attend"]
+
+
+class _Forward(AttendForward):
+    def __init__(self, look: Look, call: Call, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float) -> None:
+        super().__init__(call, z, a_source, a_target, slope)
+        self._look = look
+        self.halo = call.boundary.seen(z.new_empty(call.boundary.num_halo, *z.shape[1:]))
+
+    @property
+    def rounds(self) -> int:  # type: ignore[override]
+        return len(self._look.blocks.stages)
+
+    def post(self, round: int) -> Came:  # type: ignore[override]
+        z = self.z.flatten(1)
+        block = self._look.blocks.buffer(round, z.shape[1], z.device)
+        return self._look.channel("forward", round).post(z, block, epoch=self._look.hop.epoch)
+
+    def wait(self, round: int, came: Came) -> None:
+        self._block = came.decode()
+
+    def dependent(self, round: int) -> None:
+        shard, block = self._look.blocks.shard, self._look.blocks.stages[round]
+        if block != shard.row:
+            first, last = (end - shard.block.numel() for end in shard.columns_of(block))
+            self.halo[first:last] = self.call.came(self._block).view(-1, *self.halo.shape[1:])
+        if round + 1 == self.rounds:
+            super().dependent(round)
+
+
+class Attend(torch.autograd.Function):
+    """Attention, by the schedule of the look; see the head of this file."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, z: Tensor, a_source: Tensor, a_target: Tensor, look: Look, call: Call, slope: float
+    ) -> Tensor:
+        step = _Forward(look, call, z.contiguous(), a_source, a_target, slope)
+        call.schedule.run(step, call.place("forward"))
+        ctx.call, ctx.slope = call, slope
+        z, halo = call.products.operand(step.z), call.products.operand(step.halo)
+        of_rows = (step.source, step.target, halo, step.halo_source, step.out, torch.cat(step.stats))
+        keep(ctx, z, a_source, a_target, *of_rows)
+        return step.out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        step = AttendBackward(ctx.call, ctx.slope, kept(ctx), gradients[0].contiguous(), None)
+        ctx.call.schedule.run(step, ctx.call.place("backward"))
+        return step.out, step.d_a_source, step.d_a_target, None, None, None

@@ -1,0 +1,184 @@
+"""What the rounds of a broadcast share on one worker: plans, buffers, channels and matrices, block by block.
+
+Letters: N rows here, n rows of a block, D columns.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from gnnqlab.compute import Products
+from gnnqlab.exchange.hop import Hop
+from gnnqlab.exchange.schedules.schedule import Runner
+from gnnqlab.exchange.timeline import Timeline
+from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.message.caches.cache import NoCache
+from gnnqlab.message.channels.blocks import BlockBuffers
+from gnnqlab.message.channels.channel import Channel
+from gnnqlab.message.channels.wires import Wires
+from gnnqlab.message.place import Phases, Place
+from gnnqlab.partition.block_shard import BlockMatrix, BlockShard
+from gnnqlab.partition.plan import Plan, Route
+
+__all__ = ["Blocks", "Look", "columns_between"]
+
+_SLOTS = 2
+"""Buffers that take turns: one block comes while the other is multiplied."""
+
+
+class Blocks:
+    """The blocks that one worker multiplies, its own and those that others broadcast to it."""
+
+    stands_for: ClassVar[dict[str, str]] = {"_rows": "halo"}
+
+    def __init__(
+        self, shard: BlockShard, wires: Wires, *, timeline: Timeline, device: torch.device | str = "cpu"
+    ) -> None:
+        self.shard, self.num_rows, self.wires, self.timeline = shard, shard.block.numel(), wires, timeline
+        self.stages = list(shard.stages())
+        """Blocks in the order of their rounds."""
+        firsts = shard.block_splits.cumsum(0) - shard.block_splits
+        self.ids = [
+            torch.arange(int(firsts[block]), int(firsts[block] + shard.block_splits[block]), device=device)
+            for block in self.stages
+        ]
+        """Global ids of the rows of each round's block."""
+        self.plans = [self._plan(number, device) for number in range(len(self.stages))]
+        self.rows_plans = (shard.gather(device), shard.scatter(device)) if shard.replication > 1 else ()
+        """Of the two rounds in which those who compute the same rows add their parts up."""
+        self.plain = replace(wires, cache=NoCache())
+        """How rows travel that no cache of blocks holds."""
+        self.sums: dict[int, Tensor] = {}
+        """Layer -> sums that are the same in every epoch, found once."""
+        self._matrices: dict[Adjacency, dict[str, list[Adjacency]]] = {}
+        self._channels: dict[Place, Channel] = {}
+        self._exact: dict[Place, Channel] = {}
+        self._once: list[Channel] = []
+        self._bytes: BlockBuffers = {}
+        self._rows: dict[tuple[int, int], Tensor] = {}
+
+    @property
+    def channels(self) -> list[Channel]:
+        """The channels of training passes, and those of blocks that travel once."""
+        return [*self._channels.values(), *self._once]
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of the buffers in which blocks land and from which they are sent."""
+        return sum(rows.untyped_storage().nbytes() for rows in (*self._rows.values(), *self._bytes.values()))
+
+    def channel(self, place: Place, *, exact: bool, once: bool = False) -> Channel:
+        """Return the channel of a round; an exact one has float32 rows and counts nowhere, unless they travel once."""
+        if place.round >= self.first_row_round:
+            return self._row_channel(place, exact=exact, once=once)
+        plan, slot = self.plans[place.round], place.round % _SLOTS
+        of_block: dict[str, Any] = {"buffers": self._bytes, "slot": slot, "launch": self.timeline.stages.after_launch}
+        if once:
+            phases: Phases = partial(self.timeline, place=place)
+            self._once.append(self.wires.block_channel(place, plan, exact=True, phases=phases, **of_block))
+            return self._once[-1]
+        kept = self._exact if exact else self._channels
+        if place not in kept:
+            phases = self.timeline if exact else partial(self.timeline, place=place)
+            kept[place] = self.wires.block_channel(place, plan, exact=exact, phases=phases, **of_block)
+        return kept[place]
+
+    @property
+    def first_row_round(self) -> int:
+        """Number of the first round in which parts of sums are added up: on all workers behind all blocks."""
+        return self.shard.block_splits.numel()
+
+    def _row_channel(self, place: Place, *, exact: bool, once: bool) -> Channel:
+        plan = self.rows_plans[place.round - self.first_row_round]
+        launch = self.timeline.stages.after_launch
+        phases: Phases = partial(self.timeline, place=place)
+        if once:
+            self._once.append(self.plain.exact_channel(place, plan, phases=phases, launch=launch))
+            return self._once[-1]
+        if exact and place not in self._exact:
+            self._exact[place] = self.plain.exact_channel(place, plan, phases=self.timeline, launch=launch)
+        elif not exact and place not in self._channels:
+            self._channels[place] = self.plain.channel(place, plan, phases=phases, launch=launch)
+        return (self._exact if exact else self._channels)[place]
+
+    def buffer(self, round: int, columns: int, device: torch.device) -> Tensor:
+        """Return where the block of a round lands, ``(n, D)``: one of two buffers that take turns in all layers."""
+        key = round % _SLOTS, columns
+        if key not in self._rows:
+            most = int(self.shard.block_splits.max())
+            self._rows[key] = self.wires.codec_of("forward").rows(most, columns, device)
+        return self._rows[key][: self.ids[round].numel()]
+
+    def matrices(self, adjacency: Adjacency, direction: str) -> list[Adjacency]:
+        """Return the columns of each round's block, ``(N, n)``: of A forward, of its transpose backward."""
+        if adjacency not in self._matrices:
+            assert isinstance(adjacency, BlockMatrix) and adjacency.returning is not None
+            ranges = [self.shard.columns_of(block) for block in self.stages]
+            self._matrices[adjacency] = {
+                way: [columns_between(matrix, *each) for each in ranges]
+                for way, matrix in (("forward", adjacency), ("backward", adjacency.returning))
+            }
+        return self._matrices[adjacency][direction]
+
+    def _plan(self, number: int, device: torch.device | str) -> Plan:
+        """Return who sends the block of a round to whom: its owner to the others of its column of workers."""
+        shard, block = self.shard, self.stages[number]
+        owner = block * shard.replication + shard.column
+        others = [row * shard.replication + shard.column for row in range(shard.block_splits.numel()) if row != block]
+        ids = self.ids[number]
+        rows = torch.arange(ids.numel(), device=device)
+        routes = [
+            Route(peer=peer, rows=rows, ids=ids, first=0) for peer in (others if shard.rank == owner else [owner])
+        ]
+        send, receive = (routes, []) if shard.rank == owner else ([], routes)
+        return Plan(shard.rank, shard.workers, send=tuple(send), receive=tuple(receive), accumulate=False, to_all=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """One look at neighbours: the arguments of its steps that are not tensors."""
+
+    blocks: Blocks
+    adjacency: Adjacency
+    hop: Hop
+    schedule: Runner
+    products: Products
+
+    @property
+    def keeps(self) -> bool:
+        """Whether these sums are the same in every epoch, and their blocks travel once in the whole run."""
+        return self.hop.static and self.hop.drop is None and self.blocks.wires.keep_static
+
+    def place(self, direction: str, round: int = 0) -> Place:
+        return Place(self.hop.layer, direction, round)
+
+    def part(self, what: str, direction: str, round: int = 0) -> AbstractContextManager[object]:
+        """Run a part of a step; unseen outside training."""
+        return self.blocks.timeline(what, self.place(direction, round) if self.hop.training else None)
+
+    def channel(self, direction: str, round: int) -> Channel:
+        once = direction == "forward" and self.keeps
+        return self.blocks.channel(self.place(direction, round), exact=not self.hop.training, once=once)
+
+
+def columns_between(adjacency: Adjacency, first: int, last: int) -> Adjacency:
+    """Return the columns ``[first, last)`` of a matrix, counted from 0.
+
+    Example:
+        >>> matrix = Adjacency(torch.tensor([0, 2, 3]), torch.tensor([0, 2, 1], dtype=torch.int32), num_columns=3)
+        >>> part = columns_between(matrix, 1, 3)
+        >>> part.indptr.tolist(), part.indices.tolist(), part.num_columns
+        ([0, 1, 2], [1, 0], 2)
+    """
+    chosen = (adjacency.indices >= first) & (adjacency.indices < last)
+    counted = torch.zeros(chosen.numel() + 1, dtype=torch.int64, device=chosen.device)
+    torch.cumsum(chosen, 0, out=counted[1:])
+    weights = None if adjacency.weights is None else adjacency.weights[chosen]
+    indices = adjacency.indices[chosen] - first
+    return Adjacency.of_checked(counted[adjacency.indptr], indices, weights, num_columns=last - first)

@@ -1,0 +1,208 @@
+"""The exchange of blocks: every worker broadcasts its rows in turn (CAGNET; SANCUS with a cache of blocks).
+
+A layer takes as many rounds as there are blocks, forward and backward. What travels grows with the nodes of the graph
+and the workers, not with the edges that are cut, so no partitioner is asked.
+
+Letters: N rows here, D columns in, O columns out, K heads of F features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from gnnqlab.compute import Products
+from gnnqlab.compute.float32 import PLAIN
+from gnnqlab.compute.products import widened
+from gnnqlab.exchange.broadcast.attention import Attend
+from gnnqlab.exchange.broadcast.blocks import Blocks, Look
+from gnnqlab.exchange.broadcast.sums import Aggregate, Convolve
+from gnnqlab.exchange.formula import Looked, Moved, Sizes
+from gnnqlab.exchange.halo.boundary import Boundary, Call
+from gnnqlab.exchange.hop import Hop
+from gnnqlab.exchange.schedules.schedule import Schedule, Synchronous
+from gnnqlab.exchange.stages import stages_on
+from gnnqlab.exchange.timeline import Timeline
+from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.message.channels.channel import Channel
+from gnnqlab.message.channels.wires import Wires
+from gnnqlab.message.direction import of_direction
+from gnnqlab.message.place import Phases, no_phases
+from gnnqlab.partition.block_shard import BlockShard
+
+__all__ = ["Broadcast", "BroadcastExchange"]
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """Recipe part of the axis ``exchange``: whole blocks of rows go from their owner to all, one after another."""
+
+    takes_cuts_of: ClassVar[str] = "blocks"
+    """Each worker has whole rows of the matrix, and of its transpose: what a cut into blocks gives."""
+    sends_blocks: ClassVar[bool] = True
+    """A cache of blocks has its place here."""
+
+    def refuses(self, system: Any) -> str:
+        """Say why a system cannot have it."""
+        if system.schedule.lag:
+            return (
+                "blocks are used as they come, and this schedule's rows are those of an epoch before; choose schedule "
+                "Synchronous() or Overlapped(), and cache StaleBlocks() for older blocks"
+            )
+        if system.sampler.p < 1.0:
+            return "a block travels whole, while a sampler leaves rows out; choose sampler AllRows()"
+        if system.cache.build() is not None and not getattr(system.cache, "of_blocks", False):
+            kind = type(system.cache).__name__
+            return f"a block travels whole or stays home, got cache {kind}, which chooses rows; choose StaleBlocks()"
+        for direction in ("forward", "backward"):
+            bits = of_direction(system.bits, direction)
+            if getattr(bits, "of_halo_rows", False):
+                kind = type(bits).__name__
+                return f"bits {kind} are those of halo rows, got whole blocks; choose bits Fixed() or UniformRandom()"
+        return ""
+
+    def refuses_attention(self, system: Any) -> str:
+        """Say why no model that attends can train with it in a system."""
+        replication = getattr(system.partition, "replication", 1)
+        return _no_softmax(replication) if replication > 1 else ""
+
+    def moved(self, look: Looked, sizes: Sizes) -> Moved:
+        """Return what a look moves: every block to all others, and under replication parts of sums and their totals."""
+        c = sizes.replication
+        rows = (sizes.workers // c - 1 + 2 * (c - 1)) * sizes.num_nodes
+        back = [("backward", rows, look.out)] if look.needs_gradient or look.kind == "convolve" else []
+        return [("forward", rows, look.columns), *back]
+
+    def join(
+        self,
+        shard: BlockShard,
+        wires: Wires,
+        schedule: Schedule,
+        products: Products = PLAIN,
+        *,
+        device: torch.device | str = "cpu",
+        phases: Phases = no_phases,
+    ) -> BroadcastExchange:
+        """Return the exchange of one worker; arguments as for :meth:`gnnqlab.exchange.halo.exchange.Halo.join`."""
+        return BroadcastExchange(shard, wires, schedule, products, device=device, phases=phases)
+
+
+class BroadcastExchange:
+    """Looks at neighbours block by block; see :class:`gnnqlab.exchange.protocol.Exchange`."""
+
+    lag = 0
+
+    def __init__(
+        self,
+        shard: BlockShard,
+        wires: Wires,
+        schedule: Schedule,
+        products: Products = PLAIN,
+        *,
+        device: torch.device | str = "cpu",
+        phases: Phases = no_phases,
+    ) -> None:
+        self.products = products
+        self.keeps_rows = self.looks_first = shard.workers > 1 and wires.holds_rows
+        self.schedule = schedule.build()
+        self.timeline = Timeline(phases, stages_on(device))
+        self.blocks = Blocks(shard, wires, timeline=self.timeline, device=device)
+        """What travels, and where it lands."""
+        self.adjacencies: dict[int, Adjacency] = {}
+        self._device = device
+
+    @property
+    def channels(self) -> list[Channel]:
+        home = self.__dict__.get("_boundary")
+        return [*self.blocks.channels, *([] if home is None else home.channels)]
+
+    def aggregate(self, adjacency: Adjacency, x: Tensor, hop: Hop) -> Tensor:
+        """Return ``A x``, float32 ``(N, D)``, over the blocks of all workers.
+
+        Args:
+            adjacency: ``(N, V)``, a :class:`gnnqlab.partition.block_shard.BlockMatrix`.
+            x: rows of this worker's block, float32 ``(N, D)``.
+            hop: which look at neighbours this is.
+        """
+        x = widened(x)
+        result: Tensor = Aggregate.apply(hop.own(x), _before(x, hop), self._look(adjacency, hop))
+        return result
+
+    def convolve(
+        self, adjacency: Adjacency, x: Tensor, weight: Tensor, bias: Tensor, self_weight: Tensor | None, hop: Hop
+    ) -> Tensor:
+        """Return ``aggregate(x) weight + x self_weight + bias``, float32 ``(N, O)``; backward rows of O return."""
+        look, x = self._look(adjacency, hop), widened(x)
+        result: Tensor = Convolve.apply(hop.own(x), _before(x, hop), weight, bias, self_weight, look)
+        return result
+
+    def attend(
+        self, adjacency: Adjacency, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float, hop: Hop
+    ) -> Tensor:
+        """Return attention-weighted sums over the blocks of all workers, float32 ``(N, K, F)``.
+
+        Args:
+            adjacency, hop: as for :meth:`aggregate`; weights are not used.
+            z: projected rows of this worker's block, float32 ``(N, K, F)``.
+            a_source, a_target: the two halves of the attention vector, ``(K, F)``.
+            slope: of the leaky rectifier.
+
+        Raises:
+            ValueError: under replication, where no worker has all terms of a softmax.
+        """
+        self._refuse("attend needs all terms of a softmax on one worker")
+        look = self._look(adjacency, hop, fixed_weights=False)
+        call = Call(self._boundary, adjacency, hop, look.schedule, look.products)
+        result: Tensor = Attend.apply(z, a_source, a_target, look, call, slope)
+        return result
+
+    def extend(self, x: Tensor, hop: Hop) -> Tensor:
+        """Refuse: blocks come one by one, and each is gone when the next is there.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError(
+            "extend brings a node's neighbours to its owner, got blocks, of which one is here at a time; call "
+            "aggregate or attend, or choose exchange Halo()"
+        )
+
+    def release(self) -> None:
+        self.schedule.release()
+
+    def drain(self) -> None:
+        self.schedule.drain()
+
+    def forget(self) -> None:
+        """Nothing: what receivers hold of blocks is in the checkpoint that this is called for."""
+
+    @cached_property
+    def _boundary(self) -> Boundary:
+        """Where gradients of attention go home, row by row."""
+        return Boundary(self.blocks.shard, self.blocks.plain, lag=0, timeline=self.timeline, device=self._device)
+
+    def _refuse(self, why: str) -> None:
+        if self.blocks.shard.replication > 1:
+            raise ValueError(f"{why}, got {_no_softmax(self.blocks.shard.replication)}")
+
+    def _look(self, adjacency: Adjacency, hop: Hop, *, fixed_weights: bool = True) -> Look:
+        if hop.training and fixed_weights:
+            self.adjacencies[hop.layer] = adjacency
+        schedule = self.schedule if hop.training else Synchronous()
+        return Look(self.blocks, adjacency, hop, schedule, self.products.exact if hop.exact else self.products)
+
+
+def _before(x: Tensor, hop: Hop) -> Tensor | None:
+    """Return the rows that travel, where these are not those that are summed: rows before dropout."""
+    return None if hop.drop is None else x
+
+
+def _no_softmax(replication: int) -> str:
+    return (
+        f"replication {replication}, under which each worker sums a share of the columns; choose partition "
+        "Contiguous(replication=1) or a model of sums"
+    )

@@ -1,0 +1,238 @@
+"""Attention over an edge-cut: the five verbs with softmax-weighted sums in place of sums (GAT).
+
+Letters: N owned, H halo, K heads, F features of a head. What travels is ``z = h W``, ``(K F)`` wide; the logits are
+linear in it, ``s_u = <a_source, z_u>``, so a receiver computes those of halo rows itself and a message needs no room
+for them. Backward, each halo row's ``∂z``, which holds what came through its logit too, goes home.
+
+Under a sampler, a neighbour that was kept counts w times in the softmax: ``a_vu = w exp(e_vu) / sum``, and one that
+was left out has no row and no edge. As w is a factor of a, the backward pass of halo columns is the plain one with w
+times the reciprocal sum.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnqlab.compute.gradients import rounded
+from gnnqlab.compute.kept import keep, kept
+from gnnqlab.compute.products import Operand
+from gnnqlab.exchange.halo.boundary import Call
+from gnnqlab.exchange.halo.sampling import Sampling
+from gnnqlab.exchange.schedules.schedule import Came
+from gnnqlab.exchange.vertex_cut.attention_parts import attend_halves
+from gnnqlab.kernels.sparse.attention import pack_rows, segment_sum
+from gnnqlab.message.channels.incoming import Incoming
+
+__all__ = ["Attend", "AttendBackward", "AttendForward"]
+
+_RECIPROCAL = 2
+"""Place of the reciprocal sum in what :func:`pack_rows` makes."""
+
+
+def _weight(sampling: Sampling) -> float:
+    """Return how many times a neighbour that was kept counts in the softmax."""
+    return sampling.factor if sampling.attention == "weights" else 1.0
+
+
+class AttendForward:
+    rounds, chained = 1, False
+
+    def __init__(self, call: Call, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float) -> None:
+        assert call.adjacency is not None
+        self.call, self.adjacency, self.z, self.slope = call, call.adjacency, z, slope
+        self.a_source = a_source
+        products = call.products
+        self._source_operand = products.of_logits.operand((z * a_source).sum(-1))
+        self.source = products.of_logits.dense(self._source_operand)
+        self.target = rounded(products, (z * a_target).sum(-1))
+        self.sampled_in: int | None = None
+        self.out = torch.empty_like(z)
+        self.stats: list[Tensor] = []
+        self._halo_operand: Operand | None = None
+
+    def prepare(self) -> None:
+        pass
+
+    def post(self, round: int) -> Incoming:
+        call, hop, z = self.call, self.call.hop, self.z.flatten(1)
+        halo = z.new_empty(call.boundary.sampling.num_rows(call.sample), z.shape[1])  # kept for the backward pass
+        call.boundary.see(halo)
+        channel, plan = call.boundary.channel(hop, "forward"), call.plan("forward", call.sample)
+        return channel.post(z, halo, epoch=hop.epoch, plan=plan, sampled_in=call.sample)
+
+    def independent(self) -> None:
+        with self.call.part("central", "forward"):
+            self._rows(0, self.call.boundary.num_central)
+
+    def wait(self, round: int, came: Came) -> None:
+        halo, self.sampled_in = self.call.came(came.decode()), came.sampled_in
+        self.halo = halo.view(halo.shape[0], *self.z.shape[1:])
+
+    def dependent(self, round: int) -> None:
+        boundary = self.call.boundary
+        with self.call.part("marginal", "forward"):
+            if self.sampled_in is not None:
+                self._sampled(self.sampled_in)
+                return
+            self.halo_source = self._halo_logits()
+            self._rows(boundary.num_central, boundary.num_owned)
+
+    def halo_operand(self) -> Operand:
+        """The rows that came, as products take them; made once."""
+        if self._halo_operand is None:
+            products, boundary = self.call.products, self.call.boundary
+            ids = boundary.halo_ids(self.sampled_in)
+            self._halo_operand = products.halo(self.halo, products.operand(self.z), ids)
+        return self._halo_operand
+
+    def _halo_logits(self) -> Tensor:
+        """Halves of the logits of the rows that came, rounded as their owners round them."""
+        logits, ids = self.call.products.of_logits, self.call.boundary.halo_ids(self.sampled_in)
+        return logits.dense(logits.halo((self.halo * self.a_source).sum(-1), self._source_operand, ids))
+
+    def _sampled(self, epoch: int) -> None:
+        boundary, products = self.call.boundary, self.call.products
+        sampling, central = boundary.sampling, boundary.num_central
+        if sampling.attention == "input":
+            self.halo = self.halo * sampling.factor
+        self.halo_source = self._halo_logits()
+        self.out[central:], stats = attend_halves(
+            (sampling.owned(self.adjacency), sampling.kept(self.adjacency, epoch)),
+            (products.operand(self.z), self.halo_operand()),
+            (self.source, self.halo_source),
+            self.target[central:],
+            weight=_weight(sampling),
+            slope=self.slope,
+            products=products,
+        )
+        self.stats.append(stats)
+
+    def _rows(self, first: int, last: int) -> None:
+        products, needs_halo = self.call.products, last > self.call.boundary.num_central
+        halo = (self.halo_operand(), self.halo_source) if needs_halo else (None, None)
+        _, stats = products.attend_rows(
+            self.adjacency,
+            products.operand(self.z),
+            self.source,
+            self.target,
+            *halo,
+            slope=self.slope,
+            rows=(first, last),
+            out=self.out[first:last],
+        )
+        self.stats.append(stats)
+
+
+class AttendBackward:
+    rounds, chained = 1, False
+
+    def __init__(
+        self, call: Call, slope: float, saved: tuple[Operand, ...], gradient: Tensor, sampled_in: int | None
+    ) -> None:
+        assert call.adjacency is not None
+        self.call, self.adjacency, self.slope, self.sampled_in = call, call.adjacency, slope, sampled_in
+        self.z, self.a_source, self.a_target, self.source, target, self.halo, halo_source, out, stats = saved
+        products = call.products
+        self.halo_source, self.gradient = halo_source, products.operand(gradient)
+        self.packed = pack_rows(target, stats, products.dense(self.gradient), products.dense(out))
+        shape = (call.adjacency.num_edges, self.source.shape[1])
+        self.edge_gradients = stats.new_empty(shape) if sampled_in is None else stats.new_zeros(shape)
+        self.out = torch.empty_like(gradient)
+
+    def prepare(self) -> None:
+        boundary = self.call.boundary
+        with self.call.part("marginal", "backward"):
+            if self.sampled_in is None:
+                columns = (boundary.num_owned, boundary.num_owned + boundary.num_halo)
+                self.halo_gradient, d_source = self._columns(self.halo, self.halo_source, columns)
+            else:
+                self.halo_gradient, d_source = self._sampled(self.sampled_in)
+            boundary.see(self.halo_gradient)
+            self.d_a_source = (d_source.unsqueeze(-1) * self.call.products.dense(self.halo)).sum(0)
+            self.halo_gradient += d_source.unsqueeze(-1) * self.a_source
+            if self.sampled_in is not None and boundary.sampling.attention == "input":
+                self.halo_gradient *= boundary.sampling.factor
+
+    def post(self, round: int) -> Incoming:
+        call, hop = self.call, self.call.hop
+        plan, channel = call.plan("backward", self.sampled_in), call.boundary.channel(hop, "backward")
+        gradient, size = self.halo_gradient.flatten(1), self.out.flatten(1).shape
+        how: dict[str, Any] = {"plan": plan, "sampled_in": self.sampled_in, "still": True}  # nobody else has them
+        return channel.post(gradient, size, epoch=hop.epoch, **how)
+
+    def independent(self) -> None:
+        with self.call.part("central", "backward"):
+            d_z, d_source = self._columns(self.z, self.source, (0, self.call.boundary.num_owned))
+            d_target = segment_sum(self.adjacency, self.edge_gradients)
+            if self.sampled_in is not None:
+                d_target[self.call.boundary.num_central :] += self.through_halo
+            z = self.call.products.dense(self.z)
+            self.d_a_source += (d_source.unsqueeze(-1) * z).sum(0)
+            self.d_a_target = (d_target.unsqueeze(-1) * z).sum(0)
+            torch.add(d_z, d_source.unsqueeze(-1) * self.a_source, out=self.out)
+            self.out += d_target.unsqueeze(-1) * self.a_target
+
+    def wait(self, round: int, came: Came) -> None:
+        came.wait()
+        self.came = came
+
+    def dependent(self, round: int) -> None:
+        self.came.decode(self.out.flatten(1))
+
+    def _sampled(self, epoch: int) -> tuple[Tensor, Tensor]:
+        boundary, sampling = self.call.boundary, self.call.boundary.sampling
+        kept, central = sampling.kept(self.adjacency, epoch), boundary.num_central
+        packed = self.packed[central:].clone()
+        packed[:, _RECIPROCAL] *= _weight(sampling)
+        edge_gradients = self.source.new_empty(kept.num_edges, self.source.shape[1])
+        gradients = self.call.products.attend_columns(
+            kept,
+            self.halo,
+            self.halo_source,
+            packed,
+            self.call.products.part(self.gradient, (central, boundary.num_owned)),
+            edge_gradients,
+            columns=(0, kept.num_columns),
+            slope=self.slope,
+        )
+        self.through_halo = segment_sum(kept, edge_gradients)
+        """Gradient of the target logits of marginal rows, through their halo neighbours."""
+        return gradients
+
+    def _columns(self, values: Tensor, logits: Tensor, columns: tuple[int, int]) -> tuple[Tensor, Tensor]:
+        return self.call.products.attend_columns(
+            self.adjacency,
+            values,
+            logits,
+            self.packed,
+            self.gradient,
+            self.edge_gradients,
+            columns=columns,
+            slope=self.slope,
+        )
+
+
+class Attend(torch.autograd.Function):
+    """Attention, by the schedule of the call; see the head of this file."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, a_source: Tensor, a_target: Tensor, call: Call, slope: float) -> Tensor:
+        step = AttendForward(call, z.contiguous(), a_source, a_target, slope)
+        call.schedule.run(step, call.place("forward"))
+        ctx.call, ctx.slope, ctx.sampled_in = call, slope, step.sampled_in
+        products = call.products
+        z, ids = products.saved(products.operand(step.z)), call.boundary.halo_ids(step.sampled_in)
+        halo = products.saved(step.halo_operand(), ids, like=z)
+        out = products.saved(step.out)
+        of_rows = (step.source, step.target, halo, step.halo_source, out, torch.cat(step.stats))
+        keep(ctx, z, a_source, a_target, *of_rows)
+        return step.out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        step = AttendBackward(ctx.call, ctx.slope, kept(ctx), gradients[0].contiguous(), ctx.sampled_in)
+        ctx.call.schedule.run(step, ctx.call.place("backward"))
+        return step.out, step.d_a_source, step.d_a_target, None, None

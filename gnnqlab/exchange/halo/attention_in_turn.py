@@ -1,0 +1,220 @@
+"""Attention over an edge-cut with the rows of one worker at a time (SAR, Mostafa, MLSys 2022, its case 2).
+
+Letters: N owned, M marginal, H_k halo rows of one owner, K heads, F features of a head. Forward, what each owner's rows
+add to a marginal node is merged by the largest logit so far, as in :mod:`gnnqlab.exchange.vertex_cut.attention_parts`;
+neither rows nor coefficients are kept. Backward, the rows are fetched again, in the bytes in which they came first, so
+that a quantized row is the same both times; coefficients are found again from two numbers a row, and each owner's
+gradients go home before the next one's rows are looked at. Gradients take the memory of the rows they are of, a piece
+at a time: a row is not needed any more once its gradient is known, so that a turn holds one matrix ``(H_k, K F)`` and
+not two.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnqlab.compute.kept import keep, kept
+from gnnqlab.compute.products import Operand
+from gnnqlab.exchange.halo.boundary import Call
+from gnnqlab.exchange.halo.turns import Turns
+from gnnqlab.exchange.schedules.schedule import Came
+from gnnqlab.exchange.vertex_cut.attention_parts import attended, finished, merged
+from gnnqlab.kernels.sparse.attention import pack_rows, segment_sum
+from gnnqlab.message.channels.incoming import Incoming
+
+__all__ = ["AttendInTurn"]
+
+PIECES = 8
+"""In how many pieces a turn's gradients are made, on every worker alike: one of them is what lies beside its rows."""
+
+
+class _Forward:
+    chained = False
+
+    def __init__(self, call: Call, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float) -> None:
+        assert call.adjacency is not None
+        self.call, self.adjacency, self.z, self.slope = call, call.adjacency, z, slope
+        self.turns, self.rounds = _turns(call), call.rounds
+        self.a_source = a_source
+        self.source, self.target = (z * a_source).sum(-1), (z * a_target).sum(-1)
+        self.out = torch.empty_like(z)
+
+    def prepare(self) -> None:
+        pass
+
+    def post(self, round: int) -> Incoming:
+        return _fetched(self.call, self.z, round)
+
+    def independent(self) -> None:
+        central, products = self.call.boundary.num_central, self.call.products
+        values = products.operand(self.z)
+        with self.call.part("central", "forward"):
+            _, self.central_stats = products.attend_rows(
+                self.adjacency,
+                values,
+                self.source,
+                self.target,
+                slope=self.slope,
+                rows=(0, central),
+                out=self.out[:central],
+            )
+        with self.call.part("marginal", "forward"):
+            owned = self.turns.owned(self.adjacency)
+            target = self.target[central:]
+            self.so_far = attended(owned, values, self.source, target, slope=self.slope, products=products)
+
+    def wait(self, round: int, came: Came) -> None:
+        rows = self.call.came(came.decode())
+        self.halo = rows.view(rows.shape[0], *self.z.shape[1:])
+
+    def dependent(self, round: int) -> None:
+        central, products = self.call.boundary.num_central, self.call.products
+        with self.call.part("marginal", "forward"):
+            block, target = self.turns.block(self.adjacency, round), self.target[central:]
+            logits = _logits(self.halo, self.a_source)
+            came = attended(block, self.halo, logits, target, slope=self.slope, products=products)
+            self.so_far = merged(self.so_far, came)
+            del self.halo  # the next one takes its memory
+            if round + 1 == self.rounds:
+                self.out[central:], stats = finished(self.so_far)
+                self.stats = torch.cat((self.central_stats, stats))
+                del self.so_far
+
+
+class _Backward:
+    chained = False
+
+    def __init__(self, call: Call, slope: float, saved: tuple[Operand, ...], gradient: Tensor) -> None:
+        assert call.adjacency is not None
+        self.call, self.adjacency, self.slope = call, call.adjacency, slope
+        self.turns, self.rounds = _turns(call), call.rounds
+        self.z, self.values, self.a_source, self.a_target, self.source, target, out, stats = saved
+        products = call.products
+        self.gradient = products.operand(gradient)
+        self.packed = pack_rows(target, stats, products.dense(self.gradient), out)
+        self.edge_gradients = out.new_empty(call.adjacency.num_edges, self.source.shape[1])
+        self.out = torch.empty_like(gradient)
+        self._homes: deque[Incoming] = deque()
+
+    def prepare(self) -> None:
+        pass
+
+    def post(self, round: int) -> Incoming:
+        return _fetched(self.call, self.z, round)
+
+    def independent(self) -> None:
+        with self.call.part("central", "backward"):
+            d_z, d_source = self._columns(self.values, self.source, (0, self.call.boundary.num_owned))
+            self.d_a_source = (d_source.unsqueeze(-1) * self.z).sum(0)
+            torch.add(d_z, d_source.unsqueeze(-1) * self.a_source, out=self.out)
+
+    def wait(self, round: int, came: Came) -> None:
+        rows = came.decode()
+        self.halo = rows.view(rows.shape[0], *self.z.shape[1:])
+
+    def dependent(self, round: int) -> None:
+        call, turn, first = self.call, self.turns[round], self.call.boundary.num_owned
+        with call.part("marginal", "backward"):
+            for begin, stop in _pieces(turn.num_rows):
+                self._replace(self.halo[begin:stop], first + turn.first + begin)
+        halo_gradient = self.halo
+        del self.halo
+        plan, channel = turn.plans["backward"], call.boundary.channel(call.hop, "backward")
+        size, last = self.out.flatten(1).shape, round + 1 == self.rounds
+        most = getattr(call.schedule, "depth", 0)
+        self._land(most - 1)  # they have had this turn's products to travel in: their bytes are not needed twice
+        self._homes.append(channel.post(halo_gradient.flatten(1), size, epoch=call.hop.epoch, plan=plan))
+        del halo_gradient  # what travels is a copy
+        self._land(0 if last else most)
+        if last:
+            self._through_targets()
+
+    def _land(self, most: int) -> None:
+        """Add up gradients that came home until so many turns' at most are under way."""
+        while len(self._homes) > max(most, 0):
+            self._homes.popleft().decode(self.out.flatten(1))
+
+    def _replace(self, rows: Tensor, column: int) -> None:
+        """Put the gradients of some halo rows where the rows are; the first is that of a column of the matrix."""
+        logits = (rows * self.a_source).sum(-1)
+        gradient, d_source = self._columns(rows, logits, (column, column + rows.shape[0]))
+        self.call.boundary.see(gradient)
+        self.d_a_source += (d_source.unsqueeze(-1) * rows).sum(0)
+        torch.add(gradient, d_source.unsqueeze(-1) * self.a_source, out=rows)
+
+    def _through_targets(self) -> None:
+        with self.call.part("marginal", "backward"):
+            d_target = segment_sum(self.adjacency, self.edge_gradients)
+            self.d_a_target = (d_target.unsqueeze(-1) * self.z).sum(0)
+            self.out += d_target.unsqueeze(-1) * self.a_target
+
+    def _columns(self, values: Operand, logits: Tensor, columns: tuple[int, int]) -> tuple[Tensor, Tensor]:
+        return self.call.products.attend_columns(
+            self.adjacency,
+            values,
+            logits,
+            self.packed,
+            self.gradient,
+            self.edge_gradients,
+            columns=columns,
+            slope=self.slope,
+        )
+
+
+def _pieces(num_rows: int) -> Iterator[tuple[int, int]]:
+    """Yield where each piece of a turn's rows begins and ends: as many pieces on every worker, some of them empty."""
+    for k in range(PIECES):
+        yield num_rows * k // PIECES, num_rows * (k + 1) // PIECES
+
+
+def _logits(rows: Tensor, vector: Tensor) -> Tensor:
+    """Return the halves of logits ``<vector, row>``, ``(H_k, K)``, whose products are never all there at once."""
+    out = rows.new_empty(rows.shape[:2])
+    for begin, stop in _pieces(rows.shape[0]):
+        torch.sum(rows[begin:stop] * vector, -1, out=out[begin:stop])
+    return out
+
+
+def _turns(call: Call) -> Turns:
+    assert call.turns is not None, "attention in turn needs turns"
+    return call.turns
+
+
+def _fetched(call: Call, z: Tensor, round: int) -> Incoming:
+    """Post the fetch of a turn's rows: the same bytes forward and, in the same epoch, backward."""
+    turn, rows = _turns(call)[round], z.flatten(1)
+    halo, channel = call.boundary.turn_buffer(turn, rows), call.boundary.channel(call.hop, "forward")
+    return channel.post(rows, halo, epoch=call.hop.epoch, plan=turn.plans["forward"])
+
+
+class AttendInTurn(torch.autograd.Function):
+    """Attention with the rows of one worker at a time; see the head of this file."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, a_source: Tensor, a_target: Tensor, call: Call, slope: float) -> Tensor:
+        step = _Forward(call, z.contiguous(), a_source, a_target, slope)
+        call.schedule.run(step, call.place("forward"))
+        ctx.call, ctx.slope = call, slope
+        keep(
+            ctx,
+            step.z,
+            call.products.operand(step.z),
+            a_source,
+            a_target,
+            step.source,
+            step.target,
+            step.out,
+            step.stats,
+        )
+        return step.out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        step = _Backward(ctx.call, ctx.slope, kept(ctx), gradients[0].contiguous())
+        ctx.call.schedule.run(step, ctx.call.place("backward"))
+        return step.out, step.d_a_source, step.d_a_target, None, None

@@ -1,0 +1,238 @@
+"""What the steps of an edge-cut share on one worker: plans, samples, channels, and the buffers where halo rows land."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from gnnqlab.compute import Products
+from gnnqlab.exchange.halo.sampling import Sampling
+from gnnqlab.exchange.halo.turns import Turn, Turns
+from gnnqlab.exchange.hop import Hop
+from gnnqlab.exchange.schedules.schedule import Runner
+from gnnqlab.exchange.timeline import Timeline
+from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.message.channels.channel import ByteBuffers, Channel
+from gnnqlab.message.channels.wires import Wires
+from gnnqlab.message.place import Place
+from gnnqlab.message.transport.ahead import Ahead
+from gnnqlab.partition.plan import Plan
+from gnnqlab.partition.shard import Shard
+
+__all__ = ["Boundary", "Call"]
+
+
+def _nobody(tensor: Tensor) -> None:
+    pass
+
+
+class Boundary:
+    """The rows that one worker exchanges under an edge-cut."""
+
+    stands_for: ClassVar[dict[str, str]] = {"_halos": "halo", "_static": "halo"}
+
+    def __init__(
+        self,
+        shard: Shard,
+        wires: Wires,
+        *,
+        lag: int,
+        in_turn: bool = False,
+        timeline: Timeline,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.num_owned, self.num_central, self.num_halo = shard.num_owned, shard.num_central, shard.num_halo
+        self.wires, self.timeline = wires, timeline
+        self.owners_drop = lag == 0
+        """Whether a row's owner puts dropout's mask on its gradient, once all parts are there; see :class:`Call`."""
+        self._lag = lag
+        self._halo_ids = shard.halo.to(device)
+        self._plans = {direction: shard.plan(direction, device) for direction in ("forward", "backward")}
+        self.sampling = Sampling(
+            wires.sampler,
+            self._plans,
+            num_owned=shard.num_owned,
+            num_central=shard.num_central,
+            num_halo=shard.num_halo,
+            seed=wires.seed,
+            lag=lag,
+        )
+        """Which rows travel in an epoch, and what they count."""
+        owned, central = shard.num_owned, shard.num_central
+        in_turn = in_turn and shard.workers > 1
+        self.turns = Turns(self._plans, num_owned=owned, num_central=central) if in_turn else None
+        """Whose rows come when, where those of one worker come at a time."""
+        self.see: Callable[[Tensor], None] = _nobody
+        """Told of memory for halo rows and their gradients when it is asked for."""
+        self._bytes: ByteBuffers = {}
+        """Memory of messages of which no two are under way at once: all, or evaluation's where rows outlive a step."""
+        self._ahead = None if lag or self.turns is not None else Ahead(self._bytes)
+        self._channels: dict[Place, Channel] = {}
+        self._exact: dict[Place, Channel] = {}
+        self._once: list[Channel] = []
+        self._static: dict[int, Tensor] = {}
+        self._halos: dict[tuple[int, int, int], Tensor] = {}
+
+    @property
+    def still(self) -> bool:
+        """Whether what a step sends stays as it is until it has gone: whoever posts it waits for it."""
+        return self._lag == 0
+
+    @property
+    def channels(self) -> list[Channel]:
+        """The channels of training passes, and those of rows that travel once."""
+        return [*self._channels.values(), *self._once]
+
+    @property
+    def every_channel(self) -> list[Channel]:
+        """Those of evaluation too."""
+        return [*self.channels, *self._exact.values()]
+
+    def channel(self, hop: Hop, direction: str) -> Channel:
+        """Return the channel of a hop and direction: outside training one of float32 rows, which counts nowhere."""
+        place, plan = Place(hop.layer, direction), self._plans[direction]
+        how: dict[str, Any] = {"launch": self.timeline.stages.after_launch, "keeps_buffers": self.turns is None}
+        if not hop.training:
+            if self._ahead is not None:
+                self._ahead.leave()
+            if place not in self._exact:
+                how["buffers"] = self._bytes
+                self._exact[place] = self.wires.exact_channel(place, plan, phases=self.timeline, **how)
+            return self._exact[place]
+        if place not in self._channels:
+            how |= {"buffers": None if self._lag else self._bytes, "ahead": self._ahead}
+            phases = partial(self.timeline, place=place)
+            self._channels[place] = self.wires.channel(place, plan, phases=phases, **how)
+        return self._channels[place]
+
+    def halo_buffer(self, layer: int, like: Tensor, buffer: int, sampled_in: int | None) -> Tensor:
+        """Return a buffer for the halo rows of a layer, ``(H, D)``, or as many rows as an epoch's sample has.
+
+        It is kept from epoch to epoch. With rows of two epochs and their gradients about at once, each has a ``buffer``
+        of its own; where no row outlives its step, layers of the same width share one. Under a sampler whole halos,
+        those of evaluation, are not kept: they would outweigh the others.
+        """
+        num_rows, columns = self.sampling.num_rows(sampled_in), like.shape[1]
+        codec = self.wires.codec_of("forward")
+        if self.sampling.active and sampled_in is None:
+            return self.seen(codec.rows(num_rows, columns, like.device))
+        key = (layer, columns, buffer) if self._lag else (0, columns, 0)
+        if key not in self._halos or self._halos[key].shape[0] < num_rows:
+            spare = num_rows // 16 if self.sampling.active else 0  # the next sample may be larger
+            self._halos[key] = self.seen(codec.rows(num_rows + spare, columns, like.device))
+        return self._halos[key][:num_rows]
+
+    def turn_buffer(self, turn: Turn, like: Tensor) -> Tensor:
+        """Return memory for the halo rows of a turn, ``(H_k, D)``, which lives as long as they are used."""
+        return self.seen(self.wires.codec_of("forward").rows(turn.num_rows, like.shape[1], like.device))
+
+    def seen(self, halo: Tensor) -> Tensor:
+        """Return halo rows, or their gradients, after telling who watches that they are there."""
+        self.see(halo)
+        return halo
+
+    def halo_ids(self, sampled_in: int | None) -> Tensor:
+        """Return the global ids of halo rows, int64 ``(H,)``, or of those that an epoch's sample has."""
+        return self._halo_ids if sampled_in is None else self._halo_ids[self.sampling.rows(sampled_in)]
+
+    @property
+    def halo_bytes(self) -> int:
+        """Bytes of the halo buffers that are kept from epoch to epoch, those of static rows included."""
+        return sum(halo.untyped_storage().nbytes() for halo in self.halos)
+
+    @property
+    def halos(self) -> list[Tensor]:
+        """The halo buffers that are kept from epoch to epoch, those of static rows included."""
+        return [*self._halos.values(), *self._static.values()]
+
+    def kept_halo(self, layer: int, x: Tensor, epoch: int) -> Tensor:
+        """Return the halo rows of a static input; they travel once, in full."""
+        if layer not in self._static:
+            halo = self.seen(x.new_empty(self.num_halo, x.shape[1]))
+            place = Place(layer, "forward")
+            phases = partial(self.timeline, place=place)
+            once = self.wires.exact_channel(place, self._plans["forward"], phases=phases, keeps_buffers=False)
+            self._once.append(once)
+            once.post(x, halo, epoch=epoch).decode()
+            self._static[layer] = halo
+        return self._static[layer]
+
+    def forget(self) -> None:
+        """Let every row travel next time, whatever receivers hold."""
+        for channel in self._channels.values():
+            channel.forget()
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One look at neighbours: the arguments of its steps that are not tensors.
+
+    Where receivers keep rows over epochs, these travel as they were before dropout, and who sums them puts this epoch's
+    mask on. Backward, a schedule of older rows sends what this epoch's mask leaves of a halo row's gradient, as PipeGCN
+    does. A cache holds gradients as they are before the mask, which changes in every epoch where they may not: there
+    the owner puts it on their sum.
+    """
+
+    boundary: Boundary
+    adjacency: Adjacency | None
+    """``(N, N + H)``, central rows first; ``None`` where rows are only wanted, not multiplied."""
+    hop: Hop
+    schedule: Runner
+    """Runs its steps."""
+    products: Products
+    """Run its products."""
+
+    @property
+    def kept(self) -> bool:
+        """Whether these rows travel once in the whole run."""
+        return self.hop.static and self.adjacency is not None and self.boundary.wires.keep_static
+
+    @property
+    def turns(self) -> Turns | None:
+        """Whose rows come when; ``None``: those of all come at once."""
+        return None if self.kept else self.boundary.turns
+
+    @property
+    def rounds(self) -> int:
+        """How many exchanges a look at neighbours takes."""
+        return 1 if self.turns is None else len(self.turns)
+
+    @property
+    def sample(self) -> int | None:
+        """Epoch whose sample travels; ``None``: all rows do."""
+        sampled = self.hop.training and not self.kept and self.boundary.sampling.active
+        return self.hop.epoch if sampled else None
+
+    @property
+    def drops_gradients(self) -> bool:
+        """Whether the gradients of halo rows leave with this epoch's dropout mask on them."""
+        return self.hop.drop is not None and not self.boundary.owners_drop
+
+    def dropped(self, halo: Tensor, sampled_in: int | None) -> Tensor:
+        """Return halo rows, or their gradients, with this epoch's dropout mask on them."""
+        drop = self.hop.drop
+        return halo if drop is None else drop.rows(halo, self.boundary.halo_ids(sampled_in))
+
+    def came(self, rows: Tensor) -> Tensor:
+        """Return rows that came and are to be multiplied, after telling the products if they were rounded."""
+        if self.hop.training and not self.kept and self.boundary.wires.rounds("forward"):
+            self.products.again(rows.numel())
+        return rows
+
+    def place(self, direction: str) -> Place:
+        """Return the place of its steps in a direction."""
+        return Place(self.hop.layer, direction)
+
+    def part(self, what: str, direction: str) -> AbstractContextManager[object]:
+        """Run a part of a step; unseen outside training."""
+        return self.boundary.timeline(what, self.place(direction) if self.hop.training else None)
+
+    def plan(self, direction: str, sampled_in: int | None) -> Plan | None:
+        """Return the rows of an epoch's sample, which are all that a halo then holds; ``None``: all rows."""
+        return None if sampled_in is None else self.boundary.sampling.plan(direction, sampled_in)

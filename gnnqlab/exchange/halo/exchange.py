@@ -1,0 +1,205 @@
+"""The exchange of an edge-cut: pull boundary rows forward, send the gradients of halo rows home.
+
+Letters: N owned, H halo, D columns in, O columns out, K heads of F features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from gnnqlab.compute import Products
+from gnnqlab.compute.float32 import PLAIN
+from gnnqlab.exchange.formula import Looked, Moved, Sizes
+from gnnqlab.exchange.halo.attention import Attend
+from gnnqlab.exchange.halo.attention_in_turn import AttendInTurn
+from gnnqlab.exchange.halo.boundary import Boundary, Call
+from gnnqlab.exchange.halo.convolution import Convolve
+from gnnqlab.exchange.halo.extension import Extend
+from gnnqlab.exchange.halo.sums import Aggregate
+from gnnqlab.exchange.hop import Hop
+from gnnqlab.exchange.schedules.schedule import Schedule, Synchronous
+from gnnqlab.exchange.stages import stages_on
+from gnnqlab.exchange.timeline import Timeline
+from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.message.channels.channel import Channel
+from gnnqlab.message.channels.wires import Wires
+from gnnqlab.message.place import Phases, no_phases
+from gnnqlab.partition.shard import Shard
+
+__all__ = ["Halo", "HaloExchange"]
+
+
+@dataclass(frozen=True)
+class Halo:
+    """Recipe part of the axis ``exchange``: halo rows are copies of their owners' rows (edge-cut)."""
+
+    takes_cuts_of: ClassVar[str] = "nodes"
+    """Copies are pulled from a node's one owner, who has its whole sum: what a cut of nodes gives."""
+    takes_turns: ClassVar[bool] = True
+    """Whether the rows of one worker can come at a time: a sum over neighbours is a sum over their owners."""
+
+    def moved(self, look: Looked, sizes: Sizes) -> Moved:
+        """Return what a look moves: halo rows forward, their gradients back, where the rows learn."""
+        back = [("backward", sizes.copies, look.columns)] if look.needs_gradient else []
+        return [("forward", sizes.copies, look.columns), *back]
+
+    def join(
+        self,
+        shard: Shard,
+        wires: Wires,
+        schedule: Schedule,
+        products: Products = PLAIN,
+        *,
+        device: torch.device | str = "cpu",
+        phases: Phases = no_phases,
+    ) -> HaloExchange:
+        """Return the exchange of one worker.
+
+        Args:
+            shard: its share of the graph.
+            wires: how its rows travel.
+            schedule: when, relative to computation.
+            products: run the sums and products around them.
+            phases: the epoch's clock.
+        """
+        return HaloExchange(shard, wires, schedule, products, device=device, phases=phases)
+
+
+class HaloExchange:
+    """Looks at neighbours under an edge-cut; see :class:`gnnqlab.exchange.protocol.Exchange`."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        wires: Wires,
+        schedule: Schedule,
+        products: Products = PLAIN,
+        *,
+        device: torch.device | str = "cpu",
+        phases: Phases = no_phases,
+    ) -> None:
+        self.products = products
+        """What this worker multiplies with."""
+        self.lag = schedule.lag
+        self.keeps_rows = shard.workers > 1 and (self.lag > 0 or wires.holds_rows)
+        """Whether a receiver may use a row in another epoch than that of its post."""
+        self.looks_first = self.keeps_rows and getattr(schedule, "dropped_by", "receiver") == "receiver"
+        """Whether dropped rows are summed before they are projected, however narrow that would make them."""
+        self.schedule = schedule.build()
+        """Runs the steps of training passes."""
+        self.timeline = Timeline(phases, stages_on(device))
+        self.in_turn = getattr(schedule, "in_turn", False)
+        """Whether the rows of one worker come at a time, outside training too."""
+        self.boundary = Boundary(
+            shard, wires, lag=self.lag, in_turn=self.in_turn, timeline=self.timeline, device=device
+        )
+        """What travels, and where it lands."""
+        self.adjacencies: dict[int, Adjacency] = {}
+        """Matrix that each layer of a training pass used last."""
+
+    @property
+    def channels(self) -> list[Channel]:
+        """The channels of training passes; evaluation has its own, which count nowhere."""
+        return self.boundary.channels
+
+    def aggregate(self, adjacency: Adjacency, x: Tensor, hop: Hop) -> Tensor:
+        """Return ``A [x; halo(x)]`` for owned rows, differentiable in ``x``.
+
+        Args:
+            adjacency: ``(N, N + H)``, central rows first.
+            x: rows of owned nodes, float32 ``(N, D)``.
+            hop: which look at neighbours this is.
+
+        Returns:
+            float32 ``(N, D)``.
+        """
+        result: Tensor = Aggregate.apply(hop.own(x), _before(x, hop), self._call(adjacency, hop))
+        return result
+
+    def convolve(
+        self, adjacency: Adjacency, x: Tensor, weight: Tensor, bias: Tensor, self_weight: Tensor | None, hop: Hop
+    ) -> Tensor:
+        """Return ``A [x; halo(x)] weight + x self_weight + bias`` for owned rows, differentiable in all tensors.
+
+        Args:
+            adjacency, x, hop: as for :meth:`aggregate`.
+            weight: ``(D, O)``; ``self_weight`` the same, or ``None`` for no such term; ``bias`` ``(O,)``.
+
+        Returns:
+            float32 ``(N, O)``.
+        """
+        call = self._call(adjacency, hop)
+        result: Tensor = Convolve.apply(hop.own(x), _before(x, hop), weight, bias, self_weight, call)
+        return result
+
+    def attend(
+        self, adjacency: Adjacency, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float, hop: Hop
+    ) -> Tensor:
+        """Return attention-weighted sums of ``[z; halo(z)]`` for owned rows, differentiable in z and both vectors.
+
+        ``e_vu = leaky(<a_target, z_v> + <a_source, z_u>)``, ``out_v = sum over u of softmax_u(e_vu) z_u``
+        (GAT, Velickovic et al. 2018, Eq. 2 to 4).
+
+        Args:
+            adjacency: ``(N, N + H)``, central rows first; weights are not used.
+            z: projected rows of owned nodes, float32 ``(N, K, F)``.
+            a_source, a_target: the two halves of the attention vector, ``(K, F)``.
+            slope: of the leaky rectifier.
+            hop: as for :meth:`aggregate`.
+
+        Returns:
+            float32 ``(N, K, F)``.
+        """
+        call = self._call(adjacency, hop, fixed_weights=False)
+        attend = Attend if call.turns is None else AttendInTurn
+        result: Tensor = attend.apply(z, a_source, a_target, call, slope)
+        return result
+
+    def extend(self, x: Tensor, hop: Hop) -> Tensor:
+        """Return owned rows with halo rows behind them, ``(N + H, D)``, differentiable in ``x``.
+
+        Under a sampler halo rows are those that were kept, divided by p, and zeros.
+
+        Raises:
+            ValueError: if a training pass under a schedule of older rows asks for it, or any pass under one that
+                holds the rows of one worker at a time.
+        """
+        if self.in_turn:
+            raise ValueError(
+                "extend holds all halo rows at once, got a schedule that frees those of one worker before those of "
+                "the next; call aggregate or attend, or choose schedule Synchronous() or Overlapped()"
+            )
+        if self.lag and hop.training:
+            raise ValueError(
+                f"extend moves the rows of this epoch, got a schedule whose rows are {self.lag} epoch(s) old; call "
+                "aggregate or attend, or choose schedule Synchronous() or Overlapped()"
+            )
+        result: Tensor = Extend.apply(x, self._call(None, hop))
+        return result
+
+    def release(self) -> None:
+        """Start moving what the schedule held back until the weight gradients are summed."""
+        self.schedule.release()
+
+    def drain(self) -> None:
+        """Return when nothing is under way any more."""
+        self.schedule.drain()
+
+    def forget(self) -> None:
+        """Let every row travel next time, whatever receivers hold; all workers between the same two epochs."""
+        self.boundary.forget()
+
+    def _call(self, adjacency: Adjacency | None, hop: Hop, *, fixed_weights: bool = True) -> Call:
+        if hop.training and adjacency is not None and fixed_weights:
+            self.adjacencies[hop.layer] = adjacency
+        schedule = self.schedule if hop.training or self.in_turn else Synchronous()
+        return Call(self.boundary, adjacency, hop, schedule, self.products.exact if hop.exact else self.products)
+
+
+def _before(x: Tensor, hop: Hop) -> Tensor | None:
+    """Return the rows that travel, where these are not those that are summed: rows before dropout."""
+    return None if hop.drop is None else x

@@ -1,0 +1,210 @@
+"""Weighted sums over an edge-cut as the five verbs, forward and backward.
+
+Letters: N owned, C central, H halo, D features. For ``y = A [x; halo]`` with rows of A split central |
+marginal, central rows need no halo; in the backward pass the gradients of halo rows, ``(A^T dy)[N:]``, go to
+their owners and are added to ``(A^T dy)[:N]``. Both are sums over the halo's owners too, so they may run one owner at a
+time: ``y = A_own x + sum over k of A_k halo_k``, whose rows and gradients live for their round only.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnqlab.compute.products import Operand
+from gnnqlab.exchange.halo.boundary import Call
+from gnnqlab.exchange.halo.turns import Turn
+from gnnqlab.exchange.schedules.schedule import Came
+from gnnqlab.message.channels.incoming import Incoming
+
+__all__ = ["Aggregate", "SumBackward", "SumForward"]
+
+_HALO_GRADIENTS, _EXACT = 2, 3
+"""Which halo buffers these are where rows of two epochs, 0 and 1, are about at once: evaluation leaves them alone."""
+
+
+class SumForward:
+    """``y = A [x; halo]``; under a sampler the halo, and the columns of A, are those kept, which weigh 1/p as much.
+
+    Args:
+        call: which look at neighbours this is.
+        x: what is summed of owned rows.
+        before: what travels of them, if that is not x: rows before dropout.
+    """
+
+    chained = False
+
+    def __init__(self, call: Call, x: Tensor, before: Tensor | None = None) -> None:
+        assert call.adjacency is not None
+        self.call, self.x, self.adjacency = call, x, call.adjacency
+        self.rounds = call.rounds
+        self._travels = x if before is None else before
+        sums = torch.float32 if x.dtype == torch.bfloat16 else x.dtype
+        self.out = x.new_empty(call.boundary.num_owned, x.shape[1], dtype=sums)
+        self.sampled_in: int | None = None
+        """Epoch whose sample the halo rows in use are."""
+
+    def prepare(self) -> None:
+        pass
+
+    def post(self, round: int) -> Came:
+        call, hop, sample = self.call, self.call.hop, self.call.sample
+        if call.kept:
+            return Kept(call.boundary.kept_halo(hop.layer, self._travels, hop.epoch))
+        channel = call.boundary.channel(hop, "forward")
+        if call.turns is not None:
+            turn = call.turns[round]
+            halo = call.boundary.turn_buffer(turn, self.x)
+            return channel.post(channel.taken(self._travels), halo, epoch=hop.epoch, plan=turn.plans["forward"])
+        buffer = hop.epoch % 2 if hop.training else _EXACT
+        halo, plan = call.boundary.halo_buffer(hop.layer, self.x, buffer, sample), call.plan("forward", sample)
+        return channel.post(channel.taken(self._travels), halo, epoch=hop.epoch, plan=plan, sampled_in=sample)
+
+    def independent(self) -> None:
+        call, boundary, products = self.call, self.call.boundary, self.call.products
+        central = boundary.num_central
+        with call.part("central", "forward"):
+            products.spmm(self.adjacency, products.operand(self.x), rows=(0, central), out=self.out[:central])
+        if call.sample is not None:
+            with call.part("marginal", "forward"):
+                owned = boundary.sampling.owned(self.adjacency)
+                products.spmm(owned, products.operand(self.x), out=self.out[central:])
+                boundary.sampling.kept(self.adjacency, call.sample)  # made while its rows are under way
+        elif call.turns is not None:
+            with call.part("marginal", "forward"):
+                owned = call.turns.owned(self.adjacency)
+                products.spmm(owned, products.operand(self.x), out=self.out[central:])
+
+    def wait(self, round: int, came: Came) -> None:
+        self.halo, self.sampled_in = self.call.came(came.decode()), came.sampled_in
+
+    def dependent(self, round: int) -> None:
+        boundary, products = self.call.boundary, self.call.products
+        if self.call.turns is not None:
+            with self.call.part("marginal", "forward"):
+                block = self.call.turns.block(self.adjacency, round)
+                products.spmm(block, self.halo, out=self.out[boundary.num_central :], accumulate=True)
+            del self.halo  # the next one takes its memory
+            return
+        rows, out = (boundary.num_central, boundary.num_owned), self.out[boundary.num_central :]
+        with self.call.part("marginal", "forward"):
+            halo = self.call.dropped(self.halo, self.sampled_in)
+            if self.sampled_in is None:
+                x = products.operand(self.x)
+                halo = products.halo(halo, x, boundary.halo_ids(None))
+                products.spmm(self.adjacency, x, halo, rows=rows, out=out)
+            else:
+                kept = boundary.sampling.kept(self.adjacency, self.sampled_in)
+                products.spmm(kept, halo, out=out, accumulate=True)
+
+    def said(self) -> None:
+        """Say how the sums are made again, if somebody does that and no row of others is in them."""
+        remakes = self.call.hop.remakes
+        if remakes is not None and self.call.boundary.num_halo == 0:
+            remakes.summed(self.out, partial(self.call.products.spmm, self.adjacency), self.x)
+
+
+class SumBackward:
+    """``dx = (A^T dy)[:N] + gradients that other workers computed for these rows``.
+
+    Those come as ``home`` instead, for the rows before dropout, where their mask is on them already.
+    """
+
+    chained = False
+
+    def __init__(self, call: Call, gradient: Tensor, sampled_in: int | None) -> None:
+        assert call.adjacency is not None
+        self.call, self.gradient, self.sampled_in = call, gradient, sampled_in
+        self.rounds = call.rounds
+        self.adjacency = call.adjacency
+        self.out = gradient.new_empty(call.boundary.num_owned, gradient.shape[1])
+        self.home: Tensor | None = None
+
+    def prepare(self) -> None:
+        call, boundary, products = self.call, self.call.boundary, self.call.products
+        if call.turns is not None:
+            return
+        self.halo_gradient = boundary.halo_buffer(call.hop.layer, self.gradient, _HALO_GRADIENTS, self.sampled_in)
+        with call.part("marginal", "backward"):
+            if self.sampled_in is None:
+                rows = (boundary.num_owned, boundary.num_owned + boundary.num_halo)
+                products.spmm(self.adjacency, self._operand(), rows=rows, transposed=True, out=self.halo_gradient)
+            else:
+                kept = boundary.sampling.kept(self.adjacency, self.sampled_in)
+                marginal = products.part(self._operand(), (boundary.num_central, boundary.num_owned))
+                products.spmm(kept, marginal, transposed=True, out=self.halo_gradient)
+            if call.drops_gradients:
+                self.halo_gradient = call.dropped(self.halo_gradient, self.sampled_in)
+
+    def post(self, round: int) -> Incoming:
+        call, hop = self.call, self.call.hop
+        plan, channel = call.plan("backward", self.sampled_in), call.boundary.channel(hop, "backward")
+        if call.turns is not None:
+            turn = call.turns[round]
+            gradient = self._gradient_of(turn)
+            return channel.post(gradient, self.out.shape, epoch=hop.epoch, plan=turn.plans["backward"])
+        how: dict[str, Any] = {"plan": plan, "sampled_in": self.sampled_in, "still": call.boundary.still}
+        return channel.post(self.halo_gradient, self.out.shape, epoch=hop.epoch, **how)
+
+    def independent(self) -> None:
+        with self.call.part("central", "backward"):
+            rows = (0, self.call.boundary.num_owned)
+            self.call.products.spmm(self.adjacency, self._operand(), rows=rows, transposed=True, out=self.out)
+
+    def wait(self, round: int, came: Came) -> None:
+        came.wait()
+        self.came = came
+
+    def dependent(self, round: int) -> None:
+        if self.call.drops_gradients:
+            self.home = self.came.decode(torch.zeros_like(self.out))
+        else:
+            self.came.decode(self.out)
+        del self.came  # and its memory
+
+    def _gradient_of(self, turn: Turn) -> Tensor:
+        """Return the gradients of the halo rows of a turn, ``(H_k, D)``."""
+        boundary, products = self.call.boundary, self.call.products
+        out, first = boundary.turn_buffer(turn, self.gradient), boundary.num_owned
+        with self.call.part("marginal", "backward"):
+            rows = (first + turn.first, first + turn.stop)
+            return products.spmm(self.adjacency, self._operand(), rows=rows, transposed=True, out=out)
+
+    def _operand(self) -> Operand:
+        return self.call.products.operand(self.gradient)
+
+
+class Kept:
+    """Rows that came once in the whole run."""
+
+    sampled_in = None
+
+    def __init__(self, rows: Tensor) -> None:
+        self._rows = rows
+
+    def wait(self) -> None:
+        pass
+
+    def decode(self, out: Tensor | None = None) -> Tensor:
+        return self._rows
+
+
+class Aggregate(torch.autograd.Function):
+    """``A [x; halo(x)]``, by the schedule of the call."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, before: Tensor | None, call: Call) -> Tensor:
+        step = SumForward(call, x, before)
+        call.schedule.run(step, call.place("forward"))
+        ctx.call, ctx.sampled_in = call, step.sampled_in
+        step.said()
+        return step.out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        step = SumBackward(ctx.call, gradients[0].contiguous(), ctx.sampled_in)
+        ctx.call.schedule.run(step, ctx.call.place("backward"))
+        return step.out, step.home, None

@@ -1,0 +1,1 @@
+"""Schedules: the order of the steps of an aggregation."""

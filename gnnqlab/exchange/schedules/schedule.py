@@ -1,0 +1,157 @@
+"""The axis ``schedule``: in which order the verbs of an exchange run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, Self
+
+from torch import Tensor
+
+from gnnqlab.message.place import Place
+
+__all__ = ["Came", "Overlapped", "Runner", "Schedule", "Step", "Synchronous"]
+
+
+class Came(Protocol):
+    """Rows on their way from other workers; see :class:`gnnqlab.message.channels.incoming.Incoming`."""
+
+    @property
+    def sampled_in(self) -> int | None:
+        """Epoch whose sample of rows this is; ``None``: all rows."""
+
+    def wait(self) -> None:
+        """Return when every byte has come."""
+
+    def decode(self, out: Tensor | None = None) -> Tensor:
+        """Put the rows into their places, or add them there, once they have come."""
+
+
+class Step(Protocol):
+    """One layer's look at neighbours in one direction, as five verbs; an exchange says what each does.
+
+    It may take several rounds: a halo has one, replicas that gather sums and scatter totals two, workers that take
+    turns to broadcast as many as there are workers.
+    """
+
+    @property
+    def rounds(self) -> int:
+        """How many exchanges it takes, at least 1."""
+
+    @property
+    def chained(self) -> bool:
+        """Whether a round sends what the one before it made, so that it cannot be posted earlier."""
+
+    def prepare(self) -> None:
+        """Compute what has to travel first."""
+
+    def post(self, round: int) -> Came:
+        """Encode the rows of a round and start moving them; return what comes from others."""
+
+    def independent(self) -> None:
+        """Compute what needs nothing from other workers."""
+
+    def wait(self, round: int, came: Came) -> None:
+        """Take what came: for this round of this step, or for that of an earlier epoch."""
+
+    def dependent(self, round: int) -> None:
+        """Compute what needed it."""
+
+
+class Runner(Protocol):
+    """Runs the steps of one worker's training."""
+
+    def run(self, step: Step, place: Place) -> None:
+        """Run the verbs of ``step``."""
+
+    def release(self) -> None:
+        """Post what was held back until the weight gradients are summed."""
+
+    def drain(self) -> None:
+        """Return when nothing is under way any more."""
+
+
+class Schedule(Protocol):
+    """Recipe part of the axis.
+
+    One that can be predicted also has ``exposed(under_way, beside, computing)``: the seconds of an epoch's transfers
+    that nothing hides. ``under_way`` are the seconds that the rows of each exchange travel, ``beside`` those of that
+    exchange's products that need none of them, ``computing`` those of the whole epoch that leave the link free. A
+    schedule that cannot know says in ``assumes`` what it took for granted.
+    """
+
+    lag: ClassVar[int]
+    """Epochs between the post of a row and its use, at most."""
+
+    def build(self) -> Runner:
+        """Return what runs this schedule on one worker."""
+
+
+class _Stateless:
+    lag: ClassVar[int] = 0
+
+    def build(self) -> Self:
+        return self
+
+    def release(self) -> None:
+        pass
+
+    def drain(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Synchronous(_Stateless):
+    """Communicate, then compute: the schedule of Vanilla."""
+
+    computes_after: ClassVar[bool] = True
+    """Nothing is computed while rows travel."""
+
+    def run(self, step: Step, place: Place | None = None) -> None:
+        step.prepare()
+        for round_ in range(step.rounds):
+            step.wait(round_, step.post(round_))
+            if round_ == 0:
+                step.independent()
+            step.dependent(round_)
+
+    def exposed(self, under_way: Sequence[float], beside: Sequence[float], computing: float) -> float:
+        """Return all of it: nothing is computed while rows travel.
+
+        Example:
+            >>> Synchronous().exposed([3.0, 1.0], [2.0, 2.0], 10.0)
+            4.0
+        """
+        return sum(under_way)
+
+
+@dataclass(frozen=True)
+class Overlapped(_Stateless):
+    """Compute what needs no other worker while rows are under way (AdaQP section 3.2, Fig. 7).
+
+    Forward, central rows are multiplied while boundary rows travel; backward, the gradients of halo rows are
+    computed first and travel while the gradients of owned rows are computed. Of several rounds the next one travels
+    while a round is used, unless it sends what that makes.
+    """
+
+    def run(self, step: Step, place: Place | None = None) -> None:
+        step.prepare()
+        came = step.post(0)
+        step.independent()
+        for round_ in range(step.rounds):
+            step.wait(round_, came)
+            more = round_ + 1 < step.rounds
+            if more and not step.chained:
+                came = step.post(round_ + 1)
+            step.dependent(round_)
+            if more and step.chained:
+                came = step.post(round_ + 1)
+
+    def exposed(self, under_way: Sequence[float], beside: Sequence[float], computing: float) -> float:
+        """Return what is longer than the products beside it.
+
+        Example:
+            >>> Overlapped().exposed([3.0, 1.0], [2.0, 2.0], 10.0)
+            1.0
+        """
+        return sum(under_way) - sum(min(travel, product) for travel, product in zip(under_way, beside, strict=True))

@@ -1,0 +1,1 @@
+"""The halo exchange alone, for any model."""

@@ -1,0 +1,175 @@
+"""Attention over a vertex-cut as the five verbs (GAT): a softmax whose terms lie on several workers.
+
+Copy r of a node has, of its own edges, the largest logit m_r, the denominator ``d_r = sum exp(e - m_r)`` and the
+numerator ``n_r = sum exp(e - m_r) z``. What it sends is ``n_r / d_r`` and ``l_r = m_r + log d_r``, the same in fewer
+columns. Its master finds ``l = log sum_r exp(l_r)`` and ``out = sum_r exp(l_r - l) n_r / d_r``, and sends both to all
+copies (where copies meet on hosts, a representative first joins those of its host alike): with l, each finds the
+attention of its own edges again, ``a = exp(e - l)``, which is all that the backward pass needs once the gradients of
+``out`` have been added up like those of sums.
+
+Letters: R rows (masters, then mirrors), B rows that come to masters, K heads, F features of a head.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnqlab.compute.gradients import rounded
+from gnnqlab.compute.kept import keep, kept
+from gnnqlab.compute.products import Operand
+from gnnqlab.exchange.schedules.schedule import Came
+from gnnqlab.exchange.vertex_cut.mirrors import Look
+from gnnqlab.exchange.vertex_cut.sums import Synchronised
+from gnnqlab.kernels.sparse.attention import pack_rows, segment_sum
+from gnnqlab.partition.meeting import Leg
+
+__all__ = ["Attend", "joined"]
+
+
+def joined(
+    out: Tensor, logs: Tensor, filled: Tensor, parts: Tensor, part_logs: Tensor, rows: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return softmax-weighted sums put together from those of parts of the terms.
+
+    Args:
+        out: sums over the terms here ``(R, K, F)``.
+        logs: logarithms of their denominators ``(R, K)``.
+        filled: which rows have terms here, bool ``(R,)``.
+        parts, part_logs: the same of terms elsewhere, ``(B, K, F)`` and ``(B, K)``.
+        rows: to which row each belongs, int64 ``(B,)``.
+
+    Returns:
+        The sums ``(R, K, F)`` and the logarithms of the denominators ``(R, K)``; zeros where there are no terms at all.
+
+    Example:
+        >>> one, nothing = torch.ones(1, 1, 1), torch.zeros(1, 1)
+        >>> total, log = joined(one, nothing, torch.tensor([True]), 4 * one, nothing + 2.0 ** 0.5, torch.tensor([0]))
+        >>> round(total.item(), 3), round(log.item(), 3)
+        (3.413, 1.632)
+    """
+    own = torch.where(filled[:, None], logs, -torch.inf)
+    most = own.scatter_reduce(0, rows[:, None].expand_as(part_logs), part_logs, "amax")
+    most = torch.where(most.isfinite(), most, 0.0)
+    weight, part_weight = (own - most).exp(), (part_logs - most[rows]).exp()
+    total = weight.index_add(0, rows, part_weight)
+    sums = (out * weight.unsqueeze(-1)).index_add(0, rows, parts * part_weight.unsqueeze(-1))
+    there = total > 0
+    whole = torch.where(there, total, 1.0)
+    return sums / whole.unsqueeze(-1), torch.where(there, most + whole.log(), 0.0)
+
+
+class _Forward(Synchronised):
+    def __init__(self, look: Look, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float) -> None:
+        heads, features = z.shape[1:]
+        self.wide = heads * features
+        super().__init__(look, "forward", z.new_empty(z.shape[0], self.wide + heads))
+        self.z, self.slope = z, slope
+        halves = ((z * vector).sum(-1) for vector in (a_source, a_target))
+        self.source, self.target = (rounded(look.products, each) for each in halves)
+        self.filled = look.adjacency.indptr.diff() > 0
+
+    @property
+    def out(self) -> Tensor:
+        return self.rows[:, : self.wide].unflatten(1, self.z.shape[1:])
+
+    @property
+    def logs(self) -> Tensor:
+        return self.rows[:, self.wide :]
+
+    def prepare(self) -> None:
+        with self.look.part("marginal", "forward"):
+            self._attend(self.look.mirrors.num_central, self.look.mirrors.num_rows)
+
+    def independent(self) -> None:
+        with self.look.part("central", "forward"):
+            self._attend(0, self.look.mirrors.num_central)
+
+    def post(self, round: int) -> Came:
+        leg = self.look.mirrors.legs[round]
+        if not leg.gathers:
+            return super().post(round)
+        assert leg.joins is not None and leg.side_by_side is not None
+        place = self.look.place(self.direction, round)
+        channel = self.look.mirrors.channel(place, leg.side_by_side, exact=not self.look.hop.training)
+        self.parts = self.rows.new_empty(leg.joins.numel(), self.rows.shape[1])
+        return channel.post(self.rows, self.parts, epoch=self.look.hop.epoch)
+
+    def dependent(self, round: int) -> None:
+        super().dependent(round)
+        leg = self.look.mirrors.legs[round]
+        if leg.gathers:
+            with self.look.part("marginal", "forward", round):
+                self._join(leg)
+
+    def _attend(self, first: int, last: int) -> None:
+        products, rows = self.look.products, slice(first, last)
+        out, stats = products.attend_rows(
+            self.look.adjacency,
+            products.operand(self.z),
+            self.source,
+            self.target,
+            slope=self.slope,
+            rows=(first, last),
+        )
+        filled = self.filled[rows, None]
+        self.rows[rows, : self.wide] = out.flatten(1)
+        self.rows[rows, self.wide :] = torch.where(filled, stats[:, 0] - stats[:, 1].log(), 0.0)
+
+    def _join(self, leg: Leg) -> None:
+        assert leg.joins is not None and leg.summed is not None
+        parts, rows = self.parts[leg.summed], leg.joins[leg.summed]
+        values = parts[:, : self.wide].unflatten(1, self.z.shape[1:])
+        out, logs = joined(self.out, self.logs, self.filled, values, parts[:, self.wide :], rows)
+        self.rows[:, : self.wide], self.rows[:, self.wide :] = out.flatten(1), logs
+        self.filled[rows] = True  # what joins here now goes on from here
+
+
+class _Backward(Synchronised):
+    def __init__(self, look: Look, slope: float, saved: tuple[Operand, ...], gradient: Tensor) -> None:
+        super().__init__(look, "backward", gradient.flatten(1).clone(memory_format=torch.contiguous_format))
+        self.slope = slope
+        self.z, self.a_source, self.a_target, self.source, self.target, self.summed, self.logs = saved
+
+    def prepare(self) -> None:
+        pass
+
+    def independent(self) -> None:
+        pass
+
+    def whole(self) -> None:
+        products, adjacency = self.look.products, self.look.adjacency
+        with self.look.part("marginal", "backward", self.look.last):
+            gradient = products.operand(self.rows.unflatten(1, self.summed.shape[1:]))
+            stats = torch.stack((self.logs, torch.ones_like(self.logs)), 1)
+            packed = pack_rows(self.target, stats, products.dense(gradient), products.dense(self.summed))
+            edges = self.logs.new_empty(adjacency.num_edges, self.logs.shape[1])
+            columns = (0, adjacency.num_columns)
+            self.out, of_source = products.attend_columns(
+                adjacency, self.z, self.source, packed, gradient, edges, columns=columns, slope=self.slope
+            )
+            of_target, z = segment_sum(adjacency, edges), products.dense(self.z)
+            self.out = self.out + of_source.unsqueeze(-1) * self.a_source + of_target.unsqueeze(-1) * self.a_target
+            self.of_vectors = tuple((each.unsqueeze(-1) * z).sum(0) for each in (of_source, of_target))
+
+
+class Attend(torch.autograd.Function):
+    """Attention, by the schedule of the look; see the head of this file."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, a_source: Tensor, a_target: Tensor, look: Look, slope: float) -> Tensor:
+        step = _Forward(look, z, a_source, a_target, slope)
+        look.schedule.run(step, look.place("forward"))
+        ctx.look, ctx.slope = look, slope
+        out, logs, products = step.out.contiguous(), step.logs.contiguous(), look.products
+        rows = products.saved(products.operand(z)), a_source, a_target, step.source, step.target
+        keep(ctx, *rows, products.saved(out), logs)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        step = _Backward(ctx.look, ctx.slope, kept(ctx), gradients[0])
+        ctx.look.schedule.run(step, ctx.look.place("backward"))
+        return step.out, *step.of_vectors, None, None

@@ -1,0 +1,111 @@
+"""Weighted sums over a vertex-cut as the five verbs, forward and backward.
+
+Letters: R rows (masters, then mirrors), C central rows, D columns. ``y = S A x``: each worker sums over its own edges,
+then ``S`` adds the parts of a node up and gives the total to all its copies. ``S`` is symmetric, so
+``dx = A^T S dy``, where each copy's ``dy`` is what came through its own edges, and its master's also through the loss.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnqlab.exchange.schedules.schedule import Came
+from gnnqlab.exchange.vertex_cut.mirrors import Look
+
+__all__ = ["Aggregate", "SumBackward", "SumForward"]
+
+
+class Synchronised:
+    """The rounds that make ``rows`` of copies equal: their sums.
+
+    Args:
+        look: which look at neighbours this is.
+        direction: ``forward`` or ``backward``.
+        rows: each copy's part ``(R, D)``, replaced by the totals.
+    """
+
+    chained = True
+
+    def __init__(self, look: Look, direction: str, rows: Tensor) -> None:
+        self.look, self.direction, self.rows = look, direction, rows
+        self.rounds = len(look.mirrors.legs)
+
+    def post(self, round: int) -> Came:
+        gathers = self.look.mirrors.legs[round].gathers
+        return (self.look.gather if gathers else self.look.scatter)(self.direction, self.rows, round)
+
+    def wait(self, round: int, came: Came) -> None:
+        came.wait()
+        self._came = came
+
+    def dependent(self, round: int) -> None:
+        self._came.decode()
+        if round == self.look.last:
+            self.whole()
+
+    def whole(self) -> None:
+        """Compute what needed the totals."""
+
+
+class SumForward(Synchronised):
+    """``y = S A x``."""
+
+    def __init__(self, look: Look, x: Tensor) -> None:
+        sums = torch.float32 if x.dtype == torch.bfloat16 else x.dtype
+        super().__init__(look, "forward", x.new_empty(look.mirrors.num_rows, x.shape[1], dtype=sums))
+        self.x = x
+
+    def prepare(self) -> None:
+        with self.look.part("marginal", "forward"):
+            self._sum(self.look.mirrors.num_central, self.look.mirrors.num_rows)
+
+    def independent(self) -> None:
+        with self.look.part("central", "forward"):
+            self._sum(0, self.look.mirrors.num_central)
+
+    def _sum(self, first: int, last: int) -> None:
+        products = self.look.products
+        products.spmm(self.look.adjacency, products.operand(self.x), rows=(first, last), out=self.rows[first:last])
+
+
+class SumBackward(Synchronised):
+    """``dx = A^T S dy``."""
+
+    def __init__(self, look: Look, gradient: Tensor) -> None:
+        super().__init__(look, "backward", gradient)
+        self.out = torch.empty_like(gradient)
+
+    def prepare(self) -> None:
+        pass
+
+    def independent(self) -> None:
+        pass
+
+    def whole(self) -> None:
+        products = self.look.products
+        with self.look.part("marginal", "backward", self.look.last):
+            products.spmm(self.look.adjacency, products.operand(self.rows), transposed=True, out=self.out)
+
+
+class Aggregate(torch.autograd.Function):
+    """``S A x``, by the schedule of the look."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, look: Look) -> Tensor:
+        ctx.look, layer = look, look.hop.layer
+        if look.keeps and layer in look.mirrors.totals:
+            return look.mirrors.totals[layer].clone()
+        step = SumForward(look, x)
+        look.schedule.run(step, look.place("forward"))
+        if look.keeps:
+            look.mirrors.totals[layer] = step.rows.clone()
+        return step.rows
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        step = SumBackward(ctx.look, gradients[0].clone(memory_format=torch.contiguous_format))
+        ctx.look.schedule.run(step, ctx.look.place("backward"))
+        return step.out, None

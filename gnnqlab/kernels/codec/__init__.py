@@ -1,0 +1,1 @@
+"""Kernels that quantize rows, and those that read the codes."""

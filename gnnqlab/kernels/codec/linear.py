@@ -1,0 +1,86 @@
+"""Rows to linear codes: rounded to the nearest level instead of by noise.
+
+Letters as in :mod:`gnnqlab.kernels.codec.rows`, whose ``decode_rows`` brings them back.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gnnqlab.errors import NonFiniteRow
+from gnnqlab.kernels import native
+from gnnqlab.kernels.codec.rows import NON_FINITE, WIDTHS, note_non_finite, row_bytes, run_noting
+from gnnqlab.kernels.reference import linear as reference
+
+__all__ = ["encode_linear"]
+
+_encode_linear = native.declare("encode_linear", "p i i i p i p i p p i p p i")
+
+
+def encode_linear(
+    x: Tensor,
+    rows: Tensor,
+    bits: int | Tensor,
+    offsets: Tensor | None,
+    payload: Tensor,
+    params: Tensor,
+    ranges: Tensor,
+) -> None:
+    """Write ``q = min(floor((x - Z) / S + 1/2), 2**b - 1)``, ``Z = min``, ``S = (max - min) / 2**b``, for ``x[rows]``.
+
+    CDFGNN Eq. 22 with its codes kept to b bits. A constant row encodes to zeros.
+
+    Args:
+        x: float32 ``(N, D)``; a row's stride may exceed D.
+        rows: which rows, int64 ``(n,)``.
+        bits: one width of 1, 2, 4 and 8, or one a row (uint8).
+        offsets: where each row's payload starts (int64), or None for rows one after another of one width.
+        payload: uint8, one-dimensional.
+        params: float32 ``(n, 2)``, receives (Z, S).
+        ranges: float32 ``(n,)``, receives ``max - min``.
+
+    Raises:
+        NonFiniteRow: if a row holds NaN or Inf or its range overflows; on CUDA ``raise_refused`` does.
+        ValueError: if widths, rows or places do not fit.
+
+    Example:
+        >>> payload, params = torch.zeros(1, dtype=torch.uint8), torch.zeros(1, 2)
+        >>> encode_linear(torch.tensor([[0.0, 1.0, 4.0]]), torch.tensor([0]), 2, None, payload, params, torch.zeros(1))
+        >>> payload.tolist() == [0 + (1 << 2) + (3 << 4)], params.tolist()
+        (True, [[0.0, 1.0]])
+    """
+    count, columns = rows.numel(), x.shape[1]
+    if count == 0 or columns == 0:
+        params.zero_()
+        ranges.zero_()
+        return
+    if x.stride(1) == 1 and native.active(x.device):
+        widths = bits if isinstance(bits, Tensor) else None
+        refusal = run_noting(
+            _encode_linear, x.device,
+            x.data_ptr(), x.shape[0], x.stride(0), columns, rows.data_ptr(), count,
+            None if widths is None else widths.data_ptr(), 0 if widths is not None else bits,
+            None if offsets is None else offsets.data_ptr(), payload.data_ptr(), payload.numel(), params.data_ptr(),
+            ranges.data_ptr(),
+        )  # fmt: skip
+        position, reason = divmod(refusal, 8)
+        if reason == NON_FINITE:
+            raise NonFiniteRow(position)
+        if refusal:
+            raise ValueError(
+                f"rows must lie in x, widths be one of {WIDTHS} and codes lie in the payload, got one that does not "
+                f"at position {position}"
+            )
+        return
+    bits_n = bits if isinstance(bits, Tensor) else torch.full((count,), bits, dtype=torch.uint8, device=x.device)
+    if not set(bits_n.unique().tolist()) <= set(WIDTHS):
+        raise ValueError(f"widths must be one of {WIDTHS}, got {sorted(bits_n.unique().tolist())}")
+    if offsets is None:
+        size = int(row_bytes(columns, int(bits_n[0])))
+        offsets = torch.arange(count, device=x.device) * size
+    bad = reference.encode_linear(x, rows, bits_n, offsets, payload, params, ranges)
+    if x.is_cuda:
+        note_non_finite(bad)
+    elif bool(bad.any()):
+        raise NonFiniteRow(int(bad.nonzero()[0, 0]))

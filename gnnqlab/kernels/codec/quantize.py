@@ -1,0 +1,188 @@
+"""Rows to symmetric codes: one step is the largest magnitude over the largest code, zero is code 0.
+
+What products multiply as integers. TANGO (Chen et al., SC 2023, section 3.2) quantizes a tensor with one scale and
+rounds by noise; a scale a row is ours, and needs nobody else's rows. Letters: N rows, D columns.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, overload
+
+import torch
+from torch import Tensor
+
+from gnnqlab.errors import NonFiniteRow
+from gnnqlab.kernels import native
+from gnnqlab.kernels.codec.rows import note_non_finite, run_noting
+from gnnqlab.kernels.dense.code_rows import PairedRows, QuantizedRows, check_paired, pack_pairs
+from gnnqlab.kernels.noise import check_counter
+from gnnqlab.kernels.reference import quantize as reference
+from gnnqlab.kernels.sparse.adjacency import address, describe
+
+__all__ = ["SCALES", "WIDTHS", "Noise", "check_bits", "largest_magnitude", "quantize", "raise_or_note"]
+
+WIDTHS = (2, 3, 4, 5, 6, 7, 8)
+"""Bits of a code that products take."""
+SCALES = ("row", "tensor")
+
+_quantize = native.declare("quantize", "p i i i p i f p i i i i p i p i")
+_quantize_pairs = native.declare("quantize_pairs", "p i i i p i f p i i i i p i p i")
+
+
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """Rounding bits of rows: a function of (seed, epoch, stream, id, column), as in :mod:`gnnqlab.kernels.noise`."""
+
+    ids: Tensor
+    """Of the rows, int64 or int32 ``(N,)`` below 2**32."""
+    seed: int
+    epoch: int
+    stream: int
+    """From :func:`gnnqlab.kernels.noise.stream`."""
+
+    def __post_init__(self) -> None:
+        check_counter(self.seed, self.epoch, self.stream)
+
+
+def check_bits(bits: int) -> None:
+    """Refuse a width that codes cannot have."""
+    if bits not in WIDTHS:
+        raise ValueError(f"bits must be one of {WIDTHS}, got {bits}: one bit has no level beside zero")
+
+
+@overload
+def quantize(
+    x: Tensor,
+    *,
+    bits: int = ...,
+    scale: str = ...,
+    noise: Noise | None = ...,
+    out: QuantizedRows | None = ...,
+    largest: float | Tensor | None = ...,
+    packed: Literal[False] = ...,
+) -> QuantizedRows: ...
+@overload
+def quantize(
+    x: Tensor,
+    *,
+    bits: int,
+    scale: str = ...,
+    noise: Noise | None = ...,
+    out: None = ...,
+    largest: float | Tensor | None = ...,
+    packed: Literal[True],
+) -> PairedRows: ...
+def quantize(
+    x: Tensor,
+    *,
+    bits: int = 8,
+    scale: str = "row",
+    noise: Noise | None = None,
+    out: QuantizedRows | None = None,
+    largest: float | Tensor | None = None,
+    packed: bool = False,
+) -> QuantizedRows | PairedRows:
+    """Round each element to a multiple of its row's, or the matrix's, scale.
+
+    ``q = floor(x / s + u)`` with ``s = max|x| / L``, ``L = 2**(b - 1) - 1`` and ``u`` uniform in [0, 1) from the noise,
+    so that ``E[q s] = x`` (TANGO Eqs. 1 to 3); without noise ``u = 1/2``. Codes lie in [-L, L]. A zero stays zero under
+    any noise; a row (or matrix) whose elements are all below 2**-100 becomes zeros of scale 0.
+
+    Differs: ``s = max|x| / (2**(b - 1) - 1/2)``, as the paper prints it, sends the largest element to 127.5, and its
+    codes to 128, which a byte does not hold.
+
+    Args:
+        x: float32 ``(N, D)``; a row's stride may exceed D.
+        bits: b, 2 to 8; a code fills a byte whatever its width, unless it is packed.
+        scale: ``"row"``: each row has its own; ``"tensor"``: one for all of x, returned for each row.
+        noise: of the rows; ``None`` rounds to nearest, which is biased.
+        out: written and returned; made if not given.
+        largest: with one scale for all, the largest magnitude of the matrix that x is a part of; by default that of x.
+            A tensor ``()`` is not looked at here: NaN or infinity in it refuses the row that holds one.
+        packed: keep two codes a byte, of at most four bits; the codes are the same. Sums over neighbours
+            (:func:`gnnqlab.kernels.sparse.aggregate.spmm`) read such rows, no other product does. Without ``out``.
+
+    Returns:
+        Codes and scales, with ``codes[i] * scales[i]`` off by less than ``scales[i]``, half of it without noise.
+
+    Raises:
+        NonFiniteRow: if a row holds NaN or Inf; on CUDA ``raise_refused`` does.
+        ValueError: if a setting is unknown or a shape does not fit.
+
+    Example:
+        >>> quantize(torch.tensor([[-1.0, 0.0, 0.5], [0.0, 0.0, 0.0]]), bits=4).codes.tolist()
+        [[-7, 0, 4], [0, 0, 0]]
+    """
+    check_bits(bits)
+    if packed:
+        check_paired(bits)
+        if out is not None:
+            raise ValueError("packed rows are made, not written into rows that are there; leave out=None")
+    if scale not in SCALES:
+        raise ValueError(f"scale must be one of {SCALES}, got {scale!r}")
+    if x.dtype != torch.float32 or x.dim() != 2:
+        raise ValueError(f"rows to quantize must be float32 of shape (N, D), got {describe(x)}")
+    rows, columns = x.shape
+    if noise is not None and noise.ids.shape != (rows,):
+        raise ValueError(f"noise must have an id for each of {rows} rows, got shape {tuple(noise.ids.shape)}")
+    known = isinstance(largest, Tensor) or largest is None or 0.0 <= largest < math.inf
+    if not known or (largest is not None and scale != "tensor"):
+        raise ValueError(f"largest must be the magnitude that scale 'tensor' goes by, got {largest} and {scale!r}")
+    natively = native.active(x.device) and rows > 0 and columns > 0
+    if packed and not natively:
+        return pack_pairs(quantize(x, bits=bits, scale=scale, noise=noise, largest=largest))
+    written = _room(x, packed) if out is None else out
+    levels, most = 2 ** (bits - 1) - 1, None
+    if scale == "tensor":
+        if isinstance(largest, Tensor):
+            most = largest
+        else:
+            most = largest_magnitude(x) if largest is None else x.new_full((), largest)
+    ids = None if noise is None else noise.ids.contiguous()
+    counter = (0, 0, 0) if noise is None else (noise.seed, noise.epoch, noise.stream)
+    if not natively:
+        names = dict(zip(("seed", "epoch", "stream"), counter, strict=True))
+        codes, scales, bad = reference.quantize(x, levels=levels, largest=most, ids_N=ids, **names)
+        raise_or_note(bad)
+        written.codes.copy_(codes)
+        written.scales.copy_(scales)
+        return written
+    if columns > 1 and x.stride(1) != 1:
+        x = x.contiguous()
+    refusal = run_noting(
+        _quantize_pairs if packed else _quantize, x.device,
+        x.data_ptr(), x.stride(0), rows, columns, address(ids), int(ids is not None and ids.dtype == torch.int32),
+        float(levels), address(most), int(noise is not None), *counter, written.codes.data_ptr(),
+        written.codes.stride(0), written.scales.data_ptr(),
+    )  # fmt: skip
+    if refusal:
+        raise NonFiniteRow(refusal // 8)
+    return written
+
+
+def largest_magnitude(x: Tensor) -> Tensor:
+    """Return the largest magnitude of a matrix, a number on its device: NaN if one element is, 0 of no element."""
+    if x.numel() == 0:
+        return x.new_zeros(())
+    return torch.stack(torch.aminmax(x)).abs().amax()
+
+
+def raise_or_note(bad_N: Tensor) -> None:
+    """Raise for the first row of a mask of those that are not finite; on CUDA note it for ``raise_refused``.
+
+    Raises:
+        NonFiniteRow: if there is one.
+    """
+    if bad_N.is_cuda:
+        note_non_finite(bad_N)
+    elif bool(bad_N.any()):
+        raise NonFiniteRow(int(bad_N.nonzero()[0, 0]))
+
+
+def _room(x: Tensor, packed: bool) -> QuantizedRows | PairedRows:
+    (rows, columns), scales = x.shape, x.new_empty(x.shape[0])
+    if packed:
+        return PairedRows(x.new_empty((rows, -(-columns // 2)), dtype=torch.uint8), scales, columns)
+    return QuantizedRows(x.new_empty((rows, columns), dtype=torch.int8), scales)

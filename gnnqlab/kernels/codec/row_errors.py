@@ -1,0 +1,75 @@
+"""What codes between a row's ends would leave of it, and what rotated ones would: read once, before it is encoded.
+
+Shapes: n rows of a call, N source rows, D columns. `gnnqlab.kernels.reference.row_errors` defines the arithmetic; the
+compiled kernels note the same numbers. That for CUDA was never run on a GPU, only thread by thread on a CPU.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gnnqlab.errors import NonFiniteRow
+from gnnqlab.kernels import native
+from gnnqlab.kernels.codec.rows import NON_FINITE, note_non_finite, run_noting
+from gnnqlab.kernels.reference import row_errors as reference
+from gnnqlab.kernels.reference.row_errors import ERROR_WIDTHS
+
+__all__ = ["ERROR_WIDTHS", "NOTED", "row_errors"]
+
+NOTED = len(ERROR_WIDTHS) + 2
+"""Numbers that are noted of a row."""
+
+_row_errors = native.declare("row_errors", "p i i i p i p i")
+
+
+def row_errors(x: Tensor, rows: Tensor, noted: Tensor) -> None:
+    """Note of ``x[rows]`` the root of the squared error of its codes at 1, 2 and 4 bits, its norm and its range.
+
+    The expected squared error of stochastic codes is ``S^2 sum f (1 - f)``, f the fraction of a step ``(x - Z) / S`` of
+    each element (AdaQP, Wan et al., MLSys 2023, proof of Theorem 1, before f is averaged over), with Z and S in
+    bfloat16 as they would travel. Rotated codes leave a share of the norm (EDEN, Vargaftik et al., ICML 2022).
+
+    Args:
+        x: float32 ``(N, D)``; a row's stride may exceed D.
+        rows: which rows, int64 ``(n,)``.
+        noted: float32 ``(n, 5)``, receives errors at `ERROR_WIDTHS`, infinite where S is, and ``|x|``, all 0 of a
+            constant row; and ``max - min``; in the unit of the rows.
+
+    Raises:
+        NonFiniteRow: if a row holds NaN or Inf, or its range overflows. On CUDA this and rows that are none of x are
+            raised by :func:`gnnqlab.kernels.codec.rows.raise_refused`.
+        ValueError: if shapes do not fit, or a row is none of x.
+
+    Example:
+        >>> noted = torch.zeros(2, 5)
+        >>> row_errors(torch.tensor([[0.0, 0.5, 1.0, 0.0], [3.0, 3.0, 3.0, 3.0]]), torch.arange(2), noted)
+        >>> noted[:, [0, 4]].tolist()
+        [[0.5, 1.0], [0.0, 0.0]]
+    """
+    if noted.shape != (rows.numel(), NOTED) or x.dim() != 2 or x.dtype != torch.float32:
+        raise ValueError(
+            f"rows must be float32 (N, D) and what is noted (n, 5) of n places, got {tuple(x.shape)} of {x.dtype} and "
+            f"{tuple(noted.shape)} of {rows.numel()}"
+        )
+    if rows.numel() == 0 or x.shape[1] == 0:
+        noted.zero_()
+        return
+    plain = (x.stride(1) == 1 or x.shape[1] == 1) and rows.is_contiguous() and noted.is_contiguous()
+    if plain and native.active(x.device):
+        refusal = run_noting(
+            _row_errors, x.device,
+            x.data_ptr(), x.shape[0], x.stride(0), x.shape[1], rows.data_ptr(), rows.numel(), noted.data_ptr(),
+        )  # fmt: skip
+        if refusal % 8 == NON_FINITE:
+            raise NonFiniteRow(refusal // 8)
+        if not refusal:
+            return
+    if not (0 <= int(rows.min()) and int(rows.max()) < x.shape[0]):
+        raise ValueError(f"rows must be in [0, {x.shape[0]}), got {int(rows.min())} to {int(rows.max())}")
+    found, bad_n = reference.row_errors(x[rows])
+    noted.copy_(found)
+    if x.is_cuda:
+        note_non_finite(bad_n)
+    elif bool(bad_n.any()):
+        raise NonFiniteRow(int(bad_n.nonzero()[0, 0]))

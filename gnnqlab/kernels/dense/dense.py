@@ -1,0 +1,94 @@
+"""Dense products of bfloat16 matrices, summed in float32 and delivered in float32.
+
+PyTorch's own product of bfloat16 matrices rounds each sum to bfloat16 on a CPU. The library of linear algebra inside it
+(Intel MKL) has the product that does not, ``cblas_gemm_bf16bf16f32``, which uses what the processor has for bfloat16.
+Where it is missing, the matrices are widened and multiplied in float32: the same sums in another order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from gnnqlab.kernels import native
+from gnnqlab.kernels.sparse.adjacency import describe
+
+__all__ = ["bfloat16_mm"]
+
+_BY_ROWS, _PLAIN, _TURNED = 101, 111, 112
+"""Of the CBLAS interface: row-major storage; a matrix as it is, and transposed."""
+_MOST = 2**31 - 1
+"""Sizes are 32-bit integers there."""
+
+
+def bfloat16_mm(a: Tensor, b: Tensor, *, out: Tensor | None = None, accumulate: bool = False) -> Tensor:
+    """``out = a @ b`` of bfloat16 matrices with float32 sums; no gradient is recorded.
+
+    Args:
+        a: ``(M, K)`` bfloat16; ``b`` ``(K, N)`` bfloat16. Either may be a transposed view, or rows of a larger matrix.
+        out: ``(M, N)`` float32 with neighbouring columns side by side, written (with ``accumulate`` added to) and
+            returned; made if not given.
+
+    Raises:
+        ValueError: if shapes or types do not fit together.
+
+    Example:
+        >>> a = torch.tensor([[1.0, 2.0]], dtype=torch.bfloat16)
+        >>> bfloat16_mm(a, a.t()).item()
+        5.0
+    """
+    if a.dtype != torch.bfloat16 or b.dtype != torch.bfloat16 or a.dim() != 2 or b.dim() != 2:
+        raise ValueError(f"matrices must be bfloat16 in two dimensions, got {describe(a)} and {describe(b)}")
+    if a.shape[1] != b.shape[0]:
+        raise ValueError(f"b must have a row for each column of a, got {describe(a)} and {describe(b)}")
+    shape = (a.shape[0], b.shape[1])
+    if accumulate and out is None:
+        raise ValueError("accumulate adds to out, got out=None; pass the matrix to add to")
+    if out is None:
+        out = torch.empty(shape, device=a.device)
+    if out.dtype != torch.float32 or out.shape != shape or (out.shape[1] > 1 and out.stride(1) != 1):
+        raise ValueError(f"out must be float32 of shape {shape} by rows, got {describe(out)}, strides {out.stride()}")
+    if not a.is_cpu:
+        product = torch.mm(a, b, out_dtype=torch.float32)
+        return out.add_(product) if accumulate else out.copy_(product)
+    if min(*shape, a.shape[1]) == 0:
+        return out if accumulate else out.zero_()
+    gemm = _gemm() if native.active(a.device) and max(*a.shape, *b.shape) <= _MOST else None
+    if gemm is None:
+        return torch.addmm(out, a.float(), b.float(), beta=1.0 if accumulate else 0.0, out=out)
+    a, turned_a, step_a = _stored(a)
+    b, turned_b, step_b = _stored(b)
+    sizes = (*shape, a.shape[1])
+    step = max(out.stride(0), shape[1])
+    matrices = (1.0, a.data_ptr(), step_a, b.data_ptr(), step_b, float(accumulate), out.data_ptr(), step)
+    gemm(_BY_ROWS, turned_a, turned_b, *sizes, *matrices)
+    return out
+
+
+def _stored(matrix: Tensor) -> tuple[Tensor, int, int]:
+    """A matrix as CBLAS takes it: how it is stored, and how far its rows, or else its columns, lie apart."""
+    rows, columns = matrix.shape
+    if matrix.stride(1) == 1 and matrix.stride(0) >= columns:
+        return matrix, _PLAIN, matrix.stride(0)
+    if matrix.stride(0) == 1 and matrix.stride(1) >= rows:
+        return matrix, _TURNED, matrix.stride(1)
+    return matrix.clone(memory_format=torch.contiguous_format), _PLAIN, columns
+
+
+@functools.cache
+def _gemm() -> Callable[..., None] | None:
+    """The function, from the library that PyTorch has loaded; None where that has none."""
+    try:
+        function = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")).cblas_gemm_bf16bf16f32
+    except (OSError, AttributeError):
+        return None
+    number, address = ctypes.c_int, ctypes.c_void_p
+    factor, matrix = ctypes.c_float, (address, number)
+    function.argtypes = [*[number] * 6, factor, *matrix, *matrix, factor, *matrix]
+    function.restype = None
+    return function

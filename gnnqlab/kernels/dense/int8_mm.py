@@ -1,0 +1,237 @@
+"""Dense products of int8 codes: integers are multiplied and summed, the scales meet the sum at the end.
+
+``X W``, ``dY W^T`` and ``X^T dY`` (TANGO, section 3.3). A scale may belong to a row of the result, or to a whole
+matrix. One that changes along what is summed over does not leave the sum: there codes times scales are summed in
+float32. Letters: M, K, N.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gnnqlab.kernels import native
+from gnnqlab.kernels.codec.quantize import largest_magnitude
+from gnnqlab.kernels.reference import int8_mm as reference
+from gnnqlab.kernels.room import room
+from gnnqlab.kernels.sparse.adjacency import address, describe
+
+__all__ = ["MOST_TERMS", "int8_instructions", "int8_mm", "int8_mm_scaled", "int8_mm_transposed"]
+
+MOST_TERMS = 2**16
+"""Products of two codes whose sum a 32-bit integer holds, one of them shifted to be positive."""
+
+_int8_mm = native.declare("int8_mm", "p i p p i f i i i i p p i i p i")
+_int8_mm_transposed = native.declare("int8_mm_transposed", "p i p i f i i i p i i i")
+_int8_mm_scaled = native.declare("int8_mm_scaled", "p i p i p i i i p i i i")
+_int8_mm_shared = native.declare("int8_mm_shared", "p i p i p i i i p i p i i i")
+_int8_mm_totals = native.declare("int8_mm_totals", "p i p i i i i p i")
+_instructions = native.declare("int8_instructions", "")
+
+
+def int8_instructions() -> str:
+    """Return what multiplies codes here, in words.
+
+    Example:
+        >>> int8_instructions() in ("int8 by AVX512 VNNI", "int8 by AVX2", "int8 scalar", "int8 in float64")
+        True
+    """
+    if not native.active(torch.device("cpu")):
+        return "int8 in float64"
+    return {2: "int8 by AVX512 VNNI", 1: "int8 by AVX2"}.get(_instructions(), "int8 scalar")
+
+
+def int8_mm(
+    a: Tensor,
+    a_scales: Tensor,
+    b: Tensor,
+    b_scale: float,
+    *,
+    transposed: bool = False,
+    bias: Tensor | None = None,
+    out: Tensor | None = None,
+    accumulate: bool = False,
+    largest: Tensor | None = None,
+) -> Tensor:
+    """``out[m, n] = a_scales[m] b_scale sum_k a[m, k] b[k, n] + bias[n]``; no gradient is recorded.
+
+    Args:
+        a: int8 ``(M, K)`` in [-127, 127]; its rows may lie further apart than K. ``a_scales`` float32 ``(M,)``.
+        b: int8 ``(K, N)`` in [-127, 127], or ``(N, K)`` with ``transposed``, for ``a @ b.T``.
+        b_scale: of all of b.
+        bias: float32 ``(N,)``.
+        out: float32 ``(M, N)``, written (with ``accumulate`` added to) and returned; made if not given.
+        largest: float32 ``()``, written: the largest magnitude of what is returned, NaN if it holds one; found where
+            the sums are put (TANGO, section 3.3: the scale of the next tensor in the epilogue of a product).
+
+    Raises:
+        ValueError: if shapes or types do not fit, or K reaches `MOST_TERMS`.
+
+    Example:
+        >>> codes, scales = torch.tensor([[1, 2]], dtype=torch.int8), torch.tensor([0.5])
+        >>> int8_mm(codes, scales, codes, 2.0, transposed=True).item()
+        5.0
+    """
+    _check_codes(a, b)
+    (rows, terms), (columns, others) = a.shape, b.shape if transposed else b.shape[::-1]
+    if terms != others:
+        raise ValueError(f"a and b must have {terms} terms a sum, got {describe(a)} and {describe(b)}")
+    if terms >= MOST_TERMS:
+        raise ValueError(f"sums of codes must have fewer than {MOST_TERMS} terms, got {terms}; use compute float32")
+    out = _checked_out(out, rows, columns, a, accumulate)
+    if not native.active(a.device):
+        sums = reference.int8_mm(a, b.t() if transposed else b)
+        product = (sums * (a_scales * b_scale).double()[:, None]).float()
+        product = product if bias is None else product + bias
+        out = out.add_(product) if accumulate else out.copy_(product)
+        if largest is not None:
+            largest.copy_(largest_magnitude(out))
+        return out
+    a, b = _unit(a), _unit(b)
+    if largest is not None:
+        largest.zero_()
+    if _by_pieces(a):
+        a, b = _pieces(a, 16), _pieces(b, 16) if transposed else _pieces(b, 4)
+    native.call(
+        _int8_mm, a,
+        a.data_ptr(), a.stride(0), a_scales.data_ptr(), b.data_ptr(), b.stride(0), b_scale, int(transposed),
+        rows, columns, terms, address(bias), out.data_ptr(), out.stride(0), int(accumulate),
+        address(largest),
+    )  # fmt: skip
+    return out
+
+
+def int8_mm_transposed(
+    a: Tensor, b: Tensor, scale: float, *, out: Tensor | None = None, accumulate: bool = False
+) -> Tensor:
+    """``out[m, n] = scale sum_k a[k, m] b[k, n]``, with one scale for all rows; no gradient is recorded.
+
+    The integers are summed exactly, so the result does not depend on the number of threads.
+
+    Args:
+        a: int8 ``(K, M)``, ``b`` int8 ``(K, N)``, both in [-127, 127]; rows may lie further apart than they are long.
+        scale: of a times that of b.
+        out: as for :func:`int8_mm`, ``(M, N)``.
+
+    Example:
+        >>> codes = torch.tensor([[1], [2]], dtype=torch.int8)
+        >>> int8_mm_transposed(codes, codes, 0.5).item()
+        2.5
+    """
+    _check_codes(a, b)
+    if a.shape[0] != b.shape[0]:
+        raise ValueError(f"a and b must have as many rows, got {describe(a)} and {describe(b)}")
+    (terms, rows), columns = a.shape, b.shape[1]
+    out = _checked_out(out, rows, columns, a, accumulate)
+    if _by_pieces(a) or not native.active(a.device):
+        sums = _totals(a, b) if native.active(a.device) else reference.int8_mm(a.t(), b)
+        product = (sums.double() * scale).float()
+        return out.add_(product) if accumulate else out.copy_(product)
+    a, b = _unit(a), _unit(b)
+    _int8_mm_transposed(
+        a.data_ptr(), a.stride(0), b.data_ptr(), b.stride(0), scale, rows, columns, terms, out.data_ptr(),
+        out.stride(0), int(accumulate), native.threads(),
+    )  # fmt: skip
+    return out
+
+
+def int8_mm_scaled(
+    a: Tensor, b: Tensor, scales: Tensor, *, out: Tensor | None = None, accumulate: bool = False
+) -> Tensor:
+    """``out[m, n] = sum_k scales[k] a[k, m] b[k, n]``, in float32; no gradient is recorded.
+
+    Args:
+        a: int8 ``(K, M)``, ``b`` int8 ``(K, N)``; rows may lie further apart than they are long.
+        scales: float32 ``(K,)``: those of a's rows times those of b's.
+        out: as for :func:`int8_mm`, ``(M, N)``.
+
+    Example:
+        >>> codes = torch.tensor([[1], [2]], dtype=torch.int8)
+        >>> int8_mm_scaled(codes, codes, torch.tensor([1.0, 0.5])).item()
+        3.0
+    """
+    _check_codes(a, b)
+    if a.shape[0] != b.shape[0] or scales.shape != a.shape[:1] or scales.dtype != torch.float32:
+        raise ValueError(
+            f"a, b and scales must have as many rows, got {describe(a)}, {describe(b)} and {describe(scales)}"
+        )
+    (terms, rows), columns = a.shape, b.shape[1]
+    out = _checked_out(out, rows, columns, a, accumulate)
+    if not native.active(a.device):
+        product = torch.mm(a.float().t(), b * scales.unsqueeze(1))
+        return out.add_(product) if accumulate else out.copy_(product)
+    a, b, scales = _unit(a), _unit(b), scales.contiguous()
+    if _by_pieces(a):
+        return _shared(a, b, scales, out, accumulate)
+    _int8_mm_scaled(
+        a.data_ptr(), a.stride(0), b.data_ptr(), b.stride(0), scales.data_ptr(), rows, columns, terms,
+        out.data_ptr(), out.stride(0), int(accumulate), native.threads(),
+    )  # fmt: skip
+    return out
+
+
+def _check_codes(a: Tensor, b: Tensor) -> None:
+    if a.dtype != torch.int8 or b.dtype != torch.int8 or a.dim() != 2 or b.dim() != 2:
+        raise ValueError(f"codes must be int8 in two dimensions, got {describe(a)} and {describe(b)}")
+
+
+def _checked_out(out: Tensor | None, rows: int, columns: int, like: Tensor, accumulate: bool) -> Tensor:
+    if out is None:
+        if accumulate:
+            raise ValueError("accumulate adds to out, got out=None; pass the matrix to add to")
+        return room(like, rows, columns)
+    if out.dtype != torch.float32 or out.shape != (rows, columns) or (columns > 1 and out.stride(1) != 1):
+        raise ValueError(f"out must be float32 of shape {(rows, columns)} by rows, got {describe(out)}")
+    return out
+
+
+_BLOCKS = 1024
+"""Of threads, among which the terms of one product are shared out: several for each of a large GPU's processors."""
+_TILE, _TERMS = 64, 32
+"""Of a block of threads: rows and columns of sums, and terms at a time."""
+
+
+def _totals(a: Tensor, b: Tensor) -> Tensor:
+    """Return the integers ``a.T @ b``, int64 ``(M, N)``: CUDA's part of sums over rows."""
+    (terms, rows), columns = a.shape, b.shape[1]
+    a, b = _pieces(_unit(a), 4), _pieces(_unit(b), 4)
+    totals = torch.zeros((rows, columns), dtype=torch.int64, device=a.device)
+    arguments = (a.data_ptr(), a.stride(0), b.data_ptr(), b.stride(0), rows, columns, terms, totals.data_ptr(), _BLOCKS)
+    if a.is_cuda:
+        _int8_mm_totals.cuda(a.device, *arguments)
+    else:
+        _int8_mm_totals(*arguments)
+    return totals
+
+
+def _shared(a: Tensor, b: Tensor, scales: Tensor, out: Tensor, accumulate: bool) -> Tensor:
+    """``out = a.T @ (scales b)`` on CUDA, where each share of the terms has sums of its own."""
+    (terms, rows), columns = a.shape, b.shape[1]
+    a, b = _pieces(a, 4), _pieces(b, 4)
+    tiles = max(1, -(-rows // _TILE) * -(-columns // _TILE))
+    shares = max(1, min(-(-_BLOCKS // tiles), -(-terms // _TERMS)))
+    sums = torch.empty((shares, rows, columns), device=a.device)
+    native.call(
+        _int8_mm_shared, a, a.data_ptr(), a.stride(0), b.data_ptr(), b.stride(0), scales.data_ptr(), rows, columns,
+        terms, sums.data_ptr(), shares, out.data_ptr(), out.stride(0), int(accumulate),
+    )  # fmt: skip
+    return out
+
+
+def _by_pieces(codes: Tensor) -> bool:
+    """Whether factors must come in pieces, as tensor cores take them."""
+    return codes.is_cuda
+
+
+def _pieces(codes: Tensor, width: int) -> Tensor:
+    """The rows in pieces of so many bytes, with zeros behind the last column where they did not come so."""
+    rows, columns = codes.shape
+    if codes.data_ptr() % width == 0 and codes.stride(0) % width == 0 and columns % width == 0 and columns:
+        return codes
+    padded = codes.new_zeros((rows, max(1, -(-columns // width)) * width))
+    padded[:, :columns] = codes
+    return padded
+
+
+def _unit(codes: Tensor) -> Tensor:
+    return codes if codes.shape[1] <= 1 or codes.stride(1) == 1 else codes.contiguous()

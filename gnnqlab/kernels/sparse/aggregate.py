@@ -1,0 +1,284 @@
+"""Weighted neighbour sums (SpMM) over a CSR adjacency, from one or two source buffers.
+
+Shapes: N owned rows, H halo rows, D features, E edges. Column ``c`` of an adjacency is row ``c`` of ``x`` and, from N
+on, row ``c - N`` of ``halo``: the halo is never copied behind the owned rows.
+
+A sparse feature matrix is an adjacency as well: its rows are nodes, its columns features, its weights the stored
+values, so ``aggregate(features, weight)`` is ``X @ W`` and its gradient ``X.T @ dY``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, overload
+
+import torch
+from torch import Tensor
+
+from gnnqlab.kernels import native
+from gnnqlab.kernels.dense.code_rows import PairedRows, QuantizedRows, unpack_pairs
+from gnnqlab.kernels.reference import aggregate as reference
+from gnnqlab.kernels.room import room
+from gnnqlab.kernels.sparse.adjacency import Adjacency, Csr, address, describe
+
+__all__ = ["Adjacency", "PairedRows", "QuantizedRows", "aggregate", "quantize_rows", "spmm"]
+
+_spmm = native.declare("spmm", "p p p i i i i p i i p p i i p p i i i")
+_ROW_TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.int8: 2, torch.uint8: 3}
+_Rows = Tensor | QuantizedRows | PairedRows
+
+
+class _Source(NamedTuple):
+    """Rows, of codes their scales, and how many columns they have."""
+
+    rows: Tensor
+    scales: Tensor | None
+    columns: int
+
+
+def quantize_rows(x_ND: Tensor) -> QuantizedRows:
+    """Round each row to int8, to nearest, with the scale ``max|x| / 127``; a row of zeros gets scale 0.
+
+    Example:
+        >>> quantize_rows(torch.tensor([[-127.0, 1.0, 2.4]])).codes.tolist()
+        [[-127, 1, 2]]
+    """
+    if x_ND.shape[1] == 0:
+        return QuantizedRows(x_ND.to(torch.int8), x_ND.new_zeros(x_ND.shape[0], dtype=torch.float32))
+    scales = x_ND.float().abs().amax(1) / 127.0
+    steps = torch.where(scales > 0, scales, 1.0).unsqueeze(1)
+    return QuantizedRows((x_ND.float() / steps).round_().clamp_(-127, 127).to(torch.int8), scales)
+
+
+def spmm(
+    adj: Adjacency,
+    x: _Rows,
+    halo: _Rows | None = None,
+    *,
+    rows: tuple[int, int] | None = None,
+    transposed: bool = False,
+    out: Tensor | None = None,
+    accumulate: bool = False,
+) -> Tensor:
+    """Sum each row's neighbours: ``out[i] = sum_e w_e * column(indices_e)``; no gradient is recorded.
+
+    Every row is summed by one thread in the order of its edges, so the result does not depend on the number of
+    threads.
+
+    Args:
+        adj: the matrix; with ``transposed`` its transpose is used (``adj.transposed``, built at the first use).
+        x: the rows of columns ``0..N-1``, ``(N, D)`` float32, bfloat16, ``QuantizedRows`` or ``PairedRows`` (sums are
+            float32 for all four; float64 only in the reference). Rows may lie further apart than D. Packed rows are
+            unpacked in registers, and give the sums of the same codes unpacked to the bit.
+        halo: the rows of columns ``N..``, like ``x``. Without it the rows asked for must not use such columns.
+        rows: ``(start, stop)``; only these rows of the matrix are computed.
+        out: ``(stop - start, D)``, written (with ``accumulate`` added to) and returned; made if not given.
+
+    Raises:
+        ValueError: if shapes, dtypes, devices or the row range do not fit together.
+    """
+    matrix = adj.transposed if transposed else adj
+    start, stop = (0, matrix.num_rows) if rows is None else rows
+    if not 0 <= start <= stop <= matrix.num_rows:
+        raise ValueError(f"rows must satisfy 0 <= start <= stop <= {matrix.num_rows}, got ({start}, {stop})")
+    if accumulate and out is None:
+        raise ValueError("accumulate adds to out, got out=None; pass the rows to add to")
+    source, halo_source = _source(x), _source(halo)
+    _check_sources(matrix, source, halo_source)
+    if out is not None:
+        _check_out(out, source, stop - start)
+    csr = (matrix.indptr, matrix.indices, matrix.weights)
+    return _sum_rows(csr, start, stop, source, halo_source, out, accumulate)
+
+
+def aggregate(adj: Adjacency, x: Tensor) -> Tensor:
+    """Sum each row's neighbours, differentiable in ``x``: ``out = A @ x``, ``dx = A.T @ dout``.
+
+    The weights of the adjacency are constants. The transpose is built at the first backward pass; touch
+    ``adj.transposed`` before ``torch.compile``, which cannot look into the building of it.
+
+    Args:
+        adj: ``(M, N)`` sparse, square or not.
+        x: ``(N, D)`` float32 or bfloat16 (the sum is float32 either way).
+
+    Returns:
+        ``(M, D)`` float32.
+
+    Example:
+        >>> adj = Adjacency(torch.tensor([0, 2]), torch.tensor([0, 1], dtype=torch.int32), num_columns=2)
+        >>> x = torch.tensor([[1.0], [2.0]], requires_grad=True)
+        >>> aggregate(adj, x).sum().backward()
+        >>> x.grad.tolist()
+        [[1.0], [1.0]]
+    """
+    _check_sources(adj, _source(x), None)
+    if not torch.compiler.is_compiling():
+        return _EagerAggregate.apply(x, adj)
+    turned = adj.transposed.csr if x.requires_grad else (None, None, None)
+    return torch.ops.gnnqlab.aggregate(*adj.csr, *turned, x)
+
+
+class _EagerAggregate(torch.autograd.Function):
+    """What the operator below does, with a quarter of its overhead."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, adj: Adjacency) -> Tensor:
+        ctx.adj, ctx.dtype = adj, x.dtype
+        return _sum_rows(adj.csr, 0, adj.num_rows, _source(x), None, None, False)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return _EagerAggregate.apply(grad, ctx.adj.transposed).to(ctx.dtype), None
+
+
+# The operator that a compiled graph sees: the matrix, its transpose (needed for a gradient only) and the rows.
+_library = torch.library.Library("gnnqlab", "FRAGMENT")
+_library.define(
+    "aggregate(Tensor indptr, Tensor indices, Tensor? weights, "
+    "Tensor? turned_indptr, Tensor? turned_indices, Tensor? turned_weights, Tensor x) -> Tensor"
+)
+
+
+def _aggregate(
+    indptr: Tensor,
+    indices: Tensor,
+    weights: Tensor | None,
+    turned_indptr: Tensor | None,
+    turned_indices: Tensor | None,
+    turned_weights: Tensor | None,
+    x: Tensor,
+) -> Tensor:
+    return _sum_rows((indptr, indices, weights), 0, indptr.numel() - 1, _source(x), None, None, False)
+
+
+def _aggregate_fake(
+    indptr: Tensor,
+    indices: Tensor,
+    weights: Tensor | None,
+    turned_indptr: Tensor | None,
+    turned_indices: Tensor | None,
+    turned_weights: Tensor | None,
+    x: Tensor,
+) -> Tensor:
+    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+    return x.new_empty((indptr.shape[0] - 1, x.shape[1]), dtype=dtype)
+
+
+def _aggregate_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:6])
+    ctx.dtype = inputs[6].dtype
+
+
+def _aggregate_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    matrix, turned = ctx.saved_tensors[:3], ctx.saved_tensors[3:]
+    x_grad = torch.ops.gnnqlab.aggregate(*turned, *matrix, grad).to(ctx.dtype)
+    return None, None, None, None, None, None, x_grad
+
+
+for _device in ("CPU", "CUDA"):
+    _library.impl("aggregate", _aggregate, _device)
+torch.library.register_fake("gnnqlab::aggregate", _aggregate_fake, lib=_library)
+torch.library.register_autograd(
+    "gnnqlab::aggregate", _aggregate_backward, setup_context=_aggregate_context, lib=_library
+)
+
+
+def _sum_rows(
+    csr: Csr,
+    start: int,
+    stop: int,
+    source: _Source,
+    halo_source: _Source | None,
+    out: Tensor | None,
+    accumulate: bool,
+) -> Tensor:
+    """The product of checked operands."""
+    if source.rows.dtype == torch.uint8 and not native.active(source.rows.device):
+        source, halo_source = _unpacked(source), None if halo_source is None else _unpacked(halo_source)
+    x, scales, columns = source
+    halo, halo_scales = (None, None) if halo_source is None else halo_source[:2]
+    if x.dtype == torch.float64 or not native.active(x.device):
+        both = None if scales is None else (scales, halo_scales)
+        summed = reference.spmm(*csr, x, halo, start=start, stop=stop, scales=both)
+        if out is None:
+            return summed
+        return out.add_(summed) if accumulate else out.copy_(summed)
+    if out is None:
+        out = room(x, stop - start, columns)
+    x, into = _unit_columns(x), _unit_columns(out)
+    halo = None if halo is None else _unit_columns(halo)
+    indptr, indices, weights = csr
+    arguments = (
+        indptr.data_ptr(),
+        indices.data_ptr(),
+        address(weights),
+        start,
+        stop,
+        _ROW_TYPES[x.dtype],
+        columns,
+        x.data_ptr(),
+        x.shape[0],
+        x.stride(0),
+        address(scales),
+        address(halo),
+        0 if halo is None else halo.shape[0],
+        0 if halo is None else halo.stride(0),
+        address(halo_scales),
+        into.data_ptr(),
+        into.stride(0),
+        accumulate,
+        native.threads(),
+    )
+    if x.is_cuda:
+        _spmm.cuda(x.device, *arguments)
+    else:
+        _spmm(*arguments)
+    return out if into is out else out.copy_(into)
+
+
+def _unit_columns(rows: Tensor) -> Tensor:
+    """The rows with neighbouring columns side by side; they may still lie further apart than their length."""
+    return rows if rows.stride(1) == 1 or rows.shape[1] <= 1 else rows.contiguous()
+
+
+@overload
+def _source(rows: _Rows) -> _Source: ...
+@overload
+def _source(rows: _Rows | None) -> _Source | None: ...
+def _source(rows: _Rows | None) -> _Source | None:
+    if isinstance(rows, QuantizedRows | PairedRows):
+        return _Source(rows.codes, rows.scales, rows.shape[1])
+    return None if rows is None else _Source(rows, None, rows.shape[-1] if rows.dim() else 0)
+
+
+def _unpacked(source: _Source) -> _Source:
+    assert source.scales is not None
+    return _source(unpack_pairs(PairedRows(source.rows, source.scales, source.columns)))
+
+
+def _check_sources(matrix: Adjacency, source: _Source, halo_source: _Source | None) -> None:
+    x, scales, columns = source
+    stored = (torch.float32, torch.float64, torch.bfloat16) if scales is None else (torch.int8, torch.uint8)
+    if x.dtype == torch.int8 and scales is None:
+        raise ValueError("int8 rows need their scales, got a bare int8 tensor; pass QuantizedRows(codes, scales)")
+    if x.dim() != 2 or x.dtype not in stored:
+        raise ValueError(f"x must be float32, bfloat16 or rows of codes of shape (N, D), got {describe(x)}")
+    if x.device != matrix.device:
+        raise ValueError(f"x must be on the adjacency's device, {matrix.device}, got {x.device}; use adj.to(x.device)")
+    if halo_source is None:
+        if x.shape[0] > matrix.num_columns:
+            raise ValueError(f"x must have at most {matrix.num_columns} rows, one per column, got {x.shape[0]}")
+        return
+    halo, halo_scales, halo_columns = halo_source
+    if halo.dtype != x.dtype or halo.dim() != 2 or halo_columns != columns or (scales is None) != (halo_scales is None):
+        raise ValueError(f"halo must be like x, {describe(x)}, got {describe(halo)}")
+    if x.shape[0] + halo.shape[0] != matrix.num_columns:
+        raise ValueError(
+            f"x and halo together must have {matrix.num_columns} rows, one per column, "
+            f"got {x.shape[0]} + {halo.shape[0]}"
+        )
+
+
+def _check_out(out: Tensor, source: _Source, num_rows: int) -> None:
+    dtype = torch.float64 if source.rows.dtype == torch.float64 else torch.float32
+    if out.dtype != dtype or out.shape != (num_rows, source.columns):
+        raise ValueError(f"out must be {dtype} of shape ({num_rows}, {source.columns}), got {describe(out)}")

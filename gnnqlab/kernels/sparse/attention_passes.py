@@ -1,0 +1,162 @@
+"""The passes of attention over ranges: rows forward, columns backward, for callers that overlap them with messages.
+
+Shapes as in ``attention``: N owned rows, H halo rows, R rows of the adjacency, C columns, E edges, K heads, F features
+of a head.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gnnqlab.kernels import native
+from gnnqlab.kernels.native import call
+from gnnqlab.kernels.reference import attention as reference
+from gnnqlab.kernels.room import room
+from gnnqlab.kernels.sparse.adjacency import Adjacency, address
+from gnnqlab.kernels.sparse.sddmm import csr_addresses, head_rows, join, runs_natively, source_addresses
+
+__all__ = ["attend_columns", "attend_rows", "pack_rows"]
+
+_attend = native.declare("attend", "p p i i i i p i i p i p p p f p i p i")
+_attend_backward = native.declare("attend_backward", "p p p i i i i p i p p p i f p i p p i")
+
+
+def attend_rows(
+    adj: Adjacency,
+    values: Tensor,
+    source_logits: Tensor,
+    target_logits: Tensor,
+    halo_values: Tensor | None = None,
+    halo_logits: Tensor | None = None,
+    *,
+    slope: float = 0.2,
+    rows: tuple[int, int] | None = None,
+    out: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """`attend` for some rows, with no gradient recorded: for a caller that overlaps rows with messages.
+
+    Args:
+        rows: ``(start, stop)``; rows that use no halo column may be asked for without the halo.
+        target_logits: of all rows of the adjacency, ``(R, K)``.
+        out: ``(stop - start, K, F)``, written; made if not given.
+
+    Returns:
+        The sums, and ``stats`` ``(stop - start, 2, K)``: each row's largest logit and reciprocal sum, for the backward
+        pass. Those of row ranges are put together by ``torch.cat``.
+    """
+    start, stop = (0, adj.num_rows) if rows is None else rows
+    if not 0 <= start <= stop <= adj.num_rows:
+        raise ValueError(f"rows must satisfy 0 <= start <= stop <= {adj.num_rows}, got ({start}, {stop})")
+    num_heads, num_features = values.shape[1:]
+    if not runs_natively(values):
+        first, last = int(adj.indptr[start]), int(adj.indptr[stop])
+        summed, stats = reference.attend_rows(
+            adj.indptr[start : stop + 1] - first,
+            adj.indices[first:last],
+            join(values, halo_values),
+            join(source_logits, halo_logits),
+            target_logits[start:stop],
+            slope,
+        )
+        return (summed if out is None else out.copy_(summed)), stats
+    if out is None:
+        out = room(values, stop - start, num_heads, num_features)
+    stats = values.new_empty((stop - start, 2, num_heads))
+    values, into = head_rows(values), head_rows(out)
+    halo_values = None if halo_values is None else head_rows(halo_values)
+    source_logits, target_logits = source_logits.contiguous(), target_logits.contiguous()
+    halo_logits = None if halo_logits is None else halo_logits.contiguous()
+    call(
+        _attend,
+        values,
+        *csr_addresses(adj),
+        start,
+        stop,
+        num_heads,
+        num_features,
+        *source_addresses(values, halo_values),
+        source_logits.data_ptr(),
+        address(halo_logits),
+        target_logits.data_ptr(),
+        slope,
+        into.data_ptr(),
+        into.stride(0),
+        stats.data_ptr(),
+    )
+    return (out if into is out else out.copy_(into)), stats
+
+
+def pack_rows(target_logits: Tensor, stats: Tensor, grad: Tensor, out: Tensor) -> Tensor:
+    """What the backward pass needs of each row, ``(R, 4, K)``: target logit, stats, and ``<grad, out>``."""
+    return torch.cat((target_logits.unsqueeze(1), stats, (grad * out).sum(-1).unsqueeze(1)), 1)
+
+
+def attend_columns(
+    adj: Adjacency,
+    values: Tensor,
+    source_logits: Tensor,
+    packed: Tensor,
+    grad: Tensor,
+    edge_grads: Tensor,
+    *,
+    columns: tuple[int, int],
+    slope: float = 0.2,
+) -> tuple[Tensor, Tensor]:
+    """The backward pass of `attend` for some columns: the owned ones, or the halo's, whose gradients go home.
+
+    Args:
+        values: ``(C, K, F)`` and ``source_logits`` ``(C, K)`` of just these columns.
+        packed: ``(R, 4, K)`` from `pack_rows`; ``grad`` ``(R, K, F)``: the gradient of the sums.
+        edge_grads: ``(E, K)``; the places of these columns' edges are written. Once all columns have been asked for,
+            ``segment_sum(adj, edge_grads)`` is the gradient of the target logits.
+
+    Returns:
+        The gradients of ``values`` and ``source_logits``.
+    """
+    start, stop = columns
+    turned, num_heads, num_features = adj.transposed, values.shape[1], values.shape[2]
+    if not 0 <= start <= stop <= adj.num_columns or values.shape[0] != stop - start:
+        raise ValueError(
+            f"columns must lie in [0, {adj.num_columns}] and values have one row each, "
+            f"got ({start}, {stop}) and {values.shape[0]} rows"
+        )
+    if not runs_natively(values):
+        first, last = int(turned.indptr[start]), int(turned.indptr[stop])
+        values_grad, source_grad, grads = reference.attend_columns(
+            turned.indptr[start : stop + 1] - first,
+            turned.indices[first:last],
+            values,
+            source_logits,
+            packed,
+            grad,
+            slope,
+        )
+        edge_grads[adj.transposed_edges[first:last].long()] = grads
+        return values_grad, source_grad
+    values, grad = head_rows(values), head_rows(grad)
+    source_logits, packed = source_logits.contiguous(), packed.contiguous()
+    values_grad = room(values, stop - start, num_heads, num_features)
+    source_grad = values.new_empty((stop - start, num_heads))
+    call(
+        _attend_backward,
+        values,
+        *csr_addresses(turned),
+        adj.transposed_edges.data_ptr(),
+        start,
+        stop,
+        num_heads,
+        num_features,
+        values.data_ptr(),
+        values.stride(0),
+        source_logits.data_ptr(),
+        packed.data_ptr(),
+        grad.data_ptr(),
+        grad.stride(0),
+        slope,
+        values_grad.data_ptr(),
+        values_grad.stride(0),
+        source_grad.data_ptr(),
+        edge_grads.data_ptr(),
+    )
+    return values_grad, source_grad

@@ -1,0 +1,99 @@
+"""Sums of several heads on codes: one pass over three matrices, or a pass of two for each head, by a measured choice.
+
+TANGO (section 3.3, SPMM) picks between one product of the graph, all heads' weights and all rows, and one product of a
+weighed graph and rows for each head. The first reads the graph once and fetches whole rows; the second has the better
+kernel where a head is wide. Where one overtakes the other is a property of the machine, so it is measured.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from torch import Tensor
+
+from gnnqlab.kernels import native
+from gnnqlab.kernels.room import room
+from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.kernels.sparse.aggregate import QuantizedRows, spmm
+from gnnqlab.kernels.sparse.int8_edges import int8_weighted_sum
+
+__all__ = ["WAYS", "head_sums", "measured_ways"]
+
+WAYS = ("measured", "together", "apart")
+_LEAST_EDGES = 1 << 14
+"""Below them a choice is worth less than the looking."""
+_TRIES = 2
+
+_Case = tuple[int, int, int, int, int]
+_measured: dict[_Case, str] = {}
+
+
+def head_sums(adj: Adjacency, weights: Tensor, x: QuantizedRows, *, heads: int, way: str = "measured") -> Tensor:
+    """``out[i, k] = sum_e weights[e, k] x[source of e, k]``, float32 ``(R, K, F)``; no gradient is recorded.
+
+    Compiled, both ways add the same terms in the same order: what is chosen changes the time alone, not a bit of the
+    sums. On CUDA, where a measurement would wait for the device, and without compiled kernels ``"measured"`` is
+    ``"together"``.
+
+    Args:
+        weights, x, heads: as for :func:`gnnqlab.kernels.sparse.int8_edges.int8_weighted_sum`.
+        way: ``"together"``, one pass; ``"apart"``, one for each head; ``"measured"``, the faster of the two, timed by
+            the first sum of its kind (heads, features, and edges and rows to a power of two) in this process.
+
+    Raises:
+        ValueError: if the way is unknown or a shape does not fit.
+
+    Example:
+        >>> import torch
+        >>> adj = Adjacency(torch.tensor([0, 1]), torch.tensor([0], dtype=torch.int32), num_columns=1)
+        >>> one = QuantizedRows(torch.tensor([[2, 3]], dtype=torch.int8), torch.tensor([0.5]))
+        >>> head_sums(adj, torch.tensor([[1.0, 2.0]]), one, heads=2, way="apart").tolist()
+        [[[1.0], [3.0]]]
+    """
+    if way not in WAYS:
+        raise ValueError(f"way must be one of {WAYS}, got {way!r}")
+    if way == "apart":
+        return _apart(adj, weights, x, heads)
+    chosen = way == "measured" and adj.num_edges >= _LEAST_EDGES
+    if chosen and x.codes.is_cpu and native.active(x.codes.device):
+        features = x.shape[1] // heads
+        case = (heads, features, adj.num_edges.bit_length(), adj.num_columns.bit_length(), native.threads())
+        if case not in _measured:
+            _measured[case] = _faster(
+                together=lambda: int8_weighted_sum(adj, weights, x, heads=heads),
+                apart=lambda: _apart(adj, weights, x, heads),
+            )
+        if _measured[case] == "apart":
+            return _apart(adj, weights, x, heads)
+    return int8_weighted_sum(adj, weights, x, heads=heads)
+
+
+def measured_ways() -> dict[tuple[int, int, int, int, int], str]:
+    """Return what was chosen by now, by (heads, features, bits of edges, bits of columns, threads)."""
+    return dict(_measured)
+
+
+def _faster(**ways: Callable[[], object]) -> str:
+    """Return the name whose best of some interleaved calls was the shortest."""
+    seconds = dict.fromkeys(ways, float("inf"))
+    for _ in range(_TRIES):
+        for name, run in ways.items():
+            begun = time.perf_counter()
+            run()
+            seconds[name] = min(seconds[name], time.perf_counter() - begun)
+    return min(seconds, key=seconds.__getitem__)
+
+
+def _apart(adj: Adjacency, weights: Tensor, x: QuantizedRows, heads: int) -> Tensor:
+    if x.shape[1] % heads or weights.shape != (adj.num_edges, heads):
+        return int8_weighted_sum(adj, weights, x, heads=heads)  # says what does not fit
+    features = x.shape[1] // heads
+    out = room(x.codes, adj.num_rows, heads, features)
+    for head in range(heads):
+        matrix = Adjacency.of_checked(
+            adj.indptr, adj.indices, weights[:, head].contiguous(), num_columns=adj.num_columns
+        )
+        rows = QuantizedRows(x.codes[:, head * features : (head + 1) * features], x.scales)
+        spmm(matrix, rows, out=out[:, head])
+    return out

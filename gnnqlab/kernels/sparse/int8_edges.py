@@ -1,0 +1,284 @@
+"""Products along edges whose rows are int8 codes: sums are float32, a row's scale meets its edges (TANGO, section 3.3).
+
+A quarter of float32's bytes is fetched for a row that lies anywhere in memory, and that is what these products cost.
+Shapes: N rows by column, R rows of the adjacency, E edges in its order, K heads of F features, D columns.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gnnqlab.errors import NonFiniteRow
+from gnnqlab.kernels import native
+from gnnqlab.kernels.codec.quantize import SCALES, Noise, check_bits, largest_magnitude, quantize, raise_or_note
+from gnnqlab.kernels.codec.rows import run_noting
+from gnnqlab.kernels.native import call
+from gnnqlab.kernels.reference import attention as reference
+from gnnqlab.kernels.reference import int8_edges as widening
+from gnnqlab.kernels.room import room
+from gnnqlab.kernels.sparse.adjacency import Adjacency, address, describe
+from gnnqlab.kernels.sparse.aggregate import QuantizedRows, spmm
+from gnnqlab.kernels.sparse.attention_passes import attend_columns, attend_rows
+
+__all__ = [
+    "incidence",
+    "int8_attend_columns",
+    "int8_attend_rows",
+    "int8_sddmm_add",
+    "int8_sddmm_dot",
+    "int8_weighted_sum",
+    "quantized_sum",
+]
+
+_attend = native.declare("int8_attend", "p p i i i i p i i p p i p p p p f p i p i")
+_attend_backward = native.declare("int8_attend_backward", "p p p i i i i p i p p p p i p f p i p p i")
+_weighted_sum = native.declare("int8_weighted_sum", "p p i i i p p i i p p i i")
+_dot = native.declare("int8_sddmm_dot", "p p i i i p i i p p i p p i")
+_add = native.declare("int8_sddmm_add", "p p i i p i i p p i p p i")
+_quantized_sum = native.declare("quantized_sum", "p p i p i i p i f p i i i i p i")
+
+
+def incidence(adj: Adjacency, *, by_column: bool = False) -> Adjacency:
+    """Return the matrix that sums rows of edges at the edges' ends: a row for each node, a column for each edge.
+
+    The adjacency lists its edges by destination, so at destinations (the rows of ``adj``) each sum streams through rows
+    that lie one after another. At sources (``by_column``) they lie anywhere. Multiply with
+    :func:`gnnqlab.kernels.sparse.aggregate.spmm`, which takes float32, bfloat16 and int8 rows ``(E, D)``.
+
+    Example:
+        >>> adj = Adjacency(torch.tensor([0, 2, 3]), torch.tensor([0, 1, 1], dtype=torch.int32), num_columns=2)
+        >>> from gnnqlab.kernels.sparse.aggregate import spmm
+        >>> rows = torch.tensor([[1.0], [2.0], [4.0]])
+        >>> spmm(incidence(adj), rows).flatten().tolist(), spmm(incidence(adj, by_column=True), rows).flatten().tolist()
+        ([3.0, 4.0], [1.0, 6.0])
+    """
+    if by_column:
+        return Adjacency.of_checked(adj.transposed.indptr, adj.transposed_edges, num_columns=adj.num_edges)
+    order = torch.arange(adj.num_edges, dtype=torch.int32, device=adj.device)
+    return Adjacency.of_checked(adj.indptr, order, num_columns=adj.num_edges)
+
+
+def quantized_sum(
+    adj: Adjacency, x: Tensor, *, bits: int = 8, scale: str = "row", noise: Noise | None = None
+) -> Tensor:
+    """Return ``spmm(adj, quantize(x, ...))``, the same bits, without writing a code; no gradient is recorded.
+
+    For rows of edges, each of which one sum takes: the codes of a row would be written, read once and dropped. What is
+    left is one reading of ``x`` (two with one scale for all), which a float32 sum needs as well, so codes save this sum
+    no memory traffic; they do where several products take them.
+
+    Args:
+        adj: without weights, as :func:`incidence` makes it.
+        x: float32 ``(N, D)`` by column; bits, scale and noise as for :func:`gnnqlab.kernels.codec.quantize.quantize`.
+
+    Raises:
+        NonFiniteRow: if a row that a sum takes holds NaN or Inf; on CUDA ``raise_refused`` does.
+        ValueError: if a setting is unknown or a shape does not fit.
+
+    Example:
+        >>> adj = Adjacency(torch.tensor([0, 2]), torch.tensor([0, 1], dtype=torch.int32), num_columns=2)
+        >>> quantized_sum(adj, torch.tensor([[1.0], [2.0]])).item()
+        3.0
+    """
+    check_bits(bits)
+    if adj.weights is not None or x.shape[0] != adj.num_columns:
+        raise ValueError(f"rows to sum must be {adj.num_columns} without weights of edges, got {describe(x)}")
+    natively = x.dtype == torch.float32 and x.dim() == 2 and native.active(x.device) and x.numel() > 0
+    if not natively or scale not in SCALES:
+        return spmm(adj, quantize(x, bits=bits, scale=scale, noise=noise))
+    if noise is not None and noise.ids.shape != (x.shape[0],):
+        raise ValueError(f"noise must have an id for each of {x.shape[0]} rows, got shape {tuple(noise.ids.shape)}")
+    x = x if x.shape[1] == 1 or x.stride(1) == 1 else x.contiguous()
+    largest = largest_magnitude(x) if scale == "tensor" else None
+    if largest is not None and x.is_cpu and not bool(largest.isfinite()):
+        raise_or_note(~torch.isfinite(x).all(1))
+    ids = None if noise is None else noise.ids[adj.indices]
+    counter = (0, 0, 0) if noise is None else (noise.seed, noise.epoch, noise.stream)
+    out = room(x, adj.num_rows, x.shape[1])
+    refusal = run_noting(
+        _quantized_sum, x.device,
+        adj.indptr.data_ptr(), adj.indices.data_ptr(), adj.num_rows, x.data_ptr(), x.stride(0), x.shape[1],
+        address(ids), int(ids is not None and ids.dtype == torch.int32), float(2 ** (bits - 1) - 1), address(largest),
+        int(noise is not None), *counter, out.data_ptr(),
+    )  # fmt: skip
+    if refusal:
+        raise NonFiniteRow(refusal // 8)
+    return out
+
+
+def int8_sddmm_add(adj: Adjacency, x: QuantizedRows, y: QuantizedRows) -> Tensor:
+    """``out[e] = x[source of e] + y[row of e]``, float32 ``(E, D)``, widened on the fly; no gradient is recorded.
+
+    Args:
+        x: ``(N, D)`` by column; ``y`` ``(R, D)`` by row.
+
+    Example:
+        >>> adj = Adjacency(torch.tensor([0, 1]), torch.tensor([0], dtype=torch.int32), num_columns=1)
+        >>> one = QuantizedRows(torch.tensor([[2]], dtype=torch.int8), torch.tensor([0.5]))
+        >>> int8_sddmm_add(adj, one, one).item()
+        2.0
+    """
+    _check(adj, x, y, 1)
+    if not _natively(x):
+        wide = [widening.widened(rows.codes, rows.scales, 1)[:, 0] for rows in (x, y)]
+        return widening.sddmm_add(adj.indptr, adj.indices, *wide)
+    out = room(x.codes, adj.num_edges, x.shape[1])
+    call(
+        _add, x.codes,
+        adj.indptr.data_ptr(), adj.indices.data_ptr(), adj.num_rows, x.shape[1], *_source(x), *_fixed(y),
+        out.data_ptr(),
+    )  # fmt: skip
+    return out
+
+
+def int8_sddmm_dot(adj: Adjacency, x: QuantizedRows, y: QuantizedRows, *, heads: int = 1) -> Tensor:
+    """``out[e, k] = <x[source of e, k], y[row of e, k]>``, float32 ``(E, K)``; no gradient is recorded.
+
+    Codes are multiplied and summed as integers (exact below 2**24, in float32 lanes), then meet both scales.
+
+    Args:
+        x: ``(N, K * F)`` by column, ``y`` ``(R, K * F)`` by row, heads side by side.
+
+    Example:
+        >>> adj = Adjacency(torch.tensor([0, 1]), torch.tensor([0], dtype=torch.int32), num_columns=1)
+        >>> one = QuantizedRows(torch.tensor([[2, 3]], dtype=torch.int8), torch.tensor([0.5]))
+        >>> int8_sddmm_dot(adj, one, one, heads=2).tolist()
+        [[1.0, 2.25]]
+    """
+    _check(adj, x, y, heads)
+    if not _natively(x):
+        wide = [widening.widened(rows.codes, rows.scales, heads) for rows in (x, y)]
+        return reference.sddmm_dot(adj.indptr, adj.indices, *wide)
+    out = x.scales.new_empty((adj.num_edges, heads))
+    call(
+        _dot, x.codes,
+        adj.indptr.data_ptr(), adj.indices.data_ptr(), adj.num_rows, heads, x.shape[1] // heads, *_source(x),
+        *_fixed(y), out.data_ptr(),
+    )  # fmt: skip
+    return out
+
+
+def int8_weighted_sum(adj: Adjacency, weights: Tensor, x: QuantizedRows, *, heads: int = 1) -> Tensor:
+    """``out[i, k] = sum_e weights[e, k] x[source of e, k]``, float32 ``(R, K, F)``; no gradient is recorded.
+
+    Args:
+        weights: float32 ``(E, K)``.
+        x: ``(N, K * F)`` by column, heads side by side.
+
+    Example:
+        >>> adj = Adjacency(torch.tensor([0, 1]), torch.tensor([0], dtype=torch.int32), num_columns=1)
+        >>> one = QuantizedRows(torch.tensor([[2, 3]], dtype=torch.int8), torch.tensor([0.5]))
+        >>> int8_weighted_sum(adj, torch.tensor([[1.0, 2.0]]), one, heads=2).tolist()
+        [[[1.0], [3.0]]]
+    """
+    _check(adj, x, None, heads)
+    if weights.shape != (adj.num_edges, heads):
+        raise ValueError(f"weights must be of shape {(adj.num_edges, heads)}, got {describe(weights)}")
+    if not _natively(x):
+        wide = widening.widened(x.codes, x.scales, heads)
+        return reference.weighted_sum(adj.indptr, adj.indices, weights, wide)
+    weights, features = weights.contiguous(), x.shape[1] // heads
+    out = room(x.codes, adj.num_rows, heads, features)
+    call(
+        _weighted_sum, x.codes,
+        adj.indptr.data_ptr(), adj.indices.data_ptr(), adj.num_rows, heads, features, weights.data_ptr(), *_source(x),
+        out.data_ptr(), x.shape[1],
+    )  # fmt: skip
+    return out
+
+
+def int8_attend_rows(
+    adj: Adjacency,
+    values: QuantizedRows,
+    source_logits: Tensor,
+    target_logits: Tensor,
+    halo_values: QuantizedRows | None = None,
+    halo_logits: Tensor | None = None,
+    *,
+    slope: float = 0.2,
+    rows: tuple[int, int] | None = None,
+    out: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Attend, forward, as :func:`gnnqlab.kernels.sparse.attention.attend_rows`, with values of codes ``(N, K * F)``."""
+    start, stop = (0, adj.num_rows) if rows is None else rows
+    heads = source_logits.shape[1]
+    if not _natively(values) or (out is not None and not out.is_contiguous()):
+        halo = None if halo_values is None else widening.widened(halo_values.codes, halo_values.scales, heads)
+        operands = (widening.widened(values.codes, values.scales, heads), source_logits, target_logits, halo)
+        return attend_rows(adj, *operands, halo_logits, slope=slope, rows=rows, out=out)
+    if not 0 <= start <= stop <= adj.num_rows:
+        raise ValueError(f"rows must satisfy 0 <= start <= stop <= {adj.num_rows}, got ({start}, {stop})")
+    features = values.shape[1] // heads
+    if out is None:
+        out = room(source_logits, stop - start, heads, features)
+    stats = source_logits.new_empty((stop - start, 2, heads))
+    source_logits, target_logits = source_logits.contiguous(), target_logits.contiguous()
+    halo_logits = None if halo_logits is None else halo_logits.contiguous()
+    none: tuple[int | None, int, int | None] = (None, 0, None)
+    of_halo = none if halo_values is None else _fixed(halo_values)
+    call(
+        _attend, values.codes,
+        adj.indptr.data_ptr(), adj.indices.data_ptr(), start, stop, heads, features, *_source(values), *of_halo,
+        source_logits.data_ptr(), address(halo_logits), target_logits.data_ptr(), slope, out.data_ptr(),
+        heads * features, stats.data_ptr(),
+    )  # fmt: skip
+    return out, stats
+
+
+def int8_attend_columns(
+    adj: Adjacency,
+    values: QuantizedRows,
+    source_logits: Tensor,
+    packed: Tensor,
+    gradient: QuantizedRows,
+    edge_gradients: Tensor,
+    *,
+    columns: tuple[int, int],
+    slope: float = 0.2,
+) -> tuple[Tensor, Tensor]:
+    """Attend, backward, as :func:`gnnqlab.kernels.sparse.attention.attend_columns`, of codes of values and gradient."""
+    (start, stop), heads = columns, source_logits.shape[1]
+    if not _natively(values):
+        wide, grad = (widening.widened(each.codes, each.scales, heads) for each in (values, gradient))
+        return attend_columns(adj, wide, source_logits, packed, grad, edge_gradients, columns=columns, slope=slope)
+    if not 0 <= start <= stop <= adj.num_columns or values.shape[0] != stop - start:
+        raise ValueError(
+            f"columns must lie in [0, {adj.num_columns}] and values have one row each, got ({start}, {stop}) and "
+            f"{values.shape[0]} rows"
+        )
+    turned, features = adj.transposed, values.shape[1] // heads
+    source_logits, packed = source_logits.contiguous(), packed.contiguous()
+    values_grad = room(source_logits, stop - start, heads, features)
+    source_grad = source_logits.new_empty((stop - start, heads))
+    call(
+        _attend_backward, values.codes,
+        turned.indptr.data_ptr(), turned.indices.data_ptr(), adj.transposed_edges.data_ptr(), start, stop, heads,
+        features, *_fixed(values), source_logits.data_ptr(), packed.data_ptr(), *_fixed(gradient), slope,
+        values_grad.data_ptr(), heads * features, source_grad.data_ptr(), edge_gradients.data_ptr(),
+    )  # fmt: skip
+    return values_grad, source_grad
+
+
+def _natively(rows: QuantizedRows) -> bool:
+    return native.active(rows.codes.device) and rows.shape[1] > 0
+
+
+def _fixed(rows: QuantizedRows) -> tuple[int, int, int]:
+    """Codes, the distance between rows, and scales, as the C interface takes them."""
+    codes = rows.codes
+    if codes.shape[1] > 1 and codes.stride(1) != 1:
+        raise ValueError(f"codes must have neighbouring columns side by side, got strides {codes.stride()}")
+    return codes.data_ptr(), codes.stride(0), rows.scales.data_ptr()
+
+
+def _source(rows: QuantizedRows) -> tuple[int, int, int, int]:
+    codes, stride, scales = _fixed(rows)
+    return codes, rows.shape[0], stride, scales
+
+
+def _check(adj: Adjacency, x: QuantizedRows, y: QuantizedRows | None, heads: int) -> None:
+    if x.shape[0] != adj.num_columns or x.shape[1] % heads:
+        raise ValueError(f"x must have {adj.num_columns} rows of {heads} equal heads, got {describe(x.codes)}")
+    if y is not None and y.shape != (adj.num_rows, x.shape[1]):
+        raise ValueError(f"y must be of shape {(adj.num_rows, x.shape[1])}, got {describe(y.codes)}")

@@ -1,0 +1,244 @@
+"""The parts of attention over edges: sampled products, softmax over each row's edges, weighted sums.
+
+Shapes as in ``attention``: N owned rows, H halo rows, R rows of the adjacency, E edges, K heads, F features of a head.
+All are float32; other types take the plain-PyTorch way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from gnnqlab.kernels import native
+from gnnqlab.kernels.native import call
+from gnnqlab.kernels.reference import attention as reference
+from gnnqlab.kernels.room import room
+from gnnqlab.kernels.sparse.adjacency import Adjacency, address
+
+__all__ = ["sddmm_add", "sddmm_dot", "segment_softmax", "segment_sum", "weighted_sum"]
+
+_sddmm_dot = native.declare("sddmm_dot", "p p i i i p i i p i p i p i")
+_sddmm_add = native.declare("sddmm_add", "p p i i p i p p p i")
+_segment_softmax = native.declare("segment_softmax", "p i i p p i")
+_segment_softmax_backward = native.declare("segment_softmax_backward", "p i i p p p i")
+_weighted_sum = native.declare("weighted_sum", "p p p i i i p p i i p i p i i")
+_segment_sum = native.declare("segment_sum", "p p i i p p i")
+
+
+def sddmm_dot(adj: Adjacency, x: Tensor, y: Tensor, halo: Tensor | None = None) -> Tensor:
+    """``out[e, k] = <x[source of e, k], y[row of e, k]>``, ``(E, K)``; differentiable.
+
+    Args:
+        x: ``(N, K, F)`` by column, ``halo`` ``(H, K, F)`` likewise; ``y`` ``(R, K, F)`` by row.
+    """
+    if not runs_natively(x):
+        return reference.sddmm_dot(adj.indptr, adj.indices, join(x, halo), y)
+    return _Dot.apply(adj, x, y, halo)
+
+
+def sddmm_add(adj: Adjacency, source: Tensor, target: Tensor, halo: Tensor | None = None) -> Tensor:
+    """``out[e, k] = source[source of e, k] + target[row of e, k]``, ``(E, K)``; differentiable."""
+    if not runs_natively(source):
+        return reference.sddmm_add(adj.indptr, adj.indices, join(source, halo), target)
+    return _Add.apply(adj, source, target, halo)
+
+
+def segment_softmax(adj: Adjacency, logits: Tensor) -> Tensor:
+    """Softmax of ``(E, K)`` logits over each row's edges, for each head; differentiable."""
+    if not runs_natively(logits):
+        return reference.segment_softmax(adj.indptr, logits)
+    return _Softmax.apply(adj, logits)
+
+
+def weighted_sum(adj: Adjacency, weights: Tensor, x: Tensor, halo: Tensor | None = None) -> Tensor:
+    """``out[i, k] = sum_e weights[e, k] x[source of e, k]``, ``(R, K, F)``; differentiable in weights and rows."""
+    if not runs_natively(x):
+        return reference.weighted_sum(adj.indptr, adj.indices, weights, join(x, halo))
+    return _WeightedSum.apply(adj, weights, x, halo)
+
+
+def segment_sum(adj: Adjacency, values: Tensor, *, by_column: bool = False) -> Tensor:
+    """The sum of ``(E, K)`` values over each row's edges (or each column's), ``(R, K)``; no gradient is recorded."""
+    if not runs_natively(values):
+        if by_column:
+            return reference.segment_sum(adj.transposed.indptr, values[adj.transposed_edges.long()])
+        return reference.segment_sum(adj.indptr, values)
+    values, matrix = values.contiguous(), adj.transposed if by_column else adj
+    out = values.new_empty((matrix.num_rows, values.shape[1]))
+    places = adj.transposed_edges.data_ptr() if by_column else None
+    call(
+        _segment_sum,
+        values,
+        matrix.indptr.data_ptr(),
+        places,
+        matrix.num_rows,
+        values.shape[1],
+        values.data_ptr(),
+        out.data_ptr(),
+    )
+    return out
+
+
+class _Dot(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, adj: Adjacency, x: Tensor, y: Tensor, halo: Tensor | None) -> Tensor:
+        ctx.adj = adj
+        ctx.save_for_backward(x, y, halo)
+        return _dot(adj, x, y, halo)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, y, halo = ctx.saved_tensors
+        by_column = _sum(ctx.adj, grad, y, None, by_column=True)
+        return None, *_halves(by_column, x, halo, between=_sum(ctx.adj, grad, x, halo))
+
+
+class _Add(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, adj: Adjacency, source: Tensor, target: Tensor, halo: Tensor | None) -> Tensor:
+        ctx.adj, ctx.num_owned, ctx.has_halo = adj, source.shape[0], halo is not None
+        source, target, halo = source.contiguous(), target.contiguous(), None if halo is None else halo.contiguous()
+        out = room(source, adj.num_edges, source.shape[1])
+        call(
+            _sddmm_add,
+            source,
+            *csr_addresses(adj),
+            adj.num_rows,
+            source.shape[1],
+            source.data_ptr(),
+            source.shape[0],
+            address(halo),
+            target.data_ptr(),
+            out.data_ptr(),
+        )
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        by_column = segment_sum(ctx.adj, grad, by_column=True)
+        halo = by_column[ctx.num_owned :] if ctx.has_halo else None
+        return None, by_column[: ctx.num_owned], segment_sum(ctx.adj, grad), halo
+
+
+class _Softmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, adj: Adjacency, logits: Tensor) -> Tensor:
+        logits = logits.contiguous()
+        attention = torch.empty_like(logits)
+        call(
+            _segment_softmax,
+            logits,
+            adj.indptr.data_ptr(),
+            adj.num_rows,
+            logits.shape[1],
+            logits.data_ptr(),
+            attention.data_ptr(),
+        )
+        ctx.adj = adj
+        ctx.save_for_backward(attention)
+        return attention
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (attention,) = ctx.saved_tensors
+        grad, logits_grad = grad.contiguous(), torch.empty_like(attention)
+        call(
+            _segment_softmax_backward,
+            grad,
+            ctx.adj.indptr.data_ptr(),
+            ctx.adj.num_rows,
+            grad.shape[1],
+            attention.data_ptr(),
+            grad.data_ptr(),
+            logits_grad.data_ptr(),
+        )
+        return None, logits_grad
+
+
+class _WeightedSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, adj: Adjacency, weights: Tensor, x: Tensor, halo: Tensor | None) -> Tensor:
+        ctx.adj = adj
+        ctx.save_for_backward(weights, x, halo)
+        return _sum(adj, weights, x, halo)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        weights, x, halo = ctx.saved_tensors
+        by_column = _sum(ctx.adj, weights, grad, None, by_column=True)
+        x_grad, halo_grad = _halves(by_column, x, halo)
+        return None, _dot(ctx.adj, x, grad, halo), x_grad, halo_grad
+
+
+def _dot(adj: Adjacency, x: Tensor, y: Tensor, halo: Tensor | None) -> Tensor:
+    x, y, halo = head_rows(x), head_rows(y), None if halo is None else head_rows(halo)
+    out = x.new_empty((adj.num_edges, x.shape[1]))
+    call(
+        _sddmm_dot,
+        x,
+        *csr_addresses(adj),
+        adj.num_rows,
+        x.shape[1],
+        x.shape[2],
+        *source_addresses(x, halo),
+        y.data_ptr(),
+        y.stride(0),
+        out.data_ptr(),
+    )
+    return out
+
+
+def _sum(adj: Adjacency, weights: Tensor, x: Tensor, halo: Tensor | None, *, by_column: bool = False) -> Tensor:
+    """The weighted sum by rows, or by columns with weights still in the order of the rows."""
+    matrix, weights = adj.transposed if by_column else adj, weights.contiguous()
+    x, halo = head_rows(x), None if halo is None else head_rows(halo)
+    out = room(x, matrix.num_rows, *x.shape[1:])
+    places = adj.transposed_edges.data_ptr() if by_column else None
+    call(
+        _weighted_sum,
+        x,
+        *csr_addresses(matrix),
+        places,
+        matrix.num_rows,
+        x.shape[1],
+        x.shape[2],
+        weights.data_ptr(),
+        *source_addresses(x, halo),
+        out.data_ptr(),
+        out.stride(0),
+    )
+    return out
+
+
+def _halves(by_column: Tensor, x: Tensor, halo: Tensor | None, **between: Tensor) -> tuple[Tensor | None, ...]:
+    num_owned = x.shape[0]
+    return by_column[:num_owned], *between.values(), None if halo is None else by_column[num_owned:]
+
+
+def runs_natively(tensor: Tensor) -> bool:
+    """Whether the compiled kernels take it: they are float32 only."""
+    return tensor.dtype == torch.float32 and native.active(tensor.device)
+
+
+def csr_addresses(adj: Adjacency) -> tuple[int, int]:
+    return adj.indptr.data_ptr(), adj.indices.data_ptr()
+
+
+def source_addresses(x: Tensor, halo: Tensor | None) -> tuple[int, int, int, int | None, int]:
+    return x.data_ptr(), x.shape[0], x.stride(0), address(halo), 0 if halo is None else halo.stride(0)
+
+
+def head_rows(x: Tensor) -> Tensor:
+    """The same rows with a row's elements side by side; rows may still lie further apart than their length."""
+    return x if x.stride(2) == 1 and x.stride(1) == x.shape[2] else x.contiguous()
+
+
+def join(owned: Tensor, halo: Tensor | None) -> Tensor:
+    return owned if halo is None else torch.cat((owned, halo))

@@ -1,5 +1,0 @@
-"""The course: the graph of ten nodes, the views of each notebook, and its exercises."""
-
-from gnnqlab.lab.course.ten_nodes import Halves, draw, ten_nodes
-
-__all__ = ["Halves", "draw", "ten_nodes"]

@@ -1,0 +1,1 @@
+"""Caches: which rows of a message changed enough to be sent again."""

@@ -1,0 +1,152 @@
+"""Error feedback: what rounding left of a row goes into the same row's next message (EC-Graph, ICDE 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+import torch
+from torch import Tensor
+
+from gnnqlab.adaptive import Adaptive, Training
+from gnnqlab.message.caches.cache import Held, needs_fading_errors
+from gnnqlab.message.caches.held import HeldRows, KeptRows
+from gnnqlab.message.channels.channel import Channel
+from gnnqlab.message.codecs.codec import Noise
+from gnnqlab.message.direction import of_direction
+from gnnqlab.message.place import Place
+from gnnqlab.message.wire import Layout
+from gnnqlab.partition.plan import Route
+from gnnqlab.settings import OneOf, check
+
+__all__ = ["FedBack", "Feedback"]
+
+DIRECTIONS = ("forward", "backward")
+_BIASED = "puts what was left of a row into its next message, so that one message is biased"
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """What rounding left of a row is added to the same row's next message (EC-Graph's responding-end compensation).
+
+    ``m_t = x_t + e_(t-1)``, ``e_t = m_t - C(m_t)``, ``e_0 = 0``, C the codec, biased or not; each row and receiver has
+    an e. What receivers decode adds up: ``sum_t C(m_t) = sum_t x_t - e_T``, so that over a training the sum of all
+    messages is off by one rounding, where rounding to the nearest alone errs alike in every epoch in which a row
+    stays. Only the sender keeps e, in float32, and in checkpoints; bytes and messages are those of the codec.
+
+    **One message is biased**: given what was left, ``E[C(m_t)] = x_t + e_(t-1)``, with any codec. So the gradient of an
+    epoch is not unbiased and Theorem 1 (AdaQP) has nothing to say of it (:mod:`gnnqlab.systems.unbiased`): bits that
+    weigh rows by its variance are refused, ``theory.check`` and variances of forecasts too, and so are widths where a
+    message leaves more than it takes, where e would grow.
+
+    Differs: EC-Graph feeds back gradients alone, ``direction="backward"``, and codes rows forward against a prediction;
+    its codes lie between the ends of a whole message. With :class:`gnnqlab.message.caches.difference.Difference`
+    nothing need be fed back: what a message left is in the next difference.
+
+    Example:
+        >>> Feedback().directions, Feedback(direction="backward").directions
+        (('forward', 'backward'), ('backward',))
+    """
+
+    direction: Annotated[str, OneOf(("both", *DIRECTIONS))] = "both"
+    """Whose errors are fed back: ``forward`` (rows), ``backward`` (their gradients, as EC-Graph does) or ``both``."""
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def directions(self) -> tuple[str, ...]:
+        """The directions in which errors are fed back."""
+        return DIRECTIONS if self.direction == "both" else (self.direction,)
+
+    def expected_share(self) -> float:
+        """Return the share of rows that travel: all."""
+        return 1.0
+
+    def build(self) -> None:
+        """Choose no rows: all travel, and receivers hold none."""
+        return None
+
+    def at_work(self) -> FeedbackAtWork:
+        """Return what runs on one worker."""
+        return FeedbackAtWork(self)
+
+    def biased(self, direction: str) -> str:
+        """Say why one message of a direction is biased; empty where nothing is fed back."""
+        return _BIASED if direction in self.directions else ""
+
+    def refuses(self, system: Any) -> str:
+        """Say why errors cannot be fed back in a system."""
+        for direction in self.directions:
+            bits = of_direction(system.bits, direction)
+            if getattr(bits, "weighs_rows", False):
+                return (
+                    f"it {_BIASED}, and bits {type(bits).__name__} weigh rows by the variance of unbiased codes "
+                    "(AdaQP Theorem 1); choose cache Difference() or other bits"
+                )
+        if getattr(system.exchange, "sends_blocks", False):
+            return (
+                "what is left is kept of each row and receiver, and this exchange sends whole blocks to all; choose "
+                "exchange Halo() or Replicas()"
+            )
+        if getattr(system.schedule, "in_turn", False):
+            return (
+                "rows that are fetched again for the backward pass must come as they came before, without what was "
+                "left of them then; choose schedule Synchronous(), Overlapped() or Pipelined()"
+            )
+        return needs_fading_errors(system, self.directions)
+
+
+class FeedbackAtWork(HeldRows):
+    """What is left of the rows that one worker sends."""
+
+    def __init__(self, settings: Feedback) -> None:
+        super().__init__(alike=False)
+        self._directions = settings.directions
+
+    def build(self) -> None:
+        return None
+
+    def channel(self, **of_channel: Any) -> Channel:
+        """Return the channel of a place."""
+        place = Place(of_channel["layer"], of_channel["direction"], of_channel["round"])
+        if place.direction not in self._directions:
+            return Channel(**of_channel)
+        return FedBack(left=self.held_at(place), **of_channel)
+
+    def adaptives(self, training: Training) -> Sequence[Adaptive]:
+        return [KeptRows("feedback", self, training.seat)]
+
+
+class FedBack(Channel):
+    """Moves rows with what was left of them.
+
+    Args:
+        left: where to keep it; whoever gives it keeps it in checkpoints.
+    """
+
+    _encodes_rows = False
+
+    def __init__(self, *, left: Held, **of_channel: Any) -> None:
+        super().__init__(**of_channel)
+        self._left = left
+        """(``send``, peer) -> what is left of all rows of a route, float32 ``(n, D)``."""
+
+    def _write(self, x: Tensor, route: Route, layout: Layout, epoch: int, noise: Noise) -> Tensor:
+        if not layout.num_bytes:
+            return super()._write(x, route, layout, epoch, noise)
+        left, at = self._left_of(route.peer, x), slice(None) if route.kept is None else route.kept
+        message, places = x.index_select(0, route.rows).add_(left[at]), torch.arange(route.num_rows, device=x.device)
+        segment = super()._write(message, replace(route, rows=places), layout, epoch, noise)
+        came, ids = torch.empty_like(message), layout.arranged(route.ids)
+        self._codec.decode(segment, layout, came, layout.arranged(places), accumulate=False, ids=ids, noise=noise)
+        left[at] = message.sub_(came)
+        return segment
+
+    def _left_of(self, peer: int, x: Tensor) -> Tensor:
+        whole = next(route for route in self.plan.send if route.peer == peer)
+        left = self._left.get(("send", peer))
+        if left is None or left.shape != (whole.num_rows, x.shape[1]):
+            left = self._left["send", peer] = x.new_zeros(whole.num_rows, x.shape[1])
+        return left

@@ -1,0 +1,1 @@
+"""Channels: the rows of one layer and direction, from one worker to its peers."""

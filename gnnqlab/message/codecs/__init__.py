@@ -1,0 +1,1 @@
+"""Codecs: embeddings to bytes and back."""

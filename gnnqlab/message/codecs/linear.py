@@ -1,0 +1,113 @@
+"""CDFGNN's codec: linear codes of differences, rounded to the nearest (section 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from gnnqlab.kernels.codec.linear import encode_linear
+from gnnqlab.kernels.codec.rows import decode_rows
+from gnnqlab.message.codecs.codec import LaidOut, Noise, counted_from, parts_of
+from gnnqlab.message.codecs.wide import decode_32, encode_32
+from gnnqlab.message.wire import Layout
+
+__all__ = ["Linear"]
+
+
+@dataclass(frozen=True)
+class Linear(LaidOut):
+    """Linear integer quantization, rounded to the nearest level (CDFGNN Eqs. 22 and 23).
+
+    ``q = min(floor((m - Z) / S + 1/2), 2^B - 1)``, ``Z = min``, ``S = (max - min) / 2^B``; decoding gives ``q S + Z``.
+    Rounding is by no chance, so errors have no mean of zero: it belongs with a cache whose differences are taken
+    against what the receiver holds, where the next message makes good for the last.
+
+    Differs: Eq. 22 gives the largest element the code 2^B, which B bits cannot hold; here it is clamped (erratum CD-1).
+    So the error is at most S / 2, the paper's bound, up to ``max - S / 2``, and at most S above it: see :meth:`bound`.
+    Z and S travel in place of the paper's min and max, in as many bytes.
+
+    Example:
+        >>> codec, rows = Linear(), torch.tensor([[0.0, 1.4, 4.0]])
+        >>> layout = codec.layout(2, 1, 3)
+        >>> segment, out = torch.zeros(layout.num_bytes, dtype=torch.uint8), torch.zeros(1, 3)
+        >>> first = torch.tensor([0])
+        >>> _ = codec.encode(rows, first, first, layout, segment, Noise(0, 0, 0))
+        >>> codec.decode(segment, layout, out, first, accumulate=False)
+        >>> out.tolist()
+        [[0.0, 1.0, 3.0]]
+    """
+
+    integer_codes: ClassVar[bool] = True
+    """Its payload is integer codes of the rows' widths, which can be counted."""
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return (1, 2, 4, 8, 32)
+
+    def biased(self, direction: str) -> str:
+        """Say why a message is biased."""
+        return "rounds to the nearest, so that a row errs alike in every draw"
+
+    @staticmethod
+    def bound(spread: float, bits: int) -> float:
+        """Return the most by which a decoded element is off, in the unit of the rows.
+
+        Twice the paper's ``(max - min) / 2^(B+1)``, because the largest element is clamped.
+
+        Args:
+            spread: ``max - min`` of the row.
+            bits: B; 32 is exact.
+
+        Example:
+            >>> Linear.bound(4.0, 2)
+            1.0
+        """
+        return 0.0 if bits == 32 else spread / 2**bits
+
+    def param_bytes(self, bits: int, columns: int) -> int:
+        return 0 if bits == 32 else 8
+
+    def encode(
+        self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
+    ) -> Tensor | None:
+        """Quantize and pack rows; their ranges are found on the way.
+
+        Raises:
+            NonFiniteRow: if a row holds NaN or Inf, or its range overflows.
+        """
+        ranges = torch.empty(layout.num_rows, device=x.device)
+        params = self._parameters(layout, segment)
+        for part in parts_of(layout, segment):
+            of = part.rows
+            with counted_from(of.start):
+                if part.width == 32:
+                    encode_32(x, rows[of], part.payload, ranges[of])
+                else:
+                    encode_linear(x, rows[of], part.bits, part.offsets, part.payload, params[part.params], ranges[of])
+        return ranges
+
+    def decode(
+        self,
+        segment: Tensor,
+        layout: Layout,
+        out: Tensor,
+        rows: Tensor,
+        *,
+        accumulate: bool,
+        ids: Tensor | None = None,
+        noise: Noise | None = None,
+    ) -> None:
+        params = self._parameters(layout, segment)
+        for part in parts_of(layout, segment):
+            target = rows[part.rows]
+            if part.width == 32:
+                decode_32(part.payload, out, target, accumulate=accumulate)
+            else:
+                own = params[part.params]
+                decode_rows(part.payload, own, part.bits, part.offsets, out, target, accumulate=accumulate)
+
+    def _parameters(self, layout: Layout, segment: Tensor) -> Tensor:
+        return layout.split(segment)[0].view(torch.float32).view(-1, 2)

@@ -1,0 +1,193 @@
+"""Codes of rows whose largest elements travel apart, so that a few spikes do not widen the steps of all others.
+
+Letters: n rows of a message, m of one part of it, D columns, K spikes of a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import torch
+from torch import Tensor
+
+from gnnqlab.bits.policy import USUAL
+from gnnqlab.bits.variance import RowVariance, min_max
+from gnnqlab.kernels.reference.codec import SMALLEST_RANGE
+from gnnqlab.message.codecs.codec import LaidOut, Noise, Stochastic, counted_from, parts_of
+from gnnqlab.message.codecs.wide import encode_32
+from gnnqlab.message.wire import Layout, lay_out
+from gnnqlab.settings import OneOf, Range, check
+
+__all__ = ["Spikes", "split_spikes"]
+
+_MOST_COLUMNS = 65536
+"""Places are two bytes."""
+_EXPONENT = 0x7F800000
+"""Of a float32 word."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spikes(LaidOut):
+    """The largest magnitudes of a row in float16 with their places, the rest in stochastic codes between its ends.
+
+    A spike x_p travels as ``v U``: ``v = float16((x_p - c) / U)``, c the middle of the rest's range, U the power of two
+    at or below the largest ``|x_p - c|`` of the row, since gradients lie below what float16 holds. What that rounding
+    leaves, ``x_p - v U``, is close to c and has a code like the rest, so decoding, ``q S + Z`` and ``+ v U`` at the
+    spikes, is unbiased as :class:`gnnqlab.message.codecs.codec.Stochastic` is, and constant rows are exact. S is
+    ``range / (2^b - 1)`` of the rest; the variance is ``D · range^2 / 6 / (2^b - 1)^2`` with that range.
+
+    A row of less than 32 bits takes ``ceil(D b / 8) + 12 + 4 min(K, D - 1)`` bytes: codes, Z, S and U in float32, and
+    two bytes for each place and value. Rows of 32 bits are float32 as it stands. Finding spikes is plain PyTorch on
+    every device: a copy of the rows and four passes over it; codes are written and read by the kernels.
+
+    Example:
+        >>> codec, rows, first = Spikes(count=1), torch.tensor([[0.0, 1.0, 40.0, 3.0]]), torch.tensor([0])
+        >>> layout, noise = codec.layout(2, 1, 4), Noise(0, 0, 0)
+        >>> segment, out = torch.zeros(layout.num_bytes, dtype=torch.uint8), torch.zeros(1, 4)
+        >>> codec.encode(rows, first, first, layout, segment, noise).tolist()
+        [3.0]
+        >>> codec.decode(segment, layout, out, first, accumulate=False)
+        >>> [round(float(x)) for x in out[0]], layout.num_bytes
+        ([0, 1, 40, 3], 17)
+    """
+
+    integer_codes: ClassVar[bool] = True
+    """Its payload is integer codes of the rows' widths, which can be counted."""
+    fades_from: ClassVar[int] = 2
+    """Narrowest width at which a message leaves less than it takes: an element errs by up to a step either way, so the
+    error has up to ``2 / (2^b - 1)`` of the row's range, twice all of it at one bit. What is fed back would grow."""
+
+    count: Annotated[int, Range(1, 64)] = 4
+    """K, spikes of each row; a row of D columns has at most D - 1."""
+    noise: Annotated[str, OneOf(("receiver", "node"))] = "receiver"
+    """Whose a row's rounding is: ``receiver`` or ``node``, as of :class:`gnnqlab.message.codecs.codec.Stochastic`."""
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return USUAL
+
+    @property
+    def _rest(self) -> Stochastic:
+        return Stochastic(noise=self.noise)
+
+    def _count(self, columns: int) -> int:
+        return max(0, min(self.count, columns - 1))
+
+    def param_bytes(self, bits: int, columns: int) -> int:
+        return 0 if bits == 32 else 12 + 4 * self._count(columns)
+
+    def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
+        return self._rest.rows(num_rows, columns, device)
+
+    def row_variance(self, columns: int) -> RowVariance:
+        """Return ``D · range^2 / 6 / (2^b - 1)^2`` of the range of the rest (AdaQP Theorem 1)."""
+        between_ends = min_max(columns)
+        return RowVariance(between_ends.unit, between_ends.shares, ("rest",))
+
+    def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
+        """Lay out a message.
+
+        Raises:
+            ValueError: if a place does not fit into two bytes.
+        """
+        if columns > _MOST_COLUMNS:
+            raise ValueError(
+                f"rows with spikes must have at most {_MOST_COLUMNS} columns, got {columns}; choose codec Rotated()"
+            )
+        return lay_out(widths, num_rows, columns, param_bytes=self.param_bytes)
+
+    def encode(
+        self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
+    ) -> Tensor | None:
+        """Write spikes and codes; the ranges of the rest are found on the way.
+
+        Raises:
+            NonFiniteRow: if a row holds NaN or Inf, or the range of its rest overflows.
+        """
+        ranges = torch.empty(layout.num_rows, device=x.device)
+        params, units, places, values = self._parameters(layout, segment)
+        for part in parts_of(layout, segment):
+            of, own = part.rows, part.params
+            with counted_from(of.start):
+                if part.width == 32:
+                    encode_32(x, rows[of], part.payload, ranges[of])
+                found = split_spikes(x.index_select(0, rows[of]), self._count(layout.columns))
+                rest, part_units, part_places, part_values = found
+                if part.width == 32:
+                    ranges[of] = _range(rest)
+                    continue
+                every = torch.arange(rest.shape[0], device=x.device)
+                self._rest.encode_part(part, rest, every, ids[of], params[own], ranges[of], noise)
+                units[own], values[own], places[own] = part_units, part_values, part_places.to(torch.int16)
+        return ranges
+
+    def decode(
+        self,
+        segment: Tensor,
+        layout: Layout,
+        out: Tensor,
+        rows: Tensor,
+        *,
+        accumulate: bool,
+        ids: Tensor | None = None,
+        noise: Noise | None = None,
+    ) -> None:
+        params, units, places, values = self._parameters(layout, segment)
+        for part in parts_of(layout, segment):
+            of, own = rows[part.rows], part.params
+            self._rest.decode_part(part, params[own], out, of, accumulate=accumulate)
+            if part.width < 32:
+                at = of[:, None], places[own].long() & 0xFFFF
+                out.index_put_(at, values[own].float() * units[own, None], accumulate=True)
+
+    def _parameters(self, layout: Layout, segment: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return (Z, S), U, places and values of all rows with parameters."""
+        count, spikes = layout.num_rows - layout.rows_of(32), self._count(layout.columns)
+        ends = [8 * count, 4 * count, 2 * count * spikes, 2 * count * spikes]
+        params, units, places, values = layout.split(segment)[0].split(ends)
+        return (
+            params.view(torch.float32).view(count, 2),
+            units.view(torch.float32),
+            places.view(torch.int16).view(count, spikes),
+            values.view(torch.float16).view(count, spikes),
+        )
+
+
+def split_spikes(x_mD: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Take the largest magnitudes out of rows.
+
+    Args:
+        x_mD: float32 rows; they are changed.
+        count: K, fewer than D.
+
+    Returns:
+        The rest, float32 ``(m, D)``, with what float16 leaves of a spike in its place; U, float32 ``(m,)``; places,
+        int64 ``(m, K)``, and values, float16 ``(m, K)``. A row that is not finite stays so.
+
+    Example:
+        >>> rest, unit, places, values = split_spikes(torch.tensor([[1.0, -9.0, 3.0]]), 1)
+        >>> rest.tolist(), unit.tolist(), places.tolist(), values.tolist()
+        ([[1.0, 2.0, 3.0]], [8.0], [[1]], [[-1.375]])
+    """
+    if count == 0:
+        none = x_mD.new_empty(x_mD.shape[0], 0)
+        return x_mD, x_mD.new_zeros(x_mD.shape[0]), none.long(), none.half()
+    places_mK = x_mD.abs().topk(count, dim=1, sorted=False).indices
+    spikes_mK = x_mD.gather(1, places_mK)
+    low_m = x_mD.scatter_(1, places_mK, torch.inf).amin(1)
+    high_m = x_mD.scatter_(1, places_mK, -torch.inf).amax(1)
+    over_mK = spikes_mK - (low_m * 0.5 + high_m * 0.5)[:, None]
+    largest_m = over_mK.abs().amax(1)
+    said = torch.isfinite(largest_m) & (largest_m >= SMALLEST_RANGE)
+    unit_m = torch.where(said, (largest_m.view(torch.int32) & _EXPONENT).view(torch.float32), 0.0)
+    values_mK = torch.where(said[:, None], over_mK / unit_m[:, None], 0.0).half()
+    x_mD.scatter_(1, places_mK, spikes_mK - values_mK.float() * unit_m[:, None])
+    return x_mD, unit_m, places_mK, values_mK
+
+
+def _range(x_mD: Tensor) -> Tensor:
+    return x_mD.amax(1) - x_mD.amin(1) if x_mD.shape[1] else x_mD.new_zeros(x_mD.shape[0])

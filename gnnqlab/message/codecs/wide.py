@@ -1,0 +1,125 @@
+"""Rows of 16 and of 32 bits in a message of many widths.
+
+A row of 16 bits has stochastic codes like a narrower one, two bytes an element, with its own Z and S: its step is the
+range over 65535. A row of 32 bits is float32 as it stands. They are written with tensor operations, a block of rows
+at a time, because they are rare: an assignment gives them to few rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from gnnqlab.errors import NonFiniteRow
+from gnnqlab.kernels.codec.rows import note_non_finite
+from gnnqlab.kernels.noise import uniform16
+from gnnqlab.kernels.reference.codec import row_parameters
+
+__all__ = ["decode_16", "decode_32", "encode_16", "encode_32", "row_norms"]
+
+_BLOCK = 1 << 17
+"""Elements a block: half a megabyte of float32 stays in a cache."""
+_TOP = 65535
+
+
+def encode_16(
+    x: Tensor,
+    rows: Tensor,
+    ids: Tensor,
+    payload: Tensor,
+    params: Tensor,
+    ranges: Tensor,
+    *,
+    seed: int,
+    epoch: int,
+    stream: int,
+) -> None:
+    """Round ``x[rows]`` stochastically to 16-bit codes: ``q = floor((x - Z) / S + u)``, ``S = (max - min) / 65535``.
+
+    The sum is formed in fixed point with 15 fractional bits, so ``u`` has 15 random bits here.
+
+    Args:
+        x: float32 ``(N, D)``.
+        rows, ids: which rows, and their global ids, int64 ``(n,)``.
+        payload: uint8 ``(2 n D,)``, receives the codes.
+        params: float32 or bfloat16 ``(n, 2)``, receives (Z, S).
+        ranges: float32 ``(n,)``, receives ``max - min``.
+
+    Raises:
+        NonFiniteRow: if a row holds NaN or Inf or its range overflows.
+    """
+    if x.shape[1] == 0:
+        params.zero_()
+        ranges.zero_()
+        return
+    codes = payload.view(torch.int16).view(rows.numel(), x.shape[1])
+    for block in _blocks(rows.numel(), x.shape[1]):
+        x_mD = x[rows[block]]
+        zero_m1, scale_m1, range_m1, bad_m = row_parameters(x_mD, 16, params.dtype)
+        if bad_m.is_cuda:
+            note_non_finite(bad_m.flatten(), block.start)
+        elif bool(bad_m.any()):
+            raise NonFiniteRow(block.start + int(bad_m.nonzero()[0, 0]))
+        steps_m1 = torch.where(scale_m1 == 0.0, 0.0, 32768.0 / scale_m1)
+        fixed_mD = x_mD.sub_(zero_m1).mul_(steps_m1).round_().clamp_(max=2.0**31 - 128).to(torch.int32)
+        fixed_mD.clamp_(max=_TOP << 15)
+        noise_mD = uniform16(ids[block], x.shape[1], seed=seed, epoch=epoch, stream=stream)
+        codes[block] = fixed_mD.add_(noise_mD >> 1).bitwise_right_shift_(15)  # 65535 wraps to -1
+        params[block] = torch.cat([zero_m1, scale_m1], dim=1).to(params.dtype)
+        ranges[block] = range_m1[:, 0]
+
+
+def row_norms(x: Tensor, rows: Tensor) -> Tensor:
+    """Return ``|x[rows]|``, float32 ``(n,)``; squares are summed in float64, where none overflows."""
+    norms = torch.empty(rows.numel(), device=x.device)
+    for block in _blocks(rows.numel(), x.shape[1]):
+        norms[block] = torch.linalg.vector_norm(x.index_select(0, rows[block]), dim=1, dtype=torch.float64)
+    return norms
+
+
+def decode_16(payload: Tensor, params: Tensor, out: Tensor, rows: Tensor, *, accumulate: bool) -> None:
+    """Put ``q S + Z`` into ``out[rows]``, or add it there."""
+    codes = payload.view(torch.int16).view(rows.numel(), out.shape[1])
+    for block in _blocks(rows.numel(), out.shape[1]):
+        zero_m1, scale_m1 = params[block].float().split(1, dim=1)
+        values_mD = (codes[block].to(torch.int32) & _TOP).float().mul_(scale_m1).add_(zero_m1)
+        _put(values_mD, out, rows[block], accumulate)
+
+
+def encode_32(x: Tensor, rows: Tensor, payload: Tensor, ranges: Tensor) -> None:
+    """Gather rows as they are.
+
+    Raises:
+        NonFiniteRow: if a row holds NaN or Inf or its range overflows.
+    """
+    gathered_nD = payload.view(torch.float32).view(rows.numel(), x.shape[1])
+    torch.index_select(x, 0, rows, out=gathered_nD)
+    if gathered_nD.numel() == 0:
+        ranges.zero_()
+        return
+    torch.sub(gathered_nD.amax(1), gathered_nD.amin(1), out=ranges)
+    finite = torch.isfinite(ranges)
+    if finite.is_cuda:
+        note_non_finite(~finite)
+    elif not bool(finite.all()):
+        raise NonFiniteRow(int((~finite).nonzero()[0, 0]))
+
+
+def decode_32(payload: Tensor, out: Tensor, rows: Tensor, *, accumulate: bool) -> None:
+    """Put rows into ``out[rows]``, or add them there."""
+    _put(payload.view(torch.float32).view(rows.numel(), out.shape[1]), out, rows, accumulate)
+
+
+def _put(values: Tensor, out: Tensor, rows: Tensor, accumulate: bool) -> None:
+    if accumulate:
+        out.index_add_(0, rows, values)
+    else:
+        out.index_copy_(0, rows, values)
+
+
+def _blocks(num_rows: int, columns: int) -> Iterator[slice]:
+    size = max(1, _BLOCK // max(columns, 1))
+    for first in range(0, num_rows, size):
+        yield slice(first, min(first + size, num_rows))

@@ -1,0 +1,1 @@
+"""Transports: bytes between workers, counted and timed."""

@@ -1,0 +1,374 @@
+"""How bytes move between workers: ring, direct and all-to-all over ``torch.distributed``.
+
+A transport takes one uint8 tensor per peer each way, and a header for each if there are headers. Sizes, or bounds of
+them, are known on both sides, so nothing but these bytes travels. Receives are posted before sends, and are from named
+ranks only. A header is checked before anybody waits for its body.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from gnnqlab.by_name import near
+from gnnqlab.message.transport.ahead import Expected, expect
+from gnnqlab.message.transport.header import TAG, Headers
+from gnnqlab.message.transport.staging import Buffers, HostBuffers, Staged
+
+__all__ = ["TRANSPORTS", "AllToAll", "Direct", "Ring", "Transfer", "Transport", "make_transport"]
+
+
+class Transfer(ABC):
+    """An exchange under way."""
+
+    def __init__(self) -> None:
+        self.started = time.perf_counter()
+        self.seconds: dict[int, float] = {}
+        """Seconds from the post until the bytes of each peer had come."""
+        self.wire_s = 0.0
+        """Seconds from the post until everything had come and gone."""
+
+    def wait(self) -> None:
+        """Return when every byte has come and every send buffer may be used again.
+
+        Raises:
+            UnexpectedMessage: if a header is not the expected one.
+        """
+        self.start()
+        self._finish()
+        self.wire_s = self.wire_s or time.perf_counter() - self.started
+
+    def start(self) -> None:  # noqa: B027  # most have started when they are made
+        """Wait until the device has brought what is to be sent, then send it; ``wait`` does so at the latest.
+
+        Whoever posts from a device calls it when the device has work for the meantime.
+        """
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """Wait; call :meth:`_arrived` for each peer whose message has come."""
+
+    def _arrived(self, peer: int) -> None:
+        self.seconds[peer] = time.perf_counter() - self.started
+
+
+class Transport(Protocol):
+    """Moves one message to, and one from, every peer."""
+
+    def post(
+        self, send: Buffers, receive: Buffers, headers: Headers | None = None, *, bounded: bool = False
+    ) -> Transfer:
+        """Start an exchange; the buffers must live until its ``wait`` returns.
+
+        Args:
+            bounded: whether what arrives may be shorter than its buffer; asked for only where it may.
+        """
+
+
+class Direct:
+    """Every receive, then every send, posted at once; one message a peer. Receives may be posted ahead.
+
+    On the CPU a thread waits for the bytes, so that their time is known even if nobody waits for them.
+    """
+
+    def __init__(self, rank: int, workers: int, group: dist.ProcessGroup | None = None) -> None:
+        self.rank, self.workers, self.group = rank, workers, group
+        self._watcher = ThreadPoolExecutor(1, thread_name_prefix="transport")
+        self._host = HostBuffers()
+
+    def expect(self, receive: Buffers, headers: Headers | None = None) -> Expected | None:
+        """Post the receives of an exchange ahead of its ``post``, which takes what this returns; ``None``: it cannot.
+
+        Args:
+            receive, headers: those of the exchange.
+        """
+        return expect(receive, headers, self.group)
+
+    def post(
+        self,
+        send: Buffers,
+        receive: Buffers,
+        headers: Headers | None = None,
+        *,
+        bounded: bool = False,
+        expected: Expected | None = None,
+    ) -> Transfer:
+        staged = Staged(send, receive, headers, self._host, self.group)
+        rounds = [_Round(tuple(staged.receive), tuple(staged.send))]
+        watcher = self._watcher if staged.on_host else None
+        transfer = _PeerTransfer(staged, rounds, watcher=watcher, expected=expected)
+        if bounded:
+            _learn_sizes(staged, self.workers)
+        if not staged.copies:
+            transfer.post_round()
+        return transfer
+
+
+class Ring:
+    """P − 1 rounds (AdaQP Fig. 8): in round k, rank r sends to r + k and receives from r − k, mod P."""
+
+    def __init__(self, rank: int, workers: int, group: dist.ProcessGroup | None = None) -> None:
+        self.rank, self.workers, self.group = rank, workers, group
+        self._host = HostBuffers()
+
+    def post(
+        self, send: Buffers, receive: Buffers, headers: Headers | None = None, *, bounded: bool = False
+    ) -> Transfer:
+        staged = Staged(send, receive, headers, self._host, self.group)
+        transfer = _PeerTransfer(staged, [self._round(k, staged) for k in range(1, self.workers)])
+        if bounded:
+            _learn_sizes(staged, self.workers)
+        if not staged.copies:
+            transfer.post_round()
+        return transfer
+
+    def _round(self, k: int, staged: Staged) -> _Round:
+        source, target = (self.rank - k) % self.workers, (self.rank + k) % self.workers
+        return _Round(
+            (source,) if source in staged.receive else (),
+            (target,) if target in staged.send else (),
+        )
+
+
+@dataclass(frozen=True)
+class _Round:
+    """Messages that are posted together."""
+
+    sources: tuple[int, ...]
+    targets: tuple[int, ...]
+
+
+class _PeerTransfer(Transfer):
+    """Messages between pairs of workers, round by round; the first round is posted at once, unless a device has to
+    bring the bytes first.
+
+    Args:
+        staged: buffers and headers.
+        rounds: who receives from, and sends to, whom.
+        bodies: whether the bodies travel too, or the headers alone.
+        watcher: waits in the background, so that the messages' time is known even if nobody waits for them.
+        expected: receives that were posted before.
+    """
+
+    def __init__(
+        self,
+        staged: Staged,
+        rounds: Sequence[_Round],
+        *,
+        bodies: bool = True,
+        watcher: ThreadPoolExecutor | None = None,
+        expected: Expected | None = None,
+    ) -> None:
+        super().__init__()
+        self._expected = {} if expected is None else expected.works
+        self._staged, self._rounds, self._bodies, self._watcher = staged, rounds, bodies, watcher
+        self._joint = staged.backend == "nccl"
+        self._next = 0
+        self._works: list[dist.Work] = []
+        self._watched: Future[None] | None = None
+
+    def start(self) -> None:
+        if self._next == 0 and self._rounds:
+            self._staged.ready()
+            self.post_round()
+
+    def post_round(self) -> None:
+        """Post the next round: receives, then sends, then the header of each message sent."""
+        if self._next == len(self._rounds):
+            return
+        round_, staged, headers = self._rounds[self._next], self._staged, self._staged.headers
+        group = staged.group
+        self._next += 1
+        if self._joint:
+            self._works = self._posted_jointly(round_)
+            return
+        works = []
+        for peer in round_.sources:
+            if headers is not None:
+                works.append(dist.irecv(headers.receive[peer], group=group, group_src=peer, tag=TAG))
+            if self._bodies:
+                tag = 0 if headers is None else headers.expected[peer].tag
+                expected = self._expected.get(peer)
+                works.append(expected or dist.irecv(staged.receive[peer], group=group, group_src=peer, tag=tag))
+        for peer in round_.targets if self._bodies else ():
+            tag = 0 if headers is None else headers.sent[peer].tag
+            works.append(dist.isend(staged.send[peer], group=group, group_dst=peer, tag=tag))
+        for peer in round_.targets if headers is not None else ():
+            assert headers is not None
+            header = headers.seal(peer, staged.send[peer])  # the body is on its way
+            works.append(dist.isend(header, group=group, group_dst=peer, tag=TAG))
+        self._works = [work for work in works if work is not None]
+        if self._watcher is not None:
+            self._watched = self._watcher.submit(self.finish_rounds)
+
+    def _posted_jointly(self, round_: _Round) -> list[dist.Work]:
+        """Post all of a round as NCCL needs it: in one group, which has one work for all."""
+        staged, headers = self._staged, self._staged.headers
+        posted = []
+
+        def post(verb: Callable[..., object], buffer: Tensor, peer: int, tag: int = 0) -> None:
+            posted.append(dist.P2POp(verb, buffer, group=staged.group, tag=tag, group_peer=peer))
+
+        for peer in round_.sources:
+            if headers is not None:
+                post(dist.irecv, headers.receive[peer], peer, TAG)
+            if self._bodies:
+                post(dist.irecv, staged.receive[peer], peer)
+        for peer in round_.targets:
+            body = staged.send[peer]
+            if headers is not None:
+                post(dist.isend, headers.seal(peer, body, body.device), peer, TAG)
+            if self._bodies:
+                post(dist.isend, body, peer)
+        works: list[dist.Work] = dist.batch_isend_irecv(posted) if posted else []
+        return works
+
+    def _finish(self) -> None:
+        if self._watched is None:
+            self.finish_rounds()
+        else:
+            self._watched.result()
+        self._staged.land()
+
+    def finish_rounds(self) -> None:
+        """Return when everything has come and gone, posting what rounds are left.
+
+        Raises:
+            UnexpectedMessage: if a header is not the expected one; its body is not waited for.
+        """
+        for round_ in self._rounds:
+            works = iter(self._works)
+            if self._joint:  # one work for all
+                for work in works:
+                    work.wait()
+            for peer in round_.sources:
+                if self._staged.headers is not None:
+                    _await_next(works)
+                    self._staged.headers.came(peer)
+                if self._bodies:
+                    _await_next(works)
+                    self._arrived(peer)
+            for work in works:
+                work.wait()
+            self.post_round()
+        self.wire_s = time.perf_counter() - self.started
+
+
+def _await_next(works: Iterator[dist.Work]) -> None:
+    work = next(works, None)
+    if work is not None:
+        work.wait()
+
+
+class AllToAll:
+    """One collective ``all_to_all_single`` with uneven parts; joins and splits the buffers by copying.
+
+    A collective has no tags, so headers are exchanged and checked before it is posted.
+    """
+
+    def __init__(self, rank: int, workers: int, group: dist.ProcessGroup | None = None) -> None:
+        self.rank, self.workers, self.group = rank, workers, group
+        self._host = HostBuffers()
+
+    def post(
+        self, send: Buffers, receive: Buffers, headers: Headers | None = None, *, bounded: bool = False
+    ) -> Transfer:
+        staged = Staged(send, receive, headers, self._host, self.group)
+        transfer = _AllToAllTransfer(self.workers, staged, bounded=bounded)
+        if not staged.copies:
+            transfer.start()
+        return transfer
+
+
+class _AllToAllTransfer(Transfer):
+    def __init__(self, workers: int, staged: Staged, *, bounded: bool) -> None:
+        super().__init__()
+        self._workers, self._staged, self._bounded = workers, staged, bounded
+        self._begun = False
+
+    def start(self) -> None:
+        if self._begun:
+            return
+        self._begun = True
+        staged = self._staged
+        staged.ready()
+        if staged.headers is not None:
+            headers = _PeerTransfer(staged, [_Round(tuple(staged.receive), tuple(staged.send))], bodies=False)
+            headers.post_round()
+            headers.finish_rounds()
+        if self._bounded:
+            _learn_sizes(staged, self._workers, collective=True)
+        nothing = torch.empty(0, dtype=torch.uint8)
+        parts = [staged.send.get(peer, nothing) for peer in range(self._workers)]
+        device = next(iter(staged.send.values()), nothing).device
+        self._sizes = [staged.receive[peer].numel() if peer in staged.receive else 0 for peer in range(self._workers)]
+        self._joined = torch.cat([part.to(device) for part in parts])
+        self._received = torch.empty(sum(self._sizes), dtype=torch.uint8, device=device)
+        sent = [part.numel() for part in parts]
+        self._work = dist.all_to_all_single(
+            self._received, self._joined, self._sizes, sent, group=staged.group, async_op=True
+        )
+
+    def _finish(self) -> None:
+        self._work.wait()
+        for peer, part in enumerate(self._received.split(self._sizes)):
+            if part.numel():
+                self._staged.receive[peer].copy_(part)
+                self._arrived(peer)
+        self._staged.land()
+
+
+def _learn_sizes(staged: Staged, workers: int, *, collective: bool = False) -> None:
+    """Cut receive buffers to what will come: Gloo takes a shorter message in a longer buffer, a collective and NCCL
+    have to be told.
+    """
+    if not collective and staged.backend != "nccl":
+        return
+    device = staged.device if staged.backend == "nccl" else torch.device("cpu")
+    sizes = [staged.send[peer].numel() if peer in staged.send else 0 for peer in range(workers)]
+    announced = torch.empty(workers, dtype=torch.int64, device=device)
+    dist.all_to_all_single(announced, torch.tensor(sizes, device=device), group=staged.group)
+    for peer, size in enumerate(announced.tolist()):
+        if peer in staged.receive:
+            staged.receive[peer] = staged.receive[peer][:size]
+
+
+class Alone:
+    """One worker has nobody to send to, and needs no process group."""
+
+    def post(
+        self, send: Buffers, receive: Buffers, headers: Headers | None = None, *, bounded: bool = False
+    ) -> Transfer:
+        assert not send and not receive, "one worker has no peers"
+        return _Nothing()
+
+
+class _Nothing(Transfer):
+    def _finish(self) -> None:
+        pass
+
+
+TRANSPORTS: dict[str, Callable[..., Transport]] = {"direct": Direct, "ring": Ring, "all-to-all": AllToAll}
+
+
+def make_transport(name: str, rank: int, workers: int, group: dist.ProcessGroup | None = None) -> Transport:
+    """Return a transport by name; a worker that is alone has its own.
+
+    Args:
+        rank, workers: place in the group, and its size.
+        group: whose members exchange; by default all processes.
+
+    Raises:
+        ValueError: if the name is unknown; the message lists the known ones.
+    """
+    if name not in TRANSPORTS:
+        raise ValueError(f"transport must be one of {sorted(TRANSPORTS)}, got {name!r}{near(name, TRANSPORTS)}")
+    return Alone() if workers == 1 else TRANSPORTS[name](rank, workers, group)

@@ -1,0 +1,55 @@
+"""Threads of one process that train as launched workers do, where nothing adapts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.bits.exact_at import DIRECTIONS
+from gnnqlab.bits.policy import in_force
+from gnnqlab.message.direction import by_direction, of_direction
+from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.observe import Observers
+from gnnqlab.simulation.threaded_workers import ThreadedWorkers
+from gnnqlab.systems.system import System
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.trainer import seat_of
+
+if TYPE_CHECKING:
+    from gnnqlab.graph.graph import Graph
+    from gnnqlab.partition.cut import Cut
+
+__all__ = ["threads_as_launched"]
+
+
+def threads_as_launched(
+    graph: Graph,
+    cut: Cut,
+    system: System,
+    model: ModelSettings,
+    settings: TrainSettings,
+    observers: Sequence[Observers] = (),
+) -> tuple[ThreadedWorkers, Any]:
+    """Return workers of a system whose widths follow from settings and epoch, and the policy in force on them.
+
+    Raises:
+        ValueError: if they adapt, which threads of one process do not.
+    """
+    shard = cut.shard(graph, 0)
+    policy = by_direction(system.bits, partial(in_force, seat=seat_of(shard, settings)))
+    adapting = [
+        type(of_direction(system.bits, direction)).__name__
+        for direction in DIRECTIONS
+        if not getattr(of_direction(policy, direction), "by_settings", False)
+    ]
+    workers = ThreadedWorkers(graph, cut, system, model, settings, bits=policy, as_launched=True, observers=observers)
+    schedule = getattr(workers.trainers[0].exchange, "schedule", None)
+    if hasattr(schedule, "adaptives"):
+        adapting.append(type(system.schedule).__name__)
+    if adapting:
+        raise ValueError(
+            f"widths and schedule must follow from settings and epoch to be repeated here, got {adapting[0]}, which "
+            "adapts while it trains; choose bits Fixed(), UniformRandom() or Growing(), and a schedule that stays"
+        )
+    return workers, policy

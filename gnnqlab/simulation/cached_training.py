@@ -1,0 +1,136 @@
+"""Trainings whose rows stay home, as threads of this process: what was kept, and how well it did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from gnnqlab.graph.graph import Graph
+from gnnqlab.message.caches.adaptive_cache import Threshold
+from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.partition.edge_cut import Random
+from gnnqlab.partition.parts import cut_graph
+from gnnqlab.simulation.threaded_workers import ThreadedWorkers, exact_trainer
+from gnnqlab.systems.system import System
+from gnnqlab.train.config.run_config import TrainSettings
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["CachedWorkers", "train_cached"]
+
+
+class CachedWorkers:
+    """Workers of this process whose threshold moves as it does in processes of their own.
+
+    Args:
+        graph: the whole graph.
+        system: with any cache; its schedule is synchronous here.
+        hosts: that share the workers evenly; the partitioner and the exchange are told.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        system: System,
+        shape: ModelSettings,
+        settings: TrainSettings,
+        *,
+        workers: int,
+        hosts: int = 1,
+    ) -> None:
+        system = system.on_hosts(hosts)
+        cut = cut_graph(graph, system.partition, workers)
+        self.threads = ThreadedWorkers(graph, cut, system, shape, settings)
+        self._thresholds = [Threshold(cache) for cache in self.threads.caches if hasattr(cache, "epsilon")]
+        for trainer, threshold in zip(self.threads.trainers, self._thresholds):
+            trainer.adaptives = {threshold.name: threshold}
+        self._before = (0, 0)
+
+    @property
+    def epsilon(self) -> float | None:
+        """The threshold in force; ``None`` for a cache without one."""
+        return self._thresholds[0].cache.epsilon if self._thresholds else None
+
+    def gradients(self, epoch: int) -> tuple[float, Tensor]:
+        """Run one training pass and move ε; return the loss and the flat gradient of the whole graph."""
+        loss, gradient = self.threads.gradients(epoch)
+        self._move(epoch, loss)
+        return loss, gradient
+
+    def step(self, epoch: int) -> float:
+        """Train one epoch and move ε; return its loss (before the step)."""
+        loss = self.threads.step(epoch)
+        self._move(epoch, loss)
+        return loss
+
+    def sent(self) -> tuple[int, int]:
+        """Return the rows sent and offered since the last call, all workers."""
+        channels = [channel for trainer in self.threads.trainers for channel in trainer.exchange.channels]  # type: ignore[union-attr]
+        now = (sum(each.rows_sent for each in channels), sum(each.rows_offered for each in channels))
+        before, self._before = self._before, now
+        return now[0] - before[0], now[1] - before[1]
+
+    def _move(self, epoch: int, loss: float) -> None:
+        said = [threshold.says(None) for threshold in self._thresholds]
+        counts = {name: sum(float(each[name] or 0.0) for each in said) for name in ("right", "rows")}
+        for threshold in self._thresholds:
+            threshold.after_epoch(epoch, loss, counts)
+
+
+def train_cached(
+    graph: Graph,
+    caches: Mapping[str, Any],
+    *,
+    seeds: Sequence[int] = (0,),
+    epochs: int = 60,
+    workers: int = 2,
+    model: ModelSettings | None = None,
+    every: int = 5,
+) -> DataFrame:
+    """Train once a seed with each cache, from the same weights on the same random partition.
+
+    Args:
+        graph: the whole graph.
+        caches: by name.
+        seeds: of weights and partition.
+        epochs: of each training.
+        workers: number of partitions.
+        model: by default a GCN of two layers, 16 wide, without dropout.
+        every: epochs between two looks at the scores.
+
+    Returns:
+        One row a training: ``cache, seed, score`` (test score where validation was best, in [0, 1]), ``kept`` (share of
+        rows that stayed home over the whole training), ``epsilon`` (the last one).
+
+    Example:
+        >>> from gnnqlab.graph import load
+        >>> from gnnqlab.message import AdaptiveCache, NoCache
+        >>> found = train_cached(load("sbm:60,3,6"), {"none": NoCache(), "cache": AdaptiveCache()}, epochs=6)
+        >>> found["cache"].tolist(), bool((found["kept"] > 0)[1])
+        (['none', 'cache'], True)
+    """
+    import pandas as pd
+
+    shape = replace(model or ModelSettings(layers=2, hidden=16), dropout=0.0, input_dropout=0.0)
+    rows = []
+    for seed in seeds:
+        for name, cache in caches.items():
+            system = System(partition=Random(seed=seed), cache=cache)
+            trained = CachedWorkers(graph, system, shape, TrainSettings(seed=seed), workers=workers)
+            exact = exact_trainer(graph, shape, seed=seed)
+            best = (-1.0, 0.0)
+            for epoch in range(epochs):
+                trained.step(epoch)
+                if epoch % every == every - 1 or epoch == epochs - 1:
+                    exact.parameters.values.copy_(trained.threads.trainers[0].parameters.values)
+                    scores = exact.evaluate(epoch)
+                    best = max(best, (scores.val, scores.test))
+            sent, offered = trained.sent()
+            kept = 1 - sent / offered if offered else 0.0
+            line = {"cache": name, "seed": seed, "score": best[1], "kept": kept, "epsilon": trained.epsilon}
+            rows.append(line)
+    return pd.DataFrame(rows)

@@ -1,0 +1,149 @@
+"""What codecs do to the rows of a real training: the error of one message, and what stays of it on average.
+
+Letters: n rows of a message, D columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gnnqlab.bits.policy import Fixed
+from gnnqlab.graph.graph import Graph
+from gnnqlab.message.codecs.codec import Codec, Float32, Noise
+from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.observe import MessageEncoded, Observer, Observers
+from gnnqlab.partition.parts import cut_graph
+from gnnqlab.simulation.threaded_workers import ThreadedWorkers
+from gnnqlab.systems.system import System, make_system
+from gnnqlab.train.config.run_config import TrainSettings
+
+__all__ = ["CodecError", "Rows", "codec_error", "observed_workers", "trained_rows"]
+
+
+class Rows(NamedTuple):
+    """Rows that travel in one direction at one layer."""
+
+    direction: str
+    layer: int
+
+
+@dataclass(frozen=True)
+class CodecError:
+    """What one codec does to some rows, as shares of their squared norms."""
+
+    squared: float
+    """Mean squared error of one message."""
+    bias: float
+    """Norm of the mean error over that of the rows, ``(squared - variance)^(1/2)``; 0 where it is lost in the noise."""
+
+
+class _Messages(Observer):
+    """Ids and rows of each message that one worker sends."""
+
+    def __init__(self) -> None:
+        self.of: dict[Rows, list[tuple[Tensor, Tensor]]] = {}
+
+    def on_message_encoded(self, event: MessageEncoded) -> None:
+        self.of.setdefault(Rows(event.direction, event.layer), []).append((event.node_ids, event.values))
+
+
+def observed_workers(
+    kind: type[Observer], graph: Graph, model: ModelSettings, *, workers: int, system: System | None, seed: int
+) -> tuple[ThreadedWorkers, list[Observer]]:
+    """Return workers that send float32 messages without dropout, and the observer of each."""
+    recipe = system or make_system("vanilla")
+    observers = [kind() for _ in range(workers)]
+    threads = ThreadedWorkers(
+        graph,
+        cut_graph(graph, recipe.partition, workers),
+        replace(recipe, codec=Float32()),
+        replace(model, dropout=0.0, input_dropout=0.0),
+        TrainSettings(seed=seed),
+        bits=Fixed(),
+        as_launched=True,
+        observers=[Observers([observer], rank) for rank, observer in enumerate(observers)],
+    )
+    return threads, observers
+
+
+def trained_rows(
+    graph: Graph,
+    model: ModelSettings,
+    weights: Tensor,
+    *,
+    workers: int = 2,
+    most: int = 400,
+    system: System | None = None,
+    seed: int = 0,
+) -> dict[Rows, Tensor]:
+    """Return rows that workers would send in the next epoch with float32 messages, by direction and layer.
+
+    Args:
+        weights: flat, of the model as trained so far.
+        most: rows of each message kind that are drawn; rows of zeros, which every codec leaves exact, are not.
+        system: its partitioner is used; METIS by default.
+        seed: of the draw.
+
+    Example:
+        >>> from gnnqlab.graph import load
+        >>> from gnnqlab.simulation.gradient_noise import trained_weights
+        >>> from gnnqlab.partition import Random
+        >>> shape, graph = ModelSettings(layers=2, hidden=8), load("sbm:60,3,6")
+        >>> recipe = replace(make_system("vanilla"), partition=Random())
+        >>> found = trained_rows(graph, shape, trained_weights(graph, shape, 2), system=recipe)
+        >>> [(direction, layer) for direction, layer in found]
+        [('backward', 0), ('backward', 1), ('forward', 0), ('forward', 1)]
+    """
+    threads, observers = observed_workers(_Messages, graph, model, workers=workers, system=system, seed=seed)
+    threads.set_weights(weights)
+    threads.gradients(0)
+    kept: dict[Rows, list[tuple[Tensor, Tensor]]] = {}
+    for observer in observers:
+        assert isinstance(observer, _Messages)
+        for place, sent in observer.of.items():
+            kept.setdefault(place, []).extend(sent)
+    generator, found = torch.Generator().manual_seed(seed), {}
+    for place, messages in sorted(kept.items()):
+        ids, rows = (torch.cat(parts) for parts in zip(*messages, strict=True))
+        by_value = rows[:, 0].argsort()  # two workers may send gradients of one node
+        rows = rows[by_value[ids[by_value].argsort(stable=True)]]
+        rows = rows[rows.abs().amax(1) > 0]
+        found[place] = rows[torch.randperm(rows.shape[0], generator=generator)[:most]]
+    return found
+
+
+def codec_error(codec: Codec, rows: Tensor, bits: int, *, draws: int = 16) -> CodecError:
+    """Send rows through a codec with independent noise, and compare what comes with what was sent.
+
+    Args:
+        rows: float32 ``(n, D)``.
+        bits: width of every row.
+        draws: messages, at least 2; the bias that shows is above ``(squared / (n draws))^(1/2)`` or so.
+
+    Example:
+        >>> from gnnqlab.message import Rotated, Stochastic
+        >>> rows = torch.randn(200, 64, generator=torch.Generator().manual_seed(0))
+        >>> found = codec_error(Rotated(), rows, 1)
+        >>> 0.5 < found.squared < 0.6, codec_error(Stochastic(), rows, 1).squared > 2
+        (True, True)
+    """
+    if draws < 2:
+        raise ValueError(f"draws must be at least 2 to tell bias from noise, got {draws}")
+    layout, places = codec.layout(bits, *rows.shape), torch.arange(rows.shape[0])
+    segment, out = torch.empty(layout.num_bytes, dtype=torch.uint8), torch.empty_like(rows)
+    mean, squared = torch.zeros_like(rows, dtype=torch.float64), 0.0
+    for epoch in range(draws):
+        noise = Noise(0, epoch, 0)
+        codec.encode(rows, places, places, layout, segment, noise)
+        codec.decode(segment, layout, out, places, accumulate=False, ids=places, noise=noise)
+        error = out.double() - rows
+        mean += error / draws
+        squared += float(error.square().sum()) / draws
+    total = float(rows.double().square().sum())
+    # E|mean error|^2 = bias^2 + variance / draws, and squared = bias^2 + variance.
+    found = (float(mean.square().sum()) - squared / draws) * draws / (draws - 1)
+    return CodecError(squared / total, (max(0.0, found) / total) ** 0.5)

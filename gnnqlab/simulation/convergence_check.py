@@ -1,0 +1,154 @@
+"""Theorem 2 of AdaQP held against a real descent: plain gradient descent over quantized messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from gnnqlab.graph.graph import Graph
+from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.partition.parts import cut_graph
+from gnnqlab.simulation.threaded_workers import FrozenBits, ThreadedWorkers, exact_trainer
+from gnnqlab.systems.system import System, make_system
+from gnnqlab.theory.convergence import Smoothness, convergence_bound, largest_step, smoothness
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.trainer import Trainer
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["ConvergenceCheck", "convergence", "curvature"]
+
+
+@dataclass(frozen=True, eq=False)
+class ConvergenceCheck:
+    """A descent and the symbols of Theorem 2 that were found along it."""
+
+    frame: DataFrame
+    """One row an epoch t: ``loss``; ``gradient_square``, ``||∇L(w_t)||^2`` of the exact gradient; ``mean_square``, its
+    mean over 1 … t, which the theorem bounds; ``descent``, ``noise`` and ``bound``, the theorem's terms for T = t;
+    ``noise_square``, ``||g̃ - g||^2`` of that epoch's draw."""
+    step: float
+    """α."""
+    curvature: float
+    """Largest L_2 found along the way; a lower bound on the L_2 of Assumption 1."""
+    variance: float
+    """Q²: the largest noise_square."""
+
+    @property
+    def step_allowed(self) -> bool:
+        """Whether ``α < 2 / L_2`` held wherever L_2 was measured; if not, the bound is infinite."""
+        return self.step < largest_step(self.curvature)
+
+
+def curvature(trainer: Trainer, *, seed: int = 0) -> Smoothness:
+    """Return L_2 of a one-process trainer's loss at its weights, without dropout."""
+    graph = trainer.graph
+
+    def loss() -> Tensor:
+        return trainer.objective.loss(trainer.model(graph.at(0, training=True), graph.features))
+
+    return smoothness(loss, trainer.model.parameters(), seed=seed, max_products=60, tolerance=1e-2)
+
+
+def convergence(
+    graph: Graph,
+    system: str | System = "fixed-bits",
+    model: str | ModelSettings = "gcn",
+    *,
+    workers: int = 2,
+    epochs: int = 40,
+    step: float | None = None,
+    looks: int = 5,
+    floor: float = 0.0,
+    seed: int = 0,
+    smooth: bool = False,
+    hosts: int = 1,
+    **settings: Any,
+) -> ConvergenceCheck:
+    """Descend with quantized messages and a fixed step; set the gradients beside AdaQP Theorem 2.
+
+    Differs: training uses Adam; the theorem, and so this descent, is plain ``w <- w - α g̃``.
+
+    Args:
+        graph: the whole graph.
+        system: codec, bits, partitioner and exchange are taken from it.
+        model: ``gcn``, ``graphsage`` or another model without dropout of its own; dropout is switched off.
+        workers: number of partitions, as threads of this process.
+        epochs: T.
+        step: α; by default ``1 / (4 L_2)`` with L_2 at the first weights, since curvature grows on the way down.
+        looks: how often L_2 is measured along the way.
+        floor: L*, a lower bound on the loss; 0 is one for every cross-entropy.
+        seed: of weights and noise.
+        smooth: put GELU in the place of ReLU, for which Assumption 1 (A.1) holds; under ReLU the loss has kinks.
+        hosts: that share the workers evenly; the partitioner and the exchange are told.
+        **settings: what the system's recipe takes.
+
+    Raises:
+        ValueError: if ``epochs``, ``looks`` or ``step`` is out of range.
+
+    Example:
+        >>> from gnnqlab.graph import load
+        >>> from gnnqlab.partition import Random
+        >>> recipe = replace(make_system("fixed-bits", bits=8), partition=Random())
+        >>> found = convergence(load("sbm:60,3,6"), recipe, ModelSettings(layers=2, hidden=8), epochs=5)
+        >>> bool((found.frame["mean_square"] <= found.frame["bound"]).all())
+        True
+    """
+    import pandas as pd
+
+    if epochs < 1 or looks < 1:
+        raise ValueError(f"epochs and looks must be at least 1, got {epochs} and {looks}")
+    if step is not None and not step > 0:
+        raise ValueError(f"the step must be positive, got {step}")
+    recipe = make_system(system, **settings).on_hosts(hosts)
+    shape = replace(ModelSettings(name=model) if isinstance(model, str) else model, dropout=0.0, input_dropout=0.0)
+    exact = exact_trainer(graph, shape, seed=seed, smooth=smooth)
+    quantized = ThreadedWorkers(
+        graph,
+        cut_graph(graph, recipe.partition, workers),
+        recipe,
+        shape,
+        TrainSettings(seed=seed),
+        bits=FrozenBits(recipe.bits),
+        smooth=smooth,
+    )
+    weights = exact.parameters.values
+    steepest, rows = 0.0, []
+    for epoch in range(epochs):
+        if epoch % max(1, epochs // looks) == 0:
+            steepest = max(steepest, curvature(exact, seed=seed).curvature)
+            step = step or 0.25 / steepest
+        loss = exact.gradients(epoch)
+        gradient = exact.parameters.gradients.double()
+        quantized.set_weights(weights)
+        _, noisy = quantized.gradients(epoch)
+        rows.append(
+            {
+                "epoch": epoch,
+                "loss": loss,
+                "gradient_square": float(gradient.square().sum()),
+                "noise_square": float((noisy - gradient).square().sum()),
+            }
+        )
+        assert step is not None
+        weights -= step * noisy
+    frame = pd.DataFrame(rows)
+    frame["mean_square"] = frame["gradient_square"].expanding().mean()
+    found = ConvergenceCheck(frame, float(step or 0.0), steepest, float(frame["noise_square"].max()))
+    gap = max(rows[0]["loss"] - floor, 0.0)
+    for column in ("descent", "noise"):
+        frame[column] = [_term(found, gap, epoch + 1, column) for epoch in range(epochs)]
+    frame["bound"] = frame["descent"] + frame["noise"]
+    return found
+
+
+def _term(found: ConvergenceCheck, gap: float, epochs: int, column: str) -> float:
+    if not found.step_allowed:
+        return float("inf")
+    terms = convergence_bound(
+        loss_gap=gap, epochs=epochs, step=found.step, curvature=found.curvature, variance=found.variance
+    )
+    return float(getattr(terms, column))

@@ -1,0 +1,241 @@
+"""What Theorem 3 needs to know of a training pass: factors of every weight gradient, and the messages in them.
+
+Letters: V nodes of the graph, D columns, K messages, E pairs (message, receiving row). Rows of all workers are put
+together by global node id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from gnnqlab.bits.policy import BitPolicy, Rows
+from gnnqlab.exchange.hop import Hop
+from gnnqlab.exchange.protocol import Exchange
+from gnnqlab.exchange.watched import Watched
+from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.kernels.sparse.aggregate import spmm
+from gnnqlab.nn.layers import GraphConvolution, SageConvolution
+from gnnqlab.nn.message_passing import WorkerGraph
+from gnnqlab.nn.sparse_input import SparseInput
+from gnnqlab.partition.shard import Shard
+from gnnqlab.theory.variance import received_variance, shared_variance, step_widths
+
+__all__ = [
+    "LayerMeans", "LayerPass", "Received", "TracedGraph",
+    "covered", "gradients_received", "rows_received", "together", "watch",
+]  # fmt: skip
+
+
+@dataclass
+class LayerPass:
+    """One worker's tensors of one graph layer in one pass; N owned rows."""
+
+    alpha: str = ""
+    rows: Tensor | None = None
+    """What is aggregated, and travels forward ``(N, D)``."""
+    rows_gradient: Tensor | None = None
+    """Its gradient, with what came from other workers."""
+    sums: Tensor | None = None
+    """What aggregation gave."""
+    sums_gradient: Tensor | None = None
+    input: Tensor | None = None
+    """What the layer was given."""
+    output: Tensor | None = None
+    """What the layer gave, before norm and activation."""
+    output_gradient: Tensor | None = None
+
+
+class TracedGraph(WorkerGraph):
+    """A worker's graph that keeps the tensors of its last pass in ``layers``."""
+
+    def __init__(self, shard: Shard, exchange: Exchange, seed: int) -> None:
+        super().__init__(shard, Watched(exchange, self._see), seed=seed)
+        self.shard = shard
+        self.layers: dict[int, LayerPass] = {}
+
+    def _see(self, hop: Hop, adjacency: Adjacency, x: Tensor, y: Tensor) -> None:
+        layer = self.layers.setdefault(hop.layer, LayerPass())
+        layer.alpha = next(alpha for alpha, matrix in self._adjacencies.items() if matrix is adjacency)
+        layer.rows, layer.sums = x.detach(), y.detach()
+        layer.rows_gradient = layer.sums_gradient = None
+        if x.requires_grad:
+            x.register_hook(lambda gradient: setattr(layer, "rows_gradient", gradient.detach()))
+        if y.requires_grad:
+            y.register_hook(lambda gradient: setattr(layer, "sums_gradient", gradient.detach()))
+
+    def message_gradients(self, layer: int) -> Tensor:
+        """Return what this worker sends backward: the gradient of each halo row, ``(H, D)``."""
+        seen = self.layers[layer]
+        gradient = seen.sums_gradient
+        shard = self.shard
+        if gradient is None or seen.rows is None or seen.rows_gradient is None:  # raw features need no gradient
+            return torch.zeros(shard.num_halo, 0)
+        rows = (shard.num_owned, shard.num_owned + shard.num_halo)
+        return spmm(self.adjacency(seen.alpha), gradient.contiguous(), rows=rows, transposed=True)
+
+
+def covered(model: nn.Module) -> bool:
+    """Whether a model is a stack of convolutions with one aggregation each, which Theorem 3 is about."""
+    convolutions = getattr(model, "convolutions", None)
+    return convolutions is not None and all(
+        isinstance(each, GraphConvolution | SageConvolution) for each in convolutions
+    )
+
+
+def watch(model: nn.Module, graph: TracedGraph) -> None:
+    """Also keep what each convolution of a model was given and gave.
+
+    Raises:
+        ValueError: if the model is no stack of convolutions with one aggregation each.
+    """
+    if not covered(model):
+        raise ValueError(
+            f"Theorem 3 is about layers of the form W · Σ α h, got {type(model).__name__}; choose gcn or graphsage"
+        )
+    for index, convolution in enumerate(model.convolutions):  # type: ignore[arg-type]
+        convolution.register_forward_hook(_keep_output(graph, index))
+
+
+def _keep_output(graph: TracedGraph, index: int):  # type: ignore[no-untyped-def]
+    def keep(module: nn.Module, inputs: tuple[object, ...], output: Tensor) -> None:
+        layer = graph.layers.setdefault(index, LayerPass())
+        given = inputs[1]
+        layer.input = given.to_dense() if isinstance(given, SparseInput) else given.detach()  # type: ignore[attr-defined]
+        layer.output = output.detach().clone()  # the activation may write over it
+        if output.requires_grad:
+            output.register_hook(lambda gradient: setattr(layer, "output_gradient", gradient.detach()))
+
+    return keep
+
+
+@dataclass(frozen=True, eq=False)
+class Received:
+    """Messages of one layer and direction, pair by pair of message and receiving row."""
+
+    noise: Tensor
+    """Number of the rounding noise; messages that share their noise share the number, int64 ``(E,)``."""
+    row: Tensor
+    """Global id of the receiving row, int64 ``(E,)``."""
+    alpha: Tensor
+    """Coefficient, ``(E,)``."""
+    squared_step: Tensor
+    """``D S^2`` of the message, float64 ``(E,)``."""
+
+    def variance(self, constant: float, *, num_rows: int) -> Tensor:
+        """Return ``Σ_k α^2 c D S^2`` for every node, float64 ``(V,)``."""
+        pairs = torch.arange(self.row.numel())
+        return received_variance(pairs, self.row, self.alpha, constant * self.squared_step, num_rows=num_rows)
+
+
+def rows_received(graphs: Sequence[TracedGraph], bits: BitPolicy, layer: int, *, noise: str = "receiver") -> Received:
+    """Return the forward messages of a layer as its weighted sums receive them.
+
+    A receiver decodes a row once, so all pairs of the row that it holds share its noise; under the noise of ``node``
+    those of other receivers do too.
+    """
+    parts = []
+    for graph in graphs:
+        shard = graph.shard
+        rows = torch.cat([other.layers[layer].rows for other in graphs])  # type: ignore[misc]
+        place = _places(graphs)
+        step_H = _squared_steps(graph, bits, layer, "forward", rows[place[shard.halo]])
+        destination = torch.repeat_interleave(torch.arange(shard.num_owned), shard.indptr.diff())
+        remote = shard.indices >= shard.num_owned
+        column = shard.indices[remote].long() - shard.num_owned
+        alpha = shard.alpha(graph.layers[layer].alpha)[remote]
+        number = shard.halo[column]
+        if noise == "receiver":
+            number = number * shard.workers + shard.rank
+        parts.append((number, shard.owned[destination[remote]], alpha, step_H[column]))
+    return Received(*(torch.cat(list(column)) for column in zip(*parts, strict=True)))
+
+
+def gradients_received(graphs: Sequence[TracedGraph], bits: BitPolicy, layer: int) -> Received:
+    """Return the backward messages of a layer as the owners of the rows receive them.
+
+    Differs: in the paper a node weighs the gradients of its neighbours with α as they come. Here the worker that holds
+    those neighbours sends their weighted sum, one message for each of its halo rows, and the owner adds it: α is 1.
+    """
+    parts = []
+    for graph in graphs:
+        shard = graph.shard
+        messages = graph.message_gradients(layer)
+        step_H = _squared_steps(graph, bits, layer, "backward", messages)
+        noise = shard.halo * shard.workers + shard.rank
+        parts.append((noise, shard.halo, torch.ones(shard.num_halo), step_H))
+    return Received(*(torch.cat(list(column)) for column in zip(*parts, strict=True)))
+
+
+def _squared_steps(graph: TracedGraph, bits: BitPolicy, layer: int, direction: str, messages_HD: Tensor) -> Tensor:
+    """``D S^2`` of each halo row's message, ``(H,)``."""
+    shard, columns = graph.shard, messages_HD.shape[1]
+    if columns == 0 or shard.num_halo == 0:
+        return torch.zeros(shard.num_halo, dtype=torch.float64)
+    ranges = messages_HD.amax(dim=1) - messages_HD.amin(dim=1)
+    widths = torch.full((shard.num_halo,), 32)
+    for route in shard.plan("forward").receive:
+        sender, receiver = (route.peer, shard.rank) if direction == "forward" else (shard.rank, route.peer)
+        asked = Rows(layer=layer, direction=direction, sender=sender, receiver=receiver, ids=route.ids, seed=graph.seed)
+        if route.num_rows:
+            widths[route.rows] = torch.as_tensor(bits.widths(asked, 0)).expand(route.num_rows).long()
+    return step_widths(ranges, widths) ** 2 * columns
+
+
+def _places(graphs: Sequence[TracedGraph]) -> Tensor:
+    """For each global node id, its row when the owned rows of all workers are put one after another."""
+    order = torch.cat([graph.shard.owned for graph in graphs])
+    places = torch.empty_like(order)
+    places[order] = torch.arange(order.numel())
+    return places
+
+
+def together(graphs: Sequence[TracedGraph], layer: int, name: str) -> Tensor:
+    """Return a field of `LayerPass` for all nodes, by global id ``(V, D)``; zeros where no worker has it."""
+    parts = [getattr(graph.layers[layer], name) for graph in graphs]
+    if any(part is None for part in parts):
+        return torch.zeros(sum(graph.shard.num_owned for graph in graphs), 0)
+    return torch.cat(parts)[_places(graphs)]
+
+
+class LayerMeans:
+    """Means over passes of one layer's factors, and of the noise that messages bring into them.
+
+    Noises are in units of the constant c of ``c D S^2``.
+
+    Args:
+        layer: which one.
+        noise: whose a row's rounding error is, as in :class:`gnnqlab.message.codecs.codec.Stochastic`.
+    """
+
+    def __init__(self, layer: int, *, noise: str = "receiver") -> None:
+        self.layer, self.alpha, self._noise = layer, "", noise
+        self._passes = 0
+        self._sums: dict[str, Tensor] = {}
+
+    def add(self, graphs: Sequence[TracedGraph], bits: BitPolicy) -> None:
+        """Take in the last pass of all workers."""
+        num_rows = graphs[0].shard.num_global_nodes
+        self.alpha = graphs[0].layers[self.layer].alpha
+        self._passes += 1
+        for name in ("input", "sums", "output", "output_gradient", "rows_gradient"):
+            self._add(name, together(graphs, self.layer, name).double())
+        forward = rows_received(graphs, bits, self.layer, noise=self._noise)
+        backward = gradients_received(graphs, bits, self.layer)
+        self._add("rows_noise", forward.variance(1.0, num_rows=num_rows))
+        self._add("gradients_noise", backward.variance(1.0, num_rows=num_rows))
+        self._add("shared", torch.tensor(shared_variance(forward.noise, forward.alpha, forward.squared_step)))
+
+    def mean(self, name: str) -> Tensor:
+        """Return a mean: ``input``, ``sums``, ``output`` and their gradients by node ``(V, D)``, or a noise."""
+        return self._sums[name] / self._passes
+
+    def largest(self, name: str) -> float:
+        """Return ``max_v ||E x_v||``: M or N of Assumption 2."""
+        return float(self.mean(name).norm(dim=1).max())
+
+    def _add(self, name: str, value: Tensor) -> None:
+        self._sums[name] = self._sums[name] + value if name in self._sums else value

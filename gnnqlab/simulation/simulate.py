@@ -1,0 +1,100 @@
+"""A system with all its workers in this process, observed: shards, channels and codecs are those of a launched run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.graph.given import GraphLike
+from gnnqlab.graph.sources import load
+from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.observe import Observer, Observers
+from gnnqlab.partition.cut import Partitioner
+from gnnqlab.partition.parts import cut_graph
+from gnnqlab.simulation.as_launched import threads_as_launched
+from gnnqlab.systems.system import System, make_system
+from gnnqlab.train.config.run_config import TrainSettings
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["Simulation", "simulate"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulation:
+    """A simulated training and its observers."""
+
+    losses: tuple[float, ...]
+    """Of each epoch, before its step."""
+    observers: tuple[tuple[Observer, ...], ...]
+    """Of each worker, in the order in which they were given."""
+
+    @property
+    def tables(self) -> dict[str, DataFrame]:
+        """What the observers return from ``table``, by the name of their class, with a column ``rank``."""
+        import pandas as pd
+
+        rows: dict[str, list[dict[str, Any]]] = {}
+        for rank, observers in enumerate(self.observers):
+            for observer in observers:
+                lines = rows.setdefault(type(observer).__name__, [])
+                lines += ({"rank": rank, **row} for row in observer.table())
+        return {name: pd.DataFrame(lines) for name, lines in rows.items()}
+
+
+def simulate(
+    graph: GraphLike,
+    system: str | System = "vanilla",
+    *,
+    observers: Iterable[type[Observer]] = (),
+    workers: int = 2,
+    epochs: int = 1,
+    model: str | ModelSettings = "gcn",
+    partition: Partitioner | None = None,
+    seed: int = 0,
+    **shape: Any,
+) -> Simulation:
+    """Train some epochs with every worker as a thread of this process, and return what observers saw.
+
+    Messages pass through queues in place of sockets; losses and messages are those of a launched run, seconds are not.
+
+    Args:
+        graph: a graph, its name or path, or another library's graph.
+        system: a system's name, or a :class:`System`, that does not adapt while it trains.
+        observers: classes; each worker gets an observer of each, made without arguments.
+        workers: number of partitions, at least 2 for messages.
+        epochs: how many to train.
+        model: a model's name or settings.
+        partition: a partitioner in place of the system's own.
+        seed: of weights, noise and dropout.
+        **shape: ``layers``, ``hidden``, ``dropout`` and other settings of the model.
+
+    Raises:
+        ValueError: if the system adapts its bit-widths or schedule; launch it with ``observers=`` instead.
+        ObserverFailed: if an observer raises.
+
+    Example:
+        >>> class Bytes(Observer):
+        ...     rows = ()
+        ...     def on_message_encoded(self, message):
+        ...         self.rows = [*self.rows, {"layer": message.layer, "bytes": message.num_bytes}]
+        ...     def table(self):
+        ...         return self.rows
+        >>> seen = simulate("sbm:60,3,6", observers=[Bytes], layers=2, hidden=8)
+        >>> seen.tables["Bytes"].groupby("rank").size().tolist()
+        [4, 4]
+    """
+    whole = load(graph)
+    recipe = make_system(system)
+    cut = cut_graph(whole, partition or recipe.partition, workers)
+    kinds = tuple(observers)
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, Observer)):
+            raise ValueError(f"observers must be subclasses of gnnqlab.Observer, got {kind!r}; give the class itself")
+    of_worker = [Observers([kind() for kind in kinds], rank) for rank in range(workers)]
+    settings = ModelSettings(name=model, **shape) if isinstance(model, str) else model
+    threads, _ = threads_as_launched(whole, cut, recipe, settings, TrainSettings(seed=seed), of_worker)
+    losses = tuple(threads.step(epoch) for epoch in range(epochs))
+    return Simulation(losses=losses, observers=tuple(each.all for each in of_worker))

@@ -1,0 +1,243 @@
+"""Theorem 3 of AdaQP held against measured gradients: repeated passes at fixed weights, only the noise changes.
+
+Letters: R repeats, V nodes, L graph layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from gnnqlab.bits.policy import BitPolicy
+from gnnqlab.bits.variance import min_max
+from gnnqlab.graph.graph import Graph
+from gnnqlab.message.direction import of_direction
+from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.partition.parts import cut_graph
+from gnnqlab.simulation.gradient_trace import LayerMeans, TracedGraph, watch
+from gnnqlab.simulation.threaded_workers import FrozenBits, ThreadedWorkers, exact_trainer
+from gnnqlab.simulation.weight_terms import Place, WeightTerms, weight_terms
+from gnnqlab.systems.system import System, make_system
+from gnnqlab.systems.unbiased import expect_unbiased
+from gnnqlab.theory.variance import AVERAGE, WORST
+from gnnqlab.train.config.run_config import TrainSettings
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["gradient_variance"]
+
+_ANY = 64
+"""Columns for which variances are compared."""
+_LOOKS = 16
+"""Passes whose rows and gradients are looked at; their means change little after that."""
+
+
+def gradient_variance(
+    graph: Graph,
+    system: str | System = "fixed-bits",
+    model: str | ModelSettings = "gcn",
+    *,
+    workers: int = 2,
+    repeats: int = 64,
+    weights: Tensor | None = None,
+    bits: BitPolicy | None = None,
+    seed: int = 0,
+    only: Collection[tuple[str, int]] | None = None,
+    smooth: bool = False,
+    hosts: int = 1,
+    **settings: Any,
+) -> DataFrame:
+    """Return, for every weight matrix, measured gradient variance beside the bound of AdaQP Theorem 3.
+
+    Args:
+        graph: the whole graph.
+        system: codec, bits and partitioner are taken from it.
+        model: ``gcn`` or ``graphsage``, or settings of one; dropout is switched off.
+        workers: number of partitions.
+        repeats: R, passes with independent noise, at least 2.
+        weights: flat weights; by default those drawn from ``seed``.
+        bits: instead of the system's own policy; asked for the widths of epoch 0, which then stay.
+        seed: of weights and noise.
+        only: quantize just these ``(direction, layer)``, for instance ``{("backward", 1)}``.
+        smooth: put GELU in the place of ReLU.
+        hosts: that share the workers evenly; the partitioner and the exchange are told.
+        **settings: what the system's recipe takes, for instance ``bits=4``.
+
+    Returns:
+        One row per weight matrix, and a last one, ``all``, for all of them together (Theorem 2's Q² is the sum of
+        Theorem 3's Q^l). Variances are in squared units of the gradient:
+
+        * ``measured``: variance over the repeats, every message quantized; ``ratio``: measured / bound;
+        * ``own``: the same when only the messages are quantized that the theorem counts for this matrix;
+        * ``bound``: Theorem 3, the product term as derived; ``printed``: that term as the paper prints it;
+          ``worst``: with ``D S^2 / 4`` in the place of ``D S^2 / 6``; ``shared``: ``worst``, and rows that share a
+          message no longer counted as independent (`gnnqlab.theory.variance.shared_variance`);
+        * ``bias``: distance of the mean gradient from the exact one, ``standard_error`` of that mean, and ``norm`` of
+          the exact gradient. Without bias the distance is about one standard error.
+
+        The theorem leaves activations out. With ``smooth`` the sums behave as it says: they lie under the bound, fall
+        with ``(2^b - 1)^2``, and show no bias from 2 bits on. ReLU has a kink: noise flips the derivative of a share
+        of elements that grows with S, each by a fixed amount. That part of the variance falls with S only, so at 4 to
+        8 bits ``measured`` passes the bound, and ``own`` may where messages enter ahead of a ReLU.
+
+    Raises:
+        ValueError: if ``repeats`` is below 2, or the model, the cut or the messages are none that the theorem speaks
+            of: biased ones (:mod:`gnnqlab.systems.unbiased`), or codes of which ``D S^2 / 6`` is not the variance.
+    """
+    import pandas as pd
+
+    if repeats < 2:
+        raise ValueError(f"repeats must be at least 2 to have a variance, got {repeats}")
+    shape = ModelSettings(name=model) if isinstance(model, str) else model
+    passes = _Passes(graph, make_system(system, **settings).on_hosts(hosts), shape, workers, seed, smooth, bits)
+    if weights is not None:
+        passes.set_weights(weights)
+    exact = passes.exact_gradient()
+    everything = passes.repeat(repeats, only)
+    samples: dict[frozenset[Place], _Sample] = {}
+    rows: list[dict[str, Any]] = []
+    terms, noise = passes.terms(), passes.noise()
+    for weight in terms:
+        chosen = weight.messages if only is None else weight.messages & set(only)
+        if chosen not in samples:
+            samples[chosen] = passes.repeat(repeats, chosen)
+        rows.append(
+            {
+                "layer": weight.layer,
+                "weight": weight.name,
+                **everything.figures(weight.span, exact),
+                "own": samples[chosen].variance(weight.span),
+                "bound": weight.bound(noise, AVERAGE).total,
+                "printed": weight.bound(noise, AVERAGE, as_printed=True).total,
+                "worst": weight.bound(noise, WORST).total,
+                "shared": passes.shared_bound(weight, noise),
+            }
+        )
+    matrices = torch.cat([weight.span for weight in terms])
+    sums = {name: sum(float(row[name]) for row in rows) for name in ("own", "bound", "printed", "worst", "shared")}
+    rows.append({"layer": -1, "weight": "all", **everything.figures(matrices, exact), **sums})
+    frame = pd.DataFrame(rows)
+    frame.insert(4, "ratio", frame["measured"] / frame["bound"].where(frame["bound"] > 0))
+    return frame
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """Gradients of repeated passes ``(R, parameters)``."""
+
+    gradients: Tensor
+
+    def variance(self, span: Tensor) -> float:
+        return float(self.gradients[:, span].double().var(0).sum())
+
+    def figures(self, span: Tensor, exact: Tensor) -> dict[str, float]:
+        variance = self.variance(span)
+        return {
+            "measured": variance,
+            "bias": float((self.gradients[:, span].mean(0) - exact[span]).norm()),
+            "standard_error": (variance / len(self.gradients)) ** 0.5,
+            "norm": float(exact[span].norm()),
+        }
+
+
+def _expect_codes_between_ends(system: System) -> None:
+    """Refuse codecs whose rows have another variance than the bound counts with; one that says none is taken for it."""
+    for direction in ("forward", "backward"):
+        codec: Any = of_direction(system.codec, direction)
+        if getattr(codec, "row_variance", min_max)(_ANY) != min_max(_ANY):
+            raise ValueError(
+                "Theorem 3's bound is of codes between a row's ends, whose variance is D S^2 / 6 (AdaQP Theorem 1), "
+                f"got codec {type(codec).__name__}, whose rows have another; choose codec Stochastic(), measure "
+                "without a bound by gnnqlab.simulation.gradient_noise, or forecast by gq.probe, which asks the codec"
+            )
+
+
+class _Passes:
+    """Repeated passes of one system at fixed weights, and what they showed of each layer."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        system: System,
+        model: ModelSettings,
+        workers: int,
+        seed: int,
+        smooth: bool,
+        bits: BitPolicy | None,
+    ) -> None:
+        if (cuts := getattr(system.partition, "cuts", "nodes")) != "nodes":
+            raise ValueError(f"Theorem 3 is about rows of nodes, got a cut of {cuts}; choose METIS() or Random()")
+        expect_unbiased(system, "Theorem 3's bound", bits)
+        _expect_codes_between_ends(system)
+        self._bits = system.bits if bits is None else bits
+        self._graph, self._system, self._smooth = graph, system, smooth
+        self._model = replace(model, dropout=0.0, input_dropout=0.0)
+        self._settings = TrainSettings(seed=seed)
+        self._cut = cut_graph(graph, system.partition, workers)
+        self._exact = exact_trainer(graph, self._model, seed=seed, smooth=smooth)
+        self._layers: list[LayerMeans] = []
+
+    def set_weights(self, weights: Tensor) -> None:
+        values = self._exact.parameters.values
+        if weights.shape != values.shape:
+            raise ValueError(
+                f"weights must be flat, one for each of {values.numel()} parameters, got shape {tuple(weights.shape)}; "
+                "take them from trainer.parameters.values"
+            )
+        values.copy_(weights)
+
+    def exact_gradient(self) -> Tensor:
+        self._exact.gradients(0)
+        return self._exact.parameters.gradients.clone()
+
+    def repeat(self, repeats: int, only: Collection[tuple[str, int]] | None) -> _Sample:
+        """Return the gradients of passes that differ in their noise; the first call also looks at the layers."""
+        bits = FrozenBits(self._bits, only=only)
+        workers = ThreadedWorkers(
+            self._graph,
+            self._cut,
+            self._system,
+            self._model,
+            self._settings,
+            bits=bits,
+            make_graph=TracedGraph,
+            smooth=self._smooth,
+        )
+        workers.set_weights(self._exact.parameters.values)
+        graphs = [trainer.graph for trainer in workers.trainers if isinstance(trainer.graph, TracedGraph)]
+        for trainer, graph in zip(workers.trainers, graphs, strict=True):
+            watch(trainer.model, graph)
+        look = not self._layers
+        if look:
+            convolutions: Any = self._exact.model.convolutions
+            noise = getattr(of_direction(self._system.codec, "forward"), "noise", "receiver")
+            self._layers = [LayerMeans(index, noise=noise) for index in range(len(convolutions))]
+        gradients = []
+        for epoch in range(repeats):
+            gradients.append(workers.gradients(epoch)[1].clone())
+            if look and epoch < _LOOKS:
+                for layer in self._layers:
+                    layer.add(graphs, bits)
+        return _Sample(torch.stack(gradients))
+
+    def terms(self) -> list[WeightTerms]:
+        """Return Theorem 3's symbols of every weight, from the passes that were looked at."""
+        return weight_terms(self._exact.model, self._layers, self._exact.graph.adjacency)
+
+    def noise(self) -> dict[Place, Tensor]:
+        """Return the noise that each node receives, in units of the constant c of ``c D S^2``."""
+        names = {"forward": "rows_noise", "backward": "gradients_noise"}
+        return {
+            (direction, layer.layer): layer.mean(name) for layer in self._layers for direction, name in names.items()
+        }
+
+    def shared_bound(self, terms: WeightTerms, noise: dict[Place, Tensor]) -> float:
+        """Return the worst case when rows that share a message no longer count as independent."""
+        bound = terms.bound(noise, WORST)
+        shared = 0.0 if terms.rows is None else float(self._layers[terms.rows].mean("shared"))
+        return bound.product + bound.from_gradients + terms.largest_gradient**2 * WORST * shared

@@ -1,0 +1,398 @@
+"""All workers of a system as threads of this process, for measurements that need their insides.
+
+The shards, exchanges, channels and codecs are those of real workers; only the bytes pass through queues instead of
+sockets. Threads instead of processes, because a measurement wants the rows and gradients of *every* worker in one
+place after each pass, hundreds of times, and in a notebook cell: nothing has to be started, pickled or imported
+elsewhere. Whole passes take longer than in processes of their own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils._python_dispatch import _disable_current_modes
+
+from gnnqlab.bits.policy import BitPolicy, Rows, in_force
+from gnnqlab.bits.variance import RowVariance, min_max
+from gnnqlab.exchange.protocol import Exchange
+from gnnqlab.exchange.schedules.schedule import Synchronous
+from gnnqlab.graph.graph import Graph
+from gnnqlab.message.caches.cache import at_work
+from gnnqlab.message.codecs.codec import Codec, Float32, Noise
+from gnnqlab.message.direction import ByDirection, by_direction, of_direction
+from gnnqlab.message.transport.transport import Transfer
+from gnnqlab.message.wire import Layout
+from gnnqlab.nn.message_passing import GraphPass, LocalGraph, WorkerGraph
+from gnnqlab.nn.models.registry import ModelSettings, build_model
+from gnnqlab.observe import NO_OBSERVERS, Observers
+from gnnqlab.partition.cut import Cut
+from gnnqlab.partition.shard import Shard
+from gnnqlab.systems.join import join
+from gnnqlab.systems.system import System
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.clock import Clock, summed
+from gnnqlab.train.loop.node_labels import label_objective
+from gnnqlab.train.loop.trainer import Trainer, seat_of
+
+__all__ = [
+    "FrozenBits", "GraphFactory", "LoopBack", "Mail", "OrExact", "PeerGone", "SmoothStack", "ThreadedWorkers",
+    "exact_trainer", "one_thread",
+]  # fmt: skip
+
+_PATIENCE_S = 60.0
+Result = TypeVar("Result")
+
+
+class PeerGone(RuntimeError):
+    """A worker that waits in vain, because another has failed."""
+
+
+class Mail:
+    """The queues between every pair of workers, in order of posting."""
+
+    def __init__(self, workers: int) -> None:
+        # All at once: two threads that each made the queue of a pair would wait at different ones.
+        pairs = itertools.product(range(workers), range(workers))
+        self._boxes: dict[tuple[int, int], queue.SimpleQueue[Tensor | None]] = {p: queue.SimpleQueue() for p in pairs}
+
+    def put(self, sender: int, receiver: int, message: Tensor | None) -> None:
+        self._boxes[sender, receiver].put(message)
+
+    def get(self, sender: int, receiver: int) -> Tensor:
+        """Return the next message.
+
+        Raises:
+            PeerGone: if the sender failed, or sends nothing.
+        """
+        try:
+            message = self._boxes[sender, receiver].get(timeout=_PATIENCE_S)
+        except queue.Empty:
+            message = None
+        if message is None:
+            raise PeerGone(f"worker {receiver} needs a message of worker {sender}, got none; see that worker's error")
+        return message
+
+
+class LoopBack:
+    """A transport between threads: a message is a copy in a queue."""
+
+    def __init__(self, mail: Mail, rank: int) -> None:
+        self.mail, self.rank = mail, rank
+        self._awaited: Counter[int] = Counter()
+        self._taken: Counter[int] = Counter()
+        self._early: dict[tuple[int, int], Tensor] = {}
+
+    def take(self, peer: int, number: int) -> Tensor:
+        """Return a peer's message by its place among all that it posts here; transfers may end in another order."""
+        while (peer, number) not in self._early:
+            self._taken[peer] += 1
+            self._early[peer, self._taken[peer]] = self.mail.get(peer, self.rank)
+        return self._early.pop((peer, number))
+
+    def await_from(self, peer: int) -> int:
+        """Return the number of the next message that is to come from a peer."""
+        self._awaited[peer] += 1
+        return self._awaited[peer]
+
+    def post(
+        self, send: Mapping[int, Tensor], receive: Mapping[int, Tensor], headers: Any = None, *, bounded: bool = False
+    ) -> Transfer:
+        for peer, buffer in send.items():
+            with _disable_current_modes():  # what is under way is no worker's memory
+                sent = buffer.clone()
+            self.mail.put(self.rank, peer, sent)
+        return _LoopBackTransfer(self, send, receive)
+
+
+class _LoopBackTransfer(Transfer):
+    def __init__(self, transport: LoopBack, send: Mapping[int, Tensor], receive: Mapping[int, Tensor]) -> None:
+        super().__init__()
+        self._transport, self._receive = transport, receive
+        self._send = send  # lives as long as the transfer, as it does where bytes take their time
+        self._numbers = {peer: transport.await_from(peer) for peer in receive}
+
+    def _finish(self) -> None:
+        for peer, buffer in self._receive.items():
+            message = self._transport.take(peer, self._numbers[peer])
+            buffer[: message.numel()].copy_(message)
+            self._arrived(peer)
+
+
+@dataclass(frozen=True)
+class FrozenBits:
+    """The widths that a policy gives in one epoch, in every epoch, so that only the noise changes."""
+
+    policy: BitPolicy
+    """The system's own."""
+    epoch: int = 0
+    """Whose widths."""
+    only: Collection[tuple[str, int]] | None = None
+    """The ``(direction, layer)`` whose messages are quantized, all others travel in 32 bits; by default all are."""
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        return self.policy.choices
+
+    def round(self, epoch: int) -> int:
+        return 0
+
+    def widths(self, rows: Rows, epoch: int) -> int | Tensor:
+        if self.only is not None and (rows.direction, rows.layer) not in self.only:
+            return 32
+        widths: int | Tensor = of_direction(self.policy, rows.direction).widths(rows, self.epoch)
+        return widths
+
+
+@dataclass(frozen=True)
+class OrExact:
+    """A codec that also takes messages wholly in 32 bits, whatever the system's own can write."""
+
+    codec: Codec
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return tuple({*self.codec.widths, 32})
+
+    def param_bytes(self, bits: int, columns: int) -> int:
+        return self.codec.param_bytes(bits, columns)
+
+    def row_variance(self, columns: int) -> RowVariance:
+        """Return that of the system's own, which the system was refused without if it was needed."""
+        found: RowVariance = getattr(self.codec, "row_variance", min_max)(columns)
+        return found
+
+    def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
+        return self.codec.rows(num_rows, columns, device)
+
+    def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
+        exact = isinstance(widths, int) and widths == 32
+        return (_EXACT if exact else self.codec).layout(widths, num_rows, columns)
+
+    def encode(
+        self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
+    ) -> Tensor | None:
+        return self._for(layout).encode(x, rows, ids, layout, segment, noise)
+
+    def decode(
+        self,
+        segment: Tensor,
+        layout: Layout,
+        out: Tensor,
+        rows: Tensor,
+        *,
+        accumulate: bool,
+        ids: Tensor | None = None,
+        noise: Noise | None = None,
+    ) -> None:
+        self._for(layout).decode(segment, layout, out, rows, accumulate=accumulate, ids=ids, noise=noise)
+
+    def landing(self, out: Tensor) -> Tensor | None:
+        return None
+
+    def _for(self, layout: Layout) -> Codec:
+        return _EXACT if isinstance(layout.bits, int) and layout.bits == 32 else self.codec
+
+
+_EXACT = Float32()
+
+GraphFactory = Callable[[Shard, Exchange, int], WorkerGraph]
+"""``(shard, exchange, seed) -> graph``: how a measurement looks into the passes of a worker."""
+
+
+class ThreadedWorkers:
+    """One trainer a worker, joined by queues.
+
+    Each leaves *its share* of loss and gradients in its parameters: the shares add up to those of the graph.
+
+    Args:
+        graph: the whole graph.
+        cut: how it is shared out; each shard is a worker's.
+        system: codec and bits are taken from it; the schedule is synchronous, since no time is measured.
+        bits: instead of the system's own policy.
+        make_graph: instead of a plain `WorkerGraph`.
+        smooth: put GELU in the place of ReLU.
+        as_launched: keep the system's codec and schedule, and policies as they are in force at the start, as
+            measurements of memory need.
+        observers: of each worker; by default none.
+
+    Raises:
+        ValueError: if so many workers cannot do what the settings ask.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        cut: Cut,
+        system: System,
+        model: ModelSettings,
+        settings: TrainSettings,
+        *,
+        bits: BitPolicy | None = None,
+        make_graph: GraphFactory | None = None,
+        smooth: bool = False,
+        as_launched: bool = False,
+        observers: Sequence[Observers] = (),
+    ) -> None:
+        settings.expect_workers(cut.workers)
+        self._mail = Mail(cut.workers)
+        of_worker = list(observers) or [NO_OBSERVERS] * cut.workers
+        self._clocks = [Clock(timer=time.thread_time, observers=each) for each in of_worker]
+        self.seconds: list[dict[str, float]] = []
+        """Processor time of each worker in the last pass, by phase: about what it would be in processes."""
+        self.trainers: list[Trainer] = []
+        self.shards = [cut.shard(graph, rank) for rank in range(cut.workers)]
+        self.caches: list[Any] = [at_work(system.cache) for _ in self.shards]
+        """What runs of the system's cache on each worker; nobody adapts it."""
+        either: Any = ByDirection(*(OrExact(of_direction(system.codec, each)) for each in ("forward", "backward")))
+        quiet = system if as_launched else replace(system, codec=either, schedule=Synchronous())
+        for shard, cache in zip(self.shards, self.caches, strict=True):
+            in_use: Any = quiet.bits if bits is None else bits
+            if as_launched and bits is None:
+                in_use = by_direction(quiet.bits, partial(in_force, seat=seat_of(shard, settings)))
+            exchange = join(
+                quiet,
+                shard,
+                bits=in_use,
+                cache=cache,
+                transport=LoopBack(self._mail, shard.rank),
+                seed=settings.seed,
+                keep_static=settings.layer0 == "once",
+                phases=self._clocks[shard.rank],
+                observers=of_worker[shard.rank],
+            )
+            if cut.workers > 1:  # its rows stay as wide, though none is old
+                exchange.keeps_rows, exchange.looks_first = system.keeps_rows, system.looks_first
+            if make_graph is None:
+                view = WorkerGraph(shard, exchange, seed=settings.seed)
+            else:
+                view = make_graph(shard, exchange, settings.seed)
+            network = _network(model, graph, settings.seed, smooth)
+            clock = self._clocks[shard.rank]
+            own = of_worker[shard.rank]
+            self.trainers.append(
+                Trainer(view, label_objective(shard), network, settings, exchange=exchange, clock=clock, observers=own)
+            )
+
+    def run(self, work: Callable[[Trainer], Result]) -> list[Result]:
+        """Return ``[work(trainer) for every worker]``, all at once, each in a thread.
+
+        Raises:
+            Exception: what the first worker that failed by itself raised.
+        """
+        with one_thread(), ThreadPoolExecutor(len(self.trainers)) as pool:
+            futures = [pool.submit(self._run_one, rank, work) for rank in range(len(self.trainers))]
+        errors = [error for future in futures if (error := future.exception()) is not None]
+        if errors:
+            raise next((error for error in errors if not isinstance(error, PeerGone)), errors[0])
+        return [future.result() for future in futures]
+
+    def gradients(self, epoch: int) -> tuple[float, Tensor]:
+        """Run one training pass; return the loss and the flat gradient of the whole graph."""
+
+        def one(trainer: Trainer) -> tuple[float, dict[str, float]]:
+            trainer.clock.take()  # each pass runs in a thread of its own, whose time begins at 0
+            return trainer.gradients(epoch), summed(trainer.clock.take())
+
+        results = self.run(one)
+        self.seconds = [seconds for _, seconds in results]
+        gradients = torch.stack([trainer.parameters.gradients for trainer in self.trainers])
+        return sum(loss for loss, _ in results), gradients.sum(0)
+
+    def step(self, epoch: int) -> float:
+        """Train one epoch, every worker with the gradient of the whole graph; return its loss (before the step)."""
+        loss, gradient = self.gradients(epoch)
+        for trainer in self.trainers:
+            trainer.parameters.gradients.copy_(gradient)
+            trainer.optimizer.step()
+        return loss
+
+    def set_weights(self, weights: Tensor) -> None:
+        """Give every worker the same flat weights.
+
+        Raises:
+            ValueError: if they do not fit the model.
+        """
+        for trainer in self.trainers:
+            values = trainer.parameters.values
+            if weights.shape != values.shape:
+                raise ValueError(
+                    f"weights must be flat, one for each of {values.numel()} parameters, got shape "
+                    f"{tuple(weights.shape)}; take them from trainer.parameters.values"
+                )
+            values.copy_(weights)
+
+    def _run_one(self, rank: int, work: Callable[[Trainer], Result]) -> Result:
+        try:
+            return work(self.trainers[rank])
+        except BaseException:
+            for peer in range(len(self.trainers)):
+                self._mail.put(rank, peer, None)  # nobody waits for a worker that is gone
+            raise
+
+
+def exact_trainer(graph: Graph, model: ModelSettings, *, seed: int = 0, smooth: bool = False) -> Trainer:
+    """Return the trainer of the same model on the whole graph in one process: exact losses and gradients."""
+    network = _network(model, graph, seed, smooth)
+    return Trainer(LocalGraph(graph, seed=seed), label_objective(graph), network, TrainSettings(seed=seed))
+
+
+class SmoothStack(nn.Module):
+    """The convolutions and norms of a stack with GELU in the place of ReLU: a gradient without kinks."""
+
+    def __init__(self, stack: Any) -> None:
+        super().__init__()
+        self.convolutions, self.norms = stack.convolutions, stack.norms
+        self.takes_sparse_input = bool(stack.takes_sparse_input)
+
+    def forward(self, g: GraphPass, x: Tensor) -> Tensor:
+        last = len(self.convolutions) - 1
+        for index, convolution in enumerate(self.convolutions):
+            x = convolution(g, x, exact=index == last)
+            if index < last:
+                x = functional.gelu(x if self.norms is None else self.norms[index](x))
+        return x
+
+
+def _network(model: ModelSettings, graph: Graph, seed: int, smooth: bool) -> nn.Module:
+    sizes = graph.num_features, graph.num_classes
+    network = build_model(model, *sizes, seed=seed, edge_features=graph.num_edge_features)
+    return SmoothStack(network) if smooth else network
+
+
+_COUNTING = threading.Lock()
+_inside, _threads = 0, 1
+"""How many are in `one_thread` now, and the number of threads before the first of them."""
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run products in the calling thread: small ones gain nothing from threads inside threads.
+
+    The number is the process's in part, so those who leave restore what the first of them found, whoever overlaps: a
+    widget's thread and a cell may measure at once.
+    """
+    global _inside, _threads
+    with _COUNTING:
+        if not _inside:
+            _threads = torch.get_num_threads()
+        _inside += 1
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        with _COUNTING:
+            _inside -= 1
+            torch.set_num_threads(_threads)

@@ -1,0 +1,132 @@
+"""Theorem 3's symbols for every weight matrix of a model: which messages bring noise into its gradient, how strongly.
+
+The theorem is about ``dW = Σ_v b_v a_v^T`` of one layer. Which rows a_v and which gradients b_v meet W, and what lies
+between the messages and them, is decided here, once for each weight; the noise of the messages comes afterwards, so
+that other bit-widths cost no other pass.
+
+Letters: V nodes of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gnnqlab.kernels.sparse.aggregate import Adjacency, spmm
+from gnnqlab.simulation.gradient_trace import LayerMeans
+from gnnqlab.theory.variance import GradientBound, gradient_variance_bound
+
+__all__ = ["Place", "WeightTerms", "weight_terms"]
+
+Place = tuple[str, int]
+"""(direction, layer) of messages."""
+
+
+@dataclass(frozen=True, eq=False)
+class WeightTerms:
+    """One weight matrix: ``A_v`` is the noise of forward rows, ``B_v`` of backward ones times a factor."""
+
+    layer: int
+    name: str
+    span: Tensor
+    """Where its elements stand among the flat parameters."""
+    rows: int | None
+    """Layer whose forward messages make ``A_v``; none if W meets rows of this worker alone."""
+    gradients: tuple[tuple[int, Tensor], ...]
+    """Layers whose backward messages make ``B_v``, and by what each node's noise is multiplied: ``()`` or ``(V,)``."""
+    largest_row: float
+    """M of Assumption 2."""
+    largest_gradient: float
+    """N."""
+
+    @property
+    def messages(self) -> frozenset[Place]:
+        """The messages that enter."""
+        forward = [] if self.rows is None else [("forward", self.rows)]
+        return frozenset([*forward, *(("backward", layer) for layer, _ in self.gradients)])
+
+    def noises(self, noise: Mapping[Place, Tensor]) -> tuple[Tensor, Tensor]:
+        """Return ``A_v`` and ``B_v``, in the unit of ``noise``, float64 ``(V,)``."""
+        nothing = torch.zeros_like(next(iter(noise.values())))
+        gradients = sum((noise["backward", layer] * factor for layer, factor in self.gradients), nothing)
+        return nothing if self.rows is None else noise["forward", self.rows], gradients
+
+    def bound(self, noise: Mapping[Place, Tensor], constant: float, *, as_printed: bool = False) -> GradientBound:
+        """Return Theorem 3's bound.
+
+        Args:
+            noise: (direction, layer) -> ``Σ_k α^2 D S^2`` of the messages that each node receives, ``(V,)``.
+            constant: ``AVERAGE`` or ``WORST``.
+            as_printed: see :func:`gnnqlab.theory.variance.gradient_variance_bound`.
+        """
+        rows, gradients = self.noises(noise)
+        return gradient_variance_bound(
+            constant * rows,
+            constant * gradients,
+            largest_row=self.largest_row,
+            largest_gradient=self.largest_gradient,
+            as_printed=as_printed,
+        )
+
+
+def weight_terms(model: nn.Module, layers: Sequence[LayerMeans], adjacency: Any) -> list[WeightTerms]:
+    """Return the terms of every weight matrix of a stack of convolutions, in the order of its flat parameters.
+
+    Args:
+        model: a stack of convolutions; one replica is enough.
+        layers: factors of each layer, by node of the whole graph.
+        adjacency: ``kind of α -> Adjacency`` of the whole graph.
+    """
+    found, offset = [], 0
+    for name, parameter in model.named_parameters():
+        parts = name.split(".")
+        if parts[0] == "convolutions" and parts[-1].startswith("weight"):
+            span = torch.arange(offset, offset + parameter.numel())
+            found.append(_terms(model, layers, adjacency, int(parts[1]), parts[-1], span))
+        offset += parameter.numel()
+    return found
+
+
+def _terms(
+    model: Any, layers: Sequence[LayerMeans], adjacency: Any, index: int, name: str, span: Tensor
+) -> WeightTerms:
+    layer = layers[index]
+    noise = _output_gradient_noise(model, layers, index)
+    if name == "weight_self":
+        return WeightTerms(index, name, span, None, noise, layer.largest("input"), layer.largest("output_gradient"))
+    if not model.convolutions[index].projects_first:
+        return WeightTerms(index, name, span, index, noise, layer.largest("sums"), layer.largest("output_gradient"))
+    # Y = A (X W), so dW = X^T (A^T dY): this layer's backward messages meet X, and what noise dY has meets A X.
+    given = layer.mean("input").float()
+    largest = layer.largest("input")
+    matrix: Adjacency = adjacency(layer.alpha)
+    summed = spmm(matrix, given).norm(dim=1).max()
+    stretch = float(summed) / largest if largest else 0.0
+    own = (index, torch.ones((), dtype=torch.float64))
+    later = tuple((following, factor * stretch**2) for following, factor in noise)
+    return WeightTerms(index, name, span, None, (own, *later), largest, layer.largest("rows_gradient"))
+
+
+def _output_gradient_noise(model: Any, layers: Sequence[LayerMeans], index: int) -> tuple[tuple[int, Tensor], ...]:
+    """Noise in the gradient of a layer's output: the next layer's backward messages, through norm and activation.
+
+    ReLU does not lengthen a gradient; LayerNorm does by at most ``max |γ| / standard deviation of the row``; a next
+    layer that projects first by the largest singular value of its matrix.
+    """
+    if index + 1 == len(layers):
+        return ()
+    factor = torch.ones((), dtype=torch.float64)
+    following = model.convolutions[index + 1]
+    if following.projects_first:
+        matrix = following.weight_neighbour if hasattr(following, "weight_neighbour") else following.weight
+        factor = factor * float(torch.linalg.matrix_norm(matrix.detach(), 2)) ** 2
+    norms = getattr(model, "norms", None)
+    if norms is not None:
+        norm = norms[index]
+        spread = layers[index].mean("output").var(1, correction=0) + norm.eps
+        factor = factor * float(norm.weight.detach().abs().max()) ** 2 / spread
+    return ((index + 1, factor),)

@@ -1,0 +1,1 @@
+"""Recipes: one published system a file."""

@@ -1,0 +1,77 @@
+"""AdaQP (Wan et al., MLSys 2023) and its two halves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+from gnnqlab.bits.assigner.assigned import Assigned
+from gnnqlab.exchange.schedules.schedule import Overlapped, Synchronous
+from gnnqlab.message.codecs.codec import Stochastic
+from gnnqlab.systems.recipes.vanilla import vanilla
+from gnnqlab.systems.system import System, register_system
+
+__all__ = ["adaqp", "adaqp_p", "adaqp_q"]
+
+_AsReleased = Annotated[bool, "Weight rows and cut their parameters as AdaQP's published code does."]
+
+
+@register_system
+def adaqp(
+    *,
+    lam: float = 0.5,
+    group_size: int = 100,
+    period: int = 50,
+    among: tuple[int, ...] = (2, 4, 8),
+    when: str = "background",
+    parameters: str = "float32",
+    as_released: _AsReleased = False,
+) -> System:
+    """AdaQP: assigned bit-widths, exchange hidden behind central nodes (sections 3 and 4).
+
+    ``as_released`` does what the published code does in place of the paper: it weights rows with (Σα)² and cuts their
+    parameters to bfloat16 after encoding, which biases what is decoded. :func:`gnnqlab.errata` has the effects.
+
+    Raises:
+        ValueError: if ``as_released`` goes with another type of the parameters than its own.
+    """
+    if as_released:
+        if parameters not in ("float32", "bfloat16-after"):
+            raise ValueError(
+                f"as_released sends parameters 'bfloat16-after', got {parameters!r}; leave out one of both"
+            )
+        parameters = "bfloat16-after"
+    assigned = Assigned(lam=lam, group_size=group_size, period=period, among=among, when=when, as_released=as_released)
+    return replace(
+        vanilla(), name="adaqp", codec=Stochastic(parameters=parameters), bits=assigned, schedule=Overlapped()
+    )
+
+
+@register_system
+def adaqp_q(
+    *,
+    lam: float = 0.5,
+    group_size: int = 100,
+    period: int = 50,
+    among: tuple[int, ...] = (2, 4, 8),
+    when: str = "background",
+    parameters: str = "float32",
+    as_released: _AsReleased = False,
+) -> System:
+    """AdaQP without overlap: the quantization half of its ablation."""
+    whole = adaqp(
+        lam=lam,
+        group_size=group_size,
+        period=period,
+        among=among,
+        when=when,
+        parameters=parameters,
+        as_released=as_released,
+    )
+    return replace(whole, name="adaqp-q", schedule=Synchronous())
+
+
+@register_system
+def adaqp_p() -> System:
+    """AdaQP without quantization: float32 messages, hidden behind central nodes."""
+    return replace(vanilla(), name="adaqp-p", schedule=Overlapped())

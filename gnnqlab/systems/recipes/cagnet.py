@@ -1,0 +1,20 @@
+"""CAGNET (Tripathy, Yelick and Buluç, SC 2020): block rows broadcast in turn, one after another."""
+
+from __future__ import annotations
+
+from gnnqlab.exchange.broadcast.exchange import Broadcast
+from gnnqlab.partition.contiguous import Contiguous
+from gnnqlab.systems.system import System, register_system
+
+__all__ = ["cagnet"]
+
+
+@register_system
+def cagnet(*, replication: int = 1) -> System:
+    """CAGNET's 1-D algorithm, and with replication c its 1.5-D one: exact, without a graph partitioner.
+
+    Example:
+        >>> cagnet().partition
+        Contiguous(replication=1)
+    """
+    return System(name="cagnet", partition=Contiguous(replication=replication), exchange=Broadcast())

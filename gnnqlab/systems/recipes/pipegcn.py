@@ -1,0 +1,24 @@
+"""PipeGCN (Wan et al., ICLR 2022): the exchange of one epoch behind the computation of the next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gnnqlab.exchange.schedules.pipeline import Pipelined
+from gnnqlab.systems.recipes.vanilla import vanilla
+from gnnqlab.systems.system import System, register_system
+
+__all__ = ["pipegcn"]
+
+
+@register_system
+def pipegcn(*, feature_smoothing: float = 0.0, gradient_smoothing: float = 0.0, dropped_by: str = "receiver") -> System:
+    """PipeGCN: float32 halo rows and gradients that are one epoch old; smoothed, it is PipeGCN-F, -G or -GF.
+
+    The published scripts smooth nothing; the code's γ is 0.95 where it does. Its receivers apply dropout to halo rows,
+    so these travel before they are projected; with ``dropped_by="owner"`` rows that are narrower projected do not.
+    """
+    schedule = Pipelined(
+        feature_smoothing=feature_smoothing, gradient_smoothing=gradient_smoothing, dropped_by=dropped_by
+    )
+    return replace(vanilla(), name="pipegcn", schedule=schedule)

@@ -1,0 +1,59 @@
+"""AdaQP and SYLVIE with better codes: the same policies, exchanges and schedules, and each row rotated where that errs
+less."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gnnqlab.bits.orchestrator import HALVES
+from gnnqlab.message.codecs.least_variance import LeastVariance
+from gnnqlab.systems.recipes.adaqp import adaqp
+from gnnqlab.systems.recipes.sylvie import sylvie
+from gnnqlab.systems.system import System, register_system
+
+__all__ = ["adaqp_r", "sylvie_r"]
+
+
+@register_system
+def adaqp_r(
+    *,
+    lam: float = 0.5,
+    group_size: int = 100,
+    period: int = 50,
+    among: tuple[int, ...] = (2, 4, 8),
+    when: str = "background",
+    rotations: int = 2,
+) -> System:
+    """AdaQP with each row of 1, 2 or 4 bits in the code that errs less on it, in both directions; no paper has it.
+
+    Widths are assigned by the variance that rows then have
+    (:meth:`gnnqlab.message.codecs.least_variance.LeastVariance.row_variance`), so width and code are chosen together: β
+    is ``Σα²`` times the lesser of both variances at 2 bits, in place of AdaQP's ``Σα² D range^2 / 6``.
+    """
+    whole = adaqp(lam=lam, group_size=group_size, period=period, among=among, when=when)
+    return replace(whole, name="adaqp-r", codec=LeastVariance(rotations=rotations))
+
+
+@register_system
+def sylvie_r(
+    *,
+    delta: int = 5,
+    momentum: float = 0.9,
+    among: tuple[int, ...] = (1, 2, 4, 8),
+    formula: str = "text",
+    thresholds: tuple[float, ...] = HALVES,
+    bound: int = 10,
+    dropped_by: str = "owner",
+    rotations: int = 2,
+) -> System:
+    """SYLVIE with each row of 1, 2 or 4 bits in the code that errs less on it, in both directions; no paper has it."""
+    whole = sylvie(
+        delta=delta,
+        momentum=momentum,
+        among=among,
+        formula=formula,
+        thresholds=thresholds,
+        bound=bound,
+        dropped_by=dropped_by,
+    )
+    return replace(whole, name="sylvie-r", codec=LeastVariance(rotations=rotations))

@@ -1,0 +1,52 @@
+"""SANCUS (Peng et al., VLDB 2022): broadcasts that are skipped while a block is not too stale."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gnnqlab.bits.policy import Fixed
+from gnnqlab.message.caches.stale_blocks import StaleBlocks
+from gnnqlab.message.codecs.codec import Stochastic
+from gnnqlab.systems.recipes.cagnet import cagnet
+from gnnqlab.systems.system import System, register_system
+
+__all__ = ["sancus", "sancus_q"]
+
+
+@register_system
+def sancus(
+    *,
+    rule: str = "variation",
+    every: int = 2,
+    epsilon: float = 0.05,
+    warm_up: int = 0,
+    max_age: int = 10,
+    as_released: bool = False,
+) -> System:
+    """SANCUS: CAGNET's rounds, where an owner whose block changed little sends a bit in its place.
+
+    ``epsilon=0`` under ``variation``, or ``every=1``, is exact; ``as_released`` is the plan of the published code,
+    whose caches are all off.
+    """
+    cache = StaleBlocks(
+        rule=rule, every=every, epsilon=epsilon, warm_up=warm_up, max_age=max_age, as_released=as_released
+    )
+    return replace(cagnet(), name="sancus", cache=cache)
+
+
+@register_system
+def sancus_q(
+    *,
+    bits: int = 8,
+    rule: str = "variation",
+    every: int = 2,
+    epsilon: float = 0.05,
+    warm_up: int = 0,
+    max_age: int = 10,
+) -> System:
+    """SANCUS with quantized blocks: all hold the decoded block, and the owner measures against it.
+
+    Differs: its description names no quantizer; rows are rounded as AdaQP's, stochastically, in ``bits`` bits.
+    """
+    plain = sancus(rule=rule, every=every, epsilon=epsilon, warm_up=warm_up, max_age=max_age)
+    return replace(plain, name="sancus-q", codec=Stochastic(), bits=Fixed(bits=bits))

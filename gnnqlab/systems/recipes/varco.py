@@ -1,0 +1,29 @@
+"""A system after VARCO (Cerviño et al. 2024): messages that are compressed less and less."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gnnqlab.bits.growing import Growing
+from gnnqlab.message.codecs.codec import Stochastic
+from gnnqlab.systems.recipes.vanilla import vanilla
+from gnnqlab.systems.system import System, register_system
+
+__all__ = ["varco"]
+
+
+@register_system
+def varco(*, among: tuple[int, ...] = (1, 2, 4, 8, 16, 32), period: int = 10, parameters: str = "float32") -> System:
+    """VARCO-like: bit-widths that grow by a fixed plan to float32, one step every ``period`` epochs.
+
+    VARCO's: a ratio of compression that is set before training and falls to 1, forward and backward alike. Ours: the
+    compressor (stochastic rounding of whole rows; VARCO leaves columns out), hence steps in powers of two, their
+    number and length. All else is Vanilla's; see :class:`Growing`.
+
+    Example:
+        >>> varco().bits.widths(None, 0), varco().bits.widths(None, 10**6)
+        (1, 32)
+    """
+    return replace(
+        vanilla(), name="varco", codec=Stochastic(parameters=parameters), bits=Growing(among=among, period=period)
+    )

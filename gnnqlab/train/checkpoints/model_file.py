@@ -1,0 +1,133 @@
+"""The model that a run has trained, on disk: its parameters by name, for this library and any other.
+
+``model.safetensors`` holds the tensors of ``state_dict()``, each under its name and in its own type. Its metadata say
+what the model is: ``model`` (its settings as JSON), ``model_home`` (where a model of the user's is found), ``epoch``
+(the last one trained, as in ``run.records``), ``num_features``, ``num_classes``, ``num_nodes`` of the graph,
+``num_edge_features`` where edges have some, and ``format`` (``pt``, what other readers call tensors of PyTorch).
+
+Parameters are the same on every worker. What a module counts for itself (running means) is that of rank 0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from gnnqlab.nn.models.registry import ModelSettings, build_model, model_home
+from gnnqlab.train.checkpoints.tensor_file import read_tensors, write_tensors
+from gnnqlab.train.link_prediction.decoder import attach_decoder
+
+__all__ = ["MODEL", "ModelFile", "SavedModel", "read_model"]
+
+MODEL = "model.safetensors"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SavedModel:
+    """What ``model.safetensors`` holds."""
+
+    tensors: dict[str, Tensor]
+    """The ``state_dict``."""
+    epoch: int
+    """The last epoch trained."""
+    num_features: int
+    num_classes: int
+    num_nodes: int
+    """Of the graph that it was trained on."""
+    num_edge_features: int = 0
+
+    def build(self, settings: ModelSettings, *, seed: int, decoder: str | None = None) -> nn.Module:
+        """Return the model with these weights, in evaluation mode, and the ``decoder`` in it where links were learnt.
+
+        Raises:
+            ValueError: if they do not fit the model that these settings make.
+        """
+        sizes = self.num_features, self.num_classes
+        model = build_model(settings, *sizes, seed=seed, edge_features=self.num_edge_features)
+        if decoder is not None:
+            attach_decoder(model, decoder, self.num_classes, seed=seed)
+        for name, parameter in model.named_parameters():
+            if name in self.tensors:
+                parameter.data = parameter.data.to(self.tensors[name].dtype)
+        try:
+            model.load_state_dict(self.tensors)
+        except RuntimeError as error:
+            found = " ".join(str(error).split()).rstrip(".")
+            raise ValueError(
+                f"weights must fit the model they are loaded into, got {found}; bring back the code that "
+                f"{settings.name} was trained with, or train again"
+            ) from error
+        return model.eval()
+
+
+class ModelFile:
+    """Writes the model of a training.
+
+    Args:
+        run: the run folder.
+        settings: the model's.
+        model: the module.
+        num_nodes, num_features, num_classes, num_edge_features: of the whole graph.
+    """
+
+    def __init__(
+        self,
+        run: Path,
+        settings: ModelSettings,
+        model: nn.Module,
+        *,
+        num_nodes: int,
+        num_features: int,
+        num_classes: int,
+        num_edge_features: int = 0,
+    ) -> None:
+        self._path, self._settings, self._model = run / MODEL, settings, model
+        self._sizes = {"num_nodes": num_nodes, "num_features": num_features, "num_classes": num_classes}
+        self._sizes |= {"num_edge_features": num_edge_features} if num_edge_features else {}
+
+    def write(self, epoch: int) -> str | None:
+        """Write the weights as they are after an epoch; a crash leaves the file of before, or none.
+
+        Returns:
+            Why it could not be written, if it could not: the training is none the worse for it.
+        """
+        metadata = {"format": "pt", "epoch": str(epoch), "model": json.dumps(dataclasses.asdict(self._settings))}
+        home = model_home(self._settings.name)
+        metadata |= {"model_home": json.dumps(home)} if home else {}
+        metadata |= {name: str(size) for name, size in self._sizes.items()}
+        try:
+            state = self._model.state_dict()
+            strange = [name for name, value in state.items() if not torch.is_tensor(value)]
+            if strange:
+                raise ValueError(f"what a model keeps must be tensors, got others under {strange}")
+            write_tensors(self._path, state, metadata)
+        except OSError as error:
+            return f"writing the model failed: {error.strerror or error}"
+        except ValueError as error:
+            return f"writing the model failed: {error}"
+        return None
+
+
+def read_model(run: Path) -> SavedModel | None:
+    """Return the model in a run folder; ``None`` if there is none.
+
+    Raises:
+        ValueError: if the file is torn, changed, or not as gnnqlab writes it.
+    """
+    path = run / MODEL
+    if not path.is_file():
+        return None
+    found = read_tensors(path, what="model file")
+    sizes = ("epoch", "num_nodes", "num_features", "num_classes")
+    if not found.intact or not all(found.metadata.get(name, "").isdecimal() for name in sizes):
+        raise ValueError(f"a model file must be as gnnqlab wrote it, got a changed one {path}")
+    edge_features = found.metadata.get("num_edge_features", "0")
+    if not edge_features.isdecimal():
+        raise ValueError(f"a model file must be as gnnqlab wrote it, got a changed one {path}")
+    known = {name: int(found.metadata[name]) for name in sizes}
+    return SavedModel(tensors=found.tensors, num_edge_features=int(edge_features), **known)

@@ -1,0 +1,197 @@
+"""What of a training has to survive it, taken from all workers and given back to all of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch.distributed as dist
+from torch import Tensor
+
+from gnnqlab.train.checkpoints.checkpoint import Checkpoint, Checkpoints, newest_checkpoint
+from gnnqlab.train.checkpoints.model_file import ModelFile
+from gnnqlab.train.config.run_config import RunConfig
+from gnnqlab.train.control import CHECKPOINT_NOW, Control
+from gnnqlab.train.heartbeat import Heartbeat
+from gnnqlab.train.loop.trainer import Trainer
+from gnnqlab.train.records.record import tell
+
+if TYPE_CHECKING:
+    from gnnqlab.partition.shard import Shard
+
+__all__ = ["Keeper", "capture", "config_digest", "cut_digest", "restore"]
+
+_LIMIT_S = 600.0
+"""A checkpoint of a large model on a slow disk may take longer than an epoch; the guard is told so."""
+
+
+def config_digest(config: RunConfig) -> str:
+    """Name what must be equal for a training to go on bit for bit: all but its length and where it runs."""
+    value = config.to_json()
+    del value["launch"], value["recipe"]
+    value["train"] = {
+        name: setting for name, setting in value["train"].items() if name not in ("epochs", "checkpoint_every")
+    }
+    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=12).hexdigest()
+
+
+def cut_digest(shard: Shard) -> str:
+    """Name the cut of which all workers hold shards, by the rows of each; every worker must call this."""
+    rows = hashlib.blake2b(shard.row_ids.numpy().tobytes(), digest_size=12).hexdigest()
+    names: list[Any] = [rows]
+    if shard.workers > 1:
+        names = [None] * shard.workers
+        dist.all_gather_object(names, rows)
+    return hashlib.blake2b("".join(names).encode(), digest_size=12).hexdigest()
+
+
+def capture(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return tensors and facts of a training between two epochs; every worker must call this, rank 0 gets it whole."""
+    tensors, facts, of_rows = dict(_trained(trainer)), {}, []
+    own: dict[str, Tensor] | None = None
+    for name, adaptive in trainer.adaptives.items():
+        kept = adaptive.state()
+        facts[name] = kept.facts
+        tensors |= {f"{name}/{key}": tensor for key, tensor in kept.tensors.items()}
+        if kept.own is not None:
+            of_rows.append(name)
+            own = (own or {}) | {f"{name}/{key}": tensor for key, tensor in kept.own.items()}
+    if own is not None:
+        tensors |= _gathered(own) if trainer.distributed else own
+    return tensors, {"adaptives": facts, "of_rows": of_rows}
+
+
+def restore(trainer: Trainer, checkpoint: Checkpoint | None) -> tuple[int, dict[str, Any]]:
+    """Put a training back where a checkpoint was taken; every worker must call this.
+
+    Args:
+        trainer: as new.
+        checkpoint: on rank 0; ``None`` for a training that begins.
+
+    Returns:
+        The epoch to go on with, and the facts.
+    """
+    shared: list[Any] = [None]
+    if checkpoint is not None:
+        small = {name: tensor for name, tensor in checkpoint.tensors.items() if "/" in name}
+        shared = [(checkpoint.epoch, checkpoint.facts, small)]
+    if trainer.distributed:
+        dist.broadcast_object_list(shared, src=0)
+    if shared[0] is None:
+        return 0, {}
+    epoch, facts, small = shared[0]
+    for name, target in _trained(trainer).items():
+        if checkpoint is not None:
+            target.copy_(checkpoint.tensors[name])
+        if trainer.distributed:
+            dist.broadcast(target, 0)
+    for name, adaptive in trainer.adaptives.items():
+        prefix = f"{name}/"
+        own = {key.removeprefix(prefix): tensor for key, tensor in small.items() if key.startswith(prefix)}
+        adaptive.load(facts["adaptives"][name], own)
+    return epoch, facts
+
+
+def _trained(trainer: Trainer) -> dict[str, Tensor]:
+    """Return what every step of the optimizer changes, alike on every worker."""
+    optimizer = trainer.optimizer
+    moments = {"average": optimizer.average, "square": optimizer.square, "steps": optimizer.steps}
+    return {"values": trainer.parameters.values, **moments}
+
+
+def _gathered(own: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of all workers on rank 0."""
+    first = dist.get_rank() == 0
+    parts: list[Any] | None = [None] * dist.get_world_size() if first else None
+    dist.gather_object(own, parts, dst=0)
+    return {name: tensor for part in parts or [] for name, tensor in sorted(part.items())}
+
+
+class Keeper:
+    """Keeps what is trained: checkpoints when they are due, the model at the end; finds the checkpoint to go on from.
+
+    Args:
+        folder: the run folder; rank 0 writes and reads.
+        config: the run's configuration.
+        rank: this worker.
+        trainer: whose state it is.
+        control: asked whether somebody wishes to keep what is trained by now.
+        heartbeat: told while something is written.
+        model_file: writes the model.
+        cut: the cut trained on, from :func:`cut_digest`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        config: RunConfig,
+        rank: int,
+        trainer: Trainer,
+        control: Control,
+        heartbeat: Heartbeat,
+        model_file: ModelFile,
+        cut: str,
+    ) -> None:
+        self._folder, self._rank, self._trainer, self._control = folder, rank, trainer, control
+        self._heartbeat, self._every, self._epochs = heartbeat, config.train.checkpoint_every, config.train.epochs
+        self._config, self._cut = config_digest(config), cut
+        self._files, self._model_file = Checkpoints(folder), model_file
+
+    def resume(self) -> tuple[int, float]:
+        """Return the epoch to begin with and the seconds trained before it; restore the state it needs.
+
+        Raises:
+            RuntimeError: if the checkpoint was taken from another training, or holds something for each row of another
+                cut of the graph.
+        """
+        found = newest_checkpoint(self._folder) if self._rank == 0 else None
+        if found is not None and found.facts["config"] != self._config:
+            raise RuntimeError(
+                f"a checkpoint belongs to the configuration it was taken under, got one of another in {self._folder}; "
+                "launch a new run, or resume the run that it came from"
+            )
+        of_rows = [] if found is None else found.facts.get("of_rows", [])
+        if found is not None and of_rows and found.facts["cut"] != self._cut:
+            raise RuntimeError(
+                f"a checkpoint with something for each row ({', '.join(of_rows)}) goes on over the cut of the graph "
+                f"that it was taken on, got another cut for {self._folder}: the kept one is gone; launch a new run"
+            )
+        epoch, facts = restore(self._trainer, found)
+        return epoch, facts.get("time_s", 0.0)
+
+    def after(self, epoch: int, time_s: float) -> None:
+        """Take a checkpoint after an epoch if one is due, or asked for; if it is asked for, write the model too."""
+        asked, self._control.checkpoint_now = self._control.checkpoint_now, False
+        if self._every > 0 and (asked or (epoch + 1) % self._every == 0 or epoch + 1 == self._epochs):
+            self._take(epoch, time_s)
+        if asked and self._rank == 0:
+            self._report("checkpoint failed", self._files.finish())
+            self._write_model(epoch)
+            (self._folder / CHECKPOINT_NOW).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Write the model; return when it and the last checkpoint are on the disk."""
+        if self._rank == 0:
+            self._write_model(self._epochs - 1)
+        self._report("checkpoint failed", self._files.finish())
+
+    def _take(self, epoch: int, time_s: float) -> None:
+        self._heartbeat.phase("checkpoint", limit_s=_LIMIT_S)
+        tensors, facts = capture(self._trainer)
+        if self._trainer.exchange is not None:
+            # What receivers hold is not kept: it travels anew here as it will in a training that goes on from here.
+            self._trainer.exchange.forget()
+        if self._rank == 0:
+            facts = {**facts, "config": self._config, "cut": self._cut, "time_s": time_s}
+            self._report("checkpoint failed", self._files.save(epoch + 1, tensors, facts))
+
+    def _write_model(self, epoch: int) -> None:
+        self._heartbeat.phase("save", limit_s=_LIMIT_S)
+        self._report("model failed", self._model_file.write(epoch))
+
+    def _report(self, event: str, failure: str | None) -> None:
+        if failure is not None:
+            print(f"{failure}; training goes on", flush=True)
+            tell(self._folder, event, cause=failure)

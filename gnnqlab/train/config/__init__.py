@@ -1,0 +1,1 @@
+"""The configuration of a run: dataclasses, files, presets and the command line."""

@@ -1,0 +1,67 @@
+"""The command line that repeats a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from typing import Any
+
+from gnnqlab.nn.models.registry import word_for
+from gnnqlab.settings import settings_in
+from gnnqlab.systems.parts import PARTS, partitioner_named
+from gnnqlab.systems.replaced import words_of
+from gnnqlab.systems.settings import settings_of
+from gnnqlab.systems.system import SYSTEMS, make_system
+from gnnqlab.train.config.run_config import RunConfig
+
+__all__ = ["command_of"]
+
+
+def command_of(config: RunConfig) -> str | None:
+    """Return the ``gnnqlab train`` line for a configuration: what its recipe was told, and what differs from defaults.
+
+    Returns:
+        The line, or ``None`` if none makes this run: no registered recipe made its system, a setting has no option, or
+        only the process that registered its model knows it so.
+
+    Example:
+        >>> from gnnqlab.train.config.configure import configure
+        >>> command_of(configure("digits", system="fixed-bits", bits=4, epochs=10))
+        'gnnqlab train --graph digits --system fixed-bits --model gcn --workers 2 --epochs 10 --bits 4'
+    """
+    said, model = config.system.recipe, word_for(config.model.name)
+    if said is None or said.name not in SYSTEMS or model is None:
+        return None
+    words = ["gnnqlab", "train", "--graph", config.graph, "--system", said.name]
+    words += ["--model", model, "--workers", str(config.workers), "--epochs", str(config.train.epochs)]
+    plain = RunConfig(graph=config.graph, system=config.system)
+    words += _changed(config.model, type(config.model)(name=config.model.name))
+    words += _changed(config.train, dataclasses.replace(plain.train, epochs=config.train.epochs))
+    words += _changed(config.launch, plain.launch)
+    words += _changed(config.task, plain.task)
+    known = {setting.name: setting for setting in settings_of(SYSTEMS[said.name])}
+    if any(name not in known or known[name].option is None for name in said.settings):
+        return None
+    words += [word for name, value in said.settings.items() for word in known[name].words(value)]
+    usual, seed = make_system(said.name, **said.settings), config.train.seed
+    others = [axis for axis in PARTS if getattr(config.system, axis) != getattr(usual, axis)]
+    named = [name for name in PARTS["partition"] if partitioner_named(name, seed) == config.system.partition]
+    if "partition" in others and named:
+        words += ["--partition", *named]
+        others.remove("partition")
+    replaced = [words_of(axis, getattr(config.system, axis), getattr(usual, axis)) for axis in others]
+    if None in replaced or config.system.name != usual.name:
+        return None
+    if replaced:
+        words += ["--replace", ",".join(map(str, replaced))]
+    return shlex.join(words)
+
+
+def _changed(section: Any, usual: Any) -> list[str]:
+    """Return the words that make a section of the configuration from its defaults."""
+    words: list[str] = []
+    for setting in settings_in(type(section)):
+        value = getattr(section, setting.name)
+        if setting.option is not None and value != getattr(usual, setting.name):
+            words += setting.words(value)
+    return words

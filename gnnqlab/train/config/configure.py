@@ -1,0 +1,151 @@
+"""From what a person says about a run to its checked configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from gnnqlab.graph.edge_data import refuse_attention
+from gnnqlab.graph.given import GraphLike
+from gnnqlab.graph.sources.catalogue import expect, load
+from gnnqlab.nn.models.registry import MODELS, ModelSettings, settings_class
+from gnnqlab.observe import observer_name
+from gnnqlab.partition.cut import Partitioner
+from gnnqlab.settings import Setting, nearest, parameters_of, settings_in
+from gnnqlab.systems.parts import partitioner_named
+from gnnqlab.systems.replaced import replaced
+from gnnqlab.systems.system import SYSTEMS, System, make_system
+from gnnqlab.train.config.edges import expect_edges
+from gnnqlab.train.config.run_config import LaunchSettings, RunConfig, TrainSettings
+from gnnqlab.train.link_prediction.settings import TaskSettings
+from gnnqlab.train.prepare import keep_graph
+
+__all__ = ["configure"]
+
+
+def configure(
+    graph: GraphLike,
+    *,
+    model: str | ModelSettings = "gcn",
+    system: str | System = "vanilla",
+    workers: int | None = None,
+    workers_per_host: int | None = None,
+    partition: str | Partitioner | None = None,
+    **settings: Any,
+) -> RunConfig:
+    """Return the configuration of a run.
+
+    Args:
+        graph: a graph, its name or path, or another library's graph, as :func:`gnnqlab.load` takes them. A graph in
+            memory is kept in the cache for the workers.
+        model: a model's name, its settings, or where its builder is, ``module:function``.
+        system: a system's name, or a :class:`System`.
+        workers: number of partitions, one process each; 2 if nothing says otherwise.
+        workers_per_host: instead of it, how many of them each of ``hosts`` (2 by default) has.
+        partition: a partitioner, or its name, in place of the system's own; a random one has the run's seed.
+        **settings: any field of ``TrainSettings`` (``epochs``, ``seed``, ``lr``, ``layer0`` ...), of the model's
+            settings (``layers``, ``hidden``, ``dropout``, ``heads`` of ``gat`` ...), of ``LaunchSettings`` (``device``,
+            ``threads_per_worker`` ...), of ``TaskSettings`` (``task="links"``, ``negatives`` ...), or what the system's
+            recipe takes (``bits`` ...).
+
+    Raises:
+        ValueError: if a name, a setting or a value is wrong, or a graph in memory lacks features, labels or a split,
+            has weights of edges for a model that attends, or features of edges that model or system would not look
+            at; before anything is started.
+        TypeError: if the graph is none.
+
+    Example:
+        >>> configure("digits", system="fixed-bits", bits=4, epochs=10).system.bits
+        Fixed(bits=4)
+    """
+    if "observers" in settings:
+        settings = {**settings, "observers": tuple(observer_name(each) for each in settings["observers"])}
+    kind = type(model) if isinstance(model, ModelSettings) else settings_class(model)
+    chosen = _by_section(settings, kind, system)
+    if workers_per_host is not None:
+        hosts = chosen["launch"]["hosts"] = chosen["launch"].get("hosts") or 2
+        if workers is not None and workers != hosts * workers_per_host:
+            raise ValueError(
+                f"workers must be hosts times workers_per_host, got {workers} for {hosts} times {workers_per_host}; "
+                "leave one out"
+            )
+        workers = hosts * workers_per_host
+    train, task = TrainSettings(**chosen["train"]), TaskSettings(**chosen["task"])
+    recipe = make_system(system, **chosen["system"])
+    if isinstance(model, ModelSettings):
+        model_settings = dataclasses.replace(model, **chosen["model"])
+    else:
+        model_settings = ModelSettings(name=model, **chosen["model"])
+    whole_system = recipe if partition is None else _parted(recipe, partition, train.seed)
+    return RunConfig(
+        graph=_source(graph, model_settings, whole_system, task),
+        system=whole_system,
+        model=model_settings,
+        train=train,
+        workers=2 if workers is None else workers,
+        launch=LaunchSettings(**chosen["launch"]),
+        task=task,
+    )
+
+
+def _by_section(
+    settings: dict[str, Any], model: type[ModelSettings], system: str | System
+) -> dict[str, dict[str, Any]]:
+    """Return the settings by what takes them; those that nothing takes are refused."""
+    takes = {
+        "train": _names(TrainSettings),
+        "launch": _names(LaunchSettings),
+        "task": _names(TaskSettings),
+        "model": _names(model) - {"name"},
+        "system": set(),
+    }
+    if isinstance(system, str) and system in SYSTEMS:
+        takes["system"] = {setting.name for setting in parameters_of(SYSTEMS[system])}
+    both = sorted(set(settings) & takes["model"] & takes["system"])
+    if both:
+        raise ValueError(
+            f"a setting must belong to model or system, got {both} of both; give ModelSettings or a System"
+        )
+    chosen: dict[str, dict[str, Any]] = {section: {} for section in takes}
+    for name, value in settings.items():
+        section = next((section for section, names in takes.items() if name in names), None)
+        if section is None:
+            section = "model" if any(name in _names(settings_class(other)) for other in MODELS) else "system"
+            _suggest(name, system)
+        chosen[section][name] = value
+    return chosen
+
+
+def _suggest(name: str, system: str | System) -> None:
+    """Refuse a setting that nothing has, if something has one that is nearly called so."""
+    sections = [TrainSettings, LaunchSettings, TaskSettings, *(settings_class(model) for model in MODELS)]
+    known: list[Setting] = [setting for section in sections for setting in settings_in(section)]
+    known += [setting for recipe in SYSTEMS.values() for setting in parameters_of(recipe)]
+    known += [Setting(name=word, kind=int) for word in ("workers", "workers_per_host", "partition")]
+    if name not in {setting.name for setting in known} and (near := nearest(name, known)):
+        shown = system if isinstance(system, str) else system.name
+        raise ValueError(f"no setting of a run with system {shown!r} is called {name!r}; did you mean {near}")
+
+
+def _names(section: type) -> set[str]:
+    return {field.name for field in dataclasses.fields(section)}
+
+
+def _parted(system: System, partition: str | Partitioner, seed: int) -> System:
+    """Return a system with another partitioner; what made the rest of it is still known."""
+    part = partitioner_named(partition, seed) if isinstance(partition, str) else partition
+    return replaced(system, {"partition": part})
+
+
+def _source(graph: GraphLike, model: ModelSettings, system: System, task: TaskSettings) -> str:
+    if not isinstance(graph, str | Path):
+        whole = load(graph)
+        task.expect_graph(whole)
+        if model.attends and whole.edge_weights is not None:
+            refuse_attention(f"model {model.name}")
+        expect_edges(model, system, whole.num_edge_features)
+        return keep_graph(whole)
+    expect(graph)
+    path = Path(graph)
+    return str(path.absolute()) if path.exists() else str(graph)

@@ -1,0 +1,204 @@
+"""The other way to train on a large graph: one process, mini-batches, sampled neighbours (DGL). A reference line.
+
+What it is: the same model with the same weights at the start, the same graph, seed, optimizer and number of epochs;
+DGL's neighbour sampling makes the batches, gnnqlab's kernels do the products. What it is not: distributed. It has one
+compute thread and no link, takes a step per batch where full-graph training takes one an epoch, and needs the
+whole graph in one memory. Scores are exact, over the whole graph, and their time does not count, as elsewhere.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from gnnqlab.graph.graph import Graph
+from gnnqlab.nn.blocks import MODELS, Block, BlockWeights, forward
+from gnnqlab.nn.message_passing import LocalGraph
+from gnnqlab.nn.models.registry import build_model
+from gnnqlab.nn.models.stack import ConvolutionStack
+from gnnqlab.train.config.run_config import RunConfig
+from gnnqlab.train.loop.node_labels import label_objective
+from gnnqlab.train.records.record import RECORD_COLUMNS, TRAFFIC_COLUMNS
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["MiniBatch", "why_not"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MiniBatch:
+    """How batches are made."""
+
+    fanout: int = 10
+    """In-neighbours sampled of each node in each layer, without replacement; a node with fewer gives all."""
+    batch_size: int = 1024
+    """Training nodes in a batch."""
+
+    def __post_init__(self) -> None:
+        if self.fanout < 1 or self.batch_size < 1:
+            raise ValueError(f"fanout and batch_size must be at least 1, got {self.fanout} and {self.batch_size}")
+
+    def train(self, graph: Graph, config: RunConfig) -> Line:
+        """Train in this process.
+
+        Args:
+            graph: the one that ``config`` names.
+            config: of a run of the comparison; its model, seed, epochs and learning rate are taken.
+
+        Raises:
+            RuntimeError: if DGL is not installed or the model has no mini-batches here; :func:`why_not` asks before.
+        """
+        reason = why_not(config)
+        if reason:
+            raise RuntimeError(f"no mini-batch reference: {reason}")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.train.seed)  # of dropout; DGL has a generator of its own
+            threads = torch.get_num_threads()
+            torch.set_num_threads(1)  # torch and DGL each bring an OpenMP: threads of both would wait for each other
+            try:
+                return Line(*_train(graph, config, self))
+            finally:
+                torch.set_num_threads(threads)
+
+
+@dataclass(frozen=True)
+class Line:
+    """What was measured, in the form of a run, so that comparisons and reports show it beside the others."""
+
+    records: DataFrame
+    traffic: DataFrame
+    config: dict[str, Any]
+    summary: dict[str, Any]
+
+
+def why_not(config: RunConfig) -> str:
+    """Return the reason why there can be no such line; empty if there is none."""
+    if config.model.name not in MODELS:
+        return f"it knows the models {', '.join(MODELS)}, got {config.model.name}"
+    if importlib.util.find_spec("dgl") is None:
+        return "DGL, which samples the neighbours, is not installed"
+    return ""
+
+
+def _train(
+    graph: Graph, config: RunConfig, settings: MiniBatch
+) -> tuple[DataFrame, DataFrame, dict[str, Any], dict[str, Any]]:
+    import pandas as pd
+
+    whole = LocalGraph(graph, seed=config.train.seed)
+    whole.densify_features()
+    assert isinstance(whole.features, Tensor)
+    objective = label_objective(graph)
+    network = build_model(config.model, graph.num_features, graph.num_classes, seed=config.train.seed)
+    assert isinstance(network, ConvolutionStack)
+    optimizer = torch.optim.Adam(network.parameters(), lr=config.train.lr, weight_decay=config.train.weight_decay)
+    batches = _Batches(graph, layers=config.model.layers, settings=settings, seed=config.train.seed)
+    rows, begun = [], time.perf_counter()
+    for epoch in range(config.train.epochs):
+        started, loss = time.perf_counter(), 0.0
+        network.train()
+        for seeds, inputs, blocks in batches:
+            optimizer.zero_grad()
+            logits = forward(network, blocks, whole.features[inputs], drop=lambda h, p, *_: functional.dropout(h, p))
+            batch_loss = _loss(logits, objective.labels[seeds], multi_label=graph.multi_label)
+            (batch_loss / len(seeds)).backward()
+            optimizer.step()
+            loss += float(batch_loss.detach()) / objective.global_train
+        epoch_s = time.perf_counter() - started
+        scores = None
+        every = config.train.evaluate_every
+        if epoch == config.train.epochs - 1 or (every and epoch % every == 0):
+            with torch.no_grad():
+                exact = network(whole.at(epoch, training=False), whole.features)
+            scores = objective.scores(exact, distributed=False)
+        rows.append(
+            {
+                **dict.fromkeys(RECORD_COLUMNS, 0.0),
+                "epoch": epoch,
+                "rank": 0,
+                "time_s": time.perf_counter() - begun,
+                "loss": loss,
+                "train_score": scores.train if scores else float("nan"),
+                "val_score": scores.val if scores else float("nan"),
+                "test_score": scores.test if scores else float("nan"),
+                "epoch_s": epoch_s,
+                "dense_s": epoch_s,
+            }
+        )
+    records = pd.DataFrame(rows, columns=list(RECORD_COLUMNS))
+    plain = config.to_json()
+    plain["system"]["name"], plain["workers"] = "mini-batch", 1
+    summary = _summary(records, plain, metric="test_f1_micro" if graph.multi_label else "test_accuracy")
+    return records, pd.DataFrame(columns=list(TRAFFIC_COLUMNS)), plain, {**summary, **vars(settings)}
+
+
+def _summary(records: DataFrame, config: dict[str, Any], *, metric: str) -> dict[str, Any]:
+    settled = records[records["epoch"] > 0] if len(records) > 1 else records
+    evaluated = records.dropna(subset=["val_score"])
+    best = evaluated.loc[evaluated["val_score"].idxmax()] if len(evaluated) else None
+    return {
+        "run": None,
+        "system": "mini-batch",
+        "model": config["model"]["name"],
+        "graph": config["graph"],
+        "workers": 1,
+        "epochs": len(records),
+        metric: None if best is None else float(best["test_score"]),
+        "best_val": None if best is None else float(best["val_score"]),
+        "best_epoch": None if best is None else int(best["epoch"]),
+        "train_s": float(records["epoch_s"].sum()),
+        "epoch_s": float(settled["epoch_s"].median()),
+        "comm_s": 0.0,
+        "comp_s": float(settled["dense_s"].median()),
+        "quant_s": 0.0,
+        "assign_s": 0.0,
+        "bytes_sent": 0,
+        "bytes_payload": 0,
+        "bytes_params": 0,
+        "final_loss": float(records["loss"].iloc[-1]),
+        "wall_s": float(records["time_s"].max()),
+        "peak_memory_bytes": None,
+        "link": "none: one process",
+    }
+
+
+class _Batches:
+    """The batches of one epoch after another: training nodes shuffled anew, neighbours sampled anew."""
+
+    def __init__(self, graph: Graph, *, layers: int, settings: MiniBatch, seed: int) -> None:
+        import dgl
+
+        dgl.seed(seed)
+        self._graph = dgl.graph(("csc", (graph.indptr, graph.indices.long(), [])), num_nodes=graph.num_nodes)
+        self._sampler = dgl.dataloading.NeighborSampler([settings.fanout] * layers)
+        self._train = graph.train_mask.nonzero().flatten()
+        self._size = settings.batch_size
+        self._generator = torch.Generator().manual_seed(seed)
+        self._weights = BlockWeights(graph)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor, list[Block]]]:
+        order = self._train[torch.randperm(len(self._train), generator=self._generator)]
+        for seeds in order.split(self._size):
+            inputs, _, blocks = self._sampler.sample_blocks(self._graph, seeds)
+            yield seeds, inputs, [self._block(block) for block in blocks]
+
+    def _block(self, block: Any) -> Block:
+        import dgl
+
+        indptr, indices, _ = block.adj_tensors("csc")
+        indptr = indptr[: block.num_dst_nodes() + 1].contiguous()
+        return self._weights.block(indptr, indices, block.srcdata[dgl.NID])
+
+
+def _loss(logits: Tensor, labels: Tensor, *, multi_label: bool) -> Tensor:
+    if multi_label:
+        return functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), reduction="sum")
+    return functional.cross_entropy(logits, labels, reduction="sum")

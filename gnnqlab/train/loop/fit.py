@@ -1,0 +1,346 @@
+"""What each launched process runs: shard, trainer, epochs, records."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from gnnqlab.adaptive import ASSIGNMENTS, DECISIONS
+from gnnqlab.atomic import write_text
+from gnnqlab.message.channels.channel import Channel
+from gnnqlab.message.codecs.entropy import Counting
+from gnnqlab.message.transport.paced import Pacer
+from gnnqlab.observe import DecisionMade, EpochEnded, Observers, observers_named
+from gnnqlab.partition.shard import Shard
+from gnnqlab.train.checkpoints.model_file import ModelFile
+from gnnqlab.train.checkpoints.state import Keeper, cut_digest
+from gnnqlab.train.config.run_config import RunConfig
+from gnnqlab.train.control import Control
+from gnnqlab.train.heartbeat import Heartbeat
+from gnnqlab.train.link import Crossing, Link
+from gnnqlab.train.loop.clock import Clock, summed
+from gnnqlab.train.loop.objective import Scores
+from gnnqlab.train.loop.trainer import Trainer, worker_trainer
+from gnnqlab.train.memory import keep_pages
+from gnnqlab.train.prepare import HeldLinks, own_links, own_shard, partitioner_library
+from gnnqlab.train.records.cached import Cached, in_record
+from gnnqlab.train.records.installed import save_tables
+from gnnqlab.train.records.ledger import MemoryFile
+from gnnqlab.train.records.observer_tables import write_tables
+from gnnqlab.train.records.provenance import machine, package
+from gnnqlab.train.records.record import JsonLines, traffic_rows
+from gnnqlab.train.records.timeline import TimelineFile
+
+__all__ = ["fit", "link_pacer"]
+
+
+def fit(
+    config: RunConfig,
+    folder: Path,
+    rank: int,
+    workers: int,
+    heartbeat: Heartbeat,
+    *,
+    watch: Callable[[Trainer], object] | None = None,
+) -> None:
+    """Train one worker's share of a run from its first to its last epoch.
+
+    Args:
+        config: the run's configuration, the same on every worker.
+        folder: the run folder; records go there.
+        rank: this worker; ``torch.distributed`` is initialised if there are several.
+        workers: P.
+        heartbeat: told about every change of phase.
+        watch: given the trainer before its first epoch, for measurements that look into it.
+    """
+    settings = config.train
+    assert settings.evaluate_every is not None
+    keep_pages()
+    placed = config.placed
+    task, held = config.task, None
+    if task.task == "links":
+        held = HeldLinks(task.val_share, task.test_share, settings.seed)
+    shard = own_shard(
+        config.graph,
+        placed.partition,
+        rank=rank,
+        workers=workers,
+        run=folder,
+        heartbeat=heartbeat,
+        held=held,
+        expect=task.expect_graph,
+    )
+    observers = Observers(observers_named(config.launch.observers), rank)
+    clock = Clock(heartbeat.phase, observers=observers)
+    device = _device(config, rank)
+    link = Link.of(folder, workers)
+    pacer = link_pacer(link, rank, workers, folder)
+    counting = Counting()
+    control = Control(folder, rank, config.system, distributed=workers > 1)
+    trainer = worker_trainer(
+        shard,
+        placed,
+        config.model,
+        settings,
+        device=device,
+        clock=clock,
+        run=_identity(config),
+        pacer=pacer,
+        control=control,
+        counting=counting,
+        observers=observers,
+        task=task,
+        links=None if held is None else own_links(folder, rank),
+    )
+    if watch is not None:
+        watch(trainer)
+    if rank == 0:
+        _write_facts(folder, config, shard, trainer, device)
+    records = JsonLines(folder / f"records-rank{rank}.jsonl")
+    traffic = JsonLines(folder / f"traffic-rank{rank}.jsonl")
+    timeline = TimelineFile(folder, rank, trainer.exchange, settings.timeline_every)
+    memory = MemoryFile(folder, rank, trainer, settings.memory_every)
+    meter, cached = _Meter(trainer), Cached()
+    model_file = ModelFile(
+        folder,
+        config.model,
+        trainer.model,
+        num_nodes=shard.num_global_nodes,
+        num_features=int(trainer.graph.features.shape[1]),
+        num_classes=task.columns(config.model.hidden, shard.num_classes),
+        num_edge_features=0 if shard.edge_features is None else int(shard.edge_features.shape[1]),
+    )
+    crossing = Crossing(link, rank, workers)
+    if workers > 1:
+        _check_same_partition(shard)
+    keeper = Keeper(folder, config, rank, trainer, control, heartbeat, model_file, cut_digest(shard))
+    first, earlier_s = keeper.resume()
+    started = time.perf_counter() - earlier_s
+    for epoch in range(first, settings.epochs):
+        heartbeat.phase("compute", epoch=epoch)
+        clock.take()
+        crossing.take()
+        meter.begin()
+        timeline.begin(epoch)
+        memory.begin(epoch)
+        counting.on = settings.entropy_every > 0 and epoch % settings.entropy_every == 0
+        begun = time.perf_counter()
+        loss = trainer.epoch(epoch)
+        epoch_s = time.perf_counter() - begun
+        bytes_wire, rounded = crossing.take(), meter.rounded()
+        _write_decided(folder, rank, trainer, epoch)
+        scores = Scores(train=float("nan"), val=float("nan"), test=float("nan"))
+        if _evaluates(epoch, settings.epochs, settings.evaluate_every):
+            scores = trainer.evaluate(epoch)
+        memory.end(epoch)
+        seconds = clock.take()
+        kept = cached.read(trainer.exchange.channels if trainer.exchange else [])
+        record = {
+            "epoch": epoch,
+            "rank": rank,
+            "time_s": round(time.perf_counter() - started, 6),
+            "loss": loss,
+            "train_score": _number(scores.train),
+            "val_score": _number(scores.val),
+            "test_score": _number(scores.test),
+            **{name: _number(value) for name, value in scores.also.items()},
+            "epoch_s": round(epoch_s, 7),
+            **{f"{phase}_s": round(value, 7) for phase, value in summed(seconds).items()},
+            **meter.read(),
+            "bytes_wire": bytes_wire,
+            **in_record(kept),
+            **rounded,
+        }
+        records.write(record)
+        if observers.epoch_ended:
+            observers.emit(observers.epoch_ended, EpochEnded(rank, epoch, loss, record))
+        arrivals = meter.arrivals()
+        timeline.end(epoch, arrivals)
+        for adaptive in trainer.adaptives.values():
+            adaptive.observe(arrivals)
+            save_tables(folder, rank, adaptive.tables())
+        traffic.write({"epoch": epoch, "rows": traffic_rows(arrivals), **({"cache": kept} if kept else {})})
+        _check_finite(loss, epoch)
+        keeper.after(epoch, time.perf_counter() - started)
+    keeper.close()
+    trainer.close()
+    records.close()
+    traffic.close()
+    write_tables(folder, observers)
+
+
+def _identity(config: RunConfig) -> str:
+    """Return what tells the messages of this run from those of others; the same on every machine."""
+    whole = config.to_json()
+    kept = {part: whole[part] for part in ("system", "model", "train", "workers", "task")}
+    return json.dumps(kept, sort_keys=True) + os.environ.get("TORCHELASTIC_RUN_ID", "")
+
+
+def _write_decided(folder: Path, rank: int, trainer: Trainer, epoch: int) -> None:
+    """Append what was decided in the epoch that has ended, by all workers alike, to the files that it belongs to."""
+    decided = [entry for adaptive in trainer.adaptives.values() for entry in adaptive.entries()]
+    observers = trainer.observers
+    if observers.decision_made:
+        for name, entry in decided:
+            observers.emit(observers.decision_made, DecisionMade(rank, epoch, name.partition(".")[0], entry))
+    if not decided or rank != 0:
+        return
+    with trainer.clock.whole("assign"):
+        for name in dict.fromkeys(name for name, _ in decided):
+            if name not in (ASSIGNMENTS, DECISIONS):
+                raise ValueError(f"a decision belongs to {DECISIONS} or {ASSIGNMENTS}, got {name!r}")
+            lines = JsonLines(folder / name)
+            for file, entry in decided:
+                if file == name:
+                    lines.write(entry)
+            lines.close()
+
+
+def _check_same_partition(shard: Shard) -> None:
+    """Refuse shards of different partitions, which machines without a common cache can make; also a barrier."""
+    counts = torch.zeros(2, shard.workers, shard.workers, dtype=torch.int64)
+    plan = shard.plan("forward")
+    counts[0, :, shard.rank] = plan.received_rows
+    counts[1, shard.rank] = plan.sent_rows
+    counts = counts.to("cuda") if dist.get_backend() == "nccl" else counts
+    dist.all_reduce(counts)
+    if not torch.equal(counts[0], counts[1]):
+        raise RuntimeError(
+            "workers must hold shards of one partition, got rows to send that nobody expects; let all machines share "
+            "the folder GNNQLAB_CACHE, or choose the partition Random(), on the command line --partition random"
+        )
+
+
+def _evaluates(epoch: int, epochs: int, every: int) -> bool:
+    return epoch == epochs - 1 or (every > 0 and epoch % every == 0)
+
+
+def _check_finite(loss: float, epoch: int) -> None:
+    if not torch.isfinite(torch.tensor(loss)):
+        raise RuntimeError(f"the loss must be finite, got {loss} in epoch {epoch}; lower the learning rate (--lr)")
+
+
+def _number(value: float) -> float | None:
+    return None if value != value else round(value, 6)
+
+
+def link_pacer(link: Link, rank: int, workers: int, folder: Path) -> Pacer | None:
+    """Return what slows this worker's messages down, if its link is not a real one."""
+    if link.kind != "paced":
+        return None
+    assert link.bytes_per_s is not None
+    board = folder / "tmp" / "paced"
+    return Pacer(rank, workers, hosts=link.hosts, bytes_per_s=link.bytes_per_s, board=board)
+
+
+def _device(config: RunConfig, rank: int) -> torch.device:
+    if config.launch.device == "cpu":
+        return torch.device("cpu")
+    device = torch.device("cuda", rank % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device
+
+
+def _write_facts(folder: Path, config: RunConfig, shard: Shard, trainer: Trainer, device: torch.device) -> None:
+    """Write what was found out while the run was set up, for tables and reports."""
+    facts = {
+        "multi_label": shard.multi_label,
+        "score": trainer.objective.score,
+        "also": list(trainer.objective.also),
+        "num_nodes": shard.num_global_nodes,
+        "num_classes": shard.num_classes,
+        "num_features": int(trainer.graph.features.shape[1]),
+        "num_parameters": trainer.parameters.values.numel(),
+        "device": str(device),
+        "backend": dist.get_backend() if dist.is_initialized() else "none",
+        "threads": torch.get_num_threads(),
+        "projects_first": _projected_first(config, trainer),
+        "layer0": config.train.layer0,
+        "lag": getattr(config.system.schedule, "lag", 0),
+        "gradients": config.train.gradients,
+        "partitioner_library": partitioner_library(folder),
+        "torch": torch.__version__,
+        "machine": machine(),
+        "package": package(),
+    }
+    for adaptive in trainer.adaptives.values():
+        facts |= adaptive.notes()
+    print(
+        f"training on {facts['device']}, backend {facts['backend']}, {facts['threads']} thread(s) a worker", flush=True
+    )
+    write_text(folder / "facts.json", json.dumps(facts, indent=1))
+
+
+def _projected_first(config: RunConfig, trainer: Trainer) -> list[bool]:
+    """Return which layers send projected rows."""
+    layers = [bool(each.projects_first) for each in getattr(trainer.model, "convolutions", [])]
+    if trainer.exchange is None or not trainer.exchange.looks_first or config.model.dropout == 0.0:
+        return layers
+    return [projects and index == 0 for index, projects in enumerate(layers)]
+
+
+class _Meter:
+    """Turns the channels' running counts into figures per epoch."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+        self._before = (0, 0, 0, 0.0)
+        self._rounded: tuple[int, ...] = ()
+
+    def rounded(self) -> dict[str, int]:
+        """Return what the products of codes quantized since the epoch began; nothing of others."""
+        if (counts := self._counts()) is None:
+            return {}
+        said = {name: now - before for (name, now), before in zip(counts.items(), self._rounded, strict=True)}
+        return said
+
+    def begin(self) -> None:
+        self._rounded = tuple((self._counts() or {}).values())
+
+    def _counts(self) -> dict[str, int] | None:
+        products = self._trainer.exchange.products if self._trainer.exchange else None
+        counts = getattr(products, "quantized", None)
+        return None if counts is None else {"rounded": counts.made, "rounded_twice": counts.twice}
+
+    def read(self) -> dict[str, float]:
+        channels = self._channels()
+        now = (
+            sum(channel.bytes_payload for channel in channels),
+            sum(channel.bytes_params for channel in channels),
+            sum(channel.bytes_headers for channel in channels),
+            sum(channel.wire_s for channel in channels),
+        )
+        before, self._before = self._before, now
+        return {
+            "bytes_payload": now[0] - before[0],
+            "bytes_params": now[1] - before[1],
+            "bytes_headers": now[2] - before[2],
+            "bytes_gradients": self._trainer.reduction.sent_bytes,
+            "wire_s": round(now[3] - before[3], 7),
+            "memory_bytes": _peak_memory(),
+        }
+
+    def _channels(self) -> list[Channel]:
+        exchange = self._trainer.exchange
+        return [*(exchange.channels if exchange else []), *self._trainer.objective.channels]
+
+    def arrivals(self) -> list:  # type: ignore[type-arg]
+        channels = self._channels()
+        taken = [arrival for channel in channels for arrival in channel.arrivals]
+        for channel in channels:
+            channel.arrivals.clear()
+        return taken
+
+
+def _peak_memory() -> int:
+    """Return the most memory this process, or its GPU, has held, in bytes."""
+    if torch.cuda.is_initialized():
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,379 @@
+"""What every worker writes about every epoch, and how it is read back (messages: ``traffic.py``).
+
+``records-rankR.jsonl`` has one line an epoch; ``traffic-rankR.jsonl`` has one line an epoch with a row for each
+message that worker received, by bit-width. Each line is written with one system call, so a crash leaves at
+most one torn line, which readers skip.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.train.config.config_file import read_config, unimported
+from gnnqlab.train.link import Link
+from gnnqlab.train.loop.scores import also_told, score_told
+from gnnqlab.train.records.json_lines import parse_lines, read_lines
+from gnnqlab.train.records.left import without_records
+from gnnqlab.train.records.overhead import coordination_figures
+from gnnqlab.train.records.pauses import epoch_seconds, mark, undisturbed
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from gnnqlab.message.channels.incoming import Arrival
+
+__all__ = [
+    "JsonLines",
+    "read_assignments",
+    "read_links",
+    "read_records",
+    "summarize",
+    "tell",
+    "traffic_rows",
+]
+
+RECORD_COLUMNS = (
+    "epoch",
+    "rank",
+    "time_s",
+    "loss",
+    "train_score",
+    "val_score",
+    "test_score",
+    "epoch_s",
+    "central_s",
+    "marginal_s",
+    "encode_s",
+    "decode_s",
+    "wait_s",
+    "wire_s",
+    "dense_s",
+    "products_s",
+    "elementwise_s",
+    "loss_s",
+    "reduce_s",
+    "optimizer_s",
+    "evaluate_s",
+    "assign_s",
+    "other_s",
+    "bytes_payload",
+    "bytes_params",
+    "bytes_headers",
+    "bytes_gradients",
+    "bytes_wire",
+    "memory_bytes",
+    "rounded",
+    "rounded_twice",
+    "after_evaluation",
+)
+"""Columns of ``run.records``: seconds end in ``_s``; scores are NaN in epochs without evaluation; ``epoch_s`` is
+training alone, ``time_s`` the wall clock since training began; ``dense_s`` is the sum of ``products_s`` (projections
+beside the convolutions), ``elementwise_s`` (dropout, norms, activations) and ``loss_s``, and with the other phases,
+``other_s`` among them, it adds up to ``epoch_s``; bytes are those this worker sent, but ``bytes_wire``
+are those its emulated host sent to the others during the training part, headers included (its first worker counts);
+``rounded`` are elements that products of codes quantized in the training part, ``rounded_twice`` those among them that
+came from other workers and had been rounded by the codec (of sums over copies of a node: where a product takes them as
+they come), both NaN for other products;
+``after_evaluation`` is 1 where rows under way had an evaluation's time for nothing (``pauses.py``)."""
+
+TRAFFIC_COLUMNS = (
+    "epoch",
+    "layer",
+    "direction",
+    "sender",
+    "receiver",
+    "bits",
+    "rows",
+    "payload_bytes",
+    "param_bytes",
+    "seconds",
+    "round",
+    "entropy",
+)
+"""Columns of ``run.traffic``; ``seconds`` is the time from the receiver's post until the whole message had come,
+``round`` says which exchange of the layer and direction it was; ``entropy`` is that of the codes, in bits an
+element (:func:`gnnqlab.message.codecs.entropy.code_entropies`), NaN where they were not counted or are none."""
+
+
+class JsonLines:
+    """An append-only file of JSON objects, one line and one write each; a full disk costs lines, not the run."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._torn = False
+        self._warned = False
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Append one object."""
+        line = (b"\n" if self._torn else b"") + json.dumps(record, separators=(",", ":")).encode() + b"\n"
+        try:
+            written = os.write(self._descriptor, line)
+        except OSError as error:
+            written = 0
+            if not self._warned:
+                print(f"records cannot be written ({error.strerror}); training goes on without them", flush=True)
+                self._warned = True
+        self._torn = written < len(line)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def tell(folder: Path, event: str, **fields: Any) -> None:
+    """Add one line to the ``events.jsonl`` of a run."""
+    lines = JsonLines(folder / "events.jsonl")
+    lines.write({"event": event, "time": time.time(), "monotonic_ns": time.monotonic_ns(), **fields})
+    lines.close()
+
+
+def traffic_rows(arrivals: Iterable[Arrival]) -> list[list[Any]]:
+    """Return one row for each message and bit-width, in the order of ``TRAFFIC_COLUMNS`` from ``layer`` on."""
+    return [
+        [
+            arrival.layer,
+            arrival.direction,
+            arrival.sender,
+            arrival.receiver,
+            share.bits,
+            share.rows,
+            share.payload_bytes,
+            share.param_bytes,
+            round(arrival.seconds, 7),
+            arrival.round,
+            *_entropy(arrival, share.bits),
+        ]
+        for arrival in arrivals
+        for share in arrival.layout.shares
+        if share.rows
+    ]
+
+
+def _entropy(arrival: Arrival, bits: int) -> list[float]:
+    """Return the entropy of a width's codes, if they were counted: a row without one is as long as ever."""
+    found = arrival.entropies.get(bits)
+    return [] if found is None else [round(found, 5)]
+
+
+def read_records(folder: Path) -> pd.DataFrame:
+    """Return one row per epoch and worker, sorted; empty while nothing has been written."""
+    import numpy as np
+    import pandas as pd
+
+    # A file at a time: 80 000 dictionaries at once would leave the processor's caches.
+    names = _record_columns(folder)
+    texts = (path.read_bytes() for path in sorted(folder.glob("records-rank*.jsonl")))
+    parts = [_columns(lines, names) for text in texts if (lines := parse_lines(text))]
+    columns = {name: np.concatenate([part[name] for part in parts] or [np.array([])]) for name in names}
+    order = np.lexsort((columns["rank"], columns["epoch"]))
+    frame = pd.DataFrame({name: values[order] for name, values in columns.items()})
+    return frame.assign(after_evaluation=mark(frame, _lag(folder)))
+
+
+def _lag(folder: Path) -> int:
+    """Return how many epochs old the rows are that a run's system uses; a part of the user's is not imported for it."""
+    from gnnqlab.systems.system import System
+
+    try:
+        config = read_config(folder)
+        if unimported(config):
+            return int(_facts(folder).get("lag", 0))
+        return System.from_json(config["system"]).schedule.lag
+    except (ValueError, KeyError, TypeError):  # not written yet, or of another version
+        return 0
+
+
+def _record_columns(folder: Path) -> tuple[str, ...]:
+    """Return the columns of a run's records; further scores of its objective stand behind ``test_score``."""
+    also = tuple(f"{split}_{name}" for name in also_told(_facts(folder)) for split in ("val", "test"))
+    at = RECORD_COLUMNS.index("test_score") + 1
+    return RECORD_COLUMNS[:at] + also + RECORD_COLUMNS[at:]
+
+
+def _columns(lines: list[dict[str, Any]], names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    """Return the columns of records; what is null or missing is NaN."""
+    import numpy as np
+
+    columns = {name: np.array([line.get(name) for line in lines]) for name in names}
+    return {name: values.astype(float) if values.dtype == object else values for name, values in columns.items()}
+
+
+def read_assignments(folder: Path) -> pd.DataFrame:
+    """Return one row per assignment, layer and direction: rows by width, certified gap, settings in force.
+
+    ``epoch`` is the one whose ranges were weighed, ``from_epoch`` the first in which the widths were in force;
+    ``solve_s`` is the solver's time beside the epoch, not what training was held up by (``assign_s`` of the records).
+    """
+    import pandas as pd
+
+    rows = [
+        {**_of_assignment(line), **problem, **line["settings"]}
+        for line in _assignment_lines(folder)
+        for problem in line["problems"]
+    ]
+    return pd.DataFrame(rows)
+
+
+_DECISION = ["epoch", "what", "why", "rate", "earlier_rate", "F"]
+
+
+def read_decisions(folder: Path) -> pd.DataFrame:
+    """Return one row a decision about widths or staleness: first ``epoch`` in which it held, ``what`` and ``why``.
+
+    ``rate`` and ``earlier_rate`` are the descents of the running loss ``F`` a second that were compared.
+    """
+    import pandas as pd
+
+    path = folder / "decisions.jsonl"
+    return pd.DataFrame(list(read_lines(path)) if path.exists() else [], columns=_DECISION)
+
+
+def read_links(folder: Path) -> pd.DataFrame:
+    """Return the cost model at every assignment: one row per pair of workers, with θ, γ and R².
+
+    ``transfers`` is the number of training's own messages seen, ``refreshed`` whether they made a new line.
+    """
+    import pandas as pd
+
+    lines = _assignment_lines(folder)
+    return pd.DataFrame([{**_of_assignment(line), **link} for line in lines for link in line["links"]])
+
+
+def _assignment_lines(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "assignments.jsonl"
+    return list(read_lines(path)) if path.exists() else []
+
+
+def _of_assignment(line: dict[str, Any]) -> dict[str, Any]:
+    return {name: line[name] for name in ("epoch", "from_epoch", "version", "cpu_s")}
+
+
+def summarize(folder: Path) -> dict[str, Any]:
+    """Return the figures of a run that comparisons and ``--json`` show.
+
+    ``train_s`` is the whole training, from its first epoch to its last: the slowest worker's epochs summed
+    (``epoch_seconds``), with everything that happens in them; evaluations lie outside. The other seconds are those of
+    one epoch: medians of the slowest worker (``epoch_s``) or of the mean over workers (the others); the first epoch is
+    left out where there are more, because it also sets things up, and so are epochs that an evaluation made shorter
+    (``pauses.py``). ``assign_s`` is a mean over all epochs instead, since few epochs assign; ``assign_share`` is its
+    share of training time, and ``assign_cpu_s`` what one assignment takes of a processor in the background, in neither.
+    Bytes are per epoch, all workers. The test score is that of the epoch with the best validation score.
+
+    A system that is coordinated as it trains also has ``extract_s`` and ``coordination_share`` (``overhead.py``).
+
+    Raises:
+        ValueError: if ``config.json`` is none of a run.
+        RuntimeError: if the records of some worker are not there: sums over the others would be too small.
+    """
+    config = read_config(folder)
+    if lacking := without_records(folder, config["workers"], ended=False):
+        raise RuntimeError(lacking)
+    frame = read_records(folder)
+    summary: dict[str, Any] = {
+        "run": folder.name,
+        "system": config["system"]["name"],
+        "model": config["model"]["name"],
+        "graph": config["graph"],
+        "workers": config["workers"],
+        "epochs": 0,
+    }
+    if frame.empty:
+        return summary
+    complete = frame[frame.groupby("epoch")["rank"].transform("size") == config["workers"]]
+    frame = complete if not complete.empty else frame
+    epochs = frame.groupby("epoch")
+    settled = frame[frame["epoch"] > frame["epoch"].min()] if frame["epoch"].nunique() > 1 else frame
+
+    timed = undisturbed(settled)
+
+    def median_of_means(*columns: str) -> float:
+        return float(timed.groupby("epoch")[list(columns)].mean().sum(axis=1).median())
+
+    first = frame[frame["rank"] == frame["rank"].min()]
+    evaluated = first.dropna(subset=["train_score"])
+    best = evaluated.loc[evaluated["val_score"].fillna(-1.0).idxmax()] if not evaluated.empty else None
+    metric = _metric(folder)
+    trained = sum(float(epoch_seconds(own).sum()) for _, own in frame.groupby("rank"))
+    sent = settled.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1)
+    summary.update(
+        {
+            "epochs": int(frame["epoch"].max()) + 1,
+            "evaluate_every": config["train"].get("evaluate_every"),
+            metric: None if best is None else float(best["test_score"]),
+            **_also(folder, best),
+            "best_val": None if best is None or best["val_score"] != best["val_score"] else float(best["val_score"]),
+            "best_epoch": None if best is None else int(best["epoch"]),
+            "train_s": float(epoch_seconds(frame).sum()),
+            "epoch_s": float(timed.groupby("epoch")["epoch_s"].max().median()),
+            "comm_s": median_of_means("wait_s", "reduce_s"),
+            "comp_s": median_of_means("central_s", "marginal_s", "dense_s", "optimizer_s"),
+            "quant_s": median_of_means("encode_s", "decode_s"),
+            "assign_s": float(frame["assign_s"].mean()),
+            "assign_share": float(frame["assign_s"].sum() / trained) if trained else 0.0,
+            "bytes_sent": int(statistics.median(sent)),
+            "bytes_payload": int(settled.groupby("epoch")["bytes_payload"].sum().median()),
+            "bytes_params": int(settled.groupby("epoch")["bytes_params"].sum().median()),
+            "bytes_headers": int(settled.groupby("epoch")["bytes_headers"].sum().median()),
+            "final_loss": float(epochs["loss"].first().iloc[-1]),
+            "wall_s": float(frame["time_s"].max()),
+            "peak_memory_bytes": int(frame["memory_bytes"].max()),
+            "layer0": config["train"]["layer0"],
+            "transport": config["train"]["transport"],
+            **_link(folder, config, timed),
+            **_assignments(folder),
+            **coordination_figures(folder, frame),
+        }
+    )
+    return summary
+
+
+def _also(folder: Path, best: Any) -> dict[str, float | None]:
+    """Return the further test scores of the best epoch."""
+    names = [f"test_{name}" for name in also_told(_facts(folder))]
+    return {name: None if best is None else float(best[name]) for name in names}
+
+
+def _link(folder: Path, config: dict[str, Any], timed: pd.DataFrame) -> dict[str, Any]:
+    """Return which link joined the workers, and how much of its rate it kept."""
+    link = Link.of(folder, config["workers"])
+    figures: dict[str, Any] = {"link": link.label, "hosts": link.hosts}
+    if link.bytes_per_s is not None:
+        figures["link_bytes_per_s"] = link.bytes_per_s
+        figures["goodput_bytes_per_s"] = link.goodput
+        figures["vanilla_share"] = config["launch"].get("vanilla_share")
+    if link.kind == "emulated":
+        figures["bytes_wire"] = int(timed.groupby("epoch")["bytes_wire"].sum().median())
+    return figures
+
+
+def _assignments(folder: Path) -> dict[str, Any]:
+    """Return how often widths were assigned, processor time of rank 0 each, and what the last one is worth."""
+    lines = _assignment_lines(folder)
+    if not lines:
+        return {}
+    return {
+        "assignments": len(lines),
+        "solve_s": sum(problem["solve_s"] for problem in lines[-1]["problems"]),
+        "assign_cpu_s": sum(line["cpu_s"] for line in lines) / len(lines),
+        "gap": max(problem["gap"] for problem in lines[-1]["problems"]),
+        "link_r_squared": min(link["r_squared"] for link in lines[-1]["links"]),
+    }
+
+
+def _metric(folder: Path) -> str:
+    return f"test_{score_told(_facts(folder))}"
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    """Return what was found out while the run was set up; nothing before that."""
+    try:
+        facts: dict[str, Any] = json.loads((folder / "facts.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return facts

@@ -1,0 +1,83 @@
+"""The timeline of chosen epochs on disk: ``timeline-rankR.jsonl`` has one line for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gnnqlab.exchange.timeline import transfers
+from gnnqlab.train.records.json_lines import read_lines
+from gnnqlab.train.records.record import JsonLines
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gnnqlab.exchange.protocol import Exchange
+    from gnnqlab.message.channels.incoming import Arrival
+
+__all__ = ["TIMELINE_COLUMNS", "TimelineFile", "read_timeline"]
+
+TIMELINE_COLUMNS = ("epoch", "layer", "direction", "rank", "what", "peer", "start_s", "end_s", "round")
+"""Columns of ``run.timeline``: ``what`` is a part of a layer's exchange (see `gnnqlab.exchange.timeline`), ``peer`` the
+sender of a transfer and -1 otherwise. Seconds count from the first part of the epoch on the same machine; only there
+do workers share a clock."""
+
+_SOON = 2
+"""The first epoch recorded: by then buffers, connections and caches stand."""
+
+
+class TimelineFile:
+    """Records the timeline of epoch 2 and of every n-th one on one worker."""
+
+    def __init__(self, folder: Path, rank: int, exchange: Exchange | None, every: int) -> None:
+        self._path, self._rank = folder / f"timeline-rank{rank}.jsonl", rank
+        self._exchange, self._every = exchange, every
+
+    def begin(self, epoch: int) -> None:
+        """Start to record if this epoch is one to record."""
+        if self._exchange is not None and self._due(epoch):
+            self._exchange.timeline.begin()
+
+    def end(self, epoch: int, arrivals: Iterable[Arrival]) -> None:
+        """Write what was recorded, with the messages that came."""
+        if self._exchange is None or not self._due(epoch):
+            return
+        spans = self._exchange.timeline.take()
+        if not self._exchange.timeline.stages.on_device:
+            spans += transfers(arrivals)
+        rows = [
+            [span.layer, span.direction, span.what, span.peer, round(span.start, 7), round(span.end, 7), span.round]
+            for span in spans
+        ]
+        lines = JsonLines(self._path)
+        lines.write({"epoch": epoch, "rank": self._rank, "clock": _clock(), "spans": rows})
+        lines.close()
+
+    def _due(self, epoch: int) -> bool:
+        return self._every > 0 and epoch > 0 and (epoch == _SOON or epoch % self._every == 0)
+
+
+def read_timeline(folder: Path) -> pd.DataFrame:
+    """Return one row for every part of an exchange, sorted by time; empty if no epoch was recorded."""
+    import pandas as pd
+
+    rows = [
+        [line["epoch"], *span[:2], line["rank"], *span[2:6], *(span[6:] or [0]), line["clock"]]
+        for path in sorted(folder.glob("timeline-rank*.jsonl"))
+        for line in read_lines(path)
+        for span in line["spans"]
+    ]
+    frame = pd.DataFrame(rows, columns=[*TIMELINE_COLUMNS, "clock"])
+    begun = frame.groupby(["epoch", "clock"])["start_s"].transform("min")
+    frame["start_s"] -= begun
+    frame["end_s"] -= begun
+    return frame[list(TIMELINE_COLUMNS)].sort_values(["epoch", "start_s", "end_s"], ignore_index=True)
+
+
+def _clock() -> str:
+    """Name the machine whose clock this is."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return "this machine"

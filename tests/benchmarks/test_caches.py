@@ -1,0 +1,65 @@
+"""The table of caches: its arithmetic on made-up trainings, what it refuses, and once for real."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.engine.registry import BENCHES
+from benchmarks.engine.training import Training
+from benchmarks.studies.caches import CACHES, CODECS, caches, compared, cost_of_choosing, lines
+
+
+def trainings(*scores: float, kept: float, sent: float) -> list[Training]:
+    return [Training(score=score, bits=32.0, stale=0.0, kept=kept, bytes_sent=sent) for score in scores]
+
+
+def test_shares_points_and_the_fewest_bytes() -> None:
+    found = {
+        "metis / float32 / none": trainings(0.90, 0.91, 0.92, kept=0.0, sent=8e6),
+        "metis / float32 / fixed": trainings(0.90, 0.91, 0.92, kept=0.7, sent=3e6),
+        "metis / linear-4 / none": trainings(0.90, 0.91, 0.92, kept=0.0, sent=1.2e6),
+        "metis / linear-4 / fixed": trainings(0.80, 0.81, 0.82, kept=0.9, sent=0.4e6),
+    }
+    rows = compared("made up", found)
+    fixed = rows[0]
+    assert (fixed["value"], fixed["reached"], fixed["points"]) == (pytest.approx(70.0), True, 0.0)
+    assert rows[1]["ratio"] == pytest.approx(8 / 3)
+    assert rows[2]["points"] == pytest.approx(-10.0) and rows[2]["ratio"] == 0.0, "beside the same codec without"
+    assert rows[-1]["figure"].endswith("metis / linear-4 / none"), "fewest bytes, but not at ten points"
+    worse = dict(found) | {"metis / float32 / fixed": trainings(0.89, 0.90, 0.91, kept=0.7, sent=3e6)}
+    assert compared("made up", worse)[0]["reached"] is False
+
+
+def test_lines_are_all_that_go_together() -> None:
+    assert {name.split(" / ")[1] for name in lines()} == set(CODECS)
+    assert {name.split(" / ")[2] for name in lines()} == set(CACHES)
+    assert BENCHES["caches"] == "benchmarks.studies.caches"
+    for name, system in lines().items():
+        assert getattr(system.partition, "cuts", "nodes") == getattr(system.exchange, "takes_cuts_of", "nodes"), name
+
+
+def test_what_cannot_be_measured_is_refused() -> None:
+    with pytest.raises(ValueError, match="seeds must be at least 1"):
+        caches(seeds=0)
+    with pytest.raises(ValueError, match=r"a line must be one of .*, got \['telepathy'\]"):
+        caches(systems=["telepathy"])
+
+
+def test_once_for_real_and_found_again(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {
+        "graph": "digits", "systems": ["random / float32 / fixed"], "seeds": 1, "epochs": 6, "workers": (2,),
+        "trainings": str(tmp_path),
+    }  # fmt: skip
+    rows = caches(**settings)
+    assert len(rows) == 6 and 0 < rows[0]["value"] < 100
+    kept = (tmp_path / "trainings.jsonl").read_text()
+    assert caches(**settings)[:3] == rows[:3] and (tmp_path / "trainings.jsonl").read_text() == kept
+
+
+def test_choosing_is_timed() -> None:
+    choosing, both, held = cost_of_choosing(400, epochs=4)
+    assert 0 < choosing["value"] < both["value"] < 100
+    assert held["value"] == 2.0 and held["reached"]

@@ -1,0 +1,63 @@
+"""The breakdown and accuracies of CDFGNN: the arithmetic on made-up outcomes, and once for real."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.engine.registry import BENCHES
+from benchmarks.studies.cdfgnn import Outcome, cdfgnn, lines, table
+
+
+def test_seconds_stand_beside_the_baseline_and_scores_beside_the_whole_graph() -> None:
+    def of(score: float, **seconds: float) -> list[Outcome]:
+        return [Outcome(score=score, **seconds), Outcome(score=score + 0.01, **seconds)]
+
+    found = {
+        "full batch": of(0.90),
+        "mini-batch": of(0.80),
+        "baseline": of(0.90, computation_s=1.0, communication_s=4.0, gradients_s=0.5, training_s=9.0, megabytes=8.0),
+        "both": of(0.91, computation_s=1.0, communication_s=1.0, gradients_s=0.5, training_s=6.0, megabytes=1.0),
+    }
+    rows = {row["figure"]: row for row in table("made up", found)}
+    assert rows["both: communication of an epoch"]["ratio"] == 4.0 and rows["both: sent an epoch"]["ratio"] == 8.0
+    assert (
+        rows["both: computation of an epoch"]["ratio"] == rows["both: of it the sum of weight gradients"]["ratio"] == 1
+    )
+    assert rows["both: all epochs of a training"]["ratio"] == 1.5
+    assert rows["both: test score, +1.00 ± 0.00 points"]["rival_value"] == pytest.approx(90.5)
+    assert rows["mini-batch: test score, -10.00 ± 0.00 points"]["points"] == pytest.approx(-10)
+    assert [name for name in rows if name.startswith("mini-batch")] == ["mini-batch: test score, -10.00 ± 0.00 points"]
+    assert not any(name.startswith("full batch: ") and "score" not in name for name in rows)
+
+
+def test_lines_differ_in_cache_and_codec_alone() -> None:
+    found = lines()
+    names = {name: (type(one.cache).__name__, type(one.codec).__name__) for name, one in found.items()}
+    assert names == {
+        "baseline": ("NoCache", "Float32"),
+        "cache": ("AdaptiveCache", "Float32"),
+        "quantize": ("NoCache", "Linear"),
+        "both": ("AdaptiveCache", "Linear"),
+        "both as printed": ("AdaptiveCache", "Linear"),
+        "baseline meeting": ("NoCache", "Float32"),
+        "both meeting": ("AdaptiveCache", "Linear"),
+    }
+    assert {name: one.cache.rule for name, one in found.items() if name.startswith("both")} == {
+        "both": "text", "both as printed": "equation", "both meeting": "text",
+    }  # fmt: skip
+    assert len({(one.partition, one.schedule) for one in found.values()}) == 1
+    assert {name for name, one in found.items() if one.exchange.meet} == {"baseline meeting", "both meeting"}
+    with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
+        cdfgnn(graph="digits", seeds=0)
+
+
+@pytest.mark.slow
+def test_all_lines_are_trained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert BENCHES["cdfgnn"] == "benchmarks.studies.cdfgnn"
+    rows = {row["figure"].partition(",")[0]: row for row in cdfgnn(graph="sbm:80,3,6", seeds=1, epochs=6)}
+    sent = {name: rows[f"{name}: sent an epoch"]["value"] for name in lines()}
+    assert sent["both"] < sent["quantize"] < sent["baseline"] and sent["cache"] < sent["baseline"]
+    for name in lines():
+        gradients = rows[f"{name}: of it the sum of weight gradients"]["value"]
+        assert 0 < gradients < rows[f"{name}: communication of an epoch"]["value"]
+    assert "full batch" in capsys.readouterr().err

@@ -1,0 +1,34 @@
+"""The measurement of compute precisions: what it refuses, and once for real on a small graph."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.engine.registry import measure
+from benchmarks.kernels import compute as bench
+
+
+def test_one_model_has_time_memory_and_scores(monkeypatch) -> None:
+    monkeypatch.setattr(bench, "run_each", lambda function, *, threads, repeats: [])  # the products, below
+    found = measure("compute", repeats=2, graph="sbm:300,3,10", models=("gcn",), epochs=3, seeds=2)
+    epoch, kept, score = found["rows"]
+    assert epoch["unit"] == "s" and epoch["value"] > 0 and "bfloat16" in epoch["case"]
+    assert kept["unit"] == "B" and kept["ratio"] > 1.0, "the backward pass of bfloat16 rows keeps no less"
+    assert score["unit"] == "%" and 0 < score["rival_value"] <= 100
+    assert all(row["rival"] == "float32" for row in found["rows"])
+
+
+def test_dense_products_are_named_with_the_instructions(monkeypatch) -> None:
+    monkeypatch.setattr(bench, "ROWS", 50)
+    found = bench.measure_products(repeats=1)
+    assert [row["figure"].split(" in ")[0] for row in found] == ["X W", "X.T dY", "dY W.T", "X rounded"]
+    assert all(bench.instructions() in row["case"] for row in found)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [({"models": ("gin",)}, r"models must be among .*, got \['gin'\]"), ({"epochs": 0}, "got 5, 0 and 5")],
+)
+def test_refuses(options: dict, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        measure("compute", **options)

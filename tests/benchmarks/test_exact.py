@@ -1,0 +1,32 @@
+"""The measurement of EXACT: once for real on a small graph."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.engine.registry import measure
+from benchmarks.studies import exact as bench
+
+
+def test_one_graph_has_bytes_by_purpose_peak_time_and_scores(monkeypatch) -> None:
+    monkeypatch.setattr(bench, "run_each", lambda function, *, threads, **arguments: [{"bytes": 1}])
+    monkeypatch.setattr(bench, "SETTINGS", {"2 bits": {"bits": 2}})
+    rows = measure("exact", repeats=1, graph="sbm:300,3,10", epochs=2, seeds=2)["rows"]
+    kept = {
+        row["figure"].split(": ")[1]: row for row in rows if row["figure"].startswith("kept for the backward pass:")
+    }
+    whole = next(row for row in rows if row["figure"] == "kept for the backward pass, all")
+    assert set(kept) == {"inputs of products", "norms", "activations", "others"}
+    assert whole["value"] == sum(row["value"] for row in kept.values())
+    assert whole["rival_value"] == sum(row["rival_value"] for row in kept.values())
+    assert kept["inputs of products"]["ratio"] > 14, "two bits for 32, and four bytes a row"
+    assert [row["unit"] for row in rows[-3:]] == ["B", "s", "%"] and all(row["rival"] == "float32" for row in rows)
+
+
+def test_a_peak_is_of_the_epochs_alone() -> None:
+    assert 0 <= bench.measure_peak("sbm:300,3,10", "gcn", {"bits": 8})[0]["bytes"] < 1 << 30
+
+
+def test_refuses_nothing_to_measure() -> None:
+    with pytest.raises(ValueError, match="got 0, 1 and 1"):
+        measure("exact", repeats=0, epochs=1, seeds=1)

@@ -1,0 +1,78 @@
+"""What SAR saves and what it takes is read off the runs: the worst worker's bytes, the slowest worker's epochs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import gnnqlab as gq
+from benchmarks.studies import memory
+from gnnqlab.cli.bench import Bench
+from gnnqlab.results import load
+
+
+def test_bytes_are_those_of_the_worst_worker_in_the_last_epoch() -> None:
+    rows = [(0, 0, "halo", 9e6, 9e6), (1, 0, "halo", 1e6, 2e6), (1, 1, "halo", 3e6, 3e6), (1, 0, "rows", 5e6, 6e6)]
+    found = memory.peaks(pd.DataFrame(rows, columns=["epoch", "rank", "purpose", "bytes", "peak_bytes"]))
+    assert found == {"halo": 3.0, "rows": 6.0, "all purposes": 6.0}
+
+
+def test_an_epoch_lasts_as_long_as_its_slowest_worker() -> None:
+    epochs = pd.DataFrame({"epoch": [0, 1, 2, 2, 3, 3], "epoch_s": [9.0, 9.0, 1.0, 2.0, 4.0, 1.0]})
+    assert memory._epoch_s(SimpleNamespace(records=epochs)) == 3.0
+
+
+def test_runs_take_turns_and_the_least_of_each_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, Any]] = []
+    seconds = {("vanilla", None): [2.0, 1.0, 3.0], ("sar", 0): [4.0, 5.0, 6.0], ("sar", 1): [1.5, 1.4, 1.2]}
+
+    def run(system: Any, *_: Any, memory_every: int) -> float:
+        assert memory_every == 0 and system.partition == gq.Random()
+        asked.append((system.name, getattr(system.schedule, "depth", None)))
+        return seconds[asked[-1]][asked.count(asked[-1]) - 1]
+
+    monkeypatch.setattr(memory, "_run", run)
+    rows = memory.memory(models=["gat"], parts=["seconds"])
+    assert asked == list(seconds) * 3
+    assert [(each["case"], each["value"], each["rival_value"], each["reached"]) for each in rows] == [
+        ("rmat:12,30, gat, depth 0", 4.0, 1.0, False),
+        ("rmat:12,30, gat, depth 1", 1.2, 1.0, True),
+    ]
+    assert "(1.2 to 1.5 s; vanilla to 3 s)" in rows[1]["figure"]
+
+
+def test_parts_are_measured_one_by_one_and_join_the_kept_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What is foreseen may be too much or too little: both count against it."""
+    found = {"vanilla": (8.0, 10.0), "cagnet": (10.0, 9.5), "sar": (9.5, 10.0)}
+    monkeypatch.setattr(memory, "_run", lambda system, model, graph, epochs, look, **_: found[system.name])
+    folder = tmp_path / "kept"
+    for systems in ("vanilla,cagnet", "sar", "cagnet"):
+        options = {"parts": "foreseen", "systems": systems, "keep": "memory", "results": str(folder), "json": True}
+        Bench(name="memory", **options).run()  # type: ignore[arg-type]
+    rows = load(folder)["memory"]["rows"]
+    assert [(each["case"], each["ratio"], each["reached"]) for each in rows] == [
+        ("rmat:12,30, gcn, vanilla", 0.8, False),
+        ("rmat:12,30, gcn, cagnet", 0.95, True),
+        ("rmat:12,30, gcn, sar", 0.95, True),
+    ]
+    assert "--systems cagnet --parts foreseen" in rows[1]["command"]
+
+
+def test_mistakes_are_named_before_anything_is_measured() -> None:
+    for options, text in (
+        ({"parts": ["peak"]}, r"parts must be among \['peaks', .*\], got \['peak'\]"),
+        ({"models": ["gcm"]}, "models must be among"),
+        ({"systems": ["sarr"]}, "systems must be among"),
+        ({"epochs": 1}, "epochs must be at least 2, the first of which is not counted, got 1"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            memory.memory(**options)  # type: ignore[arg-type]
+
+
+def test_a_run_is_counted_beside_what_is_foreseen_of_it() -> None:
+    row = memory._foreseen("cagnet", "gcn", "sbm:200,3,6", 2)
+    assert row["value"] > 0.4 and row["ratio"] > 0.97

@@ -1,0 +1,38 @@
+"""Fair timing: one process for each number of threads, rows put together, failures told."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from benchmarks.kernels.pinned import run_each, run_pinned
+
+
+def bound(label: str) -> list[dict[str, object]]:
+    """What a measurement sees of its process: its threads and where they may run."""
+    return [{"label": label, "threads": os.environ["OMP_NUM_THREADS"], "places": os.environ["OMP_PLACES"]}]
+
+
+def test_each_number_of_threads_has_its_own_process() -> None:
+    core = min(os.sched_getaffinity(0))
+    rows = run_each("tests.benchmarks.test_pinned:bound", threads=(1, 1), label="x")
+    assert rows == [{"label": "x", "threads": "1", "places": f"{{{core}}}"}] * 2
+
+
+def test_one_and_two_threads_without_being_asked() -> None:
+    rows = run_each("tests.benchmarks.test_pinned:bound", threads=None, label="x")
+    assert [row["threads"] for row in rows] == [str(count) for count in range(1, len(rows) + 1)]
+    assert len(rows) == min(2, len(os.sched_getaffinity(0)))
+
+
+def test_more_threads_than_cores_are_refused() -> None:
+    cores = len(os.sched_getaffinity(0))
+    with pytest.raises(ValueError, match=f"at most the cores of this process, {cores}, got {cores + 1}"):
+        run_pinned("tests.benchmarks.test_pinned:bound", threads=cores + 1, label="x")
+
+
+def test_a_failure_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RuntimeError, match="must finish, got exit code"):
+        run_pinned("tests.benchmarks.test_pinned:missing", threads=1)
+    assert "missing" in capfd.readouterr().err

@@ -1,0 +1,77 @@
+"""Messages beside products: the lines, their arithmetic on made-up trainings, what is refused, and once for real."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.engine.training import Training
+from benchmarks.studies.precision import COMPUTES, SYSTEMS_COMPARED, beside_float32, lines, precision
+from gnnqlab.cli import main
+
+
+def _training(train_s: float, score: float, **more: float) -> Training:
+    usual = {"bits": 8.0, "stale": 0.0, "epochs": 2, "bytes_sent": 1.0, "epochs_s": (train_s,)}
+    return Training(score=score, train_s=train_s, curve=((2, train_s, score),), **usual, **more)
+
+
+def test_every_system_stands_with_every_kind_of_products() -> None:
+    found = lines()
+    assert len(found) == len(SYSTEMS_COMPARED) * len(COMPUTES) and next(iter(found)) == "vanilla"
+    for name, system in found.items():
+        recipe, _, compute = name.partition(", ")
+        assert system.compute == bench_part(compute or "float32") and system.name == name
+        assert (type(system.codec), type(system.exchange)) == _axes(recipe)
+
+
+def bench_part(name: str) -> object:
+    from gnnqlab.systems.parts import PARTS
+
+    return PARTS["compute"][name]()
+
+
+def _axes(recipe: str) -> tuple[type, type]:
+    from gnnqlab.systems import make_system
+
+    made = make_system(recipe)
+    return type(made.codec), type(made.exchange)
+
+
+def test_a_line_is_set_beside_the_same_system_in_float32() -> None:
+    found = {
+        "vanilla": [_training(9.0, 0.5), _training(9.0, 0.5)],
+        "adaqp": [_training(4.0, 0.90), _training(2.0, 0.80)],
+        "adaqp, int8": [_training(1.0, 0.91, rounded_twice=0.2), _training(2.0, 0.83, rounded_twice=0.4)],
+    }
+    beside = beside_float32("adaqp, int8", found)
+    assert (beside["messages"], beside["products"]) == ("adaqp", "int8")
+    assert beside["faster_than_float32"] == pytest.approx(6.0 / 3.0)
+    assert beside["float32_points"] == pytest.approx(2.0) and beside["rounded_twice"] == pytest.approx(0.3)
+    assert beside_float32("adaqp", found)["float32_points"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"systems": ("tango",)}, r"systems must be among .*, got \['tango'\]"),
+        ({"computes": ("int4",)}, r"computes must be among .*, got \['int4'\]"),
+        ({"seeds": 0}, "seeds must be at least 1, got 0"),
+    ],
+)
+def test_refuses(options: dict, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        precision(**options)
+
+
+@pytest.mark.slow
+def test_they_train_once_and_are_shown_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["bench", "precision", "--graph", "digits", "--systems", "vanilla", "--computes", "int8", "--hosts", "1"]
+    asked += ["--seeds", "1", "--epochs", "2", "--trainings", str(tmp_path)]
+    main(asked)
+    first = capsys.readouterr()
+    assert "2 of 2: digits, gcn, 2 workers, seed 0, vanilla, int8" in first.err
+    assert "over the loopback" in first.out and "rounded twice" in first.out
+    main(asked)
+    assert capsys.readouterr().out == first.out
+    assert len((tmp_path / "trainings.jsonl").read_text().splitlines()) == 2

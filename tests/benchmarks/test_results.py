@@ -1,0 +1,178 @@
+"""Kept tables: what is written is what is read, as JSON and for reading."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import gnnqlab as gq
+from benchmarks.engine.summary import END, START, put_between, summary
+from gnnqlab.cli import main
+from gnnqlab.cli.bench import _named
+from gnnqlab.results import bench_results, join, keep, load, markdown
+from gnnqlab.results.page import page
+from gnnqlab.train.records.provenance import machine
+
+ROWS = [{"system": "vanilla", "epoch_s": 1.25, "workers": 2}, {"system": "adaqp", "error": "a | b"}]
+
+
+def test_a_table_comes_back_with_date_device_and_command(tmp_path):
+    path = keep("gpu-train", ROWS, command="make gpu", folder=tmp_path)
+    table = load(tmp_path)["gpu-train"]
+    assert path.name == "gpu-train.json" and table["rows"] == ROWS and table["command"] == "make gpu"
+    assert table["date"].endswith("+00:00") and table["device"]
+    text = path.with_suffix(".md").read_text()
+    assert "`make gpu`" in text and "| vanilla | 1.25 | 2 |  |" in text and "a \\| b" in text
+
+
+def test_rows_of_all_tables_in_one_frame(tmp_path):
+    keep("gpu-train", ROWS, command="make gpu", folder=tmp_path)
+    keep("gpu-kernels", [{"case": "copy", "value": 3.0}], command="other", folder=tmp_path)
+    frame = bench_results(tmp_path)
+    assert frame["part"].tolist() == ["gpu-kernels", "gpu-train", "gpu-train"]
+    assert frame["value"].tolist()[0] == 3.0 and frame["epoch_s"].tolist()[1] == 1.25
+    assert list(frame.columns[:4]) == ["part", "date", "device", "command"]
+
+
+def test_nothing_kept_is_an_empty_frame(tmp_path):
+    frame = gq.bench_results(tmp_path)
+    assert frame.empty and list(frame.columns) == ["part", "date", "device", "command"]
+    assert "No rows" in markdown({"part": "p", "date": "d", "device": "x", "command": "c", "rows": []})
+
+
+def line(case, value, figure="epoch", rival="vanilla"):
+    return {"case": case, "figure": figure, "value": value, "rival": rival}
+
+
+def test_rows_join_a_table_and_take_the_place_of_those_they_repeat(tmp_path):
+    join("epoch", [line("a", 1.0, "epoch (0.9 to 1.1 s)"), line("b", 2.0)], command="first", folder=tmp_path)
+    path = join("epoch", [line("a", 3.0, "epoch (2.9 to 3.1 s)"), line("c", 4.0)], command="second", folder=tmp_path)
+    table = load(tmp_path)["epoch"]
+    assert [(row["case"], row["value"], row["command"]) for row in table["rows"]] == [
+        ("a", 3.0, "second"), ("b", 2.0, "first"), ("c", 4.0, "second"),
+    ]  # fmt: skip
+    assert table["command"] == "second; first" and "epoch (2.9 to 3.1 s)" in path.with_suffix(".md").read_text()
+    assert bench_results(tmp_path)["command"].tolist() == ["second", "first", "second"]
+    # Seeds, widths and other rivals tell measurements apart, the spread of a figure does not.
+    join("epoch", [line("a", 5.0, "8-bit: epoch"), line("a", 6.0, rival="dgl.nn")], command="third", folder=tmp_path)
+    assert len(load(tmp_path)["epoch"]["rows"]) == 5
+
+
+def test_tables_of_two_machines_are_not_joined(tmp_path):
+    path = join("epoch", [line("a", 1.0)], command="first", folder=tmp_path)
+    table = json.loads(path.read_text())
+    path.write_text(json.dumps({**table, "machine": {**table["machine"], "cores": 999}}))
+    with pytest.raises(ValueError, match="must come from one machine, got .* keep them under another name"):
+        join("epoch", [line("b", 1.0)], command="second", folder=tmp_path)
+    with pytest.raises(ValueError, match="rows of a table must differ in one of .* got 1 twice"):
+        join("other", [], command="", folder=tmp_path)
+        join("other", [line("b", 1.0), line("b", 2.0)], command="", folder=tmp_path)
+
+
+def test_the_command_keeps_and_joins(tmp_path, monkeypatch, capsys):
+    asked = []
+
+    def measure(name, *, repeats=None, **options):
+        asked.append(options)
+        return {"bench": name, "machine": machine(), "rows": [gq_row(f"seed {options['first_seed']}")]}
+
+    monkeypatch.setattr("benchmarks.engine.registry.measure", measure)
+    for seed in ("0", "5"):
+        words = ["bench", "accuracy", "--seeds", "5", "--first-seed", seed, "--keep", "accuracy"]
+        main([*words, "--results", str(tmp_path)])
+    assert asked == [{"seeds": 5, "first_seed": 0}, {"seeds": 5, "first_seed": 5}]
+    rows = load(tmp_path)["accuracy"]["rows"]
+    assert [row["case"] for row in rows] == ["seed 0", "seed 5"]
+    assert rows[1]["command"] == "gnnqlab bench accuracy --seeds 5 --first-seed 5"
+    assert f"kept: {tmp_path / 'accuracy.json'}" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["bench", "accuracy", "--results", str(tmp_path)])
+    assert "a folder of kept tables needs the name of one" in capsys.readouterr().err
+
+
+def test_a_table_of_another_machine_is_refused_before_anything_is_measured(tmp_path, monkeypatch, capsys):
+    path = keep("epoch", [line("a", 1.0)], command="first", folder=tmp_path)
+    table = json.loads(path.read_text())
+    path.write_text(json.dumps({**table, "machine": {**table["machine"], "cores": 999}}))
+    monkeypatch.setattr("benchmarks.engine.registry.measure", lambda *_, **__: pytest.fail("measured for nothing"))
+    with pytest.raises(SystemExit):
+        main(["bench", "epoch", "--keep", "epoch", "--results", str(tmp_path)])
+    assert "keep them under another name" in capsys.readouterr().err
+
+
+def test_what_cannot_be_joined_is_kept_beside_it(tmp_path, monkeypatch, capsys):
+    twice = {"bench": "epoch", "machine": machine(), "rows": [gq_row("same"), gq_row("same")]}
+    monkeypatch.setattr("benchmarks.engine.registry.measure", lambda *_, **__: twice)
+    keep("epoch", [line("a", 1.0)], command="first", folder=tmp_path)
+    main(["bench", "epoch", "--keep", "epoch", "--results", str(tmp_path)])
+    said = capsys.readouterr()
+    (beside,) = (name for name in load(tmp_path) if name != "epoch")
+    assert len(load(tmp_path)[beside]["rows"]) == 2 and len(load(tmp_path)["epoch"]["rows"]) == 1
+    assert f"got 1 twice; they are kept as {beside}" in said.err and "same" in said.out
+
+
+def gq_row(case):
+    return {**line(case, 1.0), "unit": "", "rival_value": None, "ratio": None, "goal": None, "reached": None}
+
+
+def test_the_page_of_all_kept_tables_is_todays(tmp_path, capsys):
+    """``gnnqlab bench results --page docs/figures.md`` makes it anew."""
+    kept = Path(__file__).parents[2] / "docs" / "figures.md"
+    main(["bench", "results", "--page", str(tmp_path / "figures.md")])
+    assert (tmp_path / "figures.md").read_text() == kept.read_text()
+    main(["bench", "results"])
+    assert "## accuracy" in capsys.readouterr().out
+
+
+def test_a_page_says_what_was_missed_and_on_what_machine(tmp_path):
+    missed = {**gq_row("a"), "figure": "epoch | wire", "goal": 2.0, "ratio": 1.5, "reached": False}
+    keep("epoch", [missed], command="gnnqlab bench epoch", folder=tmp_path)
+    text = page(load(tmp_path))
+    assert "epoch \\| wire" in text and "| 1.5 | 2 | NO |" in text
+    assert f"instruction set {machine()['instruction_set']}" in text and "`gnnqlab bench epoch`" in text
+    with pytest.raises(SystemExit):
+        main(["bench", "codec", "--page", "x.md"])
+
+
+def system_row(case, name, seconds, *, there=None, points=0.0, sent=100.0, reached=2):
+    beside = {"value": seconds, "to_target_s": there or seconds / 2, "reached_by": reached, "seeds": 2}
+    return {"case": case, "figure": name, **beside, "points": points, "half_interval": 0.5, "bytes_per_epoch": sent}
+
+
+def test_readmes_table_holds_those_with_every_service_against_vanilla_with_them():
+    case = "cora, gcn, 2 workers over 400mbit, 150 epochs, 5 seed(s)"
+    rows = [system_row(case, "vanilla", 12.0), system_row(case, "vanilla+", 8.0)]
+    rows += [system_row(case, "x", 6.0, points=-0.25, sent=25.0), system_row(case, "x+", 5.0, there=2.0, sent=20.0)]
+    lines = summary(rows).splitlines()
+    assert lines[0] == "| system | cora, gcn | bytes |"
+    assert lines[2:] == [
+        "| `vanilla` | 1.00 ×, 1.00 ×, +0.0 ± 0.5 | 1.00 |",
+        "| `x` | 2.00 ×, 2.00 ×, -0.2 ± 0.5 | 0.25 |",
+        "| `vanilla+` | 1.00 ×, 1.00 ×, +0.0 ± 0.5 | 1.00 |",
+        "| `x+` | 1.60 ×, 2.00 ×, +0.0 ± 0.5 | 0.20 |",
+    ]
+    late = [*rows[:2], system_row(case, "x", 6.0, reached=1), system_row(case, "y", 6.0, there=float("nan"), reached=0)]
+    assert [line.split(", ")[1] for line in summary(late).splitlines()[3:5]] == ["1 of 2", "never"]
+    with pytest.raises(ValueError, match=r"x\+ is held against vanilla\+, which '.*' lacks"):
+        summary([rows[0], rows[3]])
+
+
+def test_readmes_table_is_todays(tmp_path):
+    """``gnnqlab bench results --readme README.md`` makes it anew."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    copy = tmp_path / "README.md"
+    before, _, rest = readme.partition(START)
+    copy.write_text(f"{before}{START}\nold\n{END}{rest.partition(END)[2]}")
+    main(["bench", "results", "--readme", str(copy)])
+    assert copy.read_text() == readme
+    with pytest.raises(ValueError, match="the page must have the lines"):
+        put_between(f"{END} {START}", "table")
+
+
+def test_a_kept_command_names_graphs_and_no_folder(tmp_path, monkeypatch):
+    (tmp_path / "cora.npz").touch()
+    monkeypatch.setenv("GNNQLAB_DATA", str(tmp_path))
+    own = str(tmp_path / "own.npz")
+    assert _named(f"{tmp_path}/cora.npz,{own},sbm:60,3.5,6") == f"cora,{own},sbm:60,3.5,6"

@@ -1,0 +1,58 @@
+"""The benchmarks of sums and of attention answer in the agreed form, and their graph is what it says."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from benchmarks.kernels import sddmm, spmm
+
+FIELDS = {"case", "figure", "value", "unit", "rival", "rival_value", "ratio", "goal", "reached"}
+
+
+def test_graph_falls_by_a_power_law() -> None:
+    adj = spmm.power_law(2000, 40_000)
+    degrees = adj.indptr.diff().sort(descending=True).values.double()
+    assert 0.8 * 40_000 < adj.num_edges <= 40_000  # repeated edges are dropped
+    # degree ~ rank ** -1/2: a quarter of the rank has twice the degree
+    for rank in (10, 40, 160):
+        near = degrees[rank // 2 : rank * 2].mean() / degrees[rank * 2 : rank * 8].mean()
+        assert 1.6 < near < 2.4
+    assert spmm.power_law(2000, 40_000).indices.equal(adj.indices)
+
+
+@pytest.mark.filterwarnings("ignore")  # the frameworks' own
+def test_sums_beside_their_rivals(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = (300, 3000)
+    monkeypatch.setattr(spmm, "LARGE", small)
+    monkeypatch.setattr(spmm, "SMALL", (200, 3000))
+    monkeypatch.setattr(spmm, "NARROW_GOALS", {small: {"bfloat16": 1.25, "int8": 1.6}, (200, 3000): {"int8": 3.0}})
+    monkeypatch.setattr(spmm, "FEATURES", (50, 40, 200))
+    rows = spmm.measure_threads(repeats=1)
+    assert all(set(row) == FIELDS and row["value"] > 0 for row in rows)
+    assert all((row["reached"] is None) == (row["goal"] is None) for row in rows)
+    assert {"torch.sparse CSR", "own float32"} <= {row["rival"] for row in rows}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_attention_beside_its_rival(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sddmm, "GRAPH", (300, 3000))
+    rows = sddmm.measure_threads(repeats=1)
+    assert len(rows) == 3 and all(set(row) == FIELDS and row["value"] > 0 for row in rows)
+
+
+def test_rivals_compute_the_same() -> None:
+    pytest.importorskip("dgl")
+    from gnnqlab.kernels.sparse.aggregate import Adjacency
+    from gnnqlab.kernels.sparse.aggregate import spmm as product
+    from gnnqlab.kernels.sparse.attention import attend
+
+    adj = spmm.power_law(100, 900)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(100, 8, generator=generator)
+    plain = Adjacency(adj.indptr, adj.indices, num_columns=100)
+    torch.testing.assert_close(spmm._dgl_sum(adj, x)(), product(plain, x))
+    torch.testing.assert_close(spmm._csr_product(adj, x)(), product(adj, x))
+    values, source, target = (torch.randn(100, 2, *more, generator=generator) for more in ((4,), (), ()))
+    got = sddmm._dgl_attend(spmm.dgl_graph(adj), values, source, target)
+    torch.testing.assert_close(got, attend(adj, values, source, target))

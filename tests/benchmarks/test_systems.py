@@ -1,0 +1,114 @@
+"""The table of all systems: its arithmetic on made-up trainings, what is kept, what is refused, and once for real."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.engine.kept_trainings import KeptTrainings
+from benchmarks.engine.training import Training
+from benchmarks.studies import systems as bench
+from benchmarks.studies.systems import shown, systems, table
+from gnnqlab.cli import main
+from gnnqlab.train.config.configure import configure
+from gnnqlab.train.records.provenance import machine
+
+SERVICES = {"schedule": "Synchronous", "parameters": "none", "weight gradients": "float32"}
+
+
+def training(*curve: tuple[int, float, float], score: float = 0.9, **more: Any) -> Training:
+    epochs, train_s, _ = curve[-1]
+    each = train_s / epochs
+    usual = {"bits": 32.0, "stale": 0.0, "bytes_sent": 100.0, "epochs_s": (each,) * epochs}
+    return Training(score=score, curve=curve, epochs=epochs, train_s=train_s, **{**usual, **more})
+
+
+VANILLA = [
+    training((10, 10.0, 0.50), (20, 20.0, 0.90), score=0.91),
+    training((10, 12.0, 0.80), (20, 24.0, 0.90), score=0.89),
+]
+
+
+def test_time_to_accuracy_is_asked_of_the_seeds_that_got_there() -> None:
+    ours = [
+        training((10, 4.0, 0.896), (20, 8.0, 0.90), score=0.92),
+        training((10, 4.0, 0.7), (20, 8.0, 0.894), score=0.90),  # the target is 0.895
+    ]
+    vanilla, mine = table("made up", {"vanilla": VANILLA, "x": ours}, {"vanilla": SERVICES, "x": SERVICES})
+    assert (vanilla["value"], vanilla["ratio"], vanilla["to_target_s"], vanilla["faster_to_target"]) == (
+        22.0,
+        1,
+        22.0,
+        1,
+    )
+    assert (mine["value"], mine["ratio"]) == (8.0, pytest.approx(2.75))
+    assert (mine["to_target_s"], mine["reached_by"], mine["seeds"]) == (4.0, 1, 2)
+    assert mine["faster_to_target"] == pytest.approx(20.0 / 4.0)  # of the first seed alone
+    assert mine["points"] == pytest.approx(1.0) and mine["half_interval"] == pytest.approx(0.0, abs=1e-9)
+    assert shown([vanilla, mine])[1]["to target"] == "4.00 s, 5.00x (1 of 2)"
+
+
+def test_who_never_gets_there_has_no_time_and_says_so() -> None:
+    rows = table("made up", {"vanilla": VANILLA, "x": [training((20, 1.0, 0.2))] * 2}, {})
+    assert math.isnan(rows[1]["to_target_s"]) and rows[1]["reached_by"] == 0
+    assert shown([{**rows[1], **SERVICES}])[0]["to target"] == "not reached"
+
+
+def test_assignments_count_as_a_share_of_the_training_that_had_them() -> None:
+    adaqp = [training((20, 10.0, 0.9), assign_s=0.3, assign_cpu_s=0.7), training((20, 10.0, 0.9), assign_s=0.1)]
+    row = table("made up", {"vanilla": VANILLA, "adaqp": adaqp}, {})[1]
+    assert row["assign_share"] == pytest.approx(0.02) and row["assign_cpu_s"] == pytest.approx(0.35)
+
+
+def test_the_second_half_is_told_apart() -> None:
+    one = training((4, 6.0, 0.9), epochs_s=(1.0, 1.0, 2.0, 2.0))
+    assert one.settled_s() == 2.0 and one.epochs_to(0.9) == 4 and math.isnan(one.epochs_to(0.95))
+
+
+def test_every_system_has_two_lines_and_vanilla_is_always_first() -> None:
+    lines = [line.name for line in bench._lines(("sylvie", "bns-gcn+"))]
+    assert lines == ["vanilla", "vanilla+", "sylvie", "sylvie+", "bns-gcn+"]
+    with pytest.raises(ValueError, match=r"systems must be among .*'vanilla'.*, with or without a \+, got \['3-bit'\]"):
+        systems(systems=("3-bit",))
+    with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
+        systems(seeds=0)
+
+
+def test_a_training_is_found_again_by_all_that_was_set_and_on_the_same_machine_only(tmp_path: Path) -> None:
+    here = machine()
+    config = configure("digits", system="fixed-bits", bits=2, epochs=4, seed=3)
+    kept = KeptTrainings(tmp_path, here)
+    assert kept.find(config) is None
+    kept.add(config, VANILLA[0])
+    assert KeptTrainings(tmp_path, here).find(config) == VANILLA[0]
+    for other in ({"bits": 4}, {"seed": 4}, {"epochs": 5}, {"gradients": "bfloat16"}):
+        changed = configure("digits", system="fixed-bits", **{"bits": 2, "epochs": 4, "seed": 3, **other})
+        assert KeptTrainings(tmp_path, here).find(changed) is None
+    assert KeptTrainings(tmp_path, {**here, "instruction_set": "another"}).find(config) is None
+
+
+def test_a_torn_line_costs_one_training(tmp_path: Path) -> None:
+    kept = KeptTrainings(tmp_path, machine())
+    for seed in (0, 1):
+        kept.add(configure("digits", seed=seed), VANILLA[0])
+    path = tmp_path / "trainings.jsonl"
+    path.write_bytes(path.read_bytes()[:-40])
+    again = KeptTrainings(tmp_path, machine())
+    assert again.find(configure("digits", seed=0)) and again.find(configure("digits", seed=1)) is None
+
+
+@pytest.mark.slow
+def test_systems_train_once_and_are_shown_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["bench", "systems", "--graph", "digits", "--models", "gcn", "--systems", "fixed-bits", "--link", "200mbit"]
+    asked += ["--seeds", "2", "--epochs", "8", "--trainings", str(tmp_path)]
+    main(asked)
+    first = capsys.readouterr()
+    assert "8 of 8: digits, gcn, 2 workers, seed 1, fixed-bits+" in first.err
+    assert "instruction set" in first.out and "fixed-bits+" in first.out and "Overlapped" in first.out
+    before = (tmp_path / "trainings.jsonl").read_bytes()
+    main(asked)
+    assert capsys.readouterr().out == first.out  # the same trainings, to the last digit
+    assert (tmp_path / "trainings.jsonl").read_bytes() == before

@@ -1,0 +1,124 @@
+"""The table of every system over a slow link: its arithmetic on made-up runs, what it refuses, and once for real."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from benchmarks.engine.link_run import ALONE, Measured
+from benchmarks.engine.training import Training
+from benchmarks.studies.throughput import CONTESTANTS, UNLINKED, throughput
+from benchmarks.studies.throughput import table as table_of
+
+VANILLA = Measured(
+    epoch_s=16.0, comm_s=15.0, quant_s=0.0, compute_s=1.0, assign_s=0.0, bytes_sent=2800, wire=1.0, label="x",
+    score=0.9, link_s=14.0,
+)  # fmt: skip
+
+
+def table(name: str, **ours: Any) -> dict[str, tuple[float, bool | None]]:
+    return table_with({name: dataclasses.replace(VANILLA, **ours)})
+
+
+def table_with(contestants: dict[str, Measured]) -> dict[str, tuple[float, bool | None]]:
+    found = {ALONE: [VANILLA], "vanilla": [VANILLA], **{name: [one] for name, one in contestants.items()}}
+    rows = table_of("made up", found, wide=True)
+    return {
+        f"{row['figure']} / {row['rival']}": (round(row["ratio"] or 0, 2), row["reached"])
+        for row in rows[2:]
+        if "of it" not in row["figure"]
+    }
+
+
+def test_a_system_stands_beside_vanilla_computation_and_its_own_bytes() -> None:
+    assert table("1-bit-pipelined", epoch_s=1.1, link_s=0.5, bytes_sent=100) == {
+        "1-bit-pipelined: epoch, median / vanilla": (14.55, True),
+        "1-bit-pipelined: epoch, median / bound: computation alone": (0.91, True),
+        "1-bit-pipelined: epoch, median / computation alone": (0.91, True),
+        "1-bit-pipelined: bytes an epoch / vanilla": (28.0, None),
+    }
+    assert table("1-bit-pipelined", epoch_s=2.0, link_s=1.8, bytes_sent=100) == {
+        "1-bit-pipelined: epoch, median / vanilla": (8.0, False),
+        "1-bit-pipelined: epoch, median / bound: its bytes by the rate": (0.9, True),
+        "1-bit-pipelined: epoch, median / computation alone": (0.5, False),
+        "1-bit-pipelined: bytes an epoch / vanilla": (28.0, None),
+    }
+
+
+def test_a_system_that_is_held_to_its_bound_says_where_its_epoch_goes() -> None:
+    fast = dataclasses.replace(VANILLA, epoch_s=2.0, compute_s=1.5, quant_s=0.1, comm_s=0.3)
+    rows = table_of("made up", {ALONE: [VANILLA], "vanilla": [VANILLA], "1-bit-pipelined": [fast]}, wide=True)
+    parts = [(row["value"], row["ratio"]) for row in rows if "of it" in row["figure"]]
+    assert parts == [(1.5, 0.75), (0.1, pytest.approx(0.05)), (0.3, pytest.approx(0.15))]
+
+
+def test_a_system_that_decides_is_held_to_the_bound_of_each_epoch() -> None:
+    # Half of its epochs send next to nothing, half take the link 3 s: medians would say 2 s of 2 s.
+    got = table("sylvie+", epoch_s=2.0, link_s=2.0, epochs_s=(1.2, 3.2, 1.2, 3.2), links_s=(0.1, 3.0, 0.1, 3.0))
+    assert got["sylvie+: epoch, mean / bound: the larger of computation and bytes, epoch by epoch"] == (0.91, True)
+    assert got["sylvie+: epoch, mean / vanilla"] == (7.27, None)
+
+
+def test_goals_do_not_hang_on_the_order_of_systems() -> None:
+    sylvie = dataclasses.replace(VANILLA, epochs_s=(4.0,), links_s=(3.0,), coordination=0.004)
+    fast = dataclasses.replace(VANILLA, epoch_s=1.1, link_s=0.5)
+    got = table_with({"sylvie+": sylvie, "1-bit-pipelined": fast})
+    assert got["1-bit-pipelined: epoch, median / vanilla"] == (14.55, True)
+    assert got["sylvie+: coordination + extraction, share of wall-clock / at most"] == (2.5, True)
+
+
+def test_the_volume_of_one_bit_has_a_goal() -> None:
+    assert table("1-bit", bytes_sent=100)["1-bit: bytes an epoch / vanilla"] == (28.0, True)
+    assert table("1-bit", bytes_sent=140)["1-bit: bytes an epoch / vanilla"] == (20.0, False)
+
+
+def test_unknown_names_are_refused_before_anything_is_trained() -> None:
+    with pytest.raises(ValueError, match=r"models must be among .*'gcn'.*, got \['mlp'\]"):
+        throughput(models=("mlp",))
+    with pytest.raises(ValueError, match=r"systems must be among .*'sylvie'.*, got \['3-bit'\]"):
+        throughput(systems=("3-bit",))
+
+
+@pytest.mark.slow
+def test_contestants_of_every_kind_train() -> None:
+    asked = ("1-bit", "1-bit-pipelined", "sylvie+", "pipegcn", "bns-gcn+")
+    rows = throughput(1, link="200mbit", graph="digits", models=("gcn",), systems=asked, epochs=4)
+    names = [row["figure"].partition(": epoch")[0] for row in rows if row["rival"] == "vanilla"]
+    assert {name for name in names if "bytes" not in name} == set(asked)
+    ratio = {row["figure"]: row["ratio"] for row in rows if "bytes an epoch" in row["figure"]}
+    # 256 columns: 36 B of 1024 B a row; layer 0 has 64 and the last 10 columns, which cost relatively more
+    assert ratio["1-bit: bytes an epoch"] > 15
+    # Rows that receivers keep travel before dropout, which a row of the last layer cannot once it is projected.
+    vanilla, before_dropout = (64 + 256 + 10) + (256 + 10), (64 + 256 + 256) + (256 + 256)
+    assert ratio["pipegcn: bytes an epoch"] == pytest.approx(vanilla / before_dropout)
+
+
+def test_a_system_that_decides_is_told_by_the_trainings_that_were_timed() -> None:
+    """Quick first epochs and slow later ones, and a score that came from both."""
+    quick_then_slow = Training(
+        score=0.88, bits=5.0, stale=0.4, epochs=8, epochs_s=(1.0,) * 4 + (3.0,) * 4,
+        curve=((4, 4.0, 0.80), (8, 16.0, 0.90)), train_s=16.0,
+    )  # fmt: skip
+    alike = Training(score=0.89, bits=32.0, stale=0.0, epochs=8, curve=((4, 0.4, 0.85), (8, 0.8, 0.90)))
+    vanilla = dataclasses.replace(VANILLA, epochs_s=(16.0, 16.0))
+    sylvie = dataclasses.replace(VANILLA, epochs_s=(2.0,), links_s=(1.0,), training=quick_then_slow)
+    unlinked = dataclasses.replace(VANILLA, training=alike)
+    found = {ALONE: [VANILLA], "vanilla": [vanilla], UNLINKED: [unlinked], "sylvie+": [sylvie]}
+    rows = {row["figure"]: row for row in table_of("made up", found, wide=True)}
+    late = rows["sylvie+: epoch, mean of the last 4 of 8"]
+    assert (late["value"], late["ratio"]) == (3.0, pytest.approx(16 / 3))
+    assert rows["sylvie+: mean width of what travels"]["value"] == 5.0
+    assert rows["sylvie+: epochs on rows of the epoch before"]["value"] == pytest.approx(40.0)
+    assert (rows["sylvie+: test score"]["value"], rows["sylvie+: test score"]["rival_value"]) == (88.0, 89.0)
+    there = rows["sylvie+: to 89.5 % on validation, 1 of 1 trainings"]
+    assert (there["value"], there["rival_value"], there["ratio"]) == (16.0, 8 * 16.0, pytest.approx(8.0))
+
+
+def test_every_contestant_can_be_made_and_only_those_with_a_plus_or_of_ours_have_short_gradients() -> None:
+    for name, contestant in CONTESTANTS.items():
+        contestant.system()
+        published = name in ("vanilla", "sylvie", "pipegcn", "bns-gcn")
+        assert contestant.settings == ({} if published else {"gradients": "bfloat16"})
+        assert contestant.lasts(8)["epochs"] >= (120 if contestant.decides else 8)

@@ -1,0 +1,103 @@
+"""What is measured of a system on several hosts is measured on the cut that a run on them trains on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import gnnqlab as gq
+from gnnqlab.bits import Fixed
+from gnnqlab.course.experiments.importance_ablation import importance_ablation
+from gnnqlab.course.experiments.receiver_noise import receiver_noise
+from gnnqlab.exchange import Replicas
+from gnnqlab.nn import ModelSettings
+from gnnqlab.simulation.cached_training import CachedWorkers
+from gnnqlab.simulation.convergence_check import convergence
+from gnnqlab.simulation.gradient_noise import gradient_noise
+from gnnqlab.simulation.theory_check import gradient_variance
+from gnnqlab.systems import System, fixed_bits
+from gnnqlab.systems.recipes import cdfgnn
+from gnnqlab.systems.system import SYSTEMS, make_system
+from gnnqlab.train.config.run_config import LaunchSettings, RunConfig, TrainSettings
+from gnnqlab.tune.trace import trace
+from tests.cases import each
+from tests.graphs import random_graph
+
+GRAPH = random_graph()
+SHAPE = ModelSettings(layers=2, hidden=8, norm="none", dropout=0.0)
+EDGES = replace(fixed_bits(bits=2), partition=gq.EBV(), exchange=Replicas())
+"""EBV, told of two hosts, cuts otherwise for four workers than told of one."""
+
+
+def sent(system: System, **hosts: int) -> tuple[int, int]:
+    cached = CachedWorkers(GRAPH, replace(system, cache=gq.AdaptiveCache()), SHAPE, TrainSettings(), workers=4, **hosts)
+    cached.step(0)
+    return cached.sent()
+
+
+MEASURES: dict[str, Callable[..., Any]] = {
+    "noise": lambda system, **hosts: gradient_noise(
+        GRAPH, Fixed(bits=2), SHAPE, workers=4, repeats=2, system=system, **hosts
+    ),
+    "receivers": lambda system, **hosts: receiver_noise(
+        GRAPH, SHAPE, workers=(4,), epochs=0, repeats=2, seeds=(0, 1), system=system, **hosts
+    ).values.tolist(),
+    "convergence": lambda system, **hosts: convergence(
+        GRAPH, system, SHAPE, workers=4, epochs=1, looks=1, **hosts
+    ).frame["noise_square"].tolist(),
+    "cached": sent,
+    "trace": lambda system, **hosts: [
+        each.ids.tolist() for each in trace(GRAPH, SHAPE, system, workers=4, epochs=2, theorem=False, **hosts).messages
+    ],
+}  # fmt: skip
+
+
+@each("name", MEASURES)
+def test_both_hosts_are_used(name: str) -> None:
+    measure = MEASURES[name]
+    found = measure(EDGES, hosts=2)
+    assert found == measure(replace(EDGES, partition=gq.EBV(hosts=2)))
+    assert found != measure(EDGES)
+
+
+def test_copies_that_meet_do_so_on_the_hosts_that_are_told() -> None:
+    meeting = replace(EDGES, exchange=Replicas(meet=True))
+    placed = meeting.on_hosts(2)
+    assert (placed.partition.hosts, placed.exchange.hosts) == (2, 2)  # type: ignore[attr-defined]
+    assert sent(meeting, hosts=2) == sent(placed) != sent(EDGES, hosts=2), "rows within a host pass no cache"
+
+
+def test_a_configuration_tells_its_system_where_it_is() -> None:
+    config = RunConfig(graph="digits", system=cdfgnn(), workers=4, launch=LaunchSettings(hosts=2))
+    assert config.placed.partition.hosts == 2 and config.system.partition.hosts is None  # type: ignore[attr-defined]
+    halo = replace(config, system=fixed_bits())
+    assert halo.placed is halo.system, "nothing in it asks for hosts"
+    own = replace(config, system=replace(cdfgnn(), partition=gq.EBV(hosts=4)))
+    assert own.placed is own.system, "it was told already"
+
+
+def test_what_speaks_of_rows_of_nodes_refuses_cuts_of_edges() -> None:
+    with pytest.raises(ValueError, match="Theorem 3 is about rows of nodes, got a cut of edges; choose METIS"):
+        gradient_variance(GRAPH, EDGES, SHAPE, workers=4, repeats=2)
+    with pytest.raises(ValueError, match="importance is that of halo rows, got a cut of edges; choose METIS"):
+        importance_ablation(GRAPH, SHAPE, workers=4, system=EDGES)
+
+
+@each("name", SYSTEMS)
+def test_the_run_that_finds_a_link_takes_the_cut_of_every_system(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gnnqlab.launch import calibrate
+
+    class Begun(Exception):
+        pass
+
+    def begin(short: RunConfig, **_: Any) -> None:
+        assert (short.system.partition, short.system.exchange) == (system.partition, system.exchange)
+        raise Begun
+
+    system = make_system(name)
+    monkeypatch.setattr(calibrate, "begin", begin)
+    with pytest.raises(Begun):
+        calibrate._vanilla(RunConfig(graph="digits", system=system), epochs=2)

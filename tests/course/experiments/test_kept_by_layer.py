@@ -1,0 +1,75 @@
+"""What layers keep: by formula, in all what autograd's own graph holds, and no more than the ledger counts."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from gnnqlab.compute.float32 import PLAIN
+from gnnqlab.course.experiments.kept_by_layer import KINDS, kept_by_layer
+from gnnqlab.course.experiments.kept_bytes import by_purpose
+from gnnqlab.graph.generate import sbm
+from gnnqlab.nn import ModelSettings
+from tests.cases import each
+
+NODES, HIDDEN = 200, 16
+GRAPH = sbm(NODES, 4, 6, features=HIDDEN)
+MATRIX = NODES * HIDDEN * 4
+STATS = NODES * 2 * 4
+"""Mean and deviation of each row."""
+
+
+@cache
+def kept(model: str, keep: str = "all", workers: int = 1) -> dict[tuple[int, str], int]:
+    shape = ModelSettings(name=model, layers=3, hidden=HIDDEN)
+    found = kept_by_layer(GRAPH, shape, keep, workers=workers)
+    return {place: count for place, count in found.items() if place[1] != "loss"}
+
+
+def test_a_gcn_keeps_sums_and_what_its_norms_take():
+    """Its last layer projects to classes before it sums, so its weights' gradient takes rows."""
+    norms = MATRIX + STATS
+    assert kept("gcn") == {
+        (0, "sums"): MATRIX, (0, "norms"): norms, (1, "sums"): MATRIX, (1, "norms"): norms, (2, "rows"): MATRIX,
+    }  # fmt: skip
+    assert kept("gcn", "sums") == {
+        (0, "sums"): MATRIX, (0, "norms"): STATS, (1, "sums"): MATRIX, (1, "norms"): STATS,
+    }  # fmt: skip
+    assert kept("gcn", "nothing") == {(0, "norms"): STATS, (1, "rows"): MATRIX, (1, "norms"): STATS}
+
+
+def test_a_graphsage_keeps_its_own_rows_too():
+    """Those of the first layer are the features, which are there anyway."""
+    assert kept("graphsage") == kept("gcn") | {(1, "rows"): MATRIX}
+
+
+@each("model", ["gcn", "gcnii", "graphsage", "jknet"])
+def test_products_and_norms_add_up_to_what_autograd_holds(model):
+    """Counted another way: along the nodes of autograd's graph, by the kind of node, from the loss back; so rows that
+    both an activation and a product keep are there those of the product."""
+    shape = ModelSettings(name=model, layers=3, hidden=HIDDEN)
+    held = by_purpose(GRAPH, shape, PLAIN)
+    of_kind = {kind: sum(count for (_, of), count in kept(model).items() if of == kind) for kind in KINDS}
+    assert sum(of_kind.values()) == held["inputs of products"] + held["norms"] > 0
+    assert of_kind["attention"] == of_kind["others"] == 0
+
+
+def test_attention_keeps_projected_rows_logits_and_sums():
+    """z and the attended rows, and of its one head two logits, the largest one and the sum."""
+    found, alone = kept("gat"), NODES * 4 * 4
+    assert found[0, "attention"] == found[1, "attention"] == 2 * MATRIX + alone
+    assert found[1, "rows"] == MATRIX
+
+
+def test_sums_without_weights_are_called_sums_whoever_keeps_them():
+    assert {kind for _, kind in kept("gcnii", "sums")} == {"sums"}
+    assert kept("sgc", "nothing") == {}
+
+
+def test_two_workers_keep_of_their_own_rows():
+    found, one = kept("gcn", workers=2), kept("gcn")
+    assert found.keys() == one.keys()
+    assert all(found[place] == pytest.approx(one[place] / 2, rel=0.1) for place in one)
+    with pytest.raises(ValueError, match="2 workers would have to send twice"):
+        kept("gcn", "nothing", workers=2)

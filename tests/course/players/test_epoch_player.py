@@ -1,0 +1,169 @@
+"""An epoch played: steps in their order, rows where they are, words with the epoch's own numbers."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import gnnqlab as gq
+from gnnqlab import course
+from gnnqlab.course.players.epoch_player import EpochModel, EpochPlayer, _EpochControls
+from gnnqlab.course.players.epoch_views import draw_epoch_step, draw_film, moving
+from gnnqlab.course.players.epoch_walk import WAYS, EpochWalk
+from gnnqlab.course.players.epoch_words import say_step
+
+
+@pytest.fixture(scope="module")
+def player() -> EpochPlayer:
+    return gq.EpochPlayer(gq.partition(course.ten_nodes(), course.Halves(), workers=2), epochs=2)
+
+
+def walk(player: EpochPlayer, way: str) -> EpochWalk:
+    return player.model.walk_of(way)
+
+
+def order(walk: EpochWalk, layer: int = 0, direction: str = "forward") -> list[str]:
+    places = [step.place for step in walk.steps]
+    return [
+        step.what
+        for step, place in zip(walk.steps, places)
+        if place is not None and (place.layer, place.direction) == (layer, direction)
+    ]
+
+
+def test_each_schedule_has_its_own_order(player: EpochPlayer) -> None:
+    assert order(walk(player, "vanilla")) == ["encode", "post", "wait", "decode", "central", "marginal"]
+    assert order(walk(player, "overlapped")) == ["encode", "post", "central", "wait", "decode", "marginal"]
+    assert order(walk(player, "stale")) == ["central", "wait", "decode", "encode", "post", "marginal"]
+    for way in WAYS:
+        names = [step.what for step in walk(player, way).steps]
+        assert names[0] == "start" and names[-1] == "update" and names.count("loss") == names.count("reduce") == 1
+        assert names.index("loss") < names.index("reduce")
+    stale = [step.what for step in walk(player, "stale").steps]
+    assert stale[stale.index("reduce") + 1 :] == ["encode", "post"] * 2 + ["update"], (
+        "held back until weights are summed"
+    )
+
+
+def test_rows_set_out_and_come(player: EpochPlayer) -> None:
+    for way in ("vanilla", "overlapped"):
+        found = walk(player, way)
+        at = {step.name: step for step in found.steps}
+        post, wait = at["post, layer 1 forward"], at["wait, layer 1 forward"]
+        shares = [
+            [gone for flight, gone in found.under_way(step.cursor) if flight.rows.place == post.place]
+            for step in found.steps
+        ]
+        between = shares[post.number : wait.number + 1]
+        assert all(len(some) == 2 for some in between) and sum(map(len, shares)) == 2 * len(between)
+        assert [some[0] for some in between] == sorted(some[0] for some in between)
+    assert len(between) == 3, "central rows pass in between"
+
+
+def test_old_rows_are_under_way_from_epoch_to_epoch(player: EpochPlayer) -> None:
+    found = walk(player, "stale")
+    assert len(found.flights) == 2 * len(found.facts.sent)
+    ends = [{flight.rows for flight, _ in found.under_way(step.cursor)} for step in (found.steps[0], found.steps[-1])]
+    assert ends[0] == ends[1] == set(found.facts.sent)
+    at = {step.name: step for step in found.steps}
+    assert "left in the epoch before" in say_step(found, at["wait, layer 2 forward"])
+
+
+def test_words_have_the_numbers_of_the_epoch(player: EpochPlayer) -> None:
+    found = walk(player, "two bits")
+    at = {step.name: step for step in found.steps}
+    assert "rows of nodes 3 and 4 for worker 1: 2 × 8 numbers in 2 bits, 20 bytes" in say_step(
+        found, at["encode, layer 1 forward"]
+    )
+    assert "40 bytes set out" in say_step(found, at["post, layer 1 forward"])
+    assert f"loss {found.facts.loss:.4f} = {found.facts.losses[0]:.4f} of worker 0" in say_step(found, at["loss"])
+    assert "122 weights (488 bytes" in say_step(found, at["reduce"])
+    assert f"{found.num_bytes} bytes of rows" in say_step(found, at["update"]) and found.num_bytes == 152
+    central = say_step(walk(player, "overlapped"), walk(player, "overlapped").steps[3])
+    assert "nodes 0, 1 and 2 on worker 0" in central and "Meanwhile 128 bytes are under way" in central
+
+
+def test_dots_carry_their_bits_along_cut_edges(player: EpochPlayer) -> None:
+    found = walk(player, "two bits")
+    at = {step.name: step for step in found.steps}
+    _, forward, cursor = moving(found, at["post, layer 1 forward"])
+    assert forward["text"] == ["2b"] * 4 and set(forward["marker"]["symbol"]) == {"circle"}
+    assert cursor["x"] == [at["post, layer 1 forward"].cursor] * 2
+    # From 3 at (2.2, 1.8) to 5 at (4.0, 1.4): a sixth of the way, and beside the edge.
+    assert forward["x"][0] == pytest.approx(2.2 + 1.8 / 6, abs=0.12)
+    _, backward, _ = moving(found, at["post, layer 2 backward"])
+    assert set(backward["marker"]["symbol"]) == {"diamond"}
+    assert backward["x"][0] == pytest.approx(2.2 + 1.8 / 6, abs=0.12), "the copy of 5 is used at 3, and goes home"
+    ring, nothing, _ = moving(found, at["central, layer 1 forward"])
+    assert len(ring["x"]) == 6 and nothing["x"] == []
+
+
+def test_lanes_have_every_part_of_every_worker(player: EpochPlayer) -> None:
+    found = walk(player, "overlapped")
+    shown = draw_epoch_step(found, found.steps[2], dark=True)
+    bars = {trace.name: trace for trace in shown.figure.data if trace.type == "bar"}
+    for what, label in (("wait", "wait"), ("central", "central rows"), ("reduce", "sum gradients")):
+        numbers = [step.number for step in found.steps if step.what == what]
+        assert list(bars[label].base) == numbers * 2 and set(bars[label].y) == {"worker 0", "worker 1"}
+    assert len(bars["bytes under way"].x) == len(found.flights)
+    assert shown.frame["bytes"].tolist() == [64, 64] and (shown.frame["took here (ms)"] > 0).all()
+
+
+def test_a_film_plays_without_a_kernel(player: EpochPlayer, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = walk(player, "vanilla")
+    film = draw_film(found).figure
+    assert len(film.frames) == len(found.steps) == len(film.layout.sliders[0].steps)
+    assert [film.data[number].name for number in film.frames[0].traces] == ["computes now", "row under way", "now"]
+    cursors = [frame.data[2].x[0] for frame in film.frames]
+    assert cursors == [step.cursor for step in found.steps]
+    monkeypatch.setenv("GNNQLAB_STATIC", "1")
+    monkeypatch.setattr("gnnqlab.lab.figures.bundle.svg_of", lambda figure: None)
+    outputs, _ = player._repr_mimebundle_()
+    assert len(outputs["application/vnd.plotly.v1+json"]["frames"]) == len(found.steps)
+    assert "worker 0 writes rows" in outputs["text/html"].lower()
+
+
+def test_the_page_holds_every_way_and_fetches_nothing(player: EpochPlayer, tmp_path: Path) -> None:
+    page = player.export(tmp_path / "new" / "epoch.html").read_text()
+    held = json.loads(page.partition('id="epoch">')[2].partition("</script>")[0])
+    assert set(held) == set(WAYS)
+    for name, way in held.items():
+        steps = len(walk(player, name).steps)
+        assert len(way["words"]) == len(way["light"]["frames"]) == len(way["dark"]["titles"]) == steps
+    assert "default-src 'none'" in page and 'value="vanilla" checked' in page
+    assert not re.search(r"(src|href)=[\"']?http", page.partition('id="plotly"')[0])
+    with pytest.raises(ValueError, match=r"must end in \.html, got 'epoch\.mp4'"):
+        player.export(tmp_path / "epoch.mp4")
+
+
+def test_controls_step_switch_and_play(player: EpochPlayer) -> None:
+    view = _EpochControls(EpochModel(player.walk.parts, epochs=2))
+    assert view.play.max == view.step.max == 28 and view.back.disabled
+    view.play.value = 4
+    assert view.step.value == 4 and "4 · Bytes are waited for" in view.figure.layout["title"]["text"]
+    view.way.value = "overlapped"
+    assert view.model.step == "central, layer 1 forward" and "Meanwhile 128 bytes" in view.words.value
+    view.next.click()
+    assert view.step.value == view.play.value == 5
+    view.step.value = 28
+    assert view.next.disabled
+
+
+def test_what_cannot_be_played_is_refused(player: EpochPlayer) -> None:
+    parts = player.walk.parts
+    with pytest.raises(ValueError, match="one of vanilla, two bits, overlapped, stale, cached, got 'fast'"):
+        gq.EpochPlayer(parts, way="fast")
+    with pytest.raises(ValueError, match=r"some of whose edges are cut, got a cut of nodes on 1 worker"):
+        gq.EpochPlayer(gq.partition(course.ten_nodes(), course.Halves(), workers=1))
+    with pytest.raises(ValueError, match="a cut of edges on 2 worker"):
+        gq.EpochPlayer(gq.partition(course.ten_nodes(), gq.EBV(), workers=2))
+    with pytest.raises(KeyError, match="a step must be one of start, encode"):
+        player["decide"]
+
+
+def test_what_is_neither_run_nor_partition_is_told_what_to_take() -> None:
+    with pytest.raises(TypeError, match=r"of a run, or trained on a partition, got 'a graph'; take gq.launch"):
+        EpochPlayer("a graph")  # type: ignore[arg-type]

@@ -1,0 +1,67 @@
+"""Theorem 1 beside what real messages show."""
+
+import pytest
+import torch
+
+from gnnqlab.course.error_views import decoded_draws, error_clouds, variance_chart, variance_table
+from gnnqlab.course.experiments.real_message import RealMessage
+
+
+@pytest.fixture(scope="module")
+def message() -> RealMessage:
+    rows = torch.randn(30, 24, generator=torch.Generator().manual_seed(2)).relu()
+    return RealMessage(rows, torch.arange(30), 0, 1, layer=1, epoch=0, seed=5)
+
+
+@pytest.fixture(scope="module")
+def table(message: RealMessage):
+    return variance_table(message, draws=200)
+
+
+def test_the_measured_variance_is_the_exact_one(table) -> None:
+    # Two standard errors hold 95 %; of four widths with shared noise five hold them all.
+    assert ((table["measured"] - table["exact"]).abs() < 2.5 * table["± two"]).all()
+    assert table["average"].tolist() == pytest.approx([1 / 6] * 4) and table["worst"].tolist() == pytest.approx(
+        [1 / 4] * 4
+    )
+
+
+def test_zeros_make_it_smaller_than_the_average(table) -> None:
+    """Half the elements of a ReLU row are zeros, which stand on a mark."""
+    assert (table["exact"] < 0.65 * table["average"]).all()
+
+
+def test_there_is_no_bias(table, message: RealMessage) -> None:
+    # One element's error is at most a step, so its deviation is at most half; 200 draws of 30 x 24 of them.
+    assert (table["bias"].abs() < 5 * 0.5 / (200 * 30 * 24) ** 0.5).all()
+
+
+def test_one_row_alone(message: RealMessage) -> None:
+    one = variance_table(message, node=7, widths=(2,), draws=50)
+    errors = decoded_draws(message, 2, 50)[:, 7] - message.rows[7]
+    scale = float(message.rows[7].max() - message.rows[7].min()) / 3
+    assert one["measured"].iloc[0] == pytest.approx(float((errors**2).sum(dim=1).mean()) / (24 * scale**2), rel=1e-4)
+    with pytest.raises(ValueError, match="node must be one whose row is in the message"):
+        variance_table(message, node=99, draws=2)
+
+
+def test_clouds_shrink_with_every_width(message: RealMessage) -> None:
+    shown = error_clouds(message)
+    assert shown.frame["spread"].is_monotonic_decreasing
+    titles = [note.text.partition("<br>")[0] for note in shown.figure.layout.annotations]
+    assert titles == ["1 bit", "2 bits", "4 bits", "8 bits"]
+    assert shown.frame["elements"].tolist() == [int((message.rows > 0).sum())] * 4, "zeros are left out"
+
+
+def test_the_chart_shows_the_table(message: RealMessage) -> None:
+    shown = variance_chart(message, draws=20, widths=(2, 8))
+    measured = next(trace for trace in shown.figure.data if trace.name == "measured, 20 messages")
+    assert list(measured.y) == shown.frame["measured"].tolist()
+    assert "average 1/6" in shown.figure.layout.meta["caption"]
+
+
+def test_a_constant_row_has_no_variance() -> None:
+    rows = torch.tensor([[1.0, 1.0], [0.0, 1.0]])
+    message = RealMessage(rows, torch.tensor([0, 1]), 0, 1, layer=1, epoch=0, seed=0)
+    table = variance_table(message, draws=5)
+    assert table["measured"].tolist() == [0] * 4 and table["bias"].tolist() == [0] * 4

@@ -1,0 +1,65 @@
+"""The course's ten nodes: what a reader counts by hand is what the library counts."""
+
+import pytest
+
+import gnnqlab as gq
+from gnnqlab import course
+from gnnqlab.course.exercises import EXERCISES, check
+
+
+@pytest.fixture(scope="module")
+def parts():
+    return gq.partition(course.ten_nodes(), course.Halves(), workers=2)
+
+
+def test_the_rows_that_travel_are_those_of_the_drawing(parts) -> None:
+    assert parts.quality.halo_rows.tolist() == [[0, 2], [2, 0]]
+    assert parts.quality.edge_cut == 6, "three edges, both ways"
+
+
+def test_metis_cuts_about_as_few_edges_as_the_halves() -> None:
+    # On so small a graph METIS finds the two groups at most calls, not at all of them.
+    quality = gq.partition(course.ten_nodes(), gq.METIS(), workers=2).quality
+    assert quality.edge_cut <= 10, "five edges, both ways"
+
+
+def test_the_drawing_shows_owners_kinds_and_cut_edges(parts) -> None:
+    shown = course.draw(parts)
+    assert (
+        shown.frame["kind"].tolist() == ["central"] * 3 + ["marginal"] * 3 + ["central", "marginal"] + ["central"] * 2
+    )
+    names = [trace["name"] for trace in shown.figure.to_dict()["data"]]
+    assert names[:2] == ["edge inside a worker", "cut edge"]
+    assert "worker 0, marginal" in names and "worker 1, central" in names
+    assert "3 of 17 edges are cut; marginal nodes are 3, 4, 5, 7" in shown.figure.layout.meta["caption"]
+
+
+def test_another_graph_is_not_drawn() -> None:
+    with pytest.raises(ValueError, match="only the graph of ten nodes has places"):
+        course.draw(gq.partition(gq.load("sbm:40,2,4"), gq.Random(), workers=2))
+
+
+def test_the_answers_of_the_first_notebook_are_right() -> None:
+    from gnnqlab.kernels.codec.rows import row_bytes
+
+    assert EXERCISES["01.payload"].right == row_bytes(256, 2)
+    assert EXERCISES["01.ratio"].right == 4 * 256 / (row_bytes(256, 2) + 8)
+
+    class SevenMoved:
+        def cut(self, graph, workers):
+            halves = course.Halves().cut(graph, workers)
+            halves.owner[7] = 0
+            return halves
+
+    moved = gq.partition(course.ten_nodes(), SevenMoved(), workers=2)
+    assert EXERCISES["01.rows"].right == moved.quality.halo_rows.sum()
+
+
+def test_an_answer_may_be_rounded(capsys: pytest.CaptureFixture[str]) -> None:
+    check("01.ratio", 14.2)
+    assert capsys.readouterr().out.startswith("Right")
+
+
+def test_an_unknown_exercise_is_refused() -> None:
+    with pytest.raises(ValueError, match="an exercise must be one of .*got '01.none'"):
+        check("01.none", 1)
