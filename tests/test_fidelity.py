@@ -31,7 +31,7 @@ class Item:
     """One row."""
 
     homes: str
-    """``module:name`` in gnnqlab, several separated by blanks."""
+    """``module:name`` in gnnqlab, or in benchmarks, several separated by blanks."""
     cites: str
     """Words that stand in the file of one home."""
     tests: str
@@ -482,13 +482,13 @@ ITEMS = {
         "gnnqlab bench minibatch prints it over links between processes, not on several GPUs, and no notebook shows it",
     ),
     "TG-F10..F14, T2": Item(
-        "benchmarks.kernels.int8:measure_dense benchmarks.kernels.int8:measure_edges",
+        "benchmarks.studies.int8:measure_dense benchmarks.studies.int8:measure_edges",
         "Fig. 12",
         "benchmarks/test_int8.py::test_products_and_trainings_are_measured",
         (("15", "product of 256"),),
     ),
     "TG-F16": Item(
-        "kernels.dense.code_rows:PairedRows compute.code_sums:rows_to_sum benchmarks.kernels.int8:measure_edges",
+        "kernels.dense.code_rows:PairedRows compute.code_sums:rows_to_sum benchmarks.studies.int8:measure_edges",
         "(Chen et al., SC 2023, Fig. 16)",
         "kernels/test_code_rows.py::test_sums_have_the_bits_of_unpacked_codes "
         "compute/test_code_sums.py::test_sums_and_gradients_do_not_depend_on_packing "
@@ -606,7 +606,7 @@ def test_every_home_is_there_and_cites_its_item(name: str) -> None:
     texts = []
     for home in ITEMS[name].homes.split():
         module, _, path = home.partition(":")
-        found: object = importlib.import_module(f"gnnqlab.{module}")
+        found: object = importlib.import_module(module if module.startswith("benchmarks.") else f"gnnqlab.{module}")
         file = Path(str(inspect.getsourcefile(found)))  # type: ignore[arg-type]
         for part in path.split("."):
             found = getattr(found, part)

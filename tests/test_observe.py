@@ -21,8 +21,7 @@ from gnnqlab.observe import (
     PhaseEnded,
     observers_named,
 )
-from gnnqlab.systems import fixed_bits
-from gnnqlab.systems.recipes import sancus, vanilla
+from gnnqlab.systems import fixed_bits, sancus, vanilla
 from gnnqlab.train.loop.clock import Clock
 from tests.graphs import random_graph
 from tests.observers import Bytes, Events, Failing

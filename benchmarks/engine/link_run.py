@@ -214,7 +214,7 @@ def wire_itself(
 
 def fit_alone(config: RunConfig, folder: Path, rank: int, workers: int, heartbeat: Heartbeat) -> None:
     """Train with every message of a training pass left out; what comes out is of no use but for its time."""
-    from gnnqlab.message.transport.transport import transport
+    from gnnqlab.message.transport import transport
     from gnnqlab.train.loop.fit import fit
 
     transport.TRANSPORTS[config.train.transport] = Silent

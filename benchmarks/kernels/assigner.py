@@ -30,7 +30,7 @@ def assigner(repeats: int = 7) -> list[dict[str, Any]]:
     """Measure time and gap of the solver alone, and its time beside HiGHS's.
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+        Rows as :func:`benchmarks.registry.measure` describes them.
     """
     rows = []
     for transport in ("ring", "direct"):

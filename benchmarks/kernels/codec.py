@@ -43,7 +43,7 @@ def codec(repeats: int = 15, threads: tuple[int, ...] | None = None) -> list[dic
     """Measure with one thread and with two pinned ones (where there are two cores).
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them; values in GB/s of float32 message bytes.
+        Rows as :func:`benchmarks.registry.measure` describes them; values in GB/s of float32 message bytes.
     """
     return run_each(__name__ + ":measure_threads", threads=threads, repeats=repeats)
 

@@ -59,7 +59,7 @@ def exchange(repeats: int = 9, num_rows: int = 40_000, link: str = LINK) -> list
     """Measure the exchange of ``num_rows`` rows a side; about a minute on two cores.
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+        Rows as :func:`benchmarks.registry.measure` describes them.
     """
     from gnnqlab.launch.emulated import EmulatedHosts, available
 

@@ -39,7 +39,7 @@ def gpu(repeats: int = 15) -> list[dict[str, Any]]:
     """Measure codec, noise, sums, attention and products of int8 codes on the first CUDA device.
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them; the device's name is in the case.
+        Rows as :func:`benchmarks.registry.measure` describes them; the device's name is in the case.
 
     Raises:
         RuntimeError: if there is no CUDA device or its kernels were not built.

@@ -35,7 +35,7 @@ def nodewise(
         models: whose epochs are measured, some of `MODELS`; none: passes alone.
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+        Rows as :func:`benchmarks.registry.measure` describes them.
 
     Raises:
         ValueError: if there is nothing to repeat, or epochs of a model are not measured here.

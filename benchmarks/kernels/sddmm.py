@@ -30,7 +30,7 @@ def sddmm(repeats: int = 5, threads: tuple[int, ...] | None = None) -> list[dict
     """Measure attention with one thread and with two pinned ones (where there are two cores).
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+        Rows as :func:`benchmarks.registry.measure` describes them.
     """
     return run_each(__name__ + ":measure_threads", threads=threads, repeats=repeats)
 

@@ -31,7 +31,7 @@ def tall(repeats: int = 7, threads: tuple[int, ...] | None = None) -> list[dict[
         threads: numbers of threads; by default one and, where there are two cores, two.
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+        Rows as :func:`benchmarks.registry.measure` describes them.
 
     Raises:
         ValueError: if there is nothing to repeat.

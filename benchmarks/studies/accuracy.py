@@ -54,7 +54,7 @@ POINTS = 0.5
 
 
 def _vanilla() -> System:
-    from gnnqlab.systems.recipes import vanilla
+    from gnnqlab.systems import vanilla
 
     return vanilla()
 
@@ -66,7 +66,7 @@ def _fixed(bits: int) -> System:
 
 
 def _sylvie(formula: str = "text") -> System:
-    from gnnqlab.systems.recipes import sylvie
+    from gnnqlab.systems import sylvie
 
     return sylvie(formula=formula)
 
@@ -137,7 +137,7 @@ def accuracy(
         workers: numbers of workers.
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them, values in per cent; a row that compares also
+        Rows as :func:`benchmarks.registry.measure` describes them, values in per cent; a row that compares also
         has ``points``, ours above the rival's, and ``half_interval``.
 
     Raises:

@@ -98,7 +98,7 @@ def caches(
         trainings: folder in which each is kept.
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+        Rows as :func:`benchmarks.registry.measure` describes them.
 
     Raises:
         ValueError: if there is no seed, or no line of such a name.

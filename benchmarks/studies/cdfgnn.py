@@ -105,7 +105,7 @@ def cdfgnn(
         link: between the hosts.
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them; those of scores also have ``points`` and
+        Rows as :func:`benchmarks.registry.measure` describes them; those of scores also have ``points`` and
         ``half_interval``.
 
     Raises:

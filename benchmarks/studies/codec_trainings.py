@@ -61,8 +61,7 @@ def lines(names: Sequence[str] | None = None) -> dict[str, System]:
         ['vanilla', '1-bit-r']
     """
     from gnnqlab.message.codecs.least_variance import LeastVariance
-    from gnnqlab.systems import adaqp_r, fixed_bits, sylvie_r
-    from gnnqlab.systems.recipes import adaqp, sylvie, vanilla
+    from gnnqlab.systems import adaqp, adaqp_r, fixed_bits, sylvie, sylvie_r, vanilla
 
     every = {
         "vanilla": vanilla(),
@@ -101,7 +100,7 @@ def codec_trainings(
         trainings: folder in which each is kept.
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them; those of scores also have ``points`` and
+        Rows as :func:`benchmarks.registry.measure` describes them; those of scores also have ``points`` and
         ``half_interval``, and those of bytes ``low`` and ``high``, the ends of the ratio's 95 % interval.
 
     Raises:

@@ -79,7 +79,7 @@ def codecs(
             :func:`benchmarks.studies.codec_trainings.codec_trainings`.
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+        Rows as :func:`benchmarks.registry.measure` describes them.
 
     Raises:
         ValueError: if an option of trainings comes without ``seeds``, or a model or a part with them, or there is no

@@ -38,7 +38,7 @@ def cuts(graph: str | None = None, repeats: int = 1) -> list[dict[str, Any]]:
         repeats: cuts of each, of which the one with the least processor time counts.
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them. A figure of EBV has EBV with γ = 0 beside it;
+        Rows as :func:`benchmarks.registry.measure` describes them. A figure of EBV has EBV with γ = 0 beside it;
         a ratio above 1 means fewer.
     """
     from gnnqlab.graph.sources import load

@@ -60,7 +60,7 @@ def epoch(
         hosts, workers, epochs, seeds, first_seed: see there.
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+        Rows as :func:`benchmarks.registry.measure` describes them.
 
     Raises:
         ValueError: if an option that belongs to a link comes without one, or a model has no rival here.

@@ -54,7 +54,7 @@ def exact(
         first_seed: of the first of them.
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+        Rows as :func:`benchmarks.registry.measure` describes them.
 
     Raises:
         ValueError: if there is nothing to measure.

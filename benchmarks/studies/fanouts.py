@@ -36,7 +36,7 @@ def fanouts(
         batch_size: training nodes in a batch.
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them, scores in per cent; each also has ``points``,
+        Rows as :func:`benchmarks.registry.measure` describes them, scores in per cent; each also has ``points``,
         above full-graph training's, and ``half_interval``.
 
     Raises:

@@ -64,7 +64,7 @@ def limits(
         epochs: of each run; medians are over those but for the first three.
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them, one a part and one for the epoch, in ms; the
+        Rows as :func:`benchmarks.registry.measure` describes them, one a part and one for the epoch, in ms; the
         ratio is limit over measured, 1 where nothing is left to win.
 
     Raises:

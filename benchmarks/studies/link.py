@@ -70,7 +70,7 @@ def over_link(
         first_seed: of the first of these trainings; the next ones follow.
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+        Rows as :func:`benchmarks.registry.measure` describes them.
     """
     from gnnqlab.launch.calibrate import settle
     from gnnqlab.train.config.configure import configure

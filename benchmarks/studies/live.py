@@ -35,7 +35,7 @@ def live(repeats: int = 8) -> list[dict[str, Any]]:
         repeats: pairs of blocks of 6 s, one with the view and one without.
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+        Rows as :func:`benchmarks.registry.measure` describes them.
     """
     kernel = all(importlib.util.find_spec(name) is not None for name in ("jupyter_client", "ipykernel"))
     found = _in_kernel(repeats) if kernel else alternate(repeats)

@@ -79,7 +79,7 @@ def minibatch(
         first_seed: of the first of them.
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+        Rows as :func:`benchmarks.registry.measure` describes them.
 
     Raises:
         ValueError: if there is nothing to measure, or a model has no mini-batches.

@@ -63,7 +63,7 @@ def predict(
         systems: names of systems; all by default.
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them; the last ones are the median and worst error
+        Rows as :func:`benchmarks.registry.measure` describes them; the last ones are the median and worst error
         of random settings.
 
     Raises:

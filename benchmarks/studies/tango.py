@@ -97,7 +97,7 @@ def tango(
         trainings: folder in which each is kept; those that stand there are not repeated.
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+        Rows as :func:`benchmarks.registry.measure` describes them.
 
     Raises:
         ValueError: if a model is unknown, or there is nothing to train.

@@ -160,7 +160,7 @@ def throughput(
             at least ``SETTLED`` of a system that decides as it goes.
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+        Rows as :func:`benchmarks.registry.measure` describes them.
 
     Raises:
         ValueError: if a model or a system is not among those that can be measured.

@@ -25,7 +25,7 @@ def variance(repeats: int | None = None, graphs: tuple[str, ...] = tuple(GRAPHS)
     """Measure gradient variance; graphs that are not embedded are looked for as ``bench epoch`` does.
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+        Rows as :func:`benchmarks.registry.measure` describes them.
     """
     rows = []
     for name in graphs:

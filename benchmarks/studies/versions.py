@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import gnnqlab
 from benchmarks.engine.progress import Progress
 from benchmarks.engine.rows import row
 from benchmarks.studies.throughput import MODELS
@@ -77,7 +78,7 @@ def versions(
         epochs: of each training; the first two do not count.
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them: seconds of an epoch, the median over epochs
+        Rows as :func:`benchmarks.registry.measure` describes them: seconds of an epoch, the median over epochs
         and repeats, with the smallest and largest of the repeats' ratios.
 
     Raises:
@@ -139,7 +140,7 @@ def _expect_another(other: str) -> None:
         said = found.stderr.strip().splitlines()[-1:] or ["it said nothing"]
         raise ValueError(f"other must be a Python that imports gnnqlab, got {other!r}: {said[0]}")
     where = Path(found.stdout.strip())
-    if where.parent.resolve() == Path(__file__).parent.parent.resolve():
+    if where.parent.resolve() == Path(gnnqlab.__file__).parent.resolve():
         raise ValueError(f"other must have another gnnqlab, got {other!r}, which has this one, {where}")
 
 

@@ -135,7 +135,7 @@ class Bench:
             options["parts"] = tuple(self.parts.split(","))
         if self.computes is not None:
             options["computes"] = tuple(self.computes.split(","))
-        result = benchmarks("engine.registry").measure(self.name, repeats=self.repeats, **options)
+        result = benchmarks("registry").measure(self.name, repeats=self.repeats, **options)
         if not self.json:
             print(f"{result['machine']['processor']}, instruction set {result['machine']['instruction_set']}")
             print(_table(self.name, result["rows"]))
@@ -159,11 +159,15 @@ class Bench:
 
     def _show_kept(self) -> dict[str, Any]:
         """Show all kept tables, or write them as a page."""
-        from gnnqlab.results import HERE, load
-        from gnnqlab.results.page import page
+        from gnnqlab.results import HERE, load, markdown
 
         tables = load(self.results or HERE)
-        text = page(tables)
+        try:
+            text = benchmarks("page").page(tables)
+        except ValueError:
+            if self.page is not None or self.readme is not None:
+                raise
+            text = "\n".join(markdown(table) for table in tables.values())
         if self.page is not None:
             self.page.parent.mkdir(parents=True, exist_ok=True)
             self.page.write_text(text, encoding="utf-8")
@@ -174,7 +178,7 @@ class Bench:
         return {"tables": list(tables.values())}
 
     def _put_systems(self, tables: Mapping[str, Mapping[str, Any]]) -> None:
-        summary = benchmarks("engine.summary")
+        summary = benchmarks("summary")
         assert self.readme is not None
         if "systems" not in tables:
             raise ValueError("there is no kept table of systems; make it with gnnqlab bench systems --keep systems")
@@ -232,7 +236,7 @@ def _named(graphs: str) -> str:
 
 def _table(name: str, rows: list[dict[str, Any]]) -> str:
     """Return a measurement as a person reads it: as its module shows it, or each figure beside its rival."""
-    own = benchmarks("engine.registry").shown(name, rows)
+    own = benchmarks("registry").shown(name, rows)
     return plain_table(benchmarks("engine.rows").cells(rows) if own is None else own)
 
 

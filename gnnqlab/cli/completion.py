@@ -57,7 +57,7 @@ def _names() -> dict[str, list[str]]:
     from gnnqlab.systems.parts import PARTS
 
     try:
-        measurements = sorted(benchmarks("engine.registry").BENCHES)
+        measurements = sorted(benchmarks("registry").BENCHES)
     except ValueError:  # an installed package has the kept tables alone
         measurements = ["results"]
     return {

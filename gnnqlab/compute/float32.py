@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gnnqlab.compute.products import Operand, PassRows, Products, Range
-from gnnqlab.kernels.dense.dense import tall
+from gnnqlab.kernels.dense import tall
 from gnnqlab.kernels.sparse import aggregate as sparse
 from gnnqlab.kernels.sparse import attention
 from gnnqlab.kernels.sparse.adjacency import Adjacency

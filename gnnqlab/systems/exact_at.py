@@ -34,7 +34,7 @@ def exact_at(system: System, *points: str, since: int = 0, name: str | None = No
         ('fixed-bits, backward 1 exact from epoch 30', Fixed(bits=2), ('backward 1',))
     """
     if not isinstance(system, System):
-        raise TypeError(f"system must be a System, as gnnqlab.systems.recipes.adaqp() makes one, got {system!r}")
+        raise TypeError(f"system must be a System, as gq.systems.adaqp() makes one, got {system!r}")
     when = f" from epoch {since}" if since else ""
     made = around(ExactAt(at=points, since=since), system.bits)
     return replace(system, name=name or f"{system.name}, {', '.join(points)} exact{when}", bits=made)

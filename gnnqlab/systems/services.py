@@ -28,7 +28,7 @@ def with_every_service(system: System) -> System:
     float32 parameters of a quantized row become bfloat16. Schedules with old rows, samplers, caches and bits stay.
 
     Example:
-        >>> from gnnqlab.systems.recipes import bns_gcn, vanilla
+        >>> from gnnqlab.systems import bns_gcn, vanilla
         >>> with_every_service(vanilla()).schedule, with_every_service(bns_gcn(p=0.2)).name
         (Overlapped(), 'bns-gcn+')
     """

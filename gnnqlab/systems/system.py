@@ -81,7 +81,7 @@ class System:
         """Whether a receiver may use a row in another epoch than that of its post.
 
         Example:
-            >>> from gnnqlab.systems.recipes import pipegcn, vanilla
+            >>> from gnnqlab.systems import pipegcn, vanilla
             >>> pipegcn().keeps_rows, vanilla().keeps_rows
             (True, False)
         """
@@ -100,7 +100,7 @@ class System:
         this first, so that a measurement is of the cut on which a run trains.
 
         Example:
-            >>> from gnnqlab.systems.recipes import cdfgnn
+            >>> from gnnqlab.systems import cdfgnn
             >>> cdfgnn().on_hosts(2).partition.hosts
             2
         """

@@ -47,7 +47,7 @@ def by_workers(
 
     Example:
         >>> from gnnqlab.graph import load
-        >>> from gnnqlab.systems.recipes import cagnet, sar
+        >>> from gnnqlab.systems import cagnet, sar
         >>> shape = ModelSettings(layers=2, hidden=8)
         >>> found = by_workers(load("sbm:60,3,6"), {"CAGNET": cagnet()}, shape, workers=(1, 2), tried_up_to=1)
         >>> found["bytes"].tolist(), found["memory_bytes"].isna().tolist()  # 60 * 4 * (8 + 8 + 3 + 3)

@@ -72,7 +72,7 @@ def looks_of(model: ModelSettings, *, features: int, classes: int, system: Syste
         system: may have dropped rows summed before they are projected.
 
     Example:
-        >>> from gnnqlab.systems.recipes import vanilla
+        >>> from gnnqlab.systems import vanilla
         >>> found = looks_of(ModelSettings(layers=2, hidden=8), features=4, classes=3, system=vanilla())
         >>> [(each.kind, each.columns, each.out) for each in found]
         [('convolve', 4, 8), ('aggregate', 3, 3)]
@@ -101,7 +101,7 @@ def epoch_bytes(
         ValueError: if widths differ from row to row, or a part has no formula.
 
     Example:
-        >>> from gnnqlab.systems.recipes import cagnet
+        >>> from gnnqlab.systems import cagnet
         >>> shape, sizes = ModelSettings(layers=2, hidden=8), Sizes(num_nodes=10, workers=3)
         >>> epoch_bytes(cagnet(), shape, sizes, features=4, classes=3)  # 2 * 10 * 4 * (4 + 8 + 3 + 3)
         1440.0

@@ -51,7 +51,7 @@ def foreseen_memory(
     Example:
         >>> from dataclasses import replace
         >>> from gnnqlab.partition import Random
-        >>> from gnnqlab.systems.recipes import vanilla
+        >>> from gnnqlab.systems import vanilla
         >>> recipe = replace(vanilla(), partition=Random())
         >>> found = foreseen_memory("sbm:60,3,6", ModelSettings(layers=2, hidden=8), recipe, workers=2)
         >>> list(found)

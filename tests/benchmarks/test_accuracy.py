@@ -14,7 +14,7 @@ from benchmarks.studies.accuracy import CONTESTANTS, ORDER, accuracy, table
 from gnnqlab.course.experiments.staleness_modes import stale_share
 from gnnqlab.exchange.schedules.pipeline import AdaptivePipeline, Pipelined
 from gnnqlab.exchange.schedules.schedule import Overlapped
-from gnnqlab.systems.recipes import sylvie
+from gnnqlab.systems import sylvie
 
 
 def trainings(*scores: float, bits: float = 4.0, stale: float = 0.0) -> list[Training]:

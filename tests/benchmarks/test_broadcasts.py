@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.engine.registry import BENCHES
 from benchmarks.engine.training import Training
+from benchmarks.registry import BENCHES
 from benchmarks.studies.broadcasts import LINES, avoided, broadcasts, lines, shown
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.engine.registry import BENCHES
 from benchmarks.engine.training import Training
+from benchmarks.registry import BENCHES
 from benchmarks.studies.caches import CACHES, CODECS, caches, compared, cost_of_choosing, lines
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.engine.registry import measure
-from benchmarks.kernels import compute as bench
+from benchmarks.registry import measure
+from benchmarks.studies import compute as bench
 
 
 def test_one_model_has_time_memory_and_scores(monkeypatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.engine.registry import measure
+from benchmarks.registry import measure
 from benchmarks.studies import exact as bench
 
 

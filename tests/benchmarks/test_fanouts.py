@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.engine.registry import BENCHES
+from benchmarks.registry import BENCHES
 from benchmarks.studies.fanouts import FANOUTS, fanouts, table
 
 

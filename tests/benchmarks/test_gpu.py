@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from benchmarks.engine.registry import measure
 from benchmarks.kernels import gpu, pinned
 from benchmarks.kernels.spmm import power_law
+from benchmarks.registry import measure
 from gnnqlab.kernels.sparse.aggregate import spmm
 
 FIELDS = {"case", "figure", "value", "unit", "rival", "rival_value", "ratio", "goal", "reached"}

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.engine.registry import measure
-from benchmarks.kernels import int8 as bench
 from benchmarks.kernels import rounding
+from benchmarks.registry import measure
+from benchmarks.studies import int8 as bench
 from benchmarks.studies.tango import LOGITS, ROUNDED
 from gnnqlab.kernels.dense.int8_mm import int8_instructions
 

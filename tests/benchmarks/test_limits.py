@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.engine.registry import BENCHES, measure
+from benchmarks.registry import BENCHES, measure
 from benchmarks.studies.limits import limits, shown, table
 from gnnqlab.course.experiments.limits import limits_table
 

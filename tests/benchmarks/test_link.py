@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.engine.link_run import Measured, wire_itself, wire_share
-from benchmarks.engine.registry import measure
+from benchmarks.registry import measure
 from benchmarks.studies.link import _Table, over_link
 from gnnqlab.cli import main
 

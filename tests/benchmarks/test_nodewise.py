@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from benchmarks.engine.registry import BENCHES
 from benchmarks.kernels.nodewise import ACTIVATIONS, JUMPS, MODELS, measure, nodewise
+from benchmarks.registry import BENCHES
 
 
 def test_passes_and_epochs_are_measured() -> None:

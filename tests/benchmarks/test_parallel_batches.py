@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from benchmarks.engine.registry import measure
+from benchmarks.registry import measure
 from benchmarks.studies import parallel_batches as bench
 from benchmarks.studies import parallel_batches_run
 from benchmarks.studies.parallel_batches_run import Found, read_found, write_plan

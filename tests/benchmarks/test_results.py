@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import gnnqlab as gq
-from benchmarks.engine.summary import END, START, put_between, summary
+from benchmarks.page import page
+from benchmarks.summary import END, START, put_between, summary
 from gnnqlab.cli import main
 from gnnqlab.cli.bench import _named
 from gnnqlab.results import bench_results, join, keep, load, markdown
-from gnnqlab.results.page import page
 from gnnqlab.train.records.provenance import machine
 
 ROWS = [{"system": "vanilla", "epoch_s": 1.25, "workers": 2}, {"system": "adaqp", "error": "a | b"}]
@@ -78,7 +78,7 @@ def test_the_command_keeps_and_joins(tmp_path, monkeypatch, capsys):
         asked.append(options)
         return {"bench": name, "machine": machine(), "rows": [gq_row(f"seed {options['first_seed']}")]}
 
-    monkeypatch.setattr("benchmarks.engine.registry.measure", measure)
+    monkeypatch.setattr("benchmarks.registry.measure", measure)
     for seed in ("0", "5"):
         words = ["bench", "accuracy", "--seeds", "5", "--first-seed", seed, "--keep", "accuracy"]
         main([*words, "--results", str(tmp_path)])
@@ -96,7 +96,7 @@ def test_a_table_of_another_machine_is_refused_before_anything_is_measured(tmp_p
     path = keep("epoch", [line("a", 1.0)], command="first", folder=tmp_path)
     table = json.loads(path.read_text())
     path.write_text(json.dumps({**table, "machine": {**table["machine"], "cores": 999}}))
-    monkeypatch.setattr("benchmarks.engine.registry.measure", lambda *_, **__: pytest.fail("measured for nothing"))
+    monkeypatch.setattr("benchmarks.registry.measure", lambda *_, **__: pytest.fail("measured for nothing"))
     with pytest.raises(SystemExit):
         main(["bench", "epoch", "--keep", "epoch", "--results", str(tmp_path)])
     assert "keep them under another name" in capsys.readouterr().err
@@ -104,7 +104,7 @@ def test_a_table_of_another_machine_is_refused_before_anything_is_measured(tmp_p
 
 def test_what_cannot_be_joined_is_kept_beside_it(tmp_path, monkeypatch, capsys):
     twice = {"bench": "epoch", "machine": machine(), "rows": [gq_row("same"), gq_row("same")]}
-    monkeypatch.setattr("benchmarks.engine.registry.measure", lambda *_, **__: twice)
+    monkeypatch.setattr("benchmarks.registry.measure", lambda *_, **__: twice)
     keep("epoch", [line("a", 1.0)], command="first", folder=tmp_path)
     main(["bench", "epoch", "--keep", "epoch", "--results", str(tmp_path)])
     said = capsys.readouterr()

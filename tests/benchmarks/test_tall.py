@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.engine.registry import BENCHES
 from benchmarks.kernels.tall import SHAPES, measure, tall
+from benchmarks.registry import BENCHES
 
 
 def test_products_and_epochs_are_measured() -> None:

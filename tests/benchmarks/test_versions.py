@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.engine.registry import BENCHES
+from benchmarks.registry import BENCHES
 from benchmarks.studies.versions import versions
 
 _OTHER = """

@@ -16,8 +16,7 @@ from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
-from gnnqlab.systems import make_system
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import make_system, vanilla
 from gnnqlab.train.config.run_config import RunConfig, TrainSettings
 from gnnqlab.train.loop.node_labels import label_objective
 from gnnqlab.train.loop.trainer import Trainer

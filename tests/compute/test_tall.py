@@ -10,7 +10,7 @@ from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.kernels.dense.tall import own_products
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random, build_shard
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import vanilla
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.node_labels import label_objective
 from gnnqlab.train.loop.trainer import Trainer, worker_trainer

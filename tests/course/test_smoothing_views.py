@@ -7,7 +7,7 @@ import pytest
 
 from gnnqlab.course.experiments.smoothing import smoothed
 from gnnqlab.course.smoothing_views import draw_smoothing
-from gnnqlab.systems.recipes import pipegcn
+from gnnqlab.systems import pipegcn
 from tests.cases import each
 
 

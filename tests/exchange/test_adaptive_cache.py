@@ -12,8 +12,7 @@ from gnnqlab.exchange import Overlapped, Synchronous
 from gnnqlab.message import AdaptiveCache, Linear, Stochastic
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random, build_shard
-from gnnqlab.systems import fixed_bits
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import fixed_bits, vanilla
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.node_labels import label_objective
 from gnnqlab.train.loop.trainer import Trainer, worker_trainer

@@ -18,8 +18,7 @@ from gnnqlab.nn import LocalGraph, ModelSettings
 from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.seat import Seat
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers, exact_trainer
-from gnnqlab.systems import make_system, sancus_q
-from gnnqlab.systems.recipes import cagnet, sancus
+from gnnqlab.systems import cagnet, make_system, sancus, sancus_q
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.trainer import worker_trainer
 from tests.agreement import assert_same_training

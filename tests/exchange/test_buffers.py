@@ -16,7 +16,7 @@ from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import vanilla
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.records.ledger import standing
 from tests.cases import each

@@ -14,8 +14,7 @@ from gnnqlab.message import BoundarySampling, Stochastic
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.partition import Random, build_shard
-from gnnqlab.systems import System
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import System, vanilla
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.node_labels import label_objective
 from gnnqlab.train.loop.trainer import Trainer, worker_trainer

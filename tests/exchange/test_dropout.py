@@ -21,8 +21,7 @@ from gnnqlab.message import BoundarySampling, Unchanged
 from gnnqlab.nn import ModelSettings, build_model
 from gnnqlab.nn.row_passes import RowPasses
 from gnnqlab.partition import Random, build_shard
-from gnnqlab.systems import make_system
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import make_system, vanilla
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.trainer import worker_trainer
 from tests.agreement import TOLERANCE

@@ -11,7 +11,7 @@ from gnnqlab.message.place import Place
 from gnnqlab.message.transport.transport import make_transport
 from gnnqlab.nn import LocalGraph, ModelSettings, WorkerGraph
 from gnnqlab.partition import Random, build_shard
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import vanilla
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.trainer import worker_trainer
 from tests.graphs import random_graph

@@ -16,8 +16,7 @@ from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.partition.streamed import RandomEdges
-from gnnqlab.systems import System
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import System, vanilla
 from gnnqlab.systems.recipes.cagnet import cagnet
 from gnnqlab.systems.recipes.cdfgnn import cdfgnn
 from gnnqlab.train.config.run_config import TrainSettings

@@ -17,7 +17,7 @@ from gnnqlab.kernels.codec.quantize import Noise, quantize
 from gnnqlab.kernels.noise import stream
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import vanilla
 from gnnqlab.systems.recipes.cdfgnn import cdfgnn
 from gnnqlab.systems.replaced import parts_in, words_of
 from gnnqlab.train.config.run_config import TrainSettings

@@ -11,8 +11,7 @@ from gnnqlab.exchange import Overlapped, Pipelined, Replicas
 from gnnqlab.message import Difference, Feedback, Linear, Rotated, Stochastic
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, RandomEdges
-from gnnqlab.systems import fixed_bits
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import fixed_bits, vanilla
 from gnnqlab.train.checkpoints.checkpoint import Checkpoint
 from gnnqlab.train.checkpoints.state import capture, restore
 from gnnqlab.train.config.run_config import TrainSettings

@@ -17,7 +17,7 @@ from gnnqlab.nn import ModelSettings
 from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.partition.meeting import meeting, representatives
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import vanilla
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.trainer import worker_trainer
 from gnnqlab.tune.trace import trace

@@ -17,7 +17,7 @@ from gnnqlab.message.caches.cache import Unchanged
 from gnnqlab.message.place import Place
 from gnnqlab.nn import ModelSettings
 from gnnqlab.nn.models.registry import MODELS
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import vanilla
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.trainer import worker_trainer
 from tests.agreement import assert_same_training

@@ -11,7 +11,7 @@ from gnnqlab.graph import Graph
 from gnnqlab.message import BoundarySampling
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, build_shard
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import vanilla
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.trainer import worker_trainer
 from tests.cases import each

@@ -19,7 +19,7 @@ from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import EBV, Random, build_shard
 from gnnqlab.partition.parts import cut_graph
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
-from gnnqlab.systems.recipes import adaqp, sar, vanilla
+from gnnqlab.systems import adaqp, sar, vanilla
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.trainer import worker_trainer
 from gnnqlab.train.records.ledger import counting

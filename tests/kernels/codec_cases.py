@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import noise
-from gnnqlab.kernels.codec.rows import rows as codec
+from gnnqlab.kernels.codec import rows as codec
 
 VALUES = ("normal", "large", "small", "denormal", "zeros", "equal", "integers", "huge", "nearly equal", "bad")
 

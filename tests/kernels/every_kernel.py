@@ -10,11 +10,11 @@ import sys
 import torch
 
 from gnnqlab.kernels import noise
+from gnnqlab.kernels.codec import rows as codec
 from gnnqlab.kernels.codec.linear import encode_linear
 from gnnqlab.kernels.codec.quantize import Noise, quantize
 from gnnqlab.kernels.codec.rotate import ROTATED_WIDTHS, decode_rotated, encode_rotated
 from gnnqlab.kernels.codec.row_errors import NOTED, row_errors
-from gnnqlab.kernels.codec.rows import rows as codec
 from gnnqlab.kernels.dense.code_rows import pack_pairs
 from gnnqlab.kernels.dense.int8_mm import int8_mm, int8_mm_scaled, int8_mm_transposed
 from gnnqlab.kernels.rowwise.joins import JOINS, join

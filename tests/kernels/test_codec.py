@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import native, noise
-from gnnqlab.kernels.codec.rows import rows as codec
+from gnnqlab.kernels.codec import rows as codec
 from gnnqlab.kernels.reference import codec as reference
 from tests.cases import each
 

@@ -18,10 +18,10 @@ import torch
 
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import native
+from gnnqlab.kernels.codec import rows as codec
 from gnnqlab.kernels.codec.linear import encode_linear
 from gnnqlab.kernels.codec.rotate import decode_rotated
-from gnnqlab.kernels.codec.rows import rows as codec
-from gnnqlab.kernels.dense.dense import int8_mm
+from gnnqlab.kernels.dense import int8_mm
 from gnnqlab.kernels.rowwise import moves, nodewise
 from tests.cases import each, one_case
 from tests.kernels import every_kernel, test_gpu, test_gpu_int8, test_joins, test_nodewise, test_residual

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from gnnqlab.kernels import native
-from gnnqlab.kernels.dense.dense import bfloat16_mm, dense
+from gnnqlab.kernels.dense import dense
+from gnnqlab.kernels.dense.dense import bfloat16_mm
 
 SIZES = ((1, 1, 1), (7, 5, 3), (64, 1, 9), (1, 200, 17), (130, 33, 65), (300, 256, 256))
 

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import native, noise
+from gnnqlab.kernels.codec import rows as codec
 from gnnqlab.kernels.codec.rotate import encode_rotated
 from gnnqlab.kernels.codec.row_errors import NOTED, row_errors
-from gnnqlab.kernels.codec.rows import rows as codec
 from gnnqlab.kernels.rowwise import nodewise
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.kernels.sparse.aggregate import QuantizedRows, aggregate, quantize_rows, spmm

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gnnqlab.kernels import native
-from gnnqlab.kernels.dense.dense import tall
+from gnnqlab.kernels.dense import tall
 from gnnqlab.kernels.dense.tall import own_products, pays, tall_mm
 from tests.cases import each
 

@@ -15,7 +15,7 @@ from gnnqlab.message import AdaptiveCache, BoundarySampling
 from gnnqlab.message.caches.adaptive_cache import Threshold
 from gnnqlab.message.place import Place
 from gnnqlab.seat import Seat
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import vanilla
 from gnnqlab.train.control import steered
 
 

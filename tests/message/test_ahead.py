@@ -14,9 +14,9 @@ from gnnqlab.exchange import Overlapped
 from gnnqlab.message.caches.cache import NoCache
 from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.codecs.codec import Stochastic
+from gnnqlab.message.transport import transport as moving
 from gnnqlab.message.transport.ahead import Ahead
 from gnnqlab.message.transport.transport import make_transport
-from gnnqlab.message.transport.transport import transport as moving
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import fixed_bits

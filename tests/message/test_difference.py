@@ -25,8 +25,7 @@ from gnnqlab.message import (
     Unchanged,
 )  # fmt: skip
 from gnnqlab.seat import Seat
-from gnnqlab.systems import fixed_bits
-from gnnqlab.systems.recipes import adaqp, cagnet, sar, vanilla
+from gnnqlab.systems import adaqp, cagnet, fixed_bits, sar, vanilla
 from tests.message.kept import ROWS, Two, walk
 
 CODECS = [

@@ -26,8 +26,7 @@ from gnnqlab.message.channels.channel import Channel
 from gnnqlab.partition.plan import Plan, Route
 from gnnqlab.seat import Seat
 from gnnqlab.simulation.threaded_workers import LoopBack, Mail
-from gnnqlab.systems import adaqp_r, fixed_bits
-from gnnqlab.systems.recipes import adaqp, cagnet, sar, vanilla
+from gnnqlab.systems import adaqp, adaqp_r, cagnet, fixed_bits, sar, vanilla
 from tests.message.kept import ROWS, Two, walk
 
 EPOCHS = 40

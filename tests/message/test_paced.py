@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from gnnqlab.message.transport import paced
+from gnnqlab.message.transport import transport as moving
 from gnnqlab.message.transport.paced import Paced, Pacer
-from gnnqlab.message.transport.transport import TRANSPORTS, paced
-from gnnqlab.message.transport.transport import transport as moving
+from gnnqlab.message.transport.transport import TRANSPORTS
 from tests.cases import each
 from tests.ranks import run_ranks
 

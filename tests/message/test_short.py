@@ -17,7 +17,7 @@ from gnnqlab.message.channels.chosen import ChosenRows
 from gnnqlab.message.codecs.codec import Noise
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, build_shard
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import vanilla
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.trainer import worker_trainer
 from tests.cases import each

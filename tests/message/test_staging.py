@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from gnnqlab.message.transport import staging
 from gnnqlab.message.transport.staging import HostBuffers, Staged
-from gnnqlab.message.transport.transport import TRANSPORTS, make_transport, staging
+from gnnqlab.message.transport.transport import TRANSPORTS, make_transport
 from tests.cases import each
 from tests.ranks import run_ranks
 

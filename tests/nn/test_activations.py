@@ -14,7 +14,7 @@ from gnnqlab.compute import ExactActivations
 from gnnqlab.nn import LocalGraph, ModelSettings, blocks, build_model
 from gnnqlab.nn.message_passing import GraphPass
 from gnnqlab.nn.models.registry import ACTIVATED
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import vanilla
 from gnnqlab.train.config.run_config import RunConfig
 from tests.cases import each
 from tests.graphs import random_graph

@@ -24,7 +24,7 @@ from gnnqlab.nn.layers import SageConvolution
 from gnnqlab.nn.messages import MessageConvolution
 from gnnqlab.partition import Random, Shard, build_shard
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
-from gnnqlab.systems.recipes import adaqp, bns_gcn, pipegcn
+from gnnqlab.systems import adaqp, bns_gcn, pipegcn
 from gnnqlab.train.checkpoints.model_file import ModelFile, read_model
 from gnnqlab.train.inference import embeddings
 from gnnqlab.train.inference import logits as logits_of

@@ -16,7 +16,7 @@ from gnnqlab.nn import LocalGraph, ModelSettings
 from gnnqlab.nn.messages import MessageConvolution
 from gnnqlab.nn.models.registry import _KINDS, MODELS, edges_in, find_model, is_stacked, model_home, register_model
 from gnnqlab.partition import EBV, Random, build_shard
-from gnnqlab.systems.recipes import cagnet, cdfgnn, vanilla
+from gnnqlab.systems import cagnet, cdfgnn, vanilla
 from gnnqlab.train.batches import Batches, MiniBatchSettings
 from gnnqlab.train.config.edges import expect_edges
 from gnnqlab.train.inference import logits as logits_of

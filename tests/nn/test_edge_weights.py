@@ -16,7 +16,7 @@ from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.partition import Random, Shard, build_shard
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
-from gnnqlab.systems.recipes import cagnet, sancus, sar, vanilla
+from gnnqlab.systems import cagnet, sancus, sar, vanilla
 from gnnqlab.train.batches import Batches, MiniBatchSettings
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.node_labels import label_objective

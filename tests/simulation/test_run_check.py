@@ -13,8 +13,7 @@ from gnnqlab.launch import local
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
 from gnnqlab.simulation.run_check import TheoryCheck, check
-from gnnqlab.systems import fixed_bits
-from gnnqlab.systems.recipes import adaqp
+from gnnqlab.systems import adaqp, fixed_bits
 from gnnqlab.train.config.run_config import LaunchSettings, RunConfig, TrainSettings
 from gnnqlab.train.records.installed import load_widths
 from tests.course.experiments.priced import Priced

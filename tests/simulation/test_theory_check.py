@@ -20,8 +20,7 @@ from gnnqlab.partition import Random
 from gnnqlab.simulation import threaded_workers as in_process
 from gnnqlab.simulation.theory_check import gradient_variance
 from gnnqlab.simulation.threaded_workers import LoopBack, Mail, ThreadedWorkers, exact_trainer
-from gnnqlab.systems import fixed_bits, random_bits
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import fixed_bits, random_bits, vanilla
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.trainer import worker_trainer
 from tests.cases import each

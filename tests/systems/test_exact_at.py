@@ -10,8 +10,7 @@ import pytest
 import gnnqlab as gq
 from gnnqlab.bits import ExactAt, Fixed
 from gnnqlab.message.direction import ByDirection
-from gnnqlab.systems import SYSTEMS, System, exact_at, fixed_bits, make_system
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import SYSTEMS, System, exact_at, fixed_bits, make_system, vanilla
 from gnnqlab.systems.replaced import parts_in, replaced
 from gnnqlab.train.config.command import command_of
 from gnnqlab.train.config.configure import configure

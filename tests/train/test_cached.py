@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import gnnqlab as gq
 from benchmarks.engine.in_turn import train_in_turn
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import vanilla
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -9,7 +9,7 @@ from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.systems import make_system
 from gnnqlab.train.config.run_config import TrainSettings
-from gnnqlab.train.loop.fit import reduction
+from gnnqlab.train.loop import reduction
 from gnnqlab.train.loop.reduction import AtOnce, Meanwhile
 from gnnqlab.train.loop.trainer import worker_trainer
 from tests.graphs import random_graph

@@ -8,7 +8,7 @@ from functools import cache
 from gnnqlab.graph import load
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import vanilla
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.tune.probe import Probe
 from gnnqlab.tune.timing import Spent, Timing

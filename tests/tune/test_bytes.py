@@ -21,8 +21,7 @@ from gnnqlab.message.codecs.rotated import Rotated
 from gnnqlab.nn.models.registry import MODELS, ModelSettings
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
-from gnnqlab.systems import SYSTEMS, make_system, sancus_q
-from gnnqlab.systems.recipes import cagnet, sancus
+from gnnqlab.systems import SYSTEMS, cagnet, make_system, sancus, sancus_q
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.trainer import worker_trainer
 from gnnqlab.tune.trace import trace

@@ -12,8 +12,7 @@ from gnnqlab.exchange.formula import Sizes
 from gnnqlab.graph import load
 from gnnqlab.nn.models.registry import MODELS, ModelSettings
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
-from gnnqlab.systems import make_system, sancus_q
-from gnnqlab.systems.recipes import cagnet, cdfgnn, sancus
+from gnnqlab.systems import cagnet, cdfgnn, make_system, sancus, sancus_q
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.tune.formula import epoch_bytes
 from tests.exchange.random_edges import EdgesAtRandom

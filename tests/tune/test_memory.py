@@ -13,8 +13,7 @@ from gnnqlab.message import BFloat16
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
 from gnnqlab.partition.parts import cut_graph
-from gnnqlab.systems import make_system
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import make_system, vanilla
 from gnnqlab.systems.system import System
 from gnnqlab.train.config.run_config import RunConfig, TrainSettings
 from gnnqlab.train.loop.trainer import worker_trainer

@@ -13,8 +13,7 @@ from gnnqlab.nn.models.registry import MODELS, ModelSettings
 from gnnqlab.partition import Random
 from gnnqlab.simulation.theory_check import gradient_variance
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
-from gnnqlab.systems import fixed_bits
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import fixed_bits, vanilla
 from gnnqlab.theory.variance import AVERAGE
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.tune.assign import Desk

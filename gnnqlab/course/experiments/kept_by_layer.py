@@ -70,7 +70,7 @@ def kept_by_layer(
     from gnnqlab.nn import LocalGraph, build_model
     from gnnqlab.partition.parts import cut_graph
     from gnnqlab.simulation.threaded_workers import ThreadedWorkers
-    from gnnqlab.systems.recipes import vanilla
+    from gnnqlab.systems import vanilla
     from gnnqlab.train.config.run_config import TrainSettings
     from gnnqlab.train.loop.node_labels import label_objective
     from gnnqlab.train.loop.trainer import Trainer

@@ -117,7 +117,7 @@ def train_one_epoch(
     Example:
         >>> from gnnqlab import course
         >>> from gnnqlab.partition.parts import partition
-        >>> from gnnqlab.systems.recipes import vanilla
+        >>> from gnnqlab.systems import vanilla
         >>> found = train_one_epoch(partition(course.ten_nodes(), course.Halves(), workers=2), vanilla(), epochs=1)
         >>> len(found.sent), found.sent[0].nodes, found.sent[0].num_bytes  # two layers, there and back, two workers
         (8, (3, 4), 64)

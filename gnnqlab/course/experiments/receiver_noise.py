@@ -62,7 +62,7 @@ def receiver_noise(
     Example:
         >>> from gnnqlab.graph import load
         >>> from gnnqlab.partition import Random
-        >>> from gnnqlab.systems.recipes import vanilla
+        >>> from gnnqlab.systems import vanilla
         >>> recipe, shape = replace(vanilla(), partition=Random()), ModelSettings(layers=2, hidden=8)
         >>> found = receiver_noise(load("sbm:60,3,6"), shape, workers=(2,), epochs=1, repeats=3, system=recipe)
         >>> found.loc[2, ["ratio", "receivers"]].tolist()

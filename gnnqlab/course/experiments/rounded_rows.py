@@ -181,7 +181,7 @@ def points_of(graph: Graph, cut: Cut, system: System, model: ModelSettings) -> l
     Example:
         >>> from gnnqlab import course
         >>> from gnnqlab.partition.parts import partition
-        >>> from gnnqlab.systems.recipes import vanilla
+        >>> from gnnqlab.systems import vanilla
         >>> small = partition(course.ten_nodes(), course.Halves(), workers=2)
         >>> points_of(small.graph, small.cut, vanilla(), ModelSettings(name="graphsage", layers=2, hidden=8))
         ['forward 0', 'forward 1', 'backward 0', 'backward 1']
@@ -196,7 +196,7 @@ def points_table(rows: Sequence[RoundedRows]) -> DataFrame:
     Example:
         >>> from gnnqlab import course
         >>> from gnnqlab.partition.parts import partition
-        >>> from gnnqlab.systems.recipes import vanilla
+        >>> from gnnqlab.systems import vanilla
         >>> found = rounded_rows(partition(course.ten_nodes(), course.Halves(), workers=2), vanilla(), epoch=1)
         >>> points_table(found)["off by (%)"].tolist()
         [0.0, 0.0, 0.0, 0.0]

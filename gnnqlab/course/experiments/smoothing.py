@@ -33,7 +33,7 @@ def smoothed(system: System, what: str, gamma: float) -> System:
         gamma: γ in [0, 1).
 
     Example:
-        >>> from gnnqlab.systems.recipes import pipegcn
+        >>> from gnnqlab.systems import pipegcn
         >>> made = smoothed(pipegcn(), "gradients", 0.5)
         >>> made.name, made.schedule.feature_smoothing, made.schedule.gradient_smoothing
         ('pipegcn gradients 0.5', 0.0, 0.5)

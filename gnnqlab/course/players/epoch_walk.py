@@ -12,8 +12,7 @@ from gnnqlab.exchange.schedules.schedule import Overlapped
 from gnnqlab.exchange.timeline import Span
 from gnnqlab.message.caches.cache import Unchanged
 from gnnqlab.message.place import Place
-from gnnqlab.systems import fixed_bits
-from gnnqlab.systems.recipes import pipegcn, vanilla
+from gnnqlab.systems import fixed_bits, pipegcn, vanilla
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -24,7 +24,7 @@ def expect_edges(model: ModelSettings, system: System, edge_features: int) -> No
         ValueError: saying what refuses them, and the ways out.
 
     Example:
-        >>> from gnnqlab.systems.recipes import cdfgnn
+        >>> from gnnqlab.systems import cdfgnn
         >>> expect_edges(ModelSettings(name="graphsage"), cdfgnn(), 2)
         Traceback (most recent call last):
         ValueError: exchange Replicas has parts of the sums over a node's edges, got a graph whose edges have featu...

@@ -50,7 +50,7 @@ def package() -> dict[str, str | None]:
 
 
 def _commit() -> str | None:
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     if not (root / ".git").exists():
         return None
     try:

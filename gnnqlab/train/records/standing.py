@@ -40,7 +40,7 @@ def standing(trainer: Trainer) -> dict[str, list[Tensor]]:
         >>> from gnnqlab.graph import load
         >>> from gnnqlab.nn import ModelSettings
         >>> from gnnqlab.partition import Random
-        >>> from gnnqlab.systems.recipes import vanilla
+        >>> from gnnqlab.systems import vanilla
         >>> from gnnqlab.train.config.run_config import TrainSettings
         >>> from gnnqlab.train.loop.trainer import worker_trainer
         >>> graph = load("sbm:60,3,6")

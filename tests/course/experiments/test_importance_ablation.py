@@ -15,8 +15,7 @@ from gnnqlab.course.importance_views import draw_importance_ablation
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
-from gnnqlab.systems import fixed_bits
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import fixed_bits, vanilla
 from gnnqlab.train.config.run_config import TrainSettings
 from tests.graphs import random_graph
 

@@ -11,8 +11,7 @@ from gnnqlab import course
 from gnnqlab.course.experiments.one_epoch import OneEpoch, train_one_epoch
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.simulation.threaded_workers import exact_trainer
-from gnnqlab.systems import fixed_bits
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import fixed_bits, vanilla
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,7 @@ from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random
 from gnnqlab.simulation.gradient_noise import gradient_noise
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
-from gnnqlab.systems import System, fixed_bits
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import System, fixed_bits, vanilla
 from gnnqlab.train.config.run_config import TrainSettings
 from tests.cases import each
 from tests.graphs import random_graph

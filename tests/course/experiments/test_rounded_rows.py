@@ -14,8 +14,7 @@ from gnnqlab.bits import Fixed
 from gnnqlab.course.experiments.rounded_rows import points_of, points_table, rounded_rows, rounded_rows_of
 from gnnqlab.exchange import AdaptivePipeline, Replicas
 from gnnqlab.nn import ModelSettings
-from gnnqlab.systems import exact_at, fixed_bits
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import exact_at, fixed_bits, vanilla
 from gnnqlab.train.config.run_config import TrainSettings
 from tests.cases import each
 from tests.graphs import random_graph

@@ -10,7 +10,7 @@ import gnnqlab as gq
 from gnnqlab.lab.training.entropy_view import draw_entropy, entropy_by_place
 from gnnqlab.lab.training.snapshot import take
 from gnnqlab.launch import folder as files
-from gnnqlab.systems.recipes import vanilla
+from gnnqlab.systems import vanilla
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.loop.fit import fit
 from tests.lab.synthetic import make_run

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gnnqlab.results.page import markdown_table
+from benchmarks.page import markdown_table
 
 __all__ = ["END", "START", "put_between", "summary"]
 

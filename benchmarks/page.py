@@ -25,8 +25,8 @@ def page(tables: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _section(name: str, table: Mapping[str, Any]) -> str:
-    from benchmarks.engine.registry import BENCHES, shown
     from benchmarks.engine.rows import cells
+    from benchmarks.registry import BENCHES, shown
 
     machine = table["machine"]
     measured_on = [

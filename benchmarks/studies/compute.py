@@ -55,7 +55,7 @@ def compute(
         first_seed: of the first of them; the next ones follow.
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+        Rows as :func:`benchmarks.registry.measure` describes them.
 
     Raises:
         ValueError: if a model is unknown, or there is nothing to measure.

@@ -59,7 +59,7 @@ def int8(
         epochs, seeds, first_seed, trainings: of ``bench tango``; no seed, no trainings.
 
     Returns:
-        Rows as :func:`benchmarks.engine.registry.measure` describes them.
+        Rows as :func:`benchmarks.registry.measure` describes them.
 
     Raises:
         ValueError: if a model is unknown, or there is nothing to measure.
@@ -169,7 +169,7 @@ def measure_edges(repeats: int) -> list[dict[str, Any]]:
 def _dense_rows(width: int, repeats: int) -> list[dict[str, Any]]:
     import torch
 
-    from benchmarks.kernels.compute import instructions
+    from benchmarks.studies.compute import instructions
     from gnnqlab.compute import Int8Products
     from gnnqlab.kernels.dense.dense import bfloat16_mm
     from gnnqlab.kernels.dense.int8_mm import int8_instructions
