@@ -43,7 +43,23 @@ def lanes(cores: int, load: float, quota: float | None = None) -> int:
 
 def machine_lanes() -> int:
     """Return the number of lanes for this machine now."""
-    return lanes(len(os.sched_getaffinity(0)), os.getloadavg()[0], cpu_quota())
+    return lanes(len(os.sched_getaffinity(0)), load_of_others(), cpu_quota())
+
+
+def load_of_others(stat: Path = Path("/proc/stat"), *, samples: int = 20, seconds: float = 1.0) -> float:
+    """Return the mean number of processes of others that run or wait for a processor during a second.
+
+    The load average of a minute would count what has just ended, such as the compilation of the kernels.
+    """
+    running = []
+    for _ in range(samples):
+        try:
+            line = next(line for line in stat.read_text().splitlines() if line.startswith("procs_running "))
+        except (OSError, StopIteration):
+            return os.getloadavg()[0]
+        running.append(int(line.split()[1]) - 1)  # this process, which reads, runs too
+        time.sleep(seconds / samples)
+    return sum(running) / samples
 
 
 def cpu_quota(group: Path = Path("/sys/fs/cgroup")) -> float | None:

@@ -16,7 +16,10 @@ from typing import Any
 from tests.slow_down import HANG_S
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["torch", "torch.distributed", "gnnqlab.train.loop.trainer"])
+# Each rank imports the file of its test; what these import takes half a second, and is there already.
+_CONTEXT.set_forkserver_preload(
+    ["torch", "torch.distributed", "pytest", "hypothesis", "gnnqlab.systems", "gnnqlab.train.loop.fit"]
+)
 
 
 def run_ranks(function: Callable[..., Any], workers: int, *arguments: Any, timeout_s: float = HANG_S) -> list[Any]:

@@ -28,6 +28,14 @@ def test_cpu_quota_of_both_versions(files: dict[str, str], granted: float | None
     assert lanes.cpu_quota(tmp_path) == granted
 
 
+def test_the_load_of_others_is_that_of_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  1 2 3\nprocs_running 5\nprocs_blocked 0\n")
+    assert lanes.load_of_others(stat, samples=2, seconds=0.0) == 4.0
+    monkeypatch.setattr("os.getloadavg", lambda: (1.5, 0.0, 0.0))
+    assert lanes.load_of_others(tmp_path / "none") == 1.5
+
+
 class Node:
     """A lane without a process."""
 

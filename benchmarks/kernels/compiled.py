@@ -1,6 +1,7 @@
 """What the CUDA compiler says of every kernel, without a GPU: registers, spills, and the warps that fit.
 
-It is told while the library is built and kept beside it as ``libgnnqlab_cuda.txt``; what is not there is compiled.
+It is told while the library is built and kept beside it as ``libgnnqlab_cuda.txt``; what is not there is compiled, and
+kept in ``build/compiled`` under a checksum of the compiler and the sources.
 
 Warps count against the 65 536 registers and 64 warps (Ampere, Hopper) of a multiprocessor; shared memory is not
 looked at.
@@ -8,6 +9,7 @@ looked at.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import subprocess
@@ -17,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gnnqlab.atomic import write_text
 from gnnqlab.kernels.native import library_path
 
 if TYPE_CHECKING:
@@ -107,11 +110,26 @@ def compile_file(file: str, architecture: str = "90") -> list[Resources]:
     if nvcc is None:
         raise RuntimeError("nvcc must be in PATH to compile kernels, got none; install the CUDA toolkit")
     command = [nvcc, "-std=c++17", "-O3", "--fmad=false", f"-arch=sm_{architecture}", "-cubin", "-Xptxas", "-v"]
+    report = SOURCES.parent / "build" / "compiled" / f"{file}-{_checksum(command, file)}.txt"
+    if report.is_file():
+        return parse(report.read_text(encoding="utf-8"))
     command += ["-I", str(SOURCES), str(SOURCES / "cuda" / file), "-o", "/dev/null"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"nvcc must compile {file} for sm_{architecture}, got\n{done.stderr[-2000:]}")
+    report.parent.mkdir(parents=True, exist_ok=True)
+    write_text(report, done.stderr)
     return parse(done.stderr)
+
+
+def _checksum(command: Sequence[str], file: str) -> str:
+    """Return a checksum of what decides a report: compiler, options, the source, and all headers."""
+    version = subprocess.run([command[0], "--version"], capture_output=True, text=True, check=True).stdout
+    found = hashlib.sha256("\0".join([version, *command]).encode())
+    headers = [path for path in SOURCES.rglob("*") if path.suffix in (".h", ".cuh")]
+    for path in [SOURCES / "cuda" / file, *sorted(headers)]:
+        found.update(b"\0" + path.read_bytes())
+    return found.hexdigest()[:16]
 
 
 def compiled_kernels(architecture: str = "90", *, files: Sequence[str] | None = None) -> pd.DataFrame:
