@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 
-__all__ = ["HANG_S", "kept", "slow_down", "wait_until"]
+__all__ = ["HANG_S", "in_time", "slow_down", "wait_until"]
 
 HANG_S = 900.0
 """Limit of every wait that only catches a hang: below that of pytest, far above what a step takes anywhere."""
@@ -31,8 +31,8 @@ def _work() -> None:
     subprocess.run([sys.executable, "-I", "-S", "-c", "sum(range(500_000))"], check=True)
 
 
-def kept(seconds: float, promised_s: float) -> bool:
-    """Return True if a promise in real time was kept, allowing for what else this machine does now.
+def in_time(seconds: float, promised_s: float) -> bool:
+    """Return True if the seconds are within a promise in real time, allowing for the load of this machine.
 
     A test of such a promise is an exception: others assert no duration at all.
     """
@@ -50,7 +50,7 @@ def wait_until(condition: Callable[[], object], *, what: str, promised_s: float 
     """Return the seconds until the condition held.
 
     Raises:
-        AssertionError: after `HANG_S`, or as soon as the promise is broken, as `kept` measures.
+        AssertionError: after `HANG_S`, or as soon as the promise is broken, as `in_time` measures.
     """
     began, promise_s = time.monotonic(), HANG_S if promised_s is None else promised_s
     look_s = promise_s
@@ -58,9 +58,9 @@ def wait_until(condition: Callable[[], object], *, what: str, promised_s: float 
         seconds = time.monotonic() - began
         assert seconds < HANG_S, f"not within {HANG_S} s: {what}"
         if seconds > look_s:
-            assert kept(seconds, promise_s), f"not within {seconds:.1f} s, {promise_s} s are promised: {what}"
+            assert in_time(seconds, promise_s), f"not within {seconds:.1f} s, {promise_s} s are promised: {what}"
             look_s = 2 * seconds
         time.sleep(0.01)
     seconds = time.monotonic() - began
-    assert kept(seconds, promise_s), f"{what} took {seconds:.1f} s, {promise_s} s are promised"
+    assert in_time(seconds, promise_s), f"{what} took {seconds:.1f} s, {promise_s} s are promised"
     return seconds

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.layout import Tree, arrows_up, circles, computed_names
-from tests.slow_down import HANG_S, kept
+from tests.slow_down import HANG_S, in_time
 
 pytestmark = pytest.mark.core
 
@@ -120,7 +120,7 @@ def test_import_loads_few_modules_and_no_library() -> None:
 
 def test_import_keeps_its_promise_of_half_a_second() -> None:
     # It takes 0.01 s. The quickest of three: what else the machine does is not the import's cost.
-    assert any(kept(_imported()[0], 0.5) for _ in range(3))
+    assert any(in_time(_imported()[0], 0.5) for _ in range(3))
 
 
 # -- the map sees every way of naming a module: one wrong line of each kind, planted in a small house ------------------

@@ -21,13 +21,13 @@ from tests import slow_down
         (2.0, 4.0, 25.0, False),
     ],
 )
-def test_kept_allows_for_the_load_before_and_now(
+def test_in_time_allows_for_the_load_before_and_now(
     monkeypatch: pytest.MonkeyPatch, now: float, before: float, seconds: float, expected: bool
 ) -> None:
     monkeypatch.setattr(slow_down, "slow_down", lambda: now)
     monkeypatch.setattr("os.getloadavg", lambda: (2 * before, 0.0, 0.0))
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    assert slow_down.kept(seconds, 2.0) is expected
+    assert slow_down.in_time(seconds, 2.0) is expected
 
 
 def test_wait_until_ends_when_its_condition_holds_or_something_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +44,7 @@ def test_wait_until_ends_as_soon_as_a_promise_is_broken(monkeypatch: pytest.Monk
     seconds = itertools.count(0.0, 1.0)
     clock = SimpleNamespace(monotonic=lambda: next(seconds), sleep=lambda seconds: None)
     monkeypatch.setattr(slow_down, "time", clock)
-    monkeypatch.setattr(slow_down, "kept", lambda seconds, promised_s: seconds < 4 * promised_s)
+    monkeypatch.setattr(slow_down, "in_time", lambda seconds, promised_s: seconds < 4 * promised_s)
     with pytest.raises(AssertionError, match=r"not within 27.0 s, 5.0 s are promised: the end of a leftover"):
         slow_down.wait_until(lambda: False, promised_s=5.0, what="the end of a leftover")
 

@@ -19,7 +19,7 @@ from gnnqlab.launch import folder as files
 from gnnqlab.launch.cluster import interface_address
 from gnnqlab.launch.entry import argument
 from tests.launch.conftest import FAKE, Bench, config, wait_until
-from tests.slow_down import HANG_S, kept
+from tests.slow_down import HANG_S, in_time
 
 
 def free_port() -> int:
@@ -184,7 +184,7 @@ def test_a_wire_cut_for_good_ends_both_machines(bench: Bench, namespaces: tuple[
         began = time.monotonic()
         assert [machine.wait(timeout=HANG_S) for machine in started] == [1, 1]
         print(f"wire cut for good: both machines ended after {time.monotonic() - began:.1f} s")
-    assert kept(time.monotonic() - began, 30.0)
+    assert in_time(time.monotonic() - began, 30.0)
     assert all("has waited for 20." in str(state(bench, node)["cause"]) for node in range(2))
 
 

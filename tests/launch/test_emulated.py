@@ -19,7 +19,7 @@ from gnnqlab.launch import processes
 from gnnqlab.launch.emulated import EmulatedHosts, available, leftovers
 from gnnqlab.train.link import parse_link
 from tests.launch.conftest import GONE_S, REPOSITORY, wait_until
-from tests.slow_down import HANG_S, kept
+from tests.slow_down import HANG_S, in_time
 
 needs_hosts = pytest.mark.usefixtures("possible")
 
@@ -160,7 +160,7 @@ def test_the_rate_is_held_and_can_be_changed(nothing_left: None) -> None:
             print(f"{link}: goodput {goodput.measured / 1e6:.1f} MB/s, {goodput.share:.2f} of the rate")
             assert goodput.nominal == parse_link(link) / 8
             # Frames have headers and a busy machine pauses; the bucket is at most a twentieth of the transfer.
-            assert goodput.share < 1.05 and kept(1 / goodput.share, 1 / 0.7)
+            assert goodput.share < 1.05 and in_time(1 / goodput.share, 1 / 0.7)
 
 
 def kernel_rates(hosts: EmulatedHosts) -> list[int]:

@@ -11,7 +11,7 @@ import pytest
 from gnnqlab.errors import WorkerFailed
 from gnnqlab.launch import Run, runs
 from tests.launch.conftest import GONE_S, REPOSITORY, Bench, wait_until
-from tests.slow_down import HANG_S, kept
+from tests.slow_down import HANG_S, in_time
 
 
 def failed(bench: Bench, fault: dict[str, object], workers: int = 3, **settings: object) -> tuple[Run, float, str]:
@@ -49,7 +49,7 @@ def test_a_killed_rank(bench: Bench, phase: str, epoch: int | None, delay: float
     first = run.errors[0]
     assert (first.rank, first.signal, first.phase, first.epoch) == (1, 9, phase, -1 if epoch is None else epoch)
     assert all(error.consequence for error in run.errors[1:])
-    assert kept(seconds, 2.0)
+    assert in_time(seconds, 2.0)
 
 
 def test_a_killed_rank_is_named_where_the_kernel_and_the_log_say_nothing(bench: Bench) -> None:
@@ -79,7 +79,7 @@ def test_an_exception(bench: Bench) -> None:
     assert 'fakes.py", line' in run.errors[0].traceback
     assert run.errors[0].traceback.startswith("Traceback (most recent call last):")
     assert run.errors[0].traceback in run.log(2)
-    assert kept(seconds, 2.0)
+    assert in_time(seconds, 2.0)
 
 
 def test_a_rank_that_leaves_early(bench: Bench) -> None:
@@ -92,10 +92,10 @@ def test_a_stopped_rank_with_the_rules_as_they_are(bench: Bench) -> None:
     assert message.startswith("rank 1 was stopped (SIGSTOP) and has not moved for ")
     assert "in epoch 3 while summing gradients" in message
     assert run.errors[0].signal == signal.SIGSTOP
-    assert kept(seconds, 5.0)  # 10 s is the promise
+    assert in_time(seconds, 5.0)  # 10 s is the promise
     whole_s = (run.events[-1]["monotonic_ns"] - run.events[-2]["monotonic_ns"]) / 1e9 + seconds
     print(f"ended after {whole_s:.2f} s")
-    assert kept(whole_s, 10.0)
+    assert in_time(whole_s, 10.0)
 
 
 def test_a_hung_rank_shows_where(bench: Bench) -> None:

@@ -16,7 +16,7 @@ from gnnqlab.launch.progress import Progress
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.records.left import without_records
 from tests.launch.conftest import FAKE, REPOSITORY, Bench, config, wait_until
-from tests.slow_down import HANG_S, kept
+from tests.slow_down import HANG_S, in_time
 
 
 def test_a_run_from_launch_to_its_end(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
@@ -33,7 +33,7 @@ def test_a_run_from_launch_to_its_end(bench: Bench, capsys: pytest.CaptureFixtur
     assert {path.name for path in run.folder.glob("records-*")} == {"records-rank0.jsonl", "records-rank1.jsonl"}
     assert "loss=0.2000" in capsys.readouterr().err
     print(f"launch returned after {returned_s:.2f} s, first epoch after {first_s:.2f} s")
-    assert kept(returned_s, 2.0)
+    assert in_time(returned_s, 2.0)
     assert [found.id for found in runs(bench.root / "runs")] == [run.id]
     run.stop()  # of a finished run: nothing
     assert run.status == "finished"
