@@ -109,7 +109,7 @@ def test_no_event_is_made_without_a_listener(monkeypatch: pytest.MonkeyPatch) ->
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("an event that nobody listens to")
 
-    for place in ("message.report.MessageEncoded", "message.report.MessageDecoded", "train.clock.PhaseEnded"):
+    for place in ("message.report.MessageEncoded", "message.report.MessageDecoded", "train.loop.clock.PhaseEnded"):
         monkeypatch.setattr(f"gnnqlab.{place}", refuse)
 
     class Idle(gq.Observer):

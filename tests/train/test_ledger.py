@@ -61,7 +61,7 @@ def counted(rank: int, workers: int, graph, owner, folder: Path) -> None:
         for epoch in range(2):
             memory.begin(epoch)
             trainer.epoch(epoch)
-            memory.end(epoch)
+            memory.figures()
         trainer.close()
 
 

@@ -12,6 +12,7 @@ from gnnqlab.message.channels.incoming import Arrival
 from gnnqlab.message.place import Place
 from gnnqlab.message.wire import lay_out
 from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.records.recorder import EndedEpoch
 from gnnqlab.train.records.timeline import TIMELINE_COLUMNS, TimelineFile, read_timeline
 
 
@@ -30,7 +31,8 @@ def written(folder, rank, every, epochs):
         file.begin(epoch)
         with exchange.timeline("encode", Place(1, "forward")):
             pass
-        file.end(epoch, [Arrival(1, "forward", 1 - rank, rank, layout, 0.25, posted=100.0)])
+        arrival = Arrival(1, "forward", 1 - rank, rank, layout, 0.25, posted=100.0)
+        file.ended(EndedEpoch(epoch, 0.0, {}, [arrival]))
 
 
 def test_epoch_2_and_every_nth_are_recorded(tmp_path):

@@ -58,7 +58,7 @@ def counted(rank: int, workers: int, graph, cuts, folder: Path) -> None:
             memory.begin(epoch)
             trainer.epoch(epoch)
             trainer.evaluate(epoch)
-            memory.end(epoch)
+            memory.figures()
         trainer.close()
 
 

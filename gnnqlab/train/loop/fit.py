@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +11,11 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from gnnqlab.adaptive import ASSIGNMENTS, DECISIONS
 from gnnqlab.atomic import write_text
-from gnnqlab.message.channels.channel import Channel
+from gnnqlab.message.channels.incoming import Arrival
 from gnnqlab.message.codecs.entropy import Counting
 from gnnqlab.message.transport.paced import Pacer
-from gnnqlab.observe import DecisionMade, EpochEnded, Observers, observers_named
+from gnnqlab.observe import Observers, observers_named
 from gnnqlab.partition.shard import Shard
 from gnnqlab.train.checkpoints.model_file import ModelFile
 from gnnqlab.train.checkpoints.state import Keeper, cut_digest
@@ -25,17 +23,25 @@ from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.control import Control
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.link import Crossing, Link
-from gnnqlab.train.loop.clock import Clock, summed
+from gnnqlab.train.loop.clock import Clock
 from gnnqlab.train.loop.objective import Scores
+from gnnqlab.train.loop.recorders import (
+    ChannelBytes,
+    Decisions,
+    EntropyOfCodes,
+    HostBytes,
+    ObserverEvents,
+    PhaseSeconds,
+    RecordFile,
+    RoundedProducts,
+    TrafficFile,
+)
 from gnnqlab.train.loop.trainer import Trainer, worker_trainer
 from gnnqlab.train.memory import keep_pages
 from gnnqlab.train.prepare import HeldLinks, own_links, own_shard, partitioner_library
-from gnnqlab.train.records.cached import Cached, in_record
-from gnnqlab.train.records.installed import save_tables
 from gnnqlab.train.records.ledger import MemoryFile
-from gnnqlab.train.records.observer_tables import write_tables
 from gnnqlab.train.records.provenance import machine, package
-from gnnqlab.train.records.record import JsonLines, traffic_rows
+from gnnqlab.train.records.recorder import EndedEpoch, Recorder
 from gnnqlab.train.records.timeline import TimelineFile
 
 __all__ = ["fit", "link_pacer"]
@@ -103,11 +109,19 @@ def fit(
         watch(trainer)
     if rank == 0:
         _write_facts(folder, config, shard, trainer, device)
-    records = JsonLines(folder / f"records-rank{rank}.jsonl")
-    traffic = JsonLines(folder / f"traffic-rank{rank}.jsonl")
-    timeline = TimelineFile(folder, rank, trainer.exchange, settings.timeline_every)
-    memory = MemoryFile(folder, rank, trainer, settings.memory_every)
-    meter, cached = _Meter(trainer), Cached()
+    recorders: tuple[Recorder, ...] = (
+        MemoryFile(folder, rank, trainer, settings.memory_every),
+        PhaseSeconds(clock),
+        ChannelBytes(trainer),
+        HostBytes(Crossing(link, rank, workers)),
+        EntropyOfCodes(counting, settings.entropy_every),
+        RecordFile(folder, rank),
+        ObserverEvents(folder, observers),
+        TimelineFile(folder, rank, trainer.exchange, settings.timeline_every),
+        Decisions(folder, rank, trainer),
+        TrafficFile(folder, rank, trainer),
+        RoundedProducts(trainer),
+    )
     model_file = ModelFile(
         folder,
         config.model,
@@ -117,7 +131,6 @@ def fit(
         num_classes=task.columns(config.model.hidden, shard.num_classes),
         num_edge_features=0 if shard.edge_features is None else int(shard.edge_features.shape[1]),
     )
-    crossing = Crossing(link, rank, workers)
     if workers > 1:
         _check_same_partition(shard)
     keeper = Keeper(folder, config, rank, trainer, control, heartbeat, model_file, cut_digest(shard))
@@ -125,23 +138,17 @@ def fit(
     started = time.perf_counter() - earlier_s
     for epoch in range(first, settings.epochs):
         heartbeat.phase("compute", epoch=epoch)
-        clock.take()
-        crossing.take()
-        meter.begin()
-        timeline.begin(epoch)
-        memory.begin(epoch)
-        counting.on = settings.entropy_every > 0 and epoch % settings.entropy_every == 0
+        for recorder in recorders:
+            recorder.begin(epoch)
         begun = time.perf_counter()
         loss = trainer.epoch(epoch)
         epoch_s = time.perf_counter() - begun
-        bytes_wire, rounded = crossing.take(), meter.rounded()
-        _write_decided(folder, rank, trainer, epoch)
+        for recorder in recorders:
+            recorder.trained(epoch)
         scores = Scores(train=float("nan"), val=float("nan"), test=float("nan"))
         if _evaluates(epoch, settings.epochs, settings.evaluate_every):
             scores = trainer.evaluate(epoch)
-        memory.end(epoch)
-        seconds = clock.take()
-        kept = cached.read(trainer.exchange.channels if trainer.exchange else [])
+        figures = [recorder.figures() for recorder in recorders]
         record = {
             "epoch": epoch,
             "rank": rank,
@@ -152,28 +159,17 @@ def fit(
             "test_score": _number(scores.test),
             **{name: _number(value) for name, value in scores.also.items()},
             "epoch_s": round(epoch_s, 7),
-            **{f"{phase}_s": round(value, 7) for phase, value in summed(seconds).items()},
-            **meter.read(),
-            "bytes_wire": bytes_wire,
-            **in_record(kept),
-            **rounded,
+            **{name: value for some in figures for name, value in some.items()},
         }
-        records.write(record)
-        if observers.epoch_ended:
-            observers.emit(observers.epoch_ended, EpochEnded(rank, epoch, loss, record))
-        arrivals = meter.arrivals()
-        timeline.end(epoch, arrivals)
-        for adaptive in trainer.adaptives.values():
-            adaptive.observe(arrivals)
-            save_tables(folder, rank, adaptive.tables())
-        traffic.write({"epoch": epoch, "rows": traffic_rows(arrivals), **({"cache": kept} if kept else {})})
+        ended = EndedEpoch(epoch, loss, record, _take_arrivals(trainer))
+        for recorder in recorders:
+            recorder.ended(ended)
         _check_finite(loss, epoch)
         keeper.after(epoch, time.perf_counter() - started)
     keeper.close()
     trainer.close()
-    records.close()
-    traffic.close()
-    write_tables(folder, observers)
+    for recorder in recorders:
+        recorder.close()
 
 
 def _identity(config: RunConfig) -> str:
@@ -183,24 +179,12 @@ def _identity(config: RunConfig) -> str:
     return json.dumps(kept, sort_keys=True) + os.environ.get("TORCHELASTIC_RUN_ID", "")
 
 
-def _write_decided(folder: Path, rank: int, trainer: Trainer, epoch: int) -> None:
-    """Append what was decided in the epoch that has ended, by all workers alike, to the files that it belongs to."""
-    decided = [entry for adaptive in trainer.adaptives.values() for entry in adaptive.entries()]
-    observers = trainer.observers
-    if observers.decision_made:
-        for name, entry in decided:
-            observers.emit(observers.decision_made, DecisionMade(rank, epoch, name.partition(".")[0], entry))
-    if not decided or rank != 0:
-        return
-    with trainer.clock.whole("assign"):
-        for name in dict.fromkeys(name for name, _ in decided):
-            if name not in (ASSIGNMENTS, DECISIONS):
-                raise ValueError(f"a decision belongs to {DECISIONS} or {ASSIGNMENTS}, got {name!r}")
-            lines = JsonLines(folder / name)
-            for file, entry in decided:
-                if file == name:
-                    lines.write(entry)
-            lines.close()
+def _take_arrivals(trainer: Trainer) -> list[Arrival]:
+    """Return the messages that this worker received since the last call."""
+    taken = [arrival for channel in trainer.channels for arrival in channel.arrivals]
+    for channel in trainer.channels:
+        channel.arrivals.clear()
+    return taken
 
 
 def _check_same_partition(shard: Shard) -> None:
@@ -284,63 +268,3 @@ def _projected_first(config: RunConfig, trainer: Trainer) -> list[bool]:
     if trainer.exchange is None or not trainer.exchange.looks_first or config.model.dropout == 0.0:
         return layers
     return [projects and index == 0 for index, projects in enumerate(layers)]
-
-
-class _Meter:
-    """Turns the channels' running counts into figures per epoch."""
-
-    def __init__(self, trainer: Trainer) -> None:
-        self._trainer = trainer
-        self._before = (0, 0, 0, 0.0)
-        self._rounded: tuple[int, ...] = ()
-
-    def rounded(self) -> dict[str, int]:
-        """Return what the products of codes quantized since the epoch began; nothing of others."""
-        if (counts := self._counts()) is None:
-            return {}
-        said = {name: now - before for (name, now), before in zip(counts.items(), self._rounded, strict=True)}
-        return said
-
-    def begin(self) -> None:
-        self._rounded = tuple((self._counts() or {}).values())
-
-    def _counts(self) -> dict[str, int] | None:
-        products = self._trainer.exchange.products if self._trainer.exchange else None
-        counts = getattr(products, "quantized", None)
-        return None if counts is None else {"rounded": counts.made, "rounded_twice": counts.twice}
-
-    def read(self) -> dict[str, float]:
-        channels = self._channels()
-        now = (
-            sum(channel.bytes_payload for channel in channels),
-            sum(channel.bytes_params for channel in channels),
-            sum(channel.bytes_headers for channel in channels),
-            sum(channel.wire_s for channel in channels),
-        )
-        before, self._before = self._before, now
-        return {
-            "bytes_payload": now[0] - before[0],
-            "bytes_params": now[1] - before[1],
-            "bytes_headers": now[2] - before[2],
-            "bytes_gradients": self._trainer.reduction.sent_bytes,
-            "wire_s": round(now[3] - before[3], 7),
-            "memory_bytes": _peak_memory(),
-        }
-
-    def _channels(self) -> list[Channel]:
-        exchange = self._trainer.exchange
-        return [*(exchange.channels if exchange else []), *self._trainer.objective.channels]
-
-    def arrivals(self) -> list:  # type: ignore[type-arg]
-        channels = self._channels()
-        taken = [arrival for channel in channels for arrival in channel.arrivals]
-        for channel in channels:
-            channel.arrivals.clear()
-        return taken
-
-
-def _peak_memory() -> int:
-    """Return the most memory this process, or its GPU, has held, in bytes."""
-    if torch.cuda.is_initialized():
-        return torch.cuda.max_memory_allocated()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -20,6 +20,7 @@ from gnnqlab.exchange.protocol import Exchange
 from gnnqlab.graph.edge_data import refuse_attention
 from gnnqlab.kernels.codec.rows import raise_refused
 from gnnqlab.message.caches.cache import at_work
+from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.channels.wires import Wires
 from gnnqlab.message.codecs.codec import Float32, Stochastic
 from gnnqlab.message.codecs.entropy import Counting
@@ -170,6 +171,11 @@ class Trainer:
         rested_before, self._rested, self._evaluated = self._rested, self._evaluated, False
         self._epochs_here += 1
         return self._epochs_here > 1 and (rested_before or not self._rested)
+
+    @property
+    def channels(self) -> list[Channel]:
+        """Return the channels of the exchange and those of the objective."""
+        return [*(self.exchange.channels if self.exchange else []), *self.objective.channels]
 
     def close(self) -> None:
         """Return when nothing of this training is under way any more."""

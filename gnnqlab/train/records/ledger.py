@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 from gnnqlab.train.records.json_lines import read_lines
 from gnnqlab.train.records.record import JsonLines
+from gnnqlab.train.records.recorder import Recorder
 from gnnqlab.train.records.standing import standing, watched
 
 if TYPE_CHECKING:
@@ -117,29 +118,31 @@ class Ledger(TorchDispatchMode):
             self._most, self.at_peak = total, dict(self.live)
 
 
-class MemoryFile:
+class MemoryFile(Recorder):
     """Records the memory of epoch 1 and of every n-th one on one worker: ``memory-rankR.jsonl`` has a line for each."""
 
     def __init__(self, folder: Path, rank: int, trainer: Trainer, every: int) -> None:
         self._path, self._rank, self._trainer, self._every = folder / f"memory-rank{rank}.jsonl", rank, trainer, every
         self._open: tuple[ExitStack, Ledger] | None = None
+        self._epoch = 0
 
     def begin(self, epoch: int) -> None:
         """Start to count if this epoch is one to record."""
         if self._every <= 0 or epoch == 0 or not (epoch == 1 or epoch % self._every == 0):
             return
-        self._open = counting(self._trainer)
+        self._epoch, self._open = epoch, counting(self._trainer)
 
-    def end(self, epoch: int) -> None:
-        """Write what was counted."""
+    def figures(self) -> dict[str, Any]:
+        """Write the counts, the evaluation's among them; the record of the epoch has none of them."""
         if self._open is None:
-            return
+            return {}
         (stack, ledger), self._open = self._open, None
         stack.close()
         rows = [[purpose, ledger.at_peak[purpose], ledger.peaks[purpose]] for purpose in PURPOSES]
         lines = JsonLines(self._path)
-        lines.write({"epoch": epoch, "rank": self._rank, "rows": rows})
+        lines.write({"epoch": self._epoch, "rank": self._rank, "rows": rows})
         lines.close()
+        return {}
 
 
 def counting(trainer: Trainer) -> tuple[ExitStack, Ledger]:

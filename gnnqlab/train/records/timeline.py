@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnnqlab.exchange.timeline import transfers
 from gnnqlab.train.records.json_lines import read_lines
 from gnnqlab.train.records.record import JsonLines
+from gnnqlab.train.records.recorder import EndedEpoch, Recorder
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from gnnqlab.exchange.protocol import Exchange
-    from gnnqlab.message.channels.incoming import Arrival
 
 __all__ = ["TIMELINE_COLUMNS", "TimelineFile", "read_timeline"]
 
@@ -27,7 +26,7 @@ _SOON = 2
 """The first epoch recorded: by then buffers, connections and caches stand."""
 
 
-class TimelineFile:
+class TimelineFile(Recorder):
     """Records the timeline of epoch 2 and of every n-th one on one worker."""
 
     def __init__(self, folder: Path, rank: int, exchange: Exchange | None, every: int) -> None:
@@ -39,19 +38,19 @@ class TimelineFile:
         if self._exchange is not None and self._due(epoch):
             self._exchange.timeline.begin()
 
-    def end(self, epoch: int, arrivals: Iterable[Arrival]) -> None:
-        """Write what was recorded, with the messages that came."""
-        if self._exchange is None or not self._due(epoch):
+    def ended(self, epoch: EndedEpoch) -> None:
+        """Write the spans of the epoch with its transfers."""
+        if self._exchange is None or not self._due(epoch.epoch):
             return
         spans = self._exchange.timeline.take()
         if not self._exchange.timeline.stages.on_device:
-            spans += transfers(arrivals)
+            spans += transfers(epoch.arrivals)
         rows = [
             [span.layer, span.direction, span.what, span.peer, round(span.start, 7), round(span.end, 7), span.round]
             for span in spans
         ]
         lines = JsonLines(self._path)
-        lines.write({"epoch": epoch, "rank": self._rank, "clock": _clock(), "spans": rows})
+        lines.write({"epoch": epoch.epoch, "rank": self._rank, "clock": _clock(), "spans": rows})
         lines.close()
 
     def _due(self, epoch: int) -> bool:

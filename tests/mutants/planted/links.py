@@ -77,8 +77,8 @@ FAULTS = (
     ),
     Fault(
         name="the loss's rows left out of the books",
-        file="train/loop/fit.py",
-        before="*self._trainer.objective.channels]",
+        file="train/loop/trainer.py",
+        before="*self.objective.channels]",
         after="*()]",
         test="launch/test_link_runs.py::test_the_bytes_of_the_loss_are_counted_and_exact_in_every_system",
         why="links would seem to cost no bytes",

@@ -1,0 +1,204 @@
+"""The recorders of every training: seconds, bytes, decisions, and the files of records and messages."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gnnqlab.adaptive import ASSIGNMENTS, DECISIONS
+from gnnqlab.message.codecs.entropy import Counting
+from gnnqlab.observe import DecisionMade, EpochEnded, Observers
+from gnnqlab.train.link import Crossing
+from gnnqlab.train.loop.clock import Clock, summed
+from gnnqlab.train.loop.trainer import Trainer
+from gnnqlab.train.records.cached import Cached, in_record
+from gnnqlab.train.records.installed import save_tables
+from gnnqlab.train.records.observer_tables import write_tables
+from gnnqlab.train.records.record import JsonLines, traffic_rows
+from gnnqlab.train.records.recorder import EndedEpoch, Recorder
+
+__all__ = [
+    "ChannelBytes", "Decisions", "EntropyOfCodes", "HostBytes", "ObserverEvents", "PhaseSeconds", "RecordFile",
+    "RoundedProducts", "TrafficFile",
+]  # fmt: skip
+
+
+class PhaseSeconds(Recorder):
+    """Record the seconds of each phase as ``<phase>_s``."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def begin(self, epoch: int) -> None:
+        self._clock.take()
+
+    def figures(self) -> dict[str, Any]:
+        return {f"{phase}_s": round(value, 7) for phase, value in summed(self._clock.take()).items()}
+
+
+class ChannelBytes(Recorder):
+    """Record the bytes and seconds of all channels in an epoch, and the most memory so far."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+        self._before = (0, 0, 0, 0.0)
+
+    def figures(self) -> dict[str, Any]:
+        channels = self._trainer.channels
+        now = (
+            sum(channel.bytes_payload for channel in channels),
+            sum(channel.bytes_params for channel in channels),
+            sum(channel.bytes_headers for channel in channels),
+            sum(channel.wire_s for channel in channels),
+        )
+        before, self._before = self._before, now
+        return {
+            "bytes_payload": now[0] - before[0],
+            "bytes_params": now[1] - before[1],
+            "bytes_headers": now[2] - before[2],
+            "bytes_gradients": self._trainer.reduction.sent_bytes,
+            "wire_s": round(now[3] - before[3], 7),
+            "memory_bytes": _peak_memory(),
+        }
+
+
+class HostBytes(Recorder):
+    """Record the bytes that this worker's host sent to others during training, as ``bytes_wire``."""
+
+    def __init__(self, crossing: Crossing) -> None:
+        self._crossing = crossing
+        self._sent: int | None = None
+
+    def begin(self, epoch: int) -> None:
+        self._crossing.take()
+
+    def trained(self, epoch: int) -> None:
+        self._sent = self._crossing.take()
+
+    def figures(self) -> dict[str, Any]:
+        return {"bytes_wire": self._sent}
+
+
+class RoundedProducts(Recorder):
+    """Record the matrices that the products of codes quantized, as ``rounded``; nothing for other products."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+        self._before: tuple[int, ...] = ()
+        self._rounded: dict[str, int] = {}
+
+    def begin(self, epoch: int) -> None:
+        self._before = tuple(self._counts().values())
+
+    def trained(self, epoch: int) -> None:
+        counts = self._counts().items()
+        self._rounded = {name: now - before for (name, now), before in zip(counts, self._before, strict=True)}
+
+    def figures(self) -> dict[str, Any]:
+        return self._rounded
+
+    def _counts(self) -> dict[str, int]:
+        products = self._trainer.exchange.products if self._trainer.exchange else None
+        counts = getattr(products, "quantized", None)
+        return {} if counts is None else {"rounded": counts.made, "rounded_twice": counts.twice}
+
+
+class EntropyOfCodes(Recorder):
+    """Count the codes of messages in every n-th epoch; messages carry the counts."""
+
+    def __init__(self, counting: Counting, every: int) -> None:
+        self._counting, self._every = counting, every
+
+    def begin(self, epoch: int) -> None:
+        self._counting.on = self._every > 0 and epoch % self._every == 0
+
+
+class Decisions(Recorder):
+    """Write the decisions of what adapts, show it the messages of an epoch, and keep its tables."""
+
+    def __init__(self, folder: Path, rank: int, trainer: Trainer) -> None:
+        self._folder, self._rank, self._trainer = folder, rank, trainer
+
+    def trained(self, epoch: int) -> None:
+        trainer, observers = self._trainer, self._trainer.observers
+        decided = [entry for adaptive in trainer.adaptives.values() for entry in adaptive.entries()]
+        if observers.decision_made:
+            for name, entry in decided:
+                decision = DecisionMade(self._rank, epoch, name.partition(".")[0], entry)
+                observers.emit(observers.decision_made, decision)
+        if not decided or self._rank != 0:  # all workers decide alike
+            return
+        with trainer.clock.whole("assign"):
+            for name in dict.fromkeys(name for name, _ in decided):
+                if name not in (ASSIGNMENTS, DECISIONS):
+                    raise ValueError(f"a decision belongs to {DECISIONS} or {ASSIGNMENTS}, got {name!r}")
+                lines = JsonLines(self._folder / name)
+                for file, entry in decided:
+                    if file == name:
+                        lines.write(entry)
+                lines.close()
+
+    def ended(self, epoch: EndedEpoch) -> None:
+        for adaptive in self._trainer.adaptives.values():
+            adaptive.observe(epoch.arrivals)
+            save_tables(self._folder, self._rank, adaptive.tables())
+
+
+class RecordFile(Recorder):
+    """Write ``records-rankR.jsonl``, one line an epoch."""
+
+    def __init__(self, folder: Path, rank: int) -> None:
+        self._lines = JsonLines(folder / f"records-rank{rank}.jsonl")
+
+    def ended(self, epoch: EndedEpoch) -> None:
+        self._lines.write(epoch.record)
+
+    def close(self) -> None:
+        self._lines.close()
+
+
+class TrafficFile(Recorder):
+    """Write ``traffic-rankR.jsonl``: the messages of an epoch, and what a cache did not send."""
+
+    def __init__(self, folder: Path, rank: int, trainer: Trainer) -> None:
+        self._lines = JsonLines(folder / f"traffic-rank{rank}.jsonl")
+        self._trainer, self._cached = trainer, Cached()
+        self._cache_rows: list[list[Any]] = []
+
+    def figures(self) -> dict[str, Any]:
+        exchange = self._trainer.exchange
+        self._cache_rows = self._cached.read(exchange.channels if exchange else [])
+        return in_record(self._cache_rows)
+
+    def ended(self, epoch: EndedEpoch) -> None:
+        cache = {"cache": self._cache_rows} if self._cache_rows else {}
+        self._lines.write({"epoch": epoch.epoch, "rows": traffic_rows(epoch.arrivals), **cache})
+
+    def close(self) -> None:
+        self._lines.close()
+
+
+class ObserverEvents(Recorder):
+    """Report the end of an epoch to the observers, and write their tables."""
+
+    def __init__(self, folder: Path, observers: Observers) -> None:
+        self._folder, self._observers = folder, observers
+
+    def ended(self, epoch: EndedEpoch) -> None:
+        observers = self._observers
+        if observers.epoch_ended:
+            event = EpochEnded(observers.rank, epoch.epoch, epoch.loss, epoch.record)
+            observers.emit(observers.epoch_ended, event)
+
+    def close(self) -> None:
+        write_tables(self._folder, self._observers)
+
+
+def _peak_memory() -> int:
+    """Return the most memory this process, or its GPU, has held, in bytes."""
+    if torch.cuda.is_initialized():
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
