@@ -16,10 +16,7 @@ from typing import Any
 from tests.slow_down import HANG_S
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-# Each rank imports the file of its test; what these import takes half a second, and is there already.
-_CONTEXT.set_forkserver_preload(
-    ["torch", "torch.distributed", "pytest", "hypothesis", "gnnqlab.systems", "gnnqlab.train.loop.fit"]
-)
+_CONTEXT.set_forkserver_preload(["tests.rank_imports"])
 
 
 def run_ranks(function: Callable[..., Any], workers: int, *arguments: Any, timeout_s: float = HANG_S) -> list[Any]:

@@ -6,6 +6,7 @@ is the agent below the guard. `run_all.py` sets this for all tests; those of `te
 are about the start itself, unset it. Only the standard library at the top: the client of a start is to be quick.
 """
 
+import gc
 import json
 import os
 import select
@@ -44,6 +45,8 @@ def serve(address: str) -> None:
     from gnnqlab.launch.processes import die_with_parent
 
     die_with_parent()
+    gc.collect()
+    gc.freeze()  # a collection in a fork would write to every object, and so copy every page of it
     poll = select.poll()
     poll.register(listening, select.POLLIN)
     running: dict[int, tuple[int, socket.socket]] = {}  # pidfd -> pid, its client
