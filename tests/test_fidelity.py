@@ -387,13 +387,11 @@ ITEMS = {
         (("15", "TANGO Eqs. 1 to 3"),),
     ),
     "TG-E3": Item(
-        "kernels.codec.quantize:Noise kernels.codec.quantize:quantize kernels.xoshiro:quantize_xoshiro "
-        "benchmarks.kernels.rounding:measure_rounding",
-        "draws the noise of stochastic rounding from xoshiro256++",
-        "kernels/test_quantize.py::test_noise_makes_it_unbiased_and_nearest_is_not "
-        "kernels/test_xoshiro.py::test_words_are_those_that_its_authors_published "
-        "kernels/test_xoshiro.py::test_noise_is_of_a_place_and_counter_noise_of_a_node",
+        "kernels.codec.quantize:Noise kernels.codec.quantize:quantize benchmarks.kernels.rounding:measure_rounding",
+        "draws its noise from a generator in registers",
+        "kernels/test_quantize.py::test_noise_makes_it_unbiased_and_nearest_is_not",
         (("15", "Noise lets some of them through"),),
+        "the noise comes from Philox, as a function of the node, and not from its generator",
     ),
     "TG-E4, F2": Item(
         "compute.bit_rule:relative_error compute.bit_rule:bits_needed compute.bit_choice:BitChoice",

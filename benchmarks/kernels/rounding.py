@@ -1,8 +1,9 @@
-"""What the noise of stochastic rounding costs: rows to codes by counter noise, by a generator in registers, by the
-framework's, and to nearest, beside a copy of the rows (TANGO, section 3.2: its generator is 20 times cuRAND's).
+"""Measure the cost of noise in stochastic rounding: Philox noise and the framework's generator, rounding to nearest
+without noise, and a copy of the rows.
 
-The two that draw in registers differ in what their noise depends on. Counter noise is a function of (seed, epoch,
-stream, node, column), so that workers agree on the codes of a row; a generator's depends on what it has drawn before.
+Philox noise is a function of (seed, epoch, stream, node, column), so workers agree on the codes of a row. TANGO
+(section 3.2) draws its noise from a generator in registers, 20 times as fast as cuRAND's; the numbers of such a
+generator depend on how many it has drawn before.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["measure_rounding"]
 
 SHAPE = (34_493, 256)
 """Rows and columns: more than a cache holds."""
-COUNTER, REGISTERS, FRAMEWORK = "counter noise", "xoshiro256++ in registers", "torch.rand"
+COUNTER, FRAMEWORK = "counter noise", "torch.rand"
 NEAREST, NUMBERS, COPY = "nearest", "torch.rand, its numbers alone", "memcpy of the float32 rows"
 
 
@@ -29,7 +30,6 @@ def measure_rounding(repeats: int) -> list[dict[str, Any]]:
     from gnnqlab.kernels.codec.quantize import Noise, quantize
     from gnnqlab.kernels.noise import stream
     from gnnqlab.kernels.sparse.aggregate import QuantizedRows
-    from gnnqlab.kernels.xoshiro import quantize_xoshiro
 
     x = torch.randn(SHAPE, generator=torch.Generator().manual_seed(0))
     copy, numbers = torch.empty_like(x), torch.empty_like(x)
@@ -44,7 +44,6 @@ def measure_rounding(repeats: int) -> list[dict[str, Any]]:
 
     contestants: dict[str, Callable[[], object]] = {
         COUNTER: lambda: quantize(x, noise=noise, out=out),
-        REGISTERS: lambda: quantize_xoshiro(x, seed=1, out=out),
         FRAMEWORK: in_torch,
         NEAREST: lambda: quantize(x, out=out),
         NUMBERS: lambda: torch.rand(SHAPE, generator=generator, out=numbers),
@@ -54,7 +53,7 @@ def measure_rounding(repeats: int) -> list[dict[str, Any]]:
     kernels = native.isa() if native.active(x.device) else "plain PyTorch"
     case = f"quantize {SHAPE[0]} x {SHAPE[1]}, {torch.get_num_threads()} thread(s), {kernels}"
     beside = [(name, COPY) for name in contestants if name != COPY]
-    beside += [(COUNTER, FRAMEWORK), (REGISTERS, FRAMEWORK), (REGISTERS, COUNTER)]
+    beside.append((COUNTER, FRAMEWORK))
     rows = []
     for name, rival in beside:
         ours, theirs = seconds[name], seconds[rival]

@@ -22,13 +22,19 @@ GNNQLAB_FN uint32_t largest_bits(const float *x, int64_t columns) {
 constexpr int kRounded = 32;  // columns rounded at once
 constexpr int64_t kSame = 64; // columns whose noise is at hand when all have the same
 
-// Codes of `kRounded` columns, of which the row has `left`; `noise` gives the bits of the vector of some number.
-template <class NoiseOfVector>
-GNNQLAB_FN void round_columns(const float *x, int64_t left, float steps, int levels, const NoiseOfVector &noise,
-                              int8_t *out) {
+// Where a row's noise comes from: a list of drawn bits, readable to the end of what is rounded at once, or one half for
+// all columns.
+struct NoiseOfRow {
+    const uint16_t *bits;
+    int64_t step;
+};
+
+// Codes of `kRounded` columns, of which the row has `left`; `noise` begins at the first of them.
+GNNQLAB_FN void round_columns(const float *x, int64_t left, float steps, int levels, NoiseOfRow noise, int8_t *out) {
     Ints codes[kRounded / lanes];
     const auto round = [&](int k, Floats values) {
-        codes[k] = within(upper_half(add(round_to_ints(multiply(values, fill(steps))), noise(k))), levels);
+        const Ints drawn = load_noise(noise.bits + k * lanes * noise.step);
+        codes[k] = within(upper_half(add(round_to_ints(multiply(values, fill(steps))), drawn)), levels);
     };
     if (left >= kRounded) {
         for (int k = 0; k < kRounded / lanes; k++) round(k, load(x + k * lanes));
@@ -40,17 +46,10 @@ GNNQLAB_FN void round_columns(const float *x, int64_t left, float steps, int lev
     memcpy(out, rest, size_t(left));
 }
 
-// Where a row's noise comes from: a list of drawn bits, readable to the end of what is rounded at once, or one half for
-// all columns.
-struct NoiseOfRow {
-    const uint16_t *bits;
-    int64_t step;
-};
-
 GNNQLAB_FN void encode_codes(const float *x, int64_t columns, float steps, int levels, NoiseOfRow noise, int8_t *out) {
     for (int64_t c = 0; c < columns; c += kRounded) {
-        const auto drawn = [&](int k) { return load_noise(noise.bits + (c + k * lanes) * noise.step); };
-        round_columns(x + c, columns - c, steps, levels, drawn, out + c);
+        const NoiseOfRow from_here = {noise.bits + c * noise.step, noise.step};
+        round_columns(x + c, columns - c, steps, levels, from_here, out + c);
     }
 }
 

@@ -11,7 +11,6 @@
 // store_codes<b>(v0, v1, v2, v3, noise, out): the upper halves of a group plus its noise, b bits each.
 // upper_half(x), within(x, most): x / 65536, rounded down; x kept in [-most, most].
 // store_bytes(out, x): 32 values, each of which a byte holds.
-// noise_of(words, k): sixteen bits for each lane of vector k of 32 columns, from eight words in registers.
 // Decoder<b>::values(in): one vector of decoded values from lanes * b / 8 bytes.
 // vectors_at_once: vectors of blocks whose noise is drawn at once; more than the registers hold go to memory and back.
 // store_blocks(out, ...): the last round of Philox from its two products, and the noise of long_lanes blocks in their

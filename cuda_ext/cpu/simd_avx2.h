@@ -179,10 +179,5 @@ GNNQLAB_FN void store_blocks(uint16_t *out, Longs p0, Longs p1, Longs c1, Longs 
     _mm256_storeu_si256((__m256i *)(out + 16), _mm256_unpackhi_epi64(front, back));
 }
 
-GNNQLAB_FN Ints noise_of(const Longs *words, int vector) {
-    const __m256i two = words[vector / 2];
-    return _mm256_cvtepu16_epi32(vector % 2 ? _mm256_extracti128_si256(two, 1) : _mm256_castsi256_si128(two));
-}
-
 }  // namespace
 }  // namespace gnnqlab

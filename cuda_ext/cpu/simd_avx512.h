@@ -180,10 +180,5 @@ GNNQLAB_FN void store_blocks(uint16_t *out, Longs p0, Longs p1, Longs c1, Longs 
     _mm512_storeu_si512(out + 32, _mm512_unpackhi_epi64(front, back));
 }
 
-GNNQLAB_FN Ints noise_of(const Longs *words, int vector) {
-    const __m256i half = vector ? _mm512_extracti64x4_epi64(words[0], 1) : _mm512_castsi512_si256(words[0]);
-    return _mm512_cvtepu16_epi32(half);
-}
-
 }  // namespace
 }  // namespace gnnqlab

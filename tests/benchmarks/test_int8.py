@@ -27,7 +27,6 @@ def test_products_and_trainings_are_measured(monkeypatch, tmp_path: Path) -> Non
     assert any(int8_instructions() in each["case"] for each in found)
     for words in (
         rounding.COUNTER,
-        rounding.REGISTERS,
         rounding.FRAMEWORK,
         rounding.NEAREST,
         "SPMM of packed int4 rows, 0.0064 MB, codes kept",

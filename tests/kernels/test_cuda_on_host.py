@@ -48,7 +48,6 @@ REFUSING = (
     "join_largest",
     "quantize",
     "quantize_pairs",
-    "quantize_xoshiro",
     "quantized_sum",
 )
 """Operators whose CUDA function notes refusals where the CPU's takes a number of threads."""
@@ -287,12 +286,6 @@ def test_products_of_different_scales_on_tensor_cores(launched, monkeypatch, siz
 def test_sums_of_packed_rows(launched, columns):
     one_case(test_gpu_int8.test_sums_of_packed_rows_have_the_bits_of_unpacked_ones)("cpu", columns, columns > 9)
     assert set(launched) == {"quantize", "pack_pairs", "spmm"}
-
-
-@each("columns", [1, 66])
-def test_codes_of_the_generator_in_registers(launched, columns):
-    one_case(test_gpu_int8.test_codes_of_the_generator_in_registers_are_those_of_the_reference)("cpu", columns)
-    assert set(launched) == {"quantize_xoshiro"}
 
 
 def test_every_kernel_has_run(launched, monkeypatch):

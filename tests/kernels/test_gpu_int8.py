@@ -28,7 +28,6 @@ from gnnqlab.kernels.sparse.int8_edges import (
     int8_weighted_sum,
     quantized_sum,
 )
-from gnnqlab.kernels.xoshiro import quantize_xoshiro
 from tests.cases import each
 from tests.kernels.test_gpu import EPS, dense, graph, random
 
@@ -214,23 +213,6 @@ def test_sums_of_packed_rows_have_the_bits_of_unpacked_ones(device: str, columns
     out = torch.full((20, columns), 2.0, device=device)
     spmm(adj, read, packed[1], rows=(5, 25), out=out, accumulate=True)
     assert torch.equal(out, 2.0 + expected[5:25])
-
-
-@each("columns", [1, 7, 32, 66, 257])
-def test_codes_of_the_generator_in_registers_are_those_of_the_reference(device: str, columns: int) -> None:
-    x = rows_of(150, columns, columns)
-    for bits in (2, 8):
-        found = []
-        for backend, place in (("reference", "cpu"), ("native", device)):
-            with native.use(backend):
-                found.append(quantize_xoshiro(x.to(place), bits=bits, seed=2**63 - 5))
-        assert torch.equal(found[0].codes, found[1].codes.cpu())
-        assert torch.equal(found[0].scales, found[1].scales.cpu())
-    x[131, columns // 2], x[140, 0] = torch.nan, torch.inf
-    with pytest.raises(NonFiniteRow) as refused:
-        quantize_xoshiro(x.to(device), seed=1)
-        raise_refused(torch.device(device))
-    assert refused.value.position == 131
 
 
 @pytest.mark.gpu
