@@ -22,8 +22,8 @@ FAULTS = (
     Fault(
         name="an interval without the root of n",
         file="theory/intervals.py",
-        before="return mean, _quantile(count - 1) * spread / math.sqrt(count)",
-        after="return mean, _quantile(count - 1) * spread",
+        before="return mean, float(stdtrit(count - 1, 0.975)) * spread / math.sqrt(count)",
+        after="return mean, float(stdtrit(count - 1, 0.975)) * spread",
         test="course/test_sensitivity.py::test_an_interval_covers_the_mean_as_often_as_it_says",
         why="every difference would be within chance",
     ),
