@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gnnqlab.graph.edges import build_csr, edge_list
 from gnnqlab.graph.features import Features, SparseRows
-from gnnqlab.graph.weighted_edges import build_weighted_csr
 
 __all__ = ["GraphArrays"]
 
@@ -105,21 +105,15 @@ class GraphArrays:
         if not torch.equal(self.in_degrees, self.out_degrees):
             return False
         src, dst = edge_list(self.indptr, self.indices)
-        if self.edge_weights is not None:
-            return self._has_reverse_weights(src, dst, self.edge_weights)
-        indptr, indices = build_csr(
-            dst, src, num_nodes=self.num_nodes, symmetrize=False, deduplicate=False, self_loops="keep"
-        )
-        return torch.equal(indices, self.indices) and torch.equal(indptr, self.indptr)
-
-    def _has_reverse_weights(self, src: Tensor, dst: Tensor, weights: Tensor) -> bool:
-        there, back = (
-            build_weighted_csr(
-                *ends, weights, num_nodes=self.num_nodes, symmetrize=False, deduplicate=False, self_loops="keep"
-            )
-            for ends in ((src, dst), (dst, src))
-        )
-        return all(torch.equal(one, other) for one, other in zip(there, back, strict=True))
+        as_stored: dict[str, Any] = {"symmetrize": False, "deduplicate": False, "self_loops": "keep"}
+        back = build_csr(dst, src, self.edge_weights, num_nodes=self.num_nodes, **as_stored)
+        if not (torch.equal(back.indices, self.indices) and torch.equal(back.indptr, self.indptr)):
+            return False
+        if self.edge_weights is None or back.weights is None:
+            return True
+        # The weights of parallel edges may be stored in any order; they are compared in the order of their size.
+        there = build_csr(src, dst, self.edge_weights, num_nodes=self.num_nodes, **as_stored)
+        return there.weights is not None and torch.equal(there.weights, back.weights)
 
     def edge_list(self) -> tuple[Tensor, Tensor]:
         """All stored edges as ``(src, dst)``, int32, shape ``(E,)`` each, by destination."""

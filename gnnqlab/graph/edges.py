@@ -1,39 +1,65 @@
-"""From an edge list in any order to CSR by destination.
+"""From an edge list in any order, with or without weights and features, to CSR by destination.
 
-Shape legend: N nodes, M edges as given, E edges stored.
+Shape legend: N nodes, M edges as given, E edges stored, F features of an edge.
 """
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gnnqlab.graph.array_checks import MAX_NODES
+from gnnqlab.graph.edge_attributes import EdgeAttributes, as_edge_features, as_edge_weights
 
-__all__ = ["SelfLoops", "build_csr", "checked_ends", "compressed", "edge_list"]
+__all__ = ["CSR", "SelfLoops", "build_csr", "edge_list"]
 
 SelfLoops = Literal["add", "keep", "remove"]
+
+
+class CSR(NamedTuple):
+    """Edges by destination; row v of the matrix lists the sources of v."""
+
+    indptr: Tensor
+    """int64 ``(N + 1,)``."""
+    indices: Tensor
+    """int32 ``(E,)``."""
+    weights: Tensor | None
+    """float32 ``(E,)``, all above 0."""
+    features: Tensor | None
+    """float32 ``(E, F)``."""
 
 
 def build_csr(
     src: object,
     dst: object,
+    weights: object = None,
+    features: object = None,
     *,
     num_nodes: int,
     symmetrize: bool = True,
     deduplicate: bool = True,
     self_loops: SelfLoops = "add",
-) -> tuple[Tensor, Tensor]:
-    """Sort edges by destination, then by source, and compress the rows.
+) -> CSR:
+    """Sort edges by destination, source, weight and, with features, place in the list, and compress the rows.
 
     The defaults are the papers' convention: the reverse of every edge is added, repeated edges
     are kept once, existing self loops are removed and exactly one per node is added.
 
+    A weight of 0 is no edge. The reverse of an edge has its weight and its features. A self loop that is added has
+    weight 1, as in ``A + I`` (Kipf & Welling, 2017), and features of zeros; the attributes of self loops that are
+    removed for it go with them. With ``deduplicate`` an edge that is listed several times, or both ways under
+    ``symmetrize``, must have the same weight and features each time: one of several, their sum and their mean are
+    all possible, so the caller decides.
+
     Args:
         src, dst: integers, shape ``(M,)``, each in ``[0, num_nodes)``; any array-like.
+        weights: ``None``, or finite numbers of at least 0, shape ``(M,)`` or ``(M, 1)``; any array-like. They become
+            float32.
+        features: ``None``, or finite numbers, shape ``(M, F)``, or ``(M,)`` for one an edge; any array-like. They
+            become float32.
         num_nodes: number of nodes N, at least 1.
         symmetrize: add ``v -> u`` for every ``u -> v``. Without ``deduplicate`` an edge that the
             list holds in both directions then counts twice each way.
@@ -42,46 +68,65 @@ def build_csr(
             given, ``"remove"`` drops them.
 
     Returns:
-        ``indptr`` int64 ``(N + 1,)`` and ``indices`` int32 ``(E,)``: row v lists its sources.
+        The matrix, with weights and features only if the list has them.
 
     Raises:
-        TypeError, ValueError: if the lists are not integer, differ in length or leave the range.
+        TypeError, ValueError: if the lists are not integer, differ in length or leave the range; if a weight is
+            negative, NaN or infinite, or a feature NaN or infinite; if there is not one weight or one row of features
+            an edge; or if an edge that is kept once has several.
 
     Example:
-        >>> indptr, indices = build_csr([0, 0, 1], [1, 1, 1], num_nodes=3)
+        >>> indptr, indices, *_ = build_csr([0, 0, 1], [1, 1, 1], num_nodes=3)
         >>> indptr.tolist(), indices.tolist()
         ([0, 2, 4, 5], [0, 1, 0, 1, 2])
+        >>> indptr, indices, weights, _ = build_csr([0, 0], [1, 2], [0.5, 0.0], num_nodes=3)
+        >>> indptr.tolist(), indices.tolist(), weights.tolist()
+        ([0, 2, 4, 5], [0, 1, 0, 1, 2], [1.0, 0.5, 0.5, 1.0, 1.0])
+        >>> build_csr([0, 2], [1, 1], features=[[5.0], [7.0]], num_nodes=3).features.flatten().tolist()
+        [0.0, 5.0, 5.0, 0.0, 7.0, 7.0, 0.0]
     """
-    source, target = checked_ends(src, dst, num_nodes, self_loops)
-    num_nodes = int(num_nodes)
+    source, target = _checked_ends(src, dst, num_nodes, self_loops)
+    num_nodes, listed = int(num_nodes), source.size
+    rows = None if features is None else as_edge_features(features, source, target)
+    weight = None if weights is None else as_edge_weights(weights, source, target)
+    attributes = EdgeAttributes(weight, rows)
     # One integer per edge, (destination, source) in its high and low bits, sorts in one call.
     shift = max(1, (num_nodes - 1).bit_length())
-    forward = (target.astype(np.int64) << shift) | source
     is_loop = source == target
-    if self_loops != "keep" and is_loop.any():
-        forward = forward[~is_loop]
-    keys = [forward]
+    kept = np.ones(listed, dtype=bool) if weight is None else weight > 0
+    if self_loops != "keep":
+        kept &= ~is_loop
+    keys, places = [_selected((target.astype(np.int64) << shift) | source, kept)], [kept]
     if symmetrize:
-        reverse = (source.astype(np.int64) << shift) | target
         # A self loop is its own reverse: it must not be counted twice.
-        keys.append(reverse[~is_loop] if is_loop.any() else reverse)
-        del reverse
+        turned = kept & ~is_loop
+        keys.append(_selected((source.astype(np.int64) << shift) | target, turned))
+        places.append(turned)
+    del source, target, is_loop
     if self_loops == "add":
         node = np.arange(num_nodes, dtype=np.int64)
         keys.append((node << shift) | node)
-    key = np.concatenate(keys) if len(keys) > 1 else forward
-    del keys, forward, source, target, is_loop
-    key.sort()
-    if deduplicate and key.size:
-        first = np.empty(key.size, dtype=bool)
-        first[0] = True
-        np.not_equal(key[1:], key[:-1], out=first[1:])
-        if not first.all():
-            key = key[first]
-    return compressed(key, num_nodes, shift)
+    key = np.concatenate(keys) if len(keys) > 1 else keys[0]
+    del keys
+    if not attributes:
+        key.sort()
+        if deduplicate:
+            key = _selected(key, ~_repeated(key))
+        return CSR(*_compressed(key, num_nodes, shift), None, None)
+    place = np.concatenate([each.nonzero()[0] for each in places])
+    if self_loops == "add":
+        place = np.append(place, np.full(num_nodes, listed))
+        attributes.add_self_loop()
+    order = attributes.order(key, place)
+    key, place = key[order], place[order]
+    if deduplicate:
+        again = _repeated(key)
+        attributes.expect_equal(key, place, again, shift)
+        key, place = _selected(key, ~again), _selected(place, ~again)
+    return CSR(*_compressed(key, num_nodes, shift), *attributes.at(place))
 
 
-def checked_ends(src: object, dst: object, num_nodes: int, self_loops: SelfLoops) -> tuple[np.ndarray, np.ndarray]:
+def _checked_ends(src: object, dst: object, num_nodes: int, self_loops: SelfLoops) -> tuple[np.ndarray, np.ndarray]:
     """Return both ends of all edges as integer arrays; errors as of ``build_csr``."""
     if not isinstance(num_nodes, (int, np.integer)) or not 1 <= num_nodes <= MAX_NODES:
         raise ValueError(f"num_nodes must be an integer in [1, {MAX_NODES}], got {num_nodes!r}")
@@ -94,7 +139,19 @@ def checked_ends(src: object, dst: object, num_nodes: int, self_loops: SelfLoops
     return source, target
 
 
-def compressed(key: np.ndarray, num_nodes: int, shift: int) -> tuple[Tensor, Tensor]:
+def _selected(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Return the values that are chosen; the array itself if all are."""
+    return values if chosen.all() else values[chosen]
+
+
+def _repeated(key: np.ndarray) -> np.ndarray:
+    """Return True for each sorted key that equals the one before."""
+    again = np.zeros(key.size, dtype=bool)
+    np.equal(key[1:], key[:-1], out=again[1:])
+    return again
+
+
+def _compressed(key: np.ndarray, num_nodes: int, shift: int) -> tuple[Tensor, Tensor]:
     """Return ``indptr`` and ``indices`` of sorted keys ``destination << shift | source``, which it writes over."""
     indices = (key & ((1 << shift) - 1)).astype(np.int32)
     key >>= shift

@@ -104,7 +104,7 @@ def sbm(
         chosen[hit] = strays[rng.integers(strays.size, size=int(hit.sum()))]
     v[follows] = chosen[follows]
 
-    indptr, indices = build_csr(u, v, num_nodes=nodes)
+    indptr, indices, *_ = build_csr(u, v, num_nodes=nodes)
     x = class_features(label, classes, features, signal, rng)
     name = name or f"sbm:{nodes},{classes},{degree:g}"
     return assemble(name, indptr, indices, x, label, classes, seed)
@@ -189,7 +189,7 @@ def rmat(
     v[moved] = (v[moved] & ~low) | (label_of[u[moved]] ^ pattern[v[moved]])
 
     new_id = rng.permutation(nodes).astype(np.int32)
-    indptr, indices = build_csr(new_id[u], new_id[v], num_nodes=nodes)
+    indptr, indices, *_ = build_csr(new_id[u], new_id[v], num_nodes=nodes)
     label = np.empty(nodes, dtype=np.int64)
     label[new_id] = label_of
     x = class_features(label, classes, features, signal, rng)

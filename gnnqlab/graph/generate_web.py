@@ -72,7 +72,7 @@ def web(
     distance = np.exp(rng.random(drawn) * np.log(nodes / 2)).astype(np.int64)
     near = (u + np.where(rng.random(drawn) < 0.5, distance, -distance)) % nodes
     v = np.where(rng.random(drawn) < local, near, far)
-    indptr, indices = build_csr(u, v, num_nodes=nodes)
+    indptr, indices, *_ = build_csr(u, v, num_nodes=nodes)
     label = np.arange(nodes, dtype=np.int64) * classes // nodes
     x = class_features(label, classes, features, signal, rng)
     return assemble(name or f"web:{nodes},{degree:g}", indptr, indices, x, label, classes, seed)

@@ -17,10 +17,8 @@ from gnnqlab.graph.arrays import GraphArrays
 from gnnqlab.graph.checks import check_graph
 from gnnqlab.graph.describe import describe, html_table, one_line
 from gnnqlab.graph.edges import SelfLoops, build_csr
-from gnnqlab.graph.featured_edges import build_featured_csr
 from gnnqlab.graph.split import random_split
 from gnnqlab.graph.storage import load_graph, save_graph
-from gnnqlab.graph.weighted_edges import build_weighted_csr
 
 __all__ = ["Graph"]
 
@@ -91,10 +89,9 @@ class Graph(GraphArrays):
             src, dst: integers, shape ``(M,)``, the edges ``src[i] -> dst[i]``; any array-like.
             num_nodes: number of nodes N.
             edge_weights: ``None``, or finite numbers of at least 0, shape ``(M,)``; 0 is no edge. An added self loop
-                weighs 1; see ``build_weighted_csr``. A graph whose edges all weigh 1 is one without weights.
+                weighs 1; see ``build_csr``. A graph whose edges all weigh 1 is one without weights.
             edge_features: ``None``, or finite numbers, shape ``(M, F)`` or ``(M,)``. The reverse of an edge has its
-                features, an added self loop zeros, and an edge kept once must have one row; see
-                ``build_featured_csr``.
+                features, an added self loop zeros, and an edge kept once must have one row; see ``build_csr``.
             features: ``None``, anything array-like of shape ``(N, D)``, a ``scipy.sparse`` matrix
                 or ``SparseRows``; becomes float32.
             labels: ``None``, integers of shape ``(N,)`` with -1 for "unlabelled", or zeros and
@@ -324,15 +321,9 @@ class Graph(GraphArrays):
 
 def _structure(src: object, dst: object, weights: object, features: object, **rules: Any) -> dict[str, Any]:
     """Return the fields of a graph that edge rules decide."""
-    if features is not None:
-        indptr, indices, found, rows = build_featured_csr(src, dst, features, weights, **rules)
-        carried = {"edge_weights": _told_apart(found), "edge_features": rows}
-        return {"indptr": indptr, "indices": indices, **carried}
-    if weights is None:
-        indptr, indices = build_csr(src, dst, **rules)
-        return {"indptr": indptr, "indices": indices, "edge_weights": None}
-    indptr, indices, kept = build_weighted_csr(src, dst, weights, **rules)
-    return {"indptr": indptr, "indices": indices, "edge_weights": _told_apart(kept)}
+    built = build_csr(src, dst, weights, features, **rules)
+    fields = {"indptr": built.indptr, "indices": built.indices, "edge_weights": _told_apart(built.weights)}
+    return fields if features is None else {**fields, "edge_features": built.features}
 
 
 def _told_apart(weights: Tensor | None) -> Tensor | None:

@@ -46,7 +46,7 @@ def test_matches_brute_force(
     graph: tuple[int, list[tuple[int, int]]], symmetrize: bool, deduplicate: bool, self_loops: str
 ) -> None:
     num_nodes, edges = graph
-    indptr, indices = build_csr(
+    indptr, indices, *_ = build_csr(
         [u for u, _ in edges],
         [v for _, v in edges],
         num_nodes=num_nodes,
@@ -67,14 +67,14 @@ def test_any_integer_list_will_do(kind: object) -> None:
         src, dst = torch.tensor(edges, dtype=kind)
     else:
         src, dst = edges if kind is list else np.array(edges, dtype=kind)  # type: ignore[call-overload]
-    indptr, indices = build_csr(src, dst, num_nodes=3)
+    indptr, indices, *_ = build_csr(src, dst, num_nodes=3)
     assert indptr.tolist() == [0, 3, 5, 7]
     assert indices.tolist() == [0, 1, 2, 0, 1, 0, 2]
 
 
 def test_ids_near_the_limit_do_not_overflow() -> None:
     num_nodes = 70_000  # its square does not fit 32 bits
-    indptr, indices = build_csr(
+    indptr, indices, *_ = build_csr(
         np.array([num_nodes - 1], dtype=np.int32), np.array([num_nodes - 2]), num_nodes=num_nodes, self_loops="remove"
     )
     assert indices.tolist() == [num_nodes - 1, num_nodes - 2]
