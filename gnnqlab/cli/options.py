@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +15,14 @@ from gnnqlab.settings import NO_OPTION, Setting
 if TYPE_CHECKING:
     from gnnqlab.train.config.run_config import RunConfig
 
-__all__ = ["Options"]
+__all__ = ["Options", "look_here"]
+
+
+def look_here() -> None:
+    """Find modules in the folder in which the line is typed, after all others; workers look where this process does."""
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.append(here)
 
 
 @dataclass(kw_only=True)
@@ -30,7 +39,7 @@ class Options:
     """Partitioner instead of the system's own: metis or random."""
     replace: str | None = None
     """Other parts on axes of the system, as cache=unchanged:tolerance=0.05,compute=bfloat16; an unknown name is
-    answered with the known ones."""
+    answered with the known ones. One of your own is module:Class, found from here, as codec=my_module:MyCodec."""
     out: Path | None = None
     """Folder for runs; default: $GNNQLAB_RUNS, else runs."""
     json: bool = False
@@ -56,6 +65,8 @@ class Options:
             workers=self.workers,
             **{**settings, **shared},
         )
+        if self.replace is not None:
+            look_here()
         # All at once: a cut of edges and an exchange that takes it are no system one by one.
         parts = {} if self.replace is None else parts_in(self.replace)
         if self.partition is not None:

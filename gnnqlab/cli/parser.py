@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -12,10 +11,10 @@ from typing import Any, NoReturn
 
 from gnnqlab.cli.arguments import Arguments, arguments_of, text_of
 from gnnqlab.cli.kept_help import kept_sections, live_sections
-from gnnqlab.cli.options import Options
+from gnnqlab.cli.options import Options, look_here
 from gnnqlab.settings import Setting, nearest, settings_in
 
-__all__ = ["BadWords", "look_here", "parse", "parser_of"]
+__all__ = ["BadWords", "parse", "parser_of"]
 
 
 class BadWords(Exception):
@@ -58,13 +57,6 @@ def _with_models_known(words: Sequence[str]) -> list[str]:
 
     look_here()
     return [*others, "--model", ",".join(named(model) for model in models_in(found.model))]
-
-
-def look_here() -> None:
-    """Find modules in the folder in which the line is typed, after all others; workers look where this process does."""
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.append(here)
 
 
 def parser_of(name: str, command: type[Any], *, kept: bool = False) -> tuple[_Parser, list[Setting]]:

@@ -55,7 +55,7 @@ class Train(Options):
         return self._finish(launch(config, root=self.out))
 
     def _resumed(self, place: Path) -> dict[str, Any]:
-        from gnnqlab.cli.parser import look_here
+        from gnnqlab.cli.options import look_here
         from gnnqlab.cli.sections import own_options
         from gnnqlab.launch import folder as files
         from gnnqlab.launch.continuation import resume

@@ -149,7 +149,7 @@ def _expect_codes_between_ends(system: System) -> None:
     """Refuse codecs whose rows have another variance than the bound counts with; one that says none is taken for it."""
     for direction in ("forward", "backward"):
         codec: Any = of_direction(system.codec, direction)
-        if getattr(codec, "row_variance", min_max)(_ANY) != min_max(_ANY):
+        if (codec.row_variance(_ANY) or min_max(_ANY)) != min_max(_ANY):
             raise ValueError(
                 "Theorem 3's bound is of codes between a row's ends, whose variance is D S^2 / 6 (AdaQP Theorem 1), "
                 f"got codec {type(codec).__name__}, whose rows have another; choose codec Stochastic(), measure "
@@ -215,7 +215,7 @@ class _Passes:
         look = not self._layers
         if look:
             convolutions: Any = self._exact.model.convolutions
-            noise = getattr(of_direction(self._system.codec, "forward"), "noise", "receiver")
+            noise = of_direction(self._system.codec, "forward").noise
             self._layers = [LayerMeans(index, noise=noise) for index in range(len(convolutions))]
         gradients = []
         for epoch in range(repeats):

@@ -157,7 +157,7 @@ class FrozenBits:
 
 
 @dataclass(frozen=True)
-class OrExact:
+class OrExact(Codec):
     """A codec that also takes messages wholly in 32 bits, whatever the system's own can write."""
 
     codec: Codec
@@ -171,8 +171,7 @@ class OrExact:
 
     def row_variance(self, columns: int) -> RowVariance:
         """Return that of the system's own, which the system was refused without if it was needed."""
-        found: RowVariance = getattr(self.codec, "row_variance", min_max)(columns)
-        return found
+        return self.codec.row_variance(columns) or min_max(columns)
 
     def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
         return self.codec.rows(num_rows, columns, device)

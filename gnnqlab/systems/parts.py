@@ -7,8 +7,10 @@ is written to JSON as ``module:Class`` and found again by import.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
+from gnnqlab.axis_part import AxisPart, complete, missing
 from gnnqlab.bits.assigner.assigned import Assigned
 from gnnqlab.bits.exact_at import ExactAt
 from gnnqlab.bits.growing import Growing
@@ -27,7 +29,7 @@ from gnnqlab.message.caches.cache import NoCache, Unchanged
 from gnnqlab.message.caches.difference import Difference
 from gnnqlab.message.caches.feedback import Feedback
 from gnnqlab.message.caches.stale_blocks import StaleBlocks
-from gnnqlab.message.codecs.codec import Float32, Stochastic
+from gnnqlab.message.codecs.codec import Codec, Float32, Stochastic
 from gnnqlab.message.codecs.fp8 import FP8, MXFP8
 from gnnqlab.message.codecs.least_variance import LeastVariance
 from gnnqlab.message.codecs.linear import Linear
@@ -106,18 +108,19 @@ _METHODS: dict[str, tuple[str, ...]] = {
     "exchange": ("join",),
     "sampler": ("kept",),
     "cache": ("build",),
-    "codec": ("layout", "encode", "decode"),
     "bits": ("round", "widths"),
     "schedule": ("build",),
     "compute": ("build",),
 }
 """Axis -> the methods by which what runs is made from a part; samplers, codecs and plain policies run themselves."""
+BASES: dict[str, type[AxisPart]] = {"codec": Codec}
+"""Axis -> the base class with the members that other axes read, and the ones that a part must define."""
 BY_DIRECTION = ("codec", "bits")
 """Axes that may have a part for rows and another for their gradients."""
 
 
 def check_part(axis: str, part: Any) -> None:
-    """Refuse what is no part of an axis.
+    """Refuse what is no part of an axis; give a part without the base class of its axis the defaults that it lacks.
 
     Raises:
         ValueError: if it is no dataclass instance, or nothing that runs could be made from it.
@@ -126,14 +129,26 @@ def check_part(axis: str, part: Any) -> None:
         check_part(axis, part.forward)
         check_part(axis, part.backward)
         return
-    lacks = [name for name in _METHODS[axis] if not callable(getattr(part, name, None))]
+    lacks: Any
+    if axis in BASES:
+        lacks, needs = missing(part, BASES[axis]), BASES[axis].needed()
+    else:
+        lacks = [name for name in _METHODS[axis] if not callable(getattr(part, name, None))]
+        needs = " and ".join(_METHODS[axis])
     if lacks or isinstance(part, type) or not dataclasses.is_dataclass(part):
-        needs = " and ".join(_METHODS[axis]) or "settings"
         known = ", ".join(f"{kind.__name__}()" for kind in PARTS[axis].values())
         raise ValueError(
-            f"{axis} must be a part of that axis, a dataclass instance with {needs}, got {part!r}; choose {known} or "
-            "write one"
+            f"{axis} must be a part of that axis, a dataclass instance with {needs}, got {part!r}"
+            f"{_without(part, lacks)}; choose {known} or write one"
         )
+    if axis in BASES:
+        complete(part, BASES[axis])
+
+
+def _without(part: Any, lacks: Iterable[str]) -> str:
+    """Return the members that a dataclass instance lacks, in words."""
+    named = lacks and dataclasses.is_dataclass(part) and not isinstance(part, type)
+    return f" without {' and '.join(lacks)}" if named else ""
 
 
 _PAIR = "by-direction"

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from gnnqlab.by_name import near
+from gnnqlab.by_name import load, name_of, near
 from gnnqlab.settings import settings_in
 from gnnqlab.systems.exact_at import around
 from gnnqlab.systems.parts import PARTS
@@ -17,6 +17,8 @@ __all__ = ["parts_in", "replaced", "words_of"]
 
 def parts_in(text: str) -> dict[str, Any]:
     """Return axis -> part, as a line names them: a comma between axes, a colon ahead of each setting of a part.
+
+    A part of one's own is named by module and class, ``codec=my_module:MyCodec``: no ``=`` follows its first colon.
 
     Raises:
         ValueError: if an axis, a part, a setting or a value is unknown; the message lists the known ones.
@@ -49,7 +51,8 @@ def replaced(system: System, parts: Mapping[str, Any]) -> System:
 
 
 def words_of(axis: str, part: Any, usual: Any = None) -> str | None:
-    """Return the text that :func:`parts_in` reads; ``None`` for a part without a name, or a setting without words.
+    """Return the text that :func:`parts_in` reads; ``None`` where other processes cannot import a part's class, or a
+    setting has no words.
 
     Args:
         axis, part: which.
@@ -65,10 +68,13 @@ def words_of(axis: str, part: Any, usual: Any = None) -> str | None:
             return None
         part = part.around(type(part)().of)
     kind = type(part)
-    name = next((name for name, known in PARTS[axis].items() if known is kind), None)
+    try:
+        name = next((name for name, known in PARTS[axis].items() if known is kind), None) or name_of(kind)
+    except ValueError:
+        return None
     settings = settings_in(kind)
     changed = [each for each in settings if getattr(part, each.name) != each.default]
-    if name is None or any(each.option is None or getattr(part, each.name) is None for each in changed):
+    if any(each.option is None or getattr(part, each.name) is None for each in changed):
         return None
     said = [f"{each.name}={each.write(getattr(part, each.name), between='+')}" for each in changed]
     return ":".join([f"{axis}={name}", *said])
@@ -76,9 +82,14 @@ def words_of(axis: str, part: Any, usual: Any = None) -> str | None:
 
 def _part(axis: str, text: str) -> Any:
     name, *settings = (word.strip() for word in text.split(":"))
-    if name not in PARTS[axis]:
-        raise ValueError(f"{axis} must be one of {sorted(PARTS[axis])}, got {name!r}{near(name, PARTS[axis])}")
-    kind = PARTS[axis][name]
+    if name in PARTS[axis]:
+        kind = PARTS[axis][name]
+    elif settings and "=" not in settings[0]:
+        name = f"{name}:{settings.pop(0)}"
+        kind = _own_class(axis, name)
+    else:
+        known_parts = f"{sorted(PARTS[axis])} or module:Class"
+        raise ValueError(f"{axis} must be one of {known_parts}, got {name!r}{near(name, PARTS[axis])}")
     known = {each.name: each for each in settings_in(kind)}
     values: dict[str, Any] = {}
     for word in settings:
@@ -89,3 +100,16 @@ def _part(axis: str, text: str) -> Any:
             raise ValueError(f"{axis} {name} takes {takes}, written NAME=VALUE, got {word!r}{near(setting, known)}")
         values[setting] = known[setting].read(value, said=f"{setting} of {name}", between="+")
     return kind(**values)
+
+
+def _own_class(axis: str, name: str) -> type:
+    """Return the class that ``module:Class`` names."""
+    try:
+        kind = load(name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"{axis} of your own must be module:Class, importable from here, got {name!r}: {error}"
+        ) from error
+    if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
+        raise ValueError(f"{axis} of your own must be a dataclass, written module:Class, got {name!r}: {kind!r}")
+    return kind

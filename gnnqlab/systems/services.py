@@ -39,7 +39,7 @@ def with_every_service(system: System) -> System:
 
 def _shortened(codec: Any) -> Any:
     """The codec with bfloat16 parameters, if it has float32 ones."""
-    return dataclasses.replace(codec, parameters=_SHORT) if getattr(codec, "parameters", None) == "float32" else codec
+    return dataclasses.replace(codec, parameters=_SHORT) if codec.parameters == "float32" else codec
 
 
 def services_of(system: System, gradients: str) -> dict[str, str]:
@@ -55,7 +55,7 @@ def services_of(system: System, gradients: str) -> dict[str, str]:
         {'schedule': 'Synchronous', 'parameters': 'float32', 'weight gradients': 'float32'}
     """
     codecs = [of_direction(system.codec, direction) for direction in ("forward", "backward")]
-    parameters = {getattr(codec, "parameters", "none") for codec in codecs}
+    parameters = {codec.parameters for codec in codecs}
     return {
         "schedule": type(system.schedule).__name__,
         "parameters": " and ".join(sorted(parameters)),

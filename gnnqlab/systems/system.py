@@ -25,6 +25,9 @@ from gnnqlab.systems.said import Said
 
 __all__ = ["SYSTEMS", "System", "make_system", "register_system", "settings_for"]
 
+_ANY_COLUMNS = 64
+"""A codec has the variance of a row whatever its columns, or of none."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class System:
@@ -116,7 +119,7 @@ class System:
                 f"got {sorted(wanted)}; choose {_codec_of(wanted)} or other bits"
             )
 
-        if getattr(bits, "weighs_rows", False) and not hasattr(codec, "row_variance"):
+        if getattr(bits, "weighs_rows", False) and codec.row_variance(_ANY_COLUMNS) is None:
             raise ValueError(
                 f"{type(bits).__name__} weighs rows by the variance that their codec has, so it must have one, "
                 f"got {type(codec).__name__}, which has no row_variance; choose codec Stochastic() "

@@ -74,8 +74,7 @@ class Desk:
 
     def variance_of(self, direction: str, columns: int) -> RowVariance:
         """Return the variance of a direction's rows; a codec that has none is taken for codes between a row's ends."""
-        found: RowVariance = getattr(self.codec_of(direction), "row_variance", min_max)(columns)
-        return found
+        return self.codec_of(direction).row_variance(columns) or min_max(columns)
 
     def _variance(self, place: Place) -> RowVariance:
         return self.variance_of(place[1], self.messages(place)[0].columns)

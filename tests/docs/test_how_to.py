@@ -15,7 +15,9 @@ import torch
 import gnnqlab as gq
 from gnnqlab.bits import Rows
 from gnnqlab.cli import main
+from gnnqlab.errors import NonFiniteRow
 from gnnqlab.launch import folder as files
+from gnnqlab.message.codecs.codec import Noise
 from gnnqlab.nn.models import registry
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers, exact_trainer, one_thread
 from gnnqlab.systems import system as systems
@@ -152,8 +154,8 @@ def test_your_own_codec(read: Callable[[str], Read]) -> None:
     assert run.losses == pytest.approx(exact.losses, rel=1e-3) and run.losses != exact.losses
     codec, rows = page.names["my_codec"].Half(), torch.tensor([[1.0, 2.5, 1e6]])
     layout, place = codec.layout(16, 1, 3), torch.tensor([0])
-    with pytest.raises(page.names["my_codec"].NonFiniteRow):
-        codec.encode(rows, place, place, layout, torch.empty(6, dtype=torch.uint8), None)
+    with pytest.raises(NonFiniteRow):
+        codec.encode(rows, place, place, layout, torch.empty(6, dtype=torch.uint8), Noise(0, 0, 0))
 
 
 def test_your_own_bits(read: Callable[[str], Read]) -> None:

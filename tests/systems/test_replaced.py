@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,12 +44,14 @@ def test_settings_of_a_part_are_read_by_their_types() -> None:
         ("cache", "an axis to replace must be written AXIS=PART"),
         (
             "cache=some",
-            r"cache must be one of \['adaptive', .*'unchanged'\], got 'some'",
+            r"cache must be one of \['adaptive', .*'unchanged'\] or module:Class, got 'some'",
         ),
         (
             "cache=unchanged:tol=0.1",
             r"takes the settings \['differences', 'tolerance'\].*got 'tol=0.1'",
         ),
+        ("codec=no_such_module:Half", r"codec of your own must be module:Class.*got 'no_such_module:Half': No module"),
+        ("codec=math:sqrt", r"codec of your own must be a dataclass, written module:Class, got 'math:sqrt'"),
         ("cache=none:tolerance=1", "cache none takes no settings"),
         ("cache=unchanged:tolerance=much", "tolerance of unchanged must be a number, got 'much'"),
         ("cache=none,cache=unchanged", "cache must be given once"),
@@ -82,3 +85,40 @@ def test_the_command_line_trains_with_other_parts(tmp_path: Path, capsys: pytest
     assert end.value.code == 2
     assert "bits must be widths that the codec can write" in capsys.readouterr().err
     assert parts_in(parts)["codec"] == Stochastic(parameters="bfloat16")
+
+
+OWN = '''
+from dataclasses import dataclass
+import torch
+from gnnqlab.message import Codec
+
+@dataclass(frozen=True)
+class Short(Codec):
+    """Rows in a type of two bytes."""
+    kind: str = "float16"
+    """Name of the type."""
+
+    def encode_rows(self, rows, bits, noise):
+        return rows.to(getattr(torch, self.kind))
+
+    def decode_rows(self, encoded, bits, noise):
+        return encoded.view(getattr(torch, self.kind))
+'''
+
+
+def test_a_part_of_ones_own_is_named_by_module_and_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own_short.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    line = ["train", "--graph", "sbm:60,3,6", "--epochs", "2", "--hidden", "8", "--out", str(tmp_path), "--json"]
+    losses = []
+    for codec in ("codec=own_short:Short", "codec=own_short:Short:kind=bfloat16"):
+        main([*line, "--replace", f"{codec},bits=fixed:bits=16"])
+        run = tmp_path / json.loads(capsys.readouterr().out.splitlines()[-1])["run"]
+        losses.append([json.loads(each)["loss"] for each in (run / "records-rank0.jsonl").read_text().splitlines()])
+    assert losses[0] != losses[1] and losses[0] == pytest.approx(losses[1], rel=0.05)
+    (part,) = parts_in(codec).values()
+    assert part.kind == "bfloat16" and words_of("codec", part) == codec
+    sys.modules.pop("own_short")

@@ -112,7 +112,7 @@ def needs_fading_errors(system: Any, directions: tuple[str, ...] = ("forward", "
     """
     for direction in directions:
         codec, bits = (of_direction(part, direction) for part in (system.codec, system.bits))
-        least, narrowest = getattr(codec, "fades_from", 1), min(bits.choices)
+        least, narrowest = codec.fades_from, min(bits.choices)
         if narrowest < least:
             return (
                 f"what a message leaves of a row comes back in the next, and at {narrowest} bit {type(codec).__name__} "

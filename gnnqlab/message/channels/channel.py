@@ -142,7 +142,7 @@ class Channel:
 
     def taken(self, x: Tensor) -> Tensor:
         """Return rows as this channel posts them: bfloat16 where its codec writes such as they are, else float32."""
-        as_they_are = self._encodes_rows and getattr(self._codec, "takes_bfloat16", False)
+        as_they_are = self._encodes_rows and self._codec.takes_bfloat16
         return x if as_they_are else widened(x)
 
     def post(
@@ -262,14 +262,12 @@ class Channel:
 
     def _departing(self, x: Tensor, route: Route, layout: Layout) -> Tensor | None:
         """Return the bytes of a route's rows if a message may be sent from where they lie."""
-        departing = getattr(self._codec, "departing", None)
-        if departing is None or route.first is None or not route.num_rows:
+        if route.first is None or not route.num_rows:
             return None
         try:
-            segment: Tensor | None = departing(x[route.first : route.first + route.num_rows])
+            return self._codec.departing(x[route.first : route.first + route.num_rows])
         except NonFiniteRow as error:
             raise self._refusal(error, layout.arranged(route.ids)) from error
-        return segment
 
     def _write(self, x: Tensor, route: Route, layout: Layout, epoch: int, noise: Noise) -> Tensor:
         """Return the bytes to one peer."""

@@ -164,7 +164,7 @@ class Incoming:
 
     def _count(self, route: Route) -> dict[int, float]:
         """Return the entropies of a message's codes, if they are counted and there are any."""
-        if not self._received.counting.on or not getattr(self._codec, "integer_codes", False):
+        if not self._received.counting.on or not self._codec.integer_codes:
             return {}
         return code_entropies(self._layout(route), self._encoded(route))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from gnnqlab.axis_part import complete
 from gnnqlab.bits.policy import BitPolicy, Fixed
 from gnnqlab.message.caches.cache import Cache, NoCache
 from gnnqlab.message.channels.blocks import BlockBuffers, BlockChannel, SkippedBlock
@@ -51,6 +52,11 @@ class Wires:
     counting: Counting = field(default_factory=Counting)
     """Says whether the codes of messages that come are counted."""
     _known: KnownLayouts = field(default_factory=WeakTensorKeyDictionary, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # A part that did not come from a System may lack the defaults of its axis.
+        for direction in ("forward", "backward"):
+            complete(of_direction(self.codec, direction), Codec)
 
     @property
     def holds_rows(self) -> bool:

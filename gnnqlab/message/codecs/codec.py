@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnqlab.axis_part import AxisPart
 from gnnqlab.bits.policy import USUAL
 from gnnqlab.bits.variance import RowVariance, min_max
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels.codec.rows import decode_rows, encode_rows, note_non_finite
+from gnnqlab.message.codecs.equal_rows import RowNoise, equal_rows, surplus_bytes, written_width
+from gnnqlab.message.codecs.parts import Part, counted_from, parts_of
 from gnnqlab.message.codecs.wide import decode_16, decode_32, encode_16, encode_32
 from gnnqlab.message.wire import Layout, lay_out
 from gnnqlab.settings import OneOf, check
 
-__all__ = ["Codec", "Float32", "LaidOut", "Noise", "Part", "Stochastic", "counted_from", "parts_of"]
+__all__ = ["Codec", "Float32", "Noise", "Stochastic"]
 
 _LINE = 16
 """Elements of a cache line: rows that begin on one are written past the caches."""
@@ -41,25 +42,101 @@ class Noise:
         return {"seed": self.seed, "epoch": self.epoch, "stream": own}
 
 
-class Codec(Protocol):
-    """Turns rows into the bytes of a message and back.
+class Codec(AxisPart):
+    """Base class of codecs: rows into the bytes of a message and back.
 
-    One whose payload is integer codes, in whole bytes a row as :func:`gnnqlab.message.wire.lay_out` has them, may say
-    so by ``integer_codes = True``: then they can be counted (:mod:`gnnqlab.message.codecs.entropy`).
+    One of your own defines `encode_rows` and `decode_rows`, and `widths` if it writes rows of several bit-widths.
+    The codecs of this package define `encode` and `decode` instead, over whole messages.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Half(Codec):
+        ...     def encode_rows(self, rows, bits, noise):
+        ...         return rows.half()
+        ...
+        ...     def decode_rows(self, encoded, bits, noise):
+        ...         return encoded.view(torch.float16)
+        >>> Half().widths, Half().param_bytes(16, 7), Half().layout(16, num_rows=3, columns=7).num_bytes
+        ((16,), 0, 42)
     """
+
+    required: ClassVar[tuple[tuple[str, ...], ...]] = (
+        ("encode_rows", "decode_rows"),
+        ("widths", "param_bytes", "encode", "decode"),
+    )
+    takes_bfloat16: ClassVar[bool] = False
+    """Whether `encode` takes rows of bfloat16 as they are; channels read it."""
+    integer_codes: ClassVar[bool] = False
+    """Whether the payload is integer codes of the rows' bit-widths, in whole bytes a row as
+    :func:`gnnqlab.message.wire.lay_out` has them; :mod:`gnnqlab.message.codecs.entropy` reads it."""
+    fades_from: ClassVar[int] = 1
+    """Narrowest bit-width at which a message takes more of a row's range than it leaves; caches that send the rest
+    with the next message read it."""
+
+    @property
+    def noise(self) -> str:
+        """Return ``receiver`` if each receiver of a row has noise of its own, else ``node``; theory checks read it."""
+        return "receiver"
+
+    @property
+    def parameters(self) -> str:
+        """Return the type in which the parameters of rows are sent; ``gnnqlab.systems.services`` reads it."""
+        return "none"
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Bit-widths this codec can write."""
+        """Return the bit-widths that this codec can write; by default the one that `encode_rows` takes an element."""
+        return (written_width(self.encode_rows),)
 
     def param_bytes(self, bits: int, columns: int) -> int:
-        """Return the bytes of parameters that a row of a width, with D columns, has on the wire."""
+        """Return the bytes of parameters that a row of a bit-width, with D columns, has on the wire.
+
+        By default what `encode_rows` writes beyond ``ceil(D bits / 8)``.
+        """
+        return surplus_bytes(self.encode_rows, bits, columns)
+
+    def row_variance(self, columns: int) -> RowVariance | None:
+        """Return the variance of a decoded row; ``None``: unknown, and bits that weigh rows are refused."""
+        return None
+
+    def biased(self, direction: str) -> str:
+        """Return why messages are wrong on average, or an empty text; :mod:`gnnqlab.systems.unbiased` calls it."""
+        return ""
 
     def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
         """Return an uninitialised ``(n, D)`` buffer in the form that decoding fills fastest."""
+        return torch.empty(num_rows, columns, device=device)
 
     def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
         """Lay out a message."""
+        return lay_out(widths, num_rows, columns, param_bytes=self.param_bytes)
+
+    def landing(self, out: Tensor) -> Tensor | None:
+        """Return the bytes of ``out`` if a message may be received there directly, else ``None``."""
+        return None
+
+    def departing(self, x: Tensor) -> Tensor | None:
+        """Return the bytes of ``x`` if a message may be sent from there, else ``None``; channels call it."""
+        return None
+
+    def encode_rows(self, rows: Tensor, bits: int, noise: RowNoise | None) -> Tensor | NDArray[Any]:
+        """Return the rows of one bit-width encoded, ``(n, ...)`` of any type, equally many bytes a row.
+
+        Args:
+            rows: float32 ``(n, D)``, finite.
+            bits: their bit-width, one of `widths`.
+            noise: random numbers that both ends of the message draw alike.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define encode_rows, or encode")
+
+    def decode_rows(self, encoded: Tensor, bits: int, noise: RowNoise | None) -> Tensor | NDArray[Any]:
+        """Return the rows ``(n, D)`` that :meth:`encode_rows` encoded.
+
+        Args:
+            encoded: uint8 ``(n, B)``, with ``B`` bytes a row.
+            bits, noise: those of encoding; no noise where a message is decoded without its key.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define decode_rows, or decode")
 
     def encode(
         self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
@@ -69,7 +146,16 @@ class Codec(Protocol):
         Returns:
             What a codec notes of each row, float32 ``(n,)`` or ``(n, K)`` in wire order, if it notes anything: the
             spreads that its ``row_variance`` is of, by which rows are weighed where it has one.
+
+        Raises:
+            NonFiniteRow: if a row holds NaN or Inf; on CUDA `raise_refused` does.
         """
+        for part in equal_rows(layout, segment, self.param_bytes):
+            values_nD = x.index_select(0, rows[part.rows])
+            with counted_from(part.rows.start):
+                _expect_finite(values_nD)
+                part.write(self.encode_rows(values_nD, part.bits, _noise_of(self, ids[part.rows], noise)), self)
+        return None
 
     def decode(
         self,
@@ -87,30 +173,19 @@ class Codec(Protocol):
         Args:
             ids, noise: those that the rows were encoded with; a codec whose codes mean nothing without them needs them.
         """
+        put = out.index_add_ if accumulate else out.index_copy_
+        for part in equal_rows(layout, segment, self.param_bytes):
+            row_noise = _noise_of(self, None if ids is None else ids[part.rows], noise)
+            decoded = torch.as_tensor(self.decode_rows(part.read(), part.bits, row_noise))
+            put(0, rows[part.rows], decoded.to(out.dtype))
 
-    def landing(self, out: Tensor) -> Tensor | None:
-        """Return the bytes of ``out`` if a message may be received there directly, else ``None``."""
 
-
-class LaidOut(ABC):
-    """What codecs share whose rows are laid out by their widths, and decoded out of a buffer of bytes."""
-
-    @abstractmethod
-    def param_bytes(self, bits: int, columns: int) -> int:
-        """Return the bytes of parameters that a row of a width, with D columns, has on the wire."""
-
-    def rows(self, num_rows: int, columns: int, device: torch.device) -> Tensor:
-        return torch.empty(num_rows, columns, device=device)
-
-    def layout(self, widths: int | Tensor, num_rows: int, columns: int) -> Layout:
-        return lay_out(widths, num_rows, columns, param_bytes=self.param_bytes)
-
-    def landing(self, out: Tensor) -> Tensor | None:
-        return None
+def _noise_of(codec: Codec, ids: Tensor | None, noise: Noise | None) -> RowNoise | None:
+    return None if ids is None or noise is None else RowNoise(ids, **noise.key(codec.noise))
 
 
 @dataclass(frozen=True)
-class Float32:
+class Float32(Codec):
     """Rows as they are: four bytes an element, no parameters.
 
     Rows that lie together already are the bytes of a message: `departing` sends them from where they are.
@@ -183,7 +258,7 @@ def _expect_finite(rows: Tensor) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stochastic(LaidOut):
+class Stochastic(Codec):
     """Stochastic integer quantization, one scale and zero-point a row (AdaQP Eqs. 4, 5; SYLVIE Eq. 3).
 
     ``q = floor((h - Z) / S + u)``, ``S = (max - min) / (2^b - 1)``, ``Z = min``, so ``E[q S + Z] = h``. One message
@@ -288,55 +363,3 @@ class Stochastic(LaidOut):
 
 _PARAMETERS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "bfloat16-after": torch.bfloat16}
 """Name -> type of Z and S on the wire."""
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """The rows of a message that one routine writes: those of a width alone, or all that are narrower."""
-
-    width: int
-    """Their width, or the widest that they may have."""
-    rows: slice
-    params: slice
-    """Which they are of the rows with parameters."""
-    payload: Tensor
-    bits: int | Tensor
-    offsets: Tensor | None
-
-
-def parts_of(layout: Layout, segment: Tensor, alone: tuple[int, ...] = (32, 16)) -> Iterator[Part]:
-    """Yield the rows of a message by the routine that writes them, with their part of the payload.
-
-    Args:
-        alone: widths that have a routine of their own, widest first; one writes all that are narrower.
-    """
-    if not layout.num_rows:
-        return
-    payload, first, exact = layout.split(segment)[1], 0, layout.rows_of(32)
-    for width in alone:
-        count = layout.rows_of(width)
-        if count:
-            of = slice(first, first + count)
-            size = count * -(-layout.columns * width // 8)
-            params = slice(0, 0) if width == 32 else slice(of.start - exact, of.stop - exact)
-            yield Part(width, of, params, payload[:size], width, None)
-            payload, first = payload[size:], of.stop
-    if first == layout.num_rows:
-        return
-    bits, offsets = layout.bits, layout.offsets
-    if first:
-        assert isinstance(bits, Tensor) and offsets is not None
-        bits, offsets = bits[first:], offsets[first:] - offsets[first]
-    of = slice(first, layout.num_rows)
-    yield Part(alone[-1] // 2, of, slice(first - exact, layout.num_rows - exact), payload, bits, offsets)
-
-
-@contextmanager
-def counted_from(first: int) -> Iterator[None]:
-    """Count the row that a routine refuses from the beginning of the message."""
-    try:
-        yield
-    except NonFiniteRow as error:
-        if not first:
-            raise
-        raise NonFiniteRow(first + error.position) from error

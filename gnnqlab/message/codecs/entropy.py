@@ -42,7 +42,7 @@ def without_codes(codec: Any) -> list[str]:
         ['backward Float32']
     """
     parts = {direction: of_direction(codec, direction) for direction in ("forward", "backward")}
-    return [f"{way} {type(part).__name__}" for way, part in parts.items() if not getattr(part, "integer_codes", False)]
+    return [f"{way} {type(part).__name__}" for way, part in parts.items() if not part.integer_codes]
 
 
 def code_entropies(layout: Layout, segment: Tensor) -> dict[int, float]:

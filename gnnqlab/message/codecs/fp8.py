@@ -6,7 +6,7 @@ Letters: n rows of a message, m of one part of it, D columns, B blocks of a row,
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -19,7 +19,8 @@ from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels.codec.rows import note_non_finite
 from gnnqlab.kernels.noise import uniform16
 from gnnqlab.kernels.reference.codec import SMALLEST_RANGE
-from gnnqlab.message.codecs.codec import LaidOut, Noise, counted_from, parts_of
+from gnnqlab.message.codecs.codec import Codec, Noise
+from gnnqlab.message.codecs.parts import counted_from, parts_of
 from gnnqlab.message.codecs.wide import decode_32, row_norms
 from gnnqlab.message.direction import of_direction
 from gnnqlab.message.wire import Layout
@@ -54,7 +55,7 @@ ROUNDINGS = OneOf(("nearest", "stochastic"))
 RECEIVERS = OneOf(("receiver", "node"))
 
 
-class _ByBlock(LaidOut):
+class _ByBlock(Codec, ABC):
     """What both codecs do alike: eight bits an element, and scales that each says in its own way."""
 
     integer_codes: ClassVar[bool] = True

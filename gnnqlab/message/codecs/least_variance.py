@@ -22,8 +22,9 @@ from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels.codec.rotate import decode_rotated, encode_rotated
 from gnnqlab.kernels.codec.row_errors import ERROR_WIDTHS, NOTED, row_errors
 from gnnqlab.kernels.codec.rows import decode_rows, encode_rows, row_bytes
-from gnnqlab.message.codecs.codec import LaidOut, Noise, Part, Stochastic, counted_from, parts_of
+from gnnqlab.message.codecs.codec import Codec, Noise, Stochastic
 from gnnqlab.message.codecs.lloyd_max import relative_error
+from gnnqlab.message.codecs.parts import Part, counted_from, parts_of
 from gnnqlab.message.wire import Layout
 from gnnqlab.settings import OneOf, Range, check
 
@@ -42,7 +43,7 @@ columns on it was a twentieth, and a sixth of such."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeastVariance(LaidOut):
+class LeastVariance(Codec):
     """Stochastic codes between a row's ends or codes of its rotation, whichever has the smaller variance for that row.
 
     At 1, 2 and 4 bits the variance of codes between ends is ``S^2 sum f (1 - f)``, f the fraction of a step of each

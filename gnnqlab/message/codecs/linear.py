@@ -10,7 +10,8 @@ from torch import Tensor
 
 from gnnqlab.kernels.codec.linear import encode_linear
 from gnnqlab.kernels.codec.rows import decode_rows
-from gnnqlab.message.codecs.codec import LaidOut, Noise, counted_from, parts_of
+from gnnqlab.message.codecs.codec import Codec, Noise
+from gnnqlab.message.codecs.parts import counted_from, parts_of
 from gnnqlab.message.codecs.wide import decode_32, encode_32
 from gnnqlab.message.wire import Layout
 
@@ -18,7 +19,7 @@ __all__ = ["Linear"]
 
 
 @dataclass(frozen=True)
-class Linear(LaidOut):
+class Linear(Codec):
     """Linear integer quantization, rounded to the nearest level (CDFGNN Eqs. 22 and 23).
 
     ``q = min(floor((m - Z) / S + 1/2), 2^B - 1)``, ``Z = min``, ``S = (max - min) / 2^B``; decoding gives ``q S + Z``.

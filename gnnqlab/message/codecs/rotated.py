@@ -13,8 +13,9 @@ from gnnqlab.bits.policy import WIDTHS
 from gnnqlab.bits.variance import RowVariance
 from gnnqlab.kernels.codec.rotate import ROTATED_WIDTHS, decode_rotated, encode_rotated
 from gnnqlab.kernels.reference.codec import SMALLEST_RANGE
-from gnnqlab.message.codecs.codec import LaidOut, Noise, Part, Stochastic, counted_from, parts_of
+from gnnqlab.message.codecs.codec import Codec, Noise, Stochastic
 from gnnqlab.message.codecs.lloyd_max import relative_error
+from gnnqlab.message.codecs.parts import Part, counted_from, parts_of
 from gnnqlab.message.codecs.wide import row_norms
 from gnnqlab.message.wire import Layout
 from gnnqlab.settings import OneOf, Range, check
@@ -23,7 +24,7 @@ __all__ = ["Rotated"]
 
 
 @dataclass(frozen=True)
-class Rotated(LaidOut):
+class Rotated(Codec):
     """Randomized Hadamard rotation, Lloyd-Max levels, an unbiasing scale (DRIVE, NeurIPS 2021; EDEN, ICML 2022).
 
     ``x' = S R' q``: q are the levels nearest to ``R x`` over its root mean square, ``S = |x|^2 / <R x, q>``. Whatever a

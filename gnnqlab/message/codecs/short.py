@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels.codec.rows import note_non_finite
-from gnnqlab.message.codecs.codec import LaidOut, Noise
+from gnnqlab.message.codecs.codec import Codec, Noise
 from gnnqlab.message.wire import Layout
 
 __all__ = ["BFloat16"]
@@ -24,7 +24,7 @@ _BLOCK = 1 << 17
 
 
 @dataclass(frozen=True)
-class BFloat16(LaidOut):
+class BFloat16(Codec):
     """Rows rounded to the nearest bfloat16: two bytes an element, no parameters, 16 bits.
 
     An element errs by at most ``2^-8`` of itself, in the same way in every epoch where it does not change: rounding is

@@ -14,7 +14,8 @@ from torch import Tensor
 from gnnqlab.bits.policy import USUAL
 from gnnqlab.bits.variance import RowVariance, min_max
 from gnnqlab.kernels.reference.codec import SMALLEST_RANGE
-from gnnqlab.message.codecs.codec import LaidOut, Noise, Stochastic, counted_from, parts_of
+from gnnqlab.message.codecs.codec import Codec, Noise, Stochastic
+from gnnqlab.message.codecs.parts import counted_from, parts_of
 from gnnqlab.message.codecs.wide import encode_32
 from gnnqlab.message.wire import Layout, lay_out
 from gnnqlab.settings import OneOf, Range, check
@@ -28,7 +29,7 @@ _EXPONENT = 0x7F800000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spikes(LaidOut):
+class Spikes(Codec):
     """The largest magnitudes of a row in float16 with their places, the rest in stochastic codes between its ends.
 
     A spike x_p travels as ``v U``: ``v = float16((x_p - c) / U)``, c the middle of the rest's range, U the power of two

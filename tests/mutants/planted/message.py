@@ -6,8 +6,8 @@ FAULTS = (
     Fault(
         name="differences taken of bfloat16 rows",
         file="message/channels/channel.py",
-        before="as_they_are = self._encodes_rows and getattr(",
-        after="as_they_are = getattr(",
+        before="as_they_are = self._encodes_rows and self._codec",
+        after="as_they_are = self._codec",
         test="message/test_short.py::test_only_a_channel_that_encodes_the_rows_themselves_takes_them_as_they_are",
         why="what a cache holds is float32: what is left of a row would be rounded before it is added",
     ),

@@ -1,0 +1,86 @@
+"""The contract of a part: members with defaults that other axes read, and members that a part must define.
+
+A system is one part for each axis. Each axis has a base class, derived from :class:`AxisPart`, that names every member
+which other axes read and gives it a default. A class without that base class gets the defaults by :func:`complete`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, ClassVar
+
+__all__ = ["AxisPart", "complete", "missing"]
+
+
+class AxisPart:
+    """Members that the parts of every axis have."""
+
+    required: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    """Groups of members without a default; a part must define all of one group. ``System`` checks it."""
+    steerable: ClassVar[tuple[str, ...]] = ()
+    """Settings that may change while a run trains; the control of a run and the tuner read it."""
+
+    @classmethod
+    def needed(cls) -> str:
+        """Return the groups of members that a part must define, in words; errors show them."""
+        return ", or ".join(" and ".join(group) for group in cls.required)
+
+    def refuses(self, system: Any) -> str:
+        """Return the reason why a system cannot have this part, or an empty text; ``System`` calls it."""
+        return ""
+
+
+def complete(part: Any, base: type) -> None:
+    """Give the class of a part that does not derive from ``base`` the members of ``base`` that it lacks.
+
+    Abstract members, which have no default, are left out.
+
+    Args:
+        part: an instance.
+        base: base class of its axis.
+
+    Example:
+        >>> class Mine:
+        ...     pass
+        >>> mine = Mine()
+        >>> complete(mine, AxisPart)
+        >>> mine.steerable, mine.refuses(None)
+        ((), '')
+    """
+    kind = type(part)
+    if issubclass(kind, base):
+        return
+    for name, default in _defaults(base).items():
+        if not getattr(default, "__isabstractmethod__", False) and not hasattr(part, name):
+            setattr(kind, name, default)
+
+
+def missing(part: Any, base: type[AxisPart]) -> tuple[str, ...]:
+    """Return the members of the group that a part defines most of, without those that it defines.
+
+    Example:
+        >>> class Policy(AxisPart):
+        ...     required = (("round", "widths"),)
+        >>> class Even(Policy):
+        ...     widths = (2, 4)
+        >>> missing(Even(), Policy)
+        ('round',)
+    """
+    defaults = _defaults(base)
+    lacks = [tuple(name for name in group if not _defines(part, name, defaults.get(name))) for group in base.required]
+    return min(lacks, key=len, default=())
+
+
+def _defines(part: Any, name: str, default: Any) -> bool:
+    """Return True if a part has a member that is not the placeholder of its base class."""
+    member = inspect.getattr_static(part, name, None)
+    return member is not None and member is not default
+
+
+def _defaults(base: type) -> dict[str, Any]:
+    """Return the public members of a base class and of those that it derives from."""
+    found: dict[str, Any] = {}
+    for kind in reversed(base.__mro__[:-1]):
+        if kind.__module__ not in ("abc", "typing"):
+            found |= {name: member for name, member in vars(kind).items() if not name.startswith("_")}
+    return found

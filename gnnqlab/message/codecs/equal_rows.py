@@ -1,0 +1,145 @@
+"""Messages of codecs that encode rows of one bit-width at a time, equally many bytes a row.
+
+Letters: n rows of one bit-width, D columns, B bytes a row: ``ceil(D b / 8)`` of payload, and parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnqlab.bits.row import ParamBytes, row_bytes
+from gnnqlab.errors import NonFiniteRow
+from gnnqlab.kernels.noise import uniform16
+from gnnqlab.message.wire import Layout
+
+__all__ = ["EqualRows", "RowNoise", "equal_rows", "surplus_bytes", "written_width"]
+
+EncodeRows = Callable[[Tensor, int, "RowNoise | None"], Tensor | NDArray[Any]]
+"""A codec's ``encode_rows``."""
+_PROBED = 1024
+"""Columns of the row from which a bit-width is read off: parameters of a row hardly count beside them."""
+_ROUNDED = (16, 8, 4, 3, 2, 1)
+"""Bit-widths of rows that may be rounded; rows of 32 bits are taken for exact."""
+
+
+@dataclass(frozen=True, eq=False)
+class RowNoise:
+    """Random numbers of some rows of a message, equal at both of its ends."""
+
+    ids: Tensor
+    """Global node ids, int64 ``(n,)``."""
+    seed: int
+    epoch: int
+    stream: int
+
+    def uniform(self, columns: int) -> Tensor:
+        """Return float32 ``(n, columns)``, uniform multiples of ``2^-16`` in [0, 1).
+
+        Example:
+            >>> drawn = RowNoise(torch.arange(3), seed=0, epoch=2, stream=5).uniform(4)
+            >>> drawn.shape, bool((drawn < 1).all())
+            (torch.Size([3, 4]), True)
+        """
+        return uniform16(self.ids, columns, seed=self.seed, epoch=self.epoch, stream=self.stream) / 65536
+
+
+@dataclass(frozen=True, eq=False)
+class EqualRows:
+    """The rows of one bit-width in a message."""
+
+    bits: int
+    rows: slice
+    params_nB: Tensor
+    """Views of the message, uint8; together the bytes of each row."""
+    payload_nB: Tensor
+
+    def write(self, encoded: Tensor | NDArray[Any], codec: object) -> None:
+        """Put encoded rows into the message.
+
+        Raises:
+            NonFiniteRow: if an element became NaN or Inf when it was encoded.
+            ValueError: if they have other bytes than the layout.
+        """
+        tensor = torch.from_numpy(np.ascontiguousarray(encoded)) if isinstance(encoded, np.ndarray) else encoded
+        num_rows, payload_bytes = self.payload_nB.shape
+        num_bytes = payload_bytes + self.params_nB.shape[1]
+        if tensor.shape[:1] != (num_rows,) or tensor.nbytes != num_rows * num_bytes:
+            raise ValueError(
+                f"encode_rows of {type(codec).__name__} must return {num_bytes} bytes for each of {num_rows} rows at "
+                f"{self.bits} bits, got {tensor.dtype} {tuple(tensor.shape)}; write equally many bytes for every row"
+            )
+        if tensor.is_floating_point() and not tensor.is_cuda:
+            finite_n = torch.isfinite(tensor).flatten(1).all(dim=1)
+            if not bool(finite_n.all()):
+                raise NonFiniteRow(int((~finite_n).nonzero()[0, 0]))
+        bytes_nB = tensor.contiguous().view(num_rows, -1).view(torch.uint8)
+        self.payload_nB.copy_(bytes_nB[:, :payload_bytes])
+        self.params_nB.copy_(bytes_nB[:, payload_bytes:])
+
+    def read(self) -> Tensor:
+        """Return the bytes of the rows, uint8 ``(n, B)``, in memory of their own so that any type can view them."""
+        return torch.cat([self.payload_nB, self.params_nB], dim=1)
+
+
+def equal_rows(layout: Layout, segment: Tensor, param_bytes: ParamBytes) -> Iterator[EqualRows]:
+    """Yield the rows of a message by bit-width, widest first, as they stand there."""
+    params, payload = layout.split(segment)
+    first = 0
+    for share in sorted(layout.shares, key=lambda each: each.bits, reverse=True):
+        if not share.rows:
+            continue
+        yield EqualRows(
+            share.bits,
+            slice(first, first + share.rows),
+            params[: share.param_bytes].view(share.rows, -1) if share.param_bytes else params.new_empty(share.rows, 0),
+            payload[: share.payload_bytes].view(share.rows, -1),
+        )
+        params, payload, first = params[share.param_bytes :], payload[share.payload_bytes :], first + share.rows
+
+
+def written_width(encode_rows: EncodeRows) -> int:
+    """Return the bit-width that rows have which ``encode_rows`` writes; what is left over are parameters.
+
+    Raises:
+        ValueError: if it writes less than a bit an element.
+
+    Example:
+        >>> written_width(lambda rows, bits, noise: rows.bfloat16())
+        16
+    """
+    num_bits = 8 * _encoded_bytes(encode_rows, 0, _PROBED)
+    for width in _ROUNDED:
+        if num_bits >= width * _PROBED:
+            return width
+    raise ValueError(f"encode_rows must write at least one bit an element, got {num_bits} bits for {_PROBED} elements")
+
+
+def surplus_bytes(encode_rows: EncodeRows, bits: int, columns: int) -> int:
+    """Return what ``encode_rows`` writes of a row beyond ``ceil(D bits / 8)`` bytes: its parameters.
+
+    Raises:
+        ValueError: if it writes less.
+
+    Example:
+        >>> surplus_bytes(lambda rows, bits, noise: np.zeros((len(rows), 14), np.uint8), 8, 10)
+        4
+    """
+    written, needed = _encoded_bytes(encode_rows, bits, columns), row_bytes(bits, columns, lambda bits, columns: 0)
+    if written < needed:
+        raise ValueError(
+            f"encode_rows must write at least the {needed} bytes that {columns} elements have at {bits} bits, got "
+            f"{written}; name the bit-widths that it does write as widths"
+        )
+    return written - needed
+
+
+def _encoded_bytes(encode_rows: EncodeRows, bits: int, columns: int) -> int:
+    row, noise = torch.zeros(1, columns), RowNoise(torch.zeros(1, dtype=torch.int64), seed=0, epoch=0, stream=0)
+    return int(encode_rows(row, bits, noise).nbytes)
