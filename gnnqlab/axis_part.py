@@ -7,13 +7,22 @@ which other axes read and gives it a default. A class without that base class ge
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-__all__ = ["AxisPart", "complete", "missing"]
+__all__ = ["AxisPart", "Running", "complete", "missing", "not_predicted"]
 
 
-class AxisPart:
-    """Members that the parts of every axis have."""
+class Running:
+    """Members that whatever runs of a part on one worker has."""
+
+    def adaptives(self, training: Any) -> Sequence[Any]:
+        """Return what adapts between epochs; :func:`gnnqlab.adaptive.adaptives_of` calls it."""
+        return ()
+
+
+class AxisPart(Running):
+    """Members that the parts of every axis have; some parts run themselves."""
 
     required: ClassVar[tuple[tuple[str, ...], ...]] = ()
     """Groups of members without a default; a part must define all of one group. ``System`` checks it."""
@@ -69,6 +78,14 @@ def missing(part: Any, base: type[AxisPart]) -> tuple[str, ...]:
     defaults = _defaults(base)
     lacks = [tuple(name for name in group if not _defines(part, name, defaults.get(name))) for group in base.required]
     return min(lacks, key=len, default=())
+
+
+def not_predicted(axis: str, part: Any, method: str) -> ValueError:
+    """Return the error of a part without a method that predictions need; defaults of such methods raise it."""
+    return ValueError(
+        f"{axis} must have the method {method}() to be predicted, got {type(part).__name__} without it; write it, "
+        "or train a short run instead"
+    )
 
 
 def _defines(part: Any, name: str, default: Any) -> bool:

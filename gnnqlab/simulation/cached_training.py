@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from gnnqlab.graph.graph import Graph
-from gnnqlab.message.caches.adaptive_cache import Threshold
+from gnnqlab.message.caches.adaptive_cache import CacheAtWork, Threshold
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.partition.edge_cut import Random
 from gnnqlab.partition.parts import cut_graph
@@ -45,7 +45,7 @@ class CachedWorkers:
         system = system.on_hosts(hosts)
         cut = cut_graph(graph, system.partition, workers)
         self.threads = ThreadedWorkers(graph, cut, system, shape, settings)
-        self._thresholds = [Threshold(cache) for cache in self.threads.caches if hasattr(cache, "epsilon")]
+        self._thresholds = [Threshold(cache) for cache in self.threads.caches if isinstance(cache, CacheAtWork)]
         for trainer, threshold in zip(self.threads.trainers, self._thresholds):
             trainer.adaptives = {threshold.name: threshold}
         self._before = (0, 0)

@@ -25,7 +25,7 @@ from gnnqlab.exchange.schedules.schedule import Overlapped, Synchronous
 from gnnqlab.exchange.schedules.sequential import Sequential
 from gnnqlab.exchange.vertex_cut.exchange import Replicas
 from gnnqlab.message.caches.adaptive_cache import AdaptiveCache
-from gnnqlab.message.caches.cache import NoCache, Unchanged
+from gnnqlab.message.caches.cache import Cache, NoCache, Unchanged
 from gnnqlab.message.caches.difference import Difference
 from gnnqlab.message.caches.feedback import Feedback
 from gnnqlab.message.caches.stale_blocks import StaleBlocks
@@ -107,13 +107,12 @@ _METHODS: dict[str, tuple[str, ...]] = {
     "partition": ("cut",),
     "exchange": ("join",),
     "sampler": ("kept",),
-    "cache": ("build",),
     "bits": ("round", "widths"),
     "schedule": ("build",),
     "compute": ("build",),
 }
 """Axis -> the methods by which what runs is made from a part; samplers, codecs and plain policies run themselves."""
-BASES: dict[str, type[AxisPart]] = {"codec": Codec}
+BASES: dict[str, type[AxisPart]] = {"cache": Cache, "codec": Codec}
 """Axis -> the base class with the members that other axes read, and the ones that a part must define."""
 BY_DIRECTION = ("codec", "bits")
 """Axes that may have a part for rows and another for their gradients."""

@@ -38,7 +38,7 @@ def biased(system: System, bits: Any = None) -> str:
             continue
         for axis in ("cache", "codec"):
             part = of_direction(getattr(system, axis), direction)
-            reason = part.biased(direction) if hasattr(part, "biased") else ""
+            reason = part.biased(direction)
             if reason:
                 return f"{axis} {type(part).__name__} {reason}"
     return ""

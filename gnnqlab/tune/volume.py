@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gnnqlab.bits.outlook import Place, Widths
 from gnnqlab.bits.row import EXACT
+from gnnqlab.message.caches.cache import Cache
 from gnnqlab.message.codecs.codec import Float32
 from gnnqlab.message.direction import of_direction
 from gnnqlab.message.sampler import Sampler
@@ -121,11 +122,9 @@ def volume(desk: Desk, system: System, widths: Widths, epoch: int | None) -> Vol
     )
 
 
-def cached_share(cache: Any, direction: str, epoch: int | None) -> float:
+def cached_share(cache: Cache, direction: str, epoch: int | None) -> float:
     """Return the share of rows of a direction that a cache expects to travel in an epoch."""
-    if hasattr(cache, "share"):
-        return float(cache.share(direction, epoch))
-    return float(ask("cache", cache, "expected_share")())
+    return float(cache.share(direction, epoch))
 
 
 def _fetches(system: System, message: TracedMessage, attends: frozenset[int]) -> int:
@@ -153,6 +152,6 @@ def _assumed(system: System, epoch: int | None, cached: float) -> tuple[str, ...
         found.append("no noise but that of rounding, as if every row travelled")
     if cached != 1.0:
         found.append(f"{cached:.3g} of the rows changed enough to travel")
-    if assumed := getattr(system.cache, "assumes", ""):
+    if assumed := system.cache.assumes:
         found.append(assumed)
     return tuple(found)

@@ -55,7 +55,7 @@ class Broadcast:
             )
         if system.sampler.p < 1.0:
             return "a block travels whole, while a sampler leaves rows out; choose sampler AllRows()"
-        if system.cache.build() is not None and not getattr(system.cache, "of_blocks", False):
+        if system.cache.build() is not None and not system.cache.of_blocks:
             kind = type(system.cache).__name__
             return f"a block travels whole or stays home, got cache {kind}, which chooses rows; choose StaleBlocks()"
         for direction in ("forward", "backward"):

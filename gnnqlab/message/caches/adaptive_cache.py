@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gnnqlab.adaptive import DECISIONS, Adaptive, Entry, Sharing, State, Training
 from gnnqlab.kernels.rowwise.moves import row_changes, row_moves
-from gnnqlab.message.caches.cache import needs_fading_errors, needs_rows_of_this_epoch
+from gnnqlab.message.caches.cache import Cache, Chooser, needs_fading_errors, needs_rows_of_this_epoch
 from gnnqlab.message.caches.held import HeldRows
 from gnnqlab.seat import Seat
 from gnnqlab.settings import OneOf, Range, check
@@ -25,7 +25,7 @@ RULES = ("text", "equation", "fixed")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptiveCache:
+class AdaptiveCache(Cache):
     """A row stays home while it has moved by no more than a share ε of its size, and ε moves with the accuracy.
 
     Algorithm 2: row z travels where ``max|z - h| > ε max|z|``, h what its *receiver* holds; gradients alike. What
@@ -143,8 +143,8 @@ class CacheAtWork(HeldRows):
         return [Threshold(self, training.seat)]
 
 
-class _MovedRows:
-    differences = True
+class _MovedRows(Chooser):
+    differences: ClassVar[bool] = True
 
     def __init__(self, cache: CacheAtWork) -> None:
         self._cache = cache

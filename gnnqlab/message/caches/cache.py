@@ -6,12 +6,15 @@ the same decoded message; so errors of rounding never add up.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
+from gnnqlab.axis_part import AxisPart, Running, complete, not_predicted
 from gnnqlab.message.direction import of_direction
+from gnnqlab.message.place import Place
 
 __all__ = [
     "BlockChooser",
@@ -19,6 +22,7 @@ __all__ = [
     "Chooser",
     "Held",
     "NoCache",
+    "RunningCache",
     "Unchanged",
     "at_work",
     "needs_fading_errors",
@@ -30,17 +34,20 @@ Held = dict[tuple[str, int], Tensor]
 """(``send`` or ``receive``, peer) -> what the receiver has of a route's rows, float32 ``(n, D)``."""
 
 
-class Chooser(Protocol):
-    """Chooses the rows of the messages of one place, on one worker.
-
-    One of which differences travel, and which has read what is held when it has chosen, may have
-    ``changes(x, rows, held)`` too: the places and the differences ``(k, D)``, by one pass over the rows.
-    """
+class Chooser(ABC):
+    """Base class of what chooses the rows of the messages of one place, on one worker."""
 
     @property
+    def epsilon(self) -> float | None:
+        """Return the threshold by which rows are chosen, if there is one; the books of messages read it."""
+        return None
+
+    @property
+    @abstractmethod
     def differences(self) -> bool:
         """Whether what travels is the difference to what the receiver has, or the row itself."""
 
+    @abstractmethod
     def choose(self, x: Tensor, rows: Tensor, held: Tensor) -> Tensor | None:
         """Return the places of the rows that travel, ascending, int64; ``None``: all.
 
@@ -49,6 +56,13 @@ class Chooser(Protocol):
             rows: which of its rows there are to send, int64 ``(n,)``.
             held: what the receiver has of them, ``(n, D)``.
         """
+
+    def changes(self, x: Tensor, rows: Tensor, held: Tensor) -> tuple[Tensor | None, Tensor] | None:
+        """Return the places and the differences ``(k, D)`` of the rows that travel, by one pass over the rows.
+
+        ``None``: this chooser makes no such pass, and channels call :meth:`choose`.
+        """
+        return None
 
 
 class BlockChooser(Protocol):
@@ -64,29 +78,69 @@ class BlockChooser(Protocol):
         """
 
 
-class Cache(Protocol):
-    """Recipe part of the axis.
+class RunningCache(Running, ABC):
+    """Base class of what runs of a cache on one worker."""
 
-    Where the share of rows that will travel is known before a training, ``expected_share()`` tells it to forecasts;
-    ``refuses(system)`` says why a system cannot have it. A cache that changes while it trains has ``at_work()``;
-    one whose held rows are in its checkpoints has ``held_at(place)``, where channels keep them. One that holds whole
-    blocks says so by ``of_blocks``; its ``at_work()`` then makes a :class:`BlockChooser` of each place by
-    ``chooser_at(place)``. One that lets all rows travel and keeps something of them opens their channels itself, by the
-    method ``channel`` of its ``at_work()``, which takes what :class:`gnnqlab.message.channels.channel.Channel` takes.
-    """
-
+    @abstractmethod
     def build(self) -> Any:
         """Return who chooses for one place, a :class:`Chooser`; ``None``: every row is sent, and nothing is held."""
 
+    def held_at(self, place: Place) -> Held | None:
+        """Return where the channel of a place keeps rows that go into checkpoints; ``None``: in the channel alone."""
+        return None
 
-def at_work(cache: Any) -> Cache:
+    def chooser_at(self, place: Place) -> BlockChooser:
+        """Return what decides about the block of a place; channels call it of caches that are ``of_blocks``."""
+        raise NotImplementedError(f"{type(self).__name__} chooses rows, not blocks")
+
+    def channel(self, **of_channel: Any) -> Any:
+        """Return the channel of a place, if this cache opens channels of its own, else ``None``.
+
+        Args:
+            of_channel: what :class:`gnnqlab.message.channels.channel.Channel` takes.
+        """
+        return None
+
+
+class Cache(AxisPart, RunningCache):
+    """Base class of recipe parts of the axis; one that does not change while it trains runs itself."""
+
+    required: ClassVar[tuple[tuple[str, ...], ...]] = (("build",),)
+    of_blocks: ClassVar[bool] = False
+    """Whether whole blocks are held, which an exchange of blocks alone sends; exchanges read it."""
+
+    @property
+    def assumes(self) -> str:
+        """Return the assumption of :meth:`share`, in words, or an empty text; forecasts read it."""
+        return ""
+
+    def at_work(self) -> RunningCache:
+        """Return what runs on one worker."""
+        return self
+
+    def expected_share(self) -> float:
+        """Return the share of rows that travel, where it is known before a training; forecasts read it."""
+        raise not_predicted("cache", self, "expected_share")
+
+    def share(self, direction: str, epoch: int | None) -> float:
+        """Return the expected share of a direction's rows in an epoch, or, ``None``, in a usual one."""
+        return float(self.expected_share())
+
+    def biased(self, direction: str) -> str:
+        """Return why messages are wrong on average, or an empty text; :mod:`gnnqlab.systems.unbiased` calls it."""
+        return ""
+
+
+def at_work(cache: Cache) -> RunningCache:
     """Return what runs of a cache on one worker: what its method ``at_work`` makes, or the cache itself.
 
     Example:
         >>> at_work(NoCache())
         NoCache()
     """
-    running: Cache = cache.at_work() if hasattr(cache, "at_work") else cache
+    complete(cache, Cache)
+    running = cache.at_work()
+    complete(running, RunningCache)
     return running
 
 
@@ -123,7 +177,7 @@ def needs_fading_errors(system: Any, directions: tuple[str, ...] = ("forward", "
 
 
 @dataclass(frozen=True)
-class NoCache:
+class NoCache(Cache):
     """Every row is sent, whatever changed."""
 
     def build(self) -> None:
@@ -135,7 +189,7 @@ class NoCache:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unchanged:
+class Unchanged(Cache):
     """A row stays home while it has moved by no more than a share of what its receiver has of it.
 
     Row x travels where ``|x - h| > tolerance |h|`` in the Euclidean norm, h what the receiver holds; forward rows and
@@ -168,9 +222,13 @@ class Unchanged:
         return needs_rows_of_this_epoch(system) or (needs_fading_errors(system) if self.differences else "")
 
 
-class _UnchangedRows:
+class _UnchangedRows(Chooser):
     def __init__(self, tolerance: float, differences: bool) -> None:
-        self._tolerance, self.differences = tolerance, differences
+        self._tolerance, self._differences = tolerance, differences
+
+    @property
+    def differences(self) -> bool:
+        return self._differences
 
     def choose(self, x: Tensor, rows: Tensor, held: Tensor) -> Tensor | None:
         moved = (x.index_select(0, rows) - held).norm(dim=1)

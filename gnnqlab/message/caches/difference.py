@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from gnnqlab.adaptive import Adaptive, Training
-from gnnqlab.message.caches.cache import needs_fading_errors, needs_rows_of_this_epoch
+from gnnqlab.message.caches.cache import Cache, Chooser, needs_fading_errors, needs_rows_of_this_epoch
 from gnnqlab.message.caches.held import HeldRows, KeptRows
 
 __all__ = ["Difference"]
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Cache):
     """Every row travels in every epoch, coded as its difference to the row that its receiver holds.
 
     ``h <- h + C(x - h)`` at both ends, C the codec, from ``h = 0``: so the first message holds the rows themselves.
@@ -67,8 +67,8 @@ class DifferencesAtWork(HeldRows):
         return [KeptRows("differences", self, training.seat)]
 
 
-class _EveryRow:
-    differences = True
+class _EveryRow(Chooser):
+    differences: ClassVar[bool] = True
 
     def choose(self, x: Tensor, rows: Tensor, held: Tensor) -> None:
         return None

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gnnqlab.adaptive import Adaptive, Training
-from gnnqlab.message.caches.cache import Held, needs_fading_errors
+from gnnqlab.message.caches.cache import Cache, Held, needs_fading_errors
 from gnnqlab.message.caches.held import HeldRows, KeptRows
 from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.codecs.codec import Noise
@@ -27,7 +27,7 @@ _BIASED = "puts what was left of a row into its next message, so that one messag
 
 
 @dataclass(frozen=True)
-class Feedback:
+class Feedback(Cache):
     """What rounding left of a row is added to the same row's next message (EC-Graph's responding-end compensation).
 
     ``m_t = x_t + e_(t-1)``, ``e_t = m_t - C(m_t)``, ``e_0 = 0``, C the codec, biased or not; each row and receiver has

@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from gnnqlab.adaptive import Adaptive, State
-from gnnqlab.message.caches.cache import Held
+from gnnqlab.message.caches.cache import Held, RunningCache
 from gnnqlab.message.place import Place
 from gnnqlab.seat import Seat
 
 __all__ = ["HeldRows", "KeptRows"]
 
 
-class HeldRows:
+class HeldRows(RunningCache):
     """What the messages of one worker leave behind.
 
     Args:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gnnqlab.adaptive import Adaptive, State, Training
-from gnnqlab.message.caches.cache import Held, needs_rows_of_this_epoch
+from gnnqlab.message.caches.cache import Cache, Held, RunningCache, needs_rows_of_this_epoch
 from gnnqlab.message.place import Place
 from gnnqlab.seat import Seat
 from gnnqlab.settings import OneOf, Range, check
@@ -26,7 +26,7 @@ MEASURES = ("relative", "absolute")
 
 
 @dataclass(frozen=True, kw_only=True)
-class StaleBlocks:
+class StaleBlocks(Cache):
     """A worker whose rows changed little skips its broadcast, and all others go on with the block they have.
 
     Forward only: gradients are always those of this epoch. Block H of owner p travels in epoch t, by ``rule``
@@ -85,7 +85,7 @@ class StaleBlocks:
         """Return what runs of it; ``None`` where no block stays home, as in the published code."""
         return None if self.as_released else BlocksAtWork(self)
 
-    def at_work(self) -> Any:
+    def at_work(self) -> RunningCache:
         return self.build() or self
 
     def share(self, direction: str, epoch: int | None) -> float:
@@ -110,7 +110,7 @@ class StaleBlocks:
         return needs_rows_of_this_epoch(system)
 
 
-class BlocksAtWork:
+class BlocksAtWork(RunningCache):
     """The cache of one worker: what is held of every place, and since when."""
 
     stands_for: ClassVar[dict[str, str]] = {"held": "halo"}

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from gnnqlab.axis_part import complete
 from gnnqlab.message.caches.cache import Chooser, Held
 from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.channels.incoming import Incoming, Layouts
@@ -36,6 +37,7 @@ class ChosenRows(Channel):
 
     def __init__(self, *, chooser: Chooser, held: Held | None = None, **of_channel: Any) -> None:
         super().__init__(**of_channel)
+        complete(chooser, Chooser)
         self._chooser, self._how = chooser, {"bounded": True}
         self._chosen_by: float | None = None
         self._survives = held is not None
@@ -75,7 +77,7 @@ class ChosenRows(Channel):
         fresh = held is None or held.shape != shape
         if held is None or fresh:
             held = self._held["send", route.peer] = x.new_zeros(shape)
-        self._chosen_by = getattr(self._chooser, "epsilon", None)
+        self._chosen_by = self._chooser.epsilon
         places, changes = (None, None) if fresh else self._choose(x, route.rows, held)
         told = write_places(places, route.num_rows)
         places = torch.arange(route.num_rows, device=x.device) if places is None else places
@@ -113,10 +115,8 @@ class ChosenRows(Channel):
 
     def _choose(self, x: Tensor, rows: Tensor, held: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Return the places of the rows that travel, and their differences where the choice has read both anyway."""
-        if hasattr(self._chooser, "changes"):
-            places, changes = self._chooser.changes(x, rows, held)
-            return places, changes
-        return self._chooser.choose(x, rows, held), None
+        changed = self._chooser.changes(x, rows, held)
+        return (self._chooser.choose(x, rows, held), None) if changed is None else changed
 
     def _landing(
         self, plan: Plan, layouts: Layouts, out: Tensor | torch.Size, device: torch.device

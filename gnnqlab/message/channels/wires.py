@@ -10,7 +10,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from gnnqlab.axis_part import complete
 from gnnqlab.bits.policy import BitPolicy, Fixed
-from gnnqlab.message.caches.cache import Cache, NoCache
+from gnnqlab.message.caches.cache import NoCache, RunningCache
 from gnnqlab.message.channels.blocks import BlockBuffers, BlockChannel, SkippedBlock
 from gnnqlab.message.channels.channel import ByteBuffers, Channel, KnownLayouts
 from gnnqlab.message.channels.chosen import ChosenRows
@@ -39,7 +39,7 @@ class Wires:
     """How a row becomes bytes."""
     bits: BitPolicy | ByDirection = field(default_factory=Fixed)
     """Widths in force."""
-    cache: Cache = field(default_factory=NoCache)
+    cache: RunningCache = field(default_factory=NoCache)
     """Which rows changed enough to be sent."""
     sampler: Sampler = field(default_factory=AllRows)
     """Which boundary rows travel in an epoch."""
@@ -57,6 +57,7 @@ class Wires:
         # A part that did not come from a System may lack the defaults of its axis.
         for direction in ("forward", "backward"):
             complete(of_direction(self.codec, direction), Codec)
+        complete(self.cache, RunningCache)
 
     @property
     def holds_rows(self) -> bool:
@@ -105,14 +106,13 @@ class Wires:
             "known": None if plan.exact or isinstance(self.codec, ByDirection) else self._known,
             "observers": NO_OBSERVERS if plan.exact else self.observers,
         }
-        if not plan.exact and hasattr(self.cache, "channel"):
-            opened: Channel = self.cache.channel(**of_channel)
+        opened: Channel | None = None if plan.exact else self.cache.channel(**of_channel)
+        if opened is not None:
             return opened
         chooser = None if plan.exact else self.cache.build()
         if chooser is None:
             return Channel(**of_channel, ahead=ahead)
-        held = self.cache.held_at(place) if hasattr(self.cache, "held_at") else None
-        return ChosenRows(chooser=chooser, held=held, **of_channel)
+        return ChosenRows(chooser=chooser, held=self.cache.held_at(place), **of_channel)
 
     def block_channel(
         self,
@@ -139,8 +139,8 @@ class Wires:
         }
         if exact or place.direction == "backward" or not self.holds_rows:
             return BlockChannel(**of_channel)
-        held: Any = self.cache
-        return SkippedBlock(chooser=held.chooser_at(place), held=held.held_at(place), **of_channel)
+        chooser, held = self.cache.chooser_at(place), self.cache.held_at(place)
+        return SkippedBlock(chooser=chooser, held=held, **of_channel)
 
     def exact_channel(
         self,
