@@ -72,6 +72,7 @@ _HOMES = {
     "Spikes": "gnnqlab.message",
     "StaleBlocks": "gnnqlab.message",
     "Stochastic": "gnnqlab.message",
+    "Study": "gnnqlab.study",
     "Sequential": "gnnqlab.exchange",
     "Synchronous": "gnnqlab.exchange",
     "System": "gnnqlab.systems",
@@ -157,6 +158,7 @@ __all__ = [
     "Spikes",
     "StaleBlocks",
     "Stochastic",
+    "Study",
     "Synchronous",
     "System",
     "Tuner",
@@ -259,6 +261,7 @@ if TYPE_CHECKING:
     from gnnqlab.partition import DNE, EBV, HDRF, HEP, METIS, Contiguous, Random, RandomEdges, partition
     from gnnqlab.results import bench_results
     from gnnqlab.simulation.simulate import simulate
+    from gnnqlab.study import Study
     from gnnqlab.systems import SYSTEMS, System, exact_at, register_system
     from gnnqlab.train.config.configure import configure
     from gnnqlab.train.config.presets import preset, preset_system

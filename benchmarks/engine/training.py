@@ -100,8 +100,8 @@ class Training:
 
 def read_training(run: Run) -> Training:
     """Return what a finished run came to."""
-    from gnnqlab.course.experiments.staleness_modes import stale_share
     from gnnqlab.lab.figures.frames import by_epoch
+    from gnnqlab.study.result import stale_share
     from gnnqlab.train.records.pauses import epoch_seconds
 
     summary, records, traffic = run.summary, run.records, run.traffic

@@ -11,9 +11,9 @@ import pytest
 from benchmarks.engine.paired import half_interval, paired
 from benchmarks.engine.training import Training
 from benchmarks.studies.accuracy import CONTESTANTS, ORDER, accuracy, table
-from gnnqlab.course.experiments.staleness_modes import stale_share
 from gnnqlab.exchange.schedules.pipeline import AdaptivePipeline, Pipelined
 from gnnqlab.exchange.schedules.schedule import Overlapped
+from gnnqlab.study.result import stale_share
 from gnnqlab.systems import sylvie
 
 

@@ -18,6 +18,7 @@ from gnnqlab.cli import main
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.launch import folder as files
 from gnnqlab.message.codecs.codec import Noise
+from gnnqlab.launch import local
 from gnnqlab.nn.models import registry
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers, exact_trainer, one_thread
 from gnnqlab.systems import system as systems
@@ -105,7 +106,18 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
 
 
 def test_every_page_is_run() -> None:
-    tested = {"own_graph", "own_model", "own_codec", "own_bits", "own_system", "cluster", "gpu", "links", "observer"}
+    tested = {
+        "own_graph",
+        "own_model",
+        "own_codec",
+        "own_bits",
+        "own_system",
+        "cluster",
+        "gpu",
+        "links",
+        "observer",
+        "study",
+    }
     assert {path.stem for path in HOW_TO.glob("*.md")} == tested
 
 
@@ -201,15 +213,31 @@ def test_a_gpu(read: Callable[[str], Read]) -> None:
     assert (one.device, one.backend) == ("cuda", "gloo") and (several.device, several.backend) == ("cuda", "nccl")
 
 
-def test_links(read: Callable[..., Read], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def train_here(config: RunConfig, root: Path) -> gq.Run:
+    """Train with one worker, in this process."""
+    root.mkdir(parents=True, exist_ok=True)
+    folder = files.create(root, f"run-{len(list(root.glob('run-*')))}")
+    files.write_json(folder / "config.json", config.to_json())
+    fit(config, folder, 0, 1, Heartbeat(None))
+    files.write_json(folder / "status.json", {"state": "finished", "epoch": config.train.epochs - 1, "errors": []})
+    return gq.Run(folder)
+
+
+def test_study(read: Callable[[str], Read], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def launch(config: RunConfig, *, root: Path) -> gq.Run:
+        return train_here(replace(config, workers=1), root)
+
+    monkeypatch.setattr(local, "launch", launch)
+    page = read("study")
+    assert len(page.names["study"].runs()) == 6 and set(page.names["frame"]["status"]) == {"finished"}
+    found = page.names["larger"].frame().groupby("system")["status"].first()
+    assert found.to_dict() == {"vanilla": "finished", "adaqp, λ = 0.9": "not trained", "2 bits": "not trained"}
+    assert all((tmp_path / name).exists() for name in ("first-study.csv", "first-study.html"))
+
+
+def test_links(read: Callable[..., Read], tmp_path: Path) -> None:
     def launch(graph: Any, **settings: Any) -> gq.Run:
-        """One process in place of the workers, in this one."""
-        config = gq.configure(graph, **{**settings, "workers": 1})
-        folder = files.create(tmp_path, f"run-{len(list(tmp_path.glob('run-*')))}")
-        files.write_json(folder / "config.json", config.to_json())
-        fit(config, folder, 0, 1, Heartbeat(None))
-        files.write_json(folder / "status.json", {"state": "finished", "epoch": config.train.epochs - 1, "errors": []})
-        return gq.Run(folder)
+        return train_here(gq.configure(graph, **{**settings, "workers": 1}), tmp_path)
 
     page = read("links", launch)
     run = page.names["run"]

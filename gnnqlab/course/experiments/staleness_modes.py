@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from gnnqlab.exchange.schedules.pipeline import AdaptivePipeline, Pipelined
 from gnnqlab.exchange.schedules.schedule import Overlapped, Schedule
 from gnnqlab.launch.start import launch
+from gnnqlab.study.result import stale_share
 from gnnqlab.theory.intervals import interval
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from gnnqlab.graph.graph import Graph
-    from gnnqlab.launch.run import Run
     from gnnqlab.systems.system import System
 
-__all__ = ["MODES", "compare_modes", "stale_share"]
+__all__ = ["MODES", "compare_modes"]
 
 MODES: dict[str, Schedule] = {
     "always-sync": Overlapped(),
@@ -62,15 +62,3 @@ def compare_modes(
     halves = [interval(group["accuracy (%)"].tolist())[1] if len(seeds) > 1 else float("nan") for _, group in groups]
     table.insert(3, "± (points)", halves)
     return table
-
-
-def stale_share(run: Run) -> float:
-    """Return the share of a run's epochs that used rows of the epoch before, by its decisions; the first never does."""
-    if run.config.system.schedule.lag == 0:
-        return 0.0
-    epochs, decisions = run.config.train.epochs, run.decisions
-    stale = [False] + [True] * (epochs - 1)
-    for epoch, what in zip(decisions["epoch"], decisions["what"]):
-        if what in ("fresh rows", "rows of the epoch before"):
-            stale[int(epoch) :] = [what == "rows of the epoch before"] * len(stale[int(epoch) :])
-    return stale.count(True) / epochs

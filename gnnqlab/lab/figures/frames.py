@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.theme import PHASES
-from gnnqlab.train.records.pauses import epoch_seconds, undisturbed
+from gnnqlab.train.records.pauses import by_epoch, undisturbed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -27,18 +27,6 @@ __all__ = [
 def settled(frame: DataFrame) -> DataFrame:
     """Without the first epoch, where there are more: it also pays for setting things up."""
     return frame[frame["epoch"] > frame["epoch"].min()] if frame["epoch"].nunique() > 1 else frame
-
-
-def by_epoch(records: DataFrame) -> DataFrame:
-    """One row per epoch: loss and scores as all workers see them, and ``train_s``, seconds trained by its end.
-
-    The slowest worker's epoch counts, since the others wait for it; evaluation is left out, and an epoch that it made
-    shorter counts as its neighbours (``train/records/pauses.py``).
-    """
-    first = records.sort_values("rank").groupby("epoch", sort=True)
-    table = first[["loss", "train_score", "val_score", "test_score"]].first()
-    table["train_s"] = epoch_seconds(records).cumsum()
-    return table.reset_index()
 
 
 def phase_seconds(records: DataFrame, *, per_worker: bool = False) -> DataFrame:

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.frames import by_epoch
 from gnnqlab.lab.training.snapshot import Snapshot
+from gnnqlab.study.result import MARGIN
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 __all__ = ["MARGIN", "check_target", "seconds_to", "usual_target"]
-
-MARGIN = 0.005
-"""How far below the reference's best score a run may stay and count as having arrived: half a point."""
 
 
 def usual_target(runs: Sequence[Snapshot]) -> float:

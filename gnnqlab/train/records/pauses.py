@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from gnnqlab.systems.system import System
 
-__all__ = ["EVERY", "advice", "epoch_seconds", "mark", "undisturbed", "usual_every"]
+__all__ = ["EVERY", "advice", "by_epoch", "epoch_seconds", "mark", "undisturbed", "usual_every"]
 
 EVERY = 10
 """Epochs between evaluations of a system with rows under way, if nobody says otherwise."""
@@ -90,3 +90,15 @@ def epoch_seconds(records: pd.DataFrame) -> pd.Series:
     if others.isna().all():
         return seconds
     return seconds.mask(shortened, others.interpolate(limit_direction="both"))
+
+
+def by_epoch(records: pd.DataFrame) -> pd.DataFrame:
+    """One row per epoch: loss and scores as all workers see them, and ``train_s``, seconds trained by its end.
+
+    The slowest worker's epoch counts, since the others wait for it; evaluation is left out, and an epoch that it made
+    shorter counts as its neighbours.
+    """
+    first = records.sort_values("rank").groupby("epoch", sort=True)
+    table = first[["loss", "train_score", "val_score", "test_score"]].first()
+    table["train_s"] = epoch_seconds(records).cumsum()
+    return table.reset_index()

@@ -69,7 +69,7 @@ FAULTS = (
     ),
     Fault(
         name="the last epoch told as the time so far",
-        file="lab/figures/frames.py",
+        file="train/records/pauses.py",
         before='table["train_s"] = epoch_seconds(records).cumsum()',
         after='table["train_s"] = epoch_seconds(records)',
         test="lab/figures/test_frames.py::test_by_epoch_counts_the_slowest_worker",

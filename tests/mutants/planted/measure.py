@@ -77,7 +77,7 @@ FAULTS = (
     ),
     Fault(
         name="stale epochs of all but the first",
-        file="course/experiments/staleness_modes.py",
+        file="study/result.py",
         before="return stale.count(True) / epochs",
         after="return stale.count(True) / (epochs - 1)",
         test="benchmarks/test_accuracy.py::test_stale_epochs_are_counted_from_decisions",

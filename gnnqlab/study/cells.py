@@ -1,0 +1,256 @@
+"""The cells of a study's grid, their identity, and the file that keeps their results."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import hashlib
+import json
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gnnqlab.atomic import write_text
+from gnnqlab.study.result import RunResult
+
+if TYPE_CHECKING:
+    from gnnqlab.systems.system import System
+    from gnnqlab.train.config.run_config import RunConfig
+
+__all__ = ["Case", "Cell", "CellResults", "Contestant", "code_in_use", "content_of", "contestants_of", "linked"]
+
+PUBLISHED, EVERY = "published", "every"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contestant:
+    """A system of a study under a name of its own.
+
+    Example:
+        >>> from gnnqlab.systems import adaqp
+        >>> Contestant(name="careful", system=adaqp(lam=0.9)).label
+        'careful'
+        >>> Contestant(name="adaqp", system=adaqp(), services="every").label
+        'adaqp+'
+    """
+
+    name: str
+    """The column ``system`` of the study's tables."""
+    system: System
+    services: str = PUBLISHED
+    """``published``: the system as it is; ``every``: with every service that leaves its idea alone
+    (:func:`gnnqlab.systems.services.with_every_service`), weight gradients summed in bfloat16 among them."""
+
+    def __post_init__(self) -> None:
+        if self.services not in (PUBLISHED, EVERY):
+            raise ValueError(f"services must be {PUBLISHED!r} or {EVERY!r}, got {self.services!r}")
+
+    @property
+    def label(self) -> str:
+        """The name for people; a ``+`` stands for every service."""
+        return self.name + ("+" if self.services == EVERY else "")
+
+    def settings(self) -> dict[str, Any]:
+        """Return the arguments of :func:`gnnqlab.configure` that make this contestant."""
+        from gnnqlab.systems.services import GRADIENTS, with_every_service
+
+        if self.services == PUBLISHED:
+            return {"system": self.system}
+        return {"system": with_every_service(self.system), "gradients": GRADIENTS}
+
+
+class Case(NamedTuple):
+    """Cells of the same case differ in contestant and seed alone."""
+
+    graph: str
+    model: str
+    workers: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One training of a study."""
+
+    case: Case
+    contestant: Contestant
+    config: RunConfig
+    content: str
+    """The graph's content hash, or its name where the name says all of it."""
+
+    @property
+    def seed(self) -> int:
+        """Seed of weights, dropout and message noise, the same for all contestants."""
+        return self.config.train.seed
+
+    def columns(self) -> dict[str, Any]:
+        """Return what a row of the study's table says about the cell."""
+        return {
+            "graph": self.case.graph,
+            "model": self.case.model,
+            "system": self.contestant.name,
+            "services": self.contestant.services,
+            "workers": self.case.workers,
+            "link": self.config.launch.link or "",
+            "seed": self.seed,
+        }
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of the configuration, the graph, the package version, the kernels and the processor.
+
+        Code of your own that a configuration names (a codec, a model) is not part of it.
+        """
+        config = {**self.config.to_json(), "graph": self.content}
+        identity = {"name": self.contestant.name, "config": config, **code_in_use()}
+        text = json.dumps(identity, sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def code_in_use() -> dict[str, str | None]:
+    """Return the code and the processor that a result belongs to: other code measures again.
+
+    Example:
+        >>> sorted(code_in_use())
+        ['instruction_set', 'kernels', 'processor', 'version']
+    """
+    from gnnqlab import __version__
+    from gnnqlab.kernels import native
+
+    status = native.status()
+    return {
+        "version": __version__,
+        "kernels": status["backend"],
+        "instruction_set": status["isa"],
+        "processor": _processor(),
+    }
+
+
+@lru_cache(maxsize=1)
+def _processor() -> str:
+    from gnnqlab.train.records.provenance import machine
+
+    return str(machine()["processor"] or platform.machine())
+
+
+def content_of(source: str) -> str:
+    """Return the digest of a graph's files, or the name of one that has none at this path.
+
+    Example:
+        >>> content_of("sbm:60,3,6")
+        'sbm:60,3,6'
+    """
+    path = Path(source)
+    if not path.exists():
+        return source
+    digest = hashlib.blake2b(digest_size=16)
+    for file in [path] if path.is_file() else sorted(path.rglob("*")):
+        if file.is_file():
+            digest.update(file.relative_to(path).as_posix().encode())
+            with open(file, "rb") as opened:
+                digest.update(hashlib.file_digest(opened, "blake2b").digest())
+    return digest.hexdigest()
+
+
+class CellResults:
+    """The results of the cells that were trained, one line of JSON each, and the links that were calibrated.
+
+    Args:
+        folder: of the study; the runs are beside this file.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        from gnnqlab.train.records.json_lines import read_lines
+
+        self._path, self._links = folder / "cells.jsonl", folder / "links.json"
+        self._lines = {line["key"]: line for line in read_lines(self._path)} if self._path.exists() else {}
+
+    def find(self, key: str) -> RunResult | None:
+        """Return the result of a cell; ``None`` if it was not trained, or failed."""
+        line = self._lines.get(key)
+        return RunResult.from_json(line["result"]) if line and line["result"] else None
+
+    def cause(self, key: str) -> str:
+        """Return the reason for which a cell failed the last time; empty if it did not."""
+        return str(self._lines.get(key, {}).get("cause", ""))
+
+    def add(self, cell: Cell, result: RunResult | None, cause: str = "") -> None:
+        """Append the result of a cell, or the cause of its failure."""
+        from gnnqlab.train.records.record import JsonLines
+
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        line = {
+            "key": cell.key,
+            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            **cell.columns(),
+            **code_in_use(),
+            "cause": cause,
+            "result": None if result is None else result.to_json(),
+        }
+        lines = JsonLines(self._path)
+        lines.write(line)
+        lines.close()
+        self._lines[cell.key] = json.loads(json.dumps(line))
+
+    def link(self, case: Case, share: float) -> tuple[str, float] | None:
+        """Return the rate of a case's link and Vanilla's share there; ``None`` before it was calibrated."""
+        found = self._known_links().get(_link_key(case, share))
+        return (found[0], found[1]) if found else None
+
+    def add_link(self, case: Case, share: float, link: str, vanilla_share: float) -> None:
+        """Keep the rate at which Vanilla communicates this share of its epoch, for all cells that follow."""
+        self._links.parent.mkdir(parents=True, exist_ok=True)
+        links = {**self._known_links(), _link_key(case, share): [link, vanilla_share]}
+        write_text(self._links, json.dumps(links, indent=1) + "\n")
+
+    def _known_links(self) -> dict[str, Any]:
+        known: dict[str, Any] = json.loads(self._links.read_text()) if self._links.exists() else {}
+        return known
+
+
+def _link_key(case: Case, share: float) -> str:
+    return json.dumps([*case, share, _processor()])
+
+
+def linked(cells: Iterable[Cell], link: str, vanilla_share: float) -> list[Cell]:
+    """Return cells with the rate of a link in place of the share of the epoch that it was calibrated for."""
+    return [
+        dataclasses.replace(
+            cell,
+            config=dataclasses.replace(
+                cell.config,
+                launch=dataclasses.replace(cell.config.launch, link=link, comm_share=None, vanilla_share=vanilla_share),
+            ),
+        )
+        for cell in cells
+    ]
+
+
+def contestants_of(systems: Iterable[str | System | Contestant] | Mapping[str, str | System]) -> list[Contestant]:
+    """Return the contestants that systems, their names or a mapping from names of yours to them stand for.
+
+    Raises:
+        ValueError: if there is none, a system is unknown, or two have the same name.
+    """
+    from gnnqlab.systems.system import make_system
+
+    if isinstance(systems, str):
+        raise ValueError(f"systems must be a list, got the text {systems!r}; write [{systems!r}]")
+    found: list[Contestant] = []
+    named = systems.items() if isinstance(systems, Mapping) else ((None, each) for each in systems)
+    for name, each in named:
+        if isinstance(each, Contestant):
+            found.append(each)
+            continue
+        system = make_system(each) if isinstance(each, str) else each
+        found.append(Contestant(name=name or system.name, system=system))
+    labels = [one.label for one in found]
+    if not labels:
+        raise ValueError("a study needs at least one system, got none")
+    if twice := sorted({label for label in labels if labels.count(label) > 1}):
+        raise ValueError(
+            f"systems of a study need different names, got {twice} more than once; pass {{'a name': system, ...}}"
+        )
+    return found

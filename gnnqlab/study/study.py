@@ -1,0 +1,309 @@
+"""``gq.Study``: a grid of trainings that stops and goes on, and one table of what came out."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.graph.given import GraphLike
+from gnnqlab.launch.folder import default_root
+from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.study.cells import Case, Cell, CellResults, Contestant, content_of, contestants_of, linked
+from gnnqlab.study.metrics import metric_rows
+from gnnqlab.study.result import RunResult, read_result
+from gnnqlab.study.tables import latex, summarize, wide_table
+from gnnqlab.train.config.configure import configure
+from gnnqlab.train.records.pauses import usual_every
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gnnqlab.launch.run import Run
+    from gnnqlab.systems.system import System
+
+__all__ = ["Study", "launch_cell"]
+
+FINISHED, MISSING = "finished", "not trained"
+DEFAULT_METRICS = ("speed_up", "speed_up_to_target", "score")
+
+
+def launch_cell(cell: Cell, folder: Path) -> RunResult:
+    """Train a cell as a run of its own in a study's folder.
+
+    Raises:
+        WorkerFailed: if the run fails.
+    """
+    from gnnqlab.launch.local import launch
+
+    with launch(cell.config, root=folder) as run:  # the end of the block waits until the machine is quiet again
+        result = read_result(run.wait())
+        if run.status != "finished":
+            raise RuntimeError(f"run {run.id} was stopped before its end")
+        return result
+
+
+class Study:
+    """Trainings of several systems, with the same seeds, partition and link for all of them.
+
+    The grid is every system on every graph with every model, number of workers and seed. All configurations are made,
+    and so checked, here; :meth:`run` trains. Seeds are the outer loop and systems the inner one, so that a machine that
+    slows down slows all systems.
+
+    Args:
+        systems: names, systems, :class:`gnnqlab.study.Contestant` objects, or a mapping from names of yours to systems.
+        graphs: as ``gq.launch`` takes them: names, paths or graphs.
+        models: names of models, or their settings.
+        seeds: of the trainings.
+        workers: number of workers, or several numbers.
+        baseline: the system that others are compared with; the first one by default.
+        folder: where results and run folders are kept; ``study`` in the folder of runs by default. Several studies may
+            share one: a cell that another study has trained is not trained again.
+        train: ``(cell, folder) -> RunResult`` in place of a launched run, for trainings of another kind.
+        **settings: of ``gq.launch``, for all cells: ``epochs``, ``hidden``, ``hosts``, ``link`` and so on. With a
+            ``comm_share`` the rate of the link is found once for a graph, model and number of workers, with Vanilla.
+            All cells are evaluated equally often.
+
+    Raises:
+        ValueError: if the grid is empty, or a name, a setting or a value is wrong; before anything is trained.
+
+    Example:
+        >>> study = Study(systems=["vanilla", "fixed-bits"], graphs=["digits"], seeds=range(3), epochs=5)
+        >>> len(study.cells), study.cells[1].contestant.label, study.cells[1].seed
+        (6, 'fixed-bits', 0)
+    """
+
+    def __init__(
+        self,
+        *,
+        systems: Sequence[str | System | Contestant] | Mapping[str, str | System],
+        graphs: Sequence[GraphLike] = ("digits",),
+        models: Sequence[str | ModelSettings] = ("gcn",),
+        seeds: Iterable[int] = range(5),
+        workers: int | Sequence[int] = 2,
+        baseline: str | None = None,
+        folder: str | Path | None = None,
+        train: Callable[[Cell, Path], RunResult] = launch_cell,
+        **settings: Any,
+    ) -> None:
+        self.folder = Path(folder).absolute() if folder is not None else default_root() / "study"
+        self.contestants = contestants_of(systems)
+        labels = [one.label for one in self.contestants]
+        self.baseline = labels[0] if baseline is None else baseline
+        if self.baseline not in labels:
+            raise ValueError(f"baseline must be one of the systems {labels}, got {baseline!r}")
+        lag = max(one.system.schedule.lag for one in self.contestants)
+        settings = {"evaluate_every": usual_every(lag), **settings}
+        counts = [workers] if isinstance(workers, int) else list(workers)
+        seeds = list(seeds)
+        for what, given in (("graphs", graphs), ("models", models), ("seeds", seeds), ("workers", counts)):
+            if isinstance(given, str) or not given:
+                raise ValueError(f"{what} of a study must be a list with at least one entry, got {given!r}")
+        self._train, self._results = train, CellResults(self.folder)
+        self._cells: list[Cell] = []
+        for graph in graphs:
+            name, content = _identity(graph)
+            for model in models:
+                for count in counts:
+                    case = Case(name, model if isinstance(model, str) else model.name, count)
+                    for seed in seeds:
+                        for one in self.contestants:
+                            own = {**settings, **one.settings(), "model": model, "workers": count, "seed": seed}
+                            config = configure(graph, **own)
+                            cell = Cell(case=case, contestant=one, config=config, content=content or config.graph)
+                            self._cells.append(cell)
+
+    @property
+    def cells(self) -> list[Cell]:
+        """All cells in the order in which they are trained, over their calibrated link where there is one by now."""
+        found: list[Cell] = []
+        for cell in self._cells:
+            share = cell.config.launch.comm_share
+            known = None if share is None else self._results.link(cell.case, share)
+            found += [cell] if known is None else linked([cell], *known)
+        return found
+
+    def __repr__(self) -> str:
+        states = [self._status(cell) for cell in self.cells]
+        done, missing = states.count(FINISHED), states.count(MISSING)
+        failed = len(states) - done - missing
+        return f"Study of {len(states)} cells: {done} finished, {failed} failed, {missing} not trained; {self.folder}"
+
+    def run(self) -> Study:
+        """Train all cells that have no result yet, one after another; return the study.
+
+        A cell that fails does not end the study: its cause is in the column ``status`` of :meth:`frame`, and the next
+        call trains it again. Ctrl-C ends the study and keeps all finished cells; the next call continues. Progress and
+        the time left are printed on standard error.
+        """
+        missing = [number for number, cell in enumerate(self.cells) if self._results.find(cell.key) is None]
+        began = time.monotonic()
+        for done, number in enumerate(missing):
+            try:
+                text = self._run_cell(number)
+            except KeyboardInterrupt:
+                kept = len(self._cells) - len(missing) + done
+                print(f"stopped: {kept} of {len(self._cells)} cells are in {self.folder}", file=sys.stderr, flush=True)
+                raise
+            left_s = (time.monotonic() - began) / (done + 1) * (len(missing) - done - 1)
+            count = len(self._cells) - len(missing) + done + 1
+            text = f"{count} of {len(self._cells)}: {text}, about {left_s / 60:.0f} min left"
+            print(text, file=sys.stderr, flush=True)
+        return self
+
+    def runs(self) -> list[Run]:
+        """Return the runs of the finished cells, as far as their folders are still there."""
+        from gnnqlab.launch.run import Run
+
+        found = (self._results.find(cell.key) for cell in self.cells)
+        return [Run(self.folder / one.run) for one in found if one and one.run and (self.folder / one.run).is_dir()]
+
+    def results(self) -> dict[Case, dict[str, list[RunResult]]]:
+        """Return the results of each case by the label of a contestant, the same seeds in the same order.
+
+        Raises:
+            RuntimeError: if a cell has none; the message says how many, and the first cause.
+        """
+        found: dict[Case, dict[str, list[RunResult]]] = {}
+        missing = []
+        for cell in self.cells:
+            result = self._results.find(cell.key)
+            if result is None:
+                missing.append(f"{_described(cell)}: {self._status(cell)}")
+            else:
+                found.setdefault(cell.case, {}).setdefault(cell.contestant.label, []).append(result)
+        if missing:
+            raise RuntimeError(f"{len(missing)} of {len(self._cells)} cells have no result, first {missing[0]}")
+        return found
+
+    def frame(self) -> pd.DataFrame:
+        """Return all results as one tidy table.
+
+        Returns:
+            A row for each cell and metric: ``graph, model, system, services, workers, link, seed, metric, value, unit,
+            status``; see :mod:`gnnqlab.study.metrics` for the metrics. A cell without a result has one row without a
+            metric, and ``status`` has the reason.
+        """
+        import pandas as pd
+
+        rows = []
+        baselines = {
+            (cell.case, cell.seed): self._results.find(cell.key)
+            for cell in self.cells
+            if cell.contestant.label == self.baseline
+        }
+        for cell in self.cells:
+            result = self._results.find(cell.key)
+            known: list[dict[str, Any]] = [{"metric": "", "value": float("nan"), "unit": ""}]
+            if result is not None:
+                known = metric_rows(result, baselines[cell.case, cell.seed])
+            rows += [{**cell.columns(), **each, "status": self._status(cell)} for each in known]
+        return pd.DataFrame(rows)
+
+    def summary(self, *metrics: str) -> pd.DataFrame:
+        """Return means over seeds with 95 % intervals, and differences from the baseline over the same seeds.
+
+        Args:
+            *metrics: names from the column ``metric``; ``score`` is the test score under its own name. All by default.
+
+        Returns:
+            A row for each graph, model, system, number of workers and metric: ``mean``, ``half_interval``,
+            ``difference``, ``difference_half_interval`` in ``unit``, and ``seeds``, the number of seeds.
+
+        Raises:
+            ValueError: if a metric is unknown.
+        """
+        return summarize(self.frame(), metrics, self._baseline_columns())
+
+    def table(self, *metrics: str) -> pd.DataFrame:
+        """Return :meth:`summary` for people: one row for each system, ``mean ± half interval`` in each cell.
+
+        Args:
+            *metrics: as for :meth:`summary`; by default ``speed_up``, ``speed_up_to_target`` and ``score``.
+        """
+        return wide_table(self.summary(*(metrics or DEFAULT_METRICS)), self.baseline)
+
+    def to_latex(self, *metrics: str) -> str:
+        """Return :meth:`table` as a LaTeX ``tabular`` with the rules of the package booktabs."""
+        return latex(self.table(*metrics))
+
+    def save(self, path: str | Path) -> Path:
+        """Write :meth:`frame` to a ``.csv`` or ``.json`` file; return its path.
+
+        Raises:
+            ValueError: if the name ends in neither.
+        """
+        path = Path(path)
+        if path.suffix not in (".csv", ".json"):
+            raise ValueError(f"a table is saved as .csv or .json, got {path.name!r}; to_latex() returns LaTeX")
+        frame = self.frame()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".csv":
+            frame.to_csv(path, index=False)
+        else:
+            frame.to_json(path, orient="records", indent=1)
+        return path
+
+    def _run_cell(self, number: int) -> str:
+        """Train one cell and return what to print of it; a failure is kept as its cause."""
+        try:
+            cell = self._settled(self._cells[number])
+        except (RuntimeError, OSError) as error:
+            cause = f"failed: no link was found: {error}"
+            self._results.add(self._cells[number], None, cause)
+            return f"{_described(self._cells[number])}: {cause}"
+        try:
+            result = self._train(cell, self.folder)
+        except (RuntimeError, OSError, ValueError) as error:
+            cause = f"failed: {error}"
+            self._results.add(cell, None, cause)
+            return f"{_described(cell)}: {cause}"
+        self._results.add(cell, result)
+        return f"{_described(cell)}: {result.train_s:.1f} s"
+
+    def _settled(self, cell: Cell) -> Cell:
+        """Return a cell over the link of its case, which is calibrated with Vanilla if that was not done yet."""
+        from gnnqlab.launch.calibrate import settle
+        from gnnqlab.systems.system import make_system
+
+        share = cell.config.launch.comm_share
+        if share is None:
+            return cell
+        if self._results.link(cell.case, share) is None:
+            train = dataclasses.replace(cell.config.train, gradients="float32", seed=0)
+            vanilla = dataclasses.replace(cell.config, system=make_system("vanilla"), train=train)
+            (settled,) = settle([vanilla])
+            found = settled.launch
+            assert found.link is not None and found.vanilla_share is not None
+            self._results.add_link(cell.case, share, found.link, found.vanilla_share)
+        known = self._results.link(cell.case, share)
+        assert known is not None
+        return linked([cell], *known)[0]
+
+    def _status(self, cell: Cell) -> str:
+        if self._results.find(cell.key) is not None:
+            return FINISHED
+        return self._results.cause(cell.key) or MISSING
+
+    def _baseline_columns(self) -> dict[str, str]:
+        one = next(one for one in self.contestants if one.label == self.baseline)
+        return {"system": one.name, "services": one.services}
+
+
+def _identity(graph: GraphLike) -> tuple[str, str]:
+    """Return a graph's name in tables, and its content; the latter is empty for graphs of other libraries."""
+    if isinstance(graph, str | Path):
+        path = Path(graph)
+        return (path.stem if path.is_file() else path.name) if path.exists() else str(graph), content_of(str(graph))
+    from gnnqlab.graph import load
+
+    loaded = load(graph)
+    return loaded.name, loaded.content_hash
+
+
+def _described(cell: Cell) -> str:
+    case = cell.case
+    return f"{case.graph}, {case.model}, {case.workers} workers, seed {cell.seed}, {cell.contestant.label}"

@@ -1,0 +1,126 @@
+"""Tables of a study: means over seeds with intervals, and the same for people and for LaTeX."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from gnnqlab.theory.intervals import interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["latex", "summarize", "wide_table"]
+
+GROUP = ["graph", "model", "system", "services", "workers", "link"]
+SCORE = "score"
+"""Stands for the test score, whatever its name on a graph is."""
+
+
+def summarize(frame: pd.DataFrame, metrics: Sequence[str], baseline: Mapping[str, str]) -> pd.DataFrame:
+    """Return means over seeds, and differences from the baseline over the seeds that both have.
+
+    Args:
+        frame: tidy, as :meth:`gnnqlab.study.Study.frame` returns it.
+        metrics: names; all by default.
+        baseline: its ``system`` and ``services``.
+
+    Raises:
+        ValueError: if a metric is unknown.
+
+    Example:
+        >>> import pandas as pd
+        >>> rows = [("vanilla", 0, 1.0), ("vanilla", 1, 3.0), ("x", 0, 2.0), ("x", 1, 4.0)]
+        >>> frame = pd.DataFrame(rows, columns=["system", "seed", "value"]).assign(
+        ...     graph="g", model="gcn", services="published", workers=2, link="", metric="train_s", unit="s")
+        >>> found = summarize(frame, ["train_s"], {"system": "vanilla", "services": "published"})
+        >>> found[["system", "mean", "difference", "difference_half_interval"]].values.tolist()
+        [['vanilla', 2.0, 0.0, 0.0], ['x', 3.0, 1.0, 0.0]]
+    """
+    import pandas as pd
+
+    wanted = [name for each in metrics for name in (_scores(frame) if each == SCORE else [each])]
+    known = list(dict.fromkeys(name for name in frame["metric"] if name))
+    if strange := sorted(set(wanted) - set(known)):
+        raise ValueError(f"metrics must be among {sorted({*known, SCORE})}, got {strange}")
+    frame = frame[frame["metric"].isin(wanted or known)]
+    is_baseline = (frame["system"] == baseline["system"]) & (frame["services"] == baseline["services"])
+    same = ["graph", "model", "workers", "link", "seed", "metric"]
+    theirs = frame[is_baseline].rename(columns={"value": "baseline"})[[*same, "baseline"]]
+    paired = frame.merge(theirs, on=same, how="left")
+    rows = []
+    for place, group in paired.groupby([*GROUP, "metric", "unit"], sort=False):
+        value = group.dropna(subset=["value"])
+        both = value.dropna(subset=["baseline"])
+        mean, half = _interval(value["value"])
+        difference, difference_half = _interval(both["value"] - both["baseline"])
+        rows.append((*place, len(value), mean, half, difference, difference_half))
+    columns = [*GROUP, "metric", "unit", "seeds", "mean", "half_interval", "difference", "difference_half_interval"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def wide_table(summary: pd.DataFrame, baseline: str) -> pd.DataFrame:
+    """Return a row for each system, with one column for each metric and one for its difference from the baseline.
+
+    Columns of the grid that are the same in all rows are left out, but for ``system``. Metrics that are ratios to the
+    baseline have no difference.
+    """
+    import pandas as pd
+
+    varied = [name for name in GROUP if name == "system" or summary[name].nunique() > 1]
+    rows: dict[tuple[object, ...], dict[str, object]] = {}
+    for each in summary.to_dict("records"):
+        row = rows.setdefault(tuple(each[name] for name in GROUP), {name: each[name] for name in varied})
+        unit = each["unit"]
+        row[each["metric"]] = _shown(each["mean"], each["half_interval"], unit)
+        if unit != "×":
+            unit = "points" if unit == "%" else unit
+            text = _shown(each["difference"], each["difference_half_interval"], unit, sign="+")
+            row[f"{each['metric']} − {baseline}"] = text
+    return pd.DataFrame(list(rows.values())).fillna("")
+
+
+def latex(table: pd.DataFrame) -> str:
+    r"""Return a table as a LaTeX ``tabular`` with the rules of booktabs.
+
+    Example:
+        >>> import pandas as pd
+        >>> print(latex(pd.DataFrame({"system": ["a_b"], "score": ["90.00 ± 0.10 %"]})))
+        \begin{tabular}{ll}
+        \toprule
+        system & score \\
+        \midrule
+        a\_b & 90.00 $\pm$ 0.10 \% \\
+        \bottomrule
+        \end{tabular}
+    """
+    lines = [" & ".join(map(_escaped, row)) + r" \\" for row in [table.columns, *table.values.tolist()]]
+    begin = rf"\begin{{tabular}}{{{'l' * len(table.columns)}}}"
+    return "\n".join([begin, r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", r"\end{tabular}"])
+
+
+def _scores(frame: pd.DataFrame) -> list[str]:
+    return [name for name in dict.fromkeys(frame["metric"]) if name.startswith("test_")] or [SCORE]
+
+
+def _interval(values: pd.Series) -> tuple[float, float]:
+    """Return mean and half interval; one value has no interval, and none has no mean."""
+    mean, half = interval(values.tolist()) if len(values) else (math.nan, math.nan)
+    return mean, half if len(values) > 1 else math.nan
+
+
+def _shown(mean: float, half: float, unit: str, *, sign: str = "") -> str:
+    if math.isnan(mean):
+        return "–"
+    scale, unit = (1e-6, "MB") if unit == "B" else (1.0, unit)
+    digits = f"{sign}.2f" if unit in ("%", "points", "×") else f"{sign}.3g"
+    error = "" if math.isnan(half) else f" ± {scale * half:{digits.lstrip('+')}}"
+    return f"{scale * mean:{digits}}{error} {unit}"
+
+
+_LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "±": r"$\pm$", "×": r"$\times$", "−": "$-$", "–": "--"}
+
+
+def _escaped(value: object) -> str:
+    return "".join(_LATEX.get(character, character) for character in str(value))
