@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["find_graph"]
+__all__ = ["find_graph", "find_graphs"]
 
 
 def find_graph(name: str) -> str | None:
@@ -22,3 +23,20 @@ def find_graph(name: str) -> str | None:
         return name
     places = [Path(data_root()), Path("shared/data"), Path("../shared/data")]
     return next((str(path) for place in places if (path := place / f"{name}.npz").exists()), None)
+
+
+def find_graphs(named: str | None, usual: Sequence[str], *, between: str) -> list[str]:
+    """Return the graphs that were named, or the usual ones that are here, or ``digits`` if none is.
+
+    Args:
+        named: names or paths.
+        usual: names.
+        between: separates the names.
+
+    Example:
+        >>> find_graphs("sbm:60,3,6;digits", [], between=";"), find_graphs(None, ["no-such-graph"], between=";")
+        (['sbm:60,3,6', 'digits'], ['digits'])
+    """
+    if named is not None:
+        return [find_graph(name) or name for name in named.split(between)]
+    return [path for name in usual if (path := find_graph(name)) is not None] or ["digits"]

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.engine.kept_trainings import KeptTrainings
+from benchmarks.engine.graphs import find_graph
 from benchmarks.engine.paired import counted, paired
-from benchmarks.engine.progress import Progress
-from benchmarks.engine.training import Training, mean_of
-from benchmarks.studies.systems import EVERY, SHAPE, over_link, table, trained
+from benchmarks.engine.trained import mean_of, train_each
+from benchmarks.studies.systems import EVERY, SHAPE, table
 
 if TYPE_CHECKING:
+    from gnnqlab.study import RunResult
     from gnnqlab.systems.system import System
 
 __all__ = ["COMPUTES", "SYSTEMS_COMPARED", "beside_float32", "lines", "precision", "shown"]
@@ -93,37 +92,28 @@ def precision(
     Raises:
         ValueError: if there is no seed, or a model, system or kind of products is unknown.
     """
-    from benchmarks.engine.graphs import find_graph
-    from gnnqlab.train.config.configure import configure
-    from gnnqlab.train.records.provenance import machine
-
-    if seeds < 1:
-        raise ValueError(f"seeds must be at least 1, got {seeds}")
     if link is None and comm_share is None:
         comm_share = 0.75
     over: dict[str, Any] = {"hosts": hosts, "link": link, "comm_share": comm_share} if hosts > 1 else {}
-    chosen, source = lines(systems, computes), find_graph(graph or GRAPH) or graph or "digits"
-    kept, progress = (
-        KeptTrainings(Path(trainings), machine()),
-        Progress(len(models) * len(workers) * len(chosen) * seeds),
+    found = train_each(
+        lines(systems, computes),
+        graphs=[find_graph(graph or GRAPH) or graph or "digits"],
+        models=models,
+        workers=workers,
+        seeds=seeds,
+        first_seed=first_seed,
+        folder=trainings,
+        **{**SHAPE, **over, "epochs": epochs, "evaluate_every": EVERY},
     )
     rows: list[dict[str, Any]] = []
-    for model, count in ((model, count) for model in models for count in workers):
-        case = f"{Path(source).stem}, {model}, {count} workers"
-        settings = {**SHAPE, **over, "epochs": epochs, "evaluate_every": EVERY, "model": model, "workers": count}
-        found: dict[str, list[Training]] = {name: [] for name in chosen}
-        for seed in range(first_seed, first_seed + seeds):
-            for name, system in chosen.items():  # each line in turn: a machine that slows down slows all
-                config = over_link(kept, case, configure(source, system=system, seed=seed, **settings))
-                found[name].append(trained(kept, config))
-                progress.say(f"{case}, seed {seed}, {name}: {found[name][-1].train_s:.1f} s")
-        place = f"over {config.launch.link}" if over else "over the loopback"
+    for case, trained in found.items():
+        place = f"over {case.link}" if over else "over the loopback"
         label = f"{case} {place}, {epochs} epochs, {counted(seeds, first_seed)}"
-        rows += [{**each, **beside_float32(each["figure"], found)} for each in table(label, found, {})]
+        rows += [{**each, **beside_float32(each["figure"], trained)} for each in table(label, trained, {})]
     return rows
 
 
-def beside_float32(line: str, found: Mapping[str, Sequence[Training]]) -> dict[str, Any]:
+def beside_float32(line: str, found: Mapping[str, Sequence[RunResult]]) -> dict[str, Any]:
     """Return what a line is beside the same system with float32 products, over the same seeds.
 
     Args:

@@ -68,6 +68,11 @@ class Case(NamedTuple):
     graph: str
     model: str
     workers: int
+    link: str = ""
+    """Rate of each host's link; empty without a link, or before it is calibrated."""
+
+    def __str__(self) -> str:
+        return f"{self.graph}, {self.model}, {self.workers} workers"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +98,7 @@ class Cell:
             "system": self.contestant.name,
             "services": self.contestant.services,
             "workers": self.case.workers,
-            "link": self.config.launch.link or "",
+            "link": self.case.link,
             "seed": self.seed,
         }
 
@@ -219,6 +224,7 @@ def linked(cells: Iterable[Cell], link: str, vanilla_share: float) -> list[Cell]
     return [
         dataclasses.replace(
             cell,
+            case=cell.case._replace(link=link),
             config=dataclasses.replace(
                 cell.config,
                 launch=dataclasses.replace(cell.config.launch, link=link, comm_share=None, vanilla_share=vanilla_share),

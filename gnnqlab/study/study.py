@@ -108,11 +108,12 @@ class Study:
             name, content = _identity(graph)
             for model in models:
                 for count in counts:
-                    case = Case(name, model if isinstance(model, str) else model.name, count)
+                    model_name = model if isinstance(model, str) else model.name
                     for seed in seeds:
                         for one in self.contestants:
                             own = {**settings, **one.settings(), "model": model, "workers": count, "seed": seed}
                             config = configure(graph, **own)
+                            case = Case(name, model_name, count, config.launch.link or "")
                             cell = Cell(case=case, contestant=one, config=config, content=content or config.graph)
                             self._cells.append(cell)
 
@@ -305,5 +306,4 @@ def _identity(graph: GraphLike) -> tuple[str, str]:
 
 
 def _described(cell: Cell) -> str:
-    case = cell.case
-    return f"{case.graph}, {case.model}, {case.workers} workers, seed {cell.seed}, {cell.contestant.label}"
+    return f"{cell.case}, seed {cell.seed}, {cell.contestant.label}"

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.engine.training import Training
 from benchmarks.studies.precision import COMPUTES, SYSTEMS_COMPARED, beside_float32, lines, precision
 from gnnqlab.cli import main
+from gnnqlab.study import RunResult
 
 
-def _training(train_s: float, score: float, **more: float) -> Training:
+def _training(train_s: float, score: float, **more: float) -> RunResult:
     usual = {"bits": 8.0, "stale": 0.0, "epochs": 2, "bytes_sent": 1.0, "epochs_s": (train_s,)}
-    return Training(score=score, train_s=train_s, curve=((2, train_s, score),), **usual, **more)
+    return RunResult(score=score, train_s=train_s, curve=((2, train_s, score),), **usual, **more)
 
 
 def test_every_system_stands_with_every_kind_of_products() -> None:
@@ -74,4 +74,4 @@ def test_they_train_once_and_are_shown_again(tmp_path: Path, capsys: pytest.Capt
     assert "over the loopback" in first.out and "rounded twice" in first.out
     main(asked)
     assert capsys.readouterr().out == first.out
-    assert len((tmp_path / "trainings.jsonl").read_text().splitlines()) == 2
+    assert len((tmp_path / "cells.jsonl").read_text().splitlines()) == 2
