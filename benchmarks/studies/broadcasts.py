@@ -10,22 +10,18 @@ projected, and wider.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.engine.kept_trainings import KeptTrainings
+from benchmarks.engine.graphs import find_graph
 from benchmarks.engine.paired import counted, paired
-from benchmarks.engine.progress import Progress
 from benchmarks.engine.rows import row
-from benchmarks.engine.training import Training, mean_of, read_training
+from benchmarks.engine.trained import mean_of, train_each
 from benchmarks.studies.systems import table
-from gnnqlab.train.records.provenance import machine
 
 if TYPE_CHECKING:
+    from gnnqlab.study import RunResult
     from gnnqlab.systems.system import System
-    from gnnqlab.train.config.run_config import RunConfig
 
 __all__ = ["AVOIDED", "LINES", "avoided", "broadcasts", "lines", "shown"]
 
@@ -102,36 +98,31 @@ def broadcasts(
     Raises:
         ValueError: if there is no seed, or no line of such a name.
     """
-    from benchmarks.engine.graphs import find_graph
-    from gnnqlab.train.config.configure import configure
-
-    if seeds < 1:
-        raise ValueError(f"seeds must be at least 1, got {seeds}")
-    chosen = lines(systems)
-    sources = (
-        [find_graph(graph) or graph] if graph else list(dict.fromkeys(find_graph(name) or "digits" for name in GRAPHS))
-    )
-    kept, rows = KeptTrainings(Path(trainings), machine()), []
-    progress = Progress(len(sources) * len(workers) * len(chosen) * seeds)
     over: dict[str, Any] = {"hosts": hosts, "link": link} if hosts > 1 else {}
-    for source in sources:
-        for count in workers:
-            found: dict[str, list[Training]] = {name: [] for name in chosen}
-            for seed in range(first_seed, first_seed + seeds):
-                for name, system in chosen.items():
-                    config = configure(
-                        source, system=system, seed=seed, workers=count, epochs=epochs, **SETTINGS, **over
-                    )
-                    found[name].append(_trained(kept, config))
-                    progress.say(f"{Path(source).stem}, seed {seed}, {name}: {found[name][-1].train_s:.1f} s")
-            place = f"{hosts} hosts over {link}" if over else "loopback"
-            case = f"{Path(source).stem}, gcn 2 x 64, {count} workers, {place}, {epochs} epochs"
-            rows += table(f"{case}, {counted(seeds, first_seed)}", found, {})
-            rows += avoided(f"{case}, {counted(seeds, first_seed)}", found)
+    found = train_each(
+        lines(systems),
+        graphs=[find_graph(graph) or graph]
+        if graph
+        else list(dict.fromkeys(find_graph(name) or "digits" for name in GRAPHS)),
+        workers=workers,
+        seeds=seeds,
+        first_seed=first_seed,
+        folder=trainings,
+        epochs=epochs,
+        **SETTINGS,
+        **over,
+    )
+    rows = []
+    for case, trained in found.items():
+        place = f"{hosts} hosts over {link}" if over else "loopback"
+        label = (
+            f"{case.graph}, gcn 2 x 64, {case.workers} workers, {place}, {epochs} epochs, {counted(seeds, first_seed)}"
+        )
+        rows += table(label, trained, {}) + avoided(label, trained)
     return rows
 
 
-def avoided(case: str, found: Mapping[str, Sequence[Training]]) -> list[dict[str, Any]]:
+def avoided(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
     """Return what lines with a cache kept home, and each line's settled epoch beside CAGNET's.
 
     SANCUS's goal counts as reached only where the score is not certainly below CAGNET's.
@@ -146,7 +137,7 @@ def avoided(case: str, found: Mapping[str, Sequence[Training]]) -> list[dict[str
         rows.append(
             row(case, f"{name}: settled epoch", 1e3 * epoch_s, "ms", "cagnet", 1e3 * plain_s, plain_s / epoch_s)
         )
-        kept = 100 * mean_of(trainings, "kept")
+        kept = 100 * mean_of(trainings, "skipped")
         if not kept:
             continue
         difference = paired([one.score for one in trainings], [one.score for one in plain])
@@ -186,21 +177,3 @@ def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
                 "sent an epoch": human_bytes(each["bytes_per_epoch"]),
             }
     return list(found.values())
-
-
-def _trained(kept: KeptTrainings, config: RunConfig) -> Training:
-    """Return the training, from what is kept or from now."""
-    import tempfile
-
-    from gnnqlab.launch.local import launch
-
-    training = kept.find(config)
-    if training is None:
-        with tempfile.TemporaryDirectory(prefix="gnnqlab-") as root:
-            with launch(config, root=root) as run:  # the end of the block waits until the machine is quiet again
-                training = read_training(run.wait())
-                counts = run.cache[["rows_sent", "rows_offered"]].sum()
-        if counts["rows_offered"]:
-            training = dataclasses.replace(training, kept=float(1 - counts["rows_sent"] / counts["rows_offered"]))
-        kept.add(config, training)
-    return training

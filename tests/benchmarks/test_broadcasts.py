@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from benchmarks.engine.training import Training
 from benchmarks.registry import BENCHES
 from benchmarks.studies.broadcasts import LINES, avoided, broadcasts, lines, shown
+from gnnqlab.study import RunResult
 
 
-def training(score: float, kept: float, epoch_s: float) -> Training:
-    return Training(score=score, bits=32, stale=0.0, kept=kept, epochs=2, train_s=2 * epoch_s, epochs_s=(epoch_s,) * 2)
+def training(score: float, kept: float, epoch_s: float) -> RunResult:
+    return RunResult(score=score, bits=32, skipped=kept, epochs=2, train_s=2 * epoch_s, epochs_s=(epoch_s,) * 2)
 
 
 def test_every_line_can_be_made_and_mistakes_are_named() -> None:
@@ -43,8 +43,8 @@ def test_lines_are_trained_and_kept(tmp_path: Any) -> None:
     rows = broadcasts(**settings)
     assert [each["figure"] for each in rows[:3]] == ["vanilla", "cagnet", "sancus, variation"]
     assert rows[1]["bytes_per_epoch"] >= rows[2]["bytes_per_epoch"] and rows[1]["score"] > 0
-    kept = (tmp_path / "trainings.jsonl").read_text()
-    assert broadcasts(**settings) == rows and (tmp_path / "trainings.jsonl").read_text() == kept
+    kept = (tmp_path / "cells.jsonl").read_text()
+    assert broadcasts(**settings) == rows and (tmp_path / "cells.jsonl").read_text() == kept
     table = shown(rows)
     assert [each["system"] for each in table] == ["vanilla", "cagnet", "sancus, variation"]
     assert all("settled epoch" in each and "to target" in each for each in table)
