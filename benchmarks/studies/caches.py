@@ -9,24 +9,20 @@ are among the lines where an exchange that takes them is registered.
 
 from __future__ import annotations
 
-import dataclasses
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.engine.kept_trainings import KeptTrainings
+from benchmarks.engine.graphs import find_graph
 from benchmarks.engine.paired import counted, paired
-from benchmarks.engine.progress import Progress
 from benchmarks.engine.rows import row
-from benchmarks.engine.training import Training, mean_of, read_training
-from gnnqlab.train.records.provenance import machine
+from benchmarks.engine.trained import mean_of, train_each
 
 if TYPE_CHECKING:
     from gnnqlab.message.channels.chosen import ChosenRows
+    from gnnqlab.study import RunResult
     from gnnqlab.systems.system import System
-    from gnnqlab.train.config.run_config import RunConfig
 
 __all__ = ["CACHES", "CODECS", "SHARE", "caches", "compared", "cost_of_choosing", "lines"]
 
@@ -103,37 +99,31 @@ def caches(
     Raises:
         ValueError: if there is no seed, or no line of such a name.
     """
-    from benchmarks.engine.graphs import find_graph
-    from gnnqlab.train.config.configure import configure
-
-    if seeds < 1:
-        raise ValueError(f"seeds must be at least 1, got {seeds}")
     known = lines()
     chosen = [name for name in known if systems is None or any(part in name for part in systems)]
     if not chosen:
         raise ValueError(f"a line must be one of {sorted(known)}, got {list(systems or ())}")
-    names = [name for name in known if any(_plain(other) == name or other == name for other in chosen)]
-    sources = (
-        [find_graph(graph) or graph] if graph else list(dict.fromkeys(find_graph(name) or "digits" for name in GRAPHS))
-    )
-    kept = KeptTrainings(Path(trainings), machine())
-    progress = Progress(len(sources) * len(workers) * len(names) * seeds)
+    beside = {_plain(name) for name in chosen}
     settings = {**SETTINGS, **({} if epochs is None else {"epochs": epochs})}
+    found = train_each(
+        {name: system for name, system in known.items() if name in beside or name in chosen},
+        graphs=[find_graph(graph) or graph]
+        if graph
+        else list(dict.fromkeys(find_graph(name) or "digits" for name in GRAPHS)),
+        workers=workers,
+        seeds=seeds,
+        first_seed=first_seed,
+        folder=trainings,
+        **settings,
+    )
     rows = []
-    for source in sources:
-        for number in workers:
-            found: dict[str, list[Training]] = {name: [] for name in names}
-            for seed in range(first_seed, first_seed + seeds):
-                for name in names:
-                    config = configure(source, system=known[name], seed=seed, workers=number, **settings)
-                    found[name].append(_trained(kept, config))
-                    progress.say(f"{Path(source).stem}, seed {seed}, {name}: {100 * found[name][-1].score:.2f} %")
-            case = f"{Path(source).stem}, gcn {settings['layers']} x {settings['hidden']}, {settings['epochs']} epochs"
-            rows += compared(f"{case}, {number} workers, {counted(seeds, first_seed)}", found)
+    for case, trained in found.items():
+        shape = f"gcn {settings['layers']} x {settings['hidden']}, {settings['epochs']} epochs"
+        rows += compared(f"{case.graph}, {shape}, {case.workers} workers, {counted(seeds, first_seed)}", trained)
     return rows + cost_of_choosing()
 
 
-def compared(case: str, found: Mapping[str, Sequence[Training]]) -> list[dict[str, Any]]:
+def compared(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
     """Return the rows of one graph.
 
     Args:
@@ -146,7 +136,7 @@ def compared(case: str, found: Mapping[str, Sequence[Training]]) -> list[dict[st
         if trainings is plain:
             continue
         difference = paired([one.score for one in trainings], [one.score for one in plain])
-        kept = 100 * mean_of(trainings, "kept")
+        kept = 100 * mean_of(trainings, "skipped")
         within = abs(difference.points) <= POINTS
         asked = name.endswith("fixed") and "float32" in name
         rows.append(
@@ -253,17 +243,3 @@ def _buffer_bytes(channel: ChosenRows) -> float:
 def _plain(name: str) -> str:
     """Return the line of the same cut and codec without a cache."""
     return " / ".join([*name.split(" / ")[:2], "none"])
-
-
-def _trained(kept: KeptTrainings, config: RunConfig) -> Training:
-    from benchmarks.engine.in_turn import train_in_turn
-
-    training = kept.find(config)
-    if training is None:
-        for run in train_in_turn([config]):
-            counts = run.cache[["rows_sent", "rows_offered"]].sum()
-            share = 1 - counts["rows_sent"] / counts["rows_offered"] if counts["rows_offered"] else 0.0
-            training = dataclasses.replace(read_training(run), kept=float(share))
-        assert training is not None
-        kept.add(config, training)
-    return training

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from benchmarks.engine.training import Training
 from benchmarks.registry import BENCHES
 from benchmarks.studies.caches import CACHES, CODECS, caches, compared, cost_of_choosing, lines
+from gnnqlab.study import RunResult
 
 
-def trainings(*scores: float, kept: float, sent: float) -> list[Training]:
-    return [Training(score=score, bits=32.0, stale=0.0, kept=kept, bytes_sent=sent) for score in scores]
+def trainings(*scores: float, kept: float, sent: float) -> list[RunResult]:
+    return [RunResult(score=score, bits=32.0, skipped=kept, bytes_sent=sent) for score in scores]
 
 
 def test_shares_points_and_the_fewest_bytes() -> None:
@@ -55,8 +55,8 @@ def test_once_for_real_and_found_again(tmp_path: Path) -> None:
     }  # fmt: skip
     rows = caches(**settings)
     assert len(rows) == 6 and 0 < rows[0]["value"] < 100
-    kept = (tmp_path / "trainings.jsonl").read_text()
-    assert caches(**settings)[:3] == rows[:3] and (tmp_path / "trainings.jsonl").read_text() == kept
+    kept = (tmp_path / "cells.jsonl").read_text()
+    assert caches(**settings)[:3] == rows[:3] and (tmp_path / "cells.jsonl").read_text() == kept
 
 
 def test_choosing_is_timed() -> None:
