@@ -18,14 +18,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.engine.kept_trainings import KeptTrainings
+from benchmarks.engine.graphs import find_graphs
 from benchmarks.engine.paired import LEAST_POINTS, counted, half_interval, paired
-from benchmarks.engine.progress import Progress
 from benchmarks.engine.rows import row
-from benchmarks.engine.training import Training, mean_of
-from gnnqlab.lab.training.target import MARGIN
+from benchmarks.engine.trained import mean_of, train_each
+from gnnqlab.study.result import MARGIN
 
 if TYPE_CHECKING:
+    from gnnqlab.study import RunResult
     from gnnqlab.systems.system import System
 
 __all__ = ["GRAPHS", "LINES", "codec_trainings", "compared", "lines"]
@@ -106,35 +106,27 @@ def codec_trainings(
     Raises:
         ValueError: if there is no seed, or a system is unknown.
     """
-    from benchmarks.engine.graphs import find_graph
-    from benchmarks.studies.systems import trained
-    from gnnqlab.train.config.configure import configure
-    from gnnqlab.train.records.provenance import machine
-
-    if seeds < 1:
-        raise ValueError(f"seeds must be at least 1, got {seeds}")
-    chosen = lines(systems)
-    wanted = list(GRAPHS) if graph is None else graph.split(",")
-    sources = [path for name in wanted if (path := find_graph(name) or (name if graph else None))] or ["digits"]
-    kept = KeptTrainings(Path(trainings), machine())
-    progress = Progress(len(sources) * len(workers) * len(chosen) * seeds)
-    rows = []
-    for source in sources:
-        name = Path(source).stem
-        settings = {**SETTINGS, "epochs": GRAPHS.get(name, 60) if epochs is None else epochs}
-        for number in workers:
-            found: dict[str, list[Training]] = {line: [] for line in chosen}
-            for seed in range(first_seed, first_seed + seeds):
-                for line, system in chosen.items():
-                    config = configure(source, system=system, seed=seed, workers=number, **settings)
-                    found[line].append(trained(kept, config))
-                    progress.say(f"{name}, seed {seed}, {line}: {100 * found[line][-1].score:.2f} %")
-            shape = f"{settings['model']} {settings['layers']} x {settings['hidden']}, {settings['epochs']} epochs"
-            rows += compared(f"{name}, {shape}, {number} workers, {counted(seeds, first_seed)}", found)
+    chosen, rows = lines(systems), []
+    for source in find_graphs(graph, list(GRAPHS), between=","):
+        settings = {**SETTINGS, "epochs": GRAPHS.get(Path(source).stem, 60) if epochs is None else epochs}
+        found = train_each(
+            chosen,
+            graphs=[source],
+            models=[settings.pop("model")],
+            workers=workers,
+            seeds=seeds,
+            first_seed=first_seed,
+            folder=trainings,
+            **settings,
+        )
+        for case, trained in found.items():
+            shape = f"{case.model} {settings['layers']} x {settings['hidden']}, {settings['epochs']} epochs"
+            label = f"{case.graph}, {shape}, {case.workers} workers, {counted(seeds, first_seed)}"
+            rows += compared(label, trained)
     return rows
 
 
-def compared(case: str, found: Mapping[str, Sequence[Training]]) -> list[dict[str, Any]]:
+def compared(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
     """Return the rows of one graph.
 
     Args:
@@ -171,7 +163,7 @@ def compared(case: str, found: Mapping[str, Sequence[Training]]) -> list[dict[st
     return rows
 
 
-def _bytes_to(trainings: Sequence[Training], targets: Sequence[float]) -> list[float]:
+def _bytes_to(trainings: Sequence[RunResult], targets: Sequence[float]) -> list[float]:
     return [one.bytes_to(target) for one, target in zip(trainings, targets, strict=True)]
 
 

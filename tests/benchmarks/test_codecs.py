@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from benchmarks.engine.training import Training
 from benchmarks.studies import codecs as bench
 from benchmarks.studies.codec_trainings import LINES, codec_trainings, compared, lines
 from benchmarks.studies.codecs import codecs
 from gnnqlab.bits.row import row_bytes
 from gnnqlab.results import join
+from gnnqlab.study import RunResult
 
 
-def training(score: float, at: int | None = 2) -> Training:
+def training(score: float, at: int | None = 2) -> RunResult:
     """One that reaches its best validation score after so many epochs of 1 MB, or never."""
     curve = ((1, 1.0, 0.1), *(((at, 2.0, 0.8),) if at else ()))
-    return Training(score=score, bits=1.0, stale=0.0, curve=curve, epochs=4, epochs_bytes=(1e6,) * 4)
+    return RunResult(score=score, bits=1.0, curve=curve, epochs=4, epochs_bytes=(1e6,) * 4)
 
 
 def test_scores_are_paired_and_bytes_are_those_until_vanillas_accuracy() -> None:
@@ -53,11 +53,11 @@ def test_scores_are_paired_and_bytes_are_those_until_vanillas_accuracy() -> None
 
 def test_bytes_are_added_up_epoch_by_epoch_and_survive_json() -> None:
     curve = ((1, 1.0, 0.5), (3, 2.0, 0.9))
-    one = Training(score=0.9, bits=1, stale=0.0, curve=curve, epochs_bytes=(5.0, 1.0, 2.0, 9.0))
+    one = RunResult(score=0.9, bits=1, curve=curve, epochs_bytes=(5.0, 1.0, 2.0, 9.0))
     assert (one.bytes_to(0.4), one.bytes_to(0.9)) == (5.0, 8.0) and math.isnan(one.bytes_to(0.95))
-    assert Training.from_json(one.to_json()) == one
+    assert RunResult.from_json(one.to_json()) == one
     old = {name: value for name, value in one.to_json().items() if name != "epochs_bytes"}
-    assert Training.from_json(old).epochs_bytes == ()
+    assert RunResult.from_json(old).epochs_bytes == ()
 
 
 def test_rows_of_both_codes_take_as_many_bytes_on_every_line() -> None:
@@ -88,8 +88,8 @@ def test_once_for_real_and_found_again(tmp_path: Path) -> None:
     rows = codec_trainings(**settings)
     assert [each["figure"].partition(":")[0] for each in rows] == ["1-bit"] * 2 + ["1-bit-r"] * 4
     assert rows[1]["value"] == 1.0 == rows[4]["value"]
-    kept = (tmp_path / "trainings.jsonl").read_text()
-    assert codec_trainings(**settings) == rows and (tmp_path / "trainings.jsonl").read_text() == kept
+    kept = (tmp_path / "cells.jsonl").read_text()
+    assert codec_trainings(**settings) == rows and (tmp_path / "cells.jsonl").read_text() == kept
 
 
 def test_parts_of_the_table_are_those_of_the_whole() -> None:
