@@ -20,12 +20,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.engine.graphs import find_graph
 from benchmarks.engine.paired import LEAST_POINTS, counted, paired
-from benchmarks.engine.progress import Progress
 from benchmarks.engine.rows import row
-from benchmarks.engine.training import Training, mean_of, read_training
+from benchmarks.engine.trained import mean_of, train_each
 
 if TYPE_CHECKING:
+    from gnnqlab.study import RunResult
     from gnnqlab.systems.system import System
 
 __all__ = ["CONTESTANTS", "MODELS", "accuracy", "table"]
@@ -124,6 +125,7 @@ def accuracy(
     first_seed: int = 0,
     epochs: int | None = None,
     workers: tuple[int, ...] = (2,),
+    trainings: str = "runs/bench-accuracy",
 ) -> list[dict[str, Any]]:
     """Train every model with Vanilla and SYLVIE, and one of them with every contestant.
 
@@ -135,6 +137,7 @@ def accuracy(
         first_seed: of the first of them; the next ones follow.
         epochs: of each training.
         workers: numbers of workers.
+        trainings: folder in which each is kept; those that stand there are not repeated.
 
     Returns:
         Rows as :func:`benchmarks.registry.measure` describes them, values in per cent; a row that compares also
@@ -144,45 +147,47 @@ def accuracy(
         ValueError: if a model or a system is not among those that can be measured, there is no seed, or nothing is
             left to compare.
     """
-    from benchmarks.engine.in_turn import train_in_turn
-    from gnnqlab.train.config.configure import configure
-
     for what, wanted, known in (("model", models, MODELS), ("system", systems, CONTESTANTS)):
         strange = sorted(set(wanted) - set(known))
         if strange:
             raise ValueError(f"{what}s must be among {list(known)}, got {strange}")
     if seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
-    chosen = ["vanilla", *(name for name in CONTESTANTS if name in systems and name != "vanilla")]
+    chosen = [name for name in CONTESTANTS if name in ("vanilla", *systems)]
     beside, dense = _graphs() if graph is None else (graph, graph)
     shared = {} if epochs is None else {"epochs": epochs}
     cases: list[tuple[str, dict[str, Any], list[str]]] = []
-    for number in workers:
-        for model in models:
-            if "sylvie" in chosen:
-                own = {"model": model, **BESIDE, **MODELS[model], **shared, "workers": number}
-                cases.append((beside, own, ["vanilla", "sylvie"]))
-        if ABLATED["model"] in models and set(chosen) - {"vanilla", "sylvie"}:
-            cases.append((dense, {**ABLATED, **shared, "workers": number}, chosen))
+    if "sylvie" in chosen:
+        cases += [
+            (beside, {"model": model, **BESIDE, **MODELS[model], **shared}, ["vanilla", "sylvie"]) for model in models
+        ]
+    if ABLATED["model"] in models and set(chosen) - {"vanilla", "sylvie"}:
+        cases.append((dense, {**ABLATED, **shared}, chosen))
     if not cases:
         raise ValueError(
             f"there must be something to compare with Vanilla, got models {list(models)} and systems {list(systems)}; "
             f"name sylvie, or model {ABLATED['model']}, which is trained with every system"
         )
-    progress = Progress(seeds * sum(len(names) for _, _, names in cases))
     rows = []
     for source, settings, names in cases:
-        turns = [(seed, name) for seed in range(first_seed, first_seed + seeds) for name in names]
-        configs = [configure(source, system=CONTESTANTS[name](), seed=seed, **settings) for seed, name in turns]
-        found: dict[str, list[Training]] = {name: [] for name in names}
-        for (seed, name), run in zip(turns, train_in_turn(configs), strict=True):
-            found[name].append(read_training(run))
-            progress.say(f"{settings['model']}, seed {seed}, {name}: {100 * found[name][-1].score:.2f} %")
-        rows += table(_case(source, settings, seeds, first_seed), found)
+        shape = f"{settings['layers']} x {settings['hidden']}, {settings['epochs']} epochs"
+        found = train_each(
+            {name: CONTESTANTS[name]() for name in names},
+            graphs=[source],
+            models=[settings.pop("model")],
+            workers=workers,
+            seeds=seeds,
+            first_seed=first_seed,
+            folder=trainings,
+            **settings,
+        )
+        for case, trained in found.items():
+            label = f"{case.graph}, {case.model} {shape}, {case.workers} workers, {counted(seeds, first_seed)}"
+            rows += table(label, trained)
     return rows
 
 
-def table(case: str, found: Mapping[str, Sequence[Training]]) -> list[dict[str, Any]]:
+def table(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
     """Return the rows of one model: every contestant beside Vanilla, then the order that the paper has.
 
     Args:
@@ -211,7 +216,7 @@ def _compared(
     case: str,
     name: str,
     rival: str,
-    found: Mapping[str, Sequence[Training]],
+    found: Mapping[str, Sequence[RunResult]],
     *,
     within: float | None = None,
     order: bool = False,
@@ -239,8 +244,6 @@ def _compared(
 
 
 def _graphs() -> tuple[str, str]:
-    from benchmarks.engine.graphs import find_graph
-
     paths = []
     for name in GRAPHS:
         path = find_graph(name)
@@ -248,12 +251,3 @@ def _graphs() -> tuple[str, str]:
             print(f"bench accuracy: {name}.npz is not here, digits take its place", file=sys.stderr, flush=True)
         paths.append(path or "digits")
     return paths[0], paths[1]
-
-
-def _case(source: str, settings: Mapping[str, Any], seeds: int, first_seed: int) -> str:
-    from pathlib import Path
-
-    return (
-        f"{Path(source).stem}, {settings['model']} {settings['layers']} x {settings['hidden']}, "
-        f"{settings['epochs']} epochs, {settings['workers']} workers, {counted(seeds, first_seed)}"
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,16 +10,16 @@ import pandas as pd
 import pytest
 
 from benchmarks.engine.paired import half_interval, paired
-from benchmarks.engine.training import Training
 from benchmarks.studies.accuracy import CONTESTANTS, ORDER, accuracy, table
 from gnnqlab.exchange.schedules.pipeline import AdaptivePipeline, Pipelined
 from gnnqlab.exchange.schedules.schedule import Overlapped
+from gnnqlab.study import RunResult
 from gnnqlab.study.result import stale_share
 from gnnqlab.systems import sylvie
 
 
-def trainings(*scores: float, bits: float = 4.0, stale: float = 0.0) -> list[Training]:
-    return [Training(score=score, bits=bits, stale=stale) for score in scores]
+def trainings(*scores: float, bits: float = 4.0, stale: float = 0.0) -> list[RunResult]:
+    return [RunResult(score=score, bits=bits, stale=stale) for score in scores]
 
 
 def test_differences_are_of_the_same_seed_with_students_interval() -> None:
@@ -110,8 +111,9 @@ def test_mistakes_are_refused_before_anything_is_trained() -> None:
 
 
 @pytest.mark.slow
-def test_systems_train_and_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = accuracy(graph="digits", models=("gcn",), systems=("sylvie", "1-bit"), seeds=2, epochs=9)
+def test_systems_train_and_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked: dict[str, Any] = {"graph": "digits", "models": ("gcn",), "systems": ("sylvie", "1-bit"), "seeds": 2}
+    rows = accuracy(**asked, epochs=9, trainings=str(tmp_path))
     # Ablations have GraphSAGE, which is not asked for; so nothing is trained with one bit.
     assert [row["case"] for row in rows] == ["digits, gcn 3 x 16, 9 epochs, 2 workers, 2 seed(s)"] * 3
     score, bits, stale = rows
@@ -122,7 +124,7 @@ def test_systems_train_and_are_compared(capsys: pytest.CaptureFixture[str]) -> N
     # With δ = 5 the first comparison is after epoch 6: epochs 1 to 6 of 9 use rows of the epoch before.
     assert 100 * 6 / 9 - 0.1 <= stale["value"] <= 100 * 8 / 9 + 0.1
     said = capsys.readouterr().err
-    assert "4 of 4: gcn, seed 1, sylvie" in said
+    assert "4 of 4: digits, gcn, 2 workers, seed 1, sylvie" in said
     assert "0 min left" in said
 
 
