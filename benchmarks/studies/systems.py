@@ -13,23 +13,17 @@ from __future__ import annotations
 import math
 import statistics
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from benchmarks.engine.kept_trainings import KeptTrainings
+from benchmarks.engine.graphs import find_graph, find_graphs
 from benchmarks.engine.paired import counted, half_interval, paired
-from benchmarks.engine.progress import Progress
 from benchmarks.engine.rows import row
-from benchmarks.engine.training import Training, mean_of, read_training
-from gnnqlab.lab.training.target import MARGIN
+from benchmarks.engine.trained import mean_of, train_each
+from gnnqlab.study import Contestant, RunResult
+from gnnqlab.study.result import MARGIN
 
-if TYPE_CHECKING:
-    from gnnqlab.systems.system import System
-    from gnnqlab.train.config.run_config import RunConfig
-
-__all__ = ["EVERY", "GRAPHS", "SHAPE", "SYSTEMS_COMPARED", "over_link", "shown", "systems", "table", "trained"]
+__all__ = ["EVERY", "GRAPHS", "SHAPE", "SYSTEMS_COMPARED", "contestants", "shown", "systems", "table"]
 
 SYSTEMS_COMPARED = ("vanilla", "random-bits", "adaqp", "pipegcn", "bns-gcn", "sylvie")
 """Recipes of the table; any other may be named."""
@@ -41,26 +35,6 @@ EPOCHS = 150
 """Long enough for three assignments of AdaQP and for SYLVIE's widths to settle."""
 EVERY = 5
 """Epochs between evaluations, of every system alike."""
-
-
-@dataclass(frozen=True)
-class _Line:
-    """One line of the table: a recipe, and whether it has every service."""
-
-    recipe: str
-    served: bool
-
-    @property
-    def name(self) -> str:
-        return self.recipe + ("+" if self.served else "")
-
-    def made(self) -> tuple[System, str]:
-        """The system, and the type in which weight gradients are summed."""
-        from gnnqlab.systems import make_system
-        from gnnqlab.systems.services import GRADIENTS, with_every_service
-
-        system = make_system(self.recipe)
-        return (with_every_service(system), GRADIENTS) if self.served else (system, "float32")
 
 
 def systems(
@@ -101,105 +75,66 @@ def systems(
     Raises:
         ValueError: if there is no seed, or a graph, model or system is unknown.
     """
-    from gnnqlab.train.records.provenance import machine
-
-    if seeds < 1:
-        raise ValueError(f"seeds must be at least 1, got {seeds}")
     if link is None and comm_share is None:
         comm_share = 0.75
-    lines = _lines(SYSTEMS_COMPARED if systems is None else systems)
-    shared = {"epochs": epochs, "evaluate_every": EVERY, "hosts": hosts, "link": link, "comm_share": comm_share}
-    kept = KeptTrainings(Path(trainings), machine())
-    cases = [(source, model, count) for source in _sources(graph) for model in models for count in workers]
-    progress = Progress(len(cases) * len(lines) * seeds)
+    lines = contestants(SYSTEMS_COMPARED if systems is None else systems)
+    found = train_each(
+        lines,
+        graphs=_sources(graph),
+        models=models,
+        workers=workers,
+        seeds=seeds,
+        first_seed=first_seed,
+        folder=trainings,
+        **{**SHAPE, "epochs": epochs, "evaluate_every": EVERY, "hosts": hosts, "link": link, "comm_share": comm_share},
+    )
+    services = {line.label: _services(line) for line in lines}
     rows = []
-    for source, model, count in cases:
-        case = f"{Path(source).stem}, {model}, {count} workers"
-        found: dict[str, list[Training]] = {line.name: [] for line in lines}
-        columns: dict[str, dict[str, str]] = {}
-        settings = {**SHAPE, **shared, "model": model, "workers": count}
-        for config, line in _turns(source, settings, lines, range(first_seed, first_seed + seeds)):
-            config = over_link(kept, case, config)
-            found[line.name].append(trained(kept, config))
-            columns[line.name] = _services(config)
-            progress.say(f"{case}, seed {config.train.seed}, {line.name}: {found[line.name][-1].train_s:.1f} s")
-            label = f"{case} over {config.launch.link}, {epochs} epochs, {counted(seeds, first_seed)}"
-        rows += table(label, found, columns)
+    for case, trained in found.items():
+        label = f"{case} over {case.link}, {epochs} epochs, {counted(seeds, first_seed)}"
+        rows += table(label, trained, services)
     return rows
 
 
-def _lines(names: Sequence[str]) -> list[_Line]:
-    """Return the lines of the table, Vanilla as published first."""
-    from gnnqlab.systems import SYSTEMS
+def contestants(names: Sequence[str]) -> list[Contestant]:
+    """Return the lines of the table, Vanilla as published first; of a name without ``+`` both lines.
+
+    Raises:
+        ValueError: if a name is unknown.
+
+    Example:
+        >>> [line.label for line in contestants(["sylvie", "bns-gcn+"])]
+        ['vanilla', 'vanilla+', 'sylvie', 'sylvie+', 'bns-gcn+']
+    """
+    from gnnqlab.systems import SYSTEMS, make_system
 
     strange = sorted({name.removesuffix("+") for name in names} - set(SYSTEMS))
     if strange:
         raise ValueError(f"systems must be among {sorted(SYSTEMS)}, with or without a +, got {strange}")
-    wanted = ["vanilla", *names]
-    both = [each for name in wanted for each in ([name] if name.endswith("+") else [name, f"{name}+"])]
-    return [_Line(name.removesuffix("+"), name.endswith("+")) for name in dict.fromkeys(both)]
+    found: dict[str, Contestant] = {}
+    for name in ("vanilla", *names):
+        recipe = name.removesuffix("+")
+        for services in ("every",) if name.endswith("+") else ("published", "every"):
+            line = Contestant(name=recipe, system=make_system(recipe), services=services)
+            found.setdefault(line.label, line)
+    return list(found.values())
 
 
 def _sources(graph: str | None) -> list[str]:
-    from benchmarks.engine.graphs import find_graph
-
-    if graph is not None:
-        return [find_graph(name) or name for name in graph.split(",")]
-    found = {name: find_graph(name) for name in GRAPHS}
-    for name in (name for name, path in found.items() if path is None):
+    for name in (name for name in GRAPHS if graph is None and find_graph(name) is None):
         print(f"bench systems: {name}.npz is not here and left out", file=sys.stderr, flush=True)
-    return [path for path in found.values() if path is not None] or ["digits"]
+    return find_graphs(graph, GRAPHS, between=",")
 
 
-def _turns(
-    source: str, settings: Mapping[str, Any], lines: Sequence[_Line], seeds: range
-) -> Iterator[tuple[RunConfig, _Line]]:
-    """Seed after seed, each line in turn: a machine that slows down slows all."""
-    from gnnqlab.train.config.configure import configure
-
-    for seed in seeds:
-        for line in lines:
-            system, gradients = line.made()
-            yield configure(source, system=system, gradients=gradients, seed=seed, **settings), line
-
-
-def over_link(kept: KeptTrainings, case: str, config: RunConfig) -> RunConfig:
-    """Return a configuration with the rate at which Vanilla communicates a share in place of ``comm_share``."""
-    import dataclasses
-
-    from gnnqlab.systems import make_system
-
-    vanilla = dataclasses.replace(
-        config,
-        system=make_system("vanilla"),
-        train=dataclasses.replace(config.train, gradients="float32", seed=0),
-    )
-    return dataclasses.replace(config, launch=kept.link(case, vanilla).launch)
-
-
-def trained(kept: KeptTrainings, config: RunConfig) -> Training:
-    """Return the training, from what is kept or from now."""
-    import tempfile
-
-    from gnnqlab.launch.local import launch
-
-    training = kept.find(config)
-    if training is None:
-        with tempfile.TemporaryDirectory(prefix="gnnqlab-") as root:
-            with launch(config, root=root) as run:  # the end of the block waits until the machine is quiet again
-                training = read_training(run.wait())
-        kept.add(config, training)
-    return training
-
-
-def _services(config: RunConfig) -> dict[str, str]:
+def _services(line: Contestant) -> dict[str, str]:
     from gnnqlab.systems.services import services_of
 
-    return services_of(config.system, config.train.gradients)
+    made = line.settings()
+    return services_of(made["system"], made.get("gradients", "float32"))
 
 
 def table(
-    case: str, found: Mapping[str, Sequence[Training]], services: Mapping[str, Mapping[str, str]]
+    case: str, found: Mapping[str, Sequence[RunResult]], services: Mapping[str, Mapping[str, str]]
 ) -> list[dict[str, Any]]:
     """Return a row for each line of one graph and model.
 
@@ -242,7 +177,7 @@ def table(
     return rows
 
 
-def _scores(trainings: Sequence[Training], vanilla: Sequence[Training]) -> dict[str, float]:
+def _scores(trainings: Sequence[RunResult], vanilla: Sequence[RunResult]) -> dict[str, float]:
     """Test score in per cent, and the points it lies above Vanilla's, each with half its 95 % interval."""
     ours, theirs = [one.score for one in trainings], [one.score for one in vanilla]
     points = paired(ours, theirs)

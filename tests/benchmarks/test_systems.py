@@ -8,22 +8,18 @@ from typing import Any
 
 import pytest
 
-from benchmarks.engine.kept_trainings import KeptTrainings
-from benchmarks.engine.training import Training
-from benchmarks.studies import systems as bench
 from benchmarks.studies.systems import shown, systems, table
 from gnnqlab.cli import main
-from gnnqlab.train.config.configure import configure
-from gnnqlab.train.records.provenance import machine
+from gnnqlab.study import RunResult
 
 SERVICES = {"schedule": "Synchronous", "parameters": "none", "weight gradients": "float32"}
 
 
-def training(*curve: tuple[int, float, float], score: float = 0.9, **more: Any) -> Training:
+def training(*curve: tuple[int, float, float], score: float = 0.9, **more: Any) -> RunResult:
     epochs, train_s, _ = curve[-1]
     each = train_s / epochs
     usual = {"bits": 32.0, "stale": 0.0, "bytes_sent": 100.0, "epochs_s": (each,) * epochs}
-    return Training(score=score, curve=curve, epochs=epochs, train_s=train_s, **{**usual, **more})
+    return RunResult(score=score, curve=curve, epochs=epochs, train_s=train_s, **{**usual, **more})
 
 
 VANILLA = [
@@ -68,36 +64,11 @@ def test_the_second_half_is_told_apart() -> None:
     assert one.settled_s() == 2.0 and one.epochs_to(0.9) == 4 and math.isnan(one.epochs_to(0.95))
 
 
-def test_every_system_has_two_lines_and_vanilla_is_always_first() -> None:
-    lines = [line.name for line in bench._lines(("sylvie", "bns-gcn+"))]
-    assert lines == ["vanilla", "vanilla+", "sylvie", "sylvie+", "bns-gcn+"]
+def test_what_cannot_be_measured_is_refused() -> None:
     with pytest.raises(ValueError, match=r"systems must be among .*'vanilla'.*, with or without a \+, got \['3-bit'\]"):
         systems(systems=("3-bit",))
     with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
         systems(seeds=0)
-
-
-def test_a_training_is_found_again_by_all_that_was_set_and_on_the_same_machine_only(tmp_path: Path) -> None:
-    here = machine()
-    config = configure("digits", system="fixed-bits", bits=2, epochs=4, seed=3)
-    kept = KeptTrainings(tmp_path, here)
-    assert kept.find(config) is None
-    kept.add(config, VANILLA[0])
-    assert KeptTrainings(tmp_path, here).find(config) == VANILLA[0]
-    for other in ({"bits": 4}, {"seed": 4}, {"epochs": 5}, {"gradients": "bfloat16"}):
-        changed = configure("digits", system="fixed-bits", **{"bits": 2, "epochs": 4, "seed": 3, **other})
-        assert KeptTrainings(tmp_path, here).find(changed) is None
-    assert KeptTrainings(tmp_path, {**here, "instruction_set": "another"}).find(config) is None
-
-
-def test_a_torn_line_costs_one_training(tmp_path: Path) -> None:
-    kept = KeptTrainings(tmp_path, machine())
-    for seed in (0, 1):
-        kept.add(configure("digits", seed=seed), VANILLA[0])
-    path = tmp_path / "trainings.jsonl"
-    path.write_bytes(path.read_bytes()[:-40])
-    again = KeptTrainings(tmp_path, machine())
-    assert again.find(configure("digits", seed=0)) and again.find(configure("digits", seed=1)) is None
 
 
 @pytest.mark.slow
@@ -108,7 +79,7 @@ def test_systems_train_once_and_are_shown_again(tmp_path: Path, capsys: pytest.C
     first = capsys.readouterr()
     assert "8 of 8: digits, gcn, 2 workers, seed 1, fixed-bits+" in first.err
     assert "instruction set" in first.out and "fixed-bits+" in first.out and "Overlapped" in first.out
-    before = (tmp_path / "trainings.jsonl").read_bytes()
+    before = (tmp_path / "cells.jsonl").read_bytes()
     main(asked)
     assert capsys.readouterr().out == first.out  # the same trainings, to the last digit
-    assert (tmp_path / "trainings.jsonl").read_bytes() == before
+    assert (tmp_path / "cells.jsonl").read_bytes() == before
