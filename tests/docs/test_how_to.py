@@ -17,8 +17,8 @@ from gnnqlab.bits import Rows
 from gnnqlab.cli import main
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.launch import folder as files
-from gnnqlab.message.codecs.codec import Noise
 from gnnqlab.launch import local
+from gnnqlab.message.codecs.codec import Noise
 from gnnqlab.nn.models import registry
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers, exact_trainer, one_thread
 from gnnqlab.systems import system as systems
