@@ -140,6 +140,7 @@ class Wires:
         if exact or place.direction == "backward" or not self.holds_rows:
             return BlockChannel(**of_channel)
         chooser, held = self.cache.chooser_at(place), self.cache.held_at(place)
+        assert held is not None, "a cache of blocks keeps them"
         return SkippedBlock(chooser=chooser, held=held, **of_channel)
 
     def exact_channel(
