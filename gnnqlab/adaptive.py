@@ -27,6 +27,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from torch import Tensor
 
+from gnnqlab.axis_part import Running, complete
 from gnnqlab.seat import Seat
 
 __all__ = ["ASSIGNMENTS", "DECISIONS", "Adaptive", "Entry", "Follower", "Sharing", "State", "Training", "adaptives_of"]
@@ -209,8 +210,8 @@ def adaptives_of(training: Training) -> dict[str, list[Adaptive]]:
     for axis in training.parts:
         found[axis] = []
         for built, offered in _halves(training, axis):
-            asked = getattr(built, "adaptives", None)
-            for adaptive in () if asked is None else asked(offered):
+            complete(built, Running)
+            for adaptive in built.adaptives(offered):
                 if not adaptive.name or adaptive.name in training.adaptives:
                     raise ValueError(
                         f"what adapts needs a name of its own, got {adaptive.name!r} on the axis {axis!r} beside "

@@ -26,6 +26,8 @@ class AxisPart(Running):
 
     required: ClassVar[tuple[tuple[str, ...], ...]] = ()
     """Groups of members without a default; a part must define all of one group. ``System`` checks it."""
+    wraps: ClassVar[bool] = False
+    """Whether it wraps another part of its axis; ``gnnqlab.systems.replaced`` reads it."""
     steerable: ClassVar[tuple[str, ...]] = ()
     """Settings that may change while a run trains; the control of a run and the tuner read it."""
 
@@ -33,6 +35,14 @@ class AxisPart(Running):
     def needed(cls) -> str:
         """Return the groups of members that a part must define, in words; errors show them."""
         return ", or ".join(" and ".join(group) for group in cls.required)
+
+    def around(self, present: Any, direction: str | None = None) -> Any:
+        """Return this part around the present one of its axis, if it ``wraps``; ``systems.exact_at`` calls it."""
+        return self
+
+    def on_hosts(self, hosts: int) -> Any:
+        """Return the part for a run on so many hosts of equally many consecutive workers; ``System`` calls it."""
+        return self
 
     def refuses(self, system: Any) -> str:
         """Return the reason why a system cannot have this part, or an empty text; ``System`` calls it."""

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from gnnqlab.adaptive import Adaptive, Training
+from gnnqlab.axis_part import complete, missing
 from gnnqlab.bits.outlook import Foreseen, Outlook
-from gnnqlab.bits.policy import BitPolicy, Fixed, Rows, in_force
+from gnnqlab.bits.policy import BitPolicy, Bits, Fixed, Rows, in_force
 from gnnqlab.bits.row import EXACT
 from gnnqlab.seat import Seat
 from gnnqlab.settings import Range, check
@@ -44,7 +45,7 @@ def point_of(text: str) -> tuple[str, int | None]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExactAt:
+class ExactAt(Bits):
     """Rows of the points ``at`` in float32 from epoch ``since`` on; all others as the policy ``of`` says.
 
     ``b = 32`` where ``(direction, layer)`` is a point and ``t >= since``, else ``b = b_of(row, t)``. It replaces what
@@ -79,11 +80,12 @@ class ExactAt:
             point_of(point)
         if not self.at:
             raise ValueError("at must name at least one point, got none; write for instance at=('backward 1',)")
-        if not all(hasattr(self.of, name) for name in ("choices", "round", "widths")):
+        if missing(self.of, Bits):
             raise ValueError(
                 f"of must be one policy for bits, got {self.of!r}; give each of a pair its own, as gq.exact_at(system, "
                 "'backward 1') does"
             )
+        complete(self.of, Bits)
 
     @property
     def name(self) -> str:
@@ -102,6 +104,8 @@ class ExactAt:
     def exact(self, direction: str, layer: int, epoch: int) -> bool:
         """Whether rows of a layer and direction are exact in an epoch."""
         return epoch >= self.since and self.covers(direction, layer)
+
+    wraps: ClassVar[bool] = True
 
     def around(self, other: Any, direction: str | None = None) -> Any:
         """Return this around another policy, with the points of one direction where one is named; else that policy.
@@ -134,19 +138,23 @@ class ExactAt:
 
     @property
     def needs_every_row(self) -> str:
-        return getattr(self.of, "needs_every_row", "")
+        needs: str = self.of.needs_every_row
+        return needs
 
     @property
     def weighs_rows(self) -> bool:
-        return getattr(self.of, "weighs_rows", False)
+        weighs: bool = self.of.weighs_rows
+        return weighs
 
     @property
     def of_halo_rows(self) -> bool:
-        return getattr(self.of, "of_halo_rows", False)
+        halo_rows: bool = self.of.of_halo_rows
+        return halo_rows
 
     @property
     def times_links(self) -> bool:
-        return getattr(self.of, "times_links", False)
+        times: bool = self.of.times_links
+        return times
 
     @property
     def start(self) -> int:
@@ -156,7 +164,7 @@ class ExactAt:
 
     def refuses(self, system: Any) -> str:
         """Say why a system cannot have the policy inside."""
-        reason: str = self.of.refuses(system) if hasattr(self.of, "refuses") else ""
+        reason: str = self.of.refuses(system)
         return reason
 
     def foresee(self, outlook: Outlook) -> Foreseen:
@@ -165,11 +173,6 @@ class ExactAt:
         Raises:
             ValueError: if the other policy cannot be predicted.
         """
-        if not hasattr(self.of, "foresee"):
-            raise ValueError(
-                f"bits must have the method foresee() to be predicted, got {type(self.of).__name__} without it; write "
-                "it, or train a short run instead"
-            )
         seen: Foreseen = self.of.foresee(outlook)
         if outlook.epoch is not None and outlook.epoch < self.since:
             return seen
@@ -183,7 +186,7 @@ class ExactAt:
         return replace(seen, widths={**seen.widths, **exact}, assumes=(*seen.assumes, *assumes))
 
 
-class ExactFrom:
+class ExactFrom(BitPolicy):
     """The policy in force on one worker.
 
     Args:
@@ -202,8 +205,7 @@ class ExactFrom:
 
     @property
     def by_settings(self) -> bool:
-        """Whether widths follow from settings and epoch alone."""
-        return getattr(self.other, "by_settings", False)
+        return self.other.by_settings
 
     def round(self, epoch: int) -> int:
         return 2 * self.other.round(epoch) + (epoch >= self.settings.since)
@@ -229,8 +231,7 @@ class ExactFrom:
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
         """Return what adapts of the other policy, and who looks whether there are such points."""
-        adapts = getattr(self.other, "adaptives", None)
-        return [*(adapts(training) if adapts else ()), _Look(training.seat.named(self.settings.name), self)]
+        return [*self.other.adaptives(training), _Look(training.seat.named(self.settings.name), self)]
 
 
 class _Look(Adaptive):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gnnqlab.bits.outlook import Foreseen, Outlook
-from gnnqlab.bits.policy import WIDTHS, Period, Rows, Steered, Widths, some_of
+from gnnqlab.bits.policy import WIDTHS, Bits, Period, Rows, Steered, Widths, some_of
 from gnnqlab.seat import Seat
 from gnnqlab.settings import check
 
@@ -14,7 +14,7 @@ __all__ = ["Growing"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Growing:
+class Growing(Bits):
     """Every row in the k-th width of a plan during the k-th period, then in the last one.
 
     VARCO's claim is that messages may be coarse at first if the ratio of compression falls to 1 over the training: then

@@ -16,7 +16,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from gnnqlab.adaptive import Adaptive, Entry, State, Training
 from gnnqlab.bits.assigner.descent import Watch
 from gnnqlab.bits.outlook import Foreseen, Outlook
-from gnnqlab.bits.policy import Period, Rows, some_of
+from gnnqlab.bits.policy import BitPolicy, Bits, Period, Rows, some_of
 from gnnqlab.seat import Seat
 from gnnqlab.settings import OneOf, Option, Range, check
 
@@ -30,7 +30,7 @@ QUARTERS = (3 / 4, 15 / 16, 63 / 64)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Orchestrated:
+class Orchestrated(Bits):
     """When the base width moves, and what it may be.
 
     The base starts at the smallest width. After epoch t > δ it is doubled where the loss falls more slowly than in
@@ -111,7 +111,7 @@ class Orchestrated:
 
 
 @dataclass(frozen=True)
-class _AtBase:
+class _AtBase(BitPolicy):
     """The policy while its base stays where it is."""
 
     settings: Orchestrated
@@ -162,7 +162,7 @@ def by_importance(p: Tensor, base: int, among: tuple[int, ...], thresholds: tupl
     return torch.tensor(candidates, dtype=torch.uint8, device=p.device)[level]
 
 
-class OrchestratedWidths:
+class OrchestratedWidths(BitPolicy):
     """The widths in force on one worker.
 
     Args:

@@ -6,15 +6,17 @@ ever travels.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from gnnqlab.adaptive import Adaptive, Follower, Training
+from gnnqlab.axis_part import AxisPart, Running, complete, not_predicted
 from gnnqlab.bits.outlook import Foreseen, Outlook
 from gnnqlab.kernels.noise import stream, uniform16
 from gnnqlab.seat import Seat
@@ -74,47 +76,85 @@ def some_of(known: Sequence[int], among: Any, *, to: str = "choose") -> tuple[in
     return widths
 
 
-class BitPolicy(Protocol):
-    """Chooses the width of every row, in force on one worker; equal on both sides of a message.
-
-    One whose widths depend on how training goes also has ``adaptives``, see :mod:`gnnqlab.adaptive`.
-    One that can be predicted also has ``foresee``, see :mod:`gnnqlab.bits.outlook`.
-    """
+class BitPolicy(Running, ABC):
+    """Base class of what chooses the width of every row on one worker, equal on both sides of a message."""
 
     @property
+    def by_settings(self) -> bool:
+        """Return True if widths follow from settings and epoch alone, so that another process can repeat them."""
+        return False
+
+    @property
+    @abstractmethod
     def choices(self) -> tuple[int, ...]:
         """Every width that may be chosen, so that a system can be checked when it is made."""
 
+    @abstractmethod
     def round(self, epoch: int) -> int:
         """Return which assignment is in force: widths change only when this number does."""
 
+    @abstractmethod
     def widths(self, rows: Rows, epoch: int) -> int | Tensor:
         """Return one width for all rows, or a uint8 tensor ``(n,)``."""
 
+    def expect_points(self) -> None:
+        """Refuse points of a training at which no rows were sent; ablations call it after a run."""
 
-class Bits(BitPolicy, Protocol):
-    """Recipe part of the axis; asked itself, it gives the widths that training begins with.
 
-    One of settings alone may leave ``build`` out, see :func:`in_force`.
-    """
+class Bits(AxisPart, BitPolicy):
+    """Base class of recipe parts of the axis; its own widths are those that training begins with."""
+
+    required: ClassVar[tuple[tuple[str, ...], ...]] = (("choices", "round", "widths"),)
+
+    @property
+    def needs_every_row(self) -> str:
+        """Return why a sampler cannot leave rows out, or an empty text; ``System`` reads it."""
+        return ""
+
+    @property
+    def weighs_rows(self) -> bool:
+        """Return True if widths follow from the variance that the codec has of a row; ``System`` and caches read it."""
+        return False
+
+    @property
+    def of_halo_rows(self) -> bool:
+        """Return True if widths are chosen for halo rows alone; exchanges of other rows read it."""
+        return False
+
+    @property
+    def times_links(self) -> bool:
+        """Return True if links are timed with messages of ``start`` bits; the forecast of memory reads it."""
+        return False
+
+    @property
+    def start(self) -> int:
+        """Return the width of rows before a first assignment."""
+        return max(self.choices)
 
     def build(self, seat: Seat) -> BitPolicy:
-        """Return the policy in force on one worker."""
+        """Return the policy in force on one worker; by default the part, with settings that can be replaced."""
+        return Steered(self)
+
+    def foresee(self, outlook: Outlook) -> Foreseen:
+        """Return the widths of an epoch as they can be known before it; forecasts call it."""
+        raise not_predicted("bits", self, "foresee")
 
 
-def in_force(part: Any, seat: Seat) -> BitPolicy:
-    """Return the policy in force on one worker: what a part builds there, or the part where it builds nothing.
+def in_force(part: Bits, seat: Seat) -> BitPolicy:
+    """Return the policy in force on one worker: what a part builds there.
 
     Example:
         >>> seat = Seat(rank=0, workers=1, seed=0, ids=torch.arange(2), importance=torch.zeros(2))
         >>> in_force(Fixed(bits=4), seat).choices
         (4,)
     """
-    policy: BitPolicy = part.build(seat) if hasattr(part, "build") else Steered(part)
+    complete(part, Bits)
+    policy = part.build(seat)
+    complete(policy, BitPolicy)
     return policy
 
 
-class Steered:
+class Steered(BitPolicy):
     """A policy of settings alone (``Fixed``, ``UniformRandom``) in a place where it can be replaced.
 
     All workers do so between the same two epochs.
@@ -128,7 +168,6 @@ class Steered:
     """
 
     by_settings: ClassVar[bool] = True
-    """Whether widths follow from settings and epoch alone, so that another process can repeat them."""
 
     def __init__(self, settings: BitPolicy) -> None:
         self.settings = settings
@@ -156,7 +195,7 @@ class Steered:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fixed:
+class Fixed(Bits):
     """Every row in the same number of bits; 32 means float32."""
 
     steerable: ClassVar[tuple[str, ...]] = ("bits",)
@@ -189,7 +228,7 @@ class Fixed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UniformRandom:
+class UniformRandom(Bits):
     """Each row's width drawn uniformly from a set, anew every period (AdaQP Table 6, "Uniform").
 
     The draw is a function of (seed, round, layer, direction, sender, global node id), so both sides make it.

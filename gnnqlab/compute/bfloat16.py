@@ -26,7 +26,7 @@ from torch import Tensor
 
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.compute.prepared import PreparedProducts
-from gnnqlab.compute.products import Operand, Products, Range, widened
+from gnnqlab.compute.products import Compute, Operand, Products, Range, widened
 from gnnqlab.kernels.dense.dense import bfloat16_mm
 from gnnqlab.kernels.rowwise import nodewise
 from gnnqlab.kernels.rowwise.nodewise import Mask, Norm
@@ -38,7 +38,7 @@ __all__ = ["BFloat16Products", "BFloat16Rows"]
 
 
 @dataclass(frozen=True)
-class BFloat16Rows:
+class BFloat16Rows(Compute):
     """Compute: operands and rows between layers in bfloat16, sums in float32; the layer before the loss in float32."""
 
     kept_bytes: ClassVar[int] = 2

@@ -24,7 +24,7 @@ from gnnqlab.compute.float32 import PlainProducts
 from gnnqlab.compute.gradients import Attend, Linear
 from gnnqlab.compute.packed import Counter, PackedRows, pack
 from gnnqlab.compute.packed_gradients import Affine, LayerNorm, Rectifier
-from gnnqlab.compute.products import Operand, PassRows, Products, Range
+from gnnqlab.compute.products import Compute, Operand, PassRows, Products, Range
 from gnnqlab.kernels.noise import stream
 from gnnqlab.kernels.rowwise.nodewise import Mask, Norm, step_by_step
 from gnnqlab.kernels.sparse.adjacency import Adjacency
@@ -35,7 +35,7 @@ __all__ = ["ExactActivations", "ExactProducts"]
 
 
 @dataclass(frozen=True)
-class ExactActivations:
+class ExactActivations(Compute):
     """Compute: products in float32, their activations kept for the backward pass in few bits (EXACT).
 
     Differs: Z and S are rounded to bfloat16 before the codes are made, where the authors cut them after and so bias

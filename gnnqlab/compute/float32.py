@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from gnnqlab.compute.products import Operand, PassRows, Products, Range
+from gnnqlab.compute.products import Compute, Operand, PassRows, Products, Range
 from gnnqlab.kernels.dense import tall
 from gnnqlab.kernels.sparse import aggregate as sparse
 from gnnqlab.kernels.sparse import attention
@@ -18,13 +18,11 @@ __all__ = ["PLAIN", "Float32Products", "PlainProducts"]
 
 
 @dataclass(frozen=True)
-class Float32Products:
+class Float32Products(Compute):
     """Compute: every product in float32."""
 
     kept_bytes: ClassVar[int] = 4
-    """Bytes of an element of the rows that a layer keeps for the backward pass."""
     remade: ClassVar[bool] = True
-    """Whether a backward pass can run a product again."""
 
     def build(self, device: torch.device | str = "cpu") -> Products:
         """Return the products of one worker."""

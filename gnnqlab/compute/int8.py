@@ -42,7 +42,7 @@ from gnnqlab.compute.codes import Codes, Numbers, Quantized
 from gnnqlab.compute.edge_products import EdgeProducts
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.compute.largest import WHOLE, Largest
-from gnnqlab.compute.products import Operand, PassRows, Products, Range
+from gnnqlab.compute.products import Compute, Operand, PassRows, Products, Range
 from gnnqlab.kernels.codec.quantize import SCALES, WIDTHS, Noise, check_bits, quantize
 from gnnqlab.kernels.dense.code_rows import QuantizedRows
 from gnnqlab.kernels.dense.int8_mm import MOST_TERMS, int8_mm, int8_mm_scaled, int8_mm_transposed
@@ -62,7 +62,7 @@ _BLOCK = 8192
 
 
 @dataclass(frozen=True)
-class Int8Products:
+class Int8Products(Compute):
     """Compute: operands are codes of ``bits`` bits, quantized once a pass; weights are updated in float32.
 
     What enters an exponential stays exact unless a setting says otherwise: there an error e multiplies odds by exp(e)
@@ -109,16 +109,16 @@ class Int8Products:
 
     def refuses(self, system: Any) -> str:
         """Say why a system cannot multiply so."""
-        if not self.exact_logits and getattr(system.schedule, "in_turn", False):
+        if not self.exact_logits and system.schedule.in_turn:
             return "exact_logits=False rounds logits once a pass, and attention in turn finds them twice"
         if self.scale != WHOLE:
             return ""
-        if not getattr(system.schedule, "computes_after", False):
+        if not system.schedule.computes_after:
             return (
                 "scale='whole' is known once all rows are there, and this schedule prepares some before; choose "
                 "schedule Synchronous() or scale='row'"
             )
-        if getattr(system.exchange, "sends_blocks", False) or system.sampler.p < 1.0:
+        if system.exchange.sends_blocks or system.sampler.p < 1.0:
             return "scale='whole' is that of all rows, and blocks or samples are quantized alone; choose scale='row'"
         return ""
 
@@ -140,7 +140,7 @@ class QuantizedProducts(EdgeProducts):
         self._choice: BitChoice | None = None
         self._owned: Tensor | None = None
         self._largest = Largest()
-        self.quantized = Quantized()
+        self.quantized: Quantized = Quantized()
         """Counted since the products were built."""
         self._weights: MutableMapping[Tensor, tuple[Codes, int]] = WeakTensorKeyDictionary()
         self._rows: PassRows | None = None

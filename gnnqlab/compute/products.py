@@ -12,11 +12,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from gnnqlab.axis_part import AxisPart, Running
+from gnnqlab.compute.codes import Quantized
 from gnnqlab.kernels.rowwise import joins, nodewise, residual
 from gnnqlab.kernels.rowwise.nodewise import Mask, Norm
 from gnnqlab.kernels.sparse.adjacency import Adjacency
@@ -53,20 +55,33 @@ class PassRows:
     """Raw features: the graph holds them whatever a backward pass keeps."""
 
 
-class Compute(Protocol):
-    """Recipe part of the axis ``compute``: in which precision products run."""
+class Compute(AxisPart, ABC):
+    """Base class of recipe parts of the axis ``compute``: in which precision products run."""
 
+    required: ClassVar[tuple[tuple[str, ...], ...]] = (("build",),)
+    kept_bytes: ClassVar[int] = 0
+    """Bytes of an element of the rows that a layer keeps for the backward pass; 0: unknown. Memory checks read it."""
+    remade: ClassVar[bool] = False
+    """Whether a backward pass can run a product again; checks of ``keep_for_backward`` and of edge features read it."""
+
+    @abstractmethod
     def build(self, device: torch.device | str = "cpu") -> Products:
         """Return the products of one worker; each worker has its own."""
-        ...
+
+    def refuses_activation(self, activation: str | None) -> str | None:
+        """Return why a model with this activation cannot be trained, or ``None``; ``RunConfig`` calls it."""
+        return None
 
 
-class Products(ABC):
+class Products(Running, ABC):
     """The products of one worker, in one precision.
 
     Those up to `attend_columns` record no gradient: they are for who writes a backward pass. `linear`, `affine`,
     `mixed`, `aggregate` and `attend` are differentiable.
     """
+
+    quantized: Quantized | None = None
+    """Count of elements that were quantized for products of codes; records of epochs read it."""
 
     @property
     @abstractmethod
@@ -132,10 +147,10 @@ class Products(ABC):
         """
         return operand
 
-    def again(self, elements: int) -> None:  # noqa: B027  # most round nothing
+    def again(self, elements: int) -> None:  # most round nothing
         """Take note that so many elements, which a codec rounded on their way, are to be multiplied."""
 
-    def looked(self, output: Tensor) -> None:  # noqa: B027  # most have nothing to decide
+    def looked(self, output: Tensor) -> None:  # most have nothing to decide
         """Take what the first look at neighbours of a training pass came to, ``(N, ...)``: for who decides by it."""
 
     def rowwise(self, compute: Callable[..., Tensor], *rows: Tensor) -> Tensor:

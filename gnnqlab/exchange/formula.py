@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
+from gnnqlab.partition.block_shard import BlockShard
+
 __all__ = ["Looked", "Moved", "Sizes"]
 
 Moved = list[tuple[str, int, int]]
@@ -52,5 +54,5 @@ class Sizes:
             num_nodes=shards[0].num_global_nodes,
             workers=shards[0].workers,
             copies=sum(shard.num_halo for shard in shards),
-            replication=getattr(shards[0], "replication", 1),
+            replication=shards[0].replication if isinstance(shards[0], BlockShard) else 1,
         )

@@ -2,18 +2,74 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Protocol
 
+import torch
 from torch import Tensor
 
+from gnnqlab.axis_part import AxisPart, not_predicted
 from gnnqlab.compute import Products
+from gnnqlab.compute.float32 import PLAIN
+from gnnqlab.exchange.formula import Looked, Moved, Sizes
 from gnnqlab.exchange.hop import Hop
-from gnnqlab.exchange.schedules.schedule import Runner
+from gnnqlab.exchange.schedules.schedule import Runner, Schedule
 from gnnqlab.exchange.timeline import Timeline
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.message.channels.channel import Channel
+from gnnqlab.message.channels.wires import Wires
+from gnnqlab.message.place import Phases, no_phases
 
-__all__ = ["Exchange"]
+__all__ = ["Exchange", "ExchangePart"]
+
+
+class ExchangePart(AxisPart, ABC):
+    """Base class of recipe parts of the axis ``exchange``."""
+
+    required: ClassVar[tuple[tuple[str, ...], ...]] = (("join",),)
+    takes_cuts_of: ClassVar[str] = "nodes"
+    """Kind of cut that it works on, ``nodes``, ``edges`` or ``blocks``; ``System`` and checks of models read it."""
+    takes_turns: ClassVar[bool] = False
+    """Whether the rows of one worker can come at a time; the schedule of turns reads it."""
+    sends_blocks: ClassVar[bool] = False
+    """Whether whole blocks of rows are sent to all workers; caches and quantized products read it."""
+    drops_before: ClassVar[bool] = False
+    """Whether rows are dropped before they are sent, so that no receiver has to drop them; ``System`` reads it."""
+
+    @property
+    def meet(self) -> bool:
+        """Return True if the copies of a node are summed on their host first; forecasts for other hosts read it."""
+        return False
+
+    @abstractmethod
+    def join(
+        self,
+        shard: Any,
+        wires: Wires,
+        schedule: Schedule,
+        products: Products = PLAIN,
+        *,
+        device: torch.device | str = "cpu",
+        phases: Phases = no_phases,
+    ) -> Exchange:
+        """Return the exchange of one worker.
+
+        Args:
+            shard: its share of the graph.
+            wires: how its rows travel.
+            schedule: when, relative to computation.
+            products: run the sums and products around them.
+            device: where it trains.
+            phases: the epoch's clock.
+        """
+
+    def moved(self, look: Looked, sizes: Sizes) -> Moved:
+        """Return the rows that one aggregation moves; the formula of an epoch's bytes calls it."""
+        raise not_predicted("exchange", self, "moved")
+
+    def refuses_attention(self, system: Any) -> str:
+        """Return why no model that attends can train with it in a system, or an empty text; ``RunConfig`` calls it."""
+        return ""
 
 
 class Exchange(Protocol):

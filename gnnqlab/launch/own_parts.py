@@ -40,7 +40,7 @@ def parts_of(run: Written) -> Parts:
             f"the graph of run {run.id} must be the one that was cut, got another in {config.graph} (or another "
             "version's shards); launch the run anew"
         )
-    if getattr(partitioner, "cuts", "nodes") == "nodes" and has_shards(kept, config.workers):
+    if partitioner.cuts == "nodes" and has_shards(kept, config.workers):
         cut = NodeCut(owner=owner_of(kept, config.workers, graph.num_nodes), workers=config.workers)
         return Parts(graph=graph, cut=cut, per_host=config.workers // hosts)
     return partition(graph, partitioner, hosts=hosts, per_host=config.workers // hosts)

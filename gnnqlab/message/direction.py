@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 __all__ = ["ByDirection", "by_direction", "of_direction"]
 
@@ -19,6 +19,8 @@ class ByDirection:
         Float32()
     """
 
+    steerable: ClassVar[tuple[str, ...]] = ()
+    """Settings that may change while a run trains: none of a pair's."""
     forward: Any
     """Part for rows."""
     backward: Any

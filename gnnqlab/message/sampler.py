@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Protocol
+from typing import Annotated, ClassVar
 
 from torch import Tensor
 
+from gnnqlab.axis_part import AxisPart
 from gnnqlab.kernels.noise import stream, uniform16
 from gnnqlab.settings import OneOf, Option, Range, check
 
@@ -16,21 +18,27 @@ _STEPS = 1 << 16
 """Draws are 16 bits: a probability is a multiple of 2^-16."""
 
 
-class Sampler(Protocol):
-    """Chooses the rows of one epoch; a function of what both ends of a message know."""
+class Sampler(AxisPart, ABC):
+    """Base class of parts that choose the rows of one epoch, as a function of what both ends of a message know."""
+
+    required: ClassVar[tuple[tuple[str, ...], ...]] = (("p", "rescale", "attention", "kept"),)
 
     @property
+    @abstractmethod
     def p(self) -> float:
         """Probability with which each boundary row travels, in [0, 1]; 1: all do."""
 
     @property
+    @abstractmethod
     def rescale(self) -> float:
         """Factor of a row that travels, so that sums keep their mean: 1 over the probability really drawn with."""
 
     @property
+    @abstractmethod
     def attention(self) -> str:
         """Where attention applies the factor, one of ``weights``, ``none``, ``input``."""
 
+    @abstractmethod
     def kept(self, ids: Tensor, *, holder: int, seed: int, epoch: int) -> Tensor:
         """Return the places of the rows that travel, ascending, int64.
 
@@ -41,7 +49,7 @@ class Sampler(Protocol):
 
 
 @dataclass(frozen=True)
-class AllRows:
+class AllRows(Sampler):
     """Every boundary row travels in every epoch."""
 
     p: ClassVar[float] = 1.0
@@ -53,7 +61,7 @@ class AllRows:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoundarySampling:
+class BoundarySampling(Sampler):
     """Each halo row kept with probability p, anew each epoch, the same for all layers and both directions (BNS-GCN).
 
     A kept row, and the gradient that goes home for it, counts 1/p (Wan et al., MLSys 2022, Algorithm 1); a sum's

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from gnnqlab.partition.block_shard import BlockShard, block_sizes, build_block_shard
-from gnnqlab.partition.cut import NodeCut
+from gnnqlab.partition.cut import NodeCut, Partitioner
 from gnnqlab.settings import Range, check
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class BlockCut(NodeCut):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contiguous:
+class Contiguous(Partitioner):
     """Nodes in the order of their ids, in equal blocks, the first few one node longer.
 
     With replication c (CAGNET's 1.5-D algorithm) there are ``P / c`` blocks, each of which c workers compute together;

@@ -7,14 +7,16 @@ that answer the questions that :class:`~gnnqlab.partition.shard.Shard` answers o
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from gnnqlab.axis_part import AxisPart, complete
 from gnnqlab.partition.shard import Shard, build_shard
 
 if TYPE_CHECKING:
@@ -22,39 +24,46 @@ if TYPE_CHECKING:
 
 __all__ = ["Cut", "NodeCut", "Partitioner", "on_hosts"]
 
-Part = TypeVar("Part")
+Part = TypeVar("Part", bound=AxisPart)
 
 
-class Cut(Protocol):
-    """A graph shared out among workers."""
+class Cut(ABC):
+    """Base class of graphs that are shared out among workers."""
 
-    @property
-    def workers(self) -> int:
-        """P."""
+    kind: ClassVar[str] = "nodes"
+    """What was shared out, ``nodes`` or ``edges``; quality and forecasts read it."""
 
-    @property
-    def owner(self) -> Tensor:
-        """Who answers for each node, its loss and its score, int64 ``(N,)``."""
+    workers: int
+    """P."""
+    owner: Tensor
+    """Who answers for each node, its loss and its score, int64 ``(N,)``."""
+    library: str | None
+    """The library that cut, where there was a choice of several."""
 
-    @property
-    def library(self) -> str | None:
-        """The library that cut, where there was a choice of several."""
-
+    @abstractmethod
     def shard(self, graph: Graph, rank: int) -> Shard:
         """Return one worker's share of the graph that was cut."""
 
+    @abstractmethod
     def save(self, path: Path) -> None:
         """Write the cut as an ``.npz`` with the field ``library``; its class reads it again by ``load(path)``."""
 
 
-class Partitioner(Protocol):
-    """The axis ``partition``: a frozen dataclass that cuts graphs.
+class Partitioner(AxisPart, ABC):
+    """Base class of the axis ``partition``: frozen dataclasses that cut graphs."""
 
-    Two class attributes may say more. ``cuts``: what is shared out, ``nodes`` (if it says nothing), ``edges`` or
-    ``blocks`` of rows; an exchange takes one of these. ``repeatable``: false if the same graph is not always cut alike.
-    A method ``on_hosts(hosts)`` returns the partitioner that cuts for so many hosts, where that makes a difference.
-    """
+    required: ClassVar[tuple[tuple[str, ...], ...]] = (("cut",),)
+    cuts: ClassVar[str] = "nodes"
+    """What is shared out, ``nodes``, ``edges`` or ``blocks`` of rows; ``System`` compares it with the exchange's."""
+    repeatable: ClassVar[bool] = True
+    """Whether the same graph is always cut alike; else the first cut is kept on disk."""
 
+    @property
+    def replication(self) -> int:
+        """Return how many workers compute the rows of one block; exchanges of blocks read it."""
+        return 1
+
+    @abstractmethod
     def cut(self, graph: Graph, workers: int) -> Cut:
         """Share a graph out among workers."""
 
@@ -67,12 +76,13 @@ def on_hosts(part: Part, hosts: int) -> Part:
         >>> on_hosts(EBV(), 2).hosts, on_hosts(EBV(hosts=4), 2).hosts
         (2, 4)
     """
-    tell = getattr(part, "on_hosts", None)
-    return part if tell is None else tell(hosts)
+    complete(part, AxisPart)
+    on_them: Part = part.on_hosts(hosts)
+    return on_them
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NodeCut:
+class NodeCut(Cut):
     """An owner for each node; an edge lies where its destination is, and is cut if its source is elsewhere.
 
     Raises:

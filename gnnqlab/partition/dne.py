@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnqlab.kernels.sparse.vertex_cut import Ends
+from gnnqlab.partition.cut import Partitioner
 from gnnqlab.partition.hep import incidence
 from gnnqlab.partition.undirected import check_hosts, undirected
 
@@ -22,7 +23,7 @@ __all__ = ["DNE"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class DNE:
+class DNE(Partitioner):
     """DNE (Hanai et al., PVLDB 2019), its rounds in one process: P parts grow at once.
 
     In a round each part with room takes max(1, ``λ |boundary|``) nodes of its boundary with the fewest edges left, or a

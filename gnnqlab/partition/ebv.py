@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnqlab.kernels.sparse.vertex_cut import Ends, empty_copies, place_by_cost
+from gnnqlab.partition.cut import Partitioner
 from gnnqlab.partition.undirected import check_hosts, undirected
 from gnnqlab.settings import Range
 
@@ -22,7 +23,7 @@ _NEAR = ("home", "copies")
 
 
 @dataclass(frozen=True, kw_only=True)
-class EBV:
+class EBV(Partitioner):
     """EBV (Zhang et al., 2021) with CDFGNN's term for hosts, Eq. 24: few copies, few of them on other hosts.
 
     Edges in ascending order of their ends' degrees go to the part i with the least (1 - γ) (ends without a copy on i) +

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from gnnqlab.partition.cut import NodeCut
+from gnnqlab.partition.cut import NodeCut, Partitioner
 from gnnqlab.partition.metis import Edges, metis_library
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ __all__ = ["METIS", "Random"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class METIS:
+class METIS(Partitioner):
     """METIS k-way partition (Karypis & Kumar, 1997): few cut edges, balanced parts.
 
     The default of AdaQP, SYLVIE, PipeGCN and BNS-GCN. pymetis brings it, with a seed, so that a graph is cut alike
@@ -72,7 +72,7 @@ class METIS:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Random:
+class Random(Partitioner):
     """Uniformly random owners in equal shares: the worst cut, and the one that needs nothing."""
 
     seed: int = 0

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnqlab.kernels.sparse.vertex_cut import Ends, empty_copies, place_by_worth
+from gnnqlab.partition.cut import Partitioner
 from gnnqlab.partition.undirected import add_copies, check_hosts, undirected
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ __all__ = ["HEP", "grow", "incidence"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class HEP:
+class HEP(Partitioner):
     """HEP (Mayer & Jacobsen, SIGMOD 2021): NE++ for edges with an end of low degree, HDRF for those between hubs.
 
     A node is a hub if its degree exceeds τ times the mean one. Each part but the last grows: the node x of its boundary

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from gnnqlab.atomic import locked, replacing, sweep
+from gnnqlab.axis_part import complete
 from gnnqlab.graph.sources import load
 from gnnqlab.partition.block_shard import BlockShard
 from gnnqlab.partition.connections import measure_vertex_cut
@@ -79,7 +80,7 @@ class Parts:
 
     @cached_property
     def quality(self) -> Quality:
-        measure = _MEASURES.get(getattr(self.cut, "kind", "nodes"))
+        measure = _MEASURES.get(self.cut.kind)
         if measure is not None:
             return measure(self.cut, self.graph, per_host=self.per_host)
         return measure_quality(self.shards, per_host=self.per_host)
@@ -133,12 +134,15 @@ def cut_graph(graph: Graph, partitioner: Partitioner, workers: int) -> Cut:
 
     So a partition that was looked at is the one that a run trains on.
     """
-    if getattr(partitioner, "repeatable", True):
-        return partitioner.cut(graph, workers)
+    complete(partitioner, Partitioner)
+    if partitioner.repeatable:
+        cut = partitioner.cut(graph, workers)
+        complete(cut, Cut)
+        return cut
     folder = shard_folder(graph.content_hash, partitioner, workers)
     if not (folder / _CUT).exists():
         _keep(partitioner.cut(graph, workers), folder)
-    return CUTS[getattr(partitioner, "cuts", "nodes")].load(folder / _CUT)
+    return CUTS[partitioner.cuts].load(folder / _CUT)
 
 
 _CUT = "cut.npz"
@@ -195,7 +199,7 @@ def cache_folder() -> Path:
 def shard_folder(graph_hash: str, partitioner: Partitioner, workers: int) -> Path:
     """Return the folder of a partition's shards, named by the content of graph and partitioner."""
     settings = {
-        "format": SHARDS[getattr(partitioner, "cuts", "nodes")].version,
+        "format": SHARDS[partitioner.cuts].version,
         "graph": graph_hash,
         "partitioner": type(partitioner).__name__,
         "settings": asdict(partitioner),  # type: ignore[call-overload]
@@ -212,7 +216,7 @@ def shard_path(folder: Path, rank: int | str) -> Path:
 
 def load_shard(folder: Path, partitioner: Partitioner, rank: int) -> Shard:
     """Return one worker's share of a partition that :func:`store_shards` kept."""
-    return SHARDS[getattr(partitioner, "cuts", "nodes")].load(shard_path(folder, rank))
+    return SHARDS[partitioner.cuts].load(shard_path(folder, rank))
 
 
 def owner_of(folder: Path, workers: int, num_nodes: int) -> Tensor:

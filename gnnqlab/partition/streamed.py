@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from gnnqlab.kernels.sparse.vertex_cut import empty_copies, place_by_worth
+from gnnqlab.partition.cut import Partitioner
 from gnnqlab.partition.undirected import check_hosts, undirected
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ __all__ = ["HDRF", "RandomEdges"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class HDRF:
+class HDRF(Partitioner):
     """HDRF (Petroni et al., CIKM 2015): edges in a stream, each where its ends have copies, best the rarer end's.
 
     Edge (u, v) goes to the part k of the highest [k has u] (2 - θ_u) + [k has v] (2 - θ_v) + λ (max - ℓ_k) / (ε + max -
@@ -57,7 +58,7 @@ class HDRF:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomEdges:
+class RandomEdges(Partitioner):
     """Every edge on a worker by chance, in equal shares: the vertex-cut that needs nothing and copies most."""
 
     cuts: ClassVar[str] = "edges"

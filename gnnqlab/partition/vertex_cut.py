@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnnqlab.partition.cut import Cut
+
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
     from gnnqlab.partition.replica_shard import ReplicaShard
@@ -18,7 +20,7 @@ __all__ = ["VertexCut"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class VertexCut:
+class VertexCut(Cut):
     """A worker for each edge, and one of a node's copies as its master, which answers for its loss and score.
 
     A node without edges lies with its master alone, and a self loop lies with its node's master.

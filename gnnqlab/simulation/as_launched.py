@@ -41,11 +41,11 @@ def threads_as_launched(
     adapting = [
         type(of_direction(system.bits, direction)).__name__
         for direction in DIRECTIONS
-        if not getattr(of_direction(policy, direction), "by_settings", False)
+        if not of_direction(policy, direction).by_settings
     ]
     workers = ThreadedWorkers(graph, cut, system, model, settings, bits=policy, as_launched=True, observers=observers)
-    schedule = getattr(workers.trainers[0].exchange, "schedule", None)
-    if hasattr(schedule, "adaptives"):
+    exchange = workers.trainers[0].exchange
+    if exchange is not None and exchange.schedule.adapts:
         adapting.append(type(system.schedule).__name__)
     if adapting:
         raise ValueError(

@@ -170,7 +170,7 @@ class _Passes:
         smooth: bool,
         bits: BitPolicy | None,
     ) -> None:
-        if (cuts := getattr(system.partition, "cuts", "nodes")) != "nodes":
+        if (cuts := system.partition.cuts) != "nodes":
             raise ValueError(f"Theorem 3 is about rows of nodes, got a cut of {cuts}; choose METIS() or Random()")
         expect_unbiased(system, "Theorem 3's bound", bits)
         _expect_codes_between_ends(system)

@@ -132,7 +132,7 @@ class _LoopBackTransfer(Transfer):
 
 
 @dataclass(frozen=True)
-class FrozenBits:
+class FrozenBits(BitPolicy):
     """The widths that a policy gives in one epoch, in every epoch, so that only the noise changes."""
 
     policy: BitPolicy

@@ -15,13 +15,14 @@ from gnnqlab.bits.assigner.assigned import Assigned
 from gnnqlab.bits.exact_at import ExactAt
 from gnnqlab.bits.growing import Growing
 from gnnqlab.bits.orchestrator import Orchestrated
-from gnnqlab.bits.policy import Fixed, UniformRandom
+from gnnqlab.bits.policy import Bits, Fixed, UniformRandom
 from gnnqlab.by_name import load, name_of, near
-from gnnqlab.compute import BFloat16Rows, ExactActivations, Float32Products, Int8Products
+from gnnqlab.compute import BFloat16Rows, Compute, ExactActivations, Float32Products, Int8Products
 from gnnqlab.exchange.broadcast.exchange import Broadcast
 from gnnqlab.exchange.halo.exchange import Halo
+from gnnqlab.exchange.protocol import ExchangePart
 from gnnqlab.exchange.schedules.pipeline import AdaptivePipeline, Pipelined
-from gnnqlab.exchange.schedules.schedule import Overlapped, Synchronous
+from gnnqlab.exchange.schedules.schedule import Overlapped, Schedule, Synchronous
 from gnnqlab.exchange.schedules.sequential import Sequential
 from gnnqlab.exchange.vertex_cut.exchange import Replicas
 from gnnqlab.message.caches.adaptive_cache import AdaptiveCache
@@ -37,8 +38,9 @@ from gnnqlab.message.codecs.rotated import Rotated
 from gnnqlab.message.codecs.short import BFloat16
 from gnnqlab.message.codecs.spikes import Spikes
 from gnnqlab.message.direction import ByDirection
-from gnnqlab.message.sampler import AllRows, BoundarySampling
+from gnnqlab.message.sampler import AllRows, BoundarySampling, Sampler
 from gnnqlab.partition.contiguous import Contiguous
+from gnnqlab.partition.cut import Partitioner
 from gnnqlab.partition.dne import DNE
 from gnnqlab.partition.ebv import EBV
 from gnnqlab.partition.edge_cut import METIS, Random
@@ -47,7 +49,7 @@ from gnnqlab.partition.streamed import HDRF, RandomEdges
 
 __all__ = ["PARTS", "check_part", "part_from_json", "part_to_json", "partitioner_named"]
 
-PARTS: dict[str, dict[str, type]] = {
+PARTS: dict[str, dict[str, Any]] = {
     "partition": {
         "metis": METIS,
         "random": Random,
@@ -103,16 +105,16 @@ PARTS: dict[str, dict[str, type]] = {
 }
 """Axis -> name -> class."""
 
-_METHODS: dict[str, tuple[str, ...]] = {
-    "partition": ("cut",),
-    "exchange": ("join",),
-    "sampler": ("kept",),
-    "bits": ("round", "widths"),
-    "schedule": ("build",),
-    "compute": ("build",),
+BASES: dict[str, type[AxisPart]] = {
+    "partition": Partitioner,
+    "exchange": ExchangePart,
+    "sampler": Sampler,
+    "cache": Cache,
+    "codec": Codec,
+    "bits": Bits,
+    "schedule": Schedule,
+    "compute": Compute,
 }
-"""Axis -> the methods by which what runs is made from a part; samplers, codecs and plain policies run themselves."""
-BASES: dict[str, type[AxisPart]] = {"cache": Cache, "codec": Codec}
 """Axis -> the base class with the members that other axes read, and the ones that a part must define."""
 BY_DIRECTION = ("codec", "bits")
 """Axes that may have a part for rows and another for their gradients."""
@@ -128,20 +130,15 @@ def check_part(axis: str, part: Any) -> None:
         check_part(axis, part.forward)
         check_part(axis, part.backward)
         return
-    lacks: Any
-    if axis in BASES:
-        lacks, needs = missing(part, BASES[axis]), BASES[axis].needed()
-    else:
-        lacks = [name for name in _METHODS[axis] if not callable(getattr(part, name, None))]
-        needs = " and ".join(_METHODS[axis])
+    base = BASES[axis]
+    lacks = missing(part, base)
     if lacks or isinstance(part, type) or not dataclasses.is_dataclass(part):
         known = ", ".join(f"{kind.__name__}()" for kind in PARTS[axis].values())
         raise ValueError(
-            f"{axis} must be a part of that axis, a dataclass instance with {needs}, got {part!r}"
+            f"{axis} must be a part of that axis, a dataclass instance with {base.needed()}, got {part!r}"
             f"{_without(part, lacks)}; choose {known} or write one"
         )
-    if axis in BASES:
-        complete(part, BASES[axis])
+    complete(part, base)
 
 
 def _without(part: Any, lacks: Iterable[str]) -> str:

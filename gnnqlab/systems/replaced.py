@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from gnnqlab.by_name import load, name_of, near
+from gnnqlab.message.direction import ByDirection
 from gnnqlab.settings import settings_in
 from gnnqlab.systems.exact_at import around
-from gnnqlab.systems.parts import PARTS
+from gnnqlab.systems.parts import PARTS, check_part
 from gnnqlab.systems.system import System
 
 __all__ = ["parts_in", "replaced", "words_of"]
@@ -44,7 +45,9 @@ def replaced(system: System, parts: Mapping[str, Any]) -> System:
 
     A part that stands around another one (``bits=exact-at``) stands around the system's own.
     """
-    made = {axis: around(of, getattr(system, axis)) if hasattr(of, "around") else of for axis, of in parts.items()}
+    for axis, part in parts.items():
+        check_part(axis, part)
+    made = {axis: around(of, getattr(system, axis)) if _wraps(of) else of for axis, of in parts.items()}
     changed = dataclasses.replace(system, **made)
     object.__setattr__(changed, "recipe", system.recipe)
     return changed
@@ -63,7 +66,7 @@ def words_of(axis: str, part: Any, usual: Any = None) -> str | None:
         >>> words_of("cache", Unchanged(tolerance=0.05))
         'cache=unchanged:tolerance=0.05'
     """
-    if usual is not None and hasattr(part, "around"):
+    if usual is not None and _wraps(part):
         if part != part.around(usual):
             return None
         part = part.around(type(part)().of)
@@ -78,6 +81,10 @@ def words_of(axis: str, part: Any, usual: Any = None) -> str | None:
         return None
     said = [f"{each.name}={each.write(getattr(part, each.name), between='+')}" for each in changed]
     return ":".join([f"{axis}={name}", *said])
+
+
+def _wraps(part: Any) -> bool:
+    return not isinstance(part, ByDirection) and part.wraps
 
 
 def _part(axis: str, text: str) -> Any:

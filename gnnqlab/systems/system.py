@@ -13,6 +13,7 @@ from gnnqlab.bits.policy import Bits, Fixed
 from gnnqlab.by_name import near
 from gnnqlab.compute import Compute, Float32Products
 from gnnqlab.exchange.halo.exchange import Halo
+from gnnqlab.exchange.protocol import ExchangePart
 from gnnqlab.exchange.schedules.schedule import Schedule, Synchronous
 from gnnqlab.message.caches.cache import Cache, NoCache
 from gnnqlab.message.codecs.codec import Codec, Float32
@@ -41,7 +42,7 @@ class System:
     """Shown in tables and figures."""
     partition: Partitioner = METIS()
     """Who owns nodes and edges."""
-    exchange: Any = Halo()
+    exchange: ExchangePart = Halo()
     """Which rows travel, and to whom."""
     sampler: Sampler = AllRows()
     """Which boundary rows travel this epoch."""
@@ -75,7 +76,7 @@ class System:
         for axis in PARTS:
             ahead, back = (of_direction(getattr(self, axis), way) for way in ("forward", "backward"))
             for part in (ahead,) if ahead is back else (ahead, back):
-                reason = part.refuses(self) if hasattr(part, "refuses") else ""
+                reason = part.refuses(self)
                 if reason:
                     raise ValueError(f"{axis} {type(part).__name__} cannot work in this system: {reason}")
 
@@ -88,13 +89,13 @@ class System:
             >>> pipegcn().keeps_rows, vanilla().keeps_rows
             (True, False)
         """
-        dropped_before = getattr(self.exchange, "drops_before", False)
+        dropped_before = self.exchange.drops_before
         return self.schedule.lag > 0 or (self.cache.build() is not None and not dropped_before)
 
     @property
     def looks_first(self) -> bool:
         """Whether dropped rows are summed before they are projected, so that their receiver can drop them."""
-        return self.keeps_rows and getattr(self.schedule, "dropped_by", "receiver") == "receiver"
+        return self.keeps_rows and self.schedule.dropped_by == "receiver"
 
     def on_hosts(self, hosts: int) -> System:
         """Return the system as it is on so many hosts, each with equally many consecutive workers.
@@ -119,7 +120,7 @@ class System:
                 f"got {sorted(wanted)}; choose {_codec_of(wanted)} or other bits"
             )
 
-        if getattr(bits, "weighs_rows", False) and codec.row_variance(_ANY_COLUMNS) is None:
+        if bits.weighs_rows and codec.row_variance(_ANY_COLUMNS) is None:
             raise ValueError(
                 f"{type(bits).__name__} weighs rows by the variance that their codec has, so it must have one, "
                 f"got {type(codec).__name__}, which has no row_variance; choose codec Stochastic() "
@@ -127,7 +128,7 @@ class System:
             )
 
     def _check_sampled(self, part: Bits | Schedule) -> None:
-        reason = getattr(part, "needs_every_row", "")
+        reason = part.needs_every_row
         if reason:
             raise ValueError(
                 f"with {type(part).__name__} every boundary row must travel in every epoch ({reason}), got "
@@ -136,9 +137,9 @@ class System:
             )
 
     def _check_cut(self) -> None:
-        made, taken = getattr(self.partition, "cuts", "nodes"), getattr(self.exchange, "takes_cuts_of", "nodes")
+        made, taken = self.partition.cuts, self.exchange.takes_cuts_of
         if made != taken:
-            known = sorted(name for name, kind in PARTS["partition"].items() if getattr(kind, "cuts", "nodes") == taken)
+            known = sorted(name for name, kind in PARTS["partition"].items() if kind.cuts == taken)
             raise ValueError(
                 f"the exchange {type(self.exchange).__name__} takes cuts of {taken}, got partition "
                 f"{type(self.partition).__name__}, which cuts {made}; choose a partition of {known} or another exchange"

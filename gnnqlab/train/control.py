@@ -72,7 +72,7 @@ def _axis_of(system: System) -> dict[str, str]:
     for axis in PARTS:
         if axis == "bits" and len(system.codec.widths) == 1:
             continue  # whatever the policy says, there is one width
-        for name in getattr(getattr(system, axis), "steerable", ()):
+        for name in getattr(system, axis).steerable:
             if name in found:
                 raise ValueError(
                     f"settings that change while a system trains must have names of their own, got {name!r} on the "

@@ -32,7 +32,7 @@ def least_memory(config: RunConfig) -> dict[str, int] | None:
         return None
     stacked = is_stacked(model.name) and model.layers > 1
     numbers = size.features * model.hidden + (model.layers - 2) * model.hidden**2 if stacked else 0
-    kept = getattr(config.system.compute, "kept_bytes", 0) if stacked else 0
+    kept = config.system.compute.kept_bytes if stacked else 0
     layers = model.layers - (1 if config.train.keep_for_backward == "all" else 2)
     return {
         "weights": 16 * config.workers * numbers,

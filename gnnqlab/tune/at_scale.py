@@ -38,7 +38,6 @@ from gnnqlab.systems.system import System
 from gnnqlab.tune.cut_counts import CutCounts
 from gnnqlab.tune.prediction import Prediction
 from gnnqlab.tune.probe import Probe
-from gnnqlab.tune.volume import ask
 from gnnqlab.tune.wire import WITHIN_HOST, Wire
 
 if TYPE_CHECKING:
@@ -173,7 +172,7 @@ class _Known:
         if workers > 1:
             schedule = self.prediction.system.schedule
             beside = [mean.get("central", 0.0) * share for share in self._central_shares(counts)]
-            exposed = float(ask("schedule", schedule, "exposed")(under_way, beside, sum(mean.values())))
+            exposed = schedule.exposed(under_way, beside, sum(mean.values()))
         coding = sum(mean.get(phase, 0.0) for phase in _CODING)
         computing = sum(mean.values()) - coding
         return {

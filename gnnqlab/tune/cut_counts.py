@@ -56,7 +56,7 @@ class CutCounts:
             >>> counts.rows.tolist(), counts.owned.tolist(), counts.halo_rows
             ([[0, 2], [2, 0]], [5, 5], 4)
         """
-        kind, workers = getattr(cut, "kind", "nodes"), cut.workers
+        kind, workers = cut.kind, cut.workers
         if kind != "nodes":
             raise ValueError(f"halo rows are of cuts of nodes, got a cut of {kind}; train a short run instead")
         if workers > MOST_WORKERS:

@@ -28,7 +28,7 @@ from gnnqlab.message.direction import of_direction
 from gnnqlab.nn.message_passing import LocalGraph
 from gnnqlab.nn.models.registry import ModelSettings, build_model
 from gnnqlab.systems.system import System
-from gnnqlab.tune.volume import ask, cached_share
+from gnnqlab.tune.volume import cached_share
 
 __all__ = ["epoch_bytes", "looks_of"]
 
@@ -109,10 +109,9 @@ def epoch_bytes(
     if sizes.workers == 1:
         return 0.0
     widths = {way: _width(system, way) for way in ("forward", "backward")}
-    travels = ask("exchange", system.exchange, "moved")
     total = 0.0
     for look in looks_of(model, features=features, classes=classes, system=system):
-        for way, rows, columns in travels(look, sizes):
+        for way, rows, columns in system.exchange.moved(look, sizes):
             share = cached_share(system.cache, way, epoch) * _sampled(system)
             total += share * rows * _row_bytes(system, way, columns, widths[way])
     return total

@@ -87,7 +87,7 @@ def _counted(trainer: Trainer) -> _Found:
         trainer.optimizer.step()
         after_step = dict(ledger.live)
         assert trainer.exchange is not None
-        traces = traces_of(getattr(trainer.exchange, "channels", ()))
+        traces = traces_of(trainer.exchange.channels)
         trainer.evaluate(1)
     return _Found({purpose: ledger.at_peak[purpose] for purpose in PURPOSES}, after_step, traces)
 
@@ -95,7 +95,7 @@ def _counted(trainer: Trainer) -> _Found:
 def _timed_bytes(system: System, direction: str, traces: list[list[Trace]]) -> int:
     """Return the bytes of the messages that time links for a policy of one direction, or of both."""
     policy = of_direction(system.bits, direction)
-    if len(traces) == 1 or not getattr(policy, "times_links", False):
+    if len(traces) == 1 or not policy.times_links:
         return 0
     whole = policy is system.bits
     param_bytes = of_direction(system.codec, "forward" if whole else direction).param_bytes

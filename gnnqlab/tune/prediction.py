@@ -6,8 +6,10 @@ part of a user's own is predicted like any other. One that has no answer is refu
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +26,7 @@ from gnnqlab.tune.assign import Desk
 from gnnqlab.tune.forecast import Forecast
 from gnnqlab.tune.timing import Spent, Timing
 from gnnqlab.tune.traced import Trace, untraced
-from gnnqlab.tune.volume import Volume, ask, volume
+from gnnqlab.tune.volume import Volume, volume
 from gnnqlab.tune.wire import Wire
 
 __all__ = ["Prediction", "foreseen"]
@@ -48,7 +50,7 @@ def foreseen(desk: Desk, wire: Wire, system: System, *, epoch: int | None = None
     """
     outlook = Ahead(desk=desk.writing(system.codec), cost=wire.cost(), transport=wire.transport, epoch=epoch, base=base)
     parts = [of_direction(system.bits, direction) for direction in ("forward", "backward")]
-    answers = [ask("bits", part, "foresee")(outlook) for part in dict.fromkeys(parts)]
+    answers = [part.foresee(outlook) for part in dict.fromkeys(parts)]
     found = _joined(answers[0], answers[-1])
     if base is not None and found.base is None:
         raise ValueError(
@@ -125,7 +127,7 @@ class Prediction:
         whole = sum(work.values()) or 1.0
         beside = [phases.get("central", 0.0) * work[place] / whole for place in self.wire_s]
         computing = sum(seconds for name, seconds in phases.items() if name != _ON_THE_LINK)
-        return float(ask("schedule", self.system.schedule, "exposed")(list(self.wire_s.values()), beside, computing))
+        return self.system.schedule.exposed(list(self.wire_s.values()), beside, computing)
 
     def forecast(self, vanilla_s: float | None, error: float | None) -> Forecast:
         """Return all of it.
@@ -134,23 +136,25 @@ class Prediction:
             vanilla_s: an epoch of Vanilla; ``None``: this is Vanilla.
             error: of such predictions in finished runs.
         """
-        bits, sent, seen = self.system.bits, self.volume, self.foreseen
+        bits: Any = self.system.bits
+        told = {each.name: getattr(bits, each.name) for each in dataclasses.fields(bits)}
+        sent, seen = self.volume, self.foreseen
         desk, wrong = self.desk.writing(self.system.codec), biased(self.system)
         unknown = _untraced(desk, seen.widths)
         known = not wrong and not unknown
         bounds, share = _bounds(desk, seen.widths) if known else ({}, None)
         variances = desk.variance(seen.widths, desk.trace.index(seen.epoch)) if known else {}
-        assumed = getattr(self.system.schedule, "assumes", "")
+        assumed = self.system.schedule.assumes
         payload, params = round(sent.payload_bytes), round(sent.param_bytes)
         return Forecast(
             system=self.system.name,
             recipe=self.system,
             epoch=self.epoch,
             base=seen.base,
-            lam=getattr(bits, "lam", None),
-            group_size=getattr(bits, "group_size", None),
-            widths=getattr(bits, "among", None),
-            period=getattr(bits, "period", None),
+            lam=told.get("lam"),
+            group_size=told.get("group_size"),
+            widths=told.get("among"),
+            period=told.get("period"),
             phases=self.phases,
             wire_s=sum(self.wire_s.values()),
             vanilla_s=sum(self.phases.values()) if vanilla_s is None else vanilla_s,

@@ -170,7 +170,7 @@ class Probe:
             ValueError: if the link cannot be read, or the hosts do not share the workers evenly.
         """
         probed_on = self.config.launch.hosts or 1
-        if hosts != probed_on and getattr(self.config.system.exchange, "meet", False):
+        if hosts != probed_on and self.config.system.exchange.meet:
             raise ValueError(
                 f"copies that meet on their hosts were traced on {probed_on}, got hosts {hosts}; probe with "
                 f"hosts={hosts}"

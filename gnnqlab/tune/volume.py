@@ -5,9 +5,7 @@ Letters: P workers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,24 +21,9 @@ from gnnqlab.systems.system import System
 from gnnqlab.tune.assign import Desk, as_asked
 from gnnqlab.tune.traced import TracedMessage
 
-__all__ = ["Volume", "ask", "cached_share", "volume"]
+__all__ = ["Volume", "cached_share", "volume"]
 
 Array = NDArray[np.float64]
-
-
-def ask(axis: str, part: Any, method: str) -> Callable[..., Any]:
-    """Return a method of a part that predictions need.
-
-    Raises:
-        ValueError: if the part does not have it.
-    """
-    found: Callable[..., Any] | None = getattr(part, method, None)
-    if found is None:
-        raise ValueError(
-            f"{axis} must have the method {method}() to be predicted, got {type(part).__name__} without it; write it, "
-            "or train a short run instead"
-        )
-    return found
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -130,7 +113,7 @@ def cached_share(cache: Cache, direction: str, epoch: int | None) -> float:
 def _fetches(system: System, message: TracedMessage, attends: frozenset[int]) -> int:
     """Return how often the rows of a message travel in an epoch."""
     again = message.direction == "forward" and message.layer in attends
-    return getattr(system.schedule, "attention_fetches", 1) if again else 1
+    return system.schedule.attention_fetches if again else 1
 
 
 def _sampled(

@@ -15,7 +15,7 @@ from gnnqlab.adaptive import ASSIGNMENTS, Adaptive, Entry, Follower, State, Trai
 from gnnqlab.bits.assigner.assignment import JointAssignment, Key
 from gnnqlab.bits.assigner.transfers import Arrival, Transfers
 from gnnqlab.bits.outlook import Foreseen, Outlook
-from gnnqlab.bits.policy import WIDTHS, Period, Rows, Widths, some_of
+from gnnqlab.bits.policy import WIDTHS, BitPolicy, Bits, Period, Rows, Widths, some_of
 from gnnqlab.seat import Seat
 from gnnqlab.settings import OneOf, Range, check
 from gnnqlab.theory.cost import LinkCost
@@ -27,7 +27,7 @@ _COST = ("theta_s_per_byte", "gamma_s", "r_squared", "moments")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Assigned:
+class Assigned(Bits):
     """What the assigner may choose, how it weighs variance against time, and when it chooses.
 
     Until the first assignment every row travels in ``start`` bits.
@@ -101,7 +101,7 @@ class Assigned:
         )
 
 
-class AssignedWidths:
+class AssignedWidths(BitPolicy):
     """The assignment in force on one worker: a :class:`BitPolicy` whose answers are installed."""
 
     def __init__(self, settings: Assigned) -> None:

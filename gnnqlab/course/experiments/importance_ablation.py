@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gnnqlab.bits.assigner.groups import use_of_halo
 from gnnqlab.bits.orchestrator import HALVES, Orchestrated, by_importance
-from gnnqlab.bits.policy import Rows
+from gnnqlab.bits.policy import BitPolicy, Rows
 from gnnqlab.graph.graph import Graph
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.partition.parts import cut_graph
@@ -38,7 +38,7 @@ _ALPHA = {"gcn": "symmetric", "graphsage": "mean"}
 
 
 @dataclass(frozen=True, eq=False)
-class MovedWidths:
+class MovedWidths(BitPolicy):
     """The widths of importance, given to other rows of the same message.
 
     Args:
@@ -149,7 +149,7 @@ def importance_ablation(
         raise ValueError(f"base must be below {Orchestrated().among[-1]} for rows to differ in width, got {base}")
     shape = replace(model, dropout=0.0, input_dropout=0.0)
     recipe = (system or make_system("vanilla")).on_hosts(hosts)
-    if (cuts := getattr(recipe.partition, "cuts", "nodes")) != "nodes":
+    if (cuts := recipe.partition.cuts) != "nodes":
         raise ValueError(f"importance is that of halo rows, got a cut of {cuts}; choose METIS() or Random()")
     cut = cut_graph(graph, recipe.partition, workers)
     shards = [cut.shard(graph, rank) for rank in range(workers)]

@@ -53,7 +53,7 @@ def ages(schedule: Any, losses: Sequence[float], *, epoch_s: float = 1.0) -> Dat
 
     runner, nobody = schedule.build(), torch.zeros(0)
     training = Training(seat=Seat(rank=0, workers=1, seed=0, ids=nobody.long(), importance=nobody))
-    adaptives = runner.adaptives(training) if hasattr(runner, "adaptives") else ()
+    adaptives = runner.adaptives(training)
     lines = []
     why: dict[int, str] = {}
     for epoch, loss in enumerate(losses):

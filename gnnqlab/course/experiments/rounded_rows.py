@@ -228,7 +228,7 @@ def expect_repeatable(system: System, workers: int) -> None:
         ValueError: with rule and way out.
     """
     exchange = system.exchange
-    if getattr(exchange, "takes_cuts_of", "nodes") != "nodes" or getattr(exchange, "sends_blocks", False):
+    if exchange.takes_cuts_of != "nodes" or exchange.sends_blocks:
         raise ValueError(
             f"rows at a point are those of halo nodes, got exchange {type(exchange).__name__}; choose exchange Halo() "
             "and a cut of nodes"
@@ -270,8 +270,7 @@ def _looked_at(
                 f"{known:.6g}; was it steered, or trained on another device?"
             )
     for direction in DIRECTIONS:
-        if hasattr(of_direction(policy, direction), "expect_points"):
-            of_direction(policy, direction).expect_points()
+        of_direction(policy, direction).expect_points()
     found = [rows for observer in observers for rows in observer.rows]
     lost = [point for point in points if not any(point in (rows.point, rows.point.split()[0]) for rows in found)]
     if lost:

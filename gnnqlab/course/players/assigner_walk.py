@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.bits.assigner.assigned import Assigned
+from gnnqlab.partition.cut import Cut, Partitioner
 from gnnqlab.tune.assign import Desk
 from gnnqlab.tune.trace import trace
 from gnnqlab.tune.traced import Trace, TracedMessage
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from gnnqlab.bits.assigner.problem import Problem, Solution
     from gnnqlab.graph.graph import Graph
-    from gnnqlab.partition.cut import Cut
     from gnnqlab.partition.parts import Parts
     from gnnqlab.theory.cost import LinkCost
 
@@ -32,7 +32,7 @@ __all__ = ["AssignerWalk", "trace_parts"]
 
 
 @dataclass(frozen=True)
-class _AsCut:
+class _AsCut(Partitioner):
     """The partition that stands already."""
 
     standing: Cut

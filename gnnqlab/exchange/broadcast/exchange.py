@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from gnnqlab.axis_part import Running
 from gnnqlab.compute import Products
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.compute.products import widened
@@ -24,7 +25,8 @@ from gnnqlab.exchange.broadcast.sums import Aggregate, Convolve
 from gnnqlab.exchange.formula import Looked, Moved, Sizes
 from gnnqlab.exchange.halo.boundary import Boundary, Call
 from gnnqlab.exchange.hop import Hop
-from gnnqlab.exchange.schedules.schedule import Schedule, Synchronous
+from gnnqlab.exchange.protocol import ExchangePart
+from gnnqlab.exchange.schedules.schedule import Schedule, Synchronous, runner_of
 from gnnqlab.exchange.stages import stages_on
 from gnnqlab.exchange.timeline import Timeline
 from gnnqlab.kernels.sparse.adjacency import Adjacency
@@ -38,7 +40,7 @@ __all__ = ["Broadcast", "BroadcastExchange"]
 
 
 @dataclass(frozen=True)
-class Broadcast:
+class Broadcast(ExchangePart):
     """Recipe part of the axis ``exchange``: whole blocks of rows go from their owner to all, one after another."""
 
     takes_cuts_of: ClassVar[str] = "blocks"
@@ -60,14 +62,14 @@ class Broadcast:
             return f"a block travels whole or stays home, got cache {kind}, which chooses rows; choose StaleBlocks()"
         for direction in ("forward", "backward"):
             bits = of_direction(system.bits, direction)
-            if getattr(bits, "of_halo_rows", False):
+            if bits.of_halo_rows:
                 kind = type(bits).__name__
                 return f"bits {kind} are those of halo rows, got whole blocks; choose bits Fixed() or UniformRandom()"
         return ""
 
     def refuses_attention(self, system: Any) -> str:
         """Say why no model that attends can train with it in a system."""
-        replication = getattr(system.partition, "replication", 1)
+        replication = system.partition.replication
         return _no_softmax(replication) if replication > 1 else ""
 
     def moved(self, look: Looked, sizes: Sizes) -> Moved:
@@ -91,7 +93,7 @@ class Broadcast:
         return BroadcastExchange(shard, wires, schedule, products, device=device, phases=phases)
 
 
-class BroadcastExchange:
+class BroadcastExchange(Running):
     """Looks at neighbours block by block; see :class:`gnnqlab.exchange.protocol.Exchange`."""
 
     lag = 0
@@ -108,7 +110,7 @@ class BroadcastExchange:
     ) -> None:
         self.products = products
         self.keeps_rows = self.looks_first = shard.workers > 1 and wires.holds_rows
-        self.schedule = schedule.build()
+        self.schedule = runner_of(schedule)
         self.timeline = Timeline(phases, stages_on(device))
         self.blocks = Blocks(shard, wires, timeline=self.timeline, device=device)
         """What travels, and where it lands."""

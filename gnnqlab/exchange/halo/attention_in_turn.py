@@ -126,7 +126,7 @@ class _Backward:
         del self.halo
         plan, channel = turn.plans["backward"], call.boundary.channel(call.hop, "backward")
         size, last = self.out.flatten(1).shape, round + 1 == self.rounds
-        most = getattr(call.schedule, "depth", 0)
+        most = call.schedule.depth
         self._land(most - 1)  # they have had this turn's products to travel in: their bytes are not needed twice
         self._homes.append(channel.post(halo_gradient.flatten(1), size, epoch=call.hop.epoch, plan=plan))
         del halo_gradient  # what travels is a copy

@@ -11,6 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from gnnqlab.axis_part import Running
 from gnnqlab.compute import Products
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.exchange.formula import Looked, Moved, Sizes
@@ -21,7 +22,8 @@ from gnnqlab.exchange.halo.convolution import Convolve
 from gnnqlab.exchange.halo.extension import Extend
 from gnnqlab.exchange.halo.sums import Aggregate
 from gnnqlab.exchange.hop import Hop
-from gnnqlab.exchange.schedules.schedule import Schedule, Synchronous
+from gnnqlab.exchange.protocol import ExchangePart
+from gnnqlab.exchange.schedules.schedule import Schedule, Synchronous, runner_of
 from gnnqlab.exchange.stages import stages_on
 from gnnqlab.exchange.timeline import Timeline
 from gnnqlab.kernels.sparse.adjacency import Adjacency
@@ -34,13 +36,13 @@ __all__ = ["Halo", "HaloExchange"]
 
 
 @dataclass(frozen=True)
-class Halo:
+class Halo(ExchangePart):
     """Recipe part of the axis ``exchange``: halo rows are copies of their owners' rows (edge-cut)."""
 
     takes_cuts_of: ClassVar[str] = "nodes"
     """Copies are pulled from a node's one owner, who has its whole sum: what a cut of nodes gives."""
     takes_turns: ClassVar[bool] = True
-    """Whether the rows of one worker can come at a time: a sum over neighbours is a sum over their owners."""
+    """A sum over neighbours is a sum over their owners."""
 
     def moved(self, look: Looked, sizes: Sizes) -> Moved:
         """Return what a look moves: halo rows forward, their gradients back, where the rows learn."""
@@ -69,7 +71,7 @@ class Halo:
         return HaloExchange(shard, wires, schedule, products, device=device, phases=phases)
 
 
-class HaloExchange:
+class HaloExchange(Running):
     """Looks at neighbours under an edge-cut; see :class:`gnnqlab.exchange.protocol.Exchange`."""
 
     def __init__(
@@ -87,12 +89,12 @@ class HaloExchange:
         self.lag = schedule.lag
         self.keeps_rows = shard.workers > 1 and (self.lag > 0 or wires.holds_rows)
         """Whether a receiver may use a row in another epoch than that of its post."""
-        self.looks_first = self.keeps_rows and getattr(schedule, "dropped_by", "receiver") == "receiver"
+        self.looks_first = self.keeps_rows and schedule.dropped_by == "receiver"
         """Whether dropped rows are summed before they are projected, however narrow that would make them."""
-        self.schedule = schedule.build()
+        self.schedule = runner_of(schedule)
         """Runs the steps of training passes."""
         self.timeline = Timeline(phases, stages_on(device))
-        self.in_turn = getattr(schedule, "in_turn", False)
+        self.in_turn = schedule.in_turn
         """Whether the rows of one worker come at a time, outside training too."""
         self.boundary = Boundary(
             shard, wires, lag=self.lag, in_turn=self.in_turn, timeline=self.timeline, device=device

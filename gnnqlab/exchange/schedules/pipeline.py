@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gnnqlab.adaptive import Adaptive, Training
-from gnnqlab.exchange.schedules.schedule import Came, Overlapped, Step
+from gnnqlab.exchange.schedules.schedule import Came, Overlapped, Runner, Schedule, Step
 from gnnqlab.exchange.schedules.switch import switching
 from gnnqlab.message.place import Place
 from gnnqlab.settings import OneOf, Option, Range, check
@@ -27,7 +27,7 @@ _AT_LEAST_ONE = Range(1, unit="epoch", way="schedule Overlapped has no staleness
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pipelined:
+class Pipelined(Schedule):
     """Halo rows and their gradients are one epoch old (PipeGCN, Wan et al. 2022).
 
     Smoothing replaces what came by ``m <- γ m + (1 - γ) what came`` at the receiver, m starting at what came first.
@@ -71,7 +71,7 @@ class Pipelined:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptivePipeline:
+class AdaptivePipeline(Schedule):
     """Yesterday's rows while training goes well, fresh ones when it does not (SYLVIE section V-B).
 
     :class:`gnnqlab.exchange.schedules.switch.Switch` decides between epochs, on all workers alike. A fresh epoch comes
@@ -107,7 +107,7 @@ class AdaptivePipeline:
         return (self.bound * stale + fresh) / (self.bound + 1)
 
 
-class Pipeline:
+class Pipeline(Runner):
     """Keeps what is under way for each place until the next epoch takes it.
 
     Args:
@@ -115,6 +115,7 @@ class Pipeline:
         bound: most epochs in a row without fresh rows, where somebody switches; ``None``: nobody does.
     """
 
+    adapts: ClassVar[bool] = True
     stands_for: ClassVar[dict[str, str]] = {"_means": "halo"}
 
     def __init__(self, smoothing: dict[str, float], *, bound: int | None = None) -> None:

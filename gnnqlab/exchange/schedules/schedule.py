@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
 
 from torch import Tensor
 
+from gnnqlab.axis_part import AxisPart, Running, complete, not_predicted
 from gnnqlab.message.place import Place
 
-__all__ = ["Came", "Overlapped", "Runner", "Schedule", "Step", "Synchronous"]
+__all__ = ["Came", "Overlapped", "Runner", "Schedule", "Step", "Synchronous", "runner_of"]
 
 
 class Came(Protocol):
@@ -58,36 +60,86 @@ class Step(Protocol):
         """Compute what needed it."""
 
 
-class Runner(Protocol):
-    """Runs the steps of one worker's training."""
+class Runner(Running, ABC):
+    """Base class of what runs the steps of one worker's training."""
 
+    adapts: ClassVar[bool] = False
+    """Whether it may change while it trains, so that threads of one process cannot repeat it; simulations read it."""
+
+    @property
+    def depth(self) -> int:
+        """Return how many workers' rows are under way while another's are used; attention in turn reads it."""
+        return 0
+
+    @abstractmethod
     def run(self, step: Step, place: Place) -> None:
         """Run the verbs of ``step``."""
 
+    @abstractmethod
     def release(self) -> None:
         """Post what was held back until the weight gradients are summed."""
 
+    @abstractmethod
     def drain(self) -> None:
         """Return when nothing is under way any more."""
 
 
-class Schedule(Protocol):
-    """Recipe part of the axis.
+class Schedule(AxisPart, ABC):
+    """Base class of recipe parts of the axis."""
 
-    One that can be predicted also has ``exposed(under_way, beside, computing)``: the seconds of an epoch's transfers
-    that nothing hides. ``under_way`` are the seconds that the rows of each exchange travel, ``beside`` those of that
-    exchange's products that need none of them, ``computing`` those of the whole epoch that leave the link free. A
-    schedule that cannot know says in ``assumes`` what it took for granted.
-    """
-
+    required: ClassVar[tuple[tuple[str, ...], ...]] = (("lag", "build"),)
     lag: ClassVar[int]
     """Epochs between the post of a row and its use, at most."""
+    computes_after: ClassVar[bool] = False
+    """Whether nothing is computed while rows travel; quantized products read it."""
+    in_turn: ClassVar[bool] = False
+    """Whether an exchange takes a round per worker, and its rows live for that round only; exchanges read it."""
+    attention_fetches: ClassVar[int] = 1
+    """How often rows of attention are sent forward in an epoch; forecasts read it."""
 
+    @property
+    def dropped_by(self) -> str:
+        """Return ``receiver`` or ``owner``, which applies dropout to rows that are narrower once projected."""
+        return "receiver"
+
+    @property
+    def needs_every_row(self) -> str:
+        """Return why a sampler cannot leave rows out, or an empty text; ``System`` reads it."""
+        return ""
+
+    @property
+    def assumes(self) -> str:
+        """Return the assumption of :meth:`exposed`, in words, or an empty text; forecasts read it."""
+        return ""
+
+    @abstractmethod
     def build(self) -> Runner:
         """Return what runs this schedule on one worker."""
 
+    def exposed(self, under_way: Sequence[float], beside: Sequence[float], computing: float) -> float:
+        """Return the seconds of an epoch's transfers that nothing hides; forecasts call it.
 
-class _Stateless:
+        Args:
+            under_way: seconds that the rows of each exchange travel.
+            beside: seconds of each exchange's products that need none of them.
+            computing: seconds of the whole epoch that leave the link free.
+        """
+        raise not_predicted("schedule", self, "exposed")
+
+
+def runner_of(schedule: Schedule) -> Runner:
+    """Return what runs a schedule on one worker.
+
+    Example:
+        >>> runner_of(Synchronous())
+        Synchronous()
+    """
+    runner = schedule.build()
+    complete(runner, Runner)
+    return runner
+
+
+class _Stateless(Schedule, Runner):
     lag: ClassVar[int] = 0
 
     def build(self) -> Self:
@@ -105,7 +157,6 @@ class Synchronous(_Stateless):
     """Communicate, then compute: the schedule of Vanilla."""
 
     computes_after: ClassVar[bool] = True
-    """Nothing is computed while rows travel."""
 
     def run(self, step: Step, place: Place | None = None) -> None:
         step.prepare()

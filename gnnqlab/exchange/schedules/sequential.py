@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from gnnqlab.exchange.schedules.schedule import Came, Overlapped, Step, Synchronous
+from gnnqlab.exchange.schedules.schedule import Came, Overlapped, Runner, Schedule, Step, Synchronous
 from gnnqlab.message.place import Place
 from gnnqlab.settings import Option, Range, check
 
@@ -20,7 +20,7 @@ __all__ = ["Sequential"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sequential:
+class Sequential(Schedule, Runner):
     """Rows of one worker at a time, freed after use, and fetched again in the backward pass where that needs them.
 
     Results are those of `Synchronous` up to the order of float32 sums; rows, bytes and their noise are the same, but
@@ -29,11 +29,10 @@ class Sequential:
 
     lag: ClassVar[int] = 0
     in_turn: ClassVar[bool] = True
-    """Whether an exchange takes a round per worker, and its rows live for that round only."""
     needs_every_row: ClassVar[str] = "the rows of a turn are cut out of the whole halo once"
     """Why a sampler cannot leave rows out."""
     attention_fetches: ClassVar[int] = 2
-    """How often rows of attention travel in an epoch: forward, and again for the backward pass."""
+    """Forward, and again for the backward pass."""
     depth: Annotated[int, Range(0), Option("prefetch")] = 1
     """Workers whose rows are under way while those of another are used, at least 0."""
 
@@ -42,7 +41,7 @@ class Sequential:
 
     def refuses(self, system: Any) -> str:
         """Say why a system cannot have it."""
-        if not getattr(system.exchange, "takes_turns", False):
+        if not system.exchange.takes_turns:
             kind = type(system.exchange).__name__
             return f"the exchange {kind} has no rows of one worker at a time; choose exchange Halo()"
         if system.cache.build() is not None:

@@ -17,11 +17,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from gnnqlab.axis_part import Running
 from gnnqlab.compute import Products
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.exchange.formula import Looked, Moved, Sizes
 from gnnqlab.exchange.hop import Hop
-from gnnqlab.exchange.schedules.schedule import Schedule, Synchronous
+from gnnqlab.exchange.protocol import ExchangePart
+from gnnqlab.exchange.schedules.schedule import Schedule, Synchronous, runner_of
 from gnnqlab.exchange.stages import stages_on
 from gnnqlab.exchange.timeline import Timeline
 from gnnqlab.exchange.vertex_cut.attention import Attend
@@ -39,7 +41,7 @@ __all__ = ["ReplicaExchange", "Replicas"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replicas:
+class Replicas(ExchangePart):
     """Recipe part of the axis ``exchange``: copies of a node add their sums up and share the total (vertex-cut).
 
     On several hosts copies may meet first: those of one host sum at a representative, which alone sends to the master
@@ -84,7 +86,7 @@ class Replicas:
         if system.sampler.p < 1.0:
             return "a sum lacks what a sampler leaves out of its parts; choose sampler AllRows()"
         for direction in ("forward", "backward"):
-            if getattr(of_direction(system.bits, direction), "of_halo_rows", False):
+            if of_direction(system.bits, direction).of_halo_rows:
                 kind = type(of_direction(system.bits, direction)).__name__
                 return f"bits {kind} are those of halo rows, got parts of sums; choose bits Fixed() or UniformRandom()"
         return ""
@@ -113,7 +115,7 @@ class Replicas:
         return ReplicaExchange(shard, wires, schedule, products, device=device, phases=phases, hosts=hosts)
 
 
-class ReplicaExchange:
+class ReplicaExchange(Running):
     """Looks at neighbours under a vertex-cut; see :class:`gnnqlab.exchange.protocol.Exchange`."""
 
     lag = 0
@@ -131,7 +133,7 @@ class ReplicaExchange:
     ) -> None:
         self.products = products
         self.keeps_rows = self.looks_first = False
-        self.schedule = schedule.build()
+        self.schedule = runner_of(schedule)
         self.timeline = Timeline(phases, stages_on(device))
         self.mirrors = Mirrors(shard, wires, timeline=self.timeline, device=device, hosts=hosts)
         """What travels, and where it lands."""

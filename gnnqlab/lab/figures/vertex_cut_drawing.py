@@ -47,9 +47,9 @@ def draw_vertex_cut(parts: Parts, *, dark: bool = False) -> Bundle:
     import plotly.graph_objects as go
 
     from gnnqlab.partition.connections import copies_of
+    from gnnqlab.partition.vertex_cut import VertexCut
 
-    part = getattr(parts.cut, "part", None)
-    if part is None:
+    if not isinstance(parts.cut, VertexCut):
         raise ValueError("the cut must be one of edges, got one of nodes; draw it by draw_partition")
     if parts.workers > len(_COLORS):
         raise ValueError(f"at most {len(_COLORS)} workers have a colour each, got {parts.workers}; take fewer")
@@ -63,7 +63,7 @@ def draw_vertex_cut(parts: Parts, *, dark: bool = False) -> Bundle:
     figure = go.Figure()
     source, target = (each.tolist() for each in graph.edge_list())
     for worker in range(parts.workers):
-        mine = [(u, v) for u, v, at in zip(source, target, part.tolist()) if at == worker and u < v]
+        mine = [(u, v) for u, v, at in zip(source, target, parts.cut.part.tolist()) if at == worker and u < v]
         figure.add_scatter(
             x=[x for u, v in mine for x in (places[u][0], places[v][0], None)],
             y=[y for u, v in mine for y in (places[u][1], places[v][1], None)],

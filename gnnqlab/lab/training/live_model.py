@@ -341,6 +341,6 @@ def _bits_and_lag(run: Run) -> tuple[tuple[int, ...], int]:
         return (), 0  # what a part does that this process has not got shows in what the run writes
     try:
         system = run.config.system
-        return tuple(system.bits.choices), int(getattr(system.schedule, "lag", 0))
+        return tuple(system.bits.choices), system.schedule.lag
     except (AttributeError, KeyError, TypeError, ValueError):
         return (), 0  # of another version

@@ -92,8 +92,8 @@ class TunerSettings:
     @property
     def steerable(self) -> dict[str, Any]:
         """What of the recipe's settings can change while a run trains."""
-        bits: Any = make_system(self.system, **self.told).bits
-        return {name: self.told[name] for name in getattr(bits, "steerable", ()) if name in self.told}
+        bits = make_system(self.system, **self.told).bits
+        return {name: self.told[name] for name in bits.steerable if name in self.told}
 
     def changed(self, changes: Mapping[str, Any]) -> TunerSettings:
         """Return another position. Another system keeps what both are told by the same name, type and default.

@@ -80,17 +80,17 @@ class Feedback(Cache):
         """Say why errors cannot be fed back in a system."""
         for direction in self.directions:
             bits = of_direction(system.bits, direction)
-            if getattr(bits, "weighs_rows", False):
+            if bits.weighs_rows:
                 return (
                     f"it {_BIASED}, and bits {type(bits).__name__} weigh rows by the variance of unbiased codes "
                     "(AdaQP Theorem 1); choose cache Difference() or other bits"
                 )
-        if getattr(system.exchange, "sends_blocks", False):
+        if system.exchange.sends_blocks:
             return (
                 "what is left is kept of each row and receiver, and this exchange sends whole blocks to all; choose "
                 "exchange Halo() or Replicas()"
             )
-        if getattr(system.schedule, "in_turn", False):
+        if system.schedule.in_turn:
             return (
                 "rows that are fetched again for the backward pass must come as they came before, without what was "
                 "left of them then; choose schedule Synchronous(), Overlapped() or Pipelined()"

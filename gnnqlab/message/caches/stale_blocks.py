@@ -102,7 +102,7 @@ class StaleBlocks(Cache):
 
     def refuses(self, system: Any) -> str:
         """Say why a system cannot have it."""
-        if not getattr(system.exchange, "sends_blocks", False):
+        if not system.exchange.sends_blocks:
             return (
                 "it keeps whole blocks home, and this exchange sends single rows; choose exchange Broadcast() with "
                 "partition Contiguous(), or cache AdaptiveCache()"

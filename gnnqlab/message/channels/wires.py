@@ -57,6 +57,7 @@ class Wires:
         # A part that did not come from a System may lack the defaults of its axis.
         for direction in ("forward", "backward"):
             complete(of_direction(self.codec, direction), Codec)
+            complete(of_direction(self.bits, direction), BitPolicy)
         complete(self.cache, RunningCache)
 
     @property
@@ -77,7 +78,7 @@ class Wires:
     def rounds(self, direction: str) -> bool:
         """Whether rows of a direction may be rounded on their way."""
         bits = of_direction(self.bits, direction)
-        return self.codec_of(direction).widths != (32,) and tuple(getattr(bits, "choices", ())) != (32,)
+        return self.codec_of(direction).widths != (32,) and tuple(bits.choices) != (32,)
 
     def channel(
         self,

@@ -110,7 +110,7 @@ class _ByBlock(Codec, ABC):
     def refuses(self, system: Any) -> str:
         """Say why a system cannot have these codes."""
         for direction in ("forward", "backward"):
-            weighs = getattr(of_direction(system.bits, direction), "weighs_rows", False)
+            weighs = of_direction(system.bits, direction).weighs_rows
             if self.rounding == "nearest" and weighs and of_direction(system.codec, direction) == self:
                 return (
                     "rounding to the nearest is biased, and rows are weighed by the variance of unbiased codes (AdaQP "

@@ -34,7 +34,7 @@ def expect_edges(model: ModelSettings, system: System, edge_features: int) -> No
     use = edges_in(model.name)
     if use == "none":
         refuse_features(f"model {model.name}", "looks at nodes alone")
-    if (cuts := getattr(system.exchange, "takes_cuts_of", "nodes")) != "nodes":
+    if (cuts := system.exchange.takes_cuts_of) != "nodes":
         parts, blocks = "has parts of the sums over a node's edges", "moves blocks of rows without their edges"
         refuse_features(f"exchange {type(system.exchange).__name__}", parts if cuts == "edges" else blocks)
     if use == "rows" and (reason := _no_whole_rows(system)):
@@ -49,10 +49,10 @@ def _no_whole_rows(system: System) -> str:
     schedule = type(system.schedule).__name__
     if system.schedule.lag:
         return f"schedule {schedule}, whose rows are of an epoch before; choose Synchronous() or Overlapped()"
-    if getattr(system.schedule, "in_turn", False):
+    if system.schedule.in_turn:
         return f"schedule {schedule}, which has the rows of one worker at a time; choose Synchronous() or Overlapped()"
     if system.sampler.p < 1.0:
         return f"sampler {type(system.sampler).__name__}, which leaves rows out; choose AllRows()"
-    if not getattr(system.compute, "remade", False):
+    if not system.compute.remade:
         return f"compute {type(system.compute).__name__}, which has no such term; choose float32"
     return ""

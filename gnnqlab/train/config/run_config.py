@@ -175,11 +175,9 @@ class RunConfig:
         self._check_kept()
         self._check_counted()
         self._check_links()
-        in_codes = getattr(self.system.compute, "refuses_activation", None)
-        if in_codes is not None and (reason := in_codes(self.model.activation)):
-            raise ValueError(reason)
-        refuses = getattr(self.system.exchange, "refuses_attention", None)
-        if self.model.attends and refuses is not None and (reason := refuses(self.system)):
+        if in_codes := self.system.compute.refuses_activation(self.model.activation):
+            raise ValueError(in_codes)
+        if self.model.attends and (reason := self.system.exchange.refuses_attention(self.system)):
             raise ValueError(f"model {self.model.name} needs all terms of a softmax on one worker, got {reason}")
         if self.train.evaluate_every is None:
             every = usual_every(self.system.schedule.lag)
@@ -189,7 +187,7 @@ class RunConfig:
         keep = self.train.keep_for_backward
         if keep == "all":
             return
-        if not getattr(self.system.compute, "remade", False):
+        if not self.system.compute.remade:
             raise ValueError(
                 f"keep_for_backward {keep!r} makes products of float32 again, got compute "
                 f"{type(self.system.compute).__name__}, which prepares operands once a pass; choose compute float32 or "
@@ -206,7 +204,7 @@ class RunConfig:
             )
 
     def _check_links(self) -> None:
-        cuts = getattr(self.system.partition, "cuts", "nodes")
+        cuts = self.system.partition.cuts
         if self.task.task == "links" and cuts != "nodes":
             raise ValueError(
                 f"task 'links' compares rows of one owner each, as a cut of nodes gives them, got a cut of {cuts} "

@@ -247,7 +247,7 @@ def _write_facts(folder: Path, config: RunConfig, shard: Shard, trainer: Trainer
         "threads": torch.get_num_threads(),
         "projects_first": _projected_first(config, trainer),
         "layer0": config.train.layer0,
-        "lag": getattr(config.system.schedule, "lag", 0),
+        "lag": config.system.schedule.lag,
         "gradients": config.train.gradients,
         "partitioner_library": partitioner_library(folder),
         "torch": torch.__version__,

@@ -102,7 +102,7 @@ class RoundedProducts(Recorder):
 
     def _counts(self) -> dict[str, int]:
         products = self._trainer.exchange.products if self._trainer.exchange else None
-        counts = getattr(products, "quantized", None)
+        counts = None if products is None else products.quantized
         return {} if counts is None else {"rounded": counts.made, "rounded_twice": counts.twice}
 
 

@@ -190,8 +190,8 @@ FAULTS = (
     Fault(
         name="a partitioner never hears of hosts",
         file="partition/cut.py",
-        before="return part if tell is None else tell(hosts)",
-        after="return part",
+        before="on_them: Part = part.on_hosts(hosts)",
+        after="on_them: Part = part",
         test="partition/test_vertex_cut.py::test_a_partitioner_learns_the_hosts_of_the_run",
         why="γ would have nothing to weigh, and EBV with hosts would be plain EBV",
     ),
