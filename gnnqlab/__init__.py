@@ -11,7 +11,7 @@ Names come on demand, so that ``import gnnqlab`` stays light.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gnnqlab.attached import attach
 from gnnqlab.by_name import near
@@ -33,6 +33,7 @@ attach({
 _HOMES = {
     "AdaptiveCache": "gnnqlab.message",
     "AssignerPlayer": "gnnqlab.course.players.assigner_player",
+    "BFloat16": "gnnqlab.message",
     "BFloat16Rows": "gnnqlab.compute",
     "BoundarySampling": "gnnqlab.message",
     "Broadcast": "gnnqlab.exchange",
@@ -40,11 +41,10 @@ _HOMES = {
     "DNE": "gnnqlab.partition",
     "Difference": "gnnqlab.message",
     "EBV": "gnnqlab.partition",
+    "EpochPlayer": "gnnqlab.course.players.epoch_player",
     "ExactActivations": "gnnqlab.compute",
     "ExactAt": "gnnqlab.bits",
-    "BFloat16": "gnnqlab.message",
     "FP8": "gnnqlab.message",
-    "EpochPlayer": "gnnqlab.course.players.epoch_player",
     "Feedback": "gnnqlab.message",
     "Fixed": "gnnqlab.bits",
     "Float32": "gnnqlab.message",
@@ -54,13 +54,14 @@ _HOMES = {
     "HEP": "gnnqlab.partition",
     "HaloPlan": "gnnqlab.exchange",
     "Int8Products": "gnnqlab.compute",
-    "METIS": "gnnqlab.partition",
-    "MXFP8": "gnnqlab.message",
     "LeastVariance": "gnnqlab.message",
     "Linear": "gnnqlab.message",
-    "MessagePlayer": "gnnqlab.course.players.message_player",
-    "Overlapped": "gnnqlab.exchange",
+    "METIS": "gnnqlab.partition",
     "MODELS": "gnnqlab.nn.models",
+    "MXFP8": "gnnqlab.message",
+    "MessagePlayer": "gnnqlab.course.players.message_player",
+    "Observer": "gnnqlab.observe",
+    "Overlapped": "gnnqlab.exchange",
     "PartitionExplorer": "gnnqlab.course.players.partition_explorer",
     "Random": "gnnqlab.partition",
     "RandomEdges": "gnnqlab.partition",
@@ -68,18 +69,17 @@ _HOMES = {
     "Rotated": "gnnqlab.message",
     "Run": "gnnqlab.launch",
     "SYSTEMS": "gnnqlab.systems",
-    "Tuner": "gnnqlab.lab.tuner.tuner",
+    "Sequential": "gnnqlab.exchange",
     "Spikes": "gnnqlab.message",
     "StaleBlocks": "gnnqlab.message",
     "Stochastic": "gnnqlab.message",
     "Study": "gnnqlab.study",
-    "Sequential": "gnnqlab.exchange",
     "Synchronous": "gnnqlab.exchange",
     "System": "gnnqlab.systems",
+    "Tuner": "gnnqlab.lab.tuner.tuner",
     "Unchanged": "gnnqlab.message",
     "UniformRandom": "gnnqlab.bits",
     "autotune": "gnnqlab.tune.autotune",
-    "tango": "gnnqlab.nn.dgl",
     "bench_results": "gnnqlab.results",
     "cleanup": "gnnqlab.launch",
     "compare": "gnnqlab.lab.training",
@@ -103,104 +103,21 @@ _HOMES = {
     "preset": "gnnqlab.train.config.presets",
     "preset_system": "gnnqlab.train.config.presets",
     "probe": "gnnqlab.tune.probe",
-    "simulate": "gnnqlab.simulation.simulate",
-    "Observer": "gnnqlab.observe",
     "register_model": "gnnqlab.nn.models",
     "register_system": "gnnqlab.systems",
     "resume": "gnnqlab.launch",
     "resume_on_machines": "gnnqlab.launch.on_machines",
     "runs": "gnnqlab.launch",
+    "simulate": "gnnqlab.simulation.simulate",
     "systems": "gnnqlab.systems",
+    "tango": "gnnqlab.nn.dgl",
     "testing": "gnnqlab.testing",
     "theory": "gnnqlab.theory",
     "to_dgl": "gnnqlab.graph",
 }
+"""Public name -> the module that has it. The one list of public names; ``__init__.pyi`` has their types."""
 
-__all__ = [
-    "DNE",
-    "EBV",
-    "FP8",
-    "HDRF",
-    "HEP",
-    "METIS",
-    "MODELS",
-    "MXFP8",
-    "SYSTEMS",
-    "AdaptiveCache",
-    "AssignerPlayer",
-    "BFloat16",
-    "BFloat16Rows",
-    "BoundarySampling",
-    "Broadcast",
-    "Contiguous",
-    "Difference",
-    "EpochPlayer",
-    "ExactActivations",
-    "ExactAt",
-    "Feedback",
-    "Fixed",
-    "Float32",
-    "Graph",
-    "Growing",
-    "HaloPlan",
-    "Int8Products",
-    "LeastVariance",
-    "Linear",
-    "MessagePlayer",
-    "Overlapped",
-    "PartitionExplorer",
-    "Random",
-    "RandomEdges",
-    "Replicas",
-    "Rotated",
-    "Run",
-    "Sequential",
-    "Spikes",
-    "StaleBlocks",
-    "Stochastic",
-    "Study",
-    "Synchronous",
-    "System",
-    "Tuner",
-    "Unchanged",
-    "UniformRandom",
-    "autotune",
-    "bench_results",
-    "cleanup",
-    "compare",
-    "configure",
-    "critical_path",
-    "draw",
-    "errata",
-    "exact_at",
-    "exchange_rows",
-    "export",
-    "export_trace",
-    "from_dgl",
-    "from_networkx",
-    "from_pyg",
-    "from_scipy",
-    "from_tables",
-    "launch",
-    "load",
-    "on_machines",
-    "partition",
-    "preset",
-    "preset_system",
-    "probe",
-    "simulate",
-    "Observer",
-    "register_model",
-    "register_system",
-    "resume",
-    "resume_on_machines",
-    "runs",
-    "systems",
-    "tango",
-    "testing",
-    "theory",
-    "to_dgl",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
@@ -216,54 +133,3 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """Return what a user may name: no helper of this file."""
     return sorted({*__all__, "__version__", "__doc__", "__name__"})
-
-
-if TYPE_CHECKING:
-    from gnnqlab import systems, testing, theory
-    from gnnqlab.bits import ExactAt, Fixed, Growing, UniformRandom
-    from gnnqlab.compute import BFloat16Rows, ExactActivations, Int8Products
-    from gnnqlab.course.errata import errata
-    from gnnqlab.course.players.assigner_player import AssignerPlayer
-    from gnnqlab.course.players.epoch_player import EpochPlayer
-    from gnnqlab.course.players.message_player import MessagePlayer
-    from gnnqlab.course.players.partition_explorer import PartitionExplorer
-    from gnnqlab.exchange import Broadcast, HaloPlan, Overlapped, Replicas, Sequential, Synchronous, exchange_rows
-    from gnnqlab.graph import Graph, from_dgl, from_networkx, from_pyg, from_scipy, from_tables, load, to_dgl
-    from gnnqlab.lab.figures.graph_map import draw
-    from gnnqlab.lab.training.compare import compare
-    from gnnqlab.lab.training.critical_path import critical_path
-    from gnnqlab.lab.training.export import export
-    from gnnqlab.lab.training.trace import export_trace
-    from gnnqlab.lab.tuner.tuner import Tuner
-    from gnnqlab.launch import Run, cleanup, resume, runs
-    from gnnqlab.launch.on_machines import on_machines, resume_on_machines
-    from gnnqlab.launch.start import launch
-    from gnnqlab.message import (
-        FP8,
-        MXFP8,
-        AdaptiveCache,
-        BFloat16,
-        BoundarySampling,
-        Difference,
-        Feedback,
-        Float32,
-        LeastVariance,
-        Linear,
-        Rotated,
-        Spikes,
-        StaleBlocks,
-        Stochastic,
-        Unchanged,
-    )
-    from gnnqlab.nn.dgl import tango
-    from gnnqlab.nn.models import MODELS, register_model
-    from gnnqlab.observe import Observer
-    from gnnqlab.partition import DNE, EBV, HDRF, HEP, METIS, Contiguous, Random, RandomEdges, partition
-    from gnnqlab.results import bench_results
-    from gnnqlab.simulation.simulate import simulate
-    from gnnqlab.study import Study
-    from gnnqlab.systems import SYSTEMS, System, exact_at, register_system
-    from gnnqlab.train.config.configure import configure
-    from gnnqlab.train.config.presets import preset, preset_system
-    from gnnqlab.tune.autotune import autotune
-    from gnnqlab.tune.probe import probe

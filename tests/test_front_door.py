@@ -18,16 +18,26 @@ pytestmark = pytest.mark.core
 SOURCE = Path(gq.__file__)
 
 
-def typed_names() -> set[str]:
-    """Names that type checkers see: imports under ``if TYPE_CHECKING``."""
-    block = next(node for node in ast.parse(SOURCE.read_text()).body if isinstance(node, ast.If))
-    return {alias.asname or alias.name for node in block.body for alias in node.names}  # type: ignore[attr-defined]
+def typed_names() -> dict[str, str]:
+    """Public names that type checkers see, and the module from which ``__init__.pyi`` imports each."""
+    stub = ast.parse(SOURCE.with_suffix(".pyi").read_text())
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    # Only an import `as` the same name is an export of a stub.
+    return {str(alias.asname): str(node.module) for node in imports for alias in node.names if alias.asname}
+
+
+def defining_module(name: str) -> str:
+    """Return the module that defines a public name: of a room with a verb the verb's, of another room the package."""
+    value = getattr(gq, name)
+    if inspect.ismodule(value):
+        return str(vars(value)["_verb"][0]) if callable(value) else "gnnqlab"
+    written = inspect.isclass(value) or inspect.isfunction(value)
+    return str(value.__module__) if written else gq._HOMES[name]
 
 
 def test_every_name_is_offered_typed_and_there() -> None:
-    assert set(gq.__all__) == set(gq._HOMES)
-    assert typed_names() == set(gq.__all__)
-    assert all(getattr(gq, name) is not None for name in gq.__all__)
+    assert typed_names() == {name: defining_module(name) for name in gq.__all__}
+    assert gq.__all__ == list(gq._HOMES) == sorted(gq._HOMES)
     assert set(dir(gq)) == {*gq.__all__, "__version__", "__doc__", "__name__"}
     assert SOURCE.with_name("py.typed").exists()
 
