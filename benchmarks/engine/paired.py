@@ -5,8 +5,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["LEAST_POINTS", "Difference", "counted", "half_interval", "paired"]
+from benchmarks.engine.rows import row
+from gnnqlab.theory.intervals import interval
+
+__all__ = ["LEAST_POINTS", "Difference", "counted", "half_interval", "paired", "score_row"]
 
 LEAST_POINTS = 0.01
 """Points below which a difference of scores is called no smaller: a ratio to less would say nothing."""
@@ -61,8 +65,31 @@ def half_interval(values: Sequence[float]) -> float:
         >>> round(half_interval([1.0, 3.0]), 1)  # t for one degree of freedom is 12.7, the standard error 1
         12.7
     """
-    if len(values) < 2:
-        return float("inf")
-    from scipy import stats
+    return interval(values)[1] if len(values) > 1 else float("inf")
 
-    return float(stats.t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / len(values) ** 0.5
+
+def score_row(
+    case: str,
+    name: str,
+    ours: Sequence[float],
+    rival: str,
+    theirs: Sequence[float],
+    *,
+    ratio: float | None = None,
+    goal: float | None = None,
+    more: str = "",
+) -> dict[str, Any]:
+    """Return the row of a line's test score beside a rival's, with ``points`` and ``half_interval`` of the difference.
+
+    Args:
+        case, name: of the row and its line.
+        ours, theirs: scores in [0, 1] of the same seeds.
+        rival: name of the line that ``theirs`` are of.
+        ratio: by default that of the means.
+        goal: of the ratio.
+        more: stands behind the difference in the figure.
+    """
+    difference, mean, beside = paired(ours, theirs), statistics.fmean(ours), statistics.fmean(theirs)
+    figure = f"{name}: test score, {difference}{more}"
+    found = row(case, figure, 100 * mean, "%", rival, 100 * beside, mean / beside if ratio is None else ratio, goal)
+    return {**found, "points": difference.points, "half_interval": difference.half}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Sequence
 from typing import Any
 
-from gnnqlab.study import Case, RunResult, Study
+from gnnqlab.study import Case, Cell, RunResult, Study
 
-__all__ = ["Results", "mean_of", "train_each"]
+__all__ = ["Results", "mean_of", "scores_of", "train_each", "train_here", "train_mini_batches"]
 
 Results = dict[Case, dict[str, list[RunResult]]]
 """Results by case and line, the same seeds in the same order."""
@@ -35,3 +36,48 @@ def train_each(systems: Any, *, seeds: int, first_seed: int = 0, **grid: Any) ->
 def mean_of(trainings: Sequence[RunResult], value: str) -> float:
     """Return the mean of a field over trainings."""
     return statistics.fmean(getattr(one, value) for one in trainings)
+
+
+def scores_of(trainings: Sequence[RunResult]) -> list[float]:
+    """Return the test scores of trainings, in [0, 1]."""
+    return [one.score for one in trainings]
+
+
+def train_here(trainer: Any, cell: Cell) -> RunResult:
+    """Train a cell in this process; seconds are those of epochs, without evaluation.
+
+    Args:
+        trainer: with ``epoch(number)`` and ``evaluate(number)``, of the cell's graph, model and seed.
+        cell: says how many epochs there are, and how many lie between evaluations; 0 evaluates the last alone.
+    """
+    spent: list[float] = []
+    curve: list[tuple[int, float, float]] = []
+    tests: list[float] = []
+    settings = cell.config.train
+    for epoch in range(settings.epochs):
+        start = time.perf_counter()
+        trainer.epoch(epoch)
+        spent.append(time.perf_counter() - start)
+        trained = epoch + 1
+        if trained == settings.epochs or (settings.evaluate_every and trained % settings.evaluate_every == 0):
+            scores = trainer.evaluate(trained)
+            curve.append((trained, sum(spent), float(scores.val)))
+            tests.append(float(scores.test))
+    best = max(range(len(curve)), key=lambda number: curve[number][2])  # the first of equals
+    return RunResult(
+        score=tests[best], epochs=settings.epochs, train_s=sum(spent), curve=tuple(curve), epochs_s=tuple(spent)
+    )
+
+
+def train_mini_batches(cell: Cell, *, fanout: int, batch_size: int) -> RunResult:
+    """Train a cell's model in this process on batches of sampled neighbours.
+
+    Raises:
+        RuntimeError: if DGL, which samples the neighbours, is not installed.
+    """
+    from gnnqlab.graph.sources.catalogue import load
+    from gnnqlab.train.dgl_mini_batch import MiniBatch
+    from gnnqlab.train.loop.scores import score_in
+
+    line = MiniBatch(fanout=fanout, batch_size=batch_size).train(load(cell.config.graph), cell.config)
+    return RunResult(score=score_in(line.summary) or 0.0, train_s=float(line.summary.get("train_s", 0.0)))

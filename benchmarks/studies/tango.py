@@ -12,24 +12,22 @@ from __future__ import annotations
 
 import math
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.engine.graphs import find_graph
-from benchmarks.engine.kept_trainings import KeptTrainings
-from benchmarks.engine.paired import counted, half_interval, paired
-from benchmarks.engine.progress import Progress
+from benchmarks.engine.graphs import find_graphs
+from benchmarks.engine.paired import counted, half_interval, paired, score_row
 from benchmarks.engine.rows import row
-from benchmarks.engine.training import Training, mean_of
-from gnnqlab.lab.training.target import MARGIN
+from benchmarks.engine.trained import mean_of, scores_of, train_each, train_here
+from gnnqlab.study.result import MARGIN
 
 if TYPE_CHECKING:
     from gnnqlab.graph import Graph
+    from gnnqlab.study import Cell, RunResult
 
-__all__ = ["CODES", "SHAPE", "Contest", "make_dgl", "make_trainer", "lines", "rows_beside", "tango"]
+__all__ = ["CODES", "SHAPE", "make_dgl", "make_trainer", "lines", "rows_beside", "tango"]
 
 GRAPH, MODELS = "amazon_computers", ("gcn", "gat")
 SHAPE: Mapping[str, Mapping[str, Any]] = {"gcn": {"layers": 3, "dropout": 0.3}, "gat": {"layers": 2, "dropout": 0.3}}
@@ -53,27 +51,6 @@ GOALS: Mapping[str, Mapping[str, float]] = {
     "gat": {FLOAT32: 1.1, DGL: 2.0, EXACT: 4.1},
 }
 """Of the whole training beside float32 and DGL, and of the time to accuracy beside EXACT."""
-
-
-@dataclass(frozen=True)
-class Contest:
-    """What one training is, for the record."""
-
-    graph: str
-    line: str
-    model: str
-    layers: int
-    dropout: float
-    epochs: int
-    seed: int
-    threads: int
-    hidden: int = HIDDEN
-    lr: float = LR
-    every: int = EVERY
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values, which tell one training from another."""
-        return {"bench": "tango", **asdict(self)}
 
 
 def tango(
@@ -105,32 +82,36 @@ def tango(
     import torch
 
     from gnnqlab.graph import load
-    from gnnqlab.train.records.provenance import machine
 
     unknown = sorted(set(models) - set(SHAPE))
     if unknown or not models:
         raise ValueError(f"models must be among {sorted(SHAPE)}, got {unknown or 'none'}; leave --models out for all")
     if epochs < 1 or seeds < 1:
         raise ValueError(f"epochs and seeds must be at least 1, got {epochs} and {seeds}")
-    sources = [find_graph(name) or name for name in (graph or find_graph(GRAPH) or "digits").split(";")]
-    made = {model: lines(model) for model in models}
-    kept = KeptTrainings(Path(trainings), machine())
-    progress = Progress(len(sources) * sum(map(len, made.values())) * seeds)
-    chosen, rows = range(first_seed, first_seed + seeds), []
-    for source in sources:
+    rows, chosen = [], range(first_seed, first_seed + seeds)
+    for source in find_graphs(graph, [GRAPH], between=";"):
         loaded = load(source)
         for model in models:
-            found: dict[str, list[Training]] = {name: [] for name in made[model]}
-            for seed in chosen:
-                for name, make in made[model].items():  # each line in turn: a machine that slows down slows all
-                    threads, graph_name = torch.get_num_threads(), Path(source).stem
-                    contest = Contest(
-                        graph_name, name, model, **SHAPE[model], epochs=epochs, seed=seed, threads=threads
-                    )
-                    found[name].append(_trained(kept, contest, make, loaded))
-                    progress.say(f"{graph_name}, {model}, seed {seed}, {name}: {found[name][-1].train_s:.1f} s")
-            rows += rows_beside(_case(Path(source).stem, model, epochs, chosen), model, found)
+            makers = lines(model)
+            found = train_each(
+                dict.fromkeys(makers, "vanilla"),  # a line's name says what makes its trainer
+                graphs=[source],
+                models=[model],
+                workers=1,
+                seeds=seeds,
+                first_seed=first_seed,
+                folder=trainings,
+                train=partial(_train, makers, loaded),
+                threads_per_worker=torch.get_num_threads(),
+                **{**SHAPE[model], "hidden": HIDDEN, "lr": LR, "epochs": epochs, "evaluate_every": EVERY},
+            )
+            for case, trained in found.items():
+                rows += rows_beside(_case(case.graph, model, epochs, chosen), model, trained)
     return rows
+
+
+def _train(makers: Mapping[str, Callable[[Graph, int], Any]], graph: Graph, cell: Cell, folder: Path) -> RunResult:
+    return train_here(makers[cell.contestant.name](graph, cell.seed), cell)
 
 
 def lines(model: str) -> dict[str, Callable[[Graph, int], Any]]:
@@ -196,36 +177,6 @@ def make_dgl(graph: Graph, model: str, seed: int) -> Any:
     return DglTraining(graph, ModelSettings(name=model, hidden=HIDDEN, **SHAPE[model]), seed=seed, lr=LR)
 
 
-def _trained(kept: KeptTrainings, contest: Contest, make: Callable[[Graph, int], Any], graph: Graph) -> Training:
-    """Return the training, from what is kept or from now."""
-    found = kept.find(contest)
-    if found is not None:
-        return found
-    trainer = make(graph, contest.seed)
-    curve, spent, best, score = [], [], -math.inf, 0.0
-    for epoch in range(contest.epochs):
-        start = time.perf_counter()
-        trainer.epoch(epoch)
-        spent.append(time.perf_counter() - start)
-        trained = epoch + 1
-        if trained % contest.every == 0 or trained == contest.epochs:
-            scores = trainer.evaluate(trained)
-            curve.append((trained, sum(spent), float(scores.val)))
-            if scores.val > best:
-                best, score = scores.val, float(scores.test)
-    training = Training(
-        score=score,
-        bits=0.0,
-        stale=0.0,
-        epochs=contest.epochs,
-        train_s=sum(spent),
-        curve=tuple(curve),
-        epochs_s=tuple(spent),
-    )
-    kept.add(contest, training)
-    return training
-
-
 def _case(graph: str, model: str, epochs: int, seeds: range) -> str:
     import torch
 
@@ -236,7 +187,7 @@ def _case(graph: str, model: str, epochs: int, seeds: range) -> str:
     return f"{graph}, {shape}, {threads}, {counted(len(seeds), seeds.start)}"
 
 
-def rows_beside(case: str, model: str, found: Mapping[str, Sequence[Training]]) -> list[dict[str, Any]]:
+def rows_beside(case: str, model: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
     """Return the rows of one graph and model: lines with codes beside the others, and scores of all beside float32's.
 
     Seconds to accuracy are the mean of the seeds with which both got there, whose number is in the figure's name.
@@ -257,14 +208,15 @@ def rows_beside(case: str, model: str, found: Mapping[str, Sequence[Training]]) 
         for rival in rivals:
             goal = GOALS[model][rival] if rival == EXACT else None
             rows.append(_to_accuracy(case, name, rival, found, targets, goal))
-    reference = [one.score for one in found[FLOAT32]]
+    scores = {name: scores_of(trainings) for name, trainings in found.items()}
     for name in (name for name in found if name != FLOAT32):
-        scores, goal = [one.score for one in found[name]], 0.99 if name in CODES else None
-        said = f"{name}: test score, ± {100 * half_interval(scores):.2f}, {paired(scores, reference)}"
-        rows.append(_scores(case, said, scores, FLOAT32, reference, goal))
-    for name in (name for name in CODES if name in found and DGL in found):
-        scores, beside = [one.score for one in found[name]], [one.score for one in found[DGL]]
-        rows.append(_scores(case, f"{name}: test score, {paired(scores, beside)}", scores, DGL, beside, 0.99))
+        half, difference = 100 * half_interval(scores[name]), paired(scores[name], scores[FLOAT32])
+        goal = 0.99 if name in CODES else None
+        beside = score_row(case, name, scores[name], FLOAT32, scores[FLOAT32], goal=goal)
+        rows.append({**beside, "figure": f"{name}: test score, ± {half:.2f}, {difference}"})
+    if DGL in found:
+        named = [name for name in CODES if name in found]
+        rows += [score_row(case, name, scores[name], DGL, scores[DGL], goal=0.99) for name in named]
     return rows
 
 
@@ -272,7 +224,7 @@ def _to_accuracy(
     case: str,
     name: str,
     rival: str,
-    found: Mapping[str, Sequence[Training]],
+    found: Mapping[str, Sequence[RunResult]],
     targets: Sequence[float],
     goal: float | None,
 ) -> dict[str, Any]:
@@ -287,10 +239,3 @@ def _to_accuracy(
         return row(case, figure, None, "s", rival, None, None)
     ours, theirs = (statistics.fmean(each) for each in zip(*both, strict=True))
     return row(case, figure, ours, "s", rival, theirs, theirs / ours, goal)
-
-
-def _scores(
-    case: str, figure: str, ours: Sequence[float], rival: str, theirs: Sequence[float], goal: float | None
-) -> dict[str, Any]:
-    mean, beside = 100 * statistics.fmean(ours), 100 * statistics.fmean(theirs)
-    return row(case, figure, mean, "%", rival, beside, mean / beside, goal)

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.engine.training import Training
 from benchmarks.studies import tango as bench
 from benchmarks.studies.tango import CODES, DGL, EXACT, FLOAT32, rows_beside, tango
 from gnnqlab.cli import main
 from gnnqlab.graph import load
+from gnnqlab.study import RunResult
 
 
-def _training(train_s: float, score: float, *curve: tuple[int, float, float]) -> Training:
-    return Training(score=score, bits=0.0, stale=0.0, epochs=2, train_s=train_s, curve=curve)
+def _training(train_s: float, score: float, *curve: tuple[int, float, float]) -> RunResult:
+    return RunResult(score=score, epochs=2, train_s=train_s, curve=curve)
 
 
 def test_seconds_to_accuracy_are_those_of_seeds_with_which_both_got_there() -> None:
@@ -93,10 +93,10 @@ def test_they_train_once_and_are_shown_again(tmp_path: Path, capsys: pytest.Capt
     main(asked)
     first = capsys.readouterr()
     count = len(bench.lines("gat"))
-    assert f"{count} of {count}: sbm:120,3,6, gat, seed 0" in first.err
+    assert f"{count} of {count}: sbm:120,3,6, gat, 1 workers, seed 0" in first.err
     for words in (*CODES, bench.LOGITS, bench.ROUNDED, EXACT, "Test1", "Test2", "whole training", "seeds, both"):
         assert words in first.out, words
     assert (DGL in first.out) == (count == 9)
     main(asked)
     assert capsys.readouterr().out == first.out
-    assert len((tmp_path / "trainings.jsonl").read_text().splitlines()) == count
+    assert len((tmp_path / "cells.jsonl").read_text().splitlines()) == count

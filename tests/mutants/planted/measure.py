@@ -5,7 +5,7 @@ from tests.mutants.fault import Fault
 FAULTS = (
     Fault(
         name="bytes to an accuracy without those of its own epoch",
-        file="benchmarks/engine/training.py",
+        file="study/result.py",
         before="math.fsum(self.epochs_bytes[: int(epochs)])",
         after="math.fsum(self.epochs_bytes[: int(epochs) - 1])",
         test="benchmarks/test_codecs.py::test_bytes_are_added_up_epoch_by_epoch_and_survive_json",
@@ -26,14 +26,6 @@ FAULTS = (
         after="return mean, float(stdtrit(count - 1, 0.975)) * spread",
         test="course/test_sensitivity.py::test_an_interval_covers_the_mean_as_often_as_it_says",
         why="every difference would be within chance",
-    ),
-    Fault(
-        name="a paired interval without the root of n",
-        file="benchmarks/engine/paired.py",
-        before="* statistics.stdev(values) / len(values) ** 0.5",
-        after="* statistics.stdev(values)",
-        test="benchmarks/test_accuracy.py::test_differences_are_of_the_same_seed_with_students_interval",
-        why="losses would be told as ties",
     ),
     Fault(
         name="the variance of a sample by n",
