@@ -6,14 +6,16 @@ each batch, full-graph training one an epoch. So a difference is of the two ways
 
 from __future__ import annotations
 
-import statistics
-import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.engine.paired import paired
-from benchmarks.engine.rows import row
+from benchmarks.engine.graphs import find_graph
+from benchmarks.engine.paired import score_row
+from benchmarks.engine.trained import scores_of, train_each, train_mini_batches
+from gnnqlab.study import Cell, RunResult
+from gnnqlab.study.study import launch_cell
 
 __all__ = ["FANOUTS", "fanouts", "table"]
 
@@ -43,26 +45,30 @@ def fanouts(
         ValueError: if there is no seed.
         RuntimeError: if DGL, which samples the neighbours, is not installed.
     """
-    from benchmarks.engine.graphs import find_graph
-    from gnnqlab.graph.sources.catalogue import load
-    from gnnqlab.train.config.configure import configure
-    from gnnqlab.train.dgl_mini_batch import MiniBatch
+    sampled = {f"fan-out {fanout}": fanout for fanout in FANOUTS}
 
-    if seeds < 1:
-        raise ValueError(f"seeds must be at least 1, got {seeds}")
-    source = find_graph(graph or "amazon_computers") or graph or "digits"
-    whole = load(source)
-    found: dict[str, list[float]] = {}
-    for seed in range(seeds):
-        config = configure(source, workers=1, seed=seed, epochs=epochs, evaluate_every=5, **SETTINGS)
-        found.setdefault("full graph", []).append(_full_graph(config))
-        for fanout in FANOUTS:
-            line = MiniBatch(fanout=fanout, batch_size=batch_size).train(whole, config)
-            found.setdefault(f"fan-out {fanout}", []).append(_score(line.summary))
-        said = ", ".join(f"{name} {100 * scores[-1]:.2f} %" for name, scores in found.items())
-        print(f"seed {seed}: {said}", file=sys.stderr, flush=True)
-    shape = f"{SETTINGS['model']} {SETTINGS['layers']} x {SETTINGS['hidden']}"
-    return table(f"{Path(source).stem}, {shape}, {epochs} epochs, {seeds} seed(s)", found)
+    def train(cell: Cell, folder: Path) -> RunResult:
+        fanout = sampled.get(cell.contestant.name)
+        if fanout is None:
+            return launch_cell(cell, folder)
+        return train_mini_batches(cell, fanout=fanout, batch_size=batch_size)
+
+    settings = {**SETTINGS, "epochs": epochs, "evaluate_every": 5}
+    with tempfile.TemporaryDirectory(prefix="gnnqlab-") as folder:
+        found = train_each(
+            dict.fromkeys(["full graph", *sampled], "vanilla"),
+            graphs=[find_graph(graph or "amazon_computers") or graph or "digits"],
+            models=[settings.pop("model")],
+            workers=1,
+            seeds=seeds,
+            folder=folder,
+            train=train,
+            **settings,
+        )
+    ((case, trained),) = found.items()
+    shape = f"{case.model} {settings['layers']} x {settings['hidden']}"
+    scores = {name: scores_of(trainings) for name, trainings in trained.items()}
+    return table(f"{case.graph}, {shape}, {epochs} epochs, {seeds} seed(s)", scores)
 
 
 def table(case: str, found: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
@@ -77,24 +83,5 @@ def table(case: str, found: Mapping[str, Sequence[float]]) -> list[dict[str, Any
         >>> [(row["figure"], round(row["points"], 1)) for row in table("made up", found)]
         [('fan-out 5: test score, -2.50 ± 6.35 points', -2.5)]
     """
-    whole = statistics.fmean(found["full graph"])
-    rows = []
-    for name, scores in found.items():
-        if name == "full graph":
-            continue
-        difference, mean = paired(scores, found["full graph"]), statistics.fmean(scores)
-        what = f"{name}: test score, {difference}"
-        compared = row(case, what, 100 * mean, "%", "full graph", 100 * whole, mean / whole)
-        rows.append({**compared, "points": difference.points, "half_interval": difference.half})
-    return rows
-
-
-def _full_graph(config: Any) -> float:
-    from benchmarks.engine.in_turn import train_in_turn
-
-    (score,) = (_score(run.summary) for run in train_in_turn([config]))  # read before its folder goes
-    return score
-
-
-def _score(summary: Mapping[str, Any]) -> float:
-    return float(summary.get("test_accuracy") or summary.get("test_f1_micro") or 0.0)
+    names = [name for name in found if name != "full graph"]
+    return [score_row(case, name, found[name], "full graph", found["full graph"]) for name in names]

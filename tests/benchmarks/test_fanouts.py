@@ -29,4 +29,4 @@ def test_every_fan_out_of_the_table_learns(capsys: pytest.CaptureFixture[str]) -
     rows = fanouts(graph="digits", seeds=1, epochs=6, batch_size=128)
     assert [row["figure"].partition(":")[0] for row in rows] == [f"fan-out {fanout}" for fanout in FANOUTS]
     assert all(row["value"] > 80 and row["rival_value"] > 20 for row in rows)  # six steps, or six times six
-    assert "seed 0: full graph " in capsys.readouterr().err
+    assert "4 of 4: digits, graphsage, 1 workers, seed 0, fan-out 15" in capsys.readouterr().err
