@@ -76,7 +76,7 @@ from gnnqlab.partition.streamed import HDRF as HDRF
 from gnnqlab.partition.streamed import RandomEdges as RandomEdges
 from gnnqlab.results import bench_results as bench_results
 from gnnqlab.simulation.simulate import simulate as simulate
-from gnnqlab.study import Study as Study
+from gnnqlab.study.study import Study as Study
 from gnnqlab.systems import SYSTEMS as SYSTEMS
 from gnnqlab.systems.exact_at import exact_at as exact_at
 from gnnqlab.systems.system import System as System
