@@ -129,8 +129,6 @@ class Evenly:
 class InStep:
     """Schedule without the base class, nor has what it builds one."""
 
-    lag = 0
-
     def build(self):
         return _Steps()
 

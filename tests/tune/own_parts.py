@@ -11,7 +11,7 @@ from gnnqlab.bits import Fixed
 from gnnqlab.bits.policy import Rows, Steered
 from gnnqlab.bits.row import two_parameters
 from gnnqlab.compute import Float32Products
-from gnnqlab.exchange.schedules.schedule import Overlapped, Synchronous
+from gnnqlab.exchange.schedules.schedule import Overlapped, Schedule, Synchronous
 from gnnqlab.message.codecs.codec import Stochastic
 from gnnqlab.message.wire import Layout, lay_out
 from gnnqlab.seat import Seat
@@ -69,10 +69,11 @@ class HalfHidden(Overlapped):
 
 
 @dataclass(frozen=True)
-class Mute(Synchronous):
+class Mute(Schedule):
     """Schedule that says nothing."""
 
-    exposed: ClassVar[None] = None  # type: ignore[assignment]
+    def build(self) -> Synchronous:
+        return Synchronous()
 
 
 @dataclass(frozen=True)

@@ -87,9 +87,9 @@ class Runner(Running, ABC):
 class Schedule(AxisPart, ABC):
     """Base class of recipe parts of the axis."""
 
-    required: ClassVar[tuple[tuple[str, ...], ...]] = (("lag", "build"),)
-    lag: ClassVar[int]
-    """Epochs between the post of a row and its use, at most."""
+    required: ClassVar[tuple[tuple[str, ...], ...]] = (("build",),)
+    lag: ClassVar[int] = 0
+    """Epochs between the post of a row and its use, at most; ``System`` and exchanges read it."""
     computes_after: ClassVar[bool] = False
     """Whether nothing is computed while rows travel; quantized products read it."""
     in_turn: ClassVar[bool] = False
@@ -140,8 +140,6 @@ def runner_of(schedule: Schedule) -> Runner:
 
 
 class _Stateless(Schedule, Runner):
-    lag: ClassVar[int] = 0
-
     def build(self) -> Self:
         return self
 

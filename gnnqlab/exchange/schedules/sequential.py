@@ -27,7 +27,6 @@ class Sequential(Schedule, Runner):
     that attention fetches its rows twice.
     """
 
-    lag: ClassVar[int] = 0
     in_turn: ClassVar[bool] = True
     needs_every_row: ClassVar[str] = "the rows of a turn are cut out of the whole halo once"
     """Why a sampler cannot leave rows out."""
