@@ -14,9 +14,10 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from benchmarks.engine.graphs import find_graph
+from benchmarks.engine.graphs import find_graphs
 from benchmarks.engine.paired import counted, paired
 from benchmarks.engine.rows import row
+from benchmarks.engine.trained import scores_of, train_each, train_here
 from benchmarks.kernels.pinned import interleaved, median, run_each, spread
 from benchmarks.studies.accuracy import BESIDE
 from gnnqlab.course.experiments.kept_bytes import PURPOSES, by_purpose
@@ -43,6 +44,7 @@ def exact(
     epochs: int = EPOCHS,
     seeds: int = 3,
     first_seed: int = 0,
+    trainings: str = "runs/bench-exact",
 ) -> list[dict[str, Any]]:
     """Measure float32 beside codes.
 
@@ -52,6 +54,7 @@ def exact(
         models: names.
         epochs, seeds: of the trainings whose test scores are compared; no seed, no scores.
         first_seed: of the first of them.
+        trainings: folder in which each of these is kept; those that stand there are not repeated.
 
     Returns:
         Rows as :func:`benchmarks.registry.measure` describes them.
@@ -61,12 +64,13 @@ def exact(
     """
     if repeats < 1 or epochs < 1 or seeds < 0 or not models:
         raise ValueError(f"repeats and epochs must be at least 1, seeds 0, got {repeats}, {epochs} and {seeds}")
-    if graph is None:
-        found = [path for name in GRAPHS if (path := find_graph(name)) is not None] or ["digits"]
-    else:
-        found = [find_graph(graph) or graph]
-    chosen = range(first_seed, first_seed + seeds)
-    return [each for source in found for model in models for each in _rows(source, model, repeats, epochs, chosen)]
+    sources, chosen = find_graphs(graph, GRAPHS, between=";"), range(first_seed, first_seed + seeds)
+    return [
+        each
+        for source in sources
+        for model in models
+        for each in _rows(source, model, repeats, epochs, chosen, trainings)
+    ]
 
 
 def measure_peak(source: str, model: str, settings: dict[str, Any] | None) -> list[dict[str, Any]]:
@@ -85,7 +89,7 @@ def measure_peak(source: str, model: str, settings: dict[str, Any] | None) -> li
     return [{"bytes": _resident("VmHWM") - before}]
 
 
-def _rows(source: str, model: str, repeats: int, epochs: int, seeds: range) -> list[dict[str, Any]]:
+def _rows(source: str, model: str, repeats: int, epochs: int, seeds: range, trainings: str) -> list[dict[str, Any]]:
     import torch
 
     from gnnqlab.graph import load
@@ -99,10 +103,7 @@ def _rows(source: str, model: str, repeats: int, epochs: int, seeds: range) -> l
         name: run_each(__name__ + ":measure_peak", threads=(1,), source=source, model=model, settings=settings)[0]
         for name, settings in _contestants().items()
     }
-    scores = {
-        name: [_score(loaded, model, settings, seed, epochs) for seed in seeds]
-        for name, settings in _contestants().items()
-    }
+    scores = _scores(loaded, source, model, epochs, seeds, trainings) if seeds else {}
     rows, base = [], "float32"
     for name in SETTINGS:
         case = f"{Path(source).stem}, {model} {LAYERS} x {HIDDEN}, {name}"
@@ -119,9 +120,10 @@ def _rows(source: str, model: str, repeats: int, epochs: int, seeds: range) -> l
         figure = f"epoch, {torch.get_num_threads()} thread(s) ({spread(of)}; rival {spread(beside)})"
         rows.append(row(case, figure, median(of), "s", base, median(beside), median(beside) / median(of)))
         if seeds:
-            difference = paired(scores[name], scores[base])
+            figure = (
+                f"test score, {epochs} epochs, {counted(len(seeds), seeds.start)}, {paired(scores[name], scores[base])}"
+            )
             means = [100 * statistics.fmean(scores[which]) for which in (name, base)]
-            figure = f"test score, {epochs} epochs, {counted(len(seeds), seeds.start)}, {difference}"
             rows.append(row(case, figure, means[0], "%", base, means[1], means[0] / means[1]))
     return rows
 
@@ -157,11 +159,23 @@ def _epoch(trainer: Any, number: Any) -> Any:
     return lambda: trainer.epoch(number())
 
 
-def _score(graph: Any, model: str, settings: dict[str, Any] | None, seed: int, epochs: int) -> float:
-    trainer = _trainer(graph, model, settings, seed)
-    for epoch in range(epochs):
-        trainer.epoch(epoch)
-    return float(trainer.evaluate(epochs).test)
+def _scores(graph: Any, source: str, model: str, epochs: int, seeds: range, trainings: str) -> dict[str, list[float]]:
+    """Return the test scores after the last epoch, by contestant."""
+    contestants = _contestants()
+    (found,) = train_each(
+        dict.fromkeys(contestants, "vanilla"),
+        graphs=[source],
+        models=[_shape(model)],
+        workers=1,
+        seeds=len(seeds),
+        first_seed=seeds.start,
+        folder=trainings,
+        train=lambda cell, _: train_here(_trainer(graph, model, contestants[cell.contestant.name], cell.seed), cell),
+        epochs=epochs,
+        evaluate_every=0,
+        lr=BESIDE["lr"],
+    ).values()
+    return {name: scores_of(each) for name, each in found.items()}
 
 
 def _resident(field: str) -> int:

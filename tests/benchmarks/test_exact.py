@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from benchmarks.registry import measure
 from benchmarks.studies import exact as bench
 
 
-def test_one_graph_has_bytes_by_purpose_peak_time_and_scores(monkeypatch) -> None:
+def test_one_graph_has_bytes_by_purpose_peak_time_and_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "run_each", lambda function, *, threads, **arguments: [{"bytes": 1}])
     monkeypatch.setattr(bench, "SETTINGS", {"2 bits": {"bits": 2}})
-    rows = measure("exact", repeats=1, graph="sbm:300,3,10", epochs=2, seeds=2)["rows"]
+    asked = {"graph": "sbm:300,3,10", "epochs": 2, "seeds": 2, "trainings": str(tmp_path)}
+    rows = measure("exact", repeats=1, **asked)["rows"]
     kept = {
         row["figure"].split(": ")[1]: row for row in rows if row["figure"].startswith("kept for the backward pass:")
     }
