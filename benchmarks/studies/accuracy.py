@@ -14,16 +14,15 @@ neighbours are remote, over twelve seeds: :mod:`benchmarks.studies.codec_trainin
 
 from __future__ import annotations
 
-import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import find_graph
-from benchmarks.engine.paired import LEAST_POINTS, counted, paired
+from benchmarks.engine.paired import LEAST_POINTS, counted, paired, score_row
 from benchmarks.engine.rows import row
-from benchmarks.engine.trained import mean_of, train_each
+from benchmarks.engine.trained import mean_of, scores_of, train_each
 
 if TYPE_CHECKING:
     from gnnqlab.study import RunResult
@@ -221,26 +220,15 @@ def _compared(
     within: float | None = None,
     order: bool = False,
 ) -> dict[str, Any]:
-    ours, theirs = [one.score for one in found[name]], [one.score for one in found[rival]]
+    ours, theirs = scores_of(found[name]), scores_of(found[rival])
     difference = paired(ours, theirs)
-    ratio = (
-        within / max(abs(difference.points), LEAST_POINTS)
-        if within
-        else statistics.fmean(ours) / statistics.fmean(theirs)
-    )
-    what = f"{name}: test score, {difference}"
-    if not difference.certain:
-        what += ", within chance" if rival != "vanilla" else ""
-    elif rival == "vanilla":
-        what += ", a loss" if difference.points < 0 else ", a gain"
-    return {
-        **row(
-            case, what, 100 * statistics.fmean(ours), "%", rival, 100 * statistics.fmean(theirs), ratio,
-            1.0 if within or order else None,
-        ),
-        "points": difference.points,
-        "half_interval": difference.half,
-    }  # fmt: skip
+    if difference.certain:
+        more = "" if rival != "vanilla" else ", a loss" if difference.points < 0 else ", a gain"
+    else:
+        more = "" if rival == "vanilla" else ", within chance"
+    ratio = within / max(abs(difference.points), LEAST_POINTS) if within else None
+    goal = 1.0 if within or order else None
+    return score_row(case, name, ours, rival, theirs, ratio=ratio, goal=goal, more=more)
 
 
 def _graphs() -> tuple[str, str]:

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import find_graphs
-from benchmarks.engine.paired import LEAST_POINTS, counted, half_interval, paired
+from benchmarks.engine.paired import LEAST_POINTS, counted, half_interval, paired, score_row
 from benchmarks.engine.rows import row
-from benchmarks.engine.trained import mean_of, train_each
+from benchmarks.engine.trained import mean_of, scores_of, train_each
 from gnnqlab.study.result import MARGIN
 
 if TYPE_CHECKING:
@@ -134,22 +134,13 @@ def compared(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[s
         found: trainings by line, the same seeds in the same order; ``vanilla`` among them.
     """
     vanilla, rows = found["vanilla"], []
-    theirs = 100 * statistics.fmean(one.score for one in vanilla)
     for name, trainings in found.items():
         if name == "vanilla":
             continue
-        difference = paired([one.score for one in trainings], [one.score for one in vanilla])
-        ours = 100 * statistics.fmean(one.score for one in trainings)
-        figure = f"{name}: test score, {difference}"
-        rows.append(
-            {
-                **row(case, figure, ours, "%", "vanilla", theirs, None),
-                "points": difference.points,
-                "half_interval": difference.half,
-            }
-        )
+        ours, theirs = scores_of(trainings), scores_of(vanilla)
+        rows.append({**score_row(case, name, ours, "vanilla", theirs), "ratio": None})
         if name == "1-bit-r":
-            lost = difference.loss_at_most
+            lost = paired(ours, theirs).loss_at_most
             figure = f"{name}: points of test score lost at most (95 %)"
             rows.append(row(case, figure, lost, "points", "allowed", POINTS, POINTS / max(lost, LEAST_POINTS), 1.0))
         bits = mean_of(trainings, "bits")

@@ -12,13 +12,12 @@ default have others: seconds are those of a planted partition with 256 normal fe
 from __future__ import annotations
 
 import os
-import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.engine.paired import counted, paired
+from benchmarks.engine.paired import counted, score_row
 from benchmarks.engine.rows import row
 
 if TYPE_CHECKING:
@@ -192,11 +191,5 @@ def score_rows(case: str, found: Sequence[Found]) -> list[dict[str, Any]]:
     for each in sorted(found, key=lambda each: each.seed):
         assert each.score is not None
         scores.setdefault(each.name, []).append(each.score)
-    exact = statistics.fmean(scores[FLOAT32])
-    rows = []
-    for name in (name for name in scores if name != FLOAT32):
-        difference, mean = paired(scores[name], scores[FLOAT32]), statistics.fmean(scores[name])
-        said = f"{name}: test score, {difference}"
-        compared = row(case, said, 100 * mean, "%", FLOAT32, 100 * exact, mean / exact)
-        rows.append({**compared, "points": difference.points, "half_interval": difference.half})
-    return rows
+    compared = [name for name in scores if name != FLOAT32]
+    return [score_row(case, name, scores[name], FLOAT32, scores[FLOAT32]) for name in compared]
