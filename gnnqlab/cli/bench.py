@@ -89,8 +89,8 @@ class Bench:
     """Folder of kept tables; default: the package's own, gnnqlab/results. With results: which folder to show."""
     trainings: str | None = None
     """systems: folder in which each training is kept, and found again by the next call; default runs/bench-systems.
-    broadcasts, caches, codecs, precision, tango: the same, default runs/bench-broadcasts, runs/bench-caches,
-    runs/bench-codecs, runs/bench-precision, runs/bench-tango; int8: that of tango."""
+    accuracy, broadcasts, caches, cdfgnn, codecs, exact, precision, tango: the same, default runs/bench-accuracy and so
+    on; int8: that of tango."""
     page: Path | None = None
     """results: write all kept tables as one page of Markdown there."""
     readme: Path | None = None

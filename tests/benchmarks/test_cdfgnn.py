@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from benchmarks.registry import BENCHES
-from benchmarks.studies.cdfgnn import Outcome, cdfgnn, lines, table
+from benchmarks.studies.cdfgnn import cdfgnn, lines, table
+from gnnqlab.study import RunResult
 
 
 def test_seconds_stand_beside_the_baseline_and_scores_beside_the_whole_graph() -> None:
-    def of(score: float, **seconds: float) -> list[Outcome]:
-        return [Outcome(score=score, **seconds), Outcome(score=score + 0.01, **seconds)]
+    def of(score: float, **seconds: float) -> list[RunResult]:
+        return [RunResult(score=score, **seconds), RunResult(score=score + 0.01, **seconds)]
 
     found = {
         "full batch": of(0.90),
         "mini-batch": of(0.80),
-        "baseline": of(0.90, computation_s=1.0, communication_s=4.0, gradients_s=0.5, training_s=9.0, megabytes=8.0),
-        "both": of(0.91, computation_s=1.0, communication_s=1.0, gradients_s=0.5, training_s=6.0, megabytes=1.0),
+        "baseline": of(0.90, computation_s=1.0, communication_s=4.0, gradients_s=0.5, train_s=9.0, bytes_sent=8e6),
+        "both": of(0.91, computation_s=1.0, communication_s=1.0, gradients_s=0.5, train_s=6.0, bytes_sent=1e6),
     }
     rows = {row["figure"]: row for row in table("made up", found)}
     assert rows["both: communication of an epoch"]["ratio"] == 4.0 and rows["both: sent an epoch"]["ratio"] == 8.0
@@ -52,9 +55,10 @@ def test_lines_differ_in_cache_and_codec_alone() -> None:
 
 
 @pytest.mark.slow
-def test_all_lines_are_trained(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_lines_are_trained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert BENCHES["cdfgnn"] == "benchmarks.studies.cdfgnn"
-    rows = {row["figure"].partition(",")[0]: row for row in cdfgnn(graph="sbm:80,3,6", seeds=1, epochs=6)}
+    found = cdfgnn(graph="sbm:80,3,6", seeds=1, epochs=6, trainings=str(tmp_path))
+    rows = {row["figure"].partition(",")[0]: row for row in found}
     sent = {name: rows[f"{name}: sent an epoch"]["value"] for name in lines()}
     assert sent["both"] < sent["quantize"] < sent["baseline"] and sent["cache"] < sent["baseline"]
     for name in lines():
