@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.engine.training import Training, read_training
+from gnnqlab.study.result import RunResult, read_result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +62,7 @@ class Measured:
     """Every settled epoch, as the slowest worker saw it."""
     links_s: tuple[float, ...] = ()
     """What the bytes of each of these take at that rate."""
-    training: Training | None = None
+    training: RunResult | None = None
     """The whole of it, from its first epoch to its score; none of a run without messages, which learns nothing."""
     wire_itself: float = float("nan")
     """Wire time over bytes by the rate where the receiver was there first (:func:`wire_itself`)."""
@@ -114,7 +114,7 @@ def measure_run(config: RunConfig, *, alone: bool = False) -> Measured:
     with tempfile.TemporaryDirectory(prefix="gnnqlab-") as root:
         with launch(config, root=root, fit=fit) as run:  # the end of the block waits until the machine is quiet again
             measured = _measured(run.wait(), config)
-            return measured if alone else replace(measured, training=read_training(run))
+            return measured if alone else replace(measured, training=read_result(run))
 
 
 def _measured(run: Any, config: RunConfig) -> Measured:

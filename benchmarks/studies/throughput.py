@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.link_run import ALONE, Measured, measure_in_turn, measure_run, usual_graph
 from benchmarks.engine.rows import row
-from benchmarks.engine.training import mean_of
-from gnnqlab.lab.training.target import MARGIN
+from benchmarks.engine.trained import mean_of
+from gnnqlab.study.result import MARGIN
 from gnnqlab.systems.services import GRADIENTS, with_every_service
 
 if TYPE_CHECKING:

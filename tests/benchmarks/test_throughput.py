@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from benchmarks.engine.link_run import ALONE, Measured
-from benchmarks.engine.training import Training
 from benchmarks.studies.throughput import CONTESTANTS, UNLINKED, throughput
 from benchmarks.studies.throughput import table as table_of
+from gnnqlab.study import RunResult
 
 VANILLA = Measured(
     epoch_s=16.0, comm_s=15.0, quant_s=0.0, compute_s=1.0, assign_s=0.0, bytes_sent=2800, wire=1.0, label="x",
@@ -97,11 +97,11 @@ def test_contestants_of_every_kind_train() -> None:
 
 def test_a_system_that_decides_is_told_by_the_trainings_that_were_timed() -> None:
     """Quick first epochs and slow later ones, and a score that came from both."""
-    quick_then_slow = Training(
+    quick_then_slow = RunResult(
         score=0.88, bits=5.0, stale=0.4, epochs=8, epochs_s=(1.0,) * 4 + (3.0,) * 4,
         curve=((4, 4.0, 0.80), (8, 16.0, 0.90)), train_s=16.0,
     )  # fmt: skip
-    alike = Training(score=0.89, bits=32.0, stale=0.0, epochs=8, curve=((4, 0.4, 0.85), (8, 0.8, 0.90)))
+    alike = RunResult(score=0.89, bits=32.0, stale=0.0, epochs=8, curve=((4, 0.4, 0.85), (8, 0.8, 0.90)))
     vanilla = dataclasses.replace(VANILLA, epochs_s=(16.0, 16.0))
     sylvie = dataclasses.replace(VANILLA, epochs_s=(2.0,), links_s=(1.0,), training=quick_then_slow)
     unlinked = dataclasses.replace(VANILLA, training=alike)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import gnnqlab as gq
-from benchmarks.engine.in_turn import train_in_turn
 from gnnqlab.systems import vanilla
 
 if TYPE_CHECKING:
@@ -16,14 +15,13 @@ if TYPE_CHECKING:
 SHAPE = {"layers": 2, "hidden": 8, "epochs": 6, "workers": 2, "timeline_every": 0}
 
 
-def trained(cache: object | None) -> Iterator[DataFrame]:
+def trained(cache: object | None, folder: Path) -> DataFrame:
     system = replace(vanilla(), partition=gq.Random(), **({} if cache is None else {"cache": cache}))
-    for run in train_in_turn([gq.configure("digits", system=system, **SHAPE)]):
-        yield run.cache
+    return gq.launch("digits", system=system, out=folder, wait=True, **SHAPE).cache
 
 
-def test_rows_by_layer_and_epsilon_are_recorded() -> None:
-    [frame] = trained(gq.AdaptiveCache(epsilon=0.1))
+def test_rows_by_layer_and_epsilon_are_recorded(tmp_path: Path) -> None:
+    frame = trained(gq.AdaptiveCache(epsilon=0.1), tmp_path)
     assert len(frame) == 6 * 2 * 4, "an epoch, a worker, two layers there and back"
     first = frame[frame["epoch"] == 0]
     assert (first["rows_sent"] == first["rows_offered"]).all(), "nothing is held before the first epoch"
@@ -35,8 +33,8 @@ def test_rows_by_layer_and_epsilon_are_recorded() -> None:
     assert frame.groupby("epoch")["epsilon"].nunique().eq(1).all(), "all places go by one threshold"
 
 
-def test_another_cache_has_no_epsilon_and_none_has_no_rows() -> None:
-    [frame] = trained(gq.Unchanged(tolerance=0.1))
+def test_another_cache_has_no_epsilon_and_none_has_no_rows(tmp_path: Path) -> None:
+    frame = trained(gq.Unchanged(tolerance=0.1), tmp_path)
     assert frame["epsilon"].isna().all() and frame["rows_sent"].sum() < frame["rows_offered"].sum()
-    [none] = trained(None)
+    none = trained(None, tmp_path)
     assert none.empty
