@@ -81,6 +81,7 @@ _HOMES = {
     "UniformRandom": "gnnqlab.bits",
     "autotune": "gnnqlab.tune.autotune",
     "bench_results": "gnnqlab.results",
+    "charts": "gnnqlab.lab.figures.charts",
     "cleanup": "gnnqlab.launch",
     "compare": "gnnqlab.lab.training",
     "configure": "gnnqlab.train.config.configure",
@@ -124,8 +125,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{near(name, __all__)}")
     home = importlib.import_module(_HOMES[name])
-    # A room with a verb of its own name (partition, launch) is a module that can be called.
-    value = home if home.__name__ == f"{__name__}.{name}" else getattr(home, name)
+    # A room with a verb of its own name (partition, launch) is a module that can be called; charts are a module too.
+    value = home if home.__name__ == f"{__name__}.{name}" or name == "charts" else getattr(home, name)
     globals()[name] = value
     return value
 

@@ -33,6 +33,7 @@ from gnnqlab.graph.convert_scipy import from_scipy as from_scipy
 from gnnqlab.graph.graph import Graph as Graph
 from gnnqlab.graph.sources.catalogue import load as load
 from gnnqlab.graph.sources.tables import from_tables as from_tables
+from gnnqlab.lab.figures import charts as charts
 from gnnqlab.lab.figures.graph_map import draw as draw
 from gnnqlab.lab.training.compare import compare as compare
 from gnnqlab.lab.training.critical_path import critical_path as critical_path

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["log_ticks", "name_powers", "power_texts"]
+__all__ = ["log_ticks", "name_powers", "power_texts", "value_ticks"]
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _FEW_DECADES, _MOST_LABELS = 2.4, 7
@@ -57,6 +57,23 @@ def log_ticks(low: float, high: float) -> list[float]:
     marks = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
     below, above = [mark for mark in marks if mark < low][-1:], [mark for mark in marks if mark > high][:1]
     return below + [mark for mark in marks if low <= mark <= high] + above
+
+
+def value_ticks(values: Sequence[Any], *, log: bool = True, most: int = 12) -> dict[str, Any]:
+    """Return the settings of an axis whose ticks are the values themselves, such as numbers of workers.
+
+    Args:
+        values: in any order, also more than once.
+        log: whether the axis is logarithmic.
+        most: ticks; of more values every second, third ... one has a tick.
+
+    Example:
+        >>> value_ticks([4, 1, 2])
+        {'type': 'log', 'tickvals': [1, 2, 4], 'ticktext': ['1', '2', '4'], 'tickangle': 0}
+    """
+    each = sorted(set(values))
+    each = each[:: -(-len(each) // most)]
+    return {"type": "log" if log else "linear", "tickvals": each, "ticktext": [f"{v:g}" for v in each], "tickangle": 0}
 
 
 def name_powers(figure: Figure) -> None:

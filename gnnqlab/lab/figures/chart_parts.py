@@ -1,0 +1,194 @@
+"""Parts that all charts share: series of a table, styles in words, text under the mouse, and the finished page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+
+from gnnqlab.lab.figures.theme import OKABE_ITO, Style, finish, template
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from plotly.graph_objects import Figure
+
+__all__ = [
+    "STYLES", "Axis", "Page", "Series", "Styles", "begin_chart", "end_chart", "hover_of", "panel_axis",
+    "panel_reference", "series_of", "styled",
+]  # fmt: skip
+
+STYLES = (
+    "blue solid circle", "vermillion dash square", "green dot diamond", "orange dashdot triangle-up",
+    "purple longdash x", "sky solid star", "grey dash cross",
+)  # fmt: skip
+"""Colour, dash and marker of the series of a chart in their order; bars take the colours."""
+_PATTERNS = ("", "/", "x", ".", "\\", "-", "+")
+_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+
+Styles = Mapping[Any, Any] | Callable[[str], Style] | Sequence[str]
+"""By column, value or name of a series, or in their order: ``"blue dash square"``, of a bar ``"blue /"``."""
+Axis = str | Mapping[str, Any]
+"""The title of an axis with its unit, or Plotly's settings of it with ``title_text`` among them."""
+
+
+class Page(TypedDict, total=False):
+    """Settings of a figure as a whole."""
+
+    title: str
+    caption: str
+    dark: bool
+    height: int
+    legend_rows: int
+    legend_below: bool
+
+
+class Series(NamedTuple):
+    """One line, cloud of points or set of bars: its key, its name, its values, and its rows of the table."""
+
+    key: Any
+    name: str
+    x: list[Any]
+    y: list[Any]
+    rows: DataFrame
+
+
+def begin_chart(
+    frame: DataFrame, x: str | None, y: Any, x_axis: Axis, y_axis: Axis, figure: Figure | None
+) -> tuple[Figure, dict[str, Any], dict[str, Any]]:
+    """Return the figure to draw on and the settings of both axes; a new one's titles are columns with their units."""
+    import plotly.graph_objects as go
+
+    units = frame.attrs.get("units", {})
+
+    def settings(axis: Axis, column: Any) -> dict[str, Any]:
+        found = {"title_text": axis} if isinstance(axis, str) else dict(axis)
+        if not found.get("title_text"):
+            found.pop("title_text", None)
+            if figure is None and isinstance(column, str):
+                found["title_text"] = f"{column} ({units[column]})" if column in units else column
+        return found
+
+    along = frame.index.name if x is None else x
+    return go.Figure() if figure is None else figure, settings(x_axis, along), settings(y_axis, y)
+
+
+def series_of(
+    frame: DataFrame, x: str | None, y: str | Sequence[str] | Mapping[Any, str], by: str | None, names: Any
+) -> Iterator[Series]:
+    """Yield the series of a table: one a column of ``y``, or one a value of ``by``, in the order of the table."""
+    if by is None:
+        columns = {y: y} if isinstance(y, str) else y if isinstance(y, Mapping) else {name: str(name) for name in y}
+        for column, name in columns.items():
+            yield Series(column, name, (frame.index if x is None else frame[x]).tolist(), frame[column].tolist(), frame)
+        return
+    for key, rows in frame.groupby(by, sort=False, observed=True):
+        name = names.format(key) if isinstance(names, str) else str(names.get(key, key))
+        yield Series(key, name, (rows.index if x is None else rows[x]).tolist(), rows[y].tolist(), rows)
+
+
+def styled(
+    series: Iterator[Series], styles: Styles, *, bar: bool = False
+) -> Iterator[tuple[Series, tuple[str, str, str]]]:
+    """Yield each series with its colour, dash and marker; of a bar with its colour, nothing and its pattern."""
+    in_order = STYLES if callable(styles) or isinstance(styles, Mapping) else styles
+    for one, words, pattern in zip(series, cycle(in_order), cycle(_PATTERNS)):
+        style: Any = words
+        if callable(styles):
+            style = styles(one.name)
+        elif isinstance(styles, Mapping):
+            style = styles.get(one.key, styles.get(one.name, words))
+        if isinstance(style, Style):
+            yield one, (style.color, "" if bar else style.dash, "" if bar else style.symbol)
+            continue
+        first, *rest = style.split(" ")
+        color = OKABE_ITO.get(first, first)
+        if bar:
+            yield one, (color, "", pattern if style is words and styles is STYLES else "".join(rest))
+        else:
+            dash = next((word for word in rest if word in _DASHES), "solid")
+            yield one, (color, dash, next((word for word in rest if word not in _DASHES), "circle"))
+
+
+def hover_of(name: str, rows: DataFrame, details: str | None, words: str, *, extra: str = "") -> dict[str, Any]:
+    """Return the text under the mouse: the name, the values, and words of the table's own.
+
+    Args:
+        name: of the series.
+        rows: of the table.
+        details: column of further words; in place of ``%{customdata}``, or after the values.
+        words: with the values as Plotly has them.
+        extra: in the box beside, as Plotly has it.
+    """
+    if details is None:
+        return {"hovertemplate": f"{name}: {words}<extra>{extra}</extra>"}
+    more = "" if "customdata" in words else ", %{customdata}"
+    return {"customdata": rows[details].tolist(), "hovertemplate": f"{name}: {words}{more}<extra>{extra}</extra>"}
+
+
+def end_chart(
+    figure: Figure,
+    page: Page,
+    x_set: Mapping[str, Any] | None = None,
+    y_set: Mapping[str, Any] | None = None,
+    *,
+    log: str = "",
+    zero: str = "",
+    levels: Mapping[str, float] | None = None,
+) -> Figure:
+    """Set the axes, draw dotted lines at ``levels``, and finish the figure if it has a title.
+
+    Args:
+        figure: with its traces.
+        page: title, caption and the rest.
+        x_set, y_set: Plotly's settings of the axes.
+        log, zero: ``"x"``, ``"y"`` or both: axes that are logarithmic, and those that show zero.
+        levels: words -> height of a line.
+    """
+    for way, settings, update in (("x", x_set, figure.update_xaxes), ("y", y_set, figure.update_yaxes)):
+        update({
+            **({"type": "log"} if way in log else {}), **({"rangemode": "tozero"} if way in zero else {}),
+            **(settings or {}),
+        })  # fmt: skip
+    for words, level in (levels or {}).items():
+        figure.add_hline(y=level, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1.5})
+        if words:
+            figure.add_annotation(
+                text=words, x=1, xref="x domain", xanchor="right", yref="y", yanchor="bottom", showarrow=False,
+                y=level,
+            )  # fmt: skip
+    dark = page.get("dark", False)
+    figure.update_layout(template=template(dark=dark))
+    if "title" not in page:
+        return figure
+    title, height, rows = page["title"], page.get("height", 360), page.get("legend_rows", 1)
+    caption = page.get("caption") or _in_words(figure, title)
+    finish(figure, title=title, caption=caption, dark=dark, height=height, legend_rows=rows)
+    if page.get("legend_below"):
+        top = 76 if any(each.yref == "paper" for each in figure.layout.annotations) else 50
+        figure.update_layout(legend={"y": -60 / (height - 150), "yanchor": "top"}, margin={"t": top, "b": 100})
+    return figure
+
+
+def panel_axis(axis: Any, neighbour: Any) -> dict[str, Any]:
+    """Return the settings of a panel's axis, without a title that its neighbour has too."""
+    settings: dict[str, Any] = axis.to_plotly_json()
+    if neighbour and neighbour.title.text == axis.title.text:
+        settings.pop("title", None)
+    return settings
+
+
+def panel_reference(place: str | None, number: int) -> str:
+    """Return what a shape of a panel refers to: its own axis, whose place in the figure is another."""
+    way = (place or "x")[0]
+    return f"{way}{number + 1 if number else ''}{' domain' if place and 'domain' in place else ''}"
+
+
+def _in_words(figure: Figure, title: str) -> str:
+    """Say where each series begins and ends: the caption of a figure that was given none."""
+    ends = []
+    for trace in figure.data:
+        values = trace["x" if trace.orientation == "h" else "y"] or ()
+        known = [value for value in values if isinstance(value, int | float) and value == value]
+        if known and trace.name and trace.showlegend is not False:
+            ends.append(f"{trace.name} {known[0]:.4g} to {known[-1]:.4g}")
+    return f"{title}: {'; '.join(ends)}." if ends else f"{title}."

@@ -1,0 +1,392 @@
+"""Charts of a table: lines, points, bars and lanes of time in the look of every other figure, and panels of them.
+
+A table gives the series in one of two ways: ``y`` names one column for each series, or one column of values and ``by``
+the column that tells the series apart. Where ``frame.attrs["units"]`` has the unit of a column, its axis does too.
+A chart with a ``title`` is finished; one without is a part for :func:`panels`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
+from gnnqlab.lab.figures.bundle import show
+from gnnqlab.lab.figures.chart_parts import (
+    STYLES,
+    Axis,
+    Page,
+    Series,
+    Styles,
+    begin_chart,
+    end_chart,
+    hover_of,
+    panel_axis,
+    panel_reference,
+    series_of,
+    styled,
+)
+from gnnqlab.lab.figures.theme import hatched
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from plotly.graph_objects import Figure
+
+__all__ = ["add_slider", "bars", "lanes", "lines", "panels", "scatter", "show"]
+
+
+def lines(
+    frame: DataFrame,
+    *,
+    x: str | None = None,
+    y: str | Sequence[str] | Mapping[Any, str],
+    by: str | None = None,
+    names: Mapping[Any, str] | str = "{}",
+    styles: Styles = STYLES,
+    mode: str = "lines+markers",
+    shape: str = "linear",
+    size: int = 8,
+    opacity: float = 1.0,
+    error: str | Mapping[str, str] | None = None,
+    band: tuple[str, str] | None = None,
+    text: str | None = None,
+    details: str | None = None,
+    hover: str = "",
+    levels: Mapping[str, float] | None = None,
+    x_axis: Axis = "",
+    y_axis: Axis = "",
+    log: str = "",
+    zero: str = "",
+    figure: Figure | None = None,
+    **page: Unpack[Page],
+) -> Figure:
+    """Draw a line for each series.
+
+    Args:
+        frame: the table.
+        x: column along the page; by default the index.
+        y: column of values; or columns, one a series, with their names where it is a mapping.
+        by: column that tells the series of one column apart.
+        names: of the series by value of ``by``, or a pattern for it: ``"{} workers"``.
+        styles: colour, dash and marker of each series, such as ``"blue dash square"``; or a function of its name.
+        mode, shape, size, opacity: of lines and markers, as Plotly has them.
+        error: column of half the error bar; by column of ``y`` where only some have one.
+        band: columns of the lower and upper end of a shaded band.
+        text: column of words beside each point.
+        details: column of words that are shown under the mouse too.
+        hover: what is shown under the mouse after the name, as Plotly has it; by default both values.
+        levels: words -> where a dotted line crosses the page.
+        x_axis, y_axis: title with unit, or Plotly's settings.
+        log, zero: ``"x"``, ``"y"`` or both: axes that are logarithmic, and those that show zero.
+        figure: a chart to draw on.
+        page: ``title``, ``caption`` (in words, for a screen reader), ``dark``, ``height`` (pixels), ``legend_rows``,
+            ``legend_below`` (under the figure).
+
+    Returns:
+        The figure. On a logarithmic axis values that have no logarithm are left out.
+
+    Raises:
+        KeyError: if the table has no such column.
+
+    Example:
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"epoch": [0, 1], "loss": [2.0, 1.0]})
+        >>> table.attrs["units"] = {"loss": "nats"}
+        >>> figure = lines(table, x="epoch", y="loss", title="A descent")
+        >>> figure.layout.yaxis.title.text, figure.layout.meta["caption"]
+        ('loss (nats)', 'A descent: loss 2 to 1.')
+    """
+    figure, x_set, y_set = begin_chart(frame, x, y, x_axis, y_axis, figure)
+    logarithmic = "y" in log or "log" in (y_set.get("type"), figure.layout.yaxis.type)
+    values = hover or f"{_plain(y_set)} %{{y:.4g}}, {_plain(x_set)} %{{x}}"
+    for one, (color, dash, symbol) in styled(series_of(frame, x, y, by, names), styles):
+        y_drawn = [value if value is not None and value > 0 else None for value in one.y] if logarithmic else one.y
+        if band is not None:
+            _add_band(figure, one, band, color)
+        halves = error.get(one.key) if isinstance(error, Mapping) else error
+        edge = {"width": 2 if symbol.endswith("open") else 0, "color": color}
+        figure.add_scatter(
+            x=one.x,
+            y=y_drawn,
+            name=one.name,
+            mode=mode if text is None else f"{mode}+text",
+            line={"color": color, "dash": dash, "width": 2, "shape": shape} if "lines" in mode else None,
+            marker={"symbol": symbol, "size": size, "color": color, "line": edge} if "markers" in mode else None,
+            opacity=opacity,
+            error_y=None if halves is None else _error(one, halves),
+            text=None if text is None else one.rows[text].tolist(),
+            textposition=None if text is None else "top center",
+            **hover_of(one.name, one.rows, details, values),
+        )
+    return end_chart(figure, page, x_set, y_set, log=log, zero=zero, levels=levels)
+
+
+def scatter(frame: DataFrame, *, mode: str = "markers", **settings: Any) -> Figure:
+    """Draw a point for each row; takes the settings of :func:`lines`.
+
+    Example:
+        >>> import pandas as pd
+        >>> figure = scatter(pd.DataFrame({"error": [0.2, 0.1]}, index=[3, 9]), y="error", x_axis="degree")
+        >>> figure.data[0].mode, figure.layout.xaxis.title.text
+        ('markers', 'degree')
+    """
+    return lines(frame, mode=mode, **settings)
+
+
+def bars(
+    frame: DataFrame,
+    *,
+    x: str | None = None,
+    y: str | Sequence[str] | Mapping[Any, str],
+    by: str | None = None,
+    names: Mapping[Any, str] | str = "{}",
+    styles: Styles = STYLES,
+    stacked: bool = False,
+    horizontal: bool = False,
+    error: str | None = None,
+    text: str | Mapping[str, str] | None = None,
+    details: str | None = None,
+    hover: str = "",
+    levels: Mapping[str, float] | None = None,
+    x_axis: Axis = "",
+    y_axis: Axis = "",
+    log: str = "",
+    zero: str = "",
+    figure: Figure | None = None,
+    **page: Unpack[Page],
+) -> Figure:
+    """Draw bars beside or on each other, told apart by colour and pattern.
+
+    Args:
+        frame, x, y, by, names, error, details, hover, levels, x_axis, y_axis, log, zero, figure, page: as of
+            :func:`lines`; the values of ``x`` are words, of an index of two levels in groups.
+        styles: colour and pattern of each series, such as ``"blue /"``.
+        stacked: on each other.
+        horizontal: from left to right, the first row above; the axes are those of the page.
+        text: column of words at the end of each bar; by column of ``y`` where only some have one.
+
+    Example:
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"codes": [8, 4], "scales": [1, 1]}, index=["8 bits", "4 bits"])
+        >>> figure = bars(table, y=["codes", "scales"], stacked=True, title="Bytes of a row", y_axis="bytes")
+        >>> figure.layout.barmode, [bar.name for bar in figure.data]
+        ('stack', ['codes', 'scales'])
+    """
+    words, amounts = (y_axis, x_axis) if horizontal else (x_axis, y_axis)
+    figure, word_set, amount_set = begin_chart(frame, x, y, words, amounts, figure)
+    nested = x is None and frame.index.nlevels > 1
+    kind = {} if nested else {"type": "category"}
+    word_set = {**kind, **({"autorange": "reversed"} if horizontal else {}), **word_set}
+    numbers = word_set.get("type") == "linear"
+    values = hover or f"%{{{'y' if horizontal else 'x'}}}, {_plain(amount_set)} %{{{'x' if horizontal else 'y'}:.4g}}"
+    for one, (color, _, pattern) in styled(series_of(frame, x, y, by, names), styles, bar=True):
+        labels = list(map(list, zip(*one.x))) if nested else [value if numbers else str(value) for value in one.x]
+        halves = None if error is None else _error(one, error)
+        at_end = text.get(one.key) if isinstance(text, Mapping) else text
+        figure.add_bar(
+            **({"x": one.y, "y": labels, "error_x": halves} if horizontal else {"x": labels, "y": one.y}),
+            **({"orientation": "h"} if horizontal else {"error_y": halves}),
+            name=one.name,
+            marker=hatched(color, pattern),
+            text=None if at_end is None else one.rows[at_end].tolist(),
+            textposition=None if at_end is None else "outside",
+            **hover_of(one.name, one.rows, details, values),
+        )
+    figure.update_layout(barmode="stack" if stacked else "group")
+    x_set, y_set = (amount_set, word_set) if horizontal else (word_set, amount_set)
+    return end_chart(figure, page, x_set, y_set, log=log, zero=zero, levels=levels)
+
+
+def lanes(
+    frame: DataFrame,
+    *,
+    lane: str,
+    start: str,
+    end: str,
+    by: str,
+    names: Mapping[Any, str] | str = "{}",
+    styles: Styles = STYLES,
+    order: Sequence[Any] | None = None,
+    width: float = 0.8,
+    opacity: float = 1.0,
+    details: str | None = None,
+    hover: str = "%{x:.2f} ms from %{base:.2f} ms",
+    x_axis: Axis = "milliseconds",
+    y_axis: Axis = "",
+    figure: Figure | None = None,
+    **page: Unpack[Page],
+) -> Figure:
+    """Draw what happened when: a lane for each worker, a bar from start to end for each row of the table.
+
+    Args:
+        frame: a row a span of time.
+        lane: column of the lane that a row belongs to.
+        start, end: columns of when, in the unit of the axis.
+        by: column that says what happened; its values have a colour and a pattern each.
+        styles: of the values; where it is a mapping, in its order, and rows of other values are left out.
+        order: lanes from above to below.
+        width, opacity: of a bar; a width of 1 is all of a lane.
+        names, details, hover, x_axis, y_axis, figure, page: as of :func:`lines`.
+
+    Example:
+        >>> import pandas as pd
+        >>> spans = pd.DataFrame({"rank": [0, 1], "what": ["encode", "wait"], "from": [0.0, 1.0], "to": [1.0, 3.0]})
+        >>> figure = lanes(spans, lane="rank", start="from", end="to", by="what", title="An epoch")
+        >>> [(bar.name, list(bar.base), list(bar.x)) for bar in figure.data]
+        [('encode', [0.0], [1.0]), ('wait', [1.0], [2.0])]
+    """
+    new = figure is None
+    figure, y_set, x_set = begin_chart(frame, lane, end, y_axis or " ", x_axis, figure)
+    spans = list(series_of(frame, lane, end, by, names))
+    if isinstance(styles, Mapping):
+        ranks = {key: rank for rank, key in enumerate(styles)}
+        spans = sorted((one for one in spans if one.key in ranks), key=lambda one: ranks[one.key])
+    for one, (color, _, pattern) in styled(iter(spans), styles, bar=True):
+        starts = one.rows[start].tolist()
+        figure.add_bar(
+            x=[last - first for last, first in zip(one.y, starts, strict=True)],
+            base=starts,
+            y=one.x,
+            orientation="h",
+            width=width,
+            name=one.name,
+            marker=hatched(color, pattern, opacity=opacity),
+            **hover_of(one.name, one.rows, details, hover, extra="%{y}"),
+        )
+    figure.update_layout(barmode="overlay", legend={"traceorder": "normal"})
+    if new:
+        y_set = {"autorange": "reversed", "showgrid": False, **y_set}
+    if order is not None:
+        y_set = {"categoryorder": "array", "categoryarray": list(order), **y_set}
+    return end_chart(figure, page, x_set, {**y_set, "title_text": y_axis or None})
+
+
+def panels(
+    parts: Mapping[str, Figure | None] | Sequence[Figure | None],
+    *,
+    rows: int = 1,
+    share_x: bool | str = False,
+    share_y: bool | str = False,
+    gap: float | tuple[float, float] | None = None,
+    sizes: Sequence[float] | None = None,
+    **page: Unpack[Page],
+) -> Figure:
+    """Put charts beside or below each other, with one legend for all.
+
+    A title of an axis that the panel to the left, or below, has too is written once.
+
+    Args:
+        parts: charts, by their titles where they have some; ``None`` leaves a place empty.
+        rows: how many of them are below each other.
+        share_x, share_y: one scale for a column or row, or for ``"all"``.
+        gap: between two in a row, or in a column if there is one only, as a share of the figure; or both.
+        sizes: of the panels in a row, or of the rows if there is one column, as shares.
+        page: as of :func:`lines`.
+
+    Raises:
+        ValueError: if there is no chart.
+
+    Example:
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"loss": [2.0, 1.0], "score": [0.1, 0.9]})
+        >>> figure = panels([lines(table, y=name) for name in table], title="A training")
+        >>> [trace.xaxis for trace in figure.data], figure.layout.yaxis2.title.text
+        (['x', 'x2'], 'score')
+    """
+    from plotly.subplots import make_subplots
+
+    charts = list(parts.values() if isinstance(parts, Mapping) else parts)
+    if not any(chart is not None for chart in charts):
+        raise ValueError("panels need at least one chart, got none")
+    columns = -(-len(charts) // rows)
+    upright = columns == 1
+    both = gap if isinstance(gap, tuple) else (None, gap) if upright else (gap, None)
+    gaps = dict(zip(("horizontal_spacing", "vertical_spacing"), both))
+    figure = make_subplots(
+        rows=rows, cols=columns, shared_xaxes=share_x, shared_yaxes=share_y,
+        **gaps,
+        **({"subplot_titles": [t if parts[t] else "" for t in parts]} if isinstance(parts, Mapping) else {}),
+        **({"row_heights" if upright else "column_widths": list(sizes)} if sizes else {}),
+    )  # fmt: skip
+    shown: set[str] = set()
+    for number, chart in enumerate(charts):
+        if chart is None:
+            continue
+        row, column = divmod(number, columns)
+        at = {"row": row + 1, "col": column + 1}
+        for trace in chart.data:
+            group = trace.legendgroup or trace.name
+            first = bool(group) and group not in shown and trace.showlegend is not False
+            shown |= {group} if first else set()
+            figure.add_trace(trace.update(legendgroup=group, showlegend=first), **at)
+        left = charts[number - 1] if column else None
+        below = charts[number + columns] if row + 1 < rows and number + columns < len(charts) else None
+        figure.update_xaxes(panel_axis(chart.layout.xaxis, below and below.layout.xaxis), **at)
+        figure.update_yaxes(panel_axis(chart.layout.yaxis, left and left.layout.yaxis), **at)
+        # Beside an empty place an axis has its own numbers.
+        figure.update_xaxes({"showticklabels": True} if share_x and below is None else {}, **at)
+        figure.update_yaxes({"showticklabels": True} if share_y and left is None else {}, **at)
+        for add, several in (
+            (figure.add_shape, chart.layout.shapes),
+            (figure.add_annotation, chart.layout.annotations),
+        ):
+            for each in several:
+                add(each.update(xref=panel_reference(each.xref, number), yref=panel_reference(each.yref, number)))
+        figure.update_layout(
+            {key: chart.layout[key] for key in ("barmode", "bargap", "scattermode") if chart.layout[key]}
+        )
+    if len(shown) < 2:
+        figure.update_traces(showlegend=False)
+    end_chart(figure, page)
+    if "title" in page and isinstance(parts, Mapping) and len(shown) > 1 and not page.get("legend_below"):
+        room = figure.layout.height - figure.layout.margin.t - 60
+        figure.update_layout(legend={"y": 1 + 26 / room}, margin={"t": figure.layout.margin.t + 24})
+    return figure
+
+
+def add_slider(
+    figure: Figure,
+    steps: Mapping[Any, Mapping[str, list[Any]]],
+    *,
+    start: Any,
+    prefix: str,
+    traces: Sequence[int] | None = None,
+) -> Figure:
+    """Put a slider under a figure that exchanges values of its traces.
+
+    Args:
+        figure: finished; it gets room below.
+        steps: mark -> attribute -> its values, one for each of the traces.
+        start: the mark whose values are drawn.
+        prefix: of the mark in words.
+        traces: numbers of the traces; by default all.
+
+    Example:
+        >>> import pandas as pd
+        >>> figure = lines(pd.DataFrame({"loss": [2.0, 1.0]}), y="loss", title="A descent")
+        >>> steps = {lr: {"y": [[2.0, end]]} for lr, end in ((0.1, 1.0), (0.2, 0.5))}
+        >>> add_slider(figure, steps, start=0.1, prefix="lr = ").layout.sliders[0].steps[1].label
+        '0.2'
+    """
+    chosen = [] if traces is None else [list(traces)]
+    marks = [
+        {"label": str(mark), "method": "restyle", "args": [dict(values), *chosen]} for mark, values in steps.items()
+    ]
+    active = list(steps).index(start)
+    slider = {"steps": marks, "active": active, "currentvalue": {"prefix": prefix}, "pad": {"t": 55}}
+    return figure.update_layout(sliders=[slider], margin={"b": 125})
+
+
+def _plain(axis: Mapping[str, Any]) -> str:
+    return str(axis.get("title_text") or "").replace("<br>", " ")
+
+
+def _error(one: Series, column: str) -> dict[str, Any]:
+    return {"type": "data", "array": one.rows[column].tolist(), "thickness": 1.5}
+
+
+def _add_band(figure: Figure, one: Series, band: tuple[str, str], color: str) -> None:
+    low, high = (one.rows[column].tolist() for column in band)
+    figure.add_scatter(
+        x=one.x + one.x[::-1], y=high + low[::-1], fill="toself", fillcolor=color, opacity=0.2, mode="lines",
+        line={"width": 0}, hoverinfo="skip", showlegend=False, legendgroup=one.name, name=one.name,
+    )  # fmt: skip
