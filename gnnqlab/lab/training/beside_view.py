@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish, hatched
-from gnnqlab.lab.training.critical_view import LOOKS
+from gnnqlab.lab.figures.charts import lanes
+from gnnqlab.lab.training.critical_view import STYLES, WORDS
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -30,73 +30,34 @@ def draw_beside(
         dark: colours for a dark page.
     """
     import pandas as pd
-    import plotly.graph_objects as go
 
     ranks = sorted(set(sides[0][1]["rank"]))
-    lanes = {(rank, side): _LANES * row + side for row, rank in enumerate(ranks) for side in range(len(sides))}
-    parts, chain = [], []
+    places = {(rank, side): _LANES * row + side for row, rank in enumerate(ranks) for side in range(len(sides))}
+    parts = []
     for side, (label, timeline, segments) in enumerate(sides):
-        begin = timeline.loc[timeline["what"] != "transfer", "start_s"].min()
-        parts.append(
-            pd.DataFrame(
-                {
-                    "what": timeline["what"],
-                    "lane": [lanes[rank, side] for rank in timeline["rank"]],
-                    "start": (1e3 * (timeline["start_s"] - begin)).clip(lower=0.0),
-                    "end": (1e3 * (timeline["end_s"] - begin)).clip(lower=0.0),
-                    "said": [
-                        f"{label}, worker {rank}, layer {layer + 1}, {way}"
-                        for rank, layer, way in zip(
-                            timeline["rank"], timeline["layer"], timeline["direction"], strict=True
-                        )
-                    ],
-                }
-            )
+        spans = 1e3 * (timeline[["start_s", "end_s"]] - timeline.loc[timeline["what"] != "transfer", "start_s"].min())
+        where = zip(timeline["rank"], timeline["layer"], timeline["direction"], strict=True)
+        own = timeline[["rank", "what"]].assign(
+            said=[f"{label}, worker {rank}, layer {layer + 1}, {way}" for rank, layer, way in where],
+            start=spans["start_s"].clip(lower=0.0),
+            end=spans["end_s"].clip(lower=0.0),
         )
-        chain.append(segments.assign(lane=[lanes[rank, side] for rank in segments["worker"]]))
-    every, path = pd.concat(parts), pd.concat(chain)
-    figure = go.Figure()
-    for what, (name, color, shape) in LOOKS.items():
-        here = every[every["what"] == what]
-        if len(here):
-            figure.add_bar(
-                y=here["lane"].tolist(),
-                x=(here["end"] - here["start"]).tolist(),
-                base=here["start"].tolist(),
-                orientation="h",
-                width=0.56,
-                name=name,
-                marker=hatched(color, shape),
-                customdata=here["said"].tolist(),
-                hovertemplate=f"{name}: %{{x:.2f}} ms from %{{base:.2f}} ms<extra>%{{customdata}}</extra>",
-            )
+        chain = segments[["start (ms)", "end (ms)"]].set_axis(["start", "end"], axis=1)
+        chain = chain.assign(rank=segments["worker"], what="chain", said=f"{label}, critical path")
+        both = pd.concat([own, chain])
+        parts.append(both.assign(lane=[places[rank, side] for rank in both["rank"]]))
+    every = pd.concat(parts)
+    look: dict[str, Any] = {"start": "start", "end": "end", "lane": "lane", "by": "what", "details": "said"}
+    figure = lanes(every, names=WORDS, styles=STYLES, width=0.56, **look)
+    names = {lane: f"worker {rank}, {sides[side][0]}" for (rank, side), lane in places.items()}
+    ticks = {"tickvals": list(names), "ticktext": list(names.values()), "range": [max(names) + 0.7, -0.7]}
     ink = "#e6e8ea" if dark else "#1f2328"
-    way = every[every["what"] == "transfer"]
-    for name, color, lane, starts, ends in (
-        ("bytes under way", OKABE_ITO["grey"], way["lane"] - 0.37, way["start"], way["end"]),
-        ("critical path", ink, path["lane"] + 0.37, path["start (ms)"], path["end (ms)"]),
-    ):
-        figure.add_bar(
-            y=lane.tolist(),
-            x=(ends - starts).tolist(),
-            base=starts.tolist(),
-            orientation="h",
-            width=0.12,
-            name=name,
-            marker={"color": color, "line": {"width": 0}},
-            hovertemplate=f"{name}: %{{x:.2f}} ms from %{{base:.2f}} ms<extra></extra>",
-        )
-    height = 200 + 84 * len(ranks)
-    names = {lane: f"worker {rank}, {sides[side][0]}" for (rank, side), lane in lanes.items()}
-    figure.update_yaxes(
-        tickvals=list(names),
-        ticktext=list(names.values()),
-        range=[max(names) + 0.7, -0.7],
-        showgrid=False,
-    )
-    figure.update_xaxes(title_text="milliseconds since the epoch's first exchange began", rangemode="tozero")
-    title = f"An epoch of {sides[0][0]} beside one of {sides[1][0]}"
-    finish(figure, title=title, caption=words, dark=dark, height=height)
-    legend = {"traceorder": "normal", "y": -60 / (height - 150), "yanchor": "top"}
-    figure.update_layout(barmode="overlay", legend=legend, margin={"t": 50, "b": 100})
-    return Bundle(figure, table)
+    thin = every.assign(lane=every["lane"] + every["what"].map({"transfer": -0.37, "chain": 0.37}).fillna(0.0))
+    lanes(
+        thin, names={"transfer": "bytes under way", "chain": "critical path"}, width=0.12, figure=figure,
+        styles={"transfer": "grey", "chain": ink}, x_axis="milliseconds since the epoch's first exchange began",
+        y_axis=" ", title=f"An epoch of {sides[0][0]} beside one of {sides[1][0]}", caption=words, dark=dark,
+        height=200 + 84 * len(ranks), legend_below=True, **look,
+    )  # fmt: skip
+    figure.update_yaxes(autorange=None, title_text=None, **ticks)
+    return Bundle(figure.update_xaxes(rangemode="tozero"), table)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.charts import lines, panels
 from gnnqlab.lab.figures.frames import by_epoch
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 from gnnqlab.lab.training.snapshot import RunLike
 from gnnqlab.train.loop.scores import score_label
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 __all__ = ["CachedRun", "draw_cache", "sent_by_layer"]
-
-_COLORS = [OKABE_ITO[name] for name in ("blue", "vermillion", "green", "orange")]
 
 
 class CachedRun(RunLike, Protocol):
@@ -54,39 +52,34 @@ def draw_cache(run: CachedRun, *, label: str = "", dark: bool = False) -> Bundle
     Raises:
         ValueError: if the run has no cache.
     """
-    from plotly.subplots import make_subplots
-
     counts = run.cache
     if counts is None or counts.empty:
         name = label or run.summary["run"]
         raise ValueError(
             f'a run must have a cache to be drawn, got {name} without one; launch it with cache="adaptive"'
         )
-    shares = sent_by_layer(counts)
-    epsilon = counts.groupby("epoch")["epsilon"].first()
-    scores = by_epoch(run.records).dropna(subset=["val_score"])
+    shares = sent_by_layer(counts).add_prefix("layer ")
+    epsilon = counts.groupby("epoch")["epsilon"].first().rename("ε")
+    scores = by_epoch(run.records).dropna(subset=["val_score"]).set_index("epoch")[["train_score", "val_score"]]
     told = bool(epsilon.notna().any())
-    titles = ["rows sent (%)", *["ε (no unit)"] * told, f"{score_label(run.summary)} (%)"]
-    figure = make_subplots(rows=len(titles), cols=1, shared_xaxes=True, vertical_spacing=0.06)
-    for index, layer in enumerate(shares):
-        _line(figure, 1, shares.index, 100 * shares[layer], f"layer {layer}", _COLORS[index % len(_COLORS)])
-    if told:
-        _line(figure, 2, epsilon.index, epsilon, "ε", OKABE_ITO["purple"], shape="hv")
-    _line(figure, len(titles), scores["epoch"], 100 * scores["train_score"], "training", OKABE_ITO["grey"])
-    _line(figure, len(titles), scores["epoch"], 100 * scores["val_score"], "validation", OKABE_ITO["sky"])
-    for row, title in enumerate(titles, 1):
-        figure.update_yaxes(title_text=title, rangemode="tozero", row=row, col=1)
-    figure.update_xaxes(title_text="epoch", row=len(titles), col=1)
+    charts = [
+        lines(100 * shares, y=list(shares), styles=["blue", "vermillion", "green", "orange"], y_axis="rows sent (%)"),
+        lines(epsilon.to_frame(), y="ε", styles=["purple"], shape="hv", y_axis="ε (no unit)"),
+        lines(
+            100 * scores, y={"train_score": "training", "val_score": "validation"}, styles=["grey", "sky"],
+            x_axis="epoch", y_axis=f"{score_label(run.summary)} (%)",
+        ),
+    ]  # fmt: skip
+    if not told:
+        del charts[1]
     kept = 100 * (1 - counts["rows_sent"].sum() / counts["rows_offered"].sum())
     moved = f"went from {epsilon.iloc[0]:.3g} to {epsilon.iloc[-1]:.3g}, at most {epsilon.max():.3g}"
     caption = f"Over the whole training {kept:.0f} % of the rows stayed home; " + (
         f"ε {moved}." if told else "the cache has no ε."
     )
-    title = f"What the cache of {label} sends" if label else "What the cache sends"
-    finish(figure, title=title, caption=caption, dark=dark, height=200 + 120 * len(titles))
-    return Bundle(figure, shares.add_prefix("layer ").assign(**({"epsilon": epsilon} if told else {})))
-
-
-def _line(figure: Any, row: int, x: Any, y: Any, name: str, color: str, *, shape: str = "linear") -> None:
-    look = {"color": color, "width": 2, "shape": shape}
-    figure.add_scatter(x=list(x), y=list(y), name=name, mode="lines", line=look, row=row, col=1)
+    figure = panels(
+        charts, rows=len(charts), share_x=True, gap=0.06, caption=caption, dark=dark, height=200 + 120 * len(charts),
+        title=f"What the cache of {label} sends" if label else "What the cache sends",
+    )  # fmt: skip
+    figure.update_traces(mode="lines").update_yaxes(rangemode="tozero")
+    return Bundle(figure, shares.assign(**({"epsilon": epsilon} if told else {})))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, overload
 
+from gnnqlab.lab.figures.activities import BETWEEN
 from gnnqlab.lab.training.chain import CriticalPath
-from gnnqlab.lab.training.critical_view import BETWEEN
 from gnnqlab.lab.training.exposed import exposed_table
 from gnnqlab.lab.training.paths_beside import PathsBeside, Side
 from gnnqlab.lab.training.snapshot import labels, take

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from gnnqlab.lab.figures.activities import ACTIVITY_NAMES, ACTIVITY_STYLES, BETWEEN
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish, hatched
+from gnnqlab.lab.figures.charts import lanes, lines
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["BETWEEN", "LOOKS", "WORDS", "draw_path"]
+__all__ = ["STYLES", "WORDS", "draw_path"]
 
-BETWEEN = "between"
-"""What a worker does between recorded parts: dense layers, loss, sums of weight gradients."""
-
-_OF_PHASE = {phase.column.removesuffix("_s"): (phase.label, phase.color) for phase in PHASES}
-LOOKS = {
-    "central": (*_OF_PHASE["central"], "/"),
-    "marginal": (*_OF_PHASE["marginal"], "\\"),
-    "encode": (*_OF_PHASE["encode"], ""),
-    "decode": (*_OF_PHASE["decode"], "."),
-    "post": ("post", "#555555", ""),
-    "wait": ("wait", OKABE_ITO["vermillion"], "x"),
-    BETWEEN: ("between exchanges", OKABE_ITO["sky"], "-"),
-}
-"""Name, colour and pattern of what a worker did."""
-WORDS = {**{what: name for what, (name, _, _) in LOOKS.items()}, "message": "messages"}
+STYLES = {what: ACTIVITY_STYLES[what] for what in ("central", "marginal", "encode", "decode", "post", "wait", BETWEEN)}
+"""Colour and pattern of what a worker did."""
+WORDS = {**{what: ACTIVITY_NAMES[what] for what in STYLES}, "message": "messages"}
 """What they are in sentences."""
 
 
@@ -40,61 +30,39 @@ def draw_path(segments: DataFrame, timeline: DataFrame, *, epoch: int, words: st
         words: what the figure shows, for who cannot see it.
         dark: colours for a dark page.
     """
-    import plotly.graph_objects as go
+    import pandas as pd
 
     some = timeline[timeline["what"] != "transfer"]
-    begin = some["start_s"].min()
-    ranks = sorted(set(some["rank"]))
-    figure = go.Figure()
-    figure.add_bar(
-        y=[f"worker {rank}" for rank in some["rank"]],
-        x=(1e3 * (some["end_s"] - some["start_s"])).tolist(),
-        base=(1e3 * (some["start_s"] - begin)).tolist(),
-        orientation="h",
-        width=0.8,
-        name="beside the path",
-        marker={"color": OKABE_ITO["grey"], "opacity": 0.25, "line": {"width": 0}},
-        customdata=some["what"].tolist(),
-        hovertemplate="%{customdata}: %{x:.2f} ms, not on the path<extra>%{y}</extra>",
-    )
-    for what, (label, color, shape) in LOOKS.items():
-        here = segments[segments["what"] == what]
-        if here.empty:
-            continue
-        figure.add_bar(
-            y=[f"worker {rank}" for rank in here["worker"]],
-            x=here["ms"].tolist(),
-            base=here["start (ms)"].tolist(),
-            orientation="h",
-            width=0.46,
-            name=label,
-            marker=hatched(color, shape),
-            customdata=[f"layer {layer + 1}, {way}" for layer, way in zip(here["layer"], here["direction"])],
-            hovertemplate=f"{label}, %{{customdata}}: %{{x:.2f}} ms from %{{base:.2f}} ms<extra>%{{y}}</extra>",
-        )
+    recorded = some.assign(lane=_workers(some["rank"]), kind="beside the path")
+    recorded[["start", "end"]] = 1e3 * (some[["start_s", "end_s"]] - some["start_s"].min())
+    figure = lanes(
+        recorded, lane="lane", start="start", end="end", by="kind", styles=["grey"], opacity=0.25, details="what",
+        hover="%{x:.2f} ms, not on the path: %{customdata}",
+    )  # fmt: skip
+    place = [f"layer {layer + 1}, {way}" for layer, way in zip(segments["layer"], segments["direction"])]
+    lanes(
+        segments.assign(lane=_workers(segments["worker"]), place=place), lane="lane", start="start (ms)",
+        end="end (ms)", by="what", names=WORDS, styles=STYLES, width=0.46, details="place",
+        x_axis="", figure=figure,
+    )  # fmt: skip
     messages = segments[segments["what"] == "message"]
     if len(messages):
-        lines = [
-            (x, f"worker {rank if sender < 0 else sender}", f"worker {rank}", end)
-            for x, end, rank, sender in zip(
-                messages["start (ms)"], messages["end (ms)"], messages["worker"], messages["sender"]
-            )
+        senders = messages["sender"].where(messages["sender"] >= 0, messages["worker"])
+        ends = [
+            pd.DataFrame({"at": messages["start (ms)"], "message": _workers(senders)}),
+            pd.DataFrame({"at": messages["end (ms)"], "message": _workers(messages["worker"])}),
+            pd.DataFrame({"at": None, "message": None}, index=messages.index),
         ]
-        figure.add_scatter(
-            x=[at for start, _, _, end in lines for at in (start, end, None)],
-            y=[at for _, sender, receiver, _ in lines for at in (sender, receiver, None)],
-            mode="lines+markers",
-            name="message",
-            line={"color": OKABE_ITO["vermillion"], "width": 2},
-            marker={"size": 5},
-            hovertemplate="message: %{x:.2f} ms<extra>%{y}</extra>",
-        )
-    height = 190 + 64 * len(ranks)
-    names = [f"worker {rank}" for rank in ranks]
-    figure.update_yaxes(categoryorder="array", categoryarray=names, autorange="reversed", showgrid=False)
-    figure.update_xaxes(title_text="milliseconds since the epoch's first exchange began", rangemode="tozero")
-    title = f"Epoch {epoch}: the chain that makes it as long as it is"
-    finish(figure, title=title, caption=words, dark=dark, height=height)
-    legend = {"traceorder": "normal", "y": -60 / (height - 130), "yanchor": "top"}
-    figure.update_layout(barmode="overlay", legend=legend, margin={"t": 50, "b": 90})
-    return Bundle(figure, segments.set_index("worker"))
+        ways = pd.concat(ends).sort_index(kind="stable")
+        lines(ways, x="at", y="message", styles=["vermillion"], size=5, hover="%{x:.2f} ms, %{y}", figure=figure)
+    names = _workers(sorted(set(some["rank"])))
+    lanes(
+        segments.iloc[:0], lane="worker", start="start (ms)", end="end (ms)", by="what", order=names, figure=figure,
+        x_axis="milliseconds since the epoch's first exchange began", dark=dark, height=190 + 64 * len(names),
+        title=f"Epoch {epoch}: the chain that makes it as long as it is", caption=words, legend_below=True,
+    )  # fmt: skip
+    return Bundle(figure.update_xaxes(rangemode="tozero"), segments.set_index("worker"))
+
+
+def _workers(ranks: Iterable[int]) -> list[str]:
+    return [f"worker {rank}" for rank in ranks]

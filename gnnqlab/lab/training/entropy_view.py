@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.figures.charts import bars
 from gnnqlab.lab.training.snapshot import RunLike, take
 
 if TYPE_CHECKING:
@@ -60,8 +60,6 @@ def draw_entropy(run: RunLike, *, label: str = "", dark: bool = False) -> Bundle
     Raises:
         ValueError: if no codes were counted; it names codecs that have none.
     """
-    import plotly.graph_objects as go
-
     taken = take(run)
     codecs = _codecs(taken.config)
     if not has_entropy(taken.traffic):
@@ -72,32 +70,22 @@ def draw_entropy(run: RunLike, *, label: str = "", dark: bool = False) -> Bundle
         )
     table = entropy_by_place(taken.traffic)
     places = [f"{direction}, layer {layer}" for layer, direction in table.index]
-    figure = go.Figure()
-    for column, words, color, group in (
-        ("codes", "codes sent", "blue", "sent"),
-        ("parameters", "parameters sent", "orange", "sent"),
-        ("entropy", "entropy of the codes", "green", "entropy"),
-    ):
-        figure.add_bar(
-            x=places,
-            y=table[column].tolist(),
-            name=words,
-            offsetgroup=group,
-            marker={"color": OKABE_ITO[color]},
-            base=table["codes"].tolist() if column == "parameters" else None,
-            hovertemplate=f"%{{x}}<br>{words}: %{{y:.2f}} bits an element<extra></extra>",
-        )
-    figure.update_layout(barmode="group", bargap=0.3)
-    figure.update_xaxes(title_text="direction and layer of the messages")
-    figure.update_yaxes(title_text="bits an element", rangemode="tozero")
     means = (f"{place} {row.codes:.3g} and {row.entropy:.3g}" for place, row in zip(places, table.itertuples()))
     caption = f"Bits of an element's code and their entropy: {'; '.join(means)}."
     lacking = [way for way in codecs if way not in set(table.index.get_level_values("direction"))]
     if lacking:
         caption += " No codes: " + ", ".join(f"{way} (codec {codecs[way]})" for way in lacking) + "."
-    title = "Bits sent beside what the codes say" + (f", {label}" if label else "")
     shown = table.set_axis(places).rename_axis("messages")
-    return Bundle(finish(figure, title=title, caption=caption, dark=dark), shown)
+    names = {"codes": "codes sent", "parameters": "parameters sent", "entropy": "entropy of the codes"}
+    figure = bars(
+        shown, y=names, styles=["blue", "orange /", "green x"], zero="y",
+        x_axis="direction and layer of the messages", y_axis="bits an element",
+        title="Bits sent beside what the codes say" + (f", {label}" if label else ""), caption=caption, dark=dark,
+    )  # fmt: skip
+    for trace, group in zip(figure.data, ("sent", "sent", "entropy")):
+        trace.offsetgroup = group
+    figure.data[1].base = table["codes"].tolist()
+    return Bundle(figure.update_layout(bargap=0.3), shown)
 
 
 def _codecs(config: Mapping[str, Any]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.figures.charts import bars
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 __all__ = ["memory_figure"]
 
 _PURPOSES = {
-    "weights": ("weights, gradients, moments", "grey", ""),
-    "adjacency": ("matrices of the graph", "purple", "."),
-    "kept": ("own rows kept for backward", "blue", "/"),
-    "rows": ("own rows", "sky", ""),
-    "halo": ("halo rows, gradients, caches", "vermillion", "x"),
-    "buffers": ("bytes of messages", "orange", "\\"),
+    "weights": ("weights, gradients, moments", "grey"),
+    "adjacency": ("matrices of the graph", "purple ."),
+    "kept": ("own rows kept for backward", "blue /"),
+    "rows": ("own rows", "sky"),
+    "halo": ("halo rows, gradients, caches", "vermillion x"),
+    "buffers": ("bytes of messages", "orange \\"),
 }
 """Purpose -> words, colour and hatch; hatches keep them apart in grey."""
 
@@ -33,22 +33,17 @@ def memory_figure(memories: Mapping[str, DataFrame]) -> Figure:
     Raises:
         ValueError: if a run counted no epoch.
     """
-    import plotly.graph_objects as go
+    import pandas as pd
 
-    at_peak = {name: _worst(name, memory) for name, memory in memories.items()}
-    figure = go.Figure()
-    for purpose, (words, color, hatch) in _PURPOSES.items():
-        figure.add_bar(
-            x=list(at_peak),
-            y=[found.get(purpose, 0) / 1e6 for found in at_peak.values()],
-            name=words,
-            marker={"color": OKABE_ITO[color], "pattern": {"shape": hatch}},
-            hovertemplate="%{x}<br>" + words + ": %{y:.2f} MB<extra></extra>",
-        )
-    figure.update_layout(barmode="stack", yaxis_title="live tensors at the peak (MB)", xaxis_title="run")
-    totals = "; ".join(f"{name} {sum(found.values()) / 1e6:.2f} MB" for name, found in at_peak.items())
-    caption = f"Live tensors of the worker with the most, at the moment with the most, by purpose: {totals}."
-    return finish(figure, title="Memory at the peak, by purpose", caption=caption, legend_rows=3)
+    at_peak = pd.DataFrame({name: _worst(name, memory) for name, memory in memories.items()}).T / 1e6
+    totals = "; ".join(f"{name} {total:.2f} MB" for name, total in at_peak.sum(axis=1).items())
+    return bars(
+        at_peak.reindex(columns=list(_PURPOSES), fill_value=0.0).fillna(0.0), stacked=True,
+        y={purpose: words for purpose, (words, _) in _PURPOSES.items()},
+        styles={purpose: style for purpose, (_, style) in _PURPOSES.items()}, x_axis="run",
+        y_axis="live tensors at the peak (MB)", title="Memory at the peak, by purpose", legend_rows=3,
+        caption=f"Live tensors of the worker with the most, at the moment with the most, by purpose: {totals}.",
+    )  # fmt: skip
 
 
 def _worst(name: str, memory: DataFrame) -> dict[str, int]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gnnqlab.lab.figures.activities import BETWEEN
 from gnnqlab.lab.training.beside_view import draw_beside
-from gnnqlab.lab.training.critical_view import BETWEEN, WORDS
+from gnnqlab.lab.training.critical_view import WORDS
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from gnnqlab.lab.figures.byte_axis import byte_ticks
+from gnnqlab.lab.figures.charts import bars, lines, panels
 from gnnqlab.lab.figures.frames import by_epoch, by_tier, device_pairs, human_bytes, phase_seconds, volume_per_epoch
-from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish, styles_of
+from gnnqlab.lab.figures.theme import PHASES, finish, styles_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -47,43 +48,29 @@ def convergence(
     Raises:
         ValueError: if there is nothing to draw, or ``value`` or ``against`` is not one of the above.
     """
-    import plotly.graph_objects as go
+    import pandas as pd
 
     _check_some(records_by_system)
     if value not in _VALUES:
         raise ValueError(f"value must be one of {tuple(_VALUES)}, got {value!r}")
     if against not in ("epoch", "time"):
         raise ValueError(f"against must be one of ('epoch', 'time'), got {against!r}")
-    figure = go.Figure()
     percent = value != "loss"
     words = _VALUES[value].format(score=score)
-    last, styles = [], styles_of(records_by_system)
-    for label, records in records_by_system.items():
-        table = by_epoch(records).dropna(subset=[value])
-        style = styles[label]
-        y = table[value] * (100 if percent else 1)
-        x = table["epoch"] if against == "epoch" else table["train_s"]
-        figure.add_scatter(
-            x=x.tolist(),
-            y=y.tolist(),
-            name=label,
-            mode="lines+markers",
-            line={"color": style.color, "dash": style.dash, "width": 2},
-            # A marker every so often tells lines apart without hiding them.
-            marker={"symbol": style.symbol, "size": 8, "maxdisplayed": 12, "color": style.color},
-            hovertemplate=("%{y:.1f} %" if percent else "%{y:.4g}")
-            + (" · epoch %{x}" if against == "epoch" else " · %{x:.2f} s")
-            + f"<extra>{label}</extra>",
-        )
-        if len(y):
-            last.append(f"{label} {y.iloc[-1]:.1f} %" if percent else f"{label} {y.iloc[-1]:.4g}")
+    tables = {label: by_epoch(records).dropna(subset=[value]) for label, records in records_by_system.items()}
+    rows = pd.concat(tables, names=["system"]).reset_index("system")
+    rows[value] *= 100 if percent else 1
+    last = rows.groupby("system", sort=False)[value].last().items()
+    said = ", ".join(f"{label} {end:.1f} %" if percent else f"{label} {end:.4g}" for label, end in last)
     along = "epoch" if against == "epoch" else "training time (s)"
-    figure.update_xaxes(title_text=along, rangemode="tozero")
-    figure.update_yaxes(title_text=f"{words} (%)" if percent else words)
-    caption = f"{words[0].upper()}{words[1:]} by {along}, one line per system."
-    if last:
-        caption += f" At the end: {', '.join(last)}."
-    return finish(figure, title=f"{words[0].upper()}{words[1:]} by {along}", caption=caption, dark=dark)
+    begun = f"{words[0].upper()}{words[1:]} by {along}"
+    figure = lines(
+        rows, x="epoch" if against == "epoch" else "train_s", y=value, by="system",
+        styles=styles_of(records_by_system), x_axis=along, y_axis=f"{words} (%)" if percent else words, zero="x",
+        title=begun, caption=f"{begun}, one line per system." + (f" At the end: {said}." if said else ""), dark=dark,
+    )  # fmt: skip
+    # A marker every so often tells lines apart without hiding them.
+    return figure.update_traces(marker={"maxdisplayed": 12})
 
 
 def breakdown(records_by_system: Mapping[str, DataFrame], *, per_worker: bool = True, dark: bool = False) -> Figure:
@@ -94,45 +81,24 @@ def breakdown(records_by_system: Mapping[str, DataFrame], *, per_worker: bool = 
     Raises:
         ValueError: if there is nothing to draw.
     """
-    import plotly.graph_objects as go
+    import pandas as pd
 
     _check_some(records_by_system)
     tables = {label: phase_seconds(records, per_worker=per_worker) for label, records in records_by_system.items()}
-    figure = go.Figure()
-    systems = [label for label, table in tables.items() for _ in range(len(table))]
-    workers = [f"worker {rank}" if per_worker else "mean" for table in tables.values() for rank in table.index]
-    bars = [systems, workers] if per_worker else systems
-    for phase in PHASES:
-        seconds = [
-            value
-            for table in tables.values()
-            for value in (table[phase.column] if phase.column in table else [0.0] * len(table))
-        ]
-        if not any(seconds):
-            continue
-        figure.add_bar(
-            y=bars,
-            x=[1000 * value for value in seconds],
-            orientation="h",
-            name=phase.label,
-            marker={"color": phase.color, "line": {"width": 0}},
-            hovertemplate=f"{phase.label} %{{x:.4g}} ms<extra>%{{y}}</extra>",
-        )
     totals = {label: float(table.sum(axis=1).mean()) for label, table in tables.items()}
-    figure.update_layout(barmode="stack", bargap=0.25, legend={"traceorder": "normal"})
-    figure.update_xaxes(title_text="mean epoch (ms)", rangemode="tozero")
-    figure.update_yaxes(title_text="system, worker" if per_worker else "system", autorange="reversed")
+    rows = 1000 * pd.concat(tables, names=["system", "rank"]).fillna(0.0)
+    rows = rows.rename(index="worker {}".format, level="rank") if per_worker else rows.droplevel("rank")
+    phases = {phase.column: phase for phase in PHASES if phase.column in rows and rows[phase.column].any()}
     caption = "Where an epoch's time goes, mean over epochs without the first: " + ", ".join(
         f"{label} {_milliseconds(total)}" for label, total in totals.items()
     )
-    return finish(
-        figure,
-        title="Where an epoch's time goes",
-        caption=caption + " an epoch.",
-        dark=dark,
-        height=230 + 34 * len(systems),
-        legend_rows=-(-len(figure.data) // 3),
-    )
+    figure = bars(
+        rows, y={column: phase.label for column, phase in phases.items()}, stacked=True, horizontal=True, zero="x",
+        styles={column: phase.color for column, phase in phases.items()}, x_axis="mean epoch (ms)",
+        y_axis="system, worker" if per_worker else "system", title="Where an epoch's time goes",
+        caption=caption + " an epoch.", dark=dark, height=230 + 34 * len(rows), legend_rows=-(-len(phases) // 3),
+    )  # fmt: skip
+    return figure.update_layout(bargap=0.25, legend={"traceorder": "normal"})
 
 
 def traffic_map(
@@ -193,37 +159,24 @@ def volume(records_by_system: Mapping[str, DataFrame], *, dark: bool = False) ->
     Raises:
         ValueError: if there is nothing to draw.
     """
-    import plotly.graph_objects as go
+    import pandas as pd
 
     _check_some(records_by_system)
-    names = list(records_by_system)
-    volumes = [volume_per_epoch(records) for records in records_by_system.values()]
-    totals = [sum(one.values()) for one in volumes]
-    figure = go.Figure()
-    for kind, color in (("payload", OKABE_ITO["blue"]), ("parameters", OKABE_ITO["orange"])):
-        amounts = [one[kind] for one in volumes]
-        figure.add_bar(
-            y=names,
-            x=amounts,
-            orientation="h",
-            name=kind,
-            marker={"color": color},
-            customdata=[human_bytes(amount) for amount in amounts],
-            hovertemplate=f"{kind} %{{customdata}} an epoch<extra>%{{y}}</extra>",
-        )
-    for name, total in zip(names, totals):
-        share = f" · 1/{totals[0] / total:.1f}" if total and total < totals[0] else ""
-        figure.add_annotation(x=total, y=name, text=f" {human_bytes(total)}{share}", showarrow=False, xanchor="left")
-    figure.update_layout(barmode="stack", bargap=0.35, legend={"traceorder": "normal"})
-    room_for_words = [0, 1.3 * max([*totals, 1])]
-    figure.update_xaxes(title_text="sent per epoch, all workers", range=room_for_words, **byte_ticks(max(totals)))
-    figure.update_yaxes(title_text="system", autorange="reversed")
+    table = pd.DataFrame({name: volume_per_epoch(records) for name, records in records_by_system.items()}).T
+    totals = table.sum(axis=1)
     caption = "Bytes that all workers send in an epoch: " + ", ".join(
-        f"{name} {human_bytes(total)}" for name, total in zip(names, totals)
+        f"{name} {human_bytes(total)}" for name, total in totals.items()
     )
-    return finish(
-        figure, title="Bytes sent in an epoch", caption=caption + ".", dark=dark, height=210 + 40 * len(names)
-    )
+    room_for_words = [0, 1.3 * max([*totals, 1])]
+    figure = bars(
+        table, y=["payload", "parameters"], styles=["blue", "orange"], stacked=True, horizontal=True,
+        x_axis={"title_text": "sent per epoch, all workers", "range": room_for_words, **byte_ticks(max(totals))},
+        y_axis="system", title="Bytes sent in an epoch", caption=caption + ".", dark=dark, height=210 + 40 * len(table),
+    )  # fmt: skip
+    for name, total in totals.items():
+        share = f" · 1/{totals.iloc[0] / total:.1f}" if total and total < totals.iloc[0] else ""
+        figure.add_annotation(x=total, y=name, text=f" {human_bytes(total)}{share}", showarrow=False, xanchor="left")
+    return figure.update_layout(bargap=0.35, legend={"traceorder": "normal"})
 
 
 def tiers(traffic_by_system: Mapping[str, DataFrame], *, dark: bool = False) -> Figure:
@@ -236,31 +189,29 @@ def tiers(traffic_by_system: Mapping[str, DataFrame], *, dark: bool = False) -> 
     Raises:
         ValueError: if there is nothing to draw.
     """
-    from plotly.subplots import make_subplots
+    import pandas as pd
 
     _check_some(traffic_by_system)
-    names, tables = list(traffic_by_system), [by_tier(traffic) for traffic in traffic_by_system.values()]
-    figure = make_subplots(1, 2, shared_yaxes=True, horizontal_spacing=0.06)
-    for tier, color in (("inner", OKABE_ITO["sky"]), ("outer", OKABE_ITO["vermillion"])):
-        look = {"y": names, "orientation": "h", "name": _TIERS[tier], "legendgroup": tier, "marker": {"color": color}}
-        amounts = [float(table.at[tier, "bytes"]) for table in tables]
-        words = [human_bytes(amount) for amount in amounts]
-        hover = f"{_TIERS[tier]} %{{customdata}} an epoch<extra>%{{y}}</extra>"
-        figure.add_bar(x=amounts, customdata=words, hovertemplate=hover, row=1, col=1, **look)
-        under_way = [1000 * float(table.at[tier, "seconds"]) for table in tables]
-        hover = f"{_TIERS[tier]} %{{x:.4g}} ms an epoch<extra>%{{y}}</extra>"
-        figure.add_bar(x=under_way, showlegend=False, hovertemplate=hover, row=1, col=2, **look)
-    figure.update_layout(barmode="group", bargap=0.3)
-    most = max(float(table["bytes"].max()) for table in tables)
-    figure.update_xaxes(title_text="sent per epoch, all workers", rangemode="tozero", **byte_ticks(most), col=1)
-    figure.update_xaxes(title_text="epoch (ms), slowest worker", rangemode="tozero", col=2)
-    figure.update_yaxes(title_text="system", autorange="reversed", col=1)
+    tables = {name: by_tier(traffic) for name, traffic in traffic_by_system.items()}
+    rows = pd.concat(tables, names=["system", "tier"]).reset_index()
+    rows = rows.assign(milliseconds=1000 * rows["seconds"], said=rows["bytes"].map(human_bytes))
+    sent = {"title_text": "sent per epoch, all workers", **byte_ticks(float(rows["bytes"].max()))}
+    charts = [
+        bars(
+            rows, x="system", y=column, by="tier", names=_TIERS, styles={"inner": "sky", "outer": "vermillion"},
+            horizontal=True, details="said", zero="x", x_axis=along, y_axis="system",
+        )
+        for column, along in (("bytes", sent), ("milliseconds", "epoch (ms), slowest worker"))
+    ]  # fmt: skip
     caption = "Bytes in an epoch between hosts and within them: " + ", ".join(
         f"{name} {human_bytes(table.at['outer', 'bytes'])} and {human_bytes(table.at['inner', 'bytes'])}"
-        for name, table in zip(names, tables)
+        for name, table in tables.items()
     )
-    title = "Which link carries what"
-    return finish(figure, title=title, caption=caption + ".", dark=dark, height=230 + 60 * len(names))
+    figure = panels(
+        charts, share_y=True, gap=0.06, title="Which link carries what", caption=caption + ".", dark=dark,
+        height=230 + 60 * len(tables),
+    )  # fmt: skip
+    return figure.update_layout(bargap=0.3)
 
 
 _TIERS = {"inner": "within a host", "outer": "between hosts"}

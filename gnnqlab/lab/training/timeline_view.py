@@ -3,36 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from gnnqlab.lab.figures.activities import ACTIVITY_NAMES, ACTIVITY_STYLES
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish, hatched
+from gnnqlab.lab.figures.charts import lanes, panels
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
+    from plotly.graph_objects import Figure
 
 __all__ = ["hidden_share", "layer_timeline", "shown_layer", "timeline_chart"]
-
-
-@dataclass(frozen=True)
-class _Part:
-    what: str
-    label: str
-    color: str
-    pattern: str
-
-
-_PHASE_COLORS = {phase.column: phase.color for phase in PHASES}
-_PARTS = (
-    _Part("encode", "encode", _PHASE_COLORS["encode_s"], ""),
-    _Part("post", "post", "#555555", ""),
-    _Part("central", "central rows", _PHASE_COLORS["central_s"], "/"),
-    _Part("wait", "wait", _PHASE_COLORS["wait_s"], "x"),
-    _Part("decode", "decode", _PHASE_COLORS["decode_s"], "."),
-    _Part("marginal", "marginal rows", _PHASE_COLORS["marginal_s"], "\\"),
-    _Part("transfer", "bytes under way", OKABE_ITO["grey"], ""),
-)
 
 
 def layer_timeline(
@@ -149,7 +130,6 @@ def timeline_chart(
         ValueError: if there is no timeline, or nothing was recorded of the layer.
     """
     import pandas as pd
-    from plotly.subplots import make_subplots
 
     if not timelines:
         raise ValueError("a figure needs at least one timeline, got none; pass {label: run.timeline}")
@@ -163,49 +143,7 @@ def timeline_chart(
     workers = max(frame["rank"].nunique() for frame in frames.values())
     height = 170 + len(frames) * (80 + 44 * workers)
     gap = 64 / (height - 176)  # room for the numbers of one panel and the title of the next
-    figure = make_subplots(
-        rows=len(frames),
-        cols=1,
-        shared_xaxes=same_scale,
-        subplot_titles=[label if same else f"{label}, epoch {epochs[label]}" for label in frames],
-        vertical_spacing=min(gap, 0.9 / max(len(frames) - 1, 1)),
-    )
-    shown: set[str] = set()
-    for row, frame in enumerate(frames.values(), start=1):
-        for part in _PARTS:
-            some = frame[frame["what"] == part.what]
-            if some.empty:
-                continue
-            under_way = part.what == "transfer"
-            lines = [f"worker {rank}" + (" · wire" if under_way else "") for rank in some["rank"]]
-            length = (some["end (ms)"] - some["start (ms)"]).tolist()
-            figure.add_bar(
-                y=lines,
-                x=length,
-                base=some["start (ms)"].tolist(),
-                orientation="h",
-                width=0.3 if under_way else 0.8,
-                name=part.label,
-                legendgroup=part.what,
-                showlegend=part.what not in shown,
-                marker=hatched(part.color, part.pattern, opacity=0.6 if under_way else 1.0),
-                customdata=some["peer"].tolist(),
-                hovertemplate=f"{part.label}: %{{x:.2f}} ms from %{{base:.2f}} ms"
-                + (", from worker %{customdata}" if under_way else "")
-                + "<extra>%{y}</extra>",
-                row=row,
-                col=1,
-            )
-            shown.add(part.what)
-        ranks = sorted(set(frame["rank"]))
-        order = [name for rank in ranks for name in (f"worker {rank}", f"worker {rank} · wire")]
-        figure.update_yaxes(
-            categoryorder="array", categoryarray=order, autorange="reversed", showgrid=False, row=row, col=1
-        )
-        figure.update_xaxes(showticklabels=True, row=row, col=1)
-    figure.update_layout(barmode="overlay")
-    figure.update_xaxes(rangemode="tozero")
-    figure.update_xaxes(title_text="milliseconds since the exchange began", row=len(frames), col=1)
+    charts = {label if same else f"{label}, epoch {epochs[label]}": _exchange(frame) for label, frame in frames.items()}
     words = []
     for label, frame in frames.items():
         waited = frame[frame["what"] == "wait"]
@@ -213,11 +151,24 @@ def timeline_chart(
         when = "" if same else f" in epoch {epochs[label]}"
         words.append(f"{label} takes {frame['end (ms)'].max():.3g} ms{when}, of which a worker waits {mean:.3g} ms")
     what = f"Layer {layer + 1}, {direction}" + (f", epoch {next(iter(epochs.values()))}" if same else "")
-    caption = f"{what}, one exchange on all workers: {'; '.join(words)}."
-    title = f"{what}: who waits for whom"
-    finish(figure, title=title, caption=caption, dark=dark, height=height)
-    # Below, where no title of a panel is in its way.
-    legend = {"traceorder": "normal", "y": -60 / (height - 176), "yanchor": "top"}
-    figure.update_layout(legend=legend, margin={"t": 76, "b": 100})
+    figure = panels(
+        charts, rows=len(charts), share_x=same_scale, gap=min(gap, 0.9 / max(len(frames) - 1, 1)), dark=dark,
+        title=f"{what}: who waits for whom", caption=f"{what}, one exchange on all workers: {'; '.join(words)}.",
+        height=height, legend_below=True,
+    )  # fmt: skip
+    figure.update_xaxes(showticklabels=True, rangemode="tozero")
     table = pd.concat(frames, names=["run"]).reset_index(level=0).set_index("run")
     return Bundle(figure, table)
+
+
+def _exchange(frame: DataFrame) -> Figure:
+    """Draw the two lines of each worker."""
+    spans: dict[str, Any] = {"start": "start (ms)", "end": "end (ms)", "lane": "lane", "by": "what"}
+    own = frame.assign(lane=[f"worker {rank}" for rank in frame["rank"]])
+    figure = lanes(own, names=ACTIVITY_NAMES, styles=ACTIVITY_STYLES, **spans)
+    return lanes(
+        own.assign(lane=own["lane"] + " · wire", sender=[f"from worker {peer}" for peer in frame["peer"]]), width=0.3,
+        opacity=0.6, names={"transfer": "bytes under way"}, styles={"transfer": "grey"}, details="sender",
+        order=[name for rank in sorted(set(frame["rank"])) for name in (f"worker {rank}", f"worker {rank} · wire")],
+        x_axis="milliseconds since the exchange began", figure=figure, **spans,
+    )  # fmt: skip
