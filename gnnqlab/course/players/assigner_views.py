@@ -13,6 +13,7 @@ from gnnqlab.bits.in_words import human_bits
 from gnnqlab.course.players import assigner_panels
 from gnnqlab.course.players.assigner_walk import AssignerWalk
 from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.charts import panels
 from gnnqlab.lab.figures.theme import finish
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class AssignerStep:
     """One step: its title, its figure, its numbers and what to say about it."""
 
     title: str
-    draw: Callable[[Figure, AssignerWalk, assigner_panels.Place], None]
+    draw: Callable[[AssignerWalk, bool], Figure]
     frame: Callable[[AssignerWalk], DataFrame]
     say: Callable[[AssignerWalk], str]
     legend_rows: int = 0
@@ -44,13 +45,10 @@ def draw_assigner_step(walk: AssignerWalk, name: str, *, dark: bool = False) -> 
     Raises:
         ValueError: if there is no such step.
     """
-    import plotly.graph_objects as go
-
     if name not in ASSIGNER_STEPS:
         raise ValueError(f"a step must be one of {tuple(ASSIGNER_STEPS)}, got {name!r}")
     step, number = ASSIGNER_STEPS[name], list(ASSIGNER_STEPS).index(name) + 1
-    figure = go.Figure()
-    step.draw(figure, walk, None)
+    figure = step.draw(walk, False)
     title = f"{number} · {step.title}"
     finish(figure, title=title, caption=step.say(walk), dark=dark, height=330, legend_rows=step.legend_rows)
     return Bundle(figure, step.frame(walk))
@@ -58,14 +56,12 @@ def draw_assigner_step(walk: AssignerWalk, name: str, *, dark: bool = False) -> 
 
 def draw_assignment(walk: AssignerWalk, *, dark: bool = False) -> Bundle:
     """Draw all six steps at once."""
-    from plotly.subplots import make_subplots
-
-    titles = [f"{number} · {step.title}" for number, step in enumerate(ASSIGNER_STEPS.values(), start=1)]
-    figure = make_subplots(rows=3, cols=2, subplot_titles=titles, horizontal_spacing=0.13, vertical_spacing=0.15)
-    for place, step in enumerate(ASSIGNER_STEPS.values()):
-        step.draw(figure, walk, (place // 2 + 1, place % 2 + 1))
+    charts = {
+        f"{number} · {step.title}": step.draw(walk, True)
+        for number, step in enumerate(ASSIGNER_STEPS.values(), start=1)
+    }
     caption = " ".join(step.say(walk) for step in ASSIGNER_STEPS.values())
-    finish(figure, title=_title(walk), caption=caption, dark=dark, height=920)
+    figure = panels(charts, rows=3, gap=(0.13, 0.15), title=_title(walk), caption=caption, dark=dark, height=920)
     figure.update_layout(margin={"t": 80}, legend={"y": -0.06, "yanchor": "top"}, bargap=0.1)
     return Bundle(figure, walk.to_frame())
 

@@ -7,31 +7,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.course.players.epoch_words import TITLES, say_step
+from gnnqlab.lab.figures.activities import ACTIVITY_NAMES, ACTIVITY_STYLES
 from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.charts import lanes
 from gnnqlab.lab.figures.graph_drawing import draw_partition
 from gnnqlab.lab.figures.graph_places import neighbours, places_of
-from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish, hatched
+from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
     from plotly.graph_objects import Figure
 
     from gnnqlab.course.players.epoch_walk import EpochPart, EpochWalk, Flight
 
-__all__ = ["LANES", "add_play", "draw_epoch_step", "draw_film", "moving", "title_of"]
+__all__ = ["add_play", "draw_epoch_step", "draw_film", "lanes_below", "moving", "title_of"]
 
-_OF_PHASE = {phase.column.removesuffix("_s"): phase.color for phase in PHASES}
-LANES = {
-    "encode": ("encode", _OF_PHASE["encode"], ""),
-    "post": ("post", "#555555", ""),
-    "wait": ("wait", _OF_PHASE["wait"], "x"),
-    "decode": ("decode", _OF_PHASE["decode"], "."),
-    "central": ("central rows", _OF_PHASE["central"], "/"),
-    "marginal": ("marginal rows", _OF_PHASE["marginal"], "\\"),
-    "loss": ("loss", _OF_PHASE["dense"], "-"),
-    "reduce": ("sum gradients", _OF_PHASE["reduce"], "+"),
-    "update": ("optimizer", _OF_PHASE["optimizer"], ""),
-}
-"""Name, colour and pattern of each kind of step on the lanes."""
 _ASIDE = 0.11
 """How far beside its edge a row travels, in the drawing's units: those that meet it pass on the other side."""
 _GRAPH, _LANE, _ROOM = 300, 30, 190
@@ -144,44 +134,30 @@ def moving(walk: EpochWalk, step: EpochPart, *, dark: bool = False) -> list[dict
 
 
 def _figure(walk: EpochWalk, step: EpochPart, *, dark: bool) -> Figure:
+    import pandas as pd
+
     figure = draw_partition(walk.parts, dark=dark).figure
     figure.update_traces(showlegend=False)
     lines = _lines(walk)
     height = _GRAPH + _LANE * len(lines) + _ROOM
     plot = _GRAPH + _LANE * len(lines) + 40
     share = (_LANE * len(lines)) / plot
-    for what, (label, color, shape) in LANES.items():
-        some = [part for part in walk.steps if part.what == what]
-        pairs = [(rank, part) for rank in range(walk.parts.workers) for part in some]
-        figure.add_bar(
-            x=[1.0 for _ in pairs],
-            base=[part.number for _, part in pairs],
-            y=[f"worker {rank}" for rank, _ in pairs],
-            orientation="h",
-            width=0.8,
-            name=label,
-            marker=hatched(color, shape, line={"width": 0.5, "color": "#14171a" if dark else "#ffffff"}),
-            customdata=[_took(part, rank) for rank, part in pairs],
-            hovertemplate=f"{label}%{{customdata}}<extra>%{{y}}</extra>",
-            xaxis="x2",
-            yaxis="y2",
-        )
-    flights = walk.flights
     most = len(walk.steps)
-    spans = [(max(each.start, 0.0), min(each.end, most)) for each in flights]
-    figure.add_bar(
-        x=[end - start for start, end in spans],
-        base=[start for start, _ in spans],
-        y=[f"to worker {each.rows.receiver}" for each in flights],
-        orientation="h",
-        width=0.4,
-        name="bytes under way",
-        marker={"color": OKABE_ITO["grey"], "opacity": 0.6, "line": {"width": 0}},
-        customdata=[each.rows.num_bytes for each in flights],
-        hovertemplate="%{customdata} bytes under way<extra>%{y}</extra>",
-        xaxis="x2",
-        yaxis="y2",
-    )
+    parts = [(part, rank) for rank in range(walk.parts.workers) for part in walk.steps]
+    doings = pd.DataFrame({
+        "what": [part.what for part, _ in parts],
+        "lane": [f"worker {rank}" for _, rank in parts],
+        "start": [part.number for part, _ in parts],
+        "end": [part.number + 1.0 for part, _ in parts],
+        "said": [_took(part, rank) for part, rank in parts],
+    })  # fmt: skip
+    flights = pd.DataFrame({
+        "lane": [f"to worker {each.rows.receiver}" for each in walk.flights],
+        "start": [max(each.start, 0.0) for each in walk.flights],
+        "end": [min(each.end, most) for each in walk.flights],
+        "said": [f"{each.rows.num_bytes} bytes" for each in walk.flights],
+    })  # fmt: skip
+    figure.add_traces(lanes_below(doings, flights, ground="#14171a" if dark else "#ffffff", hover="%{customdata}"))
     figure.add_traces(moving(walk, step, dark=dark))
     caption = say_step(walk, step)
     finish(figure, title=title_of(step), caption=caption, dark=dark, height=height)
@@ -197,6 +173,29 @@ def _figure(walk: EpochWalk, step: EpochPart, *, dark: bool) -> Figure:
         margin={"t": 46, "b": 80, "l": 84},
     )  # fmt: skip
     return figure
+
+
+def lanes_below(doings: DataFrame, flights: DataFrame, *, ground: str, hover: str) -> list[Any]:
+    """Return bars of what workers do and of bytes under way to them, on the second axes of a figure.
+
+    Args:
+        doings: ``what``, ``lane``, ``start``, ``end`` and the words ``said`` of each.
+        flights: the same of messages, without ``what``.
+        ground: colour between bars.
+        hover: shown under the mouse, as Plotly has it.
+    """
+    spans: dict[str, Any] = {
+        "lane": "lane",
+        "start": "start",
+        "end": "end",
+        "by": "what",
+        "details": "said",
+        "hover": hover,
+    }
+    figure = lanes(doings, names=ACTIVITY_NAMES, styles=ACTIVITY_STYLES, **spans)
+    figure.update_traces(marker_line={"width": 0.4, "color": ground})
+    lanes(flights.assign(what="bytes under way"), styles=["grey"], width=0.4, opacity=0.6, figure=figure, **spans)
+    return list(figure.update_traces(xaxis="x2", yaxis="y2").data)
 
 
 def _lines(walk: EpochWalk) -> list[str]:

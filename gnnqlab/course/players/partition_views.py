@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.charts import lines, panels
+from gnnqlab.lab.figures.log_ticks import value_ticks
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 
 if TYPE_CHECKING:
@@ -19,12 +20,6 @@ __all__ = ["draw_pairs", "draw_sharing", "draw_shares", "pair_table", "share_tab
 
 _LOOKS = ((OKABE_ITO["green"], ""), (OKABE_ITO["orange"], "/"), (OKABE_ITO["sky"], "."))
 """Colour and pattern of a worker's rows by kind, in the order in which a cut names them; copies come last."""
-_LINES = (
-    (OKABE_ITO["blue"], "solid", "circle"), (OKABE_ITO["vermillion"], "dash", "square"),
-    (OKABE_ITO["green"], "dot", "diamond"), (OKABE_ITO["purple"], "dashdot", "cross"),
-    (OKABE_ITO["orange"], "longdash", "triangle-up"),
-)  # fmt: skip
-"""Colour, dash and symbol of a partitioner's line."""
 _NUMBERED = 10
 """Up to so many workers a heat map of a whole figure has its numbers in its cells."""
 _PANEL, _DIGIT = 290, 6.5
@@ -115,45 +110,31 @@ def draw_shares(tables: Mapping[str, DataFrame], *, parts: int | None = None, da
         ValueError: if there is no table.
     """
     import pandas as pd
-    from plotly.subplots import make_subplots
 
     if not tables:
         raise ValueError(
             "a figure needs the table of at least one partitioner, got none; pass {'METIS': share_table(…)}"
         )
-    figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.12)
-    looks = zip(tables.items(), itertools.cycle(_LINES))
-    for (name, table), (color, dash, symbol) in looks:
-        for column, (field, factor) in enumerate((("marginal", 100), ("remote ratio", 1)), start=1):
-            figure.add_scatter(
-                x=table.index.tolist(),
-                y=(factor * table[field]).tolist(),
-                mode="lines+markers",
-                line={"color": color, "dash": dash, "width": 2},
-                marker={"symbol": symbol, "size": 8},
-                name=name,
-                legendgroup=name,
-                showlegend=column == 1,
-                hovertemplate="%{x} parts: %{y:.3g}<extra>" + name + "</extra>",
-                row=1,
-                col=column,
-            )
-    if parts is not None:
-        figure.add_vline(x=parts, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1.5})
-    ticks = sorted({int(number) for table in tables.values() for number in table.index})
-    figure.update_xaxes(
-        title_text="number of parts", type="log", tickvals=ticks, ticktext=[str(tick) for tick in ticks]
-    )
-    figure.update_yaxes(title_text="marginal nodes (%)", range=[0, 103], col=1)
-    figure.update_yaxes(title_text="rows that travel per node", rangemode="tozero", col=2)
+    shown = pd.concat(dict(tables), names=["partitioner", "parts"])
+    rows = shown.assign(marginal=100 * shown["marginal"]).reset_index()
+    ticks = {"title_text": "number of parts", **value_ticks(rows["parts"])}
+    charts = [
+        lines(rows, x="parts", y=column, by="partitioner", x_axis=ticks, y_axis=axis, zero="y")
+        for column, axis in (
+            ("marginal", {"title_text": "marginal nodes (%)", "range": [0, 103]}),
+            ("remote ratio", "rows that travel per node"),
+        )
+    ]
     last = ", ".join(
         f"{name} with {table.index[-1]} parts {100 * table['marginal'].iloc[-1]:.0f} % marginal and "
         f"{table['remote ratio'].iloc[-1]:.2f} halo rows a node"
         for name, table in tables.items()
     )
     caption = f"What more parts cost: {last}."
-    finish(figure, title="More parts, more messages", caption=caption, dark=dark, height=340)
-    return Bundle(figure, pd.concat(dict(tables), names=["partitioner"]).reset_index("partitioner"))
+    figure = panels(charts, gap=0.12, title="More parts, more messages", caption=caption, dark=dark, height=340)
+    if parts is not None:
+        figure.add_vline(x=parts, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1.5})
+    return Bundle(figure, shown.reset_index("partitioner"))
 
 
 def draw_sharing(parts: Parts, *, dark: bool = False) -> Bundle:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gnnqlab.course.players.epoch_views import LANES, add_play
+from gnnqlab.course.players.epoch_views import add_play, lanes_below
 from gnnqlab.course.players.run_walk import Message, Moment, RunWalk, place_words
 from gnnqlab.course.players.run_words import run_title, say_message, say_run_step
 from gnnqlab.graph.pictures import data_address, write_png
@@ -22,21 +22,14 @@ from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.graph_map import draw
 from gnnqlab.lab.figures.grid_places import LARGEST_WHOLE, Grid, neighbourhood, places_on_grid
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish, hatched
+from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 from gnnqlab.lab.figures.waiting import Waiting, waiting_of
-from gnnqlab.lab.training.critical_view import BETWEEN, LOOKS
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 __all__ = ["RunDrawing", "Track"]
 
-_LANES = {
-    **LANES,
-    "loss": ("loss", LANES["loss"][1], "|"),
-    BETWEEN: LOOKS[BETWEEN],
-    "optimizer": LANES["update"],
-}
 _MAP, _LANE, _ROOM = 440, 26, 180
 """Pixels of the drawn graph, of each line of the lanes, and of everything else."""
 _VEIL = 0.72
@@ -250,7 +243,7 @@ class RunDrawing:
         colors = {trace.name: trace.marker.color for trace in drawn.data if trace.type == "scatter"}
         lines = [line for rank in range(parts.workers) for line in (f"worker {rank}", f"to worker {rank}")]
         lanes = _LANE * len(lines)
-        self._add_lanes(figure, ground)
+        figure.add_traces(self._lanes(ground))
         for kind, numbers in self.kinds.items():
             figure.add_image(
                 source=self._veil(numbers, ground), opacity=_VEIL, colormodel="rgba256", hoverinfo="skip",
@@ -292,31 +285,24 @@ class RunDrawing:
         )  # fmt: skip
         return figure
 
-    def _add_lanes(self, figure: Figure, ground: str) -> None:
-        for what, (label, color, shape) in _LANES.items():
-            some = [doing for doing in self.walk.doings if doing.what == what]
-            if not some:
-                continue
-            figure.add_bar(
-                x=[round(doing.end - doing.start, 4) for doing in some],
-                base=[round(doing.start, 4) for doing in some],
-                y=[f"worker {doing.rank}" for doing in some],
-                orientation="h", width=0.8, name=label, xaxis="x2", yaxis="y2",
-                marker=hatched(color, shape, line={"width": 0.3, "color": ground}),
-                customdata=[f", {place_words(doing.place)}" if doing.place else "" for doing in some],
-                hovertemplate=f"{label}%{{customdata}}: %{{x:.2f}} ms from %{{base:.2f}} ms<extra>%{{y}}</extra>",
-            )  # fmt: skip
+    def _lanes(self, ground: str) -> list[Any]:
+        import pandas as pd
+
         last = self.walk.milliseconds
-        shown = [message for message in self.walk.messages if message.end > 0]
-        spans = [(max(message.start, 0.0), min(message.end, last)) for message in shown]
-        figure.add_bar(
-            x=[round(end - start, 4) for start, end in spans],
-            base=[round(start, 4) for start, _ in spans],
-            y=[f"to worker {message.receiver}" for message in shown],
-            orientation="h", width=0.4, name="bytes under way", xaxis="x2", yaxis="y2",
-            marker={"color": OKABE_ITO["grey"], "opacity": 0.6, "line": {"width": 0}},
-            customdata=[_tell(message) for message in shown],
-            hovertemplate="%{customdata}: %{x:.2f} ms from %{base:.2f} ms<extra>%{y}</extra>",
+        doings = [
+            (one.what, f"worker {one.rank}", one.start, one.end, f", {place_words(one.place)}" if one.place else "")
+            for one in self.walk.doings
+        ]
+        flights = [
+            (f"to worker {one.receiver}", max(one.start, 0.0), min(one.end, last), f" {_tell(one)}")
+            for one in self.walk.messages
+            if one.end > 0
+        ]
+        columns = ["what", "lane", "start", "end", "said"]
+        tables = (pd.DataFrame(doings, columns=columns), pd.DataFrame(flights, columns=columns[1:]))
+        return lanes_below(
+            *(table.round({"start": 4, "end": 4}) for table in tables), ground=ground,
+            hover="%{x:.2f} ms from %{base:.2f} ms%{customdata}",
         )  # fmt: skip
 
     def _veil(self, numbers: list[int], ground: str) -> str:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gnnqlab.lab.figures.activities import BETWEEN
 from gnnqlab.lab.training.critical_path import recorded_epoch
-from gnnqlab.lab.training.critical_view import BETWEEN
 from gnnqlab.message.place import Place
 
 if TYPE_CHECKING:
