@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.log_ticks import log_ticks, power_texts
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish, hatched, style_of
+from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
+from gnnqlab.lab.figures.log_ticks import value_ticks
+from gnnqlab.lab.figures.theme import Style, style_of
 from gnnqlab.tune.timing import spent
 
 if TYPE_CHECKING:
@@ -19,20 +21,19 @@ __all__ = ["beside_measured", "beyond_counted", "draw_counted", "draw_epochs", "
 
 QUARTILE = 0.25
 """Of the epochs: what else runs on a machine lengthens epochs and shortens none."""
-_GRAPHS = ((OKABE_ITO["blue"], "solid", "circle"), (OKABE_ITO["vermillion"], "dash", "square"))
-_PARTS = (
-    ("computing_s", "computing", OKABE_ITO["green"], ""),
-    ("coding_s", "encode and decode", OKABE_ITO["purple"], "x"),
-    ("wire_s", "rows on the wire, not hidden", OKABE_ITO["vermillion"], ""),
-    ("uneven_s", "waiting for the largest part", OKABE_ITO["sky"], "."),
-    ("reduce_s", "sum of gradients", OKABE_ITO["orange"], ""),
-)
-_LINKS = (
-    (OKABE_ITO["grey"], "solid", "circle"),
-    (OKABE_ITO["sky"], "dash", "square"),
-    (OKABE_ITO["blue"], "dot", "diamond"),
-    (OKABE_ITO["vermillion"], "dashdot", "triangle-up"),
-)
+_PANELS: dict[str, tuple[float, str, dict[str, Any]]] = {
+    "halo_share": (1.0, "halo rows a node", {"zero": "y"}),
+    "central_share": (100.0, "edges that wait for none (%)", {"zero": "y"}),
+    "held_rows": (1.0, "rows held by the largest", {"log": "y"}),
+}
+_PARTS = {
+    "computing_s": ("computing", "green"),
+    "coding_s": ("encode and decode", "purple x"),
+    "wire_s": ("rows on the wire, not hidden", "vermillion"),
+    "uneven_s": ("waiting for the largest part", "sky ."),
+    "reduce_s": ("sum of gradients", "orange"),
+}
+_LINKS = ("grey solid circle", "sky dash square", "blue dot diamond", "vermillion dashdot triangle-up")
 
 
 def draw_counted(tables: Mapping[str, DataFrame], *, dark: bool = False) -> Bundle:
@@ -45,43 +46,26 @@ def draw_counted(tables: Mapping[str, DataFrame], *, dark: bool = False) -> Bund
         ValueError: if there is no graph, or more than lines that can be told apart.
     """
     import pandas as pd
-    from plotly.subplots import make_subplots
 
-    if not 1 <= len(tables) <= len(_GRAPHS):
-        raise ValueError(f"one or {len(_GRAPHS)} graphs can be drawn, got {len(tables)}")
-    figure = make_subplots(cols=3, horizontal_spacing=0.09)
-    panels = (
-        ("halo_share", 1.0, "halo rows a node", "%{y:.2f} a node"),
-        ("central_share", 100.0, "edges that wait for none (%)", "%{y:.1f} %"),
-        ("held_rows", 1.0, "rows held by the largest", "%{y:,} rows"),
-    )
-    for column, (name, times, title, words) in enumerate(panels, start=1):
-        for (graph, table), (color, dash, symbol) in zip(tables.items(), _GRAPHS):
-            figure.add_scatter(
-                x=table.index.tolist(),
-                y=(times * table[name]).tolist(),
-                name=graph,
-                legendgroup=graph,
-                showlegend=column == 1,
-                mode="lines+markers",
-                line={"color": color, "dash": dash, "width": 2},
-                marker={"symbol": symbol, "size": 8},
-                hovertemplate=f"{graph}, %{{x}} workers: {words}<extra></extra>",
-                row=1,
-                col=column,
-            )
-        figure.update_yaxes(title_text=title, col=column)
-    figure.update_yaxes(rangemode="tozero", col=1)
-    figure.update_yaxes(rangemode="tozero", col=2)
-    figure.update_yaxes(type="log", col=3)
-    figure.update_xaxes(title_text="workers P", **_counts(table.index for table in tables.values()))
+    if not 1 <= len(tables) <= 2:
+        raise ValueError(f"one or 2 graphs can be drawn, got {len(tables)}")
+    table = pd.concat(tables, names=["graph", "workers"])
+    long = table.reset_index()
+    ticks = {"title_text": "workers P", **value_ticks(long["workers"], most=6)}
+    charts = [
+        lines(
+            long.assign(**{name: times * long[name]}), x="workers", y=name, by="graph", x_axis=ticks, y_axis=title,
+            **axes,
+        )
+        for name, (times, title, axes) in _PANELS.items()
+    ]  # fmt: skip
     told = "; ".join(
         f"{graph} at {table.index[-1]}: {table['halo_share'].iloc[-1]:.2f} halo rows a node, "
         f"{100 * table['central_share'].iloc[-1]:.1f} % of the edges wait for nobody"
         for graph, table in tables.items()
     )
-    finish(figure, title="What a cut into P parts costs, counted", caption=f"{told}.", dark=dark, height=380)
-    return Bundle(figure, pd.concat(tables, names=["graph"]))
+    title = "What a cut into P parts costs, counted"
+    return Bundle(panels(charts, gap=0.09, title=title, caption=f"{told}.", dark=dark, height=380), table)
 
 
 def beside_measured(found: DataFrame, runs: Mapping[tuple[str, int], Run]) -> DataFrame:
@@ -125,56 +109,33 @@ def draw_epochs(
     Raises:
         ValueError: if there is no row.
     """
-    import plotly.graph_objects as go
-
     if found.empty:
         raise ValueError("an epoch at least is needed, got none; see gnnqlab.tune.at_scale")
-    figure = go.Figure()
-    for name, line in found.groupby("system", sort=False):
-        style = style_of(str(name))
-        figure.add_scatter(
-            x=line["workers"].tolist(),
-            y=(1e3 * line["epoch_s"]).tolist(),
-            name=str(name),
-            legendgroup=str(name),
-            mode="lines+markers",
-            line={"color": style.color, "dash": style.dash, "width": 2},
-            marker={"symbol": style.symbol, "size": 8},
-            hovertemplate=f"{name}, %{{x}} workers: %{{y:.3g}} ms predicted<extra></extra>",
-        )
-        if measured is not None and name in measured.index.get_level_values("system"):
-            seen = measured.xs(name, level="system")
-            figure.add_scatter(
-                x=seen.index.tolist(),
-                y=seen["measured_ms"].tolist(),
-                name=f"{name}, measured",
-                legendgroup=str(name),
-                mode="markers",
-                marker={
-                    "symbol": f"{style.symbol}-open",
-                    "size": 15,
-                    "color": style.color,
-                    "line": {"width": 2},
-                },
-                hovertemplate=f"{name}, %{{x}} workers: %{{y:.3g}} ms measured<extra></extra>",
-            )
-    figure.update_xaxes(title_text=f"workers P{per}", **_counts([found["workers"]]))
-    drawn = [value for trace in figure.data for value in trace.y]
-    ticks = log_ticks(min(drawn), max(drawn))
-    texts = {"tickvals": ticks, "ticktext": power_texts(ticks)}
-    figure.update_yaxes(title_text="an epoch (ms)", type="log", **texts)
     most = found[found["workers"] == found["workers"].max()]
     told = ", ".join(f"{name} {1e3 * took:.3g} ms" for name, took in zip(most["system"], most["epoch_s"]))
-    caption = f"Predicted at {found['workers'].max()} workers: {told}."
+    caption, figure = f"Predicted at {found['workers'].max()} workers: {told}.", None
     if measured is not None:
         sizes = measured["error_percent"].abs()
         caption += (
             f" Open marks are measured; predictions are off by {sizes.median():.0f} % (median), {sizes.max():.0f} % "
             "(worst)."
         )
-    rows = 1 if measured is None else 2
-    finish(figure, title=title, caption=caption, dark=dark, height=420, legend_rows=rows)
+        seen = measured.reset_index()
+        figure = scatter(
+            seen[seen["system"].isin(found["system"])], x="workers", y="measured_ms", by="system",
+            names="{}, measured", styles=_open, size=15, log="y",
+        )  # fmt: skip
+    figure = lines(
+        found.assign(ms=1e3 * found["epoch_s"]), x="workers", y="ms", by="system", styles=style_of, figure=figure,
+        x_axis={"title_text": f"workers P{per}", **value_ticks(found["workers"], most=6)}, y_axis="an epoch (ms)",
+        log="y", title=title, caption=caption, dark=dark, height=420, legend_rows=1 if measured is None else 2,
+    )  # fmt: skip
     return Bundle(figure, found if measured is None else measured)
+
+
+def _open(name: str) -> Style:
+    style = style_of(name.removesuffix(", measured"))
+    return replace(style, symbol=f"{style.symbol}-open")
 
 
 def draw_parts(found: DataFrame, *, dark: bool = False) -> Bundle:
@@ -183,42 +144,30 @@ def draw_parts(found: DataFrame, *, dark: bool = False) -> Bundle:
     Raises:
         ValueError: if there is no system, or more than four.
     """
-    from plotly.subplots import make_subplots
-
     names = list(found["system"].unique())
     if not 1 <= len(names) <= 4:
         raise ValueError(f"between 1 and 4 systems can be drawn, got {len(names)}")
-    figure = make_subplots(cols=len(names), shared_yaxes=True, horizontal_spacing=0.04, subplot_titles=names)
-    table = found.set_index(["system", "workers"])[[part for part, *_ in _PARTS]]
+    table = found.set_index(["system", "workers"])[list(_PARTS)]
     shares = 100 * table.div(table.sum(axis=1), axis=0)
-    for column, name in enumerate(names, start=1):
-        mine = shares.xs(name, level="system")
-        for part, label, color, shape in _PARTS:
-            figure.add_bar(
-                x=[str(count) for count in mine.index],
-                y=mine[part].tolist(),
-                name=label,
-                legendgroup=label,
-                showlegend=column == 1,
-                marker=hatched(color, shape),
-                hovertemplate=f"{name}, %{{x}} workers, {label}: %{{y:.1f}} %<extra></extra>",
-                row=1,
-                col=column,
-            )
-    figure.update_layout(barmode="stack", bargap=0.15)
-    figure.update_xaxes(title_text="workers P", type="category")
-    figure.update_yaxes(range=[0, 100])
-    figure.update_yaxes(title_text="of an epoch (%)", col=1)
+    labels = {part: label for part, (label, _) in _PARTS.items()}
+    looks = {part: look for part, (_, look) in _PARTS.items()}
+    of_epoch = {"title_text": "of an epoch (%)", "range": [0, 100]}
+    charts = {
+        name: bars(
+            shares.xs(name, level="system"), y=labels, styles=looks, stacked=True, x_axis="workers P", y_axis=of_epoch
+        )
+        for name in names
+    }  # fmt: skip
     most = shares.index.get_level_values("workers").max()
     told = "; ".join(
         f"{name} {shares.loc[(name, most), 'wire_s']:.0f} % wire, {shares.loc[(name, most), 'reduce_s']:.0f} % sum "
         "of gradients"
         for name in names
     )
-    caption = f"At {most} workers: {told}."
-    finish(figure, title="What an epoch goes to", caption=caption, dark=dark, height=430, legend_rows=3)
-    figure.update_annotations(font={"size": 13})
-    figure.update_layout(legend={"y": 1.08})
+    figure = panels(
+        charts, share_y=True, gap=0.04, title="What an epoch goes to", caption=f"At {most} workers: {told}.",
+        dark=dark, height=430, legend_rows=3,
+    )  # fmt: skip
     return Bundle(figure, shares.round(2))
 
 
@@ -261,36 +210,24 @@ def draw_gain(table: DataFrame, *, system: str, dark: bool = False) -> Bundle:
     Raises:
         ValueError: if the table has nothing of it, or more numbers of workers than can be told apart.
     """
-    import plotly.graph_objects as go
-
-    mine = table[table["system"] == system]
-    counts = sorted(mine["workers"].unique())
+    mine = table[table["system"] == system].sort_values(["workers", "bits_per_s"])
+    counts = mine["workers"].unique()
     if not 1 <= len(counts) <= len(_LINKS):
         raise ValueError(f"{system} must have 1 to {len(_LINKS)} numbers of workers to be drawn, got {len(counts)}")
-    figure, told = go.Figure(), []
-    for count, (color, dash, symbol) in zip(counts, _LINKS):
-        line = mine[mine["workers"] == count].sort_values("bits_per_s")
-        figure.add_scatter(
-            x=line["bits_per_s"].tolist(),
-            y=line["gain"].tolist(),
-            name=f"{count} workers",
-            mode="lines+markers",
-            line={"color": color, "dash": dash, "width": 2},
-            marker={"symbol": symbol, "size": 8},
-            text=line["link"].tolist(),
-            hovertemplate=f"{count} workers over %{{text}}: %{{y:.2f}} ×<extra></extra>",
-        )
-        first, last = line.iloc[0], line.iloc[-1]
-        told.append(
-            f"{count} workers {first['gain']:.2f} × over {first['link']}, {last['gain']:.2f} × over {last['link']}"
-        )
-    figure.add_hline(y=1.0, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1})
+    ends = ((count, rows.iloc[0], rows.iloc[-1]) for count, rows in mine.groupby("workers"))
+    told = "; ".join(
+        f"{count} workers {first['gain']:.2f} × over {first['link']}, {last['gain']:.2f} × over {last['link']}"
+        for count, first, last in ends
+    )
     links = mine.drop_duplicates("bits_per_s").sort_values("bits_per_s")
     ticks = {"tickvals": links["bits_per_s"].tolist(), "ticktext": links["link"].tolist()}
-    figure.update_xaxes(title_text="link of a host (bits per second)", type="log", **ticks)
-    figure.update_yaxes(title_text="epoch of Vanilla over epoch (×)", type="log", **_factors(mine["gain"]))
-    caption = f"{system}: {'; '.join(told)}."
-    finish(figure, title=f"Where {system} stops helping", caption=caption, dark=dark, height=420)
+    figure = lines(
+        mine, x="bits_per_s", y="gain", by="workers", names="{} workers", styles=_LINKS, details="link",
+        levels={"": 1.0},
+        x_axis={"title_text": "link of a host (bits per second)", **ticks},
+        y_axis={"title_text": "epoch of Vanilla over epoch (×)", **_factors(mine["gain"])},
+        log="xy", title=f"Where {system} stops helping", caption=f"{system}: {told}.", dark=dark, height=420,
+    )  # fmt: skip
     return Bundle(figure, mine)
 
 
@@ -323,12 +260,6 @@ def beyond_counted(
     table["epoch_s"] = table["all_but_reduce_s"] + reduce
     table["reduce_percent"] = (100 * reduce / table["epoch_s"]).round(1)
     return table
-
-
-def _counts(columns: Any) -> dict[str, Any]:
-    counts = sorted({int(count) for column in columns for count in column})
-    named = counts if len(counts) < 7 else counts[::2]
-    return {"type": "log", "tickvals": named, "ticktext": [str(count) for count in named], "tickangle": 0}
 
 
 def _factors(values: Series[Any]) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.figures.chart_parts import STYLES
+from gnnqlab.lab.figures.charts import add_slider, lines
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -80,43 +81,20 @@ def draw_bit_rule(frame: DataFrame, *, start: float | None = None, target: float
     Raises:
         ValueError: if ``start`` is not among the ε.
     """
-    import plotly.graph_objects as go
-
     from gnnqlab.compute.bit_rule import EPSILON
 
     known = frame.columns.tolist()
     start = (EPSILON if EPSILON in known else known[0]) if start is None else start
     if start not in known:
         raise ValueError(f"start must be one of the ε in the frame, {known}, got {start}")
-    figure = go.Figure()
-    figure.add_scatter(
-        x=frame.index.tolist(),
-        y=frame[start].tolist(),
-        name="first layer's output",
-        mode="lines+markers",
-        line={"color": OKABE_ITO["blue"], "width": 2},
-        marker={"size": 9},
-        customdata=[human_bits(width) for width in frame.index],
-        hovertemplate="%{customdata}: %{y:.3f}<extra></extra>",
-    )
-    figure.add_scatter(
-        x=[frame.index[0], frame.index[-1]],
-        y=[target, target],
-        name=f"target, {target:g}",
-        mode="lines",
-        line={"color": OKABE_ITO["vermillion"], "dash": "dash", "width": 2},
-        hoverinfo="skip",
-    )
-    steps = [
-        {"label": f"{each:g}", "method": "restyle", "args": [{"y": [frame[each].tolist()]}, [0]]} for each in known
-    ]
-    slider = {"steps": steps, "active": known.index(start), "currentvalue": {"prefix": "ε = "}, "pad": {"t": 50}}
-    figure.update_layout(sliders=[slider])
-    figure.update_xaxes(title_text="bits of a code", dtick=1)
-    figure.update_yaxes(title_text="relative error, Eq. 4 (no unit)", range=[0, 1])
     needed = {each: [width for width in frame.index if frame.loc[width, each] <= target] for each in known}
     words = "; ".join(f"ε = {each:g}: {human_bits(min(w)) if w else 'no width'}" for each, w in needed.items())
-    caption = f"Fewest bits whose error is at most {target:g}: {words}."
-    finish(figure, title="How many bits the first layer needs", caption=caption, dark=dark, height=440)
-    figure.update_layout(margin={"b": 120})
-    return Bundle(figure, frame.round(4))
+    limit, error = f"target, {target:g}", "relative error, Eq. 4 (no unit)"
+    figure = lines(frame, y={start: "first layer's output"}, y_axis={"title_text": error, "range": [0, 1]})
+    figure = lines(
+        frame.assign(**{limit: target}), y=limit, mode="lines", styles=STYLES[1:], figure=figure,
+        x_axis={"title_text": "bits of a code", "dtick": 1}, title="How many bits the first layer needs",
+        caption=f"Fewest bits whose error is at most {target:g}: {words}.", dark=dark, height=440,
+    )  # fmt: skip
+    steps = {f"{each:g}": {"y": [frame[each].tolist()]} for each in known}
+    return Bundle(add_slider(figure, steps, start=f"{start:g}", prefix="ε = ", traces=[0]), frame.round(4))

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.figures.charts import add_slider, lines, panels, scatter
 from gnnqlab.lab.training.cache_view import draw_cache, sent_by_layer
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 __all__ = ["compare_caches", "draw_bound", "draw_cache", "draw_sweep", "sent_by_layer"]
-
-_INKS = {"kept": OKABE_ITO["green"], "score": OKABE_ITO["sky"]}
-"""Blue and vermillion are the first layers' in ``draw_cache``, whose line of the score is sky too."""
 
 _ROUNDING = 1e-12
 """Share of the gradient's square below which an error is that of float32: where nothing is held yet."""
@@ -51,38 +48,24 @@ def draw_sweep(found: DataFrame, *, dark: bool = False) -> Bundle:
     Args:
         found: as :func:`gnnqlab.simulation.cached_training.train_cached` returns it, caches of rule ``fixed``.
     """
-    from plotly.subplots import make_subplots
-
     means = found.groupby("epsilon")[["kept", "score"]].mean() * 100
-    figure = make_subplots(rows=1, cols=2, subplot_titles=["rows kept home", "test score"], horizontal_spacing=0.12)
-    for column, name in enumerate(means, 1):
-        ink = _INKS[name]
-        figure.add_scatter(
-            x=means.index.tolist(), y=means[name].tolist(), mode="lines+markers", line={"color": ink},
-            showlegend=False, hovertemplate="ε = %{x}: %{y:.1f} %<extra></extra>", row=1, col=column,
-        )  # fmt: skip
-    for column, name in enumerate(means, 1):
-        figure.add_scatter(
-            x=[means.index[0]], y=[means[name].iloc[0]], mode="markers", showlegend=False,
-            marker={"size": 16, "symbol": "circle-open", "color": OKABE_ITO["purple"], "line": {"width": 3}},
-            hoverinfo="skip", row=1, col=column,
-        )  # fmt: skip
-    steps = [
-        {
-            "label": f"{epsilon:g}",
-            "method": "restyle",
-            "args": [{"x": [[epsilon], [epsilon]], "y": [[line["kept"]], [line["score"]]]}, [2, 3]],
-        }
-        for epsilon, line in means.iterrows()
-    ]
-    figure.update_layout(sliders=[{"steps": steps, "currentvalue": {"prefix": "ε = "}, "pad": {"t": 50}}])
-    figure.update_xaxes(title_text="ε (no unit)")
-    figure.update_yaxes(title_text="%", rangemode="tozero", row=1, col=1)
-    figure.update_yaxes(title_text="%", row=1, col=2)
+    marked = means.iloc[:1]
+    charts = {
+        title: scatter(
+            marked, y=name, styles=["purple circle-open"], size=16, zero=zero,
+            figure=lines(means, y=name, styles=[color], x_axis="ε (no unit)", y_axis="%"),
+        )
+        for name, title, color, zero in (("kept", "rows kept home", "green", "y"), ("score", "test score", "sky", ""))
+    }  # fmt: skip
     most, least = means["kept"].max(), means["kept"].min()
     caption = f"From ε = {means.index[0]:g} to {means.index[-1]:g} rows kept go from {least:.0f} to {most:.0f} %."
-    finish(figure, title="A fixed threshold", caption=caption, dark=dark, height=420)
-    figure.update_layout(margin={"b": 110})
+    figure = panels(charts, gap=0.12, title="A fixed threshold", caption=caption, dark=dark, height=420)
+    figure.update_traces(showlegend=False)
+    steps = {
+        f"{epsilon:g}": {"x": [[epsilon], [epsilon]], "y": [[line["kept"]], [line["score"]]]}
+        for epsilon, line in means.iterrows()
+    }
+    add_slider(figure, steps, start=next(iter(steps)), prefix="ε = ", traces=[1, 3])
     return Bundle(figure, means.round(1))
 
 
@@ -92,26 +75,19 @@ def draw_bound(found: DataFrame, *, dark: bool = False) -> Bundle:
     Args:
         found: the ``frame`` of :func:`gnnqlab.theory.cache_error`.
     """
-    import plotly.graph_objects as go
-
-    figure = go.Figure()
-    for column, name, ink in (
-        ("mean_square", "mean of ||∇L||²", OKABE_ITO["blue"]),
-        ("bound", "bound, every term", OKABE_ITO["vermillion"]),
-        ("printed", "bound as printed", OKABE_ITO["orange"]),
-        ("error_square", "||Δ||² of the epoch", OKABE_ITO["grey"]),
-    ):
-        known = found[found[column] > _ROUNDING * found["mean_square"]]
-        figure.add_scatter(
-            x=known["epoch"].tolist(),
-            y=known[column].tolist(),
-            name=name,
-            mode="lines",
-            line={"color": ink, "width": 2},
-        )
-    figure.update_xaxes(title_text="epoch")
-    figure.update_yaxes(title_text="squared gradient (loss² a weight²)", type="log")
+    columns = {
+        "mean_square": "mean of ||∇L||²", "bound": "bound, every term", "printed": "bound as printed",
+        "error_square": "||Δ||² of the epoch",
+    }  # fmt: skip
+    known = found.assign(
+        **{column: found[column].where(found[column] > _ROUNDING * found["mean_square"]) for column in columns}
+    )
+    rows = known.melt("epoch", list(columns), var_name="what", value_name="square").dropna()
     held = bool((found["mean_square"] <= found["bound"]).all())
     caption = f"The bound with every term {'holds' if held else 'does not hold'} in all {len(found)} epochs."
-    finish(figure, title="What the cache leaves in the gradient", caption=caption, dark=dark, height=420)
+    figure = lines(
+        rows, x="epoch", y="square", by="what", names=columns, mode="lines",
+        styles=["blue", "vermillion dash", "orange dot", "grey"], y_axis="squared gradient (loss² a weight²)", log="y",
+        title="What the cache leaves in the gradient", caption=caption, dark=dark, height=420,
+    )  # fmt: skip
     return Bundle(figure, found)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.figures.charts import add_slider, lines, panels, scatter
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 __all__ = ["draw_choices", "draw_shares", "shares"]
 
-_KINDS = (("between its ends", False, "blue", "circle"), ("rotated", True, "vermillion", "diamond"))
-_WIDTHS = {1: ("vermillion", "circle", "solid"), 2: ("orange", "square", "dash"), 4: ("blue", "diamond", "dot")}
+_KINDS = {False: "between its ends", True: "rotated"}
+_LOOKS = ("blue circle", "vermillion diamond")
+_WIDTHS = {1: "vermillion solid circle", 2: "orange dash square", 4: "blue dot diamond"}
 _WIDEST = (1e-3, 1e3)
 """Ratios beyond are drawn at these ends."""
 
@@ -49,6 +49,8 @@ def draw_choices(frame: DataFrame, *, bits: int = 2, start: int | None = None, d
     Raises:
         ValueError: if the width or the epoch is not in the frame.
     """
+    import pandas as pd
+
     one = frame[frame["bits"] == bits]
     if one.empty:
         raise ValueError(f"bits must be a width in the frame, {sorted(set(frame['bits']))}, got {bits}")
@@ -56,53 +58,45 @@ def draw_choices(frame: DataFrame, *, bits: int = 2, start: int | None = None, d
     start = epochs[-1] if start is None else start
     if start not in epochs:
         raise ValueError(f"start must be one of the epochs in the frame, {epochs}, got {start}")
-    places = _places(one)
-    figure, cells = _panels(places)
-    for place in places:
-        for name, rotated, color, symbol in _KINDS:
-            line, column = cells[place]
-            figure.add_scatter(
-                **_points(one, place, rotated, start),
-                name=name,
-                legendgroup=name,
-                showlegend=False,
-                mode="markers",
-                marker={"size": 5, "opacity": 0.6, "color": OKABE_ITO[color], "symbol": symbol},
-                hovertemplate="range %{x} root mean squares, between ends errs %{y:.3g} times<extra>"
-                + name
-                + "</extra>",
-                row=line,
-                col=column,
-            )
-    for name, _, color, symbol in _KINDS:  # a trace without points has no entry of its own
-        marker = {"size": 8, "color": OKABE_ITO[color], "symbol": symbol}
-        figure.add_scatter(
-            x=[None], y=[None], name=name, legendgroup=name, mode="markers", marker=marker, row=1, col=1
-        )  # fmt: skip
-    for line, column in cells.values():
-        figure.add_hline(y=1, line={"color": OKABE_ITO["grey"], "width": 1, "dash": "dot"}, row=line, col=column)
-    steps = []
-    for epoch in epochs:
-        drawn = [_points(one, place, rotated, epoch) for place in places for _, rotated, _, _ in _KINDS]
-        data = {key: [each[key] for each in drawn] for key in ("x", "y")}
-        drawn_traces = list(range(len(drawn)))
-        steps.append({"label": str(epoch), "method": "restyle", "args": [data, drawn_traces]})
-    figure.update_layout(
-        sliders=[
-            {"steps": steps, "active": epochs.index(start), "currentvalue": {"prefix": "epoch "}, "pad": {"t": 60}}
-        ]
-    )
-    figure.update_xaxes(type="log", matches="x", tickvals=[2, 5, 10, 20], title_standoff=2)
-    figure.update_yaxes(type="log", dtick=1, exponentformat="power", showticklabels=False, matches="y")
-    _titled(figure, cells, "error between ends / rotated", "range (root mean squares)")
+    cells = cells_of(one)
+    panes = {place: title for place, title in cells.items() if title}
+
+    def points(place: tuple[str, int], rotated: bool, epoch: int) -> DataFrame:
+        here = (one["direction"] == place[0]) & (one["layer"] == place[1]) & (one["epoch"] == epoch)
+        part = one.loc[here & (one["rotated"] == rotated) & one["ratio"].notna(), ["peak", "ratio"]]
+        return part.assign(ratio=part["ratio"].clip(*_WIDEST)).map(lambda value: float(f"{value:.3g}"))
+
+    def chart(place: tuple[str, int]) -> Any:
+        figure = None
+        for (rotated, name), style in zip(_KINDS.items(), _LOOKS):
+            figure = scatter(
+                points(place, rotated, start), x="peak", y={"ratio": name}, styles=[style], size=5, opacity=0.6,
+                x_axis={"title_text": "range (root mean squares)", "tickvals": [2, 5, 10, 20], "title_standoff": 2},
+                y_axis={"title_text": "error between ends / rotated", "dtick": 1, "exponentformat": "power"},
+                log="xy", levels={"": 1.0} if rotated else None, figure=figure,
+            )  # fmt: skip
+        return figure
+
     table = shares(one)[bits]
-    words = "; ".join(f"{way} layer {layer}: {table[start, way, layer]:.0%}" for way, layer in places)
+    words = "; ".join(f"{way} layer {layer}: {table[start, way, layer]:.0%}" for way, layer in panes)
     width = human_bits(bits)
-    caption = f"Rows that choose to be rotated in {width} after {start} epochs: {words}."
-    finish(
-        figure, title=f"Which code each row chooses in {width}", caption=caption, dark=dark, height=640, legend_rows=2
-    )
-    figure.update_layout(margin={"b": 150}, legend={"y": 1.09})
+    figure = panels(
+        {title or place[0]: chart(place) if title else None for place, title in cells.items()},
+        rows=2, share_y="all", gap=(0.04, 0.2), title=f"Which code each row chooses in {width}",
+        caption=f"Rows that choose to be rotated in {width} after {start} epochs: {words}.",
+        dark=dark, height=640, legend_rows=2,
+    )  # fmt: skip
+    figure.update_xaxes(matches="x")
+    moved = list(range(len(figure.data)))
+    figure.update_traces(showlegend=False)
+    for name, style in zip(_KINDS.values(), _LOOKS):  # a trace without points has no entry of its own
+        scatter(pd.DataFrame({name: [None]}), y=name, styles=[style], figure=figure)
+    steps: dict[int, dict[str, list[Any]]] = {}
+    for epoch in epochs:
+        drawn = [points(place, rotated, epoch) for place in panes for rotated in _KINDS]
+        ends = {"x": "peak", "y": "ratio"}
+        steps[epoch] = {axis: [each[column].tolist() for each in drawn] for axis, column in ends.items()}
+    add_slider(figure, steps, start=start, prefix="epoch ", traces=moved)
     return Bundle(figure, table.rename("share rotated").reset_index().round(3))
 
 
@@ -112,72 +106,43 @@ def draw_shares(frame: DataFrame, *, dark: bool = False) -> Bundle:
     Args:
         frame: of :func:`gnnqlab.course.experiments.codes_chosen.codes_chosen`.
     """
-    places, table = _places(frame), shares(frame)
-    figure, cells = _panels(places)
-    epochs = [int(each) for each in frame["epoch"].unique()]
-    for place in places:
-        for width in table.columns:
-            color, symbol, dash = _WIDTHS[int(width)]
-            line, column = cells[place]
-            name = human_bits(width)
-            figure.add_scatter(
-                x=[str(epoch) for epoch in epochs],
-                y=[float(f"{100 * table.loc[(epoch, *place), width]:.4g}") for epoch in epochs],
-                name=name,
-                legendgroup=name,
-                showlegend=place == places[0],
-                mode="lines+markers",
-                line={"color": OKABE_ITO[color], "width": 2, "dash": dash},
-                marker={"size": 8, "symbol": symbol},
-                hovertemplate="epoch %{x}: %{y} % of the rows<extra>" + name + "</extra>",
-                row=line,
-                col=column,
-            )
-    figure.update_xaxes(type="category")
-    figure.update_yaxes(range=[-4, 104], showticklabels=False)
-    _titled(figure, cells, "rotated (% of the rows)", "epoch")
-    last = table.loc[epochs[-1]]
+    table = shares(frame)
+    percent = (100 * table).rename(columns=human_bits).reset_index(["direction", "layer"])
+    percent.index = percent.index.astype(str)
+    looks = {human_bits(width): look for width, look in _WIDTHS.items()}
+
+    def chart(way: str, layer: int) -> Any:
+        return lines(
+            percent[(percent["direction"] == way) & (percent["layer"] == layer)], y=list(map(human_bits, table)),
+            styles=looks, x_axis={"title_text": "epoch", "type": "category"},
+            y_axis={"title_text": "rotated (% of the rows)", "range": [-4, 104]},
+        )  # fmt: skip
+
+    last = table.loc[frame["epoch"].iloc[-1]]
     ways = {way: last.loc[way].mean() for way in ("forward", "backward") if way in last.index.get_level_values(0)}
     words = "; ".join(
         f"{way} " + ", ".join(f"{share:.0%} in {width}" for width, share in each.items()) for way, each in ways.items()
     )
-    caption = f"After {epochs[-1]} epochs, mean of the layers, share of rows that are rotated by bits: {words}."
-    finish(figure, title="Who is rotated, and when", caption=caption, dark=dark, height=560, legend_rows=2)
-    figure.update_layout(legend={"y": 1.09})
+    caption = (
+        f"After {frame['epoch'].iloc[-1]} epochs, mean of the layers, share of rows that are rotated by bits: {words}."
+    )
+    figure = panels(
+        {title or place[0]: chart(*place) if title else None for place, title in cells_of(frame).items()},
+        rows=2, share_y="all", gap=(0.04, 0.2), title="Who is rotated, and when", caption=caption,
+        dark=dark, height=560, legend_rows=2,
+    )  # fmt: skip
     return Bundle(figure, table.round(3).reset_index())
 
 
-def _places(frame: DataFrame) -> list[tuple[str, int]]:
-    """Directions and layers, forward first."""
+def cells_of(frame: DataFrame) -> dict[tuple[str, int], str]:
+    """Return the titles of panels by direction and layer, forward above backward; empty where the frame has nothing.
+
+    Example:
+        >>> import pandas as pd
+        >>> cells_of(pd.DataFrame({"direction": ["backward", "forward", "forward"], "layer": [1, 0, 1]}))
+        {('forward', 0): 'forward, layer 0', ('forward', 1): 'forward, layer 1', ('backward', 0): '', \
+('backward', 1): 'backward, layer 1'}
+    """
     found = {(str(way), int(layer)) for way, layer in zip(frame["direction"], frame["layer"], strict=True)}
-    return sorted(found, key=lambda place: (place[0] == "backward", place[1]))
-
-
-def _panels(places: Sequence[tuple[str, int]]) -> tuple[Any, dict[tuple[str, int], tuple[int, int]]]:
-    """A figure with forward above backward, a column a layer, and the cell of each place."""
-    from plotly.subplots import make_subplots
-
-    layers = sorted({layer for _, layer in places})
-    cells = {place: (1 + (place[0] == "backward"), 1 + layers.index(place[1])) for place in places}
-    titles = [""] * (2 * len(layers))
-    for (way, layer), (line, column) in cells.items():
-        titles[(line - 1) * len(layers) + column - 1] = f"{way}, layer {layer}"
-    figure = make_subplots(
-        rows=2, cols=len(layers), subplot_titles=titles, horizontal_spacing=0.04, vertical_spacing=0.2
-    )
-    return figure, cells
-
-
-def _titled(figure: Any, cells: dict[tuple[str, int], tuple[int, int]], up: str, across: str) -> None:
-    """Name the axes at the figure's left and lower edge."""
-    for line in {line for line, _ in cells.values()}:
-        first = min(column for other, column in cells.values() if other == line)
-        figure.update_yaxes(title_text=up, showticklabels=True, row=line, col=first)
-    figure.update_xaxes(title_text=across, row=2)
-
-
-def _points(frame: DataFrame, place: tuple[str, int], rotated: bool, epoch: int) -> dict[str, list[float]]:
-    here = (frame["direction"] == place[0]) & (frame["layer"] == place[1]) & (frame["epoch"] == epoch)
-    part = frame[here & (frame["rotated"] == rotated) & frame["ratio"].notna()]
-    ratios = part["ratio"].clip(*_WIDEST)
-    return {"x": [float(f"{x:.3g}") for x in part["peak"]], "y": [float(f"{y:.3g}") for y in ratios]}
+    cells = [(way, layer) for way in ("forward", "backward") for layer in sorted({layer for _, layer in found})]
+    return {cell: f"{cell[0]}, layer {cell[1]}" if cell in found else "" for cell in cells}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.figures.charts import bars
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -50,25 +50,14 @@ def connection_table(several: Mapping[str, Parts]) -> DataFrame:
 
 def draw_connections(several: Mapping[str, Parts], *, dark: bool = False) -> Bundle:
     """Draw inner and outer connections of the busiest worker, a pair of bars for each partition."""
-    import plotly.graph_objects as go
-
     table = connection_table(several)
-    figure = go.Figure()
-    for tier, color, pattern in (("inner", OKABE_ITO["sky"], ""), ("outer", OKABE_ITO["vermillion"], "/")):
-        figure.add_bar(
-            y=table.index.tolist(),
-            x=table[tier].tolist(),
-            orientation="h",
-            name=f"{tier} connections",
-            marker={"color": color, "pattern": {"shape": pattern, "fgcolor": "#ffffff"}},
-            hovertemplate=f"%{{y}}: %{{x:,}} {tier}<extra></extra>",
-        )
-    figure.update_layout(barmode="group")
-    figure.update_xaxes(title_text="rows that the busiest worker sends in one synchronisation")
-    figure.update_yaxes(autorange="reversed")
     said = "; ".join(
         f"{name} {line['inner']:,.0f} inner, {line['outer']:,.0f} outer" for name, line in table.iterrows()
     )
     title = "Connections within and between hosts"
-    finish(figure, title=title, caption=f"{title}: {said}.", dark=dark, height=200 + 45 * len(table))
+    figure = bars(
+        table, y={"inner": "inner connections", "outer": "outer connections"}, styles=["sky", "vermillion /"],
+        horizontal=True, x_axis="rows that the busiest worker sends in one synchronisation", title=title,
+        caption=f"{title}: {said}.", dark=dark, height=200 + 45 * len(table),
+    )  # fmt: skip
     return Bundle(figure, table)

@@ -8,13 +8,12 @@ from gnnqlab.bits.in_words import human_bits
 from gnnqlab.bits.orchestrator import Orchestrated, OrchestratedWidths
 from gnnqlab.course.experiments.moving_widths import replay
 from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
 from gnnqlab.lab.figures.frames import by_epoch
 from gnnqlab.lab.figures.graph_drawing import draw_bits, message_widths
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
-    from plotly.graph_objects import Figure
 
     from gnnqlab.launch.run import Run
     from gnnqlab.partition.parts import Parts
@@ -112,102 +111,80 @@ def draw_decisions(run: Run, *, dark: bool = False) -> Bundle:
         ValueError: if the run's widths do not move.
     """
     import pandas as pd
-    from plotly.subplots import make_subplots
 
-    base = base_by_epoch(run)
+    base = base_by_epoch(run).rename("base width")
     table, shares = _replayed(run), rows_by_width(run)
-    delta = _settings(run).delta
-    figure = make_subplots(
-        rows=4, cols=1, shared_xaxes=True, row_heights=[0.22, 0.27, 0.24, 0.27], vertical_spacing=_GAP
-    )
+    earlier = f"the rate {_settings(run).delta} epochs before"
     ink = "#e6e8ea" if dark else "#1f2328"
-    _line(figure, table["loss"], "loss", OKABE_ITO["grey"], "dot", row=1)
-    _line(figure, table["F"], "running loss F", ink, "solid", row=1)
-    _line(figure, table["rate"], "descent rate", OKABE_ITO["blue"], "solid", row=2, apart=True)
-    _line(figure, table["earlier"], f"the rate {delta} epochs before", OKABE_ITO["orange"], "dash", row=2, apart=True)
-    _line(figure, base, "base width", OKABE_ITO["vermillion"], "solid", row=3, shape="hv", apart=True)
     moves = run.decisions[run.decisions["what"].str.startswith("base width")]
     moves = moves[moves["epoch"] < len(base)]
-    figure.add_scatter(
-        x=moves["epoch"].tolist(),
-        y=[int(base[epoch]) for epoch in moves["epoch"]],
-        mode="markers",
-        name="decision (its reason on hover)",
-        marker={"symbol": "diamond", "size": 8, "color": OKABE_ITO["vermillion"]},
-        customdata=[[human_bits(base[epoch]), why] for epoch, why in zip(moves["epoch"], moves["why"])],
-        hovertemplate="epoch %{x}: %{customdata[0]}<br>%{customdata[1]}<extra></extra>",
-        row=3,
-        col=1,
-        legend="legend3",
+    decided = pd.DataFrame({
+        "epoch": moves["epoch"],
+        "base": [int(base[epoch]) for epoch in moves["epoch"]],
+        "why": [[human_bits(base[epoch]), why] for epoch, why in zip(moves["epoch"], moves["why"])],
+    })  # fmt: skip
+    losses = lines(
+        table,
+        y={"loss": "loss", "F": "running loss F"},
+        styles=["grey dot", ink],
+        mode="lines",
+        y_axis="loss",
+        zero="y",
     )
-    for width in shares:
-        figure.add_bar(
-            x=shares.index.tolist(),
-            y=(100 * shares[width]).tolist(),
-            name=human_bits(width),
-            marker={"color": _WIDTH_COLORS[int(width)], "line": {"width": 0}},
-            hovertemplate=f"{human_bits(width)}: %{{y:.0f}} % of the rows of epoch %{{x}}<extra></extra>",
-            row=4,
-            col=1,
-            legend="legend4",
-        )
-    figure.update_yaxes(title_text="loss", rangemode="tozero", row=1, col=1)
-    figure.update_yaxes(title_text="loss a second", row=2, col=1)
-    figure.update_yaxes(title_text="base (bits)", type="log", tickvals=[1, 2, 4, 8], range=[-0.1, 1.0], row=3, col=1)
-    figure.update_yaxes(title_text="rows (%)", range=[0, 100], row=4, col=1)
-    figure.update_xaxes(title_text="epoch", row=4, col=1)
-    figure.update_layout(barmode="stack", bargap=0)
+    rates = lines(
+        table, y={"rate": "descent rate", "earlier": earlier}, styles=["blue", "orange dash"], mode="lines",
+        y_axis="loss a second",
+    )  # fmt: skip
+    widths = scatter(
+        decided, x="epoch", y={"base": "decision (its reason on hover)"}, styles=["vermillion diamond"], details="why",
+        hover="epoch %{x}: %{customdata[0]}<br>%{customdata[1]}",
+        figure=lines(base.to_frame(), y="base width", styles=["vermillion"], mode="lines", shape="hv"), **_BASE,
+    )  # fmt: skip
+    percent = (100 * shares).rename(columns=human_bits)
+    rows = bars(
+        percent, y=list(percent), styles=[_WIDTH_COLORS[int(width)] for width in shares], stacked=True,
+        x_axis={"title_text": "epoch", "type": "linear"}, y_axis={"title_text": "rows (%)", "range": [0, 100]},
+    )  # fmt: skip
     held = base.value_counts(normalize=True).sort_index()
     words = ", ".join(f"{width} in {100 * share:.0f} % of epochs" for width, share in held.items())
-    caption = f"{len(moves)} decisions about the base width: {words}."
-    finish(figure, title="When the width changed", caption=caption, dark=dark, height=720)
-    tops = [axis.domain[1] for axis in figure.select_yaxes()]
+    figure = panels(
+        [losses, rates, widths, rows], rows=4, share_x=True, sizes=[0.22, 0.27, 0.24, 0.27], gap=_GAP,
+        title="When the width changed", caption=f"{len(moves)} decisions about the base width: {words}.", dark=dark,
+        height=720,
+    )  # fmt: skip
+    figure.update_layout(bargap=0)
     above = {"orientation": "h", "x": 0, "xanchor": "left", "yanchor": "bottom", "traceorder": "normal"}
-    for name, top in zip(("legend", "legend2", "legend3", "legend4"), tops, strict=True):
-        figure.update_layout({name: {**above, "y": top}})
-    frame = pd.concat([table.drop(columns="base"), base.rename("base")], axis=1)
-    return Bundle(figure, frame)
+    for number, axis in enumerate(figure.select_yaxes(), start=1):  # each panel has its legend
+        name = f"legend{number if number > 1 else ''}"
+        figure.update_layout({name: {**above, "y": axis.domain[1]}})
+        figure.update_traces(legend=name, selector={"yaxis": f"y{number if number > 1 else ''}"})
+    return Bundle(figure, pd.concat([table.drop(columns="base"), base.rename("base")], axis=1))
 
 
 def draw_signs(run: Run, *, dark: bool = False) -> Bundle:
     """Draw the base width for this run's losses and times with the rate of the text, and with the rate as printed."""
     import pandas as pd
-    from plotly.subplots import make_subplots
 
-    tables = {"descent rate (the text)": _replayed(run), "as printed": _replayed(run, as_printed=True)}
-    looks = {"descent rate (the text)": (OKABE_ITO["blue"], "solid"), "as printed": (OKABE_ITO["vermillion"], "dash")}
-    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08)
-    for name, table in tables.items():
-        _line(figure, table["rate"], name, *looks[name], row=1)
-        _line(figure, table["base"], name, *looks[name], row=2, shape="hv", legend=False)
-    figure.update_yaxes(title_text="rate (loss a second)", row=1, col=1)
-    figure.update_yaxes(title_text="base (bits)", type="log", tickvals=[1, 2, 4, 8], range=[-0.1, 1.0], row=2, col=1)
-    figure.update_xaxes(title_text="epoch", row=2, col=1)
-    means = {name: table["base"].mean() for name, table in tables.items()}
-    differ = float((tables["as printed"]["base"] != tables["descent rate (the text)"]["base"]).mean())
+    text, printed = "descent rate (the text)", "as printed"
+    tables = {text: _replayed(run), printed: _replayed(run, as_printed=True)}
+    rates, base = (pd.DataFrame({name: table[column] for name, table in tables.items()}) for column in ("rate", "base"))
+    look: dict[str, Any] = {"y": [text, printed], "styles": ["blue", "vermillion dash"], "mode": "lines"}
+    means, differ = base.mean(), float((base[printed] != base[text]).mean())
     caption = (
-        f"Base width for the same losses: mean {means['descent rate (the text)']:.1f} bits by the text, "
-        f"{means['as printed']:.1f} as printed; they differ in {100 * differ:.0f} % of epochs."
+        f"Base width for the same losses: mean {means[text]:.1f} bits by the text, "
+        f"{means[printed]:.1f} as printed; they differ in {100 * differ:.0f} % of epochs."
     )
-    finish(figure, title="The same losses, either sign", caption=caption, dark=dark, height=430)
-    return Bundle(figure, pd.DataFrame({name: table["base"] for name, table in tables.items()}))
+    charts = [
+        lines(rates, y_axis="rate (loss a second)", **look),
+        lines(base, shape="hv", x_axis="epoch", **_BASE, **look),
+    ]
+    figure = panels(
+        charts, rows=2, share_x=True, gap=0.08, title="The same losses, either sign", caption=caption, dark=dark,
+        height=430,
+    )  # fmt: skip
+    return Bundle(figure, base)
 
 
-def _line(
-    figure: Figure, values: Series, name: str, color: str, dash: str, *, row: int, shape: str = "linear",
-    legend: bool = True, apart: bool = False,
-) -> None:  # fmt: skip
-    """A line; ``apart``: with its name in a legend of its panel."""
-    figure.add_scatter(
-        x=values.index.tolist(),
-        y=values.tolist(),
-        mode="lines",
-        name=name,
-        legendgroup=name,
-        showlegend=legend,
-        line={"color": color, "dash": dash, "width": 2, "shape": shape},
-        hovertemplate=f"{name}: %{{y:.4g}} · epoch %{{x}}<extra></extra>",
-        row=row,
-        col=1,
-        legend=f"legend{row}" if apart and row > 1 else "legend",
-    )
+_BASE: dict[str, Any] = {
+    "y_axis": {"title_text": "base (bits)", "tickvals": [1, 2, 4, 8], "range": [-0.1, 1.0]}, "log": "y",
+}  # fmt: skip

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -37,8 +37,8 @@ FACTORS: dict[str, tuple[str, Callable[[Figures], float]]] = {
     "TG-5": ("error of attention, logits on codes, 8 bits", lambda f: f["codes_8"] / f["exact_8"]),
 }
 """Id -> what is off, and by what factor it is, from what was measured."""
-_PAPERS = {"AQ": ("AdaQP", "vermillion", "circle"), "SY": ("SYLVIE", "green", "square")}
-_PAPERS |= {"CD": ("CDFGNN", "sky", "diamond"), "TG": ("TANGO", "orange", "star")}
+_PAPERS = {"AQ": ("AdaQP", "vermillion circle"), "SY": ("SYLVIE", "green square")}
+_PAPERS |= {"CD": ("CDFGNN", "sky diamond"), "TG": ("TANGO", "orange star")}
 
 
 def factors() -> DataFrame:
@@ -69,45 +69,32 @@ def draw_factors(frame: DataFrame, *, dark: bool = False) -> Bundle:
     Raises:
         ValueError: if there is no row.
     """
-    import plotly.graph_objects as go
+    import pandas as pd
 
     if frame.empty:
         raise ValueError("factors of at least one slip are needed, got none; see factors")
-    figure = go.Figure()
-    for paper, color, symbol in _PAPERS.values():
-        mine = frame[frame["paper"] == paper]
-        for name, factor in mine["factor"].items():
-            figure.add_scatter(
-                x=[1, factor],
-                y=[name, name],
-                mode="lines",
-                line={"color": OKABE_ITO[color], "width": 2},
-                hoverinfo="skip",
-                showlegend=False,
-            )
-        figure.add_scatter(
-            x=mine["factor"].tolist(),
-            y=mine.index.tolist(),
-            name=paper,
-            mode="markers+text",
-            text=[f"{factor:.3g} ×" for factor in mine["factor"]],
-            textposition="middle right",
-            marker={"color": OKABE_ITO[color], "symbol": symbol, "size": 11},
-            customdata=mine["what"].tolist(),
-            hovertemplate="%{y} · %{customdata}: %{x:.3g} ×<extra></extra>",
-        )
+    rows = frame.assign(words=[f"{factor:.3g} ×" for factor in frame["factor"]]).reset_index(names="id")
+    ends = pd.concat([rows.assign(end=1.0), rows.assign(end=rows["factor"]), rows.assign(end=None)])
+    ends = ends.sort_index(kind="stable")
+    figure = lines(ends, x="end", y="id", by="paper", styles=dict(_PAPERS.values()), mode="lines", hover="%{y}")
+    figure.update_traces(showlegend=False)
     for name, what in frame["what"].items():
         figure.add_annotation(
             x=0.02, y=name, text=what, xanchor="left", yanchor="bottom", yshift=9, showarrow=False, font={"size": 12}
         )
-    figure.update_xaxes(title_text="off by this factor", type="log", range=[0, 2], tickvals=[1, 2, 5, 10, 20, 50, 100])
-    figure.update_yaxes(categoryorder="array", categoryarray=frame.index.tolist(), range=[-0.6, len(frame)])
     worst = frame.iloc[-1]
     caption = (
         f"{len(frame)} slips and what they come to, from {frame['factor'].iloc[0]:.2f} to {worst['factor']:.3g} times; "
         f"the most in {worst['paper']}: {worst['what']}."
     )
-    finish(figure, title="Off by how much?", caption=caption, dark=dark, height=150 + 44 * len(frame))
+    scatter(
+        rows, x="factor", y="id", by="paper", styles=dict(_PAPERS.values()), size=11, text="words", details="what",
+        figure=figure, hover="%{y} · %{customdata}: %{x:.3g} ×", log="x",
+        x_axis={"title_text": "off by this factor", "range": [0, 2], "tickvals": [1, 2, 5, 10, 20, 50, 100]},
+        y_axis={"categoryorder": "array", "categoryarray": frame.index.tolist(), "range": [-0.6, len(frame)]},
+        title="Off by how much?", caption=caption, dark=dark, height=150 + 44 * len(frame),
+    )  # fmt: skip
+    figure.update_traces(textposition="middle right")
     return Bundle(figure, frame)
 
 
@@ -138,31 +125,17 @@ def draw_variance(frame: DataFrame, *, dark: bool = False) -> Bundle:
     Raises:
         ValueError: if there is no row.
     """
-    import plotly.graph_objects as go
-
     if frame.empty:
         raise ValueError("shares of at least one width are needed, got none; see variance_shares")
-    figure = go.Figure()
-    widths = [human_bits(bits) for bits in frame.index]
-    for kind, color, pattern in zip(frame, ("blue", "orange"), ("", "/"), strict=True):
-        figure.add_bar(
-            x=widths,
-            y=frame[kind].tolist(),
-            name=kind,
-            marker={"color": OKABE_ITO[color], "pattern": {"shape": pattern}},
-            hovertemplate=f"{kind}, %{{x}}: %{{y:.2f}}<extra></extra>",
-        )
-    for height, words in ((1.0, "D S² / 6, called the variance"), (1.5, "D S² / 4, the worst case")):
-        figure.add_hline(y=height, line={"color": OKABE_ITO["grey"], "dash": "dash", "width": 1.5})
-        figure.add_annotation(
-            x=1, xref="paper", xanchor="right", y=height, yanchor="bottom", text=words, showarrow=False
-        )
-    figure.update_xaxes(title_text="bits of an element")
-    figure.update_yaxes(title_text="variance over D S² / 6", range=[0, 1.7])
     caption = "Exact variance of a decoded row over D S² / 6: " + "; ".join(
         f"{kind} " + ", ".join(f"{value:.2f}" for value in frame[kind]) for kind in frame
     )
-    finish(figure, title="What Theorem 1 calls the variance", caption=f"{caption}.", dark=dark, height=370)
+    figure = bars(
+        frame.rename(index=human_bits), y=list(frame), styles=["blue", "orange /"],
+        levels={"D S² / 6, called the variance": 1.0, "D S² / 4, the worst case": 1.5}, x_axis="bits of an element",
+        y_axis={"title_text": "variance over D S² / 6", "range": [0, 1.7]},
+        title="What Theorem 1 calls the variance", caption=f"{caption}.", dark=dark, height=370,
+    )  # fmt: skip
     return Bundle(figure, frame)
 
 
@@ -202,41 +175,20 @@ def draw_descent(frame: DataFrame, *, dark: bool = False) -> Bundle:
     Raises:
         ValueError: if there is no row.
     """
-    from plotly.subplots import make_subplots
-
     if frame.empty:
         raise ValueError("widths of at least one epoch are needed, got none; see descent")
-    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.4, 0.6], vertical_spacing=0.08)
-    epochs = frame.index.tolist()
-    figure.add_scatter(
-        x=epochs,
-        y=frame["loss"].tolist(),
-        mode="lines",
-        line={"color": OKABE_ITO["grey"], "width": 2},
-        showlegend=False,
-        hovertemplate="epoch %{x}: loss %{y:.3f}<extra></extra>",
-        row=1,
-        col=1,
-    )
-    for words, color, dash in (("as written", "vermillion", "dash"), ("opposite sign", "blue", "solid")):
-        figure.add_scatter(
-            x=epochs,
-            y=frame[words].tolist(),
-            name=words,
-            mode="lines",
-            line={"color": OKABE_ITO[color], "dash": dash, "width": 2, "shape": "hv"},
-            customdata=[human_bits(width) for width in frame[words]],
-            hovertemplate=f"{words}, epoch %{{x}}: %{{customdata}}<extra></extra>",
-            row=2,
-            col=1,
-        )
-    figure.update_xaxes(title_text="epoch", row=2, col=1)
-    figure.update_yaxes(title_text="loss", row=1, col=1)
-    figure.update_yaxes(title_text="bits", type="log", tickvals=[1, 2, 4, 8], row=2, col=1)
     last = frame.iloc[-1]
     caption = (
         f"While the loss falls from {frame['loss'].iloc[0]:.2f} to {last['loss']:.2f}, SYLVIE's rule ends at "
         f"{human_bits(last['as written'])} as written and at {last['opposite sign']:.0f} with the opposite sign."
     )
-    finish(figure, title="More bits or fewer, when training slows down?", caption=caption, dark=dark, height=430)
+    widths = lines(
+        frame, y=["as written", "opposite sign"], styles=["vermillion dash", "blue"], mode="lines", shape="hv",
+        x_axis="epoch", y_axis={"title_text": "bits", "tickvals": [1, 2, 4, 8]}, log="y",
+    )  # fmt: skip
+    figure = panels(
+        [lines(frame, y="loss", styles=["grey"], mode="lines", x_axis="epoch"), widths], rows=2, share_x=True,
+        sizes=[0.4, 0.6], gap=0.08, title="More bits or fewer, when training slows down?", caption=caption, dark=dark,
+        height=430,
+    )  # fmt: skip
     return Bundle(figure, frame)

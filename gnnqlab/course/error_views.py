@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.course.players.message_walk import MessageWalk
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.figures.charts import lines, panels, scatter
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -39,44 +39,28 @@ def error_clouds(message: RealMessage, *, widths: Sequence[int] = _WIDTHS, dark:
     Zeros are left out: a row whose smallest value is zero sends them without error.
     """
     import pandas as pd
-    from plotly.subplots import make_subplots
 
-    figure = make_subplots(
-        rows=1,
-        cols=len(widths),
-        shared_yaxes=True,
-        horizontal_spacing=0.02,
-        subplot_titles=[human_bits(bits) for bits in widths],
-    )
-    table, notes = [], list(figure.layout.annotations)
-    for column, bits in enumerate(widths, start=1):
+    table, charts = [], {}
+    for bits in widths:
         walk = MessageWalk.of(message, bits=bits)
         values = message.rows.flatten()
         error = (walk.received - message.rows).flatten()
         shown = values.nonzero().flatten()
-        every = max(-(-len(shown) // _MOST_POINTS), 1)
-        picked = shown[::every]
-        figure.add_scatter(
-            x=[round(value, 3) for value in values[picked].tolist()],
-            y=[round(value, 4) for value in error[picked].tolist()],
-            mode="markers",
-            marker={"size": 4, "opacity": 0.6, "color": OKABE_ITO["blue"]},
-            showlegend=False,
-            hovertemplate="value %{x}, error %{y}<extra></extra>",
-            row=1,
-            col=column,
-        )
+        picked = shown[:: max(-(-len(shown) // _MOST_POINTS), 1)]
         spread, mean = float(error[shown].std()), float(error[shown].mean())
         table.append((bits, len(shown), mean, spread, float(error.abs().max())))
         below = f"mean {mean:+.3f}<br>spread {spread:.3f}"
-        notes[column - 1].update(text=f'{human_bits(bits)}<br><span style="font-size:11px">{below}</span>')
+        points = pd.DataFrame({"value": values[picked].tolist(), "error": error[picked].tolist()})
+        charts[f'{human_bits(bits)}<br><span style="font-size:11px">{below}</span>'] = scatter(
+            points.round({"value": 3, "error": 4}), x="value", y="error", size=4, opacity=0.6,
+            x_axis={"title_text": "value", "title_standoff": 4}, y_axis="error (unit of the row)",
+        )  # fmt: skip
     largest = max(row[-1] for row in table)
-    figure.update_xaxes(title_text="value", title_standoff=4)
-    figure.update_yaxes(range=[-1.1 * largest, 1.1 * largest])
-    figure.update_yaxes(title_text="error (unit of the row)", col=1)
     words = ", ".join(f"{spread:.3f} in {human_bits(bits)}" for bits, _, _, spread, _ in table)
     caption = f"Errors of one message's elements, zeros left out; they scatter round zero, by {words}."
-    finish(figure, title="One message, rounded at random", caption=caption, dark=dark, height=360, legend_rows=2)
+    title = "One message, rounded at random"
+    figure = panels(charts, share_y=True, gap=0.02, title=title, caption=caption, dark=dark, legend_rows=2)
+    figure.update_yaxes(range=[-1.1 * largest, 1.1 * largest])
     figure.update_layout(margin={"t": 104})
     columns = ["bits", "elements", "mean error", "spread", "largest"]
     return Bundle(figure, pd.DataFrame(table, columns=columns).set_index("bits"))
@@ -139,35 +123,7 @@ def variance_chart(
     dark: bool = False,
 ) -> Bundle:
     """Draw the measured variance of decoded rows between Theorem 1's exact value, average and worst case."""
-    import plotly.graph_objects as go
-
     table = variance_table(message, node=node, widths=widths, draws=draws)
-    names = [human_bits(bits) for bits in table.index]
-    figure = go.Figure()
-    for column, words, color, dash in (
-        ("worst", "worst case, 1/4", OKABE_ITO["grey"], "dash"),
-        ("average", "average over uniform fractions, 1/6", OKABE_ITO["orange"], "dot"),
-    ):
-        figure.add_scatter(
-            x=names, y=table[column].tolist(), mode="lines", line={"color": color, "dash": dash, "width": 2}, name=words
-        )
-    figure.add_scatter(
-        x=names,
-        y=table["exact"].tolist(),
-        mode="markers",
-        marker={"symbol": "x", "size": 12, "color": OKABE_ITO["vermillion"]},
-        name="exact, for these very rows",
-    )
-    figure.add_scatter(
-        x=names,
-        y=table["measured"].tolist(),
-        mode="markers",
-        error_y={"type": "data", "array": table["± two"].tolist(), "thickness": 1.5},
-        marker={"symbol": "circle-open", "size": 15, "color": OKABE_ITO["blue"], "line": {"width": 2}},
-        name=f"measured, {draws} messages",
-    )
-    figure.update_xaxes(title_text="bits of an element", type="category")
-    figure.update_yaxes(title_text="variance of a row, in units of D S²", range=[0, 0.28])
     which = "all rows of the message" if node is None else f"row {node}"
     caption = (
         f"Variance of {which} after decoding, in units of D S²: "
@@ -177,5 +133,14 @@ def variance_chart(
         )
         + "; average 1/6 = 0.167, worst case 1/4."
     )
-    finish(figure, title="Theorem 1 and what is measured", caption=caption, dark=dark, height=370, legend_rows=2)
+    rows = table.rename(index=human_bits)
+    limits = {"worst": "worst case, 1/4", "average": "average over uniform fractions, 1/6"}
+    values = {"exact": "exact, for these very rows", "measured": f"measured, {draws} messages"}
+    figure = scatter(
+        rows, y=values, styles=["vermillion x", "blue circle-open"], size=13, error={"measured": "± two"},
+        figure=lines(rows, y=limits, styles=["grey dash", "orange dot"], mode="lines"),
+        x_axis={"title_text": "bits of an element", "type": "category"},
+        y_axis={"title_text": "variance of a row, in units of D S²", "range": [0, 0.28]},
+        title="Theorem 1 and what is measured", caption=caption, dark=dark, height=370, legend_rows=2,
+    )  # fmt: skip
     return Bundle(figure, table)

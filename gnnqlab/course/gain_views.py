@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.figures.charts import lines, panels
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["AS_IT_IS", "INSIDE", "draw_gain", "gain_table", "train_both"]
 
 AS_IT_IS, INSIDE = "as it is", "in tango()"
-_LOOKS = {AS_IT_IS: ("grey", "solid", "circle"), INSIDE: ("blue", "dash", "square")}
+_LOOKS = {AS_IT_IS: "grey solid circle", INSIDE: "blue dash square"}
 
 
 def train_both(
@@ -127,31 +127,17 @@ def draw_gain(found: Mapping[str, DataFrame], *, dark: bool = False) -> Bundle:
     Raises:
         ValueError: if there is no model.
     """
-    from plotly.subplots import make_subplots
-
     if not found:
         raise ValueError("trainings of at least one model are needed, got none; see train_both")
-    figure = make_subplots(cols=len(found), shared_yaxes=True, horizontal_spacing=0.06)
-    for column, (name, frame) in enumerate(found.items(), start=1):
-        for way, (color, dash, symbol) in _LOOKS.items():
-            of_way = frame[frame["way"] == way]
-            figure.add_scatter(
-                x=of_way["seconds"].tolist(),
-                y=of_way["loss"].tolist(),
-                name=way,
-                legendgroup=way,
-                showlegend=column == 1,
-                mode="lines+markers",
-                line={"color": OKABE_ITO[color], "dash": dash, "width": 2},
-                marker={"symbol": symbol, "size": 7},
-                hovertemplate=f"{name} {way}, %{{x:.2f}} s: loss %{{y:.3g}}<extra></extra>",
-                row=1,
-                col=column,
-            )
-        figure.update_xaxes(title_text=f"{name}: training time (s)", rangemode="tozero", col=column)
-    figure.update_yaxes(title_text="training loss (nats)", type="log", col=1)
+    charts = [
+        lines(
+            frame, x="seconds", y="loss", by="way", styles=_LOOKS, log="y", zero="x",
+            x_axis=f"{name}: training time (s)", y_axis="training loss (nats)",
+        )
+        for name, frame in found.items()
+    ]  # fmt: skip
     table = gain_table(found)
     told = "; ".join(f"{name} {row['times as fast']:.2f} times as fast" for name, row in table.iterrows())
     caption = f"All epochs, {INSIDE} beside the model as it is: {told}. Indicative, measured in this notebook."
-    finish(figure, title="The same model, the same lines of DGL", caption=caption, dark=dark, height=390)
-    return Bundle(figure, table)
+    title = "The same model, the same lines of DGL"
+    return Bundle(panels(charts, share_y=True, gap=0.06, title=title, caption=caption, dark=dark, height=390), table)

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.charts import bars, panels
 from gnnqlab.lab.figures.frames import human_bytes
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.figures.theme import OKABE_ITO
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -74,8 +75,6 @@ def measured(results: DataFrame) -> DataFrame:
 
 def draw_kernels(results: DataFrame, *, dark: bool = False) -> Bundle | Notice:
     """Draw every kernel's speed beside that of its ceiling or rival, and the goals; a bar a figure."""
-    import plotly.graph_objects as go
-
     rows = _part(results, "gpu-kernels")
     if rows.empty:
         return _nothing("gpu-kernels")
@@ -84,30 +83,12 @@ def draw_kernels(results: DataFrame, *, dark: bool = False) -> Bundle | Notice:
     rows = rows.assign(
         kind=[case.partition(",")[0] for case in cases],
         name=[_short(case, str(figure)) for case, figure in zip(cases, rows["figure"])],
+        said=[
+            f"{value:.4g} {unit}, {rival} {its:.4g}"
+            for value, unit, rival, its in zip(rows["value"], rows["unit"], rows["rival"], rows["rival_value"])
+        ],
     )
-    figure = go.Figure()
-    for kind, some in rows.groupby("kind", sort=False):
-        figure.add_bar(
-            y=some["name"].tolist(),
-            x=some["ratio"].tolist(),
-            orientation="h",
-            name=str(kind),
-            marker={"color": OKABE_ITO[_KINDS.get(str(kind), "sky")], "line": {"width": 0}},
-            customdata=some[["value", "unit", "rival", "rival_value"]].to_numpy().tolist(),
-            hovertemplate="%{y}: %{customdata[0]:.4g} %{customdata[1]}, %{customdata[2]} %{customdata[3]:.4g}"
-            "<extra>%{x:.2f} times</extra>",
-        )
     goals = rows[rows["goal"].notna()] if "goal" in rows else rows.iloc[:0]
-    figure.add_scatter(
-        y=goals["name"].tolist(),
-        x=goals["goal"].tolist() if len(goals) else [],
-        mode="markers",
-        name="goal",
-        marker={"symbol": "line-ns-open", "size": 12, "color": OKABE_ITO["vermillion"], "line": {"width": 3}},
-    )
-    figure.add_vline(x=1, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1})
-    figure.update_xaxes(title_text="times as fast as the ceiling or rival (1: as fast)", rangemode="tozero")
-    figure.update_yaxes(autorange="reversed", title_text="kernel", tickfont={"size": 10})
     missed = [
         f"{name} {ratio:.2f} of {goal:g}"
         for name, ratio, goal in zip(goals["name"], goals["ratio"], goals["goal"] if len(goals) else ())
@@ -116,8 +97,21 @@ def draw_kernels(results: DataFrame, *, dark: bool = False) -> Bundle | Notice:
     words = f"{len(goals) - len(missed)} of {len(goals)} goals reached" + (
         f"; missed: {', '.join(missed)}" if missed else ""
     )
-    caption = f"{len(rows)} figures of kernels on {device}, each beside its ceiling or rival: {words}."
-    finish(figure, title=f"Kernels on {device}", caption=caption, dark=dark, height=170 + 22 * len(rows))
+    figure = bars(
+        rows, x="name", y="ratio", by="kind", styles=_KINDS, horizontal=True, details="said", zero="x",
+        x_axis="times as fast as the ceiling or rival (1: as fast)",
+        y_axis={"title_text": "kernel", "tickfont": {"size": 10}}, title=f"Kernels on {device}",
+        caption=f"{len(rows)} figures of kernels on {device}, each beside its ceiling or rival: {words}.",
+        dark=dark, height=170 + 22 * len(rows),
+    )  # fmt: skip
+    figure.add_scatter(
+        y=goals["name"].tolist(),
+        x=goals["goal"].tolist() if len(goals) else [],
+        mode="markers",
+        name="goal",
+        marker={"symbol": "line-ns-open", "size": 12, "color": OKABE_ITO["vermillion"], "line": {"width": 3}},
+    )
+    figure.add_vline(x=1, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1})
     columns = ["case", "figure", "value", "unit", "rival", "rival_value", "ratio"]
     return Bundle(figure, rows[columns].set_index("case"))
 
@@ -147,34 +141,30 @@ def training_table(results: DataFrame) -> DataFrame:
 
 def draw_training(results: DataFrame, *, dark: bool = False) -> Bundle | Notice:
     """Draw the epoch of every system, a panel a graph, a bar a number of workers."""
-    from plotly.subplots import make_subplots
-
     rows = _part(results, "gpu-train")
     if rows.empty or "epoch_s" not in rows:
         return _nothing("gpu-train")
     ran = rows[rows["epoch_s"].notna()]
+    names = [
+        f"{int(workers)} worker{'s' if workers > 1 else ''}" + (f", {backend}" if workers > 1 else "")
+        for workers, backend in zip(ran["workers"], ran["backend"])
+    ]
+    looks = {
+        name: f"{_WORKERS.get(int(workers), 'sky')}{' /' if backend == 'nccl' else ''}"
+        for name, workers, backend in zip(names, ran["workers"], ran["backend"])
+    }
+    held = [f"{human_bytes(value)} on the fullest GPU" for value in ran["memory_bytes"]]
+    shown = ran.assign(name=names, ms=1e3 * ran["epoch_s"], held=held).sort_values(
+        ["workers", "backend"], kind="stable"
+    )
     graphs = list(ran["graph"].unique())
-    figure = make_subplots(rows=len(graphs), cols=1, subplot_titles=graphs, vertical_spacing=0.3 / len(graphs))
-    for place, graph in enumerate(graphs, start=1):
-        for (workers, backend), some in ran[ran["graph"] == graph].groupby(["workers", "backend"]):
-            name = f"{int(workers)} worker{'s' if workers > 1 else ''}" + (f", {backend}" if workers > 1 else "")
-            figure.add_bar(
-                x=some["system"].tolist(),
-                y=(1e3 * some["epoch_s"]).tolist(),
-                name=name,
-                legendgroup=name,
-                showlegend=place == 1,
-                marker={
-                    "color": OKABE_ITO[_WORKERS.get(int(workers), "sky")],
-                    "pattern": {"shape": "/" if backend == "nccl" else "", "size": 5, "solidity": 0.25},
-                },
-                customdata=[human_bytes(value) for value in some["memory_bytes"]],
-                hovertemplate="%{x}: %{y:.4g} ms an epoch, %{customdata} on the fullest GPU<extra>" + name + "</extra>",
-                row=place,
-                col=1,
-            )
-        figure.update_yaxes(title_text="epoch (ms)", rangemode="tozero", row=place, col=1)
-    figure.update_xaxes(title_text="system", row=len(graphs), col=1)
+    charts = {
+        graph: bars(
+            shown[shown["graph"] == graph], x="system", y="ms", by="name", styles=looks, details="held",
+            y_axis="epoch (ms)", zero="y",
+        )
+        for graph in graphs
+    }  # fmt: skip
     fastest = [
         f"{graph}: {best['system']} with {int(best['workers'])} workers, {1e3 * best['epoch_s']:.4g} ms"
         for graph in graphs
@@ -182,15 +172,15 @@ def draw_training(results: DataFrame, *, dark: bool = False) -> Bundle | Notice:
     ]
     failed = "" if "error" not in rows else f" {int(rows['error'].notna().sum())} runs failed."
     caption = f"Epochs of {len(ran)} training runs on {ran['device'].iloc[0]}. Shortest: {'; '.join(fastest)}.{failed}"
-    finish(figure, title="Training on a GPU", caption=caption, dark=dark, height=140 + 280 * len(graphs))
-    figure.update_layout(legend={"y": -0.12, "yanchor": "top"}, margin={"t": 76, "b": 90})
+    figure = panels(
+        charts, rows=len(graphs), gap=0.3 / len(graphs), title="Training on a GPU", caption=caption, dark=dark,
+        height=140 + 280 * len(graphs), legend_below=True,
+    )  # fmt: skip
     return Bundle(figure, training_table(results))
 
 
 def draw_overlap(results: DataFrame, *, dark: bool = False) -> Bundle | Notice:
     """Draw which share of central rows was computed while a message was under way, by layer, direction and system."""
-    import plotly.graph_objects as go
-
     rows = _part(results, "gpu-overlap")
     if rows.empty or "hidden_share" not in rows:
         return _nothing("gpu-overlap")
@@ -198,18 +188,11 @@ def draw_overlap(results: DataFrame, *, dark: bool = False) -> Bundle | Notice:
     way = {"forward": "→", "backward": "←"}
     rows = rows.assign(place=[f"layer {int(n) + 1} {way[d]}" for n, d in zip(rows["layer"], rows["direction"])])
     table = 100 * rows.groupby(["graph", "place", "system"], sort=False)["hidden_share"].mean().unstack("system")
-    figure = go.Figure()
-    for number, system in enumerate(table):
-        figure.add_bar(
-            x=[list(table.index.get_level_values("graph")), list(table.index.get_level_values("place"))],
-            y=table[system].tolist(),
-            name=str(system),
-            marker={"color": list(OKABE_ITO.values())[1 + number % 7]},
-            hovertemplate="%{x}: %{y:.0f} %<extra>" + str(system) + "</extra>",
-        )
-    figure.update_xaxes(title_text="graph, layer and direction")
-    figure.update_yaxes(title_text="central rows hidden (%)", range=[0, 105])
     words = ", ".join(f"{system} {table[system].mean():.0f} %" for system in table)
-    caption = f"Central rows computed while a message was under way, mean over workers; over all layers: {words}."
-    finish(figure, title="What hides behind messages", caption=caption, dark=dark, height=400)
+    figure = bars(
+        table, y=list(table), x_axis="graph, layer and direction",
+        y_axis={"title_text": "central rows hidden (%)", "range": [0, 105]}, title="What hides behind messages",
+        caption=f"Central rows computed while a message was under way, mean over workers; over all layers: {words}.",
+        dark=dark, height=400,
+    )  # fmt: skip
     return Bundle(figure, table)

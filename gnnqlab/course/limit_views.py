@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 from gnnqlab.course.experiments.limits import EPOCH
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.figures.charts import bars
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 __all__ = ["draw_limits"]
-
-_BARS = (("measured (ms)", "measured", "blue", ""), ("limit (ms)", "limit", "orange", "/"))
 
 
 def draw_limits(table: DataFrame, *, title: str = "An epoch beside its limits", dark: bool = False) -> Bundle:
@@ -27,30 +25,10 @@ def draw_limits(table: DataFrame, *, title: str = "An epoch beside its limits", 
     Raises:
         ValueError: if the table has no row of the whole epoch.
     """
-    import plotly.graph_objects as go
-
     if EPOCH not in table.index:
         raise ValueError(f"the table must have a row {EPOCH!r}, got {list(table.index)}; see limits_table")
     parts, whole = table.drop(EPOCH), table.loc[EPOCH]
     limited = parts.dropna(subset="limit (ms)")
-    figure = go.Figure()
-    for column, name, color, pattern in _BARS:
-        some = parts if name == "measured" else limited
-        figure.add_bar(
-            y=some.index.tolist(),
-            x=some[column].tolist(),
-            name=name,
-            orientation="h",
-            marker={"color": OKABE_ITO[color], "pattern": {"shape": pattern}},
-            text=[_times(ratio) for ratio in some["measured / limit"]] if name == "measured" else None,
-            textposition="outside",
-            hovertemplate=f"%{{y}}, {name}: %{{x:.3g}} ms<extra></extra>",
-        )
-    figure.update_layout(barmode="group")
-    # Room for what stands behind the longest bar.
-    longest = float(parts[[column for column, *_ in _BARS]].max().max())
-    figure.update_xaxes(title_text="time an epoch (ms)", range=[0, 1.12 * longest])
-    figure.update_yaxes(title_text="part", autorange="reversed")
     each = "; ".join(
         f"{part} {_ms(row['measured (ms)'])} beside {_ms(row['limit (ms)'])} ms ({row['share (%)']:.0f} %)"
         for part, row in limited.iterrows()
@@ -59,7 +37,17 @@ def draw_limits(table: DataFrame, *, title: str = "An epoch beside its limits", 
         f"An epoch took {_ms(whole['measured (ms)'])} ms; its limit is {_ms(whole['limit (ms)'])} ms "
         f"({_times(whole['measured / limit'])}). By part, and share of the epoch: {each}. Indicative."
     )
-    finish(figure, title=title, caption=caption, dark=dark, height=180 + 50 * len(parts))
+    # Room for what stands behind the longest bar.
+    room = [0, 1.12 * float(parts[["measured (ms)", "limit (ms)"]].max().max())]
+    figure = bars(
+        parts.assign(times=[_times(ratio) for ratio in parts["measured / limit"]]), styles=["blue"],
+        y={"measured (ms)": "measured"}, text="times", horizontal=True,
+        x_axis={"title_text": "time an epoch (ms)", "range": room}, y_axis="part",
+    )  # fmt: skip
+    figure = bars(
+        limited, y={"limit (ms)": "limit"}, styles=["orange /"], horizontal=True, figure=figure, title=title,
+        caption=caption, dark=dark, height=180 + 50 * len(parts),
+    )  # fmt: skip
     return Bundle(figure, table.round(3))
 
 

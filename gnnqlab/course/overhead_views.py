@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.figures.charts import bars
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -22,7 +22,7 @@ PURPOSES = {
 
 Encoding and decoding is copying rows where nothing is quantized. Looking up widths and laying messages out anew is
 coordination too."""
-_COLORS = ("green", "vermillion", "purple", "blue", "orange")
+_STYLES = ("green", "vermillion /", "purple x", "blue .", "orange \\")
 
 
 def overhead(records: DataFrame, *, offline_s: float = 0.0) -> Series:
@@ -53,30 +53,18 @@ def draw_overhead(seconds: DataFrame, *, link: str = "", dark: bool = False) -> 
     Raises:
         ValueError: if nothing was measured.
     """
-    import plotly.graph_objects as go
-
     if seconds.empty or not (seconds.sum() > 0).all():
         raise ValueError("seconds of at least one run are needed, got none; see overhead")
     shares = 100 * seconds / seconds.sum()
-    figure = go.Figure()
-    for (purpose, line), color in zip(shares.iterrows(), _COLORS):
-        figure.add_bar(
-            y=list(shares.columns),
-            x=line.tolist(),
-            orientation="h",
-            name=str(purpose),
-            marker={"color": OKABE_ITO[color], "line": {"width": 0}},
-            customdata=seconds.loc[purpose].tolist(),
-            hovertemplate=f"{purpose}: %{{x:.2f}} %, %{{customdata:.4g}} s<extra>%{{y}}</extra>",
-        )
-    figure.update_layout(barmode="stack", bargap=0.35)
-    figure.update_xaxes(title_text="share of all seconds (%)", range=[0, 100])
-    figure.update_yaxes(title_text="system", autorange="reversed")
     words = "; ".join(
         f"{label} " + ", ".join(f"{purpose} {share:.2g} %" for purpose, share in shares[label].items() if share)
         for label in shares
     )
-    caption = f"Where a run's seconds go: {words}." + (f" Link: {link}." if link else "")
-    height = 210 + 44 * len(shares.columns)
-    finish(figure, title="Where a run's seconds go", caption=caption, dark=dark, height=height, legend_rows=2)
+    figure = bars(
+        shares.T, y=list(shares.index), styles=_STYLES, stacked=True, horizontal=True,
+        x_axis={"title_text": "share of all seconds (%)", "range": [0, 100]}, y_axis="system",
+        title="Where a run's seconds go",
+        caption=f"Where a run's seconds go: {words}." + (f" Link: {link}." if link else ""),
+        dark=dark, height=210 + 44 * len(shares.columns), legend_rows=2,
+    )  # fmt: skip
     return Bundle(figure, seconds)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.figures.charts import lines, scatter
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -37,48 +38,11 @@ def pareto_chart(
         ValueError: if the front is empty, or a forecast in it has no λ.
     """
     import pandas as pd
-    import plotly.graph_objects as go
 
     if not front:
         raise ValueError("a front needs at least one forecast, got none; take probe.front()")
     if any(each.lam is None for each in front):
         raise ValueError("every forecast of a front must have a λ, got one of a system that assigns nothing")
-    figure = go.Figure()
-    figure.add_scatter(
-        x=[1e3 * each.epoch_s for each in front],
-        y=[each.total_variance for each in front],
-        customdata=[(each.lam, each.mean_bits) for each in front],
-        mode="lines+markers+text",
-        text=[f"λ = {each.lam:g}" if each in (front[0], front[-1]) else "" for each in front],
-        textposition=["bottom left" if each is front[-1] else "top right" for each in front],
-        line={"color": OKABE_ITO["blue"], "width": 2},
-        marker={"symbol": "circle-open", "size": 9, "color": OKABE_ITO["blue"]},
-        name="assigned, λ from " + f"{front[0].lam:g} to {front[-1].lam:g}",
-        hovertemplate="λ %{customdata[0]:.2f}: %{x:.4g} ms, V %{y:.3g}, %{customdata[1]:.2f} bits a row<extra></extra>",
-    )
-    looks = [("grey", "square"), ("orange", "diamond"), ("green", "x"), ("purple", "cross")]
-    points = list((beside or {}).items())
-    for number, (label, each) in enumerate(points):
-        color, symbol = looks[number % len(looks)]
-        figure.add_scatter(
-            x=[1e3 * each.epoch_s],
-            y=[each.total_variance],
-            mode="markers",
-            marker={"symbol": symbol, "size": 12, "color": OKABE_ITO[color]},
-            name=label,
-            hovertemplate=f"{label}: %{{x:.4g}} ms, V %{{y:.3g}}<extra></extra>",
-        )
-    if chosen is not None:
-        figure.add_scatter(
-            x=[1e3 * chosen.epoch_s],
-            y=[chosen.total_variance],
-            mode="markers",
-            marker={"symbol": "star", "size": 17, "color": OKABE_ITO["vermillion"]},
-            name=f"λ = {chosen.lam:g}",
-            hovertemplate="here: %{x:.4g} ms, V %{y:.3g}<extra></extra>",
-        )
-    figure.update_xaxes(title_text="predicted epoch (ms)")
-    figure.update_yaxes(title_text="gradient variance V (no unit)", type="log")
     first, last = front[0], front[-1]
     caption = (
         f"Predicted time against variance over {first.link}: from {1e3 * first.epoch_s:.3g} ms and V = "
@@ -87,19 +51,37 @@ def pareto_chart(
     )
     if chosen is not None:
         caption += f" The star, λ = {chosen.lam:g}: {1e3 * chosen.epoch_s:.3g} ms, V = {chosen.total_variance:.3g}."
-    finish(figure, title="What a little more time buys", caption=caption, dark=dark, height=380, legend_rows=2)
-    rows = [(f"λ = {each.lam:g}", each) for each in front] + points
+    rows = [(f"λ = {each.lam:g}", each) for each in front] + list((beside or {}).items())
+    marked = [] if chosen is None else [(f"λ = {chosen.lam:g}", chosen)]
     frame = pd.DataFrame(
         {
-            "epoch (ms)": [1e3 * each.epoch_s for _, each in rows],
-            "speed-up": [each.speedup for _, each in rows],
-            "variance": [each.total_variance for _, each in rows],
-            "bits a row": [each.mean_bits for _, each in rows],
-            "kB": [each.bytes_sent / 1e3 for _, each in rows],
+            "epoch (ms)": [1e3 * each.epoch_s for _, each in rows + marked],
+            "speed-up": [each.speedup for _, each in rows + marked],
+            "variance": [each.total_variance for _, each in rows + marked],
+            "bits a row": [each.mean_bits for _, each in rows + marked],
+            "kB": [each.bytes_sent / 1e3 for _, each in rows + marked],
         },
-        index=pd.Index([name for name, _ in rows], name="setting"),
+        index=pd.Index([name for name, _ in rows + marked], name="setting"),
     )
-    return Bundle(figure, frame)
+    count = len(front)
+    line = frame.iloc[:count].assign(
+        ends=[name if each in (first, last) else "" for name, each in rows[:count]],
+        said=[f"λ {each.lam:.2f}, {each.mean_bits:.2f} bits a row" for each in front],
+    )
+    figure = lines(
+        line, x="epoch (ms)", y={"variance": f"assigned, λ from {first.lam:g} to {last.lam:g}"}, size=9, text="ends",
+        styles=["blue circle-open"], details="said",
+    )  # fmt: skip
+    figure.data[0].textposition = ["bottom left" if each is last else "top right" for each in front]
+    points = frame.iloc[count:].rename_axis("name").reset_index()
+    looks = dict(zip(points["name"], cycle(("grey square", "orange diamond", "green x", "purple cross"))))
+    looks |= {name: "vermillion star" for name, _ in marked}
+    scatter(
+        points, x="epoch (ms)", y="variance", by="name", styles=looks, size=13, figure=figure, log="y",
+        x_axis="predicted epoch (ms)", y_axis="gradient variance V (no unit)", title="What a little more time buys",
+        caption=caption, dark=dark, height=380, legend_rows=2,
+    )  # fmt: skip
+    return Bundle(figure, frame.iloc[: len(rows)])
 
 
 def assignments_chart(problem: Problem, *, dark: bool = False) -> Bundle:
@@ -112,7 +94,6 @@ def assignments_chart(problem: Problem, *, dark: bool = False) -> Bundle:
 
     import numpy as np
     import pandas as pd
-    import plotly.graph_objects as go
 
     from gnnqlab.bits.assigner.pareto import front_over_lam
 
@@ -130,39 +111,25 @@ def assignments_chart(problem: Problem, *, dark: bool = False) -> Bundle:
     for lam, solution in zip(lams, front_over_lam(problem, lams), strict=True):
         found.setdefault(" ".join(map(str, solution.widths.tolist())), []).append(lam)
     picked = frame.loc[list(found)].sort_values("exchange (ms)")
-    figure = go.Figure()
-    figure.add_scatter(
-        x=frame["exchange (ms)"].tolist(),
-        y=frame["variance"].tolist(),
-        customdata=frame.index.tolist(),
-        mode="markers",
-        marker={"symbol": "circle-open", "size": 7, "color": OKABE_ITO["grey"]},
-        name=f"all {len(frame)} assignments",
-        hovertemplate="bits %{customdata}: %{x:.4g} ms, V %{y:.3g}<extra></extra>",
-    )
-    figure.add_scatter(
-        x=picked["exchange (ms)"].tolist(),
-        y=picked["variance"].tolist(),
-        text=[f" {widths}" for widths in picked.index],
-        textposition="top right",  # the line falls, so words above it are clear of it
-        cliponaxis=False,
-        mode="lines+markers+text",
-        line={"color": OKABE_ITO["vermillion"], "width": 2},
-        marker={"symbol": "star", "size": 12, "color": OKABE_ITO["vermillion"]},
-        name="chosen by some λ",
-        hovertemplate="bits %{text}: %{x:.4g} ms, V %{y:.3g}<extra></extra>",
-    )
-    widest = float(frame["exchange (ms)"].max())
-    least = float(frame["exchange (ms)"].min())
-    figure.update_xaxes(
-        title_text="exchange (ms)", range=[least - 0.05 * (widest - least), widest + 0.2 * (widest - least)]
-    )
-    figure.update_yaxes(title_text="variance V (no unit)", type="log")
     words = "; ".join(
         f"{widths} for λ from {min(found[widths]):.2f} to {max(found[widths]):.2f}" for widths in picked.index
     )
-    caption = f"All {len(frame)} assignments of {groups} groups. Bits that some λ chooses: {words}."
-    finish(figure, title="Every assignment, and those worth having", caption=caption, dark=dark, height=380)
+    widest, least = float(frame["exchange (ms)"].max()), float(frame["exchange (ms)"].min())
+    room = [least - 0.05 * (widest - least), widest + 0.2 * (widest - least)]
+    figure = scatter(
+        frame.reset_index(), x="exchange (ms)", y={"variance": f"all {len(frame)} assignments"}, size=7,
+        styles=["grey circle-open"], details="widths",
+    )  # fmt: skip
+    lines(
+        picked.assign(said=[f" {widths}" for widths in picked.index]), x="exchange (ms)", text="said", size=12,
+        y={"variance": "chosen by some λ"}, styles=["vermillion star"], figure=figure, log="y",
+        x_axis={"title_text": "exchange (ms)", "range": room}, y_axis="variance V (no unit)",
+        title="Every assignment, and those worth having",
+        caption=f"All {len(frame)} assignments of {groups} groups. Bits that some λ chooses: {words}.",
+        dark=dark, height=380,
+    )  # fmt: skip
+    # The line falls, so words above it are clear of it.
+    figure.data[1].update(textposition="top right", cliponaxis=False)
     picked = picked.assign(**{"from λ": [min(found[each]) for each in picked.index]})
     return Bundle(figure, picked)
 

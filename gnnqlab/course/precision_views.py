@@ -5,21 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.figures.charts import lines
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 __all__ = ["compare_precisions", "draw_losses"]
 
-_LOOKS = tuple(
-    zip(
-        ("grey", "blue", "vermillion", "green", "purple", "orange"),
-        ("solid", "solid", "dash", "dot", "dashdot", "dash"),
-        ("circle", "square", "diamond", "triangle-up", "x", "star"),
-        strict=True,
-    )
-)
+_STYLES = (
+    "grey solid circle", "blue solid square", "vermillion dash diamond", "green dot triangle-up", "purple dashdot x",
+    "orange dash star",
+)  # fmt: skip
 
 
 def compare_precisions(found: DataFrame, *, beside: str = "float32") -> DataFrame:
@@ -63,27 +59,14 @@ def draw_losses(found: DataFrame, *, title: str = "The loss in several precision
     Raises:
         ValueError: if there is no row, or more precisions than lines that can be told apart.
     """
-    import plotly.graph_objects as go
-
     names = list(found["compute"].unique())
-    if not 1 <= len(names) <= len(_LOOKS):
-        raise ValueError(f"between 1 and {len(_LOOKS)} precisions can be drawn, got {len(names)}")
+    if not 1 <= len(names) <= len(_STYLES):
+        raise ValueError(f"between 1 and {len(_STYLES)} precisions can be drawn, got {len(names)}")
     means = found.pivot_table(index="epoch", columns="compute", values="loss")[names]
-    figure = go.Figure()
-    for name, (color, dash, symbol) in zip(names, _LOOKS):
-        figure.add_scatter(
-            x=means.index.tolist(),
-            y=means[name].tolist(),
-            name=name,
-            mode="lines+markers",
-            line={"color": OKABE_ITO[color], "dash": dash, "width": 2},
-            marker={"symbol": symbol, "size": 7},
-            hovertemplate=f"{name}, epoch %{{x}}: %{{y:.3g}}<extra></extra>",
-        )
-    figure.update_xaxes(title_text="epoch")
-    figure.update_yaxes(title_text="training loss (nats)", type="log")
     ends = "; ".join(f"{name} {means[name].iloc[-1]:.3g}" for name in names)
-    caption = f"Loss at epoch {means.index[-1]}: {ends}."
-    rows = 1 if len(names) < 4 else 2
-    finish(figure, title=title, caption=caption, dark=dark, height=380, legend_rows=rows)
+    figure = lines(
+        means, y=names, styles=_STYLES, x_axis="epoch", y_axis="training loss (nats)", log="y", title=title,
+        caption=f"Loss at epoch {means.index[-1]}: {ends}.", dark=dark, height=380,
+        legend_rows=1 if len(names) < 4 else 2,
+    )  # fmt: skip
     return Bundle(figure, means)

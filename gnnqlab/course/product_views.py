@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.figures.charts import bars
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -16,18 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_kept", "draw_times", "kept_table", "time_products"]
 
-_PARTS = {
-    "float32": ("float32", OKABE_ITO["grey"], ""),
-    "codes": ("product of codes", OKABE_ITO["blue"], ""),
-    "quantize": ("quantization", OKABE_ITO["orange"], "/"),
-}
-_PURPOSES = (
-    (OKABE_ITO["blue"], ""),
-    (OKABE_ITO["orange"], "/"),
-    (OKABE_ITO["green"], "x"),
-    (OKABE_ITO["purple"], "."),
-    (OKABE_ITO["grey"], "-"),
-)
+_PARTS = {"float32": "float32", "codes": "product of codes", "quantize": "quantization"}
+_PURPOSES = ("blue", "orange /", "green x", "purple .", "grey -")
 
 
 def time_products(adjacency: Adjacency, *, heads: int = 4, features: int = 32, repeats: int = 15) -> DataFrame:
@@ -86,29 +76,18 @@ def time_products(adjacency: Adjacency, *, heads: int = 4, features: int = 32, r
 
 def draw_times(frame: DataFrame, *, dark: bool = False) -> Bundle:
     """Draw :func:`time_products`: float32 above, what codes cost with their quantization below."""
-    import plotly.graph_objects as go
-
-    figure = go.Figure()
-    for part, (name, color, pattern) in _PARTS.items():
-        figure.add_bar(
-            y=frame.index.tolist(),
-            x=frame[part].tolist(),
-            name=name,
-            orientation="h",
-            offsetgroup="float32" if part == "float32" else "codes",
-            base=frame["codes"].tolist() if part == "quantize" else None,
-            marker={"color": color, "pattern": {"shape": pattern}},
-            hovertemplate=f"%{{y}}, {name}: %{{customdata:.3g}} ms<extra></extra>",
-            customdata=frame[part].tolist(),
-        )
-    figure.update_layout(barmode="group")
-    figure.update_xaxes(title_text="median time (ms)", rangemode="tozero")
-    figure.update_yaxes(title_text="product", autorange="reversed")
     shares = "; ".join(
         f"{name}: {row['quantize'] / (row['codes'] + row['quantize']):.0%}" for name, row in frame.iterrows()
     )
-    caption = f"Share of quantization in what codes cost: {shares}. Indicative, measured in this notebook."
-    finish(figure, title="Where the time goes", caption=caption, dark=dark, height=380)
+    figure = bars(
+        frame, y=_PARTS, styles=["grey", "blue", "orange /"], horizontal=True, zero="x", x_axis="median time (ms)",
+        y_axis="product", title="Where the time goes",
+        caption=f"Share of quantization in what codes cost: {shares}. Indicative, measured in this notebook.",
+        dark=dark, height=380,
+    )  # fmt: skip
+    for trace, group in zip(figure.data, ("float32", "codes", "codes")):
+        trace.offsetgroup = group
+    figure.data[2].base = frame["codes"].tolist()
     return Bundle(figure, frame.round(3))
 
 
@@ -136,26 +115,15 @@ def draw_kept(table: DataFrame, *, dark: bool = False) -> Bundle:
     Raises:
         ValueError: if there are more purposes than bars that can be told apart.
     """
-    import plotly.graph_objects as go
-
     purposes = [name for name in table if name not in ("total", "times less")]
     if len(purposes) > len(_PURPOSES):
         raise ValueError(f"at most {len(_PURPOSES)} purposes can be drawn, got {len(purposes)}")
-    figure = go.Figure()
-    for purpose, (color, pattern) in zip(purposes, _PURPOSES):
-        figure.add_bar(
-            x=table.index.tolist(),
-            y=table[purpose].tolist(),
-            name=purpose,
-            marker={"color": color, "pattern": {"shape": pattern}},
-            hovertemplate=f"%{{x}}, {purpose}: %{{y:.3g}} MiB<extra></extra>",
-        )
-    figure.update_layout(barmode="stack")
-    figure.update_xaxes(title_text="activations kept in", type="category")
-    figure.update_yaxes(title_text="kept for the backward pass (MiB)", rangemode="tozero")
     told = "; ".join(f"{name}: {row['total']:.3g} MiB" for name, row in table.iterrows())
-    caption = f"Kept by one training pass: {told}."
-    finish(figure, title="What EXACT keeps", caption=caption, dark=dark, height=380)
+    figure = bars(
+        table, y=purposes, styles=_PURPOSES, stacked=True, x_axis="activations kept in",
+        y_axis="kept for the backward pass (MiB)", zero="y", title="What EXACT keeps",
+        caption=f"Kept by one training pass: {told}.", dark=dark, height=380,
+    )  # fmt: skip
     return Bundle(figure, table.round(3))
 
 

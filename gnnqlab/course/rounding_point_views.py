@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.course.experiments.rounding_cost import EVERYTHING, NOTHING, spread
 from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.charts import lines, panels, scatter
 from gnnqlab.lab.figures.frames import by_epoch
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 
@@ -22,8 +23,8 @@ __all__ = ["draw_gains", "draw_rows", "draw_since", "draw_variance", "price_tabl
 
 _BLUE_TO_RED = [[0.0, OKABE_ITO["blue"]], [0.5, "#f7f7f7"], [1.0, OKABE_ITO["vermillion"]]]
 """Negative to positive; white is zero, on a dark page as well."""
-_EPOCHS = (("blue", "circle"), ("orange", "square"), ("vermillion", "diamond"), ("green", "triangle-up"))
-_RUNS = (("blue", "dash"), ("vermillion", "solid"), ("grey", "dot"), ("green", "dashdot"))
+_EPOCHS = ("blue circle", "orange square", "vermillion diamond", "green triangle-up")
+_RUNS = ("blue dash", "vermillion solid", "grey dot", "green dashdot")
 
 
 def draw_rows(message: RoundedRows, *, rows: int = 12, columns: int = 32, dark: bool = False) -> Bundle:
@@ -92,33 +93,23 @@ def draw_variance(frame: DataFrame, *, dark: bool = False) -> Bundle:
         frame: of :func:`gnnqlab.course.experiments.rounding_cost.gradient_by_point`.
     """
     import pandas as pd
-    import plotly.graph_objects as go
 
-    figure, tables = go.Figure(), {}
-    for (color, symbol), epoch in zip(_EPOCHS, frame["epoch"].unique().tolist()):
-        table = tables[epoch] = shares(frame, epoch)
-        figure.add_scatter(
-            x=list(table.index),
-            y=_rounded(table["mean"]),
-            error_y={"type": "data", "array": _rounded(table["half"])},
-            mode="markers",
-            name=f"after {epoch} epochs",
-            marker={"color": OKABE_ITO[color], "symbol": symbol, "size": 10},
-            hovertemplate="%{x}: %{y:.3g} %<extra>" + f"after {epoch} epochs</extra>",
-        )
-    figure.update_xaxes(title_text="the only point in codes")
-    figure.update_yaxes(title_text="share of the gradient's variance (%)", rangemode="tozero")
-    figure.update_layout(scattermode="group", scattergap=0.6)
-    seeds = frame["seed"].nunique()
+    tables = {epoch: shares(frame, epoch) for epoch in frame["epoch"].unique().tolist()[: len(_EPOCHS)]}
     words = "; ".join(
         f"after {epoch} epochs {table['mean'].idxmax()} with {table['mean'].max():.0f} ± "
         f"{table.loc[table['mean'].idxmax(), 'half']:.0f} %"
         for epoch, table in tables.items()
     )
-    caption = f"Most of the variance comes from: {words} (95 % intervals of {seeds} seeds)."
-    finish(figure, title="Whose rounding is in the gradient?", caption=caption, dark=dark, height=400)
+    shown = pd.concat(tables, names=["epoch", "point"])
+    figure = scatter(
+        shown.map(_rounded).reset_index(), x="point", y="mean", by="epoch", names="after {} epochs", styles=_EPOCHS,
+        size=10, error="half", x_axis="the only point in codes", zero="y", dark=dark, height=400,
+        y_axis="share of the gradient's variance (%)", title="Whose rounding is in the gradient?",
+        caption=f"Most of the variance comes from: {words} (95 % intervals of {frame['seed'].nunique()} seeds).",
+    )  # fmt: skip
+    figure.update_layout(scattermode="group", scattergap=0.6)
     whole = frame[frame["point"] == EVERYTHING].groupby("epoch")["relative"].mean()
-    lines = pd.concat(tables, names=["epoch", "point"]).rename(columns={"mean": "share (%)", "half": "±"}).round(1)
+    lines = shown.rename(columns={"mean": "share (%)", "half": "±"}).round(1)
     lines["variance / squared gradient"] = [whole[epoch] for epoch, _ in lines.index]
     return Bundle(figure, lines)
 
@@ -129,34 +120,20 @@ def draw_gains(frame: DataFrame, *, dark: bool = False) -> Bundle:
     Args:
         frame: of :func:`gnnqlab.course.experiments.rounding_cost.loss_by_point`.
     """
-    import plotly.graph_objects as go
-
     one = frame[frame["exact"] != NOTHING]
-    table, figure = spread(one, "exact", "gained"), go.Figure()
-    figure.add_scatter(
-        x=one["exact"].tolist(),
-        y=_rounded(1e3 * one["gained"]),
-        mode="markers",
-        name="each seed",
-        marker={"color": OKABE_ITO["sky"], "symbol": "x-thin-open", "size": 9, "line": {"width": 2}},
-        hovertemplate="%{x}: %{y:.2f} thousandths<extra></extra>",
-    )
-    figure.add_scatter(
-        x=list(table.index),
-        y=_rounded(1e3 * table["mean"]),
-        error_y={"type": "data", "array": _rounded(1e3 * table["half"])},
-        mode="markers",
-        name="mean, 95 % interval",
-        marker={"color": OKABE_ITO["vermillion"], "size": 10},
-        hovertemplate="%{x}: %{y:.2f} thousandths<extra></extra>",
-    )
-    figure.add_hline(y=0, line={"color": OKABE_ITO["grey"], "dash": "dot"})
-    figure.update_xaxes(title_text="what is exact", range=[-0.5, len(table) - 0.5])
-    figure.update_yaxes(title_text="loss gained (thousandths)")
+    table = spread(one, "exact", "gained")
     whole = spread(frame, "exact", "loss")["mean"][NOTHING]
     words = "; ".join(f"{name} {1e3 * line['mean']:.2f} ± {1e3 * line['half']:.2f}" for name, line in table.iterrows())
-    caption = f"Thousandths by which the loss at the end ({whole:.4f} where all is in codes) is lower: {words}."
-    finish(figure, title="What one exact point gains", caption=caption, dark=dark, height=400)
+    figure = scatter(
+        one.assign(gained=(1e3 * one["gained"]).map(_rounded)), x="exact", y={"gained": "each seed"},
+        styles=["sky x-thin-open"], size=9,
+    )  # fmt: skip
+    scatter(
+        (1e3 * table).map(_rounded), y={"mean": "mean, 95 % interval"}, styles=["vermillion"], size=10, error="half",
+        levels={"": 0.0}, x_axis={"title_text": "what is exact", "range": [-0.5, len(table) - 0.5]}, figure=figure,
+        y_axis="loss gained (thousandths)", title="What one exact point gains", dark=dark, height=400,
+        caption=f"Thousandths by which the loss at the end ({whole:.4f} where all is in codes) is lower: {words}.",
+    )  # fmt: skip
     shown = (1e3 * table).rename(columns={"mean": "gained (thousandths)", "half": "±"}).round(2)
     return Bundle(figure, shown)
 
@@ -173,50 +150,45 @@ def draw_since(runs: Mapping[str, Run], since: int, *, beside: str, dark: bool =
         ValueError: if that is none of them.
     """
     import pandas as pd
-    from plotly.subplots import make_subplots
 
     if beside not in runs:
         raise ValueError(f"beside must be one of the runs, {list(runs)}, got {beside!r}")
-    losses = {label: by_epoch(run.records).set_index("epoch")["loss"] for label, run in runs.items()}
-    figure, lines = make_subplots(rows=1, cols=2, horizontal_spacing=0.13), {}
-    for (color, dash), (label, run) in zip(_RUNS, runs.items()):
-        above = 100 * (losses[label] / losses[beside] - 1)
-        sent = run.records.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1) / 1e3
-        later = above[above.index >= since]
-        lines[label] = (above[above.index < since].mean(), later.mean(), sent.iloc[0], sent.iloc[-1])
-        for column, values in enumerate((above, sent), start=1):
-            if column == 1 and label == beside:
-                continue
-            figure.add_scatter(
-                x=values.index.tolist(),
-                y=_rounded(values),
-                mode="lines",
-                name=label,
-                legendgroup=label,
-                showlegend=column == 2,
-                line={"color": OKABE_ITO[color], "dash": dash, "width": 2},
-                hovertemplate=f"{label}: %{{y:.4g}} in epoch %{{x}}<extra></extra>",
-                row=1,
-                col=column,
-            )
-    for column in (1, 2):
-        figure.add_vline(x=since, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1}, row=1, col=column)
-    figure.add_hline(y=0, line={"color": OKABE_ITO["grey"], "width": 1}, row=1, col=1)
-    figure.update_xaxes(title_text="epoch")
-    figure.update_yaxes(title_text=f"loss above that of {beside} (%)", row=1, col=1)
-    figure.update_yaxes(title_text="sent in an epoch (kB)", rangemode="tozero", row=1, col=2)
+    losses = pd.DataFrame({label: by_epoch(run.records).set_index("epoch")["loss"] for label, run in runs.items()})
+    above = 100 * (losses.div(losses[beside], axis=0) - 1)
+    sent = pd.DataFrame({
+        label: run.records.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1) / 1e3
+        for label, run in runs.items()
+    })  # fmt: skip
+    shown = {
+        label: (above.loc[above.index < since, label].mean(), above.loc[above.index >= since, label].mean(),
+                sent[label].iloc[0], sent[label].iloc[-1])
+        for label in runs
+    }  # fmt: skip
     words = "; ".join(
         f"{label} {f'{before:.2g} % before, ' if since else ''}{after:.2g} % after, {last:.4g} kB"
-        for label, (before, after, _, last) in lines.items()
+        for label, (before, after, _, last) in shown.items()
         if label != beside
     )
     caption = (
         f"Loss above that of {beside}, mean of the epochs before {since} and from it on; sent at the end: {words}."
     )
-    finish(figure, title=f"Exact from epoch {since} on", caption=caption, dark=dark, height=380)
-    figure.update_layout(legend={"y": -0.22, "yanchor": "top"}, margin={"t": 50, "b": 90})
+    styles = dict(zip(runs, _RUNS))
+    left = lines(
+        above.map(_rounded), y=[label for label in runs if label != beside], styles=styles, mode="lines",
+        levels={"": 0.0}, x_axis="epoch", y_axis=f"loss above that of {beside} (%)",
+    )  # fmt: skip
+    right = lines(
+        sent.map(_rounded), y=list(runs), styles=styles, mode="lines", x_axis="epoch", y_axis="sent in an epoch (kB)",
+        zero="y",
+    )  # fmt: skip
+    for chart in (left, right):
+        chart.add_vline(x=since, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1})
+    figure = panels(
+        [left, right], gap=0.13, title=f"Exact from epoch {since} on", caption=caption, dark=dark, height=380,
+        legend_below=True,
+    )  # fmt: skip
     columns = ["above before (%)", "above after (%)", "kB at first", "kB at last"]
-    return Bundle(figure, pd.DataFrame.from_dict(lines, orient="index", columns=columns).rename_axis("run").round(2))
+    return Bundle(figure, pd.DataFrame.from_dict(shown, orient="index", columns=columns).rename_axis("run").round(2))
 
 
 def price_table(gradient: DataFrame, sent: DataFrame, epoch: int) -> DataFrame:
@@ -237,5 +209,5 @@ def _short(tensor: Tensor) -> list[Any]:
     return [[float(f"{value:.3g}") for value in row] for row in tensor.tolist()]
 
 
-def _rounded(values: Any) -> list[float]:
-    return [float(f"{value:.4g}") for value in values]
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")

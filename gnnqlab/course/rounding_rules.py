@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.course.error_views import decoded_draws
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.figures.charts import lines
+from gnnqlab.lab.figures.log_ticks import value_ticks
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,11 +26,7 @@ RULES = {
     "symmetric": "at random, one ruler for all rows (TANGO)",
 }
 """What each rule does, and who uses it."""
-_LOOKS = {
-    "stochastic": (OKABE_ITO["blue"], "solid", "circle"),
-    "nearest": (OKABE_ITO["vermillion"], "dash", "square"),
-    "symmetric": (OKABE_ITO["green"], "dot", "diamond"),
-}
+_LOOKS = {"stochastic": "blue solid circle", "nearest": "vermillion dash square", "symmetric": "green dot diamond"}
 
 
 def decoded_by(rule: str, message: RealMessage, bits: int, draws: int) -> Tensor:
@@ -72,28 +69,19 @@ def averaging_chart(message: RealMessage, *, bits: int = 2, draws: int = 128, da
     always the same adds up.
     """
     import pandas as pd
-    import plotly.graph_objects as go
 
     counts = [2**power for power in range(12) if 2**power <= draws]
-    figure, table = go.Figure(), {}
-    for rule, words in RULES.items():
+    table = {}
+    for rule in RULES:
         error = (decoded_by(rule, message, bits, draws) - message.rows).double()
         mean = error.cumsum(dim=0)[[count - 1 for count in counts]]
         table[rule] = [float((line / count).norm(dim=1).mean()) for line, count in zip(mean, counts)]
-        color, dash, symbol = _LOOKS[rule]
-        figure.add_scatter(
-            x=counts,
-            y=table[rule],
-            mode="lines+markers",
-            line={"color": color, "dash": dash, "width": 2},
-            marker={"symbol": symbol, "size": 9},
-            name=words,
-            hovertemplate="sent %{x} times: %{y:.4f}<extra></extra>",
-        )
-    figure.update_xaxes(title_text="times sent", type="log", tickvals=counts, ticktext=[str(n) for n in counts])
-    figure.update_yaxes(title_text="mean error of a row, its length", type="log")
     frame = pd.DataFrame(table, index=pd.Index(counts, name="times sent"))
     ends = ", ".join(f"{rule} {frame[rule].iloc[0]:.3f} → {frame[rule].iloc[-1]:.3f}" for rule in RULES)
     caption = f"Length of a row's mean error in {human_bits(bits)}, sent once and sent {counts[-1]} times: {ends}."
-    finish(figure, title="What is left when a row is sent again", caption=caption, dark=dark, height=370, legend_rows=2)
+    figure = lines(
+        frame, y=RULES, styles=_LOOKS, size=9, log="y", x_axis={"title_text": "times sent", **value_ticks(counts)},
+        y_axis="mean error of a row, its length", title="What is left when a row is sent again", caption=caption,
+        dark=dark, height=370, legend_rows=2,
+    )  # fmt: skip
     return Bundle(figure, frame)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.charts import lines, panels
 from gnnqlab.lab.figures.frames import by_epoch
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 from gnnqlab.lab.training.snapshot import RunLike, take
 
 if TYPE_CHECKING:
@@ -15,12 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_agreement"]
 
-_LOOKS = (
-    (OKABE_ITO["sky"], "solid", 9),
-    (OKABE_ITO["vermillion"], "dash", 3.5),
-    ("#1f2328", "dot", 2),
-    (OKABE_ITO["green"], "dashdot", 1.5),
-)
+_STYLES = ("sky solid", "vermillion dash", "grey dot", "green dashdot")
+_WIDTHS = (9, 3.5, 2, 1.5)
+"""Of the lines, which lie on each other."""
 _EPSILON = 2.0**-24  # half a unit in the last place of a float32 near 1
 
 
@@ -31,39 +28,28 @@ def draw_agreement(runs: Sequence[RunLike], *, dark: bool = False) -> Bundle:
         ValueError: if there are fewer than two runs, or more than four.
     """
     import pandas as pd
-    from plotly.subplots import make_subplots
 
-    if not 2 <= len(runs) <= len(_LOOKS):
-        raise ValueError(f"two to {len(_LOOKS)} runs are laid on each other, got {len(runs)}")
-    figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.13)
+    if not 2 <= len(runs) <= len(_STYLES):
+        raise ValueError(f"two to {len(_STYLES)} runs are laid on each other, got {len(runs)}")
     losses = {}
-    for run, (color, dash, width) in zip(map(take, runs), _LOOKS):
+    for run in map(take, runs):
         workers = run.summary["workers"]
         name = f"{run.summary['system']}, {workers} worker" + ("" if workers == 1 else "s")
-        table = by_epoch(run.records).set_index("epoch")["loss"]
-        losses[name if name not in losses else f"{name} (again)"] = table
-        line = {"color": color if not dark or width != 2 else "#e6e8ea", "dash": dash, "width": width}
-        figure.add_scatter(x=table.index.tolist(), y=table.tolist(), mode="lines", line=line, name=name, row=1, col=1)
-        if len(losses) > 1:
-            apart = (table - next(iter(losses.values()))).abs().clip(lower=1e-9)
-            figure.add_scatter(
-                x=apart.index.tolist(),
-                y=apart.tolist(),
-                mode="lines",
-                line={**line, "width": 2},
-                name=name,
-                showlegend=False,
-                row=1,
-                col=2,
-            )
-    figure.add_hline(y=_EPSILON, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1}, row=1, col=2)
+        losses[name if name not in losses else f"{name} (again)"] = by_epoch(run.records).set_index("epoch")["loss"]
+    table = pd.DataFrame(losses)
     first, *others = losses
-    figure.update_xaxes(title_text="epoch")
-    figure.update_yaxes(title_text="training loss (cross-entropy)", rangemode="tozero", row=1, col=1)
-    figure.update_yaxes(title_text="distance from the first (loss)", type="log", row=1, col=2)
-    worst = {name: float((losses[name] - losses[first]).abs().max()) for name in others}
+    apart = table[others].sub(table[first], axis=0).abs()
+    left = lines(
+        table, y=list(table), styles=_STYLES, mode="lines", zero="y", x_axis="epoch",
+        y_axis="training loss (cross-entropy)",
+    )  # fmt: skip
+    for trace, width in zip(left.data, _WIDTHS):
+        trace.line.width = width
+    right = lines(
+        apart.clip(lower=1e-9), y=others, styles=_STYLES[1:], mode="lines", levels={"": _EPSILON}, log="y",
+        x_axis="epoch", y_axis="distance from the first (loss)",
+    )  # fmt: skip
     caption = f"Losses of {', '.join(losses)}. Largest distance from {first} in any epoch: " + ", ".join(
-        f"{name} {distance:.0e}" for name, distance in worst.items()
+        f"{name} {distance:.0e}" for name, distance in apart.max().items()
     )
-    finish(figure, title="The same training?", caption=caption + ".", dark=dark, height=360)
-    return Bundle(figure, pd.DataFrame(losses))
+    return Bundle(panels([left, right], gap=0.13, title="The same training?", caption=caption + ".", dark=dark), table)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.byte_axis import log_byte_ticks
+from gnnqlab.lab.figures.charts import lines, panels, scatter
 from gnnqlab.lab.figures.frames import human_bytes
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.figures.log_ticks import value_ticks
 from gnnqlab.lab.training.memory_view import memory_figure
 
 if TYPE_CHECKING:
@@ -19,14 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = ["agreement", "draw_held", "draw_scale", "measured_of"]
 
-_LOOKS = tuple(
-    zip(
-        ("grey", "blue", "vermillion", "green", "purple", "orange", "sky"),
-        ("solid", "solid", "dash", "dot", "dashdot", "longdash", "dash"),
-        ("circle", "square", "diamond", "triangle-up", "x", "star", "cross"),
-        strict=True,
-    )
-)
+_STYLES = (
+    "grey solid circle", "blue solid square", "vermillion dash diamond", "green dot triangle-up", "purple dashdot x",
+    "orange longdash star", "sky dash cross",
+)  # fmt: skip
 _PANELS = (("bytes", "sent in an epoch, all workers (bytes)"), ("memory_bytes", "memory of a worker (bytes)"))
 
 
@@ -81,47 +78,35 @@ def draw_scale(found: DataFrame, measured: DataFrame | None = None, *, dark: boo
     Raises:
         ValueError: if there is no system, or more than lines that can be told apart.
     """
-    from plotly.subplots import make_subplots
-
     names = list(found["system"].unique())
-    if not 1 <= len(names) <= len(_LOOKS):
-        raise ValueError(f"between 1 and {len(_LOOKS)} systems can be drawn, got {len(names)}")
-    figure = make_subplots(cols=2, horizontal_spacing=0.12)
+    if not 1 <= len(names) <= len(_STYLES):
+        raise ValueError(f"between 1 and {len(_STYLES)} systems can be drawn, got {len(names)}")
+    styles = dict(zip(names, _STYLES))
     counts = sorted(found["workers"].unique().tolist())
-    for column, (panel, title) in enumerate(_PANELS, start=1):
-        for name, (color, dash, symbol) in zip(names, _LOOKS):
-            for frame, open_mark, said in ((found, False, ""), (measured, True, ", measured")):
-                if frame is None:
-                    continue
-                line = frame[(frame["system"] == name) & (frame[panel] > 0)]
-                figure.add_scatter(
-                    x=line["workers"].tolist(),
-                    y=line[panel].tolist(),
-                    name=name,
-                    legendgroup=name,
-                    showlegend=column == 1 and not open_mark,
-                    mode="markers" if open_mark else "lines+markers",
-                    line={"color": OKABE_ITO[color], "dash": dash, "width": 2},
-                    marker={
-                        "symbol": f"{symbol}-open" if open_mark else symbol,
-                        "size": 15 if open_mark else 7,
-                        "color": OKABE_ITO[color],
-                        "line": {"width": 2 if open_mark else 0},
-                    },
-                    text=[human_bytes(value) for value in line[panel]],
-                    hovertemplate=f"{name}{said}, %{{x}} workers: %{{text}}<extra></extra>",
-                    row=1,
-                    col=column,
-                )
-        figure.update_yaxes(title_text=title, type="log", col=column, **_ticks(found, measured, panel))
-    ticks = {"tickvals": counts, "ticktext": [str(count) for count in counts]}
-    figure.update_xaxes(title_text="workers", type="log", **ticks)
+    workers = {"title_text": "workers", **value_ticks(counts)}
+    charts = []
+    for panel, title in _PANELS:
+        said = found[found[panel] > 0].assign(amount=found[panel].map(human_bytes))
+        chart = lines(
+            said, x="workers", y=panel, by="system", styles=styles, size=7, details="amount", log="y", x_axis=workers,
+            y_axis={"title_text": title, **_ticks(found, measured, panel)}, hover="%{x} workers: %{customdata}",
+        )  # fmt: skip
+        if measured is not None:
+            marks = {name: f"{style}-open" for name, style in styles.items()}
+            seen = measured[measured[panel] > 0].assign(amount=measured[panel].map(human_bytes))
+            scatter(
+                seen[seen["system"].isin(names)], x="workers", y=panel, by="system", styles=marks, size=15,
+                details="amount", hover="measured, %{x} workers: %{customdata}", figure=chart,
+            )  # fmt: skip
+        charts.append(chart)
     most = found[found["workers"] == counts[-1]].sort_values("bytes")
     told = ", ".join(f"{name} {human_bytes(sent)}" for name, sent in zip(most["system"], most["bytes"]))
     caption = f"Sent in an epoch at {counts[-1]} workers: {told}." + (
         "" if measured is None else " Open marks are measured."
     )
-    finish(figure, title="Who moves and keeps how much", caption=caption, dark=dark, height=440, legend_rows=2)
+    figure = panels(
+        charts, gap=0.12, title="Who moves and keeps how much", caption=caption, dark=dark, height=440, legend_rows=2
+    )
     return Bundle(figure, found)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.figures.charts import lines, panels, scatter
 from gnnqlab.theory.intervals import interval
 
 if TYPE_CHECKING:
@@ -48,71 +48,45 @@ def sensitivity_chart(
         ValueError: if a column is missing or there is no run.
     """
     import pandas as pd
-    from plotly.subplots import make_subplots
 
     missing = [name for name in (knob, *values) if name not in frame]
     if missing or frame.empty:
         raise ValueError(f"a line for each run needs columns {(knob, *values)}, missing {missing}; see sweep_table")
-    figure = make_subplots(rows=1, cols=len(values), horizontal_spacing=0.14)
     settings = sorted(frame[knob].unique())
     names = [f"{value:g}" for value in settings]
-    table: dict[str, list[float]] = {}
-    for column, name in enumerate(values, start=1):
+    called = _KNOBS.get(knob, knob)
+    along = {"title_text": called, "type": "category", "categoryarray": names}
+    shown, charts = pd.DataFrame(index=pd.Index(settings, name=knob)), []
+    for name in values:
         label, unit = _VALUES.get(name, (name, 1.0))
         both = [interval((unit * frame.loc[frame[knob] == value, name]).tolist()) for value in settings]
+        table = pd.DataFrame(both, columns=["mean", "half"], index=names)
         plain = label.replace("<br>", " ")
-        largest = max(mean + half for mean, half in both)
-        table[plain], table[f"{plain} ±"] = [mean for mean, _ in both], [half for _, half in both]
-        at = {"row": 1, "col": column}
-        figure.add_scatter(
-            x=[f"{value:g}" for value in frame[knob]],
-            y=(unit * frame[name]).tolist(),
-            mode="markers",
-            marker={"symbol": "circle-open", "size": 7, "color": OKABE_ITO["grey"]},
-            name="one run",
-            legendgroup="run",
-            showlegend=column == 1,
-            **at,
-        )
-        figure.add_scatter(
-            x=names,
-            y=[mean for mean, _ in both],
-            error_y={"type": "data", "array": [half for _, half in both], "thickness": 2, "width": 6},
-            mode="lines+markers",
-            line={"color": OKABE_ITO["blue"], "width": 2},
-            marker={"symbol": "square", "size": 9, "color": OKABE_ITO["blue"]},
-            name="mean, 95 % interval",
-            legendgroup="mean",
-            showlegend=column == 1,
-            **at,
-        )
+        shown[plain], shown[f"{plain} ±"] = table["mean"].tolist(), table["half"].tolist()
+        runs = pd.DataFrame({"at": [f"{value:g}" for value in frame[knob]], "one": unit * frame[name]})
+        figure = scatter(runs, x="at", y={"one": "one run"}, styles=["grey circle-open"], size=7, x_axis=along)
+        exponents = 0 < (table["mean"] + table["half"]).max() < 1e-2  # those of powers are too small to read
+        lines(
+            table, y={"mean": "mean, 95 % interval"}, styles=["blue solid square"], size=9, error="half",
+            y_axis={
+                "title_text": label, "tickformat": "~e" if exponents else None,
+                "rangemode": "normal" if name == "accuracy" else "tozero",  # a hundredth of the bytes is no trend
+            },
+            figure=figure,
+        )  # fmt: skip
         if baseline is not None:
-            level = unit * float(baseline[name].mean())
-            figure.add_scatter(
-                x=names,
-                y=[level] * len(names),
-                mode="lines",
-                line={"color": OKABE_ITO["vermillion"], "width": 2, "dash": "dash"},
-                name="baseline, mean",
-                legendgroup="baseline",
-                showlegend=column == 1,
-                **at,
-            )
-        figure.update_xaxes(title_text=_KNOBS.get(knob, knob), type="category", categoryarray=names, **at)
-        figure.update_yaxes(
-            title_text=label,
-            tickformat="~e" if 0 < largest < 1e-2 else None,  # exponents of powers are too small to read
-            rangemode="normal" if name == "accuracy" else "tozero",  # a hundredth of the bytes is no trend
-            **at,
-        )
-    shown = pd.DataFrame(table, index=pd.Index(settings, name=knob))
-    runs = frame.groupby(knob).size()
+            level = table.assign(level=unit * float(baseline[name].mean()))
+            named = {"level": "baseline, mean"}
+            lines(level, y=named, styles=["vermillion dash"], mode="lines", figure=figure)
+        charts.append(figure)
     words = "; ".join(
         f"{label} " + ", ".join(f"{mean:.4g} ± {half:.2g}" for mean, half in zip(shown[label], shown[f"{label} ±"]))
-        for label in table
+        for label in shown
         if not label.endswith(" ±")
     )
-    called = _KNOBS.get(knob, knob)
-    caption = f"For {called} {', '.join(names)}, {runs.min()} runs each, mean and 95 % interval: {words}."
-    finish(figure, title=f"What {called} changes", caption=caption, dark=dark, height=350)
+    caption = (
+        f"For {called} {', '.join(names)}, {frame.groupby(knob).size().min()} runs each, "
+        f"mean and 95 % interval: {words}."
+    )
+    figure = panels(charts, gap=0.14, title=f"What {called} changes", caption=caption, dark=dark, height=350)
     return Bundle(figure, shown)

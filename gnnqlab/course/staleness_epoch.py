@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.figures.charts import lanes, panels
+from gnnqlab.lab.figures.theme import OKABE_ITO
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -28,61 +29,34 @@ def draw_epoch(timelines: Mapping[str, DataFrame], *, rank: int = 0, dark: bool 
         ValueError: if a timeline has nothing of that worker.
     """
     import pandas as pd
-    from plotly.subplots import make_subplots
 
     frames = {label: _one_epoch(timeline, rank) for label, timeline in timelines.items()}
     height = 130 + sum(60 + 26 * frame["line"].nunique() for frame in frames.values())
     gap = 64 / (height - 176)  # room for the numbers of one panel and the title of the next
-    figure = make_subplots(
-        rows=len(frames), cols=1, shared_xaxes=True, subplot_titles=list(frames),
-        vertical_spacing=min(gap, 0.9 / max(len(frames) - 1, 1)),
-    )  # fmt: skip
-    looks = {
-        "rows, encode, decode": (OKABE_ITO["green"], ""),
-        "wait": (OKABE_ITO["vermillion"], "x"),
-        "bytes forward": (OKABE_ITO["sky"], "/"),
-        "bytes backward": (OKABE_ITO["orange"], "\\"),
-    }
-    for row, frame in enumerate(frames.values(), start=1):
-        for name, (color, pattern) in looks.items():
-            some = frame[frame["part"] == name]
-            figure.add_bar(
-                y=some["line"].tolist(),
-                x=(some["end (ms)"] - some["start (ms)"]).clip(lower=0.15).tolist(),
-                base=some["start (ms)"].tolist(),
-                orientation="h",
-                width=0.7,
-                name=name,
-                legendgroup=name,
-                showlegend=row == 1,
-                marker={
-                    "color": color,
-                    "pattern": {"shape": pattern, "size": 5, "solidity": 0.25},
-                    "line": {"width": 0},
-                },
-                customdata=some["layer"].tolist(),
-                hovertemplate=f"{name}, layer %{{customdata}}: %{{x:.1f}} ms from %{{base:.1f}} ms<extra></extra>",
-                row=row,
-                col=1,
-            )
-        layers = sorted(set(frame["layer"]))  # in the order in which an epoch needs them
-        lines = ["worker", *(f"layer {layer + 1} →" for layer in layers), *(f"layer {n + 1} ←" for n in layers[::-1])]
-        lines = [line for line in lines if line in set(frame["line"])]
-        figure.update_yaxes(categoryorder="array", categoryarray=lines, autorange="reversed", showgrid=False, row=row)
-        figure.add_vline(x=0, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1}, row=row, col=1)
-        figure.update_xaxes(showticklabels=True, row=row, col=1)
-    figure.update_xaxes(title_text="milliseconds since the epoch's first layer began", row=len(frames), col=1)
-    words = []
+    styles = {"rows, encode, decode": "green", "wait": "vermillion x", "bytes forward": "sky /"}
+    styles |= {"bytes backward": "orange \\"}
+    charts, words = {}, []
     for label, frame in frames.items():
+        layers = sorted(set(frame["layer"]))  # in the order in which an epoch needs them
+        order = ["worker", *(f"layer {layer + 1} →" for layer in layers), *(f"layer {n + 1} ←" for n in layers[::-1])]
+        charts[label] = lanes(
+            frame.assign(end=frame["end (ms)"].clip(lower=frame["start (ms)"] + 0.15)), lane="line",
+            start="start (ms)", end="end", by="part", styles=styles, width=0.7, details="layer",
+            hover="layer %{customdata}, %{x:.1f} ms from %{base:.1f} ms",
+            order=[line for line in order if line in set(frame["line"])],
+            x_axis="milliseconds since the epoch's first layer began",
+        )  # fmt: skip
+        charts[label].add_vline(x=0, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1})
         waited = frame[frame["part"] == "wait"]
         waits = float((waited["end (ms)"] - waited["start (ms)"]).sum())
         length = float(frame[frame["line"] == "worker"]["end (ms)"].max())
         words.append(f"{label} takes {length:.3g} ms to the end of its last layer and waits {waits:.3g} ms of them")
-    caption = f"One epoch of worker {rank}, without the sum of weight gradients: {'; '.join(words)}."
-    title = f"An epoch of worker {rank}: what it does, what travels"
-    finish(figure, title=title, caption=caption, dark=dark, height=height)
-    legend = {"traceorder": "normal", "y": -60 / (height - 160), "yanchor": "top"}
-    figure.update_layout(barmode="overlay", legend=legend, margin={"t": 76, "b": 100})
+    figure = panels(
+        charts, rows=len(charts), share_x=True, gap=min(gap, 0.9 / max(len(frames) - 1, 1)),
+        title=f"An epoch of worker {rank}: what it does, what travels",
+        caption=f"One epoch of worker {rank}, without the sum of weight gradients: {'; '.join(words)}.",
+        dark=dark, height=height, legend_below=True,
+    )  # fmt: skip
     return Bundle(figure, pd.concat(frames, names=["run"]).reset_index(level=0).set_index("run"))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.figures.charts import lines
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_connections", "tier_table"]
 
-_LOOKS = {
-    "inner": ("within hosts", OKABE_ITO["sky"], "circle", "solid"),
-    "outer": ("between hosts", OKABE_ITO["vermillion"], "square", "dash"),
-}
+_LOOKS = {"inner": ("within hosts", "sky solid circle"), "outer": ("between hosts", "vermillion dash square")}
 
 
 def draw_connections(table: DataFrame, *, dark: bool = False) -> Bundle:
@@ -30,29 +27,19 @@ def draw_connections(table: DataFrame, *, dark: bool = False) -> Bundle:
     Raises:
         ValueError: if there is no line.
     """
-    import plotly.graph_objects as go
-
     if table.empty:
         raise ValueError("connections for at least one γ are needed, got none; see connections_by_gamma")
-    figure = go.Figure()
-    for tier, (name, color, symbol, dash) in _LOOKS.items():
-        figure.add_scatter(
-            x=table.index.tolist(),
-            y=table[tier].tolist(),
-            name=name,
-            mode="lines+markers",
-            line={"color": color, "dash": dash},
-            marker={"symbol": symbol, "size": 9},
-            hovertemplate=f"γ = %{{x}}: %{{y:,}} rows {name}<extra></extra>",
-        )
-    figure.update_xaxes(title_text="γ, weight of the hosts in Eq. 24")
-    figure.update_yaxes(title_text="rows in a synchronisation", rangemode="tozero")
     first, last = table.iloc[0], table.iloc[-1]
     caption = "; ".join(
         f"{name}: {first[tier]:,.0f} rows at γ = {table.index[0]:g}, {last[tier]:,.0f} at {table.index[-1]:g}"
-        for tier, (name, *_) in _LOOKS.items()
+        for tier, (name, _) in _LOOKS.items()
     )
-    finish(figure, title="What γ moves from slow links to fast ones", caption=f"{caption}.", dark=dark, height=380)
+    figure = lines(
+        table, y={tier: name for tier, (name, _) in _LOOKS.items()}, zero="y", size=9,
+        styles={tier: style for tier, (_, style) in _LOOKS.items()}, x_axis="γ, weight of the hosts in Eq. 24",
+        y_axis="rows in a synchronisation", title="What γ moves from slow links to fast ones", caption=f"{caption}.",
+        dark=dark, height=380,
+    )  # fmt: skip
     return Bundle(figure, table)
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.figures.charts import lines
+from gnnqlab.lab.figures.log_ticks import value_ticks
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -18,10 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_update_error", "update_error"]
 
-_LOOKS = {
-    "stochastic": (OKABE_ITO["blue"], "solid", "circle"),
-    "nearest": (OKABE_ITO["vermillion"], "dash", "square"),
-}
+_LOOKS = {"stochastic": "blue solid circle", "nearest": "vermillion dash square"}
 
 
 def update_error(graph: Graph, *, bits: int = 4, draws: int = 64, scale: str = "tensor", seed: int = 0) -> DataFrame:
@@ -82,29 +80,18 @@ def draw_update_error(frame: DataFrame, *, bits: int, dark: bool = False) -> Bun
     Raises:
         ValueError: if there is no row.
     """
-    import plotly.graph_objects as go
-
     if frame.empty:
         raise ValueError("errors of at least one draw are needed, got none; see update_error")
-    figure = go.Figure()
-    for rounding, (color, dash, symbol) in _LOOKS.items():
-        figure.add_scatter(
-            x=frame.index.tolist(),
-            y=(100 * frame[rounding]).tolist(),
-            name=rounding,
-            mode="lines+markers",
-            line={"color": color, "dash": dash, "width": 2},
-            marker={"symbol": symbol, "size": 9},
-            hovertemplate=f"{rounding}, mean of %{{x}}: %{{y:.2f}} %<extra></extra>",
-        )
-    counts = frame.index.tolist()
-    figure.update_xaxes(title_text="epochs averaged", type="log", tickvals=counts, ticktext=[str(n) for n in counts])
-    figure.update_yaxes(title_text="error of the mean update (% of its length)", type="log")
     first, last = frame.iloc[0] * 100, frame.iloc[-1] * 100
     caption = (
-        f"Error of the mean weight gradient in {human_bits(bits)}, after 1 epoch and after {counts[-1]}: "
+        f"Error of the mean weight gradient in {human_bits(bits)}, after 1 epoch and after {frame.index[-1]}: "
         + ", ".join(f"{name} {first[name]:.3g} → {last[name]:.3g} %" for name in _LOOKS)
         + "."
     )
-    finish(figure, title=f"The mean of the weight update, {human_bits(bits)}", caption=caption, dark=dark, height=370)
+    figure = lines(
+        100 * frame, y=list(_LOOKS), styles=_LOOKS, size=9, log="y",
+        x_axis={"title_text": "epochs averaged", **value_ticks(frame.index)},
+        y_axis="error of the mean update (% of its length)", caption=caption, dark=dark, height=370,
+        title=f"The mean of the weight update, {human_bits(bits)}",
+    )  # fmt: skip
     return Bundle(figure, frame)

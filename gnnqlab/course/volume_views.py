@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.byte_axis import byte_ticks
+from gnnqlab.lab.figures.charts import bars
 from gnnqlab.lab.figures.frames import human_bytes, settled
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -48,31 +48,20 @@ def draw_kinds(table: DataFrame, *, dark: bool = False) -> Bundle:
     Raises:
         ValueError: if there is no run.
     """
-    import plotly.graph_objects as go
-
     if table.empty:
         raise ValueError("bytes of at least one run are needed, got none; see kinds_of_bytes")
-    figure = go.Figure()
-    for kind, color, pattern in (
-        ("embeddings", "blue", ""), ("embedding gradients", "sky", "/"), ("weight gradients", "orange", "x"),
-    ):  # fmt: skip
-        figure.add_bar(
-            x=list(table.index),
-            y=table[kind].tolist(),
-            name=kind,
-            marker={"color": OKABE_ITO[color], "pattern": {"shape": pattern, "size": 5, "solidity": 0.25}},
-            text=[human_bytes(value) for value in table[kind]],
-            textposition="outside",
-            hovertemplate=f"{kind}: %{{text}} an epoch<extra>%{{x}}</extra>",
-        )
-    most = float(table[["embeddings", "embedding gradients", "weight gradients"]].max().max())
-    figure.update_xaxes(title_text="model: layers, kind, width")
-    figure.update_yaxes(title_text="sent an epoch", range=[0, 1.12 * most], **byte_ticks(most))
+    kinds = ["embeddings", "embedding gradients", "weight gradients"]
+    most = float(table[kinds].max().max())
     words = "; ".join(
         f"{label}: {human_bytes(line['messages'])} of messages, {human_bytes(line['weight gradients'])} of weight "
         f"gradients, {line['times']:.3g} times as much"
         for label, line in table.iterrows()
     )
-    caption = f"Bytes of an epoch: {words}."
-    finish(figure, title="Messages and weight gradients", caption=caption, dark=dark, height=380)
+    said = table.assign(**{f"{kind}, said": table[kind].map(human_bytes) for kind in kinds})
+    figure = bars(
+        said, y=kinds, styles=["blue", "sky /", "orange x"], text={kind: f"{kind}, said" for kind in kinds},
+        hover="%{text} an epoch", x_axis="model: layers, kind, width",
+        y_axis={"title_text": "sent an epoch", "range": [0, 1.12 * most], **byte_ticks(most)},
+        title="Messages and weight gradients", caption=f"Bytes of an epoch: {words}.", dark=dark, height=380,
+    )  # fmt: skip
     return Bundle(figure, table)

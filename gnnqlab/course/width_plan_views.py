@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.charts import lines, panels
 from gnnqlab.lab.figures.frames import by_epoch
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_plan", "mean_width", "plan_table"]
 
-_LOOKS = (
-    (OKABE_ITO["vermillion"], "solid"), (OKABE_ITO["blue"], "dash"), (OKABE_ITO["green"], "dot"),
-    (OKABE_ITO["grey"], "dashdot"), (OKABE_ITO["purple"], "longdash"), (OKABE_ITO["orange"], "solid"),
-)  # fmt: skip
+_STYLES = ("vermillion", "blue dash", "green dot", "grey dashdot", "purple longdash", "orange")
 
 
 def mean_width(traffic: DataFrame) -> Series:
@@ -65,42 +62,32 @@ def draw_plan(
         ValueError: if there is no run, or one without traffic.
     """
     import pandas as pd
-    from plotly.subplots import make_subplots
 
     if not records or set(records) != set(traffic):
         raise ValueError(f"records and traffic of the same runs are needed, got {list(records)} and {list(traffic)}")
-    figure = make_subplots(rows=1, cols=3, horizontal_spacing=0.13)
-    table = {}
-    for (label, frame), (color, dash) in zip(records.items(), _LOOKS * len(records)):
+    table, epochs = {}, {}
+    for label, frame in records.items():
         width, loss = mean_width(traffic[label]), by_epoch(frame).set_index("epoch")["loss"]
         sent = frame.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1).cumsum() / 1e6
         table[label] = {"mean bits": width.mean(), "MB in all": sent.iloc[-1], "final loss": loss.iloc[-1]}
-        for column, (x, y, shape) in enumerate(
-            ((width.index, width, "hv"), (loss.index, loss, "linear"), (sent, loss, "linear")), 1
-        ):
-            figure.add_scatter(
-                x=x.tolist(),
-                y=y.tolist(),
-                mode="lines",
-                name=label,
-                legendgroup=label,
-                showlegend=column == 1,
-                line={"color": color, "dash": dash, "width": 2, "shape": shape},
-                hovertemplate=f"{label}: %{{y:.3g}} at %{{x:.3g}}<extra></extra>",
-                row=1,
-                col=column,
-            )
-    widths = [1, 2, 4, 8, 16, 32]
-    figure.update_yaxes(title_text="mean bits of a row", type="log", tickvals=widths, range=[-0.1, 1.6], row=1, col=1)
-    figure.update_yaxes(title_text="training loss", type="log", row=1, col=2)
-    figure.update_yaxes(type="log", row=1, col=3)
-    for column, words in enumerate(("epoch", "epoch", "sent so far (MB)"), start=1):
-        figure.update_xaxes(title_text=words, row=1, col=column)
+        epochs[label] = pd.DataFrame({"bits": width, "loss": loss, "sent": sent})
+    rows = pd.concat(epochs, names=["run", "epoch"]).reset_index()
+    widths = {"title_text": "mean bits of a row", "tickvals": [1, 2, 4, 8, 16, 32], "range": [-0.1, 1.6]}
+    charts = [
+        lines(
+            rows.dropna(subset=[x, y]), x=x, y=y, by="run", styles=_STYLES, mode="lines", shape=shape, log="y",
+            x_axis=along, y_axis=up,
+        )
+        for x, y, shape, along, up in (
+            ("epoch", "bits", "hv", "epoch", widths),
+            ("epoch", "loss", "linear", "epoch", "training loss"),
+            ("sent", "loss", "linear", "sent so far (MB)", "training loss"),
+        )
+    ]  # fmt: skip
     words = "; ".join(
         f"{label}: {human_bits(line['mean bits'])}, {line['MB in all']:.3g} MB, loss {line['final loss']:.3g}"
         for label, line in table.items()
     )
     caption = f"Mean bits of a row, bytes in all and the loss at the end: {words}."
-    finish(figure, title=title, caption=caption, dark=dark, height=370)
-    figure.update_layout(legend={"y": -0.22, "yanchor": "top"}, margin={"t": 50, "b": 90})
+    figure = panels(charts, gap=0.13, title=title, caption=caption, dark=dark, height=370, legend_below=True)
     return Bundle(figure, pd.DataFrame.from_dict(table, orient="index").rename_axis("run"))

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from gnnqlab.course.cache_views import compare_caches, draw_bound, draw_sweep
-from gnnqlab.lab.training.cache_view import _COLORS
+from gnnqlab.lab.figures.theme import OKABE_ITO
 
 
 def test_scores_are_compared_by_seed() -> None:
@@ -24,9 +24,8 @@ def test_the_slider_moves_the_mark_to_each_epsilon() -> None:
     [slider] = figure.layout.sliders
     assert [step.label for step in slider.steps] == ["0", "0.1"]
     assert slider.steps[1].args[0] == {"x": [[0.1], [0.1]], "y": [[40.0], [80.0]]}
-    assert not {trace.line.color for trace in figure.data[:2]} & set(_COLORS[:2]), (
-        "those are layers in the other figure"
-    )
+    layers = {OKABE_ITO["blue"], OKABE_ITO["vermillion"]}
+    assert not {trace.line.color for trace in figure.data} & layers, "those are layers in the other figure"
 
 
 def test_the_bound_says_whether_it_held() -> None:

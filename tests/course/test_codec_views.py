@@ -63,7 +63,7 @@ def test_panels_and_slider_hold_the_epoch_they_name() -> None:
     assert list(figure.data[0].y) == pytest.approx([0.25 + 7, 0.0625 + 7], rel=1e-3)  # the last epoch is drawn
     first = slider.steps[0].args[0]
     assert first["y"][0] == pytest.approx([0.25, 0.0625]) and first["x"][1] == [4 + 16, 4 + 32]
-    assert first["text"][0] == ["1 bit", "2 bits"]
+    assert first["customdata"][0] == ["1 bit", "2 bits"]
     with pytest.raises(ValueError, match=r"start must be one of the epochs in the frame, \[0, 7\], got 3"):
         draw_codecs(frame, start=3)
 

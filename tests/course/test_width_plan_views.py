@@ -34,7 +34,8 @@ def test_the_picture_adds_bytes_up() -> None:
     bundle = draw_plan({"a": _records((1.0, 0.5)), "b": _records((2.0, 1.0))}, {"a": TRAFFIC, "b": TRAFFIC})
     figure = bundle.figure.to_dict()
     assert len(figure["data"]) == 6
-    assert list(figure["data"][2]["x"]) == [2.0, 4.0] and list(figure["data"][2]["y"]) == [1.0, 0.5]
+    by_bytes = next(line for line in figure["data"] if line["name"] == "a" and line["xaxis"] == "x3")
+    assert list(by_bytes["x"]) == [2.0, 4.0] and list(by_bytes["y"]) == [1.0, 0.5]
     assert "a: 4.88 bits, 4 MB, loss 0.5" in figure["layout"]["meta"]["caption"]
     assert figure["layout"]["xaxis3"]["title"]["text"] == "sent so far (MB)"
 
