@@ -27,10 +27,10 @@ def typed_names() -> dict[str, str]:
 
 
 def defining_module(name: str) -> str:
-    """Return the module that defines a public name: of a room with a verb the verb's, of another room the package."""
+    """Return the module that defines a public name: of a room with a verb the verb's, of another its package."""
     value = getattr(gq, name)
     if inspect.ismodule(value):
-        return str(vars(value)["_verb"][0]) if callable(value) else "gnnqlab"
+        return str(vars(value)["_verb"][0]) if callable(value) else value.__name__.rpartition(".")[0]
     written = inspect.isclass(value) or inspect.isfunction(value)
     return str(value.__module__) if written else gq._HOMES[name]
 
