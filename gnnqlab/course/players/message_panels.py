@@ -1,4 +1,4 @@
-"""What each step of a message looks like: traces for one panel, alone or among others."""
+"""What each step of a message looks like: a chart that stands alone, or in a panel among others."""
 
 from __future__ import annotations
 
@@ -7,71 +7,61 @@ from typing import TYPE_CHECKING
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.course.players.message_walk import MessageWalk
 from gnnqlab.lab.figures.byte_axis import byte_ticks
+from gnnqlab.lab.figures.charts import bars, lanes, lines, scatter
 from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.theme import OKABE_ITO
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
     from plotly.graph_objects import Figure
 
 __all__ = [
-    "SHOWN", "Place", "draw_pack", "draw_round", "draw_row", "draw_ruler", "draw_unpack", "draw_wire", "in_words",
+    "SHOWN", "draw_pack", "draw_round", "draw_row", "draw_ruler", "draw_unpack", "draw_wire", "in_words",
 ]  # fmt: skip
 
 SHOWN = 16
 """Elements of a row in one figure; a wide row has more behind them."""
 _TINTS = ("#bcdcf5", "#fbdf9d", "#b9e6d8", "#f0d0e2")  # neighbours in a byte are told apart; numbers say which
-Place = tuple[int, int] | None
-"""Row and column of a panel; None for a figure of its own."""
 _FEW_ROWS = 40
 """Up to so many rows of a message are drawn one by one."""
 
 
-def draw_row(figure: Figure, walk: MessageWalk, at: Place) -> None:
-    values = walk.row[:SHOWN].tolist()
-    figure.add_bar(
-        x=_elements(walk),
-        y=values,
-        marker={"color": OKABE_ITO["blue"]},
-        text=[f"{value:.2f}" for value in values],
-        textposition="outside",
-        cliponaxis=False,
-        name="value",
-        hovertemplate="element %{x}: %{y:.4f}<extra></extra>",
-        **_cell(at),
+def draw_row(walk: MessageWalk, panel: bool) -> Figure:
+    """Draw the values of the row."""
+    rows = _elements(walk)
+    figure = bars(
+        rows.assign(said=[f"{value:.2f}" for value in rows["value"]]), x="element", y="value", styles=["blue"],
+        text="said", hover="element %{x}, %{y:.4f}", x_axis={"type": "linear"},
+    )  # fmt: skip
+    return _name_axes(figure.update_traces(cliponaxis=False), walk, panel)
+
+
+def draw_ruler(walk: MessageWalk, panel: bool) -> Figure:
+    """Draw the values beside the marks of the ruler."""
+    return _name_axes(_add_values(_marks(walk), walk), walk, panel)
+
+
+def draw_round(walk: MessageWalk, panel: bool) -> Figure:
+    """Draw each value, the mark that it is rounded to, and its code."""
+    rows = _elements(walk)
+    where = zip(walk.marks[:SHOWN].tolist(), walk.noise[:SHOWN].tolist(), strict=True)
+    rows = rows.assign(
+        code=[str(code) for code in walk.codes[:SHOWN].tolist()], said=[f"{mark:.3f} + u {u:.3f}" for mark, u in where]
     )
-    _name_axes(figure, walk, at)
+    figure = _add_values(_add_stems(_marks(walk), walk), walk)
+    scatter(
+        rows, x="element", y={"decoded": "code, at its mark"}, styles=["vermillion diamond"], size=9, text="code",
+        details="said", hover="element %{x}, %{customdata}, code %{text}", figure=figure,
+    )  # fmt: skip
+    above = rows["value"] > rows["decoded"]
+    figure.data[-1].update(cliponaxis=False, textposition=["bottom center" if up else "top center" for up in above])
+    return _name_axes(figure, walk, panel)
 
 
-def draw_ruler(figure: Figure, walk: MessageWalk, at: Place) -> None:
-    _add_marks(figure, walk, at)
-    _add_values(figure, walk, at)
-    _name_axes(figure, walk, at)
+def draw_pack(walk: MessageWalk, panel: bool) -> Figure:
+    """Draw bits as they are written: a byte a line, its highest bit on the left."""
+    import plotly.graph_objects as go
 
-
-def draw_round(figure: Figure, walk: MessageWalk, at: Place) -> None:
-    _add_marks(figure, walk, at)
-    values, decoded = walk.row[:SHOWN].tolist(), walk.decoded[:SHOWN].tolist()
-    _add_stems(figure, walk, values, decoded, at)
-    _add_values(figure, walk, at)
-    codes, noise = walk.codes[:SHOWN].tolist(), walk.noise[:SHOWN].tolist()
-    figure.add_scatter(
-        x=_elements(walk),
-        y=decoded,
-        mode="markers+text",
-        text=[str(code) for code in codes],
-        textposition=["bottom center" if value > mark else "top center" for value, mark in zip(values, decoded)],
-        cliponaxis=False,
-        marker={"symbol": "diamond", "size": 9, "color": OKABE_ITO["vermillion"]},
-        customdata=list(zip(walk.marks[:SHOWN].tolist(), noise)),
-        name="code, at its mark",
-        hovertemplate="element %{x}: %{customdata[0]:.3f} + u %{customdata[1]:.3f}, code %{text}<extra></extra>",
-        **_cell(at),
-    )
-    _name_axes(figure, walk, at)
-
-
-def draw_pack(figure: Figure, walk: MessageWalk, at: Place) -> None:
-    """Bits as they are written: a byte a line, its highest bit on the left."""
     payload = walk.payload[: 2 * SHOWN].tolist()
     codes = walk.codes.tolist()
     per_byte = 8 // walk.bits
@@ -88,6 +78,7 @@ def draw_pack(figure: Figure, walk: MessageWalk, at: Place) -> None:
                 for element, known in zip(elements, inside)
             ]
         )
+    figure = go.Figure()
     figure.add_heatmap(
         z=tint,
         x=list(range(8)),
@@ -103,9 +94,8 @@ def draw_pack(figure: Figure, walk: MessageWalk, at: Place) -> None:
         textfont={"color": "#1f2328"},
         customdata=hover,
         hovertemplate="byte %{y}: %{customdata}<extra></extra>",
-        **_cell(at),
     )
-    for byte, value in enumerate(payload if at is None else ()):
+    for byte, value in enumerate(() if panel else payload):
         first = byte * per_byte
         inside = codes[first : first + per_byte]
         last = first + len(inside) - 1
@@ -123,144 +113,121 @@ def draw_pack(figure: Figure, walk: MessageWalk, at: Place) -> None:
         )
     # Numbers with words for ticks: a page that swaps one step for the next stumbles over a change to categories.
     words = [str(bit) for bit in range(7, -1, -1)]
-    figure.update_xaxes(title_text="bit", tickvals=list(range(8)), ticktext=words, showgrid=False, **_cell(at))
+    figure.update_xaxes(title_text="bit", tickvals=list(range(8)), ticktext=words, showgrid=False)
     ends = [len(payload) - 0.5, -0.5]
-    figure.update_yaxes(title_text="byte of the payload", range=ends, tickformat="d", showgrid=False, **_cell(at))
-    figure.update_yaxes(nticks=len(payload) + 1, **_cell(at))
-    if at is None:
-        figure.update_xaxes(domain=[0, 0.72])
+    figure.update_yaxes(
+        title_text="byte of the payload", range=ends, tickformat="d", showgrid=False, nticks=len(payload) + 1
+    )
+    return figure if panel else figure.update_xaxes(domain=[0, 0.72])
 
 
-def draw_wire(figure: Figure, walk: MessageWalk, at: Place) -> None:
-    kinds = {
-        "parameters": ("parameters of other rows", OKABE_ITO["orange"]),
-        "payload": ("payload of other rows", OKABE_ITO["sky"]),
-    }
+def draw_wire(walk: MessageWalk, panel: bool) -> Figure:
+    """Draw the bytes of the message by what they hold, below them those of the same rows in float32."""
+    import pandas as pd
+
     mixed, few = len(set(walk.widths)) > 1, len(walk.widths) <= _FEW_ROWS
-    packed = "in mixed bits" if mixed else f"in {in_words(walk)}"
-    for kind, (name, color) in kinds.items():
-        runs = [(run.first, run.size) for run in walk.wire if run.kind == kind and run.node != walk.node]
-        _add_runs(figure, 0, runs if few else _joined(runs), name, color, at)
-    own = [run for run in walk.wire if run.node == walk.node]
-    name = f"row {walk.node}"
-    # Eight bytes of ten thousand are less than a pixel: its line keeps them in sight.
-    _add_runs(figure, 0, [(run.first, run.size) for run in own], name, OKABE_ITO["vermillion"], at, edge=2.0)
-    row_bytes = 4 * walk.row.numel()
+    own, row_bytes = [run for run in walk.wire if run.node == walk.node], 4 * walk.row.numel()
     rows = [(place * row_bytes, row_bytes) for place in range(len(walk.widths))]
-    _add_runs(figure, 1, rows if few else _joined(rows), "the same rows in float32", OKABE_ITO["grey"], at)
+    runs = {
+        kind: [(run.first, run.size) for run in walk.wire if run.kind == kind and run.node != walk.node]
+        for kind in ("parameters", "payload")
+    } | {"rows": rows}
+    if not few:
+        runs = {kind: _joined(each) for kind, each in runs.items()}
+    names = {
+        "parameters": "parameters of other rows", "payload": "payload of other rows", "own": f"row {walk.node}",
+        "rows": "the same rows in float32",
+    }  # fmt: skip
+    runs["own"] = [(run.first, run.size) for run in own]
+    spans = [
+        (kind, int(kind == "rows"), first, first + size, f"bytes {first} to {first + size - 1}")
+        for kind in names
+        for first, size in runs[kind]
+    ]
     total, whole = walk.layout.num_bytes, row_bytes * len(rows)
+    figure = lanes(
+        pd.DataFrame(spans, columns=["kind", "line", "first", "end", "said"]), lane="line", start="first", end="end",
+        by="kind", names=names, width=0.55, details="said", hover="%{customdata}",
+        styles={"parameters": "orange", "payload": "sky", "own": "vermillion", "rows": "grey"},
+        x_axis={"title_text": "byte of the message", "range": [0, 1.16 * whole], **byte_ticks(whole)},
+    )  # fmt: skip
+    for trace in figure.data:
+        trace.marker.line = {"color": "#ffffff", "width": 0.5 if 2 < len(trace.x) <= _FEW_ROWS else 0}
+    # Eight bytes of ten thousand are less than a pixel: its line keeps them in sight.
+    figure.update_traces(marker_line={"color": OKABE_ITO["vermillion"], "width": 2}, selector={"name": names["own"]})
     for line, end in enumerate((total, whole)):
-        figure.add_annotation(
-            x=end, y=line, text=f" {human_bytes(end)}", showarrow=False, xanchor="left", **_reference(figure, at)
-        )
+        figure.add_annotation(x=end, y=line, text=f" {human_bytes(end)}", showarrow=False, xanchor="left")
     for run in own:
         words = f"row {walk.node}: {', '.join(f'{one.kind} {one.first}–{one.first + one.size - 1}' for one in own)}"
         figure.add_annotation(
-            x=run.first + run.size / 2,
-            y=0,
-            text=words if at is None and run is own[-1] else "",
-            showarrow=True,
-            arrowcolor=OKABE_ITO["vermillion"],
-            arrowhead=2,
-            ay=-26,
-            ax=0,
-            xanchor="left",
-            yshift=28,
+            x=run.first + run.size / 2, y=0, text="" if panel or run is not own[-1] else words, showarrow=True,
+            arrowcolor=OKABE_ITO["vermillion"], arrowhead=2, ay=-26, ax=0, xanchor="left", yshift=28,
             font={"size": 11},
-            **_reference(figure, at),
-        )
-    figure.update_layout(barmode="overlay", bargap=0.45)
-    figure.update_xaxes(title_text="byte of the message", range=[0, 1.16 * whole], **byte_ticks(whole), **_cell(at))
-    lines = [packed, "in float32"]
-    figure.update_yaxes(range=[1.5, -0.9], tickvals=[0, 1], ticktext=lines, showgrid=False, **_cell(at))
+        )  # fmt: skip
+    ticks = ["in mixed bits" if mixed else f"in {in_words(walk)}", "in float32"]
+    return figure.update_yaxes(range=[1.5, -0.9], autorange=None, tickvals=[0, 1], ticktext=ticks)
 
 
-def draw_unpack(figure: Figure, walk: MessageWalk, at: Place) -> None:
-    values, decoded = walk.row[:SHOWN].tolist(), walk.decoded[:SHOWN].tolist()
-    _add_stems(figure, walk, values, decoded, at)
-    _add_values(figure, walk, at)
-    figure.add_scatter(
-        x=_elements(walk),
-        y=decoded,
-        mode="markers",
-        marker={"symbol": "diamond", "size": 10, "color": OKABE_ITO["vermillion"]},
-        name="as it arrives, q S + Z",
-        hovertemplate="element %{x}: %{y:.4f} arrives<extra></extra>",
-        **_cell(at),
-    )
-    _name_axes(figure, walk, at)
+def draw_unpack(walk: MessageWalk, panel: bool) -> Figure:
+    """Draw each value beside the one that arrives."""
+    import plotly.graph_objects as go
+
+    figure = _add_values(_add_stems(go.Figure(), walk), walk)
+    scatter(
+        _elements(walk), x="element", y={"decoded": "as it arrives, q S + Z"}, styles=["vermillion diamond"], size=10,
+        hover="element %{x}, %{y:.4f}", figure=figure,
+    )  # fmt: skip
+    return _name_axes(figure, walk, panel)
 
 
-def _add_marks(figure: Figure, walk: MessageWalk, at: Place) -> None:
-    """The ruler: a line for every code, numbered where they do not crowd."""
+def _elements(walk: MessageWalk) -> DataFrame:
+    """Return the value of each shown element, and what it is decoded to."""
+    import pandas as pd
+
+    values = {"value": walk.row[:SHOWN].tolist(), "decoded": walk.decoded[:SHOWN].tolist()}
+    return pd.DataFrame({"element": range(len(values["value"])), **values})
+
+
+def _marks(walk: MessageWalk) -> Figure:
+    """Draw the ruler: a line for every code, numbered where they do not crowd."""
+    import pandas as pd
+
     levels = 2**walk.bits
     every = max(levels // 16, 1)
     end = min(SHOWN, walk.row.numel()) - 0.4
-    lines = range(0, levels, every)
-    figure.add_scatter(
-        x=[value for _ in lines for value in (-0.6, end, None)],
-        y=[value for code in lines for value in (*[walk.zero + code * walk.scale] * 2, None)],
+    heights = [walk.zero + code * walk.scale for code in range(levels)]
+    ends = [(at, height) for height in heights[::every] for at in (-0.6, end, None)]
+    name = f"the {levels} marks" if every == 1 else f"every {every}th of the {levels} marks"
+    figure = lines(
+        pd.DataFrame(ends, columns=["element", "mark"]), x="element", y={"mark": name}, styles=["#b0b0b0 dot"],
         mode="lines",
-        line={"color": "#b0b0b0", "width": 1, "dash": "dot"},
-        name=f"the {levels} marks" if every == 1 else f"every {every}th of the {levels} marks",
-        hoverinfo="skip",
-        **_cell(at),
-    )
+    )  # fmt: skip
+    figure.update_traces(line_width=1, hoverinfo="skip", hovertemplate=None)
     if levels <= 16:
         figure.add_scatter(
-            x=[end] * levels,
-            y=[walk.zero + code * walk.scale for code in range(levels)],
-            mode="text",
-            text=[f" {code}" for code in range(levels)],
-            textposition="middle right",
-            cliponaxis=False,
-            textfont={"size": 11 if levels < 16 else 10},
-            hoverinfo="skip",
-            showlegend=False,
-            **_cell(at),
-        )
+            x=[end] * levels, y=heights, mode="text", text=[f" {code}" for code in range(levels)],
+            textposition="middle right", cliponaxis=False, textfont={"size": 11 if levels < 16 else 10},
+            hoverinfo="skip", showlegend=False,
+        )  # fmt: skip
+    return figure
 
 
-def _add_values(figure: Figure, walk: MessageWalk, at: Place) -> None:
-    figure.add_scatter(
-        x=_elements(walk),
-        y=walk.row[:SHOWN].tolist(),
-        mode="markers",
-        marker={"symbol": "circle-open", "size": 11, "color": OKABE_ITO["blue"], "line": {"width": 2}},
-        name="value",
-        hovertemplate="element %{x}: %{y:.4f}<extra></extra>",
-        **_cell(at),
-    )
+def _add_values(figure: Figure, walk: MessageWalk) -> Figure:
+    return scatter(
+        _elements(walk), x="element", y="value", styles=["blue circle-open"], size=11, figure=figure,
+        hover="element %{x}, %{y:.4f}",
+    )  # fmt: skip
 
 
-def _add_stems(figure: Figure, walk: MessageWalk, start: list[float], end: list[float], at: Place) -> None:
-    figure.add_scatter(
-        x=[value for element in _elements(walk) for value in (element, element, None)],
-        y=[value for first, last in zip(start, end) for value in (first, last, None)],
-        mode="lines",
-        line={"color": OKABE_ITO["vermillion"], "width": 2},
-        name="error",
-        hoverinfo="skip",
+def _add_stems(figure: Figure, walk: MessageWalk) -> Figure:
+    """Draw the error of each element as a line from its value to what it is decoded to."""
+    rows = _elements(walk)
+    return figure.add_scatter(
+        x=[at for element in rows["element"] for at in (element, element, None)],
+        y=[at for value, decoded in zip(rows["value"], rows["decoded"], strict=True) for at in (value, decoded, None)],
+        mode="lines", line={"color": OKABE_ITO["vermillion"], "width": 2}, name="error", hoverinfo="skip",
         showlegend=False,
-        **_cell(at),
-    )
-
-
-def _add_runs(
-    figure: Figure, line: int, runs: list[tuple[int, int]], name: str, color: str, at: Place, *, edge: float = 0.0
-) -> None:
-    between = {"color": "#ffffff", "width": 0.5 if 2 < len(runs) <= _FEW_ROWS else 0}
-    figure.add_bar(
-        y=[line] * len(runs),
-        x=[size for _, size in runs],
-        base=[first for first, _ in runs],
-        orientation="h",
-        marker={"color": color, "line": {"color": color, "width": edge} if edge else between},
-        name=name,
-        customdata=[first + size - 1 for first, size in runs],
-        hovertemplate=f"{name}: bytes %{{base}} to %{{customdata}}<extra></extra>",
-        **_cell(at),
-    )
+    )  # fmt: skip
 
 
 def _joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -273,31 +240,15 @@ def _joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def _name_axes(figure: Figure, walk: MessageWalk, at: Place) -> None:
+def _name_axes(figure: Figure, walk: MessageWalk, panel: bool) -> Figure:
     count = walk.row.numel()
     title = "element of the row" if count <= SHOWN else f"element of the row, the first {SHOWN} of {count}"
     ends = [-0.7, min(count, SHOWN) - 0.1]
-    figure.update_xaxes(title_text=title, dtick=1 if at is None else 5, range=ends, showgrid=False, **_cell(at))
+    figure.update_xaxes(title_text=title, dtick=5 if panel else 1, range=ends, showgrid=False)
     shown = walk.row[:SHOWN]
     low, high = min(float(shown.min()), walk.zero), float(shown.max())
     room = 0.14 * max(high - low, 1e-30)  # for codes below marks and above them
-    figure.update_yaxes(title_text="value", range=[low - room, high + room], showgrid=False, **_cell(at))
-
-
-def _elements(walk: MessageWalk) -> list[int]:
-    return list(range(min(SHOWN, walk.row.numel())))
-
-
-def _cell(at: Place) -> dict[str, int]:
-    return {} if at is None else {"row": at[0], "col": at[1]}
-
-
-def _reference(figure: Figure, at: Place) -> dict[str, str]:
-    """The axes of a panel as an annotation names them."""
-    if at is None:
-        return {"xref": "x", "yref": "y"}
-    panel = figure.get_subplot(*at)
-    return {"xref": panel.xaxis.plotly_name.replace("axis", ""), "yref": panel.yaxis.plotly_name.replace("axis", "")}
+    return figure.update_yaxes(title_text="value", range=[low - room, high + room], showgrid=False)
 
 
 def in_words(walk: MessageWalk) -> str:

@@ -13,6 +13,7 @@ from gnnqlab.course.players import message_panels
 from gnnqlab.course.players.message_panels import in_words
 from gnnqlab.course.players.message_walk import MessageWalk
 from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.charts import panels
 from gnnqlab.lab.figures.theme import finish
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class MessageStep:
     """One step of the walk: its title, its figure, its numbers and what to say about it."""
 
     title: str
-    draw: Callable[[Figure, MessageWalk, message_panels.Place], None]
+    draw: Callable[[MessageWalk, bool], Figure]
     frame: Callable[[MessageWalk], DataFrame]
     say: Callable[[MessageWalk], str]
     height: int = 330
@@ -44,13 +45,10 @@ def draw_step(walk: MessageWalk, name: str, *, dark: bool = False) -> Bundle:
     Raises:
         ValueError: if there is no such step.
     """
-    import plotly.graph_objects as go
-
     if name not in STEPS:
         raise ValueError(f"a step must be one of {tuple(STEPS)}, got {name!r}")
     step = STEPS[name]
-    figure = go.Figure()
-    step.draw(figure, walk, None)
+    figure = step.draw(walk, False)
     number = list(STEPS).index(name) + 1
     height = step.height + (20 * len(walk.payload[: 2 * message_panels.SHOWN]) if name == "pack" else 0)
     rows = {"row": 0, "pack": 0, "wire": 2}.get(name, 1)  # of the legend
@@ -60,17 +58,12 @@ def draw_step(walk: MessageWalk, name: str, *, dark: bool = False) -> Bundle:
 
 def draw_walk(walk: MessageWalk, *, dark: bool = False) -> Bundle:
     """Draw the whole walk at once: rounding, packing, the wire and what arrives."""
-    from plotly.subplots import make_subplots
-
     names = ("round", "pack", "wire", "unpack")
-    titles = [f"{list(STEPS).index(name) + 1} · {STEPS[name].title}" for name in names]
-    figure = make_subplots(rows=2, cols=2, subplot_titles=titles, horizontal_spacing=0.11, vertical_spacing=0.2)
-    for place, name in enumerate(names):
-        STEPS[name].draw(figure, walk, (place // 2 + 1, place % 2 + 1))
-    figure.update_layout(showlegend=False)
+    charts = {f"{list(STEPS).index(name) + 1} · {STEPS[name].title}": STEPS[name].draw(walk, True) for name in names}
     caption = " ".join(STEPS[name].say(walk) for name in names)
     title = f"Row {walk.node} from worker {walk.message.sender} to worker {walk.message.receiver} in {in_words(walk)}"
-    finish(figure, title=title, caption=caption, dark=dark, height=640)
+    figure = panels(charts, rows=2, gap=(0.11, 0.2), title=title, caption=caption, dark=dark, height=640)
+    figure.update_layout(showlegend=False, legend=None)
     figure.update_layout(margin={"t": 80})
     return Bundle(figure, walk.to_frame())
 

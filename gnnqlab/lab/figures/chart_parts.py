@@ -177,9 +177,14 @@ def panel_axis(axis: Any, neighbour: Any) -> dict[str, Any]:
     return settings
 
 
-def panel_reference(place: str | None, number: int) -> str:
-    """Return what a shape of a panel refers to: its own axis, whose place in the figure is another."""
-    way = (place or "x")[0]
+def panel_reference(place: str | None, way: str, number: int) -> str:
+    """Return the axis that a shape or a text of a panel refers to in the whole figure.
+
+    Args:
+        place: the reference in the panel alone; the axis itself if there is none.
+        way: ``"x"`` or ``"y"``.
+        number: of the panel, from 0.
+    """
     return f"{way}{number + 1 if number else ''}{' domain' if place and 'domain' in place else ''}"
 
 

@@ -330,7 +330,7 @@ def panels(
             (figure.add_annotation, chart.layout.annotations),
         ):
             for each in several:
-                add(each.update(xref=panel_reference(each.xref, number), yref=panel_reference(each.yref, number)))
+                add(each.update({f"{way}ref": panel_reference(each[f"{way}ref"], way, number) for way in "xy"}))
         figure.update_layout(
             {key: chart.layout[key] for key in ("barmode", "bargap", "scattermode") if chart.layout[key]}
         )

@@ -77,13 +77,15 @@ def test_lanes_hold_spans_in_the_order_of_their_styles() -> None:
 def test_panels_have_one_legend_and_write_a_shared_title_once() -> None:
     wide = TABLE.pivot(index="workers", columns="system", values="ms")
     parts = {name: charts.lines(wide, y=list(wide), y_axis="time (ms)", levels={"": 1.0}) for name in ("one", "two")}
+    parts["two"].add_annotation(x=2, y=3, text="here", showarrow=False)
     figure = charts.panels({**parts, "none": None}, share_y=True, title="Twice", caption="Both.", height=400)
     assert [(trace.name, trace.xaxis, trace.showlegend) for trace in figure.data] == [
         ("adaqp", "x", True), ("vanilla", "x", True), ("adaqp", "x2", False), ("vanilla", "x2", False),
     ]  # fmt: skip
     assert (figure.layout.yaxis.title.text, figure.layout.yaxis2.title.text) == ("time (ms)", None)
     assert [shape.yref for shape in figure.layout.shapes] == ["y", "y2"]
-    assert [each.text for each in figure.layout.annotations if each.text] == ["one", "two"]
+    *titles, here = (each for each in figure.layout.annotations if each.text)
+    assert [each.text for each in titles] == ["one", "two"] and (here.xref, here.yref) == ("x2", "y2")
     assert (figure.layout.meta["caption"], figure.layout.height) == ("Both.", 400)
     with pytest.raises(ValueError, match="at least one chart"):
         charts.panels([])
