@@ -183,27 +183,22 @@ def _joined_epochs(repeats: int, graph: str, jump: str, columns: int) -> list[di
     from gnnqlab.compute.float32 import PlainProducts
     from gnnqlab.graph import load
     from gnnqlab.kernels.rowwise.nodewise import Mask, apart
-    from gnnqlab.nn import LocalGraph, build_model
     from gnnqlab.nn.models.jknet import JKNetSettings
-    from gnnqlab.train.config.run_config import TrainSettings
-    from gnnqlab.train.loop.node_labels import label_objective
-    from gnnqlab.train.loop.trainer import Trainer
+    from gnnqlab.simulation.whole_graph import exact_trainer
 
     class JoinsInSteps(PlainProducts):
         def join(self, layers: Sequence[torch.Tensor], how: str, *, mask: Mask | None) -> torch.Tensor:
             with apart():
                 return super().join(layers, how, mask=mask)
 
-    def epochs_of(trainer: Trainer) -> Callable[[], object]:
+    def epochs_of(trainer: Any) -> Callable[[], object]:
         numbers = itertools.count()
         return lambda: trainer.epoch(next(numbers))
 
     whole, shape = load(graph), JKNetSettings(layers=LAYERS, hidden=columns, jump=jump)
     contestants: dict[str, Callable[[], object]] = {}
     for name, products in (("one pass", PlainProducts()), ("in steps", JoinsInSteps())):
-        network = build_model(shape, whole.num_features, whole.num_classes, seed=0)
-        trainer = Trainer(LocalGraph(whole, products=products), label_objective(whole), network, TrainSettings())
-        contestants[name] = epochs_of(trainer)
+        contestants[name] = epochs_of(exact_trainer(whole, shape, products=products))
     seconds = interleaved(contestants, repeats)
     ours, other = median(seconds["one pass"]), median(seconds["in steps"])
     case = f"{graph}, jknet {jump} {LAYERS} x {columns}, one worker, {torch.get_num_threads()} thread(s)"
@@ -218,15 +213,11 @@ def _epochs(repeats: int, graph: str, model: str, columns: int, pass_s: float) -
 
     from gnnqlab.graph import load
     from gnnqlab.kernels.rowwise.nodewise import apart
-    from gnnqlab.nn import LocalGraph, ModelSettings, build_model
-    from gnnqlab.train.config.run_config import TrainSettings
-    from gnnqlab.train.loop.node_labels import label_objective
-    from gnnqlab.train.loop.trainer import Trainer
+    from gnnqlab.nn import ModelSettings
+    from gnnqlab.simulation.whole_graph import exact_trainer
 
-    whole = load(graph)
-    local, shape = LocalGraph(whole), ModelSettings(name=model, layers=LAYERS, hidden=columns)
-    network = build_model(shape, whole.num_features, whole.num_classes, seed=0)
-    trainer, numbers = Trainer(local, label_objective(whole), network, TrainSettings()), itertools.count()
+    shape = ModelSettings(name=model, layers=LAYERS, hidden=columns)
+    trainer, numbers = exact_trainer(load(graph), shape), itertools.count()
 
     def steps() -> None:
         with apart():

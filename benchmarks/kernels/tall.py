@@ -89,14 +89,11 @@ def _epoch(repeats: int, graph: str, model: str) -> dict[str, Any]:
 
     from gnnqlab.graph import load
     from gnnqlab.kernels.dense.tall import own_products
-    from gnnqlab.nn import LocalGraph, ModelSettings, build_model
-    from gnnqlab.train.config.run_config import TrainSettings
-    from gnnqlab.train.loop.node_labels import label_objective
-    from gnnqlab.train.loop.trainer import Trainer
+    from gnnqlab.nn import ModelSettings
+    from gnnqlab.simulation.whole_graph import exact_trainer
 
-    whole, shape = load(graph), ModelSettings(name=model)
-    network = build_model(shape, whole.num_features, whole.num_classes, seed=0)
-    trainer, numbers = Trainer(LocalGraph(whole), label_objective(whole), network, TrainSettings()), itertools.count()
+    shape = ModelSettings(name=model)
+    trainer, numbers = exact_trainer(load(graph), shape), itertools.count()
 
     def with_products(own: bool) -> Callable[[], None]:
         def train() -> None:

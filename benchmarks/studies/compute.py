@@ -160,16 +160,12 @@ def _of_model(graph: Graph, case: str, model: str, repeats: int, epochs: int, se
 
 def _trainer(graph: Graph, model: str, precision: str, seed: int, more: dict[str, Any]) -> Trainer:
     """Return the trainer of a whole graph in one process."""
-    from gnnqlab.nn import LocalGraph, ModelSettings, build_model
+    from gnnqlab.nn import ModelSettings
+    from gnnqlab.simulation.whole_graph import exact_trainer
     from gnnqlab.systems.parts import PARTS
-    from gnnqlab.train.config.run_config import TrainSettings
-    from gnnqlab.train.loop.node_labels import label_objective
-    from gnnqlab.train.loop.trainer import Trainer
 
     shape = ModelSettings(name=model, **{**DEPTHS[model], **more})
-    network = build_model(shape, graph.num_features, graph.num_classes, seed=seed)
-    local = LocalGraph(graph, seed=seed, products=PARTS["compute"][precision]().build())
-    return Trainer(local, label_objective(graph), network, TrainSettings(seed=seed, lr=BESIDE["lr"]))
+    return exact_trainer(graph, shape, seed=seed, lr=BESIDE["lr"], products=PARTS["compute"][precision]().build())
 
 
 def _epochs(trainer: Trainer, number: Callable[[], int]) -> Callable[[], object]:

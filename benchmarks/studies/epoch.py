@@ -175,17 +175,10 @@ def _contest(prepare: Prepare, path: str, model: str, line: Any) -> None:
 
 def _ours(path: str, model: str, *, dense: bool = False) -> Callable[[int], object]:
     from gnnqlab.graph import load
-    from gnnqlab.nn import LocalGraph, ModelSettings, build_model
-    from gnnqlab.train.config.run_config import TrainSettings
-    from gnnqlab.train.loop.node_labels import label_objective
-    from gnnqlab.train.loop.trainer import Trainer
+    from gnnqlab.nn import ModelSettings
+    from gnnqlab.simulation.whole_graph import exact_trainer
 
-    graph = load(path)
-    local = LocalGraph(graph)
-    if dense:
-        local.densify_features()
-    network = build_model(ModelSettings(name=model), graph.num_features, graph.num_classes, seed=0)
-    return Trainer(local, label_objective(graph), network, TrainSettings()).epoch
+    return exact_trainer(load(path), ModelSettings(name=model), dense=dense).epoch
 
 
 def _ours_dense(path: str, model: str) -> Callable[[int], object]:

@@ -145,14 +145,9 @@ def _shape(model: str) -> Any:
 
 
 def _trainer(graph: Any, model: str, settings: dict[str, Any] | None, seed: int) -> Any:
-    from gnnqlab.nn import LocalGraph, build_model
-    from gnnqlab.train.config.run_config import TrainSettings
-    from gnnqlab.train.loop.node_labels import label_objective
-    from gnnqlab.train.loop.trainer import Trainer
+    from gnnqlab.simulation.whole_graph import exact_trainer
 
-    network = build_model(_shape(model), graph.num_features, graph.num_classes, seed=seed)
-    local = LocalGraph(graph, seed=seed, products=_products(settings))
-    return Trainer(local, label_objective(graph), network, TrainSettings(seed=seed, lr=BESIDE["lr"]))
+    return exact_trainer(graph, _shape(model), seed=seed, lr=BESIDE["lr"], products=_products(settings))
 
 
 def _epoch(trainer: Any, number: Any) -> Any:

@@ -141,17 +141,12 @@ def make_trainer(
 ) -> Any:
     """Return the trainer of a line: float32 without settings, codes or EXACT's with them; features are dense."""
     from gnnqlab.compute import ExactActivations, Float32Products, Int8Products
-    from gnnqlab.nn import LocalGraph, ModelSettings, build_model
-    from gnnqlab.train.config.run_config import TrainSettings
-    from gnnqlab.train.loop.node_labels import label_objective
-    from gnnqlab.train.loop.trainer import Trainer
+    from gnnqlab.nn import ModelSettings
+    from gnnqlab.simulation.whole_graph import exact_trainer
 
     shape = ModelSettings(name=model, hidden=HIDDEN, **SHAPE[model])
-    network = build_model(shape, graph.num_features, graph.num_classes, seed=seed)
     part = Float32Products() if settings is None else (ExactActivations if exact else Int8Products)(**settings)
-    local = LocalGraph(graph, seed=seed, products=part.build())
-    local.densify_features()
-    return Trainer(local, label_objective(graph), network, TrainSettings(seed=seed, lr=LR))
+    return exact_trainer(graph, shape, seed=seed, lr=LR, products=part.build(), dense=True)
 
 
 def _with_rounded_weights(trainer: Any) -> Any:

@@ -21,8 +21,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from gnnqlab.bits.policy import BitPolicy, Rows, in_force
@@ -35,11 +34,12 @@ from gnnqlab.message.codecs.codec import Codec, Float32, Noise
 from gnnqlab.message.direction import ByDirection, by_direction, of_direction
 from gnnqlab.message.transport.transport import Transfer
 from gnnqlab.message.wire import Layout
-from gnnqlab.nn.message_passing import GraphPass, LocalGraph, WorkerGraph
-from gnnqlab.nn.models.registry import ModelSettings, build_model
+from gnnqlab.nn.message_passing import WorkerGraph
+from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.observe import NO_OBSERVERS, Observers
 from gnnqlab.partition.cut import Cut
 from gnnqlab.partition.shard import Shard
+from gnnqlab.simulation.whole_graph import SmoothStack, build_network, exact_trainer
 from gnnqlab.systems.join import join
 from gnnqlab.systems.system import System
 from gnnqlab.train.config.run_config import TrainSettings
@@ -278,7 +278,7 @@ class ThreadedWorkers:
                 view = WorkerGraph(shard, exchange, seed=settings.seed)
             else:
                 view = make_graph(shard, exchange, settings.seed)
-            network = _network(model, graph, settings.seed, smooth)
+            network = build_network(model, graph, settings.seed, smooth)
             clock = self._clocks[shard.rank]
             own = of_worker[shard.rank]
             self.trainers.append(
@@ -340,35 +340,6 @@ class ThreadedWorkers:
             for peer in range(len(self.trainers)):
                 self._mail.put(rank, peer, None)  # nobody waits for a worker that is gone
             raise
-
-
-def exact_trainer(graph: Graph, model: ModelSettings, *, seed: int = 0, smooth: bool = False) -> Trainer:
-    """Return the trainer of the same model on the whole graph in one process: exact losses and gradients."""
-    network = _network(model, graph, seed, smooth)
-    return Trainer(LocalGraph(graph, seed=seed), label_objective(graph), network, TrainSettings(seed=seed))
-
-
-class SmoothStack(nn.Module):
-    """The convolutions and norms of a stack with GELU in the place of ReLU: a gradient without kinks."""
-
-    def __init__(self, stack: Any) -> None:
-        super().__init__()
-        self.convolutions, self.norms = stack.convolutions, stack.norms
-        self.takes_sparse_input = bool(stack.takes_sparse_input)
-
-    def forward(self, g: GraphPass, x: Tensor) -> Tensor:
-        last = len(self.convolutions) - 1
-        for index, convolution in enumerate(self.convolutions):
-            x = convolution(g, x, exact=index == last)
-            if index < last:
-                x = functional.gelu(x if self.norms is None else self.norms[index](x))
-        return x
-
-
-def _network(model: ModelSettings, graph: Graph, seed: int, smooth: bool) -> nn.Module:
-    sizes = graph.num_features, graph.num_classes
-    network = build_model(model, *sizes, seed=seed, edge_features=graph.num_edge_features)
-    return SmoothStack(network) if smooth else network
 
 
 _COUNTING = threading.Lock()

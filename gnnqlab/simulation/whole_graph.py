@@ -1,0 +1,71 @@
+"""The training of a whole graph in one process, beside which workers and other precisions are measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gnnqlab.compute.float32 import PLAIN
+from gnnqlab.compute.products import Products
+from gnnqlab.graph.graph import Graph
+from gnnqlab.nn.message_passing import GraphPass, LocalGraph
+from gnnqlab.nn.models.registry import ModelSettings, build_model
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.node_labels import label_objective
+from gnnqlab.train.loop.trainer import Trainer
+
+__all__ = ["SmoothStack", "build_network", "exact_trainer"]
+
+
+def exact_trainer(
+    graph: Graph,
+    model: ModelSettings,
+    *,
+    seed: int = 0,
+    smooth: bool = False,
+    lr: float = TrainSettings.lr,
+    products: Products = PLAIN,
+    dense: bool = False,
+) -> Trainer:
+    """Return the trainer of the same model on the whole graph in one process: exact losses and gradients.
+
+    Args:
+        graph, model: to train.
+        seed: of weights and dropout.
+        smooth: GELU in the place of ReLU.
+        lr: of Adam.
+        products: of another precision than float32.
+        dense: turn sparse features into dense ones.
+    """
+    local = LocalGraph(graph, seed=seed, products=products)
+    if dense:
+        local.densify_features()
+    return Trainer(
+        local, label_objective(graph), build_network(model, graph, seed, smooth), TrainSettings(seed=seed, lr=lr)
+    )
+
+
+class SmoothStack(nn.Module):
+    """The convolutions and norms of a stack with GELU in the place of ReLU: a gradient without kinks."""
+
+    def __init__(self, stack: Any) -> None:
+        super().__init__()
+        self.convolutions, self.norms = stack.convolutions, stack.norms
+        self.takes_sparse_input = bool(stack.takes_sparse_input)
+
+    def forward(self, g: GraphPass, x: Tensor) -> Tensor:
+        last = len(self.convolutions) - 1
+        for index, convolution in enumerate(self.convolutions):
+            x = convolution(g, x, exact=index == last)
+            if index < last:
+                x = functional.gelu(x if self.norms is None else self.norms[index](x))
+        return x
+
+
+def build_network(model: ModelSettings, graph: Graph, seed: int, smooth: bool) -> nn.Module:
+    """Build a model for the features and classes of a graph, with GELU in the place of ReLU if it is to be smooth."""
+    sizes = graph.num_features, graph.num_classes
+    network = build_model(model, *sizes, seed=seed, edge_features=graph.num_edge_features)
+    return SmoothStack(network) if smooth else network
