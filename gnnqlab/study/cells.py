@@ -84,6 +84,8 @@ class Cell:
     config: RunConfig
     content: str
     """The graph's content hash, or its name where the name says all of it."""
+    code: Mapping[str, str | None]
+    """The code and processor that train it, as :func:`code_in_use` returns them."""
 
     @property
     def seed(self) -> int:
@@ -109,7 +111,7 @@ class Cell:
         Code of your own that a configuration names (a codec, a model) is not part of it.
         """
         config = {**self.config.to_json(), "graph": self.content}
-        identity = {"name": self.contestant.name, "config": config, **code_in_use()}
+        identity = {"name": self.contestant.name, "config": config, **self.code}
         text = json.dumps(identity, sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -190,7 +192,7 @@ class CellResults:
             "key": cell.key,
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             **cell.columns(),
-            **code_in_use(),
+            **cell.code,
             "cause": cause,
             "result": None if result is None else result.to_json(),
         }
@@ -219,19 +221,11 @@ def _link_key(case: Case, share: float) -> str:
     return json.dumps([*case, share, _processor()])
 
 
-def linked(cells: Iterable[Cell], link: str, vanilla_share: float) -> list[Cell]:
-    """Return cells with the rate of a link in place of the share of the epoch that it was calibrated for."""
-    return [
-        dataclasses.replace(
-            cell,
-            case=cell.case._replace(link=link),
-            config=dataclasses.replace(
-                cell.config,
-                launch=dataclasses.replace(cell.config.launch, link=link, comm_share=None, vanilla_share=vanilla_share),
-            ),
-        )
-        for cell in cells
-    ]
+def linked(cell: Cell, link: str, vanilla_share: float) -> Cell:
+    """Return a cell with the rate of a link in place of the share of the epoch that it was calibrated for."""
+    launch = dataclasses.replace(cell.config.launch, link=link, comm_share=None, vanilla_share=vanilla_share)
+    config = dataclasses.replace(cell.config, launch=launch)
+    return dataclasses.replace(cell, case=cell.case._replace(link=link), config=config)
 
 
 def contestants_of(systems: Iterable[str | System | Contestant] | Mapping[str, str | System]) -> list[Contestant]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gnnqlab.graph.given import GraphLike
 from gnnqlab.launch.folder import default_root
 from gnnqlab.nn.models.registry import ModelSettings
-from gnnqlab.study.cells import Case, Cell, CellResults, Contestant, content_of, contestants_of, linked
+from gnnqlab.study.cells import Case, Cell, CellResults, Contestant, code_in_use, content_of, contestants_of, linked
 from gnnqlab.study.metrics import metric_rows
 from gnnqlab.study.result import RunResult, read_result
 from gnnqlab.study.tables import latex, summarize, wide_table
@@ -102,7 +102,7 @@ class Study:
         for what, given in (("graphs", graphs), ("models", models), ("seeds", seeds), ("workers", counts)):
             if isinstance(given, str) or not given:
                 raise ValueError(f"{what} of a study must be a list with at least one entry, got {given!r}")
-        self._train, self._results = train, CellResults(self.folder)
+        self._train, self._results, code = train, CellResults(self.folder), code_in_use()
         self._cells: list[Cell] = []
         for graph in graphs:
             name, content = _identity(graph)
@@ -114,18 +114,20 @@ class Study:
                             own = {**settings, **one.settings(), "model": model, "workers": count, "seed": seed}
                             config = configure(graph, **own)
                             case = Case(name, model_name, count, config.launch.link or "")
-                            cell = Cell(case=case, contestant=one, config=config, content=content or config.graph)
+                            cell = Cell(
+                                case=case, contestant=one, config=config, content=content or config.graph, code=code
+                            )
                             self._cells.append(cell)
 
     @property
     def cells(self) -> list[Cell]:
         """All cells in the order in which they are trained, over their calibrated link where there is one by now."""
-        found: list[Cell] = []
-        for cell in self._cells:
+        for number, cell in enumerate(self._cells):
             share = cell.config.launch.comm_share
             known = None if share is None else self._results.link(cell.case, share)
-            found += [cell] if known is None else linked([cell], *known)
-        return found
+            if known is not None:
+                self._cells[number] = linked(cell, *known)
+        return list(self._cells)
 
     def __repr__(self) -> str:
         states = [self._status(cell) for cell in self.cells]
@@ -251,7 +253,7 @@ class Study:
     def _run_cell(self, number: int) -> str:
         """Train one cell and return what to print of it; a failure is kept as its cause."""
         try:
-            cell = self._settled(self._cells[number])
+            cell = self._cells[number] = self._settled(self._cells[number])
         except (RuntimeError, OSError) as error:
             cause = f"failed: no link was found: {error}"
             self._results.add(self._cells[number], None, cause)
@@ -282,7 +284,7 @@ class Study:
             self._results.add_link(cell.case, share, found.link, found.vanilla_share)
         known = self._results.link(cell.case, share)
         assert known is not None
-        return linked([cell], *known)[0]
+        return linked(cell, *known)
 
     def _status(self, cell: Cell) -> str:
         if self._results.find(cell.key) is not None:

@@ -20,6 +20,22 @@ FAULTS = (
         why="spikes apart would win at one bit with half as many bytes more",
     ),
     Fault(
+        name="a study's cell found again by other code",
+        file="study/cells.py",
+        before='"config": config, **self.code}',
+        after='"config": config}',
+        test="test_study.py::test_another_version_or_other_kernels_train_again",
+        why="seconds of an earlier version would stand in the table of a later one",
+    ),
+    Fault(
+        name="a study's baseline of any seed",
+        file="study/tables.py",
+        before='same = ["graph", "model", "workers", "link", "seed", "metric"]',
+        after='same = ["graph", "model", "workers", "link", "metric"]',
+        test="test_study.py::test_differences_are_of_the_same_seeds",
+        why="intervals of differences would hold what seeds have in common",
+    ),
+    Fault(
         name="an interval without the root of n",
         file="theory/intervals.py",
         before="return mean, float(stdtrit(count - 1, 0.975)) * spread / math.sqrt(count)",
