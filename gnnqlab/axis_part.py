@@ -6,8 +6,8 @@ which other axes read and gives it a default. A class without that base class ge
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, ClassVar
 
 __all__ = ["AxisPart", "Running", "complete", "missing", "not_predicted"]
@@ -100,10 +100,12 @@ def not_predicted(axis: str, part: Any, method: str) -> ValueError:
 
 def _defines(part: Any, name: str, default: Any) -> bool:
     """Return True if a part has a member that is not the placeholder of its base class."""
-    member = inspect.getattr_static(part, name, None)
+    own = getattr(part, "__dict__", {})
+    member = own.get(name, next((vars(kind)[name] for kind in type(part).__mro__ if name in vars(kind)), None))
     return member is not None and member is not default
 
 
+@cache
 def _defaults(base: type) -> dict[str, Any]:
     """Return the public members of a base class and of those that it derives from."""
     found: dict[str, Any] = {}

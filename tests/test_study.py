@@ -144,8 +144,8 @@ def test_differences_are_of_the_same_seeds(tmp_path: Path) -> None:
     made = study(tmp_path, Trainer(), systems=["vanilla", "adaqp"], seeds=range(3)).run()
     found = made.summary("score", "speed_up", "train_s").set_index(["system", "metric"])
     score = found.loc[("adaqp", "test_accuracy")]
-    # 79.5, 80.5, 81.5: one point apart, t of two degrees of freedom 4.303; half a point below Vanilla with each seed.
-    assert score["mean"] == pytest.approx(80.5) and score["half_interval"] == pytest.approx(4.303 / 3**0.5)
+    # 79.5, 80.5, 81.5: one point apart, t of two degrees of freedom 4.30265; half a point below Vanilla with each seed.
+    assert score["mean"] == pytest.approx(80.5) and score["half_interval"] == pytest.approx(4.30265 / 3**0.5)
     assert score["difference"] == pytest.approx(-0.5)
     assert score["difference_half_interval"] == pytest.approx(0.0, abs=1e-9)
     assert found.loc[("adaqp", "speed_up")]["mean"] == 2.0 and found.loc[("adaqp", "speed_up")]["half_interval"] == 0.0
