@@ -122,14 +122,31 @@ def draw_epochs(
         )
         seen = measured.reset_index()
         figure = scatter(
-            seen[seen["system"].isin(found["system"])], x="workers", y="measured_ms", by="system",
-            names="{}, measured", styles=_open, size=15, log="y",
-        )  # fmt: skip
+            seen[seen["system"].isin(found["system"])],
+            x="workers",
+            y="measured_ms",
+            by="system",
+            names="{}, measured",
+            styles=_open,
+            size=15,
+            log="y",
+        )
     figure = lines(
-        found.assign(ms=1e3 * found["epoch_s"]), x="workers", y="ms", by="system", styles=style_of, figure=figure,
-        x_axis={"title_text": f"workers P{per}", **value_ticks(found["workers"], most=6)}, y_axis="an epoch (ms)",
-        log="y", title=title, caption=caption, dark=dark, height=420, legend_rows=1 if measured is None else 2,
-    )  # fmt: skip
+        found.assign(ms=1e3 * found["epoch_s"]),
+        x="workers",
+        y="ms",
+        by="system",
+        styles=style_of,
+        figure=figure,
+        x_axis={"title_text": f"workers P{per}", **value_ticks(found["workers"], most=6)},
+        y_axis="an epoch (ms)",
+        log="y",
+        title=title,
+        caption=caption,
+        dark=dark,
+        height=420,
+        legend_rows=1 if measured is None else 2,
+    )
     return Bundle(figure, found if measured is None else measured)
 
 
@@ -165,9 +182,15 @@ def draw_parts(found: DataFrame, *, dark: bool = False) -> Bundle:
         for name in names
     )
     figure = panels(
-        charts, share_y=True, gap=0.04, title="What an epoch goes to", caption=f"At {most} workers: {told}.",
-        dark=dark, height=430, legend_rows=3,
-    )  # fmt: skip
+        charts,
+        share_y=True,
+        gap=0.04,
+        title="What an epoch goes to",
+        caption=f"At {most} workers: {told}.",
+        dark=dark,
+        height=430,
+        legend_rows=3,
+    )
     return Bundle(figure, shares.round(2))
 
 
@@ -222,12 +245,22 @@ def draw_gain(table: DataFrame, *, system: str, dark: bool = False) -> Bundle:
     links = mine.drop_duplicates("bits_per_s").sort_values("bits_per_s")
     ticks = {"tickvals": links["bits_per_s"].tolist(), "ticktext": links["link"].tolist()}
     figure = lines(
-        mine, x="bits_per_s", y="gain", by="workers", names="{} workers", styles=_LINKS, details="link",
+        mine,
+        x="bits_per_s",
+        y="gain",
+        by="workers",
+        names="{} workers",
+        styles=_LINKS,
+        details="link",
         levels={"": 1.0},
         x_axis={"title_text": "link of a host (bits per second)", **ticks},
         y_axis={"title_text": "epoch of Vanilla over epoch (×)", **_factors(mine["gain"])},
-        log="xy", title=f"Where {system} stops helping", caption=f"{system}: {told}.", dark=dark, height=420,
-    )  # fmt: skip
+        log="xy",
+        title=f"Where {system} stops helping",
+        caption=f"{system}: {told}.",
+        dark=dark,
+        height=420,
+    )
     return Bundle(figure, mine)
 
 

@@ -92,9 +92,16 @@ def draw_bit_rule(frame: DataFrame, *, start: float | None = None, target: float
     limit, error = f"target, {target:g}", "relative error, Eq. 4 (no unit)"
     figure = lines(frame, y={start: "first layer's output"}, y_axis={"title_text": error, "range": [0, 1]})
     figure = lines(
-        frame.assign(**{limit: target}), y=limit, mode="lines", styles=STYLES[1:], figure=figure,
-        x_axis={"title_text": "bits of a code", "dtick": 1}, title="How many bits the first layer needs",
-        caption=f"Fewest bits whose error is at most {target:g}: {words}.", dark=dark, height=440,
-    )  # fmt: skip
+        frame.assign(**{limit: target}),
+        y=limit,
+        mode="lines",
+        styles=STYLES[1:],
+        figure=figure,
+        x_axis={"title_text": "bits of a code", "dtick": 1},
+        title="How many bits the first layer needs",
+        caption=f"Fewest bits whose error is at most {target:g}: {words}.",
+        dark=dark,
+        height=440,
+    )
     steps = {f"{each:g}": {"y": [frame[each].tolist()]} for each in known}
     return Bundle(add_slider(figure, steps, start=f"{start:g}", prefix="ε = ", traces=[0]), frame.round(4))

@@ -86,8 +86,18 @@ def draw_bound(found: DataFrame, *, dark: bool = False) -> Bundle:
     held = bool((found["mean_square"] <= found["bound"]).all())
     caption = f"The bound with every term {'holds' if held else 'does not hold'} in all {len(found)} epochs."
     figure = lines(
-        rows, x="epoch", y="square", by="what", names=columns, mode="lines",
-        styles=["blue", "vermillion dash", "orange dot", "grey"], y_axis="squared gradient (loss² a weight²)", log="y",
-        title="What the cache leaves in the gradient", caption=caption, dark=dark, height=420,
-    )  # fmt: skip
+        rows,
+        x="epoch",
+        y="square",
+        by="what",
+        names=columns,
+        mode="lines",
+        styles=["blue", "vermillion dash", "orange dot", "grey"],
+        y_axis="squared gradient (loss² a weight²)",
+        log="y",
+        title="What the cache leaves in the gradient",
+        caption=caption,
+        dark=dark,
+        height=420,
+    )
     return Bundle(figure, found)

@@ -70,11 +70,18 @@ def draw_choices(frame: DataFrame, *, bits: int = 2, start: int | None = None, d
         figure = None
         for (rotated, name), style in zip(_KINDS.items(), _LOOKS):
             figure = scatter(
-                points(place, rotated, start), x="peak", y={"ratio": name}, styles=[style], size=5, opacity=0.6,
+                points(place, rotated, start),
+                x="peak",
+                y={"ratio": name},
+                styles=[style],
+                size=5,
+                opacity=0.6,
                 x_axis={"title_text": "range (root mean squares)", "tickvals": [2, 5, 10, 20], "title_standoff": 2},
                 y_axis={"title_text": "error between ends / rotated", "dtick": 1, "exponentformat": "power"},
-                log="xy", levels={"": 1.0} if rotated else None, figure=figure,
-            )  # fmt: skip
+                log="xy",
+                levels={"": 1.0} if rotated else None,
+                figure=figure,
+            )
         return figure
 
     table = shares(one)[bits]
@@ -82,10 +89,15 @@ def draw_choices(frame: DataFrame, *, bits: int = 2, start: int | None = None, d
     width = human_bits(bits)
     figure = panels(
         {title or place[0]: chart(place) if title else None for place, title in cells.items()},
-        rows=2, share_y="all", gap=(0.04, 0.2), title=f"Which code each row chooses in {width}",
+        rows=2,
+        share_y="all",
+        gap=(0.04, 0.2),
+        title=f"Which code each row chooses in {width}",
         caption=f"Rows that choose to be rotated in {width} after {start} epochs: {words}.",
-        dark=dark, height=640, legend_rows=2,
-    )  # fmt: skip
+        dark=dark,
+        height=640,
+        legend_rows=2,
+    )
     figure.update_xaxes(matches="x")
     moved = list(range(len(figure.data)))
     figure.update_traces(showlegend=False)
@@ -113,10 +125,12 @@ def draw_shares(frame: DataFrame, *, dark: bool = False) -> Bundle:
 
     def chart(way: str, layer: int) -> Any:
         return lines(
-            percent[(percent["direction"] == way) & (percent["layer"] == layer)], y=list(map(human_bits, table)),
-            styles=looks, x_axis={"title_text": "epoch", "type": "category"},
+            percent[(percent["direction"] == way) & (percent["layer"] == layer)],
+            y=list(map(human_bits, table)),
+            styles=looks,
+            x_axis={"title_text": "epoch", "type": "category"},
             y_axis={"title_text": "rotated (% of the rows)", "range": [-4, 104]},
-        )  # fmt: skip
+        )
 
     last = table.loc[frame["epoch"].iloc[-1]]
     ways = {way: last.loc[way].mean() for way in ("forward", "backward") if way in last.index.get_level_values(0)}
@@ -128,9 +142,15 @@ def draw_shares(frame: DataFrame, *, dark: bool = False) -> Bundle:
     )
     figure = panels(
         {title or place[0]: chart(*place) if title else None for place, title in cells_of(frame).items()},
-        rows=2, share_y="all", gap=(0.04, 0.2), title="Who is rotated, and when", caption=caption,
-        dark=dark, height=560, legend_rows=2,
-    )  # fmt: skip
+        rows=2,
+        share_y="all",
+        gap=(0.04, 0.2),
+        title="Who is rotated, and when",
+        caption=caption,
+        dark=dark,
+        height=560,
+        legend_rows=2,
+    )
     return Bundle(figure, table.round(3).reset_index())
 
 

@@ -79,9 +79,15 @@ def row_through(
         table.append((name, row_bytes(bits, row.shape[0], codec.param_bytes), 100 * error**0.5, 100 * lasting**0.5))
         points = pd.DataFrame({"sent": row.repeat(draws) / scale, "arrived": arrived.flatten() / scale})
         charts[name] = scatter(
-            points.map(lambda value: float(f"{value:.4g}")), x="sent", y="arrived", styles=[style], size=4,
-            opacity=0.45, x_axis=x_axis, y_axis="arrived (root mean squares)",
-        )  # fmt: skip
+            points.map(lambda value: float(f"{value:.4g}")),
+            x="sent",
+            y="arrived",
+            styles=[style],
+            size=4,
+            opacity=0.45,
+            x_axis=x_axis,
+            y_axis="arrived (root mean squares)",
+        )
         diagonal = pd.DataFrame({"sent": ends, "arrived": ends})
         lines(diagonal, x="sent", y="arrived", styles=["grey dot"], mode="lines", figure=charts[name])
         charts[name].add_annotation(
@@ -118,19 +124,31 @@ def draw_codecs(frame: DataFrame, *, start: int | None = None, dark: bool = Fals
     def chart(way: str, layer: int, epoch: int) -> Figure:
         here = rows[(rows["direction"] == way) & (rows["layer"] == layer) & (rows["epoch"] == epoch)]
         return lines(
-            here.sort_values("bits"), x="row_bytes", y="squared", by="codec", details="width",
-            styles=dict(zip(frame["codec"].unique(), _STYLES)), x_axis=x_axis, y_axis=y_axis, log="y",
-        )  # fmt: skip
+            here.sort_values("bits"),
+            x="row_bytes",
+            y="squared",
+            by="codec",
+            details="width",
+            styles=dict(zip(frame["codec"].unique(), _STYLES)),
+            x_axis=x_axis,
+            y_axis=y_axis,
+            log="y",
+        )
 
     best = cheapest(frame[frame["epoch"] == start])
     words = "; ".join(f"{direction} layer {layer}: {codec}" for (direction, layer), codec in best.items())
     cells = cells_of(frame)
     figure = panels(
         {title or place[0]: chart(*place, start) if title else None for place, title in cells.items()},
-        rows=2, share_y="all", gap=(0.04, 0.2), title="What a byte buys, by codec",
+        rows=2,
+        share_y="all",
+        gap=(0.04, 0.2),
+        title="What a byte buys, by codec",
         caption=f"Least error at most 1.15 times the bytes of min-max's two bits, after {start} epochs: {words}.",
-        dark=dark, height=640, legend_rows=2,
-    )  # fmt: skip
+        dark=dark,
+        height=640,
+        legend_rows=2,
+    )
     steps = {}
     for epoch in epochs:
         drawn = [trace for place, title in cells.items() if title for trace in chart(*place, epoch).data]

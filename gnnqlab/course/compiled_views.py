@@ -61,8 +61,20 @@ def draw_compiled(table: DataFrame, *, architecture: str = "90", dark: bool = Fa
     }
     kernels_axis = {"type": "category", "autorange": "reversed", "dtick": 1, "tickfont": {"size": 11}}
     scatter(
-        rows, x="registers", y="line", by="file", size=10, details="words", hover="%{x} registers, %{customdata}",
-        figure=figure, x_axis=registers_axis, y_axis={"title_text": "kernel", **kernels_axis}, legend_below=True,
-        title=f"Registers of the CUDA kernels, sm_{architecture}", caption=caption, dark=dark, height=240 + 18 * count,
-    )  # fmt: skip
+        rows,
+        x="registers",
+        y="line",
+        by="file",
+        size=10,
+        details="words",
+        hover="%{x} registers, %{customdata}",
+        figure=figure,
+        x_axis=registers_axis,
+        y_axis={"title_text": "kernel", **kernels_axis},
+        legend_below=True,
+        title=f"Registers of the CUDA kernels, sm_{architecture}",
+        caption=caption,
+        dark=dark,
+        height=240 + 18 * count,
+    )
     return Bundle(figure, table)

@@ -56,8 +56,14 @@ def draw_connections(several: Mapping[str, Parts], *, dark: bool = False) -> Bun
     )
     title = "Connections within and between hosts"
     figure = bars(
-        table, y={"inner": "inner connections", "outer": "outer connections"}, styles=["sky", "vermillion /"],
-        horizontal=True, x_axis="rows that the busiest worker sends in one synchronisation", title=title,
-        caption=f"{title}: {said}.", dark=dark, height=200 + 45 * len(table),
-    )  # fmt: skip
+        table,
+        y={"inner": "inner connections", "outer": "outer connections"},
+        styles=["sky", "vermillion /"],
+        horizontal=True,
+        x_axis="rows that the busiest worker sends in one synchronisation",
+        title=title,
+        caption=f"{title}: {said}.",
+        dark=dark,
+        height=200 + 45 * len(table),
+    )
     return Bundle(figure, table)

@@ -132,26 +132,44 @@ def draw_decisions(run: Run, *, dark: bool = False) -> Bundle:
         zero="y",
     )
     rates = lines(
-        table, y={"rate": "descent rate", "earlier": earlier}, styles=["blue", "orange dash"], mode="lines",
+        table,
+        y={"rate": "descent rate", "earlier": earlier},
+        styles=["blue", "orange dash"],
+        mode="lines",
         y_axis="loss a second",
-    )  # fmt: skip
+    )
     widths = scatter(
-        decided, x="epoch", y={"base": "decision (its reason on hover)"}, styles=["vermillion diamond"], details="why",
+        decided,
+        x="epoch",
+        y={"base": "decision (its reason on hover)"},
+        styles=["vermillion diamond"],
+        details="why",
         hover="epoch %{x}: %{customdata[0]}<br>%{customdata[1]}",
-        figure=lines(base.to_frame(), y="base width", styles=["vermillion"], mode="lines", shape="hv"), **_BASE,
-    )  # fmt: skip
+        figure=lines(base.to_frame(), y="base width", styles=["vermillion"], mode="lines", shape="hv"),
+        **_BASE,
+    )
     percent = (100 * shares).rename(columns=human_bits)
     rows = bars(
-        percent, y=list(percent), styles=[_WIDTH_COLORS[int(width)] for width in shares], stacked=True,
-        x_axis={"title_text": "epoch", "type": "linear"}, y_axis={"title_text": "rows (%)", "range": [0, 100]},
-    )  # fmt: skip
+        percent,
+        y=list(percent),
+        styles=[_WIDTH_COLORS[int(width)] for width in shares],
+        stacked=True,
+        x_axis={"title_text": "epoch", "type": "linear"},
+        y_axis={"title_text": "rows (%)", "range": [0, 100]},
+    )
     held = base.value_counts(normalize=True).sort_index()
     words = ", ".join(f"{width} in {100 * share:.0f} % of epochs" for width, share in held.items())
     figure = panels(
-        [losses, rates, widths, rows], rows=4, share_x=True, sizes=[0.22, 0.27, 0.24, 0.27], gap=_GAP,
-        title="When the width changed", caption=f"{len(moves)} decisions about the base width: {words}.", dark=dark,
+        [losses, rates, widths, rows],
+        rows=4,
+        share_x=True,
+        sizes=[0.22, 0.27, 0.24, 0.27],
+        gap=_GAP,
+        title="When the width changed",
+        caption=f"{len(moves)} decisions about the base width: {words}.",
+        dark=dark,
         height=720,
-    )  # fmt: skip
+    )
     figure.update_layout(bargap=0)
     above = {"orientation": "h", "x": 0, "xanchor": "left", "yanchor": "bottom", "traceorder": "normal"}
     for number, axis in enumerate(figure.select_yaxes(), start=1):  # each panel has its legend
@@ -179,9 +197,15 @@ def draw_signs(run: Run, *, dark: bool = False) -> Bundle:
         lines(base, shape="hv", x_axis="epoch", **_BASE, **look),
     ]
     figure = panels(
-        charts, rows=2, share_x=True, gap=0.08, title="The same losses, either sign", caption=caption, dark=dark,
+        charts,
+        rows=2,
+        share_x=True,
+        gap=0.08,
+        title="The same losses, either sign",
+        caption=caption,
+        dark=dark,
         height=430,
-    )  # fmt: skip
+    )
     return Bundle(figure, base)
 
 

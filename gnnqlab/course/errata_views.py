@@ -88,12 +88,24 @@ def draw_factors(frame: DataFrame, *, dark: bool = False) -> Bundle:
         f"the most in {worst['paper']}: {worst['what']}."
     )
     scatter(
-        rows, x="factor", y="id", by="paper", styles=dict(_PAPERS.values()), size=11, text="words", details="what",
-        figure=figure, hover="%{y} · %{customdata}: %{x:.3g} ×", log="x",
+        rows,
+        x="factor",
+        y="id",
+        by="paper",
+        styles=dict(_PAPERS.values()),
+        size=11,
+        text="words",
+        details="what",
+        figure=figure,
+        hover="%{y} · %{customdata}: %{x:.3g} ×",
+        log="x",
         x_axis={"title_text": "off by this factor", "range": [0, 2], "tickvals": [1, 2, 5, 10, 20, 50, 100]},
         y_axis={"categoryorder": "array", "categoryarray": frame.index.tolist(), "range": [-0.6, len(frame)]},
-        title="Off by how much?", caption=caption, dark=dark, height=150 + 44 * len(frame),
-    )  # fmt: skip
+        title="Off by how much?",
+        caption=caption,
+        dark=dark,
+        height=150 + 44 * len(frame),
+    )
     figure.update_traces(textposition="middle right")
     return Bundle(figure, frame)
 
@@ -131,11 +143,17 @@ def draw_variance(frame: DataFrame, *, dark: bool = False) -> Bundle:
         f"{kind} " + ", ".join(f"{value:.2f}" for value in frame[kind]) for kind in frame
     )
     figure = bars(
-        frame.rename(index=human_bits), y=list(frame), styles=["blue", "orange /"],
-        levels={"D S² / 6, called the variance": 1.0, "D S² / 4, the worst case": 1.5}, x_axis="bits of an element",
+        frame.rename(index=human_bits),
+        y=list(frame),
+        styles=["blue", "orange /"],
+        levels={"D S² / 6, called the variance": 1.0, "D S² / 4, the worst case": 1.5},
+        x_axis="bits of an element",
         y_axis={"title_text": "variance over D S² / 6", "range": [0, 1.7]},
-        title="What Theorem 1 calls the variance", caption=f"{caption}.", dark=dark, height=370,
-    )  # fmt: skip
+        title="What Theorem 1 calls the variance",
+        caption=f"{caption}.",
+        dark=dark,
+        height=370,
+    )
     return Bundle(figure, frame)
 
 
@@ -183,12 +201,24 @@ def draw_descent(frame: DataFrame, *, dark: bool = False) -> Bundle:
         f"{human_bits(last['as written'])} as written and at {last['opposite sign']:.0f} with the opposite sign."
     )
     widths = lines(
-        frame, y=["as written", "opposite sign"], styles=["vermillion dash", "blue"], mode="lines", shape="hv",
-        x_axis="epoch", y_axis={"title_text": "bits", "tickvals": [1, 2, 4, 8]}, log="y",
-    )  # fmt: skip
+        frame,
+        y=["as written", "opposite sign"],
+        styles=["vermillion dash", "blue"],
+        mode="lines",
+        shape="hv",
+        x_axis="epoch",
+        y_axis={"title_text": "bits", "tickvals": [1, 2, 4, 8]},
+        log="y",
+    )
     figure = panels(
-        [lines(frame, y="loss", styles=["grey"], mode="lines", x_axis="epoch"), widths], rows=2, share_x=True,
-        sizes=[0.4, 0.6], gap=0.08, title="More bits or fewer, when training slows down?", caption=caption, dark=dark,
+        [lines(frame, y="loss", styles=["grey"], mode="lines", x_axis="epoch"), widths],
+        rows=2,
+        share_x=True,
+        sizes=[0.4, 0.6],
+        gap=0.08,
+        title="More bits or fewer, when training slows down?",
+        caption=caption,
+        dark=dark,
         height=430,
-    )  # fmt: skip
+    )
     return Bundle(figure, frame)

@@ -52,9 +52,14 @@ def error_clouds(message: RealMessage, *, widths: Sequence[int] = _WIDTHS, dark:
         below = f"mean {mean:+.3f}<br>spread {spread:.3f}"
         points = pd.DataFrame({"value": values[picked].tolist(), "error": error[picked].tolist()})
         charts[f'{human_bits(bits)}<br><span style="font-size:11px">{below}</span>'] = scatter(
-            points.round({"value": 3, "error": 4}), x="value", y="error", size=4, opacity=0.6,
-            x_axis={"title_text": "value", "title_standoff": 4}, y_axis="error (unit of the row)",
-        )  # fmt: skip
+            points.round({"value": 3, "error": 4}),
+            x="value",
+            y="error",
+            size=4,
+            opacity=0.6,
+            x_axis={"title_text": "value", "title_standoff": 4},
+            y_axis="error (unit of the row)",
+        )
     largest = max(row[-1] for row in table)
     words = ", ".join(f"{spread:.3f} in {human_bits(bits)}" for bits, _, _, spread, _ in table)
     caption = f"Errors of one message's elements, zeros left out; they scatter round zero, by {words}."
@@ -137,10 +142,18 @@ def variance_chart(
     limits = {"worst": "worst case, 1/4", "average": "average over uniform fractions, 1/6"}
     values = {"exact": "exact, for these very rows", "measured": f"measured, {draws} messages"}
     figure = scatter(
-        rows, y=values, styles=["vermillion x", "blue circle-open"], size=13, error={"measured": "± two"},
+        rows,
+        y=values,
+        styles=["vermillion x", "blue circle-open"],
+        size=13,
+        error={"measured": "± two"},
         figure=lines(rows, y=limits, styles=["grey dash", "orange dot"], mode="lines"),
         x_axis={"title_text": "bits of an element", "type": "category"},
         y_axis={"title_text": "variance of a row, in units of D S²", "range": [0, 0.28]},
-        title="Theorem 1 and what is measured", caption=caption, dark=dark, height=370, legend_rows=2,
-    )  # fmt: skip
+        title="Theorem 1 and what is measured",
+        caption=caption,
+        dark=dark,
+        height=370,
+        legend_rows=2,
+    )
     return Bundle(figure, table)

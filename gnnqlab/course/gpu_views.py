@@ -98,12 +98,21 @@ def draw_kernels(results: DataFrame, *, dark: bool = False) -> Bundle | Notice:
         f"; missed: {', '.join(missed)}" if missed else ""
     )
     figure = bars(
-        rows, x="name", y="ratio", by="kind", styles=_KINDS, horizontal=True, details="said", zero="x",
+        rows,
+        x="name",
+        y="ratio",
+        by="kind",
+        styles=_KINDS,
+        horizontal=True,
+        details="said",
+        zero="x",
         x_axis="times as fast as the ceiling or rival (1: as fast)",
-        y_axis={"title_text": "kernel", "tickfont": {"size": 10}}, title=f"Kernels on {device}",
+        y_axis={"title_text": "kernel", "tickfont": {"size": 10}},
+        title=f"Kernels on {device}",
         caption=f"{len(rows)} figures of kernels on {device}, each beside its ceiling or rival: {words}.",
-        dark=dark, height=170 + 22 * len(rows),
-    )  # fmt: skip
+        dark=dark,
+        height=170 + 22 * len(rows),
+    )
     figure.add_scatter(
         y=goals["name"].tolist(),
         x=goals["goal"].tolist() if len(goals) else [],
@@ -173,9 +182,15 @@ def draw_training(results: DataFrame, *, dark: bool = False) -> Bundle | Notice:
     failed = "" if "error" not in rows else f" {int(rows['error'].notna().sum())} runs failed."
     caption = f"Epochs of {len(ran)} training runs on {ran['device'].iloc[0]}. Shortest: {'; '.join(fastest)}.{failed}"
     figure = panels(
-        charts, rows=len(graphs), gap=0.3 / len(graphs), title="Training on a GPU", caption=caption, dark=dark,
-        height=140 + 280 * len(graphs), legend_below=True,
-    )  # fmt: skip
+        charts,
+        rows=len(graphs),
+        gap=0.3 / len(graphs),
+        title="Training on a GPU",
+        caption=caption,
+        dark=dark,
+        height=140 + 280 * len(graphs),
+        legend_below=True,
+    )
     return Bundle(figure, training_table(results))
 
 
@@ -190,9 +205,13 @@ def draw_overlap(results: DataFrame, *, dark: bool = False) -> Bundle | Notice:
     table = 100 * rows.groupby(["graph", "place", "system"], sort=False)["hidden_share"].mean().unstack("system")
     words = ", ".join(f"{system} {table[system].mean():.0f} %" for system in table)
     figure = bars(
-        table, y=list(table), x_axis="graph, layer and direction",
-        y_axis={"title_text": "central rows hidden (%)", "range": [0, 105]}, title="What hides behind messages",
+        table,
+        y=list(table),
+        x_axis="graph, layer and direction",
+        y_axis={"title_text": "central rows hidden (%)", "range": [0, 105]},
+        title="What hides behind messages",
         caption=f"Central rows computed while a message was under way, mean over workers; over all layers: {words}.",
-        dark=dark, height=400,
-    )  # fmt: skip
+        dark=dark,
+        height=400,
+    )
     return Bundle(figure, table)

@@ -39,10 +39,22 @@ def draw_importance_ablation(tables: Mapping[str, DataFrame], *, dark: bool = Fa
     shown = pd.concat(tables, names=["measured", "mask"])
     rows = shown.reset_index()
     figure = scatter(
-        rows[rows["mask"].isin(list(_STYLES))], x="measured", y="ratio", by="mask", styles=_STYLES, size=9, error="±",
-        details="±", hover="%{x}: %{y:.2f} ± %{customdata:.2f}", levels={"": 1.0}, log="y", x_axis="graph and model",
-        y_axis="gradient variance / that with importance", title="The same widths on other rows",
+        rows[rows["mask"].isin(list(_STYLES))],
+        x="measured",
+        y="ratio",
+        by="mask",
+        styles=_STYLES,
+        size=9,
+        error="±",
+        details="±",
+        hover="%{x}: %{y:.2f} ± %{customdata:.2f}",
+        levels={"": 1.0},
+        log="y",
+        x_axis="graph and model",
+        y_axis="gradient variance / that with importance",
+        title="The same widths on other rows",
         caption=f"Gradient variance at equal bytes over that with importance (95 % intervals): {words}.",
-        dark=dark, height=400,
-    )  # fmt: skip
+        dark=dark,
+        height=400,
+    )
     return Bundle(figure.update_layout(scattermode="group"), shown)

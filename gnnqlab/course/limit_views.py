@@ -40,14 +40,25 @@ def draw_limits(table: DataFrame, *, title: str = "An epoch beside its limits", 
     # Room for what stands behind the longest bar.
     room = [0, 1.12 * float(parts[["measured (ms)", "limit (ms)"]].max().max())]
     figure = bars(
-        parts.assign(times=[_times(ratio) for ratio in parts["measured / limit"]]), styles=["blue"],
-        y={"measured (ms)": "measured"}, text="times", horizontal=True,
-        x_axis={"title_text": "time an epoch (ms)", "range": room}, y_axis="part",
-    )  # fmt: skip
+        parts.assign(times=[_times(ratio) for ratio in parts["measured / limit"]]),
+        styles=["blue"],
+        y={"measured (ms)": "measured"},
+        text="times",
+        horizontal=True,
+        x_axis={"title_text": "time an epoch (ms)", "range": room},
+        y_axis="part",
+    )
     figure = bars(
-        limited, y={"limit (ms)": "limit"}, styles=["orange /"], horizontal=True, figure=figure, title=title,
-        caption=caption, dark=dark, height=180 + 50 * len(parts),
-    )  # fmt: skip
+        limited,
+        y={"limit (ms)": "limit"},
+        styles=["orange /"],
+        horizontal=True,
+        figure=figure,
+        title=title,
+        caption=caption,
+        dark=dark,
+        height=180 + 50 * len(parts),
+    )
     return Bundle(figure, table.round(3))
 
 

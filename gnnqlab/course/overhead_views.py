@@ -61,10 +61,17 @@ def draw_overhead(seconds: DataFrame, *, link: str = "", dark: bool = False) -> 
         for label in shares
     )
     figure = bars(
-        shares.T, y=list(shares.index), styles=_STYLES, stacked=True, horizontal=True,
-        x_axis={"title_text": "share of all seconds (%)", "range": [0, 100]}, y_axis="system",
+        shares.T,
+        y=list(shares.index),
+        styles=_STYLES,
+        stacked=True,
+        horizontal=True,
+        x_axis={"title_text": "share of all seconds (%)", "range": [0, 100]},
+        y_axis="system",
         title="Where a run's seconds go",
         caption=f"Where a run's seconds go: {words}." + (f" Link: {link}." if link else ""),
-        dark=dark, height=210 + 44 * len(shares.columns), legend_rows=2,
-    )  # fmt: skip
+        dark=dark,
+        height=210 + 44 * len(shares.columns),
+        legend_rows=2,
+    )
     return Bundle(figure, seconds)

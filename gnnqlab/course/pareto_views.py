@@ -69,18 +69,35 @@ def pareto_chart(
         said=[f"λ {each.lam:.2f}, {each.mean_bits:.2f} bits a row" for each in front],
     )
     figure = lines(
-        line, x="epoch (ms)", y={"variance": f"assigned, λ from {first.lam:g} to {last.lam:g}"}, size=9, text="ends",
-        styles=["blue circle-open"], details="said",
-    )  # fmt: skip
+        line,
+        x="epoch (ms)",
+        y={"variance": f"assigned, λ from {first.lam:g} to {last.lam:g}"},
+        size=9,
+        text="ends",
+        styles=["blue circle-open"],
+        details="said",
+    )
     figure.data[0].textposition = ["bottom left" if each is last else "top right" for each in front]
     points = frame.iloc[count:].rename_axis("name").reset_index()
     looks = dict(zip(points["name"], cycle(("grey square", "orange diamond", "green x", "purple cross"))))
     looks |= {name: "vermillion star" for name, _ in marked}
     scatter(
-        points, x="epoch (ms)", y="variance", by="name", styles=looks, size=13, figure=figure, log="y",
-        x_axis="predicted epoch (ms)", y_axis="gradient variance V (no unit)", title="What a little more time buys",
-        caption=caption, dark=dark, height=380, legend_rows=2,
-    )  # fmt: skip
+        points,
+        x="epoch (ms)",
+        y="variance",
+        by="name",
+        styles=looks,
+        size=13,
+        figure=figure,
+        log="y",
+        x_axis="predicted epoch (ms)",
+        y_axis="gradient variance V (no unit)",
+        title="What a little more time buys",
+        caption=caption,
+        dark=dark,
+        height=380,
+        legend_rows=2,
+    )
     return Bundle(figure, frame.iloc[: len(rows)])
 
 
@@ -117,17 +134,29 @@ def assignments_chart(problem: Problem, *, dark: bool = False) -> Bundle:
     widest, least = float(frame["exchange (ms)"].max()), float(frame["exchange (ms)"].min())
     room = [least - 0.05 * (widest - least), widest + 0.2 * (widest - least)]
     figure = scatter(
-        frame.reset_index(), x="exchange (ms)", y={"variance": f"all {len(frame)} assignments"}, size=7,
-        styles=["grey circle-open"], details="widths",
-    )  # fmt: skip
+        frame.reset_index(),
+        x="exchange (ms)",
+        y={"variance": f"all {len(frame)} assignments"},
+        size=7,
+        styles=["grey circle-open"],
+        details="widths",
+    )
     lines(
-        picked.assign(said=[f" {widths}" for widths in picked.index]), x="exchange (ms)", text="said", size=12,
-        y={"variance": "chosen by some λ"}, styles=["vermillion star"], figure=figure, log="y",
-        x_axis={"title_text": "exchange (ms)", "range": room}, y_axis="variance V (no unit)",
+        picked.assign(said=[f" {widths}" for widths in picked.index]),
+        x="exchange (ms)",
+        text="said",
+        size=12,
+        y={"variance": "chosen by some λ"},
+        styles=["vermillion star"],
+        figure=figure,
+        log="y",
+        x_axis={"title_text": "exchange (ms)", "range": room},
+        y_axis="variance V (no unit)",
         title="Every assignment, and those worth having",
         caption=f"All {len(frame)} assignments of {groups} groups. Bits that some λ chooses: {words}.",
-        dark=dark, height=380,
-    )  # fmt: skip
+        dark=dark,
+        height=380,
+    )
     # The line falls, so words above it are clear of it.
     figure.data[1].update(textposition="top right", cliponaxis=False)
     picked = picked.assign(**{"from λ": [min(found[each]) for each in picked.index]})

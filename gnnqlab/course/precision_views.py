@@ -65,8 +65,16 @@ def draw_losses(found: DataFrame, *, title: str = "The loss in several precision
     means = found.pivot_table(index="epoch", columns="compute", values="loss")[names]
     ends = "; ".join(f"{name} {means[name].iloc[-1]:.3g}" for name in names)
     figure = lines(
-        means, y=names, styles=_STYLES, x_axis="epoch", y_axis="training loss (nats)", log="y", title=title,
-        caption=f"Loss at epoch {means.index[-1]}: {ends}.", dark=dark, height=380,
+        means,
+        y=names,
+        styles=_STYLES,
+        x_axis="epoch",
+        y_axis="training loss (nats)",
+        log="y",
+        title=title,
+        caption=f"Loss at epoch {means.index[-1]}: {ends}.",
+        dark=dark,
+        height=380,
         legend_rows=1 if len(names) < 4 else 2,
-    )  # fmt: skip
+    )
     return Bundle(figure, means)

@@ -80,11 +80,18 @@ def draw_times(frame: DataFrame, *, dark: bool = False) -> Bundle:
         f"{name}: {row['quantize'] / (row['codes'] + row['quantize']):.0%}" for name, row in frame.iterrows()
     )
     figure = bars(
-        frame, y=_PARTS, styles=["grey", "blue", "orange /"], horizontal=True, zero="x", x_axis="median time (ms)",
-        y_axis="product", title="Where the time goes",
+        frame,
+        y=_PARTS,
+        styles=["grey", "blue", "orange /"],
+        horizontal=True,
+        zero="x",
+        x_axis="median time (ms)",
+        y_axis="product",
+        title="Where the time goes",
         caption=f"Share of quantization in what codes cost: {shares}. Indicative, measured in this notebook.",
-        dark=dark, height=380,
-    )  # fmt: skip
+        dark=dark,
+        height=380,
+    )
     for trace, group in zip(figure.data, ("float32", "codes", "codes")):
         trace.offsetgroup = group
     figure.data[2].base = frame["codes"].tolist()
@@ -120,10 +127,18 @@ def draw_kept(table: DataFrame, *, dark: bool = False) -> Bundle:
         raise ValueError(f"at most {len(_PURPOSES)} purposes can be drawn, got {len(purposes)}")
     told = "; ".join(f"{name}: {row['total']:.3g} MiB" for name, row in table.iterrows())
     figure = bars(
-        table, y=purposes, styles=_PURPOSES, stacked=True, x_axis="activations kept in",
-        y_axis="kept for the backward pass (MiB)", zero="y", title="What EXACT keeps",
-        caption=f"Kept by one training pass: {told}.", dark=dark, height=380,
-    )  # fmt: skip
+        table,
+        y=purposes,
+        styles=_PURPOSES,
+        stacked=True,
+        x_axis="activations kept in",
+        y_axis="kept for the backward pass (MiB)",
+        zero="y",
+        title="What EXACT keeps",
+        caption=f"Kept by one training pass: {told}.",
+        dark=dark,
+        height=380,
+    )
     return Bundle(figure, table.round(3))
 
 

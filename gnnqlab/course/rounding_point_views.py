@@ -102,11 +102,22 @@ def draw_variance(frame: DataFrame, *, dark: bool = False) -> Bundle:
     )
     shown = pd.concat(tables, names=["epoch", "point"])
     figure = scatter(
-        shown.map(_rounded).reset_index(), x="point", y="mean", by="epoch", names="after {} epochs", styles=_EPOCHS,
-        size=10, error="half", x_axis="the only point in codes", zero="y", dark=dark, height=400,
-        y_axis="share of the gradient's variance (%)", title="Whose rounding is in the gradient?",
+        shown.map(_rounded).reset_index(),
+        x="point",
+        y="mean",
+        by="epoch",
+        names="after {} epochs",
+        styles=_EPOCHS,
+        size=10,
+        error="half",
+        x_axis="the only point in codes",
+        zero="y",
+        dark=dark,
+        height=400,
+        y_axis="share of the gradient's variance (%)",
+        title="Whose rounding is in the gradient?",
         caption=f"Most of the variance comes from: {words} (95 % intervals of {frame['seed'].nunique()} seeds).",
-    )  # fmt: skip
+    )
     figure.update_layout(scattermode="group", scattergap=0.6)
     whole = frame[frame["point"] == EVERYTHING].groupby("epoch")["relative"].mean()
     lines = shown.rename(columns={"mean": "share (%)", "half": "±"}).round(1)
@@ -125,15 +136,27 @@ def draw_gains(frame: DataFrame, *, dark: bool = False) -> Bundle:
     whole = spread(frame, "exact", "loss")["mean"][NOTHING]
     words = "; ".join(f"{name} {1e3 * line['mean']:.2f} ± {1e3 * line['half']:.2f}" for name, line in table.iterrows())
     figure = scatter(
-        one.assign(gained=(1e3 * one["gained"]).map(_rounded)), x="exact", y={"gained": "each seed"},
-        styles=["sky x-thin-open"], size=9,
-    )  # fmt: skip
+        one.assign(gained=(1e3 * one["gained"]).map(_rounded)),
+        x="exact",
+        y={"gained": "each seed"},
+        styles=["sky x-thin-open"],
+        size=9,
+    )
     scatter(
-        (1e3 * table).map(_rounded), y={"mean": "mean, 95 % interval"}, styles=["vermillion"], size=10, error="half",
-        levels={"": 0.0}, x_axis={"title_text": "what is exact", "range": [-0.5, len(table) - 0.5]}, figure=figure,
-        y_axis="loss gained (thousandths)", title="What one exact point gains", dark=dark, height=400,
+        (1e3 * table).map(_rounded),
+        y={"mean": "mean, 95 % interval"},
+        styles=["vermillion"],
+        size=10,
+        error="half",
+        levels={"": 0.0},
+        x_axis={"title_text": "what is exact", "range": [-0.5, len(table) - 0.5]},
+        figure=figure,
+        y_axis="loss gained (thousandths)",
+        title="What one exact point gains",
+        dark=dark,
+        height=400,
         caption=f"Thousandths by which the loss at the end ({whole:.4f} where all is in codes) is lower: {words}.",
-    )  # fmt: skip
+    )
     shown = (1e3 * table).rename(columns={"mean": "gained (thousandths)", "half": "±"}).round(2)
     return Bundle(figure, shown)
 
@@ -174,19 +197,34 @@ def draw_since(runs: Mapping[str, Run], since: int, *, beside: str, dark: bool =
     )
     styles = dict(zip(runs, _RUNS))
     left = lines(
-        above.map(_rounded), y=[label for label in runs if label != beside], styles=styles, mode="lines",
-        levels={"": 0.0}, x_axis="epoch", y_axis=f"loss above that of {beside} (%)",
-    )  # fmt: skip
+        above.map(_rounded),
+        y=[label for label in runs if label != beside],
+        styles=styles,
+        mode="lines",
+        levels={"": 0.0},
+        x_axis="epoch",
+        y_axis=f"loss above that of {beside} (%)",
+    )
     right = lines(
-        sent.map(_rounded), y=list(runs), styles=styles, mode="lines", x_axis="epoch", y_axis="sent in an epoch (kB)",
+        sent.map(_rounded),
+        y=list(runs),
+        styles=styles,
+        mode="lines",
+        x_axis="epoch",
+        y_axis="sent in an epoch (kB)",
         zero="y",
-    )  # fmt: skip
+    )
     for chart in (left, right):
         chart.add_vline(x=since, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1})
     figure = panels(
-        [left, right], gap=0.13, title=f"Exact from epoch {since} on", caption=caption, dark=dark, height=380,
+        [left, right],
+        gap=0.13,
+        title=f"Exact from epoch {since} on",
+        caption=caption,
+        dark=dark,
+        height=380,
         legend_below=True,
-    )  # fmt: skip
+    )
     columns = ["above before (%)", "above after (%)", "kB at first", "kB at last"]
     return Bundle(figure, pd.DataFrame.from_dict(shown, orient="index", columns=columns).rename_axis("run").round(2))
 

@@ -80,8 +80,17 @@ def averaging_chart(message: RealMessage, *, bits: int = 2, draws: int = 128, da
     ends = ", ".join(f"{rule} {frame[rule].iloc[0]:.3f} → {frame[rule].iloc[-1]:.3f}" for rule in RULES)
     caption = f"Length of a row's mean error in {human_bits(bits)}, sent once and sent {counts[-1]} times: {ends}."
     figure = lines(
-        frame, y=RULES, styles=_LOOKS, size=9, log="y", x_axis={"title_text": "times sent", **value_ticks(counts)},
-        y_axis="mean error of a row, its length", title="What is left when a row is sent again", caption=caption,
-        dark=dark, height=370, legend_rows=2,
-    )  # fmt: skip
+        frame,
+        y=RULES,
+        styles=_LOOKS,
+        size=9,
+        log="y",
+        x_axis={"title_text": "times sent", **value_ticks(counts)},
+        y_axis="mean error of a row, its length",
+        title="What is left when a row is sent again",
+        caption=caption,
+        dark=dark,
+        height=370,
+        legend_rows=2,
+    )
     return Bundle(figure, frame)

@@ -40,15 +40,26 @@ def draw_agreement(runs: Sequence[RunLike], *, dark: bool = False) -> Bundle:
     first, *others = losses
     apart = table[others].sub(table[first], axis=0).abs()
     left = lines(
-        table, y=list(table), styles=_STYLES, mode="lines", zero="y", x_axis="epoch",
+        table,
+        y=list(table),
+        styles=_STYLES,
+        mode="lines",
+        zero="y",
+        x_axis="epoch",
         y_axis="training loss (cross-entropy)",
-    )  # fmt: skip
+    )
     for trace, width in zip(left.data, _WIDTHS):
         trace.line.width = width
     right = lines(
-        apart.clip(lower=1e-9), y=others, styles=_STYLES[1:], mode="lines", levels={"": _EPSILON}, log="y",
-        x_axis="epoch", y_axis="distance from the first (loss)",
-    )  # fmt: skip
+        apart.clip(lower=1e-9),
+        y=others,
+        styles=_STYLES[1:],
+        mode="lines",
+        levels={"": _EPSILON},
+        log="y",
+        x_axis="epoch",
+        y_axis="distance from the first (loss)",
+    )
     caption = f"Losses of {', '.join(losses)}. Largest distance from {first} in any epoch: " + ", ".join(
         f"{name} {distance:.0e}" for name, distance in apart.max().items()
     )

@@ -27,11 +27,19 @@ def draw_sums(frame: DataFrame, *, node: int | None = None, dark: bool = False) 
     )
     figure = scatter(frame, y={"sum": "sum of an epoch"}, styles=["sky"], size=6, details="kept")
     lines(
-        frame, y={"mean so far": "mean of the epochs so far", "all rows": "sum over all rows"}, mode="lines",
-        styles=["blue", "vermillion dash"], details="kept", figure=figure, x_axis="epoch",
-        y_axis="sum over the neighbours (unit of a row)", title=f"A sum{which} of sampled rows", caption=caption,
-        dark=dark, height=340,
-    )  # fmt: skip
+        frame,
+        y={"mean so far": "mean of the epochs so far", "all rows": "sum over all rows"},
+        mode="lines",
+        styles=["blue", "vermillion dash"],
+        details="kept",
+        figure=figure,
+        x_axis="epoch",
+        y_axis="sum over the neighbours (unit of a row)",
+        title=f"A sum{which} of sampled rows",
+        caption=caption,
+        dark=dark,
+        height=340,
+    )
     return Bundle(figure, frame)
 
 
@@ -53,10 +61,14 @@ def draw_shares(frame: DataFrame, *, dark: bool = False) -> Bundle:
     charts = []
     for value, (label, style) in values.items():
         chart = scatter(
-            frame.assign(p=[f"{share:g}" for share in frame["p"]]), x="p", y={value: "one run"}, size=7,
-            styles=[f"grey {style.split()[1]}-open"], y_axis=label,
+            frame.assign(p=[f"{share:g}" for share in frame["p"]]),
+            x="p",
+            y={value: "one run"},
+            size=7,
+            styles=[f"grey {style.split()[1]}-open"],
+            y_axis=label,
             x_axis={"title_text": "share p of rows", "type": "category", "categoryarray": names},
-        )  # fmt: skip
+        )
         # Shares stand side by side, not to scale: no line between them.
         charts.append(scatter(means.set_axis(names), y={value: "mean"}, styles=[style], size=11, figure=chart))
     words = "; ".join(

@@ -88,16 +88,32 @@ def draw_scale(found: DataFrame, measured: DataFrame | None = None, *, dark: boo
     for panel, title in _PANELS:
         said = found[found[panel] > 0].assign(amount=found[panel].map(human_bytes))
         chart = lines(
-            said, x="workers", y=panel, by="system", styles=styles, size=7, details="amount", log="y", x_axis=workers,
-            y_axis={"title_text": title, **_ticks(found, measured, panel)}, hover="%{x} workers: %{customdata}",
-        )  # fmt: skip
+            said,
+            x="workers",
+            y=panel,
+            by="system",
+            styles=styles,
+            size=7,
+            details="amount",
+            log="y",
+            x_axis=workers,
+            y_axis={"title_text": title, **_ticks(found, measured, panel)},
+            hover="%{x} workers: %{customdata}",
+        )
         if measured is not None:
             marks = {name: f"{style}-open" for name, style in styles.items()}
             seen = measured[measured[panel] > 0].assign(amount=measured[panel].map(human_bytes))
             scatter(
-                seen[seen["system"].isin(names)], x="workers", y=panel, by="system", styles=marks, size=15,
-                details="amount", hover="measured, %{x} workers: %{customdata}", figure=chart,
-            )  # fmt: skip
+                seen[seen["system"].isin(names)],
+                x="workers",
+                y=panel,
+                by="system",
+                styles=marks,
+                size=15,
+                details="amount",
+                hover="measured, %{x} workers: %{customdata}",
+                figure=chart,
+            )
         charts.append(chart)
     most = found[found["workers"] == counts[-1]].sort_values("bytes")
     told = ", ".join(f"{name} {human_bytes(sent)}" for name, sent in zip(most["system"], most["bytes"]))

@@ -67,13 +67,18 @@ def sensitivity_chart(
         figure = scatter(runs, x="at", y={"one": "one run"}, styles=["grey circle-open"], size=7, x_axis=along)
         exponents = 0 < (table["mean"] + table["half"]).max() < 1e-2  # those of powers are too small to read
         lines(
-            table, y={"mean": "mean, 95 % interval"}, styles=["blue solid square"], size=9, error="half",
+            table,
+            y={"mean": "mean, 95 % interval"},
+            styles=["blue solid square"],
+            size=9,
+            error="half",
             y_axis={
-                "title_text": label, "tickformat": "~e" if exponents else None,
+                "title_text": label,
+                "tickformat": "~e" if exponents else None,
                 "rangemode": "normal" if name == "accuracy" else "tozero",  # a hundredth of the bytes is no trend
             },
             figure=figure,
-        )  # fmt: skip
+        )
         if baseline is not None:
             level = table.assign(level=unit * float(baseline[name].mean()))
             named = {"level": "baseline, mean"}

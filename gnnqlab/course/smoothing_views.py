@@ -49,17 +49,27 @@ def draw_smoothing(
         )
         table = pd.DataFrame({**none, **{f"γ = {gamma:g}": loss for gamma, loss in shown}})
         charts[f"{part} smoothed"] = lines(
-            table, y=list(table), styles=styles, mode="lines", log="y", x_axis="epoch",
+            table,
+            y=list(table),
+            styles=styles,
+            mode="lines",
+            log="y",
+            x_axis="epoch",
             y_axis="training loss (cross-entropy)",
-        )  # fmt: skip
+        )
     words = ", ".join(
         f"{what} γ = {gamma:g}: {loss.iloc[-1]:.3g}" if gamma else f"unsmoothed {loss.iloc[-1]:.3g}"
         for (what, gamma), loss in losses.items()
     )
     ends = "" if fresh is None else f" fresh rows {by_epoch(fresh)['loss'].iloc[-1]:.3g},"
     figure = panels(
-        charts, share_y=True, gap=0.03, title="Smoothed and unsmoothed rows of yesterday",
+        charts,
+        share_y=True,
+        gap=0.03,
+        title="Smoothed and unsmoothed rows of yesterday",
         caption=f"Training loss with rows one epoch old, by what is smoothed. At the end:{ends} {words}.",
-        dark=dark, height=380, legend_below=True,
-    )  # fmt: skip
+        dark=dark,
+        height=380,
+        legend_below=True,
+    )
     return Bundle(figure, pd.DataFrame({f"{what}, γ = {gamma:g}": loss for (what, gamma), loss in losses.items()}))

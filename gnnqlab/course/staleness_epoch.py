@@ -40,23 +40,34 @@ def draw_epoch(timelines: Mapping[str, DataFrame], *, rank: int = 0, dark: bool 
         layers = sorted(set(frame["layer"]))  # in the order in which an epoch needs them
         order = ["worker", *(f"layer {layer + 1} →" for layer in layers), *(f"layer {n + 1} ←" for n in layers[::-1])]
         charts[label] = lanes(
-            frame.assign(end=frame["end (ms)"].clip(lower=frame["start (ms)"] + 0.15)), lane="line",
-            start="start (ms)", end="end", by="part", styles=styles, width=0.7, details="layer",
+            frame.assign(end=frame["end (ms)"].clip(lower=frame["start (ms)"] + 0.15)),
+            lane="line",
+            start="start (ms)",
+            end="end",
+            by="part",
+            styles=styles,
+            width=0.7,
+            details="layer",
             hover="layer %{customdata}, %{x:.1f} ms from %{base:.1f} ms",
             order=[line for line in order if line in set(frame["line"])],
             x_axis="milliseconds since the epoch's first layer began",
-        )  # fmt: skip
+        )
         charts[label].add_vline(x=0, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1})
         waited = frame[frame["part"] == "wait"]
         waits = float((waited["end (ms)"] - waited["start (ms)"]).sum())
         length = float(frame[frame["line"] == "worker"]["end (ms)"].max())
         words.append(f"{label} takes {length:.3g} ms to the end of its last layer and waits {waits:.3g} ms of them")
     figure = panels(
-        charts, rows=len(charts), share_x=True, gap=min(gap, 0.9 / max(len(frames) - 1, 1)),
+        charts,
+        rows=len(charts),
+        share_x=True,
+        gap=min(gap, 0.9 / max(len(frames) - 1, 1)),
         title=f"An epoch of worker {rank}: what it does, what travels",
         caption=f"One epoch of worker {rank}, without the sum of weight gradients: {'; '.join(words)}.",
-        dark=dark, height=height, legend_below=True,
-    )  # fmt: skip
+        dark=dark,
+        height=height,
+        legend_below=True,
+    )
     return Bundle(figure, pd.concat(frames, names=["run"]).reset_index(level=0).set_index("run"))
 
 

@@ -41,12 +41,21 @@ def bound_chart(check: TheoryCheck, *, dark: bool = False) -> Bundle:
         "measured": "measured, every message quantized", "own": "measured, only the messages it counts",
     }  # fmt: skip
     figure = scatter(
-        frame.assign(half=error * frame["measured"], place=names), x="place", y=columns, error={"measured": "half"},
-        styles=["grey line-ew-open", "orange triangle-down", "blue circle-open", "vermillion x"], size=14, log="y",
+        frame.assign(half=error * frame["measured"], place=names),
+        x="place",
+        y=columns,
+        error={"measured": "half"},
+        styles=["grey line-ew-open", "orange triangle-down", "blue circle-open", "vermillion x"],
+        size=14,
+        log="y",
         x_axis={"title_text": "weight matrix", "type": "category"},
-        y_axis="variance of the gradient<br>(squared unit of it)", title="Theorem 3 and what is measured",
-        caption=caption, dark=dark, height=400, legend_rows=2,
-    )  # fmt: skip
+        y_axis="variance of the gradient<br>(squared unit of it)",
+        title="Theorem 3 and what is measured",
+        caption=caption,
+        dark=dark,
+        height=400,
+        legend_rows=2,
+    )
     figure.data[0].marker.size = 26
     shown = frame[["own", "measured", "bound", "worst", "ratio", "bias", "standard_error", "norm"]].copy()
     shown.index = [name.replace("<br>", " ") for name in names]
@@ -86,12 +95,18 @@ def bounds_by_width(checks: Mapping[int, TheoryCheck], *, dark: bool = False) ->
     names = {"bound": "bound of Theorem 3", "measured": "measured"}
     figure = lines(rows, y=names, styles=["orange dash triangle-down", "blue circle-open"], size=12)
     lines(
-        rows, y={"norm": "squared gradient"}, styles=["grey dot"], mode="lines", figure=figure, log="y",
+        rows,
+        y={"norm": "squared gradient"},
+        styles=["grey dot"],
+        mode="lines",
+        figure=figure,
+        log="y",
         x_axis={"title_text": "bits of an element", "type": "category"},
-        y_axis="variance of the gradient<br>(squared unit of it)", title="How much noise a width makes",
+        y_axis="variance of the gradient<br>(squared unit of it)",
+        title="How much noise a width makes",
         caption=f"Gradient variance of all weights together by width: {words}; the squared gradient is {norm:.1e}.",
         dark=dark,
-    )  # fmt: skip
+    )
     return Bundle(figure, frame)
 
 
@@ -121,11 +136,20 @@ def descent_chart(descent: ConvergenceCheck, *, dark: bool = False) -> Bundle:
         "noise_square": ("measured: ‖g̃ − ∇L‖² of one epoch", "vermillion dashdot x"),
     }
     figure = lines(
-        frame.assign(T=frame["epoch"] + 1), x="T", y={column: name for column, (name, _) in curves.items()},
-        styles={column: style for column, (_, style) in curves.items()}, size=7, log="y", x_axis="epochs T",
-        y_axis="squared norm<br>(squared unit of the gradient)", title="Theorem 2 over a real descent",
-        caption=caption, dark=dark, height=420, legend_rows=3,
-    )  # fmt: skip
+        frame.assign(T=frame["epoch"] + 1),
+        x="T",
+        y={column: name for column, (name, _) in curves.items()},
+        styles={column: style for column, (_, style) in curves.items()},
+        size=7,
+        log="y",
+        x_axis="epochs T",
+        y_axis="squared norm<br>(squared unit of the gradient)",
+        title="Theorem 2 over a real descent",
+        caption=caption,
+        dark=dark,
+        height=420,
+        legend_rows=3,
+    )
     figure.update_traces(marker={"maxdisplayed": 9})
     columns = ["loss", "gradient_square", "mean_square", "descent", "noise", "bound", "noise_square"]
     return Bundle(figure, frame.set_index("epoch")[columns])

@@ -35,11 +35,18 @@ def draw_connections(table: DataFrame, *, dark: bool = False) -> Bundle:
         for tier, (name, _) in _LOOKS.items()
     )
     figure = lines(
-        table, y={tier: name for tier, (name, _) in _LOOKS.items()}, zero="y", size=9,
-        styles={tier: style for tier, (_, style) in _LOOKS.items()}, x_axis="γ, weight of the hosts in Eq. 24",
-        y_axis="rows in a synchronisation", title="What γ moves from slow links to fast ones", caption=f"{caption}.",
-        dark=dark, height=380,
-    )  # fmt: skip
+        table,
+        y={tier: name for tier, (name, _) in _LOOKS.items()},
+        zero="y",
+        size=9,
+        styles={tier: style for tier, (_, style) in _LOOKS.items()},
+        x_axis="γ, weight of the hosts in Eq. 24",
+        y_axis="rows in a synchronisation",
+        title="What γ moves from slow links to fast ones",
+        caption=f"{caption}.",
+        dark=dark,
+        height=380,
+    )
     return Bundle(figure, table)
 
 

@@ -89,9 +89,16 @@ def draw_update_error(frame: DataFrame, *, bits: int, dark: bool = False) -> Bun
         + "."
     )
     figure = lines(
-        100 * frame, y=list(_LOOKS), styles=_LOOKS, size=9, log="y",
+        100 * frame,
+        y=list(_LOOKS),
+        styles=_LOOKS,
+        size=9,
+        log="y",
         x_axis={"title_text": "epochs averaged", **value_ticks(frame.index)},
-        y_axis="error of the mean update (% of its length)", caption=caption, dark=dark, height=370,
+        y_axis="error of the mean update (% of its length)",
+        caption=caption,
+        dark=dark,
+        height=370,
         title=f"The mean of the weight update, {human_bits(bits)}",
-    )  # fmt: skip
+    )
     return Bundle(figure, frame)

@@ -59,9 +59,16 @@ def draw_kinds(table: DataFrame, *, dark: bool = False) -> Bundle:
     )
     said = table.assign(**{f"{kind}, said": table[kind].map(human_bytes) for kind in kinds})
     figure = bars(
-        said, y=kinds, styles=["blue", "sky /", "orange x"], text={kind: f"{kind}, said" for kind in kinds},
-        hover="%{text} an epoch", x_axis="model: layers, kind, width",
+        said,
+        y=kinds,
+        styles=["blue", "sky /", "orange x"],
+        text={kind: f"{kind}, said" for kind in kinds},
+        hover="%{text} an epoch",
+        x_axis="model: layers, kind, width",
         y_axis={"title_text": "sent an epoch", "range": [0, 1.12 * most], **byte_ticks(most)},
-        title="Messages and weight gradients", caption=f"Bytes of an epoch: {words}.", dark=dark, height=380,
-    )  # fmt: skip
+        title="Messages and weight gradients",
+        caption=f"Bytes of an epoch: {words}.",
+        dark=dark,
+        height=380,
+    )
     return Bundle(figure, table)

@@ -49,11 +49,17 @@ def draw_beta(walk: AssignerWalk, panel: bool) -> Figure:
     said = [f"node {node}, β {beta:.3g}" for node, beta in zip(frame.index, frame["beta"], strict=True)]
     # A few rows are told apart where they are; of many it is seen how far from nothing they lie.
     figure = scatter(
-        frame.assign(said=said, name=[f" node {node} " for node in frame.index]), x="range", y="use", opacity=0.65,
-        styles=["vermillion"], text="name" if few else None, details="said", zero="" if few else "xy",
+        frame.assign(said=said, name=[f" node {node} " for node in frame.index]),
+        x="range",
+        y="use",
+        opacity=0.65,
+        styles=["vermillion"],
+        text="name" if few else None,
+        details="said",
+        zero="" if few else "xy",
         x_axis="max − min of the row",
         y_axis="Σα² at the receiver" if walk.direction == "forward" else "use at the owner",
-    )  # fmt: skip
+    )
     sizes = [5 + 21 * (beta / largest) ** 0.5 for beta in frame["beta"]]
     figure.update_traces(cliponaxis=False, marker={"size": sizes, "line": {"width": 1, "color": "#7d7d7d"}})
     sides = ["middle right" if each < middle else "middle left" for each in frame["range"]]
@@ -68,10 +74,16 @@ def draw_groups(walk: AssignerWalk, panel: bool) -> Figure:
     rows["said"] = [f"node {node}, group {group + 1}" for node, group in zip(rows["node"], rows["group"], strict=True)]
     order = {"categoryorder": "array", "categoryarray": rows["place"].tolist()} if few else {}
     figure = bars(
-        rows, x="place", y="beta", by="parity", styles=["purple", "sky /"], details="said",
+        rows,
+        x="place",
+        y="beta",
+        by="parity",
+        styles=["purple", "sky /"],
+        details="said",
         x_axis={**_places("node, β falling" if few else "row, β falling", few), **order},
-        y_axis={"title_text": "β (no unit)", "exponentformat": "power"}, zero="y",
-    )  # fmt: skip
+        y_axis={"title_text": "β (no unit)", "exponentformat": "power"},
+        zero="y",
+    )
     return figure.update_traces(showlegend=not panel).update_layout(bargap=0.06)
 
 
@@ -93,11 +105,18 @@ def draw_cost(walk: AssignerWalk, panel: bool) -> Figure:
         for message in walk.messages
     ]
     figure = scatter(
-        pd.DataFrame(rows, columns=["bits", "message", "ms"]), x="ms", y="message", by="bits", size=10, zero="x",
-        names={bits: human_bits(bits) for bits in WIDTH_LOOKS}, hover="all rows: %{x:.3g} ms, %{y}",
+        pd.DataFrame(rows, columns=["bits", "message", "ms"]),
+        x="ms",
+        y="message",
+        by="bits",
+        size=10,
+        zero="x",
+        names={bits: human_bits(bits) for bits in WIDTH_LOOKS},
+        hover="all rows: %{x:.3g} ms, %{y}",
         styles={bits: f"{color} {symbol}" for bits, (color, symbol, _) in WIDTH_LOOKS.items()},
-        x_axis="predicted transfer (ms)", y_axis=_MESSAGES,
-    )  # fmt: skip
+        x_axis="predicted transfer (ms)",
+        y_axis=_MESSAGES,
+    )
     return figure.update_traces(showlegend=not panel, cliponaxis=False)
 
 
@@ -120,10 +139,17 @@ def draw_problem(walk: AssignerWalk, panel: bool) -> Figure:
         "variance": [walk.solution.variance, low_v, high_v], "name": [chosen, "utopia", "nadir"],
     })  # fmt: skip
     figure = scatter(
-        points, x="ms", y="variance", by="name", size=14, log="y", x_axis="predicted exchange (ms)",
-        styles=["vermillion star", "green diamond-open", "grey x"], y_axis="variance V (no unit)",
+        points,
+        x="ms",
+        y="variance",
+        by="name",
+        size=14,
+        log="y",
+        x_axis="predicted exchange (ms)",
+        styles=["vermillion star", "green diamond-open", "grey x"],
+        y_axis="variance V (no unit)",
         figure=lines(front, x="ms", y="λ from 0 to 1", styles=["blue circle-open"], details="lam", log="y"),
-    )  # fmt: skip
+    )
     return figure.update_traces(showlegend=not panel, cliponaxis=False)
 
 
@@ -138,9 +164,15 @@ def draw_widths(walk: AssignerWalk, panel: bool) -> Figure:
     counts = counts.loc[:, counts.any()]
     least = _NAMED * max(len(rows) for rows in walk.widths)
     figure = bars(
-        counts, y={bits: human_bits(bits) for bits in counts}, stacked=True, horizontal=True, zero="x", x_axis="rows",
-        styles={bits: f"{color} {pattern}" for bits, (color, _, pattern) in WIDTH_LOOKS.items()}, y_axis=_MESSAGES,
-    )  # fmt: skip
+        counts,
+        y={bits: human_bits(bits) for bits in counts},
+        stacked=True,
+        horizontal=True,
+        zero="x",
+        x_axis="rows",
+        styles={bits: f"{color} {pattern}" for bits, (color, _, pattern) in WIDTH_LOOKS.items()},
+        y_axis=_MESSAGES,
+    )
     for bits, trace in zip(counts, figure.data, strict=True):
         trace.update(
             text=[str(count) if count > least else "" for count in counts[bits]],

@@ -30,9 +30,14 @@ def draw_row(walk: MessageWalk, panel: bool) -> Figure:
     """Draw the values of the row."""
     rows = _elements(walk)
     figure = bars(
-        rows.assign(said=[f"{value:.2f}" for value in rows["value"]]), x="element", y="value", styles=["blue"],
-        text="said", hover="element %{x}, %{y:.4f}", x_axis={"type": "linear"},
-    )  # fmt: skip
+        rows.assign(said=[f"{value:.2f}" for value in rows["value"]]),
+        x="element",
+        y="value",
+        styles=["blue"],
+        text="said",
+        hover="element %{x}, %{y:.4f}",
+        x_axis={"type": "linear"},
+    )
     return _name_axes(figure.update_traces(cliponaxis=False), walk, panel)
 
 
@@ -50,9 +55,16 @@ def draw_round(walk: MessageWalk, panel: bool) -> Figure:
     )
     figure = _add_values(_add_stems(_marks(walk), walk), walk)
     scatter(
-        rows, x="element", y={"decoded": "code, at its mark"}, styles=["vermillion diamond"], size=9, text="code",
-        details="said", hover="element %{x}, %{customdata}, code %{text}", figure=figure,
-    )  # fmt: skip
+        rows,
+        x="element",
+        y={"decoded": "code, at its mark"},
+        styles=["vermillion diamond"],
+        size=9,
+        text="code",
+        details="said",
+        hover="element %{x}, %{customdata}, code %{text}",
+        figure=figure,
+    )
     above = rows["value"] > rows["decoded"]
     figure.data[-1].update(cliponaxis=False, textposition=["bottom center" if up else "top center" for up in above])
     return _name_axes(figure, walk, panel)
@@ -146,11 +158,18 @@ def draw_wire(walk: MessageWalk, panel: bool) -> Figure:
     ]
     total, whole = walk.layout.num_bytes, row_bytes * len(rows)
     figure = lanes(
-        pd.DataFrame(spans, columns=["kind", "line", "first", "end", "said"]), lane="line", start="first", end="end",
-        by="kind", names=names, width=0.55, details="said", hover="%{customdata}",
+        pd.DataFrame(spans, columns=["kind", "line", "first", "end", "said"]),
+        lane="line",
+        start="first",
+        end="end",
+        by="kind",
+        names=names,
+        width=0.55,
+        details="said",
+        hover="%{customdata}",
         styles={"parameters": "orange", "payload": "sky", "own": "vermillion", "rows": "grey"},
         x_axis={"title_text": "byte of the message", "range": [0, 1.16 * whole], **byte_ticks(whole)},
-    )  # fmt: skip
+    )
     for trace in figure.data:
         trace.marker.line = {"color": "#ffffff", "width": 0.5 if 2 < len(trace.x) <= _FEW_ROWS else 0}
     # Eight bytes of ten thousand are less than a pixel: its line keeps them in sight.
@@ -174,9 +193,14 @@ def draw_unpack(walk: MessageWalk, panel: bool) -> Figure:
 
     figure = _add_values(_add_stems(go.Figure(), walk), walk)
     scatter(
-        _elements(walk), x="element", y={"decoded": "as it arrives, q S + Z"}, styles=["vermillion diamond"], size=10,
-        hover="element %{x}, %{y:.4f}", figure=figure,
-    )  # fmt: skip
+        _elements(walk),
+        x="element",
+        y={"decoded": "as it arrives, q S + Z"},
+        styles=["vermillion diamond"],
+        size=10,
+        hover="element %{x}, %{y:.4f}",
+        figure=figure,
+    )
     return _name_axes(figure, walk, panel)
 
 
@@ -199,9 +223,12 @@ def _marks(walk: MessageWalk) -> Figure:
     ends = [(at, height) for height in heights[::every] for at in (-0.6, end, None)]
     name = f"the {levels} marks" if every == 1 else f"every {every}th of the {levels} marks"
     figure = lines(
-        pd.DataFrame(ends, columns=["element", "mark"]), x="element", y={"mark": name}, styles=["#b0b0b0 dot"],
+        pd.DataFrame(ends, columns=["element", "mark"]),
+        x="element",
+        y={"mark": name},
+        styles=["#b0b0b0 dot"],
         mode="lines",
-    )  # fmt: skip
+    )
     figure.update_traces(line_width=1, hoverinfo="skip", hovertemplate=None)
     if levels <= 16:
         figure.add_scatter(
@@ -214,9 +241,14 @@ def _marks(walk: MessageWalk) -> Figure:
 
 def _add_values(figure: Figure, walk: MessageWalk) -> Figure:
     return scatter(
-        _elements(walk), x="element", y="value", styles=["blue circle-open"], size=11, figure=figure,
+        _elements(walk),
+        x="element",
+        y="value",
+        styles=["blue circle-open"],
+        size=11,
+        figure=figure,
         hover="element %{x}, %{y:.4f}",
-    )  # fmt: skip
+    )
 
 
 def _add_stems(figure: Figure, walk: MessageWalk) -> Figure:

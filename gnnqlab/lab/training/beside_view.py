@@ -54,10 +54,19 @@ def draw_beside(
     ink = "#e6e8ea" if dark else "#1f2328"
     thin = every.assign(lane=every["lane"] + every["what"].map({"transfer": -0.37, "chain": 0.37}).fillna(0.0))
     lanes(
-        thin, names={"transfer": "bytes under way", "chain": "critical path"}, width=0.12, figure=figure,
-        styles={"transfer": "grey", "chain": ink}, x_axis="milliseconds since the epoch's first exchange began",
-        y_axis=" ", title=f"An epoch of {sides[0][0]} beside one of {sides[1][0]}", caption=words, dark=dark,
-        height=200 + 84 * len(ranks), legend_below=True, **look,
-    )  # fmt: skip
+        thin,
+        names={"transfer": "bytes under way", "chain": "critical path"},
+        width=0.12,
+        figure=figure,
+        styles={"transfer": "grey", "chain": ink},
+        x_axis="milliseconds since the epoch's first exchange began",
+        y_axis=" ",
+        title=f"An epoch of {sides[0][0]} beside one of {sides[1][0]}",
+        caption=words,
+        dark=dark,
+        height=200 + 84 * len(ranks),
+        legend_below=True,
+        **look,
+    )
     figure.update_yaxes(autorange=None, title_text=None, **ticks)
     return Bundle(figure.update_xaxes(rangemode="tozero"), table)

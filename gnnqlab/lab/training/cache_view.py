@@ -78,8 +78,14 @@ def draw_cache(run: CachedRun, *, label: str = "", dark: bool = False) -> Bundle
         f"ε {moved}." if told else "the cache has no ε."
     )
     figure = panels(
-        charts, rows=len(charts), share_x=True, gap=0.06, caption=caption, dark=dark, height=200 + 120 * len(charts),
+        charts,
+        rows=len(charts),
+        share_x=True,
+        gap=0.06,
+        caption=caption,
+        dark=dark,
+        height=200 + 120 * len(charts),
         title=f"What the cache of {label} sends" if label else "What the cache sends",
-    )  # fmt: skip
+    )
     figure.update_traces(mode="lines").update_yaxes(rangemode="tozero")
     return Bundle(figure, shares.assign(**({"epsilon": epsilon} if told else {})))

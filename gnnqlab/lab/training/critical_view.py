@@ -36,15 +36,30 @@ def draw_path(segments: DataFrame, timeline: DataFrame, *, epoch: int, words: st
     recorded = some.assign(lane=_workers(some["rank"]), kind="beside the path")
     recorded[["start", "end"]] = 1e3 * (some[["start_s", "end_s"]] - some["start_s"].min())
     figure = lanes(
-        recorded, lane="lane", start="start", end="end", by="kind", styles=["grey"], opacity=0.25, details="what",
+        recorded,
+        lane="lane",
+        start="start",
+        end="end",
+        by="kind",
+        styles=["grey"],
+        opacity=0.25,
+        details="what",
         hover="%{x:.2f} ms, not on the path: %{customdata}",
-    )  # fmt: skip
+    )
     place = [f"layer {layer + 1}, {way}" for layer, way in zip(segments["layer"], segments["direction"])]
     lanes(
-        segments.assign(lane=_workers(segments["worker"]), place=place), lane="lane", start="start (ms)",
-        end="end (ms)", by="what", names=WORDS, styles=STYLES, width=0.46, details="place",
-        x_axis="", figure=figure,
-    )  # fmt: skip
+        segments.assign(lane=_workers(segments["worker"]), place=place),
+        lane="lane",
+        start="start (ms)",
+        end="end (ms)",
+        by="what",
+        names=WORDS,
+        styles=STYLES,
+        width=0.46,
+        details="place",
+        x_axis="",
+        figure=figure,
+    )
     messages = segments[segments["what"] == "message"]
     if len(messages):
         senders = messages["sender"].where(messages["sender"] >= 0, messages["worker"])
@@ -57,10 +72,20 @@ def draw_path(segments: DataFrame, timeline: DataFrame, *, epoch: int, words: st
         lines(ways, x="at", y="message", styles=["vermillion"], size=5, hover="%{x:.2f} ms, %{y}", figure=figure)
     names = _workers(sorted(set(some["rank"])))
     lanes(
-        segments.iloc[:0], lane="worker", start="start (ms)", end="end (ms)", by="what", order=names, figure=figure,
-        x_axis="milliseconds since the epoch's first exchange began", dark=dark, height=190 + 64 * len(names),
-        title=f"Epoch {epoch}: the chain that makes it as long as it is", caption=words, legend_below=True,
-    )  # fmt: skip
+        segments.iloc[:0],
+        lane="worker",
+        start="start (ms)",
+        end="end (ms)",
+        by="what",
+        order=names,
+        figure=figure,
+        x_axis="milliseconds since the epoch's first exchange began",
+        dark=dark,
+        height=190 + 64 * len(names),
+        title=f"Epoch {epoch}: the chain that makes it as long as it is",
+        caption=words,
+        legend_below=True,
+    )
     return Bundle(figure.update_xaxes(rangemode="tozero"), segments.set_index("worker"))
 
 

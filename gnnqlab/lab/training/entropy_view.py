@@ -78,10 +78,16 @@ def draw_entropy(run: RunLike, *, label: str = "", dark: bool = False) -> Bundle
     shown = table.set_axis(places).rename_axis("messages")
     names = {"codes": "codes sent", "parameters": "parameters sent", "entropy": "entropy of the codes"}
     figure = bars(
-        shown, y=names, styles=["blue", "orange /", "green x"], zero="y",
-        x_axis="direction and layer of the messages", y_axis="bits an element",
-        title="Bits sent beside what the codes say" + (f", {label}" if label else ""), caption=caption, dark=dark,
-    )  # fmt: skip
+        shown,
+        y=names,
+        styles=["blue", "orange /", "green x"],
+        zero="y",
+        x_axis="direction and layer of the messages",
+        y_axis="bits an element",
+        title="Bits sent beside what the codes say" + (f", {label}" if label else ""),
+        caption=caption,
+        dark=dark,
+    )
     for trace, group in zip(figure.data, ("sent", "sent", "entropy")):
         trace.offsetgroup = group
     figure.data[1].base = table["codes"].tolist()

@@ -38,12 +38,16 @@ def memory_figure(memories: Mapping[str, DataFrame]) -> Figure:
     at_peak = pd.DataFrame({name: _worst(name, memory) for name, memory in memories.items()}).T / 1e6
     totals = "; ".join(f"{name} {total:.2f} MB" for name, total in at_peak.sum(axis=1).items())
     return bars(
-        at_peak.reindex(columns=list(_PURPOSES), fill_value=0.0).fillna(0.0), stacked=True,
+        at_peak.reindex(columns=list(_PURPOSES), fill_value=0.0).fillna(0.0),
+        stacked=True,
         y={purpose: words for purpose, (words, _) in _PURPOSES.items()},
-        styles={purpose: style for purpose, (_, style) in _PURPOSES.items()}, x_axis="run",
-        y_axis="live tensors at the peak (MB)", title="Memory at the peak, by purpose", legend_rows=3,
+        styles={purpose: style for purpose, (_, style) in _PURPOSES.items()},
+        x_axis="run",
+        y_axis="live tensors at the peak (MB)",
+        title="Memory at the peak, by purpose",
+        legend_rows=3,
         caption=f"Live tensors of the worker with the most, at the moment with the most, by purpose: {totals}.",
-    )  # fmt: skip
+    )
 
 
 def _worst(name: str, memory: DataFrame) -> dict[str, int]:

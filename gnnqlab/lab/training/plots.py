@@ -65,10 +65,18 @@ def convergence(
     along = "epoch" if against == "epoch" else "training time (s)"
     begun = f"{words[0].upper()}{words[1:]} by {along}"
     figure = lines(
-        rows, x="epoch" if against == "epoch" else "train_s", y=value, by="system",
-        styles=styles_of(records_by_system), x_axis=along, y_axis=f"{words} (%)" if percent else words, zero="x",
-        title=begun, caption=f"{begun}, one line per system." + (f" At the end: {said}." if said else ""), dark=dark,
-    )  # fmt: skip
+        rows,
+        x="epoch" if against == "epoch" else "train_s",
+        y=value,
+        by="system",
+        styles=styles_of(records_by_system),
+        x_axis=along,
+        y_axis=f"{words} (%)" if percent else words,
+        zero="x",
+        title=begun,
+        caption=f"{begun}, one line per system." + (f" At the end: {said}." if said else ""),
+        dark=dark,
+    )
     # A marker every so often tells lines apart without hiding them.
     return figure.update_traces(marker={"maxdisplayed": 12})
 
@@ -93,11 +101,20 @@ def breakdown(records_by_system: Mapping[str, DataFrame], *, per_worker: bool = 
         f"{label} {_milliseconds(total)}" for label, total in totals.items()
     )
     figure = bars(
-        rows, y={column: phase.label for column, phase in phases.items()}, stacked=True, horizontal=True, zero="x",
-        styles={column: phase.color for column, phase in phases.items()}, x_axis="mean epoch (ms)",
-        y_axis="system, worker" if per_worker else "system", title="Where an epoch's time goes",
-        caption=caption + " an epoch.", dark=dark, height=230 + 34 * len(rows), legend_rows=-(-len(phases) // 3),
-    )  # fmt: skip
+        rows,
+        y={column: phase.label for column, phase in phases.items()},
+        stacked=True,
+        horizontal=True,
+        zero="x",
+        styles={column: phase.color for column, phase in phases.items()},
+        x_axis="mean epoch (ms)",
+        y_axis="system, worker" if per_worker else "system",
+        title="Where an epoch's time goes",
+        caption=caption + " an epoch.",
+        dark=dark,
+        height=230 + 34 * len(rows),
+        legend_rows=-(-len(phases) // 3),
+    )
     return figure.update_layout(bargap=0.25, legend={"traceorder": "normal"})
 
 
@@ -169,10 +186,18 @@ def volume(records_by_system: Mapping[str, DataFrame], *, dark: bool = False) ->
     )
     room_for_words = [0, 1.3 * max([*totals, 1])]
     figure = bars(
-        table, y=["payload", "parameters"], styles=["blue", "orange"], stacked=True, horizontal=True,
+        table,
+        y=["payload", "parameters"],
+        styles=["blue", "orange"],
+        stacked=True,
+        horizontal=True,
         x_axis={"title_text": "sent per epoch, all workers", "range": room_for_words, **byte_ticks(max(totals))},
-        y_axis="system", title="Bytes sent in an epoch", caption=caption + ".", dark=dark, height=210 + 40 * len(table),
-    )  # fmt: skip
+        y_axis="system",
+        title="Bytes sent in an epoch",
+        caption=caption + ".",
+        dark=dark,
+        height=210 + 40 * len(table),
+    )
     for name, total in totals.items():
         share = f" · 1/{totals.iloc[0] / total:.1f}" if total and total < totals.iloc[0] else ""
         figure.add_annotation(x=total, y=name, text=f" {human_bytes(total)}{share}", showarrow=False, xanchor="left")
@@ -208,9 +233,14 @@ def tiers(traffic_by_system: Mapping[str, DataFrame], *, dark: bool = False) -> 
         for name, table in tables.items()
     )
     figure = panels(
-        charts, share_y=True, gap=0.06, title="Which link carries what", caption=caption + ".", dark=dark,
+        charts,
+        share_y=True,
+        gap=0.06,
+        title="Which link carries what",
+        caption=caption + ".",
+        dark=dark,
         height=230 + 60 * len(tables),
-    )  # fmt: skip
+    )
     return figure.update_layout(bargap=0.3)
 
 

@@ -152,10 +152,16 @@ def timeline_chart(
         words.append(f"{label} takes {frame['end (ms)'].max():.3g} ms{when}, of which a worker waits {mean:.3g} ms")
     what = f"Layer {layer + 1}, {direction}" + (f", epoch {next(iter(epochs.values()))}" if same else "")
     figure = panels(
-        charts, rows=len(charts), share_x=same_scale, gap=min(gap, 0.9 / max(len(frames) - 1, 1)), dark=dark,
-        title=f"{what}: who waits for whom", caption=f"{what}, one exchange on all workers: {'; '.join(words)}.",
-        height=height, legend_below=True,
-    )  # fmt: skip
+        charts,
+        rows=len(charts),
+        share_x=same_scale,
+        gap=min(gap, 0.9 / max(len(frames) - 1, 1)),
+        dark=dark,
+        title=f"{what}: who waits for whom",
+        caption=f"{what}, one exchange on all workers: {'; '.join(words)}.",
+        height=height,
+        legend_below=True,
+    )
     figure.update_xaxes(showticklabels=True, rangemode="tozero")
     table = pd.concat(frames, names=["run"]).reset_index(level=0).set_index("run")
     return Bundle(figure, table)
@@ -167,8 +173,14 @@ def _exchange(frame: DataFrame) -> Figure:
     own = frame.assign(lane=[f"worker {rank}" for rank in frame["rank"]])
     figure = lanes(own, names=ACTIVITY_NAMES, styles=ACTIVITY_STYLES, **spans)
     return lanes(
-        own.assign(lane=own["lane"] + " · wire", sender=[f"from worker {peer}" for peer in frame["peer"]]), width=0.3,
-        opacity=0.6, names={"transfer": "bytes under way"}, styles={"transfer": "grey"}, details="sender",
+        own.assign(lane=own["lane"] + " · wire", sender=[f"from worker {peer}" for peer in frame["peer"]]),
+        width=0.3,
+        opacity=0.6,
+        names={"transfer": "bytes under way"},
+        styles={"transfer": "grey"},
+        details="sender",
         order=[name for rank in sorted(set(frame["rank"])) for name in (f"worker {rank}", f"worker {rank} · wire")],
-        x_axis="milliseconds since the exchange began", figure=figure, **spans,
-    )  # fmt: skip
+        x_axis="milliseconds since the exchange began",
+        figure=figure,
+        **spans,
+    )
