@@ -85,7 +85,8 @@ def missing(part: Any, base: type[AxisPart]) -> tuple[str, ...]:
         >>> missing(Even(), Policy)
         ('round',)
     """
-    defaults = _defaults(base)
+    kind: type = base  # a cached function takes what is hashable; mypy does not see that of type[AxisPart]
+    defaults = _defaults(kind)
     lacks = [tuple(name for name in group if not _defines(part, name, defaults.get(name))) for group in base.required]
     return min(lacks, key=len, default=())
 
