@@ -7,6 +7,7 @@ many tests run side by side, and shows failures and the time left as they run.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,9 +17,10 @@ from pathlib import Path
 
 from gnnqlab.launch.guarded import STARTER
 from tests.lanes import machine_lanes
+from tests.warm import specify_kernel
 
 ROOT = Path(__file__).parent.parent
-NOTEBOOKS = ("--nbval-lax", "--nbval-current-env", "--nbval-sanitize-with", "tests/notebooks/sanitize.cfg", "notebooks")
+NOTEBOOKS = ("--nbval-lax", "--nbval-sanitize-with", "tests/notebooks/sanitize.cfg", "notebooks")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -45,7 +47,11 @@ def run_pytest(*arguments: str) -> int:
         with subprocess.Popen(
             warm, cwd=ROOT, stdin=subprocess.DEVNULL, env=environment | {"PYTHONPATH": str(ROOT)}
         ) as server:
-            environment[STARTER] = f"{sys.executable} -I -S {warm[1]} start {address}"
+            start = [sys.executable, "-I", "-S", warm[1], "start", address]
+            environment[STARTER] = shlex.join(start)
+            specify_kernel(Path(folder, "jupyter"), start)
+            more = [path for path in (environment.get("JUPYTER_PATH"),) if path]
+            environment["JUPYTER_PATH"] = os.pathsep.join([str(Path(folder, "jupyter")), *more])
             try:
                 return subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, env=environment).returncode
             finally:

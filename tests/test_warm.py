@@ -1,18 +1,21 @@
-"""A run that is started from a process with PyTorch imported trains as one started from nothing, and ends as it."""
+"""Runs and kernels started from a process with PyTorch imported do as those started from nothing, and end as they."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from jupyter_client.manager import start_new_kernel
 
 import gnnqlab as gq
 from gnnqlab.launch import processes
 from gnnqlab.launch.guarded import STARTER
-from tests.slow_down import wait_until
+from tests.slow_down import HANG_S, wait_until
+from tests.warm import specify_kernel
 
 ROOT = Path(__file__).parent.parent
 SETTINGS = {"system": "fixed-bits", "bits": 2, "workers": 2, "layers": 2, "hidden": 8}
@@ -45,6 +48,33 @@ def test_warm_run_stops_and_leaves_nothing(warm: None, tmp_path: Path) -> None:
     run.stop()
     wait_until(lambda: not any(processes.alive(*each) for each in left), what="the end of all processes")
     assert run.status == "stopped"
+
+
+def test_warm_kernel_is_interrupted_and_ends_with_its_client(
+    warm: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specify_kernel(tmp_path / "jupyter", os.environ[STARTER].split())
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    manager, client = start_new_kernel(startup_timeout=HANG_S, kernel_name="python3")
+    try:
+        found: dict[str, str] = {}
+        client.execute_interactive(
+            "import os, sys; print(os.getpid(), 'torch' in sys.modules)",
+            output_hook=lambda message: found.update(message["content"]),
+            timeout=HANG_S,
+        )
+        pid, imported = found["text"].split()
+        assert imported == "True" and int(pid) != manager.provisioner.pid
+        answer = client.execute("print('runs')\nwhile True: pass")
+        while client.get_iopub_msg(timeout=HANG_S)["content"].get("text") != "runs\n":
+            pass
+        manager.interrupt_kernel()
+        reply = client.get_shell_msg(timeout=HANG_S)
+        assert reply["parent_header"]["msg_id"] == answer and reply["content"]["ename"] == "KeyboardInterrupt"
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+    wait_until(lambda: not Path("/proc", pid).exists(), what="the end of the kernel")
 
 
 def test_starter_stands_before_the_command_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,10 @@
-"""Start launched runs from a process that has imported PyTorch already: a second of processor time less for each.
+"""Start runs and notebook kernels from a process that has imported PyTorch already: seconds of processor time less.
 
-``python tests/warm.py serve ADDRESS`` imports once what guard, agent and workers need and waits on a socket. With
-``GNNQLAB_STARTER="python -I -S tests/warm.py start ADDRESS"`` the package has each guard started there, by a fork; so
-is the agent below the guard. `run_all.py` sets this for all tests; those of `tests/launch` and planted faults, which
-are about the start itself, unset it. Only the standard library at the top: the client of a start is to be quick.
+``python tests/warm.py serve ADDRESS`` imports once what guard, agent, workers and kernels need and waits on a socket.
+With ``GNNQLAB_STARTER="python -I -S tests/warm.py start ADDRESS"`` the package has each guard started there, by a fork;
+so is the agent below the guard. A kernel specification of Jupyter with the same command in front has each notebook's
+kernel forked. `run_all.py` sets both for all tests; those of `tests/launch` and planted faults, which are about the
+start itself, unset the first. Only the standard library at the top: the client of a start is to be quick.
 """
 
 import gc
@@ -14,9 +15,12 @@ import signal
 import socket
 import struct
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
-GUARD, AGENT = "gnnqlab.launch.guard", "gnnqlab.launch.agent"
+GUARD, AGENT, KERNEL = "gnnqlab.launch.guard", "gnnqlab.launch.agent", "ipykernel_launcher"
+PASSED_ON = (signal.SIGINT, signal.SIGTERM)
+"""Signals that a client passes on to its kernel: Jupyter interrupts the process that it started."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
@@ -27,8 +31,21 @@ def start(address: str, command: list[str]) -> int:
         server.connect(address)
         socket.send_fds(server, [struct.pack("Q", len(request))], [0, 1, 2])
         server.sendall(request)
+        number = server.recv(4)
+        if KERNEL in command and number:
+            pid = struct.unpack("i", number)[0]
+            for each in PASSED_ON:
+                signal.signal(each, lambda signum, _: os.kill(pid, signum))
         answer = server.recv(4)
     return struct.unpack("i", answer)[0] if answer else 1
+
+
+def specify_kernel(folder: Path, start: list[str]) -> None:
+    """Write the specification of a kernel that starts by the command; the folder is for ``JUPYTER_PATH``."""
+    command = [*start, sys.executable, "-m", KERNEL, "-f", "{connection_file}"]
+    specification = folder / "kernels" / "python3" / "kernel.json"
+    specification.parent.mkdir(parents=True)
+    specification.write_text(json.dumps({"argv": command, "display_name": "Python 3", "language": "python"}))
 
 
 def serve(address: str) -> None:
@@ -36,6 +53,8 @@ def serve(address: str) -> None:
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(address)
     listening.listen(64)  # from now on starts may be asked for, and wait for the imports
+    import ipykernel.kernelapp  # noqa: F401
+    import pandas  # noqa: F401
     import torch.distributed.run  # noqa: F401
 
     import gnnqlab.launch.agent
@@ -50,45 +69,63 @@ def serve(address: str) -> None:
     poll = select.poll()
     poll.register(listening, select.POLLIN)
     running: dict[int, tuple[int, socket.socket]] = {}  # pidfd -> pid, its client
+    kernels: dict[int, int] = {}  # descriptor of a client -> pid of its kernel
     while True:
         for descriptor, _ in poll.poll():
             if descriptor == listening.fileno():
                 client, _ = listening.accept()
-                pid = _fork(client)
+                pid, command = _fork(client)
                 pidfd = os.pidfd_open(pid)
                 running[pidfd] = pid, client
                 poll.register(pidfd, select.POLLIN)
+                if KERNEL in command:
+                    kernels[client.fileno()] = pid
+                    poll.register(client, 0)  # its end alone
+                continue
+            if descriptor in kernels:  # the client was killed: Jupyter ends a kernel so
+                os.kill(kernels.pop(descriptor), signal.SIGKILL)
+                poll.unregister(descriptor)
                 continue
             pid, client = running.pop(descriptor)
+            if kernels.pop(client.fileno(), None):
+                poll.unregister(client)
             poll.unregister(descriptor)
             os.close(descriptor)
             _, status = os.waitpid(pid, 0)
             with client:
-                try:
-                    client.sendall(struct.pack("i", os.waitstatus_to_exitcode(status)))
-                except OSError:
-                    pass  # the client was killed, as the package does with a guard that does not start
+                _send(client, os.waitstatus_to_exitcode(status))
 
 
-def _fork(client: socket.socket) -> int:
-    """Read a request and run it in a new process; return its number."""
+def _send(client: socket.socket, number: int) -> None:
+    try:
+        client.sendall(struct.pack("i", number))
+    except OSError:
+        pass  # the client was killed, as the package does with a guard that does not start
+
+
+def _fork(client: socket.socket) -> tuple[int, list[str]]:
+    """Read a request and run it in a new process; return the number of the process and the command."""
     head, streams, _, _ = socket.recv_fds(client, 8, 3)
     left = struct.unpack("Q", head)[0]
     text = b""
     while len(text) < left:
         text += client.recv(left - len(text))
+    request = json.loads(text)
     pid = os.fork()
     if pid:
         for stream in streams:
             os.close(stream)
-        return pid
+        _send(client, pid)
+        return pid, request["command"]
     try:
-        code = _run(json.loads(text), streams)
+        code = _run(request, streams)
+    except SystemExit as exit:
+        code = exit.code if isinstance(exit.code, int) else 1
     except BaseException as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         code = 1
     _end(code)
-    return 0
+    raise AssertionError
 
 
 def _run(request: dict, streams: list[int]) -> int:
@@ -96,6 +133,8 @@ def _run(request: dict, streams: list[int]) -> int:
     _become(streams, request["environment"], keep=())
     os.chdir(request["folder"])
     command = request["command"]
+    if command[1:3] == ["-m", KERNEL]:
+        return _kernel(command[3:])
     if command[1:3] != ["-m", GUARD]:
         os.execvp(command[0], command)
     import subprocess
@@ -104,6 +143,19 @@ def _run(request: dict, streams: list[int]) -> int:
 
     guard.subprocess = SimpleNamespace(Popen=_agent, DEVNULL=subprocess.DEVNULL)  # type: ignore[assignment]
     return guard.main(command[3:])
+
+
+def _kernel(arguments: list[str]) -> int:
+    """Run a notebook's kernel, which finds the modules that one started from nothing would find."""
+    from ipykernel.kernelapp import IPKernelApp
+
+    own = {str(Path(__file__).parent), str(Path(__file__).parent.parent)} - set(
+        os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    )
+    sys.path[:] = [folder for folder in sys.path if folder not in own]
+    sys.argv[1:] = arguments
+    IPKernelApp.launch_instance()
+    return 0
 
 
 def _agent(command: list[str], *, env: dict[str, str], pass_fds: list[int], preexec_fn, stdout, **streams: object):
