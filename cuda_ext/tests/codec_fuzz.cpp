@@ -21,8 +21,10 @@
 extern "C" {
 int gnnqlab_has_isa(const char *);
 DECLARE(scalar)
-#if defined(__x86_64__)
+#if defined(GNNQLAB_WITH_AVX2)
 DECLARE(avx2)
+#endif
+#if defined(GNNQLAB_WITH_AVX512)
 DECLARE(avx512)
 #endif
 }
@@ -37,8 +39,10 @@ struct Kernels {
 #define KERNELS(isa) {#isa, gnnqlab_encode_rows_##isa, gnnqlab_decode_rows_##isa, gnnqlab_dropout_##isa}
 static const Kernels all_kernels[] = {
     KERNELS(scalar),
-#if defined(__x86_64__)
+#if defined(GNNQLAB_WITH_AVX2)
     KERNELS(avx2),
+#endif
+#if defined(GNNQLAB_WITH_AVX512)
     KERNELS(avx512),
 #endif
 };
