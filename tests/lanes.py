@@ -10,6 +10,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,10 @@ SHOWN_EVERY_S = 20.0
 
 
 def lanes(cores: int, load: float, quota: float | None = None) -> int:
-    """Return the number of lanes for a machine: those in use and one more, fewer beside the load of others.
+    """Return the number of lanes for a machine: two more than processors, fewer beside the load of others.
+
+    A lane waits for a third of its time: for workers, which wait for one another, and for pages of a browser. The
+    summary shows how many processes wanted a processor at once: at most one more than there are.
 
     Args:
         cores: processors that this process may use.
@@ -35,10 +39,14 @@ def lanes(cores: int, load: float, quota: float | None = None) -> int:
 
     Example:
         >>> lanes(2, 0.1), lanes(2, 4.0), lanes(64, 0.0, quota=2.0)
-        (3, 2, 3)
+        (4, 2, 4)
     """
-    usable = min(cores, max(1, int(quota))) if quota else cores
-    return max(2, usable + 1 - int(load))
+    return max(2, usable(cores, quota) + 2 - int(load))
+
+
+def usable(cores: int, quota: float | None) -> int:
+    """Return the number of processors that a process may keep busy."""
+    return min(cores, max(1, int(quota))) if quota else cores
 
 
 def machine_lanes() -> int:
@@ -54,12 +62,17 @@ def load_of_others(stat: Path = Path("/proc/stat"), *, samples: int = 20, second
     running = []
     for _ in range(samples):
         try:
-            line = next(line for line in stat.read_text().splitlines() if line.startswith("procs_running "))
+            running.append(running_now(stat))
         except (OSError, StopIteration):
             return os.getloadavg()[0]
-        running.append(int(line.split()[1]) - 1)  # this process, which reads, runs too
         time.sleep(seconds / samples)
     return sum(running) / samples
+
+
+def running_now(stat: Path = Path("/proc/stat")) -> int:
+    """Return the number of other processes that run or wait for a processor."""
+    line = next(line for line in stat.read_text().splitlines() if line.startswith("procs_running "))
+    return int(line.split()[1]) - 1  # this process, which reads, runs too
 
 
 def cpu_quota(group: Path = Path("/sys/fs/cgroup")) -> float | None:
@@ -156,6 +169,7 @@ class Progress:
         self._done = 0
         self._failed: set[str] = set()
         self._seconds: Counter[str] = Counter()
+        self._running: list[int] = []
 
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
         if self._total:
@@ -173,6 +187,8 @@ class Progress:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._seconds[report.nodeid.split("::")[0]] += report.duration
+        with suppress(OSError, StopIteration):
+            self._running.append(running_now())
         if report.failed:
             self._failed.add(report.nodeid)
             self._line(f"FAILED {report.nodeid} ({report.when}): {first_line(report)}")
@@ -192,6 +208,14 @@ class Progress:
         terminalreporter.section(f"slowest {SLOWEST} files")
         for name, seconds in self._seconds.most_common(SLOWEST):
             terminalreporter.write_line(f"{seconds:8.1f} s  {name}")
+        if self._running:
+            mean, processors = (
+                sum(self._running) / len(self._running),
+                usable(len(os.sched_getaffinity(0)), cpu_quota()),
+            )
+            terminalreporter.write_line(
+                f"{mean:8.1f} processes at once, on average, wanted one of {processors} processors"
+            )
 
     def _line(self, text: str) -> None:
         self._out.line(text)
