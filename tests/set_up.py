@@ -40,6 +40,9 @@ EXTRAS: dict[str, tuple[str, ...]] = {
 """Extras of pyproject.toml that a goal installs beside the package's own dependencies."""
 TOOLS = ("uv", "cmake", "ninja", "scikit-build-core")
 """Programs that the set-up itself runs."""
+SLOW = ("rfc3987-syntax",)
+"""Packages that come with others and are removed: jsonschema imports this one where it is there, which costs two
+seconds of processor time in each start of Jupyter and of pytest, to check international addresses that nothing has."""
 AVX512 = {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}
 UV_OPTIONS = {
     "index-url": "--default-index",
@@ -121,7 +124,7 @@ def install_packages(state: State, extras: tuple[str, ...]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     groups = [project["dependencies"], *(project["optional-dependencies"][name] for name in extras)]
     requirements = [line for group in groups for line in group]
-    inputs = checksum(ROOT / "constraints.txt", ROOT / "docs" / "constraints.txt", *requirements)
+    inputs = checksum(ROOT / "constraints.txt", ROOT / "docs" / "constraints.txt", *requirements, *SLOW)
     known = f"packages of {', '.join(extras) or 'the package alone'}"
     if state.done(known, inputs):
         return
@@ -130,6 +133,7 @@ def install_packages(state: State, extras: tuple[str, ...]) -> None:
         if not uv():  # pip would fetch several builds of torch before it chooses
             install([torch])
         install(requirements)
+        run(PYTHON, "-m", "pip", "uninstall", "--yes", "--quiet", "--disable-pip-version-check", *SLOW)
     state.record(known, inputs)
 
 
