@@ -67,6 +67,16 @@ def test_a_second_run_trains_nothing_and_a_larger_grid_only_its_new_cells(tmp_pa
     pd.testing.assert_frame_equal(first.frame(), both[both["system"] != "adaqp"].reset_index(drop=True))
 
 
+def test_convergence_is_the_mean_of_the_seeds_that_finished(tmp_path: Path) -> None:
+    made = study(tmp_path, Trainer(**{"fixed-bits_1": RuntimeError}))
+    assert made.convergence().empty
+    found = made.run().convergence().set_index(["system", "epochs"])
+    assert found.loc[("vanilla", 2), ["seconds", "score", "seeds"]].tolist() == pytest.approx([12.0, 90.0, 2])
+    assert found.loc[("vanilla", 2), "low"] == found.loc[("vanilla", 2), "high"], "both seeds have the same score"
+    assert found.loc[("fixed-bits", 1), ["seconds", "score", "seeds"]].tolist() == pytest.approx([1.0, 70.0, 1])
+    assert math.isnan(found.loc[("fixed-bits", 1), "low"]), "one seed has no interval"
+
+
 @pytest.mark.parametrize(
     "change", [{"epochs": 3}, {"hidden": 8}, {"graphs": ["sbm:300,4,9"]}, {"link": "1gbit"}, {"workers": 1}]
 )

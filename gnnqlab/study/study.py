@@ -15,7 +15,7 @@ from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.study.cells import Case, Cell, CellResults, Contestant, code_in_use, content_of, contestants_of, linked
 from gnnqlab.study.metrics import metric_rows
 from gnnqlab.study.result import RunResult, read_result
-from gnnqlab.study.tables import latex, summarize, wide_table
+from gnnqlab.study.tables import convergence, latex, summarize, wide_table
 from gnnqlab.train.config.configure import configure
 from gnnqlab.train.records.pauses import usual_every
 
@@ -228,6 +228,21 @@ class Study:
             *metrics: as for :meth:`summary`; by default ``speed_up``, ``speed_up_to_target`` and ``score``.
         """
         return wide_table(self.summary(*(metrics or DEFAULT_METRICS)), self.baseline)
+
+    def convergence(self) -> pd.DataFrame:
+        """Return validation scores over the training: means over seeds with 95 % intervals.
+
+        Returns:
+            A row for each graph, model, system, number of workers and evaluation: ``epochs`` and ``seconds`` (mean)
+            trained by then, ``score``, ``low`` and ``high`` in %, and ``seeds``. ``gq.charts.lines`` draws it.
+
+        Example:
+            >>> study = Study(systems=["vanilla"], graphs=["digits"], seeds=range(3), folder="runs/none")
+            >>> study.convergence().columns[-6:].tolist()
+            ['epochs', 'seconds', 'score', 'low', 'high', 'seeds']
+        """
+        found = [(cell.columns(), self._results.find(cell.key)) for cell in self.cells]
+        return convergence([(columns, result.curve) for columns, result in found if result is not None])
 
     def to_latex(self, *metrics: str) -> str:
         """Return :meth:`table` as a LaTeX ``tabular`` with the rules of the package booktabs."""

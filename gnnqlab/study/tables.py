@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gnnqlab.theory.intervals import interval
@@ -11,7 +11,7 @@ from gnnqlab.theory.intervals import interval
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["latex", "summarize", "wide_table"]
+__all__ = ["convergence", "latex", "summarize", "wide_table"]
 
 GROUP = ["graph", "model", "system", "services", "workers", "link"]
 SCORE = "score"
@@ -79,6 +79,31 @@ def wide_table(summary: pd.DataFrame, baseline: str) -> pd.DataFrame:
             text = _shown(each["difference"], each["difference_half_interval"], unit, sign="+")
             row[f"{each['metric']} − {baseline}"] = text
     return pd.DataFrame(list(rows.values())).fillna("")
+
+
+def convergence(curves: Iterable[tuple[Mapping[str, object], Iterable[tuple[int, float, float]]]]) -> pd.DataFrame:
+    """Return the mean score of each evaluation over seeds, with its 95 % interval; see ``Study.convergence``.
+
+    Args:
+        curves: columns of a cell, and (epochs, seconds, score in [0, 1]) of its evaluations.
+
+    Example:
+        >>> cells = [({**dict.fromkeys(GROUP, ""), "system": "x"}, [(5, 2.0, 0.7)]),
+        ...          ({**dict.fromkeys(GROUP, ""), "system": "x"}, [(5, 4.0, 0.9)])]
+        >>> convergence(cells)[["system", "epochs", "seconds", "score", "seeds"]].values.tolist()
+        [['x', 5, 3.0, 80.0, 2]]
+    """
+    import pandas as pd
+
+    columns = [*GROUP, "epochs", "seconds", "score"]
+    points = [(*(each[name] for name in GROUP), *point) for each, curve in curves for point in curve]
+    rows = []
+    for place, group in pd.DataFrame(points, columns=columns).groupby([*GROUP, "epochs"], sort=False):
+        mean, half = (100 * value for value in _interval(group["score"]))
+        rows.append((*place, group["seconds"].mean(), mean, mean - half, mean + half, len(group)))
+    frame = pd.DataFrame(rows, columns=[*columns, "low", "high", "seeds"])
+    frame.attrs["units"] = {"seconds": "s", "score": "%", "low": "%", "high": "%"}
+    return frame
 
 
 def latex(table: pd.DataFrame) -> str:
