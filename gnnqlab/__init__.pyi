@@ -41,11 +41,9 @@ from gnnqlab.lab.training.export import export as export
 from gnnqlab.lab.training.trace import export_trace as export_trace
 from gnnqlab.lab.tuner.tuner import Tuner as Tuner
 from gnnqlab.launch.continuation import resume as resume
+from gnnqlab.launch.leftovers import cleanup as cleanup
 from gnnqlab.launch.on_machines import on_machines as on_machines
 from gnnqlab.launch.on_machines import resume_on_machines as resume_on_machines
-from gnnqlab.launch.run import Run as Run
-from gnnqlab.launch.run import cleanup as cleanup
-from gnnqlab.launch.run import runs as runs
 from gnnqlab.launch.start import launch as launch
 from gnnqlab.message.caches.adaptive_cache import AdaptiveCache as AdaptiveCache
 from gnnqlab.message.caches.cache import Unchanged as Unchanged
@@ -76,6 +74,8 @@ from gnnqlab.partition.parts import partition as partition
 from gnnqlab.partition.streamed import HDRF as HDRF
 from gnnqlab.partition.streamed import RandomEdges as RandomEdges
 from gnnqlab.results import bench_results as bench_results
+from gnnqlab.run.run import Run as Run
+from gnnqlab.run.run import runs as runs
 from gnnqlab.simulation.simulate import simulate as simulate
 from gnnqlab.study.study import Study as Study
 from gnnqlab.systems import SYSTEMS as SYSTEMS

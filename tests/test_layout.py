@@ -20,7 +20,7 @@ BENCHMARKS = Tree(ROOT / "benchmarks", ("benchmarks",))
 ROOMS = (
     "errors", "attached", "atomic", "axis_part", "by_name", "settings", "observe", "callable_module", "seat",
     "adaptive", "theory", "kernels", "compute", "graph", "partition", "bits", "message", "exchange", "nn", "systems",
-    "train", "results", "launch", "simulation", "testing", "study", "tune", "lab.figures", "lab.training",
+    "train", "results", "run", "launch", "simulation", "testing", "study", "tune", "lab.figures", "lab.training",
     "lab.listing", "lab.tuner", "cli", "course",
 )  # fmt: skip
 # Doors open rooms by name; the others call what a user, a launcher or the front door names.

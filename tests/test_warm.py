@@ -12,8 +12,8 @@ import pytest
 from jupyter_client.manager import start_new_kernel
 
 import gnnqlab as gq
-from gnnqlab.launch import processes
 from gnnqlab.launch.guarded import STARTER
+from gnnqlab.run import processes
 from tests.slow_down import HANG_S, wait_until
 from tests.warm import specify_kernel
 

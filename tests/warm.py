@@ -61,7 +61,7 @@ def serve(address: str) -> None:
     import gnnqlab.launch.guard
     import gnnqlab.launch.worker
     import gnnqlab.train.loop.fit  # noqa: F401
-    from gnnqlab.launch.processes import die_with_parent
+    from gnnqlab.run.processes import die_with_parent
 
     die_with_parent()
     gc.collect()

@@ -23,11 +23,12 @@ from typing import Any
 from benchmarks.engine.environ import environ
 from benchmarks.engine.rows import row
 from gnnqlab.errors import WorkerFailed
-from gnnqlab.launch import Run, processes
-from gnnqlab.launch import folder as files
+from gnnqlab.launch import Run
 from gnnqlab.launch.guarded import plain_torchrun
 from gnnqlab.launch.local import launch
 from gnnqlab.partition import Random
+from gnnqlab.run import folder as files
+from gnnqlab.run import processes
 from gnnqlab.train.config.configure import configure
 from gnnqlab.train.config.run_config import RunConfig
 

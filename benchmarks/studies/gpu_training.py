@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gnnqlab.exchange.timeline import Span
-    from gnnqlab.launch.run import Run
+    from gnnqlab.run.run import Run
 
 __all__ = ["SHAPES", "cases", "hidden_parts", "hidden_share", "overlap_rows", "shaped_graph", "train_row"]
 

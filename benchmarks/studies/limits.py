@@ -24,7 +24,7 @@ from gnnqlab.course.experiments.limits import EPOCH, OTHER, PARTS
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gnnqlab.launch.run import Run
+    from gnnqlab.run.run import Run
     from gnnqlab.train.config.run_config import RunConfig
     from gnnqlab.train.heartbeat import Heartbeat
 

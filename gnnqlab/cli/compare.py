@@ -16,7 +16,7 @@ from gnnqlab.cli.options import Options
 from gnnqlab.cli.train import follow
 
 if TYPE_CHECKING:
-    from gnnqlab.launch.run import Run
+    from gnnqlab.run.run import Run
     from gnnqlab.train.config.run_config import RunConfig
     from gnnqlab.train.dgl_mini_batch import Line
 
@@ -133,7 +133,7 @@ class Compare(Options):
         """Compare the runs of each graph and model, and write a page for each."""
         from gnnqlab.lab.training.compare import compare
         from gnnqlab.lab.training.snapshot import graph_name, labels
-        from gnnqlab.launch import folder as files
+        from gnnqlab.run import folder as files
 
         folder = files.create(Path(self.out) if self.out else files.default_root(), files.new_id("compare"))
         for number, each in enumerate(done, start=1):

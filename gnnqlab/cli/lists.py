@@ -12,7 +12,7 @@ from gnnqlab.train.config.config_file import read_config
 from gnnqlab.train.loop.scores import score_in
 
 if TYPE_CHECKING:
-    from gnnqlab.launch.run import Run
+    from gnnqlab.run.run import Run
 
 __all__ = ["Doctor", "Graphs", "Models", "Runs", "Systems"]
 
@@ -80,7 +80,8 @@ class Runs(_List):
     memory that no run of the folder names."""
 
     def run(self) -> dict[str, Any]:
-        from gnnqlab.launch import kept, runs
+        from gnnqlab.run import kept
+        from gnnqlab.run.run import runs
 
         if self.delete is None and self.older_than is None and not self.prune_cache:
             return self._show([_row(run) for run in runs(self.out)], "runs")
@@ -108,7 +109,7 @@ def _row(run: Run) -> dict[str, Any]:
     """Return what a run is and how it went; of a folder that cannot be read, why not: the others are still listed."""
     blank = dict.fromkeys(("system", "graph", "workers", "epochs", "test", "size"), "")
     row: dict[str, Any] = {"run": run.id, "status": "unreadable", **blank}
-    from gnnqlab.launch.kept import bytes_under
+    from gnnqlab.run.kept import bytes_under
 
     try:
         row |= {"size": in_words(bytes_under(run.folder))}

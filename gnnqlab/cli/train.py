@@ -14,7 +14,7 @@ from gnnqlab.settings import Setting, settings_in
 
 if TYPE_CHECKING:
     from gnnqlab.launch.on_machines import MachineLines
-    from gnnqlab.launch.run import Run
+    from gnnqlab.run.run import Run
 
 __all__ = ["Train", "follow"]
 
@@ -48,8 +48,8 @@ class Train(Options):
             return self._resumed(self.resume)
         config = self.configure(self.system, **self.recipe_settings(self.system))
         if self.print_command:
-            from gnnqlab.launch.folder import default_root
             from gnnqlab.launch.on_machines import machine_lines
+            from gnnqlab.run.folder import default_root
 
             return self._show(machine_lines(config, **self._machines(), root=str(self.out or default_root())))
         return self._finish(launch(config, root=self.out))
@@ -57,9 +57,9 @@ class Train(Options):
     def _resumed(self, place: Path) -> dict[str, Any]:
         from gnnqlab.cli.options import look_here
         from gnnqlab.cli.sections import own_options
-        from gnnqlab.launch import folder as files
         from gnnqlab.launch.continuation import resume
         from gnnqlab.launch.on_machines import resume_on_machines
+        from gnnqlab.run import folder as files
 
         free = {"resume", "epochs", "out", "json"}
         if self.print_command:

@@ -15,8 +15,8 @@ from gnnqlab.lab.figures.graph_drawing import draw_bits, message_widths
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-    from gnnqlab.launch.run import Run
     from gnnqlab.partition.parts import Parts
+    from gnnqlab.run.run import Run
 
 _GAP = 0.085
 """Between panels, as a share of the height: room for a legend above each."""

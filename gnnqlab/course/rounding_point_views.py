@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from gnnqlab.course.experiments.rounded_rows import RoundedRows
-    from gnnqlab.launch.run import Run
+    from gnnqlab.run.run import Run
 
 __all__ = ["draw_gains", "draw_rows", "draw_since", "draw_variance", "price_table", "shares"]
 

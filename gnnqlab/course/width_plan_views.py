@@ -13,7 +13,7 @@ from gnnqlab.lab.figures.frames import by_epoch
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-    from gnnqlab.launch.run import Run
+    from gnnqlab.run.run import Run
 
 __all__ = ["draw_plan", "mean_width", "plan_table"]
 

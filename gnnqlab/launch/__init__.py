@@ -1,4 +1,4 @@
-"""Launched training: torchrun's workers under a guard, and the handle of a run.
+"""Launched training: torchrun's workers under a guard; the handle of a run is in :mod:`gnnqlab.run`.
 
 The names come on demand: the guard and the workers import this package before they import anything heavy.
 """
@@ -9,15 +9,15 @@ from typing import Any
 from gnnqlab.callable_module import make_callable
 
 _HOMES = {
-    "Run": "run",
-    "Stray": "strays",
-    "WorkerError": "verdict",
-    "cleanup": "run",
-    "launch": "local",
-    "resume": "continuation",
-    "runs": "run",
-    "slurm_script": "cluster",
-    "torchrun_command": "cluster",
+    "Run": "gnnqlab.run.run",
+    "Stray": "gnnqlab.run.strays",
+    "WorkerError": "gnnqlab.run.verdict",
+    "cleanup": "gnnqlab.launch.leftovers",
+    "launch": "gnnqlab.launch.local",
+    "resume": "gnnqlab.launch.continuation",
+    "runs": "gnnqlab.run.run",
+    "slurm_script": "gnnqlab.launch.cluster",
+    "torchrun_command": "gnnqlab.launch.cluster",
 }
 
 __all__ = ["Run", "Stray", "WorkerError", "cleanup", "launch", "resume", "runs", "slurm_script", "torchrun_command"]
@@ -26,7 +26,7 @@ __all__ = ["Run", "Stray", "WorkerError", "cleanup", "launch", "resume", "runs",
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(_HOMES[name]), name)
 
 
 make_callable(__name__, "gnnqlab.launch.start", "launch")

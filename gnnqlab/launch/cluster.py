@@ -11,8 +11,8 @@ import struct
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.launch.folder import new_id
 from gnnqlab.launch.guarded import worker_arguments
+from gnnqlab.run.folder import new_id
 
 if TYPE_CHECKING:
     from gnnqlab.train.config.run_config import RunConfig

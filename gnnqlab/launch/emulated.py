@@ -34,7 +34,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from gnnqlab.launch import processes
+from gnnqlab.run import processes
 from gnnqlab.train.link import INTERFACE, MOST_HOSTS, parse_link
 
 __all__ = ["EmulatedHosts", "Goodput", "available", "leftovers", "remove_leftovers"]

@@ -20,14 +20,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gnnqlab.launch import folder as files
-from gnnqlab.launch import processes
 from gnnqlab.launch.collected import VARIABLE
 from gnnqlab.launch.hosts import RunLink
 from gnnqlab.launch.past import carry_over, checkpoints
 from gnnqlab.launch.stall import Rules, Stall, StallWatch
-from gnnqlab.launch.verdict import WorkerError, order, signal_name
 from gnnqlab.launch.witness import Witness
+from gnnqlab.run import folder as files
+from gnnqlab.run import processes
+from gnnqlab.run.verdict import WorkerError, order, signal_name
 from gnnqlab.train.records.machine import NODE
 
 __all__ = ["Guard", "main"]

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.launch import folder as files
-from gnnqlab.launch import processes
 from gnnqlab.launch.entry import FIT, argument
-from gnnqlab.launch.run import Run
 from gnnqlab.launch.search_path import told
+from gnnqlab.run import folder as files
+from gnnqlab.run import processes
+from gnnqlab.run.run import Run
 from gnnqlab.train.memory import large_pages
 
 if TYPE_CHECKING:

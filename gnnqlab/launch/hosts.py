@@ -12,8 +12,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gnnqlab.launch import folder as files
 from gnnqlab.launch.emulated import EmulatedHosts
+from gnnqlab.run import folder as files
 from gnnqlab.train.link import INTERFACE, Link
 
 __all__ = ["RunLink", "enter"]

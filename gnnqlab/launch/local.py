@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gnnqlab.launch.entry import FIT
 from gnnqlab.launch.guarded import begin
-from gnnqlab.launch.run import Run
+from gnnqlab.run.run import Run
 
 if TYPE_CHECKING:
     from gnnqlab.train.config.run_config import RunConfig

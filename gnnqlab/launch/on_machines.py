@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from gnnqlab.graph.given import GraphLike
 from gnnqlab.launch.cluster import shared_folder, slurm_script, torchrun_command
-from gnnqlab.launch.folder import default_root, new_id
-from gnnqlab.launch.run import Run
 from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.run.folder import default_root, new_id
+from gnnqlab.run.run import Run
 from gnnqlab.systems.system import System
 from gnnqlab.train.config.configure import configure
 from gnnqlab.train.prepare import keep_graph

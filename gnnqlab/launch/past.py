@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from gnnqlab.launch import folder as files
+from gnnqlab.run import folder as files
 from gnnqlab.train.records.json_lines import read_lines
 
 __all__ = ["carry_over", "checkpoints"]

@@ -29,7 +29,7 @@ import statistics
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from gnnqlab.launch import processes
+from gnnqlab.run import processes
 from gnnqlab.train.heartbeat import WAITING, Pulse
 
 __all__ = ["Rules", "Stall", "StallWatch"]

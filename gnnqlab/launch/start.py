@@ -7,8 +7,8 @@ from typing import Any
 
 from gnnqlab.graph.given import GraphLike
 from gnnqlab.launch import local
-from gnnqlab.launch.run import Run
 from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.run.run import Run
 from gnnqlab.systems.system import System
 from gnnqlab.train.config.configure import configure
 

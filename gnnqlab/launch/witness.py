@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gnnqlab.launch import folder as files
-from gnnqlab.launch import processes
 from gnnqlab.launch.collected import Collected
 from gnnqlab.launch.stall import Stall
-from gnnqlab.launch.verdict import WorkerError, is_consequence, place_of, signal_name
+from gnnqlab.run import folder as files
+from gnnqlab.run import processes
+from gnnqlab.run.verdict import WorkerError, is_consequence, place_of, signal_name
 from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
 
 __all__ = ["Witness"]

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from gnnqlab.atomic import replacing
-from gnnqlab.launch import processes
 from gnnqlab.launch.entry import load, named
 from gnnqlab.launch.hosts import enter
 from gnnqlab.launch.search_path import follow
+from gnnqlab.run import processes
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.link import Link
 from gnnqlab.train.records.machine import this_node

@@ -12,7 +12,7 @@ from gnnqlab.bits.assigner.assigned import Assigned
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.bits.policy import BitPolicy
 from gnnqlab.graph.sources import load
-from gnnqlab.launch.run import Run
+from gnnqlab.run.run import Run
 from gnnqlab.simulation.gradient_noise import trained_weights
 from gnnqlab.simulation.theory_check import gradient_variance
 from gnnqlab.train.checkpoints.checkpoint import newest_checkpoint

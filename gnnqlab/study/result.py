@@ -16,7 +16,7 @@ from gnnqlab.train.loop.scores import score_in, score_key
 from gnnqlab.train.records.pauses import by_epoch, epoch_seconds
 
 if TYPE_CHECKING:
-    from gnnqlab.launch.run import Run
+    from gnnqlab.run.run import Run
 
 __all__ = ["MARGIN", "RunResult", "read_result", "stale_share"]
 

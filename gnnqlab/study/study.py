@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.graph.given import GraphLike
-from gnnqlab.launch.folder import default_root
 from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.run.folder import default_root
 from gnnqlab.study.cells import Case, Cell, CellResults, Contestant, code_in_use, content_of, contestants_of, linked
 from gnnqlab.study.metrics import metric_rows
 from gnnqlab.study.result import RunResult, read_result
@@ -22,7 +22,7 @@ from gnnqlab.train.records.pauses import usual_every
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gnnqlab.launch.run import Run
+    from gnnqlab.run.run import Run
     from gnnqlab.systems.system import System
 
 __all__ = ["Study", "launch_cell"]
@@ -159,7 +159,7 @@ class Study:
 
     def runs(self) -> list[Run]:
         """Return the runs of the finished cells, as far as their folders are still there."""
-        from gnnqlab.launch.run import Run
+        from gnnqlab.run.run import Run
 
         found = (self._results.find(cell.key) for cell in self.cells)
         return [Run(self.folder / one.run) for one in found if one and one.run and (self.folder / one.run).is_dir()]

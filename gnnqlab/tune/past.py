@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.launch.run import Run, runs
+from gnnqlab.run.run import Run, runs
 from gnnqlab.train.config.config_file import read_config, unimported
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.tune.timing import spent

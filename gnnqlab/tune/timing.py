@@ -22,8 +22,8 @@ import numpy as np
 
 from gnnqlab.atomic import write_text
 from gnnqlab.launch.local import launch
-from gnnqlab.launch.run import Run
 from gnnqlab.partition.parts import cache_folder
+from gnnqlab.run.run import Run
 from gnnqlab.systems.system import System, make_system
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.link import Link

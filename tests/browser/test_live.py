@@ -50,7 +50,7 @@ def _epochs(lab: LabPage) -> int:
 
 
 def _processes(lab: LabPage) -> set[int]:
-    guard = "import gnnqlab.launch.folder as files\nprint(files.read_json(gq.runs()[-1].folder / 'guard.json'))"
+    guard = "import gnnqlab.run.folder as files\nprint(files.read_json(gq.runs()[-1].folder / 'guard.json'))"
     told = lab.python(guard)
     return {int(number) for number in re.findall(r"\[(\d+), \d+\]", told)}
 
@@ -142,7 +142,7 @@ def test_stop_ends_all_processes_by_keyboard_too(lab: LabPage) -> None:
 def test_live_view_names_a_killed_worker(lab: LabPage, screenshots: Path) -> None:
     lab.run_cell(0, BEGIN[1])
     _wait_for(lab, f"/· running ·/.test(document.body.innerText) && {EPOCHS} > 3")
-    lab.python("import os, signal, gnnqlab.launch.folder as files\n"
+    lab.python("import os, signal, gnnqlab.run.folder as files\n"
                "os.kill(files.read_json(run.folder / 'guard.json')['workers']['1'][0], signal.SIGKILL)")  # fmt: skip
     alert = lab.page.get_by_role("alert").filter(has_text="SIGKILL")
     alert.wait_for()

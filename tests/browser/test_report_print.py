@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gnnqlab.lab.training.report import write_report
-from gnnqlab.launch.run import Run
+from gnnqlab.run.run import Run
 from tests.lab.synthetic import make_run, make_timeline
 from tests.lab.synthetic_folder import Folder
 

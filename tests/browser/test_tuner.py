@@ -196,7 +196,7 @@ def test_train_shows_epochs_as_they_come_and_stop_ends_all_processes(lab: LabPag
     lab.page.screenshot(path=screenshots / "tuner-training.png")
     controls = "print([each for each in tuner.run.events if each['event'] == 'control'])"
     wait_until(lambda: "version" in lab.python(controls), what="workers follow the slider")
-    guard = "from gnnqlab.launch.folder import read_json\nprint(read_json(tuner.run.folder / 'guard.json')['guard'][0])"
+    guard = "from gnnqlab.run.folder import read_json\nprint(read_json(tuner.run.folder / 'guard.json')['guard'][0])"
     children = {int(lab.python(guard))}
     children |= _descendants(*children)
     assert len(children) >= 4, "a guard, an agent and two workers"

@@ -10,8 +10,8 @@ import pytest
 
 import gnnqlab as gq
 from gnnqlab import cli
-from gnnqlab.launch import folder as files
-from gnnqlab.launch.run import Run
+from gnnqlab.run import folder as files
+from gnnqlab.run.run import Run
 from tests.lab.synthetic_folder import Folder
 
 MODULE = "gnnqlab_test_bits_elsewhere"

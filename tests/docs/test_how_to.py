@@ -16,10 +16,10 @@ import gnnqlab as gq
 from gnnqlab.bits import Rows
 from gnnqlab.cli import main
 from gnnqlab.errors import NonFiniteRow
-from gnnqlab.launch import folder as files
 from gnnqlab.launch import local
 from gnnqlab.message.codecs.codec import Noise
 from gnnqlab.nn.models import registry
+from gnnqlab.run import folder as files
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers, exact_trainer, one_thread
 from gnnqlab.systems import system as systems
 from gnnqlab.train.config.run_config import RunConfig, TrainSettings

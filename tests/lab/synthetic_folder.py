@@ -11,9 +11,9 @@ import numpy as np
 
 from gnnqlab.lab.figures.theme import PHASES
 from gnnqlab.lab.training.live_model import LiveModel
-from gnnqlab.launch import processes
-from gnnqlab.launch.folder import write_json
-from gnnqlab.launch.run import Run
+from gnnqlab.run import processes
+from gnnqlab.run.folder import write_json
+from gnnqlab.run.run import Run
 from gnnqlab.train.config.configure import configure
 
 __all__ = ["PHASE_S", "Folder"]

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gnnqlab.launch import Run, launch, processes
+from gnnqlab.launch import Run, launch
 from gnnqlab.launch.guarded import STARTER
+from gnnqlab.run import processes
 from gnnqlab.train.config.run_config import LaunchSettings, RunConfig, TrainSettings
 from tests.slow_down import HANG_S, wait_until
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from gnnqlab.launch import goodput as ends
-from gnnqlab.launch import processes
 from gnnqlab.launch.emulated import EmulatedHosts, available, leftovers
+from gnnqlab.run import processes
 from gnnqlab.train.link import parse_link
 from tests.launch.conftest import GONE_S, REPOSITORY, wait_until
 from tests.slow_down import HANG_S, in_time

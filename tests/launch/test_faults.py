@@ -54,7 +54,7 @@ def test_a_killed_rank(bench: Bench, phase: str, epoch: int | None, delay: float
 
 def test_a_killed_rank_is_named_where_the_kernel_and_the_log_say_nothing(bench: Bench) -> None:
     (bench.root / "sitecustomize.py").write_text(
-        "from gnnqlab.launch import folder, processes\n"
+        "from gnnqlab.run import folder, processes\n"
         "processes.exit_status = lambda *_: None\n"
         "folder.tail = lambda *_: ''\n"
     )

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from gnnqlab.kernels import native
-from gnnqlab.launch import folder as files
 from gnnqlab.launch import launch, local
+from gnnqlab.run import folder as files
 from tests.cases import each
 from tests.launch.conftest import config
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gnnqlab.launch import folder as files
-from gnnqlab.launch import processes
 from gnnqlab.launch.guard import Guard
 from gnnqlab.launch.hosts import RunLink
 from gnnqlab.launch.stall import Rules
-from gnnqlab.launch.verdict import WorkerError
+from gnnqlab.run import folder as files
+from gnnqlab.run import processes
+from gnnqlab.run.verdict import WorkerError
 from tests.launch.conftest import config
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gnnqlab.launch import processes
+from gnnqlab.run import processes
 from gnnqlab.train.fault import Fault
 from gnnqlab.train.heartbeat import PHASES, Heartbeat, HeartbeatReader
 from tests.cases import each

@@ -16,11 +16,12 @@ import pytest
 import gnnqlab as gq
 from gnnqlab.errors import WorkerFailed
 from gnnqlab.lab.figures.frames import by_epoch
-from gnnqlab.launch import folder as files
-from gnnqlab.launch import hosts, processes
+from gnnqlab.launch import hosts
 from gnnqlab.launch.emulated import available
 from gnnqlab.launch.hosts import enter
-from gnnqlab.launch.run import Run
+from gnnqlab.run import folder as files
+from gnnqlab.run import processes
+from gnnqlab.run.run import Run
 from gnnqlab.train.link import Link
 from tests.launch.conftest import GONE_S, REPOSITORY, Bench, wait_until
 from tests.slow_down import HANG_S

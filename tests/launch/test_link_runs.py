@@ -13,8 +13,8 @@ from gnnqlab.graph.link_split import TEST, TRAIN
 from gnnqlab.lab.training.live_model import LiveModel
 from gnnqlab.lab.training.live_views import draw_live
 from gnnqlab.lab.training.report import write_report
-from gnnqlab.launch import folder as files
 from gnnqlab.nn.links import area_under_curve
+from gnnqlab.run import folder as files
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.link_prediction.negatives import FIXED, against, draw_pool
 from gnnqlab.train.loop.fit import fit

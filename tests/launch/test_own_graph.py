@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import gnnqlab as gq
-from gnnqlab.launch import kept
 from gnnqlab.launch.start import launch
+from gnnqlab.run import kept
 from gnnqlab.train.inference import logits
 from tests.launch.conftest import Bench
 

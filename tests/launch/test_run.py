@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from gnnqlab.errors import WorkerFailed
-from gnnqlab.launch import Run, cleanup, launch, processes, runs
-from gnnqlab.launch import folder as files
-from gnnqlab.launch.progress import Progress
+from gnnqlab.launch import Run, cleanup, launch, runs
+from gnnqlab.run import folder as files
+from gnnqlab.run import processes
+from gnnqlab.run.progress import Progress
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.records.left import without_records
 from tests.launch.conftest import FAKE, REPOSITORY, Bench, config, wait_until

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from gnnqlab.launch.processes import Process
 from gnnqlab.launch.stall import Rules, Stall, StallWatch
+from gnnqlab.run.processes import Process
 from gnnqlab.train.heartbeat import Pulse
 from tests.cases import each
 

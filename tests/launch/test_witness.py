@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from gnnqlab.launch import folder as files
-from gnnqlab.launch import processes
 from gnnqlab.launch import witness as watching
-from gnnqlab.launch.verdict import order
 from gnnqlab.launch.witness import Witness
+from gnnqlab.run import folder as files
+from gnnqlab.run import processes
+from gnnqlab.run.verdict import order
 from gnnqlab.train.heartbeat import Heartbeat
 
 

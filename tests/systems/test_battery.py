@@ -20,11 +20,11 @@ import torch
 import gnnqlab as gq
 from gnnqlab.bits.assigner.assigned import Assigned
 from gnnqlab.exchange.schedules.pipeline import Pipelined
-from gnnqlab.launch import folder as files
 from gnnqlab.message.caches.cache import Unchanged
 from gnnqlab.nn import ModelSettings
 from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.partition import Random
+from gnnqlab.run import folder as files
 from gnnqlab.systems import SYSTEMS, System, make_system
 from gnnqlab.systems.parts import PARTS, part_from_json, part_to_json
 from gnnqlab.train.checkpoints.checkpoint import read_checkpoint

@@ -14,7 +14,7 @@ import torch
 
 import gnnqlab as gq
 from gnnqlab.errors import WorkerFailed
-from gnnqlab.launch import folder as files
+from gnnqlab.run import folder as files
 from gnnqlab.train.checkpoints.checkpoint import (
     Checkpoint,
     Checkpoints,

@@ -10,10 +10,10 @@ import pytest
 import gnnqlab as gq
 from gnnqlab.graph import load
 from gnnqlab.graph.sources.sizes import least_size
-from gnnqlab.launch.run import runs
 from gnnqlab.nn import ModelSettings
 from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.partition import Random
+from gnnqlab.run.run import runs
 from gnnqlab.systems import make_system
 from gnnqlab.systems.replaced import replaced
 from gnnqlab.train import room

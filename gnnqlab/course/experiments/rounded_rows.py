@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from gnnqlab.graph.graph import Graph
-    from gnnqlab.launch.run import Run
     from gnnqlab.partition.cut import Cut
     from gnnqlab.partition.parts import Parts
+    from gnnqlab.run.run import Run
 
 __all__ = [
     "RoundedRows", "expect_repeatable", "points_of", "points_table", "rounded_rows", "rounded_rows_of",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from gnnqlab.graph.graph import Graph
-    from gnnqlab.launch.run import Run
+    from gnnqlab.run.run import Run
     from gnnqlab.systems.system import System
 
 __all__ = ["UNSMOOTHED", "WHAT", "smoothed", "smoothing_table", "train_smoothed"]

@@ -21,8 +21,8 @@ from gnnqlab.lab.figures.left import left_by
 
 if TYPE_CHECKING:
     from gnnqlab.course.players.run_walk import RunWalk
-    from gnnqlab.launch.run import Run
     from gnnqlab.partition.parts import Parts
+    from gnnqlab.run.run import Run
 
 __all__ = ["EpochModel", "EpochPlayer"]
 

@@ -14,7 +14,7 @@ from gnnqlab.course.players.stepped import Stepped
 from gnnqlab.lab.figures.bundle import Bundle
 
 if TYPE_CHECKING:
-    from gnnqlab.launch.run import Run
+    from gnnqlab.run.run import Run
 
 __all__ = ["RunModel"]
 

@@ -15,8 +15,8 @@ from gnnqlab.message.place import Place
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from gnnqlab.launch.run import Run
     from gnnqlab.partition.parts import Parts
+    from gnnqlab.run.run import Run
 
 __all__ = ["Doing", "Message", "Moment", "RunWalk", "place_words"]
 

@@ -18,7 +18,7 @@ from gnnqlab.lab.training.compare import compare
 if TYPE_CHECKING:
     from gnnqlab.lab.figures.bundle import Bundle
     from gnnqlab.lab.listing.run_list import RunList
-    from gnnqlab.launch.run import Run
+    from gnnqlab.run.run import Run
 
 __all__ = ["RunPanel"]
 
@@ -145,7 +145,7 @@ class RunPanel:
 
     def _delete(self) -> str:
         """Two steps: what would go is said first."""
-        from gnnqlab.launch.kept import delete_run
+        from gnnqlab.run.kept import delete_run
 
         names = tuple(self._ticked())
         if names != self._doomed:

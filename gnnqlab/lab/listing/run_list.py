@@ -15,7 +15,7 @@ from gnnqlab.lab.training.sweep_views import draw_mattered, draw_parallel
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from gnnqlab.launch.run import Run
+    from gnnqlab.run.run import Run
 
 __all__ = ["RunList"]
 

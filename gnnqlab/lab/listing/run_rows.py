@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.training.differing import settings_of
-from gnnqlab.launch.kept import bytes_under
+from gnnqlab.run.kept import bytes_under
 from gnnqlab.theory.intervals import interval
 from gnnqlab.train.config.config_file import NAME as CONFIG
 from gnnqlab.train.config.config_file import read_config
@@ -19,7 +19,7 @@ from gnnqlab.train.loop.scores import score_in
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from gnnqlab.launch.run import Run
+    from gnnqlab.run.run import Run
 
 __all__ = ["Row", "grouped", "run_row", "told"]
 

@@ -14,7 +14,7 @@ from gnnqlab.lab.training.snapshot import labels, take
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-    from gnnqlab.launch.run import Run
+    from gnnqlab.run.run import Run
 
 __all__ = ["BETWEEN", "CriticalPath", "critical_path", "recorded_epoch"]
 

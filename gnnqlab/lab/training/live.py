@@ -14,7 +14,7 @@ from gnnqlab.lab.figures.controls import asked_for_pictures, shows_static
 from gnnqlab.lab.figures.left import left_by
 from gnnqlab.lab.training.live_model import LiveModel
 from gnnqlab.lab.training.live_views import draw_live, live_frame
-from gnnqlab.launch.run import Run
+from gnnqlab.run.run import Run
 
 if TYPE_CHECKING:
     from pandas import DataFrame

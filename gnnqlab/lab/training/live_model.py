@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from gnnqlab.bits.policy import WIDTHS
 from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.theme import PHASES
-from gnnqlab.launch.doing import Wire, doing
-from gnnqlab.launch.folder import read_json
-from gnnqlab.launch.run import LIVE, Run
+from gnnqlab.run.doing import Wire, doing
+from gnnqlab.run.folder import read_json
+from gnnqlab.run.run import LIVE, Run
 from gnnqlab.train.config.config_file import read_config, unimported
 from gnnqlab.train.loop.scores import ALSO, SCORES, also_told, score_told
 from gnnqlab.train.records.json_lines import GrowingLines, last_line, lines_at, spread_lines

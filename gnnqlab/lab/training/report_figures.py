@@ -22,7 +22,7 @@ from gnnqlab.lab.training.live_thinning import rounded, thinned
 from gnnqlab.lab.training.live_views import draw_live, live_frame
 from gnnqlab.lab.training.snapshot import Snapshot
 from gnnqlab.lab.training.timeline_view import shown_layer, timeline_chart
-from gnnqlab.launch.run import Run
+from gnnqlab.run.run import Run
 from gnnqlab.train.loop.scores import score_label
 
 if TYPE_CHECKING:

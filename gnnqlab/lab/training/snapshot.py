@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gnnqlab.launch.folder import read_json
+from gnnqlab.run.folder import read_json
 
 if TYPE_CHECKING:
     from pandas import DataFrame

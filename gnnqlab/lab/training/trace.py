@@ -13,7 +13,7 @@ from gnnqlab.lab.training.critical_path import recorded_epoch
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from gnnqlab.launch.run import Run
+    from gnnqlab.run.run import Run
 
 __all__ = ["THREADS", "export_trace", "trace_events"]
 

@@ -12,9 +12,9 @@ from typing import Any
 from gnnqlab.lab.tuner.model import TunerModel
 from gnnqlab.lab.tuner.settings import TunerSettings
 from gnnqlab.lab.tuner.views import Measured
-from gnnqlab.launch.doing import doing
 from gnnqlab.launch.local import launch
-from gnnqlab.launch.run import LIVE, Run
+from gnnqlab.run.doing import doing
+from gnnqlab.run.run import LIVE, Run
 from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.records.json_lines import GrowingLines
 from gnnqlab.tune.timing import spent

@@ -12,7 +12,7 @@ from gnnqlab.lab.tuner.model import TunerModel
 from gnnqlab.lab.tuner.session import TunerSession
 from gnnqlab.lab.tuner.settings import GRAPH, PRESETS
 from gnnqlab.lab.tuner.views import show_tuner
-from gnnqlab.launch.run import Run
+from gnnqlab.run.run import Run
 from gnnqlab.train.config.run_config import RunConfig
 
 if TYPE_CHECKING:

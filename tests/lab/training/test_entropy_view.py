@@ -9,7 +9,7 @@ import pytest
 import gnnqlab as gq
 from gnnqlab.lab.training.entropy_view import draw_entropy, entropy_by_place
 from gnnqlab.lab.training.snapshot import take
-from gnnqlab.launch import folder as files
+from gnnqlab.run import folder as files
 from gnnqlab.systems import vanilla
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.loop.fit import fit

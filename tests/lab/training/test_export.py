@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import gnnqlab as gq
-from gnnqlab.launch.run import Run
+from gnnqlab.run.run import Run
 from tests.lab.synthetic import make_run
 from tests.lab.training.test_live import Folder
 

@@ -16,7 +16,7 @@ from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.theme import PHASES
 from gnnqlab.lab.training.live import LiveView
 from gnnqlab.lab.training.live_views import draw_live, live_values
-from gnnqlab.launch.run import Run
+from gnnqlab.run.run import Run
 from tests.lab.synthetic_folder import Folder
 from tests.slow_down import wait_until
 
@@ -129,7 +129,7 @@ def test_a_notebook_saved_with_pictures_has_the_run_to_its_end(
             folder.write(range(5, 100))
             folder.state(state, cause="worker 1 is gone")
 
-    monkeypatch.setattr("gnnqlab.launch.run.time", SimpleNamespace(**{**vars(time), "sleep": wait}))
+    monkeypatch.setattr("gnnqlab.run.run.time", SimpleNamespace(**{**vars(time), "sleep": wait}))
     outputs, _ = Run(folder.path).live()._repr_mimebundle_()
     assert len(waits) == 2, "the view waits for the end of the run"
     assert "epoch 100/100" in outputs["text/plain"] and said in outputs["text/plain"]

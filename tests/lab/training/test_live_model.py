@@ -13,7 +13,7 @@ from gnnqlab.lab.figures.theme import PHASES
 from gnnqlab.lab.training import live_model
 from gnnqlab.lab.training.live_model import GrowingColumns
 from gnnqlab.lab.training.live_views import live_values
-from gnnqlab.launch.folder import append_event
+from gnnqlab.run.folder import append_event
 from tests.lab.synthetic_folder import Folder
 
 

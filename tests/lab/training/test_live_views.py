@@ -14,7 +14,7 @@ import pytest
 from gnnqlab.lab.figures.theme import PHASES
 from gnnqlab.lab.training.live import LiveView
 from gnnqlab.lab.training.live_views import draw_live, live_frame, live_values
-from gnnqlab.launch.run import Run
+from gnnqlab.run.run import Run
 from gnnqlab.train.heartbeat import Heartbeat
 from tests.cases import each
 from tests.lab.synthetic_folder import Folder

@@ -9,8 +9,8 @@ import pytest
 from gnnqlab.lab.training.origin import origin, origin_html
 from gnnqlab.lab.training.report import write_report
 from gnnqlab.lab.training.snapshot import take
-from gnnqlab.launch.folder import append_event
-from gnnqlab.launch.run import Run
+from gnnqlab.run.folder import append_event
+from gnnqlab.run.run import Run
 from tests.lab.synthetic import make_run
 from tests.lab.synthetic_folder import Folder
 

@@ -14,7 +14,7 @@ from gnnqlab.bits.policy import Fixed
 from gnnqlab.exchange.schedules.schedule import Overlapped
 from gnnqlab.lab.training import compare
 from gnnqlab.lab.training.report import write_report
-from gnnqlab.launch.run import Run
+from gnnqlab.run.run import Run
 from gnnqlab.systems.recipes.uniform_bits import fixed_bits
 from gnnqlab.train.config.command import command_of
 from gnnqlab.train.config.configure import configure

@@ -9,7 +9,7 @@ import pytest
 
 import gnnqlab as gq
 from gnnqlab import cli
-from gnnqlab.launch.run import Run
+from gnnqlab.run.run import Run
 from tests.lab.synthetic_folder import PHASE_S, Folder
 
 EPOCHS = (2, 4)

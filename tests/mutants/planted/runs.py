@@ -37,7 +37,7 @@ FAULTS = (
     ),
     Fault(
         name="a run stands as its best machine does",
-        file="launch/machines.py",
+        file="run/machines.py",
         before="return min(said, key=rank)",
         after="return max(said, key=rank)",
         test="launch/test_run.py::test_the_status_of_a_run_is_that_of_all_its_machines",
@@ -69,10 +69,10 @@ FAULTS = (
     ),
     Fault(
         name="another graph taken for the one that a run was trained on",
-        file="launch/own_parts.py",
+        file="run/own_parts.py",
         before="workers).name != kept.name:",
         after="workers).name == kept:",
-        test="launch/test_own_parts.py::test_what_cannot_be_found_is_refused",
+        test="run/test_own_parts.py::test_what_cannot_be_found_is_refused",
         why="graphs of as many nodes are cut as readily",
     ),
 )

@@ -173,10 +173,10 @@ FAULTS = (
     ),
     Fault(
         name="whoever spoke first is to blame",
-        file="launch/verdict.py",
+        file="run/verdict.py",
         before="key=lambda error: (error.consequence, error.monotonic_ns)",
         after="key=lambda error: error.monotonic_ns",
-        test="launch/test_verdict.py::test_the_first_own_error_is_the_root_cause",
+        test="run/test_verdict.py::test_the_first_own_error_is_the_root_cause",
         why="a worker whose connection broke would be named in place of the one that died",
     ),
     Fault(
@@ -216,7 +216,7 @@ FAULTS = (
         file="train/loop/trainer.py",
         before="self.model.eval()",
         after="self.model.train()",
-        test="launch/test_trained.py::test_a_model_of_torch_modules_is_evaluated_as_it_predicts",
+        test="run/test_trained.py::test_a_model_of_torch_modules_is_evaluated_as_it_predicts",
         why="models of torch's own dropout would be scored with it, and predict better than their run says",
     ),
     Fault(
@@ -224,7 +224,7 @@ FAULTS = (
         file="train/checkpoints/state.py",
         before="self._write_model(epoch)",
         after="self._write_model(epoch + 1)",
-        test="launch/test_trained.py::test_a_run_that_is_stopped_has_a_model",
+        test="run/test_trained.py::test_a_run_that_is_stopped_has_a_model",
         why="a stopped run's model would be looked up beside the scores of other weights",
     ),
     Fault(

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from gnnqlab.launch import folder as files
+from gnnqlab.run import folder as files
 
 __all__ = ["Progress"]
 

@@ -1,4 +1,4 @@
-from gnnqlab.launch.verdict import WorkerError, is_consequence, order, place_of, signal_name
+from gnnqlab.run.verdict import WorkerError, is_consequence, order, place_of, signal_name
 from tests.cases import each
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gnnqlab.launch import folder as files
+from gnnqlab.run import folder as files
 
 __all__ = ["other_machines", "together"]
 

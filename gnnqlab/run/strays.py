@@ -6,8 +6,8 @@ import shutil
 import signal
 from pathlib import Path
 
-from gnnqlab.launch import folder as files
-from gnnqlab.launch import processes
+from gnnqlab.run import folder as files
+from gnnqlab.run import processes
 
 __all__ = ["Stray", "end_strays"]
 

@@ -10,8 +10,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from gnnqlab.launch.run import LIVE, Run, runs
 from gnnqlab.partition.parts import cache_folder
+from gnnqlab.run.run import LIVE, Run, runs
 from gnnqlab.train.config.config_file import NAME as CONFIG
 from gnnqlab.train.config.config_file import read_config
 

@@ -13,21 +13,20 @@ from typing import Any
 
 from gnnqlab.attached import attached
 from gnnqlab.errors import WorkerFailed
-from gnnqlab.launch import folder as files
-from gnnqlab.launch import processes
-from gnnqlab.launch.emulated import remove_leftovers
-from gnnqlab.launch.folder import LIVE
-from gnnqlab.launch.machines import other_machines, together
-from gnnqlab.launch.progress import Progress
-from gnnqlab.launch.strays import Stray, end_strays
-from gnnqlab.launch.trained import Trained
-from gnnqlab.launch.verdict import WorkerError
+from gnnqlab.run import folder as files
+from gnnqlab.run import processes
+from gnnqlab.run.folder import LIVE
+from gnnqlab.run.machines import other_machines, together
+from gnnqlab.run.progress import Progress
+from gnnqlab.run.strays import end_strays
+from gnnqlab.run.trained import Trained
+from gnnqlab.run.verdict import WorkerError
 from gnnqlab.train.config.config_file import NAME as CONFIG
 from gnnqlab.train.config.config_file import read_config
 from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
 from gnnqlab.train.records.left import without_records
 
-__all__ = ["LIVE", "Run", "Runs", "cleanup", "runs"]
+__all__ = ["LIVE", "Run", "Runs", "runs"]
 
 _POLL_S = 0.05
 _START_S = 20.0
@@ -340,18 +339,3 @@ def runs(root: Path | str | None = None) -> Runs:
     """
     place = files.default_root() if root is None else Path(root).absolute()
     return Runs(Run(path.parent) for path in sorted(place.glob(f"*/{CONFIG}")) if path.is_file())
-
-
-def cleanup(root: Path | str | None = None) -> list[Stray]:
-    """End processes of runs whose guard is gone, found by pid and start time; returns what was found.
-
-    Emulated hosts whose owner is gone are removed too.
-
-    Nothing is left behind in any way we know of; this is for the ways we do not.
-
-    Args:
-        root: as for ``launch``.
-    """
-    strays = [stray for run in runs(root) for stray in end_strays(run.folder)]
-    remove_leftovers()
-    return strays

@@ -12,7 +12,7 @@ import torch
 import gnnqlab as gq
 from gnnqlab.graph.sources import load
 from gnnqlab.partition.parts import store_shards
-from tests.launch.test_trained import made
+from tests.run.test_trained import made
 
 
 @pytest.fixture
@@ -48,14 +48,14 @@ def test_kept_shards_say_it_and_nothing_is_cut_again(
 ) -> None:
     run = made(tmp_path, "run", "sbm:60,3,6", workers=2)
     shared(run)
-    monkeypatch.setattr("gnnqlab.launch.own_parts.partition", None)
+    monkeypatch.setattr("gnnqlab.run.own_parts.partition", None)
     assert run.parts().workers == 2
 
 
 def test_what_is_cut_without_the_links_held_back_has_none(tmp_path: Path, cache: Path) -> None:
     run = made(tmp_path, "run", "sbm:60,3,6", workers=2, task="links")
     whole = load("sbm:60,3,6")
-    from gnnqlab.launch.own_parts import _graph_of
+    from gnnqlab.run.own_parts import _graph_of
 
     graph = _graph_of(run)
     folder = store_shards(graph, run.config.placed.partition, 2)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from gnnqlab import cli
-from gnnqlab.launch import folder as files
-from gnnqlab.launch import kept
-from gnnqlab.launch.run import Run, runs
+from gnnqlab.run import folder as files
+from gnnqlab.run import kept
+from gnnqlab.run.run import Run, runs
 from tests.lab.synthetic_folder import Folder
 
 
@@ -83,7 +83,7 @@ def test_a_removal_that_broke_off_is_listed_and_taken_up_again(tmp_path: Path, m
         raise PermissionError(13, "Permission denied", str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr("gnnqlab.launch.kept.shutil.rmtree", refuse)
+        patch.setattr("gnnqlab.run.kept.shutil.rmtree", refuse)
         with pytest.raises(RuntimeError, match="must be removable, got .*Permission denied"):
             kept.delete_run(run)
     assert [one.id for one in runs(tmp_path)] == [run.id]

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Collection
 
-from gnnqlab.launch import processes
+from gnnqlab.run import processes
 from gnnqlab.train.heartbeat import PHASES, Pulse
 
 __all__ = ["Wire", "doing"]

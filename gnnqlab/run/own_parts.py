@@ -12,7 +12,7 @@ from gnnqlab.train.prepare import kept_shards
 
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
-    from gnnqlab.launch.written import Written
+    from gnnqlab.run.written import Written
 
 __all__ = ["parts_of"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.launch import folder as files
+from gnnqlab.run import folder as files
 from gnnqlab.train.config.config_file import read_config, unimported
 
 if TYPE_CHECKING:

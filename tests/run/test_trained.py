@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 import gnnqlab as gq
-from gnnqlab.launch import folder as files
 from gnnqlab.nn.models import registry
+from gnnqlab.run import folder as files
 from gnnqlab.train.checkpoints.model_file import MODEL, ModelFile, read_model
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.loop.fit import fit

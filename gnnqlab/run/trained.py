@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnnqlab.launch.folder import LIVE
-from gnnqlab.launch.written import Written
+from gnnqlab.run.folder import LIVE
+from gnnqlab.run.written import Written
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -164,7 +164,7 @@ class Trained(Written, ABC):
         Example:
             ``gq.draw(run.parts(), pair=(0, 1))``
         """
-        from gnnqlab.launch.own_parts import parts_of
+        from gnnqlab.run.own_parts import parts_of
 
         return parts_of(self)
 
