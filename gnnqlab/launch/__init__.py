@@ -10,7 +10,7 @@ from gnnqlab.callable_module import make_callable
 
 _HOMES = {
     "Run": "gnnqlab.run.run",
-    "Stray": "gnnqlab.run.strays",
+    "Stray": "gnnqlab.run.run",
     "WorkerError": "gnnqlab.run.verdict",
     "cleanup": "gnnqlab.launch.leftovers",
     "launch": "gnnqlab.launch.local",

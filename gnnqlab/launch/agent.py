@@ -10,8 +10,7 @@ import sys
 import warnings
 
 from gnnqlab.launch.collected import tell
-from gnnqlab.launch.entry import named
-from gnnqlab.launch.search_path import follow
+from gnnqlab.launch.entry import follow, named
 
 __all__ = ["main"]
 

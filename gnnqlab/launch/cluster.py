@@ -64,7 +64,7 @@ def torchrun_command(
         interface=interface,
         settings_text=shlex.quote(json.dumps(config.to_json(), separators=(",", ":"))),
         root=root,
-        run_id=run_id or new_id(_system_name(config)),
+        run_id=run_id or new_id(config.system.name),
         past=past,
     )
 
@@ -90,7 +90,7 @@ def slurm_script(
         root: folder for runs, seen from each machine.
         past: folder of a run that it goes on from, and the epoch that it goes on with.
     """
-    settings, name = config.to_json(), run_id or new_id(_system_name(config))
+    settings, name = config.to_json(), run_id or new_id(config.system.name)
     line = _line(
         settings,
         nnodes,
@@ -192,11 +192,6 @@ def interface_address(interface: str) -> str:
                 f"this machine has {', '.join(name for _, name in socket.if_nameindex())}"
             ) from error
     return socket.inet_ntoa(answer[20:24])
-
-
-def _system_name(config: "RunConfig") -> str:
-    system = config.to_json()["system"]
-    return str(system.get("name") or "run") if isinstance(system, dict) else str(system)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gnnqlab.launch.local import launch
 from gnnqlab.launch.past import carry_over
-from gnnqlab.run.machines import other_machines
+from gnnqlab.run.folder import other_machines
 from gnnqlab.run.run import LIVE, Run
 from gnnqlab.train.checkpoints.checkpoint import newest_checkpoint
 from gnnqlab.train.config.run_config import RunConfig

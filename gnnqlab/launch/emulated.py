@@ -34,6 +34,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from gnnqlab.launch.entry import import_path
 from gnnqlab.run import processes
 from gnnqlab.train.link import INTERFACE, MOST_HOSTS, parse_link
 
@@ -263,7 +264,7 @@ class EmulatedHosts:
         seconds = num_bytes * 8 / self.rate
         limit_s = 5 + 20 * seconds
         script = [sys.executable, "-m", "gnnqlab.launch.goodput"]
-        environment = os.environ | {"PYTHONPATH": _import_path()}
+        environment = os.environ | import_path()
         with contextlib.ExitStack() as both:
             receiver = both.enter_context(
                 _transfer(self.command(target, [*script, "receive", self.address(target), str(limit_s)]), environment)
@@ -359,7 +360,7 @@ def _start_janitor(names: list[str]) -> subprocess.Popen[bytes]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C in a terminal is for the owner alone
-        env=os.environ | {"PYTHONPATH": _import_path()},
+        env=os.environ | import_path(),
     )
 
 
@@ -377,12 +378,6 @@ def _janitor(owner: str, names: list[str]) -> None:
     while processes.alive(pid, start) and not poll.poll(1000):
         pass
     _remove(names)
-
-
-def _import_path() -> str:
-    """``PYTHONPATH`` with which other processes find this very package."""
-    here, given = str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")
-    return given if here in given.split(os.pathsep) else os.pathsep.join(filter(None, (here, given)))
 
 
 if __name__ == "__main__":

@@ -5,15 +5,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-import sysconfig
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.launch.entry import FIT, argument
-from gnnqlab.launch.search_path import told
+from gnnqlab.launch.entry import FIT, argument, import_path, search_path
 from gnnqlab.run import folder as files
 from gnnqlab.run import processes
 from gnnqlab.run.run import Run
@@ -56,7 +54,7 @@ def begin(
         raise RuntimeError(f"launching needs Linux (its /proc and parent-death signals), got {sys.platform}")
     place = files.default_root() if root is None else Path(root).absolute()
     settings = config.to_json()
-    folder = _new_folder(place, _system_name(settings))
+    folder = _new_folder(place, config.system.name)
     files.write_json(folder / "config.json", settings)
     files.write_json(folder / "status.json", {"state": "starting", "epoch": -1, "errors": [], "time": time.time()})
     files.append_event(folder, "launched", by=os.getpid())
@@ -109,8 +107,8 @@ def _environment(settings: dict[str, Any]) -> dict[str, str]:
     threads = threads or max(1, len(os.sched_getaffinity(0)) // settings["workers"])
     return {
         **os.environ,
-        **_import_path(),
-        **told(),
+        **import_path(),
+        **search_path(),
         "OMP_NUM_THREADS": str(threads),
         **large_pages(os.environ),
         "GLOO_SOCKET_IFNAME": "lo",  # stays up whatever happens to the network, and nobody else reaches it
@@ -124,11 +122,6 @@ def _new_folder(root: Path, system: str) -> Path:
             return files.create(root, files.new_id(system))
         except FileExistsError:
             continue
-
-
-def _system_name(settings: dict[str, Any]) -> str:
-    system = settings["system"]
-    return str(system.get("name") or "run") if isinstance(system, dict) else str(system)
 
 
 def _start_guard(folder: Path, settings: dict[str, Any], fit: str) -> None:
@@ -168,12 +161,3 @@ def _collect(folder: Path, guard: subprocess.Popen[bytes]) -> None:
     if guard.stdin is not None:
         guard.stdin.close()
     _GUARDS.pop(folder, None)
-
-
-def _import_path() -> dict[str, str]:
-    """``PYTHONPATH`` with which the processes find this very package, installed or not."""
-    here = str(Path(__file__).resolve().parents[2])
-    if here in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
-        return {}
-    given = os.environ.get("PYTHONPATH", "")
-    return {} if here in given.split(os.pathsep) else {"PYTHONPATH": os.pathsep.join(filter(None, (here, given)))}

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from gnnqlab.launch.emulated import remove_leftovers
-from gnnqlab.run.run import runs
-from gnnqlab.run.strays import Stray, end_strays
+from gnnqlab.run.run import Stray, end_strays, runs
 
 __all__ = ["cleanup"]
 

@@ -165,7 +165,7 @@ def machine_lines(
     Args:
         past: folder of a run that it goes on from, and the epoch that it goes on with.
     """
-    run_id = new_id(config.system.name or "run")
+    run_id = new_id(config.system.name)
     commands = tuple(
         torchrun_command(config, nnodes, node, address, port, interface, run_id=run_id, root=root, past=past)
         for node in range(max(nnodes, 1))

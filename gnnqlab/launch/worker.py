@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from gnnqlab.atomic import replacing
-from gnnqlab.launch.entry import load, named
+from gnnqlab.launch.entry import follow, load, named
 from gnnqlab.launch.hosts import enter
-from gnnqlab.launch.search_path import follow
 from gnnqlab.run import processes
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.link import Link

@@ -20,6 +20,7 @@ import os
 import secrets
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,10 @@ __all__ = [
     "default_root",
     "new_id",
     "node_name",
+    "other_machines",
     "read_json",
     "tail",
+    "together",
     "write_json",
 ]
 
@@ -43,6 +46,7 @@ LIVE = ("starting", "running", "stalled")
 """Status of a run that is under way."""
 RESERVE = "reserve"
 """A file in ``tmp`` that gives its space back when the disk is full, so that the run can still say so."""
+_WORST_FIRST = ("failed", "stopped", "stalled", "starting", "running", "finished")
 _RESERVE_BYTES = 256 << 10
 _FREE_BYTES = 64 << 20
 """A run starts only with this much free space; records of a long run take a few MB."""
@@ -129,3 +133,25 @@ def tail(path: Path, limit: int = 2000) -> str:
     except OSError:
         return ""
     return text if size <= limit else text.partition("\n")[2]
+
+
+def other_machines(folder: Path) -> list[dict[str, Any]]:
+    """The last status of every machine of a run but the first."""
+    said = (read_json(path) for path in sorted(folder.glob("status-node*.json")))
+    return [status for status in said if status is not None and "state" in status]
+
+
+def together(said: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The status of a run: that of the machine which stands worst, of several a cause before its consequence.
+
+    Example:
+        >>> together([{"state": "finished"}, {"state": "running", "epoch": 3}])
+        {'state': 'running', 'epoch': 3}
+    """
+
+    def rank(status: dict[str, Any]) -> tuple[int, bool]:
+        state, errors = status["state"], status.get("errors") or [{}]
+        worst = _WORST_FIRST.index(state) if state in _WORST_FIRST else len(_WORST_FIRST)
+        return worst, bool(errors[0].get("consequence"))
+
+    return min(said, key=rank)

@@ -16,9 +16,7 @@ from gnnqlab.errors import WorkerFailed
 from gnnqlab.run import folder as files
 from gnnqlab.run import processes
 from gnnqlab.run.folder import LIVE
-from gnnqlab.run.machines import other_machines, together
 from gnnqlab.run.progress import Progress
-from gnnqlab.run.strays import end_strays
 from gnnqlab.run.trained import Trained
 from gnnqlab.run.verdict import WorkerError
 from gnnqlab.train.config.config_file import NAME as CONFIG
@@ -26,7 +24,7 @@ from gnnqlab.train.config.config_file import read_config
 from gnnqlab.train.heartbeat import HeartbeatReader, Pulse
 from gnnqlab.train.records.left import without_records
 
-__all__ = ["LIVE", "Run", "Runs", "runs"]
+__all__ = ["LIVE", "Run", "Runs", "Stray", "end_strays", "runs"]
 
 _POLL_S = 0.05
 _START_S = 20.0
@@ -240,9 +238,9 @@ class Run(Trained):
 
     def _status(self) -> dict[str, Any]:
         """The last word of all guards; ours where a guard has been killed, or where what it ended is not whole."""
-        others = other_machines(self.folder)
+        others = files.other_machines(self.folder)
         first = [] if others and not (self.folder / "status.json").exists() else [self._first_status()]
-        status = together([*first, *others])
+        status = files.together([*first, *others])
         if status["state"] == "starting" and any(pulse.epoch >= 0 for pulse in self._pulses()):
             # The guard looks a few times a second, later on a busy machine: the workers themselves know it first.
             return {**status, "state": "running"}
@@ -339,3 +337,31 @@ def runs(root: Path | str | None = None) -> Runs:
     """
     place = files.default_root() if root is None else Path(root).absolute()
     return Runs(Run(path.parent) for path in sorted(place.glob(f"*/{CONFIG}")) if path.is_file())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Stray:
+    """A process that outlived its run."""
+
+    run: str
+    """Name of the run."""
+    role: str
+    """``agent`` or ``rank R``."""
+    pid: int
+    """Its number."""
+
+
+def end_strays(folder: Path) -> list[Stray]:
+    """End processes of one run whose guard is gone; return what was found."""
+    strays: list[Stray] = []
+    for path in sorted(folder.glob("guard*.json")):
+        guard = files.read_json(path)
+        if guard is None or guard["place"] != processes.place() or processes.alive(*guard["guard"]):
+            continue
+        named = {"agent": guard["agent"], **{f"rank {rank}": it for rank, it in guard["workers"].items()}}
+        for role, (pid, start) in named.items():
+            if processes.alive(pid, start):
+                os.kill(pid, signal.SIGKILL)
+                strays.append(Stray(run=folder.name, role=role, pid=pid))
+        shutil.rmtree(folder / "tmp", ignore_errors=True)
+    return strays

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import gnnqlab as gq
-from gnnqlab.launch.search_path import VARIABLE, follow, told
+from gnnqlab.launch.entry import VARIABLE, follow, search_path
 from gnnqlab.nn.models import registry
 from gnnqlab.train.config.run_config import RunConfig
 from tests.slow_down import HANG_S
@@ -88,7 +88,7 @@ def test_modules_beside_a_script_and_a_registered_model_reach_the_workers(tmp_pa
 
 def test_workers_look_where_the_launching_process_does_and_in_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", ["", "mods", "/usr/lib/python3", "/late"])
-    said = told()
+    said = search_path()
     assert json.loads(said[VARIABLE]) == [os.getcwd(), f"{os.getcwd()}/mods", "/usr/lib/python3", "/late"]
     monkeypatch.setattr(sys, "path", ["/other", "/late", "/usr/lib/python3"])
     follow()

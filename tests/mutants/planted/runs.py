@@ -37,7 +37,7 @@ FAULTS = (
     ),
     Fault(
         name="a run stands as its best machine does",
-        file="run/machines.py",
+        file="run/folder.py",
         before="return min(said, key=rank)",
         after="return max(said, key=rank)",
         test="launch/test_run.py::test_the_status_of_a_run_is_that_of_all_its_machines",
@@ -45,7 +45,7 @@ FAULTS = (
     ),
     Fault(
         name="workers look first where they would anyway",
-        file="launch/search_path.py",
+        file="launch/entry.py",
         before="[*theirs, *(entry for entry in sys.path if entry not in theirs)]",
         after="[*(entry for entry in sys.path if entry not in theirs), *theirs]",
         test="launch/test_own_modules.py::test_workers_look_where_the_launching_process_does_and_in_its_order",
