@@ -185,7 +185,7 @@ class CellResults:
 
     def add(self, cell: Cell, result: RunResult | None, cause: str = "") -> None:
         """Append the result of a cell, or the cause of its failure."""
-        from gnnqlab.train.records.record import JsonLines
+        from gnnqlab.train.records.json_lines import JsonLines
 
         self._path.parent.mkdir(parents=True, exist_ok=True)
         line = {

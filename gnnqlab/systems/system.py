@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from gnnqlab.bits.policy import Bits, Fixed
 from gnnqlab.by_name import near
@@ -22,12 +22,36 @@ from gnnqlab.message.sampler import AllRows, Sampler
 from gnnqlab.partition.cut import Partitioner, on_hosts
 from gnnqlab.partition.edge_cut import METIS
 from gnnqlab.systems.parts import BY_DIRECTION, PARTS, check_part, part_from_json, part_to_json
-from gnnqlab.systems.said import Said
 
-__all__ = ["SYSTEMS", "System", "make_system", "register_system", "settings_for"]
+__all__ = ["SYSTEMS", "Said", "System", "make_system", "register_system", "settings_for"]
 
 _ANY_COLUMNS = 64
 """A codec has the variance of a row whatever its columns, or of none."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """A recipe by name, with the settings it was given; its defaults are its own affair.
+
+    Example:
+        >>> Said.from_json(Said("random-bits", {"among": (2, 8)}).to_json())
+        Said(name='random-bits', settings={'among': (2, 8)})
+    """
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any] | None:
+        """Return ``{"name": ..., its settings}``; ``None`` where a setting is nothing that JSON can hold."""
+        if not all(_is_plain(value) for value in self.settings.values()):
+            return None
+        return {"name": self.name, **self.settings}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Return what :meth:`to_json` wrote; lists become tuples."""
+        settings = {key: tuple(given) if isinstance(given, list) else given for key, given in value.items()}
+        return cls(str(settings.pop("name")), settings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,3 +261,9 @@ def settings_for(system: str, settings: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"system must be one of {sorted(SYSTEMS)}, got {system!r}{near(system, SYSTEMS)}")
     known = _names(SYSTEMS[system])
     return {name: value for name, value in settings.items() if name in known}
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return all(_is_plain(each) for each in value)
+    return value is None or isinstance(value, bool | int | float | str)

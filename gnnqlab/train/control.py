@@ -21,7 +21,7 @@ from gnnqlab.adaptive import Adaptive, State
 from gnnqlab.atomic import locked, write_text
 from gnnqlab.systems.parts import PARTS
 from gnnqlab.systems.system import System
-from gnnqlab.train.records.record import tell
+from gnnqlab.train.records.json_lines import tell
 
 __all__ = ["CHECKPOINT_NOW", "CONTROL", "Control", "steered", "write_control"]
 

@@ -15,7 +15,7 @@ from gnnqlab.bits.orchestrator import Orchestrated
 from gnnqlab.partition import Random, build_shard
 from gnnqlab.partition.shard import Shard
 from gnnqlab.seat import Seat
-from gnnqlab.train.records.overhead import coordination_figures
+from gnnqlab.train.records.record import coordination_figures
 from tests.graphs import random_graph
 
 

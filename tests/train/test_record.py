@@ -6,9 +6,9 @@ import json
 
 import gnnqlab as gq
 from gnnqlab.train.loop.clock import PARTS, PHASES
+from gnnqlab.train.records.json_lines import JsonLines
 from gnnqlab.train.records.record import (
     RECORD_COLUMNS,
-    JsonLines,
     read_assignments,
     read_links,
     read_records,

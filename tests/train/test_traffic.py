@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from gnnqlab.train.records import json_lines
-from gnnqlab.train.records.record import TRAFFIC_COLUMNS, JsonLines
+from gnnqlab.train.records.json_lines import JsonLines
+from gnnqlab.train.records.record import TRAFFIC_COLUMNS
 from gnnqlab.train.records.traffic import read_traffic
 from tests.cases import each
 

@@ -16,7 +16,7 @@ from gnnqlab.train.config.run_config import RunConfig
 from gnnqlab.train.control import CHECKPOINT_NOW, Control
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.loop.trainer import Trainer
-from gnnqlab.train.records.record import tell
+from gnnqlab.train.records.json_lines import tell
 
 if TYPE_CHECKING:
     from gnnqlab.partition.shard import Shard

@@ -11,9 +11,8 @@ from gnnqlab.message.codecs.entropy import without_codes
 from gnnqlab.message.transport.transport import TRANSPORTS
 from gnnqlab.nn.models.registry import ModelSettings, find_model, model_home, settings_from_json
 from gnnqlab.settings import NO_OPTION, POSITIVE, OneOf, Range, check
-from gnnqlab.systems.said import Said
 from gnnqlab.systems.settings import filled
-from gnnqlab.systems.system import SYSTEMS, System, make_system
+from gnnqlab.systems.system import SYSTEMS, Said, System, make_system
 from gnnqlab.train.link import MOST_HOSTS, parse_link
 from gnnqlab.train.link_prediction.settings import TaskSettings
 from gnnqlab.train.loop.reduction import GRADIENTS

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -21,7 +22,6 @@ from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.channels.wires import Wires
 from gnnqlab.nn.links import area_under_curve
 from gnnqlab.partition.link_share import LinkShare
-from gnnqlab.train.link_prediction.gathered import gathered, summed
 from gnnqlab.train.link_prediction.negatives import FIXED, against, draw_pool, place_in
 from gnnqlab.train.link_prediction.settings import TaskSettings
 from gnnqlab.train.loop.objective import Scores
@@ -162,11 +162,12 @@ class LinkObjective:
             positive = self._decoder(came.rows, links.source_rows, links.target_rows)
             places = self._against(self._fixed, links, 1, 0, FIXED).flatten()
             negative = self._decoder(came.rows, links.source_rows, came.shared[places])
-            positives, negatives = gathered(torch.stack([positive, negative]), distributed=distributed)
+            positives, negatives = _gathered(torch.stack([positive, negative]), distributed=distributed)
             none = self._counts[name] == 0
             found[name] = float("nan") if none else area_under_curve(positives, negatives)
             if name != "train":
-                total = summed(self._reciprocal_ranks(came.rows, came.shared, links, positive), distributed=distributed)
+                own = self._reciprocal_ranks(came.rows, came.shared, links, positive)
+                total = _summed(own, distributed=distributed)
                 also[f"{name}_mrr"] = float("nan") if none else total / self._counts[name]
         return Scores(train=found["train"], val=found["val"], test=found["test"], also=also)
 
@@ -196,3 +197,34 @@ class LinkObjective:
             ranks = 1 + (scores > mine).double().sum(1) + (scores == mine).double().sum(1) / 2
             total += float(ranks.reciprocal().sum())
         return total
+
+
+def _gathered(columns: Tensor, *, distributed: bool) -> Tensor:
+    """Return the columns of all workers one after another, ``(R, sum of n)``, the same on each, on the CPU.
+
+    Args:
+        columns: of this worker, float32 ``(R, n)``; n may differ from worker to worker.
+        distributed: whether there are others.
+    """
+    if not distributed:
+        return columns.cpu()
+    mine = columns.cpu() if dist.get_backend() == "gloo" else columns.contiguous()
+    size = torch.tensor([mine.shape[1]], device=mine.device)
+    sizes = [torch.zeros_like(size) for _ in range(dist.get_world_size())]
+    dist.all_gather(sizes, size)
+    most = max(int(each) for each in sizes)
+    padded = mine.new_zeros(mine.shape[0], most)
+    padded[:, : mine.shape[1]] = mine
+    parts = [torch.empty_like(padded) for _ in sizes]
+    dist.all_gather(parts, padded)
+    return torch.cat([part[:, : int(each)] for part, each in zip(parts, sizes, strict=True)], 1).cpu()
+
+
+def _summed(value: float, *, distributed: bool) -> float:
+    """Return the sum over workers, in float64."""
+    if not distributed:
+        return value
+    device = "cpu" if dist.get_backend() == "gloo" else torch.device("cuda", torch.cuda.current_device())
+    total = torch.tensor(value, dtype=torch.float64, device=device)
+    dist.all_reduce(total)
+    return float(total)

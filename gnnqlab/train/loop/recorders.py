@@ -16,8 +16,9 @@ from gnnqlab.train.loop.clock import Clock, summed
 from gnnqlab.train.loop.trainer import Trainer
 from gnnqlab.train.records.cached import Cached, in_record
 from gnnqlab.train.records.installed import save_tables
+from gnnqlab.train.records.json_lines import JsonLines
 from gnnqlab.train.records.observer_tables import write_tables
-from gnnqlab.train.records.record import JsonLines, traffic_rows
+from gnnqlab.train.records.record import traffic_rows
 from gnnqlab.train.records.recorder import EndedEpoch, Recorder
 
 __all__ = [

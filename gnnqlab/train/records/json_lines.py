@@ -1,18 +1,60 @@
-"""Reading files of JSON lines that another process appends to: whole, as they grow, or a line here and there."""
+"""Write files of JSON lines, and read those that another process appends to: whole, as they grow, or a few lines."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-__all__ = ["GrowingLines", "last_line", "lines_at", "parse_lines", "read_ends", "read_lines", "spread_lines"]
+__all__ = [
+    "GrowingLines",
+    "JsonLines",
+    "last_line",
+    "lines_at",
+    "parse_lines",
+    "read_ends",
+    "read_lines",
+    "spread_lines",
+    "tell",
+]
 
 _CHUNK = 1 << 20
 _TAIL = 1 << 12
+
+
+class JsonLines:
+    """An append-only file of JSON objects, one line and one write each; a full disk costs lines, not the run."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._torn = False
+        self._warned = False
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Append one object."""
+        line = (b"\n" if self._torn else b"") + json.dumps(record, separators=(",", ":")).encode() + b"\n"
+        try:
+            written = os.write(self._descriptor, line)
+        except OSError as error:
+            written = 0
+            if not self._warned:
+                print(f"records cannot be written ({error.strerror}); training goes on without them", flush=True)
+                self._warned = True
+        self._torn = written < len(line)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def tell(folder: Path, event: str, **fields: Any) -> None:
+    """Add one line to the ``events.jsonl`` of a run."""
+    lines = JsonLines(folder / "events.jsonl")
+    lines.write({"event": event, "time": time.time(), "monotonic_ns": time.monotonic_ns(), **fields})
+    lines.close()
 
 
 def parse_lines(text: bytes) -> list[dict[str, Any]]:

@@ -17,8 +17,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from gnnqlab.train.records.json_lines import read_lines
-from gnnqlab.train.records.record import JsonLines
+from gnnqlab.train.records.json_lines import JsonLines, read_lines
 from gnnqlab.train.records.recorder import Recorder
 from gnnqlab.train.records.standing import standing, watched
 

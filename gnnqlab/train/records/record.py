@@ -8,9 +8,7 @@ most one torn line, which readers skip.
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +18,6 @@ from gnnqlab.train.link import Link
 from gnnqlab.train.loop.scores import also_told, score_told
 from gnnqlab.train.records.json_lines import parse_lines, read_lines
 from gnnqlab.train.records.left import without_records
-from gnnqlab.train.records.overhead import coordination_figures
 from gnnqlab.train.records.pauses import epoch_seconds, mark, undisturbed
 
 if TYPE_CHECKING:
@@ -30,12 +27,11 @@ if TYPE_CHECKING:
     from gnnqlab.message.channels.incoming import Arrival
 
 __all__ = [
-    "JsonLines",
+    "coordination_figures",
     "read_assignments",
     "read_links",
     "read_records",
     "summarize",
-    "tell",
     "traffic_rows",
 ]
 
@@ -100,37 +96,6 @@ TRAFFIC_COLUMNS = (
 """Columns of ``run.traffic``; ``seconds`` is the time from the receiver's post until the whole message had come,
 ``round`` says which exchange of the layer and direction it was; ``entropy`` is that of the codes, in bits an
 element (:func:`gnnqlab.message.codecs.entropy.code_entropies`), NaN where they were not counted or are none."""
-
-
-class JsonLines:
-    """An append-only file of JSON objects, one line and one write each; a full disk costs lines, not the run."""
-
-    def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        self._torn = False
-        self._warned = False
-
-    def write(self, record: dict[str, Any]) -> None:
-        """Append one object."""
-        line = (b"\n" if self._torn else b"") + json.dumps(record, separators=(",", ":")).encode() + b"\n"
-        try:
-            written = os.write(self._descriptor, line)
-        except OSError as error:
-            written = 0
-            if not self._warned:
-                print(f"records cannot be written ({error.strerror}); training goes on without them", flush=True)
-                self._warned = True
-        self._torn = written < len(line)
-
-    def close(self) -> None:
-        os.close(self._descriptor)
-
-
-def tell(folder: Path, event: str, **fields: Any) -> None:
-    """Add one line to the ``events.jsonl`` of a run."""
-    lines = JsonLines(folder / "events.jsonl")
-    lines.write({"event": event, "time": time.time(), "monotonic_ns": time.monotonic_ns(), **fields})
-    lines.close()
 
 
 def traffic_rows(arrivals: Iterable[Arrival]) -> list[list[Any]]:
@@ -265,7 +230,8 @@ def summarize(folder: Path) -> dict[str, Any]:
     share of training time, and ``assign_cpu_s`` what one assignment takes of a processor in the background, in neither.
     Bytes are per epoch, all workers. The test score is that of the epoch with the best validation score.
 
-    A system that is coordinated as it trains also has ``extract_s`` and ``coordination_share`` (``overhead.py``).
+    A system that is coordinated as it trains also has ``extract_s`` and ``coordination_share``; see
+    :func:`coordination_figures`.
 
     Raises:
         ValueError: if ``config.json`` is none of a run.
@@ -364,6 +330,22 @@ def _assignments(folder: Path) -> dict[str, Any]:
         "gap": max(problem["gap"] for problem in lines[-1]["problems"]),
         "link_r_squared": min(link["r_squared"] for link in lines[-1]["links"]),
     }
+
+
+def coordination_figures(folder: Path, records: pd.DataFrame) -> dict[str, Any]:
+    """Return ``extract_s`` and ``coordination_share`` of a coordinated run; nothing of another.
+
+    The share is extraction and the ``assign_s`` of the worker that spent most, by the wall clock with extraction.
+    ``assign_s`` holds decisions, writing them down, looking up widths and laying messages out anew; what quantization
+    takes at these widths is not among it.
+    """
+    facts = _facts(folder)
+    if "extract_s" not in facts:
+        return {}
+    extract_s = facts["extract_s"] or 0.0
+    spent_s = float(records.groupby("rank")["assign_s"].sum().max())
+    whole_s = extract_s + float(records["time_s"].max())
+    return {"extract_s": facts["extract_s"], "coordination_share": (extract_s + spent_s) / whole_s if whole_s else 0.0}
 
 
 def _metric(folder: Path) -> str:

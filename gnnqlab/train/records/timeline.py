@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnnqlab.exchange.timeline import transfers
-from gnnqlab.train.records.json_lines import read_lines
-from gnnqlab.train.records.record import JsonLines
+from gnnqlab.train.records.json_lines import JsonLines, read_lines
 from gnnqlab.train.records.recorder import EndedEpoch, Recorder
 
 if TYPE_CHECKING:

@@ -141,7 +141,7 @@ FAULTS = (
     ),
     Fault(
         name="coordination of the mean worker",
-        file="train/records/overhead.py",
+        file="train/records/record.py",
         before='["assign_s"].sum().max())',
         after='["assign_s"].sum().mean())',
         test="train/test_overhead.py::test_the_share_is_that_of_the_worker_who_spent_most",
