@@ -112,29 +112,10 @@ class Bench:
             raise ValueError(f"a folder of kept tables needs the name of one, got --results {self.results}; add --keep")
         if self.keep is not None:
             expect_joinable(self.keep, folder=self.results or HERE)  # before hours of measuring, not after them
-        names = (
-            "link",
-            "comm_share",
-            "hosts",
-            "graph",
-            "hidden",
-            "epochs",
-            "seeds",
-            "first_seed",
-            "trainings",
-            "other",
-        )
-        options = {name: value for name in names if (value := getattr(self, name)) is not None}
+        given = {name: value for name in _SINGLE + _LISTS if (value := getattr(self, name)) is not None}
+        options = {name: tuple(value.split(",")) if name in _LISTS else value for name, value in given.items()}
         if self.workers is not None:
             options["workers"] = _numbers(self.workers)
-        if self.models is not None:
-            options["models"] = tuple(self.models.split(","))
-        if self.systems is not None:
-            options["systems"] = tuple(self.systems.split(","))
-        if self.parts is not None:
-            options["parts"] = tuple(self.parts.split(","))
-        if self.computes is not None:
-            options["computes"] = tuple(self.computes.split(","))
         result = benchmarks("registry").measure(self.name, repeats=self.repeats, **options)
         if not self.json:
             print(f"{result['machine']['processor']}, instruction set {result['machine']['instruction_set']}")
@@ -214,6 +195,10 @@ def benchmarks(module: str) -> Any:
         ) from None
 
 
+_SINGLE = ("link", "comm_share", "hosts", "graph", "hidden", "epochs", "seeds", "first_seed", "trainings", "other")
+"""Options that a measurement takes as they were given."""
+_LISTS = ("models", "systems", "parts", "computes")
+"""Options with commas, which a measurement takes as tuples."""
 _NOT_REPEATED = ("name", "keep", "results", "page", "readme", "trainings", "json")
 """Options that say where results go, not what is measured."""
 
