@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 # One thread a process: the tests start several workers on few cores, and sums keep their order.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -11,6 +14,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.chromium import browser  # noqa: F401  # a fixture of all tests
+
+if TYPE_CHECKING:
+    from gnnqlab.train.config.run_config import RunConfig
 
 settings.register_profile(
     "gnnqlab",
@@ -41,6 +47,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason="gpu: this machine has no CUDA device"))
+
+
+@pytest.fixture
+def made_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], RunConfig]:
+    """The configuration that a command line makes, found without a training."""
+    from gnnqlab.cli import main
+    from gnnqlab.cli.train import Train
+
+    seen: list[RunConfig] = []
+
+    def run(self: Train) -> None:
+        seen.append(self.configure(self.system, **self.recipe_settings(self.system)))
+
+    monkeypatch.setattr(Train, "run", run)
+
+    def parse(line: str) -> RunConfig:
+        main(shlex.split(line)[1:])
+        return seen.pop()
+
+    return parse
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

@@ -60,6 +60,11 @@ from tests.slow_down import HANG_S
         (["train", "--colour", "red"], "--colour red is no option of gnnqlab train; see gnnqlab train --help"),
         (["train", "--epoch", "3"], "--epoch 3 is no option of gnnqlab train; did you mean --epochs; see"),
         (["train", "--learning-rate=1"], "did you mean --lr; see gnnqlab train --help"),
+        (["train", "--resume", "nowhere"], "a run folder must hold config.json, got"),
+        (["train", "--resume", "x", "--lr", "0.1"], "goes on with the settings of its run, got ['--lr'] as well"),
+        (["train", "--resume", "x", "--port", "1"], "goes on with the settings of its run, got ['--port'] as well"),
+        (["train", "--resume", "x", "--nnodes", "2"], "launches on one machine, got --nnodes 2; add --print-command"),
+        (["train", "--resume", "x", "--nnodes", "2", "--print-command"], "a run folder must hold config.json, got"),
     ],
 )
 def test_a_mistake_is_one_line_and_code_2(words, text, capsys, tmp_path, monkeypatch):

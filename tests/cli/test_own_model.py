@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,12 @@ import pytest
 
 import gnnqlab as gq
 from gnnqlab.cli.line import main
-from gnnqlab.cli.train import Train
 from gnnqlab.nn.models import MODELS, ModelSettings, registry
 from gnnqlab.nn.models.registry import word_for
 from gnnqlab.train.config.command import command_of
+from gnnqlab.train.config.run_config import RunConfig
+
+MadeBy = Callable[[str], RunConfig]
 
 OWN = '''
 from dataclasses import dataclass
@@ -63,21 +65,11 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     sys.modules.pop(name, None)
 
 
-def trained(words: list[str], monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The configuration that a line makes."""
-    made: list[Any] = []
-    monkeypatch.setattr(
-        Train, "run", lambda self: made.append(self.configure(self.system, **self.recipe_settings(self.system))) or {}
-    )
-    main(["train", *words])
-    return made[0]
-
-
-def test_its_module_is_found_and_its_settings_are_options(own: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = trained(["--factor", "3", "--model", f"{own}:times_wider", "--hidden=4"], monkeypatch)
+def test_its_module_is_found_and_its_settings_are_options(own: str, made_by: MadeBy) -> None:
+    config = made_by(f"gnnqlab train --factor 3 --model {own}:times_wider --hidden=4")
     assert (config.model.name, config.model.factor, config.model.hidden) == ("times-wider", 3, 4)
     assert config.to_json()["model_home"]["builder"] == f"{own}:times_wider"
-    again = trained([f"--model={own}:plain", "--hidden", "4"], monkeypatch)
+    again = made_by(f"gnnqlab train --model={own}:plain --hidden 4")
     assert (again.model.name, again.model.norm) == ("plain", "layer")
 
 
@@ -88,14 +80,14 @@ def test_it_is_understood_wherever_a_model_is_named(own: str) -> None:
     assert len(bounds.frame) > 0
 
 
-def test_the_line_that_repeats_a_run_says_where_it_is(own: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_line_that_repeats_a_run_says_where_it_is(own: str, made_by: MadeBy) -> None:
     sys.path.insert(0, os.getcwd())
     own_models = {"times_wider": {"factor": 3}, "plain": {}, "at_the_end": {}}
     for model, settings in ((f"{own}:{name}", settings) for name, settings in own_models.items()):
         config = gq.configure("digits", model=model, **settings)
         line = command_of(config)
         assert line is not None and f"--model {model}" in line
-        assert trained(line.split()[2:], monkeypatch) == config
+        assert made_by(line) == config
 
 
 def test_there_is_no_line_for_what_only_this_process_knows(own: str) -> None:
@@ -187,13 +179,13 @@ def test_several_are_compared_and_one_goes_on(own: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_line_that_autotune_prints_trains_what_was_tuned(
-    own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    own: str, tmp_path: Path, made_by: MadeBy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shape = ["--model", f"{own}:times_wider", "--factor", "3", "--layers", "2", "--hidden", "4"]
     where = ["--graph", "sbm:60,3,6", "--trial-epochs", "8", "--confirm", "1", "--out", str(tmp_path)]
     main(["autotune", *shape, *where, "--json"])
     tuned = json.loads(capsys.readouterr().out.splitlines()[-1])
-    config = trained(tuned["command"].split()[2:], monkeypatch)
+    config = made_by(tuned["command"])
     model, bits = config.model, config.system.bits
     assert (model.name, model.factor, model.layers, model.hidden) == ("times-wider", 3, 2, 4)
     assert (bits.lam, bits.group_size, bits.period) == (tuned["lam"], tuned["group_size"], tuned["period"])

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gnnqlab.launch import Run, launch
+from gnnqlab.launch.emulated import available
 from gnnqlab.launch.guarded import STARTER
 from gnnqlab.run import processes
 from gnnqlab.train.config.run_config import LaunchSettings, RunConfig, TrainSettings
@@ -105,6 +106,14 @@ def _shared_memory(pid: int) -> set[Path]:
 def _cold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start each run as a user's is, from nothing: see `tests/warm.py`."""
     monkeypatch.delenv(STARTER, raising=False)
+
+
+@pytest.fixture(scope="session")
+def possible() -> None:
+    """Skip the tests where this machine cannot emulate hosts."""
+    reason = available()
+    if reason is not None:
+        pytest.skip(f"no emulated hosts: {reason}")
 
 
 @pytest.fixture

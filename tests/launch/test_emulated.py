@@ -24,13 +24,6 @@ from tests.slow_down import HANG_S, in_time
 needs_hosts = pytest.mark.usefixtures("possible")
 
 
-@pytest.fixture(scope="module")
-def possible() -> None:
-    reason = available()
-    if reason is not None:
-        pytest.skip(f"no emulated hosts: {reason}")
-
-
 def namespaces(pid: int) -> list[str]:
     """The namespaces that a process owns."""
     return sorted(path.name for path in Path("/run/netns").glob(f"gnnq-{pid}-*"))

@@ -17,7 +17,6 @@ import gnnqlab as gq
 from gnnqlab.errors import WorkerFailed
 from gnnqlab.lab.figures.frames import by_epoch
 from gnnqlab.launch import hosts
-from gnnqlab.launch.emulated import available
 from gnnqlab.launch.hosts import enter
 from gnnqlab.run import folder as files
 from gnnqlab.run import processes
@@ -25,13 +24,6 @@ from gnnqlab.run.run import Run
 from gnnqlab.train.link import Link
 from tests.launch.conftest import GONE_S, REPOSITORY, Bench, wait_until
 from tests.slow_down import HANG_S
-
-
-@pytest.fixture(scope="module")
-def possible() -> None:
-    reason = available()
-    if reason is not None:
-        pytest.skip(f"no emulated hosts: {reason}")
 
 
 def namespaces(run: Run) -> list[Path]:

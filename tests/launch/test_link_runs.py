@@ -14,12 +14,12 @@ from gnnqlab.lab.training.live_model import LiveModel
 from gnnqlab.lab.training.live_views import draw_live
 from gnnqlab.lab.training.report import write_report
 from gnnqlab.nn.links import area_under_curve
-from gnnqlab.run import folder as files
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.link_prediction.negatives import FIXED, against, draw_pool
 from gnnqlab.train.loop.fit import fit
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
+from tests.run.folders import run_folder
 
 EPOCHS, WORKERS, HIDDEN, POOL = 3, 2, 8, 12
 SYSTEMS = {
@@ -38,10 +38,7 @@ def made(root: Path, name: str, graph: gq.Graph, **settings: object) -> gq.Run:
     shape = {"layers": 2, "hidden": HIDDEN, "epochs": EPOCHS, "lr": 0.05, "seed": 3, "workers": WORKERS}
     task = {"task": "links", "val_share": 0.15, "test_share": 0.2, "pool": POOL, "ranked": 10}
     config = gq.configure(graph, partition="random", **{**shape, **task, **settings})
-    folder = files.create(root, name)
-    files.write_json(folder / "config.json", config.to_json())
-    files.write_json(folder / "status.json", {"state": "finished", "epoch": EPOCHS - 1, "errors": []})
-    return gq.Run(folder)
+    return run_folder(root, name, config)
 
 
 def train_all(rank: int, workers: int, root: str, names: list[str]) -> None:

@@ -17,6 +17,7 @@ from gnnqlab.run.progress import Progress
 from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.records.left import without_records
 from tests.launch.conftest import FAKE, REPOSITORY, Bench, config, wait_until
+from tests.run.folders import run_folder
 from tests.slow_down import HANG_S, in_time
 
 
@@ -131,10 +132,7 @@ def test_a_handle_needs_a_run_folder(tmp_path: Path) -> None:
 
 def made(root: Path, **status: object) -> Run:
     """A run folder without processes."""
-    folder = files.create(root, "20260101-000000-made-0000")
-    files.write_json(folder / "config.json", config(2).to_json())
-    files.write_json(folder / "status.json", {"state": "running", "epoch": 3, "errors": [], **status})
-    return Run(folder)
+    return run_folder(root, "20260101-000000-made-0000", config(2), **{"state": "running", "epoch": 3, **status})
 
 
 def test_a_run_that_never_got_its_guard_is_no_running_run(tmp_path: Path) -> None:

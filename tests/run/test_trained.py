@@ -19,6 +19,7 @@ from gnnqlab.train.heartbeat import Heartbeat
 from gnnqlab.train.loop.fit import fit
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
+from tests.run.folders import run_folder, wait_for
 from tests.slow_down import HANG_S
 
 EPOCHS = 3
@@ -34,10 +35,7 @@ CASES = {
 def made(root: Path, name: str, graph: gq.Graph | str, **settings: object) -> gq.Run:
     """The folder of a run that nothing has trained yet."""
     config = gq.configure(graph, **{"partition": "random", **SHAPE, **settings})
-    folder = files.create(root, name)
-    files.write_json(folder / "config.json", config.to_json())
-    files.write_json(folder / "status.json", {"state": "finished", "epoch": config.train.epochs - 1, "errors": []})
-    return gq.Run(folder)
+    return run_folder(root, name, config)
 
 
 def train(run: gq.Run, rank: int = 0) -> None:
@@ -202,10 +200,7 @@ def test_a_run_without_a_model_is_said_so(tmp_path: Path, state: str, checkpoint
 def test_a_run_that_is_stopped_has_a_model(tmp_path: Path) -> None:
     graph = random_graph(seed=10)
     run = gq.launch(graph, **{**SHAPE, "epochs": 1_000_000}, workers=2, out=tmp_path)
-    until = time.monotonic() + HANG_S
-    while run.status != "running" or run.epoch < 3:
-        assert time.monotonic() < until and run.status in ("starting", "running"), run.errors
-        time.sleep(0.01)
+    wait_for(run, lambda: run.status == "running" and run.epoch >= 3, what="the third epoch")
     with pytest.raises(RuntimeError, match="must have ended to have a model, got status running"):
         run.model()
     run.stop(timeout=HANG_S)

@@ -24,7 +24,6 @@ from gnnqlab.message.caches.cache import Unchanged
 from gnnqlab.nn import ModelSettings
 from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.partition import Random
-from gnnqlab.run import folder as files
 from gnnqlab.systems import SYSTEMS, System, make_system
 from gnnqlab.systems.parts import PARTS, part_from_json, part_to_json
 from gnnqlab.train.checkpoints.checkpoint import read_checkpoint
@@ -40,6 +39,7 @@ from tests.exchange.random_edges import EdgesAtRandom
 from tests.graphs import random_graph
 from tests.nn.test_law import one_process
 from tests.ranks import run_ranks
+from tests.run.folders import run_folder
 
 ASSIGNED = {"lam": 1.0, "when": "blocking"}
 """λ = 1 minds no seconds, and nobody knows after which epoch an assignment in the background is there."""
@@ -201,12 +201,10 @@ def fit_one(rank: int, workers: int, config, folder: Path) -> None:
 def prepared(root: Path, graph: str, workers: int) -> None:
     for name in candidates():
         for what in PARTINGS:
-            folder = files.create(root, f"{name}-{what}")
             config = configured(name, workers, graph, epochs=STOPPED if what == "stopped" else EPOCHS)
-            files.write_json(folder / "config.json", config.to_json())
-            files.write_json(folder / "status.json", {"state": "finished", "epoch": EPOCHS - 1, "errors": []})
+            run = run_folder(root, f"{name}-{what}", config, epoch=EPOCHS - 1)
             if what == "stopped":
-                (folder / CHECKPOINT_NOW).touch()
+                (run.folder / CHECKPOINT_NOW).touch()
 
 
 @pytest.mark.slow

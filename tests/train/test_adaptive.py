@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -28,6 +27,7 @@ from gnnqlab.train.loop.reduction import Slots, Summed
 from gnnqlab.train.loop.shared import Wanted
 from gnnqlab.train.loop.trainer import worker_trainer
 from tests.graphs import random_graph
+from tests.run.folders import wait_for
 from tests.slow_down import HANG_S
 from tests.train.agreeing import Agreeing
 
@@ -77,16 +77,11 @@ def test_a_part_of_ones_own_adapts_in_a_launched_run_and_goes_on_from_a_checkpoi
 def test_a_part_of_ones_own_is_steered(tmp_path):
     settings = {**SETTINGS, "epochs": 20_000, "evaluate_every": 0}
     with gq.launch("digits", system=system(until=1e6), **settings, out=tmp_path) as run:
-        until = time.monotonic() + HANG_S
-        while run.epoch < 2:
-            assert time.monotonic() < until and run.status in ("starting", "running"), run.errors
-            time.sleep(0.01)
+        wait_for(run, lambda: run.epoch >= 2, what="the second epoch")
         with pytest.raises(ValueError, match=r"while system 'agreeing' trains, \['step'\] can change, got \['until'\]"):
             run.control(until=1.0)
         assert run.control(step=1_000_000) == 1
-        while run.decisions.empty:
-            assert time.monotonic() < until and run.status == "running", run.errors
-            time.sleep(0.01)
+        wait_for(run, lambda: not run.decisions.empty, what="a decision")
         run.stop(timeout=HANG_S)
     told = next(event for event in run.events if event["event"] == "control")
     # In force from the epoch that is told: each of two workers then says a million and its rank.

@@ -24,6 +24,7 @@ from gnnqlab.train.checkpoints.checkpoint import (
 )
 from gnnqlab.train.checkpoints.state import Keeper, config_digest
 from gnnqlab.train.heartbeat import Heartbeat
+from tests.run.folders import run_folder, wait_for
 from tests.slow_down import HANG_S, wait_until
 
 
@@ -231,10 +232,7 @@ def test_decisions_go_on_too(tmp_path):
 def test_a_stopped_run_has_a_checkpoint_of_its_last_epoch(tmp_path):
     settings = {**SETTINGS, "epochs": 30_000, "checkpoint_every": 20_000, "evaluate_every": 0}
     run = gq.launch("digits", system="vanilla", **settings, out=tmp_path)
-    until = time.monotonic() + HANG_S
-    while run.status != "running" or run.epoch < 3:
-        assert time.monotonic() < until and run.status in ("starting", "running"), run.errors
-        time.sleep(0.01)
+    wait_for(run, lambda: run.status == "running" and run.epoch >= 3, what="the third epoch")
     reached = run.epoch
     run.stop(timeout=HANG_S)
     assert run.status == "stopped" and not (run.folder / "checkpoint-now").exists()
@@ -244,14 +242,12 @@ def test_a_stopped_run_has_a_checkpoint_of_its_last_epoch(tmp_path):
 def ended(root, epoch=None, **settings):
     """The folder of a run that has ended, without its training."""
     config = gq.configure("digits", epochs=2, hidden=16, workers=1, **settings)
-    folder = files.create(root, files.new_id("made"))
-    files.write_json(folder / "config.json", config.to_json())
-    files.write_json(folder / "status.json", {"state": "finished", "epoch": 1, "errors": []})
+    run = run_folder(root, files.new_id("made"), config)
     if epoch is not None:
-        (folder / "checkpoints").mkdir()
+        (run.folder / "checkpoints").mkdir()
         facts = {"config": config_digest(config)}
-        write_checkpoint(folder / "checkpoints" / f"epoch-{epoch:06d}.safetensors", Checkpoint(epoch, {}, facts))
-    return gq.Run(folder)
+        write_checkpoint(run.folder / "checkpoints" / f"epoch-{epoch:06d}.safetensors", Checkpoint(epoch, {}, facts))
+    return run
 
 
 def test_what_cannot_be_resumed_is_refused(tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import shlex
 
 import pytest
 
@@ -178,24 +177,6 @@ def test_presets_are_those_of_table_vi():
         assert train.weight_decay == {"gcnii": 5e-4, "dagnn": 5e-3}.get(name, 0.0)
     with pytest.raises(ValueError, match="SYLVIE Table VI, jknet, has presets for the graphs .'reddit'., got 'yelp'"):
         gq.preset("yelp", model="jknet", paper="sylvie")
-
-
-@pytest.fixture
-def made_by(monkeypatch):
-    """The configuration that the command line makes of a command."""
-    from gnnqlab import cli
-    from gnnqlab.cli.train import Train
-
-    seen = []
-    monkeypatch.setattr(
-        Train, "run", lambda self: seen.append(self.configure(self.system, **self.recipe_settings(self.system)))
-    )
-
-    def parse(command):
-        cli.main(shlex.split(command)[1:])
-        return seen.pop()
-
-    return parse
 
 
 def test_the_command_of_a_run_repeats_it(made_by):

@@ -20,6 +20,7 @@ from gnnqlab.train.loop.trainer import worker_trainer
 from tests.cases import each
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
+from tests.run.folders import wait_for
 from tests.slow_down import HANG_S
 
 
@@ -128,26 +129,24 @@ def test_all_ranks_change_a_fixed_width_at_the_same_epoch(tmp_path):
         assert sent[4:] == [4 * before for before in plain_sent[4:]]  # 8 bits for 2; 16 columns have no padding
 
 
+def told(run):
+    return [event for event in run.events if event["event"] == "control"]
+
+
 def test_a_launched_run_is_steered_and_says_so(tmp_path):
     # λ = 1 minds no seconds: until it is steered, rows that vary have 8 bits however slow the link is just now.
     settings = {"system": "adaqp", "lam": 1.0, "epochs": 20_000, "evaluate_every": 0, "hidden": 16}
     with gq.launch("digits", **settings, out=tmp_path) as run:
-        until = time.monotonic() + HANG_S
-        while run.epoch < 5:
-            assert time.monotonic() < until and run.status in ("starting", "running"), run.errors
-            time.sleep(0.01)
+        wait_for(run, lambda: run.epoch >= 5, what="the fifth epoch")
         assert run.control(lam=0.0, among=(2,), period=1000) == 1
         with pytest.raises(ValueError, match=r"lam must lie in \[0, 1\], got 2"):
             run.control(lam=2)
-        while not (told := [event for event in run.events if event["event"] == "control"]):
-            assert time.monotonic() < until and run.status in ("starting", "running"), run.errors
-            time.sleep(0.01)
-        changed = told[0]["epoch"]
-        while run.epoch < changed + 5:
-            assert time.monotonic() < until and run.status == "running", run.errors
-            time.sleep(0.01)
+        wait_for(run, lambda: told(run), what="the new settings")
+        changed = told(run)[0]["epoch"]
+        wait_for(run, lambda: run.epoch >= changed + 5, what="the epochs after the change")
         run.stop(timeout=HANG_S)
-    assert told[0]["version"] == 1 and told[0]["settings"] == {"lam": 0.0, "among": [2], "period": 1000}
+    [change] = told(run)
+    assert change["version"] == 1 and change["settings"] == {"lam": 0.0, "among": [2], "period": 1000}
     traffic = run.traffic
     # weighed after the epoch before ``changed``, solved beside it, in force after it, on both workers
     after = traffic[(traffic.epoch > changed) & (traffic.epoch < changed + 4)]
