@@ -13,7 +13,7 @@ import torch
 from torch.nn import functional
 
 from gnnqlab.exchange import AdaptivePipeline, Overlapped, Pipelined
-from gnnqlab.exchange.halo.boundary import Call
+from gnnqlab.exchange.halo.boundary import Boundary, LayerPlan
 from gnnqlab.exchange.hop import Drop
 from gnnqlab.kernels.noise import stream
 from gnnqlab.kernels.reference.noise import uniform16
@@ -195,23 +195,28 @@ def test_the_reference_tells_a_mask_of_the_receiver_from_one_of_the_owner():
 
 def mutated(rank, workers, graph, owner, fault):
     """Train with a fault planted in the masks of halo rows."""
-    rows, drops = Call.dropped, Call.drops_gradients
+    rows, opened = LayerPlan.dropped, Boundary.__init__
     if fault == "no mask on halo rows":
-        Call.dropped = lambda call, halo, sampled_in: halo
+        LayerPlan.dropped = lambda layer, halo, sampled_in: halo
     elif fault == "no mask on gradients":
-        calls = []
+        layers = []
 
-        def dropped(call, halo, sampled_in):
-            calls.append(call)
-            return rows(call, halo, sampled_in) if calls.count(call) == 1 else halo
+        def dropped(layer, halo, sampled_in):
+            layers.append(layer)
+            return rows(layer, halo, sampled_in) if layers.count(layer) == 1 else halo
 
-        Call.dropped = dropped
+        LayerPlan.dropped = dropped
     elif fault == "the owner's mask on gradients":
-        Call.drops_gradients = property(lambda call: False)
+
+        def open_boundary(boundary, *arguments, **settings):
+            opened(boundary, *arguments, **settings)
+            boundary.owners_drop = True
+
+        Boundary.__init__ = open_boundary
     try:
         return train(rank, workers, graph, owner, GCN, {"schedule": Pipelined()})
     finally:
-        Call.dropped, Call.drops_gradients = rows, drops
+        LayerPlan.dropped, Boundary.__init__ = rows, opened
 
 
 @each("fault", ["no mask on halo rows", "no mask on gradients", "the owner's mask on gradients"])

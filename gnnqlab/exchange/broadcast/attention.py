@@ -17,17 +17,19 @@ from torch import Tensor
 from gnnqlab.compute.kept import keep, kept
 from gnnqlab.exchange.broadcast.blocks import Look
 from gnnqlab.exchange.halo.attention import AttendBackward, AttendForward
-from gnnqlab.exchange.halo.boundary import Call
+from gnnqlab.exchange.halo.boundary import LayerPlan
 from gnnqlab.exchange.schedules.schedule import Came
 
 __all__ = ["Attend"]
 
 
 class _Forward(AttendForward):
-    def __init__(self, look: Look, call: Call, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float) -> None:
-        super().__init__(call, z, a_source, a_target, slope)
+    def __init__(
+        self, look: Look, layer: LayerPlan, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float
+    ) -> None:
+        super().__init__(layer, z, a_source, a_target, slope)
         self._look = look
-        self.halo = call.boundary.seen(z.new_empty(call.boundary.num_halo, *z.shape[1:]))
+        self.halo = layer.boundary.seen(z.new_empty(layer.boundary.num_halo, *z.shape[1:]))
 
     @property
     def rounds(self) -> int:  # type: ignore[override]
@@ -45,7 +47,7 @@ class _Forward(AttendForward):
         shard, block = self._look.blocks.shard, self._look.blocks.stages[round]
         if block != shard.row:
             first, last = (end - shard.block.numel() for end in shard.columns_of(block))
-            self.halo[first:last] = self.call.came(self._block).view(-1, *self.halo.shape[1:])
+            self.halo[first:last] = self.layer.count_rounded(self._block).view(-1, *self.halo.shape[1:])
         if round + 1 == self.rounds:
             super().dependent(round)
 
@@ -55,18 +57,18 @@ class Attend(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, z: Tensor, a_source: Tensor, a_target: Tensor, look: Look, call: Call, slope: float
+        ctx: Any, z: Tensor, a_source: Tensor, a_target: Tensor, look: Look, layer: LayerPlan, slope: float
     ) -> Tensor:
-        step = _Forward(look, call, z.contiguous(), a_source, a_target, slope)
-        call.schedule.run(step, call.place("forward"))
-        ctx.call, ctx.slope = call, slope
-        z, halo = call.products.operand(step.z), call.products.operand(step.halo)
+        step = _Forward(look, layer, z.contiguous(), a_source, a_target, slope)
+        layer.schedule.run(step, layer.places["forward"])
+        ctx.layer, ctx.slope = layer, slope
+        z, halo = layer.products.operand(step.z), layer.products.operand(step.halo)
         of_rows = (step.source, step.target, halo, step.halo_source, step.out, torch.cat(step.stats))
         keep(ctx, z, a_source, a_target, *of_rows)
         return step.out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        step = AttendBackward(ctx.call, ctx.slope, kept(ctx), gradients[0].contiguous(), None)
-        ctx.call.schedule.run(step, ctx.call.place("backward"))
+        step = AttendBackward(ctx.layer, ctx.slope, kept(ctx), gradients[0].contiguous(), None)
+        ctx.layer.schedule.run(step, ctx.layer.places["backward"])
         return step.out, step.d_a_source, step.d_a_target, None, None, None

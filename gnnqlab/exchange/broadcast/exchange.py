@@ -23,7 +23,7 @@ from gnnqlab.exchange.broadcast.attention import Attend
 from gnnqlab.exchange.broadcast.blocks import Blocks, Look
 from gnnqlab.exchange.broadcast.sums import Aggregate, Convolve
 from gnnqlab.exchange.formula import Looked, Moved, Sizes
-from gnnqlab.exchange.halo.boundary import Boundary, Call
+from gnnqlab.exchange.halo.boundary import Boundary, plan_layer
 from gnnqlab.exchange.hop import Hop
 from gnnqlab.exchange.protocol import ExchangePart
 from gnnqlab.exchange.schedules.schedule import Schedule, Synchronous, runner_of
@@ -158,8 +158,8 @@ class BroadcastExchange(Running):
         """
         self._refuse("attend needs all terms of a softmax on one worker")
         look = self._look(adjacency, hop, fixed_weights=False)
-        call = Call(self._boundary, adjacency, hop, look.schedule, look.products)
-        result: Tensor = Attend.apply(z, a_source, a_target, look, call, slope)
+        layer = plan_layer(self._boundary, adjacency, hop, look.schedule, look.products)
+        result: Tensor = Attend.apply(z, a_source, a_target, look, layer, slope)
         return result
 
     def extend(self, x: Tensor, hop: Hop) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor
 from gnnqlab.compute.gradients import rounded
 from gnnqlab.compute.kept import keep, kept
 from gnnqlab.compute.products import Operand
-from gnnqlab.exchange.halo.boundary import Call
+from gnnqlab.exchange.halo.boundary import LayerPlan
 from gnnqlab.exchange.halo.sampling import Sampling
 from gnnqlab.exchange.schedules.schedule import Came
 from gnnqlab.exchange.vertex_cut.attention_parts import attend_halves
@@ -40,11 +40,11 @@ def _weight(sampling: Sampling) -> float:
 class AttendForward:
     rounds, chained = 1, False
 
-    def __init__(self, call: Call, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float) -> None:
-        assert call.adjacency is not None
-        self.call, self.adjacency, self.z, self.slope = call, call.adjacency, z, slope
+    def __init__(self, layer: LayerPlan, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float) -> None:
+        assert layer.adjacency is not None
+        self.layer, self.adjacency, self.z, self.slope = layer, layer.adjacency, z, slope
         self.a_source = a_source
-        products = call.products
+        products = layer.products
         self._source_operand = products.of_logits.operand((z * a_source).sum(-1))
         self.source = products.of_logits.dense(self._source_operand)
         self.target = rounded(products, (z * a_target).sum(-1))
@@ -57,23 +57,23 @@ class AttendForward:
         pass
 
     def post(self, round: int) -> Incoming:
-        call, hop, z = self.call, self.call.hop, self.z.flatten(1)
-        halo = z.new_empty(call.boundary.sampling.num_rows(call.sample), z.shape[1])  # kept for the backward pass
-        call.boundary.see(halo)
-        channel, plan = call.boundary.channel(hop, "forward"), call.plan("forward", call.sample)
-        return channel.post(z, halo, epoch=hop.epoch, plan=plan, sampled_in=call.sample)
+        layer, hop, z = self.layer, self.layer.hop, self.z.flatten(1)
+        halo = z.new_empty(layer.boundary.sampling.num_rows(layer.sample), z.shape[1])  # kept for the backward pass
+        layer.boundary.see(halo)
+        channel, plan = layer.boundary.channel(hop, "forward"), layer.plan("forward", layer.sample)
+        return channel.post(z, halo, epoch=hop.epoch, plan=plan, sampled_in=layer.sample)
 
     def independent(self) -> None:
-        with self.call.part("central", "forward"):
-            self._rows(0, self.call.boundary.num_central)
+        with self.layer.part("central", "forward"):
+            self._rows(0, self.layer.boundary.num_central)
 
     def wait(self, round: int, came: Came) -> None:
-        halo, self.sampled_in = self.call.came(came.decode()), came.sampled_in
+        halo, self.sampled_in = self.layer.count_rounded(came.decode()), came.sampled_in
         self.halo = halo.view(halo.shape[0], *self.z.shape[1:])
 
     def dependent(self, round: int) -> None:
-        boundary = self.call.boundary
-        with self.call.part("marginal", "forward"):
+        boundary = self.layer.boundary
+        with self.layer.part("marginal", "forward"):
             if self.sampled_in is not None:
                 self._sampled(self.sampled_in)
                 return
@@ -83,18 +83,18 @@ class AttendForward:
     def halo_operand(self) -> Operand:
         """The rows that came, as products take them; made once."""
         if self._halo_operand is None:
-            products, boundary = self.call.products, self.call.boundary
+            products, boundary = self.layer.products, self.layer.boundary
             ids = boundary.halo_ids(self.sampled_in)
             self._halo_operand = products.halo(self.halo, products.operand(self.z), ids)
         return self._halo_operand
 
     def _halo_logits(self) -> Tensor:
         """Halves of the logits of the rows that came, rounded as their owners round them."""
-        logits, ids = self.call.products.of_logits, self.call.boundary.halo_ids(self.sampled_in)
+        logits, ids = self.layer.products.of_logits, self.layer.boundary.halo_ids(self.sampled_in)
         return logits.dense(logits.halo((self.halo * self.a_source).sum(-1), self._source_operand, ids))
 
     def _sampled(self, epoch: int) -> None:
-        boundary, products = self.call.boundary, self.call.products
+        boundary, products = self.layer.boundary, self.layer.products
         sampling, central = boundary.sampling, boundary.num_central
         if sampling.attention == "input":
             self.halo = self.halo * sampling.factor
@@ -111,7 +111,7 @@ class AttendForward:
         self.stats.append(stats)
 
     def _rows(self, first: int, last: int) -> None:
-        products, needs_halo = self.call.products, last > self.call.boundary.num_central
+        products, needs_halo = self.layer.products, last > self.layer.boundary.num_central
         halo = (self.halo_operand(), self.halo_source) if needs_halo else (None, None)
         _, stats = products.attend_rows(
             self.adjacency,
@@ -130,46 +130,46 @@ class AttendBackward:
     rounds, chained = 1, False
 
     def __init__(
-        self, call: Call, slope: float, saved: tuple[Operand, ...], gradient: Tensor, sampled_in: int | None
+        self, layer: LayerPlan, slope: float, saved: tuple[Operand, ...], gradient: Tensor, sampled_in: int | None
     ) -> None:
-        assert call.adjacency is not None
-        self.call, self.adjacency, self.slope, self.sampled_in = call, call.adjacency, slope, sampled_in
+        assert layer.adjacency is not None
+        self.layer, self.adjacency, self.slope, self.sampled_in = layer, layer.adjacency, slope, sampled_in
         self.z, self.a_source, self.a_target, self.source, target, self.halo, halo_source, out, stats = saved
-        products = call.products
+        products = layer.products
         self.halo_source, self.gradient = halo_source, products.operand(gradient)
         self.packed = pack_rows(target, stats, products.dense(self.gradient), products.dense(out))
-        shape = (call.adjacency.num_edges, self.source.shape[1])
+        shape = (layer.adjacency.num_edges, self.source.shape[1])
         self.edge_gradients = stats.new_empty(shape) if sampled_in is None else stats.new_zeros(shape)
         self.out = torch.empty_like(gradient)
 
     def prepare(self) -> None:
-        boundary = self.call.boundary
-        with self.call.part("marginal", "backward"):
+        boundary = self.layer.boundary
+        with self.layer.part("marginal", "backward"):
             if self.sampled_in is None:
                 columns = (boundary.num_owned, boundary.num_owned + boundary.num_halo)
                 self.halo_gradient, d_source = self._columns(self.halo, self.halo_source, columns)
             else:
                 self.halo_gradient, d_source = self._sampled(self.sampled_in)
             boundary.see(self.halo_gradient)
-            self.d_a_source = (d_source.unsqueeze(-1) * self.call.products.dense(self.halo)).sum(0)
+            self.d_a_source = (d_source.unsqueeze(-1) * self.layer.products.dense(self.halo)).sum(0)
             self.halo_gradient += d_source.unsqueeze(-1) * self.a_source
             if self.sampled_in is not None and boundary.sampling.attention == "input":
                 self.halo_gradient *= boundary.sampling.factor
 
     def post(self, round: int) -> Incoming:
-        call, hop = self.call, self.call.hop
-        plan, channel = call.plan("backward", self.sampled_in), call.boundary.channel(hop, "backward")
+        layer, hop = self.layer, self.layer.hop
+        plan, channel = layer.plan("backward", self.sampled_in), layer.boundary.channel(hop, "backward")
         gradient, size = self.halo_gradient.flatten(1), self.out.flatten(1).shape
         how: dict[str, Any] = {"plan": plan, "sampled_in": self.sampled_in, "still": True}  # nobody else has them
         return channel.post(gradient, size, epoch=hop.epoch, **how)
 
     def independent(self) -> None:
-        with self.call.part("central", "backward"):
-            d_z, d_source = self._columns(self.z, self.source, (0, self.call.boundary.num_owned))
+        with self.layer.part("central", "backward"):
+            d_z, d_source = self._columns(self.z, self.source, (0, self.layer.boundary.num_owned))
             d_target = segment_sum(self.adjacency, self.edge_gradients)
             if self.sampled_in is not None:
-                d_target[self.call.boundary.num_central :] += self.through_halo
-            z = self.call.products.dense(self.z)
+                d_target[self.layer.boundary.num_central :] += self.through_halo
+            z = self.layer.products.dense(self.z)
             self.d_a_source += (d_source.unsqueeze(-1) * z).sum(0)
             self.d_a_target = (d_target.unsqueeze(-1) * z).sum(0)
             torch.add(d_z, d_source.unsqueeze(-1) * self.a_source, out=self.out)
@@ -183,17 +183,17 @@ class AttendBackward:
         self.came.decode(self.out.flatten(1))
 
     def _sampled(self, epoch: int) -> tuple[Tensor, Tensor]:
-        boundary, sampling = self.call.boundary, self.call.boundary.sampling
+        boundary, sampling = self.layer.boundary, self.layer.boundary.sampling
         kept, central = sampling.kept(self.adjacency, epoch), boundary.num_central
         packed = self.packed[central:].clone()
         packed[:, _RECIPROCAL] *= _weight(sampling)
         edge_gradients = self.source.new_empty(kept.num_edges, self.source.shape[1])
-        gradients = self.call.products.attend_columns(
+        gradients = self.layer.products.attend_columns(
             kept,
             self.halo,
             self.halo_source,
             packed,
-            self.call.products.part(self.gradient, (central, boundary.num_owned)),
+            self.layer.products.part(self.gradient, (central, boundary.num_owned)),
             edge_gradients,
             columns=(0, kept.num_columns),
             slope=self.slope,
@@ -203,7 +203,7 @@ class AttendBackward:
         return gradients
 
     def _columns(self, values: Tensor, logits: Tensor, columns: tuple[int, int]) -> tuple[Tensor, Tensor]:
-        return self.call.products.attend_columns(
+        return self.layer.products.attend_columns(
             self.adjacency,
             values,
             logits,
@@ -216,15 +216,15 @@ class AttendBackward:
 
 
 class Attend(torch.autograd.Function):
-    """Attention, by the schedule of the call; see the head of this file."""
+    """Attention, by the schedule of the plan; see the head of this file."""
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, a_source: Tensor, a_target: Tensor, call: Call, slope: float) -> Tensor:
-        step = AttendForward(call, z.contiguous(), a_source, a_target, slope)
-        call.schedule.run(step, call.place("forward"))
-        ctx.call, ctx.slope, ctx.sampled_in = call, slope, step.sampled_in
-        products = call.products
-        z, ids = products.saved(products.operand(step.z)), call.boundary.halo_ids(step.sampled_in)
+    def forward(ctx: Any, z: Tensor, a_source: Tensor, a_target: Tensor, layer: LayerPlan, slope: float) -> Tensor:
+        step = AttendForward(layer, z.contiguous(), a_source, a_target, slope)
+        layer.schedule.run(step, layer.places["forward"])
+        ctx.layer, ctx.slope, ctx.sampled_in = layer, slope, step.sampled_in
+        products = layer.products
+        z, ids = products.saved(products.operand(step.z)), layer.boundary.halo_ids(step.sampled_in)
         halo = products.saved(step.halo_operand(), ids, like=z)
         out = products.saved(step.out)
         of_rows = (step.source, step.target, halo, step.halo_source, out, torch.cat(step.stats))
@@ -233,6 +233,6 @@ class Attend(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        step = AttendBackward(ctx.call, ctx.slope, kept(ctx), gradients[0].contiguous(), ctx.sampled_in)
-        ctx.call.schedule.run(step, ctx.call.place("backward"))
+        step = AttendBackward(ctx.layer, ctx.slope, kept(ctx), gradients[0].contiguous(), ctx.sampled_in)
+        ctx.layer.schedule.run(step, ctx.layer.places["backward"])
         return step.out, step.d_a_source, step.d_a_target, None, None

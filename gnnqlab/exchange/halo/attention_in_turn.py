@@ -20,7 +20,7 @@ from torch import Tensor
 
 from gnnqlab.compute.kept import keep, kept
 from gnnqlab.compute.products import Operand
-from gnnqlab.exchange.halo.boundary import Call
+from gnnqlab.exchange.halo.boundary import LayerPlan
 from gnnqlab.exchange.halo.turns import Turns
 from gnnqlab.exchange.schedules.schedule import Came
 from gnnqlab.exchange.vertex_cut.attention_parts import attended, finished, merged
@@ -36,10 +36,10 @@ PIECES = 8
 class _Forward:
     chained = False
 
-    def __init__(self, call: Call, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float) -> None:
-        assert call.adjacency is not None
-        self.call, self.adjacency, self.z, self.slope = call, call.adjacency, z, slope
-        self.turns, self.rounds = _turns(call), call.rounds
+    def __init__(self, layer: LayerPlan, z: Tensor, a_source: Tensor, a_target: Tensor, slope: float) -> None:
+        assert layer.adjacency is not None
+        self.layer, self.adjacency, self.z, self.slope = layer, layer.adjacency, z, slope
+        self.turns, self.rounds = _turns(layer), layer.rounds
         self.a_source = a_source
         self.source, self.target = (z * a_source).sum(-1), (z * a_target).sum(-1)
         self.out = torch.empty_like(z)
@@ -48,12 +48,12 @@ class _Forward:
         pass
 
     def post(self, round: int) -> Incoming:
-        return _fetched(self.call, self.z, round)
+        return _fetched(self.layer, self.z, round)
 
     def independent(self) -> None:
-        central, products = self.call.boundary.num_central, self.call.products
+        central, products = self.layer.boundary.num_central, self.layer.products
         values = products.operand(self.z)
-        with self.call.part("central", "forward"):
+        with self.layer.part("central", "forward"):
             _, self.central_stats = products.attend_rows(
                 self.adjacency,
                 values,
@@ -63,18 +63,18 @@ class _Forward:
                 rows=(0, central),
                 out=self.out[:central],
             )
-        with self.call.part("marginal", "forward"):
+        with self.layer.part("marginal", "forward"):
             owned = self.turns.owned(self.adjacency)
             target = self.target[central:]
             self.so_far = attended(owned, values, self.source, target, slope=self.slope, products=products)
 
     def wait(self, round: int, came: Came) -> None:
-        rows = self.call.came(came.decode())
+        rows = self.layer.count_rounded(came.decode())
         self.halo = rows.view(rows.shape[0], *self.z.shape[1:])
 
     def dependent(self, round: int) -> None:
-        central, products = self.call.boundary.num_central, self.call.products
-        with self.call.part("marginal", "forward"):
+        central, products = self.layer.boundary.num_central, self.layer.products
+        with self.layer.part("marginal", "forward"):
             block, target = self.turns.block(self.adjacency, round), self.target[central:]
             logits = _logits(self.halo, self.a_source)
             came = attended(block, self.halo, logits, target, slope=self.slope, products=products)
@@ -89,15 +89,15 @@ class _Forward:
 class _Backward:
     chained = False
 
-    def __init__(self, call: Call, slope: float, saved: tuple[Operand, ...], gradient: Tensor) -> None:
-        assert call.adjacency is not None
-        self.call, self.adjacency, self.slope = call, call.adjacency, slope
-        self.turns, self.rounds = _turns(call), call.rounds
+    def __init__(self, layer: LayerPlan, slope: float, saved: tuple[Operand, ...], gradient: Tensor) -> None:
+        assert layer.adjacency is not None
+        self.layer, self.adjacency, self.slope = layer, layer.adjacency, slope
+        self.turns, self.rounds = _turns(layer), layer.rounds
         self.z, self.values, self.a_source, self.a_target, self.source, target, out, stats = saved
-        products = call.products
+        products = layer.products
         self.gradient = products.operand(gradient)
         self.packed = pack_rows(target, stats, products.dense(self.gradient), out)
-        self.edge_gradients = out.new_empty(call.adjacency.num_edges, self.source.shape[1])
+        self.edge_gradients = out.new_empty(layer.adjacency.num_edges, self.source.shape[1])
         self.out = torch.empty_like(gradient)
         self._homes: deque[Incoming] = deque()
 
@@ -105,11 +105,11 @@ class _Backward:
         pass
 
     def post(self, round: int) -> Incoming:
-        return _fetched(self.call, self.z, round)
+        return _fetched(self.layer, self.z, round)
 
     def independent(self) -> None:
-        with self.call.part("central", "backward"):
-            d_z, d_source = self._columns(self.values, self.source, (0, self.call.boundary.num_owned))
+        with self.layer.part("central", "backward"):
+            d_z, d_source = self._columns(self.values, self.source, (0, self.layer.boundary.num_owned))
             self.d_a_source = (d_source.unsqueeze(-1) * self.z).sum(0)
             torch.add(d_z, d_source.unsqueeze(-1) * self.a_source, out=self.out)
 
@@ -118,17 +118,17 @@ class _Backward:
         self.halo = rows.view(rows.shape[0], *self.z.shape[1:])
 
     def dependent(self, round: int) -> None:
-        call, turn, first = self.call, self.turns[round], self.call.boundary.num_owned
-        with call.part("marginal", "backward"):
+        layer, turn, first = self.layer, self.turns[round], self.layer.boundary.num_owned
+        with layer.part("marginal", "backward"):
             for begin, stop in _pieces(turn.num_rows):
                 self._replace(self.halo[begin:stop], first + turn.first + begin)
         halo_gradient = self.halo
         del self.halo
-        plan, channel = turn.plans["backward"], call.boundary.channel(call.hop, "backward")
+        plan, channel = turn.plans["backward"], layer.boundary.channel(layer.hop, "backward")
         size, last = self.out.flatten(1).shape, round + 1 == self.rounds
-        most = call.schedule.depth
+        most = layer.schedule.depth
         self._land(most - 1)  # they have had this turn's products to travel in: their bytes are not needed twice
-        self._homes.append(channel.post(halo_gradient.flatten(1), size, epoch=call.hop.epoch, plan=plan))
+        self._homes.append(channel.post(halo_gradient.flatten(1), size, epoch=layer.hop.epoch, plan=plan))
         del halo_gradient  # what travels is a copy
         self._land(0 if last else most)
         if last:
@@ -143,18 +143,18 @@ class _Backward:
         """Put the gradients of some halo rows where the rows are; the first is that of a column of the matrix."""
         logits = (rows * self.a_source).sum(-1)
         gradient, d_source = self._columns(rows, logits, (column, column + rows.shape[0]))
-        self.call.boundary.see(gradient)
+        self.layer.boundary.see(gradient)
         self.d_a_source += (d_source.unsqueeze(-1) * rows).sum(0)
         torch.add(gradient, d_source.unsqueeze(-1) * self.a_source, out=rows)
 
     def _through_targets(self) -> None:
-        with self.call.part("marginal", "backward"):
+        with self.layer.part("marginal", "backward"):
             d_target = segment_sum(self.adjacency, self.edge_gradients)
             self.d_a_target = (d_target.unsqueeze(-1) * self.z).sum(0)
             self.out += d_target.unsqueeze(-1) * self.a_target
 
     def _columns(self, values: Operand, logits: Tensor, columns: tuple[int, int]) -> tuple[Tensor, Tensor]:
-        return self.call.products.attend_columns(
+        return self.layer.products.attend_columns(
             self.adjacency,
             values,
             logits,
@@ -180,30 +180,30 @@ def _logits(rows: Tensor, vector: Tensor) -> Tensor:
     return out
 
 
-def _turns(call: Call) -> Turns:
-    assert call.turns is not None, "attention in turn needs turns"
-    return call.turns
+def _turns(layer: LayerPlan) -> Turns:
+    assert layer.turns is not None, "attention in turn needs turns"
+    return layer.turns
 
 
-def _fetched(call: Call, z: Tensor, round: int) -> Incoming:
+def _fetched(layer: LayerPlan, z: Tensor, round: int) -> Incoming:
     """Post the fetch of a turn's rows: the same bytes forward and, in the same epoch, backward."""
-    turn, rows = _turns(call)[round], z.flatten(1)
-    halo, channel = call.boundary.turn_buffer(turn, rows), call.boundary.channel(call.hop, "forward")
-    return channel.post(rows, halo, epoch=call.hop.epoch, plan=turn.plans["forward"])
+    turn, rows = _turns(layer)[round], z.flatten(1)
+    halo, channel = layer.boundary.turn_buffer(turn, rows), layer.boundary.channel(layer.hop, "forward")
+    return channel.post(rows, halo, epoch=layer.hop.epoch, plan=turn.plans["forward"])
 
 
 class AttendInTurn(torch.autograd.Function):
     """Attention with the rows of one worker at a time; see the head of this file."""
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, a_source: Tensor, a_target: Tensor, call: Call, slope: float) -> Tensor:
-        step = _Forward(call, z.contiguous(), a_source, a_target, slope)
-        call.schedule.run(step, call.place("forward"))
-        ctx.call, ctx.slope = call, slope
+    def forward(ctx: Any, z: Tensor, a_source: Tensor, a_target: Tensor, layer: LayerPlan, slope: float) -> Tensor:
+        step = _Forward(layer, z.contiguous(), a_source, a_target, slope)
+        layer.schedule.run(step, layer.places["forward"])
+        ctx.layer, ctx.slope = layer, slope
         keep(
             ctx,
             step.z,
-            call.products.operand(step.z),
+            layer.products.operand(step.z),
             a_source,
             a_target,
             step.source,
@@ -215,6 +215,6 @@ class AttendInTurn(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        step = _Backward(ctx.call, ctx.slope, kept(ctx), gradients[0].contiguous())
-        ctx.call.schedule.run(step, ctx.call.place("backward"))
+        step = _Backward(ctx.layer, ctx.slope, kept(ctx), gradients[0].contiguous())
+        ctx.layer.schedule.run(step, ctx.layer.places["backward"])
         return step.out, step.d_a_source, step.d_a_target, None, None

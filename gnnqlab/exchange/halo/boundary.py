@@ -25,7 +25,7 @@ from gnnqlab.message.transport.ahead import Ahead
 from gnnqlab.partition.plan import Plan
 from gnnqlab.partition.shard import Shard
 
-__all__ = ["Boundary", "Call"]
+__all__ = ["Boundary", "LayerPlan", "plan_layer"]
 
 
 def _nobody(tensor: Tensor) -> None:
@@ -50,7 +50,7 @@ class Boundary:
         self.num_owned, self.num_central, self.num_halo = shard.num_owned, shard.num_central, shard.num_halo
         self.wires, self.timeline = wires, timeline
         self.owners_drop = lag == 0
-        """Whether a row's owner puts dropout's mask on its gradient, once all parts are there; see :class:`Call`."""
+        """Whether a row's owner applies dropout's mask to its gradient, once all parts are there; see `LayerPlan`."""
         self._lag = lag
         self._halo_ids = shard.halo.to(device)
         self._plans = {direction: shard.plan(direction, device) for direction in ("forward", "backward")}
@@ -96,20 +96,20 @@ class Boundary:
 
     def channel(self, hop: Hop, direction: str) -> Channel:
         """Return the channel of a hop and direction: outside training one of float32 rows, which counts nowhere."""
-        place, plan = Place(hop.layer, direction), self._plans[direction]
-        how: dict[str, Any] = {"launch": self.timeline.stages.after_launch, "keeps_buffers": self.turns is None}
-        if not hop.training:
-            if self._ahead is not None:
-                self._ahead.leave()
-            if place not in self._exact:
-                how["buffers"] = self._bytes
-                self._exact[place] = self.wires.exact_channel(place, plan, phases=self.timeline, **how)
-            return self._exact[place]
-        if place not in self._channels:
-            how |= {"buffers": None if self._lag else self._bytes, "ahead": self._ahead}
-            phases = partial(self.timeline, place=place)
-            self._channels[place] = self.wires.channel(place, plan, phases=phases, **how)
-        return self._channels[place]
+        place, opened = Place(hop.layer, direction), self._channels if hop.training else self._exact
+        if not hop.training and self._ahead is not None:
+            self._ahead.leave()
+        if place not in opened:
+            opened[place] = self._open(place, training=hop.training)
+        return opened[place]
+
+    def _open(self, place: Place, *, training: bool) -> Channel:
+        plan, stages = self._plans[place.direction], self.timeline.stages
+        how: dict[str, Any] = {"launch": stages.after_launch, "keeps_buffers": self.turns is None}
+        if not training:
+            return self.wires.exact_channel(place, plan, phases=self.timeline, buffers=self._bytes, **how)
+        how |= {"buffers": None if self._lag else self._bytes, "ahead": self._ahead}
+        return self.wires.channel(place, plan, phases=partial(self.timeline, place=place), **how)
 
     def halo_buffer(self, layer: int, like: Tensor, buffer: int, sampled_in: int | None) -> Tensor:
         """Return a buffer for the halo rows of a layer, ``(H, D)``, or as many rows as an epoch's sample has.
@@ -118,13 +118,13 @@ class Boundary:
         of its own; where no row outlives its step, layers of the same width share one. Under a sampler whole halos,
         those of evaluation, are not kept: they would outweigh the others.
         """
-        num_rows, columns = self.sampling.num_rows(sampled_in), like.shape[1]
-        codec = self.wires.codec_of("forward")
+        num_rows, columns = self.num_halo if sampled_in is None else self.sampling.num_rows(sampled_in), like.shape[1]
         if self.sampling.active and sampled_in is None:
-            return self.seen(codec.rows(num_rows, columns, like.device))
+            return self.seen(self.wires.codec_of("forward").rows(num_rows, columns, like.device))
         key = (layer, columns, buffer) if self._lag else (0, columns, 0)
         if key not in self._halos or self._halos[key].shape[0] < num_rows:
             spare = num_rows // 16 if self.sampling.active else 0  # the next sample may be larger
+            codec = self.wires.codec_of("forward")
             self._halos[key] = self.seen(codec.rows(num_rows + spare, columns, like.device))
         return self._halos[key][:num_rows]
 
@@ -151,7 +151,7 @@ class Boundary:
         """The halo buffers that are kept from epoch to epoch, those of static rows included."""
         return [*self._halos.values(), *self._static.values()]
 
-    def kept_halo(self, layer: int, x: Tensor, epoch: int) -> Tensor:
+    def halo_sent_once(self, layer: int, x: Tensor, epoch: int) -> Tensor:
         """Return the halo rows of a static input; they travel once, in full."""
         if layer not in self._static:
             halo = self.seen(x.new_empty(self.num_halo, x.shape[1]))
@@ -169,70 +169,74 @@ class Boundary:
             channel.forget()
 
 
-@dataclass(frozen=True, eq=False)
-class Call:
-    """One look at neighbours: the arguments of its steps that are not tensors.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LayerPlan:
+    """One aggregation: everything that its steps need except tensors, resolved once when it begins.
 
-    Where receivers keep rows over epochs, these travel as they were before dropout, and who sums them puts this epoch's
-    mask on. Backward, a schedule of older rows sends what this epoch's mask leaves of a halo row's gradient, as PipeGCN
-    does. A cache holds gradients as they are before the mask, which changes in every epoch where they may not: there
-    the owner puts it on their sum.
+    Where receivers keep rows over epochs, these are sent as they were before dropout, and the worker that sums them
+    applies this epoch's mask. Backward, a schedule of older rows sends what this epoch's mask leaves of a halo row's
+    gradient, as PipeGCN does. A cache holds gradients as they are before the mask, which changes in every epoch where
+    they may not: there the owner applies it to their sum.
     """
 
     boundary: Boundary
     adjacency: Adjacency | None
-    """``(N, N + H)``, central rows first; ``None`` where rows are only wanted, not multiplied."""
+    """``(N, N + H)``, central rows first; ``None`` where rows are received but not multiplied."""
     hop: Hop
     schedule: Runner
     """Runs its steps."""
     products: Products
     """Run its products."""
-
-    @property
-    def kept(self) -> bool:
-        """Whether these rows travel once in the whole run."""
-        return self.hop.static and self.adjacency is not None and self.boundary.wires.keep_static
-
-    @property
-    def turns(self) -> Turns | None:
-        """Whose rows come when; ``None``: those of all come at once."""
-        return None if self.kept else self.boundary.turns
-
-    @property
-    def rounds(self) -> int:
-        """How many exchanges a look at neighbours takes."""
-        return 1 if self.turns is None else len(self.turns)
-
-    @property
-    def sample(self) -> int | None:
-        """Epoch whose sample travels; ``None``: all rows do."""
-        sampled = self.hop.training and not self.kept and self.boundary.sampling.active
-        return self.hop.epoch if sampled else None
-
-    @property
-    def drops_gradients(self) -> bool:
-        """Whether the gradients of halo rows leave with this epoch's dropout mask on them."""
-        return self.hop.drop is not None and not self.boundary.owners_drop
+    sent_once: bool
+    """Whether these rows are sent once in the whole run."""
+    turns: Turns | None
+    """The owners' rows one after another; ``None``: those of all owners together."""
+    rounds: int
+    """Number of exchanges."""
+    sample: int | None
+    """Epoch whose sample of rows is sent; ``None``: all rows."""
+    drops_gradients: bool
+    """Whether the gradients of halo rows are sent with this epoch's dropout mask applied."""
+    places: dict[str, Place]
+    """By direction, the exchange key of its first round."""
 
     def dropped(self, halo: Tensor, sampled_in: int | None) -> Tensor:
-        """Return halo rows, or their gradients, with this epoch's dropout mask on them."""
+        """Return halo rows, or their gradients, with this epoch's dropout mask applied."""
         drop = self.hop.drop
         return halo if drop is None else drop.rows(halo, self.boundary.halo_ids(sampled_in))
 
-    def came(self, rows: Tensor) -> Tensor:
-        """Return rows that came and are to be multiplied, after telling the products if they were rounded."""
-        if self.hop.training and not self.kept and self.boundary.wires.rounds("forward"):
+    def count_rounded(self, rows: Tensor) -> Tensor:
+        """Return received rows that are multiplied next; report them to the products if a codec rounded them."""
+        if self.hop.training and not self.sent_once and self.boundary.wires.rounds("forward"):
             self.products.again(rows.numel())
         return rows
 
-    def place(self, direction: str) -> Place:
-        """Return the place of its steps in a direction."""
-        return Place(self.hop.layer, direction)
-
     def part(self, what: str, direction: str) -> AbstractContextManager[object]:
-        """Run a part of a step; unseen outside training."""
-        return self.boundary.timeline(what, self.place(direction) if self.hop.training else None)
+        """Open a part of a step on the timeline; it is not recorded outside training."""
+        return self.boundary.timeline(what, self.places[direction] if self.hop.training else None)
 
     def plan(self, direction: str, sampled_in: int | None) -> Plan | None:
-        """Return the rows of an epoch's sample, which are all that a halo then holds; ``None``: all rows."""
+        """Return the plan with the rows of an epoch's sample, the only rows that a halo then holds; ``None``: all."""
         return None if sampled_in is None else self.boundary.sampling.plan(direction, sampled_in)
+
+
+def plan_layer(
+    boundary: Boundary, adjacency: Adjacency | None, hop: Hop, schedule: Runner, products: Products
+) -> LayerPlan:
+    """Resolve what one aggregation sends, in how many rounds, and who applies dropout."""
+    sent_once = hop.static and adjacency is not None and boundary.wires.keep_static
+    turns = None if sent_once else boundary.turns
+    sampled = hop.training and not sent_once and boundary.sampling.active
+    return LayerPlan(
+        boundary=boundary,
+        adjacency=adjacency,
+        hop=hop,
+        schedule=schedule,
+        products=products.exact if hop.exact else products,
+        sent_once=sent_once,
+        turns=turns,
+        rounds=1 if turns is None else len(turns.turns),
+        sample=hop.epoch if sampled else None,
+        drops_gradients=hop.drop is not None and not boundary.owners_drop,
+        places={direction: Place(hop.layer, direction) for direction in ("forward", "backward")},
+    )

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gnnqlab.compute.kept import keep, kept
 from gnnqlab.compute.products import Operand, Products
-from gnnqlab.exchange.halo.boundary import Call
+from gnnqlab.exchange.halo.boundary import LayerPlan
 from gnnqlab.exchange.halo.sums import SumBackward, SumForward
 
 __all__ = ["Convolve"]
@@ -26,32 +26,32 @@ __all__ = ["Convolve"]
 class _Forward(SumForward):
     def __init__(
         self,
-        call: Call,
+        layer: LayerPlan,
         x: Tensor,
         before: Tensor | None,
         weight: Tensor,
         bias: Tensor,
         self_weight: Tensor | None,
     ) -> None:
-        super().__init__(call, x, before)
+        super().__init__(layer, x, before)
         self._weight, self._bias, self._self_weight = weight, bias, self_weight
         self.y = self.out.new_empty(x.shape[0], weight.shape[1])
 
     def independent(self) -> None:
         super().independent()
-        if self.call.products.by_rows:
-            self._project("central", 0, self.call.boundary.num_central)
+        if self.layer.products.by_rows:
+            self._project("central", 0, self.layer.boundary.num_central)
 
     def dependent(self, round: int) -> None:
         super().dependent(round)
         if round + 1 < self.rounds:
             return
-        first = self.call.boundary.num_central if self.call.products.by_rows else 0
-        self._project("marginal", first, self.call.boundary.num_owned)
+        first = self.layer.boundary.num_central if self.layer.products.by_rows else 0
+        self._project("marginal", first, self.layer.boundary.num_owned)
 
     def _project(self, what: str, first: int, last: int) -> None:
-        products, rows, y = self.call.products, (first, last), self.y[first:last]
-        with self.call.part(what, "forward"):
+        products, rows, y = self.layer.products, (first, last), self.y[first:last]
+        with self.layer.part(what, "forward"):
             sums = products.part(products.operand(self.out, rows), rows)
             products.addmm(self._bias, sums, products.weight(self._weight), out=y)
             if self._self_weight is not None:
@@ -60,31 +60,31 @@ class _Forward(SumForward):
 
 
 class _Backward(SumBackward):
-    def __init__(self, call: Call, gradient: Tensor, sampled_in: int | None, saved: tuple[Operand, ...]) -> None:
+    def __init__(self, layer: LayerPlan, gradient: Tensor, sampled_in: int | None, saved: tuple[Operand, ...]) -> None:
         self._sums, self._weight, self._self_weight, self._x = saved
-        super().__init__(call, gradient.new_empty(self._sums.shape), sampled_in)
+        super().__init__(layer, gradient.new_empty(self._sums.shape), sampled_in)
         self._y_gradient = gradient
 
     def prepare(self) -> None:
-        with self.call.part("marginal", "backward"):
-            first = self.call.boundary.num_central if self.call.products.by_rows else 0
-            self._sums_gradient(first, self.call.boundary.num_owned)
+        with self.layer.part("marginal", "backward"):
+            first = self.layer.boundary.num_central if self.layer.products.by_rows else 0
+            self._sums_gradient(first, self.layer.boundary.num_owned)
         super().prepare()
 
     def independent(self) -> None:
-        if self.call.products.by_rows:
-            with self.call.part("central", "backward"):
-                self._sums_gradient(0, self.call.boundary.num_central)
+        if self.layer.products.by_rows:
+            with self.layer.part("central", "backward"):
+                self._sums_gradient(0, self.layer.boundary.num_central)
         super().independent()
-        products = self.call.products
-        with self.call.part("central", "backward"):
+        products = self.layer.products
+        with self.layer.part("central", "backward"):
             if self._self_weight is not None:
                 gradient = products.operand(self._y_gradient)
                 products.addmm(self.out, gradient, self._self_weight, transposed="b", out=self.out)
             self.of_weights = of_weights(products, self._y_gradient, self._sums, self._x)
 
     def _sums_gradient(self, first: int, last: int) -> None:
-        products, rows = self.call.products, (first, last)
+        products, rows = self.layer.products, (first, last)
         y_gradient = products.part(products.operand(self._y_gradient), rows)
         products.mm(y_gradient, self._weight, transposed="b", out=self.gradient[first:last])
         self._gradient = products.operand(self.gradient, rows)
@@ -103,12 +103,12 @@ def of_weights(
 
 
 def _projected(
-    call: Call, sums: Tensor, weight: Tensor, bias: Tensor, x: Tensor | None, self_weight: Tensor | None
+    layer: LayerPlan, sums: Tensor, weight: Tensor, bias: Tensor, x: Tensor | None, self_weight: Tensor | None
 ) -> Tensor:
     """Return the products of sums that were kept, by the same blocks of rows."""
-    y, products = sums.new_empty(sums.shape[0], weight.shape[1]), call.products
-    central = call.boundary.num_central if products.by_rows else 0
-    for block in (slice(0, central), slice(central, call.boundary.num_owned)):
+    y, products = sums.new_empty(sums.shape[0], weight.shape[1]), layer.products
+    central = layer.boundary.num_central if products.by_rows else 0
+    for block in (slice(0, central), slice(central, layer.boundary.num_owned)):
         products.addmm(bias, sums[block], weight, out=y[block])
         if x is not None and self_weight is not None:
             products.addmm(y[block], x[block], self_weight, out=y[block])
@@ -116,7 +116,7 @@ def _projected(
 
 
 class Convolve(torch.autograd.Function):
-    """The whole convolution, by the schedule of the call; see the head of this file."""
+    """The whole convolution, by the schedule of the plan; see the head of this file."""
 
     @staticmethod
     def forward(
@@ -126,29 +126,29 @@ class Convolve(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor,
         self_weight: Tensor | None,
-        call: Call,
+        layer: LayerPlan,
     ) -> Tensor:
-        step = _Forward(call, x, before, weight, bias, self_weight)
-        call.schedule.run(step, call.place("forward"))
-        ctx.call, ctx.sampled_in = call, step.sampled_in
-        products, with_self = call.products, self_weight is not None
+        step = _Forward(layer, x, before, weight, bias, self_weight)
+        layer.schedule.run(step, layer.places["forward"])
+        ctx.layer, ctx.sampled_in = layer, step.sampled_in
+        products, with_self = layer.products, self_weight is not None
         sums = products.saved(products.operand(step.out))
         of_self = (products.weight(self_weight), products.saved(products.operand(x))) if with_self else (None, None)
         keep(ctx, sums, products.weight(weight), *of_self)
-        if call.hop.remakes is not None:
+        if layer.hop.remakes is not None:
             step.said()
             own = x if with_self else None
             if own is not None:
-                call.hop.remakes.fix(own)
-            call.hop.remakes.made(step.y, partial(_projected, call), step.out, weight, bias, own, self_weight)
+                layer.hop.remakes.fix(own)
+            layer.hop.remakes.made(step.y, partial(_projected, layer), step.out, weight, bias, own, self_weight)
         return step.y
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         gradient, saved = gradients[0].contiguous(), kept(ctx)
         if not ctx.needs_input_grad[0]:  # raw features: nobody needs the gradients of their halo rows
-            with ctx.call.boundary.timeline("central"):  # of no exchange, so of no place
-                return None, None, *of_weights(ctx.call.products, gradient, saved[0], saved[3]), None
-        step = _Backward(ctx.call, gradient, ctx.sampled_in, saved)
-        ctx.call.schedule.run(step, ctx.call.place("backward"))
+            with ctx.layer.boundary.timeline("central"):  # of no exchange, so of no place
+                return None, None, *of_weights(ctx.layer.products, gradient, saved[0], saved[3]), None
+        step = _Backward(ctx.layer, gradient, ctx.sampled_in, saved)
+        ctx.layer.schedule.run(step, ctx.layer.places["backward"])
         return step.out, step.home, *step.of_weights, None

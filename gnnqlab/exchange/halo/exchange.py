@@ -17,7 +17,7 @@ from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.exchange.formula import Looked, Moved, Sizes
 from gnnqlab.exchange.halo.attention import Attend
 from gnnqlab.exchange.halo.attention_in_turn import AttendInTurn
-from gnnqlab.exchange.halo.boundary import Boundary, Call
+from gnnqlab.exchange.halo.boundary import Boundary, LayerPlan, plan_layer
 from gnnqlab.exchange.halo.convolution import Convolve
 from gnnqlab.exchange.halo.extension import Extend
 from gnnqlab.exchange.halo.sums import Aggregate
@@ -119,7 +119,7 @@ class HaloExchange(Running):
         Returns:
             float32 ``(N, D)``.
         """
-        result: Tensor = Aggregate.apply(hop.own(x), _before(x, hop), self._call(adjacency, hop))
+        result: Tensor = Aggregate.apply(hop.own(x), _before(x, hop), self._plan(adjacency, hop))
         return result
 
     def convolve(
@@ -134,8 +134,8 @@ class HaloExchange(Running):
         Returns:
             float32 ``(N, O)``.
         """
-        call = self._call(adjacency, hop)
-        result: Tensor = Convolve.apply(hop.own(x), _before(x, hop), weight, bias, self_weight, call)
+        layer = self._plan(adjacency, hop)
+        result: Tensor = Convolve.apply(hop.own(x), _before(x, hop), weight, bias, self_weight, layer)
         return result
 
     def attend(
@@ -156,9 +156,9 @@ class HaloExchange(Running):
         Returns:
             float32 ``(N, K, F)``.
         """
-        call = self._call(adjacency, hop, fixed_weights=False)
-        attend = Attend if call.turns is None else AttendInTurn
-        result: Tensor = attend.apply(z, a_source, a_target, call, slope)
+        layer = self._plan(adjacency, hop, fixed_weights=False)
+        attend = Attend if layer.turns is None else AttendInTurn
+        result: Tensor = attend.apply(z, a_source, a_target, layer, slope)
         return result
 
     def extend(self, x: Tensor, hop: Hop) -> Tensor:
@@ -180,7 +180,7 @@ class HaloExchange(Running):
                 f"extend moves the rows of this epoch, got a schedule whose rows are {self.lag} epoch(s) old; call "
                 "aggregate or attend, or choose schedule Synchronous() or Overlapped()"
             )
-        result: Tensor = Extend.apply(x, self._call(None, hop))
+        result: Tensor = Extend.apply(x, self._plan(None, hop))
         return result
 
     def release(self) -> None:
@@ -195,11 +195,11 @@ class HaloExchange(Running):
         """Let every row travel next time, whatever receivers hold; all workers between the same two epochs."""
         self.boundary.forget()
 
-    def _call(self, adjacency: Adjacency | None, hop: Hop, *, fixed_weights: bool = True) -> Call:
+    def _plan(self, adjacency: Adjacency | None, hop: Hop, *, fixed_weights: bool = True) -> LayerPlan:
         if hop.training and adjacency is not None and fixed_weights:
             self.adjacencies[hop.layer] = adjacency
         schedule = self.schedule if hop.training or self.in_turn else Synchronous()
-        return Call(self.boundary, adjacency, hop, schedule, self.products.exact if hop.exact else self.products)
+        return plan_layer(self.boundary, adjacency, hop, schedule, self.products)
 
 
 def _before(x: Tensor, hop: Hop) -> Tensor | None:

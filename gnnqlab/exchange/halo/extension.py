@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnqlab.exchange.halo.boundary import Call
+from gnnqlab.exchange.halo.boundary import LayerPlan
 
 __all__ = ["Extend"]
 
@@ -16,13 +16,13 @@ class Extend(torch.autograd.Function):
     """``[x; halo(x)]``; under a sampler halo rows are those that were kept, divided by p, and zeros."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, call: Call) -> Tensor:
-        ctx.call = call
-        boundary, hop, sample = call.boundary, call.hop, call.sample
+    def forward(ctx: Any, x: Tensor, layer: LayerPlan) -> Tensor:
+        ctx.layer = layer
+        boundary, hop, sample = layer.boundary, layer.hop, layer.sample
         out = x.new_empty(boundary.num_owned + boundary.num_halo, x.shape[1])
         halo = out[boundary.num_owned :]
         into = halo if sample is None else x.new_empty(boundary.sampling.num_rows(sample), x.shape[1])
-        channel, plan = boundary.channel(hop, "forward"), call.plan("forward", sample)
+        channel, plan = boundary.channel(hop, "forward"), layer.plan("forward", sample)
         came = channel.post(x, into, epoch=hop.epoch, plan=plan, sampled_in=sample)
         out[: boundary.num_owned] = x
         came.decode()
@@ -32,13 +32,13 @@ class Extend(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        call: Call = ctx.call
-        boundary, hop, sample = call.boundary, call.hop, call.sample
+        layer: LayerPlan = ctx.layer
+        boundary, hop, sample = layer.boundary, layer.hop, layer.sample
         gradient = gradients[0]
         out = gradient[: boundary.num_owned].clone()
         halo = gradient[boundary.num_owned :].contiguous()
         if sample is not None:
             halo = halo[boundary.sampling.rows(sample)].mul_(boundary.sampling.factor)
-        channel, plan = boundary.channel(hop, "backward"), call.plan("backward", sample)
+        channel, plan = boundary.channel(hop, "backward"), layer.plan("backward", sample)
         came = channel.post(halo, out, epoch=hop.epoch, plan=plan, sampled_in=sample, still=True)
         return came.decode(), None

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gnnqlab.compute.products import Operand
-from gnnqlab.exchange.halo.boundary import Call
+from gnnqlab.exchange.halo.boundary import LayerPlan
 from gnnqlab.exchange.halo.turns import Turn
 from gnnqlab.exchange.schedules.schedule import Came
 from gnnqlab.message.channels.incoming import Incoming
@@ -30,20 +30,20 @@ class SumForward:
     """``y = A [x; halo]``; under a sampler the halo, and the columns of A, are those kept, which weigh 1/p as much.
 
     Args:
-        call: which look at neighbours this is.
+        layer: the plan of this aggregation.
         x: what is summed of owned rows.
         before: what travels of them, if that is not x: rows before dropout.
     """
 
     chained = False
 
-    def __init__(self, call: Call, x: Tensor, before: Tensor | None = None) -> None:
-        assert call.adjacency is not None
-        self.call, self.x, self.adjacency = call, x, call.adjacency
-        self.rounds = call.rounds
+    def __init__(self, layer: LayerPlan, x: Tensor, before: Tensor | None = None) -> None:
+        assert layer.adjacency is not None
+        self.layer, self.x, self.adjacency = layer, x, layer.adjacency
+        self.rounds = layer.rounds
         self._travels = x if before is None else before
         sums = torch.float32 if x.dtype == torch.bfloat16 else x.dtype
-        self.out = x.new_empty(call.boundary.num_owned, x.shape[1], dtype=sums)
+        self.out = x.new_empty(layer.boundary.num_owned, x.shape[1], dtype=sums)
         self.sampled_in: int | None = None
         """Epoch whose sample the halo rows in use are."""
 
@@ -51,47 +51,47 @@ class SumForward:
         pass
 
     def post(self, round: int) -> Came:
-        call, hop, sample = self.call, self.call.hop, self.call.sample
-        if call.kept:
-            return Kept(call.boundary.kept_halo(hop.layer, self._travels, hop.epoch))
-        channel = call.boundary.channel(hop, "forward")
-        if call.turns is not None:
-            turn = call.turns[round]
-            halo = call.boundary.turn_buffer(turn, self.x)
+        layer, hop, sample = self.layer, self.layer.hop, self.layer.sample
+        if layer.sent_once:
+            return Kept(layer.boundary.halo_sent_once(hop.layer, self._travels, hop.epoch))
+        channel = layer.boundary.channel(hop, "forward")
+        if layer.turns is not None:
+            turn = layer.turns[round]
+            halo = layer.boundary.turn_buffer(turn, self.x)
             return channel.post(channel.taken(self._travels), halo, epoch=hop.epoch, plan=turn.plans["forward"])
         buffer = hop.epoch % 2 if hop.training else _EXACT
-        halo, plan = call.boundary.halo_buffer(hop.layer, self.x, buffer, sample), call.plan("forward", sample)
+        halo, plan = layer.boundary.halo_buffer(hop.layer, self.x, buffer, sample), layer.plan("forward", sample)
         return channel.post(channel.taken(self._travels), halo, epoch=hop.epoch, plan=plan, sampled_in=sample)
 
     def independent(self) -> None:
-        call, boundary, products = self.call, self.call.boundary, self.call.products
+        layer, boundary, products = self.layer, self.layer.boundary, self.layer.products
         central = boundary.num_central
-        with call.part("central", "forward"):
+        with layer.part("central", "forward"):
             products.spmm(self.adjacency, products.operand(self.x), rows=(0, central), out=self.out[:central])
-        if call.sample is not None:
-            with call.part("marginal", "forward"):
+        if layer.sample is not None:
+            with layer.part("marginal", "forward"):
                 owned = boundary.sampling.owned(self.adjacency)
                 products.spmm(owned, products.operand(self.x), out=self.out[central:])
-                boundary.sampling.kept(self.adjacency, call.sample)  # made while its rows are under way
-        elif call.turns is not None:
-            with call.part("marginal", "forward"):
-                owned = call.turns.owned(self.adjacency)
+                boundary.sampling.kept(self.adjacency, layer.sample)  # made while its rows are under way
+        elif layer.turns is not None:
+            with layer.part("marginal", "forward"):
+                owned = layer.turns.owned(self.adjacency)
                 products.spmm(owned, products.operand(self.x), out=self.out[central:])
 
     def wait(self, round: int, came: Came) -> None:
-        self.halo, self.sampled_in = self.call.came(came.decode()), came.sampled_in
+        self.halo, self.sampled_in = self.layer.count_rounded(came.decode()), came.sampled_in
 
     def dependent(self, round: int) -> None:
-        boundary, products = self.call.boundary, self.call.products
-        if self.call.turns is not None:
-            with self.call.part("marginal", "forward"):
-                block = self.call.turns.block(self.adjacency, round)
+        boundary, products = self.layer.boundary, self.layer.products
+        if self.layer.turns is not None:
+            with self.layer.part("marginal", "forward"):
+                block = self.layer.turns.block(self.adjacency, round)
                 products.spmm(block, self.halo, out=self.out[boundary.num_central :], accumulate=True)
             del self.halo  # the next one takes its memory
             return
         rows, out = (boundary.num_central, boundary.num_owned), self.out[boundary.num_central :]
-        with self.call.part("marginal", "forward"):
-            halo = self.call.dropped(self.halo, self.sampled_in)
+        with self.layer.part("marginal", "forward"):
+            halo = self.layer.dropped(self.halo, self.sampled_in)
             if self.sampled_in is None:
                 x = products.operand(self.x)
                 halo = products.halo(halo, x, boundary.halo_ids(None))
@@ -102,9 +102,9 @@ class SumForward:
 
     def said(self) -> None:
         """Say how the sums are made again, if somebody does that and no row of others is in them."""
-        remakes = self.call.hop.remakes
-        if remakes is not None and self.call.boundary.num_halo == 0:
-            remakes.summed(self.out, partial(self.call.products.spmm, self.adjacency), self.x)
+        remakes = self.layer.hop.remakes
+        if remakes is not None and self.layer.boundary.num_halo == 0:
+            remakes.summed(self.out, partial(self.layer.products.spmm, self.adjacency), self.x)
 
 
 class SumBackward:
@@ -115,20 +115,20 @@ class SumBackward:
 
     chained = False
 
-    def __init__(self, call: Call, gradient: Tensor, sampled_in: int | None) -> None:
-        assert call.adjacency is not None
-        self.call, self.gradient, self.sampled_in = call, gradient, sampled_in
-        self.rounds = call.rounds
-        self.adjacency = call.adjacency
-        self.out = gradient.new_empty(call.boundary.num_owned, gradient.shape[1])
+    def __init__(self, layer: LayerPlan, gradient: Tensor, sampled_in: int | None) -> None:
+        assert layer.adjacency is not None
+        self.layer, self.gradient, self.sampled_in = layer, gradient, sampled_in
+        self.rounds = layer.rounds
+        self.adjacency = layer.adjacency
+        self.out = gradient.new_empty(layer.boundary.num_owned, gradient.shape[1])
         self.home: Tensor | None = None
 
     def prepare(self) -> None:
-        call, boundary, products = self.call, self.call.boundary, self.call.products
-        if call.turns is not None:
+        layer, boundary, products = self.layer, self.layer.boundary, self.layer.products
+        if layer.turns is not None:
             return
-        self.halo_gradient = boundary.halo_buffer(call.hop.layer, self.gradient, _HALO_GRADIENTS, self.sampled_in)
-        with call.part("marginal", "backward"):
+        self.halo_gradient = boundary.halo_buffer(layer.hop.layer, self.gradient, _HALO_GRADIENTS, self.sampled_in)
+        with layer.part("marginal", "backward"):
             if self.sampled_in is None:
                 rows = (boundary.num_owned, boundary.num_owned + boundary.num_halo)
                 products.spmm(self.adjacency, self._operand(), rows=rows, transposed=True, out=self.halo_gradient)
@@ -136,30 +136,30 @@ class SumBackward:
                 kept = boundary.sampling.kept(self.adjacency, self.sampled_in)
                 marginal = products.part(self._operand(), (boundary.num_central, boundary.num_owned))
                 products.spmm(kept, marginal, transposed=True, out=self.halo_gradient)
-            if call.drops_gradients:
-                self.halo_gradient = call.dropped(self.halo_gradient, self.sampled_in)
+            if layer.drops_gradients:
+                self.halo_gradient = layer.dropped(self.halo_gradient, self.sampled_in)
 
     def post(self, round: int) -> Incoming:
-        call, hop = self.call, self.call.hop
-        plan, channel = call.plan("backward", self.sampled_in), call.boundary.channel(hop, "backward")
-        if call.turns is not None:
-            turn = call.turns[round]
+        layer, hop = self.layer, self.layer.hop
+        plan, channel = layer.plan("backward", self.sampled_in), layer.boundary.channel(hop, "backward")
+        if layer.turns is not None:
+            turn = layer.turns[round]
             gradient = self._gradient_of(turn)
             return channel.post(gradient, self.out.shape, epoch=hop.epoch, plan=turn.plans["backward"])
-        how: dict[str, Any] = {"plan": plan, "sampled_in": self.sampled_in, "still": call.boundary.still}
+        how: dict[str, Any] = {"plan": plan, "sampled_in": self.sampled_in, "still": layer.boundary.still}
         return channel.post(self.halo_gradient, self.out.shape, epoch=hop.epoch, **how)
 
     def independent(self) -> None:
-        with self.call.part("central", "backward"):
-            rows = (0, self.call.boundary.num_owned)
-            self.call.products.spmm(self.adjacency, self._operand(), rows=rows, transposed=True, out=self.out)
+        with self.layer.part("central", "backward"):
+            rows = (0, self.layer.boundary.num_owned)
+            self.layer.products.spmm(self.adjacency, self._operand(), rows=rows, transposed=True, out=self.out)
 
     def wait(self, round: int, came: Came) -> None:
         came.wait()
         self.came = came
 
     def dependent(self, round: int) -> None:
-        if self.call.drops_gradients:
+        if self.layer.drops_gradients:
             self.home = self.came.decode(torch.zeros_like(self.out))
         else:
             self.came.decode(self.out)
@@ -167,14 +167,14 @@ class SumBackward:
 
     def _gradient_of(self, turn: Turn) -> Tensor:
         """Return the gradients of the halo rows of a turn, ``(H_k, D)``."""
-        boundary, products = self.call.boundary, self.call.products
+        boundary, products = self.layer.boundary, self.layer.products
         out, first = boundary.turn_buffer(turn, self.gradient), boundary.num_owned
-        with self.call.part("marginal", "backward"):
+        with self.layer.part("marginal", "backward"):
             rows = (first + turn.first, first + turn.stop)
             return products.spmm(self.adjacency, self._operand(), rows=rows, transposed=True, out=out)
 
     def _operand(self) -> Operand:
-        return self.call.products.operand(self.gradient)
+        return self.layer.products.operand(self.gradient)
 
 
 class Kept:
@@ -193,18 +193,18 @@ class Kept:
 
 
 class Aggregate(torch.autograd.Function):
-    """``A [x; halo(x)]``, by the schedule of the call."""
+    """``A [x; halo(x)]``, by the schedule of the plan."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, before: Tensor | None, call: Call) -> Tensor:
-        step = SumForward(call, x, before)
-        call.schedule.run(step, call.place("forward"))
-        ctx.call, ctx.sampled_in = call, step.sampled_in
+    def forward(ctx: Any, x: Tensor, before: Tensor | None, layer: LayerPlan) -> Tensor:
+        step = SumForward(layer, x, before)
+        layer.schedule.run(step, layer.places["forward"])
+        ctx.layer, ctx.sampled_in = layer, step.sampled_in
         step.said()
         return step.out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        step = SumBackward(ctx.call, gradients[0].contiguous(), ctx.sampled_in)
-        ctx.call.schedule.run(step, ctx.call.place("backward"))
+        step = SumBackward(ctx.layer, gradients[0].contiguous(), ctx.sampled_in)
+        ctx.layer.schedule.run(step, ctx.layer.places["backward"])
         return step.out, step.home, None
