@@ -26,13 +26,11 @@ from torch import Tensor
 
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.compute.prepared import PreparedProducts
-from gnnqlab.compute.products import Compute, Operand, Products, Range, widened
+from gnnqlab.compute.products import Compute, Operand, Products, Range, turned, widened
 from gnnqlab.kernels.dense.dense import bfloat16_mm
 from gnnqlab.kernels.rowwise import nodewise
 from gnnqlab.kernels.rowwise.nodewise import Mask, Norm
-from gnnqlab.kernels.sparse import attention
 from gnnqlab.kernels.sparse.adjacency import Adjacency
-from gnnqlab.kernels.sparse.aggregate import spmm
 
 __all__ = ["BFloat16Products", "BFloat16Rows"]
 
@@ -82,77 +80,24 @@ class BFloat16Products(PreparedProducts):
         values: Tensor = operand.float()
         return values
 
-    def mm(
-        self,
-        a: Operand,
-        b: Operand,
-        *,
-        transposed: str = "",
-        out: Tensor | None = None,
-    ) -> Tensor:
-        return bfloat16_mm(*_factors(a, b, transposed), out=out)
-
-    def addmm(
-        self,
-        base: Tensor,
-        a: Operand,
-        b: Operand,
-        *,
-        transposed: str = "",
-        out: Tensor | None = None,
-    ) -> Tensor:
-        a, b = _factors(a, b, transposed)
+    def _product(self, base: Tensor | None, a: Operand, b: Operand, transposed: str, out: Tensor | None) -> Tensor:
+        a, b = turned(a.bfloat16(), b.bfloat16(), transposed)
+        if base is None:
+            return bfloat16_mm(a, b, out=out)
         if out is None:
             out = torch.empty((a.shape[0], b.shape[1]), device=a.device)
         if out is not base:
             out.copy_(base)
         return bfloat16_mm(a, b, out=out, accumulate=True)
 
-    def spmm(
-        self,
-        adjacency: Adjacency,
-        x: Operand,
-        halo: Operand | None = None,
-        *,
-        rows: Range | None = None,
-        transposed: bool = False,
-        out: Tensor | None = None,
-        accumulate: bool = False,
-    ) -> Tensor:
-        halo = None if halo is None else halo.bfloat16()
-        return spmm(adjacency, x.bfloat16(), halo, rows=rows, transposed=transposed, out=out, accumulate=accumulate)
+    def _sources(
+        self, adjacency: Adjacency, x: Operand, halo: Operand | None, rows: Range | None, transposed: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        return x.bfloat16(), None if halo is None else halo.bfloat16()
 
-    def attend_rows(
-        self,
-        adjacency: Adjacency,
-        values: Operand,
-        source_logits: Tensor,
-        target_logits: Tensor,
-        halo_values: Operand | None = None,
-        halo_logits: Tensor | None = None,
-        *,
-        slope: float = 0.2,
-        rows: Range | None = None,
-        out: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        halo = None if halo_values is None else _rounded(halo_values)
-        operands = (_rounded(values), source_logits, target_logits, halo, halo_logits)
-        return attention.attend_rows(adjacency, *operands, slope=slope, rows=rows, out=out)
-
-    def attend_columns(
-        self,
-        adjacency: Adjacency,
-        values: Operand,
-        source_logits: Tensor,
-        packed: Tensor,
-        gradient: Operand,
-        edge_gradients: Tensor,
-        *,
-        columns: Range,
-        slope: float = 0.2,
-    ) -> tuple[Tensor, Tensor]:
-        operands = (_rounded(values), source_logits, packed, _rounded(gradient), edge_gradients)
-        return attention.attend_columns(adjacency, *operands, columns=columns, slope=slope)
+    def _values(self, operand: Operand) -> Tensor:
+        rounded: Tensor = operand.bfloat16().float()  # the kernels of attention take float32 rows alone
+        return rounded
 
     def _prepare(self, x: Tensor) -> Operand:
         return x.to(torch.bfloat16, memory_format=torch.contiguous_format)
@@ -162,14 +107,3 @@ class BFloat16Products(PreparedProducts):
 
     def _fill(self, operand: Operand, x: Tensor, rows: Range) -> None:
         operand[rows[0] : rows[1]].copy_(x[rows[0] : rows[1]])
-
-
-def _factors(a: Operand, b: Operand, transposed: str) -> tuple[Tensor, Tensor]:
-    a, b = a.bfloat16(), b.bfloat16()
-    return a.t() if transposed == "a" else a, b.t() if transposed == "b" else b
-
-
-def _rounded(values: Operand) -> Tensor:
-    """Values as the kernels of attention take them, which know float32 rows alone."""
-    widened: Tensor = values.bfloat16().float()
-    return widened

@@ -147,25 +147,17 @@ class ExactProducts(PlainProducts):
         tensor: Tensor = operand
         return tensor
 
-    def mm(self, a: Operand, b: Operand, *, transposed: str = "", out: Tensor | None = None) -> Tensor:
-        if isinstance(a, PackedRows) and a.projected and transposed == "a":  # lifted once multiplied: fewer rows
+    def _product(self, base: Tensor | None, a: Operand, b: Operand, transposed: str, out: Tensor | None) -> Tensor:
+        if base is None and isinstance(a, PackedRows) and a.projected and transposed == "a":
+            # Projected rows are lifted once they are multiplied: fewer rows then.
             return torch.mm(a.projection(), torch.mm(a.rows().t(), self.dense(b)), out=out)
-        return super().mm(self.dense(a), self.dense(b), transposed=transposed, out=out)
+        return super()._product(base, a, b, transposed, out)
 
-    def attend_columns(
-        self,
-        adjacency: Adjacency,
-        values: Operand,
-        source_logits: Tensor,
-        packed: Tensor,
-        gradient: Operand,
-        edge_gradients: Tensor,
-        *,
-        columns: Range,
-        slope: float = 0.2,
-    ) -> tuple[Tensor, Tensor]:
-        operands = (self.dense(values), source_logits, packed, gradient, edge_gradients)
-        return super().attend_columns(adjacency, *operands, columns=columns, slope=slope)
+    def _factor(self, operand: Operand) -> Tensor:
+        return self.dense(operand)
+
+    def _values(self, operand: Operand) -> Tensor:
+        return self.dense(operand)
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         if not self._packs:

@@ -47,7 +47,6 @@ from gnnqlab.kernels.codec.quantize import SCALES, WIDTHS, Noise, check_bits, qu
 from gnnqlab.kernels.dense.code_rows import QuantizedRows
 from gnnqlab.kernels.dense.int8_mm import MOST_TERMS, int8_mm, int8_mm_scaled, int8_mm_transposed
 from gnnqlab.kernels.noise import stream
-from gnnqlab.kernels.sparse import aggregate as sparse
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.kernels.sparse.int8_edges import int8_attend_columns, int8_attend_rows, quantized_sum
 
@@ -131,6 +130,8 @@ class QuantizedProducts(EdgeProducts):
         >>> products.linear(torch.tensor([[127.0, 2.0]]), torch.ones(2, 1)).item()
         129.0
     """
+
+    _attend_rows, _attend_columns = staticmethod(int8_attend_rows), staticmethod(int8_attend_columns)
 
     def __init__(self, settings: Int8Products = Int8Products()) -> None:
         super().__init__()
@@ -234,71 +235,27 @@ class QuantizedProducts(EdgeProducts):
         values: Tensor = operand.codes * operand.scales.unsqueeze(1)
         return values.view(operand.shape)
 
-    def mm(self, a: Operand, b: Operand, *, transposed: str = "", out: Tensor | None = None) -> Tensor:
-        a, b = self._codes(a), self._codes(b)
-        if transposed == "a":
-            return self._over_rows(a, b, out, accumulate=False)
-        return self._over_columns(a, b, transposed == "b", None, out, accumulate=False)
-
-    def addmm(self, base: Tensor, a: Operand, b: Operand, *, transposed: str = "", out: Tensor | None = None) -> Tensor:
-        a, b = self._codes(a), self._codes(b)
-        if base.dim() == 1 and transposed != "a":
-            return self._over_columns(a, b, transposed == "b", base, out, accumulate=False)
-        if out is None:
+    def _product(self, base: Tensor | None, a: Operand, b: Operand, transposed: str, out: Tensor | None) -> Tensor:
+        a, b, bias = self._codes(a), self._codes(b), None
+        if base is not None and base.dim() == 1 and transposed != "a":
+            base, bias = None, base
+        if base is not None and out is None:
             rows, columns = a.shape[1] if transposed == "a" else a.shape[0], b.shape[0 if transposed == "b" else 1]
             out = torch.empty((rows, columns), device=base.device)
-        if out is not base:
+        if base is not None and out is not None and out is not base:
             out.copy_(base)
         if transposed == "a":
-            return self._over_rows(a, b, out, accumulate=True)
-        return self._over_columns(a, b, transposed == "b", None, out, accumulate=True)
+            return self._over_rows(a, b, out, accumulate=base is not None)
+        return self._over_columns(a, b, transposed == "b", bias, out, accumulate=base is not None)
 
-    def spmm(
-        self,
-        adjacency: Adjacency,
-        x: Operand,
-        halo: Operand | None = None,
-        *,
-        rows: Range | None = None,
-        transposed: bool = False,
-        out: Tensor | None = None,
-        accumulate: bool = False,
-    ) -> Tensor:
+    def _sources(
+        self, adjacency: Adjacency, x: Operand, halo: Operand | None, rows: Range | None, transposed: bool
+    ) -> tuple[Any, Any]:
         codes = self._codes(x), None if halo is None else self._codes(halo)
-        read = rows_to_sum(adjacency, *codes, packed=self.settings.packed, rows=rows, transposed=transposed)
-        return sparse.spmm(adjacency, *read, rows=rows, transposed=transposed, out=out, accumulate=accumulate)
+        return rows_to_sum(adjacency, *codes, packed=self.settings.packed, rows=rows, transposed=transposed)
 
-    def attend_rows(
-        self,
-        adjacency: Adjacency,
-        values: Operand,
-        source_logits: Tensor,
-        target_logits: Tensor,
-        halo_values: Operand | None = None,
-        halo_logits: Tensor | None = None,
-        *,
-        slope: float = 0.2,
-        rows: Range | None = None,
-        out: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        halo = None if halo_values is None else self._codes(halo_values).rows
-        operands = (self._codes(values).rows, source_logits, target_logits, halo, halo_logits)
-        return int8_attend_rows(adjacency, *operands, slope=slope, rows=rows, out=out)
-
-    def attend_columns(
-        self,
-        adjacency: Adjacency,
-        values: Operand,
-        source_logits: Tensor,
-        packed: Tensor,
-        gradient: Operand,
-        edge_gradients: Tensor,
-        *,
-        columns: Range,
-        slope: float = 0.2,
-    ) -> tuple[Tensor, Tensor]:
-        operands = (self._codes(values).rows, source_logits, packed, self._codes(gradient).rows, edge_gradients)
-        return int8_attend_columns(adjacency, *operands, columns=columns, slope=slope)
+    def _values(self, operand: Operand) -> QuantizedRows:
+        return self._codes(operand).rows
 
     def _over_columns(
         self, a: Codes, b: Codes, transposed: bool, bias: Tensor | None, out: Tensor | None, *, accumulate: bool

@@ -1,7 +1,8 @@
 """What all products share whose operands are made: each at most once a pass, and kept for the backward pass.
 
-A kind of products of one's own is a subclass with `_prepare`, `_blank`, `_fill`, `exact`, `dense` and the products
-without gradients, and a recipe part that builds it (``gnnqlab/compute/bfloat16.py`` has both).
+A kind of products of one's own is a subclass with `_prepare`, `_blank`, `_fill`, `exact`, `part` and `dense`, those of
+`_factor`, `_sources` and `_values` that turn its operands into rows of a kernel, and a recipe part that builds it
+(``gnnqlab/compute/bfloat16.py`` has both).
 """
 
 from __future__ import annotations

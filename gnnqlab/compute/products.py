@@ -19,11 +19,14 @@ from torch import Tensor
 
 from gnnqlab.axis_part import AxisPart, Running
 from gnnqlab.compute.codes import Quantized
+from gnnqlab.kernels.dense import tall
 from gnnqlab.kernels.rowwise import joins, nodewise, residual
 from gnnqlab.kernels.rowwise.nodewise import Mask, Norm
+from gnnqlab.kernels.sparse import aggregate as sparse
+from gnnqlab.kernels.sparse import attention
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 
-__all__ = ["Compute", "Operand", "PassRows", "Products", "Range", "widened"]
+__all__ = ["Compute", "Operand", "PassRows", "Products", "Range", "turned", "widened"]
 
 Operand = Any
 """What a kind of products makes of a float32 matrix: a tensor, or a dataclass of tensors with a ``shape``."""
@@ -40,6 +43,16 @@ def widened(x: Tensor) -> Tensor:
         (True, torch.float32)
     """
     return x.float() if x.dtype == torch.bfloat16 else x
+
+
+def turned(a: Tensor, b: Tensor, transposed: str) -> tuple[Tensor, Tensor]:
+    """Return both factors of a product, ``"a"`` or ``"b"`` of them transposed.
+
+    Example:
+        >>> [tuple(each.shape) for each in turned(torch.ones(2, 3), torch.ones(2, 4), "a")]
+        [(3, 2), (2, 4)]
+    """
+    return a.t() if transposed == "a" else a, b.t() if transposed == "b" else b
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,10 +91,16 @@ class Products(Running, ABC):
 
     Those up to `attend_columns` record no gradient: they are for who writes a backward pass. `linear`, `affine`,
     `mixed`, `aggregate` and `attend` are differentiable.
+
+    Each product without a gradient is written once, here, over rows that a kernel takes. A precision makes those of its
+    operands, in `_factor`, `_sources` and `_values`; it replaces `_product` where its matrices have another kernel.
     """
 
     quantized: Quantized | None = None
     """Count of elements that were quantized for products of codes; records of epochs read it."""
+    _attend_rows: ClassVar[Callable[..., tuple[Tensor, Tensor]]] = staticmethod(attention.attend_rows)
+    _attend_columns: ClassVar[Callable[..., tuple[Tensor, Tensor]]] = staticmethod(attention.attend_columns)
+    """Kernels of attention over what `_values` returns."""
 
     @property
     @abstractmethod
@@ -190,15 +209,7 @@ class Products(Running, ABC):
     def dense(self, operand: Operand) -> Tensor:
         """Return the float32 values that an operand, or a tensor, stands for."""
 
-    @abstractmethod
-    def mm(
-        self,
-        a: Operand,
-        b: Operand,
-        *,
-        transposed: str = "",
-        out: Tensor | None = None,
-    ) -> Tensor:
+    def mm(self, a: Operand, b: Operand, *, transposed: str = "", out: Tensor | None = None) -> Tensor:
         """Return ``a @ b`` in float32; no gradient is recorded.
 
         Args:
@@ -206,20 +217,12 @@ class Products(Running, ABC):
             transposed: ``"a"`` for ``a.T @ b``, ``"b"`` for ``a @ b.T``.
             out: written and returned; made if not given.
         """
+        return self._product(None, a, b, transposed, out)
 
-    @abstractmethod
-    def addmm(
-        self,
-        base: Tensor,
-        a: Operand,
-        b: Operand,
-        *,
-        transposed: str = "",
-        out: Tensor | None = None,
-    ) -> Tensor:
+    def addmm(self, base: Tensor, a: Operand, b: Operand, *, transposed: str = "", out: Tensor | None = None) -> Tensor:
         """Return ``base + a @ b`` like :meth:`mm`; ``base`` is a row, or a matrix, ``out`` itself among others."""
+        return self._product(base, a, b, transposed, out)
 
-    @abstractmethod
     def spmm(
         self,
         adjacency: Adjacency,
@@ -233,8 +236,9 @@ class Products(Running, ABC):
     ) -> Tensor:
         """Sum each row's neighbours in float32, as :func:`gnnqlab.kernels.sparse.aggregate.spmm`; ``x``, ``halo`` as
         `mm`."""
+        sources = self._sources(adjacency, x, halo, rows, transposed)
+        return sparse.spmm(adjacency, *sources, rows=rows, transposed=transposed, out=out, accumulate=accumulate)
 
-    @abstractmethod
     def attend_rows(
         self,
         adjacency: Adjacency,
@@ -250,8 +254,10 @@ class Products(Running, ABC):
     ) -> tuple[Tensor, Tensor]:
         """Attend, forward, as :func:`gnnqlab.kernels.sparse.attention.attend_rows`; values are operands ``(N, K,
         F)``."""
+        halo = None if halo_values is None else self._values(halo_values)
+        operands = (self._values(values), source_logits, target_logits, halo, halo_logits)
+        return self._attend_rows(adjacency, *operands, slope=slope, rows=rows, out=out)
 
-    @abstractmethod
     def attend_columns(
         self,
         adjacency: Adjacency,
@@ -266,6 +272,30 @@ class Products(Running, ABC):
     ) -> tuple[Tensor, Tensor]:
         """Attend, backward, as :func:`gnnqlab.kernels.sparse.attention.attend_columns`; values, gradient are
         operands."""
+        operands = (self._values(values), source_logits, packed, self._values(gradient), edge_gradients)
+        return self._attend_columns(adjacency, *operands, columns=columns, slope=slope)
+
+    def _product(self, base: Tensor | None, a: Operand, b: Operand, transposed: str, out: Tensor | None) -> Tensor:
+        """Multiply as `mm` does, without a ``base``, or as `addmm` does."""
+        a, b = turned(self._factor(a), self._factor(b), transposed)
+        if tall.pays(a, b):
+            return tall.tall_mm(a, b, base=base, out=out)
+        return torch.mm(a, b, out=out) if base is None else torch.addmm(base, a, b, out=out)
+
+    def _factor(self, operand: Operand) -> Tensor:
+        """Return a factor of a product of matrices."""
+        factor: Tensor = operand
+        return factor
+
+    def _sources(
+        self, adjacency: Adjacency, x: Operand, halo: Operand | None, rows: Range | None, transposed: bool
+    ) -> tuple[Any, Any]:
+        """Return ``x`` and ``halo`` as a sum over these rows of a matrix takes them."""
+        return x, halo
+
+    def _values(self, operand: Operand) -> Any:
+        """Return values of attention, or their gradient."""
+        return operand
 
     @abstractmethod
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

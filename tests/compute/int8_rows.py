@@ -8,7 +8,7 @@ import torch
 
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.compute.prepared import PreparedProducts
-from gnnqlab.kernels.sparse.aggregate import QuantizedRows, quantize_rows, spmm
+from gnnqlab.kernels.sparse.aggregate import QuantizedRows, quantize_rows
 
 
 @dataclass(frozen=True)
@@ -38,21 +38,11 @@ class Int8Products(PreparedProducts):
     def dense(self, operand):
         return operand.codes * operand.scales.unsqueeze(1) if isinstance(operand, QuantizedRows) else operand
 
-    def mm(self, a, b, *, transposed="", out=None):
-        return PLAIN.mm(self.dense(a), self.dense(b), transposed=transposed, out=out)
+    def _factor(self, operand):
+        return self.dense(operand)
 
-    def addmm(self, base, a, b, *, transposed="", out=None):
-        return PLAIN.addmm(base, self.dense(a), self.dense(b), transposed=transposed, out=out)
-
-    def spmm(self, adjacency, x, halo=None, *, rows=None, transposed=False, out=None, accumulate=False):
-        x, halo = (quantize_rows(part) if isinstance(part, torch.Tensor) else part for part in (x, halo))
-        return spmm(adjacency, x, halo, rows=rows, transposed=transposed, out=out, accumulate=accumulate)
-
-    def attend_rows(self, adjacency, values, *logits, **more):
-        return PLAIN.attend_rows(adjacency, values, *logits, **more)
-
-    def attend_columns(self, adjacency, values, *rest, **more):
-        return PLAIN.attend_columns(adjacency, values, *rest, **more)
+    def _sources(self, adjacency, x, halo, rows, transposed):
+        return tuple(quantize_rows(part) if isinstance(part, torch.Tensor) else part for part in (x, halo))
 
     def _prepare(self, x):
         self.prepared.append(x.shape)

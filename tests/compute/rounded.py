@@ -47,18 +47,3 @@ class RoundedInFloat64(PreparedProducts):
 
     def dense(self, operand):
         return operand
-
-    def mm(self, *operands, **more):
-        return PLAIN.mm(*operands, **more)
-
-    def addmm(self, *operands, **more):
-        return PLAIN.addmm(*operands, **more)
-
-    def spmm(self, *operands, **more):
-        return PLAIN.spmm(*operands, **more)
-
-    def attend_rows(self, *operands, **more):
-        return PLAIN.attend_rows(*operands, **more)
-
-    def attend_columns(self, *operands, **more):
-        return PLAIN.attend_columns(*operands, **more)
