@@ -133,7 +133,7 @@ ITEMS = {
         "AdaQP Table 4",
         "benchmarks/test_link.py::test_all_systems_are_measured_over_one_link "
         "benchmarks/test_systems.py::test_time_to_accuracy_is_asked_of_the_seeds_that_got_there "
-        "course/test_sensitivity.py::test_total_times_and_one_server_are_those_of_the_printed_tables",
+        "course/experiments/test_sensitivity.py::test_total_times_and_one_server_are_those_of_the_printed_tables",
         (("08", "Accuracy by *time*"), ("08", "AdaQP, Table 4")),
         "SANCUS has a table of its own, `gnnqlab bench broadcasts`",
     ),
@@ -142,7 +142,7 @@ ITEMS = {
         "AdaQP Tables 5 and 9",
         "lab/training/test_target.py::test_the_first_epoch_that_gets_there_counts_with_all_before_it "
         "lab/training/test_target.py::test_assignment_counts_and_evaluation_does_not "
-        "course/test_sensitivity.py::test_total_times_and_one_server_are_those_of_the_printed_tables "
+        "course/experiments/test_sensitivity.py::test_total_times_and_one_server_are_those_of_the_printed_tables "
         "bits/test_assigner.py::test_background_installs_one_epoch_after_blocking",
         (("08", "AdaQP, Tables 5 and 9"), ("08", "assignment, share of wall-clock")),
     ),
@@ -159,11 +159,11 @@ ITEMS = {
         (("08", "AdaQP, section 5.4"),),
     ),
     "AQ-F11": Item(
-        "course.sensitivity:sensitivity_chart course.experiments.group_sizes:group_size_table lab.tuner.tuner:Tuner "
-        "bits.assigner.pareto:front_over_lam",
+        "course.experiments.sensitivity:sensitivity_chart course.experiments.sensitivity:group_size_table "
+        "lab.tuner.tuner:Tuner bits.assigner.pareto:front_over_lam",
         "AdaQP Fig. 11",
         "bits/test_solver.py::test_front_falls_in_variance_as_it_rises_in_time "
-        "course/test_pareto_views.py::test_group_sizes_have_a_line_for_each_seed "
+        "course/experiments/test_time_and_variance.py::test_group_sizes_have_a_line_for_each_seed "
         "tune/test_probe.py::test_drift_grows_with_age_and_decides_the_period",
         (("08", "AdaQP, Fig. 11"),),
     ),
@@ -190,11 +190,11 @@ ITEMS = {
         (("09", "SYLVIE section II-A"),),
     ),
     "SY-IV-A": Item(
-        "partition.importance:importance bits.orchestrator:by_importance course.decision_views:draw_importance "
-        "course.experiments.importance_ablation:importance_ablation",
+        "partition.importance:importance bits.orchestrator:by_importance "
+        "course.experiments.moving_widths:draw_importance course.experiments.width_decisions:importance_ablation",
         "SYLVIE section IV-A",
         "partition/test_importance.py::test_shards_agree_about_every_boundary_node "
-        "course/experiments/test_importance_ablation.py::test_who_gets_the_wide_rows",
+        "course/experiments/test_width_decisions.py::test_who_gets_the_wide_rows",
         (("10", "section IV-A"),),
     ),
     "SY-E5": Item(
@@ -205,14 +205,15 @@ ITEMS = {
         (("10", "SYLVIE section V-A, Eq. 5"),),
     ),
     "SY-F7": Item(
-        "bits.orchestrator:by_importance bits.orchestrator:OrchestratedWidths course.decision_views:rows_by_width",
+        "bits.orchestrator:by_importance bits.orchestrator:OrchestratedWidths "
+        "course.experiments.moving_widths:rows_by_width",
         "SYLVIE Fig. 7",
         "bits/test_orchestrator.py::test_the_candidates_are_the_base_and_wider_ones "
         "bits/test_orchestrator.py::test_a_message_has_its_nodes_widths_in_its_own_order",
         (("10", "gets the base, the next quarter the next width"),),
     ),
     "SY-V-B, F8": Item(
-        "exchange.schedules.pipeline:AdaptivePipeline course.staleness_epoch:draw_epoch",
+        "exchange.schedules.pipeline:AdaptivePipeline course.experiments.staleness:draw_epoch",
         "SYLVIE section V-B",
         "exchange/test_pipeline.py::test_fresh_epochs_between train/test_coordinator.py::test_staleness_is_bounded "
         "exchange/test_staleness.py::test_what_is_used_was_sent_exactly_one_epoch_before",
@@ -226,9 +227,9 @@ ITEMS = {
         (("10", "decisions"),),
     ),
     "SY-TII": Item(
-        "course.volume_views:kinds_of_bytes",
+        "course.experiments.depth:kinds_of_bytes",
         "SYLVIE Table II",
-        "course/test_volume_views.py::test_columns_are_those_of_the_table",
+        "course/experiments/test_depth.py::test_columns_are_those_of_the_table",
         (("09", "SYLVIE's Table II"),),
     ),
     "SY-TIV, TX": Item(
@@ -238,47 +239,46 @@ ITEMS = {
         (("09", "SYLVIE Table IV"), ("10", "SYLVIE's Table X ")),
     ),
     "SY-TXI": Item(
-        "course.experiments.staleness_modes:compare_modes benchmarks.studies.accuracy:accuracy",
+        "course.experiments.staleness:compare_modes benchmarks.studies.accuracy:accuracy",
         "SYLVIE's Table XI",
         "benchmarks/test_accuracy.py::test_stale_epochs_are_counted_from_decisions",
         (("11", "SYLVIE's Table XI"),),
     ),
     "SY-TVII, F9, F10": Item(
         "benchmarks.studies.throughput:throughput systems:sylvie systems:pipegcn systems:bns_gcn systems:sar "
-        "course.experiments.depth_error:train_models",
+        "course.experiments.depth:train_models",
         "Fig. 9",
         "benchmarks/test_systems.py::test_time_to_accuracy_is_asked_of_the_seeds_that_got_there "
-        "course/test_sensitivity.py::test_ranges_are_those_of_the_printed_figures",
+        "course/experiments/test_sensitivity.py::test_ranges_are_those_of_the_printed_figures",
         (("09", "SYLVIE Table VII"), ("11", "SYLVIE Table VII"), ("23", "SYLVIE's Table VII")),
         "SAR's memory and seconds are in gnnqlab bench memory; its epochs are not in the table of times",
     ),
     "SY-TXII, F13": Item(
-        "lab.training.comparison_table:comparison_frame course.overhead_views:overhead "
+        "lab.training.comparison_table:comparison_frame course.experiments.width_decisions:overhead "
         "course.experiments.sylvie_readings:readings",
         "SYLVIE Table XII",
-        "course/test_overhead_views.py::test_seconds_of_a_run_are_the_mean_of_workers "
-        "course/test_sensitivity.py::test_quotients_are_what_the_papers_text_says",
+        "course/experiments/test_width_decisions.py::test_seconds_of_a_run_are_the_mean_of_workers "
+        "course/experiments/test_sensitivity.py::test_quotients_are_what_the_papers_text_says",
         (("26", "(Table XII)"),),
     ),
     "SY-F11": Item(
         "course.experiments.moving_widths:replay bits.assigner.descent:Descent",
         "Fig. 11 by δ",
-        "course/test_decision_views.py::test_nothing_is_decided_before_there_are_two_rates "
+        "course/experiments/test_moving_widths.py::test_nothing_is_decided_before_there_are_two_rates "
         "train/test_coordinator.py::test_decisions_are_taken_after_every_epoch_from_delta_plus_one_on",
         (("10", "SYLVIE's Figure 11"),),
     ),
     "SY-F12": Item(
-        "course.overhead_views:draw_overhead",
+        "course.experiments.width_decisions:draw_overhead",
         "SYLVIE Figs. 12 and 13",
-        "course/test_overhead_views.py::test_shares_are_drawn",
+        "course/experiments/test_width_decisions.py::test_shares_are_drawn",
         (("26", "Figure 12"),),
     ),
     "CD-T2": Item(
-        "tune.wire:Wire.by_tier lab.figures.frames:by_tier "
-        "course.experiments.connections_by_gamma:connections_by_gamma",
+        "tune.wire:Wire.by_tier lab.figures.frames:by_tier course.experiments.host_connections:connections_by_gamma",
         "CDFGNN Eq. 24, Table 3",
         "tune/test_bytes.py::test_tiers_are_those_of_the_records "
-        "course/experiments/test_connections_by_gamma.py::test_lines_are_those_of_the_cuts",
+        "course/experiments/test_host_connections.py::test_lines_are_those_of_the_cuts",
         (("14", "two emulated hosts of two workers"),),
     ),
     "CD-E24": Item(
@@ -306,7 +306,7 @@ ITEMS = {
     "SY-TIX": Item(
         "course.paper_figures:beside lab.training.comparison_table:comparison_frame",
         "Table IX",
-        "course/test_sensitivity.py::test_total_times_and_one_server_are_those_of_the_printed_tables "
+        "course/experiments/test_sensitivity.py::test_total_times_and_one_server_are_those_of_the_printed_tables "
         "lab/figures/test_frames.py::test_comparison_is_against_the_first_run",
         (("09", "SYLVIE Table IX"),),
         "beside the printed table stand no measured epochs of all systems without a link",
@@ -322,13 +322,13 @@ ITEMS = {
         "lab.training.plots:breakdown course.experiments.moving_widths:compare_widths course.paper_figures:beside",
         "SYLVIE Fig. 3",
         "lab/training/test_plots.py::test_the_bars_of_a_worker_add_up_to_its_epoch "
-        "course/test_sensitivity.py::test_quotients_are_what_the_papers_text_says",
+        "course/experiments/test_sensitivity.py::test_quotients_are_what_the_papers_text_says",
         (("10", "SYLVIE's Fig. 3"),),
     ),
     "SY-F6": Item(
-        "course.width_plan_views:draw_plan lab.training.plots:convergence",
+        "course.experiments.width_decisions:draw_plan lab.training.plots:convergence",
         "SYLVIE Fig. 6(b)",
-        "course/test_width_plan_views.py::test_the_picture_adds_bytes_up",
+        "course/experiments/test_width_decisions.py::test_the_picture_adds_bytes_up",
         (("26", "SYLVIE's Figure 6"),),
     ),
     "CD-A1, E1..5": Item(
@@ -410,7 +410,7 @@ ITEMS = {
         "gnnqlab bench tango trains with rounded weights beside float32 ones; no notebook does",
     ),
     "TG-E7,E8": Item(
-        "compute.int8:Int8Products course.experiments.errata_products:logits_on_codes",
+        "compute.int8:Int8Products course.experiments.errata_systems:logits_on_codes",
         "(section 3.2, Eqs. 7, 8)",
         "nn/test_compute.py::test_the_layer_before_the_loss_is_exact "
         "compute/test_int8.py::test_halves_of_logits_are_rounded_only_where_they_may_be",

@@ -21,8 +21,7 @@ __all__ = ["kept_layers"]
 def kept_layers(graph: Graph, shapes: list[ModelSettings], *, epochs: int = 5) -> list[dict[str, Any]]:
     """Return the rows of some models on one graph; seconds are the median of epochs that take turns."""
     from gnnqlab.compute.remade import KEEPS
-    from gnnqlab.course.experiments.kept_by_layer import kept_by_layer
-    from gnnqlab.course.experiments.remade_seconds import remade_seconds
+    from gnnqlab.course.experiments.kept_by_layer import kept_by_layer, remade_seconds
 
     rows = []
     for shape in shapes:

@@ -174,8 +174,7 @@ def fit_counted(config: RunConfig, folder: Path, rank: int, workers: int, heartb
     import torch.distributed as dist
 
     from gnnqlab.course.experiments.counted import Work, count
-    from gnnqlab.course.experiments.limits import coded_bytes, least_s
-    from gnnqlab.course.experiments.rates import Rates
+    from gnnqlab.course.experiments.limits import Rates, coded_bytes, least_s
     from gnnqlab.train.loop.fit import fit
     from gnnqlab.train.loop.trainer import Trainer
 

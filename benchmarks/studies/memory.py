@@ -7,7 +7,7 @@ rows of one owner, Vanilla holds 9 H_k at the peak of three layers and four work
 gradients); SAR ``1 + depth`` times H_k, and an eighth of H_k gradients on their way to the places of their rows.
 Seconds are those of other runs, in which nothing is counted: SAR and Vanilla in turn, three of each, the least of each
 beside the other's. Live matrices of 3 layers are counted in this process, see
-:mod:`gnnqlab.course.experiments.live_matrices`; so is what each layer keeps for the backward pass, and seconds beside
+:mod:`gnnqlab.course.experiments.kept_bytes`; so is what each layer keeps for the backward pass, and seconds beside
 what is made again, see :mod:`benchmarks.studies.kept_layers`. Every part can be measured by itself, for some models or
 recipes, and its rows joined to those kept.
 """
@@ -101,7 +101,7 @@ def memory(
 def live(models: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """Return rows of live matrices at the peak by model and by what is kept; the rival is what ``all`` takes."""
     from gnnqlab.compute.remade import KEEPS
-    from gnnqlab.course.experiments.live_matrices import live_matrices
+    from gnnqlab.course.experiments.kept_bytes import live_matrices
     from gnnqlab.graph.generate import sbm
     from gnnqlab.nn import ModelSettings
     from gnnqlab.nn.models.registry import MODELS

@@ -41,7 +41,7 @@ def variance(repeats: int | None = None, graphs: tuple[str, ...] = tuple(GRAPHS)
 def _rows(name: str, path: str, epochs: int, repeats: int) -> list[dict[str, Any]]:
     from gnnqlab.bits.assigner.assigned import Assigned
     from gnnqlab.bits.policy import BitPolicy, Fixed, UniformRandom
-    from gnnqlab.course.experiments.equal_bytes import LAMS, least_variance
+    from gnnqlab.course.experiments.time_and_variance import LAMS, least_variance
     from gnnqlab.graph.sources import load
     from gnnqlab.nn.models.registry import ModelSettings
     from gnnqlab.simulation.gradient_noise import gradient_noise, trained_weights

@@ -1,7 +1,7 @@
 """Where the papers, their own text and their released code disagree, and which way gnnqlab goes.
 
 The texts are data; what a difference *does* is measured here, by the functions of
-`gnnqlab.course.experiments.errata_measured`.
+`gnnqlab.course.experiments.errata_measured` and `errata_systems`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gnnqlab.course.experiments.errata_products import MEASUREMENTS
+from gnnqlab.course.experiments.errata_systems import MEASUREMENTS
 
 if TYPE_CHECKING:
     from pandas import DataFrame

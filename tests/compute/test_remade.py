@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnnqlab.compute import Int8Products
 from gnnqlab.compute.remade import Remakes
-from gnnqlab.course.experiments.live_matrices import live_matrices, live_of
+from gnnqlab.course.experiments.kept_bytes import live_matrices, live_of
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.partition import Random
 from gnnqlab.partition.parts import cut_graph

@@ -1,6 +1,8 @@
-"""Pictures of codecs beside each other show what was measured, and the choice by bytes is the table's."""
+"""Charts of codecs and of chosen codes show what was measured."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -8,8 +10,85 @@ import pytest
 import torch
 
 import gnnqlab as gq
-from gnnqlab.course.codec_views import cheapest, draw_codecs, row_through, sent_often
-from gnnqlab.message import Codec
+from gnnqlab.course.codec_views import cheapest, draw_choices, draw_codecs, draw_shares, row_through, sent_often, shares
+from gnnqlab.course.experiments.codecs_over_epochs import codecs_over_epochs, codes_chosen
+from gnnqlab.message import Codec, LeastVariance
+from gnnqlab.message.codecs.codec import Noise
+from gnnqlab.message.codecs.least_variance import SHORT, SURE
+from gnnqlab.nn import ModelSettings
+from gnnqlab.simulation.codec_error import codec_error, trained_rows
+from gnnqlab.simulation.gradient_noise import trained_weights
+
+
+def _choices() -> pd.DataFrame:
+    """A made table: backward every row is rotated, forward one of two, at 4 bits none."""
+    lines = []
+    for epoch in (0, 7):
+        for direction, layer in (("forward", 0), ("forward", 1), ("backward", 1)):
+            for bits in (1, 2, 4):
+                for peak in (2.0, 9.0):
+                    rotated = bits < 4 and (direction == "backward" or peak > 5)
+                    lines.append(
+                        (epoch, direction, layer, bits, peak, (3.0 if rotated else 0.3) + epoch / 100, rotated)
+                    )
+    return pd.DataFrame(lines, columns=["epoch", "direction", "layer", "bits", "peak", "ratio", "rotated"])
+
+
+def test_choices_are_those_that_the_codec_makes_and_says_in_its_messages() -> None:
+    graph, shape = gq.load("sbm:120,3,8"), ModelSettings(layers=2, hidden=48, dropout=0.0)
+    recipe = replace(gq.systems.vanilla(), partition=gq.Random())
+    found = codes_chosen(graph, model=shape, epochs=(0, 3), system=recipe)
+    rows = trained_rows(graph, shape, trained_weights(graph, shape, 3), most=200, system=recipe)
+    codec, kinds = LeastVariance(), set()
+    for place, matrix in rows.items():
+        for bits in (1, 2, 4):
+            layout, every = codec.layout(bits, *matrix.shape), torch.arange(len(matrix))
+            segment = torch.empty(layout.num_bytes, dtype=torch.uint8)
+            codec.encode(matrix, every, every, layout, segment, Noise(0, 0, 0))
+            asked = (found["direction"] == place.direction) & (found["layer"] == place.layer) & (found["bits"] == bits)
+            sure = SURE.get(matrix.shape[1], 1.25) if matrix.shape[1] < SHORT else 1.0
+            mine = found[asked & (found["epoch"] == 3)]
+            assert mine["rotated"].tolist() == codec.rotated(segment, layout).tolist()
+            assert ((mine["ratio"] > sure) == mine["rotated"]).all()
+            kinds |= set(mine["rotated"])
+    assert kinds == {False, True}
+    with pytest.raises(ValueError, match=r"bits must be among \(1, 2, 4\), where rows choose, got \[3\]"):
+        codes_chosen(graph, bits=(3,))
+    with pytest.raises(ValueError, match="epochs must rise"):
+        codes_chosen(graph, epochs=(3, 3))
+
+
+def test_every_row_is_a_point_of_its_code_and_the_slider_moves_epochs() -> None:
+    bundle = draw_choices(_choices(), bits=2)
+    figure = bundle.figure
+    assert [each.text for each in figure.layout.annotations if each.text][:3] == [
+        "forward, layer 0", "forward, layer 1", "backward, layer 1",
+    ]  # fmt: skip
+    between, rotated = figure.data[0], figure.data[1]
+    assert (between.name, list(between.x), list(between.y)) == ("between its ends", [2.0], [0.37])
+    assert (rotated.name, list(rotated.x), list(rotated.y)) == ("rotated", [9.0], [3.07])
+    assert list(figure.data[4].x) == [] and list(figure.data[5].x) == [2.0, 9.0]
+    assert [trace.name for trace in figure.data if trace.showlegend is not False] == ["between its ends", "rotated"]
+    slider = figure.layout.sliders[0]
+    assert [step.label for step in slider.steps] == ["0", "7"] and slider.active == 1
+    data, moved = slider.steps[0].args
+    assert list(map(list, data["y"][:2])) == [[0.3], [3.0]]
+    assert list(moved) == list(range(6)), "the legend's own points stay"
+    assert "forward layer 0: 50%; forward layer 1: 50%; backward layer 1: 100%" in figure.layout.meta["caption"]
+    for wrong, said in (({"bits": 8}, r"in the frame, \[1, 2, 4\], got 8"), ({"start": 3}, r"\[0, 7\], got 3")):
+        with pytest.raises(ValueError, match=said):
+            draw_choices(_choices(), **wrong)
+
+
+def test_shares_are_drawn_by_width_over_epochs() -> None:
+    figure = draw_shares(_choices(), dark=True).figure
+    assert len(figure.data) == 9 and [trace.name for trace in figure.data[:3]] == ["1 bit", "2 bits", "4 bits"]
+    assert [list(trace.y) for trace in figure.data[:3]] == [[50, 50], [50, 50], [0, 0]]
+    assert [list(trace.y) for trace in figure.data[6:]] == [[100, 100], [100, 100], [0, 0]]
+    assert list(figure.data[0].x) == ["0", "7"]
+    assert len({trace.marker.symbol for trace in figure.data[:3]}) == 3
+    assert shares(_choices()).loc[(7, "backward", 1)].tolist() == [1.0, 1.0, 0.0]
+
 
 CODECS: dict[str, Codec] = {"min-max": gq.Stochastic(), "rotated": gq.Rotated()}
 
@@ -18,8 +97,8 @@ def _frame() -> pd.DataFrame:
     """A made table: rotated is better backward, min-max forward."""
     lines = []
     for epoch in (0, 7):
-        for direction, layer, shares in (("forward", 0, (1, 4)), ("forward", 1, (1, 4)), ("backward", 1, (4, 1))):
-            for codec, size, share in (("min-max", 8, shares[0]), ("rotated", 4, shares[1])):
+        for direction, layer, parts in (("forward", 0, (1, 4)), ("forward", 1, (1, 4)), ("backward", 1, (4, 1))):
+            for codec, size, share in (("min-max", 8, parts[0]), ("rotated", 4, parts[1])):
                 for bits in (1, 2):
                     row_bytes = size + 16 * bits
                     lines.append(
@@ -76,3 +155,26 @@ def test_the_cheapest_fits_the_bytes_of_what_it_is_held_against() -> None:
     assert cheapest(one, bits=1)["backward", 1] == "rotated in 1"  # two rotated bits are 36 bytes, the room is 27.6
     with pytest.raises(ValueError, match="must be in the frame, got 'min-max' and 5"):
         cheapest(one, bits=5)
+
+
+GRAPH, SHAPE = gq.load("sbm:80,3,6"), ModelSettings(layers=2, hidden=16, dropout=0.0)
+RECIPE = replace(gq.systems.vanilla(), partition=gq.Random())
+
+
+def test_lines_are_the_errors_of_that_epochs_rows() -> None:
+    codecs: dict[str, Codec] = {"min-max": gq.Stochastic(), "eight": gq.MXFP8()}
+    found = codecs_over_epochs(GRAPH, codecs, model=SHAPE, epochs=(0, 3), bits=(1, 8), system=RECIPE, rows=50)
+    assert set(found[found["codec"] == "eight"]["bits"]) == {8}  # a width that it has not got has no line
+    sent = trained_rows(GRAPH, SHAPE, trained_weights(GRAPH, SHAPE, 3), most=50, system=RECIPE)
+    for place, rows in sent.items():
+        at = (found["direction"] == place.direction) & (found["layer"] == place.layer) & (found["bits"] == 1)
+        here = found[at & (found["epoch"] == 3)]
+        assert here["squared"].item() == codec_error(codecs["min-max"], rows, 1, draws=8).squared
+        assert here["row_bytes"].item() == 8 + -(-rows.shape[1] // 8)
+    hidden = found.query("direction == 'forward' and layer == 1 and bits == 1").set_index("epoch")["squared"]
+    assert hidden[0] != hidden[3], "rows change as weights do"
+
+
+def test_epochs_rise() -> None:
+    with pytest.raises(ValueError, match=r"epochs must rise from 0 on, got \[5, 0\]"):
+        codecs_over_epochs(GRAPH, {"min-max": gq.Stochastic()}, model=SHAPE, epochs=(5, 0))

@@ -1,9 +1,17 @@
-"""Theorem 1 beside what real messages show."""
+"""Rounding errors of rows: charts show what was measured, and each rounding rule keeps its promise."""
 
 import pytest
 import torch
 
-from gnnqlab.course.error_views import decoded_draws, error_clouds, variance_chart, variance_table
+from gnnqlab.course.error_views import (
+    RULES,
+    averaging_chart,
+    decoded_by,
+    decoded_draws,
+    error_clouds,
+    variance_chart,
+    variance_table,
+)
 from gnnqlab.course.experiments.real_message import RealMessage
 
 
@@ -65,3 +73,38 @@ def test_a_constant_row_has_no_variance() -> None:
     message = RealMessage(rows, torch.tensor([0, 1]), 0, 1, layer=1, epoch=0, seed=0)
     table = variance_table(message, draws=5)
     assert table["measured"].tolist() == [0] * 4 and table["bias"].tolist() == [0] * 4
+
+
+@pytest.fixture(scope="module")
+def small_message() -> RealMessage:
+    rows = torch.randn(20, 12, generator=torch.Generator().manual_seed(4))
+    return RealMessage(rows, torch.arange(20), 0, 1, layer=1, epoch=0, seed=2)
+
+
+def test_nearest_errs_by_half_a_step_and_always_alike(small_message: RealMessage) -> None:
+    decoded = decoded_by("nearest", small_message, 4, 3)
+    step = (small_message.rows.amax(dim=1) - small_message.rows.amin(dim=1))[:, None] / 15
+    assert ((decoded[0] - small_message.rows).abs() <= 0.5 * step + 1e-6).all()
+    assert torch.equal(decoded[0], decoded[2])
+
+
+def test_a_symmetric_code_stands_on_one_ruler_with_zero_on_it(small_message: RealMessage) -> None:
+    decoded = decoded_by("symmetric", small_message, 4, 2)
+    codes = decoded / (small_message.rows.abs().max() / 7)
+    assert torch.allclose(codes, codes.round(), atol=1e-4) and codes.abs().max() <= 7.001
+    with pytest.raises(ValueError, match="keeps a bit for the sign, so bits must be at least 2, got 1"):
+        decoded_by("symmetric", small_message, 1, 1)
+
+
+def test_nearest_is_nearer_once_and_farther_in_the_long_run(small_message: RealMessage) -> None:
+    frame = averaging_chart(small_message, bits=2, draws=64).frame
+    assert frame["nearest"].iloc[0] < frame["stochastic"].iloc[0]
+    assert frame["nearest"].iloc[-1] == pytest.approx(frame["nearest"].iloc[0])
+    # Independent errors: the mean of 64 is an eighth as long.
+    assert frame["stochastic"].iloc[-1] == pytest.approx(frame["stochastic"].iloc[0] / 8, rel=0.25)
+    assert list(frame.columns) == list(RULES)
+
+
+def test_an_unknown_rule_is_refused(small_message: RealMessage) -> None:
+    with pytest.raises(ValueError, match="a rule must be one of"):
+        decoded_by("truncate", small_message, 2, 1)

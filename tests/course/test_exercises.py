@@ -51,7 +51,7 @@ def test_few_bits() -> None:
 
 
 def test_old_rows() -> None:
-    from gnnqlab.course.experiments.old_rows import ages
+    from gnnqlab.course.experiments.staleness import ages
     from gnnqlab.exchange import AdaptivePipeline
 
     found = ages(AdaptivePipeline(bound=4), [1e6 - epoch**3 for epoch in range(101)])["age"]

@@ -6,8 +6,15 @@ import pandas as pd
 import pytest
 
 from benchmarks.engine.rows import row
-from gnnqlab.course.compiled_views import draw_compiled
-from gnnqlab.course.gpu_views import Notice, draw_kernels, draw_overlap, draw_training, measured, training_table
+from gnnqlab.course.gpu_views import (
+    Notice,
+    draw_compiled,
+    draw_kernels,
+    draw_overlap,
+    draw_training,
+    measured,
+    training_table,
+)
 from gnnqlab.results import bench_results, keep
 from gnnqlab.train.records.provenance import machine
 from tests.cases import each

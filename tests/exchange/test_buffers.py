@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gnnqlab.course.experiments.live_matrices import live_matrices, live_of
+from gnnqlab.course.experiments.kept_bytes import live_matrices, live_of
 from gnnqlab.errors import NonFiniteMessage
 from gnnqlab.exchange import Overlapped, Pipelined, Replicas
 from gnnqlab.message.channels.wires import Wires

@@ -33,7 +33,7 @@ HARMLESS = Fault(
     file="theory/intervals.py",
     before="mean = sum(values) / count",
     after="mean = sum(values, 0.0) / count",
-    test="course/test_sensitivity.py::test_one_value_has_no_interval_and_none_is_refused",
+    test="course/experiments/test_sensitivity.py::test_one_value_has_no_interval_and_none_is_refused",
     why="nothing",
 )
 """An edit that changes no result."""
@@ -88,7 +88,7 @@ def test_there_are_enough_and_every_room_has_its_own() -> None:
         ({"before": "mean"}, "times in theory/intervals.py"),
         ({"before": "over 1, 2", "after": "over 2, 1"}, "its text stands 0 times"),
         ({"after": "mean = (sum(values) / count)"}, "its edit changes no code"),
-        ({"test": "course/test_sensitivity.py::test_that_is_gone"}, "::test_that_is_gone is gone"),
+        ({"test": "course/experiments/test_sensitivity.py::test_that_is_gone"}, "::test_that_is_gone is gone"),
     ],
 )
 def test_a_stale_record_is_told_and_nothing_is_run(changes: dict[str, str], words: str) -> None:

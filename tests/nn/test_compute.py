@@ -8,7 +8,7 @@ import torch
 from gnnqlab.compute import BFloat16Rows, Float32Products, Int8Products, Products
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.course.experiments.kept_by_layer import kept_by_layer
-from gnnqlab.course.experiments.live_matrices import live_matrices
+from gnnqlab.course.experiments.kept_bytes import live_matrices
 from gnnqlab.graph import Graph
 from gnnqlab.graph.features import SparseRows
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model

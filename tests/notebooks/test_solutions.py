@@ -10,7 +10,7 @@ import nbformat
 import pytest
 import torch
 
-from gnnqlab.course import graded, graded_rows
+from gnnqlab.course import graded
 from tests.cases import each
 
 FOLDER = Path(__file__).parent.parent.parent / "notebooks"
@@ -27,7 +27,7 @@ each_cell = each(
         ("20", "my_codec", "grade_codec"),
     ],
 )
-GRADERS = {name: getattr(room, name) for room in (graded, graded_rows) for name in room.__all__ if "grade_" in name}
+GRADERS = {name: getattr(graded, name) for name in graded.__all__ if "grade_" in name}
 
 
 def _cells(number: str) -> list[nbformat.NotebookNode]:

@@ -1,22 +1,68 @@
-"""What codecs do to the messages of a training as it goes on: errors by epoch, direction, layer and width."""
+"""Codecs over a training: errors of each codec by epoch, and the code that each row chooses."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import torch
+from torch import Tensor
+
 from gnnqlab.bits.row import row_bytes
-from gnnqlab.course.experiments.rows_by_epoch import rows_by_epoch
 from gnnqlab.graph.graph import Graph
+from gnnqlab.kernels.codec.row_errors import ERROR_WIDTHS, NOTED, row_errors
 from gnnqlab.message.codecs.codec import Codec
+from gnnqlab.message.codecs.least_variance import by_rotation
+from gnnqlab.message.codecs.lloyd_max import relative_error
 from gnnqlab.nn.models.registry import ModelSettings
-from gnnqlab.simulation.codec_error import codec_error
+from gnnqlab.simulation.codec_error import Rows, codec_error, trained_rows
+from gnnqlab.simulation.gradient_noise import trained_weights
 from gnnqlab.systems.system import System
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["codecs_over_epochs"]
+__all__ = ["codecs_over_epochs", "codes_chosen", "rows_by_epoch"]
+
+
+def rows_by_epoch(
+    graph: Graph,
+    model: ModelSettings,
+    epochs: Sequence[int],
+    *,
+    workers: int,
+    most: int,
+    system: System | None = None,
+    seed: int = 0,
+) -> Iterator[tuple[int, dict[Rows, Tensor]]]:
+    """Yield each epoch with what workers would send in it, as `trained_rows` returns it.
+
+    Args:
+        epochs: numbers of epochs trained before, rising from 0 on.
+        workers: how many send.
+        most: rows of each kind of message that are drawn.
+        system: its partitioner is used; METIS by default.
+        seed: of weights and draws.
+
+    Raises:
+        ValueError: if epochs do not rise.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from gnnqlab.graph import load
+        >>> from gnnqlab.partition import Random
+        >>> from gnnqlab.systems import make_system
+        >>> recipe = replace(make_system("vanilla"), partition=Random())
+        >>> shape = ModelSettings(layers=2, hidden=8)
+        >>> found = rows_by_epoch(load("sbm:60,3,6"), shape, (0, 2), workers=2, most=20, system=recipe)
+        >>> [(epoch, len(kinds)) for epoch, kinds in found]
+        [(0, 4), (2, 4)]
+    """
+    if list(epochs) != sorted(set(epochs)) or not epochs or epochs[0] < 0:
+        raise ValueError(f"epochs must rise from 0 on, got {list(epochs)}; for instance (0, 5, 20, 60)")
+    for epoch in epochs:
+        weights = trained_weights(graph, model, epoch, seed=seed)
+        yield epoch, trained_rows(graph, model, weights, workers=workers, most=most, system=system, seed=seed)
 
 
 def codecs_over_epochs(
@@ -77,3 +123,73 @@ def codecs_over_epochs(
                     lines.append((epoch, *place, width, name, size, error.squared, error.bias))
     columns = ["epoch", "direction", "layer", "bits", "codec", "row_bytes", "squared", "bias"]
     return pd.DataFrame(lines, columns=columns)
+
+
+def codes_chosen(
+    graph: Graph,
+    *,
+    model: ModelSettings | None = None,
+    epochs: Sequence[int] = (0, 5, 20, 60),
+    bits: Sequence[int] = ERROR_WIDTHS,
+    workers: int = 2,
+    rows: int = 200,
+    system: System | None = None,
+    seed: int = 0,
+) -> DataFrame:
+    """Train exactly, and at some epochs ask the rows that would travel next which code errs less on each.
+
+    The choice is that of :class:`gnnqlab.message.codecs.least_variance.LeastVariance`: codes between the row's ends
+    leave ``S^2 sum f (1 - f)`` of it (AdaQP, Wan et al., MLSys 2023, proof of Theorem 1), rotated ones a share of
+    ``|x|^2`` (EDEN, Vargaftik et al., ICML 2022). Both are expected errors, known before a row is encoded; no noise is
+    drawn.
+
+    Args:
+        model: a GCN of 3 layers and 64 columns by default.
+        epochs: after how many the rows are taken, rising.
+        bits: widths to ask about, of 1, 2 and 4.
+        rows: of each kind of message that are drawn; rows of zeros are not.
+        system: its partitioner is used; METIS by default.
+
+    Returns:
+        A line an epoch, direction, layer, width and row: ``peak``, its range over its root mean square; ``ratio``, the
+        squared error between its ends over the rotated one's; ``rotated``, which is true where the ratio is above 1
+        (of rows shorter than 20 columns above a factor for sure), and of constant rows, which are exact in both.
+
+    Raises:
+        ValueError: if epochs do not rise, or a width is none of 1, 2 and 4.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from gnnqlab.graph import load
+        >>> from gnnqlab.partition import Random
+        >>> from gnnqlab.systems import make_system
+        >>> recipe = replace(make_system("vanilla"), partition=Random())
+        >>> shape = ModelSettings(layers=2, hidden=64)
+        >>> found = codes_chosen(load("sbm:60,3,6"), model=shape, epochs=(2,), system=recipe)
+        >>> sorted(set(found["direction"])), set(found[found["ratio"] > 3]["rotated"])
+        (['backward', 'forward'], {True})
+    """
+    import pandas as pd
+
+    if not bits or not set(bits) <= set(ERROR_WIDTHS):
+        raise ValueError(f"bits must be among {ERROR_WIDTHS}, where rows choose, got {list(bits)}")
+    shape = ModelSettings(layers=3, hidden=64, dropout=0.0) if model is None else model
+    parts = []
+    for epoch, sent in rows_by_epoch(graph, shape, epochs, workers=workers, most=rows, system=system, seed=seed):
+        for place, matrix in sent.items():
+            count, columns = matrix.shape
+            noted = torch.empty(count, NOTED)
+            row_errors(matrix, torch.arange(count), noted)
+            peak = noted[:, 4] / matrix.square().mean(1).sqrt()
+            for width in bits:
+                between = noted[:, ERROR_WIDTHS.index(width)].double().square()
+                rotated = noted[:, 3].double().square() * relative_error(width, columns)
+                parts.append(
+                    pd.DataFrame(
+                        {
+                            "epoch": epoch, "direction": place.direction, "layer": place.layer, "bits": width,
+                            "peak": peak, "ratio": between / rotated, "rotated": by_rotation(noted, width, columns),
+                        }
+                    )
+                )  # fmt: skip
+    return pd.concat(parts, ignore_index=True)

@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from gnnqlab.bits.in_words import human_bits
-from gnnqlab.bits.orchestrator import by_importance
-from gnnqlab.course.experiments.host_homes import saved_by_homes
-from gnnqlab.course.experiments.slides_constraint import without_rates
-from gnnqlab.course.experiments.sylvie_readings import BITS_XII, MASKS, readings
+from gnnqlab.bits.assigner.assemble import Message, assemble
+from gnnqlab.bits.assigner.problem import Problem
+from gnnqlab.bits.assigner.solver import solve
 from gnnqlab.kernels.codec.rows import decode_rows, encode_rows
 from gnnqlab.kernels.sparse.aggregate import spmm
 from gnnqlab.message.codecs.codec import Noise, Stochastic
+from gnnqlab.theory.cost import LinkCost
 from gnnqlab.theory.variance import decoded_moments, received_variance, step_widths
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class Effect:
     figures: dict[str, float]
 
 
+_WORKERS, _GROUPS, _ROWS = 4, 10, 100
+"""Of the messages whose bit-widths are assigned without θ (AQ-22)."""
 MEASUREMENTS: dict[str, Callable[[], Effect]] = {}
 """Id -> function; each computes its effect at the first call."""
 
@@ -231,6 +233,46 @@ def biased_gradient() -> Effect:
     )
 
 
+@dataclass(frozen=True)
+class WithoutRates:
+    """What the slides' widths come to at the true rates, over what Eq. 12's do."""
+
+    objective: float
+    """Normalised, λ = 1/2."""
+    seconds: float
+    """Of the exchange."""
+
+
+def without_rates(slower: float) -> WithoutRates:
+    """Assign widths to messages of lognormal β in ring rounds of four workers, with θ of the links and without.
+
+    Args:
+        slower: what worker 0 takes for a byte, over what the others take; at least 1.
+
+    Example:
+        >>> alike, slow = without_rates(1.0), without_rates(10.0)
+        >>> round(alike.objective, 2), slow.objective > 1.05
+        (1.0, True)
+    """
+    paper = _problem(slower)
+    slides = replace(paper, theta_s_per_byte=np.ones_like(paper.theta_s_per_byte))
+    choice, best = paper.choice(solve(slides).widths), solve(paper)
+    objective = paper.objective(paper.variance(choice), paper.seconds(choice))
+    return WithoutRates(objective / best.objective, paper.seconds(choice) / best.seconds)
+
+
+def _problem(slower: float) -> Problem:
+    generator, cost = np.random.default_rng(0), LinkCost.uniform(_WORKERS, bytes_per_s=1e8)
+    rates = np.ones((_WORKERS, 1))
+    rates[0] = slower
+    messages = [
+        Message(sender, receiver, np.full(_GROUPS, _ROWS), np.sort(generator.lognormal(0, 2, _GROUPS))[::-1])
+        for sender, receiver in itertools.permutations(range(_WORKERS), 2)
+    ]
+    cost = replace(cost, theta_s_per_byte=rates * cost.theta_s_per_byte)
+    return assemble(messages, cost, columns=256, lam=0.5, transport="ring")
+
+
 @measures("AQ-22")
 def theta_left_out() -> Effect:
     """Assign widths with the slides' constraint, where all links are alike and where one is slow."""
@@ -239,77 +281,6 @@ def theta_left_out() -> Effect:
         f"where one of four workers sends at a tenth of the others' rate, an exchange takes {slow.seconds:.2f}× as "
         f"long and Eq. 12 is {slow.objective:.2f}× its least value; {alike.objective:.2f}× with equal rates",
         {"alike": alike.objective, "slow": slow.objective, "slow_seconds": slow.seconds},
-    )
-
-
-@measures("SY-1")
-def sign_of_the_descent_rate() -> Effect:
-    """Run SYLVIE's rule for 60 epochs of a loss that falls ever more slowly, with either sign."""
-    losses = [0.2 + 0.9**epoch for epoch in range(61)]
-    figures = {name: _orchestrated(losses, sign) for name, sign in (("written", 1.0), ("descent", -1.0))}
-    return Effect(
-        f"while the loss levels off the rule as written ends at {human_bits(figures['written'])}, with the other "
-        f"sign at {figures['descent']:.0f}; the prose wants more bits",
-        figures,
-    )
-
-
-@measures("SY-2")
-def mask_without_thresholds() -> Effect:
-    """Mean width of rows on the smallest base, importance evenly spread, by thresholds."""
-    p = torch.arange(4096) / 4096
-    figures = {name: float(by_importance(p, 1, (1, 2, 4, 8), each).double().mean()) for name, each in MASKS.items()}
-    return Effect(
-        f"on base 1, importance evenly spread, halves give {figures['halves']:.2f} bits a row, quarters "
-        f"{figures['quarters']:.2f}; Table XII implies {BITS_XII}",
-        figures,
-    )
-
-
-@measures("SY-3")
-def tables_of_two_readings() -> Effect:
-    """Decide by each reading on a loss that levels off smoothly, and hold that against Tables X, XI and XII."""
-    table = readings([0.2 + 0.97**epoch for epoch in range(1000)], torch.arange(4096) / 4096)
-    most = int(table[["X", "XI", "XII"]].sum(axis=1).max())
-    text, printed = table.loc[("text", "halves")], table.loc[("printed", "quarters")]
-    figures = {"most": float(most), "text_bits": float(text["bits"]), "printed_bits": float(printed["bits"])}
-    return Effect(
-        f"on a loss that levels off for 1000 epochs the text with halves sends {text['bits']:.2f} bits a row, "
-        f"the formula with quarters {printed['bits']:.2f} (Table XII: {BITS_XII}); of Tables X, XI and XII no reading "
-        f"reproduces more than {most}",
-        figures,
-    )
-
-
-def _orchestrated(losses: list[float], sign: float, *, delta: int = 5) -> float:
-    rates = [sign * (after - before) for before, after in itertools.pairwise(losses)]
-    bits = 1
-    for epoch in range(delta, len(rates)):
-        bits = min(2 * bits, 8) if rates[epoch] < rates[epoch - delta] else max(bits // 2, 1)
-    return float(bits)
-
-
-@measures("CD-1")
-def one_code_too_many() -> Effect:
-    """The code of a row's largest value when a step is range / 2^B."""
-    rows_KD = _normal(200, 64)
-    range_K = rows_KD.amax(1) - rows_KD.amin(1)
-    top = {bits: float(torch.round(range_K / (range_K / 2**bits)).max()) for bits in (4, 8)}
-    return Effect(
-        f"the largest code is {top[8]:.0f} at B = 8 and {top[4]:.0f} at B = 4: {int(top[8]).bit_length()} and "
-        f"{human_bits(int(top[4]).bit_length())}",
-        {f"top_{bits}": code for bits, code in top.items()},
-    )
-
-
-@measures("CD-7")
-def homes_of_nodes() -> Effect:
-    """Outer connections saved on 2 x 4 workers, with and without homes."""
-    figures = saved_by_homes()
-    return Effect(
-        f"of a worker's outer connections {100 * figures['copies']:.0f} % are saved as printed, "
-        f"{100 * figures['home']:.0f} % with homes",
-        figures,
     )
 
 

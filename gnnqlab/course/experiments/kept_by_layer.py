@@ -1,12 +1,12 @@
-"""What each layer of a model keeps for the backward pass, by kind, in bytes.
+"""Tensors saved for backward by each layer, and seconds of computing them again.
 
-Whoever keeps a tensor is watched while it does: the pass over the graph says which layer it is at and what it is doing.
-What is still there when the forward pass is over is what is kept; a tensor that is made again is not, what it is made
-from is.
+An observer records each tensor that is saved, with the layer and the step at which the pass over the graph is. Tensors
+that are still alive at the end of the forward pass count as saved; of a recomputed tensor its inputs count.
 """
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from gnnqlab.compute.remade import Remakes
+from gnnqlab.compute.remade import KEEPS, Remakes
 from gnnqlab.nn.message_passing import GraphPass
 from gnnqlab.train.records.standing import standing
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gnnqlab.nn import ModelSettings
     from gnnqlab.train.loop.trainer import Trainer
 
-__all__ = ["KINDS", "kept_by_layer", "kept_of_pass"]
+__all__ = ["KINDS", "kept_by_layer", "kept_of_pass", "remade_seconds"]
 
 KINDS = ("rows", "sums", "norms", "masks", "attention", "loss", "others")
 """What a tensor is kept for: rows that weights were multiplied with, for the weights' gradients; sums over neighbours,
@@ -234,3 +234,50 @@ class _Watched(GraphPass):
         doing: AbstractContextManager[None] = self._watch.doing(kind)
         with doing:
             return run(*arguments, **settings)
+
+
+def remade_seconds(graph: Graph, shape: ModelSettings, *, epochs: int = 5) -> dict[str, list[float]]:
+    """Return the seconds of each epoch of one process by ``keep_for_backward``, in the order of ``KEEPS``.
+
+    Trainings take turns, an epoch each, so that what else the machine does is seen by all; a first epoch, which also
+    sets things up, is left out. They learn the same to the bit.
+
+    Args:
+        graph: whose nodes are trained on.
+        shape: a model's settings.
+        epochs: of each, at least 1.
+
+    Raises:
+        ValueError: if there are no epochs.
+
+    Example:
+        >>> from gnnqlab.graph.generate import sbm
+        >>> from gnnqlab.nn import ModelSettings
+        >>> found = remade_seconds(sbm(100, 4, 6, features=8), ModelSettings(layers=2, hidden=8), epochs=2)
+        >>> {keep: len(seconds) for keep, seconds in found.items()}
+        {'all': 2, 'sums': 2, 'nothing': 2}
+    """
+    from gnnqlab.nn import LocalGraph, build_model
+    from gnnqlab.train.config.run_config import TrainSettings
+    from gnnqlab.train.loop.node_labels import label_objective
+    from gnnqlab.train.loop.trainer import Trainer
+
+    if epochs < 1:
+        raise ValueError(f"epochs must be at least 1, got {epochs}")
+    trainers = {
+        keep: Trainer(
+            LocalGraph(graph),
+            label_objective(graph),
+            build_model(shape, graph.num_features, graph.num_classes, seed=0),
+            TrainSettings(keep_for_backward=keep),
+        )
+        for keep in KEEPS
+    }
+    seconds: dict[str, list[float]] = {keep: [] for keep in KEEPS}
+    for epoch in range(epochs + 1):
+        for keep, trainer in trainers.items():
+            begun = time.perf_counter()
+            trainer.epoch(epoch)
+            if epoch > 0:
+                seconds[keep].append(time.perf_counter() - begun)
+    return seconds

@@ -1,4 +1,4 @@
-"""An epoch beside the limits of its parts, measured in the same process: how much of each part is left to win.
+"""Limits of an epoch: rates of the machine, the least time of each part, and both in a chart.
 
 A part's limit is the least time of its own work on this machine: compulsory bytes of neighbour sums at the rate of a
 plain read of as many, floating point operations at the rate of the framework's product of the same shape, passes over
@@ -10,14 +10,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import torch
+
 from gnnqlab.course.experiments.counted import Work, count
-from gnnqlab.course.experiments.rates import Rates
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.charts import bars
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.simulation.threaded_workers import one_thread
 from gnnqlab.theory.cost import epoch_s
+from gnnqlab.theory.limits import Product
 from gnnqlab.train.loop.trainer import Trainer, worker_trainer
 
 if TYPE_CHECKING:
@@ -25,7 +30,79 @@ if TYPE_CHECKING:
 
     from gnnqlab.graph.graph import Graph
 
-__all__ = ["EPOCH", "OTHER", "PARTS", "coded_bytes", "least_s", "limits_table", "measure_limits"]
+__all__ = [
+    "EPOCH", "OTHER", "PARTS", "Rates", "coded_bytes", "draw_limits", "least_s", "limits_table", "measure_limits",
+]  # fmt: skip
+
+_LEAST_S = 0.01
+"""Seconds in which a rate is measured at least."""
+
+
+@dataclass
+class Rates:
+    """Measured rates, one for each size or shape, each measured when it is first asked for.
+
+    A rate is the best of some repeats in a row, short ones as many as fit into `_LEAST_S`: what else runs on the
+    machine slows them down and speeds none up. What fits into a cache is read from there.
+    """
+
+    repeats: int = 7
+    """At least."""
+    timer: Callable[[], float] = time.perf_counter
+    """Seconds; that of the clock by which what stands beside these rates was measured."""
+    _known: dict[tuple[str, object], float] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.repeats < 1:
+            raise ValueError(f"repeats must be at least 1, got {self.repeats}")
+
+    def read_bytes_per_s(self, num_bytes: int) -> float:
+        """Return the rate of a plain read (a sum of float32) of so many bytes."""
+
+        def prepare() -> Callable[[], object]:
+            x = torch.ones(_values(num_bytes))
+            return lambda: x.sum()
+
+        return num_bytes / self._best(("read", num_bytes), prepare)
+
+    def copied_bytes_per_s(self, num_bytes: int) -> float:
+        """Return the rate of a memcpy of so many bytes: each is read once and written once, and counted once."""
+
+        def prepare() -> Callable[[], object]:
+            x = torch.ones(_values(num_bytes))
+            y = torch.empty_like(x)
+            return lambda: y.copy_(x)
+
+        return num_bytes / self._best(("copy", num_bytes), prepare)
+
+    def flops_per_s(self, product: Product) -> float:
+        """Return the rate of the framework's own float32 product of this shape, into memory that is there."""
+
+        def prepare() -> Callable[[], object]:
+            a, b = torch.ones(product.rows, product.inner), torch.ones(product.inner, product.columns)
+            a = a.t().contiguous().t() if product.transposed == "a" else a
+            b = b.t().contiguous().t() if product.transposed == "b" else b
+            out = torch.empty(product.rows, product.columns)
+            return lambda: torch.mm(a, b, out=out)
+
+        return product.flops / self._best(("product", product), prepare)
+
+    def _best(self, key: tuple[str, object], prepare: Callable[[], Callable[[], object]]) -> float:
+        if key not in self._known:
+            run = prepare()
+            run()
+            seconds: list[float] = []
+            while len(seconds) < self.repeats or sum(seconds) < _LEAST_S:
+                begun = self.timer()
+                run()
+                seconds.append(self.timer() - begun)
+            self._known[key] = min(seconds)
+        return self._known[key]
+
+
+def _values(num_bytes: int) -> int:
+    return max(1, -(-num_bytes // 4))
+
 
 PARTS: Mapping[str, tuple[str, ...]] = {
     "neighbour sums": ("central", "marginal"),
@@ -151,3 +228,71 @@ def measure_limits(
     trainer.close()
     medians = pd.DataFrame(found[_SETTLING:]).median()
     return limits_table({str(phase): float(each) for phase, each in medians.items()}, least)
+
+
+def draw_limits(table: DataFrame, *, title: str = "An epoch beside its limits", dark: bool = False) -> Bundle:
+    """Draw each part of an epoch: above what it took, below what its work takes at least, and how many times that is.
+
+    Args:
+        table: of :func:`gnnqlab.course.experiments.limits.measure_limits`, or ``limits_table``.
+        title: of the figure.
+        dark: colours for a dark page.
+
+    Raises:
+        ValueError: if the table has no row of the whole epoch.
+    """
+    if EPOCH not in table.index:
+        raise ValueError(f"the table must have a row {EPOCH!r}, got {list(table.index)}; see limits_table")
+    parts, whole = table.drop(EPOCH), table.loc[EPOCH]
+    limited = parts.dropna(subset="limit (ms)")
+    each = "; ".join(
+        f"{part} {_ms(row['measured (ms)'])} beside {_ms(row['limit (ms)'])} ms ({row['share (%)']:.0f} %)"
+        for part, row in limited.iterrows()
+    )
+    caption = (
+        f"An epoch took {_ms(whole['measured (ms)'])} ms; its limit is {_ms(whole['limit (ms)'])} ms "
+        f"({_times(whole['measured / limit'])}). By part, and share of the epoch: {each}. Indicative."
+    )
+    # Room for what stands behind the longest bar.
+    room = [0, 1.12 * float(parts[["measured (ms)", "limit (ms)"]].max().max())]
+    figure = bars(
+        parts.assign(times=[_times(ratio) for ratio in parts["measured / limit"]]),
+        styles=["blue"],
+        y={"measured (ms)": "measured"},
+        text="times",
+        horizontal=True,
+        x_axis={"title_text": "time an epoch (ms)", "range": room},
+        y_axis="part",
+    )
+    figure = bars(
+        limited,
+        y={"limit (ms)": "limit"},
+        styles=["orange /"],
+        horizontal=True,
+        figure=figure,
+        title=title,
+        caption=caption,
+        dark=dark,
+        height=180 + 50 * len(parts),
+    )
+    return Bundle(figure, table.round(3))
+
+
+def _times(ratio: float) -> str:
+    """Return a ratio as a bar has it; nothing where there is no limit.
+
+    Example:
+        >>> _times(1.25), _times(36.7), _times(1250.0), _times(float("nan"))
+        ('1.2 ×', '37 ×', '1250 ×', '')
+    """
+    return "" if ratio != ratio else f"{ratio:.1f} ×" if ratio < 10 else f"{ratio:.0f} ×"
+
+
+def _ms(milliseconds: float) -> str:
+    """Return milliseconds with three digits, or all before the point.
+
+    Example:
+        >>> _ms(0.20857), _ms(29.84), _ms(1186.4)
+        ('0.209', '29.8', '1186')
+    """
+    return f"{milliseconds:.3g}" if milliseconds < 1000 else f"{milliseconds:.0f}"

@@ -1,4 +1,4 @@
-"""Widths that change while a run trains: what is decided when a loss falls so, and what fixed widths do instead."""
+"""Bit-widths that SYLVIE's Coordinator moves: replayed from losses, compared with fixed ones, and drawn."""
 
 from __future__ import annotations
 
@@ -9,18 +9,28 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gnnqlab.bits.assigner.descent import Descent
+from gnnqlab.bits.in_words import human_bits
 from gnnqlab.bits.orchestrator import Orchestrated, OrchestratedWidths
 from gnnqlab.exchange.schedules.schedule import Overlapped
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
+from gnnqlab.lab.figures.frames import by_epoch
+from gnnqlab.lab.figures.graph_drawing import draw_bits, message_widths
 from gnnqlab.launch.start import launch
 from gnnqlab.systems.system import make_system
 from gnnqlab.theory.intervals import interval
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
     from gnnqlab.graph.graph import Graph
+    from gnnqlab.partition.parts import Parts
+    from gnnqlab.run.run import Run
 
-__all__ = ["compare_widths", "replay"]
+__all__ = [
+    "compare_widths", "draw_decisions", "draw_importance", "draw_signs", "importance_table", "replay",
+    "rows_by_width",
+]  # fmt: skip
 
 
 def replay(
@@ -114,3 +124,198 @@ def compare_widths(graph: Graph, *, seeds: Sequence[int] = (0,), epochs: int = 6
         interval(group["accuracy (%)"].tolist())[1] if len(seeds) > 1 else float("nan") for _, group in groups
     ]
     return table
+
+
+_GAP = 0.085
+"""Between panels, as a share of the height: room for a legend above each."""
+
+_MOST_BARS = 400
+_WIDTH_COLORS = {1: "#fee838", 2: "#c9b869", 3: "#a69d75", 4: "#848279", 8: "#2f4a6e", 16: "#1b3660", 32: "#00204d"}
+
+
+def importance_table(parts: Parts) -> DataFrame:
+    """Return every boundary node's in-degree, importance p, and width by base (SYLVIE sections IV-A and V-A).
+
+    Example:
+        >>> from gnnqlab import course
+        >>> from gnnqlab.partition.parts import partition
+        >>> table = importance_table(partition(course.ten_nodes(), course.Halves(), workers=2))
+        >>> table.index.tolist(), table["base 8"].tolist()
+        ([3, 4, 5, 7], [8, 8, 8, 8])
+    """
+    import pandas as pd
+
+    from gnnqlab.bits.orchestrator import by_importance
+
+    ids, p = _boundary(parts)
+    table = pd.DataFrame(
+        {"in-degree": parts.graph.in_degrees[ids].tolist(), "p": p.tolist()},
+        index=pd.Index(ids.tolist(), name="node"),
+    )
+    among = Orchestrated().among
+    for base in among:
+        table[f"base {base}"] = by_importance(p, base, among).tolist()
+    return table
+
+
+def draw_importance(parts: Parts, *, base: int = 1, dark: bool = False) -> Bundle:
+    """Draw the width of every message as base and importance give it."""
+    ids, p = _boundary(parts)
+    widths = OrchestratedWidths(Orchestrated(), ids, p)
+    widths.base = base
+    found = message_widths(parts, widths, layer=0)
+    return draw_bits(parts, found, what=f"base {base}", dark=dark)
+
+
+def _boundary(parts: Parts) -> tuple[Any, Any]:
+    import torch
+
+    ids = torch.cat([shard.halo for shard in parts.shards]).unique()
+    known = torch.zeros(parts.graph.num_nodes)
+    for shard in parts.shards:
+        known[torch.cat([shard.owned, shard.halo])] = shard.importance
+    return ids, known[ids]
+
+
+def _replayed(run: Run, *, as_printed: bool = False) -> DataFrame:
+    table, seconds = by_epoch(run.records), run.records.groupby("epoch")["epoch_s"].max().tolist()
+    return replay(table["loss"].tolist(), seconds, settings=_settings(run), as_printed=as_printed)
+
+
+def _settings(run: Run) -> Orchestrated:
+    settings = run.config.system.bits
+    if not isinstance(settings, Orchestrated):
+        raise ValueError(f"bits must be Orchestrated for a width to move, got {settings!r}; launch system sylvie")
+    return settings
+
+
+def rows_by_width(run: Run) -> DataFrame:
+    """Return the share of rows in each width, by epoch (SYLVIE Fig. 7); an epoch whose messages nobody read has none.
+
+    Of a run of more than 400 epochs, every second, third ... one, so that a long run is read and drawn as fast.
+    """
+    epochs = int(run.records["epoch"].max()) + 1
+    traffic = run.read_traffic(epochs=range(0, epochs, -(-epochs // _MOST_BARS)))
+    counts = traffic.groupby(["epoch", "bits"])["rows"].sum().unstack(fill_value=0)
+    return counts.div(counts.sum(axis=1), axis=0)
+
+
+def base_by_epoch(run: Run) -> Series:
+    """Return the base width in force in every epoch, from the run's decisions."""
+    import pandas as pd
+
+    base = pd.Series(_settings(run).among[0], index=pd.RangeIndex(int(run.records["epoch"].max()) + 1, name="epoch"))
+    for epoch, what in zip(run.decisions["epoch"], run.decisions["what"]):
+        if what.startswith("base width "):
+            base.loc[int(epoch) :] = int(what.rpartition(" ")[2])
+    return base
+
+
+def draw_decisions(run: Run, *, dark: bool = False) -> Bundle:
+    """Draw what the Coordinator saw and did: loss, descent rates, base width, and the rows in every width.
+
+    Raises:
+        ValueError: if the run's widths do not move.
+    """
+    import pandas as pd
+
+    base = base_by_epoch(run).rename("base width")
+    table, shares = _replayed(run), rows_by_width(run)
+    earlier = f"the rate {_settings(run).delta} epochs before"
+    ink = "#e6e8ea" if dark else "#1f2328"
+    moves = run.decisions[run.decisions["what"].str.startswith("base width")]
+    moves = moves[moves["epoch"] < len(base)]
+    decided = pd.DataFrame({
+        "epoch": moves["epoch"],
+        "base": [int(base[epoch]) for epoch in moves["epoch"]],
+        "why": [[human_bits(base[epoch]), why] for epoch, why in zip(moves["epoch"], moves["why"])],
+    })  # fmt: skip
+    losses = lines(
+        table,
+        y={"loss": "loss", "F": "running loss F"},
+        styles=["grey dot", ink],
+        mode="lines",
+        y_axis="loss",
+        zero="y",
+    )
+    rates = lines(
+        table,
+        y={"rate": "descent rate", "earlier": earlier},
+        styles=["blue", "orange dash"],
+        mode="lines",
+        y_axis="loss a second",
+    )
+    widths = scatter(
+        decided,
+        x="epoch",
+        y={"base": "decision (its reason on hover)"},
+        styles=["vermillion diamond"],
+        details="why",
+        hover="epoch %{x}: %{customdata[0]}<br>%{customdata[1]}",
+        figure=lines(base.to_frame(), y="base width", styles=["vermillion"], mode="lines", shape="hv"),
+        **_BASE,
+    )
+    percent = (100 * shares).rename(columns=human_bits)
+    rows = bars(
+        percent,
+        y=list(percent),
+        styles=[_WIDTH_COLORS[int(width)] for width in shares],
+        stacked=True,
+        x_axis={"title_text": "epoch", "type": "linear"},
+        y_axis={"title_text": "rows (%)", "range": [0, 100]},
+    )
+    held = base.value_counts(normalize=True).sort_index()
+    words = ", ".join(f"{width} in {100 * share:.0f} % of epochs" for width, share in held.items())
+    figure = panels(
+        [losses, rates, widths, rows],
+        rows=4,
+        share_x=True,
+        sizes=[0.22, 0.27, 0.24, 0.27],
+        gap=_GAP,
+        title="When the width changed",
+        caption=f"{len(moves)} decisions about the base width: {words}.",
+        dark=dark,
+        height=720,
+    )
+    figure.update_layout(bargap=0)
+    above = {"orientation": "h", "x": 0, "xanchor": "left", "yanchor": "bottom", "traceorder": "normal"}
+    for number, axis in enumerate(figure.select_yaxes(), start=1):  # each panel has its legend
+        name = f"legend{number if number > 1 else ''}"
+        figure.update_layout({name: {**above, "y": axis.domain[1]}})
+        figure.update_traces(legend=name, selector={"yaxis": f"y{number if number > 1 else ''}"})
+    return Bundle(figure, pd.concat([table.drop(columns="base"), base.rename("base")], axis=1))
+
+
+def draw_signs(run: Run, *, dark: bool = False) -> Bundle:
+    """Draw the base width for this run's losses and times with the rate of the text, and with the rate as printed."""
+    import pandas as pd
+
+    text, printed = "descent rate (the text)", "as printed"
+    tables = {text: _replayed(run), printed: _replayed(run, as_printed=True)}
+    rates, base = (pd.DataFrame({name: table[column] for name, table in tables.items()}) for column in ("rate", "base"))
+    look: dict[str, Any] = {"y": [text, printed], "styles": ["blue", "vermillion dash"], "mode": "lines"}
+    means, differ = base.mean(), float((base[printed] != base[text]).mean())
+    caption = (
+        f"Base width for the same losses: mean {means[text]:.1f} bits by the text, "
+        f"{means[printed]:.1f} as printed; they differ in {100 * differ:.0f} % of epochs."
+    )
+    charts = [
+        lines(rates, y_axis="rate (loss a second)", **look),
+        lines(base, shape="hv", x_axis="epoch", **_BASE, **look),
+    ]
+    figure = panels(
+        charts,
+        rows=2,
+        share_x=True,
+        gap=0.08,
+        title="The same losses, either sign",
+        caption=caption,
+        dark=dark,
+        height=430,
+    )
+    return Bundle(figure, base)
+
+
+_BASE: dict[str, Any] = {
+    "y_axis": {"title_text": "base (bits)", "tickvals": [1, 2, 4, 8], "range": [-0.1, 1.0]}, "log": "y",
+}  # fmt: skip

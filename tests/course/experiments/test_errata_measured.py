@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gnnqlab.course.experiments.errata_products import MEASUREMENTS
+from gnnqlab.course.experiments.errata_systems import MEASUREMENTS
 
 
 def figures(name):

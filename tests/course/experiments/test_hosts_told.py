@@ -10,8 +10,8 @@ import pytest
 
 import gnnqlab as gq
 from gnnqlab.bits import Fixed
-from gnnqlab.course.experiments.importance_ablation import importance_ablation
 from gnnqlab.course.experiments.receiver_noise import receiver_noise
+from gnnqlab.course.experiments.width_decisions import importance_ablation
 from gnnqlab.exchange import Replicas
 from gnnqlab.nn import ModelSettings
 from gnnqlab.simulation.cached_training import CachedWorkers

@@ -1,4 +1,4 @@
-"""Limits of an epoch's parts: the arithmetic of the table and of the rates, and once for real."""
+"""Limits of an epoch: rates, least times, the table and its chart."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 
 import gnnqlab as gq
 from gnnqlab.course.experiments.counted import Work
-from gnnqlab.course.experiments.limits import EPOCH, OTHER, least_s, limits_table, measure_limits
-from gnnqlab.course.experiments.rates import Rates
+from gnnqlab.course.experiments.limits import EPOCH, OTHER, Rates, draw_limits, least_s, limits_table, measure_limits
 from gnnqlab.theory.limits import NeighbourSum, Product, RowPass
 from tests.cases import each
 
@@ -97,3 +96,30 @@ def test_a_worker_in_this_process_is_measured() -> None:
     assert table.loc[EPOCH, "limit (ms)"] == pytest.approx(parts["limit (ms)"].sum())
     with pytest.raises(ValueError, match="epochs must be at least 3"):
         measure_limits(gq.load("sbm:300,3,8"), epochs=2)
+
+
+PART_SECONDS = {"central": 0.004, "products": 0.005, "wait": 0.003, "optimizer": 0.001, "epoch": 0.013}
+TABLE = limits_table(PART_SECONDS, {"neighbour sums": 0.0005, "products": 0.004}, wire_s=0.006, overlapped=True)
+
+
+def test_bars_are_what_was_measured_beside_its_limit() -> None:
+    bundle = draw_limits(TABLE)
+    measured, limit = bundle.figure.data
+    assert list(measured.y) == ["neighbour sums", "products", "wire", "other"]
+    assert list(measured.x) == pytest.approx([4, 5, 3, 1]) and list(measured.text) == ["8.0 ×", "1.2 ×", "0.5 ×", ""]
+    assert list(limit.y) == ["neighbour sums", "products", "wire"]  # what is left has no limit, and so no bar
+    assert list(limit.x) == pytest.approx([0.5, 4, 6])
+    assert measured.marker.color != limit.marker.color and limit.marker.pattern.shape == "/"
+    assert "(ms)" in bundle.figure.layout.xaxis.title.text
+    assert list(bundle.frame.index) == list(TABLE.index)
+
+
+def test_the_caption_has_the_numbers() -> None:
+    caption = draw_limits(TABLE).figure.layout.meta["caption"]
+    assert "An epoch took 13 ms; its limit is 6 ms (2.2 ×)." in caption
+    assert "neighbour sums 4 beside 0.5 ms (31 %); products 5 beside 4 ms (38 %); wire 3 beside 6 ms (23 %)" in caption
+
+
+def test_a_table_without_the_epoch_is_refused() -> None:
+    with pytest.raises(ValueError, match="the table must have a row 'epoch', got"):
+        draw_limits(TABLE.drop("epoch"))

@@ -16,7 +16,7 @@ FAULTS = (
         file="exchange/schedules/pipeline.py",
         before="if earlier is None or self.fresh:",
         after="if earlier is None or not self.fresh:",
-        test="course/test_staleness_views.py::test_ages_follow_the_schedule",
+        test="course/experiments/test_staleness.py::test_ages_follow_the_schedule",
         why="PipeGCN would have Vanilla's accuracy, at Vanilla's speed",
     ),
     Fault(

@@ -93,10 +93,10 @@ FAULTS = (
     ),
     Fault(
         name="mean width of messages, not of rows",
-        file="course/width_plan_views.py",
+        file="course/experiments/width_decisions.py",
         before='(traffic["bits"] * traffic["rows"]).groupby',
         after='(traffic["bits"] * traffic["rows"].mean()).groupby',
-        test="course/test_width_plan_views.py::test_rows_weigh_the_mean",
+        test="course/experiments/test_width_decisions.py::test_rows_weigh_the_mean",
         why="a few rows in eight bits would weigh like all others in one",
     ),
     Fault(
@@ -133,18 +133,18 @@ FAULTS = (
     ),
     Fault(
         name="a rounding may err as much as it likes",
-        file="course/graded_rows.py",
+        file="course/graded.py",
         before="if squared > _MOST * least",
         after="if squared > 99 * _MOST * least",
-        test="course/test_graded_rows.py::test_other_rounding_hears_why_not",
+        test="course/test_graded.py::test_other_rounding_hears_why_not",
         why="a coin between the smallest value and the largest is right on average too",
     ),
     Fault(
         name="eight bits for the bytes of six",
-        file="course/graded_rows.py",
+        file="course/graded.py",
         before="extra = (_row_bytes(width) - _row_bytes(2)) // unit",
         after="extra = (_row_bytes(width) - _row_bytes(2)) // unit - (width == 8)",
-        test="course/test_graded_rows.py::test_the_best_widths_are_those_of_brute_force",
+        test="course/test_graded.py::test_the_best_widths_are_those_of_brute_force",
         why="the best there is would be better than it can be, and right answers would be refused",
     ),
     Fault(
@@ -213,10 +213,10 @@ FAULTS = (
     ),
     Fault(
         name="memory by purpose of the last worker, not of the worst",
-        file="course/scale_views.py",
+        file="course/system_views.py",
         before='["peak_bytes"].max() for name, memory',
         after='["peak_bytes"].last() for name, memory',
-        test="course/test_scale_views.py::test_what_is_held_is_stacked_by_purpose_and_the_frame_has_the_most_of_each",
+        test="course/test_system_views.py::test_what_is_held_is_stacked_by_purpose_and_the_frame_has_the_most_of_each",
         why="a launch that one worker cannot hold would look as if all could",
     ),
     Fault(

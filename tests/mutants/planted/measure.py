@@ -40,7 +40,7 @@ FAULTS = (
         file="theory/intervals.py",
         before="return mean, float(stdtrit(count - 1, 0.975)) * spread / math.sqrt(count)",
         after="return mean, float(stdtrit(count - 1, 0.975)) * spread",
-        test="course/test_sensitivity.py::test_an_interval_covers_the_mean_as_often_as_it_says",
+        test="course/experiments/test_sensitivity.py::test_an_interval_covers_the_mean_as_often_as_it_says",
         why="every difference would be within chance",
     ),
     Fault(
@@ -69,10 +69,10 @@ FAULTS = (
     ),
     Fault(
         name="ages of rows off by one",
-        file="course/experiments/old_rows.py",
+        file="course/experiments/staleness.py",
         before="[wrong(rows[t - age], rows[t]) for t in",
         after="[wrong(rows[t - age + 1], rows[t]) for t in",
-        test="course/test_staleness_views.py::test_an_older_row_is_further_away",
+        test="course/experiments/test_staleness.py::test_an_older_row_is_further_away",
         why="a row of yesterday would look fresh",
     ),
     Fault(
@@ -80,7 +80,7 @@ FAULTS = (
         file="course/experiments/smoothing.py",
         before="feature_smoothing=rows * gamma, gradient_smoothing=gradients * gamma",
         after="feature_smoothing=gradients * gamma, gradient_smoothing=rows * gamma",
-        test="course/test_smoothing_views.py::test_what_is_smoothed",
+        test="course/experiments/test_smoothing.py::test_what_is_smoothed",
         why="PipeGCN-F and PipeGCN-G would change names",
     ),
     Fault(
@@ -133,18 +133,18 @@ FAULTS = (
     ),
     Fault(
         name="the errors of an epoch are those of untrained rows",
-        file="course/experiments/rows_by_epoch.py",
+        file="course/experiments/codecs_over_epochs.py",
         before="weights = trained_weights(graph, model, epoch, seed=seed)",
         after="weights = trained_weights(graph, model, 0, seed=seed)",
-        test="course/experiments/test_codecs_over_epochs.py::test_lines_are_the_errors_of_that_epochs_rows",
+        test="course/test_codec_views.py::test_lines_are_the_errors_of_that_epochs_rows",
         why="a training's whole course would be flat, which some rows are",
     ),
     Fault(
         name="codes chosen by roots of errors",
-        file="course/experiments/codes_chosen.py",
+        file="course/experiments/codecs_over_epochs.py",
         before="rotated = noted[:, 3].double().square() * relative_error(width, columns)",
         after="rotated = noted[:, 3].double() * relative_error(width, columns)",
-        test="course/test_code_choice_views.py::test_choices_are_those_that_the_codec_makes_and_says_in_its_messages",
+        test="course/test_codec_views.py::test_choices_are_those_that_the_codec_makes_and_says_in_its_messages",
         why="a picture would show rows above the line that stay between their ends",
     ),
     Fault(

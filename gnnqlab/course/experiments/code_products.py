@@ -1,0 +1,306 @@
+"""TANGO's products of codes: its bit rule (Eq. 4, Fig. 2b), the error of weight updates, and the toy graph of Fig. 1.
+
+``dW = X^T dY`` with both factors in codes (TANGO sections 3.2 and 3.4). The text of the paper names five edges of the
+toy graph, numbers them by target, and gives rows of some nodes; H' of v1 and v3 and the gradient at v3 are in the
+figure alone, so nothing here needs them. Letters: N rows, D features, C classes, E edges, K heads, F features a head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from gnnqlab.bits.in_words import human_bits
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.chart_parts import STYLES
+from gnnqlab.lab.figures.charts import add_slider, lines
+from gnnqlab.lab.figures.log_ticks import value_ticks
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from torch import Tensor
+
+    from gnnqlab.compute.edge_products import EdgeProducts
+    from gnnqlab.graph import Graph
+    from gnnqlab.kernels.sparse.adjacency import Adjacency
+
+__all__ = [
+    "PAPER", "draw_bit_rule", "draw_update_error", "error_by_width", "first_layer_output", "toy_edges", "toy_layer",
+    "toy_table", "update_error",
+]  # fmt: skip
+
+
+def first_layer_output(graph: Graph, *, hidden: int = 32, seed: int = 0) -> Tensor:
+    """Return what the first layer of an untrained GCN puts out, ``A X W``, float32 ``(N, hidden)``."""
+    import torch
+    from torch import Tensor, nn
+
+    from gnnqlab.nn import LocalGraph
+
+    local = LocalGraph(graph)
+    local.densify_features()
+    assert isinstance(local.features, Tensor)
+    weight = torch.empty(graph.num_features, hidden)
+    nn.init.xavier_uniform_(weight, generator=torch.Generator().manual_seed(seed))
+    local_pass = local.at(0, training=False)
+    return local_pass.aggregate(local.features @ weight).detach()
+
+
+def error_by_width(
+    x: Tensor, *, epsilons: Sequence[float] = (0.0, 0.0005, 0.005, 0.05, 0.5), bits: Sequence[int] = range(2, 9)
+) -> DataFrame:
+    """Return the relative error of a matrix's codes, one scale a tensor, rounded by noise.
+
+    Args:
+        x: float32 ``(N, D)``.
+        epsilons: ε of Eq. 4.
+        bits: widths of codes.
+
+    Returns:
+        A row a width, a column an ε.
+
+    Example:
+        >>> import torch
+        >>> float(error_by_width(torch.tensor([[1.0, -1.0]]), epsilons=(0.0,), bits=(2,)).iloc[0, 0])
+        0.0
+    """
+    import pandas as pd
+    import torch
+
+    from gnnqlab.compute.bit_rule import relative_error
+    from gnnqlab.kernels.codec.quantize import Noise, quantize
+    from gnnqlab.kernels.noise import stream
+
+    noise = Noise(torch.arange(x.shape[0]), 0, 0, stream("operand", 0))
+    table: dict[float, list[float]] = {epsilon: [] for epsilon in epsilons}
+    for width in bits:
+        rows = quantize(x, bits=width, scale="tensor", noise=noise)
+        rounded = rows.codes * rows.scales.unsqueeze(1)
+        for epsilon in epsilons:
+            table[epsilon].append(relative_error(x, rounded, epsilon=epsilon))
+    return pd.DataFrame(table, index=pd.Index(list(bits), name="bits"))
+
+
+def draw_bit_rule(frame: DataFrame, *, start: float | None = None, target: float = 0.3, dark: bool = False) -> Bundle:
+    """Draw the error by width beside the target, with a slider over ε.
+
+    Args:
+        frame: of :func:`error_by_width`.
+        start: the ε that is drawn first; by default the paper's, or the first there is.
+        target: the error that is allowed.
+
+    Raises:
+        ValueError: if ``start`` is not among the ε.
+    """
+    from gnnqlab.compute.bit_rule import EPSILON
+
+    known = frame.columns.tolist()
+    start = (EPSILON if EPSILON in known else known[0]) if start is None else start
+    if start not in known:
+        raise ValueError(f"start must be one of the ε in the frame, {known}, got {start}")
+    needed = {each: [width for width in frame.index if frame.loc[width, each] <= target] for each in known}
+    words = "; ".join(f"ε = {each:g}: {human_bits(min(w)) if w else 'no width'}" for each, w in needed.items())
+    limit, error = f"target, {target:g}", "relative error, Eq. 4 (no unit)"
+    figure = lines(frame, y={start: "first layer's output"}, y_axis={"title_text": error, "range": [0, 1]})
+    figure = lines(
+        frame.assign(**{limit: target}),
+        y=limit,
+        mode="lines",
+        styles=STYLES[1:],
+        figure=figure,
+        x_axis={"title_text": "bits of a code", "dtick": 1},
+        title="How many bits the first layer needs",
+        caption=f"Fewest bits whose error is at most {target:g}: {words}.",
+        dark=dark,
+        height=440,
+    )
+    steps = {f"{each:g}": {"y": [frame[each].tolist()]} for each in known}
+    return Bundle(add_slider(figure, steps, start=f"{start:g}", prefix="ε = ", traces=[0]), frame.round(4))
+
+
+_LOOKS = {"stochastic": "blue solid circle", "nearest": "vermillion dash square"}
+
+
+def update_error(graph: Graph, *, bits: int = 4, draws: int = 64, scale: str = "tensor", seed: int = 0) -> DataFrame:
+    """Return how far the mean of some weight gradients made of codes is from float32's, relative to its length.
+
+    The weight is that of a linear classifier on the features, at zero; its gradient is ``X^T (softmax - onehot) / N``.
+
+    Args:
+        graph: with features and labels, one class a node.
+        bits: of the codes of X and dY.
+        draws: epochs, each with noise of its own.
+        scale: as for :class:`gnnqlab.compute.Int8Products`.
+        seed: of the noise.
+
+    Returns:
+        A row for 1, 2, 4, … draws, a column for each way to round.
+
+    Raises:
+        ValueError: if there is nothing to draw.
+
+    Example:
+        >>> from gnnqlab.graph import load
+        >>> found = update_error(load("sbm:60,3,6"), draws=4)
+        >>> found.index.tolist(), found["nearest"].nunique()
+        ([1, 2, 4], 1)
+    """
+    import pandas as pd
+    import torch
+    from torch import Tensor
+    from torch.nn import functional
+
+    from gnnqlab.compute import Int8Products
+    from gnnqlab.compute.products import PassRows
+
+    if draws < 1:
+        raise ValueError(f"draws must be at least 1, got {draws}")
+    x = graph.features if isinstance(graph.features, Tensor) else graph.features.to_dense()
+    classes = functional.one_hot(graph.labels, graph.num_classes).float()
+    gradient = (1 / graph.num_classes - classes) / graph.num_nodes
+    exact = x.t().double() @ gradient.double()
+    counts = [2**power for power in range(20) if 2**power <= draws]
+    ids, table = torch.arange(graph.num_nodes), {}
+    for rounding in _LOOKS:
+        products = Int8Products(bits=bits, scale=scale, rounding=rounding).build()
+        total, errors = torch.zeros_like(exact), []
+        for epoch in range(counts[-1]):
+            products.begin(PassRows(ids, seed, epoch))
+            total += products.mm(products.operand(x), products.operand(gradient), transposed="a")
+            if epoch + 1 in counts:
+                errors.append(float((total / (epoch + 1) - exact).norm() / exact.norm()))
+        table[rounding] = errors
+    return pd.DataFrame(table, index=pd.Index(counts, name="epochs averaged"))
+
+
+def draw_update_error(frame: DataFrame, *, bits: int, dark: bool = False) -> Bundle:
+    """Draw :func:`update_error`, a line for each way to round.
+
+    Raises:
+        ValueError: if there is no row.
+    """
+    if frame.empty:
+        raise ValueError("errors of at least one draw are needed, got none; see update_error")
+    first, last = frame.iloc[0] * 100, frame.iloc[-1] * 100
+    caption = (
+        f"Error of the mean weight gradient in {human_bits(bits)}, after 1 epoch and after {frame.index[-1]}: "
+        + ", ".join(f"{name} {first[name]:.3g} → {last[name]:.3g} %" for name in _LOOKS)
+        + "."
+    )
+    figure = lines(
+        100 * frame,
+        y=list(_LOOKS),
+        styles=_LOOKS,
+        size=9,
+        log="y",
+        x_axis={"title_text": "epochs averaged", **value_ticks(frame.index)},
+        y_axis="error of the mean update (% of its length)",
+        caption=caption,
+        dark=dark,
+        height=370,
+        title=f"The mean of the weight update, {human_bits(bits)}",
+    )
+    return Bundle(figure, frame)
+
+
+PROJECTED = {0: (0.59, 0.73, 0.51, -0.65), 2: (0.32, 0.41, 0.99, -0.52)}
+"""H' of v0, as printed, and of v2, solved from the printed H(l) of v3: two heads of two features."""
+A_SOURCE = ((0.91, 0.90), (0.42, 0.62))
+D_OF_3 = (0.20, 0.05)
+"""What the target v3 adds to the logits of its edges."""
+GRADIENT = {0: (0.54, 0.51, -0.26, -0.07), 2: (1.02, 1.06, 0.07, 0.56)}
+"""Of the output, at v0 and v2."""
+
+PAPER: dict[str, tuple[str, tuple[float, ...]]] = {
+    "S of v0": ("GEMM", (1.20, -0.19)),
+    "E of e3": ("SDDMM", (1.40, -0.14)),
+    "E of e4": ("SDDMM", (0.86, 0.14)),
+    "α of e3": ("softmax", (0.63, 0.46)),
+    "α of e4": ("softmax", (0.37, 0.54)),
+    "H of v3": ("SPMM", (0.49, 0.61, 0.77, -0.58)),
+    "∂H' of v1": ("SPMM, backward", (1.56, 1.57, -0.19, 0.49)),
+}
+"""Quantity -> the product that makes it, and its elements as section 2.1 prints them."""
+
+
+def toy_edges() -> Adjacency:
+    """The five edges e0 to e4 in the paper's order: v1 to v0, v3 to v1, v1 to v2, v0 and v2 to v3.
+
+    Example:
+        >>> toy_edges().indices.tolist()
+        [1, 3, 1, 0, 2]
+    """
+    import torch
+
+    from gnnqlab.kernels.sparse.adjacency import Adjacency
+
+    sources = torch.tensor([1, 3, 1, 0, 2], dtype=torch.int32)
+    return Adjacency(torch.tensor([0, 1, 2, 3, 5]), sources, num_columns=4)
+
+
+def toy_layer(products: EdgeProducts | None = None) -> dict[str, Tensor]:
+    """Return the quantities of :data:`PAPER`, made by products of codes, or in float32; the softmax is float32's.
+
+    A negative logit counts as zero after the rectifier, as the paper writes it. Rows that the text does not tell are
+    zeros, and none of the quantities looks at them.
+    """
+    import torch
+
+    from gnnqlab.compute.edge_gradients import EdgeAdd, WeightedSum
+    from gnnqlab.kernels.sparse.attention import sddmm_add, segment_softmax, weighted_sum
+
+    edges, heads = toy_edges(), torch.block_diag(*(torch.tensor(a).view(2, 1) for a in A_SOURCE))
+    projected, gradient = _rows(PROJECTED), _rows(GRADIENT)
+    source = projected @ heads if products is None else products.linear(projected, heads)
+    target = torch.zeros(4, 2)
+    target[3] = torch.tensor(D_OF_3)
+    if products is None:
+        logits = sddmm_add(edges, source, target)
+    else:
+        logits = EdgeAdd.apply(source, target, edges, products)
+    attention = segment_softmax(edges, logits.relu())
+    rows = projected.view(4, 2, 2).clone().requires_grad_()
+    if products is None:
+        output = weighted_sum(edges, attention, rows)
+    else:
+        output = WeightedSum.apply(attention, rows, edges, products)
+    (back,) = torch.autograd.grad(output, rows, gradient.view(4, 2, 2))
+    found = (source[0], logits[3], logits[4], attention[3], attention[4], output[3].flatten(), back[1].flatten())
+    return dict(zip(PAPER, (each.detach() for each in found), strict=True))
+
+
+def toy_table(**settings: object) -> DataFrame:
+    """Return each quantity as the paper prints it, in float32, and in codes, and the most that codes are off.
+
+    Args:
+        **settings: of :class:`gnnqlab.compute.Int8Products`; by default one scale a tensor, rounded to nearest, since a
+            single draw of noise is no figure.
+    """
+    import pandas as pd
+
+    from gnnqlab.compute import Int8Products
+
+    chosen: dict[str, object] = {"scale": "tensor", "rounding": "nearest", **settings}
+    exact = toy_layer()
+    codes = toy_layer(Int8Products(**chosen).build())  # type: ignore[arg-type]
+    rows = {
+        name: {
+            "product": product,
+            "paper": _told(printed),
+            "float32 here": _told(exact[name].tolist()),
+            "codes here": _told(codes[name].tolist()),
+            "codes off by": round(float((codes[name] - exact[name]).abs().max()), 4),
+        }
+        for name, (product, printed) in PAPER.items()
+    }
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def _rows(known: Mapping[int, tuple[float, ...]]) -> Tensor:
+    import torch
+
+    return torch.tensor([known.get(node, (0.0,) * 4) for node in range(4)])
+
+
+def _told(elements: object) -> str:
+    return ", ".join(f"{each:.2f}" for each in elements)  # type: ignore[attr-defined]

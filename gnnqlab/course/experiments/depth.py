@@ -1,0 +1,242 @@
+"""Deeper models: quantization error by depth, and bytes of messages and of weight gradients (SYLVIE Table II)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from gnnqlab.bits.in_words import human_bits
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.byte_axis import byte_ticks
+from gnnqlab.lab.figures.charts import bars, lines, panels
+from gnnqlab.lab.figures.frames import human_bytes, settled
+from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.simulation.threaded_workers import ThreadedWorkers, exact_trainer
+from gnnqlab.systems.system import make_system
+from gnnqlab.train.config.run_config import TrainSettings
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from gnnqlab.partition.parts import Parts
+
+__all__ = ["SEVEN", "depth_error", "draw_depth", "draw_kinds", "kinds_of_bytes", "train_models"]
+
+SEVEN = ("gcn", "graphsage", "gat", "jknet", "gcnii", "sgc", "dagnn")
+
+
+def depth_error(
+    parts: Parts,
+    *,
+    models: Sequence[str] = SEVEN,
+    depths: Sequence[int] = (2, 4, 8, 16),
+    bits: int = 2,
+    hidden: int = 32,
+    repeats: int = 2,
+    seed: int = 0,
+) -> DataFrame:
+    """Return by how much quantized messages change a model's output and its gradient, at its first weights.
+
+    ``||z - z_exact|| / ||z_exact||`` over all nodes, z the logits, and the same for the gradient of all weights; the
+    root of the mean square over ``repeats`` draws of noise. The workers are threads with the shards, exchanges and
+    codecs of real ones; no dropout.
+
+    Args:
+        parts: who owns what.
+        models: names.
+        depths: layers, or hops where a hop has no weights.
+        bits: of every message, forward and backward; 32 for float32.
+        hidden: width.
+        repeats: draws of noise.
+        seed: of weights and noise.
+
+    Returns:
+        One line each model and depth: ``output (%)`` and ``gradient (%)``.
+
+    Raises:
+        ValueError: if a name, a depth or the bits are wrong.
+
+    Example:
+        >>> from gnnqlab import course
+        >>> from gnnqlab.partition.parts import partition
+        >>> parts = partition(course.ten_nodes(), course.Halves(), workers=2)
+        >>> bool((depth_error(parts, models=("gcn", "sgc"), depths=(2,), bits=32) < 1e-3).all(axis=None))
+        True
+    """
+    import pandas as pd
+
+    lines = []
+    for name in models:
+        for depth in depths:
+            model = ModelSettings(name=name, layers=depth, hidden=hidden, dropout=0.0)
+            workers = _workers(parts, model, bits, seed)
+            truth = exact_trainer(parts.graph, model, seed=seed)
+            exact = _logits([truth], [None], parts.graph.num_nodes, 0)
+            truth.gradients(0)
+            gradient = truth.parameters.gradients
+            squares = [0.0, 0.0]
+            for epoch in range(repeats):
+                z = _logits(workers, [shard.owned for shard in workers.shards], parts.graph.num_nodes, epoch)
+                _, noisy = workers.gradients(epoch)
+                squares[0] += float((z - exact).norm() / exact.norm()) ** 2 / repeats
+                squares[1] += float((noisy - gradient).norm() / gradient.norm()) ** 2 / repeats
+            lines.append((name, depth, *(100 * square**0.5 for square in squares)))
+    table = pd.DataFrame(lines, columns=["model", "depth", "output (%)", "gradient (%)"])
+    return table.set_index(["model", "depth"])
+
+
+def _workers(parts: Parts, model: ModelSettings, bits: int, seed: int) -> ThreadedWorkers:
+
+    system = make_system("vanilla") if bits == 32 else make_system("fixed-bits", bits=bits)
+    settings = TrainSettings(seed=seed)
+    return ThreadedWorkers(parts.graph, parts.cut, system, model, settings)
+
+
+def _logits(trainers: Any, owned: Sequence[Tensor | None], num_nodes: int, epoch: int) -> Tensor:
+    """The logits of all nodes, from one trainer or from threaded workers."""
+
+    def one(trainer: Any) -> Tensor:
+        with torch.no_grad():
+            out: Tensor = trainer.model(trainer.graph.at(epoch, training=True), trainer.graph.features)
+        return out
+
+    parts = [one(trainer) for trainer in trainers] if isinstance(trainers, list) else trainers.run(one)
+    whole = torch.empty(num_nodes, parts[0].shape[1])
+    for ids, part in zip(owned, parts):
+        whole[slice(None) if ids is None else ids] = part
+    return whole
+
+
+def train_models(
+    parts: Parts,
+    *,
+    models: Sequence[str] = SEVEN,
+    layers: int = 4,
+    bits: Sequence[int] = (32, 2),
+    hidden: int = 32,
+    epochs: int = 30,
+    seed: int = 0,
+) -> DataFrame:
+    """Train models in one process and on the workers of ``parts`` (threads here), without dropout.
+
+    Returns:
+        By ``model``: ``one process: loss`` (the last epoch's) and test ``accuracy (%)``, and the same for every width.
+    """
+    import pandas as pd
+
+    graph, lines = parts.graph, {}
+    for name in models:
+        model = ModelSettings(name=name, layers=layers, hidden=hidden, dropout=0.0)
+        local = exact_trainer(graph, model, seed=seed)
+        loss = [local.epoch(epoch) for epoch in range(epochs)][-1]
+        scores = local.evaluate(epochs)
+        line = {"one process: loss": loss, "accuracy (%)": 100 * scores.test}
+        for width in bits:
+            workers = _workers(parts, model, width, seed)
+            loss = [workers.step(epoch) for epoch in range(epochs)][-1]
+            # Evaluation exchanges exact rows, which is what one process has.
+            local.parameters.values.copy_(workers.trainers[0].parameters.values)
+            scores = local.evaluate(epochs)
+            label = f"{parts.workers} workers, {human_bits(width)}"
+            line |= {f"{label}: loss": loss, f"{label}: accuracy (%)": 100 * scores.test}
+        lines[name] = line
+    table = pd.DataFrame(lines).T
+    table.index.name = "model"
+    return table
+
+
+_LOOKS = {
+    "gcn": "vermillion solid circle",
+    "graphsage": "orange dash square",
+    "gat": "purple dashdot diamond",
+    "jknet": "grey dot triangle-up",
+    "gcnii": "green solid x",
+    "sgc": "sky dash cross",
+    "dagnn": "blue dot star",
+}
+
+
+def draw_depth(table: DataFrame, *, bits: int = 2, dark: bool = False) -> Bundle:
+    """Draw `depth_error`: output left, gradient right, a line a model, one colour, dash and marker each."""
+    rows = table.reset_index()
+    depths = sorted(set(rows["depth"]))
+    error = {"title_text": "distance from exact messages (%)", "tickvals": [1, 2, 5, 10, 20, 50, 100, 200, 500]}
+    charts = {
+        what: lines(
+            rows, x="depth", y=f"{what} (%)", by="model", styles=_LOOKS, size=9, log="xy",
+            x_axis={"title_text": "layers or hops", "tickvals": depths}, y_axis=error,
+        )
+        for what in ("output", "gradient")
+    }  # fmt: skip
+    low, high = depths[0], depths[-1]
+    words = ", ".join(
+        f"{model} {table.loc[(model, low), 'output (%)']:.2g} → {table.loc[(model, high), 'output (%)']:.2g} %"
+        for model in rows["model"].unique()
+    )
+    caption = (
+        f"By how much {human_bits(bits)} change{'s' if bits == 1 else ''} the output, at depth {low} → {high}: {words}."
+    )
+    title = f"Error against depth, {human_bits(bits)}"
+    figure = panels(charts, gap=0.12, title=title, caption=caption, dark=dark, height=420, legend_below=True)
+    return Bundle(figure, table.reset_index("depth"))
+
+
+def kinds_of_bytes(records: Mapping[str, DataFrame], traffic: Mapping[str, DataFrame]) -> DataFrame:
+    """Return the bytes of an epoch by what they are for, a line a run; the columns of SYLVIE's Table II.
+
+    Args:
+        records: ``run.records`` by label.
+        traffic: ``run.traffic`` by label.
+
+    Returns:
+        ``embeddings`` and ``embedding gradients``: what all workers send each other about nodes, parameters included;
+        ``messages``, their sum; ``weight gradients``: what one worker gives to the sum; ``times``: messages by weight
+        gradients.
+    """
+    import pandas as pd
+
+    lines = {}
+    for label in records:
+        frame = settled(traffic[label])
+        sent = (frame["payload_bytes"] + frame["param_bytes"]).groupby(frame["direction"]).sum()
+        epochs = max(frame["epoch"].nunique(), 1)
+        forward, backward = (float(sent.get(way, 0)) / epochs for way in ("forward", "backward"))
+        weights = float(records[label]["bytes_gradients"].max())
+        lines[label] = (forward, backward, forward + backward, weights, (forward + backward) / weights)
+    columns = ["embeddings", "embedding gradients", "messages", "weight gradients", "times"]
+    return pd.DataFrame.from_dict(lines, orient="index", columns=columns).rename_axis("model")
+
+
+def draw_kinds(table: DataFrame, *, dark: bool = False) -> Bundle:
+    """Draw `kinds_of_bytes` as bars.
+
+    Raises:
+        ValueError: if there is no run.
+    """
+    if table.empty:
+        raise ValueError("bytes of at least one run are needed, got none; see kinds_of_bytes")
+    kinds = ["embeddings", "embedding gradients", "weight gradients"]
+    most = float(table[kinds].max().max())
+    words = "; ".join(
+        f"{label}: {human_bytes(line['messages'])} of messages, {human_bytes(line['weight gradients'])} of weight "
+        f"gradients, {line['times']:.3g} times as much"
+        for label, line in table.iterrows()
+    )
+    said = table.assign(**{f"{kind}, said": table[kind].map(human_bytes) for kind in kinds})
+    figure = bars(
+        said,
+        y=kinds,
+        styles=["blue", "sky /", "orange x"],
+        text={kind: f"{kind}, said" for kind in kinds},
+        hover="%{text} an epoch",
+        x_axis="model: layers, kind, width",
+        y_axis={"title_text": "sent an epoch", "range": [0, 1.12 * most], **byte_ticks(most)},
+        title="Messages and weight gradients",
+        caption=f"Bytes of an epoch: {words}.",
+        dark=dark,
+        height=380,
+    )
+    return Bundle(figure, table)

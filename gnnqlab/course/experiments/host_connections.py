@@ -1,0 +1,171 @@
+"""Connections within hosts and between them: by partition, by γ (CDFGNN Eq. 24, Table 3), and in forecasts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.graph.generate import rmat
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.charts import bars, lines
+from gnnqlab.partition.ebv import EBV
+from gnnqlab.partition.parts import partition
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from gnnqlab.graph.graph import Graph
+    from gnnqlab.partition.parts import Parts
+    from gnnqlab.tune.forecast import Forecast
+
+__all__ = [
+    "connection_table", "connections_by_gamma", "draw_by_gamma", "draw_connections", "saved_by_homes", "tier_table",
+]  # fmt: skip
+
+
+def connections_by_gamma(
+    graph: Graph, gammas: Sequence[float] = (0.0, 0.05, 0.1, 0.2, 0.4), *, hosts: int = 2, per_host: int = 2
+) -> DataFrame:
+    """Cut a graph once for each γ; return a line each.
+
+    Args:
+        graph: any graph.
+        gammas: weights of the hosts in Eq. 24, in [0, 1]; 0 is plain EBV.
+        hosts: how many there are.
+        per_host: workers on each.
+
+    Returns:
+        By ``γ``: rows that cross workers in one synchronisation, ``inner`` within a host and ``outer`` between hosts;
+        ``replication``, copies a node; ``edge imbalance``, the largest share of the edges over the mean.
+
+    Example:
+        >>> import gnnqlab as gq
+        >>> found = connections_by_gamma(gq.load("sbm:300,4,10"), gammas=(0.0, 0.2))
+        >>> found.index.tolist(), bool(found.loc[0.2, "outer"] < found.loc[0.0, "outer"])
+        ([0.0, 0.2], True)
+    """
+    import pandas as pd
+
+    lines = {}
+    for gamma in gammas:
+        found = partition(graph, EBV(gamma=gamma), hosts=hosts, per_host=per_host).quality
+        lines[gamma] = (found.inner, found.outer, found.replication, found.edge_imbalance)
+    columns = ["inner", "outer", "replication", "edge imbalance"]
+    return pd.DataFrame.from_dict(lines, orient="index", columns=columns).rename_axis("γ")
+
+
+def saved_by_homes() -> dict[str, float]:
+    """Return the share of a worker's outer connections that γ = 0.1 saves by CDFGNN Eq. 24, by rule.
+
+    A power-law graph on 2 x 4 workers; masters are chosen alike with and without γ.
+
+    Returns:
+        ``copies``: the equation as printed; ``home``: the host where most of a node's edges lay before counts too.
+
+    Example:
+        >>> saved = saved_by_homes()
+        >>> saved["home"] > saved["copies"] > 0
+        True
+    """
+    graph = rmat(12, 16, features=1)
+
+    def outer(**settings: Any) -> int:
+        return partition(graph, EBV(**settings), hosts=2, per_host=4).quality.most_outer
+
+    plain = outer(gamma=1e-12, near="copies")  # too small to move an edge; masters are those of γ > 0
+    return {near: 1 - outer(near=near) / plain for near in ("copies", "home")}
+
+
+def connection_table(several: Mapping[str, Parts]) -> DataFrame:
+    """Return the columns of CDFGNN's Table 3, a line for each partition.
+
+    ``inner`` and ``outer``: rows that one worker sends within its host and to others, at most; ``RF``: rows held per
+    node of the graph; ``edge imbalance``: most edges of a worker over the mean.
+
+    Args:
+        several: name -> partition on hosts.
+
+    Example:
+        >>> import gnnqlab as gq
+        >>> from gnnqlab import course
+        >>> parts = gq.partition(course.ten_nodes(), course.Halves(), hosts=2)
+        >>> connection_table({"halves": parts}).loc["halves", ["inner", "outer", "RF"]].tolist()
+        [0.0, 2.0, 1.4]
+    """
+    import pandas as pd
+
+    lines = {
+        name: {
+            "inner": parts.quality.most_inner,
+            "outer": parts.quality.most_outer,
+            "RF": parts.quality.replication,
+            "edge imbalance": parts.quality.edge_imbalance,
+        }
+        for name, parts in several.items()
+    }
+    table = pd.DataFrame.from_dict(lines, orient="index")
+    table.index.name = "partition"
+    return table
+
+
+def draw_connections(several: Mapping[str, Parts], *, dark: bool = False) -> Bundle:
+    """Draw inner and outer connections of the busiest worker, a pair of bars for each partition."""
+    table = connection_table(several)
+    said = "; ".join(
+        f"{name} {line['inner']:,.0f} inner, {line['outer']:,.0f} outer" for name, line in table.iterrows()
+    )
+    title = "Connections within and between hosts"
+    figure = bars(
+        table,
+        y={"inner": "inner connections", "outer": "outer connections"},
+        styles=["sky", "vermillion /"],
+        horizontal=True,
+        x_axis="rows that the busiest worker sends in one synchronisation",
+        title=title,
+        caption=f"{title}: {said}.",
+        dark=dark,
+        height=200 + 45 * len(table),
+    )
+    return Bundle(figure, table)
+
+
+_LOOKS = {"inner": ("within hosts", "sky solid circle"), "outer": ("between hosts", "vermillion dash square")}
+
+
+def draw_by_gamma(table: DataFrame, *, dark: bool = False) -> Bundle:
+    """Draw rows within hosts and between them over γ, each beside what plain EBV (the first line) has.
+
+    Args:
+        table: of ``measure.connections_by_gamma``.
+
+    Raises:
+        ValueError: if there is no line.
+    """
+    if table.empty:
+        raise ValueError("connections for at least one γ are needed, got none; see connections_by_gamma")
+    first, last = table.iloc[0], table.iloc[-1]
+    caption = "; ".join(
+        f"{name}: {first[tier]:,.0f} rows at γ = {table.index[0]:g}, {last[tier]:,.0f} at {table.index[-1]:g}"
+        for tier, (name, _) in _LOOKS.items()
+    )
+    figure = lines(
+        table,
+        y={tier: name for tier, (name, _) in _LOOKS.items()},
+        zero="y",
+        size=9,
+        styles={tier: style for tier, (_, style) in _LOOKS.items()},
+        x_axis="γ, weight of the hosts in Eq. 24",
+        y_axis="rows in a synchronisation",
+        title="What γ moves from slow links to fast ones",
+        caption=f"{caption}.",
+        dark=dark,
+        height=380,
+    )
+    return Bundle(figure, table)
+
+
+def tier_table(forecasts: Mapping[str, Forecast]) -> DataFrame:
+    """Return bytes and seconds of an epoch by tier, a line for each system and tier, as forecasts have them."""
+    import pandas as pd
+
+    return pd.concat({name: forecast.by_tier() for name, forecast in forecasts.items()}, names=["system"])

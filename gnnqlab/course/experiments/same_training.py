@@ -1,0 +1,130 @@
+"""Distributed training with exact messages: shares of the gradient that add up, and losses that agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.charts import lines, panels
+from gnnqlab.lab.figures.frames import by_epoch
+from gnnqlab.lab.training.snapshot import RunLike, take
+from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.simulation.threaded_workers import ThreadedWorkers, exact_trainer
+from gnnqlab.systems.system import make_system
+from gnnqlab.train.config.run_config import TrainSettings
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from gnnqlab.partition.parts import Parts
+
+__all__ = ["draw_agreement", "gradient_shares"]
+
+
+def gradient_shares(
+    parts: Parts, *, system: str = "vanilla", hidden: int = 4, seed: int = 0, **settings: int
+) -> DataFrame:
+    """Return what each worker adds to loss and gradient in one training pass, and one process beside their sum.
+
+    The workers are threads of this process with the shards, channels and codecs of real ones.
+
+    Args:
+        parts: who owns what.
+        system: decides how messages travel.
+        hidden: width of the model (GCN of two layers, without dropout).
+        seed: of its weights and of the messages' noise.
+        **settings: of the system, for instance ``bits=2``.
+
+    Returns:
+        A line for each worker, ``sum`` and ``one process``; columns ``training nodes``, ``loss``, and ``gradient``,
+        the first element of the last layer's weight gradient; ``distance`` of the whole gradient from that of one
+        process, relative, for the sum.
+
+    Example:
+        >>> from gnnqlab import course
+        >>> from gnnqlab.partition.parts import partition
+        >>> shares = gradient_shares(partition(course.ten_nodes(), course.Halves(), workers=2))
+        >>> shares["training nodes"].tolist(), bool(shares["distance"]["sum"] < 1e-6)
+        ([2, 2, 4, 4], True)
+    """
+    import pandas as pd
+
+    model = ModelSettings(name="gcn", layers=2, hidden=hidden, dropout=0.0)
+    workers = ThreadedWorkers(
+        parts.graph,
+        parts.cut,
+        make_system(system, **settings),
+        model,
+        TrainSettings(seed=seed),
+    )
+    losses = workers.run(lambda trainer: trainer.gradients(0))
+    gradients = [trainer.parameters.gradients.double().clone() for trainer in workers.trainers]
+    truth = exact_trainer(parts.graph, model, seed=seed)
+    loss = truth.gradients(0)
+    exact = truth.parameters.gradients.double()
+    place = next(i for i in range(exact.numel() - 1, -1, -1) if abs(float(exact[i])) > 1e-4)
+    together = torch.stack(gradients).sum(0)
+    lines = [
+        (f"worker {rank}", int(shard.train_mask.sum()), losses[rank], float(gradients[rank][place]), float("nan"))
+        for rank, shard in enumerate(parts.shards)
+    ]
+    trained = int(parts.graph.train_mask.sum())
+    distance = float((together - exact).norm() / exact.norm())
+    lines.append(("sum", trained, sum(losses), float(together[place]), distance))
+    lines.append(("one process", trained, loss, float(exact[place]), 0.0))
+    columns = ["who", "training nodes", "loss", "gradient", "distance"]
+    return pd.DataFrame(lines, columns=columns).set_index("who")
+
+
+_STYLES = ("sky solid", "vermillion dash", "grey dot", "green dashdot")
+_WIDTHS = (9, 3.5, 2, 1.5)
+"""Of the lines, which lie on each other."""
+_EPSILON = 2.0**-24  # half a unit in the last place of a float32 near 1
+
+
+def draw_agreement(runs: Sequence[RunLike], *, dark: bool = False) -> Bundle:
+    """Draw the losses of runs on each other, and how far each is from the first.
+
+    Raises:
+        ValueError: if there are fewer than two runs, or more than four.
+    """
+    import pandas as pd
+
+    if not 2 <= len(runs) <= len(_STYLES):
+        raise ValueError(f"two to {len(_STYLES)} runs are laid on each other, got {len(runs)}")
+    losses = {}
+    for run in map(take, runs):
+        workers = run.summary["workers"]
+        name = f"{run.summary['system']}, {workers} worker" + ("" if workers == 1 else "s")
+        losses[name if name not in losses else f"{name} (again)"] = by_epoch(run.records).set_index("epoch")["loss"]
+    table = pd.DataFrame(losses)
+    first, *others = losses
+    apart = table[others].sub(table[first], axis=0).abs()
+    left = lines(
+        table,
+        y=list(table),
+        styles=_STYLES,
+        mode="lines",
+        zero="y",
+        x_axis="epoch",
+        y_axis="training loss (cross-entropy)",
+    )
+    for trace, width in zip(left.data, _WIDTHS):
+        trace.line.width = width
+    right = lines(
+        apart.clip(lower=1e-9),
+        y=others,
+        styles=_STYLES[1:],
+        mode="lines",
+        levels={"": _EPSILON},
+        log="y",
+        x_axis="epoch",
+        y_axis="distance from the first (loss)",
+    )
+    caption = f"Losses of {', '.join(losses)}. Largest distance from {first} in any epoch: " + ", ".join(
+        f"{name} {distance:.0e}" for name, distance in apart.max().items()
+    )
+    return Bundle(panels([left, right], gap=0.13, title="The same training?", caption=caption + ".", dark=dark), table)

@@ -1,0 +1,190 @@
+"""Settings of AdaQP varied over several seeds: runs, tables by group size (AdaQP Fig. 11a), charts with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.charts import lines, panels, scatter
+from gnnqlab.theory.intervals import interval
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from gnnqlab.graph.given import GraphLike
+    from gnnqlab.run.run import Run
+
+__all__ = ["group_size_table", "repeated", "sensitivity_chart", "sweep_table"]
+
+
+def repeated(graph: Any, *, seeds: Sequence[int] = (0, 1, 2), **settings: Any) -> list[Run]:
+    """Launch the same training once a seed, one after another, and wait for each.
+
+    Args:
+        graph: as for :func:`gnnqlab.launch`.
+        seeds: of weights, dropout and noise.
+        **settings: as for :func:`gnnqlab.launch`.
+    """
+    from gnnqlab.launch.start import launch
+
+    return [launch(graph, seed=seed, wait=True, **settings) for seed in seeds]
+
+
+def sweep_table(runs: dict[Any, Sequence[Run]], *, knob: str) -> DataFrame:
+    """Return a line for each run: ``knob, seed, accuracy, epoch_s, bytes_sent``.
+
+    Args:
+        runs: by value of the knob.
+        knob: its name, for the first column.
+    """
+    import pandas as pd
+
+    rows = []
+    for value, some in runs.items():
+        for run in some:
+            summary = run.summary
+            score = summary.get("test_accuracy", summary.get("test_f1_micro"))
+            rows.append(
+                {
+                    knob: value,
+                    "seed": run.config.train.seed,
+                    "accuracy": float("nan") if score is None else float(score),
+                    "epoch_s": summary["epoch_s"],
+                    "bytes_sent": summary["bytes_sent"],
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def group_size_table(
+    graph: GraphLike,
+    *,
+    sizes: Sequence[int] = (5, 20, 100),
+    seeds: Sequence[int] = (0, 1, 2),
+    lam: float = 0.5,
+    repeats: int = 12,
+    epochs: int = 12,
+    **settings: Any,
+) -> DataFrame:
+    """Return a line for each group size and seed: ``group_size, seed, variance, bytes_sent``.
+
+    A seed has its own weights, traced ranges and noise. The variance is measured over ``repeats`` passes at the last
+    traced weights.
+
+    Args:
+        graph: a graph, or its name or path.
+        sizes: rows that share a width.
+        seeds: of weights and noise.
+        lam: λ.
+        repeats: passes with independent noise.
+        epochs: to trace.
+        **settings: as for `gnnqlab.tune.probe.probe`.
+    """
+    import pandas as pd
+
+    from gnnqlab.graph.sources import load
+    from gnnqlab.simulation.gradient_noise import gradient_noise
+    from gnnqlab.tune.probe import probe
+
+    whole = load(graph)
+    rows = []
+    for seed in seeds:
+        seen = probe(graph, seed=seed, epochs=epochs, launched=False, theorem=False, **settings)
+        for size in sizes:
+            forecast = seen.forecast(lam=lam, group_size=size)
+            noise = gradient_noise(
+                whole,
+                seen.installed(forecast),
+                seen.config.model,
+                workers=seen.config.workers,
+                repeats=repeats,
+                weights=seen.trace.weights,
+                system=seen.config.placed,
+                seed=seed,
+            )
+            rows.append((size, seed, noise.variance, forecast.bytes_sent))
+    return pd.DataFrame(rows, columns=["group_size", "seed", "variance", "bytes_sent"])
+
+
+_KNOBS = {
+    "lam": "λ", "group_size": "group size (rows)", "period": "period (epochs)", "bits": "bits of an element",
+    "delta": "δ (epochs)",
+}  # fmt: skip
+_VALUES = {
+    "accuracy": ("test accuracy (%)", 100.0),
+    "epoch_s": ("epoch (ms)", 1e3),
+    "variance": ("gradient variance<br>(squared unit of it)", 1.0),
+    "bytes_sent": ("bytes an epoch (kB)", 1e-3),
+}
+
+
+def sensitivity_chart(
+    frame: DataFrame,
+    *,
+    knob: str,
+    values: Sequence[str] = ("accuracy", "epoch_s"),
+    baseline: DataFrame | None = None,
+    dark: bool = False,
+) -> Bundle:
+    """Draw what a knob changes: a panel a quantity, the mean with its 95 % interval, every run as a faint point.
+
+    Args:
+        frame: one line a run: the knob's column and one for each quantity, see
+        `gnnqlab.course.experiments.sensitivity.sweep_table`.
+        knob: the column that was varied.
+        values: quantities, ``accuracy``, ``epoch_s``, ``variance`` or ``bytes_sent``.
+        baseline: runs of another system with the same quantities; their mean is a dashed line.
+        dark: colours for a dark page.
+
+    Raises:
+        ValueError: if a column is missing or there is no run.
+    """
+    import pandas as pd
+
+    missing = [name for name in (knob, *values) if name not in frame]
+    if missing or frame.empty:
+        raise ValueError(f"a line for each run needs columns {(knob, *values)}, missing {missing}; see sweep_table")
+    settings = sorted(frame[knob].unique())
+    names = [f"{value:g}" for value in settings]
+    called = _KNOBS.get(knob, knob)
+    along = {"title_text": called, "type": "category", "categoryarray": names}
+    shown, charts = pd.DataFrame(index=pd.Index(settings, name=knob)), []
+    for name in values:
+        label, unit = _VALUES.get(name, (name, 1.0))
+        both = [interval((unit * frame.loc[frame[knob] == value, name]).tolist()) for value in settings]
+        table = pd.DataFrame(both, columns=["mean", "half"], index=names)
+        plain = label.replace("<br>", " ")
+        shown[plain], shown[f"{plain} ±"] = table["mean"].tolist(), table["half"].tolist()
+        runs = pd.DataFrame({"at": [f"{value:g}" for value in frame[knob]], "one": unit * frame[name]})
+        figure = scatter(runs, x="at", y={"one": "one run"}, styles=["grey circle-open"], size=7, x_axis=along)
+        exponents = 0 < (table["mean"] + table["half"]).max() < 1e-2  # those of powers are too small to read
+        lines(
+            table,
+            y={"mean": "mean, 95 % interval"},
+            styles=["blue solid square"],
+            size=9,
+            error="half",
+            y_axis={
+                "title_text": label,
+                "tickformat": "~e" if exponents else None,
+                "rangemode": "normal" if name == "accuracy" else "tozero",  # a hundredth of the bytes is no trend
+            },
+            figure=figure,
+        )
+        if baseline is not None:
+            level = table.assign(level=unit * float(baseline[name].mean()))
+            named = {"level": "baseline, mean"}
+            lines(level, y=named, styles=["vermillion dash"], mode="lines", figure=figure)
+        charts.append(figure)
+    words = "; ".join(
+        f"{label} " + ", ".join(f"{mean:.4g} ± {half:.2g}" for mean, half in zip(shown[label], shown[f"{label} ±"]))
+        for label in shown
+        if not label.endswith(" ±")
+    )
+    caption = (
+        f"For {called} {', '.join(names)}, {frame.groupby(knob).size().min()} runs each, "
+        f"mean and 95 % interval: {words}."
+    )
+    figure = panels(charts, gap=0.14, title=f"What {called} changes", caption=caption, dark=dark, height=350)
+    return Bundle(figure, shown)

@@ -1,0 +1,376 @@
+"""Stale rows: ages by schedule, distance from fresh rows, trainings compared, and when bytes are under way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from gnnqlab.adaptive import Training
+from gnnqlab.bits.in_words import human_bits
+from gnnqlab.exchange.hop import Hop
+from gnnqlab.exchange.schedules.pipeline import AdaptivePipeline, Pipelined
+from gnnqlab.exchange.schedules.schedule import Overlapped, Schedule
+from gnnqlab.exchange.watched import Watched
+from gnnqlab.graph.graph import Graph
+from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.charts import lanes, lines, panels
+from gnnqlab.lab.figures.theme import OKABE_ITO
+from gnnqlab.launch.start import launch
+from gnnqlab.message.place import Place
+from gnnqlab.nn.message_passing import LocalGraph
+from gnnqlab.nn.models.registry import ModelSettings, build_model
+from gnnqlab.seat import Seat
+from gnnqlab.study.result import stale_share
+from gnnqlab.theory.intervals import interval
+from gnnqlab.theory.variance import decoded_moments
+from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.node_labels import label_objective
+from gnnqlab.train.loop.trainer import Trainer
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from gnnqlab.graph.graph import Graph
+    from gnnqlab.partition.parts import Parts
+    from gnnqlab.systems.system import System
+
+__all__ = ["MODES", "ages", "compare_modes", "draw_epoch", "draw_old_rows", "old_rows"]
+
+
+def ages(schedule: Any, losses: Sequence[float], *, epoch_s: float = 1.0) -> DataFrame:
+    """Return how old the rows are that each epoch uses, by the schedule and the Coordinator that training has.
+
+    Args:
+        schedule: a part of the axis ``schedule``.
+        losses: of the epochs, what the Coordinator looks at.
+        epoch_s: seconds of every epoch.
+
+    Returns:
+        By ``epoch``: ``rows of`` (the epoch that posted them), ``age`` and ``why``, if somebody decided that.
+
+    Example:
+        >>> from gnnqlab.exchange import AdaptivePipeline, Overlapped, Pipelined
+        >>> ages(Pipelined(), [4, 3, 2])["age"].tolist(), ages(Overlapped(), [4, 3, 2])["age"].tolist()
+        ([0, 1, 1], [0, 0, 0])
+        >>> ages(AdaptivePipeline(bound=2), [9, 8, 7, 6, 5, 4])["age"].tolist()
+        [0, 1, 1, 0, 1, 1]
+    """
+    import pandas as pd
+
+    runner, nobody = schedule.build(), torch.zeros(0)
+    training = Training(seat=Seat(rank=0, workers=1, seed=0, ids=nobody.long(), importance=nobody))
+    adaptives = runner.adaptives(training)
+    lines = []
+    why: dict[int, str] = {}
+    for epoch, loss in enumerate(losses):
+        step = _Posted(epoch)
+        runner.run(step, Place(0, "forward"))
+        lines.append((epoch, step.used, epoch - step.used, why.get(epoch, "")))
+        for adaptive in adaptives:
+            adaptive.after_epoch(epoch, loss, {"epoch_s": epoch_s})
+            why.update({entry["epoch"]: f"{entry['what']}: {entry['why']}" for _, entry in adaptive.entries()})
+    return pd.DataFrame(lines, columns=["epoch", "rows of", "age", "why"]).set_index("epoch")
+
+
+def old_rows(
+    parts: Parts,
+    *,
+    ages: Sequence[int] = (1, 2, 5),
+    smoothing: Sequence[float] = (),
+    bits: Sequence[int] = (2,),
+    layer: int = 1,
+    hidden: int = 64,
+    layers: int = 3,
+    dropout: float = 0.0,
+    dropped_by: str = "receiver",
+    lr: float = 0.01,
+    epochs: int = 60,
+    seed: int = 0,
+) -> DataFrame:
+    """Return by how much an old row is wrong, beside a fresh row in few bits.
+
+    The distance from the row of this epoch, over all rows that travel, relative to their length. The training is that
+    of one process, with exact rows.
+
+    Args:
+        parts: says which rows travel.
+        ages: in epochs.
+        smoothing: γ; the mean ``m <- γ m + (1 - γ) row`` over rows that are one epoch old.
+        bits: fresh rows with stochastic rounding, the root of their expected squared error.
+        layer: whose input, from 0.
+        dropped_by: ``receiver``: rows are those before dropout, which travel where rows are kept over epochs; the mask
+            of the epoch that uses them is no error. ``owner``: rows with the mask of the epoch they are from.
+        hidden, layers, dropout, lr, epochs, seed: of a GCN and its training.
+
+    Returns:
+        By ``epoch``, a column each: ``2 epochs old``, ``γ = 0.5``, ``fresh, 2 bits``.
+
+    Raises:
+        ValueError: if no row travels, or somebody else drops.
+
+    Example:
+        >>> from gnnqlab import course
+        >>> from gnnqlab.partition.parts import partition
+        >>> frame = old_rows(partition(course.ten_nodes(), course.Halves(), workers=2), ages=(1, 3), epochs=20)
+        >>> bool((frame["3 epochs old"] > frame["1 epoch old"]).iloc[5:].all())
+        True
+    """
+    import pandas as pd
+
+    ids = torch.cat([shard.halo for shard in parts.shards]).unique()
+    if ids.numel() == 0:
+        raise ValueError("rows must travel to be old, but these parts share no edge; cut the graph into more parts")
+    if dropped_by not in ("receiver", "owner"):
+        raise ValueError(f"dropped_by must be 'receiver' or 'owner', got {dropped_by!r}")
+    model = ModelSettings(name="gcn", layers=layers, hidden=hidden, dropout=dropout)
+    rows = _rows_by_epoch(parts.graph, ids, layer, model, dropped_by == "receiver", lr, epochs, seed)
+
+    def wrong(other: Tensor, fresh: Tensor) -> float:
+        return float((other - fresh).norm() / fresh.norm())
+
+    table: dict[str, list[float]] = {}
+    for age in ages:
+        name = f"{age} epoch{'s' if age > 1 else ''} old"
+        table[name] = [float("nan")] * age + [wrong(rows[t - age], rows[t]) for t in range(age, epochs)]
+    for gamma in smoothing:
+        mean, distances = rows[0], [float("nan")]
+        for t in range(1, epochs):
+            mean = torch.lerp(rows[t - 1], mean, gamma)
+            distances.append(wrong(mean, rows[t]))
+        table[f"γ = {gamma:g}"] = distances
+    for width in bits:
+        squares = [float(decoded_moments(fresh, width).exact.sum()) for fresh in rows]
+        errors = [square**0.5 / float(fresh.norm()) for square, fresh in zip(squares, rows)]
+        table[f"fresh, {human_bits(width)}"] = errors
+    return pd.DataFrame(table, index=pd.Index(range(epochs), name="epoch"))
+
+
+def _rows_by_epoch(
+    graph: Graph, ids: Tensor, layer: int, model: ModelSettings, undropped: bool, lr: float, epochs: int, seed: int
+) -> list[Tensor]:
+    """The rows that one layer aggregates, epoch by epoch: before dropout, or behind it."""
+
+    network = build_model(model, graph.num_features, graph.num_classes, seed=seed)
+    local = LocalGraph(graph, seed=seed)
+    trainer = Trainer(local, label_objective(graph), network, TrainSettings(seed=seed, lr=lr))
+    found: list[Tensor] = []
+
+    def keep(hop: Hop, matrix: Adjacency, x: Tensor, sums: Tensor) -> None:
+        if hop.layer == layer:
+            found.append(x.detach()[ids].clone())
+
+    local.exchange = Watched(local.exchange, keep)
+    local.exchange.keeps_rows = local.exchange.looks_first = undropped
+    for epoch in range(epochs):
+        trainer.epoch(epoch)
+    return found
+
+
+class _Posted:
+    """A step of one layer whose row is the number of the epoch that posted it."""
+
+    rounds, chained = 1, False
+
+    def __init__(self, epoch: int) -> None:
+        self._epoch = epoch
+        self.used = -1
+
+    def post(self, round: int) -> _Came:
+        return _Came(self._epoch)
+
+    def wait(self, round: int, came: Any) -> None:
+        self.used = int(came.decode())
+
+    def prepare(self) -> None: ...
+    def independent(self) -> None: ...
+    def dependent(self, round: int) -> None: ...
+
+
+class _Came:
+    def __init__(self, epoch: int) -> None:
+        self._epoch = epoch
+
+    sampled_in = None
+
+    def wait(self) -> None: ...
+
+    def decode(self, out: Tensor | None = None) -> Tensor:
+        import torch
+
+        return torch.tensor(float(self._epoch))
+
+
+MODES: dict[str, Schedule] = {
+    "always-sync": Overlapped(),
+    "always-async": Pipelined(),
+    "adaptive": AdaptivePipeline(bound=10),
+}
+"""The lines of SYLVIE's Table XI: schedules by name."""
+
+
+def compare_modes(
+    graph: Graph, system: System, *, seeds: Sequence[int] = (0,), epochs: int = 40, **settings: Any
+) -> DataFrame:
+    """Train a system always synchronously, always a day behind, and adaptively (SYLVIE's Table XI).
+
+    Args:
+        graph: the graph.
+        system: whose schedule is replaced.
+        seeds: one run of every mode for each; modes take turns, so that a busy machine disturbs all alike.
+        epochs: of every run.
+        **settings: of ``gq.launch``: ``workers``, ``hidden``, ``link`` and so on.
+
+    Returns:
+        By ``mode``: median ``epoch (ms)``, mean ``final loss`` and ``accuracy (%)``, ``± (points)`` the half width of
+        its 95 % interval (Student; NaN with one seed), ``stale epochs (%)``.
+    """
+    import pandas as pd
+
+    lines = []
+    for seed in seeds:
+        for mode, schedule in MODES.items():
+            made = replace(system, schedule=schedule, name=f"{system.name} {mode}")
+            run = launch(graph, system=made, epochs=epochs, seed=seed, **settings).wait()
+            summary = run.summary
+            score = float(summary.get("test_accuracy", summary.get("test_f1_micro", float("nan"))))
+            stale = stale_share(run)
+            lines.append((mode, 1e3 * summary["epoch_s"], summary["final_loss"], 100 * score, 100 * stale))
+    columns = ["mode", "epoch (ms)", "final loss", "accuracy (%)", "stale epochs (%)"]
+    groups = pd.DataFrame(lines, columns=columns).groupby("mode", sort=False)
+    table = groups.mean()
+    table["epoch (ms)"] = groups["epoch (ms)"].median()
+    halves = [interval(group["accuracy (%)"].tolist())[1] if len(seeds) > 1 else float("nan") for _, group in groups]
+    table.insert(3, "± (points)", halves)
+    return table
+
+
+def draw_old_rows(frames: Mapping[str, DataFrame], *, dark: bool = False) -> Bundle:
+    """Draw `old_rows`, a panel a frame: solid blue for age, dashed green for smoothed, grey dots for few bits."""
+    import pandas as pd
+
+    distance = {
+        "title_text": "distance from the fresh row (% of its length)",
+        "tickvals": [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200],
+    }
+    charts = {
+        label: lines(
+            100 * frame, y=list(_styles(frame)), styles=_styles(frame), mode="lines", log="y", x_axis="epoch",
+            y_axis=distance,
+        )
+        for label, frame in frames.items()
+    }  # fmt: skip
+    words = [
+        f"{label}: " + ", ".join(f"{name} {_percent(100 * frame[name].iloc[-10:].mean())}" for name in frame)
+        for label, frame in frames.items()
+    ]
+    caption = f"By how much rows are wrong, mean of the last ten epochs. {'; '.join(words)}."
+    title = "How wrong is an old row?"
+    figure = panels(
+        charts, share_y=True, gap=0.05, title=title, caption=caption, dark=dark, height=420, legend_below=True
+    )
+    return Bundle(figure, pd.concat(frames, axis=1))
+
+
+def _percent(value: float) -> str:
+    return f"{value:.0f} %" if value >= 10 else f"{value:.2g} %"
+
+
+def _styles(frame: DataFrame) -> dict[str, str]:
+    old, smoothed, fresh = (
+        [name for name in frame if kind(name)]
+        for kind in (
+            lambda name: name.endswith(" old"),
+            lambda name: name.startswith("γ"),
+            lambda name: name.startswith("fresh"),
+        )
+    )
+    return {
+        **dict(zip(old, cycle(("#9ecae1", "#4292c6", "#08519c", "#08306b")))),
+        **dict(zip(smoothed, cycle(("#7fceb9 dash", "#009e73 dash", "#00523c dash")))),
+        **dict(zip(fresh, cycle(("vermillion dot", "orange dot")))),
+    }
+
+
+def draw_epoch(timelines: Mapping[str, DataFrame], *, rank: int = 0, dark: bool = False) -> Bundle:
+    """Draw one whole epoch of one worker, a panel a run: what it does, and when the bytes that it uses travel.
+
+    Bytes left of 0 travelled before the epoch began.
+
+    Args:
+        timelines: ``run.timeline`` by label; of the recorded epochs the one whose length is the median.
+        rank: the worker.
+        dark: colours for a dark page.
+
+    Raises:
+        ValueError: if a timeline has nothing of that worker.
+    """
+    import pandas as pd
+
+    frames = {label: _one_epoch(timeline, rank) for label, timeline in timelines.items()}
+    height = 130 + sum(60 + 26 * frame["line"].nunique() for frame in frames.values())
+    gap = 64 / (height - 176)  # room for the numbers of one panel and the title of the next
+    styles = {"rows, encode, decode": "green", "wait": "vermillion x", "bytes forward": "sky /"}
+    styles |= {"bytes backward": "orange \\"}
+    charts, words = {}, []
+    for label, frame in frames.items():
+        layers = sorted(set(frame["layer"]))  # in the order in which an epoch needs them
+        order = ["worker", *(f"layer {layer + 1} →" for layer in layers), *(f"layer {n + 1} ←" for n in layers[::-1])]
+        charts[label] = lanes(
+            frame.assign(end=frame["end (ms)"].clip(lower=frame["start (ms)"] + 0.15)),
+            lane="line",
+            start="start (ms)",
+            end="end",
+            by="part",
+            styles=styles,
+            width=0.7,
+            details="layer",
+            hover="layer %{customdata}, %{x:.1f} ms from %{base:.1f} ms",
+            order=[line for line in order if line in set(frame["line"])],
+            x_axis="milliseconds since the epoch's first layer began",
+        )
+        charts[label].add_vline(x=0, line={"color": OKABE_ITO["grey"], "dash": "dot", "width": 1})
+        waited = frame[frame["part"] == "wait"]
+        waits = float((waited["end (ms)"] - waited["start (ms)"]).sum())
+        length = float(frame[frame["line"] == "worker"]["end (ms)"].max())
+        words.append(f"{label} takes {length:.3g} ms to the end of its last layer and waits {waits:.3g} ms of them")
+    figure = panels(
+        charts,
+        rows=len(charts),
+        share_x=True,
+        gap=min(gap, 0.9 / max(len(frames) - 1, 1)),
+        title=f"An epoch of worker {rank}: what it does, what travels",
+        caption=f"One epoch of worker {rank}, without the sum of weight gradients: {'; '.join(words)}.",
+        dark=dark,
+        height=height,
+        legend_below=True,
+    )
+    return Bundle(figure, pd.concat(frames, names=["run"]).reset_index(level=0).set_index("run"))
+
+
+def _one_epoch(timeline: DataFrame, rank: int) -> DataFrame:
+    mine = timeline[timeline["rank"] == rank]
+    if mine.empty:
+        raise ValueError(f"nothing was recorded of worker {rank}; launch with timeline_every=5")
+    own = mine[mine["what"] != "transfer"].groupby("epoch")
+    took = (own["end_s"].max() - own["start_s"].min()).iloc[1:]  # the first epoch also sets things up
+    epoch = int(took.sort_values(kind="stable").index[(len(took) - 1) // 2])
+    found = mine[mine["epoch"] == epoch].copy()
+    begin = found[found["what"] != "transfer"]["start_s"].min()
+    found["start (ms)"], found["end (ms)"] = 1e3 * (found["start_s"] - begin), 1e3 * (found["end_s"] - begin)
+    way = {"forward": "→", "backward": "←"}
+    travels = found["what"] == "transfer"
+    found["line"] = [
+        f"layer {layer + 1} {way[direction]}" if moves else "worker"
+        for layer, direction, moves in zip(found["layer"], found["direction"], travels)
+    ]
+    found["part"] = [
+        f"bytes {direction}" if moves else "wait" if what == "wait" else "rows, encode, decode"
+        for what, direction, moves in zip(found["what"], found["direction"], travels)
+    ]
+    return found[["epoch", "line", "part", "layer", "start (ms)", "end (ms)"]].sort_values("start (ms)")

@@ -1,0 +1,303 @@
+"""Bit-widths between time and variance: fronts, all assignments of a small problem, solvers, and equal bytes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import cycle
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.charts import lines, scatter
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from gnnqlab.bits.assigner.problem import Problem
+    from gnnqlab.graph.graph import Graph
+    from gnnqlab.tune.forecast import Forecast
+    from gnnqlab.tune.probe import Probe
+
+__all__ = [
+    "LAMS", "assignments_chart", "at_equal_bytes", "least_variance", "pareto_chart", "solvers_table",
+    "variance_at_equal_bytes",
+]  # fmt: skip
+
+LAMS = tuple(float(lam) for lam in np.linspace(0, 1, 41))
+"""The λ that are tried."""
+Setting = TypeVar("Setting")
+
+
+def least_variance(
+    tried: Iterable[Setting],
+    limit: float,
+    *,
+    bytes_sent: Callable[[Setting], float],
+    variance: Callable[[Setting], float],
+) -> Setting:
+    """Return the setting of least predicted variance among those that send no more than ``limit`` bytes an epoch.
+
+    Raises:
+        ValueError: if all send more.
+
+    Example:
+        >>> least_variance([(8, 9.0), (4, 2.0), (2, 1.0)], 5, bytes_sent=lambda s: s[0], variance=lambda s: s[1])
+        (2, 1.0)
+    """
+    fitting = [each for each in tried if bytes_sent(each) <= limit]
+    if not fitting:
+        raise ValueError(f"no λ keeps to {limit:g} bytes; allow more (λ = 0 spares time, not bytes)")
+    return min(fitting, key=variance)
+
+
+def at_equal_bytes(
+    probe: Probe, *, most_bytes: int | None = None, group_size: int = 10, widths: tuple[int, ...] = (2, 4, 8)
+) -> Forecast:
+    """Return the assigned setting of least variance that takes no more bytes than widths drawn at random.
+
+    Args:
+        probe: of a graph, a model and a link.
+        most_bytes: another limit, in an epoch.
+        group_size: rows that share a width.
+        widths: to choose from.
+
+    Raises:
+        ValueError: if even λ = 0 takes more.
+    """
+    limit = probe.forecast(system="random-bits", among=widths).bytes_sent if most_bytes is None else most_bytes
+    front = probe.front(LAMS, group_size=group_size, widths=widths)
+    return least_variance(
+        front, limit, bytes_sent=lambda each: each.bytes_sent, variance=lambda each: each.total_variance
+    )
+
+
+def variance_at_equal_bytes(
+    graph: Graph,
+    probe: Probe,
+    *,
+    most_bytes: int | None = None,
+    group_size: int = 10,
+    repeats: int = 16,
+    widths: tuple[int, ...] = (2, 4, 8),
+) -> DataFrame:
+    """Measure gradient variance of assigned widths, of random ones and of 4 bits everywhere, about the same bytes each.
+
+    Args:
+        graph: the graph that was probed.
+        probe: its probe; variance is measured at the weights of its last traced epoch.
+        most_bytes: that the assigned widths may take in an epoch; as many as random ones if not given.
+        group_size: rows that share a width.
+        repeats: passes with independent noise.
+        widths: that are assigned or drawn.
+
+    Returns:
+        By setting: ``kB`` an epoch, predicted ``V``, measured ``variance`` with the standard error ``±``, and
+        ``times``, that variance over the assigned one's.
+    """
+    import pandas as pd
+
+    from gnnqlab.bits.policy import BitPolicy, Fixed, UniformRandom
+    from gnnqlab.simulation.gradient_noise import gradient_noise
+
+    ours = at_equal_bytes(probe, most_bytes=most_bytes, group_size=group_size, widths=widths)
+    chance = probe.forecast(system="random-bits", among=widths)
+    four = probe.forecast(system="fixed-bits", bits=4)
+    settings: list[tuple[str, Forecast, BitPolicy]] = [
+        (f"assigned, λ = {ours.lam:.3g}", ours, probe.installed(ours)),
+        ("drawn at random", chance, UniformRandom(among=widths)),
+        ("4 bits everywhere", four, Fixed(bits=4)),
+    ]
+    rows = []
+    for name, forecast, bits in settings:
+        noise = gradient_noise(
+            graph,
+            bits,
+            probe.config.model,
+            workers=probe.config.workers,
+            repeats=repeats,
+            weights=probe.trace.weights,
+            system=probe.config.placed,
+            seed=probe.config.train.seed,
+        )
+        rows.append((name, forecast.bytes_sent / 1e3, forecast.total_variance, noise.variance, noise.standard_error))
+    table = pd.DataFrame(rows, columns=["setting", "kB", "V", "variance", "±"]).set_index("setting")
+    table["times"] = table["variance"] / table["variance"].iloc[0]
+    return table
+
+
+def pareto_chart(
+    front: Sequence[Forecast],
+    *,
+    chosen: Forecast | None = None,
+    beside: Mapping[str, Forecast] | None = None,
+    dark: bool = False,
+) -> Bundle:
+    """Draw predicted time of an epoch against gradient variance over λ.
+
+    Args:
+        front: forecasts of one setting at many λ, see `gnnqlab.tune.probe.Probe.front`.
+        chosen: the one that is marked.
+        beside: other systems by label, drawn as single points.
+        dark: colours for a dark page.
+
+    Raises:
+        ValueError: if the front is empty, or a forecast in it has no λ.
+    """
+    import pandas as pd
+
+    if not front:
+        raise ValueError("a front needs at least one forecast, got none; take probe.front()")
+    if any(each.lam is None for each in front):
+        raise ValueError("every forecast of a front must have a λ, got one of a system that assigns nothing")
+    first, last = front[0], front[-1]
+    caption = (
+        f"Predicted time against variance over {first.link}: from {1e3 * first.epoch_s:.3g} ms and V = "
+        f"{first.total_variance:.3g} at λ = {first.lam:g} to {1e3 * last.epoch_s:.3g} ms and V = "
+        f"{last.total_variance:.3g} at λ = {last.lam:g}."
+    )
+    if chosen is not None:
+        caption += f" The star, λ = {chosen.lam:g}: {1e3 * chosen.epoch_s:.3g} ms, V = {chosen.total_variance:.3g}."
+    rows = [(f"λ = {each.lam:g}", each) for each in front] + list((beside or {}).items())
+    marked = [] if chosen is None else [(f"λ = {chosen.lam:g}", chosen)]
+    frame = pd.DataFrame(
+        {
+            "epoch (ms)": [1e3 * each.epoch_s for _, each in rows + marked],
+            "speed-up": [each.speedup for _, each in rows + marked],
+            "variance": [each.total_variance for _, each in rows + marked],
+            "bits a row": [each.mean_bits for _, each in rows + marked],
+            "kB": [each.bytes_sent / 1e3 for _, each in rows + marked],
+        },
+        index=pd.Index([name for name, _ in rows + marked], name="setting"),
+    )
+    count = len(front)
+    line = frame.iloc[:count].assign(
+        ends=[name if each in (first, last) else "" for name, each in rows[:count]],
+        said=[f"λ {each.lam:.2f}, {each.mean_bits:.2f} bits a row" for each in front],
+    )
+    figure = lines(
+        line,
+        x="epoch (ms)",
+        y={"variance": f"assigned, λ from {first.lam:g} to {last.lam:g}"},
+        size=9,
+        text="ends",
+        styles=["blue circle-open"],
+        details="said",
+    )
+    figure.data[0].textposition = ["bottom left" if each is last else "top right" for each in front]
+    points = frame.iloc[count:].rename_axis("name").reset_index()
+    looks = dict(zip(points["name"], cycle(("grey square", "orange diamond", "green x", "purple cross"))))
+    looks |= {name: "vermillion star" for name, _ in marked}
+    scatter(
+        points,
+        x="epoch (ms)",
+        y="variance",
+        by="name",
+        styles=looks,
+        size=13,
+        figure=figure,
+        log="y",
+        x_axis="predicted epoch (ms)",
+        y_axis="gradient variance V (no unit)",
+        title="What a little more time buys",
+        caption=caption,
+        dark=dark,
+        height=380,
+        legend_rows=2,
+    )
+    return Bundle(figure, frame.iloc[: len(rows)])
+
+
+def assignments_chart(problem: Problem, *, dark: bool = False) -> Bundle:
+    """Draw every assignment that there is of a small problem, and those that some λ chooses.
+
+    Raises:
+        ValueError: if there are more than eight groups.
+    """
+    from itertools import product
+
+    import numpy as np
+    import pandas as pd
+
+    from gnnqlab.bits.assigner.pareto import front_over_lam
+
+    groups = problem.group_rows.size
+    if groups > 8:
+        raise ValueError(f"all assignments are drawn of at most 8 groups, got {groups}; take pareto_chart")
+    rows = []
+    for choice in product(range(len(problem.widths)), repeat=groups):
+        index = np.array(choice)
+        widths = " ".join(str(problem.widths[place]) for place in choice)
+        rows.append((widths, 1e3 * problem.seconds(index), problem.variance(index)))
+    frame = pd.DataFrame(rows, columns=["widths", "exchange (ms)", "variance"]).set_index("widths")
+    lams = [step / 50 for step in range(51)]
+    found: dict[str, list[float]] = {}
+    for lam, solution in zip(lams, front_over_lam(problem, lams), strict=True):
+        found.setdefault(" ".join(map(str, solution.widths.tolist())), []).append(lam)
+    picked = frame.loc[list(found)].sort_values("exchange (ms)")
+    words = "; ".join(
+        f"{widths} for λ from {min(found[widths]):.2f} to {max(found[widths]):.2f}" for widths in picked.index
+    )
+    widest, least = float(frame["exchange (ms)"].max()), float(frame["exchange (ms)"].min())
+    room = [least - 0.05 * (widest - least), widest + 0.2 * (widest - least)]
+    figure = scatter(
+        frame.reset_index(),
+        x="exchange (ms)",
+        y={"variance": f"all {len(frame)} assignments"},
+        size=7,
+        styles=["grey circle-open"],
+        details="widths",
+    )
+    lines(
+        picked.assign(said=[f" {widths}" for widths in picked.index]),
+        x="exchange (ms)",
+        text="said",
+        size=12,
+        y={"variance": "chosen by some λ"},
+        styles=["vermillion star"],
+        figure=figure,
+        log="y",
+        x_axis={"title_text": "exchange (ms)", "range": room},
+        y_axis="variance V (no unit)",
+        title="Every assignment, and those worth having",
+        caption=f"All {len(frame)} assignments of {groups} groups. Bits that some λ chooses: {words}.",
+        dark=dark,
+        height=380,
+    )
+    # The line falls, so words above it are clear of it.
+    figure.data[1].update(textposition="top right", cliponaxis=False)
+    picked = picked.assign(**{"from λ": [min(found[each]) for each in picked.index]})
+    return Bundle(figure, picked)
+
+
+def solvers_table(problem: Problem, *, highs: bool = True) -> DataFrame:
+    """Solve one problem by all means there are; return a line each with ``objective, gap, seconds``.
+
+    Brute force tries up to eight groups. HiGHS solves the model as Eq. 12 writes it, if cvxpy is installed.
+
+    Args:
+        problem: what to assign.
+        highs: whether HiGHS is asked; it may take long where there are many groups.
+    """
+    import pandas as pd
+
+    from gnnqlab.bits.assigner.reference import brute_force, solve_reference
+    from gnnqlab.bits.assigner.solver import solve
+
+    rows = []
+    if problem.group_rows.size <= 8:
+        start = time.perf_counter()
+        best = brute_force(problem)
+        rows.append(("brute force", best.objective, best.gap, time.perf_counter() - start))
+    if highs:
+        try:
+            found = solve_reference(problem, time_limit_s=60.0)
+            gap = float("nan") if found.solution is None else found.solution.gap
+            rows.append(("HiGHS", found.objective, gap, found.seconds))
+        except RuntimeError:  # cvxpy is not installed: the others remain
+            pass
+    start = time.perf_counter()
+    fast = solve(problem)
+    rows.append(("fast solver", fast.objective, fast.gap, time.perf_counter() - start))
+    return pd.DataFrame(rows, columns=["solver", "objective", "gap", "seconds"]).set_index("solver")

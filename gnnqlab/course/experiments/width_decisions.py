@@ -1,0 +1,373 @@
+"""Worth of decisions about bit-widths: importance at equal bytes, and widths by a plan.
+
+Seconds of a run are shown by purpose, as in SYLVIE Figs. 12 and 13.
+
+To measure importance, every message keeps the widths that it has, so every message keeps its bytes; only which of its
+rows gets which width changes. SYLVIE never ablates this. Notebook 26 has the figures of three graphs: importance by
+in-degree (section IV-A) helps on two of them and not on ``cora``; Σα² at the receiver is better on all three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from gnnqlab.bits.assigner.groups import use_of_halo
+from gnnqlab.bits.in_words import human_bits
+from gnnqlab.bits.orchestrator import HALVES, Orchestrated, by_importance
+from gnnqlab.bits.policy import BitPolicy, Rows
+from gnnqlab.graph.graph import Graph
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
+from gnnqlab.lab.figures.frames import by_epoch
+from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.partition.parts import cut_graph
+from gnnqlab.partition.shard import Shard
+from gnnqlab.simulation.gradient_noise import gradient_noise, trained_weights
+from gnnqlab.systems.system import System, make_system
+from gnnqlab.theory.intervals import interval
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+    from gnnqlab.run.run import Run
+
+__all__ = [
+    "MASKS", "PURPOSES", "MovedWidths", "draw_importance_ablation", "draw_overhead", "draw_plan",
+    "importance_ablation", "mean_width", "overhead", "plan_table",
+]  # fmt: skip
+
+MASKS = ("importance", "shuffled", "reversed", "Σα²")
+"""Which rows of a message get its wide widths: those of high in-degree, as SYLVIE has it; any; those of low in-degree;
+those that their receiver multiplies by most."""
+_ALPHA = {"gcn": "symmetric", "graphsage": "mean"}
+"""Model -> its α."""
+
+
+@dataclass(frozen=True, eq=False)
+class MovedWidths(BitPolicy):
+    """The widths of importance, given to other rows of the same message.
+
+    Args:
+        shards: of all workers.
+        alpha: kind of α, for Σα².
+        mask: one of :data:`MASKS`.
+        base: smallest width.
+        thresholds: of importance.
+        seed: of what is shuffled, and of the order of rows that the mask finds equal.
+    """
+
+    shards: Sequence[Shard]
+    alpha: str
+    mask: str = "importance"
+    base: int = 1
+    thresholds: tuple[float, ...] = HALVES
+    seed: int = 0
+    _known: dict[tuple[str, int, int], Tensor] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.mask not in MASKS:
+            raise ValueError(f"mask must be one of {MASKS}, got {self.mask!r}")
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        return Orchestrated().among
+
+    def round(self, epoch: int) -> int:
+        return 0
+
+    def widths(self, rows: Rows, epoch: int) -> Tensor:
+        """Return the width of every row of a message; the same in all layers."""
+        key = rows.direction, rows.sender, rows.receiver
+        if key not in self._known:
+            self._known[key] = self._moved(rows)
+        return self._known[key]
+
+    def _moved(self, rows: Rows) -> Tensor:
+        holder, owner = (rows.receiver, rows.sender) if rows.direction == "forward" else (rows.sender, rows.receiver)
+        shard = self.shards[holder]
+        place = shard.plan("forward").from_peer(owner).rows
+        p = shard.importance[shard.num_owned + place]
+        assert torch.equal(shard.halo[place], rows.ids.cpu())
+        widths = by_importance(p, self.base, self.choices, self.thresholds)
+        if self.mask == "importance":
+            return widths
+        generator = torch.Generator().manual_seed(
+            self.seed * 1_000_003 + 2 * (rows.sender * len(self.shards) + rows.receiver) + (rows.direction == "forward")
+        )
+        anyhow = torch.randperm(widths.numel(), generator=generator)
+        if self.mask == "shuffled":
+            return widths[anyhow]
+        rank = -p if self.mask == "reversed" else use_of_halo(shard, shard.alpha(self.alpha))[place]
+        moved = torch.empty_like(widths)
+        moved[anyhow[rank[anyhow].argsort(stable=True)]] = widths.sort().values
+        return moved
+
+
+def importance_ablation(
+    graph: Graph,
+    model: ModelSettings,
+    *,
+    workers: int = 8,
+    base: int = 1,
+    thresholds: tuple[float, ...] = HALVES,
+    epochs: int = 20,
+    repeats: int = 12,
+    seeds: Sequence[int] = (0, 1, 2, 3, 4),
+    system: System | None = None,
+    hosts: int = 1,
+) -> DataFrame:
+    """Measure the gradient's variance at trained weights for each mask; every mask sends the same bytes.
+
+    Args:
+        graph: the whole graph.
+        model: ``gcn`` or ``graphsage``; its dropout is switched off.
+        workers: number of partitions, threads of this process, at least 2.
+        base: smallest width; at the largest all rows have it, and nothing can be moved.
+        thresholds: of importance.
+        epochs: of exact training before.
+        repeats: passes with independent noise, for each seed and each mask.
+        seeds: of weights, noise and shuffling.
+        system: its partitioner is used; METIS by default.
+        hosts: that share the workers evenly; the partitioner and the exchange are told.
+
+    Returns:
+        By ``mask``: ``variance``, the mean over seeds of the variance over the squared gradient; ``ratio``, the mean of
+        its ratio to that of importance at the same seed, above 1 where importance is better, and ``±``, half its 95 %
+        interval; ``bits``, the mean width of a row, the same in all lines.
+
+    Raises:
+        ValueError: if the model is another, edges or blocks are cut, or nothing can be moved.
+
+    Example:
+        >>> from gnnqlab.graph import load
+        >>> from gnnqlab.partition import Random
+        >>> recipe, shape = replace(make_system("vanilla"), partition=Random()), ModelSettings(layers=2, hidden=8)
+        >>> settings = {"workers": 2, "epochs": 1, "repeats": 3, "seeds": (0, 1), "system": recipe}
+        >>> found = importance_ablation(load("sbm:60,3,6"), shape, **settings)
+        >>> found.index.tolist(), float(found.loc["importance", "ratio"])
+        (['importance', 'shuffled', 'reversed', 'Σα²'], 1.0)
+    """
+    import pandas as pd
+
+    if model.name not in _ALPHA:
+        raise ValueError(f"model must be one of {tuple(_ALPHA)}, whose α are known, got {model.name!r}")
+    if base >= Orchestrated().among[-1]:
+        raise ValueError(f"base must be below {Orchestrated().among[-1]} for rows to differ in width, got {base}")
+    shape = replace(model, dropout=0.0, input_dropout=0.0)
+    recipe = (system or make_system("vanilla")).on_hosts(hosts)
+    if (cuts := recipe.partition.cuts) != "nodes":
+        raise ValueError(f"importance is that of halo rows, got a cut of {cuts}; choose METIS() or Random()")
+    cut = cut_graph(graph, recipe.partition, workers)
+    shards = [cut.shard(graph, rank) for rank in range(workers)]
+    found: dict[str, list[float]] = {mask: [] for mask in MASKS}
+    for seed in seeds:
+        weights = trained_weights(graph, shape, epochs, seed=seed)
+        for mask in MASKS:
+            policy = MovedWidths(shards, _ALPHA[model.name], mask, base, thresholds, seed)
+            noise = gradient_noise(
+                graph, policy, shape, workers=workers, repeats=repeats, weights=weights, system=recipe, seed=seed
+            )
+            found[mask].append(noise.relative)
+    lines = {}
+    for mask, variances in found.items():
+        ratio, half = interval([other / own for other, own in zip(variances, found["importance"])])
+        lines[mask] = {"variance": sum(variances) / len(variances), "ratio": ratio, "±": half}
+    table = pd.DataFrame(lines).T.rename_axis("mask")
+    return table.assign(bits=_mean_bits(shards, base, thresholds))
+
+
+def _mean_bits(shards: Sequence[Shard], base: int, thresholds: tuple[float, ...]) -> float:
+    p = torch.cat([shard.importance[shard.num_owned :] for shard in shards])
+    return float(by_importance(p, base, Orchestrated().among, thresholds).double().mean())
+
+
+_STYLES = dict(zip(MASKS[1:], ("blue circle", "vermillion square", "green diamond"), strict=True))
+
+
+def draw_importance_ablation(tables: Mapping[str, DataFrame], *, dark: bool = False) -> Bundle:
+    """Draw the variance of each mask over that of importance, with intervals; above 1 importance is better.
+
+    Args:
+        tables: of :func:`gnnqlab.course.experiments.width_decisions.importance_ablation`, by what was measured.
+        dark: colours for a dark page.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    import pandas as pd
+
+    if not tables:
+        raise ValueError("a table of importance_ablation is needed, got none")
+    words = "; ".join(
+        f"{name} "
+        + ", ".join(f"{mask} {table.loc[mask, 'ratio']:.2f} ± {table.loc[mask, '±']:.2f}" for mask in _STYLES)
+        for name, table in tables.items()
+    )
+    shown = pd.concat(tables, names=["measured", "mask"])
+    rows = shown.reset_index()
+    figure = scatter(
+        rows[rows["mask"].isin(list(_STYLES))],
+        x="measured",
+        y="ratio",
+        by="mask",
+        styles=_STYLES,
+        size=9,
+        error="±",
+        details="±",
+        hover="%{x}: %{y:.2f} ± %{customdata:.2f}",
+        levels={"": 1.0},
+        log="y",
+        x_axis="graph and model",
+        y_axis="gradient variance / that with importance",
+        title="The same widths on other rows",
+        caption=f"Gradient variance at equal bytes over that with importance (95 % intervals): {words}.",
+        dark=dark,
+        height=400,
+    )
+    return Bundle(figure.update_layout(scattermode="group"), shown)
+
+
+PURPOSES = {
+    "computation": ("central_s", "marginal_s", "dense_s", "optimizer_s", "other_s"),
+    "communication": ("wait_s", "reduce_s"),
+    "encode, decode": ("encode_s", "decode_s"),
+    "coordination": ("assign_s",),
+}
+"""What each phase of an epoch is for.
+
+Encoding and decoding is copying rows where nothing is quantized. Looking up widths and laying messages out anew is
+coordination too."""
+_PURPOSE_STYLES = ("green", "vermillion /", "purple x", "blue .", "orange \\")
+
+
+def overhead(records: DataFrame, *, offline_s: float = 0.0) -> Series:
+    """Return the seconds of a whole run by purpose, mean over workers; evaluation is left out.
+
+    Args:
+        records: ``run.records``.
+        offline_s: of the stage before training, SYLVIE's Graph Extractor: ``run.summary["extract_s"]``.
+
+    Returns:
+        By purpose: those of `PURPOSES`, and ``offline``.
+    """
+    import pandas as pd
+
+    totals = records.groupby("rank").sum(numeric_only=True).mean()
+    seconds = {name: float(totals[list(columns)].sum()) for name, columns in PURPOSES.items()}
+    return pd.Series({**seconds, "offline": offline_s}, name="seconds").rename_axis("purpose")
+
+
+def draw_overhead(seconds: DataFrame, *, link: str = "", dark: bool = False) -> Bundle:
+    """Draw `overhead` of one or several runs, a column each: shares of the whole as stacked bars.
+
+    Args:
+        seconds: by purpose, a column a run.
+        link: over which link was measured, for the caption.
+        dark: colours for a dark page.
+
+    Raises:
+        ValueError: if nothing was measured.
+    """
+    if seconds.empty or not (seconds.sum() > 0).all():
+        raise ValueError("seconds of at least one run are needed, got none; see overhead")
+    shares = 100 * seconds / seconds.sum()
+    words = "; ".join(
+        f"{label} " + ", ".join(f"{purpose} {share:.2g} %" for purpose, share in shares[label].items() if share)
+        for label in shares
+    )
+    figure = bars(
+        shares.T,
+        y=list(shares.index),
+        styles=_PURPOSE_STYLES,
+        stacked=True,
+        horizontal=True,
+        x_axis={"title_text": "share of all seconds (%)", "range": [0, 100]},
+        y_axis="system",
+        title="Where a run's seconds go",
+        caption=f"Where a run's seconds go: {words}." + (f" Link: {link}." if link else ""),
+        dark=dark,
+        height=210 + 44 * len(shares.columns),
+        legend_rows=2,
+    )
+    return Bundle(figure, seconds)
+
+
+_RUN_STYLES = ("vermillion", "blue dash", "green dot", "grey dashdot", "purple longdash", "orange")
+
+
+def mean_width(traffic: DataFrame) -> Series:
+    """Return the mean bits of a row by epoch, over all messages of ``run.traffic``."""
+    bits = (traffic["bits"] * traffic["rows"]).groupby(traffic["epoch"]).sum()
+    mean = bits / traffic.groupby("epoch")["rows"].sum()
+    return mean.rename("bits")
+
+
+def plan_table(runs: Mapping[str, Run]) -> DataFrame:
+    """Return a line a run: ``mean bits``, ``MB in all``, ``final loss`` and ``accuracy (%)``."""
+    import pandas as pd
+
+    lines = {}
+    for label, run in runs.items():
+        score = run.summary.get("test_accuracy", run.summary.get("test_f1_micro", float("nan")))
+        sent = float(run.records[["bytes_payload", "bytes_params"]].sum().sum()) / 1e6
+        lines[label] = (float(mean_width(run.traffic).mean()), sent, run.summary["final_loss"], 100 * float(score))
+    columns = ["mean bits", "MB in all", "final loss", "accuracy (%)"]
+    return pd.DataFrame.from_dict(lines, orient="index", columns=columns).rename_axis("run")
+
+
+def draw_plan(
+    records: Mapping[str, DataFrame],
+    traffic: Mapping[str, DataFrame],
+    *,
+    title: str = "Widths by a plan, and fixed ones",
+    dark: bool = False,
+) -> Bundle:
+    """Draw a line a run: mean width of a row and loss by epoch, and the loss by what has been sent so far.
+
+    Of runs in fixed widths the last panel is SYLVIE Fig. 6(b), loss by bytes; 6(a), by time, is the convergence by time
+    of ``gq.compare``.
+
+    Args:
+        records: ``run.records`` by label.
+        traffic: ``run.traffic`` by label.
+        title: of the figure.
+        dark: colours for a dark page.
+
+    Raises:
+        ValueError: if there is no run, or one without traffic.
+    """
+    import pandas as pd
+
+    if not records or set(records) != set(traffic):
+        raise ValueError(f"records and traffic of the same runs are needed, got {list(records)} and {list(traffic)}")
+    table, epochs = {}, {}
+    for label, frame in records.items():
+        width, loss = mean_width(traffic[label]), by_epoch(frame).set_index("epoch")["loss"]
+        sent = frame.groupby("epoch")[["bytes_payload", "bytes_params"]].sum().sum(axis=1).cumsum() / 1e6
+        table[label] = {"mean bits": width.mean(), "MB in all": sent.iloc[-1], "final loss": loss.iloc[-1]}
+        epochs[label] = pd.DataFrame({"bits": width, "loss": loss, "sent": sent})
+    rows = pd.concat(epochs, names=["run", "epoch"]).reset_index()
+    widths = {"title_text": "mean bits of a row", "tickvals": [1, 2, 4, 8, 16, 32], "range": [-0.1, 1.6]}
+    charts = [
+        lines(
+            rows.dropna(subset=[x, y]), x=x, y=y, by="run", styles=_RUN_STYLES, mode="lines", shape=shape, log="y",
+            x_axis=along, y_axis=up,
+        )
+        for x, y, shape, along, up in (
+            ("epoch", "bits", "hv", "epoch", widths),
+            ("epoch", "loss", "linear", "epoch", "training loss"),
+            ("sent", "loss", "linear", "sent so far (MB)", "training loss"),
+        )
+    ]  # fmt: skip
+    words = "; ".join(
+        f"{label}: {human_bits(line['mean bits'])}, {line['MB in all']:.3g} MB, loss {line['final loss']:.3g}"
+        for label, line in table.items()
+    )
+    caption = f"Mean bits of a row, bytes in all and the loss at the end: {words}."
+    figure = panels(charts, gap=0.13, title=title, caption=caption, dark=dark, height=370, legend_below=True)
+    return Bundle(figure, pd.DataFrame.from_dict(table, orient="index").rename_axis("run"))

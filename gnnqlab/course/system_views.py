@@ -1,0 +1,289 @@
+"""Training systems compared: by their axes, by total time and score, and by the number of workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gnnqlab.lab.figures.bundle import Bundle, table_html
+from gnnqlab.lab.figures.byte_axis import log_byte_ticks
+from gnnqlab.lab.figures.charts import lines, panels, scatter
+from gnnqlab.lab.figures.frames import human_bytes
+from gnnqlab.lab.figures.log_ticks import value_ticks
+from gnnqlab.lab.figures.theme import finish
+from gnnqlab.lab.training.memory_view import memory_figure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pandas import DataFrame
+
+    from gnnqlab.launch import Run
+
+__all__ = [
+    "SystemTable", "agreement", "draw_held", "draw_scale", "draw_verdict", "measured_of", "systems_by_axes",
+    "verdict",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SystemTable:
+    """A line a system, a column an axis; what differs from the first system stands in bold."""
+
+    frame: DataFrame
+
+    def __repr__(self) -> str:
+        return str(self.frame.to_string())
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        import html
+        import re
+
+        first = self.frame.iloc[0]
+        page = table_html(self.frame, caption="Systems as choices along the axes; bold: unlike the first")
+        for axis in self.frame.columns[:-1]:
+            for choice in set(self.frame[axis]) - {first[axis]}:
+                cell = html.escape(choice)
+                page = re.sub(f"(<td[^>]*>){re.escape(cell)}</td>", rf"\1<b>{cell}</b></td>", page)
+        return {"text/plain": repr(self), "text/html": re.sub("``(.+?)``", r"<code>\1</code>", page)}
+
+
+def systems_by_axes() -> SystemTable:
+    """Return every registered system with its choice along each axis; axes on which all agree are left out.
+
+    Example:
+        >>> table = systems_by_axes().frame
+        >>> table.loc["vanilla", "codec"], table.loc["adaqp", "schedule"]
+        ('float32', 'overlapped')
+    """
+    import pandas as pd
+
+    from gnnqlab.systems.system import SYSTEMS
+
+    lines = {}
+    for name, recipe in SYSTEMS.items():
+        choices = {axis: part["name"] for axis, part in recipe().to_json().items() if isinstance(part, dict)}
+        about = (recipe.__doc__ or "").partition("\n")[0].partition(": ")
+        lines[name] = {**choices, "in words": (about[2] or about[0]).rstrip(".")}
+    frame = pd.DataFrame.from_dict(lines, orient="index")
+    frame.index.name = "system"
+    differing = [axis for axis in frame.columns if axis == "in words" or frame[axis].nunique() > 1]
+    first = ["vanilla", *[name for name in frame.index if name != "vanilla"]]
+    return SystemTable(frame.loc[first, differing])
+
+
+def verdict(results: DataFrame, *, services: bool = True) -> DataFrame:
+    """Return Vanilla's total time over each system's, a row a system, a column a graph and model.
+
+    Args:
+        results: of :func:`gnnqlab.bench_results`; those of ``gnnqlab bench systems`` are used.
+        services: each system with every service that this library has for it (``+``), Vanilla too; else as published.
+
+    Returns:
+        Above 1 is sooner than Vanilla with the same services. ``attrs["points"]`` is a table of the same shape with
+        score differences in points, NaN where the 95 % interval holds zero.
+
+    Raises:
+        ValueError: if nothing was kept.
+
+    Example:
+        >>> import pandas as pd
+        >>> rows = {"part": "systems", "case": "cora, gcn, 2 workers", "figure": ["vanilla", "adaqp"], "unit": "s"}
+        >>> kept = pd.DataFrame({**rows, "value": [3.0, 2.0], "points": 0.5, "half_interval": 0.1})
+        >>> table = verdict(kept, services=False)
+        >>> table.loc["adaqp"].tolist(), table.attrs["points"].loc["adaqp"].tolist()
+        ([1.5], [0.5])
+    """
+    import pandas as pd
+
+    found = results[(results["part"] == "systems") & (results["unit"] == "s")]
+    chosen = found[found["figure"].str.endswith("+") == services]
+    if chosen.empty:
+        raise ValueError("totals of gnnqlab bench systems are needed, got none; keep them with --keep systems")
+    cells: dict[str, dict[str, float]] = {}
+    points: dict[str, dict[str, float]] = {}
+    for case, rows in chosen.groupby("case", sort=False):
+        name = ", ".join(str(case).split(", ")[:2])
+        by_system = rows.set_index(rows["figure"].str.removesuffix("+"))
+        cells[name] = (by_system.loc["vanilla", "value"] / by_system["value"]).to_dict()
+        certain = by_system["points"].abs() > by_system["half_interval"]
+        points[name] = by_system["points"].where(certain).to_dict()
+    table = pd.DataFrame(cells)
+    table.attrs["points"] = pd.DataFrame(points).loc[table.index]
+    return table
+
+
+def draw_verdict(table: DataFrame, *, dark: bool = False) -> Bundle:
+    """Draw :func:`verdict` as cells, blue where sooner than Vanilla and orange where later.
+
+    Raises:
+        ValueError: if there is no system.
+    """
+    import plotly.graph_objects as go
+
+    if table.empty:
+        raise ValueError("at least one system is needed, got none; see verdict")
+    points = table.attrs["points"]
+    said = [
+        [
+            f"{table.iat[i, j]:.2f} ×"
+            + ("" if points.iat[i, j] != points.iat[i, j] else f"<br>{points.iat[i, j]:+.1f}")
+            for j in range(table.shape[1])
+        ]
+        for i in range(table.shape[0])
+    ]
+    far = max(0.05, float((table - 1).abs().max().max()))
+    figure = go.Figure(
+        go.Heatmap(
+            x=[str(case).replace(", ", "<br>") for case in table.columns],
+            y=list(table.index),
+            z=table.to_numpy().tolist(),
+            text=said,
+            texttemplate="%{text}",
+            zmid=1.0,
+            zmin=1 - far,
+            zmax=1 + far,
+            colorscale=[(0.0, "#e69f00"), (0.5, "#f4f4f4"), (1.0, "#56b4e9")],
+            textfont={"color": "#1a1a1a", "size": 12},
+            colorbar={"title": {"text": "times as<br>fast"}},
+            hovertemplate="%{y} on %{x}: %{z:.2f} times as fast as Vanilla<extra></extra>",
+        )
+    )
+    figure.update_xaxes(title_text="graph, model")
+    figure.update_yaxes(title_text="system", autorange="reversed")
+    best = table.idxmax()
+    told = "; ".join(f"{case}: {name} {table.loc[name, case]:.2f} ×" for case, name in best.items())
+    caption = (
+        f"Total time beside Vanilla's, the best of each column: {told}. "
+        "Points are told where a 95 % interval leaves zero out."
+    )
+    finish(figure, title="All systems, total time beside Vanilla", caption=caption, dark=dark, height=430)
+    return Bundle(figure, table.round(2))
+
+
+_STYLES = (
+    "grey solid circle", "blue solid square", "vermillion dash diamond", "green dot triangle-up", "purple dashdot x",
+    "orange longdash star", "sky dash cross",
+)  # fmt: skip
+_PANELS = (("bytes", "sent in an epoch, all workers (bytes)"), ("memory_bytes", "memory of a worker (bytes)"))
+
+
+def measured_of(runs: Mapping[str, Run]) -> DataFrame:
+    """Return what runs sent in an epoch and held, in the columns of :func:`gnnqlab.tune.by_workers.by_workers`.
+
+    Args:
+        runs: by the system's name as it is shown; several of one name, of different numbers of workers, are told apart
+            by what follows a ``|``. Launch them with ``memory_every=1``.
+
+    Returns:
+        ``bytes`` is that of the last epoch, payload and parameters.
+    """
+    import pandas as pd
+
+    rows = []
+    for label, run in runs.items():
+        last = run.records[run.records["epoch"] == run.records["epoch"].max()]
+        held = run.memory[run.memory["epoch"] == run.memory["epoch"].max()]
+        rows.append(
+            {
+                "system": label.split("|")[0].strip(),
+                "workers": run.config.workers,
+                "bytes": float((last["bytes_payload"] + last["bytes_params"]).sum()),
+                "memory_bytes": float(held.groupby("rank")["bytes"].sum().max()),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def agreement(found: DataFrame, measured: DataFrame) -> DataFrame:
+    """Return what was measured over what was said, by system and number of workers; 1 is exact.
+
+    Example:
+        >>> import pandas as pd
+        >>> said = pd.DataFrame({"system": ["SAR"], "workers": 2, "bytes": 10.0, "memory_bytes": 100.0})
+        >>> agreement(said, said.assign(memory_bytes=110.0)).loc[("SAR", 2)].to_dict()
+        {'bytes': 1.0, 'memory': 1.1}
+    """
+    keys = ["system", "workers"]
+    ratio = measured.set_index(keys) / found.set_index(keys).loc[list(measured.set_index(keys).index)]
+    return ratio.rename(columns={"memory_bytes": "memory"}).round(3)
+
+
+def draw_scale(found: DataFrame, measured: DataFrame | None = None, *, dark: bool = False) -> Bundle:
+    """Draw bytes and memory against the number of workers, a line a system, both axes logarithmic.
+
+    Args:
+        found: of :func:`gnnqlab.tune.by_workers.by_workers`.
+        measured: of :func:`measured_of`, drawn as open marks of the same shape.
+
+    Raises:
+        ValueError: if there is no system, or more than lines that can be told apart.
+    """
+    names = list(found["system"].unique())
+    if not 1 <= len(names) <= len(_STYLES):
+        raise ValueError(f"between 1 and {len(_STYLES)} systems can be drawn, got {len(names)}")
+    styles = dict(zip(names, _STYLES))
+    counts = sorted(found["workers"].unique().tolist())
+    workers = {"title_text": "workers", **value_ticks(counts)}
+    charts = []
+    for panel, title in _PANELS:
+        said = found[found[panel] > 0].assign(amount=found[panel].map(human_bytes))
+        chart = lines(
+            said,
+            x="workers",
+            y=panel,
+            by="system",
+            styles=styles,
+            size=7,
+            details="amount",
+            log="y",
+            x_axis=workers,
+            y_axis={"title_text": title, **_ticks(found, measured, panel)},
+            hover="%{x} workers: %{customdata}",
+        )
+        if measured is not None:
+            marks = {name: f"{style}-open" for name, style in styles.items()}
+            seen = measured[measured[panel] > 0].assign(amount=measured[panel].map(human_bytes))
+            scatter(
+                seen[seen["system"].isin(names)],
+                x="workers",
+                y=panel,
+                by="system",
+                styles=marks,
+                size=15,
+                details="amount",
+                hover="measured, %{x} workers: %{customdata}",
+                figure=chart,
+            )
+        charts.append(chart)
+    most = found[found["workers"] == counts[-1]].sort_values("bytes")
+    told = ", ".join(f"{name} {human_bytes(sent)}" for name, sent in zip(most["system"], most["bytes"]))
+    caption = f"Sent in an epoch at {counts[-1]} workers: {told}." + (
+        "" if measured is None else " Open marks are measured."
+    )
+    figure = panels(
+        charts, gap=0.12, title="Who moves and keeps how much", caption=caption, dark=dark, height=440, legend_rows=2
+    )
+    return Bundle(figure, found)
+
+
+def draw_held(runs: Mapping[str, Run]) -> Bundle:
+    """Draw what runs held at their peak, by purpose, as stacked bars; the frame has the most of each purpose.
+
+    Args:
+        runs: by the name that they are shown by, launched with ``memory_every=1``.
+
+    Raises:
+        ValueError: if a run counted no epoch.
+    """
+    import pandas as pd
+
+    memories = {name: run.memory for name, run in runs.items()}
+    figure = memory_figure(memories)
+    most = {name: memory.groupby("purpose", sort=False)["peak_bytes"].max() for name, memory in memories.items()}
+    return Bundle(figure, pd.DataFrame(most).T.rename_axis("system"))
+
+
+def _ticks(found: DataFrame, measured: DataFrame | None, panel: str) -> dict[str, Any]:
+    drawn = [value for frame in (found, measured) if frame is not None for value in frame[panel] if value > 0]
+    return log_byte_ticks(min(drawn), max(drawn)) if drawn else {}

@@ -1,0 +1,48 @@
+"""Smoothed staleness: the systems that are trained, and the chart of their losses."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from gnnqlab.course.experiments.smoothing import draw_smoothing, smoothed
+from gnnqlab.systems import pipegcn
+from tests.cases import each
+
+
+def _records(end: float) -> pd.DataFrame:
+    """Three epochs on two workers whose loss falls from 1 to ``end``."""
+    lines = [(epoch, rank, loss, 0.1) for epoch, loss in enumerate((1.0, (1 + end) / 2, end)) for rank in (0, 1)]
+    frame = pd.DataFrame(lines, columns=["epoch", "rank", "loss", "epoch_s"])
+    return frame.assign(train_score=float("nan"), val_score=float("nan"), test_score=float("nan"))
+
+
+@each(("what", "rows", "gradients"), [("features", 0.9, 0), ("gradients", 0, 0.9), ("both", 0.9, 0.9)])
+def test_what_is_smoothed(what: str, rows: float, gradients: float) -> None:
+    schedule = smoothed(pipegcn(), what, 0.9).schedule
+    assert (schedule.feature_smoothing, schedule.gradient_smoothing) == (rows, gradients)
+
+
+def test_other_things_cannot_be_smoothed() -> None:
+    with pytest.raises(ValueError, match="must be one of .'features', 'gradients', 'both'., got 'weights'"):
+        smoothed(pipegcn(), "weights", 0.5)
+
+
+def test_a_panel_for_each_kind_and_the_unsmoothed_run_in_all() -> None:
+    found = {("nothing", 0.0): 0.5, ("features", 0.5): 0.4, ("features", 0.95): 0.7, ("both", 0.5): 0.3}
+    bundle = draw_smoothing({key: _records(end) for key, end in found.items()}, fresh=_records(0.1))
+    figure = bundle.figure.to_dict()
+    assert [note["text"] for note in figure["layout"]["annotations"]] == ["features smoothed", "both smoothed"]
+    names = [(line["xaxis"], line["name"]) for line in figure["data"]]
+    assert names == [
+        ("x", "fresh rows"), ("x", "γ = 0"), ("x", "γ = 0.5"), ("x", "γ = 0.95"),
+        ("x2", "fresh rows"), ("x2", "γ = 0"), ("x2", "γ = 0.5"),
+    ]  # fmt: skip
+    caption = figure["layout"]["meta"]["caption"]
+    assert "fresh rows 0.1, unsmoothed 0.5, features γ = 0.5: 0.4" in caption
+    assert figure["layout"]["yaxis"]["title"]["text"] == "training loss (cross-entropy)"
+
+
+def test_something_must_be_smoothed() -> None:
+    with pytest.raises(ValueError, match="a smoothed run is needed"):
+        draw_smoothing({("nothing", 0.0): _records(0.5)})
