@@ -138,7 +138,7 @@ ITEMS = {
         "SANCUS has a table of its own, `gnnqlab bench broadcasts`",
     ),
     "AQ-T5, T9": Item(
-        "lab.training.target:seconds_to course.paper_figures:beside bits.assigner.assigned:Assigner",
+        "lab.training.comparison_table:seconds_to course.paper_figures:beside bits.assigner.assigned:Assigner",
         "AdaQP Tables 5 and 9",
         "lab/training/test_target.py::test_the_first_epoch_that_gets_there_counts_with_all_before_it "
         "lab/training/test_target.py::test_assignment_counts_and_evaluation_does_not "

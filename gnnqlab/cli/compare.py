@@ -50,7 +50,7 @@ class Compare(Options):
     """Training nodes in a batch, for --mini-batch."""
 
     def run(self) -> dict[str, Any]:
-        from gnnqlab.lab.training.target import check_target
+        from gnnqlab.lab.training.comparison_table import check_target
 
         if self.target is not None:
             check_target(self.target)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from gnnqlab.course.players.assigner_views import ASSIGNER_STEPS, draw_assigner_step, draw_assignment
 from gnnqlab.course.players.assigner_walk import AssignerWalk, trace_parts
 from gnnqlab.course.players.stepped import StepControls, Stepped
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import Bundle, left_by
 from gnnqlab.lab.figures.controls import KNOBS, shows_static, tipped
-from gnnqlab.lab.figures.left import left_by
 from gnnqlab.tune.probe import Probe
 from gnnqlab.tune.wire import Wire
 

@@ -15,9 +15,8 @@ from gnnqlab.course.players.epoch_walk import WAYS, EpochWalk
 from gnnqlab.course.players.epoch_words import say_step
 from gnnqlab.course.players.run_model import RunModel
 from gnnqlab.course.players.stepped import StepControls, Stepped
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import Bundle, left_by
 from gnnqlab.lab.figures.controls import BESIDE, shows_static
-from gnnqlab.lab.figures.left import left_by
 
 if TYPE_CHECKING:
     from gnnqlab.course.players.run_walk import RunWalk

@@ -13,9 +13,8 @@ from gnnqlab.course.experiments.real_message import RealMessage, trained_message
 from gnnqlab.course.players.message_views import STEPS, draw_step, draw_walk
 from gnnqlab.course.players.message_walk import MessageWalk
 from gnnqlab.course.players.stepped import StepControls, Stepped
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import Bundle, left_by
 from gnnqlab.lab.figures.controls import BESIDE, KNOBS, shows_static, tipped
-from gnnqlab.lab.figures.left import left_by
 
 if TYPE_CHECKING:
     from gnnqlab.partition.parts import Parts

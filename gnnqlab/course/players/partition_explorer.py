@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from gnnqlab.course.players.cut_controls import CutControls
 from gnnqlab.course.players.cut_model import MOST_PARTS, PARTITIONERS, ExplorerModel
+from gnnqlab.lab.figures.bundle import left_by
 from gnnqlab.lab.figures.controls import shows_static
-from gnnqlab.lab.figures.left import left_by
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -4,23 +4,26 @@ Plotly's own output is blank in a notebook shown as a plain page. A ``Bundle`` g
 JSON (JupyterLab draws it at once, as wide as the page; Colab is given HTML), a picture where a Chromium is at hand to
 draw it, otherwise the numbers as an HTML table. The picture is SVG, not PNG: beside a PNG JupyterLab shows that, pixel
 by pixel, until a mouse comes.
+
+An output that holds a widget's view is that view to JupyterLab, and "model not found" where no kernel has it. So views
+name themselves in the output's metadata too, and ``left.js`` sees to it that only these are saved.
 """
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.figures.colab import figure_html, in_colab
 from gnnqlab.lab.figures.still import svg_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
 
-__all__ = ["Bundle", "caption_of", "name_links", "show", "table_html"]
+__all__ = ["Bundle", "caption_of", "name_links", "show", "table_html", "figure_html", "in_colab", "VIEW", "left_by"]
 
 _LEFT = ' style="text-align:left"'
 
@@ -105,3 +108,53 @@ def _plain_json(figure: Figure) -> dict[str, Any]:
     plain: dict[str, Any] = json.loads(figure.to_json())
     plain["config"] = {"showSendToCloud": False}  # its button would send the figure elsewhere
     return plain
+
+
+def in_colab() -> bool:
+    """Return whether this kernel is one of Colab: its kernels import `google.colab` before the first cell."""
+    return "google.colab" in sys.modules
+
+
+def figure_html(figure: Figure) -> str:
+    """Return a figure as the piece of HTML that Colab's pages draw; Plotly's script comes from Plotly's own address."""
+    return str(figure.to_html(full_html=False, include_plotlyjs="cdn", config={"displayModeBar": False}))
+
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+"""What an output that holds a widget's view calls it."""
+
+
+def left_by(
+    widget: Any, words: str, still: Callable[[], Bundle] | None = None, *, table: str = "", figure: Any = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return data and metadata of a view's output: the view, and for whoever has no kernel what it showed at first.
+
+    JupyterLab, VS Code and Voilà take the view; GitHub, nbviewer and exported pages, which know no widgets, the words
+    and numbers. A picture is not drawn: the first one would keep the controls waiting for seconds. When JupyterLab
+    saves the notebook, the view's figure as it stands then takes their place.
+
+    Args:
+        widget: of ipywidgets.
+        words: what it shows, where nothing else says it.
+        still: draws it as it stands; where that fails the words stay.
+        table: HTML of the numbers, in place of ``still``.
+        figure: which figure is saved, as the widget of a ``FigureView``; by default the first one inside.
+    """
+    data: dict[str, Any] = dict(widget._repr_mimebundle_())
+    data |= {"text/plain": words, "text/html": table or f"<p>{html.escape(words)}</p>"}
+    if still is not None:
+        try:
+            bundle = still()
+            caption = caption_of(bundle.figure)
+            data |= {"text/plain": caption, "text/html": table_html(bundle.frame, caption=caption)}
+        except Exception as error:  # the widget itself may still work
+            data["text/plain"] += f"\n(no numbers: {error})"
+    place = figure or _figure_in(widget)
+    return data, {"gnnqlab": {"view": data[VIEW]} | ({"figure": place.source} if place else {})}
+
+
+def _figure_in(widget: Any) -> Any:
+    """The first place of a figure inside a widget, if there is one."""
+    if hasattr(widget, "plotly"):
+        return widget
+    return next(filter(None, map(_figure_in, getattr(widget, "children", ()))), None)

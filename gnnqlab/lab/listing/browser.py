@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from gnnqlab.lab.figures.bundle import left_by
 from gnnqlab.lab.figures.controls import shows_static
 from gnnqlab.lab.figures.frames import human_bytes
-from gnnqlab.lab.figures.left import left_by
 from gnnqlab.lab.listing.run_list import RunList
 from gnnqlab.lab.listing.run_table import rows_html
 

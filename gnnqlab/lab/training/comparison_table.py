@@ -1,20 +1,122 @@
-"""Runs side by side as one table."""
+"""Runs side by side as one table, with scores of epochs in which all were evaluated and the time to accuracy.
+
+A score of the best validated epoch grows with the number of evaluations, and a time to accuracy is only as fine as they
+are. So each run keeps the scores of the epochs in which all of them were evaluated, and of its last one. An epoch that
+is quicker but learns less wins nothing; the time to accuracy shows both.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.training.looks import equally_often
-from gnnqlab.lab.training.snapshot import RunLike, labels, take
-from gnnqlab.lab.training.target import check_target, seconds_to, usual_target
-from gnnqlab.train.loop.scores import also_in, score_in, score_label
+from gnnqlab.lab.figures.frames import by_epoch
+from gnnqlab.lab.training.snapshot import RunLike, Snapshot, labels, take
+from gnnqlab.study.result import MARGIN
+from gnnqlab.train.loop.scores import ALSO, also_in, score_in, score_key, score_label
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["comparison_frame"]
+__all__ = ["equally_often", "said", "MARGIN", "check_target", "seconds_to", "usual_target", "comparison_frame"]
+
+_SCORES = ["train_score", "val_score", "test_score"]
+
+
+def equally_often(runs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
+    """Return the runs with the scores of the epochs in which all were evaluated; a run that loses none is itself.
+
+    An epoch that a shorter run never reached is one in which the others were evaluated, if they were. Best epoch, its
+    scores and ``looks`` in the summary are those of the epochs that stay.
+    """
+    seen = [_evaluated(run.records) for run in runs]
+    return tuple(_kept(run, _common(own, seen)) if own else run for run, own in zip(runs, seen, strict=True))
+
+
+def said(runs: Sequence[Snapshot]) -> str:
+    """Return a sentence about what was left out of some of these runs; empty if nothing was."""
+    looks = [int(run.summary["looks"]) for run in runs if "looks" in run.summary]
+    if not looks:
+        return ""
+    return f"Not every run was evaluated as often; scores are of the {min(looks)} epoch(s) in which all were."
+
+
+def _evaluated(records: DataFrame) -> set[int]:
+    """The epochs of a run whose scores are known."""
+    if records.empty or "val_score" not in records:
+        return set()
+    return set(records.loc[records[_SCORES].notna().any(axis=1), "epoch"].astype(int))
+
+
+def _common(own: set[int], seen: Sequence[set[int]]) -> set[int]:
+    """Those of one run that no other run has left out; its last one stays."""
+    others = [other for other in seen if other]
+    common = {epoch for epoch in own if all(epoch in other or epoch > max(other) for other in others)}
+    return common | {max(own)}
+
+
+def _kept(run: Snapshot, epochs: set[int]) -> Snapshot:
+    records = run.records
+    lost = records[_SCORES].notna().any(axis=1) & ~records["epoch"].isin(epochs)
+    if not lost.any():
+        return run
+    table = records.assign(**{name: records[name].mask(lost) for name in _SCORES})
+    return replace(run, records=table, summary={**run.summary, **_best(table, run.summary), "looks": len(epochs)})
+
+
+def _best(records: DataFrame, summary: Any) -> dict[str, Any]:
+    """What a summary says of the epoch with the best validation score, as ``summarize`` does."""
+    first = records[records["rank"] == records["rank"].min()].dropna(subset=["train_score"])
+    best = first.loc[first["val_score"].fillna(-1.0).idxmax()]
+    val = float(best["val_score"])
+    return {
+        score_key(summary): float(best["test_score"]),
+        **{f"test_{name}": float(best[f"test_{name}"]) for name in ALSO if f"test_{name}" in best},
+        "best_val": val if val == val else None,
+        "best_epoch": int(best["epoch"]),
+    }
+
+
+def usual_target(runs: Sequence[Snapshot]) -> float:
+    """Return the best validation score of Vanilla, or of the first run without it, less ``MARGIN``; NaN without one."""
+    reference = next((run for run in runs if run.summary.get("system") == "vanilla"), runs[0])
+    best = reference.summary.get("best_val")
+    return math.nan if best is None else float(best) - MARGIN
+
+
+def check_target(target: float) -> None:
+    """Refuse a target that no score can be compared with."""
+    if not 0.0 <= target <= 1.0:
+        raise ValueError(f"target must be a validation score in [0, 1], got {target}; write 0.95 for 95 %")
+
+
+def seconds_to(records: DataFrame, target: float) -> float:
+    """Return the seconds of training by the end of the first epoch whose validation score is at least ``target``.
+
+    The slowest worker's epochs are summed. What they contain counts: quantization, assignment of bits, scheduling
+    (AdaQP Tables 5 and 9).
+    Evaluation and partitioning do not; an epoch in which rows under way had an evaluation's time for nothing counts as
+    its neighbours.
+
+    Args:
+        records: of one run.
+        target: a score in [0, 1].
+
+    Returns:
+        Seconds; NaN if no evaluated epoch got there.
+
+    Example:
+        >>> import pandas as pd
+        >>> rows = {"epoch": [0, 1, 2], "rank": 0, "loss": 1.0, "train_score": 0.0, "test_score": 0.0}
+        >>> records = pd.DataFrame({**rows, "val_score": [0.5, 0.8, 0.9], "epoch_s": [3.0, 1.0, 1.0]})
+        >>> seconds_to(records, 0.8), seconds_to(records, 0.95)
+        (4.0, nan)
+    """
+    table = by_epoch(records)
+    arrived = table[table["val_score"] >= target]
+    return math.nan if arrived.empty else float(arrived["train_s"].iloc[0])
 
 
 def comparison_frame(runs: Sequence[RunLike], *, target: float | None = None) -> DataFrame:

@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, overload
 
 from gnnqlab.lab.figures.activities import BETWEEN
-from gnnqlab.lab.training.chain import CriticalPath
-from gnnqlab.lab.training.exposed import exposed_table
-from gnnqlab.lab.training.paths_beside import PathsBeside, Side
+from gnnqlab.lab.training.paths import CriticalPath, PathsBeside, Side, exposed_table
 from gnnqlab.lab.training.snapshot import labels, take
 
 if TYPE_CHECKING:

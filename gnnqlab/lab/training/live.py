@@ -9,9 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.errors import WorkerFailed
-from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.bundle import Bundle, left_by
 from gnnqlab.lab.figures.controls import asked_for_pictures, shows_static
-from gnnqlab.lab.figures.left import left_by
 from gnnqlab.lab.training.live_model import LiveModel
 from gnnqlab.lab.training.live_views import draw_live, live_frame
 from gnnqlab.run.run import Run

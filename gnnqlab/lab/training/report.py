@@ -14,12 +14,9 @@ from gnnqlab.atomic import write_text
 from gnnqlab.lab.figures.frames import human_bytes
 from gnnqlab.lab.figures.offline import PAGE_POLICY, page_script, plotly_element, script_json
 from gnnqlab.lab.figures.theme import styles_of, template
-from gnnqlab.lab.training.comparison_table import comparison_frame
-from gnnqlab.lab.training.looks import equally_often, said
-from gnnqlab.lab.training.origin import origin_html
+from gnnqlab.lab.training.comparison_table import comparison_frame, equally_often, said, seconds_to, usual_target
 from gnnqlab.lab.training.report_figures import ReportFigures
-from gnnqlab.lab.training.snapshot import RunLike, Snapshot, graph_name, labels, take
-from gnnqlab.lab.training.target import seconds_to, usual_target
+from gnnqlab.lab.training.snapshot import RunLike, Snapshot, graph_name, labels, origin_html, take
 from gnnqlab.train.loop.scores import also_in, score_in, score_label
 
 __all__ = ["write_report"]

@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.graph.given import GraphLike
+from gnnqlab.lab.figures.bundle import left_by
 from gnnqlab.lab.figures.controls import shows_static
-from gnnqlab.lab.figures.left import left_by
 from gnnqlab.lab.tuner.model import TunerModel
 from gnnqlab.lab.tuner.session import TunerSession
 from gnnqlab.lab.tuner.settings import GRAPH, PRESETS

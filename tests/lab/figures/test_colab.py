@@ -10,8 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 
-from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.colab import in_colab
+from gnnqlab.lab.figures.bundle import Bundle, in_colab
 from gnnqlab.lab.figures.controls import make_access
 from gnnqlab.lab.figures.figure_view import FigureView
 

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from gnnqlab.lab.figures import bundle
-from gnnqlab.lab.figures.left import VIEW, left_by
+from gnnqlab.lab.figures.bundle import VIEW, left_by
 from gnnqlab.lab.training.plots import convergence
 from tests.lab.synthetic import make_run
 

@@ -11,7 +11,7 @@ import pytest
 
 import gnnqlab as gq
 from gnnqlab.lab.training.cache_view import draw_cache, sent_by_layer
-from gnnqlab.lab.training.looks import equally_often
+from gnnqlab.lab.training.comparison_table import equally_often
 from gnnqlab.lab.training.snapshot import Snapshot, take
 from gnnqlab.train.records.cached import read_cache
 from tests.lab.synthetic import make_run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnnqlab.lab.training.live_pace import Pace
+from gnnqlab.lab.training.live_panel import Pace
 
 
 class Clock:

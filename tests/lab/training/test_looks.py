@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import gnnqlab as gq
-from gnnqlab.lab.training.comparison_table import comparison_frame
-from gnnqlab.lab.training.looks import equally_often, said
+from gnnqlab.lab.training.comparison_table import comparison_frame, equally_often, said
 from gnnqlab.lab.training.snapshot import take
 from tests.lab.synthetic import make_run
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gnnqlab.lab.training.origin import origin, origin_html
 from gnnqlab.lab.training.report import write_report
-from gnnqlab.lab.training.snapshot import take
+from gnnqlab.lab.training.snapshot import origin, origin_html, take
 from gnnqlab.run.folder import append_event
 from gnnqlab.run.run import Run
 from tests.lab.synthetic import make_run

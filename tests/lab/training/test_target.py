@@ -8,7 +8,7 @@ import pytest
 
 import gnnqlab as gq
 from gnnqlab.lab.figures.frames import by_epoch, phase_seconds
-from gnnqlab.lab.training.target import MARGIN, seconds_to, usual_target
+from gnnqlab.lab.training.comparison_table import MARGIN, seconds_to, usual_target
 from gnnqlab.train.records.pauses import mark
 from tests.lab.synthetic import make_run
 

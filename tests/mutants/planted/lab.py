@@ -37,7 +37,7 @@ FAULTS = (
     ),
     Fault(
         name="a report tells the machine that writes it",
-        file="lab/training/origin.py",
+        file="lab/training/snapshot.py",
         before='"instruction set": _joined([machine.get("instruction_set"),',
         after='"instruction set": _joined(["avx512",',
         test="lab/training/test_origin.py::test_it_is_what_the_run_wrote_down",
@@ -157,7 +157,7 @@ FAULTS = (
     ),
     Fault(
         name="exposed communication told as hidden",
-        file="lab/training/exposed.py",
+        file="lab/training/paths.py",
         before="1e3 * exposed, 1e3 * (total - exposed)]",
         after="1e3 * (total - exposed), 1e3 * exposed]",
         test="lab/training/test_critical_path.py::test_exposed_and_hidden_communication_is_told",
@@ -229,7 +229,7 @@ FAULTS = (
     ),
     Fault(
         name="the run beside which another stands told as the shorter one",
-        file="lab/training/paths_beside.py",
+        file="lab/training/paths.py",
         before='table["difference"] = table.iloc[:, 0] - table.iloc[:, 1]',
         after='table["difference"] = table.iloc[:, 1] - table.iloc[:, 0]',
         test="lab/training/test_paths_beside.py::test_what_is_exposed_and_hidden_is_told_of_both",

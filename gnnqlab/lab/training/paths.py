@@ -1,21 +1,128 @@
-"""Two epochs of two runs against each other: worker by worker and phase by phase, in numbers and in words."""
+"""Critical paths of one epoch, and of two beside each other: in numbers, in words and drawn."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gnnqlab.lab.figures.activities import BETWEEN
-from gnnqlab.lab.training.beside_view import draw_beside
-from gnnqlab.lab.training.critical_view import WORDS
+from gnnqlab.lab.training.critical_view import WORDS, draw_beside, draw_path
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from gnnqlab.lab.figures.bundle import Bundle
-    from gnnqlab.lab.training.chain import CriticalPath
 
-__all__ = ["PathsBeside", "Side", "phases_of"]
+__all__ = ["exposed_table", "CriticalPath", "PathsBeside", "Side", "phases_of"]
+
+_Spans = list[tuple[float, float]]
+
+
+def exposed_table(timeline: DataFrame) -> DataFrame:
+    """Return, for each worker, how long messages to it were under way, and how much of that it waited.
+
+    Transfers that overlap count once. Under way while the worker waits is *exposed*, under way while it does something
+    else is *hidden*; the two add up.
+
+    Args:
+        timeline: ``run.timeline``, of one epoch.
+
+    Returns:
+        Milliseconds by worker: ``under way, exposed, hidden``.
+
+    Example:
+        >>> import pandas as pd
+        >>> parts = [(0, "transfer", 0.000, 0.010), (0, "central", 0.000, 0.004), (0, "wait", 0.004, 0.010)]
+        >>> timeline = pd.DataFrame(parts, columns=["rank", "what", "start_s", "end_s"])
+        >>> exposed_table(timeline).round(6).loc["worker 0"].tolist()
+        [10.0, 6.0, 4.0]
+    """
+    import pandas as pd
+
+    rows = {}
+    for rank in sorted(set(timeline["rank"])):
+        mine = timeline[timeline["rank"] == rank]
+        way = _union(_spans(mine, "transfer"))
+        total, exposed = _length(way), _length(_common(way, _union(_spans(mine, "wait"))))
+        rows[f"worker {rank}"] = [1e3 * total, 1e3 * exposed, 1e3 * (total - exposed)]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["under way", "exposed", "hidden"]).rename_axis("ms")
+
+
+def _spans(timeline: DataFrame, what: str) -> _Spans:
+    some = timeline[timeline["what"] == what]
+    return list(zip(some["start_s"].tolist(), some["end_s"].tolist()))
+
+
+def _union(spans: Iterable[tuple[float, float]]) -> _Spans:
+    found: _Spans = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((start, end))
+    return found
+
+
+def _common(one: _Spans, other: _Spans) -> _Spans:
+    """Return what two unions share."""
+    shared = ((max(a, c), min(b, d)) for a, b in one for c, d in other)
+    return [(start, end) for start, end in shared if start < end]
+
+
+def _length(spans: _Spans) -> float:
+    return sum(end - start for start, end in spans)
+
+
+@dataclass(frozen=True, eq=False)
+class CriticalPath:
+    """The longest chain through one epoch, in the order of time; at the end of a cell it shows its figure."""
+
+    epoch: int
+    segments: DataFrame
+    """A row a link: ``worker, what, layer, direction, sender, start (ms), end (ms), ms``; without a sender it is -1."""
+    workers: DataFrame
+    """What each worker's messages cost it, see `exposed_table`."""
+    timeline: DataFrame
+    """The epoch's rows of ``run.timeline``."""
+
+    @property
+    def milliseconds(self) -> float:
+        """Length of the chain, from its first begin to the end of the last recorded part."""
+        return float(self.segments["ms"].sum())
+
+    def by_phase(self) -> DataFrame:
+        """Return milliseconds of the chain by worker (rows; a message counts where it arrives) and phase (columns)."""
+        table = self.segments.pivot_table(index="worker", columns="what", values="ms", aggfunc="sum", fill_value=0.0)
+        table.columns.name = None
+        return table
+
+    @property
+    def words(self) -> str:
+        """What the chain is made of, and what communication was exposed and hidden, in sentences."""
+        of = self.segments.groupby("what")["ms"].sum().sort_values(ascending=False)
+        parts = ", ".join(f"{WORDS.get(str(what), what)} {ms:.3g} ms" for what, ms in of.items())
+        hops = int((self.segments["sender"] >= 0).sum())
+        exposed = " ".join(
+            f"{name}: messages under way {row['under way']:.3g} ms, {row['exposed']:.3g} ms of them exposed "
+            f"(it waited), {row['hidden']:.3g} ms hidden behind its own work."
+            for name, row in self.workers.iterrows()
+        )
+        return (
+            f"The critical path of epoch {self.epoch} takes {self.milliseconds:.3g} ms and passes from worker to "
+            f"worker {hops} time{'' if hops == 1 else 's'}: {parts}. {exposed}"
+        )
+
+    def draw(self, *, dark: bool = False) -> Bundle:
+        """Draw the chain over what all workers did."""
+        return draw_path(self.segments, self.timeline, epoch=self.epoch, words=self.words, dark=dark)
+
+    def __repr__(self) -> str:
+        return self.words
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        return self.draw()._repr_mimebundle_()
+
 
 _TOLD = 3
 """How many differences are told in words."""
