@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.course.players.assigner_views import ASSIGNER_STEPS, draw_assigner_step, draw_assignment
+from gnnqlab.course.players.assigner_views import ASSIGNER_STEPS, draw_assignment
 from gnnqlab.course.players.assigner_walk import AssignerWalk, trace_parts
-from gnnqlab.course.players.stepped import StepControls, Stepped
-from gnnqlab.lab.figures.bundle import Bundle, left_by
-from gnnqlab.lab.figures.controls import KNOBS, shows_static, tipped
+from gnnqlab.course.players.stepped import Player, StepControls, WalkModel
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.controls import KNOBS, tipped
 from gnnqlab.tune.probe import Probe
 from gnnqlab.tune.wire import Wire
 
@@ -27,7 +26,7 @@ _GROUPS = (1, 5, 10, 20, 50, 100, 200, 500, 1000)
 """Group sizes to choose from."""
 
 
-class AssignerModel(Stepped):
+class AssignerModel(WalkModel):
     """Which assignment, message and step are shown.
 
     Example:
@@ -40,9 +39,7 @@ class AssignerModel(Stepped):
     """
 
     def __init__(self, walk: AssignerWalk) -> None:
-        super().__init__(list(ASSIGNER_STEPS))
-        self.walk = walk
-        """The assignment, seen from one message."""
+        super().__init__(ASSIGNER_STEPS, walk)
 
     @property
     def messages(self) -> list[tuple[int, str, int, int]]:
@@ -60,14 +57,6 @@ class AssignerModel(Stepped):
         """
         self.walk = self.walk.changed(**changes)
 
-    def say(self) -> str:
-        """The step in words."""
-        return ASSIGNER_STEPS[self.step].say(self.walk)
-
-    def bundle(self, *, dark: bool = False) -> Bundle:
-        """The step as a figure with its numbers."""
-        return draw_assigner_step(self.walk, self.step, dark=dark)
-
     def to_code(self) -> str:
         """Return the line of Python that shows the same assignment."""
         walk = self.walk
@@ -78,7 +67,7 @@ class AssignerModel(Stepped):
         )
 
 
-class AssignerPlayer:
+class AssignerPlayer(Player):
     """Walk one assignment of bit-widths through its six steps, on ranges that real epochs have left.
 
     At the end of a notebook cell it shows the player; where no kernel runs, all six steps as one figure.
@@ -135,19 +124,9 @@ class AssignerPlayer:
         )
         self.model = AssignerModel(walk)
 
-    @property
-    def walk(self) -> AssignerWalk:
-        """What is shown, as numbers."""
-        return self.model.walk
-
-    def __getitem__(self, step: str) -> Bundle:
-        """One step as a figure: ``player["beta"]``."""
-        return draw_assigner_step(self.model.walk, step)
-
-    @cached_property
-    def widget(self) -> Any:
-        """The player as an ipywidgets box."""
-        return _AssignerControls(self.model).box
+    def whole(self) -> Bundle:
+        """Return all six steps as one figure."""
+        return draw_assignment(self.model.walk)
 
     def __repr__(self) -> str:
         walk = self.model.walk
@@ -155,11 +134,6 @@ class AssignerPlayer:
             f"AssignerPlayer(layer {walk.layer + 1}, {walk.direction}, worker {walk.sender} to worker "
             f"{walk.receiver}: {walk.message.num_rows} rows, λ {walk.settings.lam:g})"
         )
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        if shows_static():
-            return draw_assignment(self.model.walk)._repr_mimebundle_()
-        return left_by(self.widget, repr(self), lambda: draw_assignment(self.model.walk))
 
 
 class _AssignerControls(StepControls):
@@ -196,3 +170,6 @@ class _AssignerControls(StepControls):
             lam=self.lam.value, group_size=self.group_size.value, widths=self.widths.value,
             layer=layer, direction=direction, sender=sender, receiver=receiver,
         )  # fmt: skip
+
+
+AssignerPlayer.controls = _AssignerControls

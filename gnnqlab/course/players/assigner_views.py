@@ -1,65 +1,214 @@
-"""The six steps of an assignment as figures: trace, weigh, group, cost, problem, widths (AdaQP Fig. 6).
+"""The six steps of an assignment in figures, numbers and words: trace, weigh, group, cost, problem, widths.
 
-Each step is a ``Bundle``: a figure, the numbers in it, and a sentence about this very message as its caption.
+They are those of AdaQP Fig. 6. A chart stands alone, or in a panel among others. Words are about the very message that
+is followed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gnnqlab.bits.in_words import human_bits
-from gnnqlab.course.players import assigner_panels
 from gnnqlab.course.players.assigner_walk import AssignerWalk
+from gnnqlab.course.players.stepped import Step, titled_charts
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.charts import panels
-from gnnqlab.lab.figures.theme import finish
+from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
 
-__all__ = ["ASSIGNER_STEPS", "AssignerStep", "draw_assignment", "draw_assigner_step"]
+__all__ = ["ASSIGNER_STEPS", "draw_assignment"]
+
+_NAMED = 0.05
+"""A bar shorter than this share of the longest has no room for its number."""
+_INK = {1: "#1f2328", 2: "#1f2328", 4: "#1f2328", 8: "#ffffff", 16: "#1f2328", 32: "#ffffff"}
+"""Letters that can be read on the colour of each width."""
+_FEW, _FEW_IN_PANEL = 16, 6
+"""Up to so many bars have the number of their node below them. Names of points lie on each other: few, as in panels."""
+
+_WIDTH_LOOKS = {
+    1: ("#fee838", "circle", "x"), 2: ("#e69f00", "circle", ""), 4: ("#009e73", "square", "/"),
+    8: ("#0072b2", "diamond", "\\"), 16: ("#7d7d7d", "cross", "."), 32: ("#555555", "x", "-"),
+}  # fmt: skip
+"""Colour, marker and hatching of each bit-width."""
 
 
-@dataclass(frozen=True)
-class AssignerStep:
-    """One step: its title, its figure, its numbers and what to say about it."""
+def _draw_trace(walk: AssignerWalk, panel: bool) -> Figure:
+    """Draw the range of every row of the message, in wire order."""
+    few = _are_few(walk, panel)
+    return bars(
+        _placed(walk.to_frame().reset_index(), few), x="place", y="range", styles=["blue"], details="node",
+        hover="node %{customdata}, %{y:.3g}", x_axis=_places(f"{'node' if few else 'row'}, in wire order", few),
+        y_axis="max − min of the row", zero="y",
+    ).update_layout(bargap=0.3 if few else 0.1)  # fmt: skip
 
-    title: str
-    draw: Callable[[AssignerWalk, bool], Figure]
-    frame: Callable[[AssignerWalk], DataFrame]
-    say: Callable[[AssignerWalk], str]
-    legend_rows: int = 0
+
+def _draw_beta(walk: AssignerWalk, panel: bool) -> Figure:
+    """Draw each row by its range and by how much the receiver uses it; the size of a mark is β."""
+    frame = walk.to_frame()
+    largest = max(float(frame["beta"].max()), 1e-300)
+    few = len(frame) <= _FEW_IN_PANEL
+    middle = (float(frame["range"].min()) + float(frame["range"].max())) / 2
+    said = [f"node {node}, β {beta:.3g}" for node, beta in zip(frame.index, frame["beta"], strict=True)]
+    # A few rows are told apart where they are; of many it is seen how far from nothing they lie.
+    figure = scatter(
+        frame.assign(said=said, name=[f" node {node} " for node in frame.index]),
+        x="range",
+        y="use",
+        opacity=0.65,
+        styles=["vermillion"],
+        text="name" if few else None,
+        details="said",
+        zero="" if few else "xy",
+        x_axis="max − min of the row",
+        y_axis="Σα² at the receiver" if walk.direction == "forward" else "use at the owner",
+    )
+    sizes = [5 + 21 * (beta / largest) ** 0.5 for beta in frame["beta"]]
+    figure.update_traces(cliponaxis=False, marker={"size": sizes, "line": {"width": 1, "color": "#7d7d7d"}})
+    sides = ["middle right" if each < middle else "middle left" for each in frame["range"]]
+    return figure.update_traces(textposition=sides)
 
 
-def draw_assigner_step(walk: AssignerWalk, name: str, *, dark: bool = False) -> Bundle:
-    """Draw one step.
+def _draw_groups(walk: AssignerWalk, panel: bool) -> Figure:
+    """Draw β in falling order, cut into groups; a shade and a hatching for every other group."""
+    few = _are_few(walk, panel)
+    rows = _placed(walk.to_frame().sort_values("beta", ascending=False, kind="stable").reset_index(), few)
+    rows["parity"] = ["groups 1, 3, 5 …" if group % 2 == 0 else "groups 2, 4, 6 …" for group in rows["group"]]
+    rows["said"] = [f"node {node}, group {group + 1}" for node, group in zip(rows["node"], rows["group"], strict=True)]
+    order = {"categoryorder": "array", "categoryarray": rows["place"].tolist()} if few else {}
+    figure = bars(
+        rows,
+        x="place",
+        y="beta",
+        by="parity",
+        styles=["purple", "sky /"],
+        details="said",
+        x_axis={**_places("node, β falling" if few else "row, β falling", few), **order},
+        y_axis={"title_text": "β (no unit)", "exponentformat": "power"},
+        zero="y",
+    )
+    return figure.update_traces(showlegend=not panel).update_layout(bargap=0.06)
 
-    Args:
-        walk: the assignment and the message that is followed.
-        name: one of ``trace, beta, groups, cost, problem, widths``.
-        dark: colours for a dark page.
 
-    Raises:
-        ValueError: if there is no such step.
-    """
-    if name not in ASSIGNER_STEPS:
-        raise ValueError(f"a step must be one of {tuple(ASSIGNER_STEPS)}, got {name!r}")
-    step, number = ASSIGNER_STEPS[name], list(ASSIGNER_STEPS).index(name) + 1
-    figure = step.draw(walk, False)
-    title = f"{number} · {step.title}"
-    finish(figure, title=title, caption=step.say(walk), dark=dark, height=330, legend_rows=step.legend_rows)
-    return Bundle(figure, step.frame(walk))
+def _draw_cost(walk: AssignerWalk, panel: bool) -> Figure:
+    """Draw milliseconds of every message of the layer if all its rows took the same width, a mark for each width."""
+    import pandas as pd
+
+    rows = [
+        (
+            bits,
+            f"{message.sender} → {message.receiver}",
+            1e3 * float(walk.cost.gamma_s[message.sender, message.receiver])
+            + 1e3
+            * float(walk.cost.theta_s_per_byte[message.sender, message.receiver])
+            * message.num_rows
+            * walk.row_bytes(bits),
+        )
+        for bits in walk.settings.among
+        for message in walk.messages
+    ]
+    figure = scatter(
+        pd.DataFrame(rows, columns=["bits", "message", "ms"]),
+        x="ms",
+        y="message",
+        by="bits",
+        size=10,
+        zero="x",
+        names={bits: human_bits(bits) for bits in _WIDTH_LOOKS},
+        hover="all rows: %{x:.3g} ms, %{y}",
+        styles={bits: f"{color} {symbol}" for bits, (color, symbol, _) in _WIDTH_LOOKS.items()},
+        x_axis="predicted transfer (ms)",
+        y_axis=_MESSAGES,
+    )
+    return figure.update_traces(showlegend=not panel, cliponaxis=False)
+
+
+def _draw_problem(walk: AssignerWalk, panel: bool) -> Figure:
+    """Draw time against variance for every λ, the point of this λ, and the point that nobody reaches."""
+    import pandas as pd
+
+    from gnnqlab.bits.assigner.pareto import front_over_lam
+
+    lams = [step / 20 for step in range(21)]
+    found = front_over_lam(walk.problem, lams)
+    low_v, high_v, low_t, high_t = walk.problem.ends
+    chosen = f"λ = {walk.settings.lam:g}"
+    front = pd.DataFrame({
+        "ms": [1e3 * each.seconds for each in found], "λ from 0 to 1": [each.variance for each in found],
+        "lam": [f"λ {lam:.2f}" for lam in lams],
+    })  # fmt: skip
+    points = pd.DataFrame({
+        "ms": [1e3 * walk.solution.seconds, 1e3 * low_t, 1e3 * high_t],
+        "variance": [walk.solution.variance, low_v, high_v], "name": [chosen, "utopia", "nadir"],
+    })  # fmt: skip
+    figure = scatter(
+        points,
+        x="ms",
+        y="variance",
+        by="name",
+        size=14,
+        log="y",
+        x_axis="predicted exchange (ms)",
+        styles=["vermillion star", "green diamond-open", "grey x"],
+        y_axis="variance V (no unit)",
+        figure=lines(front, x="ms", y="λ from 0 to 1", styles=["blue circle-open"], details="lam", log="y"),
+    )
+    return figure.update_traces(showlegend=not panel, cliponaxis=False)
+
+
+def _draw_widths(walk: AssignerWalk, panel: bool) -> Figure:
+    """Draw rows of each message by the width that its sender tells its receiver."""
+    import pandas as pd
+
+    names = [f"{message.sender} → {message.receiver}" for message in walk.messages]
+    counts = pd.DataFrame(
+        {bits: [int((rows == bits).sum()) for rows in walk.widths] for bits in walk.settings.among}, index=names
+    )
+    counts = counts.loc[:, counts.any()]
+    least = _NAMED * max(len(rows) for rows in walk.widths)
+    figure = bars(
+        counts,
+        y={bits: human_bits(bits) for bits in counts},
+        stacked=True,
+        horizontal=True,
+        zero="x",
+        x_axis="rows",
+        styles={bits: f"{color} {pattern}" for bits, (color, _, pattern) in _WIDTH_LOOKS.items()},
+        y_axis=_MESSAGES,
+    )
+    for bits, trace in zip(counts, figure.data, strict=True):
+        trace.update(
+            text=[str(count) if count > least else "" for count in counts[bits]],
+            insidetextfont={"size": 10, "color": _INK[bits]},
+        )
+    # Plotly makes numbers smaller than can be read where bars are thin, if it may.
+    return figure.update_traces(textposition="inside", insidetextanchor="middle", constraintext="none", textangle=0)
+
+
+_MESSAGES = {
+    "title_text": "sender → receiver", "type": "category", "autorange": "reversed", "dtick": 1, "tickfont_size": 10,
+}  # fmt: skip
+"""Every message by its name, however many there are."""
+
+
+def _are_few(walk: AssignerWalk, panel: bool) -> bool:
+    return walk.message.num_rows <= (_FEW_IN_PANEL if panel else _FEW)
+
+
+def _placed(rows: DataFrame, few: bool) -> DataFrame:
+    """Return the rows with where they stand: named by their nodes where they are few, else by number."""
+    return rows.assign(place=rows["node"].astype(str) if few else range(1, len(rows) + 1))
+
+
+def _places(title: str, few: bool) -> dict[str, str]:
+    return {"title_text": title, "type": "category" if few else "linear"}
 
 
 def draw_assignment(walk: AssignerWalk, *, dark: bool = False) -> Bundle:
     """Draw all six steps at once."""
-    charts = {
-        f"{number} · {step.title}": step.draw(walk, True)
-        for number, step in enumerate(ASSIGNER_STEPS.values(), start=1)
-    }
+    charts = titled_charts(ASSIGNER_STEPS, walk, ASSIGNER_STEPS)
     caption = " ".join(step.say(walk) for step in ASSIGNER_STEPS.values())
     figure = panels(charts, rows=3, gap=(0.13, 0.15), title=_title(walk), caption=caption, dark=dark, height=920)
     figure.update_layout(margin={"t": 80}, legend={"y": -0.06, "yanchor": "top"}, bargap=0.1)
@@ -195,16 +344,12 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-ASSIGNER_STEPS: dict[str, AssignerStep] = {
-    "trace": AssignerStep("Trace the ranges", assigner_panels.draw_trace, _columns("range"), _say_trace),
-    "beta": AssignerStep("Weigh each row", assigner_panels.draw_beta, _columns("use", "range", "beta"), _say_beta),
-    "groups": AssignerStep(
-        "Sort into groups", assigner_panels.draw_groups, _columns("beta", "group"), _say_groups, legend_rows=1
-    ),
-    "cost": AssignerStep("Price a byte", assigner_panels.draw_cost, _cost_frame, _say_cost, legend_rows=1),
-    "problem": AssignerStep(
-        "Weigh time against variance", assigner_panels.draw_problem, _problem_frame, _say_problem, 1
-    ),
-    "widths": AssignerStep("Tell the peers", assigner_panels.draw_widths, _widths_frame, _say_widths, legend_rows=1),
+ASSIGNER_STEPS: dict[str, Step] = {
+    "trace": Step("Trace the ranges", _draw_trace, _columns("range"), _say_trace, legend_rows=0),
+    "beta": Step("Weigh each row", _draw_beta, _columns("use", "range", "beta"), _say_beta, legend_rows=0),
+    "groups": Step("Sort into groups", _draw_groups, _columns("beta", "group"), _say_groups),
+    "cost": Step("Price a byte", _draw_cost, _cost_frame, _say_cost),
+    "problem": Step("Weigh time against variance", _draw_problem, _problem_frame, _say_problem),
+    "widths": Step("Tell the peers", _draw_widths, _widths_frame, _say_widths),
 }
 """By name, in their order."""

@@ -1,6 +1,7 @@
 """The stepped player of an epoch: play it, stop it, go step by step, and switch to another way to train it.
 
-``EpochModel`` is the player without a screen; ``EpochPlayer`` puts controls and figures round it.
+``EpochModel`` is the player of a trained epoch without a screen, ``RunModel`` that of a launched run; ``EpochPlayer``
+puts controls and figures round either.
 """
 
 from __future__ import annotations
@@ -13,17 +14,18 @@ from gnnqlab.course.players.epoch_page import page_way, write_page
 from gnnqlab.course.players.epoch_views import draw_epoch_step, draw_film, moving, title_of
 from gnnqlab.course.players.epoch_walk import WAYS, EpochWalk
 from gnnqlab.course.players.epoch_words import say_step
-from gnnqlab.course.players.run_model import RunModel
-from gnnqlab.course.players.stepped import StepControls, Stepped
-from gnnqlab.lab.figures.bundle import Bundle, left_by
-from gnnqlab.lab.figures.controls import BESIDE, shows_static
+from gnnqlab.course.players.run_views import RunDrawing
+from gnnqlab.course.players.run_walk import Moment, RunWalk
+from gnnqlab.course.players.run_words import run_title, say_run_step
+from gnnqlab.course.players.stepped import Player, StepControls, Stepped
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.controls import BESIDE
 
 if TYPE_CHECKING:
-    from gnnqlab.course.players.run_walk import RunWalk
     from gnnqlab.partition.parts import Parts
     from gnnqlab.run.run import Run
 
-__all__ = ["EpochModel", "EpochPlayer"]
+__all__ = ["EpochModel", "EpochPlayer", "RunModel"]
 
 
 class EpochModel(Stepped):
@@ -110,7 +112,76 @@ def _page_way(walk: EpochWalk) -> dict[str, Any]:
     )
 
 
-class EpochPlayer:
+class RunModel(Stepped):
+    """Which step of a recorded epoch is shown.
+
+    Args:
+        run: with a timeline.
+        epoch: one that was recorded; by default that whose length is the median.
+        around: a node: of a large graph the nodes nearest to it are drawn.
+
+    Raises:
+        ValueError: if nothing, or not that epoch, was recorded; the partition is not found; or the graph is too large.
+    """
+
+    order, step_ms = "workers act", 400
+
+    def __init__(self, run: Run, *, epoch: int | None = None, around: int | None = None) -> None:
+        self.walk = RunWalk.of(run, epoch)
+        """What was recorded."""
+        self._drawing = RunDrawing(self.walk, around=around)
+        super().__init__([step.name for step in self.walk.steps])
+
+    def say(self) -> str:
+        """The step in words."""
+        return say_run_step(self.walk, self._moment)
+
+    def bundle(self, *, dark: bool = False) -> Bundle:
+        """The step as a figure with its numbers."""
+        return self._drawing.step(self._moment, dark=dark)
+
+    def bundle_of(self, name: str) -> Bundle:
+        """A step by its name."""
+        return self._drawing.step(self._named[name])
+
+    def film(self, *, dark: bool = False) -> Bundle:
+        """The epoch as one figure that plays without a kernel."""
+        return self._drawing.film(dark=dark)
+
+    def write(self, path: str | Path) -> Path:
+        """Write a page that plays the epoch in its own time, slowed down."""
+        walk, steps, drawing = self.walk, self.walk.steps, self._drawing
+        way = page_way(
+            words=[say_run_step(walk, step) for step in steps],
+            titles=[run_title(walk, step) for step in steps],
+            still=lambda dark: drawing.still(dark=dark),
+            moved=lambda dark: [drawing.moving(step) for step in steps],
+        )
+        way["times"] = [[round(step.start, 4), round(step.end, 4)] for step in steps]
+        way["tracks"] = [
+            [round(each, 4) for each in (track.message.start, track.message.end, *track.start, *track.end)]
+            for track in drawing.tracks
+        ]
+        title = f"Epoch {walk.epoch} of {walk.name}: {walk.system} on {walk.parts.workers} workers"
+        return write_page({"run": way}, path, first="run", title=title)
+
+    def __repr__(self) -> str:
+        walk = self.walk
+        return (
+            f"{walk.name}, {walk.system} on {walk.parts.workers} workers, epoch {walk.epoch} of "
+            f"{walk.milliseconds:.1f} ms, {len(walk.steps)} steps, {walk.num_bytes} bytes of rows"
+        )
+
+    @cached_property
+    def _named(self) -> dict[str, Moment]:
+        return dict(zip(self.steps, self.walk.steps, strict=True))
+
+    @property
+    def _moment(self) -> Moment:
+        return self.walk.steps[self.number - 1]
+
+
+class EpochPlayer(Player):
     """Play one training epoch: rows on their way between workers, and what workers do meanwhile.
 
     Of a launched run, an epoch that it recorded: the graph as it was cut, bright where a worker is at work, each
@@ -172,16 +243,11 @@ class EpochPlayer:
                 "gq.launch(graph, timeline_every=5) or gq.partition(graph, workers=2)"
             )
 
-    @property
-    def walk(self) -> EpochWalk | RunWalk:
-        """What is shown, as numbers."""
-        return self.model.walk
-
     def __getitem__(self, step: str) -> Bundle:
         """One step as a figure: ``player["loss"]``."""
         if step not in self.model.steps:
             raise KeyError(f"a step must be one of {', '.join(self.model.steps)}, got {step!r}")
-        return self.model.bundle_of(step)
+        return super().__getitem__(step)
 
     def film(self, *, dark: bool = False) -> Bundle:
         """Return the epoch as one figure that plays without a kernel."""
@@ -203,18 +269,12 @@ class EpochPlayer:
         """
         return self.model.write(path)
 
-    @cached_property
-    def widget(self) -> Any:
-        """The player as an ipywidgets box."""
-        return _EpochControls(self.model).box
-
     def __repr__(self) -> str:
         return f"EpochPlayer({self.model!r})"
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        if shows_static():
-            return self.film()._repr_mimebundle_()
-        return left_by(self.widget, repr(self), self.film)
+    def whole(self) -> Bundle:
+        """Return the epoch as one figure that plays without a kernel."""
+        return self.film()
 
 
 class _EpochControls(StepControls):
@@ -239,3 +299,6 @@ class _EpochControls(StepControls):
     def apply(self) -> None:
         if isinstance(self.model, EpochModel):
             self.model.change(self.way.value)
+
+
+EpochPlayer.controls = _EpochControls

@@ -5,16 +5,15 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.course.experiments.real_message import RealMessage, trained_message
-from gnnqlab.course.players.message_views import STEPS, draw_step, draw_walk
+from gnnqlab.course.players.message_views import STEPS, draw_walk
 from gnnqlab.course.players.message_walk import MessageWalk
-from gnnqlab.course.players.stepped import StepControls, Stepped
-from gnnqlab.lab.figures.bundle import Bundle, left_by
-from gnnqlab.lab.figures.controls import BESIDE, KNOBS, shows_static, tipped
+from gnnqlab.course.players.stepped import Player, StepControls, WalkModel
+from gnnqlab.lab.figures.bundle import Bundle
+from gnnqlab.lab.figures.controls import BESIDE, KNOBS, tipped
 
 if TYPE_CHECKING:
     from gnnqlab.partition.parts import Parts
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["MessagePlayer", "PlayerModel"]
 
 
-class PlayerModel(Stepped):
+class PlayerModel(WalkModel):
     """Which message, row, width, noise and step are shown.
 
     Example:
@@ -34,10 +33,8 @@ class PlayerModel(Stepped):
     """
 
     def __init__(self, message: RealMessage, *, bits: int = 2, node: int | None = None) -> None:
-        super().__init__(list(STEPS))
+        super().__init__(STEPS, MessageWalk.of(message, bits=bits, node=node))
         self.message = message
-        self.walk = MessageWalk.of(message, bits=bits, node=node)
-        """The message on its way, seen from the row."""
 
     def change(self, *, bits: int | None = None, node: int | None = None) -> None:
         """Follow another row, or send the message in another width; the noise stays the same.
@@ -55,16 +52,8 @@ class PlayerModel(Stepped):
         walk = self.walk
         self.walk = MessageWalk.of(self.message, bits=walk.bits, node=walk.node, draw=walk.draw + 1)
 
-    def say(self) -> str:
-        """The step in words."""
-        return STEPS[self.step].say(self.walk)
 
-    def bundle(self, *, dark: bool = False) -> Bundle:
-        """The step as a figure with its numbers."""
-        return draw_step(self.walk, self.step, dark=dark)
-
-
-class MessagePlayer:
+class MessagePlayer(Player):
     """Walk one real message through quantize, pack, wire and unpack, step by step.
 
     At the end of a notebook cell it shows the player; where no kernel runs, the whole walk as one figure.
@@ -88,28 +77,13 @@ class MessagePlayer:
             message = trained_message(source, **settings)
         self.model = PlayerModel(message, bits=bits, node=node)
 
-    @property
-    def walk(self) -> MessageWalk:
-        """What is shown, as numbers."""
-        return self.model.walk
-
-    def __getitem__(self, step: str) -> Bundle:
-        """One step as a figure: ``player["pack"]``."""
-        return draw_step(self.model.walk, step)
-
-    @cached_property
-    def widget(self) -> Any:
-        """The player as an ipywidgets box."""
-        return _MessageControls(self.model).box
+    def whole(self) -> Bundle:
+        """Return the whole walk as one figure."""
+        return draw_walk(self.model.walk)
 
     def __repr__(self) -> str:
         walk = self.model.walk
-        return f"MessagePlayer({self.model.message!r}, row {walk.node} in {human_bits(walk.bits)})"
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        if shows_static():
-            return draw_walk(self.model.walk)._repr_mimebundle_()
-        return left_by(self.widget, repr(self), lambda: draw_walk(self.model.walk))
+        return f"MessagePlayer({self.model.message!r}, row {walk.node} in {walk.width})"
 
 
 class _MessageControls(StepControls):
@@ -148,3 +122,6 @@ class _MessageControls(StepControls):
     def _draw_again(self, button: Any) -> None:
         self.model.draw_again()
         self.draw()
+
+
+MessagePlayer.controls = _MessageControls

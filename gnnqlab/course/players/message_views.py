@@ -1,67 +1,297 @@
-"""The steps of a message as figures: the row, the ruler, rounding, packing, the wire, unpacking.
+"""The steps of a message in figures, numbers and words: the row, the ruler, rounding, packing, the wire, unpacking.
 
-Each step is a ``Bundle``: a figure, the numbers in it, and a sentence about this very row as its caption.
+A chart stands alone, or in a panel among others. Words are about the very row that is followed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gnnqlab.course.players import message_panels
-from gnnqlab.course.players.message_panels import in_words
 from gnnqlab.course.players.message_walk import MessageWalk
+from gnnqlab.course.players.stepped import Step, titled_charts
 from gnnqlab.lab.figures.bundle import Bundle
-from gnnqlab.lab.figures.charts import panels
-from gnnqlab.lab.figures.theme import finish
+from gnnqlab.lab.figures.byte_axis import byte_ticks
+from gnnqlab.lab.figures.charts import bars, lanes, lines, panels, scatter
+from gnnqlab.lab.figures.frames import human_bytes
+from gnnqlab.lab.figures.theme import OKABE_ITO
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
 
-__all__ = ["STEPS", "MessageStep", "draw_step", "draw_walk"]
+__all__ = ["SHOWN", "STEPS", "draw_walk"]
+
+SHOWN = 16
+"""Elements of a row in one figure; a wide row has more behind them."""
+_TINTS = ("#bcdcf5", "#fbdf9d", "#b9e6d8", "#f0d0e2")  # neighbours in a byte are told apart; numbers say which
+_FEW_ROWS = 40
+"""Up to so many rows of a message are drawn one by one."""
 
 
-@dataclass(frozen=True)
-class MessageStep:
-    """One step of the walk: its title, its figure, its numbers and what to say about it."""
+def _draw_row(walk: MessageWalk, panel: bool) -> Figure:
+    """Draw the values of the row."""
+    rows = _elements(walk)
+    figure = bars(
+        rows.assign(said=[f"{value:.2f}" for value in rows["value"]]),
+        x="element",
+        y="value",
+        styles=["blue"],
+        text="said",
+        hover="element %{x}, %{y:.4f}",
+        x_axis={"type": "linear"},
+    )
+    return _name_axes(figure.update_traces(cliponaxis=False), walk, panel)
 
-    title: str
-    draw: Callable[[MessageWalk, bool], Figure]
-    frame: Callable[[MessageWalk], DataFrame]
-    say: Callable[[MessageWalk], str]
-    height: int = 330
+
+def _draw_ruler(walk: MessageWalk, panel: bool) -> Figure:
+    """Draw the values beside the marks of the ruler."""
+    return _name_axes(_add_values(_marks(walk), walk), walk, panel)
 
 
-def draw_step(walk: MessageWalk, name: str, *, dark: bool = False) -> Bundle:
-    """Draw one step of the walk.
+def _draw_round(walk: MessageWalk, panel: bool) -> Figure:
+    """Draw each value, the mark that it is rounded to, and its code."""
+    rows = _elements(walk)
+    where = zip(walk.marks[:SHOWN].tolist(), walk.noise[:SHOWN].tolist(), strict=True)
+    rows = rows.assign(
+        code=[str(code) for code in walk.codes[:SHOWN].tolist()], said=[f"{mark:.3f} + u {u:.3f}" for mark, u in where]
+    )
+    figure = _add_values(_add_stems(_marks(walk), walk), walk)
+    scatter(
+        rows,
+        x="element",
+        y={"decoded": "code, at its mark"},
+        styles=["vermillion diamond"],
+        size=9,
+        text="code",
+        details="said",
+        hover="element %{x}, %{customdata}, code %{text}",
+        figure=figure,
+    )
+    above = rows["value"] > rows["decoded"]
+    figure.data[-1].update(cliponaxis=False, textposition=["bottom center" if up else "top center" for up in above])
+    return _name_axes(figure, walk, panel)
 
-    Args:
-        walk: the message and the row that is followed.
-        name: one of ``row, ruler, round, pack, wire, unpack``.
-        dark: colours for a dark page.
 
-    Raises:
-        ValueError: if there is no such step.
-    """
-    if name not in STEPS:
-        raise ValueError(f"a step must be one of {tuple(STEPS)}, got {name!r}")
-    step = STEPS[name]
-    figure = step.draw(walk, False)
-    number = list(STEPS).index(name) + 1
-    height = step.height + (20 * len(walk.payload[: 2 * message_panels.SHOWN]) if name == "pack" else 0)
-    rows = {"row": 0, "pack": 0, "wire": 2}.get(name, 1)  # of the legend
-    finish(figure, title=f"{number} · {step.title}", caption=step.say(walk), dark=dark, height=height, legend_rows=rows)
-    return Bundle(figure, step.frame(walk))
+def _draw_pack(walk: MessageWalk, panel: bool) -> Figure:
+    """Draw bits as they are written: a byte a line, its highest bit on the left."""
+    import plotly.graph_objects as go
+
+    payload = walk.payload[: 2 * SHOWN].tolist()
+    codes = walk.codes.tolist()
+    per_byte = 8 // walk.bits
+    tint, text, hover = [], [], []
+    for byte, value in enumerate(payload):
+        bits = range(7, -1, -1)
+        elements = [byte * per_byte + bit // walk.bits for bit in bits]
+        inside = [element < len(codes) for element in elements]
+        tint.append([element % 4 if known else None for element, known in zip(elements, inside)])
+        text.append([str(value >> bit & 1) for bit in bits])
+        hover.append(
+            [
+                f"element {element}, code {codes[element]}" if known else "unused"
+                for element, known in zip(elements, inside)
+            ]
+        )
+    figure = go.Figure()
+    figure.add_heatmap(
+        z=tint,
+        x=list(range(8)),
+        y=list(range(len(payload))),
+        colorscale=[[place, color] for place, color in zip((0, 1 / 3, 2 / 3, 1), _TINTS)],
+        zmin=0,
+        zmax=3,
+        showscale=False,
+        xgap=1,
+        ygap=3,
+        text=text,
+        texttemplate="%{text}",
+        textfont={"color": "#1f2328"},
+        customdata=hover,
+        hovertemplate="byte %{y}: %{customdata}<extra></extra>",
+    )
+    for byte, value in enumerate(() if panel else payload):
+        first = byte * per_byte
+        inside = codes[first : first + per_byte]
+        last = first + len(inside) - 1
+        which = (
+            f"element {first}" if len(inside) == 1 else f"elements {last} … {first}: {' '.join(map(str, inside[::-1]))}"
+        )
+        figure.add_annotation(
+            x=1.01,
+            xref="x domain",
+            xanchor="left",
+            y=byte,
+            text=f"= {value} · {which}",
+            showarrow=False,
+            font={"size": 11},
+        )
+    # Numbers with words for ticks: a page that swaps one step for the next stumbles over a change to categories.
+    words = [str(bit) for bit in range(7, -1, -1)]
+    figure.update_xaxes(title_text="bit", tickvals=list(range(8)), ticktext=words, showgrid=False)
+    ends = [len(payload) - 0.5, -0.5]
+    figure.update_yaxes(
+        title_text="byte of the payload", range=ends, tickformat="d", showgrid=False, nticks=len(payload) + 1
+    )
+    return figure if panel else figure.update_xaxes(domain=[0, 0.72])
+
+
+def _draw_wire(walk: MessageWalk, panel: bool) -> Figure:
+    """Draw the bytes of the message by what they hold, below them those of the same rows in float32."""
+    import pandas as pd
+
+    mixed, few = len(set(walk.widths)) > 1, len(walk.widths) <= _FEW_ROWS
+    own, row_bytes = [run for run in walk.wire if run.node == walk.node], 4 * walk.row.numel()
+    rows = [(place * row_bytes, row_bytes) for place in range(len(walk.widths))]
+    runs = {
+        kind: [(run.first, run.size) for run in walk.wire if run.kind == kind and run.node != walk.node]
+        for kind in ("parameters", "payload")
+    } | {"rows": rows}
+    if not few:
+        runs = {kind: _joined(each) for kind, each in runs.items()}
+    names = {
+        "parameters": "parameters of other rows", "payload": "payload of other rows", "own": f"row {walk.node}",
+        "rows": "the same rows in float32",
+    }  # fmt: skip
+    runs["own"] = [(run.first, run.size) for run in own]
+    spans = [
+        (kind, int(kind == "rows"), first, first + size, f"bytes {first} to {first + size - 1}")
+        for kind in names
+        for first, size in runs[kind]
+    ]
+    total, whole = walk.layout.num_bytes, row_bytes * len(rows)
+    figure = lanes(
+        pd.DataFrame(spans, columns=["kind", "line", "first", "end", "said"]),
+        lane="line",
+        start="first",
+        end="end",
+        by="kind",
+        names=names,
+        width=0.55,
+        details="said",
+        hover="%{customdata}",
+        styles={"parameters": "orange", "payload": "sky", "own": "vermillion", "rows": "grey"},
+        x_axis={"title_text": "byte of the message", "range": [0, 1.16 * whole], **byte_ticks(whole)},
+    )
+    for trace in figure.data:
+        trace.marker.line = {"color": "#ffffff", "width": 0.5 if 2 < len(trace.x) <= _FEW_ROWS else 0}
+    # Eight bytes of ten thousand are less than a pixel: its line keeps them in sight.
+    figure.update_traces(marker_line={"color": OKABE_ITO["vermillion"], "width": 2}, selector={"name": names["own"]})
+    for line, end in enumerate((total, whole)):
+        figure.add_annotation(x=end, y=line, text=f" {human_bytes(end)}", showarrow=False, xanchor="left")
+    for run in own:
+        words = f"row {walk.node}: {', '.join(f'{one.kind} {one.first}–{one.first + one.size - 1}' for one in own)}"
+        figure.add_annotation(
+            x=run.first + run.size / 2, y=0, text="" if panel or run is not own[-1] else words, showarrow=True,
+            arrowcolor=OKABE_ITO["vermillion"], arrowhead=2, ay=-26, ax=0, xanchor="left", yshift=28,
+            font={"size": 11},
+        )  # fmt: skip
+    ticks = ["in mixed bits" if mixed else f"in {walk.width}", "in float32"]
+    return figure.update_yaxes(range=[1.5, -0.9], autorange=None, tickvals=[0, 1], ticktext=ticks)
+
+
+def _draw_unpack(walk: MessageWalk, panel: bool) -> Figure:
+    """Draw each value beside the one that arrives."""
+    import plotly.graph_objects as go
+
+    figure = _add_values(_add_stems(go.Figure(), walk), walk)
+    scatter(
+        _elements(walk),
+        x="element",
+        y={"decoded": "as it arrives, q S + Z"},
+        styles=["vermillion diamond"],
+        size=10,
+        hover="element %{x}, %{y:.4f}",
+        figure=figure,
+    )
+    return _name_axes(figure, walk, panel)
+
+
+def _elements(walk: MessageWalk) -> DataFrame:
+    """Return the value of each shown element, and what it is decoded to."""
+    import pandas as pd
+
+    values = {"value": walk.row[:SHOWN].tolist(), "decoded": walk.decoded[:SHOWN].tolist()}
+    return pd.DataFrame({"element": range(len(values["value"])), **values})
+
+
+def _marks(walk: MessageWalk) -> Figure:
+    """Draw the ruler: a line for every code, numbered where they do not crowd."""
+    import pandas as pd
+
+    levels = 2**walk.bits
+    every = max(levels // 16, 1)
+    end = min(SHOWN, walk.row.numel()) - 0.4
+    heights = [walk.zero + code * walk.scale for code in range(levels)]
+    ends = [(at, height) for height in heights[::every] for at in (-0.6, end, None)]
+    name = f"the {levels} marks" if every == 1 else f"every {every}th of the {levels} marks"
+    figure = lines(
+        pd.DataFrame(ends, columns=["element", "mark"]),
+        x="element",
+        y={"mark": name},
+        styles=["#b0b0b0 dot"],
+        mode="lines",
+    )
+    figure.update_traces(line_width=1, hoverinfo="skip", hovertemplate=None)
+    if levels <= 16:
+        figure.add_scatter(
+            x=[end] * levels, y=heights, mode="text", text=[f" {code}" for code in range(levels)],
+            textposition="middle right", cliponaxis=False, textfont={"size": 11 if levels < 16 else 10},
+            hoverinfo="skip", showlegend=False,
+        )  # fmt: skip
+    return figure
+
+
+def _add_values(figure: Figure, walk: MessageWalk) -> Figure:
+    return scatter(
+        _elements(walk),
+        x="element",
+        y="value",
+        styles=["blue circle-open"],
+        size=11,
+        figure=figure,
+        hover="element %{x}, %{y:.4f}",
+    )
+
+
+def _add_stems(figure: Figure, walk: MessageWalk) -> Figure:
+    """Draw the error of each element as a line from its value to what it is decoded to."""
+    rows = _elements(walk)
+    return figure.add_scatter(
+        x=[at for element in rows["element"] for at in (element, element, None)],
+        y=[at for value, decoded in zip(rows["value"], rows["decoded"], strict=True) for at in (value, decoded, None)],
+        mode="lines", line={"color": OKABE_ITO["vermillion"], "width": 2}, name="error", hoverinfo="skip",
+        showlegend=False,
+    )  # fmt: skip
+
+
+def _joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Runs that follow each other as one."""
+    joined: list[tuple[int, int]] = []
+    for first, size in runs:
+        if joined and sum(joined[-1]) == first:
+            first, size = joined[-1][0], joined.pop()[1] + size
+        joined.append((first, size))
+    return joined
+
+
+def _name_axes(figure: Figure, walk: MessageWalk, panel: bool) -> Figure:
+    count = walk.row.numel()
+    title = "element of the row" if count <= SHOWN else f"element of the row, the first {SHOWN} of {count}"
+    ends = [-0.7, min(count, SHOWN) - 0.1]
+    figure.update_xaxes(title_text=title, dtick=5 if panel else 1, range=ends, showgrid=False)
+    shown = walk.row[:SHOWN]
+    low, high = min(float(shown.min()), walk.zero), float(shown.max())
+    room = 0.14 * max(high - low, 1e-30)  # for codes below marks and above them
+    return figure.update_yaxes(title_text="value", range=[low - room, high + room], showgrid=False)
 
 
 def draw_walk(walk: MessageWalk, *, dark: bool = False) -> Bundle:
     """Draw the whole walk at once: rounding, packing, the wire and what arrives."""
     names = ("round", "pack", "wire", "unpack")
-    charts = {f"{list(STEPS).index(name) + 1} · {STEPS[name].title}": STEPS[name].draw(walk, True) for name in names}
+    charts = titled_charts(STEPS, walk, names)
     caption = " ".join(STEPS[name].say(walk) for name in names)
-    title = f"Row {walk.node} from worker {walk.message.sender} to worker {walk.message.receiver} in {in_words(walk)}"
+    title = f"Row {walk.node} from worker {walk.message.sender} to worker {walk.message.receiver} in {walk.width}"
     figure = panels(charts, rows=2, gap=(0.11, 0.2), title=title, caption=caption, dark=dark, height=640)
     figure.update_layout(showlegend=False, legend=None)
     figure.update_layout(margin={"t": 80})
@@ -80,7 +310,7 @@ def _say_row(walk: MessageWalk) -> str:
 def _say_ruler(walk: MessageWalk) -> str:
     steps = 2**walk.bits - 1
     return (
-        f"{in_words(walk)} can say {steps + 1} things, so the ruler has {steps + 1} marks: the first at the smallest "
+        f"{walk.width} can say {steps + 1} things, so the ruler has {steps + 1} marks: the first at the smallest "
         f"value, Z = {walk.zero:.4g}, the last at the largest, and from one to the next "
         f"S = {float(walk.row.max() - walk.row.min()):.4g} / {steps} = {walk.scale:.4g}."
     )
@@ -103,7 +333,7 @@ def _say_pack(walk: MessageWalk) -> str:
     inside = [int(code) for code in walk.codes[:per_byte]]
     sum_of = " + ".join(f"{code}·{1 << place * walk.bits}" for place, code in enumerate(inside))
     return (
-        f"{per_byte} code{'s' if per_byte > 1 else ''} of {in_words(walk)} to a byte, the first element in the lowest "
+        f"{per_byte} code{'s' if per_byte > 1 else ''} of {walk.width} to a byte, the first element in the lowest "
         f"bits: byte 0 is {sum_of} = {int(walk.payload[0])}. The row takes {len(walk.payload)} bytes."
     )
 
@@ -134,43 +364,24 @@ def _frame_of(*columns: str) -> Callable[[MessageWalk], DataFrame]:
     return lambda walk: walk.to_frame()[list(columns)]
 
 
-def _bytes_frame(walk: MessageWalk) -> DataFrame:
-    import pandas as pd
-
-    payload = walk.payload.tolist()
-    codes, per_byte = walk.codes.tolist(), 8 // walk.bits
-    return pd.DataFrame(
-        {
-            "codes": [", ".join(map(str, codes[at * per_byte : (at + 1) * per_byte])) for at in range(len(payload))],
-            "bits": [f"{value:08b}" for value in payload],
-            "byte": payload,
-        },
-        index=pd.Index(range(len(payload)), name="byte of the payload"),
-    )
-
-
-def _wire_frame(walk: MessageWalk) -> DataFrame:
-    import pandas as pd
-
-    rows = [(run.node, run.kind, run.bits, run.first, run.size) for run in walk.wire]
-    return pd.DataFrame(rows, columns=["node", "kind", "bits", "first byte", "bytes"]).set_index("node")
-
-
-STEPS: dict[str, MessageStep] = {
-    "row": MessageStep("The row", message_panels.draw_row, _frame_of("value"), _say_row),
-    "ruler": MessageStep(
-        "A ruler over its range", message_panels.draw_ruler, _frame_of("value", "(x - Z) / S"), _say_ruler
-    ),
-    "round": MessageStep(
+STEPS: dict[str, Step] = {
+    "row": Step("The row", _draw_row, _frame_of("value"), _say_row, legend_rows=0),
+    "ruler": Step("A ruler over its range", _draw_ruler, _frame_of("value", "(x - Z) / S"), _say_ruler),
+    "round": Step(
         "Round at random",
-        message_panels.draw_round,
+        _draw_round,
         _frame_of("value", "(x - Z) / S", "fraction σ", "noise u", "code q"),
         _say_round,
     ),
-    "pack": MessageStep("Pack codes into bytes", message_panels.draw_pack, _bytes_frame, _say_pack, height=190),
-    "wire": MessageStep("The message on the wire", message_panels.draw_wire, _wire_frame, _say_wire, height=300),
-    "unpack": MessageStep(
-        "Unpack", message_panels.draw_unpack, _frame_of("value", "code q", "decoded", "error"), _say_unpack
+    "pack": Step(
+        "Pack codes into bytes",
+        _draw_pack,
+        MessageWalk.byte_frame,
+        _say_pack,
+        legend_rows=0,
+        height=lambda walk: 190 + 20 * len(walk.payload[: 2 * SHOWN]),
     ),
+    "wire": Step("The message on the wire", _draw_wire, MessageWalk.wire_frame, _say_wire, 2, height=lambda walk: 300),
+    "unpack": Step("Unpack", _draw_unpack, _frame_of("value", "code q", "decoded", "error"), _say_unpack),
 }
 """In the order in which they happen."""

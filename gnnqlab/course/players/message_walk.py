@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from gnnqlab.bits.in_words import human_bits
+
 if TYPE_CHECKING:
     from pandas import DataFrame
     from torch import Tensor
@@ -93,6 +95,11 @@ class MessageWalk:
     def bits(self) -> int:
         """Width of the row that is followed."""
         return self.widths[self.position]
+
+    @property
+    def width(self) -> str:
+        """The same in words: ``2 bits``."""
+        return human_bits(self.bits)
 
     @property
     def row(self) -> Tensor:
@@ -220,6 +227,29 @@ class MessageWalk:
             },
             index=pd.Index(range(self.row.numel()), name="element"),
         )
+
+    def byte_frame(self) -> DataFrame:
+        """One line a byte of the row's payload: the codes in it, its bits, its value."""
+        import pandas as pd
+
+        payload = self.payload.tolist()
+        codes, per_byte = self.codes.tolist(), 8 // self.bits
+        inside = [codes[number * per_byte : (number + 1) * per_byte] for number in range(len(payload))]
+        return pd.DataFrame(
+            {
+                "codes": [", ".join(map(str, some)) for some in inside],
+                "bits": [f"{value:08b}" for value in payload],
+                "byte": payload,
+            },
+            index=pd.Index(range(len(payload)), name="byte of the payload"),
+        )
+
+    def wire_frame(self) -> DataFrame:
+        """One line a run of bytes on the wire."""
+        import pandas as pd
+
+        rows = [(run.node, run.kind, run.bits, run.first, run.size) for run in self.wire]
+        return pd.DataFrame(rows, columns=["node", "kind", "bits", "first byte", "bytes"]).set_index("node")
 
     @property
     def _codec(self):  # type: ignore[no-untyped-def]

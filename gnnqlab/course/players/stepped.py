@@ -1,16 +1,68 @@
-"""What all stepped players share: which step is shown, and the controls round a figure, its words and its numbers."""
+"""What all stepped players share: steps of a walk, the model of the one that is shown, controls, and the player.
+
+Players differ in their walk alone: it has the numbers of every step, and a table of ``Step`` says how each is drawn.
+"""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from gnnqlab.lab.figures.bundle import Bundle, table_html
-from gnnqlab.lab.figures.controls import TABLE, WIDTH, make_access
+from gnnqlab.lab.figures.bundle import Bundle, left_by, table_html
+from gnnqlab.lab.figures.controls import TABLE, WIDTH, make_access, shows_static
 from gnnqlab.lab.figures.figure_view import FigureView
+from gnnqlab.lab.figures.theme import finish
 
-__all__ = ["Shown", "StepControls", "Stepped"]
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from plotly.graph_objects import Figure
+
+__all__ = ["Player", "Shown", "Step", "StepControls", "Stepped", "WalkModel", "draw_step", "titled_charts"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a walk: its title, its figure, its numbers and its words."""
+
+    title: str
+    draw: Callable[[Any, bool], Figure]
+    """Of a walk, alone or as a panel among others."""
+    frame: Callable[[Any], DataFrame]
+    say: Callable[[Any], str]
+    legend_rows: int = 1
+    height: Callable[[Any], int] = lambda walk: 330
+
+
+def draw_step(steps: Mapping[str, Step], walk: Any, name: str, *, dark: bool = False) -> Bundle:
+    """Draw one step of a walk.
+
+    Args:
+        steps: by name, in their order.
+        walk: with the numbers of all steps.
+        name: of the step.
+        dark: colours for a dark page.
+
+    Raises:
+        ValueError: if there is no such step.
+    """
+    if name not in steps:
+        raise ValueError(f"a step must be one of {tuple(steps)}, got {name!r}")
+    step = steps[name]
+    ((title, figure),) = titled_charts(steps, walk, [name], panel=False).items()
+    words, height = step.say(walk), step.height(walk)
+    finish(figure, title=title, caption=words, dark=dark, height=height, legend_rows=step.legend_rows)
+    return Bundle(figure, step.frame(walk))
+
+
+def titled_charts(
+    steps: Mapping[str, Step], walk: Any, names: Iterable[str], *, panel: bool = True
+) -> dict[str, Figure]:
+    """Return the charts of some steps by their numbers and titles."""
+    numbers = {name: number for number, name in enumerate(steps, start=1)}
+    return {f"{numbers[name]} · {steps[name].title}": steps[name].draw(walk, panel) for name in names}
 
 
 class Stepped:
@@ -57,6 +109,33 @@ class Stepped:
             return False
         self.go(number)
         return True
+
+
+class WalkModel(Stepped):
+    """The step of a walk that is shown.
+
+    Args:
+        kinds: the steps by name, in their order.
+        walk: with the numbers of all steps.
+    """
+
+    def __init__(self, kinds: Mapping[str, Step], walk: Any) -> None:
+        super().__init__(list(kinds))
+        self._kinds = kinds
+        self.walk = walk
+        """The numbers that are shown."""
+
+    def say(self) -> str:
+        """Return the step in words."""
+        return self._kinds[self.step].say(self.walk)
+
+    def bundle(self, *, dark: bool = False) -> Bundle:
+        """Return the step as a figure with its numbers."""
+        return draw_step(self._kinds, self.walk, self.step, dark=dark)
+
+    def bundle_of(self, name: str) -> Bundle:
+        """Return a step by its name."""
+        return draw_step(self._kinds, self.walk, name)
 
 
 class Shown(Protocol):
@@ -132,3 +211,35 @@ class StepControls:
         self.shown.go(self.step.value)
         self.apply()
         self.draw()
+
+
+class Player:
+    """A walk at the end of a notebook cell: its controls; where no kernel runs, all of it as one figure."""
+
+    controls: ClassVar[Callable[[Any], StepControls]]
+    """Makes the controls of a model."""
+    model: Any
+
+    @property
+    def walk(self) -> Any:
+        """What is shown, as numbers."""
+        return self.model.walk
+
+    def __getitem__(self, step: str) -> Bundle:
+        """One step as a figure: ``player["beta"]``."""
+        bundle: Bundle = self.model.bundle_of(step)
+        return bundle
+
+    def whole(self) -> Bundle:
+        """Return all steps as one figure."""
+        raise NotImplementedError
+
+    @cached_property
+    def widget(self) -> Any:
+        """The player as an ipywidgets box."""
+        return type(self).controls(self.model).box
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        if shows_static():
+            return self.whole()._repr_mimebundle_()
+        return left_by(self.widget, repr(self), self.whole)

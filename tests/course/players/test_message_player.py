@@ -11,6 +11,8 @@ from gnnqlab.course.players.message_views import STEPS
 from gnnqlab.course.players.message_walk import MessageWalk
 from gnnqlab.lab.figures import bundle
 
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ipywidgets")
+
 
 @pytest.fixture
 def message() -> RealMessage:
@@ -72,7 +74,6 @@ def view(message: RealMessage, monkeypatch: pytest.MonkeyPatch):
     return _MessageControls(PlayerModel(message, bits=2, node=3))
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:ipywidgets")
 def test_controls_move_the_model_and_the_figure(view) -> None:
     assert view.back.disabled and view.figure.layout["title"]["text"].startswith("1 · ")
     view.next.click()
@@ -88,7 +89,6 @@ def test_controls_move_the_model_and_the_figure(view) -> None:
     assert view.next.disabled and len(view.figure.data) == len(view.model.bundle().figure.data)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:ipywidgets")
 def test_every_control_has_a_name_and_says_what_it_does(view) -> None:
     for control in (view.step, view.back, view.next, view.bits, view.row, view.again):
         assert control.description
@@ -96,7 +96,6 @@ def test_every_control_has_a_name_and_says_what_it_does(view) -> None:
         assert len(control.tooltip) > 8
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:ipywidgets")
 def test_a_dark_page_gets_dark_figures(view) -> None:
     light = view.figure.layout["paper_bgcolor"]
     view.access.dark = True

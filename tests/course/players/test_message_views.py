@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from gnnqlab.course.experiments.real_message import RealMessage
-from gnnqlab.course.players.message_panels import SHOWN
-from gnnqlab.course.players.message_views import STEPS, draw_step, draw_walk
+from gnnqlab.course.players.message_views import SHOWN, STEPS, draw_walk
 from gnnqlab.course.players.message_walk import MessageWalk
+from gnnqlab.course.players.stepped import draw_step
 from tests.cases import each
 
 
@@ -20,7 +20,7 @@ def _message(rows: int = 6, columns: int = 11) -> RealMessage:
 @each("name", STEPS)
 def test_every_step_is_drawn_and_said(name: str, bits: int) -> None:
     walk = MessageWalk.of(_message(), bits=bits, node=14)
-    shown = draw_step(walk, name)
+    shown = draw_step(STEPS, walk, name)
     layout = shown.figure.to_dict()["layout"]
     number = list(STEPS).index(name) + 1
     assert layout["title"]["text"].startswith(f"{number} · ")
@@ -31,7 +31,7 @@ def test_every_step_is_drawn_and_said(name: str, bits: int) -> None:
 @each("bits", [1, 2, 4, 8])
 def test_the_bits_in_the_picture_are_the_bytes(bits: int) -> None:
     walk = MessageWalk.of(_message(), bits=bits)
-    shown = draw_step(walk, "pack")
+    shown = draw_step(STEPS, walk, "pack")
     drawn = [int("".join(line), 2) for line in shown.figure.to_dict()["data"][0]["text"]]
     assert drawn == walk.payload.tolist()
     assert [int(word, 2) for word in shown.frame["bits"]] == walk.payload.tolist()
@@ -48,7 +48,7 @@ def test_the_first_byte_is_worked_out_in_words() -> None:
 
 def test_marks_arrive_where_the_codes_say() -> None:
     walk = MessageWalk.of(_message(), bits=2)
-    rounded = next(trace for trace in draw_step(walk, "round").figure.data if trace.name == "code, at its mark")
+    rounded = next(trace for trace in draw_step(STEPS, walk, "round").figure.data if trace.name == "code, at its mark")
     assert [int(code) for code in rounded.text] == walk.codes.tolist()
     assert list(rounded.y) == pytest.approx([walk.zero + code * walk.scale for code in walk.codes.tolist()], rel=1e-5)
 
@@ -57,18 +57,18 @@ def test_marks_arrive_where_the_codes_say() -> None:
 def test_the_wire_is_drawn_to_the_byte(rows: int) -> None:
     widths = torch.tensor([(2, 4, 8)[place % 3] for place in range(rows)], dtype=torch.uint8)
     walk = MessageWalk.of(_message(rows), bits=widths)
-    bars = [trace for trace in draw_step(walk, "wire").figure.data if trace.y[0] == 0]
+    bars = [trace for trace in draw_step(STEPS, walk, "wire").figure.data if trace.y[0] == 0]
     assert sum(sum(bar.x) for bar in bars) == walk.layout.num_bytes == walk.segment.numel()
     own = next(bar for bar in bars if bar.name == f"row {walk.node}")
     assert list(own.x) == [8, len(walk.payload)]
-    ticks = draw_step(walk, "wire").figure.layout.xaxis.ticktext
+    ticks = draw_step(STEPS, walk, "wire").figure.layout.xaxis.ticktext
     assert ticks[0] == "0" and all(text.endswith("B") for text in ticks[1:]), "as the bytes beside the bars"
     assert f"{walk.layout.num_bytes} in all instead of {44 * rows}" in STEPS["wire"].say(walk)
 
 
 def test_a_wide_row_shows_its_beginning_and_says_so() -> None:
     walk = MessageWalk.of(_message(columns=100), bits=4)
-    figure = draw_step(walk, "unpack").figure
+    figure = draw_step(STEPS, walk, "unpack").figure
     assert f"the first {SHOWN} of 100" in figure.layout.xaxis.title.text
     assert max(len(trace.x) for trace in figure.data if trace.mode == "markers") == SHOWN
 
@@ -84,9 +84,9 @@ def test_the_whole_walk_stands_in_one_picture() -> None:
 def test_a_constant_row_is_drawn_too() -> None:
     walk = MessageWalk.of(RealMessage(torch.ones(1, 4), torch.tensor([0]), 0, 1, layer=1, epoch=0, seed=0), bits=2)
     for name in STEPS:
-        draw_step(walk, name)
+        draw_step(STEPS, walk, name)
 
 
 def test_an_unknown_step_is_refused() -> None:
     with pytest.raises(ValueError, match=r"a step must be one of \('row', .*got 'fly'"):
-        draw_step(MessageWalk.of(_message()), "fly")
+        draw_step(STEPS, MessageWalk.of(_message()), "fly")

@@ -20,7 +20,16 @@ from gnnqlab.lab.figures.controls import MARK
 from gnnqlab.lab.figures.vertex_cut_drawing import draw_vertex_cut
 from tests.cases import each
 
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ipywidgets")
 GRAPH = gq.load("sbm:120,3,6")
+
+
+@pytest.fixture
+def controls(monkeypatch: pytest.MonkeyPatch):
+    """Make the controls of an explorer of the graph."""
+    pytest.importorskip("anywidget")
+    monkeypatch.delenv("GNNQLAB_STATIC", raising=False)
+    return lambda **settings: CutControls(ExplorerModel(GRAPH, partitioner="random", **settings))
 
 
 @pytest.fixture(scope="module")
@@ -141,12 +150,8 @@ def test_a_cut_is_of_the_hosts_that_are_chosen() -> None:
     assert not model.sharing().figure.layout.shapes
     model.choose(hosts=2)
     assert model.parts.cut.part.tolist() == gq.EBV(hosts=2).cut(GRAPH, 4).part.tolist() != alone.cut.part.tolist()
-    assert model.parts.quality.outer < alone.quality.outer + alone.quality.inner and model.table.index.tolist() == [
-        2,
-        4,
-        8,
-        16,
-    ]
+    assert model.parts.quality.outer < alone.quality.outer + alone.quality.inner
+    assert model.table.index.tolist() == [2, 4, 8, 16]
     assert model.code == "gq.partition(graph, gq.EBV(), workers=4, hosts=2)"
     figure = model.sharing().figure
     assert figure.layout.title.text == "One graph on 4 workers of 2 hosts"
@@ -171,11 +176,8 @@ def test_a_small_cut_shows_which_copies_are_on_several_hosts() -> None:
     assert not any(trace.marker.symbol == "square" or "host" in trace.name for trace in alone.data), "a worker each"
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:ipywidgets")
-def test_only_parts_that_the_hosts_share_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("anywidget")
-    monkeypatch.delenv("GNNQLAB_STATIC", raising=False)
-    view = CutControls(ExplorerModel(GRAPH, partitioner="random", parts=3, most_parts=7))
+def test_only_parts_that_the_hosts_share_can_be_chosen(controls) -> None:
+    view = controls(parts=3, most_parts=7)
     view.hosts.value = 2
     assert (view.number.value, view.number.max, view.number.step) == (4, 6, 2)
     assert "workers=4, hosts=2" in view.words.value
@@ -206,11 +208,8 @@ def test_without_a_kernel_the_partition_shows(monkeypatch: pytest.MonkeyPatch) -
     assert explorer.to_code().endswith("workers=3)") and "parts=3" in repr(explorer)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:ipywidgets")
-def test_dragging_the_slider_changes_both_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("anywidget")
-    monkeypatch.delenv("GNNQLAB_STATIC", raising=False)
-    view = CutControls(ExplorerModel(GRAPH, partitioner="random", parts=2))
+def test_dragging_the_slider_changes_both_figures(controls) -> None:
+    view = controls(parts=2)
     before = view.words.value
     view.number.value = 6
     assert view.box_number.value == 6 and view.model.parts.workers == 6
@@ -222,11 +221,8 @@ def test_dragging_the_slider_changes_both_figures(monkeypatch: pytest.MonkeyPatc
         assert control.description
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:ipywidgets")
-def test_a_number_out_of_range_is_refused_where_it_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("anywidget")
-    monkeypatch.delenv("GNNQLAB_STATIC", raising=False)
-    view = CutControls(ExplorerModel(GRAPH, partitioner="random", parts=2))
+def test_a_number_out_of_range_is_refused_where_it_was_typed(controls) -> None:
+    view = controls(parts=2)
     view.box_number.value = 5000
     assert "parts must lie in [1, 16] for this graph, got 5000" in view.refused.value
     assert view.box_number.value == 5000 and view.number.value == view.model.number == 2
@@ -235,11 +231,8 @@ def test_a_number_out_of_range_is_refused_where_it_was_typed(monkeypatch: pytest
     assert view.box_number.value == 3 and not view.refused.value and MARK not in view._marked.layout.border
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:ipywidgets")
-def test_a_cell_of_the_heat_map_shows_the_rows_of_its_pair(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("anywidget")
-    monkeypatch.delenv("GNNQLAB_STATIC", raising=False)
-    view = CutControls(ExplorerModel(GRAPH, partitioner="random", parts=3))
+def test_a_cell_of_the_heat_map_shows_the_rows_of_its_pair(controls) -> None:
+    view = controls(parts=3)
     cells = next(number for number, trace in enumerate(view.sharing.data) if trace["type"] == "heatmap")
     view.sharing._source.clicked = {"trace": cells, "x": "2", "y": "1", "number": 1}
     assert (view.sender.value, view.receiver.value) == (view.model.sender, view.model.receiver) == (1, 2)
@@ -261,11 +254,8 @@ def test_a_cell_of_the_heat_map_shows_the_rows_of_its_pair(monkeypatch: pytest.M
     assert view.model.receiver is None, "a worker that is gone"
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:ipywidgets")
-def test_views_are_those_that_the_cut_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("anywidget")
-    monkeypatch.delenv("GNNQLAB_STATIC", raising=False)
-    view = CutControls(ExplorerModel(GRAPH, partitioner="random", parts=2, bits=gq.Fixed(bits=4)))
+def test_views_are_those_that_the_cut_has(controls) -> None:
+    view = controls(parts=2, bits=gq.Fixed(bits=4))
     view.show.value = "bits"
     assert "4 bits 110, does not travel 10" in view.said.value
     view.show.value = "error"

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 import gnnqlab as gq
-from gnnqlab.course.players.epoch_player import EpochPlayer, _EpochControls
-from gnnqlab.course.players.run_model import RunModel
+from gnnqlab.course.players.epoch_player import EpochPlayer, RunModel, _EpochControls
 from gnnqlab.course.players.run_walk import Moment, RunWalk
 
 SETTINGS: dict[str, Any] = {"system": "fixed-bits", "bits": 2, "model": "gcn", "layers": 2, "hidden": 8, "epochs": 4}
