@@ -610,7 +610,7 @@ def test_every_home_is_there_and_cites_its_item(name: str) -> None:
             found = getattr(found, part)
         if inspect.isclass(found) or inspect.isfunction(found):
             assert found.__doc__, f"{home} has no docstring"
-            file = Path(str(inspect.getsourcefile(found)))
+            file = Path(str(inspect.getsourcefile(inspect.unwrap(found))))
         texts.append(_in_one_line(file.read_text(encoding="utf-8")))
     assert any(ITEMS[name].cites in text for text in texts), f"no home of {name} says {ITEMS[name].cites!r}"
 

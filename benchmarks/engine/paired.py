@@ -78,6 +78,7 @@ def score_row(
     ratio: float | None = None,
     goal: float | None = None,
     more: str = "",
+    detail: str | None = None,
 ) -> dict[str, Any]:
     """Return the row of a line's test score beside a rival's, with ``points`` and ``half_interval`` of the difference.
 
@@ -88,8 +89,20 @@ def score_row(
         ratio: by default that of the means.
         goal: of the ratio.
         more: stands behind the difference in the figure.
+        detail: stands behind the metric; by default the difference and ``more``.
     """
     difference, mean, beside = paired(ours, theirs), statistics.fmean(ours), statistics.fmean(theirs)
-    figure = f"{name}: test score, {difference}{more}"
-    found = row(case, figure, 100 * mean, "%", rival, 100 * beside, mean / beside if ratio is None else ratio, goal)
-    return {**found, "points": difference.points, "half_interval": difference.half}
+    return row(
+        case,
+        "test score",
+        100 * mean,
+        "%",
+        rival,
+        100 * beside,
+        mean / beside if ratio is None else ratio,
+        goal,
+        contestant=name,
+        detail=f", {difference}{more}" if detail is None else detail,
+        points=difference.points,
+        half_interval=difference.half,
+    )

@@ -17,8 +17,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.engine.rows import row
-from benchmarks.kernels.pinned import interleaved, median, run_each, spread
+from benchmarks.kernels.pinned import Pair, by_threads, compare
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,17 +38,13 @@ PREPACK_GOAL = 3.0
 SETTINGS: dict[str, Any] = {"seed": 1, "epoch": 0, "stream": 0}
 
 
-def codec(repeats: int = 15, threads: tuple[int, ...] | None = None) -> list[dict[str, Any]]:
+@by_threads()
+def codec(repeats: int = 15) -> list[dict[str, Any]]:
     """Measure with one thread and with two pinned ones (where there are two cores).
 
     Returns:
         Rows as :func:`benchmarks.registry.measure` describes them; values in GB/s of float32 message bytes.
     """
-    return run_each(__name__ + ":measure_threads", threads=threads, repeats=repeats)
-
-
-def measure_threads(repeats: int) -> list[dict[str, Any]]:
-    """All cases, with the threads of this process."""
     rows = []
     for columns in (64, 128, 256, 602):
         widths = (1, 2, 4, 8) if columns == 256 else (2,)
@@ -74,33 +69,27 @@ def _encode_rows(columns: int, widths: tuple[int, ...], order: str, repeats: int
         "memcpy": lambda: copy.copy_(message),
         "index_select": lambda: torch.index_select(x, 0, rows, out=copy),
     }
+    pairs = []
+    copy_goal, gather_goal = ENCODE_GOALS[native.isa()].get(columns), GATHER_GOALS.get(columns)
     for bits in widths:
-        contestants[f"{bits} bit"] = _encoder(x, rows, bits)
-        contestants[f"linear, {bits} bit"] = _linear_encoder(x, rows, bits)
-        if bits in ROTATED_WIDTHS:
-            contestants[f"rotated, {bits} bit"] = _rotated_encoder(x, rows, bits, 2)
-            contestants[f"rotated once, {bits} bit"] = _rotated_encoder(x, rows, bits, 1)
-    in_torch = columns == 256 and order == "ascending"
-    prepacked = _prepackable(columns, widths) if order == "ascending" else []
-    for bits in prepacked:
-        contestants[_prepack_name(bits)] = functools.partial(_quantized_op(bits, "prepack"), message)
-    if in_torch:
-        contestants["torch"] = lambda: _encode_in_torch(x, rows, 2)
-    seconds = interleaved(contestants, repeats)
-    case = f"encode, D = {columns}, {order} rows, {torch.get_num_threads()} thread(s)"
-    lines = []
-    for bits in widths:
-        against = [("memcpy", ENCODE_GOALS[native.isa()]), ("index_select", GATHER_GOALS)]
-        lines += [_versus(seconds, f"{bits} bit", rival, case, message, goals.get(columns)) for rival, goals in against]
-        lines += [_versus(seconds, f"linear, {bits} bit", rival, case, message, None) for rival, _ in against]
+        names = [f"{kind}{bits} bit" for kind in ("", "linear, ", "rotated, ", "rotated once, ")]
+        contestants |= dict(zip(names, _encoders(x, rows, bits)))
+        pairs += [
+            Pair(names[0], names[0], "memcpy", goal=copy_goal),
+            Pair(names[0], names[0], "index_select", goal=gather_goal),
+            Pair(names[1], names[1], "memcpy"),
+            Pair(names[1], names[1], "index_select"),
+        ]
         if bits in ROTATED_WIDTHS:
             goal = ROTATED_GOALS[native.isa()] if columns == 256 and torch.get_num_threads() == 1 else None
-            for kind in ("rotated", "rotated once"):
-                lines.append(_versus(seconds, f"{kind}, {bits} bit", "memcpy", case, message, goal))
-    lines += [_versus(seconds, f"{b} bit", _prepack_name(b), case, message, PREPACK_GOAL) for b in prepacked]
-    if in_torch:
-        lines.append(_versus(seconds, "2 bit", "torch", case, message, TORCH_GOAL))
-    return lines
+            pairs += [Pair(name, name, "memcpy", goal=goal) for name in names[2:]]
+    for bits in _prepackable(columns, widths) if order == "ascending" else ():
+        contestants[_prepack_name(bits)] = functools.partial(_quantized_op(bits, "prepack"), message)
+        pairs.append(Pair(f"{bits} bit", f"{bits} bit", _prepack_name(bits), goal=PREPACK_GOAL))
+    if columns == 256 and order == "ascending":
+        contestants["torch"] = lambda: _encode_in_torch(x, rows, 2)
+        pairs.append(Pair("2 bit", "2 bit", "torch", goal=TORCH_GOAL))
+    return _compared(f"encode, D = {columns}, {order} rows", contestants, pairs, repeats, message)
 
 
 def _decode_rows(columns: int, widths: tuple[int, ...], repeats: int) -> list[dict[str, Any]]:
@@ -115,34 +104,26 @@ def _decode_rows(columns: int, widths: tuple[int, ...], repeats: int) -> list[di
     copy, halo, every = torch.empty_like(message), _aligned_rows(count, columns), torch.arange(count)
     places = torch.randperm(count, generator=generator)
     contestants: dict[str, Callable[[], object]] = {"memcpy": lambda: copy.copy_(message)}
+    pairs, goal = [], DECODE_GOALS.get(columns, {}).get(torch.get_num_threads())
     for bits in widths:
         payload = torch.empty(count * int(row_bytes(columns, bits)), dtype=torch.uint8)
         params = torch.empty(count, 2)
         encode_rows(message, every, every, bits, None, payload, params, **SETTINGS)
-        decode = functools.partial(decode_rows, payload, params, bits, None, halo, places)
-        contestants[f"{bits} bit"] = decode
-        contestants[f"{bits} bit, added"] = functools.partial(decode, accumulate=True)
-        if _prepackable(columns, (bits,)):
-            prepacked = _quantized_op(bits, "prepack")(message)
-            contestants[_prepack_name(bits, "unpack")] = functools.partial(_quantized_op(bits, "unpack"), prepacked)
+        name, decode = f"{bits} bit", functools.partial(decode_rows, payload, params, bits, None, halo, places)
+        contestants |= {name: decode, f"{name}, added": functools.partial(decode, accumulate=True)}
+        pairs += [Pair(name, name, "memcpy", goal=goal), Pair(f"{name}, added", f"{name}, added", "memcpy")]
         if bits in ROTATED_WIDTHS:
             rotated, scales, key = torch.empty_like(payload), torch.empty(count), {"rotations": 2, **SETTINGS}
             encode_rotated(message, every, every, bits, None, rotated, scales, torch.empty(count, 2), **key)
-            contestants[f"rotated, {bits} bit"] = functools.partial(
+            contestants[f"rotated, {name}"] = functools.partial(
                 decode_rotated, rotated, scales, bits, None, halo, places, every, accumulate=False, **key
             )
-    seconds = interleaved(contestants, repeats)
-    case = f"decode, D = {columns}, {torch.get_num_threads()} thread(s)"
-    goal = DECODE_GOALS.get(columns, {}).get(torch.get_num_threads())
-    lines = [
-        _versus(seconds, name, "memcpy", case, message, None if "added" in name or "rotated" in name else goal)
-        for name in contestants
-        if name != "memcpy" and "unpack" not in name
-    ]
-    return lines + [
-        _versus(seconds, f"{bits} bit", _prepack_name(bits, "unpack"), case, message, None)
-        for bits in _prepackable(columns, widths)
-    ]
+            pairs.append(Pair(f"rotated, {name}", f"rotated, {name}", "memcpy"))
+    for bits in _prepackable(columns, widths):
+        rival = _prepack_name(bits, "unpack")
+        contestants[rival] = functools.partial(_quantized_op(bits, "unpack"), _quantized_op(bits, "prepack")(message))
+        pairs.append(Pair(f"{bits} bit", f"{bits} bit", rival))
+    return _compared(f"decode, D = {columns}", contestants, pairs, repeats, message)
 
 
 def _dropout_rows(columns: int, repeats: int) -> list[dict[str, Any]]:
@@ -152,49 +133,50 @@ def _dropout_rows(columns: int, repeats: int) -> list[dict[str, Any]]:
 
     x = torch.randn(FLOATS // columns // 2, columns)
     ids = torch.arange(x.shape[0])
-    seconds = interleaved(
-        {
-            "dropout": lambda: dropout(x, ids, p=0.5, **SETTINGS),
-            "torch dropout": lambda: torch.nn.functional.dropout(x, p=0.5),
-            "clone": lambda: x.clone(),
-        },
-        repeats,
-    )
-    case = f"dropout, D = {columns}, {torch.get_num_threads()} thread(s)"
-    return [_versus(seconds, "dropout", rival, case, x, None) for rival in ("torch dropout", "clone")]
+    contestants: dict[str, Callable[[], object]] = {
+        "dropout": lambda: dropout(x, ids, p=0.5, **SETTINGS),
+        "torch dropout": lambda: torch.nn.functional.dropout(x, p=0.5),
+        "clone": lambda: x.clone(),
+    }
+    pairs = [Pair("dropout", "dropout", rival) for rival in ("torch dropout", "clone")]
+    return _compared(f"dropout, D = {columns}", contestants, pairs, repeats, x)
 
 
-def _encoder(x: Tensor, rows: Tensor, bits: int) -> Callable[[], object]:
+def _compared(
+    case: str, contestants: dict[str, Callable[[], object]], pairs: list[Pair], repeats: int, message: Tensor
+) -> list[dict[str, Any]]:
+    """Return the rows of some pairs in GB/s of a message's float32 bytes."""
     import torch
 
-    from gnnqlab.kernels.codec.rows import encode_rows, row_bytes
-
-    payload = torch.empty(rows.numel() * int(row_bytes(x.shape[1], bits)), dtype=torch.uint8)
-    params, ranges = torch.empty(rows.numel(), 2), torch.empty(rows.numel())
-    return functools.partial(encode_rows, x, rows, rows, bits, None, payload, params, **SETTINGS, ranges=ranges)
+    amount = message.numel() * message.element_size() / 1e9
+    case += f", {torch.get_num_threads()} thread(s)"
+    return compare(case, contestants, pairs, repeats, amount=amount, unit="GB/s")
 
 
-def _rotated_encoder(x: Tensor, rows: Tensor, bits: int, rotations: int) -> Callable[[], object]:
-    import torch
-
-    from gnnqlab.kernels.codec.rotate import encode_rotated
-    from gnnqlab.kernels.codec.rows import row_bytes
-
-    payload = torch.empty(rows.numel() * int(row_bytes(x.shape[1], bits)), dtype=torch.uint8)
-    scales, spreads = torch.empty(rows.numel()), torch.empty(rows.numel(), 2)
-    key = {"rotations": rotations, **SETTINGS}
-    return functools.partial(encode_rotated, x, rows, rows, bits, None, payload, scales, spreads, **key)
-
-
-def _linear_encoder(x: Tensor, rows: Tensor, bits: int) -> Callable[[], object]:
+def _encoders(x: Tensor, rows: Tensor, bits: int) -> list[Callable[[], object]]:
+    """Return encoders: of min-max codes, of linear codes and, at their widths, of codes rotated twice and once."""
     import torch
 
     from gnnqlab.kernels.codec.linear import encode_linear
-    from gnnqlab.kernels.codec.rows import row_bytes
+    from gnnqlab.kernels.codec.rotate import ROTATED_WIDTHS, encode_rotated
+    from gnnqlab.kernels.codec.rows import encode_rows, row_bytes
 
-    payload = torch.empty(rows.numel() * int(row_bytes(x.shape[1], bits)), dtype=torch.uint8)
-    params, ranges = torch.empty(rows.numel(), 2), torch.empty(rows.numel())
-    return functools.partial(encode_linear, x, rows, bits, None, payload, params, ranges)
+    count = rows.numel()
+
+    def buffers() -> tuple[Tensor, Tensor, Tensor]:
+        payload = torch.empty(count * int(row_bytes(x.shape[1], bits)), dtype=torch.uint8)
+        return payload, torch.empty(count, 2), torch.empty(count)
+
+    payload, params, ranges = buffers()
+    found: list[Callable[[], object]] = [
+        functools.partial(encode_rows, x, rows, rows, bits, None, payload, params, **SETTINGS, ranges=ranges),
+        functools.partial(encode_linear, x, rows, bits, None, *buffers()),
+    ]
+    for rotations in (2, 1) if bits in ROTATED_WIDTHS else ():
+        payload, spreads, scales = buffers()
+        key = {"rotations": rotations, **SETTINGS}
+        found.append(functools.partial(encode_rotated, x, rows, rows, bits, None, payload, scales, spreads, **key))
+    return found
 
 
 def _prepackable(columns: int, widths: tuple[int, ...]) -> list[int]:
@@ -237,12 +219,3 @@ def _aligned_rows(count: int, columns: int) -> Tensor:
     block = torch.zeros(count * stride + 16)
     first = -(block.data_ptr() // 4) % 16
     return block[first : first + count * stride].view(count, stride)[:, :columns]
-
-
-def _versus(
-    seconds: dict[str, list[float]], ours: str, rival: str, case: str, message: Tensor, goal: float | None
-) -> dict[str, Any]:
-    gigabytes = message.numel() * message.element_size() / 1e9
-    value, rival_value = median(seconds[ours]), median(seconds[rival])
-    figure = f"{ours} ({spread(seconds[ours])}; rival {spread(seconds[rival])})"
-    return row(case, figure, gigabytes / value, "GB/s", rival, gigabytes / rival_value, rival_value / value, goal)

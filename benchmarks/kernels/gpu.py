@@ -8,12 +8,12 @@ seconds come from events on the current stream, contestants in turn.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.rows import row
-from benchmarks.kernels.gpu_int8 import measure_dense, measure_edges, measure_quantizing, versus
-from benchmarks.kernels.pinned import median, spread
+from benchmarks.kernels.gpu_int8 import measure_dense, measure_edges, measure_quantizing
+from benchmarks.kernels.pinned import Pair, compare, median, pair_rows, spread
 from benchmarks.kernels.spmm import power_law
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _code_rows(adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
     return lines + measure_edges(event_seconds, max(repeats // 3, 1), adj=adj, columns=COLUMNS, device=DEVICE)
 
 
-def event_seconds(contestants: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
+def event_seconds(contestants: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
     """Seconds on the device of each contestant's runs: two warm-ups each, then all in turn, ``repeats`` times."""
     import torch
 
@@ -136,11 +136,12 @@ def _codec_rows(repeats: int) -> list[dict[str, Any]]:
             }
             for name, size in moved.items():
                 value = size / median(seconds[name]) / 1e9
-                figure = f"{name}, bytes read and written ({spread(seconds[name])})"
+                metric, detail = f"{name}, bytes read and written", f" ({spread(seconds[name])})"
                 goal = None if "added" in name else COPY_GOAL
-                lines.append(row(case, figure, value, "GB/s", "device copy", copied, value / copied, goal))
-            ours, rival = median(seconds[f"encode {bits} bit"]), median(seconds["index_select"])
-            lines.append(row(case, f"encode {bits} bit", ours, "s", "index_select float32", rival, rival / ours))
+                beside = ("device copy", copied, value / copied, goal)
+                lines.append(row(case, metric, value, "GB/s", *beside, detail=detail))
+            name = f"encode {bits} bit"
+            lines += pair_rows(case, seconds, [Pair(name, name, "index_select", "index_select float32")])
     return lines
 
 
@@ -160,21 +161,17 @@ def _noise_rows(repeats: int) -> list[dict[str, Any]]:
         low, high = torch.aminmax(x, dim=1, keepdim=True)
         return ((x - low) * (3 / (high - low)) + torch.rand_like(x)).floor_().clamp_(max=3).to(torch.uint8)
 
-    seconds = event_seconds(
-        {
-            "encode": lambda: encode_rows(x, ids, ids, 2, None, payload, params, **SETTINGS),
-            "in torch": in_torch,
-            "dropout": lambda: dropout(x, ids, p=0.5, **SETTINGS),
-            "torch dropout": lambda: torch.nn.functional.dropout(x, p=0.5),
-        },
-        repeats,
-    )
-    case = f"noise, {num_rows} x {COLUMNS}"
-    pairs = (
-        ("encode", "in torch", "2-bit rounding, noise fused", "torch operations with rand_like", NOISE_GOAL),
-        ("dropout", "torch dropout", "dropout", "torch dropout", None),
-    )
-    return [versus(seconds, case, ours, rival, figure, name, goal) for ours, rival, figure, name, goal in pairs]
+    contestants: dict[str, Callable[[], object]] = {
+        "encode": lambda: encode_rows(x, ids, ids, 2, None, payload, params, **SETTINGS),
+        "in torch": in_torch,
+        "dropout": lambda: dropout(x, ids, p=0.5, **SETTINGS),
+        "torch dropout": lambda: torch.nn.functional.dropout(x, p=0.5),
+    }
+    pairs = [
+        Pair("2-bit rounding, noise fused", "encode", "in torch", "torch operations with rand_like", NOISE_GOAL),
+        Pair("dropout", "dropout", "torch dropout"),
+    ]
+    return compare(f"noise, {num_rows} x {COLUMNS}", contestants, pairs, repeats, timed=event_seconds)
 
 
 def _sum_rows(name: str, adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
@@ -195,13 +192,12 @@ def _sum_rows(name: str, adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
         "cuSPARSE": cusparse(there, x, rival_out),
         "cuSPARSE, backward": cusparse(turned, x, rival_out),
     }
-    seconds = event_seconds(contestants, repeats)
-    lines = []
+    pairs = []
     for kind in ("float32", "float32, backward", "bfloat16", "int8"):
         rival = "cuSPARSE, backward" if "backward" in kind else "cuSPARSE"
-        goal = SUM_GOALS.get(kind.partition(",")[0])
-        lines.append(versus(seconds, case, kind, rival, f"{kind} rows, weighted", f"cached {rival}, float32", goal))
-    return lines
+        goal = SUM_GOALS.get(kind.removesuffix(", backward"))
+        pairs.append(Pair(f"{kind} rows, weighted", kind, rival, f"cached {rival}, float32", goal))
+    return compare(case, contestants, pairs, repeats, timed=event_seconds)
 
 
 def cusparse(adj: Adjacency, x: Tensor, out: Tensor) -> Callable[[], Tensor]:
@@ -236,14 +232,14 @@ def _attention_rows(adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
         with native.use("reference"):
             return attend(there, plain[0], plain[1], plain[2])
 
-    seconds = event_seconds(
-        {
-            "forward": lambda: attend(there, plain[0], plain[1], plain[2]),
-            "both": lambda: torch.autograd.grad(attend(there, inputs[0], inputs[1], inputs[2]), inputs, grad),
-            "in torch": in_torch,
-        },
-        max(repeats // 3, 1),
-    )
+    contestants: dict[str, Callable[[], object]] = {
+        "forward": lambda: attend(there, plain[0], plain[1], plain[2]),
+        "both": lambda: torch.autograd.grad(attend(there, inputs[0], inputs[1], inputs[2]), inputs, grad),
+        "in torch": in_torch,
+    }
     case = f"attention, power law, {adj.num_rows} nodes, {adj.num_edges} edges, {heads} heads x {features}"
-    figures = (("forward", "attention forward"), ("both", "attention forward and backward, rival forward only"))
-    return [versus(seconds, case, ours, "in torch", figure, "plain PyTorch", None) for ours, figure in figures]
+    pairs = [
+        Pair("attention forward", "forward", "in torch", "plain PyTorch"),
+        Pair("attention forward and backward, rival forward only", "both", "in torch", "plain PyTorch"),
+    ]
+    return compare(case, contestants, pairs, max(repeats // 3, 1), timed=event_seconds)

@@ -5,18 +5,18 @@ Dense products have the widths of TANGO's Fig. 12. Codes are kept where a line d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.rows import row
-from benchmarks.kernels.pinned import median, spread
+from benchmarks.kernels.pinned import Pair, compare, median, spread
 
 if TYPE_CHECKING:
     from gnnqlab.kernels.sparse.adjacency import Adjacency
 
-__all__ = ["measure_dense", "measure_edges", "measure_quantizing", "versus"]
+__all__ = ["measure_dense", "measure_edges", "measure_quantizing"]
 
-Timed = Callable[[dict[str, Callable[[], object]], int], dict[str, list[float]]]
+Timed = Callable[[Mapping[str, Callable[[], object]], int], dict[str, list[float]]]
 """Contestants and repeats -> seconds of each."""
 GOALS = {256: 2.2, 512: 2.5}
 """Of a dense product with quantizing inside beside the framework's float32."""
@@ -45,9 +45,9 @@ def measure_quantizing(timed: Timed, repeats: int, *, rows: int, columns: int, d
     for name in list(contestants)[1:]:
         moved = x.numel() * (9 if name == "one scale" else 5) + rows * 4 + (0 if "nearest" in name else rows * 8)
         value = moved / median(seconds[name]) / 1e9
-        figure = f"quantize, {name}, bytes read and written ({spread(seconds[name])})"
-        case = f"int8, D = {columns}, {rows} rows"
-        lines.append(row(case, figure, value, "GB/s", "device copy", ceiling, value / ceiling))
+        case, metric = f"int8, D = {columns}, {rows} rows", f"quantize, {name}, bytes read and written"
+        detail = f" ({spread(seconds[name])})"
+        lines.append(row(case, metric, value, "GB/s", "device copy", ceiling, value / ceiling, detail=detail))
     return lines
 
 
@@ -77,18 +77,17 @@ def measure_dense(timed: Timed, repeats: int, *, rows: int, width: int, device: 
         "over": lambda: int8_mm_transposed(of_all.codes, of_all.codes, 1.0),
         "over scaled": lambda: int8_mm_scaled(codes.codes, codes.codes, codes.scales),
     }
-    seconds = timed(contestants, repeats)
-    case = f"int8, D = {width}, {rows} x {width} x {width}"
-    pairs = (
-        ("rows", "float32", "X W of codes, quantizing inside", "torch float32 product", GOALS.get(width)),
-        ("codes", "float32", "X W of codes", "torch float32 product", None),
-        ("codes", "bfloat16", "X W of codes", "torch bfloat16 product", None),
-        ("codes", "_int_mm", "X W of codes", "torch._int_mm, integers", None),
-        ("codes", "_int_mm scaled", "X W of codes", "torch._int_mm, times scales", None),
-        ("over", "float32 over", "X^T dY of codes, one scale", "torch float32 product", None),
-        ("over scaled", "float32 over", "X^T dY of codes, a scale a row", "torch float32 product", None),
-    )
-    return [versus(seconds, case, *pair) for pair in pairs]
+    case, own = f"int8, D = {width}, {rows} x {width} x {width}", "torch float32 product"
+    pairs = [
+        Pair("X W of codes, quantizing inside", "rows", "float32", own, GOALS.get(width)),
+        Pair("X W of codes", "codes", "float32", own),
+        Pair("X W of codes", "codes", "bfloat16", "torch bfloat16 product"),
+        Pair("X W of codes", "codes", "_int_mm", "torch._int_mm, integers"),
+        Pair("X W of codes", "codes", "_int_mm scaled", "torch._int_mm, times scales"),
+        Pair("X^T dY of codes, one scale", "over", "float32 over", own),
+        Pair("X^T dY of codes, a scale a row", "over scaled", "float32 over", own),
+    ]
+    return compare(case, contestants, pairs, repeats, timed=timed)
 
 
 def measure_edges(timed: Timed, repeats: int, *, adj: Adjacency, columns: int, device: str) -> list[dict[str, Any]]:
@@ -114,35 +113,24 @@ def measure_edges(timed: Timed, repeats: int, *, adj: Adjacency, columns: int, d
     weights, of_edges = torch.rand(adj.num_edges, HEADS, device=device), torch.randn(adj.num_edges, 64, device=device)
     ends = incidence(there)
     narrow = quantize(x[:, :64].contiguous())
-    seconds = timed(
-        {
-            "dot float32": lambda: sddmm_dot(there, heads, heads),
-            "dot": lambda: int8_sddmm_dot(there, codes, codes, heads=HEADS),
-            "add float32": lambda: x[sources, :64] + x[rows, :64],
-            "add": lambda: int8_sddmm_add(there, narrow, narrow),
-            "heads float32": lambda: weighted_sum(there, weights, heads),
-            "heads": lambda: int8_weighted_sum(there, weights, codes, heads=HEADS),
-            "incidence float32": lambda: spmm(ends, of_edges),
-            "incidence in two": lambda: spmm(ends, quantize(of_edges)),
-            "incidence": lambda: quantized_sum(ends, of_edges),
-        },
-        repeats,
-    )
+    contestants: dict[str, Callable[[], object]] = {
+        "dot float32": lambda: sddmm_dot(there, heads, heads),
+        "dot": lambda: int8_sddmm_dot(there, codes, codes, heads=HEADS),
+        "add float32": lambda: x[sources, :64] + x[rows, :64],
+        "add": lambda: int8_sddmm_add(there, narrow, narrow),
+        "heads float32": lambda: weighted_sum(there, weights, heads),
+        "heads": lambda: int8_weighted_sum(there, weights, codes, heads=HEADS),
+        "incidence float32": lambda: spmm(ends, of_edges),
+        "incidence in two": lambda: spmm(ends, quantize(of_edges)),
+        "incidence": lambda: quantized_sum(ends, of_edges),
+    }
     case = f"int8, edges: {adj.num_rows} nodes, {adj.num_edges} edges, D = {columns}"
-    pairs = (
-        ("dot", "dot float32", f"SDDMM dot of codes, {HEADS} heads", "float32 SDDMM", 1.6),
-        ("add", "add float32", "SDDMM add of codes, D = 64", "torch, float32 rows picked and added", 1.9),
-        ("heads", "heads float32", f"weighted sums of codes, {HEADS} heads", "float32 weighted sums", None),
-        ("incidence", "incidence float32", "rows of edges, D = 64, quantized on the way", "float32 sums", None),
-        ("incidence", "incidence in two", "rows of edges, D = 64, quantized on the way", "codes written, summed", None),
-    )
-    return [versus(seconds, case, *pair) for pair in pairs]
-
-
-def versus(
-    seconds: dict[str, list[float]], case: str, ours: str, rival: str, figure: str, name: str, goal: float | None
-) -> dict[str, Any]:
-    """Return the row of a contestant beside a rival, by their names in ``seconds``."""
-    value, rival_value = median(seconds[ours]), median(seconds[rival])
-    figure = f"{figure} ({spread(seconds[ours])}; rival {spread(seconds[rival])})"
-    return row(case, figure, value, "s", name, rival_value, rival_value / value, goal)
+    on_the_way = "rows of edges, D = 64, quantized on the way"
+    pairs = [
+        Pair(f"SDDMM dot of codes, {HEADS} heads", "dot", "dot float32", "float32 SDDMM", 1.6),
+        Pair("SDDMM add of codes, D = 64", "add", "add float32", "torch, float32 rows picked and added", 1.9),
+        Pair(f"weighted sums of codes, {HEADS} heads", "heads", "heads float32", "float32 weighted sums"),
+        Pair(on_the_way, "incidence", "incidence float32", "float32 sums"),
+        Pair(on_the_way, "incidence", "incidence in two", "codes written, summed"),
+    ]
+    return compare(case, contestants, pairs, repeats, timed=timed)

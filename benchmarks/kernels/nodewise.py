@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.engine.rows import row
-from benchmarks.kernels.pinned import interleaved, median, run_each, spread
+from benchmarks.kernels.pinned import Pair, by_threads, compare, interleaved, median, pair_rows
 
-__all__ = ["measure", "nodewise"]
+__all__ = ["nodewise"]
 
 ROWS, COLUMNS, LAYERS = 40_000, 256, 3
 GRAPH = f"sbm:{ROWS},16,20"
@@ -22,16 +22,24 @@ MODELS = ("gcn", "graphsage", "gcnii", "jknet")
 JUMPS, ACTIVATIONS = ("cat", "max"), ("elu", "gelu", "gelu-tanh")
 SHARE, FASTER = 15.0, 1.35
 """Most per cent of an epoch that node-wise passes are to take, and least gain of an epoch."""
+STEPS = "one step after another"
+WAYS = ("forward", "forward and backward")
 
 
+@by_threads(models=MODELS)
 def nodewise(
-    repeats: int = 7, threads: tuple[int, ...] | None = None, models: Sequence[str] = MODELS
+    repeats: int = 7,
+    graph: str = GRAPH,
+    rows: int = ROWS,
+    columns: int = COLUMNS,
+    models: Sequence[str] = MODELS,
 ) -> list[dict[str, Any]]:
     """Measure passes and epochs on one and two threads.
 
     Args:
         repeats: interleaved repeats of each contestant.
-        threads: numbers of threads; by default one and, where there are two cores, two.
+        graph: of the epochs.
+        rows, columns: of the passes; as many columns have the layers of an epoch.
         models: whose epochs are measured, some of `MODELS`; none: passes alone.
 
     Returns:
@@ -40,17 +48,6 @@ def nodewise(
     Raises:
         ValueError: if there is nothing to repeat, or epochs of a model are not measured here.
     """
-    if repeats < 1:
-        raise ValueError(f"repeats must be at least 1, got {repeats}")
-    if unknown := [model for model in models if model not in MODELS]:
-        raise ValueError(f"models must be some of {MODELS}, got {unknown}")
-    return run_each(f"{__name__}:measure", threads=threads, repeats=repeats, models=list(models))
-
-
-def measure(
-    repeats: int, graph: str = GRAPH, rows: int = ROWS, columns: int = COLUMNS, models: Sequence[str] = MODELS
-) -> list[dict[str, Any]]:
-    """Return the rows of this process's threads."""
     from gnnqlab.train.memory import keep_pages
 
     keep_pages()
@@ -63,6 +60,23 @@ def measure(
         else:
             found += _epochs(repeats, graph, model, columns, passes)
     return found
+
+
+def _beside_steps(contestants: dict[str, Callable[[], object]]) -> dict[str, Callable[[], object]]:
+    """Return some passes, and the same one step after another."""
+    return contestants | {f"{name}, in steps": _in_steps(run) for name, run in contestants.items()}
+
+
+def _both_ways(memcpy: str) -> list[Pair]:
+    """Return the rows of a pass: forward, and with its backward pass, each beside its steps and beside a memcpy."""
+    return [
+        pair
+        for way in WAYS
+        for pair in (
+            Pair(f"one pass, {way}", way, f"{way}, in steps", STEPS),
+            Pair(f"one pass, {way}", way, "memcpy", memcpy),
+        )
+    ]
 
 
 def _passes(repeats: int, rows: int, columns: int) -> tuple[list[dict[str, Any]], float]:
@@ -84,25 +98,10 @@ def _passes(repeats: int, rows: int, columns: int) -> tuple[list[dict[str, Any]]
     def there_and_back() -> None:
         one_pass(x.detach().requires_grad_(), norm, mask=mask).backward(gradient)
 
-    seconds = interleaved(
-        {
-            "forward": together,
-            "forward, in steps": _in_steps(together),
-            "forward and backward": there_and_back,
-            "forward and backward, in steps": _in_steps(there_and_back),
-            "memcpy": lambda: out.copy_(x),
-        },
-        repeats,
-    )
+    contestants = _beside_steps({"forward": together, "forward and backward": there_and_back})
+    seconds = interleaved({**contestants, "memcpy": lambda: out.copy_(x)}, repeats)
     case = f"LayerNorm, ReLU, dropout of {rows} x {columns}, {torch.get_num_threads()} thread(s)"
-    least = median(seconds["memcpy"])
-    lines = []
-    for what in ("forward", "forward and backward"):
-        ours, other = median(seconds[what]), median(seconds[f"{what}, in steps"])
-        figure = f"one pass, {what} ({spread(seconds[what])}; rival {spread(seconds[f'{what}, in steps'])})"
-        lines.append(row(case, figure, ours, "s", "one step after another", other, other / ours))
-        lines.append(row(case, figure, ours, "s", "memcpy of the rows", least, least / ours))
-    return lines, median(seconds["forward and backward"])
+    return pair_rows(case, seconds, _both_ways("memcpy of the rows")), median(seconds["forward and backward"])
 
 
 def _in_steps(run: Callable[[], object]) -> Callable[[], None]:
@@ -129,11 +128,9 @@ def _activations(repeats: int, rows: int, columns: int) -> list[dict[str, Any]]:
         def there_and_back(activation: str = activation) -> None:
             one_pass(x.detach().requires_grad_(), activation=activation, mask=mask).backward(gradient)
 
-        seconds = interleaved({"one": there_and_back, "steps": _in_steps(there_and_back)}, repeats)
         case = f"{activation}, dropout of {rows} x {columns}, {torch.get_num_threads()} thread(s)"
-        ours, other = median(seconds["one"]), median(seconds["steps"])
-        figure = f"one pass, forward and backward ({spread(seconds['one'])}; rival {spread(seconds['steps'])})"
-        lines.append(row(case, figure, ours, "s", "one step after another", other, other / ours))
+        pair = Pair("one pass, forward and backward", "one", "one, in steps", STEPS)
+        lines += compare(case, _beside_steps({"one": there_and_back}), [pair], repeats)
     return lines
 
 
@@ -161,16 +158,9 @@ def _joins(repeats: int, rows: int, columns: int) -> list[dict[str, Any]]:
         def there_and_back(jump: str = jump, gradient: torch.Tensor = gradient) -> None:
             join([layer.detach().requires_grad_() for layer in layers], jump, mask=mask).backward(gradient)
 
-        contestants = {"forward": together, "forward and backward": there_and_back}
-        steps = {f"{what}, in steps": _in_steps(run) for what, run in contestants.items()}
-        seconds = interleaved({**contestants, **steps, "memcpy": copy}, repeats)
+        contestants = _beside_steps({"forward": together, "forward and backward": there_and_back})
         case = f"join {jump} of {LAYERS} x {rows} x {columns}, dropout, {torch.get_num_threads()} thread(s)"
-        least = median(seconds["memcpy"])
-        for what in contestants:
-            ours, other = median(seconds[what]), median(seconds[f"{what}, in steps"])
-            figure = f"one pass, {what} ({spread(seconds[what])}; rival {spread(seconds[f'{what}, in steps'])})"
-            lines.append(row(case, figure, ours, "s", "one step after another", other, other / ours))
-            lines.append(row(case, figure, ours, "s", "memcpy of the layers", least, least / ours))
+        lines += compare(case, {**contestants, "memcpy": copy}, _both_ways("memcpy of the layers"), repeats)
     return lines
 
 
@@ -199,11 +189,8 @@ def _joined_epochs(repeats: int, graph: str, jump: str, columns: int) -> list[di
     contestants: dict[str, Callable[[], object]] = {}
     for name, products in (("one pass", PlainProducts()), ("in steps", JoinsInSteps())):
         contestants[name] = epochs_of(exact_trainer(whole, shape, products=products))
-    seconds = interleaved(contestants, repeats)
-    ours, other = median(seconds["one pass"]), median(seconds["in steps"])
     case = f"{graph}, jknet {jump} {LAYERS} x {columns}, one worker, {torch.get_num_threads()} thread(s)"
-    figure = f"epoch ({spread(seconds['one pass'])}; rival {spread(seconds['in steps'])})"
-    return [row(case, figure, ours, "s", "its joins in steps", other, other / ours)]
+    return compare(case, contestants, [Pair("epoch", "one pass", "in steps", "its joins in steps")], repeats)
 
 
 def _epochs(repeats: int, graph: str, model: str, columns: int, pass_s: float) -> list[dict[str, Any]]:
@@ -212,24 +199,17 @@ def _epochs(repeats: int, graph: str, model: str, columns: int, pass_s: float) -
     import torch
 
     from gnnqlab.graph import load
-    from gnnqlab.kernels.rowwise.nodewise import apart
     from gnnqlab.nn import ModelSettings
     from gnnqlab.simulation.whole_graph import exact_trainer
 
     shape = ModelSettings(name=model, layers=LAYERS, hidden=columns)
     trainer, numbers = exact_trainer(load(graph), shape), itertools.count()
 
-    def steps() -> None:
-        with apart():
-            trainer.epoch(next(numbers))
-
-    seconds = interleaved({"one pass": lambda: trainer.epoch(next(numbers)), "in steps": steps}, repeats)
-    ours, other = median(seconds["one pass"]), median(seconds["in steps"])
+    seconds = interleaved(_beside_steps({"one pass": lambda: trainer.epoch(next(numbers))}), repeats)
     case = f"{graph}, {model} {LAYERS} x {columns}, one worker, {torch.get_num_threads()} thread(s)"
-    figure = f"epoch ({spread(seconds['one pass'])}; rival {spread(seconds['in steps'])})"
-    lines = [row(case, figure, ours, "s", "one step after another", other, other / ours, FASTER)]
+    lines = pair_rows(case, seconds, [Pair("epoch", "one pass", "one pass, in steps", STEPS, FASTER)])
     if model == "gcn":
-        share = 100.0 * (LAYERS - 1) * pass_s / ours
+        share = 100.0 * (LAYERS - 1) * pass_s / median(seconds["one pass"])
         lines.append(
             row(case, "node-wise passes, share of the epoch", share, "%", "at most", SHARE, SHARE / share, 1.0)
         )

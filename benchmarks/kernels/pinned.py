@@ -1,10 +1,11 @@
-"""Fair timing: each thread on a core of its own, contestants in random order, medians.
+"""Fair timing: each thread on a core of its own, contestants in random order, medians, and one table of pairs.
 
 How threads are bound is decided when OpenMP starts, so each number of threads is measured in a process of its own.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import os
@@ -13,14 +14,100 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-__all__ = ["interleaved", "median", "run_each", "run_pinned", "spread"]
+from benchmarks.engine.rows import row
+
+__all__ = ["Pair", "by_threads", "compare", "interleaved", "median", "pair_rows", "run_each", "run_pinned", "spread"]
+
+Contestants = Mapping[str, Callable[[], object]]
+"""Calls to be timed, by name."""
+Rows = list[dict[str, Any]]
+
+
+class Pair(NamedTuple):
+    """A row of a table of kernels: our contestant beside a rival of the same run."""
+
+    metric: str
+    ours: str
+    """Name of the contestant."""
+    rival: str
+    """Name of the other contestant. The row has no rival if it was not timed."""
+    beside: str = ""
+    """The rival's name in the table; by default that of the contestant."""
+    goal: float | None = None
+    """Least ratio."""
+
+
+def compare(
+    case: str,
+    contestants: Contestants,
+    pairs: Iterable[Pair],
+    repeats: int,
+    *,
+    timed: Callable[[Contestants, int], dict[str, list[float]]] | None = None,
+    amount: float = 0.0,
+    unit: str = "s",
+) -> Rows:
+    """Time all contestants in turn and return a row for each pair.
+
+    Args:
+        case: first column.
+        contestants, repeats: as for `interleaved`.
+        pairs: the rows.
+        timed: the clock, by default `interleaved`.
+        amount, unit: with them values are ``amount`` over seconds, in ``unit``; without, seconds.
+
+    Example:
+        >>> (found,) = compare("empty", {"a": list, "b": dict}, [Pair("create", "a", "b", "dict()")], 3)
+        >>> found["metric"], found["rival"], found["unit"], found["ratio"] > 0
+        ('create', 'dict()', 's', True)
+    """
+    return pair_rows(case, (timed or interleaved)(contestants, repeats), pairs, amount=amount, unit=unit)
+
+
+def pair_rows(
+    case: str, seconds: Mapping[str, list[float]], pairs: Iterable[Pair], *, amount: float = 0.0, unit: str = "s"
+) -> Rows:
+    """Return a row for each pair of contestants that were timed; arguments as for `compare`."""
+
+    def value(name: str) -> float:
+        return amount / median(seconds[name]) if amount else median(seconds[name])
+
+    rows = []
+    for metric, ours, rival, beside, goal in pairs:
+        theirs = seconds.get(rival)
+        detail = f" ({spread(seconds[ours])}" + ("" if theirs is None else f"; rival {spread(theirs)}") + ")"
+        other, ratio = (None, None) if theirs is None else (value(rival), median(theirs) / median(seconds[ours]))
+        rows.append(row(case, metric, value(ours), unit, beside or rival, other, ratio, goal, detail=detail))
+    return rows
+
+
+def by_threads(**known: Sequence[str]) -> Callable[[Callable[..., Rows]], Callable[..., Rows]]:
+    """Decorate a measurement: it runs in a process of its own for each of ``threads``, as `run_each` has it.
+
+    Args:
+        **known: names that an argument of the measurement may have; others are refused before a process starts.
+    """
+
+    def decorate(measure: Callable[..., Rows]) -> Callable[..., Rows]:
+        @functools.wraps(measure)
+        def measured(*, threads: tuple[int, ...] | None = None, **arguments: Any) -> Rows:
+            if arguments.get("repeats", 1) < 1:
+                raise ValueError(f"repeats must be at least 1, got {arguments['repeats']}")
+            for argument, names in known.items():
+                if unknown := [name for name in arguments.get(argument, ()) if name not in names]:
+                    raise ValueError(f"{argument} must be some of {names}, got {unknown}")
+            return run_each(f"{measure.__module__}:{measure.__name__}", threads=threads, **arguments)
+
+        return measured
+
+    return decorate
 
 
 def run_each(function: str, *, threads: tuple[int, ...] | None, **arguments: Any) -> list[dict[str, Any]]:
-    """The rows of `run_pinned` for each number of threads; None: for one and, where there are two cores, two."""
+    """Return the rows of `run_pinned` for each number of threads; None: for one and, where there are two cores, two."""
     counts = threads or tuple(range(1, min(2, len(os.sched_getaffinity(0))) + 1))
     return [row for count in counts for row in run_pinned(function, threads=count, **arguments)]
 
@@ -55,7 +142,7 @@ def run_pinned(function: str, *, threads: int, **arguments: Any) -> list[dict[st
     return rows
 
 
-def interleaved(contestants: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
+def interleaved(contestants: Contestants, repeats: int) -> dict[str, list[float]]:
     """Seconds of each contestant's runs: one warm-up each, then all in a random order, ``repeats`` times.
 
     Whoever runs after a contestant that left much written data in the caches pays for bringing it to memory; in a fixed
@@ -85,4 +172,6 @@ def spread(seconds: list[float]) -> str:
 
 if __name__ == "__main__":
     module, _, name = sys.argv[1].partition(":")
-    print(json.dumps(getattr(importlib.import_module(module), name)(**json.loads(sys.argv[2]))))
+    function = getattr(importlib.import_module(module), name)
+    here = getattr(function, "__wrapped__", function)  # of by_threads: this is the process that it started
+    print(json.dumps(here(**json.loads(sys.argv[2]))))

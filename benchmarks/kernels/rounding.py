@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.engine.rows import row
-from benchmarks.kernels.pinned import interleaved, median, spread
+from benchmarks.kernels.pinned import Pair, by_threads, compare
 
 __all__ = ["measure_rounding"]
 
@@ -22,6 +21,7 @@ COUNTER, FRAMEWORK = "counter noise", "torch.rand"
 NEAREST, NUMBERS, COPY = "nearest", "torch.rand, its numbers alone", "memcpy of the float32 rows"
 
 
+@by_threads()
 def measure_rounding(repeats: int) -> list[dict[str, Any]]:
     """Seconds of quantizing a matrix with a scale a row, with the threads of this process."""
     import torch
@@ -49,14 +49,7 @@ def measure_rounding(repeats: int) -> list[dict[str, Any]]:
         NUMBERS: lambda: torch.rand(SHAPE, generator=generator, out=numbers),
         COPY: lambda: copy.copy_(x),
     }
-    seconds = interleaved(contestants, repeats)
     kernels = native.isa() if native.active(x.device) else "plain PyTorch"
     case = f"quantize {SHAPE[0]} x {SHAPE[1]}, {torch.get_num_threads()} thread(s), {kernels}"
-    beside = [(name, COPY) for name in contestants if name != COPY]
-    beside.append((COUNTER, FRAMEWORK))
-    rows = []
-    for name, rival in beside:
-        ours, theirs = seconds[name], seconds[rival]
-        figure = f"{name} ({spread(ours)}; rival {spread(theirs)})"
-        rows.append(row(case, figure, median(ours), "s", rival, median(theirs), median(theirs) / median(ours)))
-    return rows
+    pairs = [Pair(name, name, COPY) for name in contestants if name != COPY]
+    return compare(case, contestants, [*pairs, Pair(COUNTER, COUNTER, FRAMEWORK)], repeats)

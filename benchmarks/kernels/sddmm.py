@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.engine.rows import row
-from benchmarks.kernels.pinned import interleaved, median, run_each, spread
+from benchmarks.kernels.pinned import Pair, by_threads, compare
 from benchmarks.kernels.spmm import dgl_graph, power_law
 
 if TYPE_CHECKING:
@@ -22,21 +21,18 @@ HEADS, FEATURES = 4, 64
 GRAPH = (50_000, 2_300_000)
 GOAL = 2.0
 SLOPE = 0.2
+ATTENTION = "DGL u_add_v, edge_softmax, u_mul_e"
 
 Inputs = tuple["Tensor", "Tensor", "Tensor"]
 
 
-def sddmm(repeats: int = 5, threads: tuple[int, ...] | None = None) -> list[dict[str, Any]]:
+@by_threads()
+def sddmm(repeats: int = 5) -> list[dict[str, Any]]:
     """Measure attention with one thread and with two pinned ones (where there are two cores).
 
     Returns:
         Rows as :func:`benchmarks.registry.measure` describes them.
     """
-    return run_each(__name__ + ":measure_threads", threads=threads, repeats=repeats)
-
-
-def measure_threads(repeats: int) -> list[dict[str, Any]]:
-    """All cases, with the threads of this process."""
     import torch
 
     from gnnqlab.kernels.sparse.attention import attend, sddmm_dot
@@ -60,25 +56,15 @@ def measure_threads(repeats: int) -> list[dict[str, Any]]:
     for name, way in ways.items():
         contenders[f"{name} forward"] = _forward(way, inputs)
         contenders[f"{name} forward and backward"] = _both(way, inputs, grad)
-    seconds = interleaved(contenders, repeats)
-
     case = f"power law, {adj.num_rows} nodes, {adj.num_edges} edges, {HEADS} heads x {FEATURES}, "
     case += f"{torch.get_num_threads()} thread(s)"
-    rows = []
-    figures = {
-        "forward": "attention forward",
-        "forward and backward": "attention forward and backward",
-        "dot": "SDDMM dot",
-    }
-    for what, figure in figures.items():
-        ours, rival = seconds[f"ours {what}"], seconds.get(f"DGL {what}")
-        name = {"dot": "DGL u_dot_v"}.get(what, "DGL u_add_v, edge_softmax, u_mul_e")
-        rival_value = None if rival is None else median(rival)
-        ratio = None if rival_value is None else rival_value / median(ours)
-        against = "" if rival is None else f"; rival {spread(rival)}"
-        goal = None if what == "dot" else GOAL
-        rows.append(row(case, f"{figure} ({spread(ours)}{against})", median(ours), "s", name, rival_value, ratio, goal))
-    return rows
+    both = "forward and backward"
+    pairs = [
+        Pair("attention forward", "ours forward", "DGL forward", ATTENTION, GOAL),
+        Pair(f"attention {both}", f"ours {both}", f"DGL {both}", ATTENTION, GOAL),
+        Pair("SDDMM dot", "ours dot", "DGL dot", "DGL u_dot_v"),
+    ]
+    return compare(case, contenders, pairs, repeats)
 
 
 def _forward(way: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> Callable[[], object]:

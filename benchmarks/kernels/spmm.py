@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.engine.rows import row
-from benchmarks.kernels.pinned import interleaved, median, run_each, spread
+from benchmarks.kernels.pinned import Pair, by_threads, compare
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,22 +22,19 @@ __all__ = ["dgl_graph", "power_law", "spmm"]
 COLUMNS = 256
 LARGE, SMALL = (200_000, 9_300_000), (20_000, 6_600_000)
 DGL_GOAL, CSR_GOAL = 2.0, 6.0
+CSR = "torch.sparse CSR"
 NARROW_GOALS = {LARGE: {"bfloat16": 1.25, "int8": 1.6}, SMALL: {"bfloat16": 2.0, "int8": 3.0}}
 FEATURES = (34_493, 8_415, 1_100_000)
 """Rows, columns and stored values of a bag-of-words matrix such as ``coauthor_physics`` has."""
 
 
-def spmm(repeats: int = 7, threads: tuple[int, ...] | None = None) -> list[dict[str, Any]]:
+@by_threads()
+def spmm(repeats: int = 7) -> list[dict[str, Any]]:
     """Measure sums with one thread and with two pinned ones (where there are two cores).
 
     Returns:
         Rows as :func:`benchmarks.registry.measure` describes them.
     """
-    return run_each(__name__ + ":measure_threads", threads=threads, repeats=repeats)
-
-
-def measure_threads(repeats: int) -> list[dict[str, Any]]:
-    """All cases, with the threads of this process."""
     rows = []
     for size in (LARGE, SMALL):
         rows += _graph_rows(size, repeats)
@@ -105,20 +101,16 @@ def _graph_rows(size: tuple[int, int], repeats: int) -> list[dict[str, Any]]:
         contestants["DGL backward"] = _dgl_sum(turned, x)
     except ImportError as error:
         print(f"bench spmm: DGL does not import ({error}), so its rows are left out", flush=True)
-    seconds = interleaved(contestants, repeats)
     case = f"power law, {adj.num_rows} nodes, {adj.num_edges} edges, D = {COLUMNS}, {torch.get_num_threads()} thread(s)"
-    rows = []
-    for direction in ("forward", "backward"):
-        for rival, goal in (("DGL", DGL_GOAL), ("CSR", CSR_GOAL)):
-            if f"{rival} {direction}" in seconds:
-                name = {"DGL": "DGL copy_u/sum, no weights", "CSR": "torch.sparse CSR"}[rival]
-                goal_here = goal if size == LARGE else None
-                rows.append(
-                    _versus(seconds, direction, f"{rival} {direction}", case, name, "float32 weighted", goal_here)
-                )
-    for kind, goal in NARROW_GOALS[size].items():
-        rows.append(_versus(seconds, kind, "forward", case, "own float32", f"{kind} rows, forward", goal))
-    return rows
+    pairs = [
+        Pair(f"float32 weighted, {way}", way, f"{rival} {way}", name, goal if size == LARGE else None)
+        for way in ("forward", "backward")
+        for rival, name, goal in (("DGL", "DGL copy_u/sum, no weights", DGL_GOAL), ("CSR", CSR, CSR_GOAL))
+        if f"{rival} {way}" in contestants
+    ]
+    goals = NARROW_GOALS[size].items()
+    pairs += [Pair(f"{kind} rows, forward", kind, "forward", "own float32", goal) for kind, goal in goals]
+    return compare(case, contestants, pairs, repeats)
 
 
 def _feature_rows(repeats: int) -> list[dict[str, Any]]:
@@ -136,29 +128,16 @@ def _feature_rows(repeats: int) -> list[dict[str, Any]]:
     features = Adjacency(indptr, (keys % num_columns).int(), values, num_columns=num_columns)
     weight, grad = torch.randn(num_columns, COLUMNS), torch.randn(num_rows, COLUMNS)
     turned = features.transposed
-    seconds = interleaved(
-        {
-            "X @ W": lambda: product(features, weight),
-            "X.T @ dY": lambda: product(features, grad, transposed=True),
-            "CSR X @ W": _csr_product(features, weight),
-            "CSR X.T @ dY": _csr_product(turned, grad),
-        },
-        repeats,
-    )
+    contestants: dict[str, Callable[[], object]] = {
+        "X @ W": lambda: product(features, weight),
+        "X.T @ dY": lambda: product(features, grad, transposed=True),
+        "CSR X @ W": _csr_product(features, weight),
+        "CSR X.T @ dY": _csr_product(turned, grad),
+    }
     case = f"sparse features {num_rows} x {num_columns}, {keys.numel()} values, D = {COLUMNS}, "
     case += f"{torch.get_num_threads()} thread(s)"
-    return [
-        _versus(seconds, name, f"CSR {name}", case, "torch.sparse CSR", name, None) for name in ("X @ W", "X.T @ dY")
-    ]
-
-
-def _versus(
-    seconds: dict[str, list[float]], ours: str, rival: str, case: str, rival_name: str, what: str, goal: float | None
-) -> dict[str, Any]:
-    value, rival_value = median(seconds[ours]), median(seconds[rival])
-    direction = f", {ours}" if ours in ("forward", "backward") else ""
-    figure = f"{what}{direction} ({spread(seconds[ours])}; rival {spread(seconds[rival])})"
-    return row(case, figure, value, "s", rival_name, rival_value, rival_value / value, goal)
+    pairs = [Pair(name, name, f"CSR {name}", CSR) for name in ("X @ W", "X.T @ dY")]
+    return compare(case, contestants, pairs, repeats)
 
 
 def _csr_product(adj: Adjacency, x: Tensor) -> Callable[[], object]:

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.engine.rows import row
-from benchmarks.kernels.pinned import interleaved, median, run_each, spread
+from benchmarks.kernels.pinned import Pair, by_threads, compare, interleaved, median, pair_rows, spread
 
-__all__ = ["measure", "tall"]
+__all__ = ["tall"]
 
 ROWS = 40_000
 SHAPES = ((64, 256), (256, 256), (256, 16))
@@ -23,12 +23,16 @@ GRAPHS = (f"sbm:{ROWS},16,50",)
 MODELS = ("gcn", "graphsage")
 
 
-def tall(repeats: int = 7, threads: tuple[int, ...] | None = None) -> list[dict[str, Any]]:
+@by_threads()
+def tall(
+    repeats: int = 7, rows: int = ROWS, graphs: tuple[str, ...] = GRAPHS, models: tuple[str, ...] = MODELS
+) -> list[dict[str, Any]]:
     """Measure products and epochs on one and two threads.
 
     Args:
         repeats: interleaved repeats of each contestant.
-        threads: numbers of threads; by default one and, where there are two cores, two.
+        rows: of the products.
+        graphs, models: of the epochs.
 
     Returns:
         Rows as :func:`benchmarks.registry.measure` describes them.
@@ -36,20 +40,11 @@ def tall(repeats: int = 7, threads: tuple[int, ...] | None = None) -> list[dict[
     Raises:
         ValueError: if there is nothing to repeat.
     """
-    if repeats < 1:
-        raise ValueError(f"repeats must be at least 1, got {repeats}")
-    return run_each(f"{__name__}:measure", threads=threads, repeats=repeats)
-
-
-def measure(
-    repeats: int, rows: int = ROWS, graphs: tuple[str, ...] = GRAPHS, models: tuple[str, ...] = MODELS
-) -> list[dict[str, Any]]:
-    """Return the rows of this process's threads."""
     from gnnqlab.train.memory import keep_pages
 
     keep_pages()
     found = [line for inner, columns in SHAPES for line in _products(repeats, rows, inner, columns)]
-    return found + [_epoch(repeats, graph, model) for graph in graphs for model in models]
+    return found + [line for graph in graphs for model in models for line in _epoch(repeats, graph, model)]
 
 
 def _products(repeats: int, rows: int, inner: int, columns: int) -> list[dict[str, Any]]:
@@ -71,20 +66,15 @@ def _products(repeats: int, rows: int, inner: int, columns: int) -> list[dict[st
     )
     case = f"{rows} x {inner} by {inner} x {columns}, {torch.get_num_threads()} thread(s)"
     rate = 2e-9 * rows * inner * columns
-    lines = []
-    for name in ("b + X W", "dY W.T"):
-        ours, theirs = seconds[name], seconds[f"framework's {name}"]
-        figure = f"{name} ({spread(ours)}; rival {spread(theirs)})"
-        values = rate / median(ours), rate / median(theirs)
-        lines.append(row(case, figure, values[0], "GFLOP/s", "the framework's", values[1], values[0] / values[1]))
+    pairs = [Pair(name, name, f"framework's {name}", "the framework's") for name in ("b + X W", "dY W.T")]
     known = seconds["X.T dY"]
-    lines.append(
-        row(case, f"X.T dY, the framework's ({spread(known)})", rate / median(known), "GFLOP/s", "", None, None)
+    unrivalled = row(
+        case, "X.T dY, the framework's", rate / median(known), "GFLOP/s", "", None, None, detail=f" ({spread(known)})"
     )
-    return lines
+    return [*pair_rows(case, seconds, pairs, amount=rate, unit="GFLOP/s"), unrivalled]
 
 
-def _epoch(repeats: int, graph: str, model: str) -> dict[str, Any]:
+def _epoch(repeats: int, graph: str, model: str) -> list[dict[str, Any]]:
     import torch
 
     from gnnqlab.graph import load
@@ -102,8 +92,6 @@ def _epoch(repeats: int, graph: str, model: str) -> dict[str, Any]:
 
         return train
 
-    seconds = interleaved({"own": with_products(True), "theirs": with_products(False)}, repeats)
-    ours, theirs = median(seconds["own"]), median(seconds["theirs"])
     case = f"{graph}, {model} {shape.layers} x {shape.hidden}, one worker, {torch.get_num_threads()} thread(s)"
-    figure = f"epoch ({spread(seconds['own'])}; rival {spread(seconds['theirs'])})"
-    return row(case, figure, ours, "s", "the framework's products", theirs, theirs / ours)
+    contestants = {"own": with_products(True), "theirs": with_products(False)}
+    return compare(case, contestants, [Pair("epoch", "own", "theirs", "the framework's products")], repeats)

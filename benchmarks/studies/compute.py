@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.engine.graphs import find_graph
 from benchmarks.engine.paired import counted, paired
 from benchmarks.engine.rows import row
-from benchmarks.kernels.pinned import interleaved, median, run_each, spread
+from benchmarks.kernels.pinned import Pair, by_threads, compare
 from benchmarks.studies.accuracy import BESIDE, POINTS
 from benchmarks.studies.accuracy import MODELS as DEPTHS
 
@@ -69,7 +69,7 @@ def compute(
         raise ValueError(f"repeats and epochs must be at least 1, seeds 0, got {repeats}, {epochs} and {seeds}")
     source = find_graph(graph or GRAPH) or graph or "digits"
     loaded = load(source)
-    rows = run_each(__name__ + ":measure_products", threads=None, repeats=repeats)
+    rows = measure_products(repeats=repeats)
     for model in models:
         chosen = range(first_seed, first_seed + seeds)
         rows += _of_model(loaded, f"{Path(source).stem}, {model}", model, repeats, epochs, chosen)
@@ -90,6 +90,7 @@ def instructions() -> str:
     return "bfloat16 " + next((f"by {name}" for flag, name in _FLAGS.items() if flag in words), "widened")
 
 
+@by_threads()
 def measure_products(repeats: int) -> list[dict[str, Any]]:
     """Dense products, with the threads of this process."""
     import torch
@@ -101,27 +102,20 @@ def measure_products(repeats: int) -> list[dict[str, Any]]:
     weight = torch.randn(COLUMNS, COLUMNS, generator=generator)
     x16, gradient16, weight16 = x.bfloat16(), gradient.bfloat16(), weight.bfloat16()
     y, dw = torch.empty(ROWS, COLUMNS), torch.empty(COLUMNS, COLUMNS)
-    seconds = interleaved(
-        {
-            "X W": lambda: bfloat16_mm(x16, weight16, out=y),
-            "X.T dY": lambda: bfloat16_mm(x16.t(), gradient16, out=dw),
-            "dY W.T": lambda: bfloat16_mm(gradient16, weight16.t(), out=y),
-            "X rounded": lambda: x.bfloat16(),
-            "float32 X W": lambda: torch.mm(x, weight, out=y),
-            "float32 X.T dY": lambda: torch.mm(x.t(), gradient, out=dw),
-            "float32 dY W.T": lambda: torch.mm(gradient, weight.t(), out=y),
-            "float32 X rounded": lambda: y.copy_(x),
-        },
-        repeats,
-    )
+    contestants: dict[str, Callable[[], object]] = {
+        "X W": lambda: bfloat16_mm(x16, weight16, out=y),
+        "X.T dY": lambda: bfloat16_mm(x16.t(), gradient16, out=dw),
+        "dY W.T": lambda: bfloat16_mm(gradient16, weight16.t(), out=y),
+        "X rounded": lambda: x.bfloat16(),
+        "float32 X W": lambda: torch.mm(x, weight, out=y),
+        "float32 X.T dY": lambda: torch.mm(x.t(), gradient, out=dw),
+        "float32 dY W.T": lambda: torch.mm(gradient, weight.t(), out=y),
+        "float32 X rounded": lambda: y.copy_(x),
+    }
     case = f"{ROWS} x {COLUMNS} by {COLUMNS} x {COLUMNS}, {torch.get_num_threads()} thread(s), {instructions()}"
-    rows = []
-    for name in ("X W", "X.T dY", "dY W.T", "X rounded"):
-        ours, theirs = seconds[name], seconds[f"float32 {name}"]
-        rival = "float32" if name != "X rounded" else "float32, copied"
-        figure = f"{name} in bfloat16 ({spread(ours)}; rival {spread(theirs)})"
-        rows.append(row(case, figure, median(ours), "s", rival, median(theirs), median(theirs) / median(ours)))
-    return rows
+    pairs = [Pair(f"{name} in bfloat16", name, f"float32 {name}", "float32") for name in ("X W", "X.T dY", "dY W.T")]
+    pairs.append(Pair("X rounded in bfloat16", "X rounded", "float32 X rounded", "float32, copied"))
+    return compare(case, contestants, pairs, repeats)
 
 
 def _of_model(graph: Graph, case: str, model: str, repeats: int, epochs: int, seeds: range) -> list[dict[str, Any]]:
@@ -130,13 +124,11 @@ def _of_model(graph: Graph, case: str, model: str, repeats: int, epochs: int, se
     wide = {name: _trainer(graph, model, name, 0, WIDE) for name in ("bfloat16", "float32")}
     kept = {name: _kept_bytes(trainer) for name, trainer in wide.items()}
     number = itertools.count(1).__next__
-    seconds = interleaved({name: _epochs(trainer, number) for name, trainer in wide.items()}, repeats)
-    ours, theirs = seconds["bfloat16"], seconds["float32"]
+    epochs_of = {name: _epochs(trainer, number) for name, trainer in wide.items()}
     shape = f"{case} {DEPTHS[model]['layers']} x {WIDE['hidden']}, {torch.get_num_threads()} thread(s), "
     shape += instructions()
-    figure = f"epoch ({spread(ours)}; rival {spread(theirs)})"
     rows = [
-        row(shape, figure, median(ours), "s", "float32", median(theirs), median(theirs) / median(ours)),
+        *compare(shape, epochs_of, [Pair("epoch", "bfloat16", "float32")], repeats),
         row(
             shape, "kept for the backward pass", kept["bfloat16"], "B", "float32", kept["float32"],
             kept["float32"] / kept["bfloat16"],

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import find_graph
-from benchmarks.engine.rows import row
-from benchmarks.kernels.pinned import interleaved, median, run_each, spread
+from benchmarks.kernels.pinned import Pair, by_threads, compare
 from benchmarks.kernels.rounding import measure_rounding
 from benchmarks.studies.tango import CODES, EPOCHS, GRAPH, MODELS, SHAPE, make_dgl, make_trainer, tango
 
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["int8", "measure_dense", "measure_edges", "measure_rounding"]
 
-Contests = dict[str, tuple[str, str, str, float | None]]
-"""Name of ours -> figure, name of the rival, its name in words, goal."""
 ROWS, WIDTHS = 34_493, (256, 512)
 GEMM_GOALS = {256: 2.2, 512: 2.5}
 EDGES_GRAPH, COLUMNS, HEADS = (100_000, 2_000_000), 64, 4
@@ -71,11 +68,7 @@ def int8(
         raise ValueError(f"models must be among {sorted(SHAPE)}, got {unknown or 'none'}; leave --models out for all")
     if repeats < 1 or epochs < 1 or seeds < 0:
         raise ValueError(f"repeats and epochs must be at least 1, seeds 0, got {repeats}, {epochs} and {seeds}")
-    rows = [
-        each
-        for part in ("measure_rounding", "measure_dense", "measure_edges")
-        for each in run_each(f"{__name__}:{part}", threads=None, repeats=repeats)
-    ]
+    rows = [each for measure in (measure_rounding, measure_dense, measure_edges) for each in measure(repeats=repeats)]
     source = find_graph(graph or GRAPH) or graph or "digits"
     loaded = load(source)
     for model in models:
@@ -86,11 +79,13 @@ def int8(
     return rows + tango(graph=source, models=models, **where)
 
 
+@by_threads()
 def measure_dense(repeats: int) -> list[dict[str, Any]]:
     """Dense products forward and backward, and what keeping codes saves, with the threads of this process."""
     return [each for width in WIDTHS for each in _dense_rows(width, repeats)]
 
 
+@by_threads()
 def measure_edges(repeats: int) -> list[dict[str, Any]]:
     """Products along edges, with the threads of this process."""
     import torch
@@ -134,36 +129,35 @@ def measure_edges(repeats: int) -> list[dict[str, Any]]:
         "add": lambda: int8_sddmm_add(adj, *(quantize(narrow),) * 2),
         "dot": lambda: int8_sddmm_dot(adj, *(quantize(x),) * 2, heads=HEADS),
     }
-    pairs = f"SPMM of packed int4 rows, {_megabytes(packed.codes)}"
+    of_pairs = f"SPMM of packed int4 rows, {_megabytes(packed.codes)}"
     of_int8, of_floats = (f"{name} rows, {_megabytes(rows)}" for name, rows in (("int8", few.codes), ("float32", x)))
-    figures: Contests = {
-        "sum, packed": (f"{pairs}, codes kept", "sum, codes kept", of_int8, None),
-        "sum, packed beside float32": (f"{pairs}, codes kept", "float32 sum", of_floats, None),
-        "sum, packed for it": (f"{pairs}, packed for this sum", "sum, codes kept", of_int8, None),
-        "sum, codes kept": (f"SPMM of {of_int8}, codes kept", "float32 sum", of_floats, None),
-        "sum": ("SPMM of int8 rows", "CSR sum", "torch.sparse CSR", 2.0),
-        "incidence": ("SPMM incidence", "CSR incidence", "torch.sparse CSR", 2.0),
-        "incidence beside codes": ("SPMM incidence", "incidence, codes written", "quantized, then summed", None),
-        "incidence beside its bound": ("SPMM incidence", "incidence, float32", "float32, one reading", None),
-        "incidence, codes kept": ("SPMM incidence, codes kept", "CSR incidence", "torch.sparse CSR", 2.0),
-        "heads together": ("SPMM multi-head, one pass, codes kept", "heads apart", "a pass for each head", None),
-    }
+    pairs = [
+        Pair(f"{of_pairs}, codes kept", "sum, packed", "sum, codes kept", of_int8),
+        Pair(f"{of_pairs}, codes kept", "sum, packed", "float32 sum", of_floats),
+        Pair(f"{of_pairs}, packed for this sum", "sum, packed for it", "sum, codes kept", of_int8),
+        Pair(f"SPMM of {of_int8}, codes kept", "sum, codes kept", "float32 sum", of_floats),
+        Pair("SPMM of int8 rows", "sum", "CSR sum", "torch.sparse CSR", 2.0),
+        Pair("SPMM incidence", "incidence", "CSR incidence", "torch.sparse CSR", 2.0),
+        Pair("SPMM incidence", "incidence", "incidence, codes written", "quantized, then summed"),
+        Pair("SPMM incidence", "incidence", "incidence, float32", "float32, one reading"),
+        Pair("SPMM incidence, codes kept", "incidence, codes kept", "CSR incidence", "torch.sparse CSR", 2.0),
+        Pair("SPMM multi-head, one pass, codes kept", "heads together", "heads apart", "a pass for each head"),
+    ]
     try:
         contestants |= _of_dgl(adj, x, narrow, edge_rows, weights)
     except ImportError as error:
         print(f"bench int8: DGL does not import ({error}), so its rows are left out", flush=True)
     else:
-        figures |= {
-            "sum beside DGL": ("SPMM of int8 rows", "DGL sum", "DGL copy_u/sum, no weights", 2.0),
-            "incidence beside DGL": ("SPMM incidence", "DGL incidence", "DGL copy_e/sum", 2.0),
-            "heads": ("SPMM multi-head", "DGL heads", "DGL u_mul_e/sum", 2.0),
-            "add": ("SDDMM add", "DGL add", "DGL u_add_v", 1.9),
-            "dot": ("SDDMM dot", "DGL dot", "DGL u_dot_v", 1.6),
-        }
-    seconds = interleaved(contestants, repeats)
+        pairs += [
+            Pair("SPMM of int8 rows", "sum", "DGL sum", "DGL copy_u/sum, no weights", 2.0),
+            Pair("SPMM incidence", "incidence", "DGL incidence", "DGL copy_e/sum", 2.0),
+            Pair("SPMM multi-head", "heads", "DGL heads", "DGL u_mul_e/sum", 2.0),
+            Pair("SDDMM add", "add", "DGL add", "DGL u_add_v", 1.9),
+            Pair("SDDMM dot", "dot", "DGL dot", "DGL u_dot_v", 1.6),
+        ]
     case = f"power law, {adj.num_rows} nodes, {adj.num_edges} edges, {HEADS} heads x {COLUMNS} "
     case += f"(incidence and add: {COLUMNS} columns), {torch.get_num_threads()} thread(s)"
-    return _rows(case, figures, seconds)
+    return compare(case, contestants, pairs, repeats)
 
 
 def _dense_rows(width: int, repeats: int) -> list[dict[str, Any]]:
@@ -184,7 +178,7 @@ def _dense_rows(width: int, repeats: int) -> list[dict[str, Any]]:
         "float32 X.T dY": lambda: torch.mm(x.t(), gradient, out=dw),
         "bfloat16 X W": lambda: bfloat16_mm(x.bfloat16(), weight.bfloat16(), out=y),
     }
-    figures: Contests = {}
+    pairs = []
     for scale in ("row", "tensor"):
         products = Int8Products(scale=scale).build()
         of_x, of_w = products.operand(x), products.weight(weight)
@@ -196,22 +190,12 @@ def _dense_rows(width: int, repeats: int) -> list[dict[str, Any]]:
             contestants[ours] = _product(products, made[name], transposed, out)
             contestants[again] = _product(products, kept[name], transposed, out)
             goal = GEMM_GOALS[width] if name == "X W" else None
-            figures[ours] = (ours, f"float32 {name}", "torch float32", goal)
+            pairs.append(Pair(ours, ours, f"float32 {name}", "torch float32", goal))
             if name == "X W":
-                figures[f"{ours} beside bfloat16"] = (ours, "bfloat16 X W", "bfloat16, float32 sums", None)
-            figures[again] = (again, ours, "quantized again", 1.6 if name == "X W" else None)
-    seconds = interleaved(contestants, repeats)
+                pairs.append(Pair(ours, ours, "bfloat16 X W", "bfloat16, float32 sums"))
+            pairs.append(Pair(again, again, ours, "quantized again", 1.6 if name == "X W" else None))
     case = f"{ROWS} x {width} by {width} x {width}, {torch.get_num_threads()} thread(s), {int8_instructions()}, "
-    return _rows(case + instructions(), figures, seconds)
-
-
-def _rows(case: str, figures: Contests, seconds: dict[str, list[float]]) -> list[dict[str, Any]]:
-    rows = []
-    for name, (figure, rival, words, goal) in figures.items():
-        ours, theirs = seconds[name.split(" beside ")[0]], seconds[rival]
-        told = f"{figure} ({spread(ours)}; rival {spread(theirs)})"
-        rows.append(row(case, told, median(ours), "s", words, median(theirs), median(theirs) / median(ours), goal))
-    return rows
+    return compare(case + instructions(), contestants, pairs, repeats)
 
 
 def _product(products: Any, factors: tuple[Any, Any], transposed: str, out: Any) -> Callable[[], object]:
@@ -276,14 +260,15 @@ def _epoch_rows(graph: Graph, case: str, model: str, repeats: int) -> list[dict[
         contestants["DGL"] = _epochs(make_dgl(graph, model, 0), number)
     except ImportError as error:
         print(f"bench int8: DGL does not import ({error}), so its rows are left out", flush=True)
-    seconds = interleaved(contestants, repeats)
     shape = f"{case} {SHAPE[model]['layers']} x 256, dense features, {torch.get_num_threads()} thread(s), "
-    figures: Contests = {}
     goals = {"float32": 1.1, "DGL": {"gcn": 1.5, "gat": 2.0}[model]}
-    for name in CODES:
-        for rival in goals.keys() & contestants.keys():
-            figures[f"{name} beside {rival}"] = (f"epoch, {name}", rival, f"{rival} epoch", goals[rival])
-    return _rows(shape + int8_instructions(), figures, seconds)
+    pairs = [
+        Pair(f"epoch, {name}", name, rival, f"{rival} epoch", goal)
+        for name in CODES
+        for rival, goal in goals.items()
+        if rival in contestants
+    ]
+    return compare(shape + int8_instructions(), contestants, pairs, repeats)
 
 
 def _epochs(trainer: Any, number: Callable[[], int]) -> Callable[[], object]:

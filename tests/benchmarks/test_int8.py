@@ -11,6 +11,7 @@ from benchmarks.registry import measure
 from benchmarks.studies import int8 as bench
 from benchmarks.studies.tango import LOGITS, ROUNDED
 from gnnqlab.kernels.dense.int8_mm import int8_instructions
+from tests.benchmarks.answers import here
 
 
 def test_products_and_trainings_are_measured(monkeypatch, tmp_path: Path) -> None:
@@ -18,9 +19,8 @@ def test_products_and_trainings_are_measured(monkeypatch, tmp_path: Path) -> Non
     monkeypatch.setattr(bench, "ROWS", 50)
     monkeypatch.setattr(rounding, "SHAPE", (50, 33))
     monkeypatch.setattr(bench, "EDGES_GRAPH", (50, 300))
-    monkeypatch.setattr(
-        bench, "run_each", lambda function, *, threads, repeats: getattr(bench, function.split(":")[1])(repeats)
-    )
+    for measured in ("measure_rounding", "measure_dense", "measure_edges"):
+        monkeypatch.setattr(bench, measured, here(getattr(bench, measured)))
     where = {"graph": "sbm:120,3,6", "models": ("gcn", "gat"), "trainings": str(tmp_path)}
     found = measure("int8", repeats=1, epochs=2, seeds=2, **where)["rows"]
     assert all(each["value"] > 0 and each["ratio"] > 0 for each in found if "accuracy" not in each["figure"])

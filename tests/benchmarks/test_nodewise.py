@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from benchmarks.kernels.nodewise import ACTIVATIONS, JUMPS, MODELS, measure, nodewise
-from benchmarks.registry import BENCHES
+from benchmarks.kernels.nodewise import ACTIVATIONS, JUMPS, MODELS, nodewise
+from benchmarks.registry import measure
+from tests.benchmarks.answers import here
 
 
 def test_passes_and_epochs_are_measured() -> None:
-    assert BENCHES["nodewise"] == "benchmarks.kernels.nodewise"
-    rows = measure(1, graph="sbm:200,3,6", rows=300, columns=16)
+    rows = here(nodewise)(1, graph="sbm:200,3,6", rows=300, columns=16)
     rivals = [row["rival"] for row in rows]
     assert rivals.count("one step after another") == 2 + len(ACTIVATIONS) + 2 * len(JUMPS) + len(MODELS) - 1
     assert rivals.count("memcpy of the rows") == 2 and rivals.count("memcpy of the layers") == 2 * len(JUMPS)
@@ -24,6 +24,6 @@ def test_passes_and_epochs_are_measured() -> None:
     (share,) = [row for row in rows if row["unit"] == "%"]
     assert share["rival_value"] == 15.0 and share["reached"] == (share["value"] <= 15.0)
     with pytest.raises(ValueError, match="repeats must be at least 1, got 0"):
-        nodewise(repeats=0)
+        measure("nodewise", repeats=0)
     with pytest.raises(ValueError, match=r"models must be some of .*'jknet'\), got \['gat'\]"):
-        nodewise(models=("gcn", "gat"))
+        measure("nodewise", models=("gcn", "gat"))

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from benchmarks.kernels import sddmm, spmm
-
-FIELDS = {"case", "figure", "value", "unit", "rival", "rival_value", "ratio", "goal", "reached"}
+from tests.benchmarks.answers import FIELDS, here
 
 
 def test_graph_falls_by_a_power_law() -> None:
@@ -28,7 +27,7 @@ def test_sums_beside_their_rivals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spmm, "SMALL", (200, 3000))
     monkeypatch.setattr(spmm, "NARROW_GOALS", {small: {"bfloat16": 1.25, "int8": 1.6}, (200, 3000): {"int8": 3.0}})
     monkeypatch.setattr(spmm, "FEATURES", (50, 40, 200))
-    rows = spmm.measure_threads(repeats=1)
+    rows = here(spmm.spmm)(repeats=1)
     assert all(set(row) == FIELDS and row["value"] > 0 for row in rows)
     assert all((row["reached"] is None) == (row["goal"] is None) for row in rows)
     assert {"torch.sparse CSR", "own float32"} <= {row["rival"] for row in rows}
@@ -37,7 +36,7 @@ def test_sums_beside_their_rivals(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_attention_beside_its_rival(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sddmm, "GRAPH", (300, 3000))
-    rows = sddmm.measure_threads(repeats=1)
+    rows = here(sddmm.sddmm)(repeats=1)
     assert len(rows) == 3 and all(set(row) == FIELDS and row["value"] > 0 for row in rows)
 
 

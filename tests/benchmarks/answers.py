@@ -1,0 +1,16 @@
+"""What all measurements answer with, and how a test calls one in its own process."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+FIELDS = {
+    "case", "contestant", "figure", "metric", "value", "unit", "rival", "rival_value", "ratio", "goal", "reached",
+}  # fmt: skip
+"""Columns of every row."""
+
+
+def here(measure: Callable) -> Callable:
+    """Return a measurement that runs with the threads of the caller's process, not in one for each number of them."""
+    return inspect.unwrap(measure)
