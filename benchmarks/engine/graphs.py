@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["find_graph", "find_graphs"]
+__all__ = ["find_graph", "find_graphs", "graph_or_digits"]
 
 
 def find_graph(name: str) -> str | None:
@@ -40,3 +40,13 @@ def find_graphs(named: str | None, usual: Sequence[str], *, between: str) -> lis
     if named is not None:
         return [find_graph(name) or name for name in named.split(between)]
     return [path for name in usual if (path := find_graph(name)) is not None] or ["digits"]
+
+
+def graph_or_digits(named: str | None, usual: str) -> str:
+    """Return the path of the graph that was named, or of the usual one; ``digits`` where the latter is not here.
+
+    Example:
+        >>> graph_or_digits("sbm:60,3,6", "cora"), graph_or_digits(None, "no-such-graph")
+        ('sbm:60,3,6', 'digits')
+    """
+    return find_graph(named or usual) or named or "digits"

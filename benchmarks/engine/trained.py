@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from benchmarks.engine.paired import counted
 from gnnqlab.study import Case, Cell, RunResult, Study
 
-__all__ = ["Results", "mean_of", "scores_of", "train_each", "train_here", "train_mini_batches"]
+__all__ = ["Results", "mean_of", "scores_of", "study_rows", "train_each", "train_here", "train_mini_batches"]
 
 Results = dict[Case, dict[str, list[RunResult]]]
 """Results by case and line, the same seeds in the same order."""
@@ -31,6 +32,31 @@ def train_each(systems: Any, *, seeds: int, first_seed: int = 0, **grid: Any) ->
     if seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
     return Study(systems=systems, seeds=range(first_seed, first_seed + seeds), **grid).run().results()
+
+
+def study_rows(
+    table: Callable[[str, Mapping[str, Sequence[RunResult]]], list[dict[str, Any]]],
+    systems: Any,
+    *,
+    case: str,
+    seeds: int,
+    first_seed: int = 0,
+    **grid: Any,
+) -> list[dict[str, Any]]:
+    """Train a grid and return the rows of every case, with the columns ``graph, model, workers, link`` behind.
+
+    Args:
+        table: rows of a case, from its name and the results by contestant, the same seeds in the same order.
+        systems, seeds, first_seed, **grid: as for `train_each`.
+        case: format of the first column, with the names of the grid's settings and of a case's columns; ``{seeds}`` is
+            the number of seeds in words.
+    """
+    rows = []
+    for one, trained in train_each(systems, seeds=seeds, first_seed=first_seed, **grid).items():
+        columns = one._asdict()
+        name = case.format(**{**grid, **columns, "seeds": counted(seeds, first_seed)})
+        rows += [{**each, **columns} for each in table(name, trained)]
+    return rows
 
 
 def mean_of(trainings: Sequence[RunResult], value: str) -> float:

@@ -46,7 +46,8 @@ CASES = {"float32": (32, "float32")} | {
     for parameters in ("float32", "bfloat16")
 }
 """Name -> bit-width and type of Z and S."""
-BARE = {f"{name}, no header": CASES[name] for name in ("float32", "2 bit, float32 parameters")}
+BARE_OF = {f"{name}, no header": name for name in ("float32", "2 bit, float32 parameters")}
+BARE = {name: CASES[of] for name, of in BARE_OF.items()}
 """The same without the header that goes ahead of a message, and without its checksum."""
 TRANSPORTS = ("direct", "ring", "all-to-all")
 TIME_GOALS = {name: 11.0 for name in CASES if name.startswith("2 bit")}
@@ -91,21 +92,29 @@ def _rows(place: str, results: dict[str, Any], num_rows: int, goodput: float | N
         for name in CASES:
             whole, wire = measured[name]["whole"], measured[name]["wire"]
             codec = ", ".join(f"{part} {median(measured[name][part]) * 1e3:.3g}" for part in ("encode", "decode"))
-            figure = f"{name} ({spread(whole)}; {codec} ms; rival {spread(plain)})"
-            goal = None if goodput is None else TIME_GOALS.get(name)
-            value, rival = median(whole), median(plain)
             if name != "float32":
-                lines.append(row(case, figure, value, "s", f"float32, {best}", rival, rival / value, goal))
+                detail = f" ({spread(whole)}; {codec} ms; rival {spread(plain)})"
+                goal = None if goodput is None else TIME_GOALS.get(name)
+                lines.append(_beside(case, name, whole, f"float32, {best}", median(plain), goal, detail))
             if goodput is not None:
-                value, rival = median(wire), results["bytes"][name] / goodput
-                figure = f"wire time of {name} ({spread(wire)})"
-                lines.append(row(case, figure, value, "s", "bytes over goodput", rival, rival / value, WIRE_GOAL))
-        for name in BARE:
-            whole, bare = measured[name.removesuffix(", no header")]["whole"], measured[name]["whole"]
-            figure = f"{name.removesuffix(', no header')} with header ({spread(whole)}; rival {spread(bare)})"
-            value, rival = median(whole), median(bare)
-            lines.append(row(case, figure, value, "s", "without header", rival, rival / value))
+                least, detail = results["bytes"][name] / goodput, f" ({spread(wire)})"
+                lines.append(
+                    _beside(case, f"wire time of {name}", wire, "bytes over goodput", least, WIRE_GOAL, detail)
+                )
+        for name, plain_name in BARE_OF.items():
+            whole, bare = measured[plain_name]["whole"], measured[name]["whole"]
+            detail = f" ({spread(whole)}; rival {spread(bare)})"
+            lines.append(
+                _beside(case, f"{plain_name} with header", whole, "without header", median(bare), None, detail)
+            )
     return lines
+
+
+def _beside(
+    case: str, metric: str, ours: list[float], rival: str, rival_s: float, goal: float | None, detail: str
+) -> dict[str, Any]:
+    """Return the row of the median of seconds beside those of a rival."""
+    return row(case, metric, median(ours), "s", rival, rival_s, rival_s / median(ours), goal, detail=detail)
 
 
 def _two_workers(

@@ -20,15 +20,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import find_graph
-from benchmarks.engine.paired import LEAST_POINTS, counted, paired, score_row
+from benchmarks.engine.paired import LEAST_POINTS, paired, score_row
 from benchmarks.engine.rows import row
-from benchmarks.engine.trained import mean_of, scores_of, train_each
+from benchmarks.engine.trained import mean_of, scores_of, study_rows
 
 if TYPE_CHECKING:
     from gnnqlab.study import RunResult
     from gnnqlab.systems.system import System
 
-__all__ = ["CONTESTANTS", "MODELS", "accuracy", "table"]
+__all__ = ["CASE", "CONTESTANTS", "MODELS", "accuracy", "table"]
+
+CASE = "{graph}, {model} {layers} x {hidden}, {epochs} epochs, {workers} workers, {seeds}"
+"""First column; studies of one kind of training share it."""
 
 MODELS: Mapping[str, Mapping[str, Any]] = {
     "gcn": {"layers": 3, "dropout": 0.3},
@@ -169,9 +172,10 @@ def accuracy(
         )
     rows = []
     for source, settings, names in cases:
-        shape = f"{settings['layers']} x {settings['hidden']}, {settings['epochs']} epochs"
-        found = train_each(
+        rows += study_rows(
+            table,
             {name: CONTESTANTS[name]() for name in names},
+            case=CASE,
             graphs=[source],
             models=[settings.pop("model")],
             workers=workers,
@@ -180,9 +184,6 @@ def accuracy(
             folder=trainings,
             **settings,
         )
-        for case, trained in found.items():
-            label = f"{case.graph}, {case.model} {shape}, {case.workers} workers, {counted(seeds, first_seed)}"
-            rows += table(label, trained)
     return rows
 
 
@@ -200,10 +201,10 @@ def table(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str,
             rows.append(_compared(case, name, "vanilla", found, within=POINTS if name == "sylvie" else None))
             if name.startswith(("sylvie", "adaptive-bits")):
                 bits = mean_of(found[name], "bits")
-                rows.append(row(case, f"{name}: mean width of what travels", bits, "bits", "", None, None))
+                rows.append(row(case, "mean width of what travels", bits, "bits", "", None, None, contestant=name))
             if name.startswith("sylvie") or name.endswith("-adaptive-pipeline"):
-                stale = mean_of(found[name], "stale")
-                rows.append(row(case, f"{name}: epochs on rows of the epoch before", 100 * stale, "%", "", None, None))
+                stale, metric = 100 * mean_of(found[name], "stale"), "epochs on rows of the epoch before"
+                rows.append(row(case, metric, stale, "%", "", None, None, contestant=name))
     return rows + [
         _compared(case, ours, rival, found, order=(ours, rival) in ORDER)
         for ours, rival in (*ORDER, *UNASKED)

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.engine.graphs import find_graph
-from benchmarks.engine.paired import counted, paired
+from benchmarks.engine.graphs import graph_or_digits
+from benchmarks.engine.paired import paired
 from benchmarks.engine.rows import row
-from benchmarks.engine.trained import mean_of, train_each
+from benchmarks.engine.trained import mean_of, study_rows
 from benchmarks.studies.systems import table
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ GRAPHS = ("cora", "amazon_computers")
 """By default; ``digits`` takes the place of one that is not here."""
 SETTINGS: Mapping[str, Any] = {"layers": 2, "hidden": 64, "dropout": 0.0, "evaluate_every": 4, "timeline_every": 0}
 EPOCHS = 120
+SETTLED = "settled epoch"
 LINES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "vanilla": ("vanilla", {}),
     "cagnet": ("cagnet", {}),
@@ -99,11 +100,12 @@ def broadcasts(
         ValueError: if there is no seed, or no line of such a name.
     """
     over: dict[str, Any] = {"hosts": hosts, "link": link} if hosts > 1 else {}
-    found = train_each(
+    place = "{workers} workers, " + ("{hosts} hosts over {link}" if over else "loopback")
+    return study_rows(
+        lambda case, found: table(case, found, {}) + avoided(case, found),
         lines(systems),
-        graphs=[find_graph(graph) or graph]
-        if graph
-        else list(dict.fromkeys(find_graph(name) or "digits" for name in GRAPHS)),
+        case=f"{{graph}}, {{model}} {{layers}} x {{hidden}}, {place}, {{epochs}} epochs, {{seeds}}",
+        graphs=list(dict.fromkeys(graph_or_digits(graph, name) for name in GRAPHS)),
         workers=workers,
         seeds=seeds,
         first_seed=first_seed,
@@ -112,14 +114,6 @@ def broadcasts(
         **SETTINGS,
         **over,
     )
-    rows = []
-    for case, trained in found.items():
-        place = f"{hosts} hosts over {link}" if over else "loopback"
-        label = (
-            f"{case.graph}, gcn 2 x 64, {case.workers} workers, {place}, {epochs} epochs, {counted(seeds, first_seed)}"
-        )
-        rows += table(label, trained, {}) + avoided(label, trained)
-    return rows
 
 
 def avoided(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
@@ -134,9 +128,8 @@ def avoided(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[st
     rows, plain = [], found["cagnet"]
     for name, trainings in found.items():
         epoch_s, plain_s = (sum(one.settled_s() for one in each) / len(each) for each in (trainings, plain))
-        rows.append(
-            row(case, f"{name}: settled epoch", 1e3 * epoch_s, "ms", "cagnet", 1e3 * plain_s, plain_s / epoch_s)
-        )
+        beside = ("cagnet", 1e3 * plain_s, plain_s / epoch_s)
+        rows.append(row(case, SETTLED, 1e3 * epoch_s, "ms", *beside, contestant=name))
         kept = 100 * mean_of(trainings, "skipped")
         if not kept:
             continue
@@ -145,12 +138,10 @@ def avoided(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[st
         what = "broadcasts avoided" if name.startswith("sancus") else "rows kept home"
         goal = 1.0 if name == "sancus, variation" else None
         ratio = 0.0 if worse else kept / AVOIDED
+        more = {"points": difference.points, "half_interval": difference.half}
+        detail = f", test score {difference}"
         rows.append(
-            {
-                **row(case, f"{name}: {what}, test score {difference}", kept, "%", "at least", AVOIDED, ratio, goal),
-                "points": difference.points,
-                "half_interval": difference.half,
-            }
+            row(case, what, kept, "%", "at least", AVOIDED, ratio, goal, contestant=name, detail=detail, **more)
         )
     return rows
 
@@ -161,11 +152,11 @@ def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
 
     found: dict[tuple[str, str], dict[str, str]] = {}
     for each in rows:
-        line, _, figure = each["figure"].partition(": ")
-        cells = found.setdefault((each["case"], line), {"case": each["case"], "system": line, "kept home": ""})
-        if figure.startswith("settled"):
-            cells["settled epoch"] = f"{each['value']:.1f} ms, {each['ratio']:.2f}x"
-        elif figure:
+        case, name = each["case"], each["contestant"]
+        cells = found.setdefault((case, name), {"case": case, "system": name, "kept home": ""})
+        if each["metric"] == SETTLED:
+            cells[SETTLED] = f"{each['value']:.1f} ms, {each['ratio']:.2f}x"
+        elif each["metric"]:
             cells["kept home"] = f"{each['value']:.1f} %"
         else:
             seconds, reached = each["to_target_s"], f"{each['reached_by']} of {each['seeds']}"

@@ -9,15 +9,17 @@ are among the lines where an exchange that takes them is registered.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.engine.graphs import find_graph
-from benchmarks.engine.paired import counted, paired
+from benchmarks.engine.graphs import graph_or_digits
+from benchmarks.engine.paired import paired
 from benchmarks.engine.rows import row
-from benchmarks.engine.trained import mean_of, train_each
+from benchmarks.engine.trained import mean_of, study_rows
+from benchmarks.studies.accuracy import CASE
 
 if TYPE_CHECKING:
     from gnnqlab.message.channels.chosen import ChosenRows
@@ -65,7 +67,7 @@ def lines() -> dict[str, System]:
         takes = [kind for kind in takes if not getattr(kind, "sends_blocks", False)]  # there caches keep no single rows
         for codec, (part, bits) in coded.items() if takes else ():
             for name, cache in kept.items():
-                found[f"{cut} / {codec} / {name}"] = System(
+                found[_name(cut, codec, name)] = System(
                     name=name, partition=partition(), exchange=takes[0](), codec=part, bits=bits, cache=cache
                 )
     return found
@@ -104,22 +106,17 @@ def caches(
     if not chosen:
         raise ValueError(f"a line must be one of {sorted(known)}, got {list(systems or ())}")
     beside = {_plain(name) for name in chosen}
-    settings = {**SETTINGS, **({} if epochs is None else {"epochs": epochs})}
-    found = train_each(
+    rows = study_rows(
+        compared,
         {name: system for name, system in known.items() if name in beside or name in chosen},
-        graphs=[find_graph(graph) or graph]
-        if graph
-        else list(dict.fromkeys(find_graph(name) or "digits" for name in GRAPHS)),
+        case=CASE,
+        graphs=list(dict.fromkeys(graph_or_digits(graph, name) for name in GRAPHS)),
         workers=workers,
         seeds=seeds,
         first_seed=first_seed,
         folder=trainings,
-        **settings,
+        **{**SETTINGS, **({} if epochs is None else {"epochs": epochs})},
     )
-    rows = []
-    for case, trained in found.items():
-        shape = f"gcn {settings['layers']} x {settings['hidden']}, {settings['epochs']} epochs"
-        rows += compared(f"{case.graph}, {shape}, {case.workers} workers, {counted(seeds, first_seed)}", trained)
     return rows + cost_of_choosing()
 
 
@@ -137,22 +134,16 @@ def compared(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[s
             continue
         difference = paired([one.score for one in trainings], [one.score for one in plain])
         kept = 100 * mean_of(trainings, "skipped")
-        within = abs(difference.points) <= POINTS
-        asked = name.endswith("fixed") and "float32" in name
+        ratio = kept / SHARE if abs(difference.points) <= POINTS else 0.0
+        goal = 1.0 if _parts()[name][1:] == ("float32", "fixed") else None
+        more = {"points": difference.points, "half_interval": difference.half}
+        detail = f", test score {difference}"
         rows.append(
-            {
-                **row(
-                    case, f"{name}: rows kept home, test score {difference}", kept, "%", "CDFGNN", SHARE,
-                    kept / SHARE if within else 0.0, 1.0 if asked else None,
-                ),
-                "points": difference.points,
-                "half_interval": difference.half,
-            }
-        )  # fmt: skip
-        ours, theirs = mean_of(trainings, "bytes_sent"), mean_of(plain, "bytes_sent")
-        rows.append(
-            row(case, f"{name}: sent an epoch", ours / 1e6, "MB", "none", theirs / 1e6, theirs / max(ours, 1.0))
+            row(case, "rows kept home", kept, "%", "CDFGNN", SHARE, ratio, goal, contestant=name, detail=detail, **more)
         )
+        ours, theirs = mean_of(trainings, "bytes_sent"), mean_of(plain, "bytes_sent")
+        sent = ("sent an epoch", ours / 1e6, "MB", "none", theirs / 1e6, theirs / max(ours, 1.0))
+        rows.append(row(case, *sent, contestant=name))
     plain = next(iter(found.values()))
     close = {
         name: mean_of(trainings, "bytes_sent")
@@ -163,12 +154,9 @@ def compared(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[s
     if close:
         best = min(close, key=lambda name: close[name])
         first = mean_of(plain, "bytes_sent")
-        rows.append(
-            row(
-                case, f"fewest bytes within {POINTS} points: {best}", close[best] / 1e6, "MB", next(iter(found)),
-                first / 1e6, first / max(close[best], 1.0),
-            )
-        )  # fmt: skip
+        metric, beside = f"fewest bytes within {POINTS} points", first / 1e6
+        ratio = first / max(close[best], 1.0)
+        rows.append(row(case, metric, close[best] / 1e6, "MB", next(iter(found)), beside, ratio, detail=f": {best}"))
     return rows
 
 
@@ -240,6 +228,18 @@ def _buffer_bytes(channel: ChosenRows) -> float:
     return sum(route.num_rows for route in (*plan.send, *plan.receive)) / 2 * channel.columns * 4
 
 
+def _name(cut: str, codec: str, cache: str) -> str:
+    return f"{cut} / {codec} / {cache}"
+
+
+def _parts() -> dict[str, tuple[str, str, str]]:
+    """Return the cut, the codec and the cache of a line by its name."""
+    from gnnqlab.systems.parts import PARTS
+
+    return {_name(*parts): parts for parts in itertools.product(PARTS["partition"], CODECS, CACHES)}
+
+
 def _plain(name: str) -> str:
     """Return the line of the same cut and codec without a cache."""
-    return " / ".join([*name.split(" / ")[:2], "none"])
+    cut, codec, _ = _parts()[name]
+    return _name(cut, codec, "none")

@@ -24,10 +24,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.engine.graphs import find_graph
-from benchmarks.engine.paired import counted, score_row
+from benchmarks.engine.graphs import graph_or_digits
+from benchmarks.engine.paired import score_row
 from benchmarks.engine.rows import row
-from benchmarks.engine.trained import mean_of, scores_of, train_each, train_mini_batches
+from benchmarks.engine.trained import mean_of, scores_of, study_rows, train_each, train_mini_batches
 from gnnqlab.study import Cell, RunResult
 from gnnqlab.study.study import launch_cell
 
@@ -98,22 +98,20 @@ def cdfgnn(
     Raises:
         ValueError: if there is no seed, or a number of workers that two hosts cannot share.
     """
-    settings: dict[str, Any] = {**SETTINGS, **({} if epochs is None else {"epochs": epochs})}
     grid: dict[str, Any] = {
-        "graphs": [find_graph(graph or "amazon_computers") or graph or "digits"],
+        "graphs": [graph_or_digits(graph, "amazon_computers")],
         "seeds": seeds,
         "first_seed": first_seed,
         "folder": trainings,
-        **settings,
+        **SETTINGS,
     }
+    if epochs is not None:
+        grid["epochs"] = epochs
     alone = _alone(grid["graphs"][0], grid)
     over: dict[str, Any] = {"workers": workers, "hosts": HOSTS, "link": link or LINK}
-    shape = f"gcn {settings['layers']} x {settings['hidden']}, {settings['epochs']} epochs"
-    rows = []
-    for case, trained in train_each(lines(), **grid, **over).items():
-        on = f"{case.workers} workers on {HOSTS} hosts over {case.link}"
-        rows += table(f"{case.graph}, {shape}, {on}, {counted(seeds, first_seed)}", {**alone, **trained})
-    return rows
+    where = "{workers} workers on {hosts} hosts over {link}"
+    case = f"{{graph}}, {{model}} {{layers}} x {{hidden}}, {{epochs}} epochs, {where}, {{seeds}}"
+    return study_rows(lambda name, found: table(name, {**alone, **found}), lines(), case=case, **grid, **over)
 
 
 def table(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
@@ -143,7 +141,8 @@ def table(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str,
         for what, (said, unit, scale) in words.items():
             here, plain = (scale * mean_of(each, what) for each in (trainings, found["baseline"]))
             if not math.isnan(here):
-                rows.append(row(case, f"{name}: {said}", here, unit, "baseline", plain, plain / here if here else None))
+                ratio = plain / here if here else None
+                rows.append(row(case, said, here, unit, "baseline", plain, ratio, contestant=name))
     whole = scores_of(found["full batch"])
     scored = {name: scores_of(trainings) for name, trainings in found.items() if name != "full batch"}
     return rows + [score_row(case, name, scores, "full batch", whole) for name, scores in scored.items()]

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import find_graphs
-from benchmarks.engine.paired import LEAST_POINTS, counted, half_interval, paired, score_row
+from benchmarks.engine.paired import LEAST_POINTS, half_interval, paired, score_row
 from benchmarks.engine.rows import row
-from benchmarks.engine.trained import mean_of, scores_of, train_each
+from benchmarks.engine.trained import mean_of, scores_of, study_rows
+from benchmarks.studies.accuracy import CASE
 from gnnqlab.study.result import MARGIN
 
 if TYPE_CHECKING:
@@ -109,8 +110,10 @@ def codec_trainings(
     chosen, rows = lines(systems), []
     for source in find_graphs(graph, list(GRAPHS), between=","):
         settings = {**SETTINGS, "epochs": GRAPHS.get(Path(source).stem, 60) if epochs is None else epochs}
-        found = train_each(
+        rows += study_rows(
+            compared,
             chosen,
+            case=CASE,
             graphs=[source],
             models=[settings.pop("model")],
             workers=workers,
@@ -119,10 +122,6 @@ def codec_trainings(
             folder=trainings,
             **settings,
         )
-        for case, trained in found.items():
-            shape = f"{case.model} {settings['layers']} x {settings['hidden']}, {settings['epochs']} epochs"
-            label = f"{case.graph}, {shape}, {case.workers} workers, {counted(seeds, first_seed)}"
-            rows += compared(label, trained)
     return rows
 
 
@@ -141,10 +140,11 @@ def compared(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[s
         rows.append({**score_row(case, name, ours, "vanilla", theirs), "ratio": None})
         if name == "1-bit-r":
             lost = paired(ours, theirs).loss_at_most
-            figure = f"{name}: points of test score lost at most (95 %)"
-            rows.append(row(case, figure, lost, "points", "allowed", POINTS, POINTS / max(lost, LEAST_POINTS), 1.0))
+            allowed = ("allowed", POINTS, POINTS / max(lost, LEAST_POINTS), 1.0)
+            metric = "points of test score lost at most (95 %)"
+            rows.append(row(case, metric, lost, "points", *allowed, contestant=name))
         bits = mean_of(trainings, "bits")
-        rows.append(row(case, f"{name}: mean width of what travels", bits, "bits", "", None, None))
+        rows.append(row(case, "mean width of what travels", bits, "bits", "", None, None, contestant=name))
     targets = [one.best - MARGIN for one in vanilla]
     for name, rivals in RIVALS.items():
         for rival in rivals:
@@ -163,14 +163,15 @@ def _fewer(
 ) -> dict[str, Any]:
     """Return the row of one pair; the ratio is the geometric mean over seeds in which both get there."""
     both = [(mine, other) for mine, other in zip(ours, theirs, strict=True) if not math.isnan(mine + other)]
-    figure = f"{name}: bytes to Vanilla's accuracy"
+    metric = "bytes to Vanilla's accuracy"
     there = [sum(not math.isnan(each) for each in values) for values in (ours, theirs)]
+    reach = f"{there[0]} of {len(ours)} reach it, {rival} {there[1]}"
     if not both:
-        figure += f" ({there[0]} of {len(ours)} reach it, {rival} {there[1]})"
-        return row(case, figure, None, "MB", rival, None, None, goal)
+        return row(case, metric, None, "MB", rival, None, None, goal, contestant=name, detail=f" ({reach})")
     logs = [math.log(other / mine) for mine, other in both]
     middle, half = statistics.fmean(logs), half_interval(logs)
     low, high = math.exp(middle - half), math.exp(middle + half) if half < 700 else math.inf
-    figure += f" ({low:.2f} to {high:.2f} times fewer; {there[0]} of {len(ours)} reach it, {rival} {there[1]})"
+    detail = f" ({low:.2f} to {high:.2f} times fewer; {reach})"
     mine, other = (statistics.fmean(values) / 1e6 for values in zip(*both, strict=True))
-    return {**row(case, figure, mine, "MB", rival, other, math.exp(middle), goal), "low": low, "high": high}
+    more: dict[str, Any] = {"contestant": name, "detail": detail, "low": low, "high": high}
+    return row(case, metric, mine, "MB", rival, other, math.exp(middle), goal, **more)

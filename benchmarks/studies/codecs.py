@@ -140,25 +140,18 @@ def _rows(
                 if "messages" not in parts:
                     continue
                 case = f"{name}, {model}, {place.direction}, layer {place.layer}, {bits} bit"
-                figure = f"squared error of a message, {kind}, {_row_bytes(codec, bits)} B a row"
-                figure += f" ({error.bias:.3f} of the norm is bias)"
-                ratio = plain / error.squared if error.squared else None
-                found.append(row(case, figure, error.squared, "of the square", "row min-max", plain, ratio))
+                metric = f"squared error of a message, {kind}, {_row_bytes(codec, bits)} B a row"
+                found.append(_beside(case, metric, error.squared, plain, f" ({error.bias:.3f} of the norm is bias)"))
         every = {"min-max": usual, **others}
         best = {direction: _best(errors, every, bits) for direction, errors in worst.items()}
         for direction, errors in worst.items() if "means" in parts else ():
             ours, plain = errors[best[direction]], errors["min-max"]
             share = _row_bytes(every[best[direction]], bits) / _row_bytes(usual, bits)
             layers = sum(place.direction == direction for place in sent)
-            figure = f"variance of rows, the best codec of the direction ({share:.0%} of the bytes; {best[direction]})"
+            metric = "variance of rows, the best codec of the direction"
             case = f"{name}, {model}, {direction}, mean of layers, {bits} bit"
-            asked = goal if direction == "backward" else 1.0
-            found.append(
-                row(
-                    case, figure, ours / layers, "of the square", "row min-max", plain / layers, _ratio(plain, ours),
-                    asked,
-                )
-            )  # fmt: skip
+            detail, asked = f" ({share:.0%} of the bytes; {best[direction]})", goal if direction == "backward" else 1.0
+            found.append(_beside(case, metric, ours / layers, plain / layers, detail, asked))
         progress.say(f"{name}, {model}, {bits} bit")
         if "gradients" not in parts:
             continue
@@ -170,15 +163,18 @@ def _rows(
             codec_pair = ByDirection(*(every[each] for each in pair))
             noises[pair] = _noise(graph, shape, weights, bits, repeats, codec_pair)
         for kind, pair in pairs.items():
-            figure = f"variance of the gradient of all weights, {kind} ({repeats} passes; {' forward, '.join(pair)})"
-            ours, plain = noises[pair], noises["min-max", "min-max"]
-            found.append(
-                row(
-                    f"{name}, {model}, {bits} bit", figure, ours, "of the square", "row min-max", plain,
-                    _ratio(plain, ours),
-                )
-            )  # fmt: skip
+            metric = f"variance of the gradient of all weights, {kind}"
+            detail = f" ({repeats} passes; {' forward, '.join(pair)})"
+            case = f"{name}, {model}, {bits} bit"
+            found.append(_beside(case, metric, noises[pair], noises["min-max", "min-max"], detail))
     return found
+
+
+def _beside(
+    case: str, metric: str, ours: float, plain: float, detail: str, goal: float | None = None
+) -> dict[str, Any]:
+    """Return the row of an error beside that of row min-max codes."""
+    return row(case, metric, ours, "of the square", "row min-max", plain, _ratio(plain, ours), goal, detail=detail)
 
 
 def _best(errors: dict[str, float], every: dict[str, Codec], bits: int) -> str:

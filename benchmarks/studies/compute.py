@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.engine.graphs import find_graph
-from benchmarks.engine.paired import counted, paired
+from benchmarks.engine.graphs import graph_or_digits
+from benchmarks.engine.paired import paired
 from benchmarks.engine.rows import row
+from benchmarks.engine.trained import scores_of, study_rows, train_here
 from benchmarks.kernels.pinned import Pair, by_threads, compare
 from benchmarks.studies.accuracy import BESIDE, POINTS
 from benchmarks.studies.accuracy import MODELS as DEPTHS
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from gnnqlab.graph import Graph
+    from gnnqlab.study import RunResult
     from gnnqlab.train.loop.trainer import Trainer
 
 __all__ = ["compute", "instructions", "measure_products"]
@@ -67,12 +70,12 @@ def compute(
         raise ValueError(f"models must be among {sorted(DEPTHS)}, got {unknown or 'none'}; leave --models out for all")
     if repeats < 1 or epochs < 1 or seeds < 0:
         raise ValueError(f"repeats and epochs must be at least 1, seeds 0, got {repeats}, {epochs} and {seeds}")
-    source = find_graph(graph or GRAPH) or graph or "digits"
+    source = graph_or_digits(graph, GRAPH)
     loaded = load(source)
     rows = measure_products(repeats=repeats)
     for model in models:
         chosen = range(first_seed, first_seed + seeds)
-        rows += _of_model(loaded, f"{Path(source).stem}, {model}", model, repeats, epochs, chosen)
+        rows += _of_model(loaded, source, model, repeats, epochs, chosen)
     return rows
 
 
@@ -118,9 +121,10 @@ def measure_products(repeats: int) -> list[dict[str, Any]]:
     return compare(case, contestants, pairs, repeats)
 
 
-def _of_model(graph: Graph, case: str, model: str, repeats: int, epochs: int, seeds: range) -> list[dict[str, Any]]:
+def _of_model(graph: Graph, source: str, model: str, repeats: int, epochs: int, seeds: range) -> list[dict[str, Any]]:
     import torch
 
+    case = f"{Path(source).stem}, {model}"
     wide = {name: _trainer(graph, model, name, 0, WIDE) for name in ("bfloat16", "float32")}
     kept = {name: _kept_bytes(trainer) for name, trainer in wide.items()}
     number = itertools.count(1).__next__
@@ -136,18 +140,32 @@ def _of_model(graph: Graph, case: str, model: str, repeats: int, epochs: int, se
     ]  # fmt: skip
     if not seeds:
         return rows
-    scores = {name: [_score(graph, model, name, seed, epochs) for seed in seeds] for name in wide}
-    difference = paired(scores["bfloat16"], scores["float32"])
-    means = {name: 100 * statistics.fmean(each) for name, each in scores.items()}
-    trained = f"{epochs} epochs, {counted(len(seeds), seeds.start)}"
-    return [
-        *rows,
-        row(
-            f"{case} {DEPTHS[model]['layers']} x {BESIDE['hidden']}, {trained}",
-            f"test score, {difference}", means["bfloat16"], "%", "float32", means["float32"],
-            POINTS / max(abs(difference.points), 1e-9), 1.0,
-        ),
-    ]  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="gnnqlab-") as folder:
+        return rows + study_rows(
+            _score_row,
+            dict.fromkeys(("bfloat16", "float32"), "vanilla"),  # the name of a contestant chooses its products
+            case=f"{case} {{layers}} x {{hidden}}, {{epochs}} epochs, {{seeds}}",
+            graphs=[source],
+            models=[model],
+            workers=1,
+            seeds=len(seeds),
+            first_seed=seeds.start,
+            folder=folder,
+            train=lambda cell, _: train_here(
+                _trainer(graph, model, cell.contestant.name, cell.seed, {"hidden": BESIDE["hidden"]}), cell
+            ),
+            epochs=epochs,
+            evaluate_every=0,
+            hidden=BESIDE["hidden"],
+            **DEPTHS[model],
+        )
+
+
+def _score_row(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
+    ours, theirs = (scores_of(found[name]) for name in ("bfloat16", "float32"))
+    difference, means = paired(ours, theirs), [100 * statistics.fmean(each) for each in (ours, theirs)]
+    beside = ("float32", means[1], POINTS / max(abs(difference.points), 1e-9), 1.0)
+    return [row(case, "test score", means[0], "%", *beside, detail=f", {difference}")]
 
 
 def _trainer(graph: Graph, model: str, precision: str, seed: int, more: dict[str, Any]) -> Trainer:
@@ -162,14 +180,6 @@ def _trainer(graph: Graph, model: str, precision: str, seed: int, more: dict[str
 
 def _epochs(trainer: Trainer, number: Callable[[], int]) -> Callable[[], object]:
     return lambda: trainer.epoch(number())
-
-
-def _score(graph: Graph, model: str, precision: str, seed: int, epochs: int) -> float:
-    """Return the test score of the last epoch."""
-    trainer = _trainer(graph, model, precision, seed, {"hidden": BESIDE["hidden"]})
-    for epoch in range(epochs):
-        trainer.epoch(epoch)
-    return trainer.evaluate(epochs).test
 
 
 def _kept_bytes(trainer: Trainer) -> int:

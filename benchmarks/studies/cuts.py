@@ -20,7 +20,19 @@ __all__ = ["GRAPHS", "cuts", "means", "shown"]
 GRAPHS = ("ego_twitter", "web:60000,20", "rmat:15,24", "rmat:16,16")
 PER_HOST = (2, 4, 8)
 HOSTS = 2
-MET = "sum of outer rows if copies meet (beside apart)"
+OUTER, INNER = "outer connections, most of a worker", "inner connections, most of a worker"
+COPIES, BALANCE, SECONDS = "replication factor", "edge imbalance", "cut and cost, processor time"
+MET, MET_MOST = "met, outer rows of all workers", "met, most, outer rows of most of a worker"
+FEWER = "fewer outer connections"
+WORDS = {
+    OUTER: "outer",
+    INNER: "inner",
+    COPIES: "RF",
+    BALANCE: "edge imbalance",
+    SECONDS: "seconds",
+    MET: "sum of outer rows if copies meet (beside apart)",
+}
+"""Metric -> column of the printed table."""
 PLAIN, BY_HOST, OURS = "EBV γ=0", "EBV γ=0, masters by host", "EBV γ=0.1"
 PAPER = {2: 0.149, 4: 0.248, 8: 0.424}
 """Workers on each of two hosts -> outer connections saved in CDFGNN's Table 3; 8: the mean of two graphs."""
@@ -86,8 +98,8 @@ def means(saved: Mapping[str, Mapping[tuple[str, int], float]]) -> list[dict[str
             mean, goal = statistics.fmean(shares), GOALS.get(per_host) if name == OURS else None
             paper = 0.3108 if per_host is None else PAPER[per_host]
             case = "mean of all" if per_host is None else f"{HOSTS} x {per_host}, mean"
-            figure = f"{name}: fewer outer connections, worst graph {100 * min(shares):.1f} %"
-            one = row(case, figure, 100 * mean, "%", "CDFGNN Table 3", 100 * paper, None)
+            beside, detail = ("CDFGNN Table 3", 100 * paper, None), f", worst graph {100 * min(shares):.1f} %"
+            one = row(case, FEWER, 100 * mean, "%", *beside, contestant=name, detail=detail)
             if goal is not None:
                 one |= {"ratio": mean, "goal": goal, "reached": mean >= goal}
             rows.append(one)
@@ -140,60 +152,45 @@ def _rows(case: str, name: str, quality: Any, plain: Any, seconds: float) -> lis
     """Table 3's columns of one cut, each beside plain EBV's."""
 
     def beside(figure: str, value: float, other: float) -> dict[str, Any]:
-        return row(case, f"{name}: {figure}", value, "", PLAIN, other, other / value if value else None)
+        return row(case, figure, value, "", PLAIN, other, other / value if value else None, contestant=name)
 
-    balance = row(
-        case, f"{name}: edge imbalance", quality.edge_imbalance, "", "limit", MOST_IMBALANCE,
-        MOST_IMBALANCE / quality.edge_imbalance, 1.0 if name in (PLAIN, OURS) else None,
-    )  # fmt: skip
+    ratio, goal = MOST_IMBALANCE / quality.edge_imbalance, 1.0 if name in (PLAIN, OURS) else None
     return [
-        beside("outer connections, most of a worker", quality.most_outer, plain.most_outer),
-        beside("inner connections, most of a worker", quality.most_inner, plain.most_inner),
-        beside("replication factor", quality.replication, plain.replication),
-        balance,
-        row(case, f"{name}: cut and cost, processor time", seconds, "s", "", None, None),
+        beside(OUTER, quality.most_outer, plain.most_outer),
+        beside(INNER, quality.most_inner, plain.most_inner),
+        beside(COPIES, quality.replication, plain.replication),
+        row(case, BALANCE, quality.edge_imbalance, "", "limit", MOST_IMBALANCE, ratio, goal, contestant=name),
+        row(case, SECONDS, seconds, "s", "", None, None, contestant=name),
     ]
 
 
 def _met(case: str, name: str, quality: Any, met: Any) -> list[dict[str, Any]]:
     """Outer rows of a synchronisation where copies meet on their host, beside those of the same cut apart."""
-    pairs = {"all workers": (met.outer, quality.outer), "most of a worker": (met.most_outer, quality.most_outer)}
+    pairs = {MET: (met.outer, quality.outer), MET_MOST: (met.most_outer, quality.most_outer)}
     return [
-        row(
-            case,
-            f"{name}: {'met' if of == 'all workers' else 'met, most'}, outer rows of {of}",
-            here, "", "apart", apart, apart / here if here else None,
-        )
-        for of, (here, apart) in pairs.items()
-    ]  # fmt: skip
+        row(case, metric, here, "", "apart", apart, apart / here if here else None, contestant=name)
+        for metric, (here, apart) in pairs.items()
+    ]
 
 
 def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the table as a person reads it: a line for each cut, then the means."""
     lines: dict[tuple[str, str], dict[str, str]] = {}
     ends: list[dict[str, str]] = []
-    words = {"outer": "outer", "inner": "inner", "replication": "RF", "edge": "edge imbalance", "cut": "seconds"}
-    words |= {"met": MET}
     for each in rows:
-        name, _, figure = each["figure"].partition(": ")
-        if "mean" in each["case"]:
+        case, name, metric, value, other = (each[k] for k in ("case", "contestant", "metric", "value", "rival_value"))
+        if metric == FEWER:
             said = {True: ", reached", False: ", NOT reached", None: ""}[each["reached"]]
             goal = f", goal {100 * each['goal']:.0f} %{said}" if each["goal"] else ""
-            text = f"{each['value']:.1f} % ({figure}; paper {each['rival_value']:.1f} %{goal})"
-            ends.append({"case": each["case"], "cut": name, "outer": text})
-            continue
-        if figure.startswith("met, most"):
-            continue
-        line = lines.setdefault((each["case"], name), {"case": each["case"], "cut": name})
-        value, other = each["value"], each["rival_value"]
-        word = words[figure.split()[0].strip(",")]
-        change = (
-            f" ({100 * (value / other - 1):+.1f} %)"
-            if word == MET or (word in ("outer", "inner") and name != PLAIN)
-            else ""
-        )
-        line[word] = f"{value:.4g}{change}" if isinstance(value, float) else f"{value:,}{change}"
-    keys = ("case", "cut", *words.values())
+            figure = each["figure"].removeprefix(f"{name}: ")
+            text = f"{value:.1f} % ({figure}; paper {other:.1f} %{goal})"
+            ends.append({"case": case, "cut": name, "outer": text})
+        elif metric in WORDS:
+            change = metric == MET or (metric in (OUTER, INNER) and name != PLAIN)
+            text = f"{value:.4g}" if isinstance(value, float) else f"{value:,}"
+            line = lines.setdefault((case, name), {"case": case, "cut": name})
+            line[WORDS[metric]] = text + (f" ({100 * (value / other - 1):+.1f} %)" if change else "")
+    keys = ("case", "cut", *WORDS.values())
     return [{key: line.get(key, "") for key in keys} for line in (*lines.values(), *ends)]
 
 

@@ -18,7 +18,7 @@ from benchmarks.engine.graphs import find_graphs
 from benchmarks.engine.paired import counted, paired
 from benchmarks.engine.rows import row
 from benchmarks.engine.trained import scores_of, train_each, train_here
-from benchmarks.kernels.pinned import interleaved, median, run_each, spread
+from benchmarks.kernels.pinned import Pair, interleaved, pair_rows, run_each
 from benchmarks.studies.accuracy import BESIDE
 from gnnqlab.course.experiments.kept_bytes import PURPOSES, by_purpose
 
@@ -116,15 +116,12 @@ def _rows(source: str, model: str, repeats: int, epochs: int, seeds: range, trai
         rows.append(row(case, "kept for the backward pass, all", ours, "B", base, theirs, theirs / ours))
         ours, theirs = (peaks[which]["bytes"] for which in (name, base))
         rows.append(row(case, "peak above the first epoch's start", ours, "B", base, theirs, theirs / max(ours, 1)))
-        of, beside = seconds[name], seconds[base]
-        figure = f"epoch, {torch.get_num_threads()} thread(s) ({spread(of)}; rival {spread(beside)})"
-        rows.append(row(case, figure, median(of), "s", base, median(beside), median(beside) / median(of)))
+        rows += pair_rows(case, seconds, [Pair(f"epoch, {torch.get_num_threads()} thread(s)", name, base)])
         if seeds:
-            figure = (
-                f"test score, {epochs} epochs, {counted(len(seeds), seeds.start)}, {paired(scores[name], scores[base])}"
-            )
-            means = [100 * statistics.fmean(scores[which]) for which in (name, base)]
-            rows.append(row(case, figure, means[0], "%", base, means[1], means[0] / means[1]))
+            metric = f"test score, {epochs} epochs, {counted(len(seeds), seeds.start)}"
+            detail = f", {paired(scores[name], scores[base])}"
+            mean, rival = (100 * statistics.fmean(scores[which]) for which in (name, base))
+            rows.append(row(case, metric, mean, "%", base, rival, mean / rival, detail=detail))
     return rows
 
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.engine.graphs import find_graph
+from benchmarks.engine.graphs import graph_or_digits
 from benchmarks.engine.paired import score_row
-from benchmarks.engine.trained import scores_of, train_each, train_mini_batches
+from benchmarks.engine.trained import scores_of, study_rows, train_mini_batches
 from gnnqlab.study import Cell, RunResult
 from gnnqlab.study.study import launch_cell
 
@@ -55,9 +55,11 @@ def fanouts(
 
     settings = {**SETTINGS, "epochs": epochs, "evaluate_every": 5}
     with tempfile.TemporaryDirectory(prefix="gnnqlab-") as folder:
-        found = train_each(
+        return study_rows(
+            lambda case, found: table(case, {name: scores_of(trainings) for name, trainings in found.items()}),
             dict.fromkeys(["full graph", *sampled], "vanilla"),
-            graphs=[find_graph(graph or "amazon_computers") or graph or "digits"],
+            case="{graph}, {model} {layers} x {hidden}, {epochs} epochs, {seeds}",
+            graphs=[graph_or_digits(graph, "amazon_computers")],
             models=[settings.pop("model")],
             workers=1,
             seeds=seeds,
@@ -65,10 +67,6 @@ def fanouts(
             train=train,
             **settings,
         )
-    ((case, trained),) = found.items()
-    shape = f"{case.model} {settings['layers']} x {settings['hidden']}"
-    scores = {name: scores_of(trainings) for name, trainings in trained.items()}
-    return table(f"{case.graph}, {shape}, {epochs} epochs, {seeds} seed(s)", scores)
 
 
 def table(case: str, found: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:

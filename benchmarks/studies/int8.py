@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.engine.graphs import find_graph
+from benchmarks.engine.graphs import graph_or_digits
 from benchmarks.kernels.pinned import Pair, by_threads, compare
 from benchmarks.kernels.rounding import measure_rounding
 from benchmarks.studies.tango import CODES, EPOCHS, GRAPH, MODELS, SHAPE, make_dgl, make_trainer, tango
@@ -69,7 +69,7 @@ def int8(
     if repeats < 1 or epochs < 1 or seeds < 0:
         raise ValueError(f"repeats and epochs must be at least 1, seeds 0, got {repeats}, {epochs} and {seeds}")
     rows = [each for measure in (measure_rounding, measure_dense, measure_edges) for each in measure(repeats=repeats)]
-    source = find_graph(graph or GRAPH) or graph or "digits"
+    source = graph_or_digits(graph, GRAPH)
     loaded = load(source)
     for model in models:
         rows += _epoch_rows(loaded, f"{Path(source).stem}, {model}", model, repeats)

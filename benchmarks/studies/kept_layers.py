@@ -38,5 +38,5 @@ def kept_layers(graph: Graph, shapes: list[ModelSettings], *, epochs: int = 5) -
             ratio = whole["all"] / whole[keep] if whole[keep] else None
             rows.append(row(case, "kept by all layers", whole[keep], unit, "all", whole["all"], ratio))
             ratio = spent["all"] / spent[keep]
-            rows.append(row(case, f"epoch ({range_})", spent[keep], "s", "all", spent["all"], ratio))
+            rows.append(row(case, "epoch", spent[keep], "s", "all", spent["all"], ratio, detail=f" ({range_})"))
     return rows

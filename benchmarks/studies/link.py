@@ -8,15 +8,18 @@ less can reach.
 from __future__ import annotations
 
 import statistics
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.engine.link_run import ALONE, Measured, measure_in_turn, measure_run, usual_graph
-from benchmarks.engine.paired import counted, paired
+from benchmarks.engine.link_run import ALONE, Measured, measure_in_turn, usual_graph
+from benchmarks.engine.paired import paired
 from benchmarks.engine.rows import row
+from benchmarks.engine.trained import scores_of, study_rows
 
 if TYPE_CHECKING:
+    from gnnqlab.study import RunResult
     from gnnqlab.train.config.run_config import RunConfig
 
 __all__ = ["over_link"]
@@ -34,6 +37,8 @@ CONTESTANTS: Mapping[str, Mapping[str, Any]] = {
 }
 """Systems with their settings. Those in bfloat16 send everything else in 16 bits too: parameters of rows, and gradients
 of weights, layer by layer under the backward pass; ``vanilla+`` is Vanilla with these services and the overlap."""
+EPOCH, CODEC = "epoch, median", "encode + decode, share of the epoch"
+WIRE, WIRE_ITSELF = "wire time over bytes by rate", "of it from a sender's post, its receiver there"
 WITH_GOALS = ("adaqp", "adaqp in bfloat16")
 SPEED_GOALS = {1: 3.3, 2: 3.0}
 """Throughput over Vanilla at 75 % communication, by workers on a host."""
@@ -94,7 +99,7 @@ def over_link(
             ]
             rows += _side_by_side(dict(zip(contestants, settle(configs), strict=True)), repeats)
         if seeds:
-            rows += _accuracies(source, model, workers[0], range(first_seed, first_seed + seeds))
+            rows += _accuracies(source, model, workers[0], seeds, first_seed)
     return rows
 
 
@@ -120,8 +125,8 @@ class _Table:
         share = self._median("vanilla", "comm_s") / epoch_s
         rows = [
             self._row("communication share of Vanilla", share, "", "", None, None),
-            self._row("vanilla: epoch, median", epoch_s, "s", ALONE, alone_s, alone_s / epoch_s),
-            self._limited("vanilla: wire time over bytes by rate", self._median("vanilla", "wire"), 1.1, main=True),
+            self._row(EPOCH, epoch_s, "s", ALONE, alone_s, alone_s / epoch_s, contestant="vanilla"),
+            self._limited("vanilla", WIRE, self._median("vanilla", "wire"), 1.1, main=True),
         ]
         for name in self.found:
             if name not in ("vanilla", ALONE):
@@ -132,25 +137,19 @@ class _Table:
         main = name in WITH_GOALS  # the others are its parts
         epoch_s, alone_s = self._median(name, "epoch_s"), self._median(ALONE, "compute_s")
         assign_s = self._median(name, "assign_s")
+        speed, of_alone = (SPEED_GOALS.get(self.a_host), 0.8) if main else (None, None)
         rows = [
             *self._whole(name),
-            self._faster(
-                f"{name}: epoch, median", name, "epoch_s", "s", SPEED_GOALS.get(self.a_host) if main else None
-            ),
-            self._row(f"{name}: epoch, median", epoch_s, "s", ALONE, alone_s, alone_s / epoch_s, 0.8 if main else None),
-            self._faster(f"{name}: exposed communication", name, "comm_s", "s", 1 / 0.15 if main else None),
-            self._faster(f"{name}: bytes an epoch", name, "bytes_sent", "B", None),
-            self._limited(
-                f"{name}: encode + decode, share of the epoch", self._median(name, "quant_s") / epoch_s, 0.05, main=main
-            ),
-            self._limited(f"{name}: wire time over bytes by rate", self._median(name, "wire"), 1.1, main=main),
-            self._limited(
-                f"{name}: of it from a sender's post, its receiver there", self._median(name, "wire_itself"), 1.1,
-                main=False,
-            ),
-        ]  # fmt: skip
+            self._faster(name, EPOCH, "epoch_s", "s", speed),
+            self._row(EPOCH, epoch_s, "s", ALONE, alone_s, alone_s / epoch_s, of_alone, contestant=name),
+            self._faster(name, "exposed communication", "comm_s", "s", 1 / 0.15 if main else None),
+            self._faster(name, "bytes an epoch", "bytes_sent", "B", None),
+            self._limited(name, CODEC, self._median(name, "quant_s") / epoch_s, 0.05, main=main),
+            self._limited(name, WIRE, self._median(name, "wire"), 1.1, main=main),
+            self._limited(name, WIRE_ITSELF, self._median(name, "wire_itself"), 1.1, main=False),
+        ]
         if assign_s:
-            rows.append(self._limited(f"{name}: assignment, share of wall-clock", assign_s / epoch_s, 0.005, main=main))
+            rows.append(self._limited(name, "assignment, share of wall-clock", assign_s / epoch_s, 0.005, main=main))
         return rows
 
     def _whole(self, name: str) -> list[dict[str, Any]]:
@@ -160,48 +159,50 @@ class _Table:
         if not trainings or not others:
             return []
         ours, theirs = (statistics.median(one.train_s for one in each) for each in (trainings, others))
-        rows = [self._row(f"{name}: whole training", ours, "s", "vanilla", theirs, theirs / ours)]
+        rows = [self._row("whole training", ours, "s", "vanilla", theirs, theirs / ours, contestant=name)]
         if taken := statistics.median(one.assign_cpu_s for one in trainings):
-            what = f"{name}: assignments in the background, processor time"
-            rows.append(self._row(what, taken, "s", "whole training", ours, taken / ours))
+            metric = "assignments in the background, processor time"
+            rows.append(self._row(metric, taken, "s", "whole training", ours, taken / ours, contestant=name))
         return rows
 
     def _median(self, name: str, value: str) -> float:
         return statistics.median(getattr(one, value) for one in self.found[name])
 
-    def _row(
-        self, figure: str, value: float, unit: str, rival: str, other: float | None, ratio: float | None,
-        goal: float | None = None,
-    ) -> dict[str, Any]:  # fmt: skip
-        return row(self.case, figure, value, unit, rival, other, ratio, goal)
+    def _row(self, metric: str, value: float, unit: str, *beside: Any, contestant: str = "") -> dict[str, Any]:
+        return row(self.case, metric, value, unit, *beside, contestant=contestant)
 
-    def _faster(self, figure: str, name: str, value: str, unit: str, goal: float | None) -> dict[str, Any]:
-        """A row beside Vanilla's; ``goal`` times less is asked for."""
+    def _faster(self, name: str, metric: str, value: str, unit: str, goal: float | None) -> dict[str, Any]:
+        """Return a row beside Vanilla's; ``goal`` times less is asked for."""
         ours, other = self._median(name, value), self._median("vanilla", value)
-        return self._row(figure, ours, unit, "vanilla", other, other / max(ours, 1e-9), goal)
+        return self._row(metric, ours, unit, "vanilla", other, other / max(ours, 1e-9), goal, contestant=name)
 
-    def _limited(self, figure: str, value: float, most: float, *, main: bool) -> dict[str, Any]:
-        """A row beside the most that it should be."""
-        return self._row(figure, value, "", "at most", most, most / max(value, 1e-9), 1.0 if main else None)
+    def _limited(self, name: str, metric: str, value: float, most: float, *, main: bool) -> dict[str, Any]:
+        """Return a row beside the most that its value should be."""
+        goal = 1.0 if main else None
+        return self._row(metric, value, "", "at most", most, most / max(value, 1e-9), goal, contestant=name)
 
 
-def _accuracies(source: Any, model: str, workers: int, seeds: range) -> list[dict[str, Any]]:
-    from gnnqlab.train.config.configure import configure
-
-    scores: dict[str, list[float]] = {"vanilla": [], "adaqp": []}
-    for seed in seeds:
-        for name, got in scores.items():
-            got.append(measure_run(configure(source, system=name, model=model, workers=workers, seed=seed)).score)
-    found = paired(scores["adaqp"], scores["vanilla"])
-    return [
-        row(
-            f"{model}, {workers} workers, {counted(len(seeds), seeds.start)}, 60 epochs",
-            f"adaqp: test score, points above vanilla (95 % interval ± {found.half:.2f})",
-            found.points,
-            "points",
-            "vanilla, per cent",
-            100 * statistics.fmean(scores["vanilla"]),
-            0.3 / max(abs(found.points), 1e-9),
-            1.0,
+def _accuracies(source: Any, model: str, workers: int, seeds: int, first_seed: int) -> list[dict[str, Any]]:
+    """Return the row of AdaQP's scores beside Vanilla's, without a link: results do not depend on it."""
+    with tempfile.TemporaryDirectory(prefix="gnnqlab-") as folder:
+        return study_rows(
+            _score_row,
+            ("vanilla", "adaqp"),
+            case="{model}, {workers} workers, {seeds}, {epochs} epochs",
+            graphs=[source],
+            models=[model],
+            workers=workers,
+            seeds=seeds,
+            first_seed=first_seed,
+            folder=folder,
+            epochs=60,
         )
-    ]
+
+
+def _score_row(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
+    ours, theirs = scores_of(found["adaqp"]), scores_of(found["vanilla"])
+    difference, rival_value = paired(ours, theirs), 100 * statistics.fmean(theirs)
+    beside = ("vanilla, per cent", rival_value, 0.3 / max(abs(difference.points), 1e-9), 1.0)
+    detail = f" (95 % interval ± {difference.half:.2f})"
+    metric = "test score, points above vanilla"
+    return [row(case, metric, difference.points, "points", *beside, contestant="adaqp", detail=detail)]

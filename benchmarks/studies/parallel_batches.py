@@ -165,11 +165,11 @@ def speed_rows(case: str, found: Sequence[Found]) -> list[dict[str, Any]]:
             ours, other = by_name.get(name), by_name.get(rival)
             if ours is None or other is None:
                 continue
-            ratio = other.epoch_s / ours.epoch_s
-            rows.append(row(case, f"{name}: epoch, median", ours.epoch_s, "s", rival, other.epoch_s, ratio))
+            beside = (rival, other.epoch_s, other.epoch_s / ours.epoch_s)
+            rows.append(row(case, "epoch, median", ours.epoch_s, "s", *beside, contestant=name))
             if rival == FLOAT32:
-                fewer = other.sent_bytes / ours.sent_bytes
-                rows.append(row(case, f"{name}: bytes an epoch", ours.sent_bytes, "B", rival, other.sent_bytes, fewer))
+                beside = (rival, other.sent_bytes, other.sent_bytes / ours.sent_bytes)
+                rows.append(row(case, "bytes an epoch", ours.sent_bytes, "B", *beside, contestant=name))
     return rows
 
 

@@ -12,9 +12,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.engine.graphs import find_graph
-from benchmarks.engine.paired import counted, paired
-from benchmarks.engine.trained import mean_of, train_each
+from benchmarks.engine.graphs import graph_or_digits
+from benchmarks.engine.paired import paired
+from benchmarks.engine.trained import mean_of, study_rows
 from benchmarks.studies.systems import EVERY, SHAPE, table
 
 if TYPE_CHECKING:
@@ -50,10 +50,13 @@ def lines(systems: Sequence[str] = SYSTEMS_COMPARED, computes: Sequence[str] = C
     found: dict[str, System] = {}
     for recipe in dict.fromkeys(["vanilla", *systems]):
         for compute in dict.fromkeys(["float32", *computes]):
-            part = PARTS["compute"][compute]()
-            name = recipe if compute == "float32" else f"{recipe}, {compute}"
+            name, part = _name(recipe, compute), PARTS["compute"][compute]()
             found[name] = dataclasses.replace(make_system(recipe), name=name, compute=part)
     return found
+
+
+def _name(recipe: str, compute: str) -> str:
+    return recipe if compute == "float32" else f"{recipe}, {compute}"
 
 
 def precision(
@@ -95,9 +98,12 @@ def precision(
     if link is None and comm_share is None:
         comm_share = 0.75
     over: dict[str, Any] = {"hosts": hosts, "link": link, "comm_share": comm_share} if hosts > 1 else {}
-    found = train_each(
+    place = "over {link}" if over else "over the loopback"
+    return study_rows(
+        _table,
         lines(systems, computes),
-        graphs=[find_graph(graph or GRAPH) or graph or "digits"],
+        case=f"{{graph}}, {{model}}, {{workers}} workers {place}, {{epochs}} epochs, {{seeds}}",
+        graphs=[graph_or_digits(graph, GRAPH)],
         models=models,
         workers=workers,
         seeds=seeds,
@@ -105,12 +111,10 @@ def precision(
         folder=trainings,
         **{**SHAPE, **over, "epochs": epochs, "evaluate_every": EVERY},
     )
-    rows: list[dict[str, Any]] = []
-    for case, trained in found.items():
-        place = f"over {case.link}" if over else "over the loopback"
-        label = f"{case} {place}, {epochs} epochs, {counted(seeds, first_seed)}"
-        rows += [{**each, **beside_float32(each["figure"], trained)} for each in table(label, trained, {})]
-    return rows
+
+
+def _table(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
+    return [{**each, **beside_float32(each["contestant"], found)} for each in table(case, found, {})]
 
 
 def beside_float32(line: str, found: Mapping[str, Sequence[RunResult]]) -> dict[str, Any]:
@@ -120,12 +124,16 @@ def beside_float32(line: str, found: Mapping[str, Sequence[RunResult]]) -> dict[
         line: its name.
         found: trainings by line.
     """
-    recipe, _, compute = line.partition(", ")
+    from gnnqlab.systems import SYSTEMS
+    from gnnqlab.systems.parts import PARTS
+
+    parts = {_name(recipe, compute): (recipe, compute) for recipe in SYSTEMS for compute in PARTS["compute"]}
+    recipe, compute = parts[line]
     ours, theirs = found[line], found[recipe]
     points = paired([one.score for one in ours], [one.score for one in theirs])
     return {
         "messages": recipe,
-        "products": compute or "float32",
+        "products": compute,
         "faster_than_float32": mean_of(theirs, "train_s") / mean_of(ours, "train_s"),
         "float32_points": points.points,
         "float32_half_interval": points.half,

@@ -127,7 +127,7 @@ def system_rows(where: dict[str, Any], epochs: int, systems: Sequence[str]) -> l
         try:
             known = [seen.forecast(system=system, epoch=epoch, **choice).epoch_s for epoch in range(_SETTLING, epochs)]
         except ValueError as error:
-            rows.append(row(words, f"not predicted: {error}", None, "", "", None, None))
+            rows.append(row(words, "not predicted", None, "", "", None, None, detail=f": {error}"))
             continue
         predicted, took = _quartile(known), measured(system, **choice)
         rows.append(row(words, "predicted epoch", predicted, "s", "measured", took, None))

@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.engine.graphs import find_graph, find_graphs
-from benchmarks.engine.paired import counted, half_interval, paired
+from benchmarks.engine.paired import half_interval, paired
 from benchmarks.engine.rows import row
-from benchmarks.engine.trained import mean_of, train_each
+from benchmarks.engine.trained import mean_of, study_rows
 from gnnqlab.study import Contestant, RunResult
 from gnnqlab.study.result import MARGIN
 
@@ -78,8 +78,11 @@ def systems(
     if link is None and comm_share is None:
         comm_share = 0.75
     lines = contestants(SYSTEMS_COMPARED if systems is None else systems)
-    found = train_each(
+    services = {line.label: _services(line) for line in lines}
+    return study_rows(
+        lambda case, found: table(case, found, services),
         lines,
+        case="{graph}, {model}, {workers} workers over {link}, {epochs} epochs, {seeds}",
         graphs=_sources(graph),
         models=models,
         workers=workers,
@@ -88,12 +91,6 @@ def systems(
         folder=trainings,
         **{**SHAPE, "epochs": epochs, "evaluate_every": EVERY, "hosts": hosts, "link": link, "comm_share": comm_share},
     )
-    services = {line.label: _services(line) for line in lines}
-    rows = []
-    for case, trained in found.items():
-        label = f"{case} over {case.link}, {epochs} epochs, {counted(seeds, first_seed)}"
-        rows += table(label, trained, services)
-    return rows
 
 
 def contestants(names: Sequence[str]) -> list[Contestant]:
@@ -157,7 +154,7 @@ def table(
         beside = [one.seconds_to(target) for one, target, ours in zip(vanilla, targets, there) if not math.isnan(ours)]
         rows.append(
             {
-                **row(case, name, mine_s, "s", "vanilla", total_s, total_s / mine_s),
+                **row(case, "", mine_s, "s", "vanilla", total_s, total_s / mine_s, contestant=name),
                 **services.get(name, {}),
                 "to_target_s": _mean(reached),
                 "faster_to_target": _mean(beside) / _mean(reached),
@@ -203,7 +200,7 @@ def shown(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     return [
         {
             "case": each["case"],
-            "system": each["figure"],
+            "system": each["contestant"],
             **{what: str(each[what]) for what in ("schedule", "parameters", "weight gradients")},
             "total": beside(each["value"], each["ratio"]),
             "to target": beside(each["to_target_s"], each["faster_to_target"])

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import find_graphs
-from benchmarks.engine.paired import counted, half_interval, paired, score_row
+from benchmarks.engine.paired import half_interval, paired, score_row
 from benchmarks.engine.rows import row
-from benchmarks.engine.trained import mean_of, scores_of, train_each, train_here
+from benchmarks.engine.trained import mean_of, scores_of, study_rows, train_here
 from gnnqlab.study.result import MARGIN
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ __all__ = ["CODES", "SHAPE", "make_dgl", "make_trainer", "lines", "rows_beside",
 GRAPH, MODELS = "amazon_computers", ("gcn", "gat")
 SHAPE: Mapping[str, Mapping[str, Any]] = {"gcn": {"layers": 3, "dropout": 0.3}, "gat": {"layers": 2, "dropout": 0.3}}
 HIDDEN, LR = 256, 0.01
+SHAPED = "{graph}, {model} {layers} x {hidden}"
 EPOCHS, EVERY = 200, 5
 """Long enough for both models to settle, and epochs between evaluations."""
 
@@ -82,19 +83,22 @@ def tango(
     import torch
 
     from gnnqlab.graph import load
+    from gnnqlab.kernels.dense.int8_mm import int8_instructions
 
     unknown = sorted(set(models) - set(SHAPE))
     if unknown or not models:
         raise ValueError(f"models must be among {sorted(SHAPE)}, got {unknown or 'none'}; leave --models out for all")
     if epochs < 1 or seeds < 1:
         raise ValueError(f"epochs and seeds must be at least 1, got {epochs} and {seeds}")
-    rows, chosen = [], range(first_seed, first_seed + seeds)
+    rows, on = [], f"{torch.get_num_threads()} thread(s), {int8_instructions()}"
     for source in find_graphs(graph, [GRAPH], between=";"):
         loaded = load(source)
         for model in models:
             makers = lines(model)
-            found = train_each(
-                dict.fromkeys(makers, "vanilla"),  # a line's name says what makes its trainer
+            rows += study_rows(
+                partial(rows_beside, model=model),
+                dict.fromkeys(makers, "vanilla"),  # the name of a contestant chooses its trainer
+                case=f"{SHAPED}, dense features, {{epochs}} epochs, {on}, {{seeds}}",
                 graphs=[source],
                 models=[model],
                 workers=1,
@@ -105,8 +109,6 @@ def tango(
                 threads_per_worker=torch.get_num_threads(),
                 **{**SHAPE[model], "hidden": HIDDEN, "lr": LR, "epochs": epochs, "evaluate_every": EVERY},
             )
-            for case, trained in found.items():
-                rows += rows_beside(_case(case.graph, model, epochs, chosen), model, trained)
     return rows
 
 
@@ -172,25 +174,15 @@ def make_dgl(graph: Graph, model: str, seed: int) -> Any:
     return DglTraining(graph, ModelSettings(name=model, hidden=HIDDEN, **SHAPE[model]), seed=seed, lr=LR)
 
 
-def _case(graph: str, model: str, epochs: int, seeds: range) -> str:
-    import torch
-
-    from gnnqlab.kernels.dense.int8_mm import int8_instructions
-
-    shape = f"{model} {SHAPE[model]['layers']} x {HIDDEN}, dense features, {epochs} epochs"
-    threads = f"{torch.get_num_threads()} thread(s), {int8_instructions()}"
-    return f"{graph}, {shape}, {threads}, {counted(len(seeds), seeds.start)}"
-
-
-def rows_beside(case: str, model: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
+def rows_beside(case: str, found: Mapping[str, Sequence[RunResult]], *, model: str) -> list[dict[str, Any]]:
     """Return the rows of one graph and model: lines with codes beside the others, and scores of all beside float32's.
 
     Seconds to accuracy are the mean of the seeds with which both got there, whose number is in the figure's name.
 
     Args:
         case: first column.
-        model: whose goals count.
         found: trainings by line, the same seeds in the same order; ``float32`` among them.
+        model: whose goals count.
     """
     rivals = [name for name in (FLOAT32, DGL, EXACT) if name in found]
     targets = [one.best - MARGIN for one in found[FLOAT32]]
@@ -199,7 +191,7 @@ def rows_beside(case: str, model: str, found: Mapping[str, Sequence[RunResult]])
         for rival in rivals:
             ours, theirs = (mean_of(found[each], "train_s") for each in (name, rival))
             goal = None if rival == EXACT else GOALS[model][rival]
-            rows.append(row(case, f"{name}: whole training", ours, "s", rival, theirs, theirs / ours, goal))
+            rows.append(row(case, "whole training", ours, "s", rival, theirs, theirs / ours, goal, contestant=name))
         for rival in rivals:
             goal = GOALS[model][rival] if rival == EXACT else None
             rows.append(_to_accuracy(case, name, rival, found, targets, goal))
@@ -207,8 +199,8 @@ def rows_beside(case: str, model: str, found: Mapping[str, Sequence[RunResult]])
     for name in (name for name in found if name != FLOAT32):
         half, difference = 100 * half_interval(scores[name]), paired(scores[name], scores[FLOAT32])
         goal = 0.99 if name in CODES else None
-        beside = score_row(case, name, scores[name], FLOAT32, scores[FLOAT32], goal=goal)
-        rows.append({**beside, "figure": f"{name}: test score, ± {half:.2f}, {difference}"})
+        detail = f", ± {half:.2f}, {difference}"
+        rows.append(score_row(case, name, scores[name], FLOAT32, scores[FLOAT32], goal=goal, detail=detail))
     if DGL in found:
         named = [name for name in CODES if name in found]
         rows += [score_row(case, name, scores[name], DGL, scores[DGL], goal=0.99) for name in named]
@@ -229,8 +221,9 @@ def _to_accuracy(
         for ours, theirs, target in zip(found[name], found[rival], targets, strict=True)
     ]
     both = [pair for pair in pairs if not any(map(math.isnan, pair))]
-    figure = f"{name}: to float32's accuracy less {100 * MARGIN:g} points ({len(both)} of {len(pairs)} seeds, both)"
+    metric = f"to float32's accuracy less {100 * MARGIN:g} points"
+    more: dict[str, Any] = {"contestant": name, "detail": f" ({len(both)} of {len(pairs)} seeds, both)"}
     if not both:
-        return row(case, figure, None, "s", rival, None, None)
+        return row(case, metric, None, "s", rival, None, None, **more)
     ours, theirs = (statistics.fmean(each) for each in zip(*both, strict=True))
-    return row(case, figure, ours, "s", rival, theirs, theirs / ours, goal)
+    return row(case, metric, ours, "s", rival, theirs, theirs / ours, goal, **more)

@@ -77,6 +77,7 @@ class _Contestant:
         return {"epochs": epochs * self.longer, "evaluate_every": 0}
 
 
+MEDIAN = "epoch, median"
 SETTLED = 120
 """Epochs after which SYLVIE's widths and staleness have settled; its first ones are its quickest."""
 UNLINKED = "vanilla, as many epochs"
@@ -221,7 +222,7 @@ def table(case: str, found: Mapping[str, Sequence[Measured]], *, wide: bool) -> 
     vanilla_share = median("vanilla", "comm_s") / vanilla_s
     rows = [
         row(case, "communication share of Vanilla", vanilla_share, "", "", None, None),
-        row(case, "vanilla: epoch, median", vanilla_s, "s", ALONE, alone_s, alone_s / vanilla_s),
+        row(case, MEDIAN, vanilla_s, "s", ALONE, alone_s, alone_s / vanilla_s, contestant="vanilla"),
     ]
     for name in found:
         if name in ("vanilla", ALONE, UNLINKED):
@@ -231,30 +232,25 @@ def table(case: str, found: Mapping[str, Sequence[Measured]], *, wide: bool) -> 
         times = asked.times if vanilla_share > 0.93 else None
         near = 1 / 1.2 if asked.times is not None else None
         sent, all_sent = median(name, "bytes_sent"), median("vanilla", "bytes_sent")
-        rows += [
-            row(case, epoch, epoch_s, "s", "vanilla", vanilla_s, vanilla_s / epoch_s, times),
-            row(case, epoch, epoch_s, "s", f"bound: {limit}", limit_s, limit_s / epoch_s, asked.of_bound),
-            row(case, epoch, epoch_s, "s", ALONE, alone_s, alone_s / epoch_s, near),
-            row(
-                case, f"{name}: bytes an epoch", sent, "B", "vanilla", all_sent, all_sent / max(sent, 1),
-                25.0 if name == "1-bit" and wide else None,
-            ),
-        ]  # fmt: skip
+        volume = 25.0 if name == "1-bit" and wide else None
+        beside: list[tuple[str, float, str, str, float, float, float | None]] = [
+            (epoch, epoch_s, "s", "vanilla", vanilla_s, vanilla_s / epoch_s, times),
+            (epoch, epoch_s, "s", f"bound: {limit}", limit_s, limit_s / epoch_s, asked.of_bound),
+            (epoch, epoch_s, "s", ALONE, alone_s, alone_s / epoch_s, near),
+            ("bytes an epoch", sent, "B", "vanilla", all_sent, all_sent / max(sent, 1), volume),
+        ]
+        rows += [row(case, *each, contestant=name) for each in beside]
         if asked.decides and UNLINKED in found:
             rows += _of_the_same_training(case, name, found)
         if asked.of_bound is not None and not asked.decides:
             for what, part in _PARTS.items():
-                part_s = median(name, part)
-                rows.append(row(case, f"{name}: of it {what}", part_s, "s", epoch, epoch_s, part_s / epoch_s))
+                part_s, rival = median(name, part), f"{name}: {epoch}"
+                rows.append(row(case, f"of it {what}", part_s, "s", rival, epoch_s, part_s / epoch_s, contestant=name))
         coordination = [one.coordination for one in found[name] if one.coordination is not None]
         if coordination:
-            taken = statistics.median(coordination)
-            rows.append(
-                row(
-                    case, f"{name}: coordination + extraction, share of wall-clock", taken, "", "at most", 0.01,
-                    0.01 / max(taken, 1e-9), 1.0,
-                )
-            )  # fmt: skip
+            taken, metric = statistics.median(coordination), "coordination + extraction, share of wall-clock"
+            most = ("at most", 0.01, 0.01 / max(taken, 1e-9), 1.0)
+            rows.append(row(case, metric, taken, "", *most, contestant=name))
     return rows
 
 
@@ -268,31 +264,31 @@ def _of_the_same_training(case: str, name: str, found: Mapping[str, Sequence[Mea
     assert beside is not None
     vanilla_s = statistics.fmean(seconds for one in found["vanilla"] for seconds in one.epochs_s)
     settled_s = statistics.median(one.settled_s() for one in trainings)
-    late = f"{name}: epoch, mean of the last {trainings[0].epochs // 2} of {trainings[0].epochs}"
-    score = mean_of(trainings, "score")
-    rows = [
-        row(case, late, settled_s, "s", "vanilla", vanilla_s, vanilla_s / settled_s),
-        row(case, f"{name}: mean width of what travels", mean_of(trainings, "bits"), "bits", "", None, None),
-        row(
-            case, f"{name}: epochs on rows of the epoch before", 100 * mean_of(trainings, "stale"), "%", "", None, None
-        ),
-        row(case, f"{name}: test score", 100 * score, "%", UNLINKED, 100 * beside.score, score / beside.score),
+    late = f"epoch, mean of the last {trainings[0].epochs // 2} of {trainings[0].epochs}"
+    score, bits, stale = (mean_of(trainings, each) for each in ("score", "bits", "stale"))
+    rows: list[tuple[Any, ...]] = [
+        (late, settled_s, "s", "vanilla", vanilla_s, vanilla_s / settled_s),
+        ("mean width of what travels", bits, "bits", "", None, None),
+        ("epochs on rows of the epoch before", 100 * stale, "%", "", None, None),
+        ("test score", 100 * score, "%", UNLINKED, 100 * beside.score, score / beside.score),
     ]
     target = beside.best - MARGIN
     arrived = [seconds for one in trainings if not math.isnan(seconds := one.seconds_to(target))]
     theirs_s = vanilla_s * beside.epochs_to(target)
-    what = f"{name}: to {100 * target:.1f} % on validation, {len(arrived)} of {len(trainings)} trainings"
+    metric, detail = f"to {100 * target:.1f} % on validation", f", {len(arrived)} of {len(trainings)} trainings"
     ours_s = statistics.median(arrived) if arrived else math.nan
-    return [*rows, row(case, what, ours_s, "s", "vanilla, its epochs by its mean epoch", theirs_s, theirs_s / ours_s)]
+    rival = ("vanilla, its epochs by its mean epoch", theirs_s, theirs_s / ours_s)
+    there = row(case, metric, ours_s, "s", *rival, contestant=name, detail=detail)
+    return [*(row(case, *each, contestant=name) for each in rows), there]
 
 
 def _beside_its_bound(name: str, runs: Sequence[Measured], alone_s: float) -> tuple[str, float, str, float]:
-    """What a system's epoch is called, its seconds, what bounds it, and the seconds of that."""
+    """Return what a system's epoch is called, its seconds, what bounds it, and the seconds of that."""
     if CONTESTANTS[name].decides:
         epoch_s = statistics.median(statistics.fmean(one.epochs_s) for one in runs)
         limit_s = statistics.median(statistics.fmean(max(alone_s, each) for each in one.links_s) for one in runs)
-        return f"{name}: epoch, mean", epoch_s, "the larger of computation and bytes, epoch by epoch", limit_s
+        return "epoch, mean", epoch_s, "the larger of computation and bytes, epoch by epoch", limit_s
     epoch_s = statistics.median(one.epoch_s for one in runs)
     link_s = statistics.median(one.link_s for one in runs)
     limit, limit_s = ("its bytes by the rate", link_s) if link_s > alone_s else (ALONE, alone_s)
-    return f"{name}: epoch, median", epoch_s, limit, limit_s
+    return MEDIAN, epoch_s, limit, limit_s

@@ -77,8 +77,10 @@ def _rows(name: str, path: str, epochs: int, repeats: int) -> list[dict[str, Any
         ours = measured(desk.installed(widths))
         share = total(widths) / budget
         case = f"{name}, 2 workers, groups of {size}, λ = {lam:g}"
-        figure = f"gradient variance / ||gradient||², {share:.0%} of the bytes of random widths"
-        found.append(row(case, figure, ours, "1", "widths drawn from 2, 4, 8", chance, chance / ours, GOAL))
+        metric, detail = "gradient variance / ||gradient||²", f", {share:.0%} of the bytes of random widths"
+        beside = ("widths drawn from 2, 4, 8", chance, chance / ours, GOAL)
+        found.append(row(case, metric, ours, "1", *beside, detail=detail))
         same = total(desk.chosen(Fixed(bits=4))) / budget
-        found.append(row(case, figure, ours, "1", f"4 bits everywhere, {same:.0%} of the bytes", four, four / ours))
+        rival = f"4 bits everywhere, {same:.0%} of the bytes"
+        found.append(row(case, metric, ours, "1", rival, four, four / ours, detail=detail))
     return found

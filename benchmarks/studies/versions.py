@@ -121,13 +121,11 @@ def versions(
 def _rows(case: str, pairs: Sequence[tuple[_Ran, _Ran]]) -> list[dict[str, Any]]:
     ours, theirs = (statistics.median(one.seconds for one in side) for side in zip(*pairs, strict=True))
     ratios = [two.seconds / one.seconds for one, two in pairs]
-    rival = pairs[0][1].name
+    rival, spread = pairs[0][1].name, f" ({min(ratios):.2f} to {max(ratios):.2f} x)"
     return [
-        row(
-            case, f"epoch ({min(ratios):.2f} to {max(ratios):.2f} x)", ours, "s", rival, theirs, theirs / ours, GOAL
-        ),
+        row(case, "epoch", ours, "s", rival, theirs, theirs / ours, GOAL, detail=spread),
         row(case, "training loss of the last epoch", pairs[0][0].loss, "", rival, pairs[0][1].loss, None),
-    ]  # fmt: skip
+    ]
 
 
 def _expect_another(other: str) -> None:

@@ -159,12 +159,12 @@ class Bench:
         return {"tables": list(tables.values())}
 
     def _put_systems(self, tables: Mapping[str, Mapping[str, Any]]) -> None:
-        summary = benchmarks("summary")
+        page = benchmarks("page")
         assert self.readme is not None
         if "systems" not in tables:
             raise ValueError("there is no kept table of systems; make it with gnnqlab bench systems --keep systems")
-        rows = summary.summary(tables["systems"]["rows"])
-        text = summary.put_between(self.readme.read_text(encoding="utf-8"), rows)
+        rows = page.summary(tables["systems"]["rows"])
+        text = page.put_between(self.readme.read_text(encoding="utf-8"), rows)
         self.readme.write_text(text, encoding="utf-8")
 
     def _command(self) -> str:

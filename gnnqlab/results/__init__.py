@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +18,10 @@ __all__ = ["HERE", "bench_results", "expect_joinable", "join", "keep", "load", "
 HERE = Path(__file__).parent
 """The package's own tables, which are part of the repository."""
 
-_SAME = ("case", "figure", "rival")
-"""What two rows of the same measurement have in common, but for what their figure has measured."""
-_MEASURED = re.compile(r"(, [-+]\d.*| \(\d.*|, gap .*)$")
-"""Figures that tell their spread: ``epoch (0.29 to 0.31 s)``, ``test score, -0.02 ± 0.08 points``."""
+_SAME = ("case", "contestant", "metric", "rival")
+"""Columns that are the same in two rows of the same measurement."""
+_KEYS = ("contestant", "metric", "graph", "model", "workers", "link")
+"""Columns of a row whose text is a part of its case or figure."""
 _WHERE = ("processor", "cores", "gpu")
 """What of a machine decides its figures."""
 
@@ -60,7 +59,7 @@ def keep(part: str, rows: Sequence[dict[str, Any]], *, command: str, folder: Pat
 def join(part: str, rows: Sequence[dict[str, Any]], *, command: str, folder: Path | str = HERE) -> Path:
     """Put rows into a kept table; each row then says when and by which command it was measured.
 
-    Rows of the same case, figure and rival take the place of the old ones; the others are added behind.
+    Rows of the same case, contestant, metric and rival take the place of the old ones; the others are added behind.
 
     Args:
         part, rows, command, folder: as for :func:`keep`, which is what happens if there is no such table yet.
@@ -108,7 +107,8 @@ def expect_joinable(part: str, *, folder: Path | str = HERE) -> None:
 
 
 def _key(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(_MEASURED.sub("", str(row.get(name))) for name in _SAME)
+    """Return the identity of a row: its columns, or its figure if it was kept before rows had a metric."""
+    return (*(row.get(name) for name in _SAME), None if "metric" in row else row.get("figure"))
 
 
 def _now() -> str:
@@ -116,7 +116,9 @@ def _now() -> str:
 
 
 def _write(path: Path, table: dict[str, Any]) -> Path:
-    write_text(path, json.dumps(table, indent=1) + "\n")
+    head = json.dumps({**table, "rows": []}, indent=1).removesuffix("[]\n}")
+    rows = ",\n  ".join(map(json.dumps, table["rows"]))  # a line for each, so that tables can be compared line by line
+    write_text(path, f"{head}[\n  {rows}\n ]\n}}\n")
     write_text(path.with_suffix(".md"), markdown(table))
     return path
 
@@ -148,7 +150,7 @@ def bench_results(folder: Path | str = HERE) -> pd.DataFrame:
 def markdown(table: dict[str, Any]) -> str:
     """Return a table for reading."""
     rows = table["rows"]
-    columns = list(dict.fromkeys(name for row in rows for name in row))
+    columns = list(dict.fromkeys(name for row in rows for name in row if "metric" not in row or name not in _KEYS))
     head = [f"# {table['part']}", "", f"{table['date']}, {table['device']}, `{table['command']}`", ""]
     if not rows:
         return "\n".join([*head, "No rows.", ""])

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import gnnqlab as gq
-from benchmarks.page import page
-from benchmarks.summary import END, START, put_between, summary
+from benchmarks.engine.rows import row
+from benchmarks.page import END, START, page, put_between, summary
 from gnnqlab.cli import main
 from gnnqlab.cli.bench import _named
 from gnnqlab.results import bench_results, join, keep, load, markdown
@@ -42,13 +42,13 @@ def test_nothing_kept_is_an_empty_frame(tmp_path):
     assert "No rows" in markdown({"part": "p", "date": "d", "device": "x", "command": "c", "rows": []})
 
 
-def line(case, value, figure="epoch", rival="vanilla"):
-    return {"case": case, "figure": figure, "value": value, "rival": rival}
+def line(case, value, rival="vanilla", **more):
+    return row(case, "epoch", value, "", rival, None, None, **more)
 
 
 def test_rows_join_a_table_and_take_the_place_of_those_they_repeat(tmp_path):
-    join("epoch", [line("a", 1.0, "epoch (0.9 to 1.1 s)"), line("b", 2.0)], command="first", folder=tmp_path)
-    path = join("epoch", [line("a", 3.0, "epoch (2.9 to 3.1 s)"), line("c", 4.0)], command="second", folder=tmp_path)
+    join("epoch", [line("a", 1.0, detail=" (0.9 to 1.1 s)"), line("b", 2.0)], command="first", folder=tmp_path)
+    path = join("epoch", [line("a", 3.0, detail=" (2.9 to 3.1 s)"), line("c", 4.0)], command="second", folder=tmp_path)
     table = load(tmp_path)["epoch"]
     assert [(row["case"], row["value"], row["command"]) for row in table["rows"]] == [
         ("a", 3.0, "second"), ("b", 2.0, "first"), ("c", 4.0, "second"),
@@ -56,7 +56,8 @@ def test_rows_join_a_table_and_take_the_place_of_those_they_repeat(tmp_path):
     assert table["command"] == "second; first" and "epoch (2.9 to 3.1 s)" in path.with_suffix(".md").read_text()
     assert bench_results(tmp_path)["command"].tolist() == ["second", "first", "second"]
     # Seeds, widths and other rivals tell measurements apart, the spread of a figure does not.
-    join("epoch", [line("a", 5.0, "8-bit: epoch"), line("a", 6.0, rival="dgl.nn")], command="third", folder=tmp_path)
+    others = [line("a", 5.0, contestant="8-bit"), line("a", 6.0, rival="dgl.nn")]
+    join("epoch", others, command="third", folder=tmp_path)
     assert len(load(tmp_path)["epoch"]["rows"]) == 5
 
 
@@ -76,7 +77,7 @@ def test_the_command_keeps_and_joins(tmp_path, monkeypatch, capsys):
 
     def measure(name, *, repeats=None, **options):
         asked.append(options)
-        return {"bench": name, "machine": machine(), "rows": [gq_row(f"seed {options['first_seed']}")]}
+        return {"bench": name, "machine": machine(), "rows": [line(f"seed {options['first_seed']}", 1.0)]}
 
     monkeypatch.setattr("benchmarks.registry.measure", measure)
     for seed in ("0", "5"):
@@ -103,7 +104,7 @@ def test_a_table_of_another_machine_is_refused_before_anything_is_measured(tmp_p
 
 
 def test_what_cannot_be_joined_is_kept_beside_it(tmp_path, monkeypatch, capsys):
-    twice = {"bench": "epoch", "machine": machine(), "rows": [gq_row("same"), gq_row("same")]}
+    twice = {"bench": "epoch", "machine": machine(), "rows": [line("same", 1.0), line("same", 1.0)]}
     monkeypatch.setattr("benchmarks.registry.measure", lambda *_, **__: twice)
     keep("epoch", [line("a", 1.0)], command="first", folder=tmp_path)
     main(["bench", "epoch", "--keep", "epoch", "--results", str(tmp_path)])
@@ -111,10 +112,6 @@ def test_what_cannot_be_joined_is_kept_beside_it(tmp_path, monkeypatch, capsys):
     (beside,) = (name for name in load(tmp_path) if name != "epoch")
     assert len(load(tmp_path)[beside]["rows"]) == 2 and len(load(tmp_path)["epoch"]["rows"]) == 1
     assert f"got 1 twice; they are kept as {beside}" in said.err and "same" in said.out
-
-
-def gq_row(case):
-    return {**line(case, 1.0), "unit": "", "rival_value": None, "ratio": None, "goal": None, "reached": None}
 
 
 def test_the_page_of_all_kept_tables_is_todays(tmp_path, capsys):
@@ -127,7 +124,7 @@ def test_the_page_of_all_kept_tables_is_todays(tmp_path, capsys):
 
 
 def test_a_page_says_what_was_missed_and_on_what_machine(tmp_path):
-    missed = {**gq_row("a"), "figure": "epoch | wire", "goal": 2.0, "ratio": 1.5, "reached": False}
+    missed = row("a", "epoch | wire", 1.0, "s", "vanilla", 1.5, 1.5, 2.0)
     keep("epoch", [missed], command="gnnqlab bench epoch", folder=tmp_path)
     text = page(load(tmp_path))
     assert "epoch \\| wire" in text and "| 1.5 | 2 | NO |" in text
@@ -138,7 +135,8 @@ def test_a_page_says_what_was_missed_and_on_what_machine(tmp_path):
 
 def system_row(case, name, seconds, *, there=None, points=0.0, sent=100.0, reached=2):
     beside = {"value": seconds, "to_target_s": there or seconds / 2, "reached_by": reached, "seeds": 2}
-    return {"case": case, "figure": name, **beside, "points": points, "half_interval": 0.5, "bytes_per_epoch": sent}
+    scored = {"points": points, "half_interval": 0.5, "bytes_per_epoch": sent}
+    return {"case": case, "contestant": name, "graph": "cora", "model": "gcn", **beside, **scored}
 
 
 def test_readmes_table_holds_those_with_every_service_against_vanilla_with_them():
