@@ -68,6 +68,8 @@ class Adaptive:
     """Whether it does something after an epoch. What it takes is the phase ``assign`` of the epoch's clock."""
     wants_accuracy: ClassVar[bool] = False
     """Whether it is told how much of this worker's training rows each training pass got right."""
+    by_seconds: ClassVar[bool] = False
+    """Whether it decides by measured seconds, so that no simulation repeats its decisions."""
     wants: Mapping[str, Sharing] = MappingProxyType({})
     """What it wants to know of all workers: name -> ``sum``, or ``max``."""
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import gnnqlab as gq
+from gnnqlab.compute import Int8Products
 from gnnqlab.errors import ObserverFailed, WorkerFailed
 from gnnqlab.exchange import Pipelined
 from gnnqlab.message import BoundarySampling
@@ -66,12 +67,10 @@ def test_float32_messages_are_reported_too() -> None:
         assert torch.equal(each.decode(), each.values) and set(each.bit_widths.tolist()) == {32}
 
 
-def test_stale_messages_have_their_age(tmp_path: Path) -> None:
-    system = replace(fixed_bits(bits=8), schedule=Pipelined())
-    run = gq.launch("sbm:60,3,6", system=system, epochs=3, **SHAPE, out=tmp_path, observers=[Events], wait=True)
-    used = run.tables["Events"].dropna(subset="staleness")
+def test_stale_messages_have_their_age() -> None:
+    used = events_of(replace(fixed_bits(bits=8), schedule=Pipelined()), MessageDecoded, epochs=3)
     # The first epoch is synchronous, and the second uses its messages, decoded already.
-    assert {(0, 0), (2, 1)} == set(zip(used["epoch"], used["staleness"]))
+    assert {(0, 0), (2, 1)} == {(each.epoch, each.staleness) for each in used}
 
 
 def test_sampled_messages_name_the_rows_that_were_skipped() -> None:
@@ -139,9 +138,32 @@ def test_simulated_losses_are_those_of_a_launched_run(tmp_path: Path) -> None:
     assert found.losses == pytest.approx(launched, rel=1e-5)
 
 
-def test_system_that_adapts_is_refused_with_the_way_out() -> None:
-    with pytest.raises(ValueError, match="adapts while it trains"):
-        gq.simulate("sbm:60,3,6", "adaqp", **SHAPE)
+TWINS = {
+    "stale rows": replace(fixed_bits(bits=8), schedule=Pipelined(feature_smoothing=0.5)),
+    "adaptive cache": gq.systems.cdfgnn(),
+    "chosen products": replace(vanilla(), compute=Int8Products(bits="auto")),
+}
+
+
+@pytest.mark.parametrize("system", TWINS.values(), ids=TWINS)
+def test_simulated_losses_of_two_workers_are_those_of_a_launched_run_to_the_bit(
+    system: gq.System, tmp_path: Path
+) -> None:
+    given = {"workers": 2, "epochs": 5, "layers": 3, "hidden": 8}
+    run = gq.launch("sbm:60,3,6", system=system, **given, out=tmp_path, observers=[Events], wait=True)
+    found = gq.simulate("sbm:60,3,6", system, observers=[Events], **given)
+    assert list(found.losses) == run.records[run.records["rank"] == 0]["loss"].tolist()
+    kinds = [tables["Events"].groupby(["rank", "event"]).size() for tables in (run.tables, found.tables)]
+    for kind in ("DecisionMade", "EpochEnded", "MessageDecoded", "MessageEncoded"):
+        assert kinds[0].get((1, kind)) == kinds[1].get((1, kind))
+
+
+@pytest.mark.parametrize(
+    ("system", "words"), [("adaqp", "'bits' of the axis bits"), ("sylvie", "'descent.*' of the axis bits")]
+)
+def test_decisions_by_seconds_are_refused_with_the_way_out(system: str, words: str) -> None:
+    with pytest.raises(ValueError, match=f"by measured seconds, got {words}, which adapts while it trains; launch it"):
+        gq.simulate("sbm:60,3,6", system, **SHAPE)
 
 
 def test_launched_run_keeps_the_tables_of_its_observers(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.graph.given import GraphLike
@@ -12,9 +13,11 @@ from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.observe import Observer, Observers
 from gnnqlab.partition.cut import Partitioner
 from gnnqlab.partition.parts import cut_graph
-from gnnqlab.simulation.as_launched import threads_as_launched
+from gnnqlab.simulation.threaded_workers import ThreadedWorkers
 from gnnqlab.systems.system import System, make_system
 from gnnqlab.train.config.run_config import TrainSettings
+from gnnqlab.train.loop.recorders import report_epoch, take_decisions
+from gnnqlab.train.loop.trainer import Trainer
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -58,11 +61,12 @@ def simulate(
 ) -> Simulation:
     """Train some epochs with every worker as a thread of this process, and return what observers saw.
 
-    Messages pass through queues in place of sockets; losses and messages are those of a launched run, seconds are not.
+    Messages pass through queues in place of sockets; losses, messages and decisions are those of a launched run,
+    seconds are not. Losses of two workers are the same to the bit; of more, gradients are summed in another order.
 
     Args:
         graph: a graph, its name or path, or another library's graph.
-        system: a system's name, or a :class:`System`, that does not adapt while it trains.
+        system: a system's name, or a :class:`System`, that decides nothing by measured seconds.
         observers: classes; each worker gets an observer of each, made without arguments.
         workers: number of partitions, at least 2 for messages.
         epochs: how many to train.
@@ -72,7 +76,8 @@ def simulate(
         **shape: ``layers``, ``hidden``, ``dropout`` and other settings of the model.
 
     Raises:
-        ValueError: if the system adapts its bit-widths or schedule; launch it with ``observers=`` instead.
+        ValueError: if the system adapts by measured seconds (AdaQP's assignment, SYLVIE's coordinator), which differ
+            between threads and processes; launch it with ``observers=`` instead.
         ObserverFailed: if an observer raises.
 
     Example:
@@ -95,6 +100,41 @@ def simulate(
             raise ValueError(f"observers must be subclasses of gnnqlab.Observer, got {kind!r}; give the class itself")
     of_worker = [Observers([kind() for kind in kinds], rank) for rank in range(workers)]
     settings = ModelSettings(name=model, **shape) if isinstance(model, str) else model
-    threads, _ = threads_as_launched(whole, cut, recipe, settings, TrainSettings(seed=seed), of_worker)
-    losses = tuple(threads.step(epoch) for epoch in range(epochs))
-    return Simulation(losses=losses, observers=tuple(each.all for each in of_worker))
+    threads = ThreadedWorkers(
+        whole,
+        cut,
+        recipe,
+        settings,
+        TrainSettings(seed=seed),
+        as_launched=True,
+        joined=True,
+        observers=of_worker,
+    )
+    _refuse_decisions_by_seconds(threads)
+    losses = threads.run(partial(_train, epochs=epochs))[0]
+    return Simulation(losses=tuple(losses), observers=tuple(each.all for each in of_worker))
+
+
+def _refuse_decisions_by_seconds(threads: ThreadedWorkers) -> None:
+    for axis, adaptives in threads.adaptives.items():
+        for adaptive in adaptives:
+            if adaptive.by_seconds and len(threads.trainers) > 1:
+                raise ValueError(
+                    f"a simulated system must not decide by measured seconds, got {adaptive.name!r} of the axis "
+                    f"{axis}, which adapts while it trains; launch it with observers= instead"
+                )
+
+
+def _train(trainer: Trainer, epochs: int) -> list[float]:
+    """Train one worker as `gnnqlab.train.loop.fit` does, without files; return its losses."""
+    losses = []
+    trainer.clock.take()  # the processor time of this thread begins at 0
+    for epoch in range(epochs):
+        loss = trainer.epoch(epoch)
+        take_decisions(trainer, epoch)
+        arrivals = trainer.take_arrivals()
+        for adaptive in trainer.adaptives.values():
+            adaptive.observe(arrivals)
+        report_epoch(trainer.observers, epoch, loss, {"epoch": epoch, "rank": trainer.observers.rank, "loss": loss})
+        losses.append(loss)
+    return losses

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from gnnqlab.adaptive import Adaptive, Training, adaptives_of
 from gnnqlab.bits.policy import BitPolicy, Rows, in_force
 from gnnqlab.bits.variance import RowVariance, min_max
 from gnnqlab.exchange.protocol import Exchange
@@ -39,25 +40,21 @@ from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.observe import NO_OBSERVERS, Observers
 from gnnqlab.partition.cut import Cut
 from gnnqlab.partition.shard import Shard
+from gnnqlab.simulation.joined_threads import PATIENCE_S, JoinedThreads, PeerGone
 from gnnqlab.simulation.whole_graph import SmoothStack, build_network, exact_trainer
 from gnnqlab.systems.join import join
 from gnnqlab.systems.system import System
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.clock import Clock, summed
 from gnnqlab.train.loop.node_labels import label_objective
-from gnnqlab.train.loop.trainer import Trainer, seat_of
+from gnnqlab.train.loop.trainer import Trainer, parts_at_work, seat_of
 
 __all__ = [
     "FrozenBits", "GraphFactory", "LoopBack", "Mail", "OrExact", "PeerGone", "SmoothStack", "ThreadedWorkers",
     "exact_trainer", "one_thread",
 ]  # fmt: skip
 
-_PATIENCE_S = 60.0
 Result = TypeVar("Result")
-
-
-class PeerGone(RuntimeError):
-    """A worker that waits in vain, because another has failed."""
 
 
 class Mail:
@@ -78,7 +75,7 @@ class Mail:
             PeerGone: if the sender failed, or sends nothing.
         """
         try:
-            message = self._boxes[sender, receiver].get(timeout=_PATIENCE_S)
+            message = self._boxes[sender, receiver].get(timeout=PATIENCE_S)
         except queue.Empty:
             message = None
         if message is None:
@@ -214,7 +211,8 @@ GraphFactory = Callable[[Shard, Exchange, int], WorkerGraph]
 class ThreadedWorkers:
     """One trainer a worker, joined by queues.
 
-    Each leaves *its share* of loss and gradients in its parameters: the shares add up to those of the graph.
+    Each leaves *its share* of loss and gradients in its parameters: the shares add up to those of the graph. Joined
+    workers leave the sums.
 
     Args:
         graph: the whole graph.
@@ -225,6 +223,7 @@ class ThreadedWorkers:
         smooth: put GELU in the place of ReLU.
         as_launched: keep the system's codec and schedule, and policies as they are in force at the start, as
             measurements of memory need.
+        joined: sum gradients and facts in every pass, and run what adapts, as launched workers do.
         observers: of each worker; by default none.
 
     Raises:
@@ -243,10 +242,12 @@ class ThreadedWorkers:
         make_graph: GraphFactory | None = None,
         smooth: bool = False,
         as_launched: bool = False,
+        joined: bool = False,
         observers: Sequence[Observers] = (),
     ) -> None:
         settings.expect_workers(cut.workers)
         self._mail = Mail(cut.workers)
+        self._joined = JoinedThreads(cut.workers) if joined else None
         of_worker = list(observers) or [NO_OBSERVERS] * cut.workers
         self._clocks = [Clock(timer=time.thread_time, observers=each) for each in of_worker]
         self.seconds: list[dict[str, float]] = []
@@ -254,7 +255,9 @@ class ThreadedWorkers:
         self.trainers: list[Trainer] = []
         self.shards = [cut.shard(graph, rank) for rank in range(cut.workers)]
         self.caches: list[Any] = [at_work(system.cache) for _ in self.shards]
-        """What runs of the system's cache on each worker; nobody adapts it."""
+        """What runs of the system's cache on each worker."""
+        self.adaptives: dict[str, list[Adaptive]] = {}
+        """What adapts on the last worker, by axis; nothing unless the workers are joined."""
         either: Any = ByDirection(*(OrExact(of_direction(system.codec, each)) for each in ("forward", "backward")))
         quiet = system if as_launched else replace(system, codec=either, schedule=Synchronous())
         for shard, cache in zip(self.shards, self.caches, strict=True):
@@ -280,9 +283,27 @@ class ThreadedWorkers:
                 view = make_graph(shard, exchange, settings.seed)
             network = build_network(model, graph, settings.seed, smooth)
             clock = self._clocks[shard.rank]
-            own = of_worker[shard.rank]
+            if joined:
+                training = Training(
+                    seat=seat_of(shard, settings),
+                    parts=parts_at_work(quiet, exchange, bits=in_use, cache=cache),
+                    of_direction=of_direction,
+                    shard=shard,
+                    phases=clock,
+                )
+                self.adaptives = adaptives_of(training)
             self.trainers.append(
-                Trainer(view, label_objective(shard), network, settings, exchange=exchange, clock=clock, observers=own)
+                Trainer(
+                    view,
+                    label_objective(shard),
+                    network,
+                    settings,
+                    exchange=exchange,
+                    clock=clock,
+                    adaptives=[*itertools.chain(*self.adaptives.values())],
+                    observers=of_worker[shard.rank],
+                    joined=self._joined,
+                )
             )
 
     def run(self, work: Callable[[Trainer], Result]) -> list[Result]:
@@ -337,6 +358,8 @@ class ThreadedWorkers:
         try:
             return work(self.trainers[rank])
         except BaseException:
+            if self._joined is not None:
+                self._joined.abort()
             for peer in range(len(self.trainers)):
                 self._mail.put(rank, peer, None)  # nobody waits for a worker that is gone
             raise

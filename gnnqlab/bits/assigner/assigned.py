@@ -115,7 +115,8 @@ class AssignedWidths(BitPolicy):
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
         """Return the assigner of this worker; alone it has nobody to send rows to."""
-        return [Assigner.of(self, training)] if training.distributed else [Follower(training.seat.named("bits"), self)]
+        named = training.seat.named
+        return [Assigner.of(self, training)] if training.distributed else [_NoLinks(named("bits"), self)]
 
     @property
     def choices(self) -> tuple[int, ...]:
@@ -158,6 +159,12 @@ class AssignedWidths(BitPolicy):
         self._table, self._installed = table, installed
 
 
+class _NoLinks(Follower):
+    """Stands in the place of an assigner where no links are there to be timed."""
+
+    by_seconds = True
+
+
 class Assigner(Adaptive):
     """The assigner at work, while training goes on (AdaQP section 4, Fig. 6).
 
@@ -169,6 +176,8 @@ class Assigner(Adaptive):
         joint: works assignments out.
         training: times links before the first assignment, and is told when this worker waits for others.
     """
+
+    by_seconds = True
 
     def __init__(self, widths: AssignedWidths, joint: JointAssignment, training: Training) -> None:
         self.widths = widths

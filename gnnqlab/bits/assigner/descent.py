@@ -139,6 +139,7 @@ class Watch(Adaptive):
         extract_s: seconds that all workers' shards took for the nodes' importance; NaN if nobody knows.
     """
 
+    by_seconds = True
     wants: Mapping[str, Sharing] = {"epoch_s": "max"}
 
     def __init__(self, settings: Comparing, *, name: str = "descent", extract_s: float = math.nan) -> None:

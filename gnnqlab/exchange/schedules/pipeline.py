@@ -115,7 +115,6 @@ class Pipeline(Runner):
         bound: most epochs in a row without fresh rows, where somebody switches; ``None``: nobody does.
     """
 
-    adapts: ClassVar[bool] = True
     stands_for: ClassVar[dict[str, str]] = {"_means": "halo"}
 
     def __init__(self, smoothing: dict[str, float], *, bound: int | None = None) -> None:
@@ -126,6 +125,10 @@ class Pipeline(Runner):
         self._means: dict[Place, Tensor] = {}
         self._held: list[Callable[[], None]] = []
         self._bound = bound
+
+    @property
+    def adapts(self) -> bool:
+        return self._bound is not None
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
         return [] if self._bound is None else switching(self, self._bound, training)

@@ -63,8 +63,10 @@ class Step(Protocol):
 class Runner(Running, ABC):
     """Base class of what runs the steps of one worker's training."""
 
-    adapts: ClassVar[bool] = False
-    """Whether it may change while it trains, so that threads of one process cannot repeat it; simulations read it."""
+    @property
+    def adapts(self) -> bool:
+        """Return True if it may change while it trains; simulations read it."""
+        return False
 
     @property
     def depth(self) -> int:

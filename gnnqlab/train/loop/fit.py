@@ -12,7 +12,6 @@ import torch
 import torch.distributed as dist
 
 from gnnqlab.atomic import write_text
-from gnnqlab.message.channels.incoming import Arrival
 from gnnqlab.message.codecs.entropy import Counting
 from gnnqlab.message.transport.paced import Pacer
 from gnnqlab.observe import Observers, observers_named
@@ -161,7 +160,7 @@ def fit(
             "epoch_s": round(epoch_s, 7),
             **{name: value for some in figures for name, value in some.items()},
         }
-        ended = EndedEpoch(epoch, loss, record, _take_arrivals(trainer))
+        ended = EndedEpoch(epoch, loss, record, trainer.take_arrivals())
         for recorder in recorders:
             recorder.ended(ended)
         _check_finite(loss, epoch)
@@ -177,14 +176,6 @@ def _identity(config: RunConfig) -> str:
     whole = config.to_json()
     kept = {part: whole[part] for part in ("system", "model", "train", "workers", "task")}
     return json.dumps(kept, sort_keys=True) + os.environ.get("TORCHELASTIC_RUN_ID", "")
-
-
-def _take_arrivals(trainer: Trainer) -> list[Arrival]:
-    """Return the messages that this worker received since the last call."""
-    taken = [arrival for channel in trainer.channels for arrival in channel.arrivals]
-    for channel in trainer.channels:
-        channel.arrivals.clear()
-    return taken
 
 
 def _check_same_partition(shard: Shard) -> None:

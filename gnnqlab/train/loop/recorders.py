@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from gnnqlab.adaptive import ASSIGNMENTS, DECISIONS
+from gnnqlab.adaptive import ASSIGNMENTS, DECISIONS, Entry
 from gnnqlab.message.codecs.entropy import Counting
 from gnnqlab.observe import DecisionMade, EpochEnded, Observers
 from gnnqlab.train.link import Crossing
@@ -23,7 +24,7 @@ from gnnqlab.train.records.recorder import EndedEpoch, Recorder
 
 __all__ = [
     "ChannelBytes", "Decisions", "EntropyOfCodes", "HostBytes", "ObserverEvents", "PhaseSeconds", "RecordFile",
-    "RoundedProducts", "TrafficFile",
+    "RoundedProducts", "TrafficFile", "report_epoch", "take_decisions",
 ]  # fmt: skip
 
 
@@ -124,12 +125,8 @@ class Decisions(Recorder):
         self._folder, self._rank, self._trainer = folder, rank, trainer
 
     def trained(self, epoch: int) -> None:
-        trainer, observers = self._trainer, self._trainer.observers
-        decided = [entry for adaptive in trainer.adaptives.values() for entry in adaptive.entries()]
-        if observers.decision_made:
-            for name, entry in decided:
-                decision = DecisionMade(self._rank, epoch, name.partition(".")[0], entry)
-                observers.emit(observers.decision_made, decision)
+        trainer = self._trainer
+        decided = take_decisions(trainer, epoch)
         if not decided or self._rank != 0:  # all workers decide alike
             return
         with trainer.clock.whole("assign"):
@@ -189,13 +186,27 @@ class ObserverEvents(Recorder):
         self._folder, self._observers = folder, observers
 
     def ended(self, epoch: EndedEpoch) -> None:
-        observers = self._observers
-        if observers.epoch_ended:
-            event = EpochEnded(observers.rank, epoch.epoch, epoch.loss, epoch.record)
-            observers.emit(observers.epoch_ended, event)
+        report_epoch(self._observers, epoch.epoch, epoch.loss, epoch.record)
 
     def close(self) -> None:
         write_tables(self._folder, self._observers)
+
+
+def take_decisions(trainer: Trainer, epoch: int) -> list[Entry]:
+    """Return what a trainer's adaptive components decided since the last call; report it to the observers."""
+    observers = trainer.observers
+    decided = [entry for adaptive in trainer.adaptives.values() for entry in adaptive.entries()]
+    if observers.decision_made:
+        for name, entry in decided:
+            decision = DecisionMade(observers.rank, epoch, name.partition(".")[0], entry)
+            observers.emit(observers.decision_made, decision)
+    return decided
+
+
+def report_epoch(observers: Observers, epoch: int, loss: float, record: Mapping[str, Any]) -> None:
+    """Report the end of an epoch to the observers."""
+    if observers.epoch_ended:
+        observers.emit(observers.epoch_ended, EpochEnded(observers.rank, epoch, loss, record))
 
 
 def _peak_memory() -> int:

@@ -21,6 +21,7 @@ from gnnqlab.graph.edge_data import refuse_attention
 from gnnqlab.kernels.codec.rows import raise_refused
 from gnnqlab.message.caches.cache import at_work
 from gnnqlab.message.channels.channel import Channel
+from gnnqlab.message.channels.incoming import Arrival
 from gnnqlab.message.channels.wires import Wires
 from gnnqlab.message.codecs.codec import Float32, Stochastic
 from gnnqlab.message.codecs.entropy import Counting
@@ -47,10 +48,10 @@ from gnnqlab.train.loop.clock import Clock
 from gnnqlab.train.loop.node_labels import label_objective
 from gnnqlab.train.loop.objective import Objective, Scores
 from gnnqlab.train.loop.parameters import Adam, FlatParameters
-from gnnqlab.train.loop.reduction import Facts, make_reduction
+from gnnqlab.train.loop.reduction import Facts, Reduction, Slots, make_reduction
 from gnnqlab.train.loop.shared import Wanted
 
-__all__ = ["Steering", "Trainer", "seat_of", "worker_trainer"]
+__all__ = ["Joined", "Steering", "Trainer", "parts_at_work", "seat_of", "worker_trainer"]
 
 
 class Steering(Protocol):
@@ -58,6 +59,15 @@ class Steering(Protocol):
 
     def steers(self, adaptives: Mapping[str, Sequence[Adaptive]]) -> Adaptive:
         """Take whom it tells of new settings, by axis; return what is asked for news."""
+
+
+class Joined(Protocol):
+    """Another way than a process group to sum what the workers found; `gnnqlab.simulation` has threads."""
+
+    workers: int
+
+    def reduction(self, parameters: FlatParameters, slots: Slots) -> Reduction:
+        """Return what sums gradients and facts on one worker."""
 
 
 class Trainer:
@@ -75,13 +85,15 @@ class Trainer:
         clock: Clock | None = None,
         adaptives: Sequence[Adaptive] = (),
         observers: Observers = NO_OBSERVERS,
+        joined: Joined | None = None,
     ) -> None:
         self.adaptives = {adaptive.name: adaptive for adaptive in adaptives}
         """What adapts between epochs, by name, in the order in which it does; the same on every worker."""
         if len(self.adaptives) != len(adaptives):
             raise ValueError(f"what adapts needs a name of its own, got {[each.name for each in adaptives]}")
         self._deciding = any(adaptive.decides for adaptive in adaptives)
-        self._wanted = Wanted(adaptives, dist.get_world_size() if distributed else 1)
+        workers = joined.workers if joined is not None else dist.get_world_size() if distributed else 1
+        self._wanted = Wanted(adaptives, workers)
         self._news = False
         self._epochs_here = 0
         self._evaluated = self._rested = False
@@ -99,7 +111,12 @@ class Trainer:
         self.parameters = FlatParameters(self.model, num_facts=slots.count)
         if distributed:
             self.parameters.spread()
-        self.reduction = make_reduction(self.parameters, slots, gradients=settings.gradients, distributed=distributed)
+        if joined is not None:
+            self.reduction = joined.reduction(self.parameters, slots)
+        else:
+            self.reduction = make_reduction(
+                self.parameters, slots, gradients=settings.gradients, distributed=distributed
+            )
         self.optimizer = Adam(self.parameters, lr=settings.lr, weight_decay=settings.weight_decay)
 
     def gradients(self, epoch: int) -> float:
@@ -177,6 +194,13 @@ class Trainer:
         """Return the channels of the exchange and those of the objective."""
         return [*(self.exchange.channels if self.exchange else []), *self.objective.channels]
 
+    def take_arrivals(self) -> list[Arrival]:
+        """Return the messages that this worker received since the last call."""
+        taken = [arrival for channel in self.channels for arrival in channel.arrivals]
+        for channel in self.channels:
+            channel.arrivals.clear()
+        return taken
+
     def close(self) -> None:
         """Return when nothing of this training is under way any more."""
         if self.exchange is not None:
@@ -206,6 +230,19 @@ def seat_of(shard: Shard, settings: TrainSettings, device: torch.device | str = 
         importance=shard.importance,
         device=torch.device(device),
     )
+
+
+def parts_at_work(system: System, exchange: Exchange, *, bits: object, cache: object) -> dict[str, object]:
+    """Return the components of one worker by axis, in the order of the axes."""
+    return {
+        "exchange": exchange,
+        "sampler": system.sampler,
+        "cache": cache,
+        "codec": system.codec,
+        "bits": bits,
+        "schedule": exchange.schedule,
+        "compute": exchange.products,
+    }
 
 
 def worker_trainer(
@@ -275,15 +312,7 @@ def worker_trainer(
     )
     training = Training(
         seat=seat,
-        parts={
-            "exchange": exchange,
-            "sampler": system.sampler,
-            "cache": cache,
-            "codec": system.codec,
-            "bits": bits,
-            "schedule": exchange.schedule,
-            "compute": exchange.products,
-        },
+        parts=parts_at_work(system, exchange, bits=bits, cache=cache),
         of_direction=of_direction,
         shard=shard,
         distributed=distributed,
