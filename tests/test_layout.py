@@ -33,7 +33,7 @@ HEAVY = {
     "anywidget", "cvxpy", "dgl", "highspy", "IPython", "ipywidgets", "kaleido", "networkx", "pandas", "plotly",
     "pymetis", "scipy", "sklearn", "torch_geometric",
 }  # fmt: skip
-MAY_IMPORT_DGL = ("graph/", "partition/metis.py", "nn/dgl.py", "train/dgl_mini_batch.py", "launch/doctor.py", "cli")
+MAY_IMPORT_DGL = ("graph/", "partition/metis.py", "nn/dgl.py", "train/dgl_mini_batch.py", "cli")
 
 
 def test_imports_point_down() -> None:

@@ -131,6 +131,6 @@ class Doctor(_List):
     """Say what this machine can do, and what is missing."""
 
     def run(self) -> dict[str, Any]:
-        from gnnqlab.launch.doctor import examine
+        from gnnqlab.cli.doctor import examine
 
         return self._show(examine(), "checks")
