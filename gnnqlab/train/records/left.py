@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["ranks_without_records", "without_records"]
+__all__ = ["without_records"]
 
 
-def ranks_without_records(folder: Path, workers: int, *, ended: bool) -> list[int]:
-    """Return the workers that have left no records where there should be some; none where nobody has trained.
+def without_records(folder: Path, workers: int, *, ended: bool) -> str:
+    """Return what is wrong with a folder that lacks the records of some workers, in a sentence; empty if none lacks.
+
+    None lacks where nobody has trained.
 
     Args:
         folder: the run folder.
@@ -18,12 +20,7 @@ def ranks_without_records(folder: Path, workers: int, *, ended: bool) -> list[in
     """
     sizes = [_size(folder / f"records-rank{rank}.jsonl") for rank in range(workers)]
     trained = any(size > 0 for size in sizes) or (ended and (folder / "facts.json").exists())
-    return [rank for rank, size in enumerate(sizes) if trained and (size < 0 or (ended and size == 0))]
-
-
-def without_records(folder: Path, workers: int, *, ended: bool) -> str:
-    """Return what is wrong with a folder that lacks the records of some workers, in a sentence; empty if none lacks."""
-    lacking = ranks_without_records(folder, workers, ended=ended)
+    lacking = [rank for rank, size in enumerate(sizes) if trained and (size < 0 or (ended and size == 0))]
     if not lacking:
         return ""
     return (
