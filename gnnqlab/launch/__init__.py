@@ -4,6 +4,7 @@ The names come on demand: the guard and the workers import this package before t
 """
 
 import importlib
+import warnings
 from typing import Any
 
 from gnnqlab.callable_module import make_callable
@@ -19,11 +20,16 @@ _HOMES = {
     "slurm_script": "gnnqlab.launch.cluster",
     "torchrun_command": "gnnqlab.launch.cluster",
 }
+_MOVED = ("doing", "folder", "kept", "own_parts", "processes", "progress", "run", "trained", "verdict", "written")
+"""Modules that are in :mod:`gnnqlab.run` now."""
 
 __all__ = ["Run", "Stray", "WorkerError", "cleanup", "launch", "resume", "runs", "slurm_script", "torchrun_command"]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MOVED:
+        warnings.warn(f"gnnqlab.launch.{name} is gnnqlab.run.{name} now", DeprecationWarning, stacklevel=2)
+        return importlib.import_module(f"gnnqlab.run.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,3 +1,4 @@
+import importlib
 import os
 import re
 import shutil
@@ -123,3 +124,8 @@ def test_the_end_of_a_log_begins_at_a_line(tmp_path: Path) -> None:
     assert files.tail(tmp_path / "log", 10) == "third\n"
     assert files.tail(tmp_path / "log") == "first line\nsecond\nthird\n"
     assert files.tail(tmp_path / "nothing") == ""
+
+
+def test_modules_that_moved_to_the_room_run_are_deprecated_aliases() -> None:
+    with pytest.warns(DeprecationWarning, match=r"gnnqlab\.launch\.folder is gnnqlab\.run\.folder now"):
+        assert importlib.import_module("gnnqlab.launch").folder is files
