@@ -1,4 +1,4 @@
-"""What models, layers and the trainer know of an exchange."""
+"""The interface of an exchange to models, layers and the trainer, and the base class of those of several workers."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from gnnqlab.axis_part import AxisPart, not_predicted
+from gnnqlab.axis_part import AxisPart, Running, not_predicted
 from gnnqlab.compute import Products
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.exchange.formula import Looked, Moved, Sizes
 from gnnqlab.exchange.hop import Hop
-from gnnqlab.exchange.schedules.schedule import Runner, Schedule
+from gnnqlab.exchange.schedules.schedule import Runner, Schedule, Synchronous, runner_of
+from gnnqlab.exchange.stages import stages_on
 from gnnqlab.exchange.timeline import Timeline
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.channels.wires import Wires
 from gnnqlab.message.place import Phases, no_phases
 
-__all__ = ["Exchange", "ExchangePart"]
+__all__ = ["Exchange", "ExchangePart", "WorkerExchange", "rows_before_dropout"]
 
 
 class ExchangePart(AxisPart, ABC):
@@ -121,3 +122,59 @@ class Exchange(Protocol):
 
     def forget(self) -> None:
         """Let every row travel next time, whatever receivers hold; all workers between the same two epochs."""
+
+
+class WorkerExchange(Running, ABC):
+    """Base class of the exchange of one worker among several; see :class:`Exchange`.
+
+    Args:
+        schedule: recipe part of the axis.
+        products: run the sums and products of this worker.
+        device: where it trains.
+        phases: the epoch's clock.
+    """
+
+    keeps_rows = False
+    looks_first = False
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        products: Products = PLAIN,
+        *,
+        device: torch.device | str = "cpu",
+        phases: Phases = no_phases,
+    ) -> None:
+        self.products, self.lag = products, schedule.lag
+        self.schedule = runner_of(schedule)
+        self.in_turn = schedule.in_turn
+        """Whether the rows of one worker are received at a time, outside training too."""
+        self.timeline = Timeline(phases, stages_on(device))
+        self.adjacencies: dict[int, Adjacency] = {}
+
+    @property
+    @abstractmethod
+    def channels(self) -> list[Channel]:
+        """The channels of training passes; evaluation has its own, which count nowhere."""
+
+    def release(self) -> None:
+        """Start moving what the schedule held back until the weight gradients are summed."""
+        self.schedule.release()
+
+    def drain(self) -> None:
+        """Return when nothing is under way any more."""
+        self.schedule.drain()
+
+    def forget(self) -> None:
+        """Send every row next time, whatever receivers hold; all workers between the same two epochs."""
+        for channel in self.channels:
+            channel.forget()
+
+    def _runner(self, hop: Hop) -> Runner:
+        """Return what runs the steps of a pass: outside training all rows are received before they are used."""
+        return self.schedule if hop.training or self.in_turn else Synchronous()
+
+
+def rows_before_dropout(x: Tensor, hop: Hop) -> Tensor | None:
+    """Return the rows that are sent, where these are not those that are summed: rows before dropout."""
+    return None if hop.drop is None else x

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from gnnqlab.axis_part import Running
 from gnnqlab.compute import Products
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.compute.products import widened
@@ -25,10 +24,8 @@ from gnnqlab.exchange.broadcast.sums import Aggregate, Convolve
 from gnnqlab.exchange.formula import Looked, Moved, Sizes
 from gnnqlab.exchange.halo.boundary import Boundary, plan_layer
 from gnnqlab.exchange.hop import Hop
-from gnnqlab.exchange.protocol import ExchangePart
-from gnnqlab.exchange.schedules.schedule import Schedule, Synchronous, runner_of
-from gnnqlab.exchange.stages import stages_on
-from gnnqlab.exchange.timeline import Timeline
+from gnnqlab.exchange.protocol import ExchangePart, WorkerExchange, rows_before_dropout
+from gnnqlab.exchange.schedules.schedule import Schedule
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.channels.wires import Wires
@@ -93,10 +90,8 @@ class Broadcast(ExchangePart):
         return BroadcastExchange(shard, wires, schedule, products, device=device, phases=phases)
 
 
-class BroadcastExchange(Running):
+class BroadcastExchange(WorkerExchange):
     """Looks at neighbours block by block; see :class:`gnnqlab.exchange.protocol.Exchange`."""
-
-    lag = 0
 
     def __init__(
         self,
@@ -108,13 +103,10 @@ class BroadcastExchange(Running):
         device: torch.device | str = "cpu",
         phases: Phases = no_phases,
     ) -> None:
-        self.products = products
+        super().__init__(schedule, products, device=device, phases=phases)
         self.keeps_rows = self.looks_first = shard.workers > 1 and wires.holds_rows
-        self.schedule = runner_of(schedule)
-        self.timeline = Timeline(phases, stages_on(device))
         self.blocks = Blocks(shard, wires, timeline=self.timeline, device=device)
         """What travels, and where it lands."""
-        self.adjacencies: dict[int, Adjacency] = {}
         self._device = device
 
     @property
@@ -131,7 +123,7 @@ class BroadcastExchange(Running):
             hop: which look at neighbours this is.
         """
         x = widened(x)
-        result: Tensor = Aggregate.apply(hop.own(x), _before(x, hop), self._look(adjacency, hop))
+        result: Tensor = Aggregate.apply(hop.own(x), rows_before_dropout(x, hop), self._look(adjacency, hop))
         return result
 
     def convolve(
@@ -139,7 +131,7 @@ class BroadcastExchange(Running):
     ) -> Tensor:
         """Return ``aggregate(x) weight + x self_weight + bias``, float32 ``(N, O)``; backward rows of O return."""
         look, x = self._look(adjacency, hop), widened(x)
-        result: Tensor = Convolve.apply(hop.own(x), _before(x, hop), weight, bias, self_weight, look)
+        result: Tensor = Convolve.apply(hop.own(x), rows_before_dropout(x, hop), weight, bias, self_weight, look)
         return result
 
     def attend(
@@ -173,15 +165,6 @@ class BroadcastExchange(Running):
             "aggregate or attend, or choose exchange Halo()"
         )
 
-    def release(self) -> None:
-        self.schedule.release()
-
-    def drain(self) -> None:
-        self.schedule.drain()
-
-    def forget(self) -> None:
-        """Nothing: what receivers hold of blocks is in the checkpoint that this is called for."""
-
     @cached_property
     def _boundary(self) -> Boundary:
         """Where gradients of attention go home, row by row."""
@@ -194,13 +177,7 @@ class BroadcastExchange(Running):
     def _look(self, adjacency: Adjacency, hop: Hop, *, fixed_weights: bool = True) -> Look:
         if hop.training and fixed_weights:
             self.adjacencies[hop.layer] = adjacency
-        schedule = self.schedule if hop.training else Synchronous()
-        return Look(self.blocks, adjacency, hop, schedule, self.products.exact if hop.exact else self.products)
-
-
-def _before(x: Tensor, hop: Hop) -> Tensor | None:
-    """Return the rows that travel, where these are not those that are summed: rows before dropout."""
-    return None if hop.drop is None else x
+        return Look(self.blocks, adjacency, hop, self._runner(hop), self.products.exact if hop.exact else self.products)
 
 
 def _no_softmax(replication: int) -> str:

@@ -163,11 +163,6 @@ class Boundary:
             self._static[layer] = halo
         return self._static[layer]
 
-    def forget(self) -> None:
-        """Let every row travel next time, whatever receivers hold."""
-        for channel in self._channels.values():
-            channel.forget()
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LayerPlan:

@@ -11,7 +11,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from gnnqlab.axis_part import Running
 from gnnqlab.compute import Products
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.exchange.formula import Looked, Moved, Sizes
@@ -22,10 +21,8 @@ from gnnqlab.exchange.halo.convolution import Convolve
 from gnnqlab.exchange.halo.extension import Extend
 from gnnqlab.exchange.halo.sums import Aggregate
 from gnnqlab.exchange.hop import Hop
-from gnnqlab.exchange.protocol import ExchangePart
-from gnnqlab.exchange.schedules.schedule import Schedule, Synchronous, runner_of
-from gnnqlab.exchange.stages import stages_on
-from gnnqlab.exchange.timeline import Timeline
+from gnnqlab.exchange.protocol import ExchangePart, WorkerExchange, rows_before_dropout
+from gnnqlab.exchange.schedules.schedule import Schedule
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.channels.wires import Wires
@@ -71,7 +68,7 @@ class Halo(ExchangePart):
         return HaloExchange(shard, wires, schedule, products, device=device, phases=phases)
 
 
-class HaloExchange(Running):
+class HaloExchange(WorkerExchange):
     """Looks at neighbours under an edge-cut; see :class:`gnnqlab.exchange.protocol.Exchange`."""
 
     def __init__(
@@ -84,28 +81,18 @@ class HaloExchange(Running):
         device: torch.device | str = "cpu",
         phases: Phases = no_phases,
     ) -> None:
-        self.products = products
-        """What this worker multiplies with."""
-        self.lag = schedule.lag
+        super().__init__(schedule, products, device=device, phases=phases)
         self.keeps_rows = shard.workers > 1 and (self.lag > 0 or wires.holds_rows)
         """Whether a receiver may use a row in another epoch than that of its post."""
         self.looks_first = self.keeps_rows and schedule.dropped_by == "receiver"
         """Whether dropped rows are summed before they are projected, however narrow that would make them."""
-        self.schedule = runner_of(schedule)
-        """Runs the steps of training passes."""
-        self.timeline = Timeline(phases, stages_on(device))
-        self.in_turn = schedule.in_turn
-        """Whether the rows of one worker come at a time, outside training too."""
         self.boundary = Boundary(
             shard, wires, lag=self.lag, in_turn=self.in_turn, timeline=self.timeline, device=device
         )
         """What travels, and where it lands."""
-        self.adjacencies: dict[int, Adjacency] = {}
-        """Matrix that each layer of a training pass used last."""
 
     @property
     def channels(self) -> list[Channel]:
-        """The channels of training passes; evaluation has its own, which count nowhere."""
         return self.boundary.channels
 
     def aggregate(self, adjacency: Adjacency, x: Tensor, hop: Hop) -> Tensor:
@@ -119,7 +106,7 @@ class HaloExchange(Running):
         Returns:
             float32 ``(N, D)``.
         """
-        result: Tensor = Aggregate.apply(hop.own(x), _before(x, hop), self._plan(adjacency, hop))
+        result: Tensor = Aggregate.apply(hop.own(x), rows_before_dropout(x, hop), self._plan(adjacency, hop))
         return result
 
     def convolve(
@@ -135,7 +122,7 @@ class HaloExchange(Running):
             float32 ``(N, O)``.
         """
         layer = self._plan(adjacency, hop)
-        result: Tensor = Convolve.apply(hop.own(x), _before(x, hop), weight, bias, self_weight, layer)
+        result: Tensor = Convolve.apply(hop.own(x), rows_before_dropout(x, hop), weight, bias, self_weight, layer)
         return result
 
     def attend(
@@ -183,25 +170,7 @@ class HaloExchange(Running):
         result: Tensor = Extend.apply(x, self._plan(None, hop))
         return result
 
-    def release(self) -> None:
-        """Start moving what the schedule held back until the weight gradients are summed."""
-        self.schedule.release()
-
-    def drain(self) -> None:
-        """Return when nothing is under way any more."""
-        self.schedule.drain()
-
-    def forget(self) -> None:
-        """Let every row travel next time, whatever receivers hold; all workers between the same two epochs."""
-        self.boundary.forget()
-
     def _plan(self, adjacency: Adjacency | None, hop: Hop, *, fixed_weights: bool = True) -> LayerPlan:
         if hop.training and adjacency is not None and fixed_weights:
             self.adjacencies[hop.layer] = adjacency
-        schedule = self.schedule if hop.training or self.in_turn else Synchronous()
-        return plan_layer(self.boundary, adjacency, hop, schedule, self.products)
-
-
-def _before(x: Tensor, hop: Hop) -> Tensor | None:
-    """Return the rows that travel, where these are not those that are summed: rows before dropout."""
-    return None if hop.drop is None else x
+        return plan_layer(self.boundary, adjacency, hop, self._runner(hop), self.products)

@@ -17,15 +17,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from gnnqlab.axis_part import Running
 from gnnqlab.compute import Products
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.exchange.formula import Looked, Moved, Sizes
 from gnnqlab.exchange.hop import Hop
-from gnnqlab.exchange.protocol import ExchangePart
-from gnnqlab.exchange.schedules.schedule import Schedule, Synchronous, runner_of
-from gnnqlab.exchange.stages import stages_on
-from gnnqlab.exchange.timeline import Timeline
+from gnnqlab.exchange.protocol import ExchangePart, WorkerExchange
+from gnnqlab.exchange.schedules.schedule import Schedule
 from gnnqlab.exchange.vertex_cut.attention import Attend
 from gnnqlab.exchange.vertex_cut.mirrors import Look, Mirrors
 from gnnqlab.exchange.vertex_cut.sums import Aggregate
@@ -115,10 +112,8 @@ class Replicas(ExchangePart):
         return ReplicaExchange(shard, wires, schedule, products, device=device, phases=phases, hosts=hosts)
 
 
-class ReplicaExchange(Running):
+class ReplicaExchange(WorkerExchange):
     """Looks at neighbours under a vertex-cut; see :class:`gnnqlab.exchange.protocol.Exchange`."""
-
-    lag = 0
 
     def __init__(
         self,
@@ -131,13 +126,9 @@ class ReplicaExchange(Running):
         phases: Phases = no_phases,
         hosts: int = 1,
     ) -> None:
-        self.products = products
-        self.keeps_rows = self.looks_first = False
-        self.schedule = runner_of(schedule)
-        self.timeline = Timeline(phases, stages_on(device))
+        super().__init__(schedule, products, device=device, phases=phases)
         self.mirrors = Mirrors(shard, wires, timeline=self.timeline, device=device, hosts=hosts)
         """What travels, and where it lands."""
-        self.adjacencies: dict[int, Adjacency] = {}
 
     @property
     def channels(self) -> list[Channel]:
@@ -190,15 +181,7 @@ class ReplicaExchange(Running):
             "aggregate or attend, or choose exchange Halo()"
         )
 
-    def release(self) -> None:
-        self.schedule.release()
-
-    def drain(self) -> None:
-        self.schedule.drain()
-
-    def forget(self) -> None:
-        self.mirrors.forget()
-
     def _look(self, adjacency: Adjacency, hop: Hop) -> Look:
-        schedule = self.schedule if hop.training else Synchronous()
-        return Look(self.mirrors, adjacency, hop, schedule, self.products.exact if hop.exact else self.products)
+        return Look(
+            self.mirrors, adjacency, hop, self._runner(hop), self.products.exact if hop.exact else self.products
+        )

@@ -94,11 +94,6 @@ class Mirrors:
         self._once.append(self.wires.exact_channel(place, plan, phases=phases, keeps_buffers=False))
         return self._once[-1]
 
-    def forget(self) -> None:
-        """Let every row travel next time, whatever receivers hold."""
-        for channel in self._channels.values():
-            channel.forget()
-
 
 @dataclass(frozen=True, eq=False)
 class Look:
