@@ -48,7 +48,6 @@ joined in one pass, and many rows are multiplied with a small matrix."""
 
 ISAS = ("avx512", "avx2", "scalar")
 """Instruction sets, the fastest first."""
-
 _TYPES = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "f": ctypes.c_float}
 _LIBRARY = torch.library.Library("gnnqlab", "FRAGMENT")
 _WHY_NOT = {
@@ -67,12 +66,14 @@ class Kernel:
     """One operator of the C interface; `declare` makes it.
 
     Calling it runs the CPU function of the instruction set in use and returns its int64 result. What that means is the
-    operator's own business; by convention 0 is success.
+    operator's own business; by convention 0 is success. A tensor or an array stands for the address of its elements.
     """
 
     def __init__(self, name: str, signature: str) -> None:
         self.name = name
-        self._argtypes = [_TYPES[letter] for letter in signature.split()]
+        letters = signature.split()
+        self._argtypes = [_TYPES[letter] for letter in letters]
+        self._pointers = [place for place, letter in enumerate(letters) if letter == "p"]
         self._functions: dict[str, Callable[..., int]] = {}
 
     def __call__(self, *arguments: Any) -> int:
@@ -80,7 +81,7 @@ class Kernel:
         function = self._functions.get(name)
         if function is None:
             function = self._functions[name] = self._bind(_cpu_library(), name, self._argtypes)
-        return function(*arguments)
+        return function(*self._addressed(arguments))
 
     def cuda(self, device: torch.device, *arguments: Any) -> None:
         """Launch the CUDA function on the device's current stream.
@@ -92,10 +93,19 @@ class Kernel:
         if function is None:
             function = self._functions["cuda"] = self._bind(_cuda_library(), "cuda", [*self._argtypes, ctypes.c_void_p])
         with torch.cuda.device(device):
-            code = function(*arguments, torch.cuda.current_stream(device).cuda_stream)
+            code = function(*self._addressed(arguments), torch.cuda.current_stream(device).cuda_stream)
         if code:
             text = _cuda_library().gnnqlab_cuda_error(code).decode()
             raise RuntimeError(f"CUDA kernels must launch, got error {code} ({text}) from {self.name}")
+
+    def _addressed(self, arguments: tuple[Any, ...]) -> list[Any]:
+        """Return the arguments with addresses in place of tensors and arrays."""
+        plain = list(arguments)
+        for place in self._pointers:
+            value = plain[place]
+            if value is not None:
+                plain[place] = value.data_ptr() if isinstance(value, torch.Tensor) else value.ctypes.data
+        return plain
 
     def _bind(self, library: ctypes.CDLL, target: str, argtypes: list[Any]) -> Callable[..., int]:
         function = getattr(library, f"gnnqlab_{self.name}_{target}")
@@ -103,12 +113,12 @@ class Kernel:
         return function
 
 
-def call(kernel: Kernel, like: torch.Tensor, *arguments: Any) -> None:
-    """Run an operator whose last argument is the number of threads, on the device of a tensor."""
-    if like.is_cuda:
-        kernel.cuda(like.device, *arguments, threads())
+def call(kernel: Kernel, first: torch.Tensor, *arguments: Any) -> None:
+    """Run an operator whose last argument is the number of threads, on the device of its first."""
+    if first.is_cuda:
+        kernel.cuda(first.device, first, *arguments, threads())
     else:
-        kernel(*arguments, threads())
+        kernel(first, *arguments, threads())
 
 
 def declare(name: str, signature: str) -> Kernel:
@@ -117,8 +127,8 @@ def declare(name: str, signature: str) -> Kernel:
     Args:
         name: the operator; the C functions are ``int64_t gnnqlab_<name>_<isa>(...)`` and
             ``int64_t gnnqlab_<name>_cuda(..., void *stream)``.
-        signature: one letter for each argument, separated by spaces: ``p`` pointer (an address or None), ``i`` int64,
-            ``f`` float32.
+        signature: one letter for each argument, separated by spaces: ``p`` pointer (a tensor, an array or None),
+            ``i`` int64, ``f`` float32.
     """
     return Kernel(name, signature)
 

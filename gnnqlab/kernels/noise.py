@@ -79,7 +79,7 @@ def uniform16(ids: Tensor, columns: int, *, seed: int, epoch: int, stream: int) 
         _check_ids(ids)
         return reference.uniform16(ids, columns, seed=seed, epoch=epoch, stream=stream)
     out = torch.empty(ids.numel(), columns, dtype=torch.int32, device=ids.device)
-    arguments = (*_list(ids), ids.numel(), columns, seed, epoch, stream, out.data_ptr())
+    arguments = (*_list(ids), ids.numel(), columns, seed, epoch, stream, out)
     _run(_uniform16, ids, arguments)
     return out
 
@@ -196,9 +196,9 @@ def _check_ids(ids: Tensor) -> None:
         raise ValueError(f"node ids must be in [0, 2**32), got {int(ids.min())} to {int(ids.max())}")
 
 
-def _list(indices: Tensor) -> tuple[int, int]:
-    """An index list for the C interface: its address, and whether it is int32."""
-    return indices.data_ptr(), int(indices.dtype == torch.int32)
+def _list(indices: Tensor) -> tuple[Tensor, int]:
+    """An index list for the C interface, and whether it is int32."""
+    return indices, int(indices.dtype == torch.int32)
 
 
 def _run(kernel: native.Kernel, ids: Tensor, arguments: tuple[Any, ...]) -> None:
@@ -220,10 +220,8 @@ def _drop(x: Tensor, ids: Tensor, threshold: int, seed: int, epoch: int, stream:
     if columns > 1 and x.stride(1) != 1:
         x = x.contiguous()
     out = torch.empty((rows, columns), dtype=x.dtype, device=x.device)
-    arguments = (
-        x.data_ptr(), int(x.dtype == torch.bfloat16), x.stride(0), rows, columns,
-        *_list(ids), threshold, seed, epoch, stream, out.data_ptr(),
-    )  # fmt: skip
+    place = (threshold, seed, epoch, stream)
+    arguments = (x, int(x.dtype == torch.bfloat16), x.stride(0), rows, columns, *_list(ids), *place, out)
     _run(_dropout_rows, ids, arguments)
     return out
 
@@ -239,9 +237,7 @@ def _drop_values(
         )
     values = values.contiguous()
     out = torch.empty_like(values)
-    arguments = (
-        values.data_ptr(), values.numel(), *_list(ids), *_list(columns), threshold, seed, epoch, stream, out.data_ptr()
-    )  # fmt: skip
+    arguments = (values, values.numel(), *_list(ids), *_list(columns), threshold, seed, epoch, stream, out)
     _run(_dropout_values, ids, arguments)
     return out
 

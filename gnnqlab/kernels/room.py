@@ -35,5 +35,5 @@ def room(like: Tensor, *shape: int, dtype: torch.dtype = torch.float32) -> Tenso
     """
     out = torch.empty(shape, dtype=dtype, device=like.device)
     if out.is_cpu and _LEAST_BYTES <= out.nbytes <= _MOST_BYTES and native.active(out.device):
-        _large_pages(out.data_ptr(), out.nbytes)
+        _large_pages(out, out.nbytes)
     return out

@@ -110,7 +110,7 @@ def launched(library, monkeypatch):
         function.argtypes, function.restype = [*kernel._argtypes, ctypes.c_void_p], ctypes.c_int64
         if kernel.name in REFUSING:
             arguments = (*arguments[:-1], native.refused(torch.device("cpu")).data_ptr())
-        assert function(*arguments, None) == 0
+        assert function(*kernel._addressed(arguments), None) == 0
         return native.take_refusal(torch.device("cpu")) if kernel.name in REFUSING else 0
 
     monkeypatch.setattr(native.Kernel, "__call__", call)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import native
-from gnnqlab.kernels.codec.rows import NON_FINITE, WIDTHS, note_non_finite, row_bytes, run_noting
+from gnnqlab.kernels.codec.rows import NON_FINITE, WIDTHS, raise_or_note, row_bytes, run_noting
 from gnnqlab.kernels.reference import linear as reference
 
 __all__ = ["encode_linear"]
@@ -58,11 +58,8 @@ def encode_linear(
     if x.stride(1) == 1 and native.active(x.device):
         widths = bits if isinstance(bits, Tensor) else None
         refusal = run_noting(
-            _encode_linear, x.device,
-            x.data_ptr(), x.shape[0], x.stride(0), columns, rows.data_ptr(), count,
-            None if widths is None else widths.data_ptr(), 0 if widths is not None else bits,
-            None if offsets is None else offsets.data_ptr(), payload.data_ptr(), payload.numel(), params.data_ptr(),
-            ranges.data_ptr(),
+            _encode_linear, x, x.shape[0], x.stride(0), columns, rows, count, widths, 0 if widths is not None else bits,
+            offsets, payload, payload.numel(), params, ranges,
         )  # fmt: skip
         position, reason = divmod(refusal, 8)
         if reason == NON_FINITE:
@@ -80,7 +77,4 @@ def encode_linear(
         size = int(row_bytes(columns, int(bits_n[0])))
         offsets = torch.arange(count, device=x.device) * size
     bad = reference.encode_linear(x, rows, bits_n, offsets, payload, params, ranges)
-    if x.is_cuda:
-        note_non_finite(bad)
-    elif bool(bad.any()):
-        raise NonFiniteRow(int(bad.nonzero()[0, 0]))
+    raise_or_note(bad)

@@ -15,13 +15,13 @@ from torch import Tensor
 
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import native
-from gnnqlab.kernels.codec.rows import note_non_finite, run_noting
+from gnnqlab.kernels.codec.rows import raise_or_note, run_noting
 from gnnqlab.kernels.dense.code_rows import PairedRows, QuantizedRows, check_paired, pack_pairs
 from gnnqlab.kernels.noise import check_counter
 from gnnqlab.kernels.reference import quantize as reference
-from gnnqlab.kernels.sparse.adjacency import address, describe
+from gnnqlab.kernels.sparse.adjacency import describe
 
-__all__ = ["SCALES", "WIDTHS", "Noise", "check_bits", "largest_magnitude", "quantize", "raise_or_note"]
+__all__ = ["SCALES", "WIDTHS", "Noise", "check_bits", "largest_magnitude", "quantize"]
 
 WIDTHS = (2, 3, 4, 5, 6, 7, 8)
 """Bits of a code that products take."""
@@ -152,10 +152,9 @@ def quantize(
     if columns > 1 and x.stride(1) != 1:
         x = x.contiguous()
     refusal = run_noting(
-        _quantize_pairs if packed else _quantize, x.device,
-        x.data_ptr(), x.stride(0), rows, columns, address(ids), int(ids is not None and ids.dtype == torch.int32),
-        float(levels), address(most), int(noise is not None), *counter, written.codes.data_ptr(),
-        written.codes.stride(0), written.scales.data_ptr(),
+        _quantize_pairs if packed else _quantize, x, x.stride(0), rows, columns, ids,
+        int(ids is not None and ids.dtype == torch.int32), float(levels), most, int(noise is not None), *counter,
+        written.codes, written.codes.stride(0), written.scales,
     )  # fmt: skip
     if refusal:
         raise NonFiniteRow(refusal // 8)
@@ -167,18 +166,6 @@ def largest_magnitude(x: Tensor) -> Tensor:
     if x.numel() == 0:
         return x.new_zeros(())
     return torch.stack(torch.aminmax(x)).abs().amax()
-
-
-def raise_or_note(bad_N: Tensor) -> None:
-    """Raise for the first row of a mask of those that are not finite; on CUDA note it for ``raise_refused``.
-
-    Raises:
-        NonFiniteRow: if there is one.
-    """
-    if bad_N.is_cuda:
-        note_non_finite(bad_N)
-    elif bool(bad_N.any()):
-        raise NonFiniteRow(int(bad_N.nonzero()[0, 0]))
 
 
 def _room(x: Tensor, packed: bool) -> QuantizedRows | PairedRows:

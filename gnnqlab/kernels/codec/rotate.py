@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import native
-from gnnqlab.kernels.codec.rows import NON_FINITE, note_non_finite, row_bytes, run_noting
+from gnnqlab.kernels.codec.rows import NON_FINITE, raise_or_note, row_bytes, run_noting, split_bits
 from gnnqlab.kernels.noise import check_counter
 from gnnqlab.kernels.reference import rotate as reference
 
@@ -71,7 +71,7 @@ def encode_rotated(
         >>> out.round(decimals=4).abs().tolist(), spreads.tolist()
         ([[0.0, 3.0]], [[3.0, 3.0]])
     """
-    widths, width = _split(bits)
+    widths, width = split_bits(bits)
     operator = torch.ops.gnnqlab.encode_rotated if torch.compiler.is_compiling() else _encode
     operator(x, rows, ids, widths, width, offsets, payload, scales, spreads, rotations, seed, epoch, stream)
 
@@ -103,7 +103,7 @@ def decode_rotated(
     Raises:
         ValueError: if widths, rows, ids or places do not fit.
     """
-    widths, width = _split(bits)
+    widths, width = split_bits(bits)
     operator = torch.ops.gnnqlab.decode_rotated if torch.compiler.is_compiling() else _decode
     operator(payload, scales, widths, width, offsets, out, rows, ids, accumulate, rotations, seed, epoch, stream)
 
@@ -132,10 +132,8 @@ def _encode(
     noise = {"seed": seed, "epoch": epoch, "stream": stream}
     if _native(x, rows, ids, payload, scales, spreads):
         refusal = run_noting(
-            _encode_rotated, x.device,
-            x.data_ptr(), x.shape[0], x.stride(0), columns, rows.data_ptr(), count, ids.data_ptr(), _address(bits),
-            width, _address(offsets), payload.data_ptr(), payload.numel(), scales.data_ptr(), spreads.data_ptr(),
-            rotations, seed, epoch, stream,
+            _encode_rotated, x, x.shape[0], x.stride(0), columns, rows, count, ids, bits, width, offsets, payload,
+            payload.numel(), scales, spreads, rotations, seed, epoch, stream,
         )  # fmt: skip
         if not refusal:
             return
@@ -145,10 +143,7 @@ def _encode(
     bad_n = reference.encode_rotated(
         x, rows, ids, bits_n, offsets_n, payload, scales, spreads, rotations=rotations, **noise
     )
-    if x.is_cuda:
-        note_non_finite(bad_n)
-    elif bool(bad_n.any()):
-        raise NonFiniteRow(int(bad_n.nonzero()[0, 0]))
+    raise_or_note(bad_n)
 
 
 def _decode(
@@ -173,10 +168,8 @@ def _decode(
     noise = {"seed": seed, "epoch": epoch, "stream": stream}
     if _native(out, rows, ids, payload, scales):
         refusal = run_noting(
-            _decode_rotated, out.device,
-            payload.data_ptr(), payload.numel(), scales.data_ptr(), _address(bits), width, _address(offsets),
-            out.data_ptr(), out.shape[0], out.stride(0), columns, rows.data_ptr(), ids.data_ptr(), count, accumulate,
-            rotations, seed, epoch, stream,
+            _decode_rotated, payload, payload.numel(), scales, bits, width, offsets, out, out.shape[0], out.stride(0),
+            columns, rows, ids, count, accumulate, rotations, seed, epoch, stream,
         )  # fmt: skip
         if not refusal:
             return
@@ -194,14 +187,6 @@ def _native(matrix: Tensor, *others: Tensor) -> bool:
         and (matrix.stride(1) == 1 or matrix.shape[1] == 1)
         and all(each.is_contiguous() for each in others)
     )
-
-
-def _split(bits: int | Tensor) -> tuple[Tensor | None, int]:
-    return (bits, 0) if isinstance(bits, Tensor) else (None, bits)
-
-
-def _address(tensor: Tensor | None) -> int | None:
-    return None if tensor is None else tensor.data_ptr()
 
 
 def _places(

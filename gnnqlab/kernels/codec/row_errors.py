@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import native
-from gnnqlab.kernels.codec.rows import NON_FINITE, note_non_finite, run_noting
+from gnnqlab.kernels.codec.rows import NON_FINITE, raise_or_note, run_noting
 from gnnqlab.kernels.reference import row_errors as reference
 from gnnqlab.kernels.reference.row_errors import ERROR_WIDTHS
 
@@ -57,10 +57,7 @@ def row_errors(x: Tensor, rows: Tensor, noted: Tensor) -> None:
         return
     plain = (x.stride(1) == 1 or x.shape[1] == 1) and rows.is_contiguous() and noted.is_contiguous()
     if plain and native.active(x.device):
-        refusal = run_noting(
-            _row_errors, x.device,
-            x.data_ptr(), x.shape[0], x.stride(0), x.shape[1], rows.data_ptr(), rows.numel(), noted.data_ptr(),
-        )  # fmt: skip
+        refusal = run_noting(_row_errors, x, x.shape[0], x.stride(0), x.shape[1], rows, rows.numel(), noted)
         if refusal % 8 == NON_FINITE:
             raise NonFiniteRow(refusal // 8)
         if not refusal:
@@ -69,7 +66,4 @@ def row_errors(x: Tensor, rows: Tensor, noted: Tensor) -> None:
         raise ValueError(f"rows must be in [0, {x.shape[0]}), got {int(rows.min())} to {int(rows.max())}")
     found, bad_n = reference.row_errors(x[rows])
     noted.copy_(found)
-    if x.is_cuda:
-        note_non_finite(bad_n)
-    elif bool(bad_n.any()):
-        raise NonFiniteRow(int(bad_n.nonzero()[0, 0]))
+    raise_or_note(bad_n)

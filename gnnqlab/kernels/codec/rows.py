@@ -19,7 +19,8 @@ from gnnqlab.kernels.noise import check_counter
 from gnnqlab.kernels.reference import codec as reference
 
 __all__ = [
-    "NON_FINITE", "WIDTHS", "decode_rows", "encode_rows", "note_non_finite", "raise_refused", "row_bytes", "run_noting",
+    "NON_FINITE", "WIDTHS", "decode_rows", "encode_rows", "note_non_finite", "raise_or_note", "raise_refused",
+    "row_bytes", "run_noting", "split_bits",
 ]  # fmt: skip
 
 WIDTHS = (1, 2, 4, 8)
@@ -85,7 +86,7 @@ def encode_rows(
         >>> payload.tolist() == [0 + (1 << 2) + (3 << 4)], params.tolist()
         (True, [[0.0, 1.0]])
     """
-    bits_n, width = _split(bits)
+    bits_n, width = split_bits(bits)
     if torch.compiler.is_compiling():
         torch.ops.gnnqlab.encode_rows(
             x, rows, ids, bits_n, width, offsets, payload, params, ranges, seed, epoch, stream
@@ -122,7 +123,7 @@ def decode_rows(
         >>> out.tolist()
         [[0.0, 1.0, 3.0]]
     """
-    bits_n, width = _split(bits)
+    bits_n, width = split_bits(bits)
     if torch.compiler.is_compiling():
         torch.ops.gnnqlab.decode_rows(payload, params, bits_n, width, offsets, out, rows, accumulate)
     else:
@@ -153,11 +154,9 @@ def _encode(
         return
     if native.active(x.device):
         refusal = run_noting(
-            _encode_rows, x.device,
-            x.data_ptr(), x.dtype == torch.bfloat16, x.shape[0], x.stride(0), columns,
-            rows.data_ptr(), rows.dtype == torch.int32, count, ids.data_ptr(), _address(bits), width,
-            _address(offsets), payload.data_ptr(), payload.numel(), params.data_ptr(),
-            params.dtype == torch.bfloat16, _address(ranges), seed, epoch, stream,
+            _encode_rows, x, x.dtype == torch.bfloat16, x.shape[0], x.stride(0), columns, rows,
+            rows.dtype == torch.int32, count, ids, bits, width, offsets, payload, payload.numel(), params,
+            params.dtype == torch.bfloat16, ranges, seed, epoch, stream,
         )  # fmt: skip
     else:
         bits_n, offsets_n = _places(bits, width, offsets, count, columns, payload.device)
@@ -190,10 +189,9 @@ def _decode(
         return
     if native.active(out.device):
         refusal = run_noting(
-            _decode_rows, out.device,
-            payload.data_ptr(), payload.numel(), params.data_ptr(), params.dtype == torch.bfloat16,
-            _address(bits), width, _address(offsets), out.data_ptr(), out.shape[0], out.stride(0), columns,
-            _address(rows), rows is not None and rows.dtype == torch.int32, count, accumulate,
+            _decode_rows, payload, payload.numel(), params, params.dtype == torch.bfloat16, bits, width, offsets, out,
+            out.shape[0], out.stride(0), columns, rows, rows is not None and rows.dtype == torch.int32, count,
+            accumulate,
         )  # fmt: skip
     else:
         rows = torch.arange(count, device=out.device) if rows is None else rows
@@ -245,26 +243,37 @@ def note_non_finite(bad_n: Tensor, first: int = 0) -> None:
     torch.minimum(noted, worst, out=noted)
 
 
-def run_noting(kernel: native.Kernel, device: torch.device, *arguments: Any) -> int:
+def raise_or_note(bad_n: Tensor) -> None:
+    """Raise for the first row of a mask of those that are not finite; on CUDA note it for `raise_refused`.
+
+    Raises:
+        NonFiniteRow: if there is one.
+    """
+    if bad_n.is_cuda:
+        note_non_finite(bad_n)
+    elif bool(bad_n.any()):
+        raise NonFiniteRow(int(bad_n.nonzero()[0, 0]))
+
+
+def run_noting(kernel: native.Kernel, first: Tensor, *arguments: Any) -> int:
     """Call a kernel whose last argument is the number of threads, or on CUDA where refusals are noted.
+
+    The device is that of the first argument.
 
     Returns:
         What it refused; 0 on CUDA, where `raise_refused` tells.
     """
-    if device.type == "cpu":
-        return kernel(*arguments, native.threads())
-    kernel.cuda(device, *arguments, native.refused(device).data_ptr())
+    if first.is_cpu:
+        return kernel(first, *arguments, native.threads())
+    kernel.cuda(first.device, first, *arguments, native.refused(first.device).data_ptr())
     return 0
 
 
 _INDEX = (torch.int64, torch.int32)
 
 
-def _address(tensor: Tensor | None) -> int | None:
-    return None if tensor is None else tensor.data_ptr()
-
-
-def _split(bits: int | Tensor) -> tuple[Tensor | None, int]:
+def split_bits(bits: int | Tensor) -> tuple[Tensor | None, int]:
+    """Return a width a row, or else the one width of all, as the kernels take them."""
     return (bits, 0) if isinstance(bits, Tensor) else (None, bits)
 
 

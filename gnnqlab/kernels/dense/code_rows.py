@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from gnnqlab.kernels import native
-from gnnqlab.kernels.reference import pairs as reference
 from gnnqlab.kernels.sparse.adjacency import describe
 
 __all__ = ["PAIRED_WIDTHS", "PairedRows", "QuantizedRows", "check_paired", "pack_pairs", "unpack_pairs"]
@@ -81,11 +80,11 @@ def pack_pairs(rows: QuantizedRows) -> PairedRows:
     """
     (count, columns), codes = rows.shape, rows.codes
     if count == 0 or columns == 0 or not native.active(codes.device):
-        return PairedRows(reference.pack(codes), rows.scales, columns)
+        return PairedRows(_packed(codes), rows.scales, columns)
     if columns > 1 and codes.stride(1) != 1:
         codes = codes.contiguous()
     out = codes.new_empty((count, -(-columns // 2)), dtype=torch.uint8)
-    native.call(_pack, codes, codes.data_ptr(), codes.stride(0), count, columns, out.data_ptr(), out.stride(0))
+    native.call(_pack, codes, codes.stride(0), count, columns, out, out.stride(0))
     return PairedRows(out, rows.scales, columns)
 
 
@@ -96,7 +95,17 @@ def unpack_pairs(rows: PairedRows) -> QuantizedRows:
         >>> unpack_pairs(PairedRows(torch.tensor([[241, 7]], dtype=torch.uint8), torch.ones(1), 3)).codes.tolist()
         [[1, -1, 7]]
     """
-    return QuantizedRows(reference.unpack(rows.codes, rows.columns), rows.scales)
+    halves = torch.stack((rows.codes & 15, rows.codes >> 4), dim=-1)  # (N, ceil(D / 2), 2)
+    codes = halves.flatten(1)[:, : rows.columns].to(torch.int8)  # (N, D)
+    return QuantizedRows(torch.where(codes > 7, codes - 16, codes).contiguous(), rows.scales)
+
+
+def _packed(codes: Tensor) -> Tensor:
+    """Pack codes in plain PyTorch: even columns in the lower halves of bytes."""
+    even, odd = codes[:, ::2] & 15, codes[:, 1::2] & 15
+    packed = even.to(torch.uint8)
+    packed[:, : odd.shape[1]] |= odd.to(torch.uint8) << 4
+    return packed
 
 
 def _check_scales(scales: Tensor, codes: Tensor) -> None:

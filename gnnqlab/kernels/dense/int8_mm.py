@@ -12,9 +12,8 @@ from torch import Tensor
 
 from gnnqlab.kernels import native
 from gnnqlab.kernels.codec.quantize import largest_magnitude
-from gnnqlab.kernels.reference import int8_mm as reference
 from gnnqlab.kernels.room import room
-from gnnqlab.kernels.sparse.adjacency import address, describe
+from gnnqlab.kernels.sparse.adjacency import describe
 
 __all__ = ["MOST_TERMS", "int8_instructions", "int8_mm", "int8_mm_scaled", "int8_mm_transposed"]
 
@@ -80,7 +79,7 @@ def int8_mm(
         raise ValueError(f"sums of codes must have fewer than {MOST_TERMS} terms, got {terms}; use compute float32")
     out = _checked_out(out, rows, columns, a, accumulate)
     if not native.active(a.device):
-        sums = reference.int8_mm(a, b.t() if transposed else b)
+        sums = _integers(a, b.t() if transposed else b)
         product = (sums * (a_scales * b_scale).double()[:, None]).float()
         product = product if bias is None else product + bias
         out = out.add_(product) if accumulate else out.copy_(product)
@@ -93,10 +92,8 @@ def int8_mm(
     if _by_pieces(a):
         a, b = _pieces(a, 16), _pieces(b, 16) if transposed else _pieces(b, 4)
     native.call(
-        _int8_mm, a,
-        a.data_ptr(), a.stride(0), a_scales.data_ptr(), b.data_ptr(), b.stride(0), b_scale, int(transposed),
-        rows, columns, terms, address(bias), out.data_ptr(), out.stride(0), int(accumulate),
-        address(largest),
+        _int8_mm, a, a.stride(0), a_scales, b, b.stride(0), b_scale, int(transposed), rows, columns, terms, bias, out,
+        out.stride(0), int(accumulate), largest,
     )  # fmt: skip
     return out
 
@@ -124,13 +121,13 @@ def int8_mm_transposed(
     (terms, rows), columns = a.shape, b.shape[1]
     out = _checked_out(out, rows, columns, a, accumulate)
     if _by_pieces(a) or not native.active(a.device):
-        sums = _totals(a, b) if native.active(a.device) else reference.int8_mm(a.t(), b)
+        sums = _totals(a, b) if native.active(a.device) else _integers(a.t(), b)
         product = (sums.double() * scale).float()
         return out.add_(product) if accumulate else out.copy_(product)
     a, b = _unit(a), _unit(b)
     _int8_mm_transposed(
-        a.data_ptr(), a.stride(0), b.data_ptr(), b.stride(0), scale, rows, columns, terms, out.data_ptr(),
-        out.stride(0), int(accumulate), native.threads(),
+        a, a.stride(0), b, b.stride(0), scale, rows, columns, terms, out, out.stride(0), int(accumulate),
+        native.threads(),
     )  # fmt: skip
     return out
 
@@ -164,8 +161,8 @@ def int8_mm_scaled(
     if _by_pieces(a):
         return _shared(a, b, scales, out, accumulate)
     _int8_mm_scaled(
-        a.data_ptr(), a.stride(0), b.data_ptr(), b.stride(0), scales.data_ptr(), rows, columns, terms,
-        out.data_ptr(), out.stride(0), int(accumulate), native.threads(),
+        a, a.stride(0), b, b.stride(0), scales, rows, columns, terms, out, out.stride(0), int(accumulate),
+        native.threads(),
     )  # fmt: skip
     return out
 
@@ -196,7 +193,7 @@ def _totals(a: Tensor, b: Tensor) -> Tensor:
     (terms, rows), columns = a.shape, b.shape[1]
     a, b = _pieces(_unit(a), 4), _pieces(_unit(b), 4)
     totals = torch.zeros((rows, columns), dtype=torch.int64, device=a.device)
-    arguments = (a.data_ptr(), a.stride(0), b.data_ptr(), b.stride(0), rows, columns, terms, totals.data_ptr(), _BLOCKS)
+    arguments = (a, a.stride(0), b, b.stride(0), rows, columns, terms, totals, _BLOCKS)
     if a.is_cuda:
         _int8_mm_totals.cuda(a.device, *arguments)
     else:
@@ -212,10 +209,15 @@ def _shared(a: Tensor, b: Tensor, scales: Tensor, out: Tensor, accumulate: bool)
     shares = max(1, min(-(-_BLOCKS // tiles), -(-terms // _TERMS)))
     sums = torch.empty((shares, rows, columns), device=a.device)
     native.call(
-        _int8_mm_shared, a, a.data_ptr(), a.stride(0), b.data_ptr(), b.stride(0), scales.data_ptr(), rows, columns,
-        terms, sums.data_ptr(), shares, out.data_ptr(), out.stride(0), int(accumulate),
+        _int8_mm_shared, a, a.stride(0), b, b.stride(0), scales, rows, columns, terms, sums, shares, out, out.stride(0),
+        int(accumulate),
     )  # fmt: skip
     return out
+
+
+def _integers(a: Tensor, b: Tensor) -> Tensor:
+    """Return the integers ``a @ b`` in plain PyTorch, as float64: it holds sums of up to 2**39 products exactly."""
+    return a.double() @ b.double()
 
 
 def _by_pieces(codes: Tensor) -> bool:

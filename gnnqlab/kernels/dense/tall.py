@@ -18,9 +18,8 @@ import torch
 from torch import Tensor
 
 from gnnqlab.kernels import native
-from gnnqlab.kernels.reference import tall as reference
 from gnnqlab.kernels.room import room
-from gnnqlab.kernels.sparse.adjacency import address, describe
+from gnnqlab.kernels.sparse.adjacency import describe
 
 __all__ = ["many", "own_products", "pays", "tall_mm"]
 
@@ -55,7 +54,7 @@ def tall_mm(x: Tensor, w: Tensor, *, base: Tensor | None = None, out: Tensor | N
     """
     _check(x, w, base, out)
     if not x.is_cpu or not native.active(x.device):
-        product = reference.tall_mm(x, w, base)
+        product = x @ w if base is None else torch.addmm(base, x, w)
         return product if out is None else out.copy_(product)
     if out is None:
         out = room(x, x.shape[0], w.shape[1])
@@ -63,10 +62,8 @@ def tall_mm(x: Tensor, w: Tensor, *, base: Tensor | None = None, out: Tensor | N
         return out
     shared = base is None or base.dim() == 1
     code = _tall_mm(
-        x.data_ptr(), x.stride(0), x.shape[0], x.shape[1],
-        w.data_ptr(), w.stride(0), w.stride(1), w.shape[1],
-        address(base), 0 if shared or base is None else base.stride(0),
-        out.data_ptr(), out.stride(0), native.threads(),
+        x, x.stride(0), x.shape[0], x.shape[1], w, w.stride(0), w.stride(1), w.shape[1], base,
+        0 if shared or base is None else base.stride(0), out, out.stride(0), native.threads(),
     )  # fmt: skip
     if code:
         raise RuntimeError(f"a product needs memory for its matrix packed, got none for {describe(w)}")

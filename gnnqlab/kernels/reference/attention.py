@@ -19,7 +19,6 @@ __all__ = [
     "sddmm_dot",
     "segment_softmax",
     "segment_sum",
-    "softmax_backward",
     "softmax_parts",
     "weighted_sum",
 ]
@@ -63,12 +62,6 @@ def segment_softmax(indptr: Tensor, logits_EK: Tensor) -> Tensor:
     rows = edge_rows(indptr)
     largest, reciprocal = softmax_parts(indptr, logits_EK)
     return torch.exp(logits_EK - largest[rows]) * reciprocal[rows]
-
-
-def softmax_backward(indptr: Tensor, attention_EK: Tensor, grad_EK: Tensor) -> Tensor:
-    """``a (da - sum a da)``, the gradient of the logits."""
-    sums = segment_sum(indptr, attention_EK * grad_EK)
-    return attention_EK * (grad_EK - sums[edge_rows(indptr)])
 
 
 def weighted_sum(indptr: Tensor, indices: Tensor, weights_EK: Tensor, x_NKF: Tensor) -> Tensor:

@@ -108,8 +108,8 @@ class _SideBySide(torch.autograd.Function):
         out = layers[0].new_empty(rows, len(layers) * columns)
         if out.numel():
             starts, strides = _addresses(layers)
-            shape = (starts.data_ptr(), strides.data_ptr(), len(layers), rows, columns)
-            noise._run(_columns, ids if place[0] else out, (*shape, *noise._list(ids), *place, out.data_ptr()))
+            shape = (starts, strides, len(layers), rows, columns)
+            noise._run(_columns, ids if place[0] else out, (*shape, *noise._list(ids), *place, out))
         return out
 
     @staticmethod
@@ -134,8 +134,8 @@ class _Largest(torch.autograd.Function):
             layer = torch.empty(out.shape, dtype=torch.uint8, device=out.device)
             if out.numel():
                 starts, strides = _addresses(layers)
-                shape = (starts.data_ptr(), strides.data_ptr(), len(layers), *out.shape)
-                results = (out.data_ptr(), layer.data_ptr())
+                shape = (starts, strides, len(layers), *out.shape)
+                results = (out, layer)
                 noise._run(_largest, ids if place[0] else out, (*shape, *noise._list(ids), *place, *results))
         ctx.save_for_backward(ids, layer)
         return out
@@ -151,7 +151,7 @@ class _Largest(torch.autograd.Function):
         found = [torch.empty(layer.shape, device=gradient.device) for _ in range(ctx.num_layers)]
         if gradient.numel():
             starts, _ = _addresses(found)
-            shape = (layer.data_ptr(), ctx.num_layers, *layer.shape)
-            arguments = (gradient.data_ptr(), gradient.stride(0), *shape, *noise._list(ids), *ctx.place)
-            native.call(_largest_backward, gradient, *arguments, starts.data_ptr())
+            shape = (layer, ctx.num_layers, *layer.shape)
+            arguments = (gradient, gradient.stride(0), *shape, *noise._list(ids), *ctx.place)
+            native.call(_largest_backward, *arguments, starts)
         return None, None, *found

@@ -83,9 +83,8 @@ def _found(x: Tensor, rows: Tensor, held: Tensor, epsilon: float, changes: Tenso
     if rows.numel() and x.shape[1] and plain and x.is_cpu and native.active(x.device):
         found = torch.empty(rows.numel(), dtype=torch.int64)
         count = _row_moves(
-            x.data_ptr(), x.shape[0], x.stride(0), held.data_ptr(), x.shape[1], rows.data_ptr(), rows.numel(), epsilon,
-            found.data_ptr(), None if changes is None else changes.data_ptr(), native.threads(),
-        )  # fmt: skip
+            x, x.shape[0], x.stride(0), held, x.shape[1], rows, rows.numel(), epsilon, found, changes, native.threads()
+        )
         if count < 0:
             raise ValueError(f"rows must lie in [0, {x.shape[0]}), got one that does not, at place {-1 - count}")
         return found[:count].clone() if count < rows.numel() // 2 else found[:count]
@@ -101,9 +100,5 @@ def _found(x: Tensor, rows: Tensor, held: Tensor, epsilon: float, changes: Tenso
 def _marked(x: Tensor, rows: Tensor, held: Tensor, epsilon: float) -> Tensor:
     """Return 1 for each row that moved, uint8 ``(n,)``: CUDA's part of the choice."""
     moved = torch.empty(rows.numel(), dtype=torch.uint8, device=x.device)
-    run_noting(
-        _moved_rows, x.device,
-        x.data_ptr(), x.shape[0], x.stride(0), held.data_ptr(), x.shape[1],
-        rows.data_ptr(), rows.numel(), epsilon, moved.data_ptr(),
-    )  # fmt: skip
+    run_noting(_moved_rows, x, x.shape[0], x.stride(0), held, x.shape[1], rows, rows.numel(), epsilon, moved)
     return moved

@@ -247,8 +247,8 @@ def _run(
     if out.numel() == 0:
         return out, whole, stats
     arguments = (
-        *_rows(x), *x.shape, *_affine(weight, bias), eps, activation, *noise._list(ids), threshold, seed, epoch, stream,
-        out.data_ptr(), whole.data_ptr() if both else None, stats.data_ptr(),
+        *_rows(x), *x.shape, weight, bias, eps, activation, *noise._list(ids), threshold, seed, epoch, stream, out,
+        whole if both else None, stats,
     )  # fmt: skip
     noise._run(_forward, ids if threshold else x, arguments)
     return out, whole, stats
@@ -284,10 +284,9 @@ def _run_backward(
     partials = kept.new_empty(shape, dtype=torch.float32)
     if out.numel():
         arguments = (
-            *_rows(kept), rows, columns, *_affine(weight, bias), stats.data_ptr(), activation,
-            gradient.data_ptr(), gradient.stride(0),
-            None if of_whole is None else of_whole.data_ptr(), 0 if of_whole is None else of_whole.stride(0),
-            *noise._list(ids), threshold, factor, seed, epoch, stream, out.data_ptr(), partials.data_ptr(),
+            *_rows(kept), rows, columns, weight, bias, stats, activation, gradient, gradient.stride(0), of_whole,
+            0 if of_whole is None else of_whole.stride(0), *noise._list(ids), threshold, factor, seed, epoch, stream,
+            out, partials,
         )  # fmt: skip
         if kept.is_cuda:
             _backward.cuda(kept.device, *arguments, native.threads())
@@ -300,12 +299,8 @@ def _by_rows(x: Tensor) -> Tensor:
     return x if x.stride(1) == 1 or x.shape[1] < 2 else x.contiguous()
 
 
-def _rows(x: Tensor) -> tuple[int, int, int]:
-    return x.data_ptr(), int(x.dtype == torch.bfloat16), x.stride(0)
-
-
-def _affine(weight: Tensor | None, bias: Tensor | None) -> tuple[int | None, int | None]:
-    return None if weight is None else weight.data_ptr(), None if bias is None else bias.data_ptr()
+def _rows(x: Tensor) -> tuple[Tensor, int, int]:
+    return x, int(x.dtype == torch.bfloat16), x.stride(0)
 
 
 def _keep(inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor, Tensor]) -> tuple[list[Tensor | None], list[Any]]:

@@ -77,7 +77,5 @@ def _run_backward(gradient: Tensor, later: Tensor | None, share: float) -> tuple
         return reference.residual_backward(gradient, later, share)
     gradient, later = gradient.contiguous(), None if later is None else later.contiguous()
     of_rows, of_first = torch.empty_like(gradient), torch.empty_like(gradient)
-    before = None if later is None else later.data_ptr()
-    arguments = (before, gradient.numel(), 1 - share, share, of_rows.data_ptr(), of_first.data_ptr())
-    native.call(_backward, gradient, gradient.data_ptr(), *arguments)
+    native.call(_backward, gradient, later, gradient.numel(), 1 - share, share, of_rows, of_first)
     return of_rows, of_first

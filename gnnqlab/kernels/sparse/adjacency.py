@@ -11,7 +11,7 @@ from torch import Tensor
 from gnnqlab.kernels import native
 from gnnqlab.kernels.reference import aggregate as reference
 
-__all__ = ["Adjacency", "Csr", "address", "describe"]
+__all__ = ["Adjacency", "Csr", "describe"]
 
 Csr = tuple[Tensor, Tensor, Tensor | None]
 """``indptr``, ``indices`` and ``weights`` of an `Adjacency`."""
@@ -123,15 +123,15 @@ def _transposition(matrix: Adjacency, *, edges: bool) -> tuple[Tensor, Tensor, T
     weights = None if matrix.weights is None else torch.empty_like(matrix.weights)
     places = torch.empty(matrix.num_edges if edges else 0, dtype=torch.int32)
     _transpose(
-        matrix.indptr.data_ptr(),
-        matrix.indices.data_ptr(),
-        address(matrix.weights),
+        matrix.indptr,
+        matrix.indices,
+        matrix.weights,
         matrix.num_rows,
         matrix.num_columns,
-        indptr.data_ptr(),
-        indices.data_ptr(),
-        address(weights),
-        places.data_ptr() if edges else None,
+        indptr,
+        indices,
+        weights,
+        places if edges else None,
         native.threads(),
     )
     return indptr, indices, weights, places
@@ -157,11 +157,6 @@ def _check_csr(indptr: Tensor, indices: Tensor, weights: Tensor | None, num_colu
         least, most = (int(bound) for bound in torch.aminmax(indices))
         if least < 0 or most >= num_columns:
             raise ValueError(f"indices must be in [0, {num_columns}), got {least} to {most}; is num_columns right?")
-
-
-def address(tensor: Tensor | None) -> int | None:
-    """Where a tensor's elements lie, as the C interface takes it."""
-    return None if tensor is None else tensor.data_ptr()
 
 
 def describe(tensor: Tensor) -> str:

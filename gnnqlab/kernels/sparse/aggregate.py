@@ -18,7 +18,7 @@ from gnnqlab.kernels import native
 from gnnqlab.kernels.dense.code_rows import PairedRows, QuantizedRows, unpack_pairs
 from gnnqlab.kernels.reference import aggregate as reference
 from gnnqlab.kernels.room import room
-from gnnqlab.kernels.sparse.adjacency import Adjacency, Csr, address, describe
+from gnnqlab.kernels.sparse.adjacency import Adjacency, Csr, describe
 
 __all__ = ["Adjacency", "PairedRows", "QuantizedRows", "aggregate", "quantize_rows", "spmm"]
 
@@ -131,54 +131,35 @@ class _EagerAggregate(torch.autograd.Function):
 
 
 # The operator that a compiled graph sees: the matrix, its transpose (needed for a gradient only) and the rows.
-_library = torch.library.Library("gnnqlab", "FRAGMENT")
-_library.define(
-    "aggregate(Tensor indptr, Tensor indices, Tensor? weights, "
-    "Tensor? turned_indptr, Tensor? turned_indices, Tensor? turned_weights, Tensor x) -> Tensor"
-)
+def _operator(*inputs: Any) -> Tensor:
+    csr, x = inputs[:3], inputs[-1]
+    return _sum_rows(csr, 0, csr[0].numel() - 1, _source(x), None, None, False)
 
 
-def _aggregate(
-    indptr: Tensor,
-    indices: Tensor,
-    weights: Tensor | None,
-    turned_indptr: Tensor | None,
-    turned_indices: Tensor | None,
-    turned_weights: Tensor | None,
-    x: Tensor,
-) -> Tensor:
-    return _sum_rows((indptr, indices, weights), 0, indptr.numel() - 1, _source(x), None, None, False)
-
-
-def _aggregate_fake(
-    indptr: Tensor,
-    indices: Tensor,
-    weights: Tensor | None,
-    turned_indptr: Tensor | None,
-    turned_indices: Tensor | None,
-    turned_weights: Tensor | None,
-    x: Tensor,
-) -> Tensor:
+def _operator_fake(*inputs: Any) -> Tensor:
+    indptr, x = inputs[0], inputs[-1]
     dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
     return x.new_empty((indptr.shape[0] - 1, x.shape[1]), dtype=dtype)
 
 
-def _aggregate_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[:6])
-    ctx.dtype = inputs[6].dtype
+def _operator_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:-1])
+    ctx.dtype = inputs[-1].dtype
 
 
-def _aggregate_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+def _operator_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     matrix, turned = ctx.saved_tensors[:3], ctx.saved_tensors[3:]
     x_grad = torch.ops.gnnqlab.aggregate(*turned, *matrix, grad).to(ctx.dtype)
-    return None, None, None, None, None, None, x_grad
+    return *[None] * 6, x_grad
 
 
-for _device in ("CPU", "CUDA"):
-    _library.impl("aggregate", _aggregate, _device)
-torch.library.register_fake("gnnqlab::aggregate", _aggregate_fake, lib=_library)
-torch.library.register_autograd(
-    "gnnqlab::aggregate", _aggregate_backward, setup_context=_aggregate_context, lib=_library
+native.register(
+    "aggregate(Tensor indptr, Tensor indices, Tensor? weights, "
+    "Tensor? turned_indptr, Tensor? turned_indices, Tensor? turned_weights, Tensor x) -> Tensor",
+    _operator,
+    fake=_operator_fake,
+    backward=_operator_backward,
+    setup=_operator_setup,
 )
 
 
@@ -208,22 +189,22 @@ def _sum_rows(
     halo = None if halo is None else _unit_columns(halo)
     indptr, indices, weights = csr
     arguments = (
-        indptr.data_ptr(),
-        indices.data_ptr(),
-        address(weights),
+        indptr,
+        indices,
+        weights,
         start,
         stop,
         _ROW_TYPES[x.dtype],
         columns,
-        x.data_ptr(),
+        x,
         x.shape[0],
         x.stride(0),
-        address(scales),
-        address(halo),
+        scales,
+        halo,
         0 if halo is None else halo.shape[0],
         0 if halo is None else halo.stride(0),
-        address(halo_scales),
-        into.data_ptr(),
+        halo_scales,
+        into,
         into.stride(0),
         accumulate,
         native.threads(),

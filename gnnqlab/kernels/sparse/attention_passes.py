@@ -13,8 +13,8 @@ from gnnqlab.kernels import native
 from gnnqlab.kernels.native import call
 from gnnqlab.kernels.reference import attention as reference
 from gnnqlab.kernels.room import room
-from gnnqlab.kernels.sparse.adjacency import Adjacency, address
-from gnnqlab.kernels.sparse.sddmm import csr_addresses, head_rows, join, runs_natively, source_addresses
+from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.kernels.sparse.sddmm import head_rows, join, runs_natively, sources
 
 __all__ = ["attend_columns", "attend_rows", "pack_rows"]
 
@@ -69,20 +69,20 @@ def attend_rows(
     halo_logits = None if halo_logits is None else halo_logits.contiguous()
     call(
         _attend,
-        values,
-        *csr_addresses(adj),
+        adj.indptr,
+        adj.indices,
         start,
         stop,
         num_heads,
         num_features,
-        *source_addresses(values, halo_values),
-        source_logits.data_ptr(),
-        address(halo_logits),
-        target_logits.data_ptr(),
+        *sources(values, halo_values),
+        source_logits,
+        halo_logits,
+        target_logits,
         slope,
-        into.data_ptr(),
+        into,
         into.stride(0),
-        stats.data_ptr(),
+        stats,
     )
     return (out if into is out else out.copy_(into)), stats
 
@@ -140,23 +140,23 @@ def attend_columns(
     source_grad = values.new_empty((stop - start, num_heads))
     call(
         _attend_backward,
-        values,
-        *csr_addresses(turned),
-        adj.transposed_edges.data_ptr(),
+        turned.indptr,
+        turned.indices,
+        adj.transposed_edges,
         start,
         stop,
         num_heads,
         num_features,
-        values.data_ptr(),
+        values,
         values.stride(0),
-        source_logits.data_ptr(),
-        packed.data_ptr(),
-        grad.data_ptr(),
+        source_logits,
+        packed,
+        grad,
         grad.stride(0),
         slope,
-        values_grad.data_ptr(),
+        values_grad,
         values_grad.stride(0),
-        source_grad.data_ptr(),
-        edge_grads.data_ptr(),
+        source_grad,
+        edge_grads,
     )
     return values_grad, source_grad

@@ -11,13 +11,12 @@ from torch import Tensor
 
 from gnnqlab.errors import NonFiniteRow
 from gnnqlab.kernels import native
-from gnnqlab.kernels.codec.quantize import SCALES, Noise, check_bits, largest_magnitude, quantize, raise_or_note
-from gnnqlab.kernels.codec.rows import run_noting
+from gnnqlab.kernels.codec.quantize import SCALES, Noise, check_bits, largest_magnitude, quantize
+from gnnqlab.kernels.codec.rows import raise_or_note, run_noting
 from gnnqlab.kernels.native import call
 from gnnqlab.kernels.reference import attention as reference
-from gnnqlab.kernels.reference import int8_edges as widening
 from gnnqlab.kernels.room import room
-from gnnqlab.kernels.sparse.adjacency import Adjacency, address, describe
+from gnnqlab.kernels.sparse.adjacency import Adjacency, describe
 from gnnqlab.kernels.sparse.aggregate import QuantizedRows, spmm
 from gnnqlab.kernels.sparse.attention_passes import attend_columns, attend_rows
 
@@ -97,10 +96,9 @@ def quantized_sum(
     counter = (0, 0, 0) if noise is None else (noise.seed, noise.epoch, noise.stream)
     out = room(x, adj.num_rows, x.shape[1])
     refusal = run_noting(
-        _quantized_sum, x.device,
-        adj.indptr.data_ptr(), adj.indices.data_ptr(), adj.num_rows, x.data_ptr(), x.stride(0), x.shape[1],
-        address(ids), int(ids is not None and ids.dtype == torch.int32), float(2 ** (bits - 1) - 1), address(largest),
-        int(noise is not None), *counter, out.data_ptr(),
+        _quantized_sum, adj.indptr, adj.indices, adj.num_rows, x, x.stride(0), x.shape[1], ids,
+        int(ids is not None and ids.dtype == torch.int32), float(2 ** (bits - 1) - 1), largest, int(noise is not None),
+        *counter, out,
     )  # fmt: skip
     if refusal:
         raise NonFiniteRow(refusal // 8)
@@ -121,14 +119,10 @@ def int8_sddmm_add(adj: Adjacency, x: QuantizedRows, y: QuantizedRows) -> Tensor
     """
     _check(adj, x, y, 1)
     if not _natively(x):
-        wide = [widening.widened(rows.codes, rows.scales, 1)[:, 0] for rows in (x, y)]
-        return widening.sddmm_add(adj.indptr, adj.indices, *wide)
+        wide = [_widened(rows, 1)[:, 0] for rows in (x, y)]
+        return reference.sddmm_add(adj.indptr, adj.indices, *wide)
     out = room(x.codes, adj.num_edges, x.shape[1])
-    call(
-        _add, x.codes,
-        adj.indptr.data_ptr(), adj.indices.data_ptr(), adj.num_rows, x.shape[1], *_source(x), *_fixed(y),
-        out.data_ptr(),
-    )  # fmt: skip
+    call(_add, adj.indptr, adj.indices, adj.num_rows, x.shape[1], *_source(x), *_fixed(y), out)
     return out
 
 
@@ -148,14 +142,10 @@ def int8_sddmm_dot(adj: Adjacency, x: QuantizedRows, y: QuantizedRows, *, heads:
     """
     _check(adj, x, y, heads)
     if not _natively(x):
-        wide = [widening.widened(rows.codes, rows.scales, heads) for rows in (x, y)]
+        wide = [_widened(rows, heads) for rows in (x, y)]
         return reference.sddmm_dot(adj.indptr, adj.indices, *wide)
     out = x.scales.new_empty((adj.num_edges, heads))
-    call(
-        _dot, x.codes,
-        adj.indptr.data_ptr(), adj.indices.data_ptr(), adj.num_rows, heads, x.shape[1] // heads, *_source(x),
-        *_fixed(y), out.data_ptr(),
-    )  # fmt: skip
+    call(_dot, adj.indptr, adj.indices, adj.num_rows, heads, x.shape[1] // heads, *_source(x), *_fixed(y), out)
     return out
 
 
@@ -176,15 +166,11 @@ def int8_weighted_sum(adj: Adjacency, weights: Tensor, x: QuantizedRows, *, head
     if weights.shape != (adj.num_edges, heads):
         raise ValueError(f"weights must be of shape {(adj.num_edges, heads)}, got {describe(weights)}")
     if not _natively(x):
-        wide = widening.widened(x.codes, x.scales, heads)
+        wide = _widened(x, heads)
         return reference.weighted_sum(adj.indptr, adj.indices, weights, wide)
     weights, features = weights.contiguous(), x.shape[1] // heads
     out = room(x.codes, adj.num_rows, heads, features)
-    call(
-        _weighted_sum, x.codes,
-        adj.indptr.data_ptr(), adj.indices.data_ptr(), adj.num_rows, heads, features, weights.data_ptr(), *_source(x),
-        out.data_ptr(), x.shape[1],
-    )  # fmt: skip
+    call(_weighted_sum, adj.indptr, adj.indices, adj.num_rows, heads, features, weights, *_source(x), out, x.shape[1])
     return out
 
 
@@ -204,8 +190,8 @@ def int8_attend_rows(
     start, stop = (0, adj.num_rows) if rows is None else rows
     heads = source_logits.shape[1]
     if not _natively(values) or (out is not None and not out.is_contiguous()):
-        halo = None if halo_values is None else widening.widened(halo_values.codes, halo_values.scales, heads)
-        operands = (widening.widened(values.codes, values.scales, heads), source_logits, target_logits, halo)
+        halo = None if halo_values is None else _widened(halo_values, heads)
+        operands = (_widened(values, heads), source_logits, target_logits, halo)
         return attend_rows(adj, *operands, halo_logits, slope=slope, rows=rows, out=out)
     if not 0 <= start <= stop <= adj.num_rows:
         raise ValueError(f"rows must satisfy 0 <= start <= stop <= {adj.num_rows}, got ({start}, {stop})")
@@ -215,13 +201,10 @@ def int8_attend_rows(
     stats = source_logits.new_empty((stop - start, 2, heads))
     source_logits, target_logits = source_logits.contiguous(), target_logits.contiguous()
     halo_logits = None if halo_logits is None else halo_logits.contiguous()
-    none: tuple[int | None, int, int | None] = (None, 0, None)
-    of_halo = none if halo_values is None else _fixed(halo_values)
+    of_halo = (None, 0, None) if halo_values is None else _fixed(halo_values)
     call(
-        _attend, values.codes,
-        adj.indptr.data_ptr(), adj.indices.data_ptr(), start, stop, heads, features, *_source(values), *of_halo,
-        source_logits.data_ptr(), address(halo_logits), target_logits.data_ptr(), slope, out.data_ptr(),
-        heads * features, stats.data_ptr(),
+        _attend, adj.indptr, adj.indices, start, stop, heads, features, *_source(values), *of_halo, source_logits,
+        halo_logits, target_logits, slope, out, heads * features, stats,
     )  # fmt: skip
     return out, stats
 
@@ -240,7 +223,7 @@ def int8_attend_columns(
     """Attend, backward, as :func:`gnnqlab.kernels.sparse.attention.attend_columns`, of codes of values and gradient."""
     (start, stop), heads = columns, source_logits.shape[1]
     if not _natively(values):
-        wide, grad = (widening.widened(each.codes, each.scales, heads) for each in (values, gradient))
+        wide, grad = (_widened(each, heads) for each in (values, gradient))
         return attend_columns(adj, wide, source_logits, packed, grad, edge_gradients, columns=columns, slope=slope)
     if not 0 <= start <= stop <= adj.num_columns or values.shape[0] != stop - start:
         raise ValueError(
@@ -252,27 +235,31 @@ def int8_attend_columns(
     values_grad = room(source_logits, stop - start, heads, features)
     source_grad = source_logits.new_empty((stop - start, heads))
     call(
-        _attend_backward, values.codes,
-        turned.indptr.data_ptr(), turned.indices.data_ptr(), adj.transposed_edges.data_ptr(), start, stop, heads,
-        features, *_fixed(values), source_logits.data_ptr(), packed.data_ptr(), *_fixed(gradient), slope,
-        values_grad.data_ptr(), heads * features, source_grad.data_ptr(), edge_gradients.data_ptr(),
+        _attend_backward, turned.indptr, turned.indices, adj.transposed_edges, start, stop, heads, features,
+        *_fixed(values), source_logits, packed, *_fixed(gradient), slope, values_grad, heads * features, source_grad,
+        edge_gradients,
     )  # fmt: skip
     return values_grad, source_grad
+
+
+def _widened(rows: QuantizedRows, heads: int) -> Tensor:
+    """Return the float32 values of codes, ``(N, K, F)``."""
+    return (rows.codes * rows.scales.unsqueeze(1)).view(rows.shape[0], heads, rows.shape[1] // heads)
 
 
 def _natively(rows: QuantizedRows) -> bool:
     return native.active(rows.codes.device) and rows.shape[1] > 0
 
 
-def _fixed(rows: QuantizedRows) -> tuple[int, int, int]:
+def _fixed(rows: QuantizedRows) -> tuple[Tensor, int, Tensor]:
     """Codes, the distance between rows, and scales, as the C interface takes them."""
     codes = rows.codes
     if codes.shape[1] > 1 and codes.stride(1) != 1:
         raise ValueError(f"codes must have neighbouring columns side by side, got strides {codes.stride()}")
-    return codes.data_ptr(), codes.stride(0), rows.scales.data_ptr()
+    return codes, codes.stride(0), rows.scales
 
 
-def _source(rows: QuantizedRows) -> tuple[int, int, int, int]:
+def _source(rows: QuantizedRows) -> tuple[Tensor, int, int, Tensor]:
     codes, stride, scales = _fixed(rows)
     return codes, rows.shape[0], stride, scales
 

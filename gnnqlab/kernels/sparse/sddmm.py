@@ -16,7 +16,7 @@ from gnnqlab.kernels import native
 from gnnqlab.kernels.native import call
 from gnnqlab.kernels.reference import attention as reference
 from gnnqlab.kernels.room import room
-from gnnqlab.kernels.sparse.adjacency import Adjacency, address
+from gnnqlab.kernels.sparse.adjacency import Adjacency
 
 __all__ = ["sddmm_add", "sddmm_dot", "segment_softmax", "segment_sum", "weighted_sum"]
 
@@ -68,17 +68,8 @@ def segment_sum(adj: Adjacency, values: Tensor, *, by_column: bool = False) -> T
         return reference.segment_sum(adj.indptr, values)
     values, matrix = values.contiguous(), adj.transposed if by_column else adj
     out = values.new_empty((matrix.num_rows, values.shape[1]))
-    places = adj.transposed_edges.data_ptr() if by_column else None
-    call(
-        _segment_sum,
-        values,
-        matrix.indptr.data_ptr(),
-        places,
-        matrix.num_rows,
-        values.shape[1],
-        values.data_ptr(),
-        out.data_ptr(),
-    )
+    places = adj.transposed_edges if by_column else None
+    call(_segment_sum, matrix.indptr, places, matrix.num_rows, values.shape[1], values, out)
     return out
 
 
@@ -105,15 +96,15 @@ class _Add(torch.autograd.Function):
         out = room(source, adj.num_edges, source.shape[1])
         call(
             _sddmm_add,
-            source,
-            *csr_addresses(adj),
+            adj.indptr,
+            adj.indices,
             adj.num_rows,
             source.shape[1],
-            source.data_ptr(),
+            source,
             source.shape[0],
-            address(halo),
-            target.data_ptr(),
-            out.data_ptr(),
+            halo,
+            target,
+            out,
         )
         return out
 
@@ -130,15 +121,7 @@ class _Softmax(torch.autograd.Function):
     def forward(ctx: Any, adj: Adjacency, logits: Tensor) -> Tensor:
         logits = logits.contiguous()
         attention = torch.empty_like(logits)
-        call(
-            _segment_softmax,
-            logits,
-            adj.indptr.data_ptr(),
-            adj.num_rows,
-            logits.shape[1],
-            logits.data_ptr(),
-            attention.data_ptr(),
-        )
+        call(_segment_softmax, adj.indptr, adj.num_rows, logits.shape[1], logits, attention)
         ctx.adj = adj
         ctx.save_for_backward(attention)
         return attention
@@ -148,16 +131,7 @@ class _Softmax(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (attention,) = ctx.saved_tensors
         grad, logits_grad = grad.contiguous(), torch.empty_like(attention)
-        call(
-            _segment_softmax_backward,
-            grad,
-            ctx.adj.indptr.data_ptr(),
-            ctx.adj.num_rows,
-            grad.shape[1],
-            attention.data_ptr(),
-            grad.data_ptr(),
-            logits_grad.data_ptr(),
-        )
+        call(_segment_softmax_backward, ctx.adj.indptr, ctx.adj.num_rows, grad.shape[1], attention, grad, logits_grad)
         return None, logits_grad
 
 
@@ -182,15 +156,15 @@ def _dot(adj: Adjacency, x: Tensor, y: Tensor, halo: Tensor | None) -> Tensor:
     out = x.new_empty((adj.num_edges, x.shape[1]))
     call(
         _sddmm_dot,
-        x,
-        *csr_addresses(adj),
+        adj.indptr,
+        adj.indices,
         adj.num_rows,
         x.shape[1],
         x.shape[2],
-        *source_addresses(x, halo),
-        y.data_ptr(),
+        *sources(x, halo),
+        y,
         y.stride(0),
-        out.data_ptr(),
+        out,
     )
     return out
 
@@ -200,18 +174,18 @@ def _sum(adj: Adjacency, weights: Tensor, x: Tensor, halo: Tensor | None, *, by_
     matrix, weights = adj.transposed if by_column else adj, weights.contiguous()
     x, halo = head_rows(x), None if halo is None else head_rows(halo)
     out = room(x, matrix.num_rows, *x.shape[1:])
-    places = adj.transposed_edges.data_ptr() if by_column else None
+    places = adj.transposed_edges if by_column else None
     call(
         _weighted_sum,
-        x,
-        *csr_addresses(matrix),
+        matrix.indptr,
+        matrix.indices,
         places,
         matrix.num_rows,
         x.shape[1],
         x.shape[2],
-        weights.data_ptr(),
-        *source_addresses(x, halo),
-        out.data_ptr(),
+        weights,
+        *sources(x, halo),
+        out,
         out.stride(0),
     )
     return out
@@ -227,12 +201,9 @@ def runs_natively(tensor: Tensor) -> bool:
     return tensor.dtype == torch.float32 and native.active(tensor.device)
 
 
-def csr_addresses(adj: Adjacency) -> tuple[int, int]:
-    return adj.indptr.data_ptr(), adj.indices.data_ptr()
-
-
-def source_addresses(x: Tensor, halo: Tensor | None) -> tuple[int, int, int, int | None, int]:
-    return x.data_ptr(), x.shape[0], x.stride(0), address(halo), 0 if halo is None else halo.stride(0)
+def sources(x: Tensor, halo: Tensor | None) -> tuple[Any, ...]:
+    """Return both buffers of rows by column, as the C interface takes them."""
+    return x, x.shape[0], x.stride(0), halo, 0 if halo is None else halo.stride(0)
 
 
 def head_rows(x: Tensor) -> Tensor:

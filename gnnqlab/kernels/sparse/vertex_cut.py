@@ -75,10 +75,7 @@ def place_by_cost(
     if not native.active(_CPU):
         return reference.place_by_cost(ends.u, ends.v, copies, parts, hosts, limit, settings, home)
     part = np.empty(len(ends), np.int32)
-    _ebv(
-        _at(ends.u), _at(ends.v), len(ends), parts, hosts, limit, _at(settings), None if home is None else _at(home),
-        _at(copies), copies.shape[1], _at(part),
-    )  # fmt: skip
+    _ebv(ends.u, ends.v, len(ends), parts, hosts, limit, settings, home, copies, copies.shape[1], part)
     return part
 
 
@@ -111,10 +108,7 @@ def place_by_worth(
     if not native.active(_CPU):
         return reference.place_by_worth(ends.u, ends.v, copies, loads, limit, lam, eps, known, counts=counts)
     part = np.empty(len(ends), np.int32)
-    _hdrf(
-        _at(ends.u), _at(ends.v), len(ends), len(loads), limit, _at(settings), counts, _at(known), _at(loads),
-        _at(copies), copies.shape[1], _at(part),
-    )  # fmt: skip
+    _hdrf(ends.u, ends.v, len(ends), len(loads), limit, settings, counts, known, loads, copies, copies.shape[1], part)
     return part
 
 
@@ -134,12 +128,8 @@ def choose_masters(copies: NDArray[np.uint8], *, parts: int, hosts: int = 1) -> 
     if not native.active(_CPU):
         return reference.choose_masters(copies, parts, hosts)
     owner = np.empty(len(copies), np.int64)
-    _masters(_at(np.ascontiguousarray(copies)), copies.shape[1], len(copies), parts, hosts, _at(owner))
+    _masters(np.ascontiguousarray(copies), copies.shape[1], len(copies), parts, hosts, owner)
     return owner
-
-
-def _at(array: NDArray[np.generic]) -> int:
-    return int(array.ctypes.data)
 
 
 def _check_room(ends: Ends, parts: int, limit: int, taken: int = 0) -> None:
