@@ -379,7 +379,7 @@ ITEMS = {
         (("13", "CDFGNN's Figure 7"),),
     ),
     "TG-E1,E2": Item(
-        "kernels.codec.quantize:quantize compute.agreement:largest_of_all kernels.dense.code_rows:PairedRows",
+        "kernels.codec.quantize:quantize compute.largest:largest_of_all kernels.dense.code_rows:PairedRows",
         "TANGO Eqs. 1 to 3",
         "kernels/test_quantize.py::test_an_element_is_off_by_less_than_a_step_and_codes_stay_in_their_range "
         "kernels/test_code_rows.py::test_rows_are_quantized_into_the_pairs_of_their_codes "
@@ -394,7 +394,7 @@ ITEMS = {
         "the noise comes from Philox, as a function of the node, and not from its generator",
     ),
     "TG-E4, F2": Item(
-        "compute.bit_rule:relative_error compute.bit_rule:bits_needed compute.bit_choice:BitChoice",
+        "compute.bit_rule:relative_error compute.bit_rule:bits_needed compute.bit_rule:BitChoice",
         "(SC 2023, Eq. 4)",
         "compute/test_bit_rule.py::test_heavier_tails_need_more_bits "
         "exchange/test_int8_bits.py::test_all_workers_choose_what_one_process_chooses",
@@ -431,7 +431,7 @@ ITEMS = {
     ),
     "TG-F6": Item(
         "kernels.sparse.int8_edges:int8_weighted_sum kernels.sparse.head_sums:head_sums "
-        "compute.edge_gradients:WeightedSum",
+        "compute.edge_products:WeightedSum",
         "(TANGO, section 3.3)",
         "kernels/test_int8_edges.py::test_products_are_those_of_the_widened_rows "
         "nn/test_dgl.py::test_weighed_sums_stay_within_the_rounding_of_rows "
@@ -486,7 +486,7 @@ ITEMS = {
         (("15", "product of 256"),),
     ),
     "TG-F16": Item(
-        "kernels.dense.code_rows:PairedRows compute.code_sums:rows_to_sum benchmarks.studies.int8:measure_edges",
+        "kernels.dense.code_rows:PairedRows compute.codes:rows_to_sum benchmarks.studies.int8:measure_edges",
         "(Chen et al., SC 2023, Fig. 16)",
         "kernels/test_code_rows.py::test_sums_have_the_bits_of_unpacked_codes "
         "compute/test_code_sums.py::test_sums_and_gradients_do_not_depend_on_packing "

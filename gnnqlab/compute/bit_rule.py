@@ -1,22 +1,26 @@
-"""How many bits a tensor's codes need: TANGO's relative error (SC 2023, Eq. 4) and its target.
+"""The bits that codes of a tensor need: TANGO's relative error (SC 2023, Eq. 4), its target, and the choice of bits.
 
 It looks at the output of a model's first layer in the first epoch, after that has been quantized. Letters: N, D.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Protocol
 
 from torch import Tensor
 
+from gnnqlab.adaptive import DECISIONS, Adaptive, Entry, Sharing, State
 from gnnqlab.kernels.codec.quantize import Noise, quantize
 
-__all__ = ["CHOICES", "EPSILON", "TARGET", "bits_needed", "fewest", "relative_error"]
+__all__ = ["CHOICES", "EPSILON", "TARGET", "BitChoice", "bits_needed", "fewest", "relative_error"]
 
 EPSILON, TARGET = 0.0005, 0.3
 """As the paper chooses them (section 3.2)."""
 CHOICES = (8, 6, 4, 2)
 """Bits to choose from."""
+_ELEMENTS = "elements"
 
 
 def relative_error(x: Tensor, rounded: Tensor, *, epsilon: float = EPSILON) -> float:
@@ -80,3 +84,65 @@ def fewest(errors: Mapping[int, float], *, target: float = TARGET) -> int:
         (6, 8)
     """
     return min((bits for bits, error in errors.items() if error <= target), default=max(errors))
+
+
+class _OfBits(Protocol):
+    bits: int
+
+
+def _error(bits: int) -> str:
+    return f"error at {bits} bits"
+
+
+class BitChoice(Adaptive):
+    """Settles the bits after the first epoch, by the mean error of what all workers' first layers came to.
+
+    Sums of errors and numbers of elements travel with the weight gradients, so all workers settle on the same bits, and
+    with a scale a row on those of one process, up to float32 sums. What was settled stays, after resuming too.
+
+    Args:
+        products: whose bits they are; those it has are the most.
+    """
+
+    name = "product-bits"
+    wants: Mapping[str, Sharing] = MappingProxyType({_ELEMENTS: "sum", **{_error(bits): "sum" for bits in CHOICES}})
+
+    def __init__(self, products: _OfBits) -> None:
+        self.products = products
+        self.settled = False
+        self._sums = dict.fromkeys(self.wants, 0.0)
+        self._decisions: list[Entry] = []
+
+    def take(self, elements: int, sums: Mapping[int, float]) -> None:
+        """Take the sums of relative errors over so many elements, by bits."""
+        self._sums[_ELEMENTS] += elements
+        for bits, total in sums.items():
+            self._sums[_error(bits)] += total
+
+    def says(self, epoch_s: float | None) -> Mapping[str, float | None]:
+        said, self._sums = self._sums, dict.fromkeys(self.wants, 0.0)
+        return said
+
+    def after_epoch(self, epoch: int, loss: float, shared: Mapping[str, float | None]) -> None:
+        if self.settled:
+            return
+        self.settled, told = True, {name: value or 0.0 for name, value in shared.items()}
+        if told[_ELEMENTS] == 0:
+            why = "no layer looked at neighbours, so there was no error to choose by"
+        else:
+            errors = {bits: told[_error(bits)] / told[_ELEMENTS] for bits in CHOICES}
+            self.products.bits = fewest(errors)
+            words = ", ".join(f"{error:.3f} at {bits}" for bits, error in errors.items())
+            why = f"the first layer's output errs by {words} bits, and {TARGET} is allowed"
+        what = f"products of {self.products.bits}-bit codes"
+        self._decisions.append((DECISIONS, {"epoch": epoch + 1, "what": what, "why": why}))
+
+    def entries(self) -> Sequence[Entry]:
+        decided, self._decisions = self._decisions, []
+        return decided
+
+    def state(self) -> State:
+        return State({"bits": self.products.bits, "settled": self.settled})
+
+    def load(self, facts: dict[str, int], tensors: Mapping[str, Tensor]) -> None:
+        self.products.bits, self.settled = facts["bits"], bool(facts["settled"])

@@ -35,10 +35,8 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from gnnqlab.adaptive import Adaptive, Training
-from gnnqlab.compute.bit_choice import BitChoice
-from gnnqlab.compute.bit_rule import CHOICES, relative_error
-from gnnqlab.compute.code_sums import check_packing, rows_to_sum
-from gnnqlab.compute.codes import Codes, Numbers, Quantized
+from gnnqlab.compute.bit_rule import CHOICES, BitChoice, relative_error
+from gnnqlab.compute.codes import Codes, Numbers, Quantized, check_packing, rows_to_sum
 from gnnqlab.compute.edge_products import EdgeProducts
 from gnnqlab.compute.float32 import PLAIN
 from gnnqlab.compute.largest import WHOLE, Largest

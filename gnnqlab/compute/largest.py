@@ -9,9 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from gnnqlab.compute.agreement import largest_of_all
-
-__all__ = ["WHOLE", "Largest"]
+__all__ = ["WHOLE", "Largest", "largest_of_all"]
 
 WHOLE = "whole"
 """One scale for the rows of all workers."""
@@ -60,3 +58,26 @@ class Largest:
     def room(device: torch.device) -> Tensor:
         """Return where a product puts the number."""
         return torch.empty((), device=device)
+
+
+def largest_of_all(x: Tensor, group: dist.ProcessGroup) -> float | None:
+    """Return the largest magnitude of all workers' rows; all call this together.
+
+    Args:
+        x: this worker's rows ``(N, D)``, which may be none.
+        group: the workers.
+
+    Returns:
+        The same number on all workers; ``None`` if one of these rows holds NaN or Inf.
+
+    Raises:
+        RuntimeError: if another worker's does.
+    """
+    own = x.abs().amax() if x.numel() else x.new_zeros(())
+    most = torch.where(own.isfinite(), own, torch.inf)
+    dist.all_reduce(most, op=dist.ReduceOp.MAX, group=group)
+    if most.isfinite():
+        return float(most)
+    if own.isfinite():
+        raise RuntimeError("rows to quantize must be finite, got NaN or Inf on another worker; see that one's error")
+    return None

@@ -38,7 +38,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnqlab.compute.codes import Quantized
-from gnnqlab.compute.edge_gradients import EdgeAdd, EdgeDot, EdgeSum, WeightedSum
+from gnnqlab.compute.edge_products import EdgeAdd, EdgeDot, EdgeSum, WeightedSum
 from gnnqlab.compute.gradients import Linear, LinearByType
 from gnnqlab.compute.int8 import Int8Products, QuantizedProducts
 from gnnqlab.compute.products import PassRows

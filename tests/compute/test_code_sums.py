@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gnnqlab.compute import Int8Products, code_sums
+from gnnqlab.compute import Int8Products, codes
 from gnnqlab.compute.products import PassRows
 from gnnqlab.kernels import native
 from gnnqlab.kernels.dense.code_rows import pack_pairs
@@ -37,7 +37,7 @@ def _trained(adjacency: Adjacency, packed: str, bits: int) -> tuple[torch.Tensor
 def packings(monkeypatch) -> list[tuple[int, ...]]:
     """Shapes of the rows that were packed."""
     seen = []
-    monkeypatch.setattr(code_sums, "pack_pairs", lambda rows: (seen.append(tuple(rows.shape)), pack_pairs(rows))[1])
+    monkeypatch.setattr(codes, "pack_pairs", lambda rows: (seen.append(tuple(rows.shape)), pack_pairs(rows))[1])
     return seen
 
 
@@ -71,10 +71,10 @@ def test_packing_is_left_where_it_does_not_pay(backend: str, packings: list, mon
     packings.clear()
     few, many = (matrix(NODES, NODES, edges, seed=3) for edges in (8 * NODES - 1, 8 * NODES))
     with native.use("native", isa=backend), monkeypatch.context() as patch:
-        patch.setattr(code_sums, "_LEAST_BYTES", NODES * COLUMNS + 1)
+        patch.setattr(codes, "_LEAST_BYTES", NODES * COLUMNS + 1)
         _trained(many, "auto", 4)
         assert packings == [], "rows that stay in a near cache"
-        patch.setattr(code_sums, "_LEAST_BYTES", NODES * COLUMNS)
+        patch.setattr(codes, "_LEAST_BYTES", NODES * COLUMNS)
         _trained(few, "auto", 4)
         _trained(many, "auto", 5)
         assert packings == [], "few edges a row, or more than four bits"

@@ -11,8 +11,7 @@ import torch
 
 import gnnqlab as gq
 from gnnqlab.compute import Int8Products
-from gnnqlab.compute.bit_choice import BitChoice
-from gnnqlab.compute.bit_rule import CHOICES, TARGET, relative_error
+from gnnqlab.compute.bit_rule import CHOICES, TARGET, BitChoice, relative_error
 from gnnqlab.kernels.codec.quantize import Noise, quantize
 from gnnqlab.kernels.noise import stream
 from gnnqlab.nn import ModelSettings

@@ -246,7 +246,7 @@ def toy_layer(products: EdgeProducts | None = None) -> dict[str, Tensor]:
     """
     import torch
 
-    from gnnqlab.compute.edge_gradients import EdgeAdd, WeightedSum
+    from gnnqlab.compute.edge_products import EdgeAdd, WeightedSum
     from gnnqlab.kernels.sparse.attention import sddmm_add, segment_softmax, weighted_sum
 
     edges, heads = toy_edges(), torch.block_diag(*(torch.tensor(a).view(2, 1) for a in A_SOURCE))

@@ -149,7 +149,7 @@ FAULTS = (
     ),
     Fault(
         name="the smallest of all workers' ranges as that of all rows",
-        file="compute/agreement.py",
+        file="compute/largest.py",
         before="op=dist.ReduceOp.MAX",
         after="op=dist.ReduceOp.MIN",
         test="exchange/test_int8.py::test_workers_equal_one_process",
