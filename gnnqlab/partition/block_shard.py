@@ -22,7 +22,7 @@ from torch import Tensor
 from gnnqlab.graph.edge_data import refuse_features
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.partition.plan import Plan, Route
-from gnnqlab.partition.shard import Shard, aggregation_coefficients, divisors, rows_of, weights_of
+from gnnqlab.partition.shard import Shard, aggregation_coefficients, divisors, graph_fields, weights_of
 
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
@@ -227,15 +227,10 @@ def build_block_shard(graph: Graph, owner: Tensor, rank: int, workers: int, repl
     masters = owner[block] == rank
     others = owner != rank
     return BlockShard(
+        **graph_fields(graph, rows=block, nodes=nodes, edges=arriving[2], masters=masters),
         rank=rank,
         workers=workers,
-        num_global_nodes=num_nodes,
         num_central=0,
-        num_classes=graph.num_classes,
-        multi_label=graph.multi_label,
-        global_train=int(graph.train_mask.sum()),
-        global_val=int(graph.val_mask.sum()),
-        global_test=int(graph.test_mask.sum()),
         owned=block[masters],
         halo=others.nonzero().flatten(),
         halo_splits=owner[others].bincount(minlength=workers),
@@ -243,15 +238,7 @@ def build_block_shard(graph: Graph, owner: Tensor, rank: int, workers: int, repl
         boundary_splits=masters.sum() * (torch.arange(workers) != rank),
         indptr=arriving[0],
         indices=arriving[1],
-        edge_weights=weights_of(graph, arriving[2]),
-        in_degrees=graph.weighted_in_degrees[nodes],
-        out_degrees=graph.weighted_out_degrees[nodes],
         importance=torch.zeros(num_nodes),
-        features=rows_of(graph.features, block),
-        labels=graph.labels[block],
-        train_mask=graph.train_mask[block] & masters,
-        val_mask=graph.val_mask[block] & masters,
-        test_mask=graph.test_mask[block] & masters,
         replication=replication,
         block=block,
         block_splits=splits,

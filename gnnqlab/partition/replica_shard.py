@@ -20,7 +20,7 @@ from torch import Tensor
 from gnnqlab.graph.edge_data import refuse_features
 from gnnqlab.partition.importance import importance
 from gnnqlab.partition.plan import Plan, Route
-from gnnqlab.partition.shard import Shard, rows_of, weights_of
+from gnnqlab.partition.shard import Shard, graph_fields
 
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
@@ -192,15 +192,10 @@ def build_replica_shard(graph: Graph, cut: _CutOfEdges, rank: int) -> ReplicaSha
     extract_s = time.perf_counter() - begun
     masters = torch.arange(nodes.numel()) < owned.numel()
     return ReplicaShard(
+        **graph_fields(graph, rows=nodes, nodes=nodes, edges=edges[order], masters=masters),
         rank=rank,
         workers=workers,
-        num_global_nodes=num_nodes,
         num_central=central.numel(),
-        num_classes=graph.num_classes,
-        multi_label=graph.multi_label,
-        global_train=int(graph.train_mask.sum()),
-        global_val=int(graph.val_mask.sum()),
-        global_test=int(graph.test_mask.sum()),
         owned=owned,
         halo=halo,
         halo_splits=owner[halo].bincount(minlength=workers),
@@ -210,14 +205,6 @@ def build_replica_shard(graph: Graph, cut: _CutOfEdges, rank: int) -> ReplicaSha
         copies=known,
         indptr=indptr,
         indices=local[source[edges[order]]],
-        edge_weights=weights_of(graph, edges[order]),
-        in_degrees=graph.weighted_in_degrees[nodes],
-        out_degrees=graph.weighted_out_degrees[nodes],
         importance=important[nodes],
         extract_s=extract_s,
-        features=rows_of(graph.features, nodes),
-        labels=graph.labels[nodes],
-        train_mask=graph.train_mask[nodes] & masters,
-        val_mask=graph.val_mask[nodes] & masters,
-        test_mask=graph.test_mask[nodes] & masters,
     )

@@ -29,7 +29,7 @@ from gnnqlab.partition.plan import Plan, Route
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
 
-__all__ = ["Shard", "aggregation_coefficients", "build_shard", "divisors", "rows_of", "weights_of"]
+__all__ = ["Shard", "aggregation_coefficients", "build_shard", "divisors", "graph_fields", "weights_of"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -317,15 +317,10 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
     important = important[nodes]
     extract_s = time.perf_counter() - begun
     return Shard(
+        **graph_fields(graph, rows=owned, nodes=nodes, edges=edge),
         rank=rank,
         workers=workers,
-        num_global_nodes=graph.num_nodes,
         num_central=central_ids.numel(),
-        num_classes=graph.num_classes,
-        multi_label=graph.multi_label,
-        global_train=int(graph.train_mask.sum()),
-        global_val=int(graph.val_mask.sum()),
-        global_test=int(graph.test_mask.sum()),
         owned=owned,
         halo=halo,
         halo_splits=halo_splits,
@@ -333,17 +328,9 @@ def build_shard(graph: Graph, owner: Tensor, rank: int, workers: int) -> Shard:
         boundary_splits=receiver.bincount(minlength=workers),
         indptr=indptr,
         indices=local[source[edge]],
-        edge_weights=weights_of(graph, edge),
         edge_features=None if graph.edge_features is None else graph.edge_features[edge],
-        in_degrees=graph.weighted_in_degrees[nodes],
-        out_degrees=graph.weighted_out_degrees[nodes],
         importance=important,
         extract_s=extract_s,
-        features=rows_of(graph.features, owned),
-        labels=graph.labels[owned],
-        train_mask=graph.train_mask[owned],
-        val_mask=graph.val_mask[owned],
-        test_mask=graph.test_mask[owned],
     )
 
 
@@ -356,11 +343,38 @@ def _check_owner(graph: Graph, owner: Tensor, workers: int) -> None:
         raise ValueError(f"owners must lie in [0, {workers}), got values from {int(owner.min())} to {int(owner.max())}")
 
 
+def graph_fields(
+    graph: Graph, *, rows: Tensor, nodes: Tensor, edges: Tensor, masters: Tensor | None = None
+) -> dict[str, Any]:
+    """Collect the fields of a shard that are read off the graph in the same way under every cut.
+
+    Args:
+        graph: the whole graph.
+        rows: global ids of the nodes that have features, labels and masks here.
+        nodes: global ids of all local nodes, in the order of their local ids.
+        edges: places of the local edges among those of the graph, in the order of ``indices``.
+        masters: which of the rows count in a split, bool; all by default.
+    """
+    counted = torch.ones(rows.numel(), dtype=torch.bool) if masters is None else masters
+    features = graph.features
+    return {
+        "num_global_nodes": graph.num_nodes,
+        "num_classes": graph.num_classes,
+        "multi_label": graph.multi_label,
+        "global_train": int(graph.train_mask.sum()),
+        "global_val": int(graph.val_mask.sum()),
+        "global_test": int(graph.test_mask.sum()),
+        "edge_weights": weights_of(graph, edges),
+        "in_degrees": graph.weighted_in_degrees[nodes],
+        "out_degrees": graph.weighted_out_degrees[nodes],
+        "features": features.index_rows(rows) if isinstance(features, SparseRows) else features[rows],
+        "labels": graph.labels[rows],
+        "train_mask": graph.train_mask[rows] & counted,
+        "val_mask": graph.val_mask[rows] & counted,
+        "test_mask": graph.test_mask[rows] & counted,
+    }
+
+
 def weights_of(graph: Graph, edges: Tensor) -> Tensor | None:
     """Return the weights of some edges, ``None`` if they have none."""
     return None if graph.edge_weights is None else graph.edge_weights[edges]
-
-
-def rows_of(features: Tensor | SparseRows, ids: Tensor) -> Tensor | SparseRows:
-    """Return the features of some nodes."""
-    return features.index_rows(ids) if isinstance(features, SparseRows) else features[ids]
