@@ -233,14 +233,14 @@ ITEMS = {
         (("09", "SYLVIE's Table II"),),
     ),
     "SY-TIV, TX": Item(
-        "systems:fixed_bits course.experiments.moving_widths:compare_widths benchmarks.studies.accuracy:accuracy",
-        "SYLVIE's Table X",
+        "systems:fixed_bits benchmarks.studies.accuracy:accuracy",
+        "Tables VII (every model), X (widths)",
         "benchmarks/test_accuracy.py::test_the_order_of_the_papers_tables_is_asked_of_means_and_chance_is_named",
         (("09", "SYLVIE Table IV"), ("10", "SYLVIE's Table X ")),
     ),
     "SY-TXI": Item(
-        "course.experiments.staleness:compare_modes benchmarks.studies.accuracy:accuracy",
-        "SYLVIE's Table XI",
+        "exchange.schedules.pipeline:AdaptivePipeline benchmarks.studies.accuracy:accuracy",
+        "and XI (staleness)",
         "benchmarks/test_accuracy.py::test_stale_epochs_are_counted_from_decisions",
         (("11", "SYLVIE's Table XI"),),
     ),
@@ -319,7 +319,7 @@ ITEMS = {
         (("07", "SYLVIE, Fig. 2"),),
     ),
     "SY-F3": Item(
-        "lab.training.plots:breakdown course.experiments.moving_widths:compare_widths course.paper_figures:beside",
+        "lab.training.plots:breakdown course.paper_figures:beside",
         "SYLVIE Fig. 3",
         "lab/training/test_plots.py::test_the_bars_of_a_worker_add_up_to_its_epoch "
         "course/experiments/test_sensitivity.py::test_quotients_are_what_the_papers_text_says",

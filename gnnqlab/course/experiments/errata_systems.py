@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import torch
 from torch import Tensor
 
@@ -19,6 +17,7 @@ from gnnqlab.course.experiments.errata_measured import (
     measures,
 )
 from gnnqlab.course.experiments.host_connections import saved_by_homes
+from gnnqlab.course.experiments.moving_widths import replay
 from gnnqlab.course.experiments.sylvie_readings import BITS_XII, MASKS, readings
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.theory.cache import cache_bound
@@ -30,7 +29,11 @@ __all__ = ["MEASUREMENTS"]
 def sign_of_the_descent_rate() -> Effect:
     """Run SYLVIE's rule for 60 epochs of a loss that falls ever more slowly, with either sign."""
     losses = [0.2 + 0.9**epoch for epoch in range(61)]
-    figures = {name: _orchestrated(losses, sign) for name, sign in (("written", 1.0), ("descent", -1.0))}
+    seconds = [1.0] * len(losses)
+    figures = {
+        name: float(replay(losses, seconds, as_printed=printed)["base"].iloc[-1])
+        for name, printed in (("written", True), ("descent", False))
+    }
     return Effect(
         f"while the loss levels off the rule as written ends at {human_bits(figures['written'])}, with the other "
         f"sign at {figures['descent']:.0f}; the prose wants more bits",
@@ -63,14 +66,6 @@ def tables_of_two_readings() -> Effect:
         f"reproduces more than {most}",
         figures,
     )
-
-
-def _orchestrated(losses: list[float], sign: float, *, delta: int = 5) -> float:
-    rates = [sign * (after - before) for before, after in itertools.pairwise(losses)]
-    bits = 1
-    for epoch in range(delta, len(rates)):
-        bits = min(2 * bits, 8) if rates[epoch] < rates[epoch - delta] else max(bits // 2, 1)
-    return float(bits)
 
 
 @measures("CD-1")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,24 +11,19 @@ import torch
 from gnnqlab.bits.assigner.descent import Descent
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.bits.orchestrator import Orchestrated, OrchestratedWidths
-from gnnqlab.exchange.schedules.schedule import Overlapped
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.charts import bars, lines, panels, scatter
 from gnnqlab.lab.figures.frames import by_epoch
 from gnnqlab.lab.figures.graph_drawing import draw_bits, message_widths
-from gnnqlab.launch.start import launch
-from gnnqlab.systems.system import make_system
-from gnnqlab.theory.intervals import interval
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-    from gnnqlab.graph.graph import Graph
     from gnnqlab.partition.parts import Parts
     from gnnqlab.run.run import Run
 
 __all__ = [
-    "compare_widths", "draw_decisions", "draw_importance", "draw_signs", "importance_table", "replay",
+    "draw_decisions", "draw_importance", "draw_signs", "importance_table", "replay",
     "rows_by_width",
 ]  # fmt: skip
 
@@ -83,47 +78,6 @@ def replay(
         if rates is not None:
             widths.move(wider=settings.widens(*rates))
     return pd.DataFrame(lines, columns=["epoch", "loss", "F", "rate", "earlier", "base"]).set_index("epoch")
-
-
-def compare_widths(graph: Graph, *, seeds: Sequence[int] = (0,), epochs: int = 60, **settings: Any) -> DataFrame:
-    """Train with fixed widths and with widths that move, all synchronous (SYLVIE's Table X).
-
-    Args:
-        graph: the graph.
-        seeds: one run of every width for each, in turns.
-        epochs: of every run.
-        **settings: of ``gq.launch``, and ``partition``: a part.
-
-    Returns:
-        By ``bits``: median ``epoch (ms)``, ``MB an epoch`` (mean), ``final loss``, ``accuracy (%)`` and half its 95 %
-        interval.
-    """
-    import pandas as pd
-
-    partition = settings.pop("partition", None)
-    systems: Mapping[str, Any] = {
-        "32": make_system("vanilla"),
-        **{str(bits): make_system("fixed-bits", bits=bits) for bits in (8, 4, 2, 1)},
-        "adaptive": make_system("sylvie"),
-    }
-    lines = []
-    for seed in seeds:
-        for bits, system in systems.items():
-            made = replace(system, schedule=Overlapped())
-            made = made if partition is None else replace(made, partition=partition)
-            run = launch(graph, system=made, epochs=epochs, seed=seed, **settings).wait()
-            summary = run.summary
-            score = float(summary.get("test_accuracy", summary.get("test_f1_micro", float("nan"))))
-            sent = run.records[["bytes_payload", "bytes_params"]].sum().sum() / epochs / 1e6
-            lines.append((bits, 1e3 * summary["epoch_s"], sent, summary["final_loss"], 100 * score))
-    columns = ["bits", "epoch (ms)", "MB an epoch", "final loss", "accuracy (%)"]
-    groups = pd.DataFrame(lines, columns=columns).groupby("bits", sort=False)
-    table = groups.mean()
-    table["epoch (ms)"] = groups["epoch (ms)"].median()
-    table["± (points)"] = [
-        interval(group["accuracy (%)"].tolist())[1] if len(seeds) > 1 else float("nan") for _, group in groups
-    ]
-    return table
 
 
 _GAP = 0.085

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -13,21 +12,16 @@ from torch import Tensor
 from gnnqlab.adaptive import Training
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.exchange.hop import Hop
-from gnnqlab.exchange.schedules.pipeline import AdaptivePipeline, Pipelined
-from gnnqlab.exchange.schedules.schedule import Overlapped, Schedule
 from gnnqlab.exchange.watched import Watched
 from gnnqlab.graph.graph import Graph
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.charts import lanes, lines, panels
 from gnnqlab.lab.figures.theme import OKABE_ITO
-from gnnqlab.launch.start import launch
 from gnnqlab.message.place import Place
 from gnnqlab.nn.message_passing import LocalGraph
 from gnnqlab.nn.models.registry import ModelSettings, build_model
 from gnnqlab.seat import Seat
-from gnnqlab.study.result import stale_share
-from gnnqlab.theory.intervals import interval
 from gnnqlab.theory.variance import decoded_moments
 from gnnqlab.train.config.run_config import TrainSettings
 from gnnqlab.train.loop.node_labels import label_objective
@@ -38,9 +32,8 @@ if TYPE_CHECKING:
 
     from gnnqlab.graph.graph import Graph
     from gnnqlab.partition.parts import Parts
-    from gnnqlab.systems.system import System
 
-__all__ = ["MODES", "ages", "compare_modes", "draw_epoch", "draw_old_rows", "old_rows"]
+__all__ = ["ages", "draw_epoch", "draw_old_rows", "old_rows"]
 
 
 def ages(schedule: Any, losses: Sequence[float], *, epoch_s: float = 1.0) -> DataFrame:
@@ -204,50 +197,6 @@ class _Came:
         import torch
 
         return torch.tensor(float(self._epoch))
-
-
-MODES: dict[str, Schedule] = {
-    "always-sync": Overlapped(),
-    "always-async": Pipelined(),
-    "adaptive": AdaptivePipeline(bound=10),
-}
-"""The lines of SYLVIE's Table XI: schedules by name."""
-
-
-def compare_modes(
-    graph: Graph, system: System, *, seeds: Sequence[int] = (0,), epochs: int = 40, **settings: Any
-) -> DataFrame:
-    """Train a system always synchronously, always a day behind, and adaptively (SYLVIE's Table XI).
-
-    Args:
-        graph: the graph.
-        system: whose schedule is replaced.
-        seeds: one run of every mode for each; modes take turns, so that a busy machine disturbs all alike.
-        epochs: of every run.
-        **settings: of ``gq.launch``: ``workers``, ``hidden``, ``link`` and so on.
-
-    Returns:
-        By ``mode``: median ``epoch (ms)``, mean ``final loss`` and ``accuracy (%)``, ``± (points)`` the half width of
-        its 95 % interval (Student; NaN with one seed), ``stale epochs (%)``.
-    """
-    import pandas as pd
-
-    lines = []
-    for seed in seeds:
-        for mode, schedule in MODES.items():
-            made = replace(system, schedule=schedule, name=f"{system.name} {mode}")
-            run = launch(graph, system=made, epochs=epochs, seed=seed, **settings).wait()
-            summary = run.summary
-            score = float(summary.get("test_accuracy", summary.get("test_f1_micro", float("nan"))))
-            stale = stale_share(run)
-            lines.append((mode, 1e3 * summary["epoch_s"], summary["final_loss"], 100 * score, 100 * stale))
-    columns = ["mode", "epoch (ms)", "final loss", "accuracy (%)", "stale epochs (%)"]
-    groups = pd.DataFrame(lines, columns=columns).groupby("mode", sort=False)
-    table = groups.mean()
-    table["epoch (ms)"] = groups["epoch (ms)"].median()
-    halves = [interval(group["accuracy (%)"].tolist())[1] if len(seeds) > 1 else float("nan") for _, group in groups]
-    table.insert(3, "± (points)", halves)
-    return table
 
 
 def draw_old_rows(frames: Mapping[str, DataFrame], *, dark: bool = False) -> Bundle:

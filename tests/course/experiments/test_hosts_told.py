@@ -10,7 +10,6 @@ import pytest
 
 import gnnqlab as gq
 from gnnqlab.bits import Fixed
-from gnnqlab.course.experiments.receiver_noise import receiver_noise
 from gnnqlab.course.experiments.width_decisions import importance_ablation
 from gnnqlab.exchange import Replicas
 from gnnqlab.nn import ModelSettings
@@ -41,9 +40,6 @@ MEASURES: dict[str, Callable[..., Any]] = {
     "noise": lambda system, **hosts: gradient_noise(
         GRAPH, Fixed(bits=2), SHAPE, workers=4, repeats=2, system=system, **hosts
     ),
-    "receivers": lambda system, **hosts: receiver_noise(
-        GRAPH, SHAPE, workers=(4,), epochs=0, repeats=2, seeds=(0, 1), system=system, **hosts
-    ).values.tolist(),
     "convergence": lambda system, **hosts: convergence(
         GRAPH, system, SHAPE, workers=4, epochs=1, looks=1, **hosts
     ).frame["noise_square"].tolist(),

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from gnnqlab.bits import Fixed
-from gnnqlab.course.experiments.receiver_noise import receiver_noise
 from gnnqlab.exchange.hop import Hop
 from gnnqlab.graph import Graph
 from gnnqlab.message.caches.cache import Unchanged
@@ -126,14 +125,6 @@ class Blocks(Random):
 
         owner = torch.arange(graph.num_nodes) * workers // graph.num_nodes
         return NodeCut(owner=owner, workers=workers, library=None)
-
-
-def test_the_measure_says_so_with_intervals():
-    recipe = replace(vanilla(), partition=Random())
-    table = receiver_noise(random_graph(), MODEL, workers=(2, 4), epochs=2, repeats=4, seeds=(0, 1), system=recipe)
-    assert table.loc[2, ["ratio", "±", "receivers"]].tolist() == [1.0, 0.0, 1.0]
-    assert table.loc[4, "receivers"] > 1 and table.loc[4, "±"] > 0
-    assert table.loc[4, "ratio"] > 0
 
 
 def test_it_is_a_setting_of_the_codec():
