@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gnnqlab.course.players.epoch_words import TITLES, say_step
-from gnnqlab.lab.figures.activities import ACTIVITY_NAMES, ACTIVITY_STYLES
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.charts import lanes
 from gnnqlab.lab.figures.graph_drawing import draw_partition
 from gnnqlab.lab.figures.graph_places import neighbours, places_of
-from gnnqlab.lab.figures.theme import OKABE_ITO, finish
+from gnnqlab.lab.figures.theme import ACTIVITY_NAMES, ACTIVITY_STYLES, OKABE_ITO, finish
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from gnnqlab.course.players.epoch_walk import EpochPart, EpochWalk, Flight
 
-__all__ = ["add_play", "draw_epoch_step", "draw_film", "lanes_below", "moving", "title_of"]
+__all__ = ["draw_epoch_step", "draw_film", "lane_axis", "lane_names", "lanes_below", "make_film", "moving", "title_of"]
 
 _ASIDE = 0.11
 """How far beside its edge a row travels, in the drawing's units: those that meet it pass on the other side."""
@@ -47,36 +46,67 @@ def draw_film(walk: EpochWalk, *, dark: bool = False) -> Bundle:
 
     It needs no kernel. The words of each step stand in ``layout.meta`` of its frame.
     """
+    figure, words = _figure(walk, walk.steps[0], dark=dark), [say_step(walk, step) for step in walk.steps]
+    film = make_film(
+        figure,
+        [moving(walk, step, dark=dark) for step in walk.steps],
+        [
+            {"title": {"text": title_of(step)}, "meta": {"caption": said}}
+            for step, said in zip(walk.steps, words, strict=True)
+        ],
+        words={f"{step.number + 1} · {step.name}": said for step, said in zip(walk.steps, words, strict=True)},
+        labels=[str(step.number + 1) for step in walk.steps],
+        step_ms=1200,
+    )
+    figure.update_layout(height=figure.layout.height + 60, margin={"b": 150}, legend={"y": -0.36})
+    return film
+
+
+def make_film(
+    figure: Figure,
+    moved: Sequence[Sequence[dict[str, Any]]],
+    layouts: Sequence[dict[str, Any]],
+    *,
+    words: Mapping[str, str],
+    labels: Sequence[str],
+    step_ms: int,
+    below: float = 0.13,
+) -> Bundle:
+    """Give a figure a frame for each step, and under it a button that plays them and a slider.
+
+    Args:
+        figure: at the first step.
+        moved: for each step, the changes of the last traces.
+        layouts: for each step, the changes of the layout.
+        words: what happens, by step.
+        labels: of the slider's marks.
+        step_ms: milliseconds of a frame.
+        below: where button and slider stand, in heights of the plot.
+
+    Returns:
+        The figure, and a table of the words.
+    """
     import pandas as pd
     import plotly.graph_objects as go
 
-    figure = _figure(walk, walk.steps[0], dark=dark)
-    fixed = len(figure.data) - _MOVING
+    last = list(range(len(figure.data) - len(moved[0]), len(figure.data)))
+    kinds = [figure.data[number].type for number in last]
     figure.frames = [
         go.Frame(
-            name=str(step.number),
-            data=moving(walk, step, dark=dark),
-            traces=list(range(fixed, len(figure.data))),
-            layout={"title": {"text": title_of(step)}, "meta": {"caption": say_step(walk, step)}},
+            name=str(number),
+            data=[{"type": kind, **values} for kind, values in zip(kinds, changes, strict=True)],
+            traces=last,
+            layout=layout,
         )
-        for step in walk.steps
+        for number, (changes, layout) in enumerate(zip(moved, layouts, strict=True))
     ]
-    add_play(figure, [str(step.number + 1) for step in walk.steps], step_ms=1200)
-    figure.update_layout(height=figure.layout.height + 60, margin={"b": 150}, legend={"y": -0.36})
-    words = [say_step(walk, step) for step in walk.steps]
-    index = pd.Index([f"{step.number + 1} · {step.name}" for step in walk.steps], name="step")
-    return Bundle(figure, pd.DataFrame({"what happens": words}, index=index))
+    _add_play(figure, labels, step_ms=step_ms, below=below)
+    index = pd.Index(list(words), name="step")
+    return Bundle(figure, pd.DataFrame({"what happens": list(words.values())}, index=index))
 
 
-def add_play(figure: Figure, labels: Sequence[str], *, step_ms: int, below: float = 0.13) -> None:
-    """Put a button that plays and a slider under a figure with frames, whose names are numbers from 0.
-
-    Args:
-        figure: with its frames.
-        labels: of the slider's marks, one a frame.
-        step_ms: milliseconds of a frame.
-        below: where they stand, in heights of the plot.
-    """
+def _add_play(figure: Figure, labels: Sequence[str], *, step_ms: int, below: float) -> None:
+    """Put a button that plays and a slider under a figure with frames, whose names are numbers from 0."""
     plays = {"frame": {"duration": step_ms, "redraw": True}, "transition": {"duration": 0}}
     here = {"frame": {"duration": 0, "redraw": True}, "mode": "immediate", "transition": {"duration": 0}}
     marks = [
@@ -94,13 +124,10 @@ def add_play(figure: Figure, labels: Sequence[str], *, step_ms: int, below: floa
     )
 
 
-_MOVING = 3
-
-
 def moving(walk: EpochWalk, step: EpochPart, *, dark: bool = False) -> list[dict[str, Any]]:
     """Return what changes from step to step, as Plotly's dictionaries: who computes, rows under way, the cursor."""
     places = places_of(walk.parts.graph)
-    ink = "#e6e8ea" if dark else "#1f2328"
+    ink, lanes_of = "#e6e8ea" if dark else "#1f2328", lane_names(walk.parts.workers)
     ring = [places[node] for node in _active(walk, step)]
     dots = [spot for flight, gone in walk.under_way(step.cursor) for spot in _spots(walk, flight, gone)]
     labels = [f"{bits}b" for flight, _ in walk.under_way(step.cursor) for bits in flight.rows.bits]
@@ -127,7 +154,7 @@ def moving(walk: EpochWalk, step: EpochPart, *, dark: bool = False) -> list[dict
         },
         {
             "type": "scatter", "mode": "lines", "xaxis": "x2", "yaxis": "y2", "name": "now", "hoverinfo": "skip",
-            "x": [step.cursor, step.cursor], "y": [_lines(walk)[0], _lines(walk)[-1]],
+            "x": [step.cursor, step.cursor], "y": [lanes_of[0], lanes_of[-1]],
             "line": {"width": 3, "color": ink}, "showlegend": False, "cliponaxis": False,
         },
     ]  # fmt: skip
@@ -138,7 +165,7 @@ def _figure(walk: EpochWalk, step: EpochPart, *, dark: bool) -> Figure:
 
     figure = draw_partition(walk.parts, dark=dark).figure
     figure.update_traces(showlegend=False)
-    lines = _lines(walk)
+    lines = lane_names(walk.parts.workers)
     height = _GRAPH + _LANE * len(lines) + _ROOM
     plot = _GRAPH + _LANE * len(lines) + 40
     share = (_LANE * len(lines)) / plot
@@ -165,10 +192,7 @@ def _figure(walk: EpochWalk, step: EpochPart, *, dark: bool) -> Figure:
         barmode="overlay",
         yaxis={"domain": [share + 0.06, 1.0]},
         xaxis2={"anchor": "y2", "range": [0, most], "visible": False, "fixedrange": True},
-        yaxis2={
-            "anchor": "x2", "domain": [0.0, share], "categoryorder": "array", "categoryarray": lines,
-            "autorange": "reversed", "showgrid": False, "fixedrange": True,
-        },
+        yaxis2=lane_axis(lines, share),
         legend={"traceorder": "normal", "y": -0.03, "yanchor": "top"},
         margin={"t": 46, "b": 80, "l": 84},
     )  # fmt: skip
@@ -198,8 +222,17 @@ def lanes_below(doings: DataFrame, flights: DataFrame, *, ground: str, hover: st
     return list(figure.update_traces(xaxis="x2", yaxis="y2").data)
 
 
-def _lines(walk: EpochWalk) -> list[str]:
-    return [line for rank in range(walk.parts.workers) for line in (f"worker {rank}", f"to worker {rank}")]
+def lane_names(workers: int) -> list[str]:
+    """Return two lanes for each worker: one of what it does, one of the messages to it."""
+    return [line for rank in range(workers) for line in (f"worker {rank}", f"to worker {rank}")]
+
+
+def lane_axis(lines: Sequence[str], share: float) -> dict[str, Any]:
+    """Return the second axis upwards of a figure that has its lanes below: their names on a share of its height."""
+    return {
+        "anchor": "x2", "domain": [0.0, share], "categoryorder": "array", "categoryarray": list(lines),
+        "autorange": "reversed", "showgrid": False, "fixedrange": True,
+    }  # fmt: skip
 
 
 def title_of(step: EpochPart) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gnnqlab.course.players.epoch_views import add_play, lanes_below
+from gnnqlab.course.players.epoch_views import lane_axis, lane_names, lanes_below, make_film
 from gnnqlab.course.players.run_walk import Message, Moment, RunWalk, place_words
 from gnnqlab.course.players.run_words import run_title, say_message, say_run_step
 from gnnqlab.graph.pictures import data_address, write_png
@@ -169,27 +169,20 @@ class RunDrawing:
 
     def film(self, *, dark: bool = False) -> Bundle:
         """Draw the epoch as a figure that plays without a kernel, a frame a step."""
-        import pandas as pd
         import plotly.graph_objects as go
 
         figure, steps = go.Figure(self.still(dark=dark)), self.walk.steps
-        moved = [self.moving(step) for step in steps]
-        first = len(figure.data) - len(moved[0])
-        kinds = [trace.type for trace in figure.data[first:]]
-        figure.frames = [
-            go.Frame(
-                name=str(step.number),
-                data=[{"type": kind, **values} for kind, values in zip(kinds, changes, strict=True)],
-                traces=list(range(first, len(figure.data))),
-                layout={"title": {"text": run_title(self.walk, step)}},
-            )
-            for step, changes in zip(steps, moved, strict=True)
-        ]
-        add_play(figure, [f"{step.start:.1f}" for step in steps], step_ms=300, below=0.1)
+        film = make_film(
+            figure,
+            [self.moving(step) for step in steps],
+            [{"title": {"text": run_title(self.walk, step)}} for step in steps],
+            words={step.name: say_run_step(self.walk, step) for step in steps},
+            labels=[f"{step.start:.1f}" for step in steps],
+            step_ms=300,
+            below=0.1,
+        )
         figure.update_layout(height=figure.layout.height + 80, margin={"b": figure.layout.margin.b + 80})
-        words = [say_run_step(self.walk, step) for step in steps]
-        index = pd.Index([step.name for step in steps], name="step")
-        return Bundle(figure, pd.DataFrame({"what happens": words}, index=index))
+        return film
 
     def _tracks(self, message: Message, *, beside: int) -> Iterator[Track]:
         forward = message.place.direction == "forward"
@@ -241,7 +234,7 @@ class RunDrawing:
         figure = go.Figure([trace for trace in drawn.data if trace.type != "scatter" or trace.x[0] is not None])
         figure.update_traces(showlegend=False, selector={"type": "scatter"})
         colors = {trace.name: trace.marker.color for trace in drawn.data if trace.type == "scatter"}
-        lines = [line for rank in range(parts.workers) for line in (f"worker {rank}", f"to worker {rank}")]
+        lines = lane_names(parts.workers)
         lanes = _LANE * len(lines)
         figure.add_traces(self._lanes(ground))
         for kind, numbers in self.kinds.items():
@@ -276,10 +269,7 @@ class RunDrawing:
                 "anchor": "y2", "range": [0, walk.milliseconds], "fixedrange": True,
                 "title": {"text": "milliseconds", "font": {"size": 12}},
             },
-            yaxis2={
-                "anchor": "x2", "domain": [0.0, share], "categoryorder": "array", "categoryarray": lines,
-                "autorange": "reversed", "showgrid": False, "fixedrange": True,
-            },
+            yaxis2=lane_axis(lines, share),
             legend={"traceorder": "normal", "yref": "container", "y": 0.0, "yanchor": "bottom"},
             margin={"t": 42, "b": 122, "l": 84, "r": 16},
         )  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gnnqlab.lab.figures.activities import BETWEEN
+from gnnqlab.lab.figures.theme import BETWEEN
 from gnnqlab.lab.training.critical_path import recorded_epoch
 from gnnqlab.message.place import Place
 

@@ -18,7 +18,10 @@ from gnnqlab.lab.figures.log_ticks import name_powers
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["OKABE_ITO", "PHASES", "Phase", "Style", "finish", "hatched", "style_of", "styles_of", "template"]
+__all__ = [
+    "ACTIVITY_NAMES", "ACTIVITY_STYLES", "BETWEEN", "OKABE_ITO", "PHASES", "Phase", "Style", "finish", "hatched",
+    "style_of", "styles_of", "template",
+]  # fmt: skip
 
 OKABE_ITO = {
     "grey": "#7d7d7d",
@@ -85,6 +88,28 @@ PHASES = (
     Phase(column="assign_s", label="assign bits", color="#6f4e9c"),
     Phase(column="other_s", label="other", color="#b0b0b0"),
 )
+
+BETWEEN = "between"
+"""Time between recorded parts of an epoch: dense layers, loss, sums of weight gradients."""
+
+_COLORS = {phase.column.removesuffix("_s"): phase.color for phase in PHASES}
+_ACTIVITIES = {
+    "encode": ("encode", _COLORS["encode"]),
+    "post": ("post", "#555555"),
+    "central": ("central rows", f"{_COLORS['central']} /"),
+    "wait": ("wait", f"{_COLORS['wait']} x"),
+    "decode": ("decode", f"{_COLORS['decode']} ."),
+    "marginal": ("marginal rows", f"{_COLORS['marginal']} \\"),
+    BETWEEN: ("between exchanges", f"{OKABE_ITO['sky']} -"),
+    "loss": ("loss", f"{_COLORS['dense']} |"),
+    "reduce": ("sum gradients", f"{_COLORS['reduce']} +"),
+    "update": ("optimizer", _COLORS["optimizer"]),
+    "optimizer": ("optimizer", _COLORS["optimizer"]),
+}
+ACTIVITY_NAMES = {what: name for what, (name, _) in _ACTIVITIES.items()}
+"""Name of each activity by its word in a timeline."""
+ACTIVITY_STYLES = {what: style for what, (_, style) in _ACTIVITIES.items()}
+"""Colour and pattern of each activity, in the order of legends."""
 
 
 def style_of(label: str) -> Style:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.training.differing import settings_of
+from gnnqlab.lab.training.sweep import settings_of
 from gnnqlab.run.kept import bytes_under
 from gnnqlab.theory.intervals import interval
 from gnnqlab.train.config.config_file import NAME as CONFIG

@@ -21,10 +21,9 @@ from gnnqlab.lab.figures.frames import (
 from gnnqlab.lab.training import plots
 from gnnqlab.lab.training.cache_view import draw_cache
 from gnnqlab.lab.training.comparison_table import check_target, comparison_frame, equally_often, said, usual_target
-from gnnqlab.lab.training.differing import settings_of
 from gnnqlab.lab.training.entropy_view import draw_entropy
 from gnnqlab.lab.training.snapshot import RunLike, Snapshot, labels, take
-from gnnqlab.lab.training.sweep import OUTCOMES, Sweep
+from gnnqlab.lab.training.sweep import OUTCOMES, Sweep, settings_of
 from gnnqlab.lab.training.sweep_views import draw_mattered, draw_parallel
 from gnnqlab.train.loop.scores import ALSO, score_in, score_label
 

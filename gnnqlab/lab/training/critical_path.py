@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, overload
 
-from gnnqlab.lab.figures.activities import BETWEEN
+from gnnqlab.lab.figures.theme import BETWEEN
 from gnnqlab.lab.training.paths import CriticalPath, PathsBeside, Side, exposed_table
 from gnnqlab.lab.training.snapshot import labels, take
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gnnqlab.lab.figures.activities import ACTIVITY_NAMES, ACTIVITY_STYLES, BETWEEN
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.charts import lanes, lines
+from gnnqlab.lab.figures.theme import ACTIVITY_NAMES, ACTIVITY_STYLES, BETWEEN
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gnnqlab.lab.figures.activities import BETWEEN
+from gnnqlab.lab.figures.theme import BETWEEN
 from gnnqlab.lab.training.critical_view import WORDS, draw_beside, draw_path
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.theme import OKABE_ITO, finish, hatched, template
-from gnnqlab.lab.training.differing import ABSENT, Differing
-from gnnqlab.lab.training.sweep import OUTCOMES, Sweep, explained
+from gnnqlab.lab.training.sweep import ABSENT, OUTCOMES, Differing, Sweep, explained
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -9,7 +9,7 @@ from typing import Any
 
 from gnnqlab.bits.in_words import human_bits
 from gnnqlab.lab.figures.controls import MARK, alert, make_tip
-from gnnqlab.lab.tuner.knobs import Knob
+from gnnqlab.lab.tuner.settings import Knob
 
 __all__ = ["Choice", "Number", "Several", "Switch", "Typed", "control_of"]
 
@@ -38,6 +38,17 @@ class _Control:
         self._note.value = alert(reason)
         self._note.layout.display = None if reason else "none"
         self._row.layout.border = f"2px solid {MARK}" if reason else "2px solid transparent"
+
+    def show(self, value: Any) -> None:
+        """Set the control to a value without a call of ``turned``."""
+        self._quiet = True
+        try:
+            self._stand(value)
+        finally:
+            self._quiet = False
+
+    def _stand(self, value: Any) -> None:
+        raise NotImplementedError
 
     def _ask(self, value: Any) -> None:
         if not self._quiet:
@@ -91,15 +102,10 @@ class Number(_Control):
         self.box.observe(lambda change: self._ask(change["new"]), names="value")
         self.widget = self._place(self.slider, self.box)
 
-    def show(self, value: float) -> None:
-        """Stand at a value, without telling anybody."""
-        self._quiet = True
-        try:
-            if self._slid_value() != value:
-                self.slider.value = value
-            self.box.value = value
-        finally:
-            self._quiet = False
+    def _stand(self, value: float) -> None:
+        if self._slid_value() != value:
+            self.slider.value = value
+        self.box.value = value
 
     def _slid(self, change: Any) -> None:
         self._ask(self._slid_value())
@@ -122,13 +128,8 @@ class Choice(_Control):
         self.list.observe(lambda change: self._ask(change["new"]), names="value")
         self.widget = self._place(self.list)
 
-    def show(self, value: Any) -> None:
-        """Stand at a value, without telling anybody."""
-        self._quiet = True
-        try:
-            self.list.value = value
-        finally:
-            self._quiet = False
+    def _stand(self, value: Any) -> None:
+        self.list.value = value
 
 
 class Several(_Control):
@@ -153,14 +154,9 @@ class Several(_Control):
         )
         self.widget = self._place(label, *self.boxes.values())
 
-    def show(self, value: Sequence[int]) -> None:
-        """Stand at a value, without telling anybody."""
-        self._quiet = True
-        try:
-            for width, box in self.boxes.items():
-                box.value = width in value
-        finally:
-            self._quiet = False
+    def _stand(self, value: Sequence[int]) -> None:
+        for width, box in self.boxes.items():
+            box.value = width in value
 
     def _ticked(self, change: Any) -> None:
         self._ask(tuple(width for width, box in self.boxes.items() if box.value))
@@ -180,13 +176,8 @@ class Switch(_Control):
         self.box.observe(lambda change: self._ask(change["new"]), names="value")
         self.widget = self._place(self.box)
 
-    def show(self, value: Any) -> None:
-        """Stand at a value, without telling anybody."""
-        self._quiet = True
-        try:
-            self.box.value = value
-        finally:
-            self._quiet = False
+    def _stand(self, value: Any) -> None:
+        self.box.value = value
 
 
 class Typed(Switch):
@@ -210,9 +201,8 @@ class Numbers(Typed):
     def __init__(self, name: str, knob: Knob, value: Sequence[float], turned: Turned) -> None:
         super().__init__(name, knob, self._written(value), turned)
 
-    def show(self, value: Any) -> None:
-        """Stand at a value, without telling anybody."""
-        super().show(self._written(value))
+    def _stand(self, value: Any) -> None:
+        super()._stand(self._written(value))
 
     def _ask(self, value: Any) -> None:
         try:

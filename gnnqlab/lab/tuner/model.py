@@ -17,9 +17,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from gnnqlab.graph.given import GraphLike
 from gnnqlab.graph.graph import Graph
 from gnnqlab.graph.sources import load
@@ -216,23 +213,6 @@ class TunerModel:
     def has_front(self) -> bool:
         """Whether the front is known already, so that it costs nothing."""
         return self._front_key in self._fronts
-
-    @property
-    def bits_per_pair(self) -> NDArray[np.float64]:
-        """Mean bits an element from worker to worker, ``(P, P)``; NaN where nothing travels."""
-        return self.forecast.pair_bits
-
-    @property
-    def histogram(self) -> dict[int, int]:
-        """Bit-width -> rows an epoch."""
-        return self.forecast.rows
-
-    @property
-    def breakdown(self) -> DataFrame:
-        """Seconds of a predicted epoch by phase, beside Vanilla's."""
-        frame = self.forecast.to_frame()
-        frame["vanilla"] = self.vanilla.to_frame()["seconds"]
-        return frame
 
     @property
     def bound_per_layer(self) -> dict[int, float]:

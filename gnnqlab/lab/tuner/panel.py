@@ -11,10 +11,9 @@ from gnnqlab.lab.figures.controls import PAGE, alert, make_access, tipped
 from gnnqlab.lab.figures.figure_view import FigureView
 from gnnqlab.lab.figures.updates import Updater
 from gnnqlab.lab.tuner.controls import Choice, Number, control_of
-from gnnqlab.lab.tuner.knobs import PLACE, Knob, knobs_of
 from gnnqlab.lab.tuner.model import TunerModel
 from gnnqlab.lab.tuner.session import TunerSession
-from gnnqlab.lab.tuner.settings import LINKS, PRESETS
+from gnnqlab.lab.tuner.settings import LINKS, PLACE, PRESETS, Knob, knobs_of
 from gnnqlab.lab.tuner.tiles import tiles_html
 from gnnqlab.lab.tuner.views import Shown, draw_tuner, values
 from gnnqlab.nn.models.registry import MODELS

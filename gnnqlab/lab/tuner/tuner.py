@@ -103,7 +103,7 @@ class Tuner:
     @property
     def bits(self) -> dict[int, int]:
         """Bit-width -> rows an epoch, as predicted."""
-        return self.model.histogram
+        return self.model.forecast.rows
 
     def to_code(self) -> str:
         """Python that trains the same."""

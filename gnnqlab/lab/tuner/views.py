@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.theme import OKABE_ITO, PHASES, finish
-from gnnqlab.lab.tuner.knobs import OFFERED
 from gnnqlab.lab.tuner.model import TunerModel, powered
+from gnnqlab.lab.tuner.settings import OFFERED
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

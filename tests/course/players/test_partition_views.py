@@ -5,8 +5,7 @@ import pytest
 import gnnqlab as gq
 from gnnqlab import course
 from gnnqlab.course.players import partition_explorer
-from gnnqlab.course.players.cut_controls import CutControls
-from gnnqlab.course.players.partition_explorer import ExplorerModel, PartitionExplorer
+from gnnqlab.course.players.partition_explorer import CutControls, ExplorerModel, PartitionExplorer
 from gnnqlab.course.players.partition_views import (
     draw_pairs,
     draw_shares,

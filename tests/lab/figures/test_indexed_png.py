@@ -6,7 +6,7 @@ import zlib
 import numpy as np
 import pytest
 
-from gnnqlab.lab.figures.indexed_png import _HEADER, _file, _parts, _written, indexed, pixels, size
+from gnnqlab.lab.figures.still import _HEADER, _file, _parts, _written, indexed, pixels, size
 
 _RNG = np.random.default_rng(5)
 

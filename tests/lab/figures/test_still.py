@@ -6,7 +6,7 @@ import pytest
 from plotly.graph_objects import Figure
 
 from gnnqlab.lab.figures import still
-from gnnqlab.lab.figures.indexed_png import _written
+from gnnqlab.lab.figures.still import _written
 
 PIXELS = _written(2, 1, 6, 0, b"\x00" + bytes([9, 9, 9, 255]) * 2)
 

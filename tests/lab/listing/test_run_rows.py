@@ -149,7 +149,7 @@ def test_names_are_no_markup() -> None:
 def test_runs_that_have_ended_are_read_once(folder: Path, monkeypatch) -> None:
     browser = RunBrowser(gq.runs(folder))
     first = browser.rows
-    monkeypatch.setattr("gnnqlab.lab.listing.run_list.run_row", lambda run: pytest.fail(run.id) if run.id != "torn" else
+    monkeypatch.setattr("gnnqlab.lab.listing.browser.run_row", lambda run: pytest.fail(run.id) if run.id != "torn" else
                         Row(id="torn", status="unreadable"))  # fmt: skip
     assert [row.id for row in browser.rows] == [row.id for row in first]
     json.dumps(browser.to_frame().reset_index().to_dict("list"), default=str)

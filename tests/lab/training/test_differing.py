@@ -1,6 +1,6 @@
 """Settings in which runs differ: found by path, told by short names, those that vary together as one."""
 
-from gnnqlab.lab.training.differing import ABSENT, differing, settings_of
+from gnnqlab.lab.training.sweep import ABSENT, differing, settings_of
 from gnnqlab.train.config.configure import configure
 
 

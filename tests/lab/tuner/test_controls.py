@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gnnqlab.lab.tuner.controls import control_of
-from gnnqlab.lab.tuner.knobs import knobs_of
+from gnnqlab.lab.tuner.settings import knobs_of
 
 
 def test_several_numbers_are_typed_with_commas_between() -> None:

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 import gnnqlab as gq
-from gnnqlab.lab.tuner.knobs import PLACE, knobs_of
 from gnnqlab.lab.tuner.model import TunerModel
-from gnnqlab.lab.tuner.settings import PRESETS, TunerSettings
+from gnnqlab.lab.tuner.settings import PLACE, PRESETS, TunerSettings, knobs_of
 from gnnqlab.systems import SYSTEMS, System, make_system, register_system
 from gnnqlab.systems.settings import settings_of
 from gnnqlab.tune.probe import LAMS
@@ -158,12 +157,12 @@ def test_predictions_are_those_of_the_probe(model: TunerModel) -> None:
     model.choose(lam=0.3, group_size=50, widths=(2, 8), period=10)
     forecast = model.look().forecast(lam=0.3, group_size=50, widths=(2, 8))
     assert model.forecast.epoch_s == forecast.epoch_s and model.forecast.period == 10
-    assert np.array_equal(model.bits_per_pair, forecast.pair_bits, equal_nan=True)
-    assert model.histogram == forecast.rows and set(model.histogram) <= {2, 8}
+    assert np.array_equal(model.forecast.pair_bits, forecast.pair_bits, equal_nan=True)
+    assert model.forecast.rows == forecast.rows and set(forecast.rows) <= {2, 8}
     assert sum(model.bound_per_layer.values()) == pytest.approx(forecast.total_bound)
     assert list(model.bound_per_layer) == [0, 1, 2]
-    assert model.breakdown["seconds"].sum() == pytest.approx(forecast.epoch_s)
-    assert model.breakdown["vanilla"].sum() == pytest.approx(forecast.vanilla_s)
+    assert model.forecast.to_frame()["seconds"].sum() == pytest.approx(forecast.epoch_s)
+    assert model.vanilla.to_frame()["seconds"].sum() == pytest.approx(forecast.vanilla_s)
     assert model.speedup == (forecast.speedup, None)
 
 

@@ -237,7 +237,7 @@ FAULTS = (
     ),
     Fault(
         name="pixels get the colour before their own",
-        file="lab/figures/indexed_png.py",
+        file="lab/figures/still.py",
         before="nearest[closer] = len(taken)",
         after="nearest[closer] = len(taken) - 1",
         test="lab/figures/test_indexed_png.py::test_of_more_colors_each_pixel_gets_the_nearest_that_is_kept",
@@ -245,7 +245,7 @@ FAULTS = (
     ),
     Fault(
         name="rows of a picture are not added up",
-        file="lab/figures/indexed_png.py",
+        file="lab/figures/still.py",
         before="return np.cumsum(written, axis=0, dtype=np.uint8)",
         after="return written",
         test="lab/figures/test_indexed_png.py::test_few_colors_stay_as_they_are",
