@@ -85,3 +85,11 @@ class Folder:
     @property
     def model(self) -> LiveModel:
         return LiveModel(Run(self.path))
+
+    def read(self, epochs: range = range(0)) -> LiveModel:
+        """Write some epochs and return a model that has read the folder."""
+        if epochs:
+            self.write(epochs)
+        model = self.model
+        model.look()
+        return model

@@ -10,6 +10,7 @@ from gnnqlab.bits.assigner.reference import brute_force
 from gnnqlab.course.players.assigner_player import AssignerModel, AssignerPlayer
 from gnnqlab.course.players.assigner_views import ASSIGNER_STEPS, draw_assignment
 from gnnqlab.course.players.assigner_walk import AssignerWalk
+from gnnqlab.course.players.stepped import draw_step
 from gnnqlab.lab.figures import bundle
 from gnnqlab.lab.figures.graph_drawing import draw_bits
 from gnnqlab.partition.parts import Parts
@@ -78,15 +79,8 @@ def test_the_bit_map_takes_the_widths(walk: AssignerWalk, parts: Parts) -> None:
     assert sorted(back) == sorted(widths), "gradients go home from where the copies are"
 
 
-def test_steps_go_forward_and_back_and_end(walk: AssignerWalk) -> None:
-    model = AssignerModel(walk)
-    seen = [model.step]
-    while model.forward():
-        seen.append(model.step)
-    assert seen == ["trace", "beta", "groups", "cost", "problem", "widths"] and not model.forward()
-    assert model.back() and model.step == "problem"
-    with pytest.raises(ValueError, match="steps are numbered from 1 to 6, got 0"):
-        model.go(0)
+def test_steps_are_in_their_order() -> None:
+    assert list(ASSIGNER_STEPS) == ["trace", "beta", "groups", "cost", "problem", "widths"]
 
 
 @each("name", list(ASSIGNER_STEPS))
@@ -99,14 +93,8 @@ def test_every_step_has_axes_caption_and_numbers(player: AssignerPlayer, name: s
 
 def test_step_four_shows_what_the_link_takes(walk: AssignerWalk) -> None:
     # 2 rows of 8 elements: 2 bytes and two float32 in 2 bits, over 1 Mbit/s of which 97 % is for rows.
-    frame = AssignerPlayer.__getitem__(_holding(walk), "cost").frame
+    frame = draw_step(ASSIGNER_STEPS, walk, "cost").frame
     assert frame.loc["0 → 1", "ms in 2 bits"] == pytest.approx(1e3 * 2 * 10 * 8 / 0.97e6)
-
-
-def _holding(walk: AssignerWalk) -> AssignerPlayer:
-    player = object.__new__(AssignerPlayer)
-    player.model = AssignerModel(walk)
-    return player
 
 
 def test_wrong_values_are_refused(player: AssignerPlayer, parts: Parts) -> None:

@@ -43,18 +43,7 @@ def test_who_sends_has_the_row_and_who_receives_the_column() -> None:
 
 
 def test_a_tier_takes_as_long_as_its_slowest_messages() -> None:
-    columns = [
-        "epoch",
-        "layer",
-        "direction",
-        "round",
-        "receiver",
-        "tier",
-        "rows",
-        "payload_bytes",
-        "param_bytes",
-        "seconds",
-    ]
+    columns = "epoch layer direction round receiver tier rows payload_bytes param_bytes seconds".split()
     lines = [
         (epoch, layer, "forward", 0, receiver, tier, 5, 100, 10, seconds * epoch)
         for epoch in (0, 1, 3)  # the first is not counted; the mean of the others is twice the seconds here

@@ -65,15 +65,13 @@ def test_a_model_made_anew_sees_what_the_first_one_saw(make: Callable[..., Folde
     for begin in range(0, 20, 5):
         folder.write(range(begin, begin + 5))
         first.look()
-    second = folder.model
-    second.look()
+    second = folder.read()
     assert live_values(first) == live_values(second)
 
 
 def test_a_dead_or_stalled_worker_is_told_at_the_next_look(make: Callable[..., Folder]) -> None:
     folder = make()
-    model = folder.model
-    model.look()
+    model = folder.read()
     assert model.under_way and model.trouble == ""
     folder.state("stalled", "rank 1 stands still in epoch 3")
     assert model.look_at_status() and model.trouble == "rank 1 stands still in epoch 3" and model.under_way
@@ -90,9 +88,7 @@ def test_a_dead_or_stalled_worker_is_told_at_the_next_look(make: Callable[..., F
 
 def test_epochs_of_long_runs_are_passed_over_among_messages_only(make: Callable[..., Folder]) -> None:
     folder = make(epochs=3000)
-    folder.write(range(3000))
-    model = folder.model
-    model.look()
+    model = folder.read(range(3000))
     assert len(model.records[0]) == 3000 == model.done
     epochs = sorted(model.traffic[0].elements)
     assert 64 <= len(epochs) <= 1024 and epochs[0] == 0 and epochs[-1] == 2999
@@ -125,8 +121,7 @@ def test_a_glance_at_a_long_run_is_followed_by_all_of_it(make: Callable[..., Fol
     model.glance()
     first, second = (growing["epoch"].tolist() for growing in model.records)
     assert first[-1] == 3000 and second == first[:-1] and 200 <= len(first) <= 220
-    whole = folder.model
-    whole.look()
+    whole = folder.read()
     assert model.done == 3000 and model.left_s == whole.left_s
     assert model.look()
     assert model.records[0]["epoch"].tolist() == list(range(3001))

@@ -22,9 +22,7 @@ from tests.lab.synthetic_folder import Folder
 
 def test_the_age_of_rows_is_shown_where_a_system_has_one(make: Callable[..., Folder], tmp_path: Path) -> None:
     folder = make(system="pipegcn")
-    folder.write(range(5))
-    model = folder.model
-    model.look()
+    model = folder.read(range(5))
     assert model.ages["staleness"][1].tolist() == [0, 1, 1, 1, 1], "the first epoch waits for its own rows"
     folder._append("decisions.jsonl", [{"epoch": 3, "what": "fresh rows", "why": ""}])
     folder._append("decisions.jsonl", [{"epoch": 4, "what": "rows of the epoch before", "why": ""}])
@@ -32,10 +30,7 @@ def test_the_age_of_rows_is_shown_where_a_system_has_one(make: Callable[..., Fol
     assert model.ages["staleness"][1].tolist() == [0, 1, 1, 0, 1]
     assert live_values(model)[-1] == {"x": [0, 1, 2, 3, 4], "y": [0, 1, 1, 0, 1]}
     assert [note.text for note in draw_live(model).layout.annotations][-1] == "Age of halo rows"
-    other = Folder(tmp_path / "other")
-    other.write(range(5))
-    plain = other.model
-    plain.look()
+    plain = Folder(tmp_path / "other").read(range(5))
     assert plain.ages == {} and len(live_values(plain)) == len(live_values(model)) - 1
 
 
@@ -43,8 +38,7 @@ def test_recorded_ages_and_thresholds_come_before_the_schedule(make: Callable[..
     folder = make(system="pipegcn", workers=1)
     lines = [{"epoch": epoch, "rank": 0, "staleness": 3, "epsilon": 0.5 * epoch} for epoch in range(3)]
     folder._append("records-rank0.jsonl", lines)
-    model = folder.model
-    model.look()
+    model = folder.read()
     assert model.ages["staleness"][1].tolist() == [3, 3, 3] and model.ages["epsilon"][1].tolist() == [0, 0.5, 1]
 
 
@@ -53,20 +47,26 @@ def test_a_cache_shows_its_threshold_and_the_share_sent_by_layer(make: Callable[
     said = {"rank": 0, "time_s": 1.0, "loss": 1.0, "epsilon": 0.05, "sent_0": 0.25}
     lines = [{"epoch": n, **said, "sent_1": 1 / (n + 1)} for n in range(3)]
     folder._append("records-rank0.jsonl", lines)
-    model = folder.model
-    model.look()
+    model = folder.read()
     assert live_values(model)[-2:] == [{"x": [0, 1, 2], "y": [25, 25, 25]}, {"x": [0, 1, 2], "y": [100, 50, 33.333]}]
     figure = draw_live(model)
     assert [trace.name for trace in figure.data[-2:]] == ["layer 0", "layer 1"]
     assert [note.text for note in figure.layout.annotations][-2:] == ["Threshold ε of the cache", "Rows sent, by layer"]
 
 
+def change_epochs(folder: Folder, **of_epochs: dict[int, float]) -> None:
+    """Set a column of both workers' records in some epochs."""
+    for path in (folder.path / f"records-rank{rank}.jsonl" for rank in range(2)):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for column, values in of_epochs.items():
+            for epoch, value in values.items():
+                lines[epoch][column] = value
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
 @each("workers", [1, 2])
 def test_one_worker_has_no_panels_of_messages(tmp_path: Path, workers: int) -> None:
-    folder = Folder(tmp_path / str(workers), workers=workers)
-    folder.write(range(6))
-    model = folder.model
-    model.look()
+    model = Folder(tmp_path / str(workers), workers=workers).read(range(6))
     figure = draw_live(model)
     of_messages = [trace for trace in figure.data if trace.type == "heatmap" or getattr(trace, "stackgroup", None)]
     assert bool(of_messages) == (workers > 1)
@@ -77,10 +77,7 @@ def test_one_worker_has_no_panels_of_messages(tmp_path: Path, workers: int) -> N
 
 
 def test_what_is_drawn_is_what_was_written(make: Callable[..., Folder]) -> None:
-    folder = make()
-    folder.write(range(10))
-    model = folder.model
-    model.look()
+    model = make().read(range(10))
     figure = draw_live(model)
     loss, train, val, test = figure.data[:4]
     assert list(loss.y) == pytest.approx([2.0 / (epoch + 1) for epoch in range(10)], rel=1e-4)
@@ -140,13 +137,8 @@ def test_before_the_first_epoch_ends_words_stand_in_place_of_empty_axes(make: Ca
 def test_an_epoch_with_an_assignment_sets_no_scale_and_is_named(make: Callable[..., Folder]) -> None:
     folder = make()
     folder.write(range(10))
-    for rank in range(2):
-        lines = [json.loads(line) for line in (folder.path / f"records-rank{rank}.jsonl").read_text().splitlines()]
-        lines[1]["assign_s"] = lines[8]["assign_s"] = 2.0
-        (folder.path / f"records-rank{rank}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    model = folder.model
-    model.look()
-    figure = draw_live(model)
+    change_epochs(folder, assign_s={1: 2.0, 8: 2.0})
+    figure = draw_live(folder.read())
     totals = np.sum([trace.y for trace in figure.data[4 : 4 + len(PHASES)]], axis=0)
     usual = np.delete(totals, [0, 7]).max()
     assert usual < figure.layout.yaxis3.range[1] < 1.5 * usual < totals[0]
@@ -158,22 +150,13 @@ def test_an_epoch_with_an_assignment_sets_no_scale_and_is_named(make: Callable[.
 def test_of_high_epochs_side_by_side_the_highest_is_named(make: Callable[..., Folder]) -> None:
     folder = make()
     folder.write(range(40))
-    for rank in range(2):
-        lines = [json.loads(line) for line in (folder.path / f"records-rank{rank}.jsonl").read_text().splitlines()]
-        for epoch, seconds in ((5, 3.0), (7, 5.0), (18, 3.0), (22, 2.0), (38, 2.0)):
-            lines[epoch]["assign_s"] = seconds
-        (folder.path / f"records-rank{rank}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    model = folder.model
-    model.look()
-    (named,) = [trace for trace in draw_live(model).data if "mode" in trace and trace.mode == "text"]
+    change_epochs(folder, assign_s={5: 3.0, 7: 5.0, 18: 3.0, 22: 2.0, 38: 2.0})
+    (named,) = [trace for trace in draw_live(folder.read()).data if "mode" in trace and trace.mode == "text"]
     assert list(named.x) == [7, 18, 38], "5 lies under the words of 7, and 22 speaks to the left, where 18 speaks"
 
 
 def test_no_legend_lies_on_a_panel(make: Callable[..., Folder]) -> None:
-    folder = make()
-    folder.write(range(10))
-    model = folder.model
-    model.look()
+    model = make().read(range(10))
     layout = draw_live(model).layout.to_plotly_json()
     legends = [each for name, each in layout.items() if name.startswith("legend")]
     panels = [axis["domain"] for name, axis in layout.items() if name.startswith("yaxis")]
@@ -196,8 +179,7 @@ def test_figures_of_long_runs_stay_small(make: Callable[..., Folder]) -> None:
             rows = [[1, "forward", (rank + 1) % 4, rank, width, 9, 90, 8, 0.1] for width in (2, 4, 8)]
             lines = [{"epoch": epoch, "rows": rows} for epoch in range(begin, begin + 500, 20)]
             folder._append(f"traffic-rank{rank}.jsonl", lines)
-    model = folder.model
-    model.look()
+    model = folder.read()
     size = len(draw_live(model).to_json())
     print(f"\n10 000 epochs of 4 workers: figure of {size / 1e3:.0f} kB")
     assert size < 200_000

@@ -15,14 +15,10 @@ from tests.lab.synthetic_folder import Folder
 
 FACTS = {
     "machine": {
-        "processor": "A Processor",
-        "cores": 2,
-        "instruction_set": "avx2",
-        "python": "3.12.1",
-        "torch": "2.9.0",
+        "processor": "A Processor", "cores": 2, "instruction_set": "avx2", "python": "3.12.1", "torch": "2.9.0",
     },
     "package": {"version": "0.1.0", "kernels": "native", "commit": "0123456789ab"},
-}
+}  # fmt: skip
 
 
 @pytest.fixture

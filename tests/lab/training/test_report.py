@@ -7,6 +7,7 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,21 @@ class _Page(HTMLParser):
         return [attributes for name, attributes in self.tags if name == tag]
 
 
+def report(folder: Path, *runs: Any) -> str:
+    """Return the report of some runs."""
+    return write_report(list(runs), folder / "report.html").read_text(encoding="utf-8")
+
+
+def drawn(page: _Page) -> dict[str, Any]:
+    """Return what the page draws, by the places of its figures."""
+    figures: dict[str, Any] = json.loads(page.scripts[0])["figures"]
+    return figures
+
+
+def heat_maps(page: _Page) -> list[dict[str, Any]]:
+    return [trace for figure in drawn(page).values() for trace in figure["data"] if trace["type"] == "heatmap"]
+
+
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("report") / "deeper" / "report.html"
@@ -90,14 +106,12 @@ def test_plotly_is_there_once(page: _Page) -> None:
     assert len(scripts) == 1 and b"plotly.js v" in gzip.decompress(base64.b64decode(scripts[0]))[:200]
 
 
-def test_the_headline_numbers_are_there(text: str) -> None:
+def test_headline_numbers_configuration_and_the_lack_of_a_network_are_there(text: str) -> None:
     visible = text.split("<script")[0]
-    for words in ("vanilla and fixed-bits on digits", "1/10.7", "93.35 %", "10.7 ×", "2.05 MB"):
+    numbers = ("vanilla and fixed-bits on digits", "1/10.7", "93.35 %", "10.7 ×", "2.05 MB")
+    settings = ("&quot;hidden&quot;: 256", "&quot;name&quot;: &quot;float32&quot;")
+    for words in (*numbers, *settings, "share one machine (loopback)"):
         assert words in visible
-
-
-def test_a_speed_without_a_network_is_called_one(text: str) -> None:
-    assert "share one machine (loopback)" in text
 
 
 @each(("link", "noted"), [("100mbit emulated, 2 hosts", False), ("100mbit paced, 2 hosts", True)])
@@ -105,7 +119,7 @@ def test_every_page_and_figure_says_which_link_it_was(link: str, noted: bool, tm
     runs = [make_run(), make_run("fixed-bits", bits=2)]
     for run in runs:
         run.summary["link"] = link
-    text = write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8")
+    text = report(tmp_path, *runs)
     assert f"link: {link}" in text
     captions = re.findall(r"<figcaption>(.*?)</figcaption>", text)
     assert captions and all(caption.endswith(f"Link: {link}.") for caption in captions)
@@ -114,15 +128,10 @@ def test_every_page_and_figure_says_which_link_it_was(link: str, noted: bool, tm
     assert compare(runs).breakdown().figure.layout.meta["caption"].endswith(f"Link: {link}.")
 
 
-def test_the_configuration_is_there(text: str) -> None:
-    assert "&quot;hidden&quot;: 256" in text
-    assert "&quot;name&quot;: &quot;float32&quot;" in text
-
-
 def _with(config: RunConfig, folder: Path) -> str:
     """The visible part of the report of a run with this configuration."""
     run = dataclasses.replace(make_run(epochs=3), config=config.to_json())
-    return write_report([run], folder / "report.html").read_text(encoding="utf-8").split("<script")[0]
+    return report(folder, run).split("<script")[0]
 
 
 def test_the_command_that_repeats_a_run_is_there(tmp_path: Path) -> None:
@@ -165,20 +174,20 @@ def test_names_cannot_break_the_page(tmp_path: Path) -> None:
     run.summary["graph"] = "</script><script>alert(1)</script>"
     run.config["note"] = "<b>&"
     run.summary["system"] = "</script><img src=x>"
-    page = _Page(write_report([run], tmp_path / "report.html").read_text(encoding="utf-8"))
+    page = _Page(report(tmp_path, run))
     assert len(page.scripts) == 3 and not page.all("img") and not page.all("b")
 
 
 def test_runs_that_differ_are_told_with_each_of_their_settings(tmp_path: Path) -> None:
     runs = [make_run("adaqp", epochs=3), make_run("adaqp", bits=4, epochs=7, workers=3)]
-    text = write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8")
+    text = report(tmp_path, *runs)
     told = re.search(r'<p class="setting">(.*?)</p>', text)[1]
     assert "2 to 3 workers" in told and "3 to 7 epochs" in told
     assert len(set(re.findall(r'class="swatch" style="background:(#\w+)"', text))) == 2
 
 
 def test_one_worker_one_run(tmp_path: Path) -> None:
-    text = write_report([make_run(workers=1, epochs=3)], tmp_path / "report.html").read_text(encoding="utf-8")
+    text = report(tmp_path, make_run(workers=1, epochs=3))
     assert "Bytes from worker to worker" not in text.split("<script")[0]
 
 
@@ -186,22 +195,22 @@ def test_a_recorded_timeline_is_shown_with_its_words(tmp_path: Path) -> None:
     runs = [make_run(epochs=3), make_run("adaqp", bits=4, epochs=3), make_run("fixed-bits", bits=2, epochs=3)]
     # A worker waits for 10 ms, or for what 4 ms of central rows leave of them; the second ends 1 ms after the first.
     runs[0].timeline, runs[1].timeline = make_timeline(overlapped=False), make_timeline(overlapped=True)
-    page = _Page(text := write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8"))
+    page = _Page(text := report(tmp_path, *runs))
     caption = (
         "Layer 2, forward, epoch 4, one exchange on all workers: vanilla takes 16 ms, of which a worker waits 10 ms; "
         "adaqp takes 12 ms, of which a worker waits 6 ms. Link: loopback."
     )
     assert f"<figcaption>{caption}</figcaption>" in text
     (place,) = [attributes["id"] for attributes in page.all("div") if attributes.get("aria-label") == caption]
-    drawn = json.loads(page.scripts[0])["figures"][place]
-    assert [note["text"] for note in drawn["layout"]["annotations"]] == ["vanilla", "adaqp"], "the third has none"
+    figure = drawn(page)[place]
+    assert [note["text"] for note in figure["layout"]["annotations"]] == ["vanilla", "adaqp"], "the third has none"
 
 
 def test_runs_without_the_same_layer_get_a_figure_each(tmp_path: Path) -> None:
     runs = [make_run(epochs=3), make_run("adaqp", bits=4, epochs=3)]
     runs[0].timeline = make_timeline(overlapped=False).assign(layer=0)
     runs[1].timeline = make_timeline(overlapped=True)
-    text = write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8")
+    text = report(tmp_path, *runs)
     assert re.findall(r"<h3>([^<]*): who waits for whom</h3>", text) == [
         "Layer 1, forward, epoch 4", "Layer 2, forward, epoch 4",
     ]  # fmt: skip
@@ -217,7 +226,7 @@ def test_no_timeline_is_no_part_of_the_page(what: str, tmp_path: Path) -> None:
 
 @each("number", [1, 2])
 def test_total_and_time_to_accuracy_come_first(number: int, tmp_path: Path) -> None:
-    text = write_report([make_run(), make_run("adaqp", bits=4)][:number], tmp_path / "report.html").read_text("utf-8")
+    text = report(tmp_path, *[make_run(), make_run("adaqp", bits=4)][:number])
     cards = re.findall(r"<dt>([^<]*)</dt><dd class=\"value\">", text)
     assert [card.split(",")[0].split()[0] for card in cards] == ["Total", "To", "Test", "Bytes"]
     lines = re.findall(r'<tr><th scope="row">([^<]*)</th>', text)
@@ -226,9 +235,8 @@ def test_total_and_time_to_accuracy_come_first(number: int, tmp_path: Path) -> N
 
 def test_maps_side_by_side_have_one_scale(tmp_path: Path) -> None:
     few = make_run("fixed-bits", bits=2, epochs=3)
-    page = _Page(write_report([make_run(epochs=3), few], tmp_path / "report.html").read_text("utf-8"))
-    drawn = json.loads(page.scripts[0])["figures"].values()
-    maps = [trace for figure in drawn for trace in figure["data"] if trace["type"] == "heatmap"]
+    page = _Page(report(tmp_path, make_run(epochs=3), few))
+    maps = heat_maps(page)
     # Two layers, both ways, of 1000 rows of 64 float32 elements.
     assert len(maps) == 2 and {each["zmax"] for each in maps} == {4 * 1000 * 64 * 4}
 
@@ -237,9 +245,8 @@ def test_live_figures_of_runs_have_one_scale(tmp_path: Path) -> None:
     folders = [Folder(tmp_path / name) for name in ("few", "many")]
     for folder, bits in zip(folders, (2, 8)):
         folder.write(range(4), bits=bits)
-    page = _Page(write_report([Run(folder.path) for folder in folders], tmp_path / "report.html").read_text("utf-8"))
-    drawn = json.loads(page.scripts[0])["figures"].values()
-    maps = [trace for figure in drawn for trace in figure["data"] if trace["type"] == "heatmap"]
+    page = _Page(report(tmp_path, *(Run(folder.path) for folder in folders)))
+    maps = heat_maps(page)
     # A message in 8 bits holds 800 and 8 bytes one way, as many back.
     assert len(maps) == 4 and {each["zmax"] for each in maps} == {1616.0}
 
