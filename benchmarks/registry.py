@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 from typing import Any
@@ -63,10 +64,15 @@ def measure(name: str, *, repeats: int | None = None, **options: Any) -> dict[st
     Raises:
         ValueError: if the name is unknown (the message lists the known ones), or does not take an option.
     """
+    from benchmarks.engine.trained import Options
+
     if name not in BENCHES:
         raise ValueError(f"bench must be one of {sorted(BENCHES)}, got {name!r}{near(name, BENCHES)}")
     function = getattr(importlib.import_module(BENCHES[name]), name)
-    unknown = sorted(set(options) - set(inspect.signature(function).parameters))
+    taken = set(inspect.signature(function).parameters)
+    if "options" in taken:
+        taken |= {field.name for field in dataclasses.fields(Options)}
+    unknown = sorted(set(options) - taken)
     if unknown:
         raise ValueError(f"bench {name} takes no {unknown}; leave it out")
     rows = function(**options) if repeats is None else function(repeats=repeats, **options)

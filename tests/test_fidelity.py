@@ -387,7 +387,7 @@ ITEMS = {
         (("15", "TANGO Eqs. 1 to 3"),),
     ),
     "TG-E3": Item(
-        "kernels.codec.quantize:Noise kernels.codec.quantize:quantize benchmarks.kernels.rounding:measure_rounding",
+        "kernels.codec.quantize:Noise kernels.codec.quantize:quantize benchmarks.studies.int8:measure_rounding",
         "draws its noise from a generator in registers",
         "kernels/test_quantize.py::test_noise_makes_it_unbiased_and_nearest_is_not",
         (("15", "Noise lets some of them through"),),

@@ -1,11 +1,18 @@
-"""The form in which all measurements answer."""
+"""The form in which all measurements answer, and scores that are compared over the same seeds."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["cells", "row"]
+from gnnqlab.theory.intervals import interval
+
+__all__ = ["LEAST_POINTS", "Difference", "cells", "counted", "half_interval", "paired", "row", "score_row"]
+
+LEAST_POINTS = 0.01
+"""Points below which a difference of scores is called no smaller: a ratio to less would say nothing."""
 
 
 def row(
@@ -70,3 +77,95 @@ def cells(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
         }
         for row in rows
     ]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Mean of paired differences and half its 95 % confidence interval, both in points (hundredths of a score)."""
+
+    points: float
+    half: float
+
+    @property
+    def certain(self) -> bool:
+        """Whether the interval leaves zero out."""
+        return abs(self.points) > self.half
+
+    @property
+    def loss_at_most(self) -> float:
+        """Points that may be lost for certain at most: minus the interval's lower end, negative for a certain gain."""
+        return self.half - self.points
+
+    def __str__(self) -> str:
+        return f"{self.points:+.2f} ± {self.half:.2f} points"
+
+
+def paired(ours: Sequence[float], theirs: Sequence[float]) -> Difference:
+    """Compare scores of the same seeds, in [0, 1].
+
+    Example:
+        >>> str(paired([0.90, 0.92, 0.91], [0.90, 0.91, 0.90]))
+        '+0.67 ± 1.43 points'
+    """
+    points = [100 * (mine - other) for mine, other in zip(ours, theirs, strict=True)]
+    return Difference(statistics.fmean(points), half_interval(points))
+
+
+def counted(seeds: int, first_seed: int = 0) -> str:
+    """Name the seeds of some trainings, as cases are called.
+
+    Example:
+        >>> counted(5), counted(5, 10)
+        ('5 seed(s)', '5 seed(s) from 10')
+    """
+    return f"{seeds} seed(s)" + (f" from {first_seed}" if first_seed else "")
+
+
+def half_interval(values: Sequence[float]) -> float:
+    """Return half the 95 % confidence interval of a mean, by Student's t; infinite for one value.
+
+    Example:
+        >>> round(half_interval([1.0, 3.0]), 1)  # t for one degree of freedom is 12.7, the standard error 1
+        12.7
+    """
+    return interval(values)[1] if len(values) > 1 else float("inf")
+
+
+def score_row(
+    case: str,
+    name: str,
+    ours: Sequence[float],
+    rival: str,
+    theirs: Sequence[float],
+    *,
+    ratio: float | None = None,
+    goal: float | None = None,
+    more: str = "",
+    detail: str | None = None,
+) -> dict[str, Any]:
+    """Return the row of a line's test score beside a rival's, with ``points`` and ``half_interval`` of the difference.
+
+    Args:
+        case, name: of the row and its line.
+        ours, theirs: scores in [0, 1] of the same seeds.
+        rival: name of the line that ``theirs`` are of.
+        ratio: by default that of the means.
+        goal: of the ratio.
+        more: stands behind the difference in the figure.
+        detail: stands behind the metric; by default the difference and ``more``.
+    """
+    difference, mean, beside = paired(ours, theirs), statistics.fmean(ours), statistics.fmean(theirs)
+    return row(
+        case,
+        "test score",
+        100 * mean,
+        "%",
+        rival,
+        100 * beside,
+        mean / beside if ratio is None else ratio,
+        goal,
+        contestant=name,
+        detail=f", {difference}{more}" if detail is None else detail,
+        points=difference.points,
+        half_interval=difference.half,
+    )

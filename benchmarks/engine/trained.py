@@ -5,12 +5,37 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.engine.paired import counted
+from benchmarks.engine.rows import counted
 from gnnqlab.study import Case, Cell, RunResult, Study
 
-__all__ = ["Results", "mean_of", "scores_of", "study_rows", "train_each", "train_here", "train_mini_batches"]
+__all__ = ["Options", "Results", "mean_of", "scores_of", "study_rows", "train_each", "train_here", "train_mini_batches"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Options of every study of launched trainings."""
+
+    graph: str | None = None
+    """Name or path; by default the study's own."""
+    seeds: int = 5
+    """Trainings of each contestant."""
+    first_seed: int = 0
+    """Of the first of them; the next ones follow."""
+    epochs: int | None = None
+    """Of each training; by default the study's own number."""
+    workers: tuple[int, ...] = (2,)
+    """Numbers of workers."""
+    trainings: str = "runs/bench"
+    """Folder in which each training is kept; those that stand there are not repeated."""
+
+    def over(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of `train_each` for a study with these settings, whose ``epochs`` may be others here."""
+        own = {"workers": self.workers, "seeds": self.seeds, "first_seed": self.first_seed, "folder": self.trainings}
+        return {**settings, **own, **({} if self.epochs is None else {"epochs": self.epochs})}
+
 
 Results = dict[Case, dict[str, list[RunResult]]]
 """Results by case and line, the same seeds in the same order."""

@@ -19,8 +19,9 @@ from torch.nn import functional
 if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
     from gnnqlab.nn import ModelSettings
+    from gnnqlab.train.loop.objective import Scores
 
-__all__ = ["Rival", "as_csr", "structure_of"]
+__all__ = ["DglTraining", "Rival", "as_csr", "structure_of"]
 
 
 class Rival(nn.Module):
@@ -122,3 +123,43 @@ def as_csr(graph: Graph) -> Tensor:
     with warnings.catch_warnings():  # that the format is new
         warnings.simplefilter("ignore")
         return torch.sparse_csr_tensor(*facts, rows.shape, check_invariants=True)
+
+
+class DglTraining:
+    """A training of ``dgl.nn`` that is called as a :class:`gnnqlab.train.loop.trainer.Trainer` is.
+
+    Args:
+        graph: whole.
+        settings: of the model; ``gcn``, ``graphsage``, or ``gat`` of one head.
+        seed: of weights and dropout, which DGL draws itself.
+        lr: of Adam.
+    """
+
+    def __init__(self, graph: Graph, settings: ModelSettings, *, seed: int, lr: float) -> None:
+        from gnnqlab.train.loop.node_labels import label_objective
+
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(seed)
+            self.network = Rival(
+                structure_of(graph), settings.name, settings, graph.num_features, graph.num_classes, sparse=False
+            )
+        self.features = graph.features if isinstance(graph.features, torch.Tensor) else graph.features.to_dense()
+        self.objective, self.seed = label_objective(graph), seed
+        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=lr)
+
+    def epoch(self, epoch: int) -> float:
+        """Train one epoch and return its loss."""
+        self.network.train()
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed((self.seed << 20) + epoch)
+            self.optimizer.zero_grad()
+            loss = self.objective.loss(self.network(self.features))
+            loss.backward()
+        self.optimizer.step()
+        return float(loss.detach())
+
+    @torch.no_grad()
+    def evaluate(self, epoch: int) -> Scores:
+        """Return the scores of the weights as they are."""
+        self.network.eval()
+        return self.objective.scores(self.network(self.features), distributed=False)

@@ -2,7 +2,9 @@
 
 The codec counts the bytes that it must read and write and stands beside a device copy that moves as many; sums stand
 beside cuSPARSE as `torch.sparse` calls it, with the CSR matrix built once, 32-bit indices and the output reused. All
-seconds come from events on the current stream, contestants in turn.
+seconds come from events on the current stream, contestants in turn. Products of int8 codes stand beside float32,
+bfloat16 and the framework's own of int8; dense ones have the widths of TANGO's Fig. 12. Codes are kept where a line
+does not say that quantizing is inside.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.rows import row
-from benchmarks.kernels.gpu_int8 import measure_dense, measure_edges, measure_quantizing
 from benchmarks.kernels.pinned import Pair, compare, median, pair_rows, spread
 from benchmarks.kernels.spmm import power_law
 
@@ -32,6 +33,9 @@ GRAPHS = {"200 k nodes": (200_000, 9_300_000), "ogbn-products' shape": (2_400_00
 ATTENTION_GRAPH = (50_000, 2_300_000)
 COPY_GOAL, NOISE_GOAL = 0.8, 5.0
 SUM_GOALS = {"float32": 1.2, "int8": 1.8}
+GEMM_GOALS = {256: 2.2, 512: 2.5}
+"""Of a dense product with quantizing inside beside the framework's float32."""
+HEADS = 4
 SETTINGS: dict[str, Any] = {"seed": 1, "epoch": 0, "stream": 0}
 
 
@@ -71,11 +75,11 @@ def _missing() -> str | None:
 
 
 def _code_rows(adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
-    sizes: dict[str, Any] = {"rows": FLOATS // COLUMNS // 4, "device": DEVICE}
-    lines = measure_quantizing(event_seconds, repeats, columns=COLUMNS, **sizes)
+    rows = FLOATS // COLUMNS // 4
+    lines = _quantize_rows(repeats, rows)
     for width in (COLUMNS, 2 * COLUMNS):
-        lines += measure_dense(event_seconds, repeats, width=width, **sizes)
-    return lines + measure_edges(event_seconds, max(repeats // 3, 1), adj=adj, columns=COLUMNS, device=DEVICE)
+        lines += _dense_rows(repeats, rows, width)
+    return lines + _edge_rows(max(repeats // 3, 1), adj)
 
 
 def event_seconds(contestants: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
@@ -243,3 +247,115 @@ def _attention_rows(adj: Adjacency, repeats: int) -> list[dict[str, Any]]:
         Pair("attention forward and backward, rival forward only", "both", "in torch", "plain PyTorch"),
     ]
     return compare(case, contestants, pairs, max(repeats // 3, 1), timed=event_seconds)
+
+
+def _quantize_rows(repeats: int, rows: int) -> list[dict[str, Any]]:
+    """Bytes that quantizing must read and write, beside a copy on the device that moves as many."""
+    import torch
+
+    from gnnqlab.kernels.codec.quantize import Noise, quantize
+
+    x, ids = torch.randn(rows, COLUMNS, device=DEVICE), torch.arange(rows, device=DEVICE)
+    noise, out = Noise(ids, **SETTINGS), quantize(x)
+    copied = torch.empty_like(x)
+    contestants: dict[str, Callable[[], object]] = {
+        "copy": lambda: copied.copy_(x),
+        "a scale a row": lambda: quantize(x, noise=noise, out=out),
+        "a scale a row, to nearest": lambda: quantize(x, out=out),
+        "one scale": lambda: quantize(x, scale="tensor", noise=noise, out=out),
+    }
+    seconds = event_seconds(contestants, repeats)
+    ceiling = 2 * x.numel() * 4 / median(seconds["copy"]) / 1e9
+    lines = []
+    for name in list(contestants)[1:]:
+        moved = x.numel() * (9 if name == "one scale" else 5) + rows * 4 + (0 if "nearest" in name else rows * 8)
+        value = moved / median(seconds[name]) / 1e9
+        case, metric = f"int8, D = {COLUMNS}, {rows} rows", f"quantize, {name}, bytes read and written"
+        detail = f" ({spread(seconds[name])})"
+        lines.append(row(case, metric, value, "GB/s", "device copy", ceiling, value / ceiling, detail=detail))
+    return lines
+
+
+def _dense_rows(repeats: int, rows: int, width: int) -> list[dict[str, Any]]:
+    """``X W`` and ``X^T dY`` of codes of ``(rows, width)`` and ``(width, width)``."""
+    import torch
+
+    from gnnqlab.kernels.codec.quantize import Noise, quantize
+    from gnnqlab.kernels.dense.int8_mm import int8_mm, int8_mm_scaled, int8_mm_transposed
+
+    x, w = torch.randn(rows, width, device=DEVICE), torch.randn(width, width, device=DEVICE)
+    ids = torch.arange(rows, device=DEVICE)
+    noise, codes, weight = Noise(ids, **SETTINGS), quantize(x), quantize(w, scale="tensor")
+    step, of_all = float(weight.scales[0]), quantize(x, scale="tensor")
+    out, narrow, narrow_w = torch.empty_like(x), x.bfloat16(), w.bfloat16()
+    turned, scales = weight.codes.t().contiguous().t(), codes.scales.unsqueeze(1) * step
+    contestants: dict[str, Callable[[], object]] = {
+        "float32": lambda: torch.mm(x, w, out=out),
+        "bfloat16": lambda: torch.mm(narrow, narrow_w),
+        "_int_mm": lambda: torch._int_mm(codes.codes, turned),
+        "_int_mm scaled": lambda: torch._int_mm(codes.codes, turned) * scales,
+        "codes": lambda: int8_mm(codes.codes, codes.scales, weight.codes, step, out=out),
+        "rows": lambda: int8_mm(
+            (made := quantize(x, noise=noise, out=codes)).codes, made.scales, weight.codes, step, out=out
+        ),
+        "float32 over": lambda: torch.mm(x.t(), x),
+        "over": lambda: int8_mm_transposed(of_all.codes, of_all.codes, 1.0),
+        "over scaled": lambda: int8_mm_scaled(codes.codes, codes.codes, codes.scales),
+    }
+    case, own = f"int8, D = {width}, {rows} x {width} x {width}", "torch float32 product"
+    pairs = [
+        Pair("X W of codes, quantizing inside", "rows", "float32", own, GEMM_GOALS.get(width)),
+        Pair("X W of codes", "codes", "float32", own),
+        Pair("X W of codes", "codes", "bfloat16", "torch bfloat16 product"),
+        Pair("X W of codes", "codes", "_int_mm", "torch._int_mm, integers"),
+        Pair("X W of codes", "codes", "_int_mm scaled", "torch._int_mm, times scales"),
+        Pair("X^T dY of codes, one scale", "over", "float32 over", own),
+        Pair("X^T dY of codes, a scale a row", "over scaled", "float32 over", own),
+    ]
+    return compare(case, contestants, pairs, repeats, timed=event_seconds)
+
+
+def _edge_rows(repeats: int, adj: Adjacency) -> list[dict[str, Any]]:
+    """Products along edges of rows of codes beside our own of float32."""
+    import torch
+
+    from gnnqlab.kernels.codec.quantize import quantize
+    from gnnqlab.kernels.sparse.adjacency import Adjacency
+    from gnnqlab.kernels.sparse.aggregate import spmm
+    from gnnqlab.kernels.sparse.int8_edges import (
+        incidence,
+        int8_sddmm_add,
+        int8_sddmm_dot,
+        int8_weighted_sum,
+        quantized_sum,
+    )
+    from gnnqlab.kernels.sparse.sddmm import sddmm_dot, weighted_sum
+
+    there = Adjacency.of_checked(adj.indptr, adj.indices, num_columns=adj.num_columns).to(DEVICE)
+    x = torch.randn(adj.num_rows, COLUMNS, device=DEVICE)
+    heads, codes, sources = x.view(adj.num_rows, HEADS, -1), quantize(x), there.indices.long()
+    rows = torch.arange(adj.num_rows, device=DEVICE).repeat_interleave(there.indptr.diff())
+    weights, of_edges = torch.rand(adj.num_edges, HEADS, device=DEVICE), torch.randn(adj.num_edges, 64, device=DEVICE)
+    ends = incidence(there)
+    narrow = quantize(x[:, :64].contiguous())
+    contestants: dict[str, Callable[[], object]] = {
+        "dot float32": lambda: sddmm_dot(there, heads, heads),
+        "dot": lambda: int8_sddmm_dot(there, codes, codes, heads=HEADS),
+        "add float32": lambda: x[sources, :64] + x[rows, :64],
+        "add": lambda: int8_sddmm_add(there, narrow, narrow),
+        "heads float32": lambda: weighted_sum(there, weights, heads),
+        "heads": lambda: int8_weighted_sum(there, weights, codes, heads=HEADS),
+        "incidence float32": lambda: spmm(ends, of_edges),
+        "incidence in two": lambda: spmm(ends, quantize(of_edges)),
+        "incidence": lambda: quantized_sum(ends, of_edges),
+    }
+    case = f"int8, edges: {adj.num_rows} nodes, {adj.num_edges} edges, D = {COLUMNS}"
+    on_the_way = "rows of edges, D = 64, quantized on the way"
+    pairs = [
+        Pair(f"SDDMM dot of codes, {HEADS} heads", "dot", "dot float32", "float32 SDDMM", 1.6),
+        Pair("SDDMM add of codes, D = 64", "add", "add float32", "torch, float32 rows picked and added", 1.9),
+        Pair(f"weighted sums of codes, {HEADS} heads", "heads", "heads float32", "float32 weighted sums"),
+        Pair(on_the_way, "incidence", "incidence float32", "float32 sums"),
+        Pair(on_the_way, "incidence", "incidence in two", "codes written, summed"),
+    ]
+    return compare(case, contestants, pairs, repeats, timed=event_seconds)

@@ -15,20 +15,19 @@ neighbours are remote, over twelve seeds: :mod:`benchmarks.studies.codec_trainin
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import find_graph
-from benchmarks.engine.paired import LEAST_POINTS, paired, score_row
-from benchmarks.engine.rows import row
-from benchmarks.engine.trained import mean_of, scores_of, study_rows
+from benchmarks.engine.rows import LEAST_POINTS, paired, row, score_row
+from benchmarks.engine.trained import Options, mean_of, scores_of, study_rows
 
 if TYPE_CHECKING:
     from gnnqlab.study import RunResult
     from gnnqlab.systems.system import System
 
-__all__ = ["CASE", "CONTESTANTS", "MODELS", "accuracy", "table"]
+__all__ = ["CASE", "MODELS", "accuracy", "contestants", "table"]
 
 CASE = "{graph}, {model} {layers} x {hidden}, {epochs} epochs, {workers} workers, {seeds}"
 """First column; studies of one kind of training share it."""
@@ -56,57 +55,32 @@ POINTS = 0.5
 """Most that a model may lose or win against Vanilla, in points."""
 
 
-def _vanilla() -> System:
-    from gnnqlab.systems import vanilla
+def contestants() -> dict[str, System]:
+    """Return the systems by name; those that name no pipeline are always synchronous, but ``sylvie``.
 
-    return vanilla()
-
-
-def _fixed(bits: int) -> System:
-    from gnnqlab.systems import fixed_bits
-
-    return fixed_bits(bits=bits, parameters="bfloat16")
-
-
-def _sylvie(formula: str = "text") -> System:
-    from gnnqlab.systems import sylvie
-
-    return sylvie(formula=formula)
-
-
-def _synchronous(system: System) -> System:
-    from gnnqlab.exchange.schedules.schedule import Overlapped
-
-    return replace(system, schedule=Overlapped())
-
-
-def _asynchronous(system: System) -> System:
+    Fixed widths have SYLVIE's codec, with parameters in 16 bits. ``sylvie-printed`` is the other reading of Eq. 5, of
+    which nothing is asked.
+    """
     from gnnqlab.exchange.schedules.pipeline import Pipelined
+    from gnnqlab.exchange.schedules.schedule import Overlapped
+    from gnnqlab.systems import fixed_bits, sylvie, vanilla
 
-    return replace(system, schedule=Pipelined())
+    ours, adaptive, pipelined = sylvie(), sylvie().schedule, Pipelined()
+    fixed = {bits: fixed_bits(bits=bits, parameters="bfloat16") for bits in (8, 4, 2, 1)}
+    return {
+        "vanilla": vanilla(),
+        **{f"{bits}-bit": system for bits, system in fixed.items()},
+        "adaptive-bits": replace(ours, schedule=Overlapped()),
+        "sylvie": ours,
+        "sylvie-printed": sylvie(formula="printed"),
+        "adaptive-bits-pipelined": replace(ours, schedule=pipelined),
+        "1-bit-adaptive-pipeline": replace(fixed[1], schedule=adaptive),
+        "1-bit-pipelined": replace(fixed[1], schedule=pipelined),
+        "32-bit-adaptive-pipeline": replace(vanilla(), schedule=adaptive),
+        "32-bit-pipelined": replace(vanilla(), schedule=pipelined),
+    }
 
 
-def _adaptive(system: System) -> System:
-    return replace(system, schedule=_sylvie().schedule)
-
-
-CONTESTANTS: Mapping[str, Callable[[], System]] = {
-    "vanilla": _vanilla,
-    "8-bit": lambda: _fixed(8),
-    "4-bit": lambda: _fixed(4),
-    "2-bit": lambda: _fixed(2),
-    "1-bit": lambda: _fixed(1),
-    "adaptive-bits": lambda: _synchronous(_sylvie()),
-    "sylvie": _sylvie,
-    "sylvie-printed": lambda: _sylvie("printed"),
-    "adaptive-bits-pipelined": lambda: _asynchronous(_sylvie()),
-    "1-bit-adaptive-pipeline": lambda: _adaptive(_fixed(1)),
-    "1-bit-pipelined": lambda: _asynchronous(_fixed(1)),
-    "32-bit-adaptive-pipeline": lambda: _adaptive(_vanilla()),
-    "32-bit-pipelined": lambda: _asynchronous(_vanilla()),
-}
-"""Name -> system; those that name no pipeline are always synchronous, but ``sylvie``. Fixed widths have SYLVIE's codec,
-with parameters in 16 bits. ``sylvie-printed`` is the other reading of Eq. 5, of which nothing is asked."""
 ORDER = (
     ("adaptive-bits", "1-bit"),
     ("sylvie", "adaptive-bits-pipelined"),
@@ -120,26 +94,17 @@ UNASKED = (("adaptive-bits", "2-bit"), ("sylvie", "2-bit"))
 
 def accuracy(
     *,
-    graph: str | None = None,
     models: Sequence[str] = tuple(MODELS),
-    systems: Sequence[str] = tuple(CONTESTANTS),
-    seeds: int = 5,
-    first_seed: int = 0,
-    epochs: int | None = None,
-    workers: tuple[int, ...] = (2,),
-    trainings: str = "runs/bench-accuracy",
+    systems: Sequence[str] | None = None,
+    **options: Any,
 ) -> list[dict[str, Any]]:
     """Train every model with Vanilla and SYLVIE, and one of them with every contestant.
 
     Args:
-        graph: name or path, for everything; by default ``GRAPHS``, or ``digits`` where these are not here.
         models: which are trained with Vanilla and SYLVIE, if ``systems`` has it; no ablations without ``graphsage``.
-        systems: which of ``CONTESTANTS``.
-        seeds: trainings of each.
-        first_seed: of the first of them; the next ones follow.
-        epochs: of each training.
-        workers: numbers of workers.
-        trainings: folder in which each is kept; those that stand there are not repeated.
+        systems: which of :func:`contestants`; by default all.
+        **options: see :class:`benchmarks.engine.trained.Options`; by default the graphs are ``GRAPHS``, or ``digits``
+            where these are not here.
 
     Returns:
         Rows as :func:`benchmarks.registry.measure` describes them, values in per cent; a row that compares also
@@ -149,22 +114,20 @@ def accuracy(
         ValueError: if a model or a system is not among those that can be measured, there is no seed, or nothing is
             left to compare.
     """
-    for what, wanted, known in (("model", models, MODELS), ("system", systems, CONTESTANTS)):
+    known_systems = contestants()
+    systems = tuple(known_systems) if systems is None else systems
+    for what, wanted, known in (("model", models, MODELS), ("system", systems, known_systems)):
         strange = sorted(set(wanted) - set(known))
         if strange:
             raise ValueError(f"{what}s must be among {list(known)}, got {strange}")
-    if seeds < 1:
-        raise ValueError(f"seeds must be at least 1, got {seeds}")
-    chosen = [name for name in CONTESTANTS if name in ("vanilla", *systems)]
-    beside, dense = _graphs() if graph is None else (graph, graph)
-    shared = {} if epochs is None else {"epochs": epochs}
+    given = Options(**{"trainings": "runs/bench-accuracy", **options})
+    chosen = [name for name in known_systems if name in ("vanilla", *systems)]
+    beside, dense = _graphs() if given.graph is None else (given.graph, given.graph)
     cases: list[tuple[str, dict[str, Any], list[str]]] = []
     if "sylvie" in chosen:
-        cases += [
-            (beside, {"model": model, **BESIDE, **MODELS[model], **shared}, ["vanilla", "sylvie"]) for model in models
-        ]
+        cases += [(beside, {"model": model, **BESIDE, **MODELS[model]}, ["vanilla", "sylvie"]) for model in models]
     if ABLATED["model"] in models and set(chosen) - {"vanilla", "sylvie"}:
-        cases.append((dense, {**ABLATED, **shared}, chosen))
+        cases.append((dense, {**ABLATED}, chosen))
     if not cases:
         raise ValueError(
             f"there must be something to compare with Vanilla, got models {list(models)} and systems {list(systems)}; "
@@ -174,15 +137,11 @@ def accuracy(
     for source, settings, names in cases:
         rows += study_rows(
             table,
-            {name: CONTESTANTS[name]() for name in names},
+            {name: known_systems[name] for name in names},
             case=CASE,
             graphs=[source],
             models=[settings.pop("model")],
-            workers=workers,
-            seeds=seeds,
-            first_seed=first_seed,
-            folder=trainings,
-            **settings,
+            **given.over(settings),
         )
     return rows
 

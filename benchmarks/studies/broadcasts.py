@@ -14,9 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import graph_or_digits
-from benchmarks.engine.paired import paired
-from benchmarks.engine.rows import row
-from benchmarks.engine.trained import mean_of, study_rows
+from benchmarks.engine.rows import paired, row
+from benchmarks.engine.trained import Options, mean_of, study_rows
 from benchmarks.studies.systems import table
 
 if TYPE_CHECKING:
@@ -68,28 +67,18 @@ def lines(names: Sequence[str] | None = None) -> dict[str, System]:
 
 def broadcasts(
     *,
-    graph: str | None = None,
     systems: Sequence[str] | None = None,
-    seeds: int = 5,
-    first_seed: int = 0,
-    epochs: int = EPOCHS,
-    workers: tuple[int, ...] = (4,),
     hosts: int = 2,
     link: str = "100mbit",
-    trainings: str = "runs/bench-broadcasts",
+    **options: Any,
 ) -> list[dict[str, Any]]:
     """Train every line over an emulated link; say what was avoided, how long it took, and what that cost.
 
     Args:
-        graph: name or path; by default ``GRAPHS``.
         systems: parts of the names of lines; by default all.
-        seeds: trainings of each line.
-        first_seed: of the first of them.
-        epochs: of each training.
-        workers: numbers of workers.
         hosts: emulated hosts; 1 for the loopback.
         link: rate of each host's link.
-        trainings: folder in which each is kept.
+        **options: see :class:`benchmarks.engine.trained.Options`; by default ``GRAPHS``, ``EPOCHS`` and 4 workers.
 
     Returns:
         For each line its total time beside Vanilla's, with time to accuracy, score, interval and bytes in further
@@ -99,20 +88,15 @@ def broadcasts(
     Raises:
         ValueError: if there is no seed, or no line of such a name.
     """
+    given = Options(**{"workers": (4,), "epochs": EPOCHS, "trainings": "runs/bench-broadcasts", **options})
     over: dict[str, Any] = {"hosts": hosts, "link": link} if hosts > 1 else {}
     place = "{workers} workers, " + ("{hosts} hosts over {link}" if over else "loopback")
     return study_rows(
         lambda case, found: table(case, found, {}) + avoided(case, found),
         lines(systems),
         case=f"{{graph}}, {{model}} {{layers}} x {{hidden}}, {place}, {{epochs}} epochs, {{seeds}}",
-        graphs=list(dict.fromkeys(graph_or_digits(graph, name) for name in GRAPHS)),
-        workers=workers,
-        seeds=seeds,
-        first_seed=first_seed,
-        folder=trainings,
-        epochs=epochs,
-        **SETTINGS,
-        **over,
+        graphs=list(dict.fromkeys(graph_or_digits(given.graph, name) for name in GRAPHS)),
+        **given.over({**SETTINGS, **over}),
     )
 
 

@@ -16,9 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import graph_or_digits
-from benchmarks.engine.paired import paired
-from benchmarks.engine.rows import row
-from benchmarks.engine.trained import mean_of, study_rows
+from benchmarks.engine.rows import paired, row
+from benchmarks.engine.trained import Options, mean_of, study_rows
 from benchmarks.studies.accuracy import CASE
 
 if TYPE_CHECKING:
@@ -75,25 +74,15 @@ def lines() -> dict[str, System]:
 
 def caches(
     *,
-    graph: str | None = None,
     systems: Sequence[str] | None = None,
-    seeds: int = 5,
-    first_seed: int = 0,
-    epochs: int | None = None,
-    workers: tuple[int, ...] = (4,),
-    trainings: str = "runs/bench-caches",
+    **options: Any,
 ) -> list[dict[str, Any]]:
     """Train with every cache, codec and cut; say which rows stayed home, what that cost, and what sends least.
 
     Args:
-        graph: name or path; by default ``GRAPHS``.
         systems: parts of the names of lines, as ``metis / float32``; by default all. Lines without a cache are always
             trained beside the others.
-        seeds: trainings of each line.
-        first_seed: of the first of them.
-        epochs: of each training.
-        workers: numbers of workers.
-        trainings: folder in which each is kept.
+        **options: see :class:`benchmarks.engine.trained.Options`; by default ``GRAPHS`` and 4 workers.
 
     Returns:
         Rows as :func:`benchmarks.registry.measure` describes them.
@@ -106,16 +95,13 @@ def caches(
     if not chosen:
         raise ValueError(f"a line must be one of {sorted(known)}, got {list(systems or ())}")
     beside = {_plain(name) for name in chosen}
+    given = Options(**{"workers": (4,), "trainings": "runs/bench-caches", **options})
     rows = study_rows(
         compared,
         {name: system for name, system in known.items() if name in beside or name in chosen},
         case=CASE,
-        graphs=list(dict.fromkeys(graph_or_digits(graph, name) for name in GRAPHS)),
-        workers=workers,
-        seeds=seeds,
-        first_seed=first_seed,
-        folder=trainings,
-        **{**SETTINGS, **({} if epochs is None else {"epochs": epochs})},
+        graphs=list(dict.fromkeys(graph_or_digits(given.graph, name) for name in GRAPHS)),
+        **given.over(SETTINGS),
     )
     return rows + cost_of_choosing()
 

@@ -25,9 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import graph_or_digits
-from benchmarks.engine.paired import score_row
-from benchmarks.engine.rows import row
-from benchmarks.engine.trained import mean_of, scores_of, study_rows, train_each, train_mini_batches
+from benchmarks.engine.rows import row, score_row
+from benchmarks.engine.trained import Options, mean_of, scores_of, study_rows, train_each, train_mini_batches
 from gnnqlab.study import Cell, RunResult
 from gnnqlab.study.study import launch_cell
 
@@ -72,24 +71,15 @@ def lines() -> dict[str, System]:
 
 def cdfgnn(
     *,
-    graph: str | None = None,
-    seeds: int = 5,
-    first_seed: int = 0,
-    epochs: int | None = None,
-    workers: tuple[int, ...] = (4,),
     link: str | None = None,
-    trainings: str = "runs/bench-cdfgnn",
+    **options: Any,
 ) -> list[dict[str, Any]]:
     """Train every line of Figs. 6 and 8.
 
     Args:
-        graph: name or path; by default amazon_computers, or ``digits`` where it is not here.
-        seeds: trainings of each line.
-        first_seed: of the first of them.
-        epochs: of each training.
-        workers: numbers of workers, on two hosts.
         link: between the hosts.
-        trainings: folder in which each is kept; those that stand there are not repeated.
+        **options: see :class:`benchmarks.engine.trained.Options`; by default amazon_computers, or ``digits`` where it
+            is not here, and 4 workers.
 
     Returns:
         Rows as :func:`benchmarks.registry.measure` describes them; those of scores also have ``points`` and
@@ -98,20 +88,13 @@ def cdfgnn(
     Raises:
         ValueError: if there is no seed, or a number of workers that two hosts cannot share.
     """
-    grid: dict[str, Any] = {
-        "graphs": [graph_or_digits(graph, "amazon_computers")],
-        "seeds": seeds,
-        "first_seed": first_seed,
-        "folder": trainings,
-        **SETTINGS,
-    }
-    if epochs is not None:
-        grid["epochs"] = epochs
-    alone = _alone(grid["graphs"][0], grid)
-    over: dict[str, Any] = {"workers": workers, "hosts": HOSTS, "link": link or LINK}
+    given = Options(**{"workers": (4,), "trainings": "runs/bench-cdfgnn", **options})
+    grid = {"graphs": [graph_or_digits(given.graph, "amazon_computers")], **given.over(SETTINGS)}
+    alone = _alone(grid["graphs"][0], {**grid, "workers": 1})
+    grid |= {"hosts": HOSTS, "link": link or LINK}
     where = "{workers} workers on {hosts} hosts over {link}"
     case = f"{{graph}}, {{model}} {{layers}} x {{hidden}}, {{epochs}} epochs, {where}, {{seeds}}"
-    return study_rows(lambda name, found: table(name, {**alone, **found}), lines(), case=case, **grid, **over)
+    return study_rows(lambda name, found: table(name, {**alone, **found}), lines(), case=case, **grid)
 
 
 def table(case: str, found: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
@@ -162,5 +145,5 @@ def _alone(source: str, grid: Mapping[str, Any]) -> dict[str, list[RunResult]]:
     if reason := why_not(configure(source, workers=1, **SETTINGS)):
         print(f"bench cdfgnn: no mini-batches, so their rows are left out: {reason}", file=sys.stderr, flush=True)
         names.remove("mini-batch")
-    (found,) = train_each(dict.fromkeys(names, "vanilla"), workers=1, train=train, **grid).values()
+    (found,) = train_each(dict.fromkeys(names, "vanilla"), train=train, **grid).values()
     return {name: [RunResult(score=one.score) for one in trainings] for name, trainings in found.items()}

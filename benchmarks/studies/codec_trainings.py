@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import find_graphs
-from benchmarks.engine.paired import LEAST_POINTS, half_interval, paired, score_row
-from benchmarks.engine.rows import row
-from benchmarks.engine.trained import mean_of, scores_of, study_rows
+from benchmarks.engine.rows import LEAST_POINTS, half_interval, paired, row, score_row
+from benchmarks.engine.trained import Options, mean_of, scores_of, study_rows
 from benchmarks.studies.accuracy import CASE
 from gnnqlab.study.result import MARGIN
 
@@ -81,24 +80,15 @@ def lines(names: Sequence[str] | None = None) -> dict[str, System]:
 
 def codec_trainings(
     *,
-    seeds: int,
-    graph: str | None = None,
     systems: Sequence[str] | None = None,
-    first_seed: int = 0,
-    epochs: int | None = None,
-    workers: tuple[int, ...] = (8,),
-    trainings: str = "runs/bench-codecs",
+    **options: Any,
 ) -> list[dict[str, Any]]:
     """Train every line and set it beside Vanilla, and lines with better codes beside those without.
 
     Args:
-        seeds: trainings of each line.
-        graph: names or paths, separated by commas; by default those of `GRAPHS` that are here.
         systems: which of `LINES`; by default all.
-        first_seed: of the first of them.
-        epochs: of each training; by default what its graph needs.
-        workers: numbers of workers.
-        trainings: folder in which each is kept.
+        **options: see :class:`benchmarks.engine.trained.Options`; several graphs are separated by commas, by default
+            those of `GRAPHS` that are here, each with its number of epochs, and 8 workers.
 
     Returns:
         Rows as :func:`benchmarks.registry.measure` describes them; those of scores also have ``points`` and
@@ -107,20 +97,17 @@ def codec_trainings(
     Raises:
         ValueError: if there is no seed, or a system is unknown.
     """
+    given = Options(**{"workers": (8,), "trainings": "runs/bench-codecs", **options})
     chosen, rows = lines(systems), []
-    for source in find_graphs(graph, list(GRAPHS), between=","):
-        settings = {**SETTINGS, "epochs": GRAPHS.get(Path(source).stem, 60) if epochs is None else epochs}
+    for source in find_graphs(given.graph, list(GRAPHS), between=","):
+        settings = {**SETTINGS, "epochs": GRAPHS.get(Path(source).stem, 60)}
         rows += study_rows(
             compared,
             chosen,
             case=CASE,
             graphs=[source],
             models=[settings.pop("model")],
-            workers=workers,
-            seeds=seeds,
-            first_seed=first_seed,
-            folder=trainings,
-            **settings,
+            **given.over(settings),
         )
     return rows
 

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import graph_or_digits
-from benchmarks.engine.paired import paired
-from benchmarks.engine.rows import row
+from benchmarks.engine.rows import paired, row
 from benchmarks.engine.trained import scores_of, study_rows, train_here
 from benchmarks.kernels.pinned import Pair, by_threads, compare
 from benchmarks.studies.accuracy import BESIDE, POINTS

@@ -15,7 +15,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.engine.environ import environ
 from benchmarks.engine.graphs import find_graph
@@ -33,8 +33,26 @@ GOALS = {("dgl.nn", "sparse input"): 1.8, ("dgl.nn", "dense input"): 1.8, ("dgl.
 
 EXPLAINED = "share of the epoch that named phases explain"
 
-Prepare = Callable[[str, str], Callable[[int], object]]
-"""Sets up (graph, model) and returns what trains one epoch."""
+
+class Contestant(NamedTuple):
+    """One side of a race of epochs, in a process of its own."""
+
+    dgl: bool = False
+    """``dgl.nn`` trains, not this package."""
+    sparse: bool = False
+    """Features are sparse, not dense."""
+    pages: bool = True
+    """The C library is told about memory what ours tells it."""
+
+    def prepare(self, path: str, model: str) -> Callable[[int], object]:
+        """Set up a graph and a model and return a call that trains one epoch."""
+        from gnnqlab.graph import load
+        from gnnqlab.nn import ModelSettings
+        from gnnqlab.simulation.whole_graph import exact_trainer
+
+        if self.dgl:
+            return _dgl(path, model, sparse=self.sparse)
+        return exact_trainer(load(path), ModelSettings(name=model), dense=not self.sparse).epoch
 
 
 def epoch(
@@ -106,10 +124,10 @@ def _one_worker(name: str, path: str, repeats: int, models: tuple[str, ...] = MO
 
 def _side_by_side(name: str, path: str, model: str, taken: str, repeats: int) -> list[dict[str, Any]]:
     sparse = taken == "sparse input"
-    contestants: dict[str, Prepare] = {"ours": _ours if sparse else _ours_dense}
+    contestants = {"ours": Contestant(sparse=sparse)}
     if importlib.util.find_spec("dgl") is not None:
-        contestants["dgl.nn"] = _dgl_sparse if sparse else _dgl
-        contestants["dgl.nn, pages kept"] = _dgl_sparse_with_pages_kept if sparse else _dgl_with_pages_kept
+        contestants["dgl.nn"] = Contestant(dgl=True, sparse=sparse, pages=False)
+        contestants["dgl.nn, pages kept"] = Contestant(dgl=True, sparse=sparse)
     seconds = _in_turn(contestants, path, model, repeats)
     case = f"{name}, {model}, {taken}, one worker, {len(os.sched_getaffinity(0))} thread(s)"
     ours, rows = statistics.median(seconds["ours"]), []
@@ -127,16 +145,16 @@ def _span(seconds: list[float]) -> str:
     return f"{min(seconds):.3g} to {max(seconds):.3g} s"
 
 
-def _in_turn(contestants: Mapping[str, Prepare], path: str, model: str, repeats: int) -> dict[str, list[float]]:
+def _in_turn(contestants: Mapping[str, Contestant], path: str, model: str, repeats: int) -> dict[str, list[float]]:
     """Return seconds of each contestant's epochs, taken in turn, each in a process of its own, after two warm-ups."""
     from gnnqlab.train.memory import large_pages
 
     context = multiprocessing.get_context("spawn")
     lines, processes = {}, []
-    for name, prepare in contestants.items():
+    for name, contestant in contestants.items():
         lines[name], theirs = context.Pipe()
-        processes.append(context.Process(target=_contest, args=(prepare, path, model, theirs), daemon=True))
-        with environ({} if prepare in _AS_IT_IS else large_pages(os.environ)):
+        processes.append(context.Process(target=_contest, args=(contestant, path, model, theirs), daemon=True))
+        with environ(large_pages(os.environ) if contestant.pages else {}):
             processes[-1].start()
         lines[name].recv()  # one sets up at a time, so that none is measured while another loads
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
@@ -152,15 +170,15 @@ def _in_turn(contestants: Mapping[str, Prepare], path: str, model: str, repeats:
     return seconds
 
 
-def _contest(prepare: Prepare, path: str, model: str, line: Any) -> None:
+def _contest(contestant: Contestant, path: str, model: str, line: Any) -> None:
     from gnnqlab.train.memory import keep_pages
 
-    if prepare not in _AS_IT_IS:
+    if contestant.pages:
         keep_pages()
     import torch
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    run = prepare(path, model)
+    run = contestant.prepare(path, model)
     line.send("ready")
     while (number := line.recv()) is not None:
         begun = time.perf_counter()
@@ -168,19 +186,7 @@ def _contest(prepare: Prepare, path: str, model: str, line: Any) -> None:
         line.send(time.perf_counter() - begun)
 
 
-def _ours(path: str, model: str, *, dense: bool = False) -> Callable[[int], object]:
-    from gnnqlab.graph import load
-    from gnnqlab.nn import ModelSettings
-    from gnnqlab.simulation.whole_graph import exact_trainer
-
-    return exact_trainer(load(path), ModelSettings(name=model), dense=dense).epoch
-
-
-def _ours_dense(path: str, model: str) -> Callable[[int], object]:
-    return _ours(path, model, dense=True)
-
-
-def _dgl(path: str, model: str, *, sparse: bool = False) -> Callable[[int], object]:
+def _dgl(path: str, model: str, *, sparse: bool) -> Callable[[int], object]:
     import torch
 
     from benchmarks.kernels.dgl_rival import Rival, as_csr, structure_of
@@ -203,23 +209,6 @@ def _dgl(path: str, model: str, *, sparse: bool = False) -> Callable[[int], obje
         optimizer.step()
 
     return train
-
-
-def _dgl_with_pages_kept(path: str, model: str) -> Callable[[int], object]:
-    """DGL with the C library told what ours tells it."""
-    return _dgl(path, model)
-
-
-def _dgl_sparse(path: str, model: str) -> Callable[[int], object]:
-    return _dgl(path, model, sparse=True)
-
-
-def _dgl_sparse_with_pages_kept(path: str, model: str) -> Callable[[int], object]:
-    return _dgl(path, model, sparse=True)
-
-
-_AS_IT_IS = (_dgl, _dgl_sparse)
-"""Who is not told about memory."""
 
 
 def _two_workers(name: str, path: str) -> list[dict[str, Any]]:

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.engine.graphs import find_graphs
-from benchmarks.engine.paired import counted, paired
-from benchmarks.engine.rows import row
+from benchmarks.engine.rows import counted, paired, row
 from benchmarks.engine.trained import scores_of, train_each, train_here
 from benchmarks.kernels.pinned import Pair, interleaved, pair_rows, run_each
 from benchmarks.studies.accuracy import BESIDE

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.engine.graphs import graph_or_digits
-from benchmarks.engine.paired import score_row
+from benchmarks.engine.rows import score_row
 from benchmarks.engine.trained import scores_of, study_rows, train_mini_batches
 from gnnqlab.study import Cell, RunResult
 from gnnqlab.study.study import launch_cell

@@ -1,6 +1,10 @@
 """Products of integer codes (TANGO) beside the framework's, DGL's and our own of float32: one by one, and as epochs.
 
-Rows are quantized by several sources of noise first (:mod:`benchmarks.kernels.rounding`).
+Rows are quantized first: with Philox noise, with the framework's generator, to the nearest without noise, beside a copy
+of the rows. Philox noise is a function of (seed, epoch, stream, node, column), so workers agree on the codes of a row.
+TANGO (section 3.2) draws its noise from a generator in registers, 20 times as fast as cuRAND's; the numbers of such a
+generator depend on how many it has drawn before.
+
 Quantization is inside every time, but where a line says that codes were kept. Dense products have the shapes of TANGO's
 Fig. 12; products along edges run on one power-law graph. Epochs are of dense features on both sides, in random order;
 whole trainings of the same models are :mod:`benchmarks.studies.tango`'s.
@@ -23,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import graph_or_digits
 from benchmarks.kernels.pinned import Pair, by_threads, compare
-from benchmarks.kernels.rounding import measure_rounding
 from benchmarks.studies.tango import CODES, EPOCHS, GRAPH, MODELS, SHAPE, make_dgl, make_trainer, tango
 
 if TYPE_CHECKING:
@@ -32,6 +35,10 @@ if TYPE_CHECKING:
 
 __all__ = ["int8", "measure_dense", "measure_edges", "measure_rounding"]
 
+ROUNDED_SHAPE = (34_493, 256)
+"""Rows and columns: more than a cache holds."""
+COUNTER, FRAMEWORK = "counter noise", "torch.rand"
+NEAREST, NUMBERS, COPY = "nearest", "torch.rand, its numbers alone", "memcpy of the float32 rows"
 ROWS, WIDTHS = 34_493, (256, 512)
 GEMM_GOALS = {256: 2.2, 512: 2.5}
 EDGES_GRAPH, COLUMNS, HEADS = (100_000, 2_000_000), 64, 4
@@ -77,6 +84,40 @@ def int8(
         return rows
     where: dict[str, Any] = {"epochs": epochs, "seeds": seeds, "first_seed": first_seed, "trainings": trainings}
     return rows + tango(graph=source, models=models, **where)
+
+
+@by_threads()
+def measure_rounding(repeats: int) -> list[dict[str, Any]]:
+    """Seconds of quantizing a matrix with a scale a row, with the threads of this process."""
+    import torch
+
+    from gnnqlab.kernels import native
+    from gnnqlab.kernels.codec.quantize import Noise, quantize
+    from gnnqlab.kernels.noise import stream
+    from gnnqlab.kernels.sparse.aggregate import QuantizedRows
+
+    x = torch.randn(ROUNDED_SHAPE, generator=torch.Generator().manual_seed(0))
+    copy, numbers = torch.empty_like(x), torch.empty_like(x)
+    out = QuantizedRows(torch.empty(ROUNDED_SHAPE, dtype=torch.int8), torch.empty(ROUNDED_SHAPE[0]))
+    noise = Noise(torch.arange(ROUNDED_SHAPE[0]), seed=1, epoch=0, stream=stream("operand", 0))
+    generator = torch.Generator().manual_seed(1)
+
+    def in_torch() -> None:
+        torch.div(torch.linalg.vector_norm(x, ord=float("inf"), dim=1), 127.0, out=out.scales)
+        torch.rand(ROUNDED_SHAPE, generator=generator, out=numbers)
+        out.codes.copy_(numbers.addcdiv_(x, out.scales.unsqueeze(1)).floor_())
+
+    contestants: dict[str, Callable[[], object]] = {
+        COUNTER: lambda: quantize(x, noise=noise, out=out),
+        FRAMEWORK: in_torch,
+        NEAREST: lambda: quantize(x, out=out),
+        NUMBERS: lambda: torch.rand(ROUNDED_SHAPE, generator=generator, out=numbers),
+        COPY: lambda: copy.copy_(x),
+    }
+    kernels = native.isa() if native.active(x.device) else "plain PyTorch"
+    case = f"quantize {ROUNDED_SHAPE[0]} x {ROUNDED_SHAPE[1]}, {torch.get_num_threads()} thread(s), {kernels}"
+    pairs = [Pair(name, name, COPY) for name in contestants if name != COPY]
+    return compare(case, contestants, [*pairs, Pair(COUNTER, COUNTER, FRAMEWORK)], repeats)
 
 
 @by_threads()

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.link_run import ALONE, Measured, measure_in_turn, usual_graph
-from benchmarks.engine.paired import paired
-from benchmarks.engine.rows import row
+from benchmarks.engine.rows import paired, row
 from benchmarks.engine.trained import scores_of, study_rows
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ gradients); SAR ``1 + depth`` times H_k, and an eighth of H_k gradients on their
 Seconds are those of other runs, in which nothing is counted: SAR and Vanilla in turn, three of each, the least of each
 beside the other's. Live matrices of 3 layers are counted in this process, see
 :mod:`gnnqlab.course.experiments.kept_bytes`; so is what each layer keeps for the backward pass, and seconds beside
-what is made again, see :mod:`benchmarks.studies.kept_layers`. Every part can be measured by itself, for some models or
+what is made again, see :func:`kept_layers`. Every part can be measured by itself, for some models or
 recipes, and its rows joined to those kept.
 """
 
@@ -17,22 +17,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from benchmarks.engine.rows import row
-from benchmarks.studies.kept_layers import kept_layers
 from gnnqlab.systems import make_system
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from gnnqlab.graph import Graph
     from gnnqlab.launch import Run
+    from gnnqlab.nn import ModelSettings
     from gnnqlab.systems.system import System
 
 T = TypeVar("T")
 
-__all__ = ["GOALS", "PARTS", "memory", "peaks"]
+__all__ = ["GOALS", "PARTS", "kept_layers", "memory", "peaks"]
 
 GOALS = {"graphsage": 2.0, "gat": 4.0}
 """How many times fewer bytes of halo rows SAR is to hold than Vanilla, by model."""
@@ -123,7 +125,7 @@ def live(models: Sequence[str] | None = None) -> list[dict[str, Any]]:
 
 
 def kept(models: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Return rows of what each layer of a model keeps for the backward pass, and what making it again costs."""
+    """Return the rows of :func:`kept_layers` for models, by default for all."""
     from gnnqlab.graph.generate import sbm
     from gnnqlab.nn import ModelSettings
     from gnnqlab.nn.models.registry import MODELS
@@ -132,6 +134,35 @@ def kept(models: Sequence[str] | None = None) -> list[dict[str, Any]]:
     names = sorted(MODELS) if models is None else models
     shapes = [ModelSettings(name=model, layers=3, hidden=columns) for model in names]
     return kept_layers(sbm(nodes, 8, 10, features=columns), shapes)
+
+
+def kept_layers(graph: Graph, shapes: list[ModelSettings], *, epochs: int = 5) -> list[dict[str, Any]]:
+    """Return the rows of what each layer keeps for the backward pass, by kind, and of what making it again costs.
+
+    Matrices of nodes × hidden, of one process: under ``keep_for_backward="all"``, beside what ``"sums"`` keeps of the
+    same; then all layers together and seconds of an epoch, the median of epochs that take turns, ``"sums"`` and
+    ``"nothing"`` beside ``"all"`` of the same run.
+    """
+    from gnnqlab.compute.remade import KEEPS
+    from gnnqlab.course.experiments.kept_by_layer import kept_by_layer, remade_seconds
+
+    rows = []
+    for shape in shapes:
+        unit, matrix = "nodes x hidden", 4 * graph.num_nodes * shape.hidden
+        kept = {keep: kept_by_layer(graph, shape, keep) for keep in KEEPS}
+        for (layer, kind), count in kept["all"].items():
+            case, less = f"{shape.name}, layer {layer}", kept["sums"].get((layer, kind), 0)
+            rows.append(row(case, f"kept: {kind}", count / matrix, unit, "sums", less / matrix, None))
+        whole = {keep: sum(found.values()) / matrix for keep, found in kept.items()}
+        seconds = remade_seconds(graph, shape, epochs=epochs)
+        spent = {keep: median(of) for keep, of in seconds.items()}
+        for keep in KEEPS[1:]:
+            case, range_ = f"{shape.name}, {keep}", f"{min(seconds[keep]):.3g} to {max(seconds[keep]):.3g} s"
+            ratio = whole["all"] / whole[keep] if whole[keep] else None
+            rows.append(row(case, "kept by all layers", whole[keep], unit, "all", whole["all"], ratio))
+            ratio = spent["all"] / spent[keep]
+            rows.append(row(case, "epoch", spent[keep], "s", "all", spent["all"], ratio, detail=f" ({range_})"))
+    return rows
 
 
 def peaks(found: DataFrame) -> dict[str, float]:

@@ -17,8 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.engine.paired import counted, score_row
-from benchmarks.engine.rows import row
+from benchmarks.engine.rows import counted, row, score_row
 
 if TYPE_CHECKING:
     from benchmarks.studies.parallel_batches_run import Found

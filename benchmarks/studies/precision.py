@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import graph_or_digits
-from benchmarks.engine.paired import paired
-from benchmarks.engine.trained import mean_of, study_rows
+from benchmarks.engine.rows import paired
+from benchmarks.engine.trained import Options, mean_of, study_rows
 from benchmarks.studies.systems import EVERY, SHAPE, table
 
 if TYPE_CHECKING:
@@ -61,33 +61,24 @@ def _name(recipe: str, compute: str) -> str:
 
 def precision(
     *,
-    graph: str | None = None,
     models: Sequence[str] = ("gcn",),
     systems: Sequence[str] = SYSTEMS_COMPARED,
     computes: Sequence[str] = COMPUTES,
-    seeds: int = 5,
-    first_seed: int = 0,
-    epochs: int = EPOCHS,
-    workers: tuple[int, ...] = (2,),
     hosts: int = 2,
     link: str | None = None,
     comm_share: float | None = None,
-    trainings: str = "runs/bench-precision",
+    **options: Any,
 ) -> list[dict[str, Any]]:
     """Train every system with every kind of products, and set each beside Vanilla, and beside itself in float32.
 
     Args:
-        graph: name or path; by default ``amazon_computers``, or ``digits`` where that is not here.
         models: names of models, of the shape of ``bench systems``.
         systems: recipes, as published; Vanilla is always there.
         computes: kinds of products by name; float32 is always there.
-        seeds: trainings of each line.
-        first_seed: of the first of them.
-        epochs: of each training.
-        workers: numbers of workers.
         hosts: emulated hosts; 1 for the loopback.
         link, comm_share: as for :func:`benchmarks.studies.systems.systems`.
-        trainings: folder in which each is kept.
+        **options: see :class:`benchmarks.engine.trained.Options`; by default ``amazon_computers``, or ``digits`` where
+            that is not here, and ``EPOCHS``.
 
     Returns:
         A row for each line, as ``bench systems`` has them; further columns set it beside the same system in float32.
@@ -95,6 +86,7 @@ def precision(
     Raises:
         ValueError: if there is no seed, or a model, system or kind of products is unknown.
     """
+    given = Options(**{"trainings": "runs/bench-precision", **options})
     if link is None and comm_share is None:
         comm_share = 0.75
     over: dict[str, Any] = {"hosts": hosts, "link": link, "comm_share": comm_share} if hosts > 1 else {}
@@ -103,13 +95,9 @@ def precision(
         _table,
         lines(systems, computes),
         case=f"{{graph}}, {{model}}, {{workers}} workers {place}, {{epochs}} epochs, {{seeds}}",
-        graphs=[graph_or_digits(graph, GRAPH)],
+        graphs=[graph_or_digits(given.graph, GRAPH)],
         models=models,
-        workers=workers,
-        seeds=seeds,
-        first_seed=first_seed,
-        folder=trainings,
-        **{**SHAPE, **over, "epochs": epochs, "evaluate_every": EVERY},
+        **given.over({**SHAPE, **over, "epochs": EPOCHS, "evaluate_every": EVERY}),
     )
 
 

@@ -17,9 +17,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.engine.graphs import find_graph, find_graphs
-from benchmarks.engine.paired import half_interval, paired
-from benchmarks.engine.rows import row
-from benchmarks.engine.trained import mean_of, study_rows
+from benchmarks.engine.rows import half_interval, paired, row
+from benchmarks.engine.trained import Options, mean_of, study_rows
 from gnnqlab.study import Contestant, RunResult
 from gnnqlab.study.result import MARGIN
 
@@ -39,34 +38,25 @@ EVERY = 5
 
 def systems(
     *,
-    graph: str | None = None,
     models: Sequence[str] = ("gcn", "graphsage"),
     systems: Sequence[str] | None = None,
-    seeds: int = 5,
-    first_seed: int = 0,
-    epochs: int = EPOCHS,
-    workers: tuple[int, ...] = (2,),
     hosts: int = 2,
     link: str | None = None,
     comm_share: float | None = None,
-    trainings: str = "runs/bench-systems",
+    **options: Any,
 ) -> list[dict[str, Any]]:
     """Train every system on every graph, and set their trainings beside Vanilla's.
 
     Args:
-        graph: names or paths, separated by commas; by default those of ``GRAPHS`` that are here, else ``digits``.
         models: names of models, of the shape of AdaQP Table 8.
         systems: recipes; by default ``SYSTEMS_COMPARED``. A name with ``+`` is the line with every service alone, one
             without it both lines. Vanilla is always there.
-        seeds: trainings of each.
-        first_seed: of them.
-        epochs: of each training.
-        workers: numbers of workers.
         hosts: emulated hosts.
         link: rate of each host's link.
         comm_share: instead of it, the share of its epoch that Vanilla, as published, communicates; 0.75 if there is
             neither. The rate is found once for a graph, model and number of workers, and kept.
-        trainings: folder in which each is kept; those that stand there are not repeated.
+        **options: see :class:`benchmarks.engine.trained.Options`; several graphs are separated by commas, by default
+            those of ``GRAPHS`` that are here, else ``digits``, and ``EPOCHS``.
 
     Returns:
         A row for each line: its total time beside Vanilla's as published, and in further columns what else its
@@ -78,18 +68,16 @@ def systems(
     if link is None and comm_share is None:
         comm_share = 0.75
     lines = contestants(SYSTEMS_COMPARED if systems is None else systems)
+    given = Options(**{"trainings": "runs/bench-systems", **options})
+    over = {"hosts": hosts, "link": link, "comm_share": comm_share}
     services = {line.label: _services(line) for line in lines}
     return study_rows(
         lambda case, found: table(case, found, services),
         lines,
         case="{graph}, {model}, {workers} workers over {link}, {epochs} epochs, {seeds}",
-        graphs=_sources(graph),
+        graphs=_sources(given.graph),
         models=models,
-        workers=workers,
-        seeds=seeds,
-        first_seed=first_seed,
-        folder=trainings,
-        **{**SHAPE, "epochs": epochs, "evaluate_every": EVERY, "hosts": hosts, "link": link, "comm_share": comm_share},
+        **given.over({**SHAPE, "epochs": EPOCHS, "evaluate_every": EVERY, **over}),
     )
 
 

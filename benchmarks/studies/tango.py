@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engine.graphs import find_graphs
-from benchmarks.engine.paired import half_interval, paired, score_row
-from benchmarks.engine.rows import row
+from benchmarks.engine.rows import half_interval, paired, row, score_row
 from benchmarks.engine.trained import mean_of, scores_of, study_rows, train_here
 from gnnqlab.study.result import MARGIN
 
@@ -168,7 +167,7 @@ def _with_rounded_weights(trainer: Any) -> Any:
 
 def make_dgl(graph: Graph, model: str, seed: int) -> Any:
     """Return the trainer of DGL's layers, with the optimizer, the loss and the scores of the others."""
-    from benchmarks.kernels.dgl_training import DglTraining
+    from benchmarks.kernels.dgl_rival import DglTraining
     from gnnqlab.nn import ModelSettings
 
     return DglTraining(graph, ModelSettings(name=model, hidden=HIDDEN, **SHAPE[model]), seed=seed, lr=LR)

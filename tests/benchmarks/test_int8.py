@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.kernels import rounding
 from benchmarks.registry import measure
 from benchmarks.studies import int8 as bench
 from benchmarks.studies.tango import LOGITS, ROUNDED
@@ -17,7 +16,7 @@ from tests.benchmarks.answers import here
 def test_products_and_trainings_are_measured(monkeypatch, tmp_path: Path) -> None:
     pytest.importorskip("dgl")
     monkeypatch.setattr(bench, "ROWS", 50)
-    monkeypatch.setattr(rounding, "SHAPE", (50, 33))
+    monkeypatch.setattr(bench, "ROUNDED_SHAPE", (50, 33))
     monkeypatch.setattr(bench, "EDGES_GRAPH", (50, 300))
     for measured in ("measure_rounding", "measure_dense", "measure_edges"):
         monkeypatch.setattr(bench, measured, here(getattr(bench, measured)))
@@ -26,9 +25,9 @@ def test_products_and_trainings_are_measured(monkeypatch, tmp_path: Path) -> Non
     assert all(each["value"] > 0 and each["ratio"] > 0 for each in found if "accuracy" not in each["figure"])
     assert any(int8_instructions() in each["case"] for each in found)
     for words in (
-        rounding.COUNTER,
-        rounding.FRAMEWORK,
-        rounding.NEAREST,
+        bench.COUNTER,
+        bench.FRAMEWORK,
+        bench.NEAREST,
         "SPMM of packed int4 rows, 0.0064 MB, codes kept",
         "SPMM of int8 rows, 0.0128 MB, codes kept",
         "SPMM incidence",
@@ -48,12 +47,3 @@ def test_products_and_trainings_are_measured(monkeypatch, tmp_path: Path) -> Non
         "DGL epoch",
         "float32 epoch",
     }
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [({"models": ("gin",)}, r"models must be among .*, got \['gin'\]"), ({"epochs": 0}, "got 5, 0 and 5")],
-)
-def test_refuses(options: dict, text: str) -> None:
-    with pytest.raises(ValueError, match=text):
-        measure("int8", **options)

@@ -12,6 +12,8 @@ import pytest
 import gnnqlab as gq
 from benchmarks.studies import memory
 from gnnqlab.cli.bench import Bench
+from gnnqlab.graph.generate import sbm
+from gnnqlab.nn import ModelSettings
 from gnnqlab.results import load
 
 
@@ -62,17 +64,23 @@ def test_parts_are_measured_one_by_one_and_join_the_kept_table(monkeypatch: pyte
     assert "--systems cagnet --parts foreseen" in rows[1]["command"]
 
 
-def test_mistakes_are_named_before_anything_is_measured() -> None:
-    for options, text in (
-        ({"parts": ["peak"]}, r"parts must be among \['peaks', .*\], got \['peak'\]"),
-        ({"models": ["gcm"]}, "models must be among"),
-        ({"systems": ["sarr"]}, "systems must be among"),
-        ({"epochs": 1}, "epochs must be at least 2, the first of which is not counted, got 1"),
-    ):
-        with pytest.raises(ValueError, match=text):
-            memory.memory(**options)  # type: ignore[arg-type]
-
-
 def test_a_run_is_counted_beside_what_is_foreseen_of_it() -> None:
     row = memory._foreseen("cagnet", "gcn", "sbm:200,3,6", 2)
     assert row["value"] > 0.4 and row["ratio"] > 0.97
+
+
+def test_rows_are_matrices_by_layer_and_seconds_beside_all() -> None:
+    graph = sbm(200, 4, 6, features=8)
+    rows = {
+        (row["case"], row["figure"].split(" (")[0]): row
+        for row in memory.kept_layers(graph, [ModelSettings(name="gcn", layers=2, hidden=8)], epochs=2)
+    }
+    sums, norms = rows["gcn, layer 0", "kept: sums"], rows["gcn, layer 0", "kept: norms"]
+    assert (sums["value"], sums["rival_value"], sums["unit"]) == (1.0, 1.0, "nodes x hidden")
+    assert (norms["value"], norms["rival_value"]) == (1.25, 0.25)
+    whole = rows["gcn, nothing", "kept by all layers"]
+    assert whole["rival_value"] == sum(row["value"] for (_, figure), row in rows.items() if figure.startswith("kept: "))
+    assert whole["ratio"] == whole["rival_value"] / whole["value"] > 1
+    for keep in ("sums", "nothing"):
+        epoch = rows[f"gcn, {keep}", "epoch"]
+        assert epoch["value"] > 0 and epoch["ratio"] == epoch["rival_value"] / epoch["value"]
