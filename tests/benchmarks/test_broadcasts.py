@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.registry import BENCHES
 from benchmarks.studies.broadcasts import LINES, avoided, broadcasts, lines, shown
 from gnnqlab.study import RunResult
 
@@ -15,13 +14,9 @@ def training(score: float, kept: float, epoch_s: float) -> RunResult:
     return RunResult(score=score, bits=32, skipped=kept, epochs=2, train_s=2 * epoch_s, epochs_s=(epoch_s,) * 2)
 
 
-def test_every_line_can_be_made_and_mistakes_are_named() -> None:
-    assert BENCHES["broadcasts"] == "benchmarks.studies.broadcasts" and list(lines()) == list(LINES)
+def test_every_line_can_be_made() -> None:
+    assert list(lines()) == list(LINES)
     assert lines()["sancus, as released"].cache.build() is None
-    with pytest.raises(ValueError, match="a line must be one of"):
-        lines(["sancos"])
-    with pytest.raises(ValueError, match="seeds must be at least 1"):
-        broadcasts(seeds=0)
 
 
 @pytest.mark.parametrize(("scores", "reached"), [((0.80, 0.82), True), ((0.60, 0.61), False)])

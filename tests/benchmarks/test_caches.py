@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.registry import BENCHES
 from benchmarks.studies.caches import CACHES, CODECS, caches, compared, cost_of_choosing, lines
 from gnnqlab.study import RunResult
 
@@ -36,16 +35,8 @@ def test_shares_points_and_the_fewest_bytes() -> None:
 def test_lines_are_all_that_go_together() -> None:
     assert {name.split(" / ")[1] for name in lines()} == set(CODECS)
     assert {name.split(" / ")[2] for name in lines()} == set(CACHES)
-    assert BENCHES["caches"] == "benchmarks.studies.caches"
     for name, system in lines().items():
         assert getattr(system.partition, "cuts", "nodes") == getattr(system.exchange, "takes_cuts_of", "nodes"), name
-
-
-def test_what_cannot_be_measured_is_refused() -> None:
-    with pytest.raises(ValueError, match="seeds must be at least 1"):
-        caches(seeds=0)
-    with pytest.raises(ValueError, match=r"a line must be one of .*, got \['telepathy'\]"):
-        caches(systems=["telepathy"])
 
 
 def test_once_for_real_and_found_again(tmp_path: Path) -> None:

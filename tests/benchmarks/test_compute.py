@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from benchmarks.registry import measure
 from benchmarks.studies import compute as bench
 from tests.benchmarks.answers import here
@@ -24,12 +22,3 @@ def test_dense_products_are_named_with_the_instructions(monkeypatch) -> None:
     found = here(bench.measure_products)(repeats=1)
     assert [row["figure"].split(" in ")[0] for row in found] == ["X W", "X.T dY", "dY W.T", "X rounded"]
     assert all(bench.instructions() in row["case"] for row in found)
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [({"models": ("gin",)}, r"models must be among .*, got \['gin'\]"), ({"epochs": 0}, "got 5, 0 and 5")],
-)
-def test_refuses(options: dict, text: str) -> None:
-    with pytest.raises(ValueError, match=text):
-        measure("compute", **options)

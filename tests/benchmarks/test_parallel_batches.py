@@ -15,7 +15,6 @@ from gnnqlab.nn import LocalGraph, ModelSettings
 from gnnqlab.train.batches import MiniBatchSettings
 from gnnqlab.train.config.configure import configure
 from gnnqlab.train.config.run_config import TrainSettings
-from tests.cases import each
 from tests.graphs import random_graph
 from tests.ranks import run_ranks
 
@@ -144,19 +143,6 @@ def test_launched_workers_have_their_link():
     for one in several:
         # A worker sends half of the bytes; a quarter for gradients, which go ahead of the pace where they are few.
         assert one.link == "5mbit paced, 2 hosts" and one.epoch_s > 0.75 * one.sent_bytes / 2 / (5e6 / 8)
-
-
-@each(
-    ("options", "text"),
-    [
-        ({"models": ("sgc",)}, r"models must be among \('gcn', 'graphsage', 'gat'\), got \['sgc'\]"),
-        ({"repeats": 0}, r"at least 1, seeds 0, got 0, 30, 5 and \(1, 2, 4\)"),
-        ({"workers": (0,)}, r"got 3, 30, 5 and \(0,\)"),
-    ],
-)
-def test_refuses(options, text):
-    with pytest.raises(ValueError, match=text):
-        measure("minibatch", **options)
 
 
 def test_a_network_is_evaluated_over_the_whole_graph():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.studies.precision import COMPUTES, SYSTEMS_COMPARED, beside_float32, lines, precision
+from benchmarks.studies.precision import COMPUTES, SYSTEMS_COMPARED, beside_float32, lines
 from gnnqlab.cli import main
 from gnnqlab.study import RunResult
 
@@ -49,19 +49,6 @@ def test_a_line_is_set_beside_the_same_system_in_float32() -> None:
     assert beside["faster_than_float32"] == pytest.approx(6.0 / 3.0)
     assert beside["float32_points"] == pytest.approx(2.0) and beside["rounded_twice"] == pytest.approx(0.3)
     assert beside_float32("adaqp", found)["float32_points"] == 0.0
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"systems": ("tango",)}, r"systems must be among .*, got \['tango'\]"),
-        ({"computes": ("int4",)}, r"computes must be among .*, got \['int4'\]"),
-        ({"seeds": 0}, "seeds must be at least 1, got 0"),
-    ],
-)
-def test_refuses(options: dict, text: str) -> None:
-    with pytest.raises(ValueError, match=text):
-        precision(**options)
 
 
 @pytest.mark.slow

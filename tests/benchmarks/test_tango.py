@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks.studies import tango as bench
-from benchmarks.studies.tango import CODES, DGL, EXACT, FLOAT32, rows_beside, tango
+from benchmarks.studies.tango import CODES, DGL, EXACT, FLOAT32, rows_beside
 from gnnqlab.cli import main
 from gnnqlab.graph import load
 from gnnqlab.study import RunResult
@@ -59,19 +59,6 @@ def test_dgl_trains_as_ours_do() -> None:
     for epoch in range(30):
         ours.epoch(epoch)
     assert abs(theirs.evaluate(30).train - ours.evaluate(30).train) < 0.1
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"models": ("gin",)}, r"models must be among \['gat', 'gcn'\], got \['gin'\]"),
-        ({"models": ()}, "got none"),
-        ({"seeds": 0}, "epochs and seeds must be at least 1, got 200 and 0"),
-    ],
-)
-def test_refuses(options: dict, text: str) -> None:
-    with pytest.raises(ValueError, match=text):
-        tango(**options)
 
 
 def test_rounded_weights_are_codes_after_every_update(monkeypatch) -> None:
