@@ -18,8 +18,8 @@ from gnnqlab.by_name import load, name_of
 from gnnqlab.errors import ObserverFailed
 
 __all__ = [
-    "NO_OBSERVERS", "Aggregated", "DecisionMade", "EpochEnded", "MessageDecoded", "MessageEncoded", "Observer",
-    "Observers", "PhaseEnded", "observer_name", "observers_named",
+    "NO_OBSERVERS", "Aggregated", "DecisionMade", "EpochEnded", "MessageDecoded", "MessageEncoded", "NeighboursSummed",
+    "Observer", "Observers", "OperationEnded", "OperationStarted", "PhaseEnded", "observer_name", "observers_named",
 ]  # fmt: skip
 
 Event = TypeVar("Event")
@@ -90,6 +90,53 @@ class Aggregated:
     """The result, float32 ``(N, O)``."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class NeighboursSummed:
+    """The weighted sums over neighbours inside one aggregation; of attention there are none.
+
+    An observer of these makes a convolution run its sum and its products one after the other. The tensors have their
+    place in autograd: ``event.sums.register_hook(...)`` receives a gradient.
+    """
+
+    rank: int
+    epoch: int
+    layer: int
+    alpha: str
+    """Which coefficients: ``symmetric``, ``mean`` or ``sum``."""
+    input: Tensor
+    """Rows of owned nodes, ``(N, D)``, which travel to the workers that need them."""
+    sums: Tensor
+    """``(N, D)``."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OperationStarted:
+    """One operation of a model in a pass over the graph, before it runs."""
+
+    rank: int
+    epoch: int
+    layer: int
+    """Aggregations of this pass before it."""
+    operation: str
+    """``linear``, ``affine``, ``aggregate``, ``convolve``, ``attend``, ``activate``, ``activate_both``, ``join``,
+    ``dropout``, or ``prepare``: dropout of the rows of an aggregation, inside it."""
+    inputs: tuple[Any, ...]
+    """Its tensors, sparse inputs and norms, in the order of its signature."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OperationEnded:
+    """The end of an operation of a model, with its result."""
+
+    rank: int
+    epoch: int
+    layer: int
+    operation: str
+    inputs: tuple[Any, ...]
+    output: Any
+    """Rows; of ``activate_both`` a pair, of ``prepare`` the rows and the context of the aggregation."""
+
+
 @dataclass(frozen=True, slots=True)
 class PhaseEnded:
     """A stretch of one phase of the epoch; phases exclude each other."""
@@ -149,6 +196,15 @@ class Observer:
     def on_aggregated(self, event: Aggregated) -> None:
         """Receive an aggregation of the forward pass."""
 
+    def on_neighbours_summed(self, event: NeighboursSummed) -> None:
+        """Receive the sums over neighbours of an aggregation."""
+
+    def on_operation_started(self, event: OperationStarted) -> None:
+        """Receive an operation of the model, before it runs."""
+
+    def on_operation_ended(self, event: OperationEnded) -> None:
+        """Receive an operation of the model and its result."""
+
     def on_phase_ended(self, event: PhaseEnded) -> None:
         """Receive a stretch of a phase."""
 
@@ -178,28 +234,20 @@ class Observers:
         self.rank = rank
         self.epoch = 0
         """The epoch that is trained now; whoever trains sets it."""
-        self.message_encoded = tuple(
-            each.on_message_encoded
-            for each in self.all
-            if type(each).on_message_encoded is not Observer.on_message_encoded
-        )
-        self.message_decoded = tuple(
-            each.on_message_decoded
-            for each in self.all
-            if type(each).on_message_decoded is not Observer.on_message_decoded
-        )
-        self.aggregated = tuple(
-            each.on_aggregated for each in self.all if type(each).on_aggregated is not Observer.on_aggregated
-        )
-        self.phase_ended = tuple(
-            each.on_phase_ended for each in self.all if type(each).on_phase_ended is not Observer.on_phase_ended
-        )
-        self.decision_made = tuple(
-            each.on_decision_made for each in self.all if type(each).on_decision_made is not Observer.on_decision_made
-        )
-        self.epoch_ended = tuple(
-            each.on_epoch_ended for each in self.all if type(each).on_epoch_ended is not Observer.on_epoch_ended
-        )
+        self.message_encoded = self._listeners("on_message_encoded")
+        self.message_decoded = self._listeners("on_message_decoded")
+        self.aggregated = self._listeners("on_aggregated")
+        self.neighbours_summed = self._listeners("on_neighbours_summed")
+        self.operation_started = self._listeners("on_operation_started")
+        self.operation_ended = self._listeners("on_operation_ended")
+        self.phase_ended = self._listeners("on_phase_ended")
+        self.decision_made = self._listeners("on_decision_made")
+        self.epoch_ended = self._listeners("on_epoch_ended")
+
+    def _listeners(self, method: str) -> tuple[Callable[[Any], None], ...]:
+        """Return the methods of this name that do something."""
+        nothing = getattr(Observer, method)
+        return tuple(getattr(each, method) for each in self.all if getattr(type(each), method) is not nothing)
 
     def emit(self, listeners: tuple[Callable[[Event], None], ...], event: Event) -> None:
         """Call each listener with the event.

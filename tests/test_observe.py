@@ -13,12 +13,16 @@ from gnnqlab.compute import Int8Products
 from gnnqlab.errors import ObserverFailed, WorkerFailed
 from gnnqlab.exchange import Pipelined
 from gnnqlab.message import BoundarySampling
+from gnnqlab.nn import LocalGraph, ModelSettings, build_model
 from gnnqlab.observe import (
     Aggregated,
     EpochEnded,
     MessageDecoded,
     MessageEncoded,
+    NeighboursSummed,
     Observers,
+    OperationEnded,
+    OperationStarted,
     PhaseEnded,
     observers_named,
 )
@@ -93,6 +97,58 @@ def test_aggregations_and_phases_are_reported() -> None:
     assert {"central", "encode", "wait"} <= {each.phase for each in phases}
 
 
+class Operations(gq.Observer):
+    """The operations of a pass, indented where one is inside another."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.ended: list[str] = []
+        self.depth = 0
+
+    def on_operation_started(self, event: OperationStarted) -> None:
+        self.started.append(f"{'  ' * self.depth}{event.operation} {event.layer}")
+        self.depth += 1
+
+    def on_operation_ended(self, event: OperationEnded) -> None:
+        self.depth -= 1
+        self.ended.append(event.operation)
+
+
+def test_operations_of_a_pass_are_reported_in_order() -> None:
+    graph, seen = LocalGraph(random_graph(features=6, seed=3)), Operations()
+    model = build_model(ModelSettings(layers=2, hidden=8, dropout=0.5), 6, 4, seed=0)
+    model(graph.at(0, training=True, observers=Observers([seen])), graph.features)
+    # The activation has dropped what layer 1 takes, so that `dropout` has nothing left to drop.
+    layer_1 = ["dropout 1", "linear 1", "aggregate 1", "  prepare 1"]
+    assert seen.started == ["convolve 0", "  prepare 0", "activate 1", *layer_1]
+    assert seen.ended == ["prepare", "convolve", "activate", "dropout", "linear", "prepare", "aggregate"]
+    assert seen.depth == 0
+
+
+class Sums(gq.Observer):
+    """The sums over neighbours and their gradients."""
+
+    def __init__(self) -> None:
+        self.sums: list[torch.Tensor] = []
+        self.gradients: list[torch.Tensor] = []
+
+    def on_neighbours_summed(self, event: NeighboursSummed) -> None:
+        self.sums.append(event.sums.detach().clone())
+        if event.sums.requires_grad:
+            event.sums.register_hook(self.gradients.append)
+
+
+def test_sums_over_neighbours_are_reported_with_their_gradients() -> None:
+    graph = random_graph(features=6, seed=3)
+    given = {"workers": 2, "partition": RANDOM, **SHAPE}
+    found = gq.simulate(graph, "vanilla", observers=[Sums], **given)
+    assert found.losses == pytest.approx(gq.simulate(graph, "vanilla", **given).losses, rel=1e-5)
+    for (observer,) in found.observers:
+        # Layer 0 sums raw features, which learn nothing; layer 1 projects to the classes first.
+        assert [each.shape[1] for each in observer.sums] == [6, graph.num_classes]
+        assert [each.shape for each in observer.gradients] == [observer.sums[1].shape]
+
+
 def test_phases_of_a_clock_follow_each_other() -> None:
     observer, now = Events(), [0.0]
     clock = Clock(timer=lambda: now[0], observers=Observers([observer], rank=1))
@@ -108,8 +164,16 @@ def test_no_event_is_made_without_a_listener(monkeypatch: pytest.MonkeyPatch) ->
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("an event that nobody listens to")
 
-    for place in ("message.report.MessageEncoded", "message.report.MessageDecoded", "train.loop.clock.PhaseEnded"):
-        monkeypatch.setattr(f"gnnqlab.{place}", refuse)
+    places = {
+        "message.report": ("MessageEncoded", "MessageDecoded"),
+        "nn.message_passing": ("Aggregated", "NeighboursSummed"),
+        "nn.reported": ("OperationEnded", "OperationStarted"),
+        "train.loop.clock": ("PhaseEnded",),
+        "train.loop.recorders": ("DecisionMade", "EpochEnded"),
+    }
+    for module, names in places.items():
+        for name in names:
+            monkeypatch.setattr(f"gnnqlab.{module}.{name}", refuse)
 
     class Idle(gq.Observer):
         pass

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gnnqlab.nn.message_passing import GraphPass, ModelGraph
+from gnnqlab.nn.message_passing import ModelGraph
 from gnnqlab.nn.sparse_input import SparseInput
+from gnnqlab.observe import Observer, Observers, OperationStarted
 
 __all__ = ["layer_rows"]
 
@@ -33,20 +34,20 @@ def layer_rows(model: nn.Module, graph: ModelGraph, layer: int, *, epoch: int = 
     Raises:
         ValueError: if the model has no such layer.
     """
-    seen = _Seen(graph.ids.numel(), layer)
+    taken = _TakenRows(graph.ids.numel(), layer)
     # A pass knows its own products; a module of torch.nn is not called through it.
     modules = [module for module in model.modules() if type(module).__module__.startswith("torch.nn.")]
     matrices = [module for module in modules if any(p.dim() >= 2 for p in module.parameters(recurse=False))]
-    hooks = [module.register_forward_pre_hook(seen.inputs) for module in matrices]
+    hooks = [module.register_forward_pre_hook(taken.inputs) for module in matrices]
     try:
-        model(_Watched(graph, epoch, seen), graph.features)
+        model(graph.at(epoch, training=False, observers=Observers([taken])), graph.features)
     finally:
         for hook in hooks:
             hook.remove()
-    return seen.rows()
+    return taken.rows()
 
 
-class _Seen:
+class _TakenRows(Observer):
     """The rows that layers took, as far as one of them is wanted."""
 
     def __init__(self, num_rows: int, layer: int) -> None:
@@ -61,6 +62,12 @@ class _Seen:
         if self._layer < 0 or self._layer == self._count:
             self._kept.append(x.to_dense() if isinstance(x, SparseInput) else _copy(x))
         self._last, self._count = x, self._count + 1
+
+    def on_operation_started(self, event: OperationStarted) -> None:
+        if event.operation in ("linear", "convolve"):
+            self.take(event.inputs[0])
+        elif event.operation == "affine":
+            self.take(event.inputs[1])
 
     def inputs(self, module: nn.Module, inputs: tuple[Any, ...]) -> None:
         """Count a call of a module."""
@@ -80,25 +87,3 @@ class _Seen:
 
 def _copy(x: Tensor) -> Tensor:
     return x.detach().to(torch.promote_types(x.dtype, torch.float32), copy=True)
-
-
-class _Watched(GraphPass):
-    """A pass outside training that tells of its products with weights."""
-
-    def __init__(self, graph: ModelGraph, epoch: int, seen: _Seen) -> None:
-        super().__init__(graph, epoch, training=False)
-        self._seen = seen
-
-    def linear(
-        self, x: Tensor | SparseInput, weight: Tensor, bias: Tensor | None = None, *, exact: bool = False
-    ) -> Tensor:
-        self._seen.take(x)
-        return super().linear(x, weight, bias, exact=exact)
-
-    def affine(self, base: Tensor, x: Tensor, weight: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
-        self._seen.take(x)
-        return super().affine(base, x, weight, beta=beta, alpha=alpha)
-
-    def convolve(self, x: Tensor, *arguments: Any, **settings: Any) -> Tensor:
-        self._seen.take(x)
-        return super().convolve(x, *arguments, **settings)

@@ -10,7 +10,8 @@ that keeps rows of others over epochs has them whole, and puts this epoch's mask
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import overload
 
@@ -23,16 +24,17 @@ from gnnqlab.compute.products import PassRows, widened
 from gnnqlab.compute.remade import Remakes
 from gnnqlab.exchange.hop import Drop, Hop
 from gnnqlab.exchange.protocol import Exchange
-from gnnqlab.exchange.whole import WholeGraph
+from gnnqlab.exchange.whole import WholeGraph, convolve_in_steps
 from gnnqlab.graph.edge_data import refuse_attention
 from gnnqlab.graph.features import SparseRows
 from gnnqlab.graph.graph import Graph
 from gnnqlab.kernels.noise import stream
 from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.nn.reported import reported
 from gnnqlab.nn.row_passes import RowPasses
 from gnnqlab.nn.sparse_input import SparseInput, project
 from gnnqlab.nn.timed import PassClock, timed
-from gnnqlab.observe import NO_OBSERVERS, Aggregated, Observers
+from gnnqlab.observe import NO_OBSERVERS, Aggregated, NeighboursSummed, Observers
 from gnnqlab.partition.shard import Shard, aggregation_coefficients
 
 __all__ = ["GraphPass", "LocalGraph", "ModelGraph", "WorkerGraph"]
@@ -51,7 +53,7 @@ class ModelGraph(ABC):
     """Of each edge into the rows here, float32 ``(E, F)``; :mod:`gnnqlab.nn.edge_rows` is what models make of them."""
     edge_means: Tensor | None = None
     observers: Observers = NO_OBSERVERS
-    """Receive an event for each aggregation of a training pass."""
+    """Receive the events of training passes."""
 
     def __init__(self, features: Tensor | SparseRows, exchange: Exchange, device: torch.device | str) -> None:
         if features.shape[1] == 0:
@@ -71,7 +73,13 @@ class ModelGraph(ABC):
             self.features = self.features.to_dense()
 
     def at(
-        self, epoch: int, *, training: bool, clock: PassClock | None = None, remakes: Remakes | None = None
+        self,
+        epoch: int,
+        *,
+        training: bool,
+        clock: PassClock | None = None,
+        remakes: Remakes | None = None,
+        observers: Observers | None = None,
     ) -> GraphPass:
         """Open one pass of a model over this graph.
 
@@ -79,11 +87,14 @@ class ModelGraph(ABC):
             epoch, training: which pass it is.
             clock: told what the pass spends its time on.
             remakes: open already; told how results are made again, which are then not kept for the backward pass.
+            observers: of this pass; by default those of the graph if it is a training pass, else none.
 
         Raises:
             ValueError: if products that make operands of their own are to be made again.
         """
-        return GraphPass(self, epoch, training, clock, remakes)
+        if observers is None:
+            observers = self.observers if training else NO_OBSERVERS
+        return GraphPass(self, epoch, training, clock, remakes, observers)
 
     def adjacency(self, alpha: str) -> Adjacency:
         """Return the aggregation matrix with weights α, made once for each kind of α."""
@@ -109,6 +120,7 @@ class GraphPass(RowPasses):
         training: bool,
         clock: PassClock | None = None,
         remakes: Remakes | None = None,
+        observers: Observers = NO_OBSERVERS,
     ) -> None:
         if remakes is not None and not graph.exchange.products.remade:
             raise ValueError(
@@ -117,6 +129,7 @@ class GraphPass(RowPasses):
             )
         self._remakes = remakes
         self.graph, self.epoch, self.training, self.clock = graph, epoch, training, clock
+        self.observers = observers
         self._hops = 0
         self._dropouts = 0
         self._looked = False
@@ -131,6 +144,7 @@ class GraphPass(RowPasses):
     def _keeps_rows(self) -> bool:
         return self.graph.exchange.keeps_rows
 
+    @reported("linear")
     def linear(
         self, x: Tensor | SparseInput, weight: Tensor, bias: Tensor | None = None, *, exact: bool = False
     ) -> Tensor:
@@ -149,6 +163,7 @@ class GraphPass(RowPasses):
         """Return rows as exact products take them: who has several of the same rows asks once."""
         return widened(x) if isinstance(x, Tensor) else x
 
+    @reported("affine")
     def affine(self, base: Tensor, x: Tensor, weight: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
         """Return ``beta base + alpha x weight``, float32 ``(N, O)``; with ``x`` as its own base that is one product."""
         if base is x:
@@ -160,6 +175,7 @@ class GraphPass(RowPasses):
 
         return self._made(timed(self.clock, "products", run, base, x), run, base, x)
 
+    @reported("aggregate")
     def aggregate(self, x: Tensor, *, alpha: str = "symmetric", dropout: float = 0.0, exact: bool = False) -> Tensor:
         """Return ``y_v = sum over u in N(v) of α(u, v) x_u`` (AdaQP Eq. 3, without its self term).
 
@@ -175,10 +191,10 @@ class GraphPass(RowPasses):
         Returns:
             float32 ``(N, D)``.
         """
-        graph = self.graph
         x, hop = self._look(x, dropout, exact)
-        return self._report(x, graph.exchange.aggregate(graph.adjacency(alpha), x.contiguous(), hop), hop)
+        return self._report(x, self._sum(alpha, self.graph.adjacency(alpha), x.contiguous(), hop), hop)
 
+    @reported("convolve")
     def convolve(
         self,
         x: Tensor,
@@ -202,9 +218,13 @@ class GraphPass(RowPasses):
         """
         graph = self.graph
         x, hop = self._look(x, dropout, exact)
-        adjacency = graph.adjacency(alpha)
-        return self._report(x, graph.exchange.convolve(adjacency, x.contiguous(), weight, bias, self_weight, hop), hop)
+        operands = graph.adjacency(alpha), x.contiguous(), weight, bias, self_weight, hop
+        if self.observers.neighbours_summed:
+            in_steps = _InSteps(graph.exchange.products, partial(self._sum, alpha))
+            return self._report(x, convolve_in_steps(in_steps, *operands), hop)
+        return self._report(x, graph.exchange.convolve(*operands), hop)
 
+    @reported("attend")
     def attend(
         self, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float = 0.2, exact: bool = False
     ) -> Tensor:
@@ -245,6 +265,10 @@ class GraphPass(RowPasses):
     def dropout(self, x: Tensor | SparseInput, p: float) -> Tensor | SparseInput: ...
     def dropout(self, x: Tensor | SparseInput, p: float) -> Tensor | SparseInput:
         """Drop each element with probability p and rescale the others; nothing outside training."""
+        return self._dropped(x, p)
+
+    @reported("dropout")
+    def _dropped(self, x: Tensor | SparseInput, p: float) -> Tensor | SparseInput:
         drop = self._next_drop(p)
         if drop is None:
             return x
@@ -266,17 +290,25 @@ class GraphPass(RowPasses):
         dropped = self.training and dropout > 0.0 and x is not self.graph.features
         return dropped and self.graph.exchange.looks_first
 
+    def _sum(self, alpha: str, adjacency: Adjacency, x: Tensor, hop: Hop) -> Tensor:
+        """Return the sums over neighbours; report them."""
+        sums, to = self.graph.exchange.aggregate(adjacency, x, hop), self.observers
+        if to.neighbours_summed:
+            event = NeighboursSummed(to.rank, self.epoch, hop.layer, alpha, x, sums)
+            to.emit(to.neighbours_summed, event)
+        return sums
+
     def _report(self, input: Tensor, output: Tensor, hop: Hop) -> Tensor:
         """Return the result of an aggregation; report it, and the first of a training pass to the products."""
         if self.training and not self._looked:
             self._looked = True
             self._products.looked(output.detach())
-        if self.training and self.graph.observers.aggregated:
-            observers = self.graph.observers
-            event = Aggregated(observers.rank, self.epoch, hop.layer, input.detach(), output.detach())
-            observers.emit(observers.aggregated, event)
+        if self.observers.aggregated:
+            event = Aggregated(self.observers.rank, self.epoch, hop.layer, input.detach(), output.detach())
+            self.observers.emit(self.observers.aggregated, event)
         return output
 
+    @reported("prepare")
     def _look(self, x: Tensor, p: float, exact: bool) -> tuple[Tensor, Hop]:
         """Return the rows for a look at neighbours that drops their elements: before dropout where it is the hop's."""
         drop = self._next_drop(p)
@@ -305,6 +337,14 @@ class GraphPass(RowPasses):
         self._hops += 1
         static = x is self.graph.features
         return Hop(self._hops - 1, self.epoch, self.training, static=static, exact=exact, remakes=self._remakes)
+
+
+@dataclass
+class _InSteps:
+    """An exchange whose convolutions sum first, and multiply the sums."""
+
+    products: Products
+    aggregate: Callable[[Adjacency, Tensor, Hop], Tensor]
 
 
 class LocalGraph(ModelGraph):

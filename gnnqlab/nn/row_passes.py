@@ -14,7 +14,9 @@ from gnnqlab.compute import Products
 from gnnqlab.compute.remade import Remakes
 from gnnqlab.exchange.hop import Ahead, Drop
 from gnnqlab.kernels.rowwise.nodewise import Mask, Norm
+from gnnqlab.nn.reported import reported
 from gnnqlab.nn.timed import PassClock, timed
+from gnnqlab.observe import Observers
 
 __all__ = ["RowPasses"]
 
@@ -23,6 +25,9 @@ class RowPasses(ABC):
     """The part of a pass over a graph that needs no neighbour."""
 
     clock: PassClock | None
+    observers: Observers
+    epoch: int
+    _hops: int
     _products: Products
     _remakes: Remakes | None
 
@@ -64,6 +69,7 @@ class RowPasses(ABC):
         joined, again = timed(self.clock, "elementwise", run, x, first)
         return self._made(joined, partial(torch.lerp, weight=share), x, first), again
 
+    @reported("join")
     def join(self, layers: Sequence[Tensor], how: str, *, dropout: float = 0.0) -> Tensor:
         """Return ``dropout(join(layers))``: layers ``(N, D)`` side by side, or the largest of each element.
 
@@ -78,6 +84,7 @@ class RowPasses(ABC):
         run = partial(_joined, self._products, how, _mask_of(self._next_drop(dropout)))
         return self._made(timed(self.clock, "elementwise", run, *layers), run, *layers)
 
+    @reported("activate")
     def activate(
         self,
         y: Tensor,
@@ -111,6 +118,7 @@ class RowPasses(ABC):
         h = timed(self.clock, "elementwise", partial(run, inplace=inplace), y, _affine(norm))
         return self._made(h, run, y, _affine(norm))
 
+    @reported("activate_both")
     def activate_both(
         self, y: Tensor, norm: nn.LayerNorm | None = None, *, activation: str = "relu", dropout: float = 0.0
     ) -> tuple[Tensor, Tensor]:

@@ -8,25 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from gnnqlab.bits.policy import BitPolicy, Rows
-from gnnqlab.exchange.hop import Hop
-from gnnqlab.exchange.protocol import Exchange
-from gnnqlab.exchange.watched import Watched
-from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.graph.graph import Graph
 from gnnqlab.kernels.sparse.aggregate import spmm
 from gnnqlab.nn.layers import GraphConvolution, SageConvolution
-from gnnqlab.nn.message_passing import WorkerGraph
+from gnnqlab.nn.message_passing import ModelGraph
+from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.nn.sparse_input import SparseInput
+from gnnqlab.observe import NeighboursSummed, Observer, Observers
+from gnnqlab.partition.cut import Cut
 from gnnqlab.partition.shard import Shard
+from gnnqlab.simulation.threaded_workers import ThreadedWorkers
+from gnnqlab.systems.system import System
 from gnnqlab.theory.variance import received_variance, shared_variance, step_widths
+from gnnqlab.train.config.run_config import TrainSettings
 
 __all__ = [
-    "LayerMeans", "LayerPass", "Received", "TracedGraph",
-    "covered", "gradients_received", "rows_received", "together", "watch",
+    "LayerMeans", "LayerPass", "PassTrace", "Received",
+    "covered", "gradients_received", "rows_received", "together", "traced_workers",
 ]  # fmt: skip
 
 
@@ -49,18 +53,18 @@ class LayerPass:
     output_gradient: Tensor | None = None
 
 
-class TracedGraph(WorkerGraph):
-    """A worker's graph that keeps the tensors of its last pass in ``layers``."""
+class PassTrace(Observer):
+    """Keeps the tensors of one worker's last pass in ``layers``; see :func:`traced_workers`."""
 
-    def __init__(self, shard: Shard, exchange: Exchange, seed: int) -> None:
-        super().__init__(shard, Watched(exchange, self._see), seed=seed)
-        self.shard = shard
+    shard: Shard
+    graph: ModelGraph
+
+    def __init__(self) -> None:
         self.layers: dict[int, LayerPass] = {}
 
-    def _see(self, hop: Hop, adjacency: Adjacency, x: Tensor, y: Tensor) -> None:
-        layer = self.layers.setdefault(hop.layer, LayerPass())
-        layer.alpha = next(alpha for alpha, matrix in self._adjacencies.items() if matrix is adjacency)
-        layer.rows, layer.sums = x.detach(), y.detach()
+    def on_neighbours_summed(self, event: NeighboursSummed) -> None:
+        layer, x, y = self.layers.setdefault(event.layer, LayerPass()), event.input, event.sums
+        layer.alpha, layer.rows, layer.sums = event.alpha, x.detach(), y.detach()
         layer.rows_gradient = layer.sums_gradient = None
         if x.requires_grad:
             x.register_hook(lambda gradient: setattr(layer, "rows_gradient", gradient.detach()))
@@ -75,7 +79,7 @@ class TracedGraph(WorkerGraph):
         if gradient is None or seen.rows is None or seen.rows_gradient is None:  # raw features need no gradient
             return torch.zeros(shard.num_halo, 0)
         rows = (shard.num_owned, shard.num_owned + shard.num_halo)
-        return spmm(self.adjacency(seen.alpha), gradient.contiguous(), rows=rows, transposed=True)
+        return spmm(self.graph.adjacency(seen.alpha), gradient.contiguous(), rows=rows, transposed=True)
 
 
 def covered(model: nn.Module) -> bool:
@@ -86,23 +90,32 @@ def covered(model: nn.Module) -> bool:
     )
 
 
-def watch(model: nn.Module, graph: TracedGraph) -> None:
-    """Also keep what each convolution of a model was given and gave.
+def traced_workers(
+    graph: Graph, cut: Cut, system: System, model: ModelSettings, settings: TrainSettings, **how: Any
+) -> tuple[ThreadedWorkers, list[PassTrace]]:
+    """Return workers, and for each the trace of its last pass; also of the input and output of each convolution.
 
     Raises:
         ValueError: if the model is no stack of convolutions with one aggregation each.
     """
-    if not covered(model):
-        raise ValueError(
-            f"Theorem 3 is about layers of the form W · Σ α h, got {type(model).__name__}; choose gcn or graphsage"
-        )
-    for index, convolution in enumerate(model.convolutions):  # type: ignore[arg-type]
-        convolution.register_forward_hook(_keep_output(graph, index))
+    traces = [PassTrace() for _ in range(cut.workers)]
+    observers = [Observers([trace], rank) for rank, trace in enumerate(traces)]
+    workers = ThreadedWorkers(graph, cut, system, model, settings, observers=observers, **how)
+    for trace, trainer, shard in zip(traces, workers.trainers, workers.shards, strict=True):
+        trace.graph, trace.shard = trainer.graph, shard
+        if not covered(trainer.model):
+            raise ValueError(
+                f"Theorem 3 is about layers of the form W · Σ α h, got {type(trainer.model).__name__}; choose gcn or "
+                "graphsage"
+            )
+        for index, convolution in enumerate(trainer.model.convolutions):  # type: ignore[arg-type]
+            convolution.register_forward_hook(_keep_output(trace, index))
+    return workers, traces
 
 
-def _keep_output(graph: TracedGraph, index: int):  # type: ignore[no-untyped-def]
+def _keep_output(trace: PassTrace, index: int):  # type: ignore[no-untyped-def]
     def keep(module: nn.Module, inputs: tuple[object, ...], output: Tensor) -> None:
-        layer = graph.layers.setdefault(index, LayerPass())
+        layer = trace.layers.setdefault(index, LayerPass())
         given = inputs[1]
         layer.input = given.to_dense() if isinstance(given, SparseInput) else given.detach()  # type: ignore[attr-defined]
         layer.output = output.detach().clone()  # the activation may write over it
@@ -131,22 +144,22 @@ class Received:
         return received_variance(pairs, self.row, self.alpha, constant * self.squared_step, num_rows=num_rows)
 
 
-def rows_received(graphs: Sequence[TracedGraph], bits: BitPolicy, layer: int, *, noise: str = "receiver") -> Received:
+def rows_received(traces: Sequence[PassTrace], bits: BitPolicy, layer: int, *, noise: str = "receiver") -> Received:
     """Return the forward messages of a layer as its weighted sums receive them.
 
     A receiver decodes a row once, so all pairs of the row that it holds share its noise; under the noise of ``node``
     those of other receivers do too.
     """
     parts = []
-    for graph in graphs:
-        shard = graph.shard
-        rows = torch.cat([other.layers[layer].rows for other in graphs])  # type: ignore[misc]
-        place = _places(graphs)
-        step_H = _squared_steps(graph, bits, layer, "forward", rows[place[shard.halo]])
+    for trace in traces:
+        shard = trace.shard
+        rows = torch.cat([other.layers[layer].rows for other in traces])  # type: ignore[misc]
+        place = _places(traces)
+        step_H = _squared_steps(trace, bits, layer, "forward", rows[place[shard.halo]])
         destination = torch.repeat_interleave(torch.arange(shard.num_owned), shard.indptr.diff())
         remote = shard.indices >= shard.num_owned
         column = shard.indices[remote].long() - shard.num_owned
-        alpha = shard.alpha(graph.layers[layer].alpha)[remote]
+        alpha = shard.alpha(trace.layers[layer].alpha)[remote]
         number = shard.halo[column]
         if noise == "receiver":
             number = number * shard.workers + shard.rank
@@ -154,51 +167,53 @@ def rows_received(graphs: Sequence[TracedGraph], bits: BitPolicy, layer: int, *,
     return Received(*(torch.cat(list(column)) for column in zip(*parts, strict=True)))
 
 
-def gradients_received(graphs: Sequence[TracedGraph], bits: BitPolicy, layer: int) -> Received:
+def gradients_received(traces: Sequence[PassTrace], bits: BitPolicy, layer: int) -> Received:
     """Return the backward messages of a layer as the owners of the rows receive them.
 
     Differs: in the paper a node weighs the gradients of its neighbours with α as they come. Here the worker that holds
     those neighbours sends their weighted sum, one message for each of its halo rows, and the owner adds it: α is 1.
     """
     parts = []
-    for graph in graphs:
-        shard = graph.shard
-        messages = graph.message_gradients(layer)
-        step_H = _squared_steps(graph, bits, layer, "backward", messages)
+    for trace in traces:
+        shard = trace.shard
+        messages = trace.message_gradients(layer)
+        step_H = _squared_steps(trace, bits, layer, "backward", messages)
         noise = shard.halo * shard.workers + shard.rank
         parts.append((noise, shard.halo, torch.ones(shard.num_halo), step_H))
     return Received(*(torch.cat(list(column)) for column in zip(*parts, strict=True)))
 
 
-def _squared_steps(graph: TracedGraph, bits: BitPolicy, layer: int, direction: str, messages_HD: Tensor) -> Tensor:
+def _squared_steps(trace: PassTrace, bits: BitPolicy, layer: int, direction: str, messages_HD: Tensor) -> Tensor:
     """``D S^2`` of each halo row's message, ``(H,)``."""
-    shard, columns = graph.shard, messages_HD.shape[1]
+    shard, columns = trace.shard, messages_HD.shape[1]
     if columns == 0 or shard.num_halo == 0:
         return torch.zeros(shard.num_halo, dtype=torch.float64)
     ranges = messages_HD.amax(dim=1) - messages_HD.amin(dim=1)
     widths = torch.full((shard.num_halo,), 32)
     for route in shard.plan("forward").receive:
         sender, receiver = (route.peer, shard.rank) if direction == "forward" else (shard.rank, route.peer)
-        asked = Rows(layer=layer, direction=direction, sender=sender, receiver=receiver, ids=route.ids, seed=graph.seed)
+        asked = Rows(
+            layer=layer, direction=direction, sender=sender, receiver=receiver, ids=route.ids, seed=trace.graph.seed
+        )
         if route.num_rows:
             widths[route.rows] = torch.as_tensor(bits.widths(asked, 0)).expand(route.num_rows).long()
     return step_widths(ranges, widths) ** 2 * columns
 
 
-def _places(graphs: Sequence[TracedGraph]) -> Tensor:
+def _places(traces: Sequence[PassTrace]) -> Tensor:
     """For each global node id, its row when the owned rows of all workers are put one after another."""
-    order = torch.cat([graph.shard.owned for graph in graphs])
+    order = torch.cat([trace.shard.owned for trace in traces])
     places = torch.empty_like(order)
     places[order] = torch.arange(order.numel())
     return places
 
 
-def together(graphs: Sequence[TracedGraph], layer: int, name: str) -> Tensor:
+def together(traces: Sequence[PassTrace], layer: int, name: str) -> Tensor:
     """Return a field of `LayerPass` for all nodes, by global id ``(V, D)``; zeros where no worker has it."""
-    parts = [getattr(graph.layers[layer], name) for graph in graphs]
+    parts = [getattr(trace.layers[layer], name) for trace in traces]
     if any(part is None for part in parts):
-        return torch.zeros(sum(graph.shard.num_owned for graph in graphs), 0)
-    return torch.cat(parts)[_places(graphs)]
+        return torch.zeros(sum(trace.shard.num_owned for trace in traces), 0)
+    return torch.cat(parts)[_places(traces)]
 
 
 class LayerMeans:
@@ -216,15 +231,15 @@ class LayerMeans:
         self._passes = 0
         self._sums: dict[str, Tensor] = {}
 
-    def add(self, graphs: Sequence[TracedGraph], bits: BitPolicy) -> None:
+    def add(self, traces: Sequence[PassTrace], bits: BitPolicy) -> None:
         """Take in the last pass of all workers."""
-        num_rows = graphs[0].shard.num_global_nodes
-        self.alpha = graphs[0].layers[self.layer].alpha
+        num_rows = traces[0].shard.num_global_nodes
+        self.alpha = traces[0].layers[self.layer].alpha
         self._passes += 1
         for name in ("input", "sums", "output", "output_gradient", "rows_gradient"):
-            self._add(name, together(graphs, self.layer, name).double())
-        forward = rows_received(graphs, bits, self.layer, noise=self._noise)
-        backward = gradients_received(graphs, bits, self.layer)
+            self._add(name, together(traces, self.layer, name).double())
+        forward = rows_received(traces, bits, self.layer, noise=self._noise)
+        backward = gradients_received(traces, bits, self.layer)
         self._add("rows_noise", forward.variance(1.0, num_rows=num_rows))
         self._add("gradients_noise", backward.variance(1.0, num_rows=num_rows))
         self._add("shared", torch.tensor(shared_variance(forward.noise, forward.alpha, forward.squared_step)))

@@ -18,8 +18,8 @@ from gnnqlab.graph.graph import Graph
 from gnnqlab.message.direction import of_direction
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.partition.parts import cut_graph
-from gnnqlab.simulation.gradient_trace import LayerMeans, TracedGraph, watch
-from gnnqlab.simulation.threaded_workers import FrozenBits, ThreadedWorkers, exact_trainer
+from gnnqlab.simulation.gradient_trace import LayerMeans, traced_workers
+from gnnqlab.simulation.threaded_workers import FrozenBits, exact_trainer
 from gnnqlab.simulation.weight_terms import Place, WeightTerms, weight_terms
 from gnnqlab.systems.system import System, make_system
 from gnnqlab.systems.unbiased import expect_unbiased
@@ -198,20 +198,9 @@ class _Passes:
     def repeat(self, repeats: int, only: Collection[tuple[str, int]] | None) -> _Sample:
         """Return the gradients of passes that differ in their noise; the first call also looks at the layers."""
         bits = FrozenBits(self._bits, only=only)
-        workers = ThreadedWorkers(
-            self._graph,
-            self._cut,
-            self._system,
-            self._model,
-            self._settings,
-            bits=bits,
-            make_graph=TracedGraph,
-            smooth=self._smooth,
-        )
+        of_workers = self._graph, self._cut, self._system, self._model, self._settings
+        workers, traces = traced_workers(*of_workers, bits=bits, smooth=self._smooth)
         workers.set_weights(self._exact.parameters.values)
-        graphs = [trainer.graph for trainer in workers.trainers if isinstance(trainer.graph, TracedGraph)]
-        for trainer, graph in zip(workers.trainers, graphs, strict=True):
-            watch(trainer.model, graph)
         look = not self._layers
         if look:
             convolutions: Any = self._exact.model.convolutions
@@ -222,7 +211,7 @@ class _Passes:
             gradients.append(workers.gradients(epoch)[1].clone())
             if look and epoch < _LOOKS:
                 for layer in self._layers:
-                    layer.add(graphs, bits)
+                    layer.add(traces, bits)
         return _Sample(torch.stack(gradients))
 
     def terms(self) -> list[WeightTerms]:

@@ -27,7 +27,6 @@ from torch.utils._python_dispatch import _disable_current_modes
 from gnnqlab.adaptive import Adaptive, Training, adaptives_of
 from gnnqlab.bits.policy import BitPolicy, Rows, in_force
 from gnnqlab.bits.variance import RowVariance, min_max
-from gnnqlab.exchange.protocol import Exchange
 from gnnqlab.exchange.schedules.schedule import Synchronous
 from gnnqlab.graph.graph import Graph
 from gnnqlab.message.caches.cache import at_work
@@ -39,7 +38,6 @@ from gnnqlab.nn.message_passing import WorkerGraph
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.observe import NO_OBSERVERS, Observers
 from gnnqlab.partition.cut import Cut
-from gnnqlab.partition.shard import Shard
 from gnnqlab.simulation.joined_threads import PATIENCE_S, JoinedThreads, PeerGone
 from gnnqlab.simulation.whole_graph import SmoothStack, build_network, exact_trainer
 from gnnqlab.systems.join import join
@@ -50,7 +48,7 @@ from gnnqlab.train.loop.node_labels import label_objective
 from gnnqlab.train.loop.trainer import Trainer, parts_at_work, seat_of
 
 __all__ = [
-    "FrozenBits", "GraphFactory", "LoopBack", "Mail", "OrExact", "PeerGone", "SmoothStack", "ThreadedWorkers",
+    "FrozenBits", "LoopBack", "Mail", "OrExact", "PeerGone", "SmoothStack", "ThreadedWorkers",
     "exact_trainer", "one_thread",
 ]  # fmt: skip
 
@@ -204,9 +202,6 @@ class OrExact(Codec):
 
 _EXACT = Float32()
 
-GraphFactory = Callable[[Shard, Exchange, int], WorkerGraph]
-"""``(shard, exchange, seed) -> graph``: how a measurement looks into the passes of a worker."""
-
 
 class ThreadedWorkers:
     """One trainer a worker, joined by queues.
@@ -219,7 +214,6 @@ class ThreadedWorkers:
         cut: how it is shared out; each shard is a worker's.
         system: codec and bits are taken from it; the schedule is synchronous, since no time is measured.
         bits: instead of the system's own policy.
-        make_graph: instead of a plain `WorkerGraph`.
         smooth: put GELU in the place of ReLU.
         as_launched: keep the system's codec and schedule, and policies as they are in force at the start, as
             measurements of memory need.
@@ -239,7 +233,6 @@ class ThreadedWorkers:
         settings: TrainSettings,
         *,
         bits: BitPolicy | None = None,
-        make_graph: GraphFactory | None = None,
         smooth: bool = False,
         as_launched: bool = False,
         joined: bool = False,
@@ -277,10 +270,7 @@ class ThreadedWorkers:
             )
             if cut.workers > 1:  # its rows stay as wide, though none is old
                 exchange.keeps_rows, exchange.looks_first = system.keeps_rows, system.looks_first
-            if make_graph is None:
-                view = WorkerGraph(shard, exchange, seed=settings.seed)
-            else:
-                view = make_graph(shard, exchange, settings.seed)
+            view = WorkerGraph(shard, exchange, seed=settings.seed)
             network = build_network(model, graph, settings.seed, smooth)
             clock = self._clocks[shard.rank]
             if joined:

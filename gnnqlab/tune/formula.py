@@ -17,49 +17,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
 from gnnqlab.exchange.formula import Looked, Sizes
-from gnnqlab.exchange.hop import Hop
-from gnnqlab.exchange.whole import WholeGraph
 from gnnqlab.graph.graph import Graph
-from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.message.direction import of_direction
 from gnnqlab.nn.message_passing import LocalGraph
 from gnnqlab.nn.models.registry import ModelSettings, build_model
+from gnnqlab.observe import Observer, Observers, OperationEnded
 from gnnqlab.systems.system import System
 from gnnqlab.tune.volume import cached_share
 
 __all__ = ["epoch_bytes", "looks_of"]
 
 
-class _Watched(WholeGraph):
-    """Notes how every look at neighbours is asked for."""
+class _Aggregations(Observer):
+    """Notes how every aggregation of a pass is asked for."""
 
-    def __init__(self, *, keeps_rows: bool, looks_first: bool) -> None:
-        super().__init__()
-        self.keeps_rows, self.looks_first = keeps_rows, looks_first
-        self.looks: list[Looked] = []
+    def __init__(self) -> None:
+        self.found: list[Looked] = []
 
-    def aggregate(self, adjacency: Adjacency, x: Tensor, hop: Hop) -> Tensor:
-        self._note("aggregate", x, x.shape[1])
-        return super().aggregate(adjacency, x, hop)
-
-    def convolve(
-        self, adjacency: Adjacency, x: Tensor, weight: Tensor, bias: Tensor, self_weight: Tensor | None, hop: Hop
-    ) -> Tensor:
-        self._note("convolve", x, weight.shape[1])
-        y = super().aggregate(adjacency, x, hop) @ weight + bias
-        return y if self_weight is None else y + hop.own(x) @ self_weight
-
-    def attend(
-        self, adjacency: Adjacency, z: Tensor, a_source: Tensor, a_target: Tensor, *, slope: float, hop: Hop
-    ) -> Tensor:
-        self._note("attend", z.flatten(1), z[0].numel(), heads=z.shape[1])
-        return super().attend(adjacency, z, a_source, a_target, slope=slope, hop=hop)
-
-    def _note(self, kind: str, x: Tensor, out: int, heads: int = 0) -> None:
-        self.looks.append(Looked(kind=kind, columns=x.shape[1], out=out, heads=heads, needs_gradient=x.requires_grad))
+    def on_operation_ended(self, event: OperationEnded) -> None:
+        if event.operation in ("aggregate", "convolve", "attend"):
+            x = event.inputs[0]
+            heads = x.shape[1] if event.operation == "attend" else 0
+            sizes = {"columns": x.flatten(1).shape[1], "out": event.output.flatten(1).shape[1], "heads": heads}
+            self.found.append(Looked(kind=event.operation, **sizes, needs_gradient=x.requires_grad))
 
 
 def looks_of(model: ModelSettings, *, features: int, classes: int, system: System) -> list[Looked]:
@@ -78,11 +60,11 @@ def looks_of(model: ModelSettings, *, features: int, classes: int, system: Syste
         [('convolve', 4, 8), ('aggregate', 3, 3)]
     """
     tiny = Graph.from_edges([0, 1], [1, 0], num_nodes=2, features=torch.zeros(2, features), self_loops="add")
-    graph, watched = LocalGraph(tiny), _Watched(keeps_rows=system.keeps_rows, looks_first=system.looks_first)
-    graph.exchange = watched
+    graph, aggregations = LocalGraph(tiny), _Aggregations()
+    graph.exchange.keeps_rows, graph.exchange.looks_first = system.keeps_rows, system.looks_first
     network = build_model(model, features, classes, seed=0)
-    network(graph.at(0, training=True), graph.features)
-    return watched.looks
+    network(graph.at(0, training=True, observers=Observers([aggregations])), graph.features)
+    return aggregations.found
 
 
 def epoch_bytes(

@@ -7,7 +7,8 @@ those that its assigner will see. Nothing is timed here.
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -17,13 +18,12 @@ from gnnqlab.bits.policy import Fixed
 from gnnqlab.graph.graph import Graph
 from gnnqlab.kernels.codec.row_errors import NOTED, row_errors
 from gnnqlab.message.channels.channel import Channel
-from gnnqlab.message.codecs.codec import Noise, Stochastic
-from gnnqlab.message.wire import Layout
 from gnnqlab.nn.message_passing import LocalGraph
 from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.observe import MessageEncoded, Observer, Observers
 from gnnqlab.partition.cut import Cut
 from gnnqlab.partition.parts import cut_graph
-from gnnqlab.simulation.gradient_trace import LayerMeans, TracedGraph, covered, watch
+from gnnqlab.simulation.gradient_trace import LayerMeans, covered, traced_workers
 from gnnqlab.simulation.threaded_workers import ThreadedWorkers
 from gnnqlab.simulation.weight_terms import weight_terms
 from gnnqlab.systems.system import System, make_system
@@ -78,7 +78,9 @@ def trace(
         raise ValueError(f"epochs must be at least 2, since the first assignment follows epoch 1, got {epochs}")
     settings, system = settings or TrainSettings(), (system or make_system("vanilla")).on_hosts(hosts)
     cut = cut_graph(graph, system.partition, workers)
-    threads = ThreadedWorkers(graph, cut, _eight(system), model, settings, bits=Fixed(bits=8))
+    observers = [_RowErrors() for _ in range(workers)]
+    of_worker = [Observers([observer], rank) for rank, observer in enumerate(observers)]
+    threads = ThreadedWorkers(graph, cut, _eight(system), model, settings, bits=Fixed(bits=8), observers=of_worker)
     kept = sorted({*(2**power for power in range(64) if 2**power < epochs), epochs - 1})
     losses, spreads, seconds = [], [], []
     weights = threads.trainers[0].parameters.values
@@ -87,10 +89,11 @@ def trace(
         losses.append(threads.step(epoch))
         seconds.append(threads.seconds)
         if epoch in kept:
-            spreads.append(_spreads(threads))
+            spreads.append(_spreads(threads, observers))
     messages = _with_kept_columns(_messages(threads, spreads), threads, epochs)
     known = None
-    if theorem and threads.shards[0].cuts == "nodes" and graph.num_nodes * graph.num_features <= _LARGEST:
+    fits = threads.shards[0].cuts == "nodes" and graph.num_nodes * graph.num_features <= _LARGEST
+    if theorem and fits and covered(threads.trainers[0].model):
         known = _theorem(graph, cut, model, weights, settings, sorted({message.place for message in messages}))
     return Trace(
         epochs=tuple(kept),
@@ -106,21 +109,8 @@ def trace(
 
 
 def _eight(system: System) -> System:
-    """Return the system that is traced: rows of 8 bits, all at once, of which all is noted that codecs weigh."""
-    return probed(replace(make_system("fixed-bits", bits=8), codec=_Noting()), system)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Noting(Stochastic):
-    """Stochastic codes, and of every row what it would err by in fewer bits."""
-
-    def encode(
-        self, x: Tensor, rows: Tensor, ids: Tensor, layout: Layout, segment: Tensor, noise: Noise
-    ) -> Tensor | None:
-        super().encode(x, rows, ids, layout, segment, noise)
-        noted = torch.empty(layout.num_rows, NOTED, device=x.device)
-        row_errors(x, rows, noted)
-        return noted
+    """Return the system that is traced: rows of 8 bits, all at once."""
+    return probed(make_system("fixed-bits", bits=8), system)
 
 
 def _phases(seconds: list[list[dict[str, float]]]) -> dict[str, float]:
@@ -133,13 +123,22 @@ Key = tuple[int, str, int, int, int]
 """(layer, direction, round, sender, receiver)."""
 
 
-def _spreads(threads: ThreadedWorkers) -> dict[Key, Tensor]:
-    found = {}
+class _RowErrors(Observer):
+    """Keeps the errors in fewer bits, norms and ranges of the rows of each worker's latest messages."""
+
+    def __init__(self) -> None:
+        self.latest: dict[Key, Tensor] = {}
+
+    def on_message_encoded(self, event: MessageEncoded) -> None:
+        noted = torch.empty(len(event.values), NOTED, device=event.values.device)  # (n, D) -> (n, 5)
+        row_errors(event.values, torch.arange(len(event.values), device=noted.device), noted)
+        self.latest[event.layer, event.direction, event.round, event.rank, event.receiver] = noted
+
+
+def _spreads(threads: ThreadedWorkers, observers: Sequence[_RowErrors]) -> dict[Key, Tensor]:
+    found = {key: noted for observer in observers for key, noted in observer.latest.items()}
     for trainer, shard in zip(threads.trainers, threads.shards, strict=True):
         for channel in trainer.graph.exchange.channels:
-            for peer, spreads in channel.spreads.items():
-                if spreads.numel():
-                    found[(*channel.place, shard.rank, peer)] = spreads.clone()
             for route in channel.plan.send if channel.plan.exact else ():
                 if route.num_rows:  # nothing is rounded, whatever their spreads
                     found[(*channel.place, shard.rank, route.peer)] = torch.zeros(route.num_rows, NOTED)
@@ -225,25 +224,14 @@ def _theorem(
     weights: Tensor,
     settings: TrainSettings,
     places: list[tuple[int, str]],
-) -> Theorem | None:
-    exact = ThreadedWorkers(
-        graph,
-        cut,
-        make_system("vanilla"),
-        replace(model, dropout=0.0, input_dropout=0.0),
-        settings,
-        make_graph=TracedGraph,
-    )
-    if not covered(exact.trainers[0].model):
-        return None
+) -> Theorem:
+    undropped = replace(model, dropout=0.0, input_dropout=0.0)
+    exact, traces = traced_workers(graph, cut, make_system("vanilla"), undropped, settings)
     exact.set_weights(weights)
-    views = [trainer.graph for trainer in exact.trainers if isinstance(trainer.graph, TracedGraph)]
-    for trainer, view in zip(exact.trainers, views, strict=True):
-        watch(trainer.model, view)
     _, gradient = exact.gradients(0)
-    means = [LayerMeans(layer) for layer in sorted(views[0].layers)]
+    means = [LayerMeans(layer) for layer in sorted(traces[0].layers)]
     for mean in means:
-        mean.add(views, Fixed())
+        mean.add(traces, Fixed())
     terms = weight_terms(exact.trainers[0].model, means, LocalGraph(graph).adjacency)
     reach = {place: _reach(exact, *place) for place in places}
     squared = float(gradient[torch.cat([each.span for each in terms])].double().square().sum())

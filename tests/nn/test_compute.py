@@ -12,9 +12,9 @@ from gnnqlab.course.experiments.kept_bytes import live_matrices
 from gnnqlab.graph import Graph
 from gnnqlab.graph.features import SparseRows
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
-from gnnqlab.nn.message_passing import GraphPass
 from gnnqlab.nn.models.registry import MODELS
 from gnnqlab.nn.sparse_input import SparseInput, project
+from gnnqlab.observe import Observer, Observers
 from tests.compute.int8_rows import Int8Rows
 from tests.compute.rounded import RoundedInFloat64
 from tests.graphs import random_graph
@@ -85,21 +85,16 @@ def test_rows_between_layers_are_bfloat16_and_so_are_their_gradients(name: str) 
     graph, types = random_graph(features=12), []
     local = LocalGraph(graph, products=BFloat16Rows().build())
 
-    class Watched(GraphPass):
-        def activate(self, *rows, **how):
-            return self._see(super().activate(*rows, **how))
-
-        def activate_both(self, *rows, **how):
-            return tuple(map(self._see, super().activate_both(*rows, **how)))
-
-        def _see(self, h):
-            types.append(h.dtype)
-            if h.requires_grad:
-                h.register_hook(lambda gradient: types.append(gradient.dtype))
-            return h
+    class Activated(Observer):
+        def on_operation_ended(self, event):
+            if event.operation in ("activate", "activate_both"):
+                for h in event.output if isinstance(event.output, tuple) else (event.output,):
+                    types.append(h.dtype)
+                    if h.requires_grad:
+                        h.register_hook(lambda gradient: types.append(gradient.dtype))
 
     model = build_model(ModelSettings(name=name, hidden=16, layers=3, dropout=0.3), 12, 4, seed=1)
-    out = model(Watched(local, 0, training=True), local.features)
+    out = model(local.at(0, training=True, observers=Observers([Activated()])), local.features)
     out.square().sum().backward()
     assert out.dtype == torch.float32
     assert all(parameter.grad.dtype == torch.float32 for parameter in model.parameters())

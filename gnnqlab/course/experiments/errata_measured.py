@@ -308,28 +308,23 @@ def _power_law_pass() -> dict[str, Tensor]:
     """What layer 0 of a GCN makes of each message of a power-law graph, four workers; one entry a halo row."""
     from gnnqlab.graph.generate import rmat
     from gnnqlab.nn.models.registry import ModelSettings
-    from gnnqlab.simulation.gradient_trace import TracedGraph, watch
-    from gnnqlab.simulation.threaded_workers import ThreadedWorkers
+    from gnnqlab.simulation.gradient_trace import traced_workers
     from gnnqlab.systems.system import make_system
     from gnnqlab.train.config.run_config import TrainSettings
 
     graph: Graph = rmat(11, 8, features=16)
     system = _quantized(8)
-    workers = ThreadedWorkers(
+    workers, traces = traced_workers(
         graph,
         system.partition.cut(graph, 4),
         make_system("vanilla"),
         ModelSettings(layers=2, hidden=32, norm="none", dropout=0.0),
         TrainSettings(),
-        make_graph=TracedGraph,
     )
-    views = [trainer.graph for trainer in workers.trainers if isinstance(trainer.graph, TracedGraph)]
-    for trainer, view in zip(workers.trainers, views, strict=True):
-        watch(trainer.model, view)
     workers.gradients(0)
     parts: list[dict[str, Tensor]] = []
-    for view in views:
-        shard, layer = view.shard, view.layers[0]
+    for trace in traces:
+        shard, layer = trace.shard, trace.layers[0]
         gradient = layer.output_gradient
         assert gradient is not None
         alpha = shard.alpha(layer.alpha)
@@ -337,7 +332,9 @@ def _power_law_pass() -> dict[str, Tensor]:
         remote = shard.indices >= shard.num_owned
         column, alpha, row = shard.indices[remote].long() - shard.num_owned, alpha[remote], row[remote]
         halo = (shard.num_owned, shard.num_owned + shard.num_halo)
-        true_weight = spmm(view.adjacency(layer.alpha), gradient, rows=halo, transposed=True).double().square().sum(1)
+        true_weight = (
+            spmm(trace.graph.adjacency(layer.alpha), gradient, rows=halo, transposed=True).double().square().sum(1)
+        )
         squares = gradient.double().square().sum(1)
         variance = step_widths(_ranges(graph, shard.halo), 8) ** 2
         mean = shard.alpha("mean")[remote]

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from gnnqlab.compute.remade import KEEPS, Remakes
-from gnnqlab.nn.message_passing import GraphPass
+from gnnqlab.observe import Observer, Observers, OperationEnded, OperationStarted
 from gnnqlab.train.records.standing import standing
 
 if TYPE_CHECKING:
@@ -33,7 +33,18 @@ KINDS = ("rows", "sums", "norms", "masks", "attention", "loss", "others")
 for the same; rows in front of a norm, with their mean and deviation; signs of activations without a norm, and what
 dropout leaves; projected rows, logits and softmax of attention, with other workers' rows; the loss; anything else."""
 
-T = TypeVar("T")
+_KIND_OF = {
+    "linear": "rows",
+    "affine": "rows",
+    "aggregate": "sums",
+    "convolve": "sums",
+    "attend": "attention",
+    "activate": "masks",
+    "activate_both": "masks",
+    "join": "masks",
+    "dropout": "masks",
+    "prepare": "masks",
+}
 
 
 def kept_by_layer(
@@ -90,7 +101,7 @@ def kept_by_layer(
 def kept_of_pass(trainer: Trainer, epoch: int = 0) -> dict[tuple[int, str], int]:
     """Return the same of one trainer's next forward pass; all workers of a graph call it at once."""
     keep = trainer.settings.keep_for_backward
-    watch = _Watch([trainer.graph.ids, *(tensor for tensors in standing(trainer).values() for tensor in tensors)])
+    watch = _Kept([trainer.graph.ids, *(tensor for tensors in standing(trainer).values() for tensor in tensors)])
     with ExitStack() as stack:
         remakes: Remakes | None = None
         if keep == "all":
@@ -98,9 +109,9 @@ def kept_of_pass(trainer: Trainer, epoch: int = 0) -> dict[tuple[int, str], int]
         else:
             remakes = stack.enter_context(Remakes(keep, watch.note))
         stack.enter_context(watch.layers(trainer.model))
-        graph = _Watched(trainer.graph, epoch, remakes, watch)
+        graph = trainer.graph.at(epoch, training=True, remakes=remakes, observers=Observers([watch]))
         logits = trainer.model(graph, trainer.graph.features)
-        with watch.doing("loss"):
+        with watch.loss():
             loss = trainer.objective.loss(logits)
     del logits, graph, remakes
     found = watch.there()
@@ -108,17 +119,16 @@ def kept_of_pass(trainer: Trainer, epoch: int = 0) -> dict[tuple[int, str], int]
     return found
 
 
-class _Watch:
-    """What is kept while a pass says what it does."""
+class _Kept(Observer):
+    """What is kept while the operations of a pass run."""
 
     def __init__(self, standing: Iterable[Tensor]) -> None:
         self._standing = [tensor.untyped_storage() for tensor in standing]
         self._known = {id(storage) for storage in self._standing}
         self._noted: dict[int, tuple[weakref.ref[Any], int, str]] = {}
-        self._kind, self._rows, self._inside = "others", 0, -1
+        self._kinds, self._rows, self._inside = ["others"], 0, -1
         self._sums: dict[int, weakref.ref[Any]] = {}
-        self.looks = 0
-        """Looks at neighbours so far."""
+        self._aggregations = 0
 
     def saved(self, tensor: Tensor) -> Tensor:
         """Note what autograd keeps, as a hook that packs saved tensors."""
@@ -130,33 +140,37 @@ class _Watch:
         earlier = self._noted.get(id(storage))
         if id(storage) in self._known or (earlier is not None and earlier[0]() is storage):
             return
-        layer = self._inside if self._inside >= 0 else max(0, self.looks - 1)
-        sums, kind = self._sums.get(id(storage)), self._kind
+        layer = self._inside if self._inside >= 0 else max(0, self._aggregations - 1)
+        sums, kind = self._sums.get(id(storage)), self._kinds[-1]
         if kind == "sums" and id(storage) == self._rows:
             kind = "rows"
         elif sums is not None and sums() is storage:
             kind = "sums"
         self._noted[id(storage)] = weakref.ref(storage), layer, kind
 
-    def looked(self, x: Tensor) -> None:
-        """Learn which rows a look sums; what it keeps of them are the rows themselves, all else are sums."""
-        self._rows = id(x.untyped_storage())
+    def on_operation_started(self, event: OperationStarted) -> None:
+        kind = _KIND_OF[event.operation]
+        if event.operation in ("activate", "activate_both"):
+            kind = "norms" if len(event.inputs) > 1 else "masks"
+        if event.operation == "activate":  # may write over its rows
+            self._sums.pop(id(event.inputs[0].untyped_storage()), None)
+        self._kinds.append(kind)
+        self._aggregations = event.layer + (event.operation == "attend")
 
-    def summed(self, sums: Tensor) -> Tensor:
-        """Learn which rows are sums over neighbours, whatever keeps them."""
-        self._sums[id(sums.untyped_storage())] = weakref.ref(sums.untyped_storage())
-        return sums
-
-    def written_over(self, x: Tensor) -> None:
-        self._sums.pop(id(x.untyped_storage()), None)
+    def on_operation_ended(self, event: OperationEnded) -> None:
+        self._kinds.pop()
+        if event.operation == "prepare":  # an aggregation keeps rows of these, all else that it keeps are sums
+            self._rows = id(event.output[0].untyped_storage())
+            self._aggregations = event.layer + 1
+        if event.operation == "aggregate":
+            storage = event.output.untyped_storage()
+            self._sums[id(storage)] = weakref.ref(storage)
 
     @contextmanager
-    def doing(self, kind: str) -> Iterator[None]:
-        before, self._kind = self._kind, kind
-        try:
-            yield
-        finally:
-            self._kind = before
+    def loss(self) -> Iterator[None]:
+        self._kinds.append("loss")
+        yield
+        self._kinds.pop()
 
     @contextmanager
     def layers(self, model: nn.Module) -> Iterator[None]:
@@ -183,57 +197,6 @@ class _Watch:
             if storage is not None and storage.nbytes():
                 found[layer, kind] = found.get((layer, kind), 0) + storage.nbytes()
         return dict(sorted(found.items(), key=lambda item: (item[0][0], KINDS.index(item[0][1]))))
-
-
-class _Watched(GraphPass):
-    """A training pass that says what it does."""
-
-    def __init__(self, graph: Any, epoch: int, remakes: Remakes | None, watch: _Watch) -> None:
-        super().__init__(graph, epoch, training=True, remakes=remakes)
-        self._watch = watch
-
-    def linear(self, *arguments: Any, **settings: Any) -> Tensor:
-        return self._doing("rows", super().linear, *arguments, **settings)
-
-    def affine(self, *arguments: Any, **settings: Any) -> Tensor:
-        return self._doing("rows", super().affine, *arguments, **settings)
-
-    def activate(self, y: Tensor, norm: nn.LayerNorm | None = None, **settings: Any) -> Tensor:
-        self._watch.written_over(y)
-        return self._doing("masks" if norm is None else "norms", super().activate, y, norm, **settings)
-
-    def activate_both(self, y: Tensor, norm: nn.LayerNorm | None = None, **settings: Any) -> tuple[Tensor, Tensor]:
-        return self._doing("masks" if norm is None else "norms", super().activate_both, y, norm, **settings)
-
-    def join(self, layers: Sequence[Tensor], how: str, *, dropout: float = 0.0) -> Tensor:
-        return self._doing("masks", super().join, layers, how, dropout=dropout)
-
-    def dropout(self, x: Any, p: float) -> Any:
-        return self._doing("masks", super().dropout, x, p)
-
-    def aggregate(self, *arguments: Any, **settings: Any) -> Tensor:
-        return self._watch.summed(self._doing("sums", super().aggregate, *arguments, **settings))
-
-    def convolve(self, *arguments: Any, **settings: Any) -> Tensor:
-        return self._doing("sums", super().convolve, *arguments, **settings)
-
-    def attend(self, *arguments: Any, **settings: Any) -> Tensor:
-        return self._doing("attention", super().attend, *arguments, **settings)
-
-    def _look(self, x: Tensor, p: float, exact: bool) -> Any:
-        with self._watch.doing("masks"):
-            x, hop = super()._look(x, p, exact)
-        self._watch.looked(x)
-        return x, hop
-
-    def _next_hop(self, x: Tensor, exact: bool = False) -> Any:
-        self._watch.looks += 1
-        return super()._next_hop(x, exact)
-
-    def _doing(self, kind: str, run: Callable[..., T], *arguments: Any, **settings: Any) -> T:
-        doing: AbstractContextManager[None] = self._watch.doing(kind)
-        with doing:
-            return run(*arguments, **settings)
 
 
 def remade_seconds(graph: Graph, shape: ModelSettings, *, epochs: int = 5) -> dict[str, list[float]]:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from gnnqlab.exchange.hop import Hop
-from gnnqlab.exchange.watched import Watched
-from gnnqlab.kernels.sparse.adjacency import Adjacency
+from gnnqlab.course.experiments.old_rows import AggregatedRows
 from gnnqlab.nn.models.registry import ModelSettings
+from gnnqlab.observe import Observers
 from gnnqlab.simulation.threaded_workers import exact_trainer
 
 if TYPE_CHECKING:
@@ -99,12 +98,8 @@ def trained_message(
     trainer = exact_trainer(parts.graph, settings, seed=seed)
     for epoch in range(epochs):
         trainer.epoch(epoch)
-    aggregated: list[Tensor] = []
-
-    def keep(hop: Hop, matrix: Adjacency, x: Tensor, sums: Tensor) -> None:
-        aggregated.append(x.detach())
-
-    trainer.graph.exchange = Watched(trainer.graph.exchange, keep)
-    trainer.gradients(epochs)
-    rows = aggregated[layer][ids].clone()
-    return RealMessage(rows, ids, sender=sender, receiver=receiver, layer=layer, epoch=epochs, seed=seed)
+    aggregated = AggregatedRows(layer, ids)
+    trainer.model(trainer.graph.at(epochs, training=True, observers=Observers([aggregated])), trainer.graph.features)
+    return RealMessage(
+        aggregated.by_epoch[0], ids, sender=sender, receiver=receiver, layer=layer, epoch=epochs, seed=seed
+    )

@@ -11,16 +11,14 @@ from torch import Tensor
 
 from gnnqlab.adaptive import Training
 from gnnqlab.bits.in_words import human_bits
-from gnnqlab.exchange.hop import Hop
-from gnnqlab.exchange.watched import Watched
 from gnnqlab.graph.graph import Graph
-from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.lab.figures.bundle import Bundle
 from gnnqlab.lab.figures.charts import lanes, lines, panels
 from gnnqlab.lab.figures.theme import OKABE_ITO
 from gnnqlab.message.place import Place
 from gnnqlab.nn.message_passing import LocalGraph
 from gnnqlab.nn.models.registry import ModelSettings, build_model
+from gnnqlab.observe import Aggregated, Observer, Observers
 from gnnqlab.seat import Seat
 from gnnqlab.theory.variance import decoded_moments
 from gnnqlab.train.config.run_config import TrainSettings
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
     from gnnqlab.graph.graph import Graph
     from gnnqlab.partition.parts import Parts
 
-__all__ = ["ages", "draw_epoch", "draw_old_rows", "old_rows"]
+__all__ = ["AggregatedRows", "ages", "draw_epoch", "draw_old_rows", "old_rows"]
 
 
 def ages(schedule: Any, losses: Sequence[float], *, epoch_s: float = 1.0) -> DataFrame:
@@ -151,18 +149,25 @@ def _rows_by_epoch(
 
     network = build_model(model, graph.num_features, graph.num_classes, seed=seed)
     local = LocalGraph(graph, seed=seed)
-    trainer = Trainer(local, label_objective(graph), network, TrainSettings(seed=seed, lr=lr))
-    found: list[Tensor] = []
-
-    def keep(hop: Hop, matrix: Adjacency, x: Tensor, sums: Tensor) -> None:
-        if hop.layer == layer:
-            found.append(x.detach()[ids].clone())
-
-    local.exchange = Watched(local.exchange, keep)
+    rows = AggregatedRows(layer, ids)
+    settings = TrainSettings(seed=seed, lr=lr)
+    trainer = Trainer(local, label_objective(graph), network, settings, observers=Observers([rows]))
     local.exchange.keeps_rows = local.exchange.looks_first = undropped
     for epoch in range(epochs):
         trainer.epoch(epoch)
-    return found
+    return rows.by_epoch
+
+
+class AggregatedRows(Observer):
+    """Keeps some of the rows that one layer aggregates, epoch by epoch."""
+
+    def __init__(self, layer: int, ids: Tensor) -> None:
+        self.by_epoch: list[Tensor] = []
+        self._layer, self._ids = layer, ids
+
+    def on_aggregated(self, event: Aggregated) -> None:
+        if event.layer == self._layer:
+            self.by_epoch.append(event.input[self._ids].clone())
 
 
 class _Posted:
