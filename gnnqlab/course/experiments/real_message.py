@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from gnnqlab.course.experiments.old_rows import AggregatedRows
+from gnnqlab.course.experiments.staleness import AggregatedRows
 from gnnqlab.nn.models.registry import ModelSettings
 from gnnqlab.observe import Observers
 from gnnqlab.simulation.threaded_workers import exact_trainer
