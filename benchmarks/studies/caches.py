@@ -21,6 +21,7 @@ from benchmarks.engine.trained import Options, mean_of, study_rows
 from benchmarks.studies.accuracy import CASE
 
 if TYPE_CHECKING:
+    from gnnqlab.message.channels.channel import Channel
     from gnnqlab.message.channels.chosen import ChosenRows
     from gnnqlab.study import RunResult
     from gnnqlab.systems.system import System
@@ -168,21 +169,19 @@ def cost_of_choosing(num_nodes: int = 20_000, *, epochs: int = 12) -> list[dict[
     system = System(partition=Random(), schedule=Synchronous(), cache=AdaptiveCache(rule="fixed"))
     shape = ModelSettings(layers=2, hidden=64, dropout=0.0)
     threads = ThreadedWorkers(graph, cut_graph(graph, Random(), 2), system, shape, TrainSettings())
-    spent: dict[str, list[float]] = {"_choose": [], "_keep": []}
-    channels: set[ChosenRows] = set()
+    spent: dict[str, list[float]] = {"choose": [], "encoded": []}
     plain = {name: getattr(ChosenRows, name) for name in spent}
 
     def timed(name: str) -> Callable[..., Any]:
-        def call(channel: ChosenRows, *arguments: Any) -> Any:
-            channels.add(channel)
+        def call(selection: ChosenRows, *arguments: Any) -> Any:
             begun = time.thread_time()
-            found = plain[name](channel, *arguments)
+            found = plain[name](selection, *arguments)
             spent[name].append(time.thread_time() - begun)
             return found
 
         return call
 
-    shares: dict[str, list[float]] = {"_choose": [], "both": []}
+    shares: dict[str, list[float]] = {"choose": [], "both": []}
     try:
         for name in spent:
             setattr(ChosenRows, name, timed(name))
@@ -192,23 +191,24 @@ def cost_of_choosing(num_nodes: int = 20_000, *, epochs: int = 12) -> list[dict[
             threads.step(epoch)
             whole = sum(sum(seconds.values()) for seconds in threads.seconds)
             if epoch > 1:
-                shares["_choose"].append(100 * sum(spent["_choose"]) / whole)
+                shares["choose"].append(100 * sum(spent["choose"]) / whole)
                 shares["both"].append(100 * sum(map(sum, spent.values())) / whole)
     finally:
         for name, method in plain.items():
             setattr(ChosenRows, name, method)
     case = f"sbm of {num_nodes} nodes, gcn 2 x 64, 2 random parts, one thread a worker"
     found = []
-    for name, figure in (("_choose", "choosing rows"), ("both", "choosing rows and keeping what is held")):
+    for name, figure in (("choose", "choosing rows"), ("both", "choosing rows and keeping what is held")):
         share = statistics.median(shares[name])
         figure = f"{figure}, of the processor time of a pass"
         found.append(row(case, figure, share, "%", "at most", COST, COST / max(share, 1e-9), 1.0))
-    most = max(channel.held_bytes / _buffer_bytes(channel) for channel in channels)
+    channels = [channel for trainer in threads.trainers if trainer.exchange for channel in trainer.exchange.channels]
+    most = max(channel.selection.held_bytes / _buffer_bytes(channel) for channel in channels)
     figure = "what is held, of a layer and direction"
     return [*found, row(case, figure, most, "buffers", "at most", BUFFERS, BUFFERS / most, 1.0)]
 
 
-def _buffer_bytes(channel: ChosenRows) -> float:
+def _buffer_bytes(channel: Channel) -> float:
     """Return what one end of a channel's messages takes in float32, the mean of both."""
     plan = channel.plan
     return sum(route.num_rows for route in (*plan.send, *plan.receive)) / 2 * channel.columns * 4

@@ -80,7 +80,7 @@ def on_rank(rank, workers, graph, owner, shape, systems):
         held = {
             (one.layer, one.direction, side, peer): rows.clone()
             for one in channels
-            for (side, peer), rows in one._held.items()
+            for (side, peer), rows in one.selection.held.items()
         }
         sent, offered = (sum(getattr(one, name) for one in channels) for name in ("rows_sent", "rows_offered"))
         found.append({"losses": torch.tensor(losses), "epsilons": epsilons, "held": held, "rows": (sent, offered)})

@@ -11,7 +11,9 @@ import gnnqlab as gq
 from gnnqlab.exchange import Overlapped, Pipelined, Synchronous
 from gnnqlab.message import BoundarySampling, Stochastic, Unchanged
 from gnnqlab.message.channels.channel import Channel
+from gnnqlab.message.channels.chosen import ChosenRows
 from gnnqlab.message.channels.places import most_bytes, read_places, write_places
+from gnnqlab.message.channels.selection import AllRowsOfRoute
 from gnnqlab.message.channels.wires import Wires
 from gnnqlab.message.place import Place
 from gnnqlab.nn import LocalGraph, ModelSettings, build_model
@@ -229,13 +231,12 @@ def test_errors_of_rounding_do_not_add_up():
 
 def drift_on_rank(rank, workers):
     from benchmarks.kernels.exchange import plan_between
-    from gnnqlab.message.channels.chosen import ChosenRows
     from gnnqlab.message.transport.transport import make_transport
 
     cache = Unchanged(tolerance=0.0, differences=True)
-    channel = ChosenRows(
-        chooser=cache.build(), layer=0, direction="forward", plan=plan_between(rank, 50), codec=Stochastic(),
-        bits=gq.Fixed(bits=2), transport=make_transport("direct", rank, workers), seed=1, run=1,
+    channel = Channel(
+        selection=ChosenRows(cache.build()), layer=0, direction="forward", plan=plan_between(rank, 50),
+        codec=Stochastic(), bits=gq.Fixed(bits=2), transport=make_transport("direct", rank, workers), seed=1, run=1,
     )  # fmt: skip
     other = plan_between(1 - rank, 50).send[0].rows
     walks = [torch.randn(100, 16, generator=torch.Generator().manual_seed(worker)) for worker in range(2)]
@@ -253,7 +254,7 @@ def drift_on_rank(rank, workers):
 def test_nothing_is_held_where_there_is_no_cache():
     shard = gq.partition(random_graph(), Random(), workers=2).shards[0]
     channel = Wires(transport=None).channel(Place(0, "forward"), shard.plan("forward"))
-    assert type(channel) is Channel
+    assert type(channel.selection) is AllRowsOfRoute
 
 
 # --- Company ---

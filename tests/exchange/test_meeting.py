@@ -147,7 +147,7 @@ def sent_by_tier(threads, per_host):
         for channel in trainer.exchange.channels:
             for route in channel.plan.send:
                 same = channel.plan.rank // per_host == route.peer // per_host
-                found["inner" if same else "outer"] += channel._layouts["send", route.peer].num_bytes
+                found["inner" if same else "outer"] += channel.layouts["send", route.peer].num_bytes
     return found
 
 

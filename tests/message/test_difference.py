@@ -47,8 +47,8 @@ def test_both_ends_hold_the_same_and_receivers_use_it(codec, bits, direction):
     for epoch in range(5):
         halos = two.epoch(rows(epoch), epoch)
         for rank in range(2):
-            mine = two.channels[rank]._held["receive", 1 - rank]
-            theirs = two.channels[1 - rank]._held["send", rank]
+            mine = two.channels[rank].selection.held["receive", 1 - rank]
+            theirs = two.channels[1 - rank].selection.held["send", rank]
             assert torch.equal(mine, theirs) and torch.equal(mine, halos[rank])
             assert mine.abs().max() > 0
 
@@ -71,7 +71,7 @@ def test_errors_stay_those_of_one_difference(bits):
     codec, rows = Stochastic(), walk(60, pace=0.01)
     two, plain = Two(Difference(), codec, Fixed(bits=bits)), Two(NoCache(), codec, Fixed(bits=bits))
     for epoch in range(60):
-        before = two.channels[0]._held["receive", 1].clone() if epoch else 0.0
+        before = two.channels[0].selection.held["receive", 1].clone() if epoch else 0.0
         halo, usual = two.epoch(rows(epoch), epoch)[0], plain.epoch(rows(epoch), epoch)[0]
         truth = two.sent(rows(epoch), 0)
         moved = truth - before

@@ -98,7 +98,8 @@ def arrivals(counting, codec, bits, cache=None):
     for rank in range(2):
         how = {"layer": 1, "direction": "forward", "plan": plan_between(rank, 50), "codec": codec, "bits": bits,
                "transport": LoopBack(mail, rank), "seed": 1, "counting": counting}  # fmt: skip
-        channels.append(Channel(**how) if cache is None else ChosenRows(chooser=cache.build(), **how))
+        selection = None if cache is None else ChosenRows(cache.build())
+        channels.append(Channel(selection=selection, **how))
     for epoch in range(2):
         coming = [channel.post(rows + epoch, torch.zeros(50, COLUMNS), epoch=epoch) for channel in channels]
         for each in coming:

@@ -23,6 +23,7 @@ from gnnqlab.message import (
 )  # fmt: skip
 from gnnqlab.message.caches.feedback import FedBack
 from gnnqlab.message.channels.channel import Channel
+from gnnqlab.message.channels.selection import AllRowsOfRoute
 from gnnqlab.partition.plan import Plan, Route
 from gnnqlab.seat import Seat
 from gnnqlab.simulation.threaded_workers import LoopBack, Mail
@@ -55,7 +56,7 @@ def test_sums_of_messages_are_within_one_step_of_sums_of_rows(codec, bits, direc
         now = two.epoch(rows(epoch), epoch)[0]
         row = two.sent(rows(epoch), 0)
         truth, came = truth + row, came + now
-        message, left = row + left, two.channels[1]._left["send", 0].clone()
+        message, left = row + left, two.channels[1].selection.left["send", 0].clone()
         # float32: 40 sums of messages below 32, each rounded by at most 2^-20, is below 4e-5
         bound = step(codec, bits, message, now).double() * (1 + 1e-5) + 4e-5
         assert ((truth - came).abs() <= bound).all(), (epoch, float((truth - came).abs().max()))
@@ -116,8 +117,10 @@ def test_what_is_left_is_of_each_row_and_receiver_and_waits_for_rows_that_do_not
     some = Route(peer=1, rows=whole.rows[[1]], ids=whole.ids[[1]], first=None, kept=torch.tensor([1]))
     plans = [Plan(rank=0, workers=2, send=(route,), receive=(), accumulate=False) for route in (whole, some)]
     left: dict = {}
-    channel = FedBack(left=left, layer=0, direction="forward", plan=plans[0], codec=Linear(), bits=Fixed(bits=2),
-                      transport=LoopBack(mail, 0), seed=0)  # fmt: skip
+    channel = Channel(
+        selection=FedBack(plans[0], left), layer=0, direction="forward", plan=plans[0], codec=Linear(),
+        bits=Fixed(bits=2), transport=LoopBack(mail, 0), seed=0,
+    )  # fmt: skip
     channel.post(x, torch.Size([0, 3]), epoch=0).wait()
     # codes 0..3 of width 1: 0.4 -> 0, 1.3 -> 1, 2.2 -> 2, and 4, the largest, is clamped to 3
     expected = torch.tensor([[0.0, 0.2, 1.0], [0.0, 0.4, 1.0], [0.0, 0.3, 1.0]])
@@ -131,9 +134,9 @@ def test_what_is_left_is_of_each_row_and_receiver_and_waits_for_rows_that_do_not
 def test_directions_and_exact_rows_are_as_without_it():
     for direction, other in (("forward", "backward"), ("backward", "forward")):
         two = Two(Feedback(direction=direction), Linear(), Fixed(bits=2), direction=other)
-        assert {type(channel) for channel in two.channels} == {Channel}
+        assert {type(channel.selection) for channel in two.channels} == {AllRowsOfRoute}
         two = Two(Feedback(direction=direction), Linear(), Fixed(bits=2), direction=direction)
-        assert {type(channel) for channel in two.channels} == {FedBack}
+        assert {type(channel.selection) for channel in two.channels} == {FedBack}
     fed, plain, rows = Two(Feedback(), Float32(), Fixed()), Two(NoCache(), Float32(), Fixed()), walk(3)
     for epoch in range(3):
         assert torch.equal(fed.epoch(rows(epoch), epoch)[0], plain.epoch(rows(epoch), epoch)[0])

@@ -14,6 +14,7 @@ from gnnqlab.message import BFloat16, Float32
 from gnnqlab.message.caches.feedback import FedBack
 from gnnqlab.message.channels.channel import Channel
 from gnnqlab.message.channels.chosen import ChosenRows
+from gnnqlab.message.channels.selection import AllRowsOfRoute
 from gnnqlab.message.codecs.codec import Noise
 from gnnqlab.nn import ModelSettings
 from gnnqlab.partition import Random, build_shard
@@ -70,14 +71,14 @@ def test_a_row_that_would_not_be_finite_is_refused(strange: float) -> None:
 def test_only_a_channel_that_encodes_the_rows_themselves_takes_them_as_they_are() -> None:
     x = torch.ones(2, 3, dtype=torch.bfloat16)
 
-    def of(kind: type[Channel], codec: object) -> Channel:
-        channel = kind.__new__(kind)
-        channel._codec = codec
+    def of(selection: type[AllRowsOfRoute], codec: object) -> Channel:
+        channel = Channel.__new__(Channel)
+        channel._codec, channel.selection = codec, selection.__new__(selection)
         return channel
 
-    assert of(Channel, BFloat16()).taken(x) is x
-    for kind, codec in ((Channel, Float32()), (ChosenRows, BFloat16()), (FedBack, BFloat16())):
-        assert of(kind, codec).taken(x).dtype == torch.float32
+    assert of(AllRowsOfRoute, BFloat16()).taken(x) is x
+    for selection, codec in ((AllRowsOfRoute, Float32()), (ChosenRows, BFloat16()), (FedBack, BFloat16())):
+        assert of(selection, codec).taken(x).dtype == torch.float32
 
 
 def losses(rank: int, workers: int, graph, systems) -> dict[str, tuple]:

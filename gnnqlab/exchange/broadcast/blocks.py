@@ -19,8 +19,7 @@ from gnnqlab.exchange.schedules.schedule import Runner
 from gnnqlab.exchange.timeline import Timeline
 from gnnqlab.kernels.sparse.adjacency import Adjacency
 from gnnqlab.message.caches.cache import NoCache
-from gnnqlab.message.channels.blocks import BlockBuffers
-from gnnqlab.message.channels.channel import Channel
+from gnnqlab.message.channels.channel import ByteBuffers, Channel
 from gnnqlab.message.channels.wires import Wires
 from gnnqlab.message.place import Phases, Place
 from gnnqlab.partition.block_shard import BlockMatrix, BlockShard
@@ -60,7 +59,7 @@ class Blocks:
         self._channels: dict[Place, Channel] = {}
         self._exact: dict[Place, Channel] = {}
         self._once: list[Channel] = []
-        self._bytes: BlockBuffers = {}
+        self._bytes: ByteBuffers = {}
         self._rows: dict[tuple[int, int], Tensor] = {}
 
     @property

@@ -15,6 +15,7 @@ from torch import Tensor
 from gnnqlab.axis_part import AxisPart, Running, complete, not_predicted
 from gnnqlab.message.direction import of_direction
 from gnnqlab.message.place import Place
+from gnnqlab.partition.plan import Plan
 
 __all__ = [
     "BlockChooser",
@@ -93,11 +94,11 @@ class RunningCache(Running, ABC):
         """Return what decides about the block of a place; channels call it of caches that are ``of_blocks``."""
         raise NotImplementedError(f"{type(self).__name__} chooses rows, not blocks")
 
-    def channel(self, **of_channel: Any) -> Any:
-        """Return the channel of a place, if this cache opens channels of its own, else ``None``.
+    def selection_at(self, place: Place, plan: Plan) -> Any:
+        """Return which rows a place sends, where no :class:`Chooser` decides it, else ``None``; `Wires` calls it.
 
-        Args:
-            of_channel: what :class:`gnnqlab.message.channels.channel.Channel` takes.
+        Returns:
+            A :class:`gnnqlab.message.channels.selection.AllRowsOfRoute`, or one of a class derived from it.
         """
         return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import torch
@@ -12,12 +12,12 @@ from torch import Tensor
 from gnnqlab.adaptive import Adaptive, Training
 from gnnqlab.message.caches.cache import Cache, Held, needs_fading_errors
 from gnnqlab.message.caches.held import HeldRows, KeptRows
-from gnnqlab.message.channels.channel import Channel
-from gnnqlab.message.codecs.codec import Noise
+from gnnqlab.message.channels.selection import AllRowsOfRoute, Outgoing, all_places
+from gnnqlab.message.codecs.codec import Codec, Noise
 from gnnqlab.message.direction import of_direction
 from gnnqlab.message.place import Place
 from gnnqlab.message.wire import Layout
-from gnnqlab.partition.plan import Route
+from gnnqlab.partition.plan import Plan, Route
 from gnnqlab.settings import OneOf, check
 
 __all__ = ["FedBack", "Feedback"]
@@ -108,45 +108,56 @@ class FeedbackAtWork(HeldRows):
     def build(self) -> None:
         return None
 
-    def channel(self, **of_channel: Any) -> Channel:
-        """Return the channel of a place."""
-        place = Place(of_channel["layer"], of_channel["direction"], of_channel["round"])
-        if place.direction not in self._directions:
-            return Channel(**of_channel)
-        return FedBack(left=self.held_at(place), **of_channel)
+    def selection_at(self, place: Place, plan: Plan) -> AllRowsOfRoute:
+        """Return the selection of a place: every row, with what was left of it in the directions that feed it back."""
+        return FedBack(plan, self.held_at(place)) if place.direction in self._directions else AllRowsOfRoute()
 
     def adaptives(self, training: Training) -> Sequence[Adaptive]:
         return [KeptRows("feedback", self, training.seat)]
 
 
-class FedBack(Channel):
-    """Moves rows with what was left of them.
+class FedBack(AllRowsOfRoute):
+    """Every row, with what was left of it.
 
     Args:
+        plan: with all rows that the place may send.
         left: where to keep it; whoever gives it keeps it in checkpoints.
     """
 
-    _encodes_rows = False
+    encodes_rows = False
 
-    def __init__(self, *, left: Held, **of_channel: Any) -> None:
-        super().__init__(**of_channel)
-        self._left = left
+    def __init__(self, plan: Plan, left: Held) -> None:
+        self._plan = plan
+        self.left = left
         """(``send``, peer) -> what is left of all rows of a route, float32 ``(n, D)``."""
 
-    def _write(self, x: Tensor, route: Route, layout: Layout, epoch: int, noise: Noise) -> Tensor:
+    def outgoing(
+        self, x: Tensor, route: Route, layout: Layout, buffer: Tensor, *, epoch: int, widths: int | Tensor, codec: Codec
+    ) -> Outgoing:
         if not layout.num_bytes:
-            return super()._write(x, route, layout, epoch, noise)
-        left, at = self._left_of(route.peer, x), slice(None) if route.kept is None else route.kept
-        message, places = x.index_select(0, route.rows).add_(left[at]), torch.arange(route.num_rows, device=x.device)
-        segment = super()._write(message, replace(route, rows=places), layout, epoch, noise)
-        came, ids = torch.empty_like(message), layout.arranged(route.ids)
-        self._codec.decode(segment, layout, came, layout.arranged(places), accumulate=False, ids=ids, noise=noise)
-        left[at] = message.sub_(came)
-        return segment
+            return Outgoing(x, route.rows, route.ids, layout, buffer)
+        left = self._left_of(route.peer, x)
+        message = x.index_select(0, route.rows).add_(left[_at(route)])
+        return Outgoing(message, all_places(route.num_rows, x), route.ids, layout, buffer)
+
+    def encoded(self, message: Outgoing, route: Route, codec: Codec, noise: Noise) -> None:
+        """Keep what the message leaves of its rows."""
+        layout = message.layout
+        assert layout is not None
+        if not layout.num_bytes:
+            return
+        came, places, ids = torch.empty_like(message.x), layout.arranged(message.rows), layout.arranged(message.ids)
+        codec.decode(message.segment, layout, came, places, accumulate=False, ids=ids, noise=noise)
+        self.left["send", route.peer][_at(route)] = message.x.sub_(came)
 
     def _left_of(self, peer: int, x: Tensor) -> Tensor:
-        whole = next(route for route in self.plan.send if route.peer == peer)
-        left = self._left.get(("send", peer))
-        if left is None or left.shape != (whole.num_rows, x.shape[1]):
-            left = self._left["send", peer] = x.new_zeros(whole.num_rows, x.shape[1])
+        shape = (self._plan.to_peer(peer).num_rows, x.shape[1])
+        left = self.left.get(("send", peer))
+        if left is None or left.shape != shape:
+            left = self.left["send", peer] = x.new_zeros(shape)
         return left
+
+
+def _at(route: Route) -> Tensor | slice:
+    """Return which rows of all those of a route these are."""
+    return slice(None) if route.kept is None else route.kept

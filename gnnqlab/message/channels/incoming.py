@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from gnnqlab.message.channels.layouts import MessageLayouts
+from gnnqlab.message.channels.selection import AllRowsOfRoute, Contents
 from gnnqlab.message.codecs.codec import Codec, Noise
 from gnnqlab.message.codecs.entropy import Counting, code_entropies
 from gnnqlab.message.place import Phases, Place
@@ -16,12 +18,9 @@ from gnnqlab.message.transport.header import Headers
 from gnnqlab.message.transport.transport import Transfer
 from gnnqlab.message.wire import Layout
 from gnnqlab.observe import NO_OBSERVERS, Observers
-from gnnqlab.partition.plan import Plan, Route
+from gnnqlab.partition.plan import Route
 
-__all__ = ["Arrival", "Incoming", "Layouts", "Posted", "Received"]
-
-Layouts = dict[tuple[str, int], Layout]
-"""(``send`` or ``receive``, peer) -> layout."""
+__all__ = ["Arrival", "Incoming", "Posted", "Received"]
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,7 @@ class Received:
 class Posted:
     """What a channel posted, and where the answers arrive."""
 
-    plan: Plan
-    layouts: Layouts
+    laid: MessageLayouts
     transfer: Transfer
     receive: dict[int, Tensor]
     landed: set[int]
@@ -76,16 +74,22 @@ class Incoming:
     """
 
     def __init__(
-        self, posted: Posted, out: Tensor | torch.Size, place: Place, codec: Codec, phases: Phases, received: Received
+        self,
+        posted: Posted,
+        out: Tensor | torch.Size,
+        place: Place,
+        codec: Codec,
+        selection: AllRowsOfRoute,
+        phases: Phases,
+        received: Received,
     ) -> None:
         self._posted, self._out, self._place = posted, out, place
-        self._codec, self._phases, self._received = codec, phases, received
+        self._codec, self._selection, self._phases, self._received = codec, selection, phases, received
+        self._contents: dict[int, Contents] = {}
         self._waited = self._decoded = False
-
-    @property
-    def sampled_in(self) -> int | None:
+        self._rows: Tensor | None = None
+        self.sampled_in = posted.sampled_in
         """Epoch whose sample these rows are; ``None``: all rows."""
-        return self._posted.sampled_in
 
     @property
     def headers(self) -> Headers | None:
@@ -100,19 +104,29 @@ class Incoming:
         """
         if self._waited:
             return
-        posted, received = self._posted, self._received
+        posted, received, (layer, direction, round_) = self._posted, self._received, self._place
+        transfer, plan = posted.transfer, posted.laid.plan
         with self._phases("wait"):
-            posted.transfer.wait()
+            transfer.wait()
         self._waited = True
-        received.wire_s += posted.transfer.wire_s
-        for route in posted.plan.receive:
-            layout = self._layout(route)
-            seconds, started = posted.transfer.seconds.get(route.peer, 0.0), posted.transfer.started
-            layer, direction, round_ = self._place
-            found = self._count(route)
-            received.arrivals.append(
-                Arrival(layer, direction, route.peer, posted.plan.rank, layout, seconds, started, round_, found)
+        received.wire_s += transfer.wire_s
+        counts = received.counting.on and self._codec.integer_codes
+        for route in plan.receive:
+            contents = self._read(route)
+            seconds = transfer.seconds.get(route.peer, 0.0)
+            found = code_entropies(contents.layout, contents.encoded) if counts else {}
+            of_message = (
+                layer,
+                direction,
+                route.peer,
+                plan.rank,
+                contents.layout,
+                seconds,
+                transfer.started,
+                round_,
+                found,
             )
+            received.arrivals.append(Arrival(*of_message))
 
     def decode(self, out: Tensor | None = None) -> Tensor:
         """Return ``out`` with the rows in their places, or added there, peer by peer in rank order.
@@ -126,59 +140,53 @@ class Incoming:
             UnexpectedMessage: if a message is not the expected one, or has not the checksum of its header.
         """
         self.wait()
-        posted = self._posted
+        posted, first = self._posted, not self._decoded
+        if self._rows is not None:
+            return self._rows
         if out is None:
             out = self._out if isinstance(self._out, Tensor) else self._zeros(self._out)
-        if self._decoded and not posted.plan.accumulate:
-            return out
         with self._phases("decode"):
-            for route in sorted(posted.plan.receive, key=lambda route: route.peer):
-                self._check(route)
-                if route.peer not in posted.landed:
-                    self._put(route, out)
-                if self._received.observers.message_decoded and not self._decoded and self._layout(route).num_rows:
-                    layout, body, noise = self._layout(route), self._encoded(route), posted.noise(route.peer)
-                    rank, ids = posted.plan.rank, self._ids(route)
-                    sent = Sent(self._place, route.peer, rank, ids, self._codec, layout, body, noise)
-                    report_decoded(self._received.observers, sent)
-        if posted.read is not None and not self._decoded:
+            for route in sorted(posted.laid.plan.receive, key=_peer):
+                out = self._put(route, out, first=first)
+        if posted.read is not None and first:
             posted.read()
         self._decoded = True
+        if not posted.laid.plan.accumulate:
+            self._rows = out
         return out
+
+    def _put(self, route: Route, out: Tensor, *, first: bool) -> Tensor:
+        """Check, decode and report the rows that came from a peer; return where they are then."""
+        posted, contents = self._posted, self._contents[route.peer]
+        if posted.headers is not None and contents.body.numel():
+            posted.headers.verify(route.peer, contents.body)
+        landed = route.peer in posted.landed
+        observed = self._received.observers.message_decoded and first and contents.layout.num_rows
+        if landed and not observed:
+            return out
+        noise, how = posted.noise(route.peer), {"accumulate": posted.laid.plan.accumulate, "again": not first}
+        if not landed:
+            out = self._selection.put(contents, route, out, self._codec, noise, **how)
+        if observed:
+            rank, ids = posted.laid.plan.rank, contents.of_rows(route.ids)
+            sent = Sent(self._place, route.peer, rank, ids, self._codec, contents.layout, contents.encoded, noise)
+            report_decoded(self._received.observers, sent)
+        return out
+
+    def _read(self, route: Route) -> Contents:
+        """Return what the message of a peer holds."""
+        key, posted = ("receive", route.peer), self._posted
+        segment, layout, widths = posted.receive[route.peer], posted.laid.layouts[key], posted.laid.widths[key]
+        contents = self._selection.contents(
+            segment, route, layout, widths=widths, codec=self._codec, headers=posted.headers
+        )
+        self._contents[route.peer] = contents
+        return contents
 
     def _zeros(self, size: torch.Size) -> Tensor:
         bodies = iter(self._posted.receive.values())
         return torch.zeros(size, device=next((body.device for body in bodies), None))
 
-    def _layout(self, route: Route) -> Layout:
-        """Return the layout of what came from a peer."""
-        return self._posted.layouts["receive", route.peer]
 
-    def _body(self, route: Route) -> Tensor:
-        """Return the bytes that came from a peer."""
-        return self._posted.receive[route.peer]
-
-    def _encoded(self, route: Route) -> Tensor:
-        """Return the bytes that a codec wrote of what came from a peer."""
-        return self._body(route)
-
-    def _count(self, route: Route) -> dict[int, float]:
-        """Return the entropies of a message's codes, if they are counted and there are any."""
-        if not self._received.counting.on or not self._codec.integer_codes:
-            return {}
-        return code_entropies(self._layout(route), self._encoded(route))
-
-    def _check(self, route: Route) -> None:
-        body = self._body(route)
-        if self.headers is not None and body.numel():
-            self.headers.verify(route.peer, body)
-
-    def _ids(self, route: Route) -> Tensor:
-        """Return the global ids of the rows that came from a peer, in the order of the wire."""
-        return self._layout(route).arranged(route.ids)
-
-    def _put(self, route: Route, out: Tensor) -> None:
-        layout = self._layout(route)
-        rows, accumulate = layout.arranged(route.rows), self._posted.plan.accumulate
-        ids, noise = layout.arranged(route.ids), self._posted.noise(route.peer)
-        self._codec.decode(self._encoded(route), layout, out, rows, accumulate=accumulate, ids=ids, noise=noise)
+def _peer(route: Route) -> int:
+    return route.peer

@@ -11,9 +11,11 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from gnnqlab.axis_part import complete
 from gnnqlab.bits.policy import BitPolicy, Fixed
 from gnnqlab.message.caches.cache import NoCache, RunningCache
-from gnnqlab.message.channels.blocks import BlockBuffers, BlockChannel, SkippedBlock
-from gnnqlab.message.channels.channel import ByteBuffers, Channel, KnownLayouts
+from gnnqlab.message.channels.blocks import SkippedBlock
+from gnnqlab.message.channels.channel import ByteBuffers, Channel
 from gnnqlab.message.channels.chosen import ChosenRows
+from gnnqlab.message.channels.layouts import KnownLayouts
+from gnnqlab.message.channels.selection import AllRowsOfRoute
 from gnnqlab.message.codecs.codec import Codec, Float32
 from gnnqlab.message.codecs.entropy import Counting
 from gnnqlab.message.direction import ByDirection, of_direction
@@ -91,10 +93,7 @@ class Wires:
         buffers: ByteBuffers | None = None,
         ahead: Ahead | None = None,
     ) -> Channel:
-        """Return the channel of a place for training passes; float32, with every row, where the plan is exact.
-
-        Receives are not posted ahead of messages whose rows a cache chooses.
-        """
+        """Return the channel of a place for training passes; float32, with every row, where the plan is exact."""
         of_channel: dict[str, Any] = {
             **self._of(place, plan),
             "codec": Float32() if plan.exact else self.codec_of(place.direction),
@@ -107,25 +106,21 @@ class Wires:
             "known": None if plan.exact or isinstance(self.codec, ByDirection) else self._known,
             "observers": NO_OBSERVERS if plan.exact else self.observers,
         }
-        opened: Channel | None = None if plan.exact else self.cache.channel(**of_channel)
-        if opened is not None:
-            return opened
-        chooser = None if plan.exact else self.cache.build()
-        if chooser is None:
-            return Channel(**of_channel, ahead=ahead)
-        return ChosenRows(chooser=chooser, held=self.cache.held_at(place), **of_channel)
+        selection = None if plan.exact else self._selection(place, plan)
+        # Receives are not posted ahead of messages whose bytes a cache decides.
+        return Channel(selection=selection, ahead=ahead if selection is None else None, **of_channel)
 
     def block_channel(
         self,
         place: Place,
         plan: Plan,
         *,
-        buffers: BlockBuffers,
+        buffers: ByteBuffers,
         slot: int,
         exact: bool = False,
         phases: Phases = no_phases,
         launch: Callable[[Callable[[], None]], None] = at_once,
-    ) -> BlockChannel:
+    ) -> Channel:
         """Return the channel of a block that goes to all; an exact one has float32 rows, and skips nothing."""
         of_channel: dict[str, Any] = {
             **self._of(place, plan),
@@ -139,10 +134,10 @@ class Wires:
             "observers": NO_OBSERVERS if exact else self.observers,
         }
         if exact or place.direction == "backward" or not self.holds_rows:
-            return BlockChannel(**of_channel)
+            return Channel(**of_channel)
         chooser, held = self.cache.chooser_at(place), self.cache.held_at(place)
         assert held is not None, "a cache of blocks keeps them"
-        return SkippedBlock(chooser=chooser, held=held, **of_channel)
+        return Channel(selection=SkippedBlock(plan.rank, chooser, held), **of_channel)
 
     def exact_channel(
         self,
@@ -165,6 +160,14 @@ class Wires:
             keeps_buffers=keeps_buffers,
             buffers=buffers,
         )
+
+    def _selection(self, place: Place, plan: Plan) -> AllRowsOfRoute | None:
+        """Return which rows the cache sends at a place; ``None``: there is no cache."""
+        own: AllRowsOfRoute | None = self.cache.selection_at(place, plan)
+        if own is not None:
+            return own
+        chooser = self.cache.build()
+        return None if chooser is None else ChosenRows(chooser, self.cache.held_at(place))
 
     def _of(self, place: Place, plan: Plan) -> dict[str, Any]:
         layer, direction, round_ = place
